@@ -1,0 +1,29 @@
+"""What every test runs under: a private compile cache, checks between stages, a fixed seed."""
+
+import os
+import tempfile
+
+import pytest
+
+# Set before any of our packages is imported: CHECK verifies between stages, and a cache of the
+# run's own keeps tests independent of what an earlier version compiled.
+os.environ.setdefault("CHECK", "1")
+if "JITCAP_CACHE_DIR" not in os.environ:
+    os.environ["JITCAP_CACHE_DIR"] = tempfile.mkdtemp(prefix="jitcap-test-cache-")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="rewrite the stage sections of tests/golden/*.md from what the compiler does now",
+    )
+
+
+@pytest.fixture(autouse=True)
+def fixed_seed():
+    """Tests that draw without seeding still see the same numbers on every run."""
+    eager = pytest.importorskip("eager")
+    seed = getattr(eager, "manual_seed", None)
+    if seed is not None:
+        seed(0)

@@ -1,0 +1,76 @@
+"""The import stack is one way, eager <- codegen <- jitcap, and nothing hides inside functions.
+
+import-linter proves the same on the installed packages; this test names file and line, needs
+nothing installed, and also looks at imports inside functions.
+"""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+STACK = ("eager", "codegen", "jitcap")
+REFERENCES = ("torch", "jax")
+
+SOURCES = [path for package in STACK for path in sorted((ROOT / package).rglob("*.py"))]
+
+
+def imported_names(node):
+    """Top-level package names that an import statement brings in ("" for a relative one)."""
+    if isinstance(node, ast.Import):
+        return [alias.name.split(".")[0] for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        return [(node.module or "").split(".")[0] if node.level == 0 else ""]
+    return []
+
+
+def type_checking_imports(tree):
+    """Imports under `if TYPE_CHECKING:`, which never run."""
+    guarded = [n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.dump(n.test)]
+    return {inner for block in guarded for inner in ast.walk(block)}
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("package", STACK)
+def test_imports_go_down_the_stack(package):
+    above = STACK[STACK.index(package) + 1 :]
+    faults = []
+    for path in sorted((ROOT / package).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            bad = [n for n in imported_names(node) if n in above or n in REFERENCES]
+            faults += [f"{path.relative_to(ROOT)}:{node.lineno} imports {name}" for name in bad]
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.smoke
+def test_no_import_of_our_own_inside_a_function():
+    faults = []
+    for path in SOURCES:
+        tree = ast.parse(path.read_text())
+        skip = type_checking_imports(tree)
+        for function in ast.walk(tree):
+            if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            for node in ast.walk(function):
+                ours = [n for n in imported_names(node) if n in STACK or n == ""]
+                if ours and node not in skip:
+                    faults.append(f"{path.relative_to(ROOT)}:{node.lineno} in {function.name}()")
+    assert not faults, "imports of our own packages inside functions:\n" + "\n".join(faults)
+
+
+def test_only_the_lowering_knows_both_graph_and_loop_ir():
+    """codegen sees op records and its own IR, never a Graph: one file of jitcap joins the two."""
+    knows_both = []
+    for path in sorted((ROOT / "jitcap").rglob("*.py")):
+        modules = {
+            f"{node.module}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for alias in node.names
+        }
+        loop_ir = any(m.startswith(("codegen.ir", "codegen.lower")) for m in modules)
+        graph = any(m.startswith("jitcap.graph") for m in modules)
+        if loop_ir and graph:
+            knows_both.append(str(path.relative_to(ROOT)))
+    assert set(knows_both) <= {"jitcap/lower.py"}, knows_both

@@ -1,0 +1,128 @@
+"""Budgets and habits of the source tree, so that they are kept by a test and not by memory."""
+
+import ast
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("eager", "codegen", "jitcap")
+MAX_FILE_LINES = 600
+MAX_FUNCTION_LINES = 60
+MAX_WIDTH = 100
+
+# Each exception with its reason: {"path": "why"} and {"path:function": "why"}.
+LONG_FILES: dict[str, str] = {}
+LONG_FUNCTIONS: dict[str, str] = {}
+
+SOURCES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+EVERYTHING = SOURCES + [
+    path for folder in ("tests", "benchmarks", "examples") for path in sorted((ROOT / folder).rglob("*.py"))
+]
+
+
+def name_of(path):
+    return str(path.relative_to(ROOT))
+
+
+def function_lengths(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name, node.lineno, node.end_lineno - node.lineno + 1
+
+
+def test_file_length():
+    lengths = {name_of(path): len(path.read_text().splitlines()) for path in EVERYTHING}
+    long = {name: n for name, n in lengths.items() if n > MAX_FILE_LINES and name not in LONG_FILES}
+    assert not long, long
+
+
+def test_function_length():
+    long = [
+        f"{name_of(path)}:{line} {name} is {length} lines"
+        for path in SOURCES
+        for name, line, length in function_lengths(path)
+        if length > MAX_FUNCTION_LINES and f"{name_of(path)}:{name}" not in LONG_FUNCTIONS
+    ]
+    assert not long, "\n".join(long)
+
+
+def test_exceptions_are_still_needed():
+    files = [name for name in LONG_FILES if len((ROOT / name).read_text().splitlines()) <= MAX_FILE_LINES]
+    stale = [
+        key
+        for key in LONG_FUNCTIONS
+        if not any(
+            name == key.split(":")[1] and length > MAX_FUNCTION_LINES
+            for name, _, length in function_lengths(ROOT / key.split(":")[0])
+        )
+    ]
+    assert not files + stale
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_module_says_its_place(package):
+    """The first line of a module's docstring is its place in the pipeline: input -> output."""
+    silent = [
+        name_of(path)
+        for path in sorted((ROOT / package).rglob("*.py"))
+        if path.read_text().strip() and not ast.get_docstring(ast.parse(path.read_text()))
+    ]
+    assert not silent, silent
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_torch_import(package):
+    pattern = re.compile(r"^\s*(import torch|from torch)\b", re.MULTILINE)
+    assert not [name_of(p) for p in sorted((ROOT / package).rglob("*.py")) if pattern.search(p.read_text())]
+
+
+def test_tests_take_torch_by_importorskip():
+    """The newer Pythons run without torch, so no test file may import it outright at the top."""
+    faults = [
+        f"{name_of(path)}:{node.lineno}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        and any(
+            name.split(".")[0] == "torch"
+            for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names])
+        )
+    ]
+    assert not faults, "use torch = pytest.importorskip('torch'):\n" + "\n".join(faults)
+
+
+def test_width():
+    wide = [
+        f"{name_of(path)}:{number}"
+        for path in SOURCES
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if len(line) > MAX_WIDTH
+    ]
+    assert not wide, wide
+
+
+def test_headers_ship_in_the_wheel():
+    """C and C++ sources beside the Python are read at run time: package data must name them."""
+    data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    for package in PACKAGES:
+        patterns = data.get(package, [])
+        for path in (ROOT / package).rglob("*"):
+            if path.suffix in {".h", ".hpp", ".c", ".cpp"}:
+                assert f"**/*{path.suffix}" in patterns, f"{name_of(path)} is missing from package-data"
+
+
+def test_flags_are_few():
+    """At most 15 settings, all in one table."""
+    config = pytest.importorskip("jitcap.config")
+    flags = getattr(config, "FLAGS", None)
+    assert flags is None or len(flags) <= 15
+
+
+def test_scripts_parse():
+    for script in (*sorted((ROOT / "scripts").iterdir()), ROOT / ".ci" / "run"):
+        if script.is_file() and script.read_text().startswith("#!/usr/bin/env bash"):
+            subprocess.run(["bash", "-n", str(script)], check=True)
