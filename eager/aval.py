@@ -1,0 +1,112 @@
+"""The abstract value: what every layer knows of a tensor without its data. (shape, dtype, device) -> Aval.
+
+Shape and dtype rules, capture, lowering and printing all work on avals. `weak` marks a Python number (or a number that stays a
+run-time scalar): it takes part in promotion only by its category, as in PyTorch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from eager import dtype as dt
+from eager.dtype import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Aval:
+    """Shape (ints), element type, device name ("cpu", "cuda:0") and whether it is a Python number."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+    device: str = "cpu"
+    weak: bool = False
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def numel(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.numel * self.dtype.itemsize
+
+    def __repr__(self) -> str:
+        dims = ", ".join(map(str, self.shape))
+        return f"{self.dtype.name}[{dims}]" + ("~" if self.weak else "")
+
+
+def scalar_aval(value: complex, device: str = "cpu") -> Aval:
+    """The weak 0-dim aval of a Python bool, int, float or complex."""
+    if isinstance(value, bool):
+        return Aval((), dt.bool_, device, weak=True)
+    if isinstance(value, int):
+        return Aval((), dt.int64, device, weak=True)
+    if isinstance(value, float):
+        return Aval((), dt.float64, device, weak=True)
+    return Aval((), dt.complex128, device, weak=True)
+
+
+def result_type(avals: Iterable[Aval]) -> DType:
+    """PyTorch's `result_type` over tensors with dimensions, 0-dim tensors and Python numbers (weak)."""
+    best: list[DType | None] = [None, None, None]  # dimensioned, 0-dim, weak
+    for a in avals:
+        rank = 2 if a.weak else 1 if not a.shape else 0
+        seen = best[rank]
+        best[rank] = a.dtype if seen is None else dt.promote_types(seen, a.dtype)
+    dim, zero, weak = best
+    result = dim
+    for lower in (zero, _weak_default(weak)):
+        if lower is None:
+            continue
+        if result is None:
+            result = lower
+        elif lower.category > result.category:
+            result = _raise_category(result, lower, weak=lower is not zero)
+    if result is None:
+        raise TypeError("result_type needs at least one operand")
+    return result
+
+
+def _weak_default(weak: DType | None) -> DType | None:
+    """A Python float counts as the default dtype, a complex as its complex; ints and bools as themselves."""
+    if weak is None or weak.category < dt.FLOAT:
+        return weak
+    return dt.get_default_dtype() if weak.category == dt.FLOAT else dt.default_complex()
+
+
+def _raise_category(result: DType, higher: DType, *, weak: bool) -> DType:
+    """`higher` outranks `result` by category: a complex number keeps a float tensor's precision."""
+    if higher.category == dt.COMPLEX and result.category == dt.FLOAT and weak:
+        return dt.complex128 if result is dt.float64 else dt.complex64
+    return higher
+
+
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """NumPy broadcasting. Raises RuntimeError naming both shapes and the dimension when they do not fit."""
+    out: list[int] = []
+    ndim = max((len(s) for s in shapes), default=0)
+    for axis in range(-ndim, 0):
+        size = 1
+        for shape in shapes:
+            d = shape[axis] if -axis <= len(shape) else 1
+            if d != 1 and size not in (1, d):
+                listed = " and ".join(str(tuple(s)) for s in shapes)
+                raise RuntimeError(f"shapes {listed} do not broadcast: {size} against {d} at dimension {axis}")
+            size = d if size == 1 else size
+        out.append(size)
+    return tuple(out)
+
+
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Row-major strides in elements."""
+    strides: list[int] = []
+    step = 1
+    for d in reversed(shape):
+        strides.append(step)
+        step *= max(d, 1)
+    return tuple(reversed(strides))

@@ -1,0 +1,135 @@
+"""Bottom of the stack: the element types, and PyTorch's promotion lattice. names -> DType, (DType, DType) -> DType.
+
+A `DType` wraps the NumPy dtype that stores it. Promotion follows PyTorch: the category (bool < int < float < complex) decides
+first; within one category a tensor with dimensions outranks a 0-dim tensor, which outranks a Python number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import ml_dtypes
+import numpy as np
+
+BOOL, INT, FLOAT, COMPLEX = range(4)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class DType:
+    """An element type. Instances are singletons: compare with `is` or `==`."""
+
+    name: str
+    np: np.dtype
+    category: int
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes per element."""
+        return self.np.itemsize
+
+    @property
+    def is_floating_point(self) -> bool:
+        return self.category == FLOAT
+
+    @property
+    def is_complex(self) -> bool:
+        return self.category == COMPLEX
+
+    @property
+    def is_signed(self) -> bool:
+        return self.name not in ("bool", "uint8")
+
+    @property
+    def compute(self) -> DType:
+        """The type arithmetic runs in: float32 for the 16-bit floats (results are rounded once), else itself."""
+        return float32 if self in (float16, bfloat16) else self
+
+    def __repr__(self) -> str:
+        return f"eager.{self.name}"
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return by_name, (self.name,)
+
+
+def _dtype(name: str, np_type: object, category: int) -> DType:
+    return DType(name, np.dtype(np_type), category)  # type: ignore[call-overload]
+
+
+bool_: Final = _dtype("bool", np.bool_, BOOL)
+uint8: Final = _dtype("uint8", np.uint8, INT)
+int8: Final = _dtype("int8", np.int8, INT)
+int16: Final = _dtype("int16", np.int16, INT)
+int32: Final = _dtype("int32", np.int32, INT)
+int64: Final = _dtype("int64", np.int64, INT)
+float16: Final = _dtype("float16", np.float16, FLOAT)
+bfloat16: Final = _dtype("bfloat16", ml_dtypes.bfloat16, FLOAT)
+float32: Final = _dtype("float32", np.float32, FLOAT)
+float64: Final = _dtype("float64", np.float64, FLOAT)
+complex64: Final = _dtype("complex64", np.complex64, COMPLEX)
+complex128: Final = _dtype("complex128", np.complex128, COMPLEX)
+
+ALL: Final = (
+    bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, complex64, complex128,
+)  # fmt: skip
+_BY_NAME: Final = {d.name: d for d in ALL}
+_BY_NP: Final = {d.np: d for d in ALL}
+
+
+def by_name(name: str) -> DType:
+    """The dtype called `name` ("float32"); KeyError otherwise."""
+    return _BY_NAME[name]
+
+
+def from_numpy(dtype: np.dtype) -> DType:
+    """The DType stored as `dtype`. Raises TypeError for a NumPy type with no counterpart (strings, objects, ...)."""
+    found = _BY_NP.get(np.dtype(dtype))
+    if found is None:
+        raise TypeError(
+            f"a NumPy array of dtype {dtype} has no tensor counterpart; supported: "
+            + ", ".join(str(d.np) for d in ALL)
+        )
+    return found
+
+
+def _widen(a: DType, b: DType) -> DType:
+    """The smaller of the types that hold both, for two different types of one category."""
+    if a.category == INT:
+        if uint8 in (a, b):  # an unsigned and a signed byte only fit in int16
+            other = b if a is uint8 else a
+            return int16 if other is int8 else other
+        return a if a.itemsize > b.itemsize else b
+    if {a, b} == {float16, bfloat16}:
+        return float32
+    return a if a.itemsize > b.itemsize else b
+
+
+def promote_types(a: DType, b: DType) -> DType:
+    """PyTorch's `promote_types`: the type both convert to when neither is a 0-dim tensor or a Python number."""
+    if a is b:
+        return a
+    if a.category != b.category:
+        low, high = (a, b) if a.category < b.category else (b, a)
+        if high is complex64 and low is float64:
+            return complex128
+        return high
+    return _widen(a, b)
+
+
+_default: list[DType] = [float32]
+
+
+def get_default_dtype() -> DType:
+    """The type of Python floats turned into tensors, and of `zeros`, `rand`, ... without a dtype."""
+    return _default[0]
+
+
+def set_default_dtype(dtype: DType) -> None:
+    """Set the default floating point type. Raises TypeError if `dtype` is not a floating point type."""
+    if not dtype.is_floating_point:
+        raise TypeError(f"the default dtype must be a floating point type, got {dtype}")
+    _default[0] = dtype
+
+
+def default_complex() -> DType:
+    return complex128 if get_default_dtype() is float64 else complex64

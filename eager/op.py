@@ -1,0 +1,72 @@
+"""The Op record: everything about one operation in one place. eager, tape, capture, lowering, printing and tests read it.
+
+A record's class is its KIND; shape, dtype, eager and lowering rules belong to the kind (see `eager/ops/kinds.py` for their
+eager side and `codegen/lower.py` for their loops). What a record adds is what differs: the body, the derivative, the samples.
+
+The derivative `vjp` declares what it needs by its parameter names, and exactly that is saved by the tape:
+    `g`              the gradient(s) of the output(s) (a tuple when the op has several)
+    `out`            the output(s)
+    operand names    the operands (tensors or Python numbers), named as in the body
+    `avals`          the operands' abstract values (shapes and dtypes, no data)
+    attribute names  static attributes
+It is written in eager's own operations and returns one gradient per operand (None where there is none).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from eager.aval import Aval
+
+Attrs = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One test call of an op or function: `fn(*args, **kwargs)`. Arrays are NumPy; `grad` says whether to test derivatives.
+
+    `rtol`/`atol` loosen the comparison where the mathematics asks for it, with a reason in `why`."""
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    grad: bool = True
+    rtol: float | None = None
+    atol: float | None = None
+    why: str = ""
+
+
+Samples = Callable[[], Iterable[Sample]]
+REGISTRY: dict[str, Op] = {}
+
+
+@dataclass(frozen=True, eq=False)
+class Op:
+    """Base of all kinds. `operands` names the inputs; `attrs` are static keyword attributes (hashable values)."""
+
+    name: str
+    operands: tuple[str, ...]
+    vjp: Callable[..., tuple[Any, ...]] | None = None
+    saves: frozenset[str] = frozenset()
+    n_outputs: int = 1
+    kind: ClassVar[str] = "op"
+
+    def __post_init__(self) -> None:
+        if self.name in REGISTRY:
+            raise ValueError(f"op {self.name!r} is registered twice")
+        if self.vjp is not None:
+            object.__setattr__(self, "saves", frozenset(inspect.signature(self.vjp).parameters))
+        REGISTRY[self.name] = self
+
+    def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
+        """Shapes and dtypes of the outputs. Raises RuntimeError naming the op and all shapes when they do not fit."""
+        raise NotImplementedError
+
+    def compute(self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]) -> tuple[Any, ...]:
+        """The eager kernel: NumPy arrays (or Python numbers) in, NumPy arrays out."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.name}>"
