@@ -1,0 +1,1 @@
+"""Benchmarks: eight workloads, five competitors, one process, interleaved (python -m benchmarks)."""

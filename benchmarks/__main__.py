@@ -1,0 +1,139 @@
+"""`python -m benchmarks`: every workload for every competitor, in interleaved order.
+
+Prints times, ratios and compile times, and writes JSON and a PNG.
+"""
+
+import argparse
+import gc
+import importlib
+import os
+import platform
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+THREADS = 2
+
+
+def limit_threads() -> None:
+    """Two threads for everybody; must come before NumPy, torch and JAX are imported."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = str(THREADS)
+    if hasattr(os, "sched_setaffinity"):  # JAX sizes its pool by the processors it may use
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--only", help="comma-separated workloads")
+    parser.add_argument("--competitors", help="comma-separated: eager,jit,torch,compile,jax")
+    parser.add_argument("--rounds", type=int, default=5, help="turns per competitor")
+    parser.add_argument("--seconds", type=float, default=5.0, help="timed per competitor, in all")
+    parser.add_argument("--quick", action="store_true", help="short, and no compile times")
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for JSON and PNG")
+    return parser.parse_args()
+
+
+def choose(table: dict[str, Any], names: str | None) -> list[Any]:
+    """The named entries, or all; an unknown name ends the program with the known ones."""
+    if names is None:
+        return list(table.values())
+    unknown = [name for name in names.split(",") if name not in table]
+    if unknown:
+        sys.exit(f"unknown: {', '.join(unknown)}; there are: {', '.join(table)}")
+    return [table[name] for name in names.split(",")]
+
+
+def agreement(outputs: dict[str, Any]) -> list[str]:
+    """A line for every competitor whose first result is not the first competitor's."""
+    import numpy as np
+
+    arrays = {n: np.asarray(o.detach().numpy() if hasattr(o, "detach") else o) for n, o in outputs.items()}
+    if not arrays:
+        return []
+    reference_name, reference = next(iter(arrays.items()))
+    scale = float(np.abs(reference).max()) or 1.0
+    return [
+        f"{name}'s first result differs from {reference_name}'s by {gap:.1e} of the largest value"
+        for name, array in arrays.items()
+        if (gap := float(np.abs(array - reference).max()) / scale) > 1e-3
+    ]
+
+
+def run_workload(workload: Any, competitors: list[Any], args: argparse.Namespace) -> dict[str, Any]:
+    """Compile times first (children fill the cache), then the interleaved timing."""
+    from benchmarks import first_call, measure
+
+    result: dict[str, Any] = {"what": workload.what, "times": {}, "compile": {}, "faults": []}
+    calls, outputs, stats = {}, {}, {}
+    for competitor in competitors:
+        print(f"  {workload.name}: {competitor.label} ...", file=sys.stderr)
+        try:
+            if not args.quick and competitor.name in first_call.CACHE_VARIABLES:
+                times = first_call.cold_and_warm(workload.name, competitor.name)
+                result["compile"][competitor.name] = times
+            runner = competitor.make(workload)
+            outputs[competitor.name] = runner.call()
+        except Exception as error:  # noqa: BLE001  one competitor's failure is a line, not the end
+            result["faults"].append(f"{competitor.label} failed: {type(error).__name__}: {error}")
+            continue
+        calls[competitor.name], stats[competitor.name] = runner.call, runner.stats
+    result["faults"] += agreement(outputs)
+    outputs.clear()
+    timings = measure.interleave(calls, args.rounds, args.seconds)
+    result["times"] = {name: timing.as_dict() for name, timing in timings.items()}
+    result["jit"] = first_call.stats_record(stats.get("jit"))
+    return result
+
+
+def describe_machine() -> dict[str, Any]:
+    versions = {}
+    for name in ("numpy", "torch", "jax"):
+        if name in sys.modules:
+            versions[name] = sys.modules[name].__version__
+    return {
+        "processor": processor_name(),
+        "threads": THREADS,
+        "python": platform.python_version(),
+        **versions,
+    }
+
+
+def processor_name() -> str:
+    """The model as the kernel names it (Linux), else what Python knows."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((row.split(":")[1].strip() for row in lines if row.startswith("model name")), "")
+
+
+def main() -> None:
+    limit_threads()
+    args = options()
+    if args.quick:
+        args.rounds, args.seconds = min(args.rounds, 3), min(args.seconds, 1.0)
+    # After the thread limits: this imports NumPy.
+    report = importlib.import_module("benchmarks.report")
+    workloads = choose(importlib.import_module("benchmarks.workloads").BY_NAME, args.only)
+    rivals = choose(importlib.import_module("benchmarks.competitors").BY_NAME, args.competitors)
+    for rival in rivals:
+        if missing := rival.missing():
+            print(f"{rival.label}: skipped, {missing} is not installed")
+    rivals = [rival for rival in rivals if not rival.missing()]
+    names, results = [rival.name for rival in rivals], {}
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", cache)
+        for workload in workloads:
+            results[workload.name] = run_workload(workload, rivals, args)
+            gc.collect()
+    print(report.show(results, names))
+    args.out.mkdir(parents=True, exist_ok=True)
+    report.save_json(args.out / "benchmarks.json", results, describe_machine())
+    print(f"figures: {args.out / 'benchmarks.json'}")
+    print(report.save_png(args.out / "benchmarks.png", results, names))
+
+
+if __name__ == "__main__":
+    main()
