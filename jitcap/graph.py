@@ -1,0 +1,270 @@
+"""The graph level, between capture and codegen: pure operations on abstract values. nodes -> Graph.
+
+A `Node` is one operation of eager's registry applied to other nodes and Python numbers; its
+attributes are the op's static ones, its avals what it gives. Three ops exist only here: `INPUT` (a
+tensor or, with a weak aval, a run-time scalar handed to the graph), `ITEM` (one output of a node
+that has several, so that every argument is a Node) and `AS_NUMBER` (`.item()`). Values are pure: views have left in
+`eager.traced`, in-place writes are outputs that the caller writes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from eager.aval import Aval, scalar_aval
+from eager.op import Attrs, Op
+
+Number: TypeAlias = bool | int | float | complex
+
+
+class Where(NamedTuple):
+    """The user's line that an operation comes from."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} in {self.function}"
+
+
+NOWHERE: Final = Where("", 0, "")
+
+
+@dataclass(frozen=True, eq=False)
+class GraphOp(Op):
+    """An op of the graph level only: not in eager's registry, so never dispatched."""
+
+    kind = "graph"
+
+    def __post_init__(self) -> None:
+        """Stay out of the registry."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Item(GraphOp):
+    """`item(node, index=i)`: the i-th output of a node with several. (Its `abstract` is not asked.)"""
+
+    def compute(
+        self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]
+    ) -> tuple[Any, ...]:
+        return (arrays[0][attrs["index"]],)
+
+
+@dataclass(frozen=True, eq=False)
+class _AsNumber(GraphOp):
+    """`as_number(x)`: the element of a one-element tensor as a run-time Python number (`.item()`)."""
+
+    def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
+        (a,) = avals
+        return (scalar_aval(ZEROS[a.dtype.category], a.device),)
+
+    def compute(
+        self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]
+    ) -> tuple[Any, ...]:
+        return (np.asarray(arrays[0], dtype=outs[0].dtype.np).reshape(()),)
+
+
+ZEROS: Final[tuple[Number, ...]] = (False, 0, 0.0, 0j)  # by dtype category
+INPUT: Final = GraphOp("input", ())
+AS_NUMBER: Final = _AsNumber("as_number", ("x",))
+ITEM: Final = _Item("item", ("values",))
+_NO_ATTRS: Final[dict[str, Any]] = {}
+
+
+class Node:
+    """One operation. Compared and hashed by identity; `args` are nodes and Python numbers."""
+
+    __slots__ = ("args", "attrs", "avals", "op", "where")
+
+    def __init__(
+        self,
+        op: Op,
+        args: tuple[Arg, ...],
+        attrs: Attrs,
+        avals: tuple[Aval, ...],
+        where: Where = NOWHERE,
+    ) -> None:
+        self.op = op
+        self.args = args
+        self.attrs = attrs
+        self.avals = avals
+        self.where = where
+
+    @property
+    def aval(self) -> Aval:
+        """The abstract value of a node with one output."""
+        (aval,) = self.avals
+        return aval
+
+    @property
+    def parents(self) -> tuple[Node, ...]:
+        """The argument nodes, in order, numbers left out."""
+        return tuple(a for a in self.args if isinstance(a, Node))
+
+    def __repr__(self) -> str:
+        shown = ", ".join("%" if isinstance(a, Node) else repr(a) for a in self.args)
+        return f"<{self.op.name}({shown}) -> {', '.join(map(repr, self.avals))}>"
+
+
+Arg: TypeAlias = Node | bool | int | float | complex
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Graph:
+    """`inputs`: INPUT nodes; `nodes`: operations, defined before use; `outputs`: any of both."""
+
+    inputs: tuple[Node, ...]
+    nodes: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+    name: str = field(default="graph")
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def everything(self) -> Iterator[Node]:
+        """Inputs, then operations."""
+        yield from self.inputs
+        yield from self.nodes
+
+    def users(self) -> dict[Node, list[Node]]:
+        """Who reads each node (once per reader); outputs are not readers."""
+        users: dict[Node, list[Node]] = {n: [] for n in self.everything()}
+        for n in self.nodes:
+            for a in dict.fromkeys(n.parents):
+                users[a].append(n)
+        return users
+
+    def with_(self, **changes: Any) -> Graph:
+        """A copy with some fields replaced."""
+        return replace(self, **changes)
+
+    def run(self, args: Sequence[Any]) -> list[Any]:
+        """Evaluate op by op with the eager kernels: the oracle, and backend="eager".
+
+        `args` are NumPy arrays, and Python numbers for run-time scalars; so are the results. An
+        output may share memory with an argument where it is a view of it.
+        """
+        env: dict[Node, Any] = dict(zip(self.inputs, args, strict=True))
+        for _ in _evaluate(self, env):
+            pass
+        return [env[o] for o in self.outputs]
+
+    def steps(self, args: Sequence[Any]) -> Iterator[tuple[Node, Any]]:
+        """Every node with its value as it is computed (a tuple for a node with several outputs)."""
+        return _evaluate(self, dict(zip(self.inputs, args, strict=True)))
+
+
+def _evaluate(graph: Graph, env: dict[Node, Any]) -> Iterator[tuple[Node, Any]]:
+    """Each (node, value), with `env` as the store. Values are dropped after their last use."""
+    dead = last_uses(graph)
+    for n in graph.nodes:
+        arrays = tuple(env[a] if isinstance(a, Node) else a for a in n.args)
+        results = n.op.compute(arrays, n.attrs, n.avals)
+        results = tuple(_plain(r, a) for r, a in zip(results, n.avals, strict=True))
+        env[n] = results if len(n.avals) != 1 else results[0]
+        yield n, env[n]
+        for d in dead.get(n, ()):
+            env.pop(d, None)
+
+
+def _plain(value: Any, aval: Aval) -> Any:
+    """A run-time scalar is a Python number; anything else an array."""
+    if aval.weak:
+        return value.item() if isinstance(value, np.ndarray | np.generic) else value
+    return value
+
+
+def last_uses(graph: Graph) -> dict[Node, list[Node]]:
+    """For each operation the values that nobody reads after it (graph outputs never die)."""
+    keep = set(graph.outputs)
+    seen: set[Node] = set(keep)
+    dead: dict[Node, list[Node]] = {}
+    for n in reversed(graph.nodes):
+        for a in (*n.parents, n):
+            if a not in seen:
+                seen.add(a)
+                dead.setdefault(n, []).append(a)
+    return dead
+
+
+def placeholder(name: str, aval: Aval) -> Node:
+    """A new graph input."""
+    return Node(INPUT, (), {"name": name}, (aval,))
+
+
+def items(node: Node) -> tuple[Node, ...]:
+    """The handles of a node's outputs: itself, or one ITEM node per output when it has several."""
+    if len(node.avals) == 1:
+        return (node,)
+    return tuple(
+        Node(ITEM, (node,), {"index": i}, (aval,), node.where) for i, aval in enumerate(node.avals)
+    )
+
+
+class Rewriter:
+    """Rebuilds a graph node by node: what every pass shares. `lookup`: old argument -> new."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.nodes: list[Node] = []
+        self.mapped: dict[Node, Arg] = {n: n for n in graph.inputs}
+
+    def lookup(self, arg: Arg) -> Arg:
+        return self.mapped[arg] if isinstance(arg, Node) else arg
+
+    def args(self, node: Node) -> tuple[Arg, ...]:
+        """`node`'s arguments in the new graph."""
+        mapped = self.mapped
+        return tuple([mapped[a] if isinstance(a, Node) else a for a in node.args])
+
+    def emit(self, op: Op, args: tuple[Arg, ...], attrs: Attrs, like: Node) -> Node:
+        """A new node whose avals the op's own rule gives; `like` lends its line."""
+        avals = op.abstract(tuple(aval_of(a) for a in args), attrs)
+        return self.append(Node(op, args, attrs, avals, like.where))
+
+    def append(self, node: Node) -> Node:
+        self.nodes.append(node)
+        return node
+
+    def keep(self, node: Node, args: tuple[Arg, ...]) -> Node:
+        """`node` with new arguments; the same object when nothing changed."""
+        if all(a is b for a, b in zip(args, node.args, strict=True)):
+            return self.append(node)
+        return self.append(Node(node.op, args, node.attrs, node.avals, node.where))
+
+    def finish(self) -> Graph:
+        outputs = tuple(self.mapped[o] for o in self.graph.outputs)
+        assert all(isinstance(o, Node) for o in outputs)
+        return self.graph.with_(nodes=tuple(self.nodes), outputs=outputs)
+
+
+def rewrite(graph: Graph, rule: Callable[[Rewriter, Node, tuple[Arg, ...]], Arg | None]) -> Graph:
+    """`rule(rewriter, node, new args)` on each node: its replacement, or None to keep it."""
+    r = Rewriter(graph)
+    for n in graph.nodes:
+        args = r.args(n)
+        new = rule(r, n, args)
+        r.mapped[n] = r.keep(n, args) if new is None else new
+    return r.finish()
+
+
+def aval_of(arg: Arg) -> Aval:
+    """The abstract value of an argument; of a Python number the weak one."""
+    return arg.aval if isinstance(arg, Node) else scalar_aval(arg)
+
+
+def reachable(outputs: Iterable[Node]) -> set[Node]:
+    """Every node that `outputs` depend on, themselves included."""
+    seen: set[Node] = set()
+    stack = list(outputs)
+    while stack:
+        n = stack.pop()
+        if n not in seen:
+            seen.add(n)
+            stack.extend(n.parents)
+    return seen
