@@ -1,1 +1,1 @@
-"""Benchmarks: eight workloads, five competitors, one process, interleaved (python -m benchmarks)."""
+"""Benchmarks: eight workloads, five competitors, interleaved (python -m benchmarks)."""

@@ -49,7 +49,9 @@ def agreement(outputs: dict[str, Any]) -> list[str]:
     """A line for every competitor whose first result is not the first competitor's."""
     import numpy as np
 
-    arrays = {n: np.asarray(o.detach().numpy() if hasattr(o, "detach") else o) for n, o in outputs.items()}
+    arrays = {
+        n: np.asarray(o.detach().numpy() if hasattr(o, "detach") else o) for n, o in outputs.items()
+    }
     if not arrays:
         return []
     reference_name, reference = next(iter(arrays.items()))

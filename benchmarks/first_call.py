@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 from benchmarks import competitors, workloads
@@ -26,7 +27,7 @@ CACHE_SETTINGS = {"jax": {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}}
 
 def environment(competitor: str, folder: str) -> dict[str, str]:
     """This process's environment with the competitor's cache in `folder`."""
-    places = {name: os.path.join(folder, name) for name in CACHE_VARIABLES[competitor]}
+    places = {name: str(Path(folder) / name) for name in CACHE_VARIABLES[competitor]}
     return os.environ | places | CACHE_SETTINGS.get(competitor, {})
 
 

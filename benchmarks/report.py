@@ -12,7 +12,8 @@ LABELS = {competitor.name: competitor.label for competitor in COMPETITORS}
 def milliseconds(seconds: float) -> str:
     """Three significant digits."""
     ms = seconds * 1e3
-    return f"{ms:.4f}" if ms < 0.1 else f"{ms:.3f}" if ms < 1 else f"{ms:.2f}" if ms < 10 else f"{ms:.1f}"
+    decimals = 4 if ms < 0.1 else 3 if ms < 1 else 2 if ms < 10 else 1
+    return f"{ms:.{decimals}f}"
 
 
 def table(rows: list[list[str]]) -> str:

@@ -44,7 +44,7 @@ def rng_floats(*shape: int, seed: int = 0) -> NDArray[np.float32]:
 
 def tiny(torch: ModuleType) -> Program:
     a, b = (torch.from_numpy(rng_floats(16, seed=seed)) for seed in (0, 1))
-    return Program(lambda a, b: ((a * b + a).sin() * b), (a, b))
+    return Program(lambda a, b: (a * b + a).sin() * b, (a, b))
 
 
 def gelu(torch: ModuleType) -> Program:

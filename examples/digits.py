@@ -99,7 +99,9 @@ class Run:
         return statistics.median(self.step_seconds) * 1e3
 
 
-def train(make: Callable[[], nn.Module], data: Data, epochs: int, compiled: bool, title: str) -> Run:
+def train(
+    make: Callable[[], nn.Module], data: Data, epochs: int, compiled: bool, title: str
+) -> Run:
     """Train from a fixed seed with AdamW and a cosine schedule."""
     torch.manual_seed(0)
     model = make()

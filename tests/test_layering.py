@@ -27,7 +27,9 @@ def imported_names(node):
 
 def type_checking_imports(tree):
     """Imports under `if TYPE_CHECKING:`, which never run."""
-    guarded = [n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.dump(n.test)]
+    guarded = [
+        n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.dump(n.test)
+    ]
     return {inner for block in guarded for inner in ast.walk(block)}
 
 

@@ -12,7 +12,6 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("eager", "codegen", "jitcap")
 MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 60
-MAX_WIDTH = 100
 
 # Each exception with its reason: {"path": "why"} and {"path:function": "why"}.
 LONG_FILES: dict[str, str] = {}
@@ -20,7 +19,9 @@ LONG_FUNCTIONS: dict[str, str] = {}
 
 SOURCES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 EVERYTHING = SOURCES + [
-    path for folder in ("tests", "benchmarks", "examples") for path in sorted((ROOT / folder).rglob("*.py"))
+    path
+    for folder in ("tests", "benchmarks", "examples")
+    for path in sorted((ROOT / folder).rglob("*.py"))
 ]
 
 
@@ -51,7 +52,9 @@ def test_function_length():
 
 
 def test_exceptions_are_still_needed():
-    files = [name for name in LONG_FILES if len((ROOT / name).read_text().splitlines()) <= MAX_FILE_LINES]
+    files = [
+        name for name in LONG_FILES if len((ROOT / name).read_text().splitlines()) <= MAX_FILE_LINES
+    ]
     stale = [
         key
         for key in LONG_FUNCTIONS
@@ -77,7 +80,9 @@ def test_every_module_says_its_place(package):
 @pytest.mark.parametrize("package", PACKAGES)
 def test_no_torch_import(package):
     pattern = re.compile(r"^\s*(import torch|from torch)\b", re.MULTILINE)
-    assert not [name_of(p) for p in sorted((ROOT / package).rglob("*.py")) if pattern.search(p.read_text())]
+    assert not [
+        name_of(p) for p in sorted((ROOT / package).rglob("*.py")) if pattern.search(p.read_text())
+    ]
 
 
 def test_tests_take_torch_by_importorskip():
@@ -89,30 +94,28 @@ def test_tests_take_torch_by_importorskip():
         if isinstance(node, ast.Import | ast.ImportFrom)
         and any(
             name.split(".")[0] == "torch"
-            for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names])
+            for name in (
+                [node.module or ""]
+                if isinstance(node, ast.ImportFrom)
+                else [a.name for a in node.names]
+            )
         )
     ]
     assert not faults, "use torch = pytest.importorskip('torch'):\n" + "\n".join(faults)
 
 
-def test_width():
-    wide = [
-        f"{name_of(path)}:{number}"
-        for path in SOURCES
-        for number, line in enumerate(path.read_text().splitlines(), 1)
-        if len(line) > MAX_WIDTH
-    ]
-    assert not wide, wide
-
-
 def test_headers_ship_in_the_wheel():
     """C and C++ sources beside the Python are read at run time: package data must name them."""
-    data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"][
+        "package-data"
+    ]
     for package in PACKAGES:
         patterns = data.get(package, [])
         for path in (ROOT / package).rglob("*"):
             if path.suffix in {".h", ".hpp", ".c", ".cpp"}:
-                assert f"**/*{path.suffix}" in patterns, f"{name_of(path)} is missing from package-data"
+                assert f"**/*{path.suffix}" in patterns, (
+                    f"{name_of(path)} is missing from package-data"
+                )
 
 
 def test_flags_are_few():
