@@ -1,0 +1,232 @@
+"""Triton, after emit: source text -> kernel object -> cubin and the record a launch needs, without
+torch and without a GPU.
+
+The source of a kernel is written to a file of the cache directory (readable, editable, what
+tracebacks and profilers point to), imported from there, and compiled for an explicit target.
+`Record` is JSON plus the cubin's bytes, so that a warm process launches from our cache without
+importing triton. `usage` and `assembly` read the cubin back: registers, spills, vector loads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+import tempfile
+import threading
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+# triton.language is one global namespace: while the interpreter replaces its functions nothing may
+# compile.
+LANGUAGE: Final = threading.RLock()
+DEFAULT_TARGET: Final = (
+    "cuda",
+    90,
+    32,
+)  # backend, architecture, threads per warp: NVIDIA H100 and H200
+
+_modules: dict[tuple[str, str], types.ModuleType] = {}
+_modules_lock: Final = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a launch needs besides the cubin. `parameters` are Triton's type names in order
+    ("*fp32", "i32"), constants left out.
+    """
+
+    name: str
+    parameters: tuple[str, ...]
+    shared: int
+    warps: int
+    ctas: int
+    scratch: int
+    scratch_align: int
+    target: tuple[str, int, int]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Record:
+        """The inverse of `to_json`, after JSON turned tuples into lists."""
+        fields: dict[str, Any] = {}
+        for name, value in data.items():
+            fields[name] = tuple(value) if isinstance(value, list) else value
+        return Record(**fields)
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Resources of one kernel, from the cubin: registers per thread, bytes of stack, shared and
+    local memory.
+    """
+
+    registers: int
+    stack: int
+    shared: int
+    local: int
+
+    def occupancy(self, warps: int, shared: int) -> float:
+        """Resident warps over the 64 an sm_90 multiprocessor holds, `shared` bytes being the
+        dynamic ones per block.
+        """
+        per_block = (self.registers + 7) // 8 * 8 * 32 * warps
+        blocks = min(64 // warps, 65536 // per_block, 32, 233472 // (shared + 1024))
+        return blocks * warps / 64
+
+
+def write_source(source: str, directory: Path) -> Path:
+    """Put `source` at its content's address under `directory`, atomically: another process never
+    reads half a file.
+    """
+    digest = hashlib.sha256(source.encode()).hexdigest()[:24]
+    path = directory / digest[:2] / f"{digest}.py"
+    if path.exists() and path.read_text() == source:
+        return path
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(source)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return path
+
+
+def load_kernels(source: str, directory: Path) -> types.ModuleType:
+    """The module made of `source`: its @triton.jit functions are attributes. The same source gives
+    the same module.
+    """
+    key = (source, str(directory))
+    with _modules_lock:
+        module = _modules.get(key)
+        if module is None:
+            path = write_source(source, directory)
+            module = types.ModuleType(f"jitcap_triton_{path.stem}")
+            module.__file__ = str(path)
+            exec(compile(source, str(path), "exec"), module.__dict__)
+            _modules[key] = module
+    return module
+
+
+def compile_offline(
+    kernel: Any,
+    signature: Mapping[str, str],
+    constants: Mapping[str, Any],
+    *,
+    divisible: Sequence[str] = (),
+    warps: int = 4,
+    stages: int = 3,
+    target: tuple[str, int, int] = DEFAULT_TARGET,
+) -> tuple[Record, bytes]:
+    """Compile one kernel for `target` with no device at hand.
+
+    Args:
+        signature: type of every parameter that is not a constant, by name: "*fp32", "i32", "fp64"
+        ... constants: value of every `tl.constexpr` parameter.
+        divisible: parameters known to be multiples of 16 (pointers: 16-byte aligned). Without it
+        nothing is vectorised.
+
+    Returns the record and the cubin. Raises ImportError when triton is missing, triton's
+    CompilationError on a bad kernel.
+    """
+    compiled = _compile(
+        kernel, signature, constants, divisible, {"num_warps": warps, "num_stages": stages}, target
+    )
+    meta = compiled.metadata
+    if meta.profile_scratch_size or meta.launch_cooperative_grid or meta.launch_pdl:
+        raise NotImplementedError(
+            f"kernel {meta.name} asks for a launch mode that the launcher does not offer"
+        )
+    record = Record(
+        name=meta.name,
+        parameters=tuple(signature[n] for n in kernel.arg_names if n not in constants),
+        shared=meta.shared,
+        warps=meta.num_warps,  # from the metadata: warp specialisation raises it
+        ctas=meta.num_ctas,
+        scratch=meta.global_scratch_size,
+        scratch_align=meta.global_scratch_align,
+        target=target,
+    )
+    return record, bytes(compiled.asm["cubin"])
+
+
+def _compile(
+    kernel: Any,
+    signature: Mapping[str, str],
+    constants: Mapping[str, Any],
+    divisible: Sequence[str],
+    options: Mapping[str, Any],
+    target: tuple[str, int, int],
+) -> Any:
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    names = kernel.arg_names
+    source = ASTSource(
+        fn=kernel,
+        signature={n: "constexpr" if n in constants else signature[n] for n in names},
+        constexprs={(names.index(n),): value for n, value in constants.items()},
+        attrs={(names.index(n),): [["tt.divisibility", 16]] for n in divisible},
+    )
+    # A multiplication and an addition stay two roundings, as in eager; its default differs between
+    # versions.
+    options = {"enable_fp_fusion": False, **options}
+    with LANGUAGE:
+        return triton.compile(source, target=GPUTarget(*target), options=options)
+
+
+def usage(cubin: bytes) -> Usage:
+    """Registers, stack, shared and local memory of a cubin with one kernel (`cuobjdump -res-usage`,
+    about 3 ms).
+    """
+    text = _cuobjdump(cubin, "-res-usage")
+    found = {k: int(v) for k, v in re.findall(r"\b(REG|STACK|SHARED|LOCAL):(\d+)", text)}
+    if "REG" not in found:
+        raise RuntimeError(f"cuobjdump printed no resource usage:\n{text}")
+    return Usage(found["REG"], found["STACK"], found["SHARED"], found["LOCAL"])
+
+
+def assembly(cubin: bytes) -> str:
+    """The machine code (SASS) of a cubin as text."""
+    return _cuobjdump(cubin, "-sass")
+
+
+def instruction_counts(cubin: bytes) -> dict[str, int]:
+    """How often each kind of memory access and matrix instruction stands in the machine code.
+
+    Keys: "load128", "load64", "load" (all global loads), "store128", "store64", "store", "local"
+    (spills: should be 0), "matrix" (tensor core instructions), "atomic".
+    """
+    text = assembly(cubin)
+    patterns = {
+        "load128": r"\bLDG\.E\S*\.128\b",
+        "load64": r"\bLDG\.E\S*\.64\b",
+        "load": r"\bLDG\b",
+        "store128": r"\bSTG\.E\S*\.128\b",
+        "store64": r"\bSTG\.E\S*\.64\b",
+        "store": r"\bSTG\b",
+        "local": r"\b(?:LDL|STL)\b",
+        "matrix": r"\b(?:HMMA|HGMMA|QGMMA|IMMA|DMMA)\b",
+        "atomic": r"\b(?:ATOMG|ATOM|RED|REDG)\b",
+    }
+    return {name: len(re.findall(pattern, text)) for name, pattern in patterns.items()}
+
+
+def _cuobjdump(cubin: bytes, flag: str) -> str:
+    import triton
+
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        command = [triton.knobs.nvidia.cuobjdump.path, flag, file.name]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
