@@ -1,0 +1,373 @@
+"""Index arithmetic of the loop IR: axes -> sums of coefficient * atom, with floordiv and mod simplified by known ranges.
+
+An `Affine` is hash-consed: equal forms are the same object, so equality is `is`. Its atoms are
+
+    Axis(name, size)          a loop counter in [0, size)
+    FloorDiv(index, d)        index // d
+    Mod(index, d)             index % d
+    Opaque(expr, lo, hi)      an integer read from memory, known to lie in [lo, hi]
+
+Every form knows its range [lo, hi], and that is what simplification uses: (8*i + j) // 8 is i when 0 <= j < 8. Flattening
+after unflattening gives back the original, so views composed of views stay plain strided accesses.
+
+    >>> i, j = axis("i", 4), axis("j", 8)
+    >>> floordiv(i * 8 + j, 8) is i
+    True
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+Terms = tuple[tuple["Atom", int], ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Axis:
+    """A loop counter. Two axes of one name and size are the same object."""
+
+    name: str
+    size: int
+    uid: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class FloorDiv:
+    index: Affine
+    divisor: int
+    uid: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Mod:
+    index: Affine
+    divisor: int
+    uid: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Opaque:
+    """An integer expression (`codegen.expr.Expr`) used as an index; the program guarantees lo <= value <= hi."""
+
+    expr: Any
+    lo: int
+    hi: int
+    uid: int
+
+
+Atom = Axis | FloorDiv | Mod | Opaque
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Affine:
+    """sum(coefficient * atom) + const, terms ordered by the atoms' age; `lo` and `hi` bound its value."""
+
+    terms: Terms
+    const: int
+    lo: int
+    hi: int
+
+    def __add__(self, other: Affine | int) -> Affine:
+        if isinstance(other, int):
+            return self if other == 0 else _intern(self.terms, self.const + other)
+        if not other.terms:
+            return self + other.const
+        if not self.terms:
+            return other + self.const
+        merged = dict(self.terms)
+        for atom, c in other.terms:
+            merged[atom] = merged.get(atom, 0) + c
+        return _sum(merged, self.const + other.const)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Affine:
+        return self * -1
+
+    def __sub__(self, other: Affine | int) -> Affine:
+        return self + (-other)
+
+    def __rsub__(self, other: int) -> Affine:
+        return -self + other
+
+    def __mul__(self, k: int) -> Affine:
+        if k == 1:
+            return self
+        if k == 0:
+            return ZERO
+        return _intern(tuple((a, c * k) for a, c in self.terms), self.const * k)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, d: int) -> Affine:
+        return floordiv(self, d)
+
+    def __mod__(self, d: int) -> Affine:
+        return mod(self, d)
+
+    def __repr__(self) -> str:
+        return text(self)
+
+
+_atoms: dict[tuple[Any, ...], Atom] = {}
+_forms: dict[tuple[Terms, int], Affine] = {}
+
+
+def _atom_range(atom: Atom) -> tuple[int, int]:
+    if isinstance(atom, Axis):
+        return 0, max(atom.size - 1, 0)
+    if isinstance(atom, FloorDiv):
+        return atom.index.lo // atom.divisor, atom.index.hi // atom.divisor
+    if isinstance(atom, Mod):
+        return 0, atom.divisor - 1
+    return atom.lo, atom.hi
+
+
+def _intern(terms: Terms, const: int) -> Affine:
+    found = _forms.get((terms, const))
+    if found is None:
+        lo = hi = const
+        for atom, c in terms:
+            low, high = _atom_range(atom)
+            lo += c * (low if c > 0 else high)
+            hi += c * (high if c > 0 else low)
+        found = _forms[terms, const] = Affine(terms, const, lo, hi)
+    return found
+
+
+def _make(kind: Callable[..., Atom], *fields: Any) -> Affine:
+    key = (kind, *fields)
+    atom = _atoms.get(key)
+    if atom is None:
+        atom = _atoms[key] = kind(*fields, len(_atoms))
+    return _intern(((atom, 1),), 0)
+
+
+def _sum(merged: Mapping[Atom, int], const: int) -> Affine:
+    """The form of a term table: zero coefficients dropped, x//d and x%d of one x put together again."""
+    items = [(a, c) for a, c in merged.items() if c]
+    if len(items) > 1 and any(type(a) is Mod for a, _ in items):
+        return _rejoin(dict(items), const)
+    items.sort(key=_age)
+    return _intern(tuple(items), const)
+
+
+def _age(term: tuple[Atom, int]) -> int:
+    return term[0].uid
+
+
+def _rejoin(merged: dict[Atom, int], const: int) -> Affine:
+    """(x // d) * (d * c) + (x % d) * c == x * c, repeated until no pair is left."""
+    for atom, c in list(merged.items()):
+        if type(atom) is not Mod:
+            continue
+        quotient = floordiv(atom.index, atom.divisor)
+        if len(quotient.terms) != 1 or quotient.const:
+            continue
+        (high, k), want = quotient.terms[0], c * atom.divisor
+        if k != 1 or merged.get(high) != want:
+            continue
+        rest = {a: v for a, v in merged.items() if a is not atom and a is not high}
+        for a, v in atom.index.terms:
+            rest[a] = rest.get(a, 0) + v * c
+        return _sum(rest, const + atom.index.const * c)
+    return _intern(tuple(sorted(((a, c) for a, c in merged.items() if c), key=_age)), const)
+
+
+ZERO: Final = _intern((), 0)
+
+
+def constant(value: int) -> Affine:
+    return _intern((), value)
+
+
+def axis(name: str, size: int) -> Affine:
+    """The counter `name` of a loop over range(size). An axis of size 1 is the constant 0."""
+    return ZERO if size == 1 else _make(Axis, name, size)
+
+
+def opaque(expr: Any, lo: int, hi: int) -> Affine:
+    """An integer expression as an index, bounded by the program to [lo, hi]."""
+    return constant(lo) if lo == hi else _make(Opaque, expr, lo, hi)
+
+
+def _split(index: Affine, d: int) -> tuple[Affine, Affine]:
+    """index == quotient * d + rest, moving every term divisible by d into the quotient."""
+    whole = tuple((a, c // d) for a, c in index.terms if c % d == 0)
+    rest = tuple((a, c) for a, c in index.terms if c % d)
+    return _intern(whole, index.const // d), _intern(rest, index.const % d)
+
+
+def floordiv(index: Affine, d: int) -> Affine:
+    """index // d, rounding towards minus infinity. d > 0."""
+    if d == 1:
+        return index
+    quotient, rest = _split(index, d)
+    if rest.lo // d == rest.hi // d:
+        return quotient + rest.lo // d
+    g = math.gcd(d, *(c for _, c in rest.terms))
+    if g > 1:
+        rest = _intern(tuple((a, c // g) for a, c in rest.terms), rest.const // g)
+        d //= g
+        if d == 1:
+            return quotient + rest
+    if len(rest.terms) == 1 and rest.const == 0 and rest.terms[0][1] == 1:
+        atom = rest.terms[0][0]
+        if type(atom) is FloorDiv:  # (x // a) // b == x // (a * b)
+            return quotient + floordiv(atom.index, atom.divisor * d)
+    return quotient + _make(FloorDiv, rest, d)
+
+
+def mod(index: Affine, d: int) -> Affine:
+    """index % d, in [0, d). d > 0."""
+    if d == 1:
+        return ZERO
+    _, rest = _split(index, d)
+    if rest.lo // d == rest.hi // d:
+        return rest - (rest.lo // d) * d
+    g = math.gcd(d, rest.const, *(c for _, c in rest.terms))
+    if g > 1:
+        small = _intern(tuple((a, c // g) for a, c in rest.terms), rest.const // g)
+        return mod(small, d // g) * g
+    unwrapped = _unwrap_mods(rest, d)
+    return mod(unwrapped, d) if unwrapped is not rest else _make(Mod, rest, d)
+
+
+def _unwrap_mods(index: Affine, d: int) -> Affine:
+    """(x % (k*d) + y) % d == (x + y) % d."""
+    total = None
+    for atom, c in index.terms:
+        if type(atom) is Mod and atom.divisor % d == 0:
+            total = (index if total is None else total) + (atom.index - _intern(((atom, 1),), 0)) * c
+    return index if total is None else total
+
+
+def ravel(index: Iterable[Affine], shape: Iterable[int]) -> Affine:
+    """The row-major position of `index` in `shape`."""
+    flat = ZERO
+    for i, n in zip(index, shape, strict=True):
+        flat = flat * n + i
+    return flat
+
+
+def unravel(flat: Affine, shape: tuple[int, ...]) -> tuple[Affine, ...]:
+    """The index tuple at row-major position `flat` of `shape`."""
+    out: list[Affine] = []
+    for n in reversed(shape[1:]):
+        out.append(mod(flat, n) if n else ZERO)
+        flat = floordiv(flat, n) if n else ZERO
+    if shape:
+        out.append(flat)
+    return tuple(reversed(out))
+
+
+def dot_strides(index: Iterable[Affine], strides: Iterable[int], offset: int = 0) -> Affine:
+    """The element offset of `index` in memory with `strides`."""
+    total = constant(offset)
+    for i, s in zip(index, strides, strict=True):
+        if s:
+            total = total + i * s
+    return total
+
+
+def coefficient(index: Affine, of: Affine) -> int | None:
+    """d index / d axis, or None when the axis also occurs inside a floordiv, mod or opaque atom."""
+    if not of.terms:
+        return 0
+    target, found = of.terms[0][0], 0
+    for atom, c in index.terms:
+        if atom is target:
+            found = c
+        elif type(atom) is not Axis and target in atom_axes(atom):
+            return None
+    return found
+
+
+_axes_memo: dict[Atom, frozenset[Axis]] = {}
+# expr.py sets this: the axes an opaque expression depends on.
+expr_axes: list[Callable[[Any], frozenset[Axis]]] = []
+
+
+def atom_axes(atom: Atom) -> frozenset[Axis]:
+    """The axes that the value of `atom` depends on."""
+    found = _axes_memo.get(atom)
+    if found is None:
+        if isinstance(atom, Axis):
+            found = frozenset((atom,))
+        elif isinstance(atom, Opaque):
+            found = expr_axes[0](atom.expr)
+        else:
+            found = axes_of(atom.index)
+        _axes_memo[atom] = found
+    return found
+
+
+def axes_of(index: Affine) -> frozenset[Axis]:
+    """The axes that `index` depends on."""
+    terms = index.terms
+    if len(terms) == 1:
+        return atom_axes(terms[0][0])
+    return frozenset().union(*(atom_axes(a) for a, _ in terms))
+
+
+Substitution = Mapping[Axis, Affine]
+
+
+def substitute(index: Affine, by: Substitution, on_opaque: Callable[[Any], Any] | None = None) -> Affine:
+    """`index` with axes replaced; the expressions inside opaque atoms go through `on_opaque`."""
+    total = constant(index.const)
+    for atom, c in index.terms:
+        total = total + _substitute_atom(atom, by, on_opaque) * c
+    return total
+
+
+def _substitute_atom(atom: Atom, by: Substitution, on_opaque: Callable[[Any], Any] | None) -> Affine:
+    if isinstance(atom, Axis):
+        found = by.get(atom)
+        return _intern(((atom, 1),), 0) if found is None else found
+    if isinstance(atom, FloorDiv):
+        return floordiv(substitute(atom.index, by, on_opaque), atom.divisor)
+    if isinstance(atom, Mod):
+        return mod(substitute(atom.index, by, on_opaque), atom.divisor)
+    if on_opaque is None:
+        return _intern(((atom, 1),), 0)
+    return opaque(on_opaque(atom.expr), atom.lo, atom.hi)
+
+
+def walk_atoms(index: Affine) -> Iterator[Atom]:
+    """Every atom of `index`, inner ones included."""
+    for atom, _ in index.terms:
+        yield atom
+        if isinstance(atom, FloorDiv | Mod):
+            yield from walk_atoms(atom.index)
+
+
+def text(index: Affine, opaque_text: Callable[[Any], str] = repr) -> str:
+    """Python (and, for non-negative operands, C) spelling."""
+    parts = []
+    for atom, c in index.terms:
+        body = _atom_text(atom, opaque_text)
+        parts.append(body if c == 1 else f"{c}*{body}" if c > 0 else f"({c})*{body}")
+    if index.const or not parts:
+        parts.append(str(index.const))
+    return " + ".join(parts)
+
+
+def _atom_text(atom: Atom, opaque_text: Callable[[Any], str]) -> str:
+    if isinstance(atom, Axis):
+        return atom.name
+    if isinstance(atom, Opaque):
+        return opaque_text(atom.expr)
+    sign = "//" if isinstance(atom, FloorDiv) else "%"
+    return f"(({text(atom.index, opaque_text)}) {sign} {atom.divisor})"
+
+
+def clear() -> None:
+    """Forget all interned forms (between programs in a long-lived process)."""
+    _atoms.clear()
+    _forms.clear()
+    _axes_memo.clear()
+    _forms[(), 0] = ZERO

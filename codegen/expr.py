@@ -1,0 +1,436 @@
+"""Scalar expressions of the loop IR: what one element is computed from. Hash-consed, typed; equality is `is`, so CSE is free.
+
+    Const(value)                     a number
+    Read(value, index)               element `index` (one Affine per dimension) of program value `value`: before fusion
+    Load(buffer, offset)             element at `offset` of a buffer: after fusion
+    IndexOf(index)                   the value of an index, int64
+    Local(name)                      the result of a reduction of an earlier stage, one per row
+    Apply(fn, args)                  a scalar intrinsic (`eager.scalar.VOCABULARY`)
+    Cast(arg)                        conversion to `dtype`
+    Select(cond, then, other)        like where, but lazy: `then` may read out of bounds when `cond` is false
+
+dtype `float16`/`bfloat16` only occurs on Read, Load, Const and Cast: arithmetic runs in float32.
+Build with the functions below (never the classes); `BUILD` is the `m` for the bodies of pointwise ops.
+
+    >>> x = read(7, (axis("i0", 4),), dtype.float32)
+    >>> y = BUILD.exp(x) + 1.0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from codegen import affine
+from codegen.affine import Affine, Axis
+from eager import dtype as dt
+from eager.dtype import DType
+from eager.scalar import VOCABULARY
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Expr:
+    """Base: the element type. Operators build, with Python numbers as constants of the operand's type."""
+
+    dtype: DType
+
+    def __add__(self, y: Any) -> Expr:
+        return apply("add", self, _like(y, self))
+
+    def __radd__(self, y: Any) -> Expr:
+        return apply("add", _like(y, self), self)
+
+    def __sub__(self, y: Any) -> Expr:
+        return apply("sub", self, _like(y, self))
+
+    def __rsub__(self, y: Any) -> Expr:
+        return apply("sub", _like(y, self), self)
+
+    def __mul__(self, y: Any) -> Expr:
+        return apply("mul", self, _like(y, self))
+
+    def __rmul__(self, y: Any) -> Expr:
+        return apply("mul", _like(y, self), self)
+
+    def __truediv__(self, y: Any) -> Expr:
+        return apply("div", self, _like(y, self))
+
+    def __rtruediv__(self, y: Any) -> Expr:
+        return apply("div", _like(y, self), self)
+
+    def __neg__(self) -> Expr:
+        return apply("neg", self)
+
+    def __lt__(self, y: Any) -> Expr:
+        return apply("lt", self, _like(y, self))
+
+    def __le__(self, y: Any) -> Expr:
+        return apply("le", self, _like(y, self))
+
+    def __gt__(self, y: Any) -> Expr:
+        return apply("gt", self, _like(y, self))
+
+    def __ge__(self, y: Any) -> Expr:
+        return apply("ge", self, _like(y, self))
+
+    def __bool__(self) -> bool:
+        raise TypeError("a scalar expression has no truth value: write m.where(cond, a, b)")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Const(Expr):
+    value: bool | int | float
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Read(Expr):
+    value: int
+    index: tuple[Affine, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Load(Expr):
+    buffer: str
+    offset: Affine
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class IndexOf(Expr):
+    index: Affine
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Local(Expr):
+    name: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Apply(Expr):
+    fn: str
+    args: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Cast(Expr):
+    arg: Expr
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Select(Expr):
+    cond: Expr
+    then: Expr
+    other: Expr
+
+
+_nodes: dict[tuple[Any, ...], Expr] = {}
+
+
+def _intern(kind: type[Any], *fields: Any) -> Any:
+    key = (kind, *fields)
+    node = _nodes.get(key)
+    if node is None:
+        node = _nodes[key] = kind(*fields)
+    return node
+
+
+def const(value: complex, dtype: DType) -> Expr:
+    """`value` rounded to `dtype`. Equal bits are one constant (0.0 and -0.0 are two)."""
+    exact = dtype.np.type(value).item()
+    node = _intern(Const, dtype, _Bits(exact))
+    return node  # type: ignore[no-any-return]
+
+
+class _Bits(float):
+    """Never instantiated for ints and bools; see `__new__`: a key that tells -0.0 from 0.0 and makes NaN equal itself."""
+
+    def __new__(cls, value: Any) -> Any:
+        if isinstance(value, float):
+            return super().__new__(cls, value)
+        return value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, float) and self.hex() == other.hex()
+
+    def __hash__(self) -> int:
+        return hash(self.hex())
+
+
+def read(value: int, index: tuple[Affine, ...], dtype: DType) -> Expr:
+    return _intern(Read, dtype, value, index)  # type: ignore[no-any-return]
+
+
+def load(buffer: str, offset: Affine, dtype: DType) -> Expr:
+    return _intern(Load, dtype, buffer, offset)  # type: ignore[no-any-return]
+
+
+def local(name: str, dtype: DType) -> Expr:
+    return _intern(Local, dtype, name)  # type: ignore[no-any-return]
+
+
+def index_of(index: Affine) -> Expr:
+    """An index as an int64 value."""
+    if not index.terms:
+        return const(index.const, dt.int64)
+    if len(index.terms) == 1 and index.const == 0 and index.terms[0][1] == 1:
+        atom = index.terms[0][0]
+        if isinstance(atom, affine.Opaque):
+            return cast(atom.expr, dt.int64)
+    return _intern(IndexOf, dt.int64, index)  # type: ignore[no-any-return]
+
+
+def as_index(x: Expr, lo: int, hi: int) -> Affine:
+    """An integer expression as an index; the program guarantees lo <= x <= hi."""
+    if isinstance(x, Const):
+        return affine.constant(int(x.value))
+    if isinstance(x, IndexOf):
+        return x.index
+    if isinstance(x, Cast) and isinstance(x.arg, IndexOf):
+        return x.arg.index
+    return affine.opaque(x, lo, hi)
+
+
+def cast(x: Expr, dtype: DType) -> Expr:
+    if x.dtype is dtype:
+        return x
+    if isinstance(x, Const):
+        return const(np.asarray(x.value, x.dtype.np).astype(dtype.np).item(), dtype)
+    if isinstance(x, Cast) and _lossless(x.arg.dtype, x.dtype):
+        return cast(x.arg, dtype)  # f16 -> f32 -> f64 is f16 -> f64
+    return _intern(Cast, dtype, x)  # type: ignore[no-any-return]
+
+
+def _lossless(narrow: DType, wide: DType) -> bool:
+    if narrow.category != wide.category or narrow.category == dt.COMPLEX:
+        return False
+    return dt.promote_types(narrow, wide) is wide and (narrow.is_signed or wide.itemsize > narrow.itemsize)
+
+
+def _like(y: Any, x: Expr) -> Expr:
+    return y if isinstance(y, Expr) else const(y, x.dtype)
+
+
+def select(cond: Expr, then: Expr, other: Expr) -> Expr:
+    """`then if cond else other`, evaluating only the branch that is taken."""
+    cond = decide(cond)
+    if isinstance(cond, Const):
+        return then if cond.value else other
+    return then if then is other else _intern(Select, then.dtype, cond, then, other)
+
+
+def apply(fn: str, *args: Expr) -> Expr:
+    """The intrinsic `fn` on operands of one type (`where` takes a bool first)."""
+    simpler = _simplify(fn, args)
+    if simpler is not None:
+        return simpler
+    result = dt.bool_ if VOCABULARY[fn].result == "bool" else args[-1].dtype
+    return _intern(Apply, result, fn, args)  # type: ignore[no-any-return]
+
+
+def _simplify(fn: str, args: tuple[Expr, ...]) -> Expr | None:
+    """Exact identities only: nothing that changes a bit of any result, NaN and -0.0 included."""
+    if all(type(a) is Const for a in args):
+        return _fold(fn, args)
+    rule = _RULES.get(fn)
+    return rule(*args) if rule is not None else None
+
+
+def _fold(fn: str, args: tuple[Expr, ...]) -> Expr | None:
+    result = dt.bool_ if VOCABULARY[fn].result == "bool" else args[-1].dtype
+    with np.errstate(all="ignore"):
+        arrays = [np.asarray(a.value, a.dtype.np) for a in args if isinstance(a, Const)]
+        try:
+            value = VOCABULARY[fn].numpy(*arrays)
+        except TypeError:
+            return None
+    return const(np.asarray(value).astype(result.np).item(), result)
+
+
+def _is(x: Expr, value: float) -> bool:
+    return type(x) is Const and x.value == value
+
+
+def _mul(x: Expr, y: Expr) -> Expr | None:
+    return x if _is(y, 1) else y if _is(x, 1) else None
+
+
+def _add(x: Expr, y: Expr) -> Expr | None:
+    if x.dtype.category == dt.INT:
+        return x if _is(y, 0) else y if _is(x, 0) else None
+    return None
+
+
+def _sub(x: Expr, y: Expr) -> Expr | None:
+    return x if _is(y, 0) and type(y) is Const and str(y.value)[0] != "-" else None
+
+
+def _div(x: Expr, y: Expr) -> Expr | None:
+    return x if _is(y, 1) else None
+
+
+def _pow(x: Expr, y: Expr) -> Expr | None:
+    """NumPy squares for an exponent of 2; small whole exponents and 0.5 are as exact as pow itself."""
+    if type(y) is not Const or not x.dtype.is_floating_point:
+        return x * x if _is(y, 2) else None
+    table: dict[float, Callable[[Expr], Expr]] = {
+        2.0: lambda v: v * v,
+        3.0: lambda v: v * v * v,
+        1.0: lambda v: v,
+        -1.0: lambda v: apply("div", const(1.0, v.dtype), v),
+        0.5: lambda v: apply("sqrt", v),
+    }
+    rule = table.get(float(y.value))
+    return rule(x) if rule is not None else None
+
+
+def _where(c: Expr, a: Expr, b: Expr) -> Expr | None:
+    if a is b:
+        return a
+    c = decide(c)
+    return (a if c.value else b) if isinstance(c, Const) else None
+
+
+_RULES: Final[dict[str, Callable[..., Expr | None]]] = {
+    "mul": _mul,
+    "add": _add,
+    "sub": _sub,
+    "div": _div,
+    "pow": _pow,
+    "where": _where,
+    "and_": lambda x, y: _logic(x, y, unit=True),
+    "or_": lambda x, y: _logic(x, y, unit=False),
+    "neg": lambda x: x.args[0] if isinstance(x, Apply) and x.fn == "neg" else None,
+}
+
+
+def _logic(x: Expr, y: Expr, *, unit: bool) -> Expr | None:
+    if x.dtype is not dt.bool_:
+        return None
+    x, y = decide(x), decide(y)
+    for one, other in ((x, y), (y, x)):
+        if isinstance(one, Const):
+            return other if bool(one.value) is unit else one
+    return x if x is y else None
+
+
+def decide(cond: Expr) -> Expr:
+    """A comparison of indices as a constant where their known ranges settle it."""
+    if not isinstance(cond, Apply) or cond.fn not in _DECIDE:
+        return cond
+    bounds = [_bounds(a) for a in cond.args]
+    if bounds[0] is None or bounds[1] is None:
+        return cond
+    answer = _DECIDE[cond.fn](*bounds[0], *bounds[1])
+    return cond if answer is None else const(answer, dt.bool_)
+
+
+def _bounds(x: Expr) -> tuple[int, int] | None:
+    if isinstance(x, IndexOf):
+        return x.index.lo, x.index.hi
+    if isinstance(x, Const) and isinstance(x.value, int):
+        return x.value, x.value
+    return None
+
+
+_DECIDE: Final[dict[str, Callable[[int, int, int, int], bool | None]]] = {
+    "lt": lambda a, b, c, d: True if b < c else False if a >= d else None,
+    "le": lambda a, b, c, d: True if b <= c else False if a > d else None,
+    "gt": lambda a, b, c, d: True if a > d else False if b <= c else None,
+    "ge": lambda a, b, c, d: True if a >= d else False if b < c else None,
+    "eq": lambda a, b, c, d: False if b < c or a > d else True if a == b == c == d else None,
+}
+
+
+class _Build:
+    """`m` for op bodies: each intrinsic builds an expression; Python numbers take the other operands' type."""
+
+    def __getattr__(self, name: str) -> Callable[..., Expr]:
+        if name not in VOCABULARY:
+            raise AttributeError(f"{name} is not a scalar intrinsic; known: {sorted(VOCABULARY)}")
+
+        def build(*args: Any) -> Expr:
+            values = args[1:] if name == "where" else args
+            like = next((a for a in values if isinstance(a, Expr)), None)
+            if like is None:
+                like = _default_like(args)
+            head = (args[0] if isinstance(args[0], Expr) else const(args[0], dt.bool_),)
+            rest = tuple(_like(a, like) for a in values)
+            return apply(name, *(head + rest if name == "where" else rest))
+
+        setattr(self, name, build)
+        return build
+
+    @staticmethod
+    def cast(x: Any, dtype: Any) -> Expr:
+        return cast(x, dtype if isinstance(dtype, DType) else dt.from_numpy(dtype))
+
+
+def _default_like(args: tuple[Any, ...]) -> Expr:
+    numbers = [a for a in args if not isinstance(a, Expr)]
+    return const(0, dt.float64 if any(isinstance(a, float) for a in numbers) else dt.int64)
+
+
+BUILD: Final = _Build()
+
+
+def indices(x: Expr) -> tuple[Affine, ...]:
+    """The index forms directly inside `x`."""
+    if isinstance(x, Read):
+        return x.index
+    if isinstance(x, Load):
+        return (x.offset,)
+    return (x.index,) if isinstance(x, IndexOf) else ()
+
+
+def children(x: Expr) -> tuple[Expr, ...]:
+    """Operand expressions, those inside index forms included."""
+    kind = type(x)
+    if kind is Apply:
+        return x.args  # type: ignore[attr-defined, no-any-return]
+    if kind is Cast:
+        return (x.arg,)  # type: ignore[attr-defined]
+    if kind is Select:
+        return (x.cond, x.then, x.other)  # type: ignore[attr-defined]
+    found = []
+    for index in indices(x):
+        found += [a.expr for a in affine.walk_atoms(index) if type(a) is affine.Opaque]
+    return tuple(found)
+
+
+_axes_memo: dict[Expr, frozenset[Axis]] = {}
+
+
+def axes(x: Expr) -> frozenset[Axis]:
+    """The loop counters that `x` depends on."""
+    found = _axes_memo.get(x)
+    if found is None:
+        parts = [axes(c) for c in children(x)]
+        parts += [affine.axes_of(i) for i in indices(x)]
+        found = _axes_memo[x] = frozenset().union(*parts)
+    return found
+
+
+affine.expr_axes.append(axes)
+
+
+def walk(*roots: Expr) -> Iterator[Expr]:
+    """Every distinct node under `roots`, operands first."""
+    seen: set[Expr] = set()
+    stack = [(r, False) for r in reversed(roots)]
+    while stack:
+        x, done = stack.pop()
+        if done:
+            yield x
+        elif x not in seen:
+            seen.add(x)
+            stack.append((x, True))
+            stack.extend((c, False) for c in reversed(children(x)))
+
+
+def clear() -> None:
+    """Forget all interned expressions and index forms."""
+    _nodes.clear()
+    _axes_memo.clear()
+    affine.clear()
