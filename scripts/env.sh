@@ -39,7 +39,7 @@ sync_env() {
     stamp=$(sha256sum "$ROOT/pyproject.toml" | cut -d' ' -f1)
     if [ "$(cat "$dir/.stamp-$name" 2>/dev/null)" != "$stamp" ]; then
         echo "installing into ${dir#"$ROOT"/}: $*"
-        "$dir/bin/python" -m pip install --quiet "setuptools>=77" "$@"
+        "$dir/bin/python" -m pip install -qq "setuptools>=77" "$@"
         echo "$stamp" >"$dir/.stamp-$name"
     fi
     package=$(source_hash)
@@ -58,7 +58,7 @@ source_hash() {
 # setuptools reuses build/, where a deleted module would live on, so it goes first.
 install_wheel() {
     rm -rf "$ROOT/build" "$ROOT/jitcap.egg-info"
-    "$1/bin/python" -m pip install --quiet --no-deps --no-build-isolation --force-reinstall "$ROOT"
+    "$1/bin/python" -m pip install -qq --no-deps --no-build-isolation --force-reinstall "$ROOT"
     rm -rf "$ROOT/build" "$ROOT/jitcap.egg-info"
 }
 

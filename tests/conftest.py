@@ -1,9 +1,15 @@
 """What every test runs under: a private compile cache, checks between stages, a fixed seed."""
 
 import os
+import sys
 import tempfile
+from pathlib import Path
 
 import pytest
+
+# For benchmarks/ and examples/. At the end, so that our packages come from where they are
+# installed, not from the checkout.
+sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 # Set before any of our packages is imported: CHECK verifies between stages, and a cache of the
 # run's own keeps tests independent of what an earlier version compiled.

@@ -14,6 +14,7 @@ class Config:
     width: int = 384
     context: int = 256
     vocab: int = 65
+    qkv_bias: bool = True
 
 
 def attention(torch: ModuleType, config: Config) -> type:
@@ -23,7 +24,7 @@ def attention(torch: ModuleType, config: Config) -> type:
     class Attention(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.qkv = nn.Linear(config.width, 3 * config.width)
+            self.qkv = nn.Linear(config.width, 3 * config.width, bias=config.qkv_bias)
             self.out = nn.Linear(config.width, config.width)
 
         def forward(self, x: Any) -> Any:
