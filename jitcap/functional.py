@@ -20,7 +20,7 @@ from eager.dispatch import current_tracer
 from eager.op import Attrs, Op
 from eager.sym import SymNumber
 from eager.tensor import Tensor
-from eager.traced import Traced, TracedStorage
+from eager.traced import Traced, fresh
 from jitcap.graph import (
     AS_NUMBER,
     NOWHERE,
@@ -121,7 +121,7 @@ class Tracer:
         found = self._lifted.get(id(tensor))
         if found is None:
             aval = tensor.aval
-            found = traced_input(self, self.input(f"c{len(self.constants)}", aval), aval)
+            found = fresh(self, self.input(f"c{len(self.constants)}", aval), aval)
             self.constants.append(tensor)
             self._lifted[id(tensor)] = found
         return found

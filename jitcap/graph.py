@@ -3,8 +3,8 @@
 A `Node` is one operation of eager's registry applied to other nodes and Python numbers; its
 attributes are the op's static ones, its avals what it gives. Three ops exist only here: `INPUT` (a
 tensor or, with a weak aval, a run-time scalar handed to the graph), `ITEM` (one output of a node
-that has several, so that every argument is a Node) and `AS_NUMBER` (`.item()`). Values are pure: views have left in
-`eager.traced`, in-place writes are outputs that the caller writes back.
+that has several, so that every argument is a Node) and `AS_NUMBER` (`.item()`). Values are
+pure: views have left in `eager.traced`, in-place writes are outputs that the caller writes back.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class GraphOp(Op):
 
 @dataclass(frozen=True, eq=False)
 class _Item(GraphOp):
-    """`item(node, index=i)`: the i-th output of a node with several. (Its `abstract` is not asked.)"""
+    """`item(node, index=i)`: the i-th output of a node with several."""
 
     def compute(
         self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]
@@ -57,7 +57,7 @@ class _Item(GraphOp):
 
 @dataclass(frozen=True, eq=False)
 class _AsNumber(GraphOp):
-    """`as_number(x)`: the element of a one-element tensor as a run-time Python number (`.item()`)."""
+    """`as_number(x)`: the element of a one-element tensor as a run-time Python number."""
 
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
         (a,) = avals
