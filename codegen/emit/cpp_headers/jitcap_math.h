@@ -1,0 +1,241 @@
+// The scalar vocabulary of eager/scalar.py in C++: one function per intrinsic, on vectors and scalars.
+//
+// Every intrinsic `name` is jc::name (and_ or_ xor_ not_ where C++ reserves the word; `where` is
+// select, `cast` is cvt<T>). Vector and scalar calls run the same algorithm and agree bit by bit.
+// NaN, infinities, signed zeros and denormals are kept; integer overflow wraps; an integer divided
+// by zero is 0 and nothing traps.
+#pragma once
+#include "jitcap_simd.h"
+
+namespace jc {
+// ---- builtins per native width ----------------------------------------------------------------
+// fma(a, b, c): one rounding where the machine has it, else two; the same in scalar and vector code.
+JC_INLINE f32 fma(f32 a, f32 b, f32 c) {
+#if defined(__FMA__) || defined(__aarch64__)
+  return __builtin_fmaf(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+JC_INLINE f64 fma(f64 a, f64 b, f64 c) {
+#if defined(__FMA__) || defined(__aarch64__)
+  return __builtin_fma(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+JC_INLINE f32 sqrt(f32 x) { return __builtin_sqrtf(x); }
+JC_INLINE f64 sqrt(f64 x) { return __builtin_sqrt(x); }
+JC_INLINE f32 round_(f32 x, int how) {
+  return how == 0 ? __builtin_rintf(x) : how == 1 ? __builtin_floorf(x) : how == 2 ? __builtin_ceilf(x) : __builtin_truncf(x);
+}
+JC_INLINE f64 round_(f64 x, int how) {
+  return how == 0 ? __builtin_rint(x) : how == 1 ? __builtin_floor(x) : how == 2 ? __builtin_ceil(x) : __builtin_trunc(x);
+}
+#define JC_LOOP(V, call)                          \
+  V r = a;                                        \
+  JC_UNROLL                                       \
+  for (int i = 0; i < lanes<V>; i++) r[i] = call; \
+  return r;
+template <class V> JC_INLINE V fma(V a, V b, V c) {
+  constexpr int Bytes = sizeof(V);
+  constexpr bool S = same<elem<V>, f32>;
+#if defined(__FMA__) && defined(__x86_64__)
+#if JC_AVX512
+  if constexpr (Bytes == 64 && S) return __builtin_ia32_vfmaddps512_mask(a, b, c, -1, 4);
+  else if constexpr (Bytes == 64) return __builtin_ia32_vfmaddpd512_mask(a, b, c, -1, 4);
+  else
+#endif
+  if constexpr (Bytes == 32 && S) return __builtin_ia32_vfmaddps256(a, b, c);
+  else if constexpr (Bytes == 32) return __builtin_ia32_vfmaddpd256(a, b, c);
+  else if constexpr (Bytes == 16 && S) return __builtin_ia32_vfmaddps(a, b, c);
+  else if constexpr (Bytes == 16) return __builtin_ia32_vfmaddpd(a, b, c);
+  else
+#elif !defined(__aarch64__)
+  if constexpr (true) return a * b + c;
+  else
+#endif
+  { JC_LOOP(V, fma(a[i], b[i], c[i])) }
+}
+template <class V> JC_INLINE V sqrt(V a) {
+  constexpr int Bytes = sizeof(V);
+  constexpr bool S = same<elem<V>, f32>;
+#if defined(__x86_64__)
+#if JC_AVX512
+  if constexpr (Bytes == 64 && S) return __builtin_ia32_sqrtps512_mask(a, a, -1, 4);
+  else if constexpr (Bytes == 64) return __builtin_ia32_sqrtpd512_mask(a, a, -1, 4);
+  else
+#endif
+#if defined(__AVX__)
+  if constexpr (Bytes == 32 && S) return __builtin_ia32_sqrtps256(a);
+  else if constexpr (Bytes == 32) return __builtin_ia32_sqrtpd256(a);
+  else
+#endif
+  if constexpr (Bytes == 16 && S) return __builtin_ia32_sqrtps(a);
+  else if constexpr (Bytes == 16) return __builtin_ia32_sqrtpd(a);
+  else
+#endif
+  { JC_LOOP(V, sqrt(a[i])) }
+}
+// how: 0 to nearest even, 1 down, 2 up, 3 to zero (the machine's codes).
+template <int how, class V> JC_INLINE V rounded(V a) {
+  if constexpr (!is_float<elem<V>>) return a;
+  else if constexpr (lanes<V> == 1) return round_(a, how);
+  else {
+    constexpr int Bytes = sizeof(V);
+    constexpr bool S = same<elem<V>, f32>;
+#if defined(__SSE4_1__)
+#if JC_AVX512
+    if constexpr (Bytes == 64 && S) return __builtin_ia32_rndscaleps_mask(a, how | 8, a, -1, 4);
+    else if constexpr (Bytes == 64) return __builtin_ia32_rndscalepd_mask(a, how | 8, a, -1, 4);
+    else
+#endif
+#if defined(__AVX__)
+    if constexpr (Bytes == 32 && S) return __builtin_ia32_roundps256(a, how | 8);
+    else if constexpr (Bytes == 32) return __builtin_ia32_roundpd256(a, how | 8);
+    else
+#endif
+    if constexpr (Bytes == 16 && S) return __builtin_ia32_roundps(a, how | 8);
+    else if constexpr (Bytes == 16) return __builtin_ia32_roundpd(a, how | 8);
+    else
+#endif
+    { JC_LOOP(V, round_(a[i], how)) }
+  }
+}
+#undef JC_LOOP
+
+// ---- arithmetic -------------------------------------------------------------------------------
+#define JC_BINARY(name, expr) template <class V> JC_INLINE V name(V a, V b) { return expr; }
+JC_BINARY(add, a + b) JC_BINARY(sub, a - b) JC_BINARY(mul, a * b)
+JC_BINARY(and_, a & b) JC_BINARY(or_, a | b) JC_BINARY(xor_, a ^ b)
+#undef JC_BINARY
+template <class V> JC_INLINE V not_(V a) { return ~a; }
+template <class V> JC_INLINE V neg(V a) { return -a; }
+template <class V> JC_INLINE mask<lanes<V>> is_nan(V a) { return ne(a, a); }
+template <class V> JC_INLINE uints<V> bits(V a) { return bitcast<uints<V>>(a); }
+template <class V> JC_INLINE uints<V> sign_of(V a) {  // the sign bit alone
+  return bits(a) & (elem<uints<V>>(1) << (8 * sizeof(elem<V>) - 1));
+}
+template <class V> JC_INLINE V abs(V a) {
+  if constexpr (is_float<elem<V>>) return bitcast<V>(bits(a) ^ sign_of(a));
+  else return select(lt(a, fill<V>(0)), V(-a), a);
+}
+template <class V> JC_INLINE V copysign(V a, V b) { return bitcast<V>((bits(a) ^ sign_of(a)) | sign_of(b)); }
+template <class V> JC_INLINE V sign(V a) {  // NaN stays NaN, zeros stay zeros
+  V one = select(lt(a, fill<V>(0)), fill<V>(elem<V>(-1)), fill<V>(1));
+  return select(ne(a, fill<V>(0)) & eq(a, a), one, a);
+}
+// min and max propagate NaN (torch.minimum); fmin and fmax prefer the number.
+template <class V> JC_INLINE V min(V a, V b) {
+  if constexpr (is_float<elem<V>>) return select(lt(a, b) | is_nan(a), a, b);
+  else return select(lt(a, b), a, b);
+}
+template <class V> JC_INLINE V max(V a, V b) {
+  if constexpr (is_float<elem<V>>) return select(gt(a, b) | is_nan(a), a, b);
+  else return select(gt(a, b), a, b);
+}
+template <class V> JC_INLINE V fmin(V a, V b) { return select(lt(a, b) | is_nan(b), a, b); }
+template <class V> JC_INLINE V fmax(V a, V b) { return select(gt(a, b) | is_nan(b), a, b); }
+template <class V> JC_INLINE V floor(V a) { return rounded<1>(a); }
+template <class V> JC_INLINE V ceil(V a) { return rounded<2>(a); }
+template <class V> JC_INLINE V trunc(V a) { return rounded<3>(a); }
+template <class V> JC_INLINE V round(V a) { return rounded<0>(a); }
+
+// Integer division of one lane; Python's rounding for floor_div and mod.
+template <class T> JC_INLINE T int_trunc_div(T a, T b) {
+  if (b == 0) return 0;
+  if (T(-1) < T(0) && b == T(-1)) return T(-a);
+  return a / b;
+}
+template <class T> JC_INLINE T int_fmod(T a, T b) {
+  return b == 0 || (T(-1) < T(0) && b == T(-1)) ? T(0) : T(a % b);
+}
+template <class T> JC_INLINE T int_mod(T a, T b) {
+  T r = int_fmod(a, b);
+  return r != 0 && (r < 0) != (b < 0) ? T(r + b) : r;
+}
+template <class T> JC_INLINE T int_floor_div(T a, T b) {
+  T q = int_trunc_div(a, b);
+  return b != 0 && T(q * b) != a && (a < 0) != (b < 0) ? T(q - 1) : q;
+}
+JC_INLINE f32 fmod_(f32 a, f32 b) { return __builtin_fmodf(a, b); }
+JC_INLINE f64 fmod_(f64 a, f64 b) { return __builtin_fmod(a, b); }
+#define JC_EACH2(fn) each(a, b, [](elem<V> x, elem<V> y) { return fn(x, y); })
+template <class V> JC_INLINE V fmod(V a, V b) {
+  if constexpr (is_float<elem<V>>) return JC_EACH2(fmod_);
+  else return JC_EACH2(int_fmod);
+}
+template <class V> JC_INLINE V mod(V a, V b) {  // sign of the divisor, as Python and NumPy
+  if constexpr (!is_float<elem<V>>) return JC_EACH2(int_mod);
+  else {
+    V r = fmod(a, b), zero = fill<V>(0);
+    V moved = select(ne(lt(r, zero), lt(b, zero)), V(r + b), r);
+    return select(eq(r, zero), copysign(zero, b), moved);
+  }
+}
+template <class V> JC_INLINE V floor_div(V a, V b) {  // NumPy's npy_divmod
+  if constexpr (!is_float<elem<V>>) return JC_EACH2(int_floor_div);
+  else {
+    V zero = fill<V>(0), r = fmod(a, b), q = (a - r) / b;
+    q = select(ne(r, zero) & ne(lt(r, zero), lt(b, zero)), V(q - fill<V>(1)), q);
+    V f = floor(q);
+    f = select(gt(V(q - f), fill<V>(elem<V>(0.5))), V(f + fill<V>(1)), f);
+    f = select(eq(q, zero), copysign(zero, V(a / b)), f);
+    return select(eq(b, zero), V(a / b), f);
+  }
+}
+template <class V> JC_INLINE V trunc_div(V a, V b) {
+  if constexpr (is_float<elem<V>>) return trunc(V(a / b));
+  else return JC_EACH2(int_trunc_div);
+}
+template <class V> JC_INLINE V div(V a, V b) {
+  if constexpr (is_float<elem<V>>) return a / b;
+  else return trunc_div(a, b);
+}
+// Shifts: a count outside 0..bits-1 gives 0 (or the sign, for shr of signed), as NumPy.
+template <class V> JC_INLINE V shl(V a, V b) {
+  constexpr int B = 8 * sizeof(elem<V>);
+  auto in = lt(bits(b), fill<uints<V>>(B));
+  return select(in, V(a << select(in, b, fill<V>(0))), fill<V>(0));
+}
+template <class V> JC_INLINE V shr(V a, V b) {
+  constexpr int B = 8 * sizeof(elem<V>);
+  return a >> select(lt(bits(b), fill<uints<V>>(B)), b, fill<V>(B - 1)) >> select(lt(bits(b), fill<uints<V>>(B)), fill<V>(0), fill<V>(elem<V>(-1) < 0 ? 0 : 1));
+}
+
+// ---- functions with no vector form: scalar libm per lane --------------------------------------
+#define JC_LIBM1(name)                                                            \
+  JC_INLINE f32 name##_1(f32 x) { return (f32)__builtin_##name((f64)x); }         \
+  JC_INLINE f64 name##_1(f64 x) { return __builtin_##name(x); }                   \
+  template <class V> JC_INLINE V name(V a) {                                      \
+    return each(a, [](elem<V> x) { return name##_1(x); });                        \
+  }
+JC_LIBM1(exp) JC_LIBM1(expm1) JC_LIBM1(log) JC_LIBM1(log1p) JC_LIBM1(log2) JC_LIBM1(exp2)
+JC_LIBM1(sin) JC_LIBM1(cos) JC_LIBM1(tan) JC_LIBM1(asin) JC_LIBM1(acos) JC_LIBM1(atan)
+JC_LIBM1(sinh) JC_LIBM1(cosh) JC_LIBM1(tanh) JC_LIBM1(erf) JC_LIBM1(erfc) JC_LIBM1(lgamma)
+#undef JC_LIBM1
+JC_INLINE f32 pow_1(f32 x, f32 y) { return (f32)__builtin_pow(x, y); }
+JC_INLINE f64 pow_1(f64 x, f64 y) { return __builtin_pow(x, y); }
+JC_INLINE f32 atan2_1(f32 y, f32 x) { return (f32)__builtin_atan2(y, x); }
+JC_INLINE f64 atan2_1(f64 y, f64 x) { return __builtin_atan2(y, x); }
+template <class T> JC_INLINE T int_pow(T x, T n) {  // wraps; a negative power is 0 except of 1 and -1
+  if (n < 0) return x == 1 ? 1 : x == T(-1) ? (n & 1 ? T(-1) : T(1)) : T(0);
+  T r = 1;
+  for (; n; n >>= 1, x *= x)
+    if (n & 1) r *= x;
+  return r;
+}
+template <class V> JC_INLINE V pow(V a, V b) {
+  if constexpr (is_float<elem<V>>) return JC_EACH2(pow_1);
+  else return JC_EACH2(int_pow);
+}
+template <class V> JC_INLINE V atan2(V a, V b) { return JC_EACH2(atan2_1); }
+template <class V> JC_INLINE V rsqrt(V a) { return fill<V>(1) / sqrt(a); }
+template <class V> JC_INLINE V sigmoid(V a) { return fill<V>(1) / (fill<V>(1) + exp(V(-a))); }
+
+// ---- monoids of the reductions ----------------------------------------------------------------
+struct Sum { template <class V> static JC_INLINE V apply(V a, V b) { return a + b; } };
+struct Prod { template <class V> static JC_INLINE V apply(V a, V b) { return a * b; } };
+struct Min { template <class V> static JC_INLINE V apply(V a, V b) { return min(a, b); } };
+struct Max { template <class V> static JC_INLINE V apply(V a, V b) { return max(a, b); } };
+}  // namespace jc

@@ -1,0 +1,175 @@
+// What a generated graph needs around its loops: entry ABI, errors, threads, matrix products, Philox.
+//
+// Entry: JC_ENTRY int name(void **buffers, const double *scalars, void *arena), returning 0 or 1.
+//   buffers  inputs, then outputs, in the plan's order; a host callback may stand in a slot too.
+//   scalars  8-byte slots: floats as f64; ints as i64 bits, read by jc::as_i64(scalars[k]).
+//   arena    64-byte aligned temporary memory; the 64 bytes before it are the error record.
+// JC_MODULE; must stand once in every shared object: it defines the api pointers and jitcap_init,
+// which runtime/cpu.py calls once after loading.
+#pragma once
+#include "jitcap_simd.h"
+#include <omp.h>
+
+typedef int (*JcHost)(long id, void *const *buffers);  // a Python kernel called from compiled code
+typedef void (*JcSgemm)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int);
+typedef void (*JcDgemm)(int, int, int, int, int, int, double, const double *, int, const double *, int, double, double *, int);
+struct JcApi {  // mirrored by runtime/cpu.py: Api
+  JcSgemm sgemm;  // cblas_sgemm or null: then the plain blocked product below is used
+  JcDgemm dgemm;
+  void (*blas_threads)(int);
+  int threads;  // team size for parallel loops, >= 1
+};
+#define JC_MODULE                                                                     \
+  extern "C" __attribute__((visibility("hidden"))) const JcApi *jc_api = nullptr;     \
+  JC_ENTRY void jitcap_init(const JcApi *api) { jc_api = api; }
+extern "C" __attribute__((visibility("hidden"))) const JcApi *jc_api;
+
+namespace jc {
+JC_INLINE i64 as_i64(f64 slot) { return bitcast<i64>(slot); }
+
+// ---- errors -----------------------------------------------------------------------------------
+enum { JC_OK = 0, JC_INDEX = 1, JC_HOST = 2 };
+struct Error {  // 64 bytes, just before the arena; site: index into the artifact's list of sites
+  i64 code, site, value, bound;
+  i64 unused[4];
+};
+JC_INLINE Error *error_of(void *arena) { return (Error *)arena - 1; }
+JC_NOINLINE inline void fail(void *arena, i64 code, i64 site, i64 value, i64 bound) {
+  Error *e = error_of(arena);
+  i64 none = 0;  // the first error wins; later ones of a parallel loop are dropped
+  if (__atomic_compare_exchange_n(&e->code, &none, code, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    e->site = site;
+    e->value = value;
+    e->bound = bound;
+  }
+}
+// The index, with negative ones counted from the end; out of range is recorded and 0 returned, so
+// that the loop may go on safely; the entry ends with `return jc::error_of(arena)->code != 0;`.
+JC_INLINE i64 checked(i64 index, i64 bound, void *arena, i64 site) {
+  i64 i = index < 0 ? index + bound : index;
+  if (__builtin_expect((u64)i >= (u64)bound, 0)) {
+    fail(arena, JC_INDEX, site, index, bound);
+    return 0;
+  }
+  return i;
+}
+
+// ---- threads ----------------------------------------------------------------------------------
+JC_INLINE int threads() { return jc_api->threads; }
+// split: the half-open part of [0, n) for member `id` of `team`, in multiples of `grain`.
+JC_INLINE void split(i64 n, int id, int team, i64 grain, i64 *lo, i64 *hi) {
+  i64 blocks = (n + grain - 1) / grain, each = blocks / team, extra = blocks % team;
+  i64 first = id * each + (id < extra ? id : extra), count = each + (id < extra);
+  *lo = first * grain < n ? first * grain : n;
+  *hi = (first + count) * grain < n ? (first + count) * grain : n;
+}
+// parallel(n, grain, team, body): body(lo, hi) over [0, n) cut into `team` parts. One member: a
+// plain call, with no OpenMP at all. Choose team by bytes: team_for(bytes).
+template <class F> JC_INLINE void parallel(i64 n, i64 grain, int team, F body) {
+  if (team <= 1) {
+    body(i64(0), n);
+    return;
+  }
+#pragma omp parallel num_threads(team)
+  {
+    i64 lo, hi;
+    split(n, omp_get_thread_num(), omp_get_num_threads(), grain, &lo, &hi);
+    if (lo < hi) body(lo, hi);
+  }
+}
+// Waking a sleeping member costs about 5-10 us: stay serial below 128 KiB of traffic per member.
+JC_INLINE int team_for(i64 bytes) {
+  i64 most = bytes / (128 << 10);
+  return most < 1 ? 1 : most < threads() ? (int)most : threads();
+}
+
+// ---- matrix product: C[m,n] = alpha op(A)[m,k] op(B)[k,n] + beta C, row major -----------------
+template <class T> struct Blas;
+template <> struct Blas<f32> { static JcSgemm get() { return jc_api->sgemm; } };
+template <> struct Blas<f64> { static JcDgemm get() { return jc_api->dgemm; } };
+template <class T> JC_NOINLINE void plain_gemm(bool ta, bool tb, i64 m, i64 n, i64 k, T alpha, const T *a, i64 lda, const T *b, i64 ldb, T beta, T *c, i64 ldc) {
+  constexpr int N = JC_BYTES / sizeof(T), J = 256;  // one strip of C stays in cache over all of k
+  for (i64 i = 0; i < m; i++)
+    for (i64 j0 = 0; j0 < n; j0 += J) {
+      T acc[J] = {};
+      i64 w = n - j0 < J ? n - j0 : J;
+      for (i64 p = 0; p < k; p++) {
+        T x = ta ? a[p * lda + i] : a[i * lda + p];
+        const T *row = b + (tb ? j0 * ldb + p : p * ldb + j0);
+        i64 j = 0;
+        if (!tb)
+          for (; j + N <= w; j += N) store(acc + j, load<N>(acc + j) + splat<T, N>(x) * load<N>(row + j));
+        for (; j < w; j++) acc[j] += x * row[tb ? j * ldb : j];
+      }
+      for (i64 j = 0; j < w; j++) {
+        T *out = c + i * ldc + j0 + j;
+        *out = alpha * acc[j] + (beta == 0 ? T(0) : beta * *out);
+      }
+    }
+}
+template <class T> JC_INLINE void serial_gemm(bool ta, bool tb, i64 m, i64 n, i64 k, T alpha, const T *a, i64 lda, const T *b, i64 ldb, T beta, T *c, i64 ldc) {
+  if (auto f = Blas<T>::get()) f(101, ta ? 112 : 111, tb ? 112 : 111, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+  else plain_gemm<T>(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}
+// gemm: split over one OpenMP team along the longer side of C; each member calls BLAS serially.
+template <class T> JC_NOINLINE void gemm(bool ta, bool tb, i64 m, i64 n, i64 k, T alpha, const T *a, i64 lda, const T *b, i64 ldb, T beta, T *c, i64 ldc) {
+  int team = (f64)m * n * k < 4e5 ? 1 : threads();
+  bool rows = m >= n;
+  parallel(rows ? m : n, 16, team, [=](i64 lo, i64 hi) {
+    if (rows) serial_gemm<T>(ta, tb, hi - lo, n, k, alpha, a + (ta ? lo : lo * lda), lda, b, ldb, beta, c + lo * ldc, ldc);
+    else serial_gemm<T>(ta, tb, m, hi - lo, k, alpha, a, lda, b + (tb ? lo * ldb : lo), ldb, beta, c + lo, ldc);
+  });
+}
+// batched: `batch` products whose operands lie `sa`, `sb`, `sc` elements apart.
+template <class T> JC_NOINLINE void batched_gemm(i64 batch, bool ta, bool tb, i64 m, i64 n, i64 k, T alpha, const T *a, i64 lda, i64 sa, const T *b, i64 ldb, i64 sb, T beta, T *c, i64 ldc, i64 sc) {
+  if (batch < threads()) {
+    for (i64 i = 0; i < batch; i++) gemm<T>(ta, tb, m, n, k, alpha, a + i * sa, lda, b + i * sb, ldb, beta, c + i * sc, ldc);
+    return;
+  }
+  parallel(batch, 1, (f64)batch * m * n * k < 4e5 ? 1 : threads(), [=](i64 lo, i64 hi) {
+    for (i64 i = lo; i < hi; i++) serial_gemm<T>(ta, tb, m, n, k, alpha, a + i * sa, lda, b + i * sb, ldb, beta, c + i * sc, ldc);
+  });
+}
+
+// ---- random: Philox4x32-10 (Salmon et al., SC'11), one counter per lane -----------------------
+template <class U> JC_INLINE void mul_hilo(U a, u32 m, U *hi, U *lo) {
+  constexpr int N = lanes<U>;
+  if constexpr (N == 1) {
+    u64 p = (u64)a * m;
+    *hi = (u32)(p >> 32);
+    *lo = (u32)p;
+  } else {
+    typedef vec<u64, N / 2> W;
+    W x = bitcast<W>(a), even = (x & 0xffffffffu) * (u64)m, odd = (x >> 32) * (u64)m;
+    *lo = a * m;
+    *hi = bitcast<U>((even >> 32) | (odd & 0xffffffff00000000u));
+  }
+}
+// philox(w, seed): w[0..3] is the counter on entry (u32 lanes) and the four random words on exit.
+template <class U> JC_INLINE void philox(U *w, u64 seed) {
+  u32 k0 = (u32)seed, k1 = (u32)(seed >> 32);
+  for (int r = 0; r < 10; r++) {
+    U h0, l0, h1, l1;
+    mul_hilo(w[0], 0xD2511F53u, &h0, &l0);
+    mul_hilo(w[2], 0xCD9E8D57u, &h1, &l1);
+    U n0 = h1 ^ w[1] ^ k0, n2 = h0 ^ w[3] ^ k1;
+    w[0] = n0; w[1] = l1; w[2] = n2; w[3] = l0;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+}
+// The words of elements index + 0, 1, ... N-1 of the random op number `ordinal`.
+template <int N> JC_INLINE void philox_at(vec<u32, N> *w, u64 seed, u64 ordinal, u64 index) {
+  typedef vec<u32, N> U;
+  w[0] = fill<U>((u32)index) + iota<u32, N>();
+  U carry = select(lt(w[0], fill<U>((u32)index)), fill<U>(1), fill<U>(0));
+  w[1] = fill<U>((u32)(index >> 32)) + carry;
+  w[2] = fill<U>((u32)ordinal);
+  w[3] = fill<U>((u32)(ordinal >> 32));
+  philox(w, seed);
+}
+template <class U> JC_INLINE like<U, f32> uniform_f32(U w0) { return cvt<f32>(bitcast<like<U, i32>>(w0 >> 8)) * 0x1p-24f; }
+template <class U> JC_INLINE like<U, f64> uniform_f64(U w0, U w1) {
+  return cvt<f64>(bitcast<like<U, i64>>((cvt<u64>(w0) << 21) ^ (cvt<u64>(w1) >> 11))) * 0x1p-53;
+}
+}  // namespace jc
