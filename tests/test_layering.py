@@ -5,6 +5,8 @@ nothing installed, and also looks at imports inside functions.
 """
 
 import ast
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 
 import pytest
@@ -76,3 +78,11 @@ def test_only_the_lowering_knows_both_graph_and_loop_ir():
         if loop_ir and graph:
             knows_both.append(str(path.relative_to(ROOT)))
     assert set(knows_both) <= {"jitcap/lower.py"}, knows_both
+
+
+def test_no_import_cycles():
+    """Modules import each other one way at top level too, inside each package."""
+    loader = SourceFileLoader("structure", str(ROOT / "scripts" / "structure"))
+    structure = module_from_spec(spec_from_loader("structure", loader))
+    loader.exec_module(structure)
+    structure.layers(structure.graph())  # raises CycleError with the modules on the cycle

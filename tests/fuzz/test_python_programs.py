@@ -1,0 +1,70 @@
+"""Random Python functions, plain against @jit: the same values, gradients and side effects.
+
+A failure prints the program and its seed. JITCAP_FUZZ=N runs N programs instead of the usual few,
+JITCAP_FUZZ_START=K begins at seed K.
+"""
+
+import importlib.util
+import linecache
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import eager
+from jitcap import jit
+
+COUNT = int(os.environ.get("JITCAP_FUZZ", "25"))
+START = int(os.environ.get("JITCAP_FUZZ_START", "0"))
+
+spec = importlib.util.spec_from_file_location(
+    "fuzz_programs", Path(__file__).parent / "programs.py"
+)
+programs = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(programs)
+
+
+def define(seed):
+    """The function of this seed, its log, and its text."""
+    text = programs.program(seed)
+    name = f"<fuzz {seed}>"
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    scope = {"torch": eager, "log": []}
+    exec(compile(text, name, "exec"), scope)
+    return scope["program"], scope["log"], text
+
+
+def inputs(seed):
+    rng = np.random.default_rng(seed)
+    x, y = (eager.from_numpy(rng.standard_normal((3, 4)).astype(np.float32)) for _ in range(2))
+    return x.requires_grad_(), y, int(rng.integers(0, 5)), float(rng.normal())
+
+
+def run(function, log, seed):
+    """Everything that can be seen of two calls: outputs, gradient, log."""
+    seen = []
+    for scale in (None, 2.5):
+        x, y, n, first_scale = inputs(seed)
+        outs = function(x, y, n, first_scale if scale is None else scale, flag=scale is None)
+        if outs[0].requires_grad:
+            outs[0].sum().backward()
+        grad = None if x.grad is None else x.grad.numpy().copy()
+        seen.append([*(out.detach().numpy().copy() for out in outs), grad, list(log)])
+        log.clear()
+    return seen
+
+
+@pytest.mark.parametrize("seed", range(START, START + COUNT))
+def test_same_as_plain_python(seed):
+    function, log, text = define(seed)
+    plain = run(function, log, seed)
+    compiled = run(jit(function), log, seed)
+    for expected_call, actual_call in zip(plain, compiled, strict=True):
+        for expected, actual in zip(expected_call, actual_call, strict=True):
+            if isinstance(expected, np.ndarray):
+                np.testing.assert_allclose(
+                    actual, expected, rtol=2e-5, atol=2e-6, err_msg=f"seed {seed}\n{text}"
+                )
+            else:
+                assert actual == expected, f"seed {seed}\n{text}"
