@@ -169,8 +169,7 @@ def _dot_operand(handle: Any) -> Array:
     return data.astype(np.float32) if data.dtype == np.float16 else data
 
 
-# ---- reductions and scans
-# ------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------- reductions, scans
 
 
 def _decoded(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -262,14 +261,11 @@ class ScanOps(stock.ScanOps):  # type: ignore[misc]
         return [block(a, t) for a, t in zip(moved, types, strict=True)]
 
 
-# ---- libdevice
-
-
-# -----------------------------------------------------------------------------------------------------
+# ---------------------------------------------------------------------------------- libdevice
 
 
 def _by_element(fn: Callable[[float], float]) -> Callable[[Array], Array]:
-    """A function of Python's math module on every element: what NumPy lacks. NaN for a value outside its domain."""
+    """A function of Python's math module on every element; NaN for a value outside its domain."""
 
     def one(x: float) -> float:
         try:
