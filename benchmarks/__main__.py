@@ -18,7 +18,7 @@ THREADS = 2
 
 def limit_threads() -> None:
     """Two threads for everybody; must come before NumPy, torch and JAX are imported."""
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "JITCAP_THREADS"):
         os.environ[name] = str(THREADS)
     if hasattr(os, "sched_setaffinity"):  # JAX sizes its pool by the processors it may use
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])

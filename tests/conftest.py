@@ -11,9 +11,11 @@ import pytest
 # installed, not from the checkout.
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
-# Set before any of our packages is imported: CHECK verifies between stages, and a cache of the
-# run's own keeps tests independent of what an earlier version compiled.
+# Set before any of our packages is imported: CHECK verifies between stages, STRICT makes a fault
+# of the compiler fail the test instead of running eagerly, and a cache of the run's own keeps tests
+# independent of what an earlier version compiled.
 os.environ.setdefault("CHECK", "1")
+os.environ.setdefault("JITCAP_STRICT", "1")
 if "JITCAP_CACHE_DIR" not in os.environ:
     os.environ["JITCAP_CACHE_DIR"] = tempfile.mkdtemp(prefix="jitcap-test-cache-")
 

@@ -33,3 +33,12 @@ def test_links_lead_somewhere(page):
 def test_named_commands_exist():
     for command in re.findall(r"`?(scripts/\w+)", README):
         assert (ROOT / command).exists(), command
+
+
+def test_every_setting_is_documented():
+    config = pytest.importorskip("jitcap.config")
+    page = (ROOT / "docs" / "debugging.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \| `?(.*?)`? \|", page, re.MULTILINE))
+    for flag in config.FLAGS.values():
+        default = int(flag.default) if isinstance(flag.default, bool) else flag.default
+        assert rows[flag.env] == ("1e-4" if default == 1e-4 else str(default)), flag.env
