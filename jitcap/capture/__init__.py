@@ -1,0 +1,1 @@
+"""Capture, the first stage: a Python function's bytecode -> Graph, guards and effects (`Captured`)."""

@@ -1,0 +1,129 @@
+"""Capture: what cannot be captured, as records. (kind, detail, place) -> what, where, why, hint.
+
+`KINDS` is the single table of refusals; documentation and tests read it. A `Break` carries its
+record up to whoever decides what to do instead (split, run plainly, or raise under fullgraph).
+"""
+
+from __future__ import annotations
+
+import linecache
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of refusal: why it cannot be captured, and what the user can do."""
+
+    why: str
+    hint: str
+
+
+KINDS: Final[dict[str, Kind]] = {
+    "data dependent": Kind(
+        "the program asks for a value that is known only when the compiled part has run",
+        "use eager.where (or a mask) instead of a Python branch, or move the decision out of @jit",
+    ),
+    "unknown call": Kind(
+        "the function is not Python code that can be read, nor one that is known to be pure",
+        "call it outside @jit, or register it with jitcap.custom_op",
+    ),
+    "opaque object": Kind(
+        "the object's state lives in C and cannot be read with guards",
+        "pass the numbers or tensors it holds instead",
+    ),
+    "opcode": Kind(
+        "this operation of the bytecode is not supported",
+        "write the statement in another way, or move it out of @jit",
+    ),
+    "async": Kind("coroutines are not captured", "await outside @jit"),
+    "generator": Kind(
+        "a generator that started elsewhere, or that outlives the call, has a hidden frame",
+        "make a list of its values first",
+    ),
+    "time and chance": Kind(
+        "the value differs on every call and is used inside",
+        "call it outside @jit and pass the value in",
+    ),
+    "numpy": Kind(
+        "NumPy would need the values of the tensor now",
+        "use the function of the same name from eager",
+    ),
+    "aliasing": Kind(
+        "two inputs share memory and one of them is written",
+        "pass a .clone() of one of them",
+    ),
+    "effect": Kind(
+        "this change of the outside world cannot be replayed after the compiled part",
+        "do it outside @jit",
+    ),
+    "exception": Kind(
+        "the program raised an exception", "it is run plainly, so that you see Python's own error"
+    ),
+    "requested": Kind("graph_break() or disable() asks for it", "remove it to capture this part"),
+    "version": Kind(
+        "this version of Python has bytecode that is not known", "use Python 3.11, 3.12 or 3.13"
+    ),
+    "internal": Kind("capture itself failed", "please report it, with the function"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A range of the user's source."""
+
+    file: str = ""
+    line: int = 0
+    end_line: int = 0
+    column: int = 0
+    end_column: int = 0
+    function: str = ""
+
+    def excerpt(self) -> str:
+        """The source line with a caret under the part that is meant ("" when there is no source)."""
+        text = linecache.getline(self.file, self.line).rstrip("\n")
+        if not text:
+            return ""
+        one_line = self.end_line in (0, self.line) and self.end_column > self.column
+        end = self.end_column if one_line else len(text)
+        return f"    {text}\n    {' ' * self.column}{'^' * max(end - self.column, 1)}"
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} in {self.function}"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A refusal: what, where, why, hint."""
+
+    kind: str
+    what: str
+    place: Place = Place()
+
+    @property
+    def why(self) -> str:
+        return KINDS[self.kind].why
+
+    @property
+    def hint(self) -> str:
+        return KINDS[self.kind].hint
+
+    def __str__(self) -> str:
+        lines = [f"{self.kind}: {self.what}", f"  at {self.place}", self.place.excerpt()]
+        lines += [f"  why:  {self.why}", f"  hint: {self.hint}"]
+        return "\n".join(line for line in lines if line)
+
+
+class Break(Exception):
+    """Capture cannot go on here. Raised without a place; the interpreter's owner adds it."""
+
+    def __init__(self, kind: str, what: str) -> None:
+        if kind not in KINDS:
+            raise KeyError(f"no such kind of break: {kind!r}; known: {sorted(KINDS)}")
+        super().__init__(what)
+        self.kind = kind
+        self.what = what
+        self.place: Place | None = None
+
+    def record(self) -> Record:
+        return Record(self.kind, self.what, self.place or Place())

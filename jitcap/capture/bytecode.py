@@ -1,0 +1,204 @@
+"""Capture, step 1: a code object -> one instruction stream, the same for CPython 3.11, 3.12 and 3.13.
+
+Everything that differs between these versions is settled here. Caches, `EXTENDED_ARG` and no-ops
+leave; superinstructions are split; jumps name the index of their target; keyword names sit on the
+call they belong to; the exception table is in terms of indices. `opcodes.py` sees only the result.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from types import CodeType
+from typing import Any, Final
+
+VERSION: Final = sys.version_info[:2]
+SUPPORTED: Final = ((3, 11), (3, 12), (3, 13))
+
+# Operations that only the normalised stream has; every other name is CPython's.
+INVENTED: Final = frozenset({"JUMP", "CALL_KW", "POP_JUMP_IF_FALSE", "POP_JUMP_IF_TRUE"}) | {
+    "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE", "LIST_TO_TUPLE", "STOPITERATION_ERROR",
+    "UNARY_POSITIVE", "FORMAT_VALUE", "CONVERT_VALUE", "LOAD_SUPER_ATTR", "LOAD_METHOD",
+}  # fmt: skip
+
+_DROPPED: Final = frozenset(
+    {"CACHE", "EXTENDED_ARG", "RESUME", "NOP", "PRECALL", "COPY_FREE_VARS", "RETURN_GENERATOR"}
+)
+_RENAMED: Final = {
+    "JUMP_FORWARD": "JUMP",
+    "JUMP_BACKWARD": "JUMP",
+    "JUMP_BACKWARD_NO_INTERRUPT": "JUMP",
+    "LOAD_FAST_CHECK": "LOAD_FAST",
+    "INSTRUMENTED_RESUME": "NOP",
+}
+_INTRINSICS: Final = {3: "STOPITERATION_ERROR", 5: "UNARY_POSITIVE", 6: "LIST_TO_TUPLE"}
+BINARY_OPS: Final = tuple(name for _, name in dis._nb_ops)  # type: ignore[attr-defined]
+
+
+@dataclass(slots=True, eq=False)
+class Instruction:
+    """One normalised operation. `arg` is what it works with (a name, a constant, a count, a tuple)."""
+
+    op: str
+    arg: Any
+    target: int  # index of the jump target, or -1
+    offset: int  # of the original instruction, in bytes
+    line: int
+    columns: tuple[int, int, int, int]  # line, end line, column, end column (0 when unknown)
+    kwnames: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """One row of the exception table, in instruction indices: [start, end) goes to `target`."""
+
+    start: int
+    end: int
+    target: int
+    depth: int
+    lasti: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bytecode:
+    """The normalised form of `code`."""
+
+    code: CodeType
+    instructions: tuple[Instruction, ...]
+    handlers: tuple[Handler, ...]
+
+    def handler_at(self, index: int) -> Handler | None:
+        """The innermost handler that covers the instruction at `index`."""
+        for h in self.handlers:
+            if h.start <= index < h.end:
+                return h
+        return None
+
+
+class UnsupportedPython(Exception):
+    """This CPython version is not in `SUPPORTED`."""
+
+
+@lru_cache(maxsize=4096)
+def decode(code: CodeType) -> Bytecode:
+    """The normalised instructions of `code`. Raises UnsupportedPython on another CPython version."""
+    if VERSION not in SUPPORTED:
+        raise UnsupportedPython(f"bytecode of Python {VERSION[0]}.{VERSION[1]} is not supported")
+    out: list[Instruction] = []
+    at: dict[int, int] = {}  # offset of an original instruction -> index of the next kept one
+    kwnames: tuple[str, ...] = ()
+    for raw in dis.get_instructions(code):
+        at[raw.offset] = len(out)
+        if raw.opname == "KW_NAMES":
+            kwnames = code.co_consts[raw.arg or 0]
+        elif raw.opname not in _DROPPED:
+            for new in _normalise(raw):
+                if new.op == "CALL":
+                    new.kwnames, kwnames = kwnames, ()
+                out.append(new)
+    _resolve(out, at)
+    handlers = tuple(_handlers(code, at, len(out)))
+    return Bytecode(code, tuple(out), handlers)
+
+
+def _normalise(raw: dis.Instruction) -> Iterator[Instruction]:
+    """One original instruction as its normalised ones; jump targets are still byte offsets."""
+    where = _columns(raw)
+    op, target = raw.opname, -1
+    if raw.opcode in dis.hasjrel or raw.opcode in dis.hasjabs:
+        target = int(raw.argval)
+    for name, arg in _split(op, raw):
+        yield Instruction(name, arg, target, raw.offset, where[0], where)
+
+
+def _columns(raw: dis.Instruction) -> tuple[int, int, int, int]:
+    p = raw.positions
+    if p is None:
+        return (0, 0, 0, 0)
+    return (p.lineno or 0, p.end_lineno or 0, p.col_offset or 0, p.end_col_offset or 0)
+
+
+def _split(op: str, raw: dis.Instruction) -> Iterator[tuple[str, Any]]:
+    """(normalised name, argument) for each operation that one instruction stands for."""
+    arg, value = raw.arg or 0, raw.argval
+    if op in ("LOAD_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST", "STORE_FAST_LOAD_FAST"):
+        first, second = op.split("_FAST")[0], op.split("_FAST_")[1].removesuffix("_FAST")
+        yield f"{first}_FAST", value[0]
+        yield f"{second}_FAST", value[1]
+    elif op == "RETURN_CONST":
+        yield "LOAD_CONST", value
+        yield "RETURN_VALUE", None
+    elif op == "LOAD_GLOBAL":
+        if arg & 1:
+            yield "PUSH_NULL", None
+        yield op, value
+    elif op == "LOAD_ATTR":
+        yield ("LOAD_METHOD" if VERSION >= (3, 12) and arg & 1 else op), value
+    elif op == "LOAD_SUPER_ATTR":
+        yield op, (value, bool(arg & 1))
+    elif op == "CALL_INTRINSIC_1" and arg in _INTRINSICS:
+        yield _INTRINSICS[arg], None
+    elif op == "COMPARE_OP":
+        yield op, value.removeprefix("bool(").removesuffix(")")
+    elif op == "BINARY_OP":
+        yield op, BINARY_OPS[arg]
+    elif op in _FORMATS:
+        yield from _FORMATS[op](arg)
+    else:
+        name = op.replace("_FORWARD_", "_").replace("_BACKWARD_", "_")
+        yield (name if name.startswith("POP_JUMP") else _RENAMED.get(op, op)), value
+
+
+def _format_value(arg: int) -> Iterator[tuple[str, Any]]:
+    yield "FORMAT_VALUE", (arg & 3, bool(arg & 4))
+
+
+_FORMATS: Final = {
+    "FORMAT_VALUE": _format_value,
+    "FORMAT_SIMPLE": lambda arg: iter((("FORMAT_VALUE", (0, False)),)),
+    "FORMAT_WITH_SPEC": lambda arg: iter((("FORMAT_VALUE", (0, True)),)),
+    "CONVERT_VALUE": lambda arg: iter((("CONVERT_VALUE", arg),)),
+}
+
+
+def _resolve(out: list[Instruction], at: dict[int, int]) -> None:
+    """Turn targets from offsets into indices. An exhausted FOR_ITER has popped its iterator."""
+    for ins in out:
+        if ins.target >= 0:
+            ins.target = at[ins.target]
+            if ins.op == "FOR_ITER" and VERSION >= (3, 12):
+                ins.target += 1 if VERSION < (3, 13) else 2  # END_FOR, and in 3.13 POP_TOP
+
+
+def _handlers(code: CodeType, at: dict[int, int], count: int) -> Iterator[Handler]:
+    """The rows of `co_exceptiontable` (format: Objects/exception_handling_notes.txt in CPython)."""
+    data = iter(code.co_exceptiontable)
+
+    def index(offset: int) -> int:
+        while offset not in at:
+            offset += 2
+            if offset > len(code.co_code):
+                return count
+        return at[offset]
+
+    while True:
+        try:
+            start = _varint(data) * 2
+        except StopIteration:
+            return
+        length, target, packed = _varint(data) * 2, _varint(data) * 2, _varint(data)
+        last = index(start + length)
+        yield Handler(index(start), last, index(target), packed >> 1, bool(packed & 1))
+
+
+def _varint(data: Iterator[int]) -> int:
+    """Six bits per byte, bit 6 says that more follow."""
+    byte = next(data)
+    value = byte & 63
+    while byte & 64:
+        byte = next(data)
+        value = value << 6 | byte & 63
+    return value

@@ -1,0 +1,251 @@
+"""Capture, step 2: runs normalised bytecode on the values of a `World`. frame -> return value.
+
+The loop knows control flow only: the program counter, the value stack, the exception table,
+generators. What an operation *means* (a call, an attribute, a branch on a value) is asked of the
+world: `capture.world` reads with guards and traces; `capture.concrete` simply does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import CellType, CodeType
+from typing import Any, Final, Protocol
+
+from jitcap.capture.breaks import Break
+from jitcap.capture.bytecode import Bytecode, Instruction, decode
+
+
+class Null:
+    """What `PUSH_NULL` pushes, and what an unbound local holds."""
+
+    def __repr__(self) -> str:
+        return "<NULL>"
+
+
+NULL: Final = Null()
+CO_GENERATOR: Final = 0x20
+CO_ASYNC: Final = 0x80 | 0x200
+
+
+class World(Protocol):
+    """What opcodes ask for. Every value on a frame's stack is a value of this world."""
+
+    def binary(self, op: str, a: Any, b: Any) -> Any: ...
+    def unary(self, op: str, a: Any) -> Any: ...
+    def compare(self, op: str, a: Any, b: Any) -> Any: ...
+    def contains(self, item: Any, container: Any) -> Any: ...
+    def same(self, a: Any, b: Any) -> bool: ...
+    def truth(self, a: Any) -> bool: ...
+    def getattr(self, obj: Any, name: str) -> Any: ...
+    def setattr(self, obj: Any, name: str, value: Any) -> None: ...
+    def delattr(self, obj: Any, name: str) -> None: ...
+    def getitem(self, obj: Any, key: Any) -> Any: ...
+    def setitem(self, obj: Any, key: Any, value: Any) -> None: ...
+    def delitem(self, obj: Any, key: Any) -> None: ...
+    def iter(self, obj: Any) -> Any: ...
+    def next(self, iterator: Any) -> Any: ...
+    def call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
+    def load_global(self, frame: Frame, name: str) -> Any: ...
+    def store_global(self, frame: Frame, name: str, value: Any) -> None: ...
+    def delete_global(self, frame: Frame, name: str) -> None: ...
+    def load_cell(self, cell: CellType) -> Any: ...
+    def store_cell(self, cell: CellType, value: Any) -> None: ...
+    def format(self, value: Any, spec: Any) -> Any: ...
+    def convert(self, value: Any, kind: int) -> Any: ...
+    def join(self, parts: list[Any]) -> Any: ...
+    def list_of(self, iterable: Any) -> list[Any]: ...
+    def super_getattr(self, cls: Any, obj: Any, name: str) -> Any: ...
+    def import_name(self, frame: Frame, name: str, fromlist: Any, level: int) -> Any: ...
+    def import_from(self, module: Any, name: str) -> Any: ...
+    def build_class(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
+
+
+class Frame:
+    """One activation: like CPython's, locals and cells share one table of slots, by name."""
+
+    __slots__ = (
+        "bytecode", "fast", "function", "globals", "handled", "namespace", "pc", "stack",
+    )  # fmt: skip
+
+    def __init__(self, code: CodeType, globals: dict[str, Any], function: Any = None) -> None:
+        self.bytecode: Bytecode = decode(code)
+        self.fast: dict[str, Any] = {}
+        self.globals = globals
+        self.function = function
+        self.namespace: dict[str, Any] | None = None  # of a class body
+        self.stack: list[Any] = []
+        self.pc = 0
+        self.handled: list[BaseException | None] = [None]
+
+    @property
+    def code(self) -> CodeType:
+        return self.bytecode.code
+
+    @property
+    def instruction(self) -> Instruction:
+        """The one being executed (the program counter is already past it)."""
+        return self.bytecode.instructions[max(self.pc - 1, 0)]
+
+    def push(self, value: Any) -> None:
+        self.stack.append(value)
+
+    def pop(self) -> Any:
+        return self.stack.pop()
+
+    def popn(self, n: int) -> list[Any]:
+        """The n topmost values, the deepest first."""
+        if n == 0:
+            return []
+        values = self.stack[-n:]
+        del self.stack[-n:]
+        return values
+
+
+class Done:
+    """A handler's answer that ends `run`: a return, or (suspended) a yield."""
+
+    __slots__ = ("suspended", "value")
+
+    def __init__(self, value: Any, suspended: bool = False) -> None:
+        self.value = value
+        self.suspended = suspended
+
+
+Opcode = Callable[["Interpreter", Frame, Instruction], Done | None]
+
+
+class Interpreter:
+    """Executes frames. `frames` is the stack of active ones, for error messages and `Where`."""
+
+    def __init__(self, world: World, opcodes: dict[str, Opcode]) -> None:
+        self.world = world
+        self.opcodes = opcodes
+        self.frames: list[Frame] = []
+        self.passthrough: tuple[type[BaseException], ...] = (Break,)
+
+    def run(self, frame: Frame) -> Done:
+        """Run until the frame returns or yields. What it raises and does not handle is raised."""
+        self.frames.append(frame)
+        instructions, opcodes = frame.bytecode.instructions, self.opcodes
+        try:
+            while True:
+                ins = instructions[frame.pc]
+                frame.pc += 1
+                try:
+                    done = opcodes[ins.op](self, frame, ins)
+                except self.passthrough:
+                    raise
+                except Exception as error:
+                    self.unwind(frame, error)
+                    continue
+                if done is not None:
+                    return done
+        finally:
+            self.frames.pop()
+
+    def unwind(self, frame: Frame, error: BaseException) -> None:
+        """Continue at the handler of the current instruction, or raise `error` to the caller."""
+        handler = frame.bytecode.handler_at(frame.pc - 1)
+        if handler is None:
+            raise error
+        del frame.stack[handler.depth :]
+        if handler.lasti:
+            frame.push(frame.pc - 1)
+        frame.push(error)
+        frame.pc = handler.target
+
+    def execute(self, frame: Frame) -> Any:
+        """Run a function's frame: its return value, or the generator that it makes."""
+        flags = frame.code.co_flags
+        if flags & CO_ASYNC:
+            raise Break("async", f"{frame.code.co_qualname} is asynchronous")
+        if flags & CO_GENERATOR:
+            return Generator(self, frame)
+        return self.run(frame).value
+
+
+def unsupported(vm: Interpreter, frame: Frame, ins: Instruction) -> Done | None:
+    """Stands for every operation that has no function in `opcodes`."""
+    raise Break("opcode", f"the operation {ins.op} is not captured")
+
+
+class OpcodeTable(dict[str, Opcode]):
+    """Opcodes by name; an unknown one answers with `unsupported`."""
+
+    def __missing__(self, key: str) -> Opcode:
+        return unsupported
+
+
+class Generator:
+    """A generator whose body we interpret. Python code that iterates over it re-enters here."""
+
+    def __init__(self, vm: Interpreter, frame: Frame) -> None:
+        self.vm = vm
+        self.frame: Frame | None = frame
+        self.started = False
+        self.running = False
+        frame.push(None)  # what the first resumption "receives"; the body pops it
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return self.send(None)
+
+    def send(self, value: Any) -> Any:
+        frame = self._ready()
+        if self.started:
+            frame.push(value)
+        elif value is not None:
+            raise TypeError("can't send non-None value to a just-started generator")
+        return self._resume(frame)
+
+    def _ready(self) -> Frame:
+        if self.running:
+            raise ValueError("generator already executing")
+        if self.frame is None:
+            raise StopIteration
+        return self.frame
+
+    def _resume(self, frame: Frame) -> Any:
+        self.started = self.running = True
+        try:
+            done = self.vm.run(frame)
+        except StopIteration as error:
+            self.frame = None
+            raise RuntimeError("generator raised StopIteration") from error
+        except BaseException:
+            self.frame = None
+            raise
+        finally:
+            self.running = False
+        if done.suspended:
+            return done.value
+        self.frame = None
+        raise StopIteration(done.value)
+
+    def throw(self, error: Any, value: Any = None, tb: Any = None) -> Any:
+        """Raise `error` where the generator is suspended."""
+        frame = self._ready()
+        raised = error if isinstance(error, BaseException) else error(*([value] if value else []))
+        if not self.started:
+            self.frame = None
+            raise raised
+        try:
+            self.vm.unwind(frame, raised)
+        except BaseException:
+            self.frame = None
+            raise
+        return self._resume(frame)
+
+    def close(self) -> None:
+        """Raise GeneratorExit where it is suspended and expect it to end."""
+        if self.frame is None or not self.started:
+            self.frame = None
+            return
+        try:
+            self.throw(GeneratorExit())
+        except (GeneratorExit, StopIteration):
+            self.frame = None
+            return
+        raise RuntimeError("generator ignored GeneratorExit")

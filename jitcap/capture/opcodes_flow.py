@@ -1,0 +1,208 @@
+"""Capture: the operations that decide where the program goes on: jumps, loops, exceptions, `with`, `match`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jitcap.capture.bytecode import VERSION, Instruction
+from jitcap.capture.interpret import NULL, Frame, Interpreter
+from jitcap.capture.opcodes import OPCODES, opcode
+
+__all__ = ["OPCODES"]
+
+
+# ---- jumps
+
+
+@opcode("JUMP")
+def jump(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    frame.pc = ins.target
+
+
+@opcode("POP_JUMP_IF_TRUE")
+def pop_jump_if_true(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    if vm.world.truth(frame.pop()):
+        frame.pc = ins.target
+
+
+@opcode("POP_JUMP_IF_FALSE")
+def pop_jump_if_false(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    if not vm.world.truth(frame.pop()):
+        frame.pc = ins.target
+
+
+@opcode("POP_JUMP_IF_NONE")
+def pop_jump_if_none(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    if frame.pop() is None:
+        frame.pc = ins.target
+
+
+@opcode("POP_JUMP_IF_NOT_NONE")
+def pop_jump_if_not_none(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    if frame.pop() is not None:
+        frame.pc = ins.target
+
+
+@opcode("JUMP_IF_TRUE_OR_POP", until=(3, 11))
+def jump_if_true_or_pop(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    if vm.world.truth(frame.stack[-1]):
+        frame.pc = ins.target
+    else:
+        frame.pop()
+
+
+@opcode("JUMP_IF_FALSE_OR_POP", until=(3, 11))
+def jump_if_false_or_pop(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    if vm.world.truth(frame.stack[-1]):
+        frame.pop()
+    else:
+        frame.pc = ins.target
+
+
+@opcode("FOR_ITER")
+def for_iter(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    try:
+        frame.push(vm.world.next(frame.stack[-1]))
+    except StopIteration:
+        frame.pop()
+        frame.pc = ins.target
+
+
+# ---- exceptions
+
+
+@opcode("PUSH_EXC_INFO")
+def push_exc_info(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    error = frame.pop()
+    frame.push(frame.handled[-1])
+    frame.handled.append(error)
+    frame.push(error)
+
+
+@opcode("POP_EXCEPT")
+def pop_except(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    frame.pop()
+    frame.handled.pop()
+
+
+@opcode("CHECK_EXC_MATCH")
+def check_exc_match(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    kinds = frame.pop()
+    for kind in kinds if isinstance(kinds, tuple) else (kinds,):
+        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+            raise TypeError(
+                "catching classes that do not inherit from BaseException is not allowed"
+            )
+    frame.push(isinstance(frame.stack[-1], kinds))
+
+
+@opcode("RAISE_VARARGS")
+def raise_varargs(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    if ins.arg == 0:
+        current = next((f.handled[-1] for f in reversed(vm.frames) if f.handled[-1]), None)
+        if current is None:
+            raise RuntimeError("No active exception to reraise")
+        raise current
+    cause = frame.pop() if ins.arg == 2 else NULL
+    error = _exception(vm, frame.pop(), "exceptions must derive from BaseException")
+    if frame.handled[-1] is not None and frame.handled[-1] is not error:
+        error.__context__ = frame.handled[-1]
+    if cause is not NULL:
+        text = "exception causes must derive from BaseException"
+        error.__cause__ = None if cause is None else _exception(vm, cause, text)
+    raise error
+
+
+def _exception(vm: Interpreter, value: Any, complaint: str) -> BaseException:
+    if isinstance(value, type) and issubclass(value, BaseException):
+        value = vm.world.call(value, (), {})
+    if not isinstance(value, BaseException):
+        raise TypeError(complaint)
+    return value
+
+
+@opcode("RERAISE")
+def reraise(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    raise frame.pop()
+
+
+# ---- with
+
+
+@opcode("BEFORE_WITH")
+def before_with(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    manager = frame.pop()
+    try:
+        enter = vm.world.getattr(manager, "__enter__")
+        leave = vm.world.getattr(manager, "__exit__")
+    except AttributeError:
+        raise TypeError(
+            f"{type(manager).__name__!r} object does not support the context manager protocol"
+        ) from None
+    frame.push(leave)
+    frame.push(vm.world.call(enter, (), {}))
+
+
+@opcode("WITH_EXCEPT_START")
+def with_except_start(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    error, leave = frame.stack[-1], frame.stack[-4]
+    frame.push(vm.world.call(leave, (type(error), error, error.__traceback__), {}))
+
+
+# ---- match
+
+
+@opcode("GET_LEN")
+def get_len(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    frame.push(vm.world.call(len, (frame.stack[-1],), {}))
+
+
+@opcode("MATCH_SEQUENCE")
+def match_sequence(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    subject = frame.stack[-1]
+    frame.push(isinstance(subject, Sequence) and not isinstance(subject, str | bytes | bytearray))
+
+
+@opcode("MATCH_MAPPING")
+def match_mapping(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    frame.push(isinstance(frame.stack[-1], Mapping))
+
+
+@opcode("MATCH_KEYS")
+def match_keys(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    keys, subject = frame.stack[-1], frame.stack[-2]
+    if all(vm.world.truth(vm.world.contains(key, subject)) for key in keys):
+        frame.push(tuple(vm.world.getitem(subject, key) for key in keys))
+    else:
+        frame.push(None)
+
+
+_POSITIONAL_SELF = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
+
+
+@opcode("MATCH_CLASS")
+def match_class(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    subject, cls, names = frame.popn(3)
+    if not vm.world.truth(vm.world.call(isinstance, (subject, cls), {})):
+        frame.push(None)
+        return
+    values: list[Any] = []
+    if ins.arg and issubclass(cls, _POSITIONAL_SELF) and not hasattr(cls, "__match_args__"):
+        values.append(subject)
+        positional: tuple[str, ...] = ()
+    else:
+        positional = tuple(getattr(cls, "__match_args__", ()))[: ins.arg]
+        if len(positional) < ins.arg:
+            raise TypeError(
+                f"{cls.__name__}() accepts {len(positional)} positional sub-patterns ({ins.arg} given)"
+            )
+    try:
+        values += [vm.world.getattr(subject, name) for name in (*positional, *names)]
+    except AttributeError:
+        frame.push(None)
+    else:
+        frame.push(tuple(values))
+
+
+assert VERSION >= (3, 11)

@@ -1,0 +1,206 @@
+"""Capture: where a value read from outside came from, as data. (parent, step) -> expression, name.
+
+An `Origin` knows how to *re-read* its value in generated code (`expr`) and how to *name* it for
+people (`show`). Guards and the entry function are written in terms of origins only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+Bind = Callable[[Any], str]  # an object -> the name by which generated code reaches it
+Variable = Callable[["Origin"], str]  # an origin -> the variable that holds its value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Origin:
+    """Base: how to read one value. Compared by identity: each place is read once per capture."""
+
+    def parents(self) -> tuple[Origin, ...]:
+        """The origins that must be read before this one."""
+        return ()
+
+    def expr(self, var: Variable, bind: Bind) -> str:
+        """Source of the expression that reads it. May raise a LookupError or AttributeError."""
+        raise NotImplementedError
+
+    def show(self) -> str:
+        """How the user would write it."""
+        raise NotImplementedError
+
+    @property
+    def root(self) -> Origin:
+        first = self
+        while parents := first.parents():
+            first = parents[0]
+        return first
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Positional(Origin):
+    """The i-th positional argument of the call."""
+
+    index: int
+    name: str
+
+    def expr(self, var: Variable, bind: Bind) -> str:
+        return f"args[{self.index}]"
+
+    def show(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Keyword(Origin):
+    """A keyword argument of the call."""
+
+    name: str
+
+    def expr(self, var: Variable, bind: Bind) -> str:
+        return f"kwargs[{self.name!r}]"
+
+    def show(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fixed(Origin):
+    """An object that is fixed for this entry: the root function's globals, a cell, a class."""
+
+    value: Any
+    label: str
+
+    def expr(self, var: Variable, bind: Bind) -> str:
+        return bind(self.value)
+
+    def show(self) -> str:
+        return self.label
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step(Origin):
+    """One step from `base`."""
+
+    base: Origin
+
+    def parents(self) -> tuple[Origin, ...]:
+        return (self.base,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attribute(Step):
+    """`base.name`, for slots, modules' and classes' attributes, and attributes of builtin types."""
+
+    name: str
+
+    def expr(self, var: Variable, bind: Bind) -> str:
+        return f"{var(self.base)}.{self.name}"
+
+    def show(self) -> str:
+        return f"{self.base.show()}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DictOf(Step):
+    """The instance dictionary."""
+
+    def expr(self, var: Variable, bind: Bind) -> str:
+        return f"{var(self.base)}.__dict__"
+
+    def show(self) -> str:
+        return self.base.show()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Item(Step):
+    """`base[key]` for a constant key."""
+
+    key: Any
+
+    def expr(self, var: Variable, bind: Bind) -> str:
+        key = repr(self.key) if type(self.key) in (int, str) else bind(self.key)
+        return f"{var(self.base)}[{key}]"
+
+    def show(self) -> str:
+        if isinstance(self.base, DictOf):
+            return f"{self.base.show()}.{self.key}"
+        if isinstance(self.base, Fixed) and self.base.label == GLOBALS:
+            return str(self.key)
+        return f"{self.base.show()}[{self.key!r}]"
+
+
+GLOBALS = "globals()"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ItemBy(Step):
+    """`base[key]` where the key is itself an object from outside (`optimizer.state[p]`)."""
+
+    key: Origin
+
+    def parents(self) -> tuple[Origin, ...]:
+        return (self.base, self.key)
+
+    def expr(self, var: Variable, bind: Bind) -> str:
+        return f"{var(self.base)}[{var(self.key)}]"
+
+    def show(self) -> str:
+        return f"{self.base.show()}[{self.key.show()}]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Keys(Step):
+    """The keys of a dictionary, in order, as a list."""
+
+    def expr(self, var: Variable, bind: Bind) -> str:
+        return f"[*{var(self.base)}]"
+
+    def show(self) -> str:
+        return f"list({self.base.show()})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellOf(Step):
+    """The i-th closure cell of a function."""
+
+    index: int
+    name: str
+
+    def expr(self, var: Variable, bind: Bind) -> str:
+        return f"{var(self.base)}.__closure__[{self.index}]"
+
+    def show(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contents(Step):
+    """What a closure cell holds."""
+
+    def expr(self, var: Variable, bind: Bind) -> str:
+        return f"{var(self.base)}.cell_contents"
+
+    def show(self) -> str:
+        return self.base.show()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Computed(Origin):
+    """An expression over other origins: `template.format(*variables)`."""
+
+    sources: tuple[Origin, ...]
+    template: str
+    bound: tuple[Any, ...] = ()
+
+    def parents(self) -> tuple[Origin, ...]:
+        return self.sources
+
+    def expr(self, var: Variable, bind: Bind) -> str:
+        names = [var(s) for s in self.sources] + [bind(b) for b in self.bound]
+        return self.template.format(*names)
+
+    def show(self) -> str:
+        shown = [s.show() for s in self.sources] + [repr(b) for b in self.bound]
+        return self.template.format(*shown)

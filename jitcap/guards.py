@@ -1,0 +1,317 @@
+"""Beside capture: what an entry assumes of the outside world. (origin, expectation) -> test, explanation.
+
+A `Guard` is data. All guards of an entry render to one straight-line Python function in which each
+place is read once (`Renderer`), and the same records, evaluated one by one, say why a call did not
+fit: `expected ... got ..., read as self.layers[0].p` (`explain`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from types import CodeType, FunctionType
+from typing import Any, Final
+
+from jitcap.capture.origin import Origin
+
+_ATOMS: Final = (type(None), bool, type(Ellipsis), type(NotImplemented))
+READ_ERRORS: Final = (LookupError, AttributeError, TypeError, ValueError)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Guard:
+    """Base: an expectation of the value at `origin`; `where` is the user's line that relied on it."""
+
+    origin: Origin
+    where: str
+
+    def test(self, names: Names) -> str:
+        """Source of a condition that is true when the guard holds."""
+        raise NotImplementedError
+
+    def expected(self) -> str:
+        raise NotImplementedError
+
+    def got(self, value: Any) -> str:
+        return _short(value)
+
+    def key(self) -> tuple[Any, ...]:
+        """Guards with equal keys on one origin are the same guard."""
+        return (type(self),)
+
+
+class Names:
+    """The names of generated code: variables for origins, and bound objects."""
+
+    def __init__(self) -> None:
+        self.namespace: dict[str, Any] = {}
+        self.variables: dict[int, str] = {}
+        self._bound: dict[int, str] = {}
+        self.lines: list[str] = []
+        self.keep: list[Any] = []
+
+    def bind(self, value: Any) -> str:
+        """The name of `value` in generated code."""
+        if type(value) in _ATOMS:
+            return repr(value)
+        name = self._bound.get(id(value))
+        if name is None:
+            name = self._bound[id(value)] = f"C{len(self._bound)}"
+            self.namespace[name] = value
+            self.keep.append(value)
+        return name
+
+    def var(self, origin: Origin) -> str:
+        """The variable that holds the value at `origin`; its reading is appended when it is new."""
+        name = self.variables.get(id(origin))
+        if name is None:
+            text = origin.expr(self.var, self.bind)
+            if text in self.namespace:
+                return text
+            name = self.variables[id(origin)] = f"v{len(self.variables)}"
+            self.keep.append(origin)
+            self.lines.append(f"{name} = {text}")
+        return name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TypeIs(Guard):
+    """`type(value) is cls`."""
+
+    cls: type
+
+    def test(self, names: Names) -> str:
+        return f"type({names.var(self.origin)}) is {names.bind(self.cls)}"
+
+    def expected(self) -> str:
+        return f"type {self.cls.__qualname__}"
+
+    def got(self, value: Any) -> str:
+        return f"type {type(value).__qualname__}"
+
+    def key(self) -> tuple[Any, ...]:
+        return (TypeIs, self.cls)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Is(Guard):
+    """The very same object (functions, classes, modules, None, True ...)."""
+
+    value: Any
+
+    def test(self, names: Names) -> str:
+        return f"{names.var(self.origin)} is {names.bind(self.value)}"
+
+    def expected(self) -> str:
+        return _short(self.value)
+
+    def key(self) -> tuple[Any, ...]:
+        return (Is, id(self.value))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Equals(Guard):
+    """An equal value of the same type."""
+
+    value: Any
+
+    def test(self, names: Names) -> str:
+        v, kind = names.var(self.origin), type(self.value)
+        literal = repr(self.value) if kind in (int, str, bytes) else names.bind(self.value)
+        return f"{v} == {literal} and type({v}) is {names.bind(kind)}"
+
+    def expected(self) -> str:
+        return _short(self.value)
+
+    def key(self) -> tuple[Any, ...]:
+        return (Equals, type(self.value), repr(self.value))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CodeIs(Guard):
+    """A Python function with this code, whatever its closure and defaults."""
+
+    code: CodeType
+
+    def test(self, names: Names) -> str:
+        v = names.var(self.origin)
+        plain = f"type({v}) is {names.bind(FunctionType)}"
+        return f"{plain} and {v}.__code__ is {names.bind(self.code)}"
+
+    def expected(self) -> str:
+        return (
+            f"function {self.code.co_qualname} ({self.code.co_filename}:{self.code.co_firstlineno})"
+        )
+
+    def key(self) -> tuple[Any, ...]:
+        return (CodeIs, id(self.code))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Length(Guard):
+    """`len(value) == n`."""
+
+    n: int
+
+    def test(self, names: Names) -> str:
+        return f"len({names.var(self.origin)}) == {self.n}"
+
+    def expected(self) -> str:
+        return f"length {self.n}"
+
+    def got(self, value: Any) -> str:
+        return f"length {len(value)}"
+
+    def key(self) -> tuple[Any, ...]:
+        return (Length, self.n)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Absent(Guard):
+    """`key not in value`."""
+
+    name: Any
+
+    def test(self, names: Names) -> str:
+        literal = repr(self.name) if type(self.name) in (int, str) else names.bind(self.name)
+        return f"{literal} not in {names.var(self.origin)}"
+
+    def expected(self) -> str:
+        return f"no {self.name!r}"
+
+    def got(self, value: Any) -> str:
+        return f"one with {self.name!r}"
+
+    def key(self) -> tuple[Any, ...]:
+        return (Absent, type(self.name), self.name)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AbsentBy(Guard):
+    """`key not in value` where the key is an object from outside."""
+
+    name: Origin
+
+    def test(self, names: Names) -> str:
+        return f"{names.var(self.name)} not in {names.var(self.origin)}"
+
+    def expected(self) -> str:
+        return f"no {self.name.show()}"
+
+    def got(self, value: Any) -> str:
+        return f"one with {self.name.show()}"
+
+    def key(self) -> tuple[Any, ...]:
+        return (AbsentBy, id(self.name))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Same(Guard):
+    """Two places hold (or, with `same=False`, do not hold) the same object."""
+
+    other: Origin
+    same: bool = True
+
+    def test(self, names: Names) -> str:
+        word = "is" if self.same else "is not"
+        return f"{names.var(self.origin)} {word} {names.var(self.other)}"
+
+    def expected(self) -> str:
+        return f"{'the same object as' if self.same else 'another object than'} {self.other.show()}"
+
+    def got(self, value: Any) -> str:
+        return "another object" if self.same else "the same object"
+
+    def key(self) -> tuple[Any, ...]:
+        return (Same, id(self.other), self.same)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Distinct(Guard):
+    """The objects at `origin` and `others` are pairwise different (or their storages are)."""
+
+    others: tuple[Origin, ...]
+    suffix: str = ""  # "._storage" to compare memory rather than objects
+
+    def test(self, names: Names) -> str:
+        places = [names.var(o) + self.suffix for o in (self.origin, *self.others)]
+        return f"len({{{', '.join(f'id({p})' for p in places)}}}) == {len(places)}"
+
+    def expected(self) -> str:
+        shown = ", ".join(o.show() for o in (self.origin, *self.others)[:6])
+        return f"no aliasing among {shown}{' ...' if len(self.others) > 5 else ''}"
+
+    def got(self, value: Any) -> str:
+        return "two of them share an object or memory"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Holds(Guard):
+    """A condition on numbers that control flow relied on: `origin` is a `Computed` truth value."""
+
+    value: Any
+
+    def test(self, names: Names) -> str:
+        v = names.var(self.origin)
+        if isinstance(self.value, bool):
+            return v if self.value else f"not {v}"
+        return f"{v} == {self.value!r}"
+
+    def expected(self) -> str:
+        return f"{self.origin.show()} == {self.value!r}"
+
+    def key(self) -> tuple[Any, ...]:
+        return (Holds, repr(self.value))
+
+
+def _short(value: Any) -> str:
+    """A value in an error message: its repr when that is short and safe, else its type."""
+    if isinstance(value, (int, float, str, bytes, bool, type(None))):
+        text = repr(value)
+        return text if len(text) <= 60 else text[:57] + "..."
+    if isinstance(value, FunctionType | type):
+        return f"{value.__module__}.{value.__qualname__}"
+    return f"a {type(value).__qualname__}"
+
+
+@dataclass(slots=True)
+class Guards:
+    """The guards of one capture, in the order of the reads, without repetitions."""
+
+    items: list[Guard] = field(default_factory=list)
+    _seen: set[tuple[Any, ...]] = field(default_factory=set)
+
+    def add(self, guard: Guard) -> None:
+        key = (id(guard.origin), *guard.key())
+        if key not in self._seen:
+            self._seen.add(key)
+            self.items.append(guard)
+
+
+def render(guards: Iterable[Guard], names: Names, miss: str) -> list[str]:
+    """Statements that `return <miss>` unless all guards hold. Reads may raise one of READ_ERRORS."""
+    for guard in guards:
+        test = guard.test(names)
+        names.lines.append(f"if not ({test}): return {miss}")
+    return names.lines
+
+
+def explain(guards: Iterable[Guard], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    """Why a call with these arguments does not fit, or None when all guards hold."""
+    names = Names()
+    scope: dict[str, Any] = {"args": args, "kwargs": kwargs}
+    for guard in guards:
+        start = len(names.lines)
+        test = guard.test(names)
+        scope |= names.namespace
+        try:
+            for line in names.lines[start:]:
+                exec(line, scope)
+            if eval(test, scope):
+                continue
+            value = scope.get(names.var(guard.origin))
+            got = guard.got(value)
+        except READ_ERRORS as error:
+            got = f"{type(error).__name__}: {error}"
+        return f"expected {guard.expected()}, got {got}, at {guard.where}, read as {guard.origin.show()}"
+    return None
