@@ -268,3 +268,8 @@ def reachable(outputs: Iterable[Node]) -> set[Node]:
             seen.add(n)
             stack.extend(n.parents)
     return seen
+
+
+def is_number(arg: Arg) -> bool:
+    """Whether an argument is a Python number, known at compile time."""
+    return not isinstance(arg, Node)

@@ -1,0 +1,55 @@
+"""The last graph stage, the one door to codegen: Graph -> codegen's Program of op calls.
+
+Nothing is decided here; nodes become calls, `ITEM` picks an output of its call, `.item()` becomes a
+cast whose result is a run-time scalar, and outputs that are written back to inputs become writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from codegen.ir import Call, Program, Value
+from eager.aval import contiguous_strides
+from eager.op import REGISTRY
+from jitcap.graph import AS_NUMBER, ITEM, Graph, Node
+
+Strides = tuple[int, ...]
+
+
+def lower(
+    graph: Graph,
+    writes: Sequence[tuple[int, int]] = (),
+    strides: Sequence[Strides | None] | None = None,
+) -> Program:
+    """Graph -> Program.
+
+    `writes` pairs (input index, output index): that output is stored into that input's memory and
+    is no output of the program. `strides` are the inputs' (None: contiguous), in elements.
+    """
+    values: dict[tuple[Node, int], Value] = {}
+    inputs = []
+    for i, n in enumerate(graph.inputs):
+        given = strides[i] if strides is not None else None
+        contiguous = given is None or given == contiguous_strides(n.aval.shape)
+        value = Value(len(values), n.aval, None if contiguous else given)
+        values[n, 0] = value
+        inputs.append(value)
+    calls = [call for n in graph.nodes if (call := _lower_node(n, values)) is not None]
+    written = {o for _, o in writes}
+    outs = [values[o, 0] for i, o in enumerate(graph.outputs) if i not in written]
+    stores = [(inputs[i], values[graph.outputs[o], 0]) for i, o in writes]
+    return Program(tuple(inputs), tuple(calls), tuple(outs), tuple(stores))
+
+
+def _lower_node(n: Node, values: dict[tuple[Node, int], Value]) -> Call | None:
+    """The call of one node; its outputs get values. An ITEM is a name for one of them."""
+    if n.op is ITEM:
+        values[n, 0] = values[n.parents[0], n.attrs["index"]]
+        return None
+    outs = tuple(Value(len(values) + i, aval) for i, aval in enumerate(n.avals))
+    values.update({(n, i): v for i, v in enumerate(outs)})
+    operands = tuple(values[a, 0] if isinstance(a, Node) else a for a in n.args)
+    where = f"{n.where.file}:{n.where.line}" if n.where.file else ""
+    if n.op is AS_NUMBER:
+        return Call(REGISTRY["cast"], operands, {"dtype": n.aval.dtype}, outs, where)
+    return Call(n.op, operands, n.attrs, outs, where)

@@ -1,0 +1,26 @@
+"""Graph passes, between capture and lowering: plain functions Graph -> Graph, in the order of one table.
+
+Every pass is O(n log n) in nodes, keeps values bit for bit unless it says otherwise, and leaves a
+graph that `verify` accepts. To add one: write the function, add a line with its reason here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from jitcap.graph import Graph
+from jitcap.passes.dead import dead_code
+from jitcap.passes.share import common_subexpressions
+from jitcap.passes.simplify import simplify
+
+Pass = Callable[[Graph], Graph]
+
+# (pass, why here)
+PASSES: Final[tuple[tuple[Pass, str], ...]] = (
+    (dead_code, "what nobody reads costs every later pass its time"),
+    (simplify, "local identities; before sharing, so that two spellings of one value meet"),
+    (common_subexpressions, "one value, one node: the backward repeats parts of the forward"),
+    (simplify, "sharing makes `where(c, x, x)` and its like visible"),
+    (dead_code, "drop what the rewrites left behind"),
+)

@@ -1,0 +1,13 @@
+"""Pass: drop what no output depends on. All ops are pure, so nothing else keeps a node. Graph -> Graph."""
+
+from __future__ import annotations
+
+from jitcap.graph import Graph, reachable
+
+
+def dead_code(graph: Graph) -> Graph:
+    """Keep the operations that outputs need; inputs stay, they are the calling convention."""
+    live = reachable(graph.outputs)
+    if len(live) >= len(graph.nodes) and all(n in live for n in graph.nodes):
+        return graph
+    return graph.with_(nodes=tuple(n for n in graph.nodes if n in live))

@@ -1,0 +1,74 @@
+"""Pass: local identities, applied to each node as it is rebuilt. Graph -> Graph.
+
+A rule is a function (Simplifier, node with simplified arguments) -> replacement or None; the tables
+`RULES` of `identities`, `shapes` and `products` say which rules an op name has. A rule may build
+with `s.make(...)`, which simplifies what it builds, so one forward sweep is enough: every rule looks
+at arguments only, never at users. A replacement of another shape or dtype is refused here, so that
+rules need not ask (`x * 1` where x is an int and 1 came as a float, say).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from eager.op import REGISTRY, Op
+from jitcap.graph import Arg, Graph, Node, Rewriter, aval_of, is_number
+from jitcap.passes import identities, products, shapes
+from jitcap.passes.rules import Rule
+
+TABLES: Final = (identities.RULES, shapes.RULES, products.RULES)
+
+
+def _merge(tables: tuple[Mapping[str, tuple[Rule, ...]], ...]) -> dict[str, tuple[Rule, ...]]:
+    merged: dict[str, tuple[Rule, ...]] = {}
+    for table in tables:
+        for name, rules in table.items():
+            merged[name] = (*merged.get(name, ()), *rules)
+    return merged
+
+
+RULES: Final = _merge(TABLES)
+
+
+class Simplifier(Rewriter):
+    """A rewriter that runs the rules on whatever is built through it."""
+
+    def make(self, op: Op | str, *args: Arg, like: Node, **attrs: Any) -> Arg:
+        """A simplified node for `op(*args, **attrs)`; `like` lends its line."""
+        op = REGISTRY[op] if isinstance(op, str) else op
+        avals = op.abstract(tuple(aval_of(a) for a in args), attrs)
+        return self.add(Node(op, args, attrs, avals, like.where))
+
+    def add(self, n: Node) -> Arg:
+        """The simplest known value of a candidate node, appended if it is new."""
+        for rule in (*RULES.get(n.op.name, ()), *_EVERY):
+            new = rule(self, n)
+            if new is not None and _same_kind(n, new):
+                return new
+        return self.append(n)
+
+
+_EVERY: Final[tuple[Rule, ...]] = identities.EVERY
+
+
+def _same_kind(n: Node, new: Arg) -> bool:
+    """Whether `new` may stand for `n`: same shape, dtype and weakness."""
+    a = n.aval
+    if is_number(new):
+        return a.weak
+    b = aval_of(new)
+    return a.shape == b.shape and a.dtype is b.dtype and a.weak == b.weak
+
+
+def simplify(graph: Graph) -> Graph:
+    """One sweep of all rules. Outputs stay nodes even where their value is a number."""
+    s = Simplifier(graph)
+    kept = set(graph.outputs)
+    for n in graph.nodes:
+        args = s.args(n)
+        same = all(a is b for a, b in zip(args, n.args, strict=True))
+        candidate = n if same else Node(n.op, args, n.attrs, n.avals, n.where)
+        new = s.add(candidate) if len(n.avals) == 1 else s.append(candidate)
+        s.mapped[n] = s.append(candidate) if n in kept and is_number(new) else new
+    return s.finish()
