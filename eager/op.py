@@ -8,8 +8,11 @@ The derivative `vjp` declares what it needs by its parameter names, and exactly 
     `out`            the output(s)
     operand names    the operands (tensors or Python numbers), named as in the body
     `avals`          the operands' abstract values (shapes and dtypes, no data)
+    `needs`          for each operand, whether its gradient is wanted (skip costly ones that are not)
     attribute names  static attributes
-It is written in eager's own operations and returns one gradient per operand (None where there is none).
+It is written in eager's own operations and returns one gradient per operand (None where there is none). Whoever calls it sums
+a gradient down to its operand's shape and converts it to its operand's dtype, so broadcasting and promotion are not its concern.
+A last operand named "*xs" stands for any number of them; `xs` in the derivative is their tuple.
 """
 
 from __future__ import annotations
@@ -19,7 +22,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from eager.aval import Aval
+import numpy as np
+
+from eager import dtype as dt
+from eager.aval import Aval, scalar_aval
 
 Attrs = Mapping[str, Any]
 
@@ -44,13 +50,18 @@ REGISTRY: dict[str, Op] = {}
 
 @dataclass(frozen=True, eq=False)
 class Op:
-    """Base of all kinds. `operands` names the inputs; `attrs` are static keyword attributes (hashable values)."""
+    """Base of all kinds. `operands` names the inputs; `attrs` are static keyword attributes (hashable values).
+
+    `saves_for` says for which operands' gradients a saved operand is used: `x * y` keeps x only if y needs a gradient, and the
+    derivative gets None otherwise (and looks at `needs` first)."""
 
     name: str
     operands: tuple[str, ...]
     vjp: Callable[..., tuple[Any, ...]] | None = None
     saves: frozenset[str] = frozenset()
     n_outputs: int = 1
+    samples: Samples | None = None
+    saves_for: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     kind: ClassVar[str] = "op"
 
     def __post_init__(self) -> None:
@@ -68,5 +79,16 @@ class Op:
         """The eager kernel: NumPy arrays (or Python numbers) in, NumPy arrays out."""
         raise NotImplementedError
 
+    def run(self, arrays: tuple[Any, ...], attrs: Attrs) -> tuple[Any, ...]:
+        """Shape rule and kernel in one step. Kinds override it where NumPy itself finds the shape, to be faster."""
+        return self.compute(arrays, attrs, self.abstract(tuple(map(aval_of, arrays)), attrs))
+
     def __repr__(self) -> str:
         return f"<{self.kind} {self.name}>"
+
+
+def aval_of(value: Any) -> Aval:
+    """The aval of a NumPy array or of a Python number."""
+    if isinstance(value, np.ndarray):
+        return Aval(value.shape, dt.from_numpy(value.dtype))
+    return scalar_aval(value)

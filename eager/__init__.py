@@ -1,0 +1,47 @@
+"""The eager tensor library: what `import eager` gives. PyTorch's names over NumPy, one op registry, one tape."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from eager import autograd as autograd
+from eager import func as func
+from eager import interop as interop
+from eager.aval import Aval as Aval
+from eager.autograd import enable_grad as enable_grad
+from eager.autograd import inference_mode as inference_mode
+from eager.autograd import is_grad_enabled as is_grad_enabled
+from eager.autograd import is_inference_mode_enabled as is_inference_mode_enabled
+from eager.autograd import no_grad as no_grad
+from eager.autograd import set_grad_enabled as set_grad_enabled
+from eager.device import Size as Size
+from eager.device import device as device
+from eager.dtype import DType as DType
+from eager.dtype import bfloat16 as bfloat16
+from eager.dtype import complex64 as complex64
+from eager.dtype import complex128 as complex128
+from eager.dtype import float16 as float16
+from eager.dtype import float32 as float32
+from eager.dtype import float64 as float64
+from eager.dtype import get_default_dtype as get_default_dtype
+from eager.dtype import int8 as int8
+from eager.dtype import int16 as int16
+from eager.dtype import int32 as int32
+from eager.dtype import int64 as int64
+from eager.dtype import promote_types as promote_types
+from eager.dtype import set_default_dtype as set_default_dtype
+from eager.dtype import uint8 as uint8
+from eager.ops import create as _create
+from eager.ops import move as _move
+from eager.ops import pointwise as _pointwise
+from eager.ops import reduce as _reduce
+from eager.ops import view as _view
+from eager.registry import PUBLIC as _PUBLIC
+from eager.tensor import Tensor as Tensor
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...  # the public functions of the registry
+
+
+globals().update({p.name: p.fn for p in _PUBLIC.values() if p.namespace})

@@ -1,0 +1,228 @@
+"""The one choke point: every op call of the library goes through `apply`. op record and operands -> tensors.
+
+NumPy kernels run here; under a tracer the op is appended to its graph instead; if an operand requires a gradient the call goes on
+the tape. Nothing else in `eager` calls a kernel, a tracer or the tape.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from eager import tensor as tensor_module
+from eager.autograd import CopySlicesNode, OpNode, differentiable, mode
+from eager.aval import Aval, scalar_aval
+from eager.dtype import COMPLEX, FLOAT
+from eager.op import Op
+from eager.sym import SymNumber
+from eager.tensor import Tensor, ViewOf, refresh, wrap
+from eager.traced import Traced, Tracer, fresh
+
+current_tracer: contextvars.ContextVar[Tracer | None] = contextvars.ContextVar("current_tracer", default=None)
+_NUMBERS = frozenset({bool, int, float, complex, SymNumber})
+
+
+class _Quiet(threading.local):
+    """`run(f, ...)` calls f where NumPy does not warn of overflow or division by zero, without touching the user's setting.
+
+    A context of one's own costs a tenth of `numpy.errstate`. One per thread: a context cannot be entered twice."""
+
+    run: Callable[..., Any]
+
+    def __init__(self) -> None:
+        context = contextvars.copy_context()
+        context.run(np.seterr, all="ignore")
+        self.run = context.run
+
+
+_quiet = _Quiet()
+
+
+def apply(op: Op, *operands: Any, **attrs: Any) -> Any:
+    """Call an op: one tensor, or a tuple when the op has several outputs (numbers only in: a number out).
+
+    Raises TypeError for an operand that is neither tensor nor number; what the op's own rules raise otherwise."""
+    tracer = current_tracer.get()
+    arrays = []
+    tracked = False
+    for x in operands:
+        if isinstance(x, Tensor):
+            if x._view is not None:
+                refresh(x)
+            if x._requires_grad:
+                tracked = True
+            x = x._array
+            if type(x) is Traced:
+                tracer = x.storage.tracer
+        elif type(x) not in _NUMBERS:
+            return apply(op, *(_checked(op, y) for y in operands), **attrs)
+        arrays.append(x)
+    if tracer is None:
+        results = _quiet.run(op.run, arrays, attrs)
+    else:
+        results = _trace(tracer, op, operands, attrs)
+    if op.kind == "view":
+        outs = [_wrap_view(op, operands[0], results[0], attrs)]
+    else:
+        outs = [_wrap(r) for r in results]
+    if tracked and mode.enabled and op.vjp is not None:
+        _record(op, operands, attrs, outs)
+    return outs[0] if op.n_outputs == 1 else tuple(outs)
+
+
+def _wrap(result: Any) -> Tensor:
+    if type(result) is not np.ndarray and type(result) is not Traced:
+        result = np.asarray(result)
+    return wrap(result)
+
+
+def _wrap_view(op: Op, source: Tensor, result: Any, attrs: Mapping[str, Any]) -> Tensor:
+    """The result of a view op: shares the storage unless a reshape had to copy."""
+    array = source._array
+    if type(result) is Traced:
+        shared = result.storage is array.storage
+    else:
+        shared = result.base is not None and (result.base is array or result.base is array.base)
+    if not shared:
+        return wrap(result)
+    out = wrap(result, source._storage)
+    above = source._view
+    base, chain = (source, ()) if above is None else (above.base, above.chain)
+    out._view = ViewOf(base, (*chain, (op, attrs)), source._storage.history)
+    return out
+
+
+def _checked(op: Op, x: Any) -> Any:
+    if isinstance(x, Tensor) or type(x) in _NUMBERS:
+        return x
+    if isinstance(x, np.generic):
+        return x.item()
+    for number in (bool, int, float, complex):
+        if isinstance(x, number):
+            return number(x)
+    raise TypeError(f"{op.name}(): an operand must be a Tensor or a number, got {type(x).__name__}")
+
+
+def _trace(tracer: Tracer, op: Op, operands: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Traced, ...]:
+    """Append the op to the graph. A copy appends nothing: values in the graph do not alias."""
+    handles: list[Any] = []
+    avals: list[Aval] = []
+    for x in operands:
+        if isinstance(x, Tensor):
+            traced = x._array if type(x._array) is Traced else tracer.lift(x)
+            if op.kind == "view":
+                return (traced.view(op, attrs),)
+            handles.append(traced.read())
+            avals.append(traced.aval)
+        else:
+            handles.append(x.handle if isinstance(x, SymNumber) else x)
+            avals.append(x.aval if isinstance(x, SymNumber) else scalar_aval(x))
+    if op.kind == "copy":
+        return (fresh(tracer, handles[0], avals[0]),)
+    outs = op.abstract(tuple(avals), attrs)
+    return tuple(map(fresh, [tracer] * len(outs), tracer.emit(op, tuple(handles), attrs, outs), outs))
+
+
+def _record(op: Op, operands: tuple[Any, ...], attrs: Mapping[str, Any], outs: list[Tensor]) -> None:
+    floating = [i for i, t in enumerate(outs) if differentiable(t.dtype)]
+    if not floating:
+        return
+    node = OpNode(op, operands, attrs, outs)
+    for i in floating:
+        outs[i]._node, outs[i]._index, outs[i]._requires_grad = node, i, True
+
+
+# -------------------------------------------------------------------------- in-place writes
+def write_(target: Tensor, value: Tensor) -> Tensor:
+    """Make `target` what `value` is: data into its memory (and so into all views of it), history onto the tape.
+
+    `value` has `target`'s shape or broadcasts to it, and is converted to its dtype. Raises RuntimeError for a leaf that requires
+    a gradient, a shape that does not fit, a lossy kind of dtype (float into int), or memory whose elements overlap."""
+    if not isinstance(target, Tensor):
+        raise TypeError(f"an in-place operation needs a Tensor, got {type(target).__name__}")
+    if target._view is not None:
+        refresh(target)
+    records = mode.enabled and (target._requires_grad or value._requires_grad)
+    if records:
+        _check_writable(target)
+    value = _conform(target, value)
+    _store(target, value)
+    target._storage.version += 1
+    if records:
+        _rebase(target, value)
+    return target
+
+
+def _check_writable(target: Tensor) -> None:
+    if target._node is None and target._requires_grad:
+        raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+    base = target._base
+    if base is not None and base._node is None and base._requires_grad:
+        raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
+
+
+def _conform(target: Tensor, value: Tensor) -> Tensor:
+    have, want = value.dtype, target.dtype
+    if have.category > want.category and have.category >= FLOAT:
+        if have.category == COMPLEX or want.category < FLOAT:
+            raise RuntimeError(f"result type {have.name} can't be cast to the desired output type {want.name}")
+    if value._array.shape != target._array.shape:
+        if len(value._array.shape) > len(target._array.shape) or not _fits(value._array.shape, target._array.shape):
+            raise RuntimeError(
+                f"output with shape {list(target.shape)} doesn't match the broadcast shape {list(value.shape)}"
+            )
+        value = value.expand(target.shape)
+    return value if have is want else value.to(want)
+
+
+def _fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
+    return all(a in (1, b) for a, b in zip(reversed(shape), reversed(into), strict=False))
+
+
+def _store(target: Tensor, value: Tensor) -> None:
+    array = target._array
+    if type(array) is not Traced and type(value._array) is Traced:
+        array = value._array.storage.tracer.lift(target)
+    if type(array) is Traced:
+        source = value._array
+        if type(source) is not Traced:
+            source = array.storage.tracer.lift(value)
+        array.write(source.read())
+    elif not array.flags.writeable:
+        raise RuntimeError(
+            "unsupported operation: this tensor cannot be written in place. Either more than one element refers to a single "
+            "memory location (it was expanded), or its memory is read-only. Please clone() the tensor before the operation."
+        )
+    else:
+        np.copyto(array, value._array, casting="unsafe")
+
+
+def _rebase(target: Tensor, value: Tensor) -> None:
+    """Give `target` the history of `value`; through a view, give its base a new history, and every view anew from that."""
+    where = target._view
+    if where is None:
+        target._node, target._index, target._requires_grad = value._node, value._index, value._requires_grad
+        if target._node is None:  # a constant overwrote it
+            target._requires_grad = False
+    else:
+        base = where.base
+        base._node = CopySlicesNode(base, value, where.chain, apply)
+        base._index, base._requires_grad = 0, True
+    target._storage.history += 1
+    if where is not None:
+        refresh(target)
+
+
+def _replay_view(op: Op, base: Tensor, attrs: Mapping[str, Any]) -> Tensor:
+    before, mode.enabled = mode.enabled, True
+    try:
+        return apply(op, base, **attrs)  # type: ignore[no-any-return]
+    finally:
+        mode.enabled = before
+
+
+tensor_module.replay_view = _replay_view

@@ -1,0 +1,320 @@
+"""Ops of kind `index`: reads and writes at places given by integer tensors. gather, take, scatter ... -> tensors.
+
+In the graph writes are pure: `scatter`, `index_add` and `index_put` return a new tensor. Every index is checked: IndexError names the op,
+the index and the size. Only `index` and `index_put` (advanced indexing) read negative indices as counted from the end.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from eager import dtype as dt
+from eager.aval import Aval, broadcast_shapes
+from eager.dispatch import apply
+from eager.op import REGISTRY, Attrs, Op
+from eager.ops import index_kernels as kernels
+
+
+class Index(Op):
+    """Base: refuses index tensors that are not integers."""
+
+    kind: ClassVar[str] = "index"
+
+    def integer(self, *indices: Aval) -> None:
+        for index in indices:
+            if index.dtype.category != dt.INT:
+                raise IndexError(
+                    f"{self.name}: tensors used as indices must be integer tensors, got {index!r}"
+                )
+
+    def same_dtype(self, x: Aval, src: Aval) -> None:
+        if x.dtype is not src.dtype:
+            raise RuntimeError(
+                f"{self.name}: expected the source to have the dtype of the tensor that is written, "
+                f"got {src!r} for {x!r}"
+            )
+
+
+class Gather(Index):
+    """gather(x, index; dim): out[i][j] = x[index[i][j]][j] for dim=0; index may be smaller than x elsewhere."""
+
+    def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
+        x, index = avals
+        self.integer(index)
+        _check_extents("gather", index, x, attrs["dim"])
+        return (Aval(index.shape, x.dtype, x.device),)
+
+    def compute(
+        self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]
+    ) -> tuple[Any, ...]:
+        x, index = arrays
+        dim = attrs["dim"]
+        if not x.ndim:
+            kernels.check_bounds("gather", index, 1, 0, negative=False)
+            return (x.copy(),)
+        kernels.check_bounds("gather", index, x.shape[dim], dim, negative=False)
+        inner = tuple(slice(n) if d != dim else slice(None) for d, n in enumerate(index.shape))
+        return (np.take_along_axis(x[inner], index.astype(np.int64, copy=False), dim),)
+
+
+def _check_extents(name: str, index: Aval, x: Aval, dim: int) -> None:
+    """Other dimensions of an index must fit into x's."""
+    small = index.ndim == x.ndim and all(
+        i <= s or d == dim for d, (i, s) in enumerate(zip(index.shape, x.shape, strict=True))
+    )
+    if not small:
+        raise RuntimeError(
+            f"{name}: index of shape {index.shape} must have as many dimensions as the tensor of shape "
+            f"{x.shape}, and no larger ones apart from dimension {dim}"
+        )
+
+
+def _one_hot(g: Any, index: Any, size: int, dim: int) -> Any:
+    """g where `index` (of size 1 along dim) equals the position along dim, 0 elsewhere: a scatter that fuses."""
+    along = [1] * index.ndim
+    along[dim] = size
+    places = apply(REGISTRY["iota"], shape=(size,), dtype=dt.int64).reshape(along)
+    return apply(REGISTRY["where"], places == index, g, 0.0)
+
+
+def _gather_vjp(g: Any, index: Any, avals: Any, dim: int) -> tuple[Any, ...]:
+    shape = avals[0].shape
+    if shape and index.shape == (*shape[:dim], 1, *shape[dim + 1 :]):
+        return _one_hot(g, index, shape[dim], dim), None
+    return apply(SCATTER, g.new_zeros(shape), index, g, dim=dim, reduce="add"), None
+
+
+GATHER = Gather("gather", ("x", "index"), vjp=_gather_vjp)
+
+
+class Take(Index):
+    """take(x, index; dim): slices of x along dim; out = x.shape[:dim] + index.shape + x.shape[dim+1:]."""
+
+    def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
+        x, index = avals
+        self.integer(index)
+        dim = attrs["dim"]
+        return (Aval((*x.shape[:dim], *index.shape, *x.shape[dim + 1 :]), x.dtype, x.device),)
+
+    def compute(
+        self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]
+    ) -> tuple[Any, ...]:
+        x, index = arrays
+        dim = attrs["dim"]
+        kernels.check_bounds("take", index, x.shape[dim], dim, negative=False)
+        return (np.take(x, index.astype(np.int64, copy=False), dim),)
+
+
+def _take_vjp(g: Any, index: Any, avals: Any, dim: int) -> tuple[Any, ...]:
+    shape = avals[0].shape
+    rows = g.reshape((*shape[:dim], index.numel(), *shape[dim + 1 :]))
+    return apply(INDEX_ADD, g.new_zeros(shape), index.reshape((-1,)), rows, dim=dim), None
+
+
+TAKE = Take("take", ("x", "index"), vjp=_take_vjp)
+
+
+class Scatter(Index):
+    """scatter(x, index, src; dim, reduce): x with src[i][j] combined in at [index[i][j]][j] (dim=0).
+
+    reduce: "set" (the last of several writes to a place stays), "add", "prod", "amax", "amin"."""
+
+    def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
+        x, index, src = avals
+        self.integer(index)
+        self.same_dtype(x, src)
+        _check_extents("scatter", index, x, attrs["dim"])
+        _check_extents("scatter", index, src, -1)
+        return (x,)
+
+    def compute(
+        self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]
+    ) -> tuple[Any, ...]:
+        x, index, src = arrays
+        dim = attrs["dim"]
+        out = x.copy(order="C")
+        values = src[tuple(slice(n) for n in index.shape)]
+        if not x.ndim:
+            kernels.check_bounds("scatter", index, 1, 0, negative=False)
+            flat = np.zeros(1, np.int64)
+        else:
+            kernels.check_bounds("scatter", index, x.shape[dim], dim, negative=False)
+            flat = kernels.flat_positions(x.shape, index, dim)
+        kernels.combine_at(out, flat, values, attrs["reduce"])
+        return (out,)
+
+
+def _scatter_vjp(
+    g: Any, out: Any, x: Any, index: Any, src: Any, dim: int, reduce: str
+) -> tuple[Any, ...]:
+    picked = apply(GATHER, g, index, dim=dim)
+    if reduce == "add":
+        return g, None, _fill_up(picked, src.shape)
+    if reduce == "set":
+        zeros = g.new_zeros(index.shape)
+        return apply(SCATTER, g, index, zeros, dim=dim, reduce="set"), None, _fill_up(picked, src.shape)
+    inner = _cut(src, index.shape)
+    if reduce == "prod":  # as in the reference, exact where no factor is zero
+        rest = picked * apply(GATHER, out, index, dim=dim) / inner
+        return g * out / x, None, _fill_up(rest, src.shape)
+    return _extremum_vjp(g, out, x, index, inner, src.shape, dim)
+
+
+def _extremum_vjp(
+    g: Any, out: Any, x: Any, index: Any, src: Any, src_shape: tuple[int, ...], dim: int
+) -> tuple[Any, ...]:
+    """amax and amin: the gradient is shared equally by all that reached the extremum."""
+    own = (x == out).to(g.dtype)
+    theirs = (src == apply(GATHER, out, index, dim=dim)).to(g.dtype)
+    share = g / apply(SCATTER, own, index, theirs, dim=dim, reduce="add")
+    return own * share, None, _fill_up(theirs * apply(GATHER, share, index, dim=dim), src_shape)
+
+
+def _cut(x: Any, shape: tuple[int, ...]) -> Any:
+    return x if x.shape == shape else x[tuple(slice(n) for n in shape)]
+
+
+def _fill_up(x: Any, shape: tuple[int, ...]) -> Any:
+    """x with zeros appended up to `shape`: what the index did not reach has no gradient."""
+    if x.shape == shape:
+        return x
+    pads = tuple((0, want - have) for want, have in zip(shape, x.shape, strict=True))
+    return apply(REGISTRY["pad"], x, 0.0, pads=pads)
+
+
+SCATTER = Scatter("scatter", ("x", "index", "src"), vjp=_scatter_vjp)
+
+
+class IndexAdd(Index):
+    """index_add(x, index, src; dim): x with src's slice i added to its slice index[i] along dim; index 1-d."""
+
+    def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
+        x, index, src = avals
+        dim = attrs["dim"]
+        self.integer(index)
+        self.same_dtype(x, src)
+        if index.ndim != 1 or src.shape != (*x.shape[:dim], index.numel, *x.shape[dim + 1 :]):
+            raise RuntimeError(
+                f"index_add: index {index.shape} and source {src.shape} do not fit the tensor of shape "
+                f"{x.shape} along dimension {dim}"
+            )
+        return (x,)
+
+    def compute(
+        self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]
+    ) -> tuple[Any, ...]:
+        x, index, src = arrays
+        dim = attrs["dim"]
+        kernels.check_bounds("index_add", index, x.shape[dim], dim, negative=False)
+        wide = outs[0].dtype.compute.np  # 16-bit sums are rounded once
+        out = x.astype(wide, order="C", copy=True)
+        kernels.add_rows(np.moveaxis(out, dim, 0), index, np.moveaxis(src.astype(wide), dim, 0))
+        return (out.astype(outs[0].dtype.np, copy=False),)
+
+
+def _index_add_vjp(g: Any, index: Any, dim: int) -> tuple[Any, ...]:
+    return g, None, apply(TAKE, g, index, dim=dim)
+
+
+INDEX_ADD = IndexAdd("index_add", ("x", "index", "src"), vjp=_index_add_vjp)
+
+
+def _placement(
+    name: str, x: Aval, indices: tuple[Aval, ...], dims: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The broadcast shape of the indices, and the result's shape: at the first indexed dimension when the indexed
+    dimensions are adjacent, in front otherwise (as NumPy does)."""
+    try:
+        picked = broadcast_shapes(*(i.shape for i in indices))
+    except RuntimeError:
+        shapes = ", ".join(str(i.shape) for i in indices)
+        raise IndexError(
+            f"{name}: shape mismatch: indexing tensors could not be broadcast together with shapes {shapes}"
+        ) from None
+    rest = [n for d, n in enumerate(x.shape) if d not in dims]
+    adjacent = dims == tuple(range(dims[0], dims[0] + len(dims)))
+    at = dims[0] if adjacent else 0
+    return picked, (*rest[:at], *picked, *rest[at:])
+
+
+def _numpy_index(
+    name: str, x: Any, indices: tuple[Any, ...], dims: tuple[int, ...]
+) -> tuple[Any, ...]:
+    key: list[Any] = [slice(None)] * x.ndim
+    for index, dim in zip(indices, dims, strict=True):
+        kernels.check_bounds(name, index, x.shape[dim], dim, negative=True)
+        key[dim] = index
+    return tuple(key)
+
+
+class Advanced(Index):
+    """index(x, *indices; dims): x at the places the broadcast indices name along `dims` (increasing)."""
+
+    def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
+        x, *indices = avals
+        self.integer(*indices)
+        _, shape = _placement("index", x, tuple(indices), attrs["dims"])
+        return (Aval(shape, x.dtype, x.device),)
+
+    def compute(
+        self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]
+    ) -> tuple[Any, ...]:
+        x, *indices = arrays
+        key = _numpy_index("index", x, tuple(indices), attrs["dims"])
+        return (np.ascontiguousarray(x[key]).reshape(outs[0].shape),)
+
+
+def _index_vjp(g: Any, avals: Any, indices: Any, dims: tuple[int, ...]) -> tuple[Any, ...]:
+    zeros = g.new_zeros(avals[0].shape)
+    total = apply(INDEX_PUT, zeros, g, *indices, dims=dims, accumulate=True)
+    return total, *(None for _ in indices)
+
+
+INDEX = Advanced("index", ("x", "*indices"), vjp=_index_vjp)
+
+
+class IndexPut(Index):
+    """index_put(x, value, *indices; dims, accumulate): x with value written (or added) where `index` would read.
+
+    `value` broadcasts to the shape `index` would return."""
+
+    def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
+        x, value, *indices = avals
+        self.integer(*indices)
+        self.same_dtype(x, value)
+        _, shape = _placement("index_put", x, tuple(indices), attrs["dims"])
+        if broadcast_shapes(value.shape, shape) != shape:
+            raise RuntimeError(
+                f"shape mismatch: value tensor of shape {value.shape} cannot be broadcast to indexing "
+                f"result of shape {shape}"
+            )
+        return (x,)
+
+    def compute(
+        self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]
+    ) -> tuple[Any, ...]:
+        x, value, *indices = arrays
+        key = _numpy_index("index_put", x, tuple(indices), attrs["dims"])
+        out = x.copy(order="C")
+        if attrs["accumulate"]:
+            places = np.arange(x.size).reshape(x.shape)[key]
+            values = np.broadcast_to(value, places.shape)
+            kernels.combine_at(out, places, np.ascontiguousarray(values), "add")
+        else:
+            out[key] = value
+        return (out,)
+
+
+def _index_put_vjp(
+    g: Any, value: Any, indices: Any, dims: tuple[int, ...], accumulate: bool
+) -> tuple[Any, ...]:
+    picked = apply(INDEX, g, *indices, dims=dims)
+    kept = g
+    if not accumulate:
+        kept = apply(INDEX_PUT, g, g.new_zeros(()), *indices, dims=dims, accumulate=False)
+    return kept, picked, *(None for _ in indices)
+
+
+INDEX_PUT = IndexPut("index_put", ("x", "value", "*indices"), vjp=_index_put_vjp)

@@ -1,0 +1,361 @@
+"""The kinds of ops: one class each, with the rules all ops of the kind share. avals -> avals, NumPy arrays -> NumPy arrays.
+
+Broadcasting, promotion and reduction shapes are written here once. A view op *is* its index map: `source` takes the output's
+index to the input's, over anything that has + * // %; `restride` is the same map on strides; `inverse` writes back through it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from eager import dtype as dt
+from eager.aval import Aval, broadcast_shapes, contiguous_strides, result_type
+from eager.dtype import DType
+from eager.op import Attrs, Op
+from eager.scalar import NUMPY
+
+_PYTHON_TYPES = {dt.BOOL: dt.bool_, dt.INT: dt.int64, dt.FLOAT: dt.float64, dt.COMPLEX: dt.complex128}
+
+
+# ------------------------------------------------------------------------------- pointwise
+@dataclass(frozen=True, eq=False)
+class Pointwise(Op):
+    """One scalar function of the elements at the same (broadcast) place.
+
+    `body(m, *operands)` is over the closed vocabulary (`eager/scalar.py`), in one computing dtype. `result` says the type of the
+    result: "promote" (the operands' common type), "float" (the same, with ints raised to the default float), "bool", "first" (the
+    first operand's) or "real" (the real part's). The first `mask` operands are conditions: bool, and no part of promotion.
+    `ufunc` is a NumPy function equal to the body on one dtype, where there is one.
+    """
+
+    body: Callable[..., Any] = field(kw_only=True)
+    result: str = "promote"
+    mask: int = 0
+    ufunc: Any = None
+    kind: ClassVar[str] = "pointwise"
+
+    def common(self, avals: Sequence[Aval]) -> DType:
+        """The type the operands are converted to (before widening 16-bit floats)."""
+        operands = avals[self.mask :]
+        if all(a.weak for a in operands) and all(a.weak for a in avals):
+            common = _PYTHON_TYPES[max(a.dtype.category for a in operands)]
+            default = dt.float64
+        else:
+            common, default = result_type(operands), dt.get_default_dtype()
+        return default if self.result == "float" and common.category < dt.FLOAT else common
+
+    def out_dtype(self, avals: Sequence[Aval], common: DType) -> DType:
+        if self.result == "bool":
+            return dt.bool_
+        if self.result == "first":
+            return avals[0].dtype
+        if self.result == "real" and common.is_complex:
+            return dt.float32 if common is dt.complex64 else dt.float64
+        return common
+
+    def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
+        try:
+            shape = broadcast_shapes(*(a.shape for a in avals))
+        except RuntimeError as error:
+            raise RuntimeError(f"{self.name}(): {error}") from None
+        weak = all(a.weak for a in avals)
+        return (Aval(shape, self.out_dtype(avals, self.common(avals)), avals[0].device, weak),)
+
+    def compute(self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]) -> tuple[Any, ...]:
+        return self.run(arrays, attrs)
+
+    def run(self, arrays: tuple[Any, ...], attrs: Attrs) -> tuple[Any, ...]:
+        ufunc = self.ufunc
+        if ufunc is not None:
+            first = arrays[0]
+            if type(first) is np.ndarray and first.dtype in _DIRECT:
+                if len(arrays) == 1:
+                    return (ufunc(first, order="C"),)
+                second = arrays[1]
+                kind = type(second)
+                if kind is float or kind is int or (kind is np.ndarray and second.dtype is first.dtype):
+                    try:
+                        return (ufunc(first, second, order="C"),)
+                    except ValueError:
+                        pass  # shapes that do not fit: said by the rule below
+        return self._general(arrays)
+
+    def _general(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        """Convert the operands to the computing dtype, run the body, round once to the result's dtype."""
+        avals = tuple(map(_aval, arrays))
+        (out,) = self.abstract(avals, {})
+        dtype = self.common(avals).compute.np
+        mask = self.mask
+        cast = [_as(x, np.dtype(bool) if i < mask else dtype) for i, x in enumerate(arrays)]
+        result = self.body(NUMPY, *cast)
+        if np.shape(result) != out.shape:
+            result = np.broadcast_to(result, out.shape)
+        return (np.asarray(result, dtype=out.dtype.np, order="C"),)
+
+
+_DIRECT = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
+
+
+def _aval(x: Any) -> Aval:
+    if isinstance(x, np.ndarray):
+        return Aval(x.shape, dt.from_numpy(x.dtype))
+    category = dt.BOOL if isinstance(x, bool) else dt.INT if isinstance(x, int) else dt.FLOAT
+    return Aval((), _PYTHON_TYPES[dt.COMPLEX if isinstance(x, complex) else category], weak=True)
+
+
+def _as(x: Any, dtype: np.dtype) -> Any:
+    """An array or number in the computing dtype; an int too large for it wraps around, as in C."""
+    if isinstance(x, np.ndarray):
+        return x if x.dtype == dtype else x.astype(dtype)
+    if isinstance(x, int) and dtype.kind in "iu":
+        return np.asarray(x & 0xFFFFFFFFFFFFFFFF, np.uint64).astype(dtype)
+    return np.asarray(x).astype(dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Cast(Op):
+    """Conversion to `dtype` (attribute). Floats to ints truncate; anything to bool is `!= 0`."""
+
+    kind: ClassVar[str] = "cast"
+
+    def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
+        return (Aval(avals[0].shape, attrs["dtype"], avals[0].device),)
+
+    def compute(self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]) -> tuple[Any, ...]:
+        return self.run(arrays, attrs)
+
+    def run(self, arrays: tuple[Any, ...], attrs: Attrs) -> tuple[Any, ...]:
+        return (np.asarray(arrays[0]).astype(attrs["dtype"].np, order="C"),)
+
+
+@dataclass(frozen=True, eq=False)
+class Copy(Op):
+    """The same values in memory of their own. In a graph it is nothing: values there do not alias."""
+
+    kind: ClassVar[str] = "copy"
+
+    def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
+        return (avals[0],)
+
+    def compute(self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]) -> tuple[Any, ...]:
+        return (np.array(arrays[0], order="C"),)
+
+    run = lambda self, arrays, attrs: (np.array(arrays[0], order="C"),)  # noqa: E731
+
+
+# ------------------------------------------------------------------------ reductions, scans
+_MONOIDS: dict[str, Any] = {
+    "sum": np.add,
+    "prod": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+    "any": np.logical_or,
+    "all": np.logical_and,
+}
+
+
+def reduced_shape(shape: tuple[int, ...], dims: Sequence[int], *, keepdim: bool) -> tuple[int, ...]:
+    if keepdim:
+        return tuple(1 if i in dims else n for i, n in enumerate(shape))
+    return tuple(n for i, n in enumerate(shape) if i not in dims)
+
+
+@dataclass(frozen=True, eq=False)
+class Reduce(Op):
+    """`monoid` over the dimensions `dim` (a tuple); `keepdim` leaves them as 1.
+
+    Sums and products of bool and int are int64; any and all are bool; 16-bit floats are accumulated in float32. max and min of
+    nothing raise IndexError; NaN wins."""
+
+    monoid: str = field(kw_only=True)
+    kind: ClassVar[str] = "reduce"
+
+    def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
+        x, dims = avals[0], attrs["dim"]
+        if self.monoid in ("max", "min") and any(x.shape[d] == 0 for d in dims):
+            raise IndexError(
+                f"{self.name}(): Expected reduction dim {list(dims)} to have non-zero size, the shape is {x.shape}"
+            )
+        return (Aval(reduced_shape(x.shape, dims, keepdim=attrs["keepdim"]), self._dtype(x.dtype), x.device),)
+
+    def _dtype(self, dtype: DType) -> DType:
+        if self.monoid in ("any", "all"):
+            return dt.bool_
+        return dt.int64 if self.monoid in ("sum", "prod") and dtype.category < dt.FLOAT else dtype
+
+    def compute(self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]) -> tuple[Any, ...]:
+        return self.run(arrays, attrs)
+
+    def run(self, arrays: tuple[Any, ...], attrs: Attrs) -> tuple[Any, ...]:
+        (x,) = arrays
+        dims, keepdim = attrs["dim"], attrs["keepdim"]
+        own = dt.from_numpy(x.dtype)
+        if self.monoid in ("max", "min"):
+            self.abstract((Aval(x.shape, own),), attrs)
+        out = self._dtype(own)
+        ufunc = _MONOIDS[self.monoid]
+        if self.monoid in ("sum", "prod"):
+            result = ufunc.reduce(x, axis=dims, keepdims=keepdim, dtype=out.compute.np)
+        else:
+            result = ufunc.reduce(x, axis=dims, keepdims=keepdim)
+        return (np.asarray(result, dtype=out.np, order="C"),)
+
+
+@dataclass(frozen=True, eq=False)
+class ArgReduce(Op):
+    """Where the largest or smallest element is (the first such; NaN counts as extreme): int64. `dim` an int or None (all)."""
+
+    monoid: str = field(kw_only=True)
+    kind: ClassVar[str] = "argreduce"
+
+    def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
+        x, dim = avals[0], attrs["dim"]
+        dims = range(x.ndim) if dim is None else (dim,)
+        if any(x.shape[d] == 0 for d in dims):
+            raise IndexError(f"{self.name}(): Expected reduction dim {dim} to have non-zero size, the shape is {x.shape}")
+        return (Aval(reduced_shape(x.shape, tuple(dims), keepdim=attrs["keepdim"]), dt.int64, x.device),)
+
+    def compute(self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]) -> tuple[Any, ...]:
+        (x,) = arrays
+        find = np.argmax if self.monoid == "max" else np.argmin
+        x = x.astype(np.float32) if x.dtype == dt.bfloat16.np else x
+        return (np.asarray(find(x, axis=attrs["dim"])).reshape(outs[0].shape),)
+
+
+@dataclass(frozen=True, eq=False)
+class Scan(Op):
+    """Running sum or product along `dim`, same shape; ints become int64, 16-bit floats accumulate in float32."""
+
+    monoid: str = field(kw_only=True)
+    kind: ClassVar[str] = "scan"
+
+    def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
+        x = avals[0]
+        if self.n_outputs == 2:  # the extreme so far, and where it was
+            return Aval(x.shape, x.dtype, x.device), Aval(x.shape, dt.int64, x.device)
+        return (Aval(x.shape, dt.int64 if x.dtype.category < dt.FLOAT else x.dtype, x.device),)
+
+    def compute(self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]) -> tuple[Any, ...]:
+        (x,) = arrays
+        out = outs[0].dtype
+        if not x.shape:
+            x0 = np.array(x, dtype=out.np)
+            return (x0, np.zeros((), np.int64)) if self.n_outputs == 2 else (x0,)
+        axis, ufunc = attrs["dim"], _MONOIDS[self.monoid]
+        running = ufunc.accumulate(x.astype(out.compute.np), axis=axis)
+        values = np.asarray(running, dtype=out.np, order="C")
+        if self.n_outputs == 1:
+            return (values,)
+        place = np.arange(x.shape[axis]).reshape([-1 if i == axis else 1 for i in range(x.ndim)])
+        here = (x == values) | (np.isnan(x.astype(out.compute.np)) if out.category == dt.FLOAT else False)
+        return values, np.maximum.accumulate(np.where(here, place, 0), axis=axis)
+
+
+# ------------------------------------------------------------------------------------ views
+Placed = tuple[tuple[int, ...], int]  # strides and offset, in elements
+
+
+@dataclass(frozen=True, eq=False)
+class View(Op):
+    """Another way to index the same memory. `shape(shape, attrs)` is the result's shape; see the module's first lines."""
+
+    shape: Callable[[tuple[int, ...], Attrs], tuple[int, ...]] = field(kw_only=True)
+    source: Callable[[tuple[Any, ...], tuple[int, ...], Attrs], tuple[Any, ...]] = field(kw_only=True)
+    numpy: Callable[[Any, Attrs], Any] = field(kw_only=True)
+    strides: Callable[[tuple[int, ...], tuple[int, ...], Attrs], Placed | None] = field(kw_only=True)
+    write: Callable[[Aval, Attrs], tuple[Op, dict[str, Any], bool]] | None = None
+    kind: ClassVar[str] = "view"
+
+    def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
+        x = avals[0]
+        return (Aval(self.shape(x.shape, attrs), x.dtype, x.device),)
+
+    def index_map(self, aval: Aval, attrs: Attrs) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+        """The function from the output's index to the input's (`aval`)."""
+        return lambda index: self.source(index, aval.shape, attrs)
+
+    def restride(self, shape: tuple[int, ...], strides: tuple[int, ...], attrs: Attrs) -> Placed | None:
+        """Strides and offset of the view of (shape, strides), or None where only a copy can do it (reshape)."""
+        return self.strides(shape, strides, attrs)
+
+    def inverse(self, base: Aval, attrs: Attrs) -> tuple[Op, dict[str, Any], bool]:
+        """(op, attributes, whether it takes the base first): the base's value after writing through this view."""
+        if self.write is None:
+            raise RuntimeError(
+                f"unsupported operation: more than one element of the tensor made by {self.name} refers to a single memory "
+                "location. Please clone() the tensor before performing the operation."
+            )
+        return self.write(base, attrs)
+
+    def compute(self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]) -> tuple[Any, ...]:
+        return (self.numpy(arrays[0], attrs),)
+
+    def run(self, arrays: tuple[Any, ...], attrs: Attrs) -> tuple[Any, ...]:
+        return (self.numpy(arrays[0], attrs),)
+
+
+# --------------------------------------------------------------------------- moves, creation
+@dataclass(frozen=True, eq=False)
+class Move(Op):
+    """Elements to other places, unchanged. `shape(avals, attrs)` is the result's shape, `numpy` the kernel.
+
+    `source` is for codegen: which operand, and which of its elements, each output element comes from."""
+
+    shape: Callable[[tuple[Aval, ...], Attrs], tuple[int, ...]] = field(kw_only=True)
+    numpy: Callable[[tuple[Any, ...], Attrs], Any] = field(kw_only=True)
+    kind: ClassVar[str] = "move"
+
+    def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
+        tensors = [a for a in avals if not a.weak]
+        dtype = result_type(tensors) if self.name == "cat" else avals[0].dtype
+        return (Aval(self.shape(avals, attrs), dtype, avals[0].device),)
+
+    def compute(self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]) -> tuple[Any, ...]:
+        return (np.ascontiguousarray(self.numpy(arrays, attrs), dtype=outs[0].dtype.np).reshape(outs[0].shape),)
+
+
+@dataclass(frozen=True, eq=False)
+class Create(Op):
+    """A tensor from nothing (or one number): shape and dtype are attributes."""
+
+    numpy: Callable[[tuple[Any, ...], Attrs], Any] = field(kw_only=True)
+    kind: ClassVar[str] = "create"
+
+    def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
+        return (Aval(tuple(attrs["shape"]), attrs["dtype"], attrs.get("device", "cpu")),)
+
+    def compute(self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]) -> tuple[Any, ...]:
+        return (self.numpy(arrays, attrs),)
+
+    def run(self, arrays: tuple[Any, ...], attrs: Attrs) -> tuple[Any, ...]:
+        return (self.numpy(arrays, attrs),)
+
+
+def reshape_strides(
+    shape: tuple[int, ...], strides: tuple[int, ...], new: tuple[int, ...]
+) -> tuple[int, ...] | None:
+    """Strides of `new` over the same memory, or None when it needs a copy. (NumPy's attempt_nocopy_reshape.)"""
+    if math.prod(shape) == 0:
+        return contiguous_strides(new)
+    old = [(n, s) for n, s in zip(shape, strides, strict=True) if n != 1]
+    out = [0] * len(new)
+    j = len(new) - 1
+    while old:
+        size, step = old.pop()
+        while old and old[-1][1] == step * size:  # a run of dimensions that is one in memory
+            size *= old.pop()[0]
+        while size > 1 or (j >= 0 and new[j] == 1):
+            if j < 0 or size % new[j]:
+                return None
+            out[j] = step
+            step *= new[j]
+            size //= new[j]
+            j -= 1
+    for i in range(j, -1, -1):  # leading ones
+        out[i] = 1
+    return tuple(out)

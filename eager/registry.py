@@ -1,0 +1,79 @@
+"""Beside the ops: what users can call, in one table. a function -> `eager.name`, `Tensor.name` and `Tensor.name_`.
+
+A public function is registered where it is defined; functions, methods and in-place methods of the whole library come from this
+table, and so do the tests (its samples are run against the reference of the same name).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from eager.autograd import keep_operand, sequence_now
+from eager.dispatch import write_
+from eager.op import Samples
+from eager.tensor import Tensor
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Public:
+    """One public function. `torch` is the dotted name of its reference below `torch.` (its own by default)."""
+
+    name: str
+    fn: Callable[..., Any]
+    torch: str
+    samples: Samples | None
+    namespace: bool
+
+
+PUBLIC: dict[str, Public] = {}
+
+
+def public(
+    name: str | None = None,
+    *,
+    torch: str | None = None,
+    samples: Samples | None = None,
+    method: bool = True,
+    inplace: bool = False,
+    namespace: bool = True,
+    alias: tuple[str, ...] = (),
+) -> Callable[[F], F]:
+    """Register a function: as `eager.<name>` (`namespace`), as a Tensor method, and as `<name>_` (`inplace`).
+
+    `alias` lists further names of the same function. `samples` makes it a test against the reference."""
+
+    def register(fn: F) -> F:
+        own = name or fn.__name__
+        for each in (own, *alias):
+            key = each if namespace else f"{fn.__module__}.{each}"
+            if key in PUBLIC:
+                raise ValueError(f"the public function {key!r} is registered twice")
+            given = samples if each == own else None
+            PUBLIC[key] = Public(each, fn, torch or each, given, namespace)
+            if method:
+                setattr(Tensor, each, fn)
+            if inplace:
+                setattr(Tensor, each + "_", in_place(each + "_", fn))
+        return fn
+
+    return register
+
+
+def in_place(name: str, fn: Callable[..., Any]) -> Callable[..., Tensor]:
+    """The method that overwrites its tensor by what `fn` returns for it."""
+
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        since = sequence_now()
+        value = fn(self, *args, **kwargs)
+        if value._requires_grad:
+            keep_operand(value._node, since, self._storage)
+        return write_(self, value)
+
+    method.__name__ = name
+    method.__qualname__ = f"Tensor.{name}"
+    method.__doc__ = f"In-place version of `{fn.__name__}`."
+    return method

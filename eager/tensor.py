@@ -1,0 +1,292 @@
+"""What users hold: an array, its storage and its place on the tape. NumPy array or Traced -> Tensor.
+
+Only state lives here. What a tensor can do (arithmetic, views, indexing, `backward`) is installed from the registry of public
+functions, so that `eager.f(x)` and `x.f()` are one thing. State that most tensors never have is a class attribute: making a
+tensor writes two fields.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import numpy as np
+
+from eager import dtype as dt
+from eager.aval import Aval
+from eager.device import CPU, Size, device
+from eager.dtype import DType
+from eager.storage import Storage
+from eager.traced import Traced
+
+T = TypeVar("T", bound="Tensor")
+UNREAD: Any = object()  # `_grad` of a stand-in tensor whose `.grad` nobody has read yet
+
+
+class ViewOf:
+    """Where a view comes from: its base tensor, the (view op, attributes) steps from there, the base's history then."""
+
+    __slots__ = ("base", "chain", "history")
+
+    def __init__(self, base: Tensor, chain: tuple[Any, ...], history: int) -> None:
+        self.base = base
+        self.chain = chain
+        self.history = history
+
+
+class Tensor:
+    """A strided array of one element type, with automatic differentiation.
+
+    Made by `eager.tensor`, `eager.zeros` and the like. `Tensor(2, 3)` is an uninitialised (here: zero) float tensor of that
+    shape, `Tensor([1, 2])` a float tensor of those values, as in PyTorch.
+    """
+
+    _array: Any
+    _storage: Storage
+    _requires_grad: bool = False
+    _node: Any = None  # the tape node that made it (None for a leaf), and which of its outputs this is
+    _index: int = 0
+    _grad: Any = None
+    _view: ViewOf | None = None
+    _hooks: dict[int, Any] | None = None
+    _accumulate_hooks: dict[int, Any] | None = None
+    _retains: bool = False
+    __array_priority__ = 1000  # NumPy's operators step back for ours
+
+    if TYPE_CHECKING:  # installed from the registry
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __add__(self, other: Any) -> Tensor: ...
+        def __radd__(self, other: Any) -> Tensor: ...
+        def __sub__(self, other: Any) -> Tensor: ...
+        def __rsub__(self, other: Any) -> Tensor: ...
+        def __mul__(self, other: Any) -> Tensor: ...
+        def __rmul__(self, other: Any) -> Tensor: ...
+        def __truediv__(self, other: Any) -> Tensor: ...
+        def __rtruediv__(self, other: Any) -> Tensor: ...
+        def __floordiv__(self, other: Any) -> Tensor: ...
+        def __mod__(self, other: Any) -> Tensor: ...
+        def __pow__(self, other: Any) -> Tensor: ...
+        def __rpow__(self, other: Any) -> Tensor: ...
+        def __matmul__(self, other: Any) -> Tensor: ...
+        def __neg__(self) -> Tensor: ...
+        def __abs__(self) -> Tensor: ...
+        def __invert__(self) -> Tensor: ...
+        def __and__(self, other: Any) -> Tensor: ...
+        def __or__(self, other: Any) -> Tensor: ...
+        def __xor__(self, other: Any) -> Tensor: ...
+        def __lt__(self, other: Any) -> Tensor: ...
+        def __le__(self, other: Any) -> Tensor: ...
+        def __gt__(self, other: Any) -> Tensor: ...
+        def __ge__(self, other: Any) -> Tensor: ...
+        def __getitem__(self, index: Any) -> Tensor: ...
+        def __setitem__(self, index: Any, value: Any) -> None: ...
+
+    def __init__(self, *args: Any, device: Any = None) -> None:
+        if len(args) == 1 and not isinstance(args[0], int):
+            given = args[0]._array if isinstance(args[0], Tensor) else args[0]
+            if isinstance(args[0], Size):
+                given = np.zeros(args[0])
+            self._array = np.array(given, dtype=dt.get_default_dtype().np)
+        else:
+            self._array = np.zeros(args if args else (0,), dt.get_default_dtype().np)
+        self._storage = Storage()
+
+    # ---- what it is
+    @property
+    def shape(self) -> Size:
+        return Size(self._array.shape)
+
+    @property
+    def ndim(self) -> int:
+        return cast("int", self._array.ndim)
+
+    @property
+    def dtype(self) -> DType:
+        array = self._array
+        return array.aval.dtype if type(array) is Traced else dt.from_numpy(array.dtype)
+
+    @property
+    def device(self) -> device:
+        array = self._array
+        return device(array.aval.device) if type(array) is Traced else CPU
+
+    @property
+    def aval(self) -> Aval:
+        """Shape, dtype and device, without the data."""
+        array = self._array
+        return array.aval if type(array) is Traced else Aval(array.shape, dt.from_numpy(array.dtype))
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.numel() * self.itemsize
+
+    @property
+    def is_cuda(self) -> bool:
+        return self.device.type == "cuda"
+
+    @property
+    def layout(self) -> str:
+        return "eager.strided"
+
+    @property
+    def is_sparse(self) -> bool:
+        return False
+
+    def numel(self) -> int:
+        return int(self._array.size)
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Strides in elements: all of them, or dimension `dim`'s."""
+        array = self._array
+        if type(array) is Traced:
+            strides = array.strides
+        else:
+            item = array.itemsize
+            strides = tuple(s // item for s in array.strides)
+        return strides if dim is None else strides[dim]
+
+    def _memory(self) -> tuple[int, int]:
+        """Address and size in bytes of the memory that this tensor and all its views share."""
+        owner = self._array
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        return int(owner.ctypes.data), int(owner.nbytes)
+
+    def storage_offset(self) -> int:
+        array = self._array
+        if type(array) is Traced:
+            return array.offset
+        return int(array.ctypes.data - self._memory()[0]) // int(array.itemsize)
+
+    def data_ptr(self) -> int:
+        return int(self._array.ctypes.data)
+
+    @property
+    def _version(self) -> int:
+        return self._storage.version
+
+    # ---- its place on the tape
+    @property
+    def requires_grad(self) -> bool:
+        if self._view is not None:
+            refresh(self)
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        if self._node is not None:
+            if value:
+                return
+            raise RuntimeError(
+                "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
+                "subgraph that doesn't require differentiation use var_no_grad = var.detach()."
+            )
+        if value and not (self.dtype.is_floating_point or self.dtype.is_complex):
+            raise RuntimeError(
+                f"only Tensors of floating point and complex dtype can require gradients, this one is {self.dtype}"
+            )
+        self._requires_grad = bool(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        self.requires_grad = requires_grad
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        return self._node is None
+
+    @property
+    def grad_fn(self) -> Any:
+        if self._view is not None:
+            refresh(self)
+        return self._node
+
+    @property
+    def output_nr(self) -> int:
+        return self._index
+
+    @property
+    def _base(self) -> Tensor | None:
+        return None if self._view is None else self._view.base
+
+    @property
+    def grad(self) -> Tensor | None:
+        if self._grad is UNREAD:
+            self._grad = self._array.storage.tracer.load_grad(self)
+        return cast("Tensor | None", self._grad)
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None:
+            if not isinstance(value, Tensor):
+                raise TypeError(f"assigned grad must be a Tensor or None, got {type(value).__name__}")
+            if value._array.shape != self._array.shape:
+                raise RuntimeError(
+                    f"assigned grad has data of a different size: {tuple(value.shape)} for a tensor of {tuple(self.shape)}"
+                )
+            if value.dtype is not self.dtype:
+                raise RuntimeError(
+                    f"assigned grad has data of a different type: {value.dtype} for a tensor of {self.dtype}"
+                )
+        self._grad = value
+
+    @property
+    def data(self) -> Tensor:
+        """The same memory without the tape; writes through it are not counted."""
+        return wrap(self._array)
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        if not isinstance(value, Tensor):
+            raise TypeError(f"data must be a Tensor, got {type(value).__name__}")
+        self._array = value._array
+
+    def detach(self) -> Tensor:
+        """The same memory, not on the tape. In-place writes show in both and are counted."""
+        return wrap(self._array, self._storage)
+
+    def detach_(self) -> Tensor:
+        if self._view is not None:
+            raise RuntimeError("can't detach views in-place. Use detach() instead")
+        self._node, self._index, self._requires_grad = None, 0, False
+        return self
+
+    # ---- Python protocols that need no op
+    def __len__(self) -> int:
+        if self._array.ndim == 0:
+            raise TypeError("len() of a 0-d tensor")
+        return int(self._array.shape[0])
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+def wrap(array: Any, storage: Storage | None = None, cls: type[T] = Tensor) -> T:  # type: ignore[assignment]
+    """A tensor around an array; shares `storage` if the array is a view of another tensor's."""
+    tensor = object.__new__(cls)
+    tensor._array = array
+    tensor._storage = Storage() if storage is None else storage
+    return tensor
+
+
+def refresh(view: Tensor) -> None:
+    """Give a view its derivative anew when its base was overwritten (on the tape) since the view was made."""
+    where = view._view
+    if where is None or where.history == view._storage.history:
+        return
+    again = where.base
+    for op, attrs in where.chain:
+        again = replay_view(op, again, attrs)
+    where.history = view._storage.history
+    view._node, view._index, view._requires_grad = again._node, again._index, again._requires_grad
+
+
+def _no_replay(op: Any, base: Tensor, attrs: Any) -> Tensor:
+    raise NotImplementedError("eager.dispatch sets this")
+
+
+replay_view = _no_replay  # applies a view op on the tape; the dispatcher, which is above us, puts itself here

@@ -1,0 +1,141 @@
+"""Under capture: what stands where a tensor's array stands. reads and writes of views -> pure values in a graph.
+
+A `Traced` is a view of a `TracedStorage`, and the storage holds the graph value of the whole. A view keeps its chain of view
+ops from that base. A write through a view computes the base's new value (slice_scatter and its like, inverse permutations) and
+steps the storage's generation; a view of an older generation replays its chain when it is next read. So the graph is single
+assignment from the start, and nobody needs to remove aliases later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from eager.aval import Aval, contiguous_strides
+
+Handle = Any  # opaque: a node of somebody's graph
+Step = tuple[Any, Mapping[str, Any]]  # a view op and its attributes
+
+
+class Tracer(Protocol):
+    """Who records ops instead of running them."""
+
+    def emit(
+        self, op: Any, operands: tuple[Any, ...], attrs: Mapping[str, Any], outs: tuple[Aval, ...]
+    ) -> tuple[Handle, ...]:
+        """Append one op. `operands` are handles or Python numbers; one handle per output comes back."""
+
+    def lift(self, tensor: Any) -> Traced:
+        """A concrete tensor met while tracing."""
+
+    def item(self, traced: Traced) -> Any:
+        """`.item()`: the run-time scalar (a SymNumber) of a one-element tensor."""
+
+    def concretize(self, sym: Any, want: type) -> Any:
+        """`bool()`, `int()`, `float()` or use as an index of a SymNumber: a guard, or an exception."""
+
+    def load_grad(self, tensor: Any) -> Any:
+        """The first read of `.grad` of a tensor that stands in for one from outside."""
+
+
+@dataclass(slots=True, eq=False)
+class TracedStorage:
+    """One piece of memory under capture: `handle` is its current value, `generation` counts the writes."""
+
+    tracer: Tracer
+    handle: Handle
+    aval: Aval
+    generation: int = 0
+
+
+class Traced:
+    """An abstract array: aval, strides and offset in elements, and the way from its storage to its value."""
+
+    __slots__ = ("aval", "chain", "generation", "handle", "offset", "storage", "strides")
+
+    def __init__(
+        self,
+        aval: Aval,
+        storage: TracedStorage,
+        handle: Handle,
+        chain: tuple[Step, ...] = (),
+        strides: tuple[int, ...] | None = None,
+        offset: int = 0,
+    ) -> None:
+        self.aval = aval
+        self.storage = storage
+        self.handle = handle
+        self.chain = chain
+        self.strides = contiguous_strides(aval.shape) if strides is None else strides
+        self.offset = offset
+        self.generation = storage.generation
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.aval.shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self.aval.shape)
+
+    @property
+    def size(self) -> int:
+        return self.aval.numel
+
+    def read(self) -> Handle:
+        """The graph value now; replays the chain of views when the storage was written since."""
+        storage = self.storage
+        if self.generation != storage.generation:
+            value, aval = storage.handle, storage.aval
+            for op, attrs in self.chain:
+                value, aval = _emit(storage.tracer, op, (value,), (aval,), attrs)
+            self.handle = value
+            self.generation = storage.generation
+        return self.handle
+
+    def view(self, op: Any, attrs: Mapping[str, Any]) -> Traced:
+        """Apply a view op: shares this storage, or starts a fresh one when the strides do not allow a view."""
+        tracer = self.storage.tracer
+        (aval,) = op.abstract((self.aval,), attrs)
+        (handle,) = tracer.emit(op, (self.read(),), attrs, (aval,))
+        placed = op.restride(self.aval.shape, self.strides, attrs)
+        if placed is None:
+            return fresh(tracer, handle, aval)
+        strides, offset = placed
+        chain = (*self.chain, (op, attrs))
+        return Traced(aval, self.storage, handle, chain, strides, self.offset + offset)
+
+    def write(self, value: Handle) -> None:
+        """Store `value` (of this aval): the storage gets the value of the whole with this part replaced."""
+        storage = self.storage
+        values, avals = [storage.handle], [storage.aval]
+        for op, attrs in self.chain[:-1]:
+            handle, aval = _emit(storage.tracer, op, (values[-1],), (avals[-1],), attrs)
+            values.append(handle)
+            avals.append(aval)
+        whole, aval = value, self.aval
+        for (op, attrs), base, base_aval in zip(
+            reversed(self.chain), reversed(values), reversed(avals), strict=False
+        ):
+            inverse, inverse_attrs, takes_base = op.inverse(base_aval, attrs)
+            operands = (base, whole) if takes_base else (whole,)
+            given = (base_aval, aval) if takes_base else (aval,)
+            whole, aval = _emit(storage.tracer, inverse, operands, given, inverse_attrs)
+        storage.handle = whole
+        storage.generation += 1
+        self.handle = value
+        self.generation = storage.generation
+
+
+def fresh(tracer: Tracer, handle: Handle, aval: Aval) -> Traced:
+    """A contiguous traced array with a storage of its own."""
+    return Traced(aval, TracedStorage(tracer, handle, aval), handle)
+
+
+def _emit(
+    tracer: Tracer, op: Any, operands: tuple[Handle, ...], avals: tuple[Aval, ...], attrs: Mapping[str, Any]
+) -> tuple[Handle, Aval]:
+    (aval,) = op.abstract(avals, attrs)
+    (handle,) = tracer.emit(op, operands, attrs, (aval,))
+    return handle, aval
