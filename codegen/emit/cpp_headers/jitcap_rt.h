@@ -4,9 +4,10 @@
 //   buffers  inputs, then outputs, in the plan's order; a host callback may stand in a slot too.
 //   scalars  8-byte slots: floats as f64; ints as i64 bits, read by jc::as_i64(scalars[k]).
 //   arena    64-byte aligned temporary memory; the 64 bytes before it are the error record.
-// JC_MODULE; must stand once in every shared object: it defines the api pointers and jitcap_init,
-// which runtime/cpu.py calls once after loading.
+// JC_MODULE stands once in every shared object: it defines what runtime/cpu.py looks up (jitcap_init,
+// jitcap_call). All pointers in `buffers` are the caller's: inputs may be written (in-place updates).
 #pragma once
+#include "jitcap_call.h"
 #include "jitcap_simd.h"
 #include <omp.h>
 
@@ -19,10 +20,11 @@ struct JcApi {  // mirrored by runtime/cpu.py: Api
   void (*blas_threads)(int);
   int threads;  // team size for parallel loops, >= 1
 };
-#define JC_MODULE                                                                     \
-  extern "C" __attribute__((visibility("hidden"))) const JcApi *jc_api = nullptr;     \
-  JC_ENTRY void jitcap_init(const JcApi *api) { jc_api = api; }
 extern "C" __attribute__((visibility("hidden"))) const JcApi *jc_api;
+#define JC_MODULE                                                                              \
+  const JcApi *jc_api;                                                                         \
+  JC_ENTRY void jitcap_init(const JcApi *api) { jc_api = api; }                                \
+  JC_ENTRY int jitcap_call(PyObject_ *in, PyObject_ *out, JcPlan *p) { return jc_call(in, out, p); }
 
 namespace jc {
 JC_INLINE i64 as_i64(f64 slot) { return bitcast<i64>(slot); }

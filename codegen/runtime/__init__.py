@@ -1,0 +1,1 @@
+"""Runtimes of the backends: compiled text -> something that runs."""

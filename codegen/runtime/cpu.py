@@ -1,0 +1,319 @@
+"""The CPU runtime: emitted C++ and a Signature -> a loaded, callable entry.
+
+    path = build_shared({"graph.cpp": source})         # compiled, or found in the cache
+    run = load(path).runner("entry", signature)        # run(inputs: list) -> list of arrays
+
+Threads. Kernels use OpenMP teams of `threads()` members: $JITCAP_NUM_THREADS, else
+$OMP_NUM_THREADS, else the processors this process may use. libgomp is loaded with
+GOMP_SPINCOUNT=1000 unless the user chose a waiting policy: members that spin for milliseconds ruin
+every other process of a shared machine (0.3 ms -> 12 ms measured). After `fork` the child computes
+with one thread, because its copy of libgomp's team has no threads behind it and would hang.
+
+Matrix products. OpenBLAS of the `scipy-openblas32` wheel, set to one thread: jc::gemm splits the
+product over the same OpenMP team as everything else, so that two pools never fight for the
+processors. Without the wheel a plain blocked product in the header is used.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import tempfile
+import threading
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from codegen.runtime import build, cache, memory
+from codegen.runtime.artifact import Array, Host, Signature, Spec
+
+RELEASE_GIL_BYTES: Final = 64 << 10  # smaller calls are over before another thread could profit
+INDEX_ERROR, HOST_ERROR = 1, 2
+PYTHON_ERROR, BUSY = -1, -2
+HostFunction = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_long, ctypes.POINTER(ctypes.c_void_p))
+
+
+class Api(ctypes.Structure):
+    """JcApi of jitcap_rt.h: what generated code gets from its surroundings."""
+
+    _fields_ = (
+        ("sgemm", ctypes.c_void_p),
+        ("dgemm", ctypes.c_void_p),
+        ("blas_threads", ctypes.c_void_p),
+        ("threads", ctypes.c_int),
+    )
+
+
+class PlanStruct(ctypes.Structure):
+    """JcPlan of jitcap_call.h."""
+
+    _fields_ = (
+        ("entry", ctypes.c_void_p),
+        ("arena", ctypes.c_void_p),
+        ("kinds", ctypes.c_char_p),
+        ("inputs", ctypes.c_long),
+        ("outputs", ctypes.c_long),
+        ("data_offset", ctypes.c_long),
+        ("release_gil", ctypes.c_long),
+        ("buffers", ctypes.c_void_p),
+        ("scalars", ctypes.c_void_p),
+    )
+
+
+# ---- surroundings: threads and BLAS ---------------------------------------------------------
+
+
+def _wanted_threads() -> int:
+    for name in ("JITCAP_NUM_THREADS", "OMP_NUM_THREADS"):
+        text = os.environ.get(name, "").split(",")[0].strip()
+        if text.isdecimal() and int(text) > 0:
+            return int(text)
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return max(1, min(usable or 1, _cgroup_limit()))
+
+
+def _cgroup_limit() -> int:
+    """Processors granted by the container's quota, rounded up; a large number without one."""
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+        return max(1, -(-int(quota) // int(period)))
+    except (OSError, ValueError):
+        return 1 << 16
+
+
+def _load_openmp() -> None:
+    """Load libgomp with a short spin, unless the user chose a policy or it is loaded already."""
+    chosen = {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & set(os.environ)
+    if not chosen:
+        os.environ["GOMP_SPINCOUNT"] = "1000"
+    try:
+        ctypes.CDLL("libgomp.so.1")
+    except OSError:
+        pass  # another OpenMP runtime (clang's); the module's own dependency will load it
+    finally:
+        if not chosen:
+            del os.environ["GOMP_SPINCOUNT"]
+
+
+def _openblas() -> ctypes.CDLL | None:
+    try:
+        import scipy_openblas32
+    except ImportError:
+        return None
+    folder = Path(scipy_openblas32.get_lib_dir())
+    for path in sorted(folder.glob("libscipy_openblas*")):
+        try:
+            return ctypes.CDLL(str(path))
+        except OSError as error:
+            warnings.warn(
+                f"OpenBLAS at {path} cannot be loaded ({error}); matrix products in compiled code "
+                "use the slower built-in loop",
+                stacklevel=2,
+            )
+    return None
+
+
+@functools.cache
+def api() -> Api:
+    """The one Api structure of this process, shared by all loaded modules."""
+    _load_openmp()
+    table = Api(threads=_wanted_threads())
+    blas = _openblas()
+    if blas is not None:
+        for field, symbol in (("sgemm", "cblas_sgemm"), ("dgemm", "cblas_dgemm")):
+            setattr(table, field, _address_of(blas, f"scipy_{symbol}"))
+        table.blas_threads = _address_of(blas, "scipy_openblas_set_num_threads")
+        blas.scipy_openblas_set_num_threads(1)
+    os.register_at_fork(after_in_child=functools.partial(setattr, table, "threads", 1))
+    return table
+
+
+def _address_of(library: ctypes.CDLL, symbol: str) -> int | None:
+    return ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value
+
+
+def threads() -> int:
+    """Members of a parallel loop's team."""
+    return int(api().threads)
+
+
+def set_threads(n: int) -> None:
+    """Use `n` threads from the next call on. Raises ValueError unless n >= 1."""
+    if n < 1:
+        raise ValueError(f"the number of threads must be at least 1, got {n}")
+    api().threads = n
+
+
+# ---- build and load -------------------------------------------------------------------------
+
+
+def build_shared(sources: Mapping[str, str], flags: Sequence[str] = ()) -> Path:
+    """The shared object of `sources` (file name -> C++ text), compiled unless the cache has it.
+
+    Raises build.NoCompiler or build.CompileError.
+    """
+    parts = [text for item in sources.items() for text in item]
+    key = cache.digest("cpp", build.fingerprint(flags), *parts)
+    store = cache.default()
+    entry = store.get(key)
+    if entry is None:
+        with tempfile.TemporaryDirectory(prefix="jitcap-") as folder:
+            out = Path(folder) / "graph.so"
+            build.compile_shared(sources, out, flags=flags)
+            entry = store.put(key, {"sources": list(sources)}, {"graph.so": out})
+    return entry.file("graph.so")
+
+
+@functools.cache
+def _data_offset() -> int:
+    """Where an ndarray object keeps its data pointer. Raises RuntimeError if it is not found."""
+    probes = [np.empty(n, np.uint8) for n in (1, 100, 10000)]
+    for offset in range(8, 64, 8):
+        found = [ctypes.c_void_p.from_address(id(p) + offset).value for p in probes]
+        if found == [p.ctypes.data for p in probes]:
+            return offset
+    raise RuntimeError(
+        f"cannot find the data pointer inside NumPy {np.__version__} arrays; compiled code cannot "
+        "be called. Use backend='python' and report this."
+    )
+
+
+class Module:
+    """A loaded shared object of compiled kernels."""
+
+    def __init__(self, path: Path) -> None:
+        self.api = api()
+        self.path = path
+        self.library = ctypes.PyDLL(str(path))  # keeps the GIL: jitcap_call releases it if it pays
+        self.library.jitcap_init(ctypes.byref(self.api))
+
+    def runner(self, name: str, signature: Signature) -> Runner:
+        """The entry called `name`. Raises AttributeError if the object has none."""
+        return Runner(self, name, signature)
+
+
+def load(path: Path) -> Module:
+    """Load a shared object made by `build_shared`. Raises OSError if the system cannot."""
+    return Module(path)
+
+
+class _PerThread:
+    """The call structure of one runner on one thread, and what must live as long as it."""
+
+    def __init__(self, runner: Runner, arena: memory.Arena) -> None:
+        signature = runner.signature
+        tensors = signature.kinds.count("t") + len(signature.outputs)
+        self.arena = arena
+        self.failure: BaseException | None = None
+        self.buffers = (ctypes.c_void_p * max(1, tensors + len(signature.hosts)))()
+        self.scalars = (ctypes.c_double * max(1, len(signature.kinds)))()
+        self.hosts = [self._host(host) for host in signature.hosts]
+        for i, function in enumerate(self.hosts):
+            self.buffers[tensors + i] = ctypes.cast(function, ctypes.c_void_p).value
+        arena.reserve(signature.arena_bytes)
+        self.plan = PlanStruct(
+            entry=_address_of(runner.module.library, runner.name),
+            arena=arena.address,
+            kinds=signature.kinds.encode(),
+            inputs=len(signature.kinds),
+            outputs=len(signature.outputs),
+            data_offset=_data_offset(),
+            release_gil=runner.release_gil,
+            buffers=ctypes.addressof(self.buffers),
+            scalars=ctypes.addressof(self.scalars),
+        )
+        self.address = ctypes.addressof(self.plan)
+
+    def _host(self, host: Host) -> Any:
+        """A C function around a Python kernel; an exception is kept and re-raised by the runner."""
+        count = len(host.inputs)
+
+        def call(_: int, pointers: Any) -> int:
+            try:
+                arrays = [
+                    _wrap(pointers[i], spec) for i, spec in enumerate(host.inputs + host.outputs)
+                ]
+                results = host.call(*arrays[:count])
+                results = results if isinstance(results, (tuple, list)) else (results,)
+                for target, value in zip(arrays[count:], results, strict=True):
+                    target[...] = value
+            except BaseException as error:  # noqa: BLE001: it crosses C and is raised after it
+                self.failure = error
+                return 1
+            return 0
+
+        return HostFunction(call)
+
+
+def _wrap(address: int | None, spec: Spec) -> Array:
+    """An array over memory that the compiled graph owns; valid during the host call only."""
+    if spec.nbytes == 0 or address is None:
+        return np.empty(spec.shape, spec.dtype)
+    raw = (ctypes.c_char * spec.nbytes).from_address(address)
+    return np.ndarray(spec.shape, spec.dtype, raw)
+
+
+class Runner:
+    """Calls one compiled entry. Thread-safe: every thread has its own call structure and arena."""
+
+    def __init__(self, module: Module, name: str, signature: Signature) -> None:
+        self.module = module
+        self.name = name
+        self.signature = signature
+        specs = signature.outputs
+        self.release_gil = (
+            signature.shapes is not None
+            or signature.arena_bytes + sum(s.nbytes for s in specs) >= RELEASE_GIL_BYTES
+        )
+        getattr(module.library, name)  # raises now, not at the first call
+        self._call = module.library.jitcap_call
+        self._call.argtypes = (ctypes.py_object, ctypes.py_object, ctypes.c_void_p)
+        self._make = [
+            functools.partial(
+                np.empty if s.nbytes < memory.SMALL else memory.empty, s.shape, s.dtype
+            )
+            for s in specs
+        ]
+        self._local = threading.local()
+
+    def __call__(self, inputs: list[Any]) -> list[Array]:
+        """Run on `inputs`. Raises IndexError for an index out of range (with the user's line), and
+        whatever a host kernel raised."""
+        if self.signature.shapes is None:
+            outputs = [make() for make in self._make]
+        else:
+            shapes = self.signature.shapes(inputs)
+            outputs = [
+                memory.empty(shape, spec.dtype)
+                for shape, spec in zip(shapes, self.signature.outputs, strict=True)
+            ]
+        try:
+            state = self._local.state
+        except AttributeError:
+            state = self._local.state = _PerThread(self, memory.arena())
+        code = self._call(inputs, outputs, state.address)
+        if code:
+            self._failed(code, state, inputs, outputs)
+        return outputs
+
+    def _failed(self, code: int, state: _PerThread, inputs: list[Any], outputs: list[Array]) -> None:
+        if code == BUSY:  # called from inside a compiled call on this thread: use a second arena
+            state = _PerThread(self, memory.Arena())
+            code = self._call(inputs, outputs, state.address)
+            if not code:
+                return
+        if state.failure is not None:
+            failure, state.failure = state.failure, None
+            raise failure
+        record = state.arena.error()
+        where = self.signature.sites[record.site] if record.site < len(self.signature.sites) else "?"
+        if record.code == INDEX_ERROR:
+            raise IndexError(
+                f"index {record.value} is out of range for a dimension of size {record.bound} "
+                f"(at {where})"
+            )
+        raise RuntimeError(f"compiled entry {self.name} failed with code {code} (at {where})")
