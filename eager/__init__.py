@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from eager import autograd as autograd
 from eager import func as func
 from eager import interop as interop
+from eager import random as random
 from eager.aval import Aval as Aval
 from eager.autograd import enable_grad as enable_grad
 from eager.autograd import inference_mode as inference_mode
@@ -31,11 +32,17 @@ from eager.dtype import int64 as int64
 from eager.dtype import promote_types as promote_types
 from eager.dtype import set_default_dtype as set_default_dtype
 from eager.dtype import uint8 as uint8
+from eager.ops import contract as _contract
 from eager.ops import create as _create
+from eager.ops import index as _index
 from eager.ops import move as _move
 from eager.ops import pointwise as _pointwise
+from eager.ops import products as _products
 from eager.ops import reduce as _reduce
+from eager.ops import select as _select
+from eager.ops import sort as _sort
 from eager.ops import view as _view
+from eager.ops import window as _window
 from eager.registry import PUBLIC as _PUBLIC
 from eager.tensor import Tensor as Tensor
 

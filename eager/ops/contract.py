@@ -70,7 +70,7 @@ def _dot_vjp(g: Any, a: Any, b: Any, needs: Any) -> tuple[Any, ...]:
     )
 
 
-DOT = Dot("dot", ("a", "b"), vjp=_dot_vjp)
+DOT = Dot("dot", ("a", "b"), _dot_vjp, saves_for={"a": (1,), "b": (0,)})
 
 
 def _geometry(kernel: tuple[int, ...], attrs: Attrs) -> Geometry:
@@ -117,16 +117,17 @@ def _conv_vjp(
     padding: tuple[int, ...],
     dilation: tuple[int, ...],
     groups: int,
+    avals: Any,
     needs: Any,
 ) -> tuple[Any, ...]:
     rest = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     return (
-        apply(CONV_INPUT_GRAD, g, w, input_shape=tuple(x.shape), **rest) if needs[0] else None,
-        apply(CONV_WEIGHT_GRAD, g, x, weight_shape=tuple(w.shape), **rest) if needs[1] else None,
+        apply(CONV_INPUT_GRAD, g, w, input_shape=avals[0].shape, **rest) if needs[0] else None,
+        apply(CONV_WEIGHT_GRAD, g, x, weight_shape=avals[1].shape, **rest) if needs[1] else None,
     )
 
 
-CONV = Conv("conv", ("x", "w"), vjp=_conv_vjp)
+CONV = Conv("conv", ("x", "w"), _conv_vjp, saves_for={"x": (1,), "w": (0,)})
 
 
 class ConvInputGrad(Contract):
@@ -159,18 +160,24 @@ def _conv_input_grad_vjp(
     padding: tuple[int, ...],
     dilation: tuple[int, ...],
     groups: int,
+    avals: Any,
     needs: Any,
 ) -> tuple[Any, ...]:
     rest = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     return (
         apply(CONV, g, w, **rest) if needs[0] else None,
-        apply(CONV_WEIGHT_GRAD, operand, g, weight_shape=tuple(w.shape), **rest)
+        apply(CONV_WEIGHT_GRAD, operand, g, weight_shape=avals[1].shape, **rest)
         if needs[1]
         else None,
     )
 
 
-CONV_INPUT_GRAD = ConvInputGrad("conv_input_grad", ("operand", "w"), vjp=_conv_input_grad_vjp)
+CONV_INPUT_GRAD = ConvInputGrad(
+    "conv_input_grad",
+    ("operand", "w"),
+    _conv_input_grad_vjp,
+    saves_for={"operand": (1,), "w": (0,)},
+)
 
 
 class ConvWeightGrad(Contract):
@@ -201,15 +208,21 @@ def _conv_weight_grad_vjp(
     padding: tuple[int, ...],
     dilation: tuple[int, ...],
     groups: int,
+    avals: Any,
     needs: Any,
 ) -> tuple[Any, ...]:
     rest = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     return (
         apply(CONV, x, g, **rest) if needs[0] else None,
-        apply(CONV_INPUT_GRAD, operand, g, input_shape=tuple(x.shape), **rest)
+        apply(CONV_INPUT_GRAD, operand, g, input_shape=avals[1].shape, **rest)
         if needs[1]
         else None,
     )
 
 
-CONV_WEIGHT_GRAD = ConvWeightGrad("conv_weight_grad", ("operand", "x"), vjp=_conv_weight_grad_vjp)
+CONV_WEIGHT_GRAD = ConvWeightGrad(
+    "conv_weight_grad",
+    ("operand", "x"),
+    _conv_weight_grad_vjp,
+    saves_for={"operand": (1,), "x": (0,)},
+)

@@ -15,6 +15,7 @@ from eager.aval import Aval, broadcast_shapes
 from eager.dispatch import apply
 from eager.op import REGISTRY, Attrs, Op
 from eager.ops import index_kernels as kernels
+from eager.tensor import Tensor
 
 
 class Index(Op):
@@ -71,6 +72,10 @@ def _check_extents(name: str, index: Aval, x: Aval, dim: int) -> None:
         )
 
 
+def _zeros(shape: tuple[int, ...], like: Tensor) -> Tensor:
+    return Tensor._full(0, Aval(tuple(shape), like.dtype, str(like.device)))
+
+
 def _one_hot(g: Any, index: Any, size: int, dim: int) -> Any:
     """g where `index` (of size 1 along dim) equals the position along dim, 0 elsewhere: a scatter that fuses."""
     along = [1] * index.ndim
@@ -83,7 +88,7 @@ def _gather_vjp(g: Any, index: Any, avals: Any, dim: int) -> tuple[Any, ...]:
     shape = avals[0].shape
     if shape and index.shape == (*shape[:dim], 1, *shape[dim + 1 :]):
         return _one_hot(g, index, shape[dim], dim), None
-    return apply(SCATTER, g.new_zeros(shape), index, g, dim=dim, reduce="add"), None
+    return apply(SCATTER, _zeros(shape, g), index, g, dim=dim, reduce="add"), None
 
 
 GATHER = Gather("gather", ("x", "index"), vjp=_gather_vjp)
@@ -110,7 +115,7 @@ class Take(Index):
 def _take_vjp(g: Any, index: Any, avals: Any, dim: int) -> tuple[Any, ...]:
     shape = avals[0].shape
     rows = g.reshape((*shape[:dim], index.numel(), *shape[dim + 1 :]))
-    return apply(INDEX_ADD, g.new_zeros(shape), index.reshape((-1,)), rows, dim=dim), None
+    return apply(INDEX_ADD, _zeros(shape, g), index.reshape((-1,)), rows, dim=dim), None
 
 
 TAKE = Take("take", ("x", "index"), vjp=_take_vjp)
@@ -153,7 +158,7 @@ def _scatter_vjp(
     if reduce == "add":
         return g, None, _fill_up(picked, src.shape)
     if reduce == "set":
-        zeros = g.new_zeros(index.shape)
+        zeros = _zeros(index.shape, g)
         return apply(SCATTER, g, index, zeros, dim=dim, reduce="set"), None, _fill_up(picked, src.shape)
     inner = _cut(src, index.shape)
     if reduce == "prod":  # as in the reference, exact where no factor is zero
@@ -267,7 +272,7 @@ class Advanced(Index):
 
 
 def _index_vjp(g: Any, avals: Any, indices: Any, dims: tuple[int, ...]) -> tuple[Any, ...]:
-    zeros = g.new_zeros(avals[0].shape)
+    zeros = _zeros(avals[0].shape, g)
     total = apply(INDEX_PUT, zeros, g, *indices, dims=dims, accumulate=True)
     return total, *(None for _ in indices)
 
@@ -313,7 +318,7 @@ def _index_put_vjp(
     picked = apply(INDEX, g, *indices, dims=dims)
     kept = g
     if not accumulate:
-        kept = apply(INDEX_PUT, g, g.new_zeros(()), *indices, dims=dims, accumulate=False)
+        kept = apply(INDEX_PUT, g, _zeros((), g), *indices, dims=dims, accumulate=False)
     return kept, picked, *(None for _ in indices)
 
 

@@ -11,6 +11,7 @@ from eager.aval import Aval
 from eager.dispatch import apply
 from eager.op import Attrs, Op
 from eager.ops.index import SCATTER
+from eager.tensor import Tensor
 
 
 class Sort(Op):
@@ -44,7 +45,7 @@ def _sort_vjp(g: Any, out: Any, avals: Any, dim: int) -> tuple[Any, ...]:
     if not avals[0].shape:
         return (g[0],)
     # The indices are a permutation, so nothing is added twice: the inverse permutation of the gradient.
-    zeros = g[0].new_zeros(avals[0].shape)
+    zeros = Tensor._full(0, avals[0])
     return (apply(SCATTER, zeros, out[1], g[0], dim=dim, reduce="set"),)
 
 

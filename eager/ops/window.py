@@ -17,6 +17,7 @@ from eager.dispatch import apply
 from eager.op import Attrs, Op
 from eager.ops.conv_kernels import Geometry, taps
 from eager.ops.index import SCATTER
+from eager.tensor import Tensor
 
 
 def pooled_size(size: tuple[int, ...], attrs: Attrs) -> tuple[int, ...]:
@@ -130,7 +131,7 @@ def _max_pool_vjp(g: Any, out: Any, avals: Any) -> tuple[Any, ...]:
     gradient, index = g[0], out[1]
     shape = avals[0].shape
     flat = (*shape[:2], math.prod(shape[2:]))
-    zeros = gradient.new_zeros(flat)
+    zeros = Tensor._full(0, Aval(flat, gradient.dtype, avals[0].device))
     rows = (*shape[:2], math.prod(index.shape[2:]))
     total = apply(
         SCATTER, zeros, index.reshape(rows), gradient.reshape(rows), dim=2, reduce="add"

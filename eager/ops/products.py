@@ -1,0 +1,330 @@
+"""Composites over `dot`: matrix products of every shape. tensors -> permuted and reshaped operands -> dot -> tensor.
+
+One rule serves them all: the dimensions shared by both and kept are the batch, the shared and summed ones become K, the rest M and N.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from typing import Any
+
+from eager.dispatch import apply
+from eager.ops.contract import DOT
+from eager.registry import public
+from eager.tensor import Tensor
+
+
+def _matrix(name: str, x: Tensor, ndim: int) -> None:
+    if x.ndim != ndim:
+        kinds = {1: "a vector", 2: "a matrix", 3: "a 3-D tensor"}
+        raise RuntimeError(f"{name}: expected {kinds[ndim]}, got a tensor of shape {list(x.shape)}")
+
+
+@public()
+def mm(input: Tensor, mat2: Tensor) -> Tensor:
+    """(M, K) x (K, N) -> (M, N). Raises RuntimeError when the shapes or dtypes do not fit."""
+    _matrix("mm", input, 2)
+    _matrix("mm", mat2, 2)
+    if input.shape[1] != mat2.shape[0]:
+        raise RuntimeError(_cannot_multiply(input, mat2))
+    return apply(DOT, input, mat2)  # type: ignore[no-any-return]
+
+
+def _cannot_multiply(a: Tensor, b: Tensor) -> str:
+    left = "x".join(map(str, a.shape))
+    right = "x".join(map(str, b.shape))
+    return f"mat1 and mat2 shapes cannot be multiplied ({left} and {right})"
+
+
+@public()
+def bmm(input: Tensor, mat2: Tensor) -> Tensor:
+    """(B, M, K) x (B, K, N) -> (B, M, N)."""
+    _matrix("bmm", input, 3)
+    _matrix("bmm", mat2, 3)
+    return apply(DOT, input, mat2)  # type: ignore[no-any-return]
+
+
+@public()
+def mv(input: Tensor, vec: Tensor) -> Tensor:
+    """(M, K) x (K) -> (M)."""
+    _matrix("mv", input, 2)
+    _matrix("mv", vec, 1)
+    return mm(input, vec.unsqueeze(1)).squeeze(1)
+
+
+@public()
+def dot(input: Tensor, tensor: Tensor) -> Tensor:
+    """(K) x (K) -> ()."""
+    if input.ndim != 1 or tensor.ndim != 1:
+        raise RuntimeError(
+            f"1D tensors expected, but got {input.ndim}D and {tensor.ndim}D tensors"
+        )
+    if input.shape != tensor.shape:
+        raise RuntimeError(
+            f"inconsistent tensor size, expected tensors of the same size, got {input.shape[0]} "
+            f"and {tensor.shape[0]}"
+        )
+    return mm(input.unsqueeze(0), tensor.unsqueeze(1)).reshape(())
+
+
+@public()
+def vdot(input: Tensor, other: Tensor) -> Tensor:
+    """`dot` with the first vector conjugated."""
+    return dot(input.conj() if input.dtype.is_complex else input, other)
+
+
+@public()
+def inner(input: Tensor, other: Tensor) -> Tensor:
+    """The sum of products over the last dimension of both; with a 0-d operand, their product."""
+    if not input.ndim or not other.ndim:
+        return input * other
+    return tensordot(input, other, dims=([input.ndim - 1], [other.ndim - 1]))
+
+
+@public(alias=("ger",))
+def outer(input: Tensor, vec2: Tensor) -> Tensor:
+    """(M) x (N) -> (M, N), all products."""
+    _matrix("outer", input, 1)
+    _matrix("outer", vec2, 1)
+    return input.unsqueeze(1) * vec2.unsqueeze(0)
+
+
+@public()
+def matmul(input: Tensor, other: Tensor) -> Tensor:
+    """The matrix product with PyTorch's rules: vectors gain and lose a dimension, leading dimensions broadcast.
+
+    Raises RuntimeError for 0-d operands and shapes that do not fit."""
+    a, b = input, other
+    if not a.ndim or not b.ndim:
+        raise RuntimeError(
+            f"both arguments to matmul need to be at least 1D, but they are {a.ndim}D and {b.ndim}D"
+        )
+    if a.ndim == 1:
+        return matmul(a.unsqueeze(0), b).squeeze(-2 if b.ndim > 1 else 0)
+    if b.ndim == 1:
+        return matmul(a, b.unsqueeze(1)).squeeze(-1)
+    if a.shape[-1] != b.shape[-2]:
+        raise RuntimeError(_cannot_multiply(a, b))
+    if b.ndim == 2:  # the leading dimensions of a are more rows
+        return _rows_times(a, b)
+    batch = _batch_shape(a, b)
+    a, b = _expand_batch(a, batch), _expand_batch(b, batch)
+    return apply(DOT, a, b)  # type: ignore[no-any-return]
+
+
+def _rows_times(a: Tensor, b: Tensor) -> Tensor:
+    """(*B, M, K) x (K, N) as one matrix product."""
+    if a.ndim == 2:
+        return apply(DOT, a, b)  # type: ignore[no-any-return]
+    k, n = b.shape
+    rows = a.numel() // k if k else a.shape[:-1].numel()
+    return apply(DOT, a.reshape((rows, k)), b).reshape((*a.shape[:-1], n))  # type: ignore[no-any-return]
+
+
+def _batch_shape(a: Tensor, b: Tensor) -> tuple[int, ...]:
+    sizes = []
+    left, right = a.shape[:-2], b.shape[:-2]
+    for i in range(max(len(left), len(right)), 0, -1):
+        m = left[-i] if i <= len(left) else 1
+        n = right[-i] if i <= len(right) else 1
+        if m != n and 1 not in (m, n):
+            raise RuntimeError(
+                f"matmul: the batch dimensions of {list(a.shape)} and {list(b.shape)} do not "
+                f"broadcast: {m} against {n}"
+            )
+        sizes.append(n if m == 1 else m)
+    return tuple(sizes)
+
+
+def _expand_batch(x: Tensor, batch: tuple[int, ...]) -> Tensor:
+    return x if x.shape[:-2] == batch else x.expand((*batch, *x.shape[-2:]))
+
+
+def _scaled_sum(base: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
+    """beta * base + alpha * product; a base with beta 0 is not read, so its NaN does not spread."""
+    product = product if alpha == 1 else product * alpha
+    if beta == 0:
+        return product
+    return (base if beta == 1 else base * beta) + product
+
+
+@public(inplace=True)
+def addmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1
+) -> Tensor:
+    """beta * input + alpha * (mat1 @ mat2)."""
+    return _scaled_sum(input, mm(mat1, mat2), beta, alpha)
+
+
+@public(inplace=True)
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta * input + alpha * (mat @ vec)."""
+    return _scaled_sum(input, mv(mat, vec), beta, alpha)
+
+
+@public(inplace=True)
+def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta * input + alpha * outer(vec1, vec2)."""
+    return _scaled_sum(input, outer(vec1, vec2), beta, alpha)
+
+
+@public(inplace=True)
+def baddbmm(
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1
+) -> Tensor:
+    """beta * input + alpha * bmm(batch1, batch2)."""
+    return _scaled_sum(input, bmm(batch1, batch2), beta, alpha)
+
+
+@public(inplace=True)
+def addbmm(
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1
+) -> Tensor:
+    """beta * input + alpha * bmm(batch1, batch2).sum(0)."""
+    return _scaled_sum(input, bmm(batch1, batch2).sum(0), beta, alpha)
+
+
+# ------------------------------------------------------------------------------- einsum
+def contract_pair(
+    a: Tensor, b: Tensor, names_a: Sequence[Any], names_b: Sequence[Any], keep: Sequence[Any]
+) -> tuple[Tensor, list[Any]]:
+    """Multiply a and b, whose dimensions are named, and sum over shared names that are not in `keep`.
+
+    Names are unique within an operand. Returns the product and its names: batch, then a's own, then b's own."""
+    batch = [n for n in names_a if n in names_b and n in keep]
+    summed = [n for n in names_a if n in names_b and n not in keep]
+    rows = [n for n in names_a if n not in names_b]
+    columns = [n for n in names_b if n not in names_a]
+    a = a.permute([names_a.index(n) for n in (*batch, *rows, *summed)])
+    b = b.permute([names_b.index(n) for n in (*batch, *summed, *columns)])
+    nb, nr, ns = len(batch), len(rows), len(summed)
+    sizes = list(_batch_sizes(a, b, nb))
+    m, k, n = a.shape[nb : nb + nr], a.shape[nb + nr :], b.shape[nb + ns :]
+    k = tuple(max(x, y) if 1 in (x, y) else x for x, y in zip(k, b.shape[nb : nb + ns], strict=True))
+    a = a.expand((*sizes, *m, *k)).reshape((*sizes, m.numel(), _prod(k)))
+    b = b.expand((*sizes, *k, *n)).reshape((*sizes, _prod(k), n.numel()))
+    return apply(DOT, a, b).reshape((*sizes, *m, *n)), [*batch, *rows, *columns]
+
+
+def _prod(sizes: Sequence[int]) -> int:
+    total = 1
+    for s in sizes:
+        total *= s
+    return total
+
+
+def _batch_sizes(a: Tensor, b: Tensor, count: int) -> list[int]:
+    return [y if x == 1 else x for x, y in zip(a.shape[:count], b.shape[:count], strict=True)]
+
+
+@public(method=False)
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
+    """Sum of products over `dims`: the last `dims` of a with the first of b, or a pair of lists of dimensions."""
+    if isinstance(dims, int):
+        left: list[int] = list(range(a.ndim - dims, a.ndim))
+        right: list[int] = list(range(dims))
+    else:
+        left, right = ([d] if isinstance(d, int) else list(d) for d in dims)
+    left = [d % a.ndim for d in left]
+    right = [d % b.ndim for d in right]
+    if [a.shape[d] for d in left] != [b.shape[d] for d in right]:
+        raise RuntimeError(
+            f"tensordot: the contracted dimensions {left} of {list(a.shape)} and {right} of "
+            f"{list(b.shape)} differ in size"
+        )
+    names_a: list[Any] = [("a", d) for d in range(a.ndim)]
+    names_b: list[Any] = [("b", d) for d in range(b.ndim)]
+    for i, j in zip(left, right, strict=True):
+        names_b[j] = names_a[i]
+    keep = [n for n in (*names_a, *names_b) if not (n in names_a and n in names_b)]
+    return contract_pair(a, b, names_a, names_b, keep)[0]
+
+
+def _parse(equation: str, operands: Sequence[Tensor]) -> tuple[list[list[str]], list[str]]:
+    """Names of each operand's dimensions and of the result's; those of `...` are "...0", "...1" from the right."""
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if len(terms) != len(operands):
+        raise RuntimeError(
+            f"einsum(): the equation {equation!r} has {len(terms)} operands, {len(operands)} were given"
+        )
+    inputs = [_names(t, x.ndim, equation) for t, x in zip(terms, operands, strict=True)]
+    dots = max((sorted(n for n in t if n[0] == ".") for t in inputs), key=len)[::-1]
+    if arrow:
+        head, ellipsis, tail = right.partition("...")
+        output = [*head, *(dots if ellipsis else ()), *tail]
+    else:
+        letters = [n for t in inputs for n in t if n[0] != "."]
+        output = [*dots, *sorted(n for n in set(letters) if letters.count(n) == 1)]
+    unknown = [n for n in output if not any(n in t for t in inputs)]
+    if unknown:
+        raise RuntimeError(
+            f"einsum(): output subscript {unknown[0]} does not appear in the equation for any input operand"
+        )
+    return inputs, output
+
+
+def _names(term: str, ndim: int, equation: str) -> list[str]:
+    head, ellipsis, tail = term.partition("...")
+    if any(c not in string.ascii_letters for c in head + tail):
+        raise RuntimeError(f"einsum(): invalid subscript in {equation!r}: subscripts are letters")
+    extra = ndim - len(head) - len(tail)
+    if extra < 0 or (extra and not ellipsis):
+        raise RuntimeError(
+            f"einsum(): the number of subscripts in {term!r} does not match the {ndim} dimensions of "
+            "the operand"
+        )
+    return [*head, *(f"...{i}" for i in reversed(range(extra))), *tail]
+
+
+def _merge_repeats(x: Tensor, names: list[str]) -> tuple[Tensor, list[str]]:
+    """Take the diagonal over dimensions of one name."""
+    names = list(names)
+    for name in [n for n in dict.fromkeys(names) if names.count(n) > 1]:
+        while names.count(name) > 1:
+            i = names.index(name)
+            j = names.index(name, i + 1)
+            x = x.diagonal(0, i, j)
+            del names[j], names[i]
+            names.append(name)
+    return x, names
+
+
+@public(method=False)
+def einsum(equation: str, *operands: Any) -> Tensor:
+    """Einstein summation, contracted from left to right. `...` stands for broadcast dimensions.
+
+    Raises RuntimeError for an equation that does not fit the operands."""
+    if len(operands) == 1 and isinstance(operands[0], list | tuple):
+        operands = tuple(operands[0])
+    inputs, output = _parse(equation, operands)
+    _check_sizes(equation, inputs, operands)
+    terms = [_merge_repeats(x, n) for x, n in zip(operands, inputs, strict=True)]
+    x, names = terms[0]
+    for i, (y, others) in enumerate(terms[1:], 2):
+        wanted = {*output, *(n for _, later in terms[i:] for n in later)}
+        x, names = _sum_out(x, names, wanted | set(others))
+        y, others = _sum_out(y, others, wanted | set(names))
+        x, names = contract_pair(x, y, names, others, sorted(wanted))
+    x, names = _sum_out(x, names, set(output))
+    return x.permute([names.index(n) for n in output])
+
+
+def _check_sizes(equation: str, inputs: list[list[str]], operands: Sequence[Tensor]) -> None:
+    sizes: dict[str, int] = {}
+    for names, x in zip(inputs, operands, strict=True):
+        for name, size in zip(names, x.shape, strict=True):
+            known = sizes.setdefault(name, size)
+            if known == 1:
+                sizes[name] = size
+            elif size not in (known, 1):
+                raise RuntimeError(
+                    f"einsum(): in {equation!r} subscript {name} has size {size} for one operand, which does "
+                    f"not broadcast with previously seen size {known}"
+                )
+
+
+def _sum_out(x: Tensor, names: list[str], keep: set[str]) -> tuple[Tensor, list[str]]:
+    drop = [i for i, n in enumerate(names) if n not in keep]
+    return (x.sum(drop), [n for n in names if n in keep]) if drop else (x, names)

@@ -1,0 +1,263 @@
+"""Composites over `index` and `sort`: what users call to pick, write and order elements. tensors -> ops -> tensors."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from eager import dtype as dt
+from eager.aval import Aval
+from eager.dispatch import apply
+from eager.dtype import DType
+from eager.ops.create import IOTA
+from eager.ops.index import GATHER, INDEX_ADD, INDEX_PUT, SCATTER, TAKE
+from eager.ops.pointwise import where
+from eager.ops.sort import SORT
+from eager.ops.view import norm_dim
+from eager.registry import public
+from eager.tensor import Tensor
+
+
+def iota(n: int, dtype: DType = dt.int64) -> Tensor:
+    """0 .. n-1."""
+    return apply(IOTA, shape=(n,), dtype=dtype)  # type: ignore[no-any-return]
+
+
+def iota_along(dim: int, ndim: int, n: int) -> Tensor:
+    """0 .. n-1 along `dim` of `ndim` dimensions, to broadcast against a tensor."""
+    return iota(n).reshape([n if d == dim else 1 for d in range(ndim)])
+
+
+# --------------------------------------------------------------------------------- picking
+@public()
+def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
+    """out[i][j] = input[index[i][j]][j] for dim 0. IndexError for an index out of range."""
+    return apply(GATHER, input, index, dim=norm_dim(dim, input.ndim, "gather"))  # type: ignore[no-any-return]
+
+
+@public()
+def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
+    """The slices of `input` along `dim` that the one-dimensional `index` names."""
+    if index.ndim > 1:
+        raise IndexError("index_select(): Index is supposed to be a vector")
+    if not input.ndim:
+        return input.clone()
+    return apply(TAKE, input, index.reshape(-1), dim=norm_dim(dim, input.ndim, "index_select"))  # type: ignore[no-any-return]
+
+
+@public()
+def take(input: Tensor, index: Tensor) -> Tensor:
+    """Elements of the flattened `input`; of the shape of `index`. Negative indices count from the end."""
+    flat = input.reshape(-1)
+    index = where(index < 0, index + flat.shape[0], index)
+    return apply(TAKE, flat, index, dim=0)  # type: ignore[no-any-return]
+
+
+@public()
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+    """`gather` with broadcasting; over the flattened input when `dim` is None."""
+    if dim is None:
+        return gather(input.reshape(-1), 0, indices.reshape(-1))
+    d = norm_dim(dim, input.ndim, "take_along_dim")
+    shape = [
+        max(n, m) if i != d else n for i, (n, m) in enumerate(zip(input.shape, indices.shape, strict=True))
+    ]
+    full = [m if i == d else n for i, (n, m) in enumerate(zip(shape, indices.shape, strict=True))]
+    return gather(input.expand(shape), d, indices.expand(full))
+
+
+# --------------------------------------------------------------------------------- writing
+_REDUCE = {
+    None: "set",
+    "add": "add",
+    "sum": "add",
+    "multiply": "prod",
+    "prod": "prod",
+    "amax": "amax",
+    "amin": "amin",
+}
+
+
+def _source(src: Any, input: Tensor, index: Tensor) -> Tensor:
+    """A number stands for a tensor of it."""
+    if isinstance(src, Tensor):
+        return src
+    return Tensor._full(src, Aval(tuple(index.shape), input.dtype, str(input.device)))
+
+
+@public(inplace=True)
+def scatter(
+    input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
+) -> Tensor:
+    """`input` with src[i][j] written at [index[i][j]][j] (dim 0), or combined with what is there by `reduce`."""
+    if reduce not in (None, "add", "multiply"):
+        raise RuntimeError("reduce argument must be either add or multiply.")
+    source = _source(value if src is None else src, input, index)
+    d = norm_dim(dim, input.ndim, "scatter")
+    return apply(SCATTER, input, index, source, dim=d, reduce=_REDUCE[reduce])  # type: ignore[no-any-return]
+
+
+@public(inplace=True)
+def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """`input` with src[i][j] added at [index[i][j]][j] (dim 0)."""
+    return apply(SCATTER, input, index, src, dim=norm_dim(dim, input.ndim, "scatter_add"), reduce="add")  # type: ignore[no-any-return]
+
+
+@public(inplace=True)
+def scatter_reduce(
+    input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """`scatter` with reduce in sum, prod, mean, amax, amin. Without `include_self` only `src` counts where it lands."""
+    d = norm_dim(dim, input.ndim, "scatter_reduce")
+    if reduce not in ("sum", "prod", "mean", "amax", "amin"):
+        raise RuntimeError("reduce argument must be either sum, prod, mean, amax or amin.")
+    base = input if include_self else _reset(input, d, index, reduce)
+    if reduce != "mean":
+        return apply(SCATTER, base, index, src, dim=d, reduce=_REDUCE[reduce])  # type: ignore[no-any-return]
+    total = apply(SCATTER, base, index, src, dim=d, reduce="add")
+    ones = Tensor._full(1, Aval(tuple(index.shape), input.dtype, str(input.device)))
+    start = Tensor._full(1 if include_self else 0, input.aval)
+    count = apply(SCATTER, start, index, ones, dim=d, reduce="add").clamp(min=1)
+    return total / count if input.dtype.is_floating_point else total.div(count, rounding_mode="floor")
+
+
+def _reset(input: Tensor, dim: int, index: Tensor, reduce: str) -> Tensor:
+    """`input` with the neutral element of `reduce` where something will be written."""
+    if reduce in ("amax", "amin"):  # any value that is written is neutral to itself: the worst one is safe
+        info = dt_limits(input.dtype)
+        neutral = info[0] if reduce == "amax" else info[1]
+    else:
+        neutral = 1 if reduce == "prod" else 0
+    return scatter(input, dim, index, value=neutral)
+
+
+def dt_limits(dtype: DType) -> tuple[Any, Any]:
+    """The lowest and highest value of a type (infinities for floating types)."""
+    if dtype.category >= dt.FLOAT:
+        return float("-inf"), float("inf")
+    if dtype is dt.bool_:
+        return False, True
+    bits = dtype.itemsize * 8
+    return (-(1 << bits - 1), (1 << bits - 1) - 1) if dtype.is_signed else (0, (1 << bits) - 1)
+
+
+@public(inplace=True)
+def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
+    """`input` with `alpha` times the slices of `source` added at the slices `index` names along `dim`."""
+    source = source if alpha == 1 else source * alpha
+    d = norm_dim(dim, input.ndim, "index_add")
+    return apply(INDEX_ADD, input, index.reshape(-1), source, dim=d)  # type: ignore[no-any-return]
+
+
+@public(inplace=True)
+def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """`input` with the slices `index` names along `dim` replaced by those of `source`."""
+    return _put_slices(input, norm_dim(dim, input.ndim, "index_copy"), index, source)
+
+
+@public(inplace=True)
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """`input` with the slices `index` names along `dim` filled with a number or 0-d tensor."""
+    if not isinstance(value, Tensor):
+        value = Tensor._full(value, Aval((), input.dtype, str(input.device)))
+    return _put_slices(input, norm_dim(dim, input.ndim, "index_fill"), index, value.to(input.dtype))
+
+
+def _put_slices(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    return apply(INDEX_PUT, input, source, index.reshape(-1), dims=(dim,), accumulate=False)  # type: ignore[no-any-return]
+
+
+# -------------------------------------------------------------------------------- ordering
+class Sorted(NamedTuple):
+    """Values and where they came from: what `sort`, `topk`, `median` ... return."""
+
+    values: Tensor
+    indices: Tensor
+
+
+@public()
+def sort(
+    input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, **_: Any
+) -> Sorted:
+    """Sorted along `dim` (always stably), with the indices. NaN counts as the largest value."""
+    return Sorted(*_sorted(input, dim, descending, "sort"))
+
+
+def _sorted(input: Tensor, dim: int, descending: bool, name: str) -> tuple[Tensor, Tensor]:
+    return apply(SORT, input, dim=norm_dim(dim, input.ndim, name), descending=bool(descending))  # type: ignore[no-any-return]
+
+
+@public()
+def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
+    """The indices that sort `input` along `dim`."""
+    return _sorted(input, dim, descending, "argsort")[1]
+
+
+@public()
+def msort(input: Tensor) -> Tensor:
+    """Sorted along the first dimension."""
+    return _sorted(input, 0, False, "msort")[0]
+
+
+@public()
+def topk(
+    input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> Sorted:
+    """The k largest (or smallest) elements along `dim`, in order. RuntimeError when there are fewer than k."""
+    d = norm_dim(dim, input.ndim, "topk")
+    if not 0 <= k <= (input.shape[d] if input.ndim else 1):
+        raise RuntimeError("topk(): selected index k out of range")
+    values, indices = _sorted(input, d, largest, "topk")
+    if not input.ndim:
+        return Sorted(values, indices)
+    return Sorted(values.narrow(d, 0, k), indices.narrow(d, 0, k))
+
+
+@public()
+def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Sorted:
+    """The k-th smallest element along `dim` (counted from 1), and its index."""
+    d = norm_dim(dim, input.ndim, "kthvalue")
+    if not 1 <= k <= (input.shape[d] if input.ndim else 1):
+        raise RuntimeError("kthvalue(): selected number k out of range for dimension " + str(d))
+    values, indices = _sorted(input, d, False, "kthvalue")
+    return _pick(values, indices, d, k - 1, keepdim)
+
+
+def _pick(values: Tensor, indices: Tensor, dim: int, at: int, keepdim: bool) -> Sorted:
+    if not values.ndim:
+        return Sorted(values, indices)
+    if keepdim:
+        return Sorted(values.narrow(dim, at, 1), indices.narrow(dim, at, 1))
+    return Sorted(values.select(dim, at), indices.select(dim, at))
+
+
+@public()
+def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower median of all elements, or (values, indices) along `dim`. NaN wins."""
+    if dim is None:
+        return median(input.reshape(-1), 0).values
+    d = norm_dim(dim, input.ndim, "median")
+    values, indices = _sorted(input, d, False, "median")
+    if not input.ndim:
+        return Sorted(values, indices)
+    n = input.shape[d]
+    middle = _pick(values, indices, d, (n - 1) // 2, keepdim)
+    last = _pick(values, indices, d, n - 1, keepdim)  # NaN, if there is one, is sorted last
+    nan = last.values != last.values
+    return Sorted(where(nan, last.values, middle.values), where(nan, last.indices, middle.indices))
+
+
+@public()
+def quantile(input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """The q-th quantile(s) along `dim` (of all elements by default), with linear interpolation; q a number or tensor."""
+    x = input.reshape(-1) if dim is None else input
+    d = 0 if dim is None else norm_dim(dim, input.ndim, "quantile")
+    values = _sorted(x, d, False, "quantile")[0].movedim(d, -1)
+    q = Tensor._full(q, Aval((), x.dtype)) if not isinstance(q, Tensor) else q.to(x.dtype)
+    place = q.reshape(-1) * (x.shape[d] - 1)
+    low = place.floor()
+    below = apply(TAKE, values, low.to(dt.int64), dim=values.ndim - 1)
+    above = apply(TAKE, values, place.ceil().to(dt.int64), dim=values.ndim - 1)
+    out = (below + (above - below) * (place - low)).movedim(-1, 0)  # (len(q), *rest)
+    if keepdim:
+        out = out.unsqueeze(d + 1) if dim is not None else out.reshape([-1, *[1] * input.ndim])
+    return out.squeeze(0) if q.ndim == 0 else out

@@ -1,0 +1,342 @@
+"""Above the random op: generators and what users draw with them. (generator state, sizes) -> random tensors.
+
+A `Generator` is two Python ints: a seed, and the ordinal of the next draw. Each random op takes one ordinal, in program order. The
+numbers are not PyTorch's for the same seed; the distributions are.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from typing import Any
+
+import numpy as np
+
+from eager import dtype as dt
+from eager.dispatch import apply, current_tracer
+from eager.dtype import DType
+from eager.ops.random import RANDOM
+from eager.ops.sort import SORT
+from eager.registry import public
+from eager.tensor import Tensor, wrap
+
+_DEFAULT_SEED = 67280421310721  # PyTorch's default seed
+
+
+class Generator:
+    """A stream of random draws: `seed` and `ordinal` are plain ints.
+
+    For the compiler: `next_ordinal` is the only place that advances a generator, and `draw` the only caller. Under a tracer `draw`
+    asks `tracer.next_draw(generator)` for a (seed, ordinal) pair of run-time scalars instead, and the compiled program advances
+    the generator's `ordinal` as plain Python would."""
+
+    def __init__(self, device: Any = "cpu") -> None:
+        self.device = device
+        self.seed_value = _DEFAULT_SEED
+        self.ordinal = 0
+
+    def next_ordinal(self) -> int:
+        self.ordinal += 1
+        return self.ordinal - 1
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start the stream of `seed` (an int of up to 64 bits) from its beginning."""
+        self.seed_value = int(seed) & 0xFFFFFFFFFFFFFFFF
+        self.ordinal = 0
+        return self
+
+    def initial_seed(self) -> int:
+        return self.seed_value
+
+    def seed(self) -> int:
+        """A seed from the operating system; returns it."""
+        self.manual_seed(secrets.randbits(64))
+        return self.seed_value
+
+    def get_state(self) -> Tensor:
+        """Seed and ordinal as a uint8 tensor of 16 bytes."""
+        words = np.array([self.seed_value, self.ordinal], np.uint64)
+        return wrap(words.view(np.uint8).copy())
+
+    def set_state(self, state: Tensor) -> Generator:
+        """Continue from what `get_state` returned. Raises RuntimeError for anything else."""
+        raw = np.asarray(state._array)
+        if raw.dtype != np.uint8 or raw.shape != (16,):
+            raise RuntimeError("Generator.set_state: expected the uint8 tensor of get_state()")
+        seed, ordinal = np.ascontiguousarray(raw).view(np.uint64).tolist()
+        self.seed_value, self.ordinal = seed, ordinal
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Generator:
+        return Generator(self.device).set_state(self.get_state())
+
+
+default_generator = Generator()
+
+
+@public(method=False)
+def manual_seed(seed: int) -> Generator:
+    """Seed the default generator."""
+    return default_generator.manual_seed(seed)
+
+
+@public(method=False)
+def seed() -> int:
+    """Seed the default generator from the operating system; returns the seed."""
+    return default_generator.seed()
+
+
+@public(method=False)
+def initial_seed() -> int:
+    return default_generator.initial_seed()
+
+
+@public(method=False)
+def get_rng_state() -> Tensor:
+    return default_generator.get_state()
+
+
+@public(method=False)
+def set_rng_state(state: Tensor) -> None:
+    default_generator.set_state(state)
+
+
+def draw(dist: str, shape: tuple[int, ...], dtype: DType, generator: Generator | None) -> Tensor:
+    """One draw of the random op; 16-bit floats are drawn in float32 and rounded."""
+    source = default_generator if generator is None else generator
+    tracer: Any = current_tracer.get()
+    if tracer is None:
+        key: tuple[Any, Any] = source.seed_value, source.next_ordinal()
+    else:
+        key = tracer.next_draw(source)
+    out = apply(RANDOM, *key, shape=shape, dtype=dtype.compute, dist=dist)
+    return out if dtype.compute is dtype else out.to(dtype)  # type: ignore[no-any-return]
+
+
+def _shape(size: tuple[Any, ...]) -> tuple[int, ...]:
+    """`f(2, 3)` and `f((2, 3))` alike."""
+    if len(size) == 1 and not hasattr(size[0], "__index__"):
+        size = tuple(size[0])
+    return tuple(int(n) for n in size)
+
+
+def _floating(name: str, dtype: DType | None) -> DType:
+    dtype = dt.get_default_dtype() if dtype is None else dtype
+    if not dtype.is_floating_point:
+        raise NotImplementedError(f'"{name}" is not implemented for {dtype}: draw a floating type')
+    return dtype
+
+
+def _finish(x: Tensor, device: Any, requires_grad: bool) -> Tensor:
+    x = x if device is None else x.to(device)
+    return x.requires_grad_() if requires_grad else x
+
+
+@public(method=False)
+def rand(
+    *size: Any,
+    generator: Generator | None = None,
+    out: None = None,
+    dtype: DType | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Uniform draws from [0, 1) of shape `size`."""
+    x = draw("uniform", _shape(size), _floating("rand", dtype), generator)
+    return _finish(x, device, requires_grad)
+
+
+@public(method=False)
+def randn(
+    *size: Any,
+    generator: Generator | None = None,
+    out: None = None,
+    dtype: DType | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Draws from the standard normal distribution, of shape `size`."""
+    x = draw("normal", _shape(size), _floating("randn", dtype), generator)
+    return _finish(x, device, requires_grad)
+
+
+def _integers(
+    low: int, high: int, shape: tuple[int, ...], dtype: DType, generator: Generator | None
+) -> Tensor:
+    if high <= low:
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+    span = high - low
+    if span > 1 << 32:  # two draws make 62 bits
+        top = draw("bits", shape, dt.int64, generator)
+        bits = (top & 0x3FFFFFFF) * (1 << 32) + draw("bits", shape, dt.int64, generator)
+    else:
+        bits = draw("bits", shape, dt.int64, generator)
+    return (bits % span + low).to(dtype)
+
+
+@public(method=False)
+def randint(
+    low: int,
+    high: Any = None,
+    size: Any = None,
+    *,
+    generator: Generator | None = None,
+    out: None = None,
+    dtype: DType | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Integers from [low, high), or from [0, low) when called as `randint(high, size)`."""
+    if size is None:
+        low, high, size = 0, low, high
+    x = _integers(int(low), int(high), _shape((size,)), dtype or dt.int64, generator)
+    return _finish(x, device, requires_grad)
+
+
+@public(method=False)
+def randperm(
+    n: int,
+    *,
+    generator: Generator | None = None,
+    out: None = None,
+    dtype: DType | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A random permutation of 0 .. n-1: the order that sorts random bits."""
+    keys = draw("bits", (int(n),), dt.int64, generator) << 20
+    keys = keys + (draw("bits", (int(n),), dt.int64, generator) >> 12)  # 52 bits: ties are rare
+    order = apply(SORT, keys, dim=0, descending=False)[1].to(dtype or dt.int64)
+    return _finish(order, device, requires_grad)
+
+
+@public(method=False)
+def rand_like(input: Tensor, *, dtype: DType | None = None, device: Any = None, **kwargs: Any) -> Tensor:
+    """`rand` with x's shape and dtype."""
+    return rand(tuple(input.shape), dtype=dtype or input.dtype, device=device, **_known(kwargs))
+
+
+@public(method=False)
+def randn_like(input: Tensor, *, dtype: DType | None = None, device: Any = None, **kwargs: Any) -> Tensor:
+    """`randn` with x's shape and dtype."""
+    return randn(tuple(input.shape), dtype=dtype or input.dtype, device=device, **_known(kwargs))
+
+
+@public(method=False)
+def randint_like(input: Tensor, low: int, high: int | None = None, *, dtype: DType | None = None) -> Tensor:
+    """`randint` with x's shape and dtype."""
+    low, high = (0, low) if high is None else (low, high)
+    return randint(low, high, tuple(input.shape), dtype=dtype or input.dtype)
+
+
+def _known(kwargs: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in kwargs.items() if k in ("generator", "requires_grad")}
+
+
+@public()
+def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
+    """1 with probability `input` (or `p` everywhere), else 0; of its shape and dtype."""
+    kind = input.dtype if input.dtype.is_floating_point else dt.get_default_dtype()
+    uniform = draw("uniform", tuple(input.shape), kind.compute, generator)
+    chance: Any = input.detach() if p is None else p
+    return (uniform < chance).to(input.dtype)
+
+
+@public(method=False)
+def normal(
+    mean: Any = 0.0,
+    std: Any = 1.0,
+    size: Any = None,
+    *,
+    generator: Generator | None = None,
+    out: None = None,
+    dtype: DType | None = None,
+    device: Any = None,
+) -> Tensor:
+    """Normal draws with a mean and a standard deviation that are tensors or numbers (then with a `size`)."""
+    tensors = [t for t in (mean, std) if isinstance(t, Tensor)]
+    if size is None:
+        if not tensors:
+            raise TypeError("normal(): two numbers need a size")
+        size = (mean + std).shape if len(tensors) == 2 else tensors[0].shape
+        dtype = tensors[0].dtype
+    z = randn(tuple(size), generator=generator, dtype=dtype, device=device)
+    return z * std + mean  # type: ignore[no-any-return]
+
+
+@public()
+def multinomial(
+    input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
+) -> Tensor:
+    """Indices drawn with the (unnormalised) weights in the last dimension; (..., num_samples) int64.
+
+    Without replacement by exponential races: the smallest of Exp(1) / weight wins with the weight's probability, the next smallest
+    comes next (Efraimidis and Spirakis, 2006). With replacement, by inverting the cumulative sum. Raises RuntimeError where fewer
+    places than `num_samples` are asked for."""
+    n = input.shape[-1]
+    if input.ndim not in (1, 2):
+        raise RuntimeError("prob_dist must be 1 or 2 dim")
+    if num_samples <= 0:
+        raise RuntimeError("cannot sample n_sample <= 0 samples")
+    if not replacement and num_samples > n:
+        raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+    wide = input.detach()
+    wide = wide if wide.dtype is dt.float64 else wide.to(dt.float32)
+    if replacement and num_samples > 1:
+        total = wide.cumsum(-1)
+        u = draw("uniform", (*input.shape[:-1], num_samples), wide.dtype, generator)
+        places = (u * total[..., -1:]).unsqueeze(-1) >= total.unsqueeze(-2)
+        return places.sum(-1).clamp(max=n - 1)
+    u = draw("uniform", tuple(input.shape), wide.dtype, generator)
+    race = -((-u).log1p()) / wide  # Exp(1) / weight; a weight of 0 gives infinity
+    race = race.masked_fill(wide == 0, math.inf)
+    return apply(SORT, race, dim=input.ndim - 1, descending=False)[1][..., :num_samples]  # type: ignore[no-any-return]
+
+
+# ------------------------------------------------------------------------------ in place
+def _fill(x: Tensor, value: Tensor) -> Tensor:
+    x.copy_(value)
+    return x
+
+
+@public("uniform_", namespace=False)
+def uniform_(x: Tensor, a: float = 0.0, b: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+    """Overwrite x with uniform draws from [a, b)."""
+    return _fill(x, draw("uniform", tuple(x.shape), x.dtype, generator) * (b - a) + a)
+
+
+@public("normal_", namespace=False)
+def normal_(x: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+    """Overwrite x with normal draws."""
+    return _fill(x, draw("normal", tuple(x.shape), x.dtype, generator) * std + mean)
+
+
+@public("bernoulli_", namespace=False)
+def bernoulli_(x: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
+    """Overwrite x with 1 with probability p (a number or a tensor), else 0."""
+    uniform = draw("uniform", tuple(x.shape), dt.float32, generator)
+    return _fill(x, (uniform < p).to(x.dtype))
+
+
+@public("random_", namespace=False)
+def random_(
+    x: Tensor, low: int = 0, high: int | None = None, *, generator: Generator | None = None
+) -> Tensor:
+    """Overwrite x with integers from [low, high); by default all that its dtype holds exactly."""
+    if high is None:
+        high = 1 << 24 if x.dtype.is_floating_point else int(np.iinfo(x.dtype.np).max) + 1
+    return _fill(x, _integers(low, high, tuple(x.shape), x.dtype, generator))
+
+
+@public("exponential_", namespace=False)
+def exponential_(x: Tensor, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+    """Overwrite x with draws of the exponential distribution with rate `lambd`."""
+    u = draw("uniform", tuple(x.shape), x.dtype, generator)
+    return _fill(x, -((-u).log1p()) / lambd)
