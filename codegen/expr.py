@@ -8,6 +8,9 @@
     Apply(fn, args)                  a scalar intrinsic (`eager.scalar.VOCABULARY`)
     Cast(arg)                        conversion to `dtype`
     Select(cond, then, other)        like where, but lazy: `then` may read out of bounds when `cond` is false
+    Checked(arg, lo, hi, where)      arg, an index from data: IndexError naming `where` unless lo <= arg <= hi
+
+Besides the vocabulary, `Apply` knows random_uniform, random_normal, random_bits (seed, ordinal, element index): see CODEGEN.
 
 dtype `float16`/`bfloat16` only occurs on Read, Load, Const and Cast: arithmetic runs in float32.
 Build with the functions below (never the classes); `BUILD` is the `m` for the bodies of pointwise ops.
@@ -125,6 +128,17 @@ class Select(Expr):
     other: Expr
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Checked(Expr):
+    arg: Expr
+    lo: int
+    hi: int
+    where: str
+
+
+# Functions that only compiled code spells: Philox of (seed, ordinal, element index), result in the named dtype.
+CODEGEN: Final = ("random_uniform", "random_normal", "random_bits")
+
 _nodes: dict[tuple[Any, ...], Expr] = {}
 
 
@@ -137,25 +151,13 @@ def _intern(kind: type[Any], *fields: Any) -> Any:
 
 
 def const(value: complex, dtype: DType) -> Expr:
-    """`value` rounded to `dtype`. Equal bits are one constant (0.0 and -0.0 are two)."""
+    """`value` rounded to `dtype`. Equal bits are one constant: 0.0 and -0.0 are two, NaN is one."""
     exact = dtype.np.type(value).item()
-    node = _intern(Const, dtype, _Bits(exact))
-    return node  # type: ignore[no-any-return]
-
-
-class _Bits(float):
-    """Never instantiated for ints and bools; see `__new__`: a key that tells -0.0 from 0.0 and makes NaN equal itself."""
-
-    def __new__(cls, value: Any) -> Any:
-        if isinstance(value, float):
-            return super().__new__(cls, value)
-        return value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, float) and self.hex() == other.hex()
-
-    def __hash__(self) -> int:
-        return hash(self.hex())
+    key = (Const, dtype, exact.hex() if isinstance(exact, float) else exact)
+    node = _nodes.get(key)
+    if node is None:
+        node = _nodes[key] = Const(dtype, exact)
+    return node
 
 
 def read(value: int, index: tuple[Affine, ...], dtype: DType) -> Expr:
@@ -210,6 +212,16 @@ def _lossless(narrow: DType, wide: DType) -> bool:
 
 def _like(y: Any, x: Expr) -> Expr:
     return y if isinstance(y, Expr) else const(y, x.dtype)
+
+
+def checked(x: Expr, lo: int, hi: int, where: str) -> Expr:
+    """`x`, an index read from data, verified at run time to lie in [lo, hi]."""
+    return _intern(Checked, x.dtype, x, lo, hi, where)  # type: ignore[no-any-return]
+
+
+def random(fn: str, seed: Expr, ordinal: Expr, index: Expr, dtype: DType) -> Expr:
+    """A Philox draw for flat element `index`; all three operands are int64."""
+    return _intern(Apply, dtype, fn, (seed, ordinal, index))  # type: ignore[no-any-return]
 
 
 def select(cond: Expr, then: Expr, other: Expr) -> Expr:
@@ -389,7 +401,7 @@ def children(x: Expr) -> tuple[Expr, ...]:
     kind = type(x)
     if kind is Apply:
         return x.args  # type: ignore[attr-defined, no-any-return]
-    if kind is Cast:
+    if kind is Cast or kind is Checked:
         return (x.arg,)  # type: ignore[attr-defined]
     if kind is Select:
         return (x.cond, x.then, x.other)  # type: ignore[attr-defined]

@@ -150,23 +150,12 @@ class Reduction:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Check:
-    """Raise IndexError naming `where` unless lo <= value <= hi."""
-
-    value: Expr
-    lo: int
-    hi: int
-    where: str
-
-
-@dataclass(frozen=True, eq=False, slots=True)
 class Stage:
-    """Loops (outermost first; none: once per row) around reductions, stores and checks."""
+    """Loops (outermost first; none: once per row) around reductions and stores."""
 
     loops: tuple[Axis, ...]
     reductions: tuple[Reduction, ...] = ()
     stores: tuple[Store, ...] = ()
-    checks: tuple[Check, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, slots=True)

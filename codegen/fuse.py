@@ -1,0 +1,279 @@
+"""Second stage: loop nests -> fused kernels over buffers. Loops -> Fused.
+
+`inline` says which values are stored, `group` which are computed together; here each group becomes one Kernel: members are laid
+out in stages, reads of a member in the same stage become its expression (registers), reads of an earlier stage become a local
+row buffer, reductions become locals, all else loads from memory.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from codegen import affine, expr
+from codegen.affine import Affine, Axis
+from codegen.expr import Expr, Read
+from codegen.group import Group, Groups, Member, digits, group
+from codegen.inline import Stored, inline
+from codegen.ir import (
+    Access,
+    Buffer,
+    Fused,
+    Kernel,
+    Library,
+    Loops,
+    Program,
+    Reduction,
+    Refusal,
+    Stage,
+    Step,
+    Store,
+    Value,
+)
+from codegen.rewrite import Rewrite
+from eager.aval import contiguous_strides
+
+ROW_BUFFER_BYTES = 1 << 18  # a row larger than this leaves the second-level cache: it goes to memory
+
+
+def fuse(loops: Loops) -> Fused:
+    groups = group(inline(loops))
+    return _Fuse(loops.program, groups).run()
+
+
+class _Fuse:
+    """Buffers by value, and what must be in memory because another kernel or step reads it."""
+
+    def __init__(self, program: Program, groups: Groups) -> None:
+        self.program = program
+        self.groups = groups
+        self.buffers: dict[str, Buffer] = {}
+        self.shared = _read_from_outside(groups)
+        self.outputs = {v.id for v in program.outputs}
+        self.written = {v.id: target for target, v in program.writes}
+        self.shapes: dict[int, tuple[Any, ...]] = {}
+        self.refusals: list[Refusal] = list(groups.refusals)
+        for v in program.inputs:
+            self.add_input(v)
+
+    def add_input(self, v: Value) -> None:
+        strides = contiguous_strides(v.aval.shape) if v.strides is None else v.strides
+        kind = "scalar" if v.aval.weak else "input"
+        self.buffers[f"v{v.id}"] = Buffer(f"v{v.id}", v.aval.dtype, v.aval.numel, kind, v.id)  # type: ignore[arg-type]
+        self.shapes[v.id] = strides
+
+    def memory(self, v: Value) -> str:
+        """The buffer of a stored value, made at its first use."""
+        name = f"v{v.id}"
+        if name not in self.buffers:
+            kind = "output" if v.id in self.outputs else "temp"
+            self.buffers[name] = Buffer(name, v.aval.dtype, v.aval.numel, kind, v.id)  # type: ignore[arg-type]
+            self.shapes[v.id] = contiguous_strides(v.aval.shape)
+        return name
+
+    def address(self, value: int, index: tuple[Affine, ...]) -> Affine:
+        return affine.dot_strides(index, self.shapes[value])
+
+    def run(self) -> Fused:
+        items: list[Kernel | Library] = []
+        for item in self.groups.items:
+            if isinstance(item, Step):
+                items.append(self.library(item))
+            else:
+                kernel = _Build(self, item, f"k{len(items)}").kernel()
+                if kernel.stages:
+                    items.append(kernel)
+        outputs = tuple(self.whole(v) for v in self.program.outputs)
+        return Fused(self.program, self.buffers, tuple(items), outputs, (), tuple(self.refusals))
+
+    def whole(self, v: Value) -> Access:
+        return Access(self.memory(v), 0, v.aval.shape, contiguous_strides(v.aval.shape))
+
+    def library(self, step: Step) -> Library:
+        call = step.call
+        reads: list[Any] = []
+        for x in call.operands:
+            if not isinstance(x, Value):
+                reads.append(x)
+            elif x.aval.weak:
+                reads.append(self.memory(x))
+            else:
+                reads.append(self.access(x))
+        outs = tuple(self.memory(v) for v in call.outs)
+        avals = tuple(x.aval for x in call.operands if isinstance(x, Value))
+        out_avals = tuple(v.aval for v in call.outs)
+        return Library(step.name, call.op, tuple(reads), outs, call.attrs, avals, out_avals, call.where)
+
+    def access(self, v: Value) -> Access:
+        name = self.memory(v)
+        return Access(name, 0, v.aval.shape, self.shapes[v.id])
+
+
+def _read_from_outside(groups: Groups) -> set[int]:
+    """Values read by another group than their own (or by a step)."""
+    home: dict[int, Group] = {}
+    outside: set[int] = set()
+    for item in groups.items:
+        if isinstance(item, Step):
+            outside |= {v.id for v in item.call.operands if isinstance(v, Value)}
+            continue
+        for m in item.members:
+            home[m.stored.value.id] = item
+    for item in groups.items:
+        if isinstance(item, Group):
+            for m in item.members:
+                outside |= {x.value for x in m.stored.reads if home.get(x.value) is not item}
+    return outside
+
+
+@dataclass(eq=False, slots=True)
+class _Placed:
+    """A member with its axes replaced by the kernel's: `at` its index, `loop` its position in the row, `level` its stage."""
+
+    member: Member
+    by: dict[Axis, Affine]
+    at: tuple[Affine, ...]
+    length: int
+    loop_at: Affine
+    rest: tuple[int, ...]
+    level: int = 0
+    value: Expr | None = None
+    keep_row: bool = False
+
+
+class _Build:
+    """One group -> one kernel."""
+
+    def __init__(self, fuse: _Fuse, source: Group, name: str) -> None:
+        self.fuse = fuse
+        self.source = source
+        self.name = name
+        self.rows = source.numel if source.rows is None else source.rows
+        self.r = affine.axis("r", self.rows)
+        self.placed: dict[int, _Placed] = {}
+        self.stages: dict[tuple[int, int], tuple[list[Reduction], list[Store]]] = {}
+
+    def kernel(self) -> Kernel:
+        if self.source.numel and self.rows:
+            for m in self.source.members:
+                if m.stored.value.aval.numel:
+                    self.place(m)
+            for p in self.placed.values():
+                self.emit(p)
+        stages = tuple(self.finish(key) for key in sorted(self.stages))
+        members = self.source.members
+        rows = (self.r.terms[0][0],) if self.r.terms else ()
+        note = " ".join(f"v{m.stored.value.id}" for m in members)
+        where = next((m.stored.nest.where for m in members if m.stored.nest.where), "")
+        return Kernel(self.name, rows, stages, self.row_buffers(), note, where)  # type: ignore[arg-type]
+
+    # ------------------------------------------------------------------ layout
+
+    def place(self, m: Member) -> None:
+        """Solve the member's axes for the row and the position in the row, and find its stage."""
+        nest = m.stored.nest
+        by: dict[Axis, Affine] = {}
+        for a, c in digits(m.row, self.rows) or ():
+            by[a] = affine.mod(affine.floordiv(self.r, c), a.size)
+        rest = nest.over if nest.monoid else tuple(
+            a for a in nest.axes if a.terms and a.terms[0][0] not in by
+        )
+        sizes = tuple(a.hi + 1 for a in rest)
+        length = math.prod(sizes)
+        c = affine.axis("c", length)
+        for a, value in zip(rest, affine.unravel(c, sizes), strict=True):
+            if a.terms:
+                by[a.terms[0][0]] = value  # type: ignore[index]
+        at = tuple(affine.substitute(a, by) for a in nest.axes)
+        p = _Placed(m, by, at, length, affine.ravel(rest, sizes), sizes)
+        p.level = max((self.after(p, x) for x in m.stored.reads), default=0)
+        self.placed[nest.value.id] = p
+
+    def after(self, p: _Placed, x: Read) -> int:
+        """The earliest stage at which `p` can read `x`."""
+        q = self.placed.get(x.value)
+        if q is None:
+            return 0
+        return q.level if self.same_place(p, q, x) else q.level + 1
+
+    def same_place(self, p: _Placed, q: _Placed, x: Read) -> bool:
+        """Whether `p` reads `q` at the element that the same loop iteration computes."""
+        if q.member.stored.nest.monoid or q.length != p.length:
+            return False
+        return all(
+            affine.substitute(i, p.by) is j for i, j in zip(x.index, q.at, strict=True)
+        )
+
+    # ------------------------------------------------------------------ contents
+
+    def emit(self, p: _Placed) -> None:
+        stored, vid = p.member.stored, p.member.stored.value.id
+        body = Rewrite(p.by, lambda value, index, x: self.read(p, value, index, x))(stored.body)
+        reductions, stores = self.stage(p.level, p.length)
+        dtype = stored.value.aval.dtype
+        if stored.nest.monoid:
+            name = f"a{vid}"
+            wide = expr.dt.int64 if stored.nest.monoid.startswith("arg") else body.dtype
+            reductions.append(Reduction(name, stored.nest.monoid, wide, body))
+            p.value = expr.cast(expr.local(name, wide), dtype)
+            if self.in_memory(stored):
+                _, later = self.stage(p.level + 1, 1)
+                later.append(self.store(p, p.value))
+            return
+        p.value = body
+        if self.in_memory(stored):
+            stores.append(self.store(p, body))
+
+    def store(self, p: _Placed, value: Expr) -> Store:
+        v = p.member.stored.value
+        name = self.fuse.memory(v)
+        return Store(name, self.fuse.address(v.id, p.at), value)
+
+    def stage(self, level: int, length: int) -> tuple[list[Reduction], list[Store]]:
+        return self.stages.setdefault((level, length), ([], []))
+
+    def in_memory(self, stored: Stored) -> bool:
+        vid = stored.value.id
+        return stored.forced or vid in self.fuse.shared
+
+    def read(self, p: _Placed, value: int, index: tuple[Affine, ...], x: Read) -> Expr:
+        q = self.placed.get(value)
+        if q is None:
+            return expr.load(f"v{value}", self.fuse.address(value, index), x.dtype)
+        if q.member.stored.nest.monoid:
+            assert q.value is not None
+            return q.value
+        here = q.length == p.length and q.level == p.level
+        if here and all(i is j for i, j in zip(index, q.at, strict=True)):
+            assert q.value is not None
+            return q.value
+        return self.load_row(q, index, x)
+
+    def load_row(self, q: _Placed, index: tuple[Affine, ...], x: Read) -> Expr:
+        """An element that an earlier stage computed for this row."""
+        v = q.member.stored.value
+        if self.in_memory(q.member.stored):
+            return expr.load(self.fuse.memory(v), self.fuse.address(v.id, index), x.dtype)
+        if q.value is not None and not q.keep_row:
+            q.keep_row = True
+            _, stores = self.stage(q.level, q.length)
+            at = affine.axis("c", q.length)
+            stores.append(Store(f"t{v.id}", at, q.value))
+        axes = [a.terms[0][0] if a.terms else None for a in q.member.stored.nest.axes]
+        by = {a: i for a, i in zip(axes, index, strict=True) if a is not None}
+        return expr.load(f"t{v.id}", affine.substitute(q.loop_at, by), x.dtype)  # type: ignore[arg-type]
+
+    def row_buffers(self) -> tuple[Buffer, ...]:
+        out = []
+        for p in self.placed.values():
+            if p.keep_row:
+                v = p.member.stored.value
+                out.append(Buffer(f"t{v.id}", v.aval.dtype, p.length, "row", v.id))
+        return tuple(out)
+
+    def finish(self, key: tuple[int, int]) -> Stage:
+        reductions, stores = self.stages[key]
+        c = affine.axis("c", key[1])
+        loops = (c.terms[0][0],) if c.terms else ()
+        return Stage(loops, tuple(reductions), tuple(stores))  # type: ignore[arg-type]

@@ -1,0 +1,481 @@
+"""First stage of codegen: op calls -> loop nests, one rule per KIND of op. Program -> Loops.
+
+Each value becomes a function of its index. What is not a loop over scalar expressions (matrix products, convolutions, sorts,
+scatters, callbacks into NumPy) becomes a `Step`, a library routine over whole tensors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any, Final
+
+from codegen import affine, expr
+from codegen.affine import ZERO, Affine
+from codegen.expr import BUILD, Expr
+from codegen.ir import Call, Loops, Nest, Program, Step, Unsupported, Value
+from eager import dtype as dt
+from eager.aval import Aval
+from eager.dtype import DType
+from eager.ops.kinds import Pointwise
+
+Item = Nest | Step
+SMALL_DOT: Final = 1 << 11  # multiply-adds: below this a library call costs more than the product
+
+
+class _Lower:
+    """The items so far, and fresh values for intermediates that no op call names."""
+
+    def __init__(self, program: Program) -> None:
+        self.items: list[Item] = []
+        top = max((v.id for v in _all_values(program)), default=0)
+        self.ids = count(top + 1)
+
+    def fresh(self, aval: Aval) -> Value:
+        return Value(next(self.ids), aval)
+
+    def nest(self, value: Value, body: Callable[..., Expr], where: str, **more: Any) -> Value:
+        axes = axes_of(value.aval.shape)
+        made = body(axes) if value.aval.numel else expr.const(0, value.aval.dtype)
+        self.items.append(Nest(value, axes, made, where=where, **more))
+        return value
+
+    def step(self, call: Call, name: str) -> None:
+        self.items.append(Step(call, name))
+
+
+def lower(program: Program) -> Loops:
+    """Every call by the rule of its kind. Raises Unsupported for complex numbers."""
+    state = _Lower(program)
+    for call in program.calls:
+        if any(v.aval.dtype.is_complex for v in (*call.outs, *_tensors(call))):
+            state.step(call, "extern")
+            continue
+        RULES.get(call.op.kind, _extern)(state, call)
+    return Loops(_own_outputs(state, program), tuple(state.items))
+
+
+def _all_values(program: Program) -> Iterator[Value]:
+    yield from program.inputs
+    for call in program.calls:
+        yield from call.outs
+
+
+def _tensors(call: Call) -> tuple[Value, ...]:
+    return tuple(v for v in call.operands if isinstance(v, Value))
+
+
+def _own_outputs(state: _Lower, program: Program) -> Program:
+    """Each output gets memory of its own: an input, a duplicate or a written value that is returned is copied."""
+    taken = {v.id for v in program.inputs} | {v.id for _, v in program.writes}
+    outputs = []
+    for v in program.outputs:
+        if v.id in taken:
+            copy = state.fresh(v.aval)
+            state.nest(copy, lambda axes, v=v: expr.read(v.id, axes, v.aval.dtype), "")
+            v = copy
+        taken.add(v.id)
+        outputs.append(v)
+    writes, targets = [], set(taken)
+    for target, v in program.writes:
+        if v.id in {w.id for _, w in writes} or v.id in {i.id for i in program.inputs}:
+            copy = state.fresh(v.aval)
+            state.nest(copy, lambda axes, v=v: expr.read(v.id, axes, v.aval.dtype), "")
+            v = copy
+        targets.add(v.id)
+        writes.append((target, v))
+    return Program(program.inputs, program.calls, tuple(outputs), tuple(writes))
+
+
+def axes_of(shape: tuple[int, ...], prefix: str = "i") -> tuple[Affine, ...]:
+    return tuple(affine.axis(f"{prefix}{d}", n) for d, n in enumerate(shape))
+
+
+def number(value: complex, dtype: DType) -> Expr:
+    """A Python number as a constant; an int too large for the type wraps around, as in eager."""
+    if isinstance(value, complex):
+        raise Unsupported(f"the complex number {value}")
+    if dtype.category == dt.INT and isinstance(value, int):
+        bits = 8 * dtype.itemsize
+        value &= (1 << bits) - 1
+        if dtype.is_signed and value >> (bits - 1):
+            value -= 1 << bits
+    return expr.const(value, dtype)
+
+
+def operand(x: Value | complex, index: tuple[Affine, ...], dtype: DType) -> Expr:
+    """Operand `x` at the place that broadcasts to `index` of the result, converted to `dtype`."""
+    if not isinstance(x, Value):
+        return number(x, dtype)
+    shape = x.aval.shape
+    own = index[len(index) - len(shape) :] if shape else ()
+    at = tuple(ZERO if n == 1 else i for n, i in zip(shape, own, strict=True))
+    return expr.cast(expr.read(x.id, at, x.aval.dtype), dtype)
+
+
+def element(x: Value, index: tuple[Affine, ...]) -> Expr:
+    return expr.read(x.id, index, x.aval.dtype)
+
+
+# ---------------------------------------------------------------------------------- pointwise
+
+
+def _operand_avals(call: Call) -> tuple[Aval, ...]:
+    return tuple(v.aval if isinstance(v, Value) else _weak(v) for v in call.operands)
+
+
+def _weak(value: complex) -> Aval:
+    kind = dt.bool_ if isinstance(value, bool) else dt.int64 if isinstance(value, int) else dt.float64
+    return Aval((), dt.complex128 if isinstance(value, complex) else kind, weak=True)
+
+
+def _pointwise(s: _Lower, call: Call) -> None:
+    op, out = call.op, call.outs[0]
+    assert isinstance(op, Pointwise)
+    common = op.common(_operand_avals(call)).compute
+
+    def body(axes: tuple[Affine, ...]) -> Expr:
+        kinds = [dt.bool_ if i < op.mask else common for i in range(len(call.operands))]
+        args = [operand(x, axes, d) for x, d in zip(call.operands, kinds, strict=True)]
+        result = op.body(BUILD, *args)
+        if not isinstance(result, Expr):
+            result = number(result, common)
+        return expr.cast(result, out.aval.dtype)
+
+    s.nest(out, body, call.where)
+
+
+def _cast(s: _Lower, call: Call) -> None:
+    out = call.outs[0]
+    s.nest(out, lambda axes: operand(call.operands[0], axes, out.aval.dtype), call.where)
+
+
+def _copy(s: _Lower, call: Call) -> None:
+    out = call.outs[0]
+    s.nest(out, lambda axes: operand(call.operands[0], axes, out.aval.dtype), call.where, view=True)
+
+
+# ---------------------------------------------------------------------------------- reductions
+
+
+def _reduce(s: _Lower, call: Call) -> None:
+    x, out = call.operands[0], call.outs[0]
+    assert isinstance(x, Value)
+    dims, keepdim = call.attrs["dim"], call.attrs["keepdim"]
+    monoid: str = call.op.monoid  # type: ignore[attr-defined]
+    if call.op.kind == "argreduce":
+        dims = tuple(range(x.aval.ndim)) if dims is None else (dims,)
+        monoid = "arg" + monoid
+    reduce_nest(s, x, out, tuple(dims), monoid, keepdim=keepdim, where=call.where)
+
+
+def reduce_nest(
+    s: _Lower, x: Value, out: Value, dims: tuple[int, ...], monoid: str, *, keepdim: bool, where: str
+) -> None:
+    """out = x reduced over `dims`; large reductions to few values go through fixed partial results."""
+    shape = x.aval.shape
+    if not math.prod(shape):
+        unit = {"prod": 1, "all": 1}.get(monoid, 0)
+        s.nest(out, lambda _: expr.const(unit, out.aval.dtype), where)
+        return
+    axes = axes_of(out.aval.shape)
+    over = tuple(affine.axis(f"k{d}", shape[d]) for d in dims)
+    inner = iter(axes if keepdim else axes)
+    index: list[Affine] = []
+    for d in range(len(shape)):
+        if d in dims:
+            index.append(over[dims.index(d)])
+            if keepdim:
+                next(inner)
+        else:
+            index.append(next(inner))
+    wide = accumulator(monoid, x.aval.dtype, out.aval.dtype)
+    body = expr.cast(element(x, tuple(index)), wide)
+    s.items.append(Nest(out, axes, body, monoid, over, where=where))
+
+
+def accumulator(monoid: str, x: DType, out: DType) -> DType:
+    """The type a reduction runs in."""
+    return x.compute if monoid in ("max", "min", "argmax", "argmin") else out.compute
+
+
+# ---------------------------------------------------------------------------------- views and moves
+
+
+def _view(s: _Lower, call: Call) -> None:
+    x, out, op = call.operands[0], call.outs[0], call.op
+    assert isinstance(x, Value)
+
+    def body(axes: tuple[Affine, ...]) -> Expr:
+        source = op.source(axes, x.aval.shape, call.attrs)  # type: ignore[attr-defined]
+        return element(x, tuple(i if isinstance(i, Affine) else affine.constant(i) for i in source))
+
+    s.nest(out, body, call.where, view=True)
+
+
+def _between(i: Affine, lo: int, hi: int) -> Expr:
+    """lo <= i < hi."""
+    value = expr.index_of(i)
+    return BUILD.and_(BUILD.ge(value, lo), BUILD.lt(value, hi))
+
+
+def _all_of(conditions: list[Expr]) -> Expr:
+    total = expr.const(True, dt.bool_)
+    for c in conditions:
+        total = BUILD.and_(total, expr.decide(c))
+    return total
+
+
+def _flip(axes: tuple[Affine, ...], call: Call) -> Expr:
+    x, dims = _tensors(call)[0], call.attrs["dims"]
+    return element(x, tuple(-i + (n - 1) if d in dims else i for d, (i, n) in enumerate(zip(axes, x.aval.shape, strict=True))))
+
+
+def _pad(axes: tuple[Affine, ...], call: Call) -> Expr:
+    x, fill, pads = call.operands[0], call.operands[1], call.attrs["pads"]
+    assert isinstance(x, Value)
+    index = tuple(i - lo for i, (lo, _) in zip(axes, pads, strict=True))
+    inside = _all_of([_between(i, 0, n) for i, n in zip(index, x.aval.shape, strict=True)])
+    other = operand(fill, (), x.aval.dtype.compute)
+    return expr.select(inside, element(x, index), expr.cast(other, x.aval.dtype))
+
+
+def _cat(axes: tuple[Affine, ...], call: Call) -> Expr:
+    dim, out = call.attrs["dim"], call.outs[0].aval.dtype
+    parts = [x for x in _tensors(call) if x.aval.numel]
+    ends = [0]
+    for x in parts:
+        ends.append(ends[-1] + x.aval.shape[dim])
+    result: Expr | None = None
+    for x, start in reversed(list(zip(parts, ends, strict=False))):
+        index = tuple(i - start if d == dim else i for d, i in enumerate(axes))
+        here = expr.cast(element(x, index), out)
+        before_next = BUILD.lt(expr.index_of(axes[dim]), start + x.aval.shape[dim])
+        result = here if result is None else expr.select(before_next, here, result)
+    assert result is not None
+    return result
+
+
+def _slice_scatter(axes: tuple[Affine, ...], call: Call) -> Expr:
+    base, src = _tensors(call)
+    dim, start, stop, step = (call.attrs[k] for k in ("dim", "start", "stop", "step"))
+    at = axes[dim] - start
+    conditions = [_between(axes[dim], start, stop)]
+    if step != 1:
+        conditions.append(BUILD.eq(expr.index_of(at % step), 0))
+    index = tuple(at // step if d == dim else i for d, i in enumerate(axes))
+    return expr.select(_all_of(conditions), element(src, index), element(base, axes))
+
+
+def _select_scatter(axes: tuple[Affine, ...], call: Call) -> Expr:
+    base, src = _tensors(call)
+    dim = call.attrs["dim"]
+    here = BUILD.eq(expr.index_of(axes[dim]), call.attrs["index"])
+    index = tuple(i for d, i in enumerate(axes) if d != dim)
+    return expr.select(expr.decide(here), element(src, index), element(base, axes))
+
+
+def _diagonal_scatter(axes: tuple[Affine, ...], call: Call) -> Expr:
+    base, src = _tensors(call)
+    offset, d1, d2 = (call.attrs[k] for k in ("offset", "dim1", "dim2"))
+    row, col = axes[d1] + min(offset, 0), axes[d2] - max(offset, 0)
+    n = src.aval.shape[-1]
+    on = _all_of([BUILD.eq(expr.index_of(row - col), 0), _between(row, 0, n)])
+    rest = tuple(i for d, i in enumerate(axes) if d not in (d1, d2))
+    return expr.select(on, element(src, (*rest, row)), element(base, axes))
+
+
+MOVES: Final[dict[str, Callable[[tuple[Affine, ...], Call], Expr]]] = {
+    "flip": _flip,
+    "pad": _pad,
+    "cat": _cat,
+    "slice_scatter": _slice_scatter,
+    "select_scatter": _select_scatter,
+    "diagonal_scatter": _diagonal_scatter,
+}
+
+
+def _move(s: _Lower, call: Call) -> None:
+    rule = MOVES.get(call.op.name)
+    if rule is None:
+        s.step(call, "extern")
+    else:
+        s.nest(call.outs[0], lambda axes: rule(axes, call), call.where)
+
+
+def _create(s: _Lower, call: Call) -> None:
+    out = call.outs[0]
+    dtype = out.aval.dtype
+    if call.op.name == "iota":
+        s.nest(out, lambda axes: expr.cast(expr.index_of(axes[0]), dtype), call.where)
+    elif call.op.name == "full":
+        value = call.operands[0]
+        made = operand(value, (), dtype if not isinstance(value, Value) else value.aval.dtype)
+        s.nest(out, lambda _: expr.cast(made, dtype), call.where)
+    else:
+        s.step(call, "extern")
+
+
+# ---------------------------------------------------------------------------------- index
+
+
+def place(index: Value, at: tuple[Affine, ...], size: int, where: str, *, negative: bool) -> Affine:
+    """The checked index that tensor `index` names at `at`, into a dimension of `size`."""
+    i = expr.cast(element(index, at), dt.int64)
+    if negative:
+        i = expr.checked(i, -size, size - 1, where)
+        i = BUILD.where(BUILD.lt(i, 0), i + size, i)
+    else:
+        i = expr.checked(i, 0, size - 1, where)
+    return affine.opaque(i, 0, max(size - 1, 0))
+
+
+def _index(s: _Lower, call: Call) -> None:
+    rule = INDEX.get(call.op.name)
+    x = call.operands[0]
+    if rule is None or not isinstance(x, Value) or not x.aval.ndim or not x.aval.numel:
+        s.step(call, call.op.name if call.op.name in SCATTERS else "extern")
+    else:
+        s.nest(call.outs[0], lambda axes: rule(axes, call), call.where)
+
+
+def _where_of(call: Call, dim: int, size: int) -> str:
+    return f"{call.op.name}: index out of bounds for dimension {dim} with size {size}|{call.where}"
+
+
+def _gather(axes: tuple[Affine, ...], call: Call) -> Expr:
+    x, index = _tensors(call)
+    dim = call.attrs["dim"]
+    size = x.aval.shape[dim]
+    at = place(index, axes, size, _where_of(call, dim, size), negative=False)
+    return element(x, (*axes[:dim], at, *axes[dim + 1 :]))
+
+
+def _take(axes: tuple[Affine, ...], call: Call) -> Expr:
+    x, index = _tensors(call)
+    dim, n = call.attrs["dim"], index.aval.ndim
+    size = x.aval.shape[dim]
+    at = place(index, axes[dim : dim + n], size, _where_of(call, dim, size), negative=False)
+    return element(x, (*axes[:dim], at, *axes[dim + n :]))
+
+
+def _advanced(axes: tuple[Affine, ...], call: Call) -> Expr:
+    x, *indices = _tensors(call)
+    dims = call.attrs["dims"]
+    picked = max(i.aval.ndim for i in indices)
+    adjacent = dims == tuple(range(dims[0], dims[0] + len(dims)))
+    start = dims[0] if adjacent else 0
+    chosen, rest = axes[start : start + picked], iter((*axes[:start], *axes[start + picked :]))
+    at: dict[int, Affine] = {}
+    for dim, index in zip(dims, indices, strict=True):
+        shape = index.aval.shape
+        own = chosen[picked - len(shape) :]
+        own = tuple(ZERO if n == 1 else i for n, i in zip(shape, own, strict=True))
+        size = x.aval.shape[dim]
+        at[dim] = place(index, own, size, _where_of(call, dim, size), negative=True)
+    return element(x, tuple(at[d] if d in at else next(rest) for d in range(x.aval.ndim)))
+
+
+INDEX: Final[dict[str, Callable[[tuple[Affine, ...], Call], Expr]]] = {
+    "gather": _gather,
+    "take": _take,
+    "index": _advanced,
+}
+SCATTERS: Final = ("scatter", "index_add")
+
+
+# ---------------------------------------------------------------------------------- the rest
+
+
+def _contract(s: _Lower, call: Call) -> None:
+    """Products in the computing type; operands of 16 bits are widened once, and the result rounded once."""
+    out = call.outs[0]
+    wide = out.aval.dtype.compute
+    if call.op.name == "dot" and _is_small(call):
+        _small_dot(s, call)
+        return
+    if wide.category != dt.FLOAT or not out.aval.numel:
+        s.step(call, "extern")
+        return
+    operands = tuple(_widened(s, v, wide, call.where) for v in _tensors(call))
+    target = out if out.aval.dtype is wide else s.fresh(Aval(out.aval.shape, wide))
+    s.step(Call(call.op, operands, call.attrs, (target,), call.where), call.op.name)
+    if target is not out:
+        s.nest(out, lambda axes: operand(target, axes, out.aval.dtype), call.where)
+
+
+def _widened(s: _Lower, v: Value, wide: DType, where: str) -> Value:
+    if v.aval.dtype is wide:
+        return v
+    return s.nest(s.fresh(Aval(v.aval.shape, wide)), lambda axes: operand(v, axes, wide), where)
+
+
+def _is_small(call: Call) -> bool:
+    a, _ = _tensors(call)
+    out = call.outs[0].aval
+    return out.dtype is not dt.bool_ and (
+        out.dtype.category == dt.INT or out.numel * a.aval.shape[-1] <= SMALL_DOT
+    )
+
+
+def _small_dot(s: _Lower, call: Call) -> None:
+    (a, b), out = _tensors(call), call.outs[0]
+    depth = a.aval.shape[-1]
+    axes = axes_of(out.aval.shape)
+    if not depth or not out.aval.numel:
+        s.nest(out, lambda _: expr.const(0, out.aval.dtype), call.where)
+        return
+    *batch, m, n = axes
+    k = affine.axis("k0", depth)
+    wide = out.aval.dtype.compute
+    x = expr.cast(element(a, (*batch, m, k)), wide)
+    y = expr.cast(element(b, (*batch, k, n)), wide)
+    s.items.append(Nest(out, axes, x * y, "sum", (k,), where=call.where))
+
+
+def _window(s: _Lower, call: Call) -> None:
+    s.step(call, call.op.name if call.outs[0].aval.dtype in (dt.float32, dt.float64) else "extern")
+
+
+def _random(s: _Lower, call: Call) -> None:
+    out = call.outs[0]
+    fn = f"random_{call.attrs['dist']}"
+    seed, ordinal = (operand(v, (), dt.int64) for v in call.operands)
+
+    def body(axes: tuple[Affine, ...]) -> Expr:
+        flat = expr.index_of(affine.ravel(axes, out.aval.shape))
+        return expr.random(fn, seed, ordinal, flat, out.aval.dtype)
+
+    s.nest(out, body, call.where)
+
+
+def _scan(s: _Lower, call: Call) -> None:
+    s.step(call, call.op.name)
+
+
+def _sort(s: _Lower, call: Call) -> None:
+    s.step(call, call.op.name)
+
+
+def _extern(s: _Lower, call: Call) -> None:
+    s.step(call, "extern")
+
+
+RULES: Final[dict[str, Callable[[_Lower, Call], None]]] = {
+    "pointwise": _pointwise,
+    "cast": _cast,
+    "copy": _copy,
+    "reduce": _reduce,
+    "argreduce": _reduce,
+    "view": _view,
+    "move": _move,
+    "create": _create,
+    "index": _index,
+    "contract": _contract,
+    "window": _window,
+    "random": _random,
+    "scan": _scan,
+    "sort": _sort,
+    "extern": _extern,
+}

@@ -1,0 +1,84 @@
+"""Rewriting of scalar expressions: (Expr, axis substitution, rule for leaves) -> Expr. Used by every stage after lower."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from codegen import affine, expr
+from codegen.affine import Affine, Axis
+from codegen.expr import Apply, Cast, Checked, Expr, IndexOf, Load, Read, Select
+
+OnRead = Callable[[int, tuple[Affine, ...], Read], Expr]
+OnLoad = Callable[[str, Affine, Load], Expr]
+
+
+class Rewrite:
+    """One rewriting with its memo: call it on expressions. Axes are replaced by `axes`, then reads and loads by the rules.
+
+    The rules get the already substituted index. Rebuilding simplifies again, since indices may have become constant."""
+
+    def __init__(
+        self,
+        axes: Mapping[Axis, Affine],
+        on_read: OnRead | None = None,
+        on_load: OnLoad | None = None,
+    ) -> None:
+        self.axes = axes
+        self.on_read = on_read
+        self.on_load = on_load
+        self.memo: dict[Expr, Expr] = {}
+
+    def __call__(self, x: Expr) -> Expr:
+        found = self.memo.get(x)
+        if found is None:
+            rule = _RULES.get(type(x))
+            found = self.memo[x] = x if rule is None else rule(self, x)
+        return found
+
+    def index(self, index: Affine) -> Affine:
+        return affine.substitute(index, self.axes, self)
+
+
+def _apply(r: Rewrite, x: Apply) -> Expr:
+    args = tuple(map(r, x.args))
+    same = all(a is b for a, b in zip(args, x.args, strict=True))
+    if same:
+        return x
+    return expr.random(x.fn, *args, x.dtype) if x.fn in expr.CODEGEN else expr.apply(x.fn, *args)
+
+
+def _checked(r: Rewrite, x: Checked) -> Expr:
+    return expr.checked(r(x.arg), x.lo, x.hi, x.where)
+
+
+def _cast(r: Rewrite, x: Cast) -> Expr:
+    return expr.cast(r(x.arg), x.dtype)
+
+
+def _select(r: Rewrite, x: Select) -> Expr:
+    return expr.select(r(x.cond), r(x.then), r(x.other))
+
+
+def _read(r: Rewrite, x: Read) -> Expr:
+    index = tuple(map(r.index, x.index))
+    return expr.read(x.value, index, x.dtype) if r.on_read is None else r.on_read(x.value, index, x)
+
+
+def _load(r: Rewrite, x: Load) -> Expr:
+    offset = r.index(x.offset)
+    return expr.load(x.buffer, offset, x.dtype) if r.on_load is None else r.on_load(x.buffer, offset, x)
+
+
+def _index_of(r: Rewrite, x: IndexOf) -> Expr:
+    return expr.index_of(r.index(x.index))
+
+
+_RULES: dict[type[Expr], Callable[..., Expr]] = {
+    Apply: _apply,
+    Cast: _cast,
+    Checked: _checked,
+    Select: _select,
+    Read: _read,
+    Load: _load,
+    IndexOf: _index_of,
+}

@@ -1,0 +1,195 @@
+"""Third stage: axes of fused kernels split, merged and ordered, and how the CPU runs each. Fused -> Tiled.
+
+A kernel comes with one flat row axis and one flat loop axis per stage. Where accesses need r // 64 and r % 64, r is split into
+two axes, and the divisions disappear. Then the axis with unit strides becomes the SIMD axis: a loop axis (rows one by one,
+lanes along the row) or a row axis (lanes hold neighbouring rows: elementwise kernels, reductions over outer dimensions).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from codegen import affine, expr
+from codegen.affine import Affine, Axis, FloorDiv, Mod
+from codegen.expr import Expr, Load
+from codegen.ir import Fused, Kernel, Reduction, Schedule, Stage, Store, Tiled
+from codegen.rewrite import Rewrite
+
+PARALLEL_WORK: Final = 1 << 15  # weighted elements below which starting threads costs more than it gains
+
+
+def tile(fused: Fused) -> Tiled:
+    items, schedules = [], {}
+    for item in fused.items:
+        if isinstance(item, Kernel):
+            item = split_axes(item)
+            schedules[item.name] = schedule(item)
+            item = order_loops(item, schedules[item.name])
+        items.append(item)
+    return Tiled(replace(fused, items=tuple(items)), schedules)
+
+
+# ---------------------------------------------------------------------------------- walking a kernel
+
+
+def stage_roots(stage: Stage) -> Iterator[Expr]:
+    for r in stage.reductions:
+        yield r.value
+    for s in stage.stores:
+        yield s.value
+        for atom in affine.walk_atoms(s.offset):
+            if isinstance(atom, affine.Opaque):
+                yield atom.expr
+
+
+def stage_indices(stage: Stage) -> Iterator[Affine]:
+    for s in stage.stores:
+        yield s.offset
+    for x in expr.walk(*stage_roots(stage)):
+        yield from expr.indices(x)
+
+
+def map_stage(stage: Stage, by: Mapping[Axis, Affine], loops: tuple[Axis, ...]) -> Stage:
+    rewrite = Rewrite(by)
+    return Stage(
+        loops,
+        tuple(Reduction(r.name, r.monoid, r.dtype, rewrite(r.value)) for r in stage.reductions),
+        tuple(Store(s.buffer, rewrite.index(s.offset), rewrite(s.value), s.mode) for s in stage.stores),
+    )
+
+
+# ---------------------------------------------------------------------------------- splitting
+
+
+def split_axes(kernel: Kernel) -> Kernel:
+    """Replace an axis by several where that removes its floordivs and mods."""
+    indices = [list(stage_indices(s)) for s in kernel.stages]
+    by: dict[Axis, Affine] = {}
+    rows: list[Axis] = []
+    for a in kernel.rows:
+        rows += _split(a, (i for group in indices for i in group), by)
+    stages = []
+    for stage, own in zip(kernel.stages, indices, strict=True):
+        loops: list[Axis] = []
+        local = dict(by)
+        for a in stage.loops:
+            loops += _split(a, own, local)
+        stages.append(map_stage(stage, local, tuple(loops)) if local else stage)
+    return replace(kernel, rows=tuple(rows), stages=tuple(stages))
+
+
+def _split(a: Axis, indices: Iterable[Affine], by: dict[Axis, Affine]) -> list[Axis]:
+    cuts = _chain(_divisors(a, indices), a.size)
+    if not cuts:
+        return [a]
+    bounds = [1, *cuts, a.size]
+    parts = [
+        (affine.axis(f"{a.name}_{i}", hi // lo), lo)
+        for i, (lo, hi) in enumerate(zip(bounds, bounds[1:], strict=False))
+    ]
+    total = affine.ZERO
+    for part, step in parts:
+        total = total + part * step
+    by[a] = total
+    return [p.terms[0][0] for p, _ in reversed(parts) if p.terms]  # type: ignore[misc]
+
+
+def _divisors(a: Axis, indices: Iterable[Affine]) -> set[int]:
+    found: set[int] = set()
+    seen: set[Affine] = set()
+    for index in indices:
+        if index in seen:
+            continue
+        seen.add(index)
+        for atom in affine.walk_atoms(index):
+            if isinstance(atom, FloorDiv | Mod):
+                inner = atom.index
+                if len(inner.terms) == 1 and inner.const == 0 and inner.terms[0][1] == 1:
+                    base = inner.terms[0][0]
+                    if base is a:
+                        found.add(atom.divisor)
+                    elif isinstance(base, FloorDiv) and _is_axis(base.index, a):
+                        found |= {base.divisor, base.divisor * atom.divisor}
+    return found
+
+
+def _is_axis(index: Affine, a: Axis) -> bool:
+    return index.const == 0 and index.terms == ((a, 1),)
+
+
+def _chain(divisors: set[int], size: int) -> list[int]:
+    """A chain of cut points each dividing the next and the size."""
+    chain: list[int] = []
+    for d in sorted(divisors):
+        if 1 < d < size and size % d == 0 and (not chain or d % chain[-1] == 0):
+            chain.append(d)
+    return chain
+
+
+# ---------------------------------------------------------------------------------- scheduling
+
+
+def schedule(kernel: Kernel) -> Schedule:
+    work = max((_work(kernel, s) for s in kernel.stages), default=0)
+    parallel = work >= PARALLEL_WORK and math.prod(a.size for a in kernel.rows) > 1
+    loops = [_best(s.loops, [s]) if _vectorisable(s) else (None, 0.0) for s in kernel.stages]
+    by_loops = sum(score for _, score in loops)
+    plain = all(_vectorisable(s) for s in kernel.stages)
+    row, by_rows = _best(kernel.rows, kernel.stages) if plain else (None, 0.0)
+    if row is not None and by_rows > by_loops:
+        return Schedule((None,) * len(kernel.stages), parallel, row)
+    return Schedule(tuple(a for a, _ in loops), parallel)
+
+
+def _work(kernel: Kernel, stage: Stage) -> int:
+    elements = math.prod(a.size for a in (*kernel.rows, *stage.loops))
+    cost = sum(1 for x in expr.walk(*stage_roots(stage)))
+    return elements * max(cost // 4, 1)
+
+
+def _vectorisable(stage: Stage) -> bool:
+    """Not where stores may collide: those run in order. Products of lanes are fine for every monoid."""
+    return all(s.mode == "set" for s in stage.stores)
+
+
+def _best(axes: tuple[Axis, ...], stages: Iterable[Stage]) -> tuple[Axis | None, float]:
+    """The axis along which accesses are contiguous, and how much SIMD gains there (elements times weight)."""
+    stages = tuple(stages)
+    best: tuple[Axis | None, float] = (None, 0.0)
+    for a in reversed(axes):
+        score = 0.0
+        for stage in stages:
+            size = math.prod(x.size for x in stage.loops) if a not in stage.loops else a.size
+            score += _score(a, stage) * size / max(a.size, 1) * min(a.size, 64)
+        if score > best[1]:
+            best = (a, score)
+    return best
+
+
+def _score(a: Axis, stage: Stage) -> float:
+    at = affine.axis(a.name, a.size)
+    total, count = 0.0, 0
+    loads = [x.offset for x in expr.walk(*stage_roots(stage)) if isinstance(x, Load)]
+    for offset in [*loads, *(s.offset for s in stage.stores)]:
+        c = affine.coefficient(offset, at)
+        total += 1.0 if c == 1 else 0.6 if c == 0 else 0.1
+        count += 1
+    for r in stage.reductions:  # creating without loads still gains
+        total += 0.5 if not loads else 0.0
+        count += 1 if not loads else 0
+    return total / count if count else 0.5
+
+
+def order_loops(kernel: Kernel, plan: Schedule) -> Kernel:
+    """The SIMD axis innermost. Order of rows and of reduction loops is free (argmax numbers its positions itself)."""
+    stages = tuple(
+        replace(s, loops=_last(s.loops, v)) for s, v in zip(kernel.stages, plan.vector, strict=True)
+    )
+    return replace(kernel, stages=stages, rows=_last(kernel.rows, plan.row_vector))
+
+
+def _last(axes: tuple[Axis, ...], a: Axis | None) -> tuple[Axis, ...]:
+    return axes if a is None else (*(x for x in axes if x is not a), a)
