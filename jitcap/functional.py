@@ -1,4 +1,4 @@
-"""Tracing, the first half of capture: eager's calls on traced tensors become nodes. dispatch -> Graph.
+"""Tracing, the first half of capture: eager's calls on traced tensors -> nodes of a Graph.
 
 `Tracer` is what `eager.dispatch` talks to while tensors are traced (eager never imports it: it only
 calls these methods). Views and in-place writes have been resolved by `eager.traced` before `emit`,
@@ -10,8 +10,8 @@ what a question about a run-time number is answered with, and how `.grad` of an 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -19,7 +19,7 @@ from eager.aval import Aval, scalar_aval
 from eager.dispatch import current_tracer
 from eager.op import Attrs, Op
 from eager.sym import SymNumber
-from eager.tensor import Tensor
+from eager.tensor import Tensor, wrap
 from eager.traced import Traced, fresh
 from jitcap.graph import (
     AS_NUMBER,
@@ -39,7 +39,7 @@ LoadGrad = Callable[[Tensor], "Tensor | None"]
 
 
 class DataDependent(Exception):
-    """The program asks for a value that is known only when it runs (an `if` on a tensor, `int(x)`)."""
+    """The program asks for a value that is known only when it runs (`if loss > 1:`, `int(x)`)."""
 
 
 class Tracer:
@@ -151,3 +151,65 @@ def user_line() -> Where:
             return Where(code.co_filename, frame.f_lineno, code.co_qualname)
         frame = frame.f_back
     return NOWHERE
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """What `trace` recorded. The graph's inputs are the arguments, then `constants`; its outputs the
+    results, then the new values of arguments written in place (`writes`: input, output index)."""
+
+    graph: Graph
+    constants: tuple[Tensor, ...]
+    results: int
+    writes: tuple[tuple[int, int], ...]
+
+
+def trace(fn: Callable[..., Any], *examples: Any, name: str = "graph") -> Trace:
+    """Run `fn` once on abstract tensors and record its operations.
+
+    `examples` are tensors or avals; anything else is passed as it is and becomes part of the
+    program. The result is a tensor or a tuple or list of tensors. Control flow of Python is
+    recorded as taken; nothing is guarded. Raises DataDependent where it needs a tensor's value.
+    """
+    tracer = Tracer(name=name)
+    args, storages = [], []
+    for i, example in enumerate(examples):
+        if not isinstance(example, Tensor | Aval):
+            args.append(example)
+            continue
+        aval = example if isinstance(example, Aval) else example.aval
+        array = fresh(tracer, tracer.input(f"x{i}", aval), aval)
+        storages.append(array.storage)
+        args.append(_stand_in(array, example))
+    token = current_tracer.set(tracer)
+    try:
+        result = fn(*args)
+        results = result if isinstance(result, tuple | list) else (result,)
+        outputs = [_handle(tracer, r) for r in results]
+    finally:
+        current_tracer.reset(token)
+    written = [(i, s.handle) for i, s in enumerate(storages) if s.generation]
+    writes = tuple((i, len(outputs) + k) for k, (i, _) in enumerate(written))
+    graph = tracer.graph([*outputs, *(h for _, h in written)])
+    return Trace(graph, tuple(tracer.constants), len(outputs), writes)
+
+
+def _stand_in(array: Traced, example: Tensor | Aval) -> Any:
+    if isinstance(example, Aval):
+        if example.weak:
+            return SymNumber(
+                array.storage.tracer, array.handle, type(ZEROS[example.dtype.category])
+            )
+        return wrap(array)
+    stand_in = wrap(array, cls=type(example))
+    stand_in._requires_grad = example.requires_grad
+    return stand_in
+
+
+def _handle(tracer: Tracer, result: Any) -> Node:
+    if isinstance(result, SymNumber):
+        return result.handle  # type: ignore[no-any-return]
+    if not isinstance(result, Tensor):
+        raise TypeError(f"a traced function returns tensors, got {type(result).__name__}")
+    array = result._array if isinstance(result._array, Traced) else tracer.lift(result)
+    return array.read()  # type: ignore[no-any-return]

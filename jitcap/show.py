@@ -22,7 +22,7 @@ from eager.aval import Aval
 from eager.dispatch import apply
 from eager.op import REGISTRY
 from eager.sym import SymNumber, emit_scalar
-from eager.tensor import from_numpy
+from eager.interop import from_numpy
 from jitcap.graph import AS_NUMBER, INPUT, ITEM, Graph, Node
 
 HEADER: Final = "import eager\nfrom jitcap.show import example, numbers, ops\n\n\n"

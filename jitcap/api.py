@@ -1,0 +1,142 @@
+"""What users call: `jit` and its companions. a function -> the same function, compiled when called.
+
+`jit` changes nothing about what it decorates: a function comes back as a `Jitted` that looks like
+it, a module comes back as itself (its `forward` is compiled), and `stance("eager")` turns all of it
+off. Compiling happens at the first call with given guards: see `jitcap.entry`.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import copy
+import functools
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import MethodType
+from typing import Any, Final
+
+from eager.dispatch import current_tracer
+from jitcap.entry import MISS, Entries, Options
+from jitcap.marks import no_capture
+from jitcap.record import Stats, forget_announcements
+
+STANCES: Final = ("default", "eager", "fail_on_split", "fail_on_recompile")
+_stance: contextvars.ContextVar[str] = contextvars.ContextVar("stance", default="default")
+_all: weakref.WeakSet[Jitted] = weakref.WeakSet()
+
+
+class Jitted:
+    """A function, compiled at its first call and again whenever its guards do not hold.
+
+    `original` is the undecorated function, `stats` what happened so far, `reset()` forgets the
+    compiled versions. As an attribute of a class it binds like a function.
+    """
+
+    def __init__(self, fn: Callable[..., Any], options: Options) -> None:
+        functools.update_wrapper(self, fn)
+        self.original = fn
+        self.options = options
+        self._entries = Entries(fn, options)
+        _all.add(self)
+
+    @property
+    def stats(self) -> Stats:
+        return self._entries.stats
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        stance = _stance.get()
+        if current_tracer.get() is not None or stance == "eager":
+            return self.original(*args, **kwargs)
+        entries = self._entries
+        entries.stats.calls += 1
+        for entry in entries.versions:
+            result = entry(args, kwargs)
+            if result is not MISS:
+                if entry is not entries.versions[0]:
+                    entries.prefer(entry)
+                return result
+        return entries.miss(args, kwargs, stance)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def reset(self) -> None:
+        """Forget what was compiled, and the counts."""
+        self._entries = Entries(self.original, self.options)
+
+    def __repr__(self) -> str:
+        return f"<jit {self.original!r}>"
+
+    def __reduce__(self) -> Any:
+        return _again, (self.original, self.options)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Jitted:
+        """A copy of a module's compiled forward belongs to the copied module."""
+        return Jitted(copy.deepcopy(self.original, memo), self.options)
+
+
+def _again(fn: Callable[..., Any], options: Options) -> Jitted:
+    return Jitted(fn, options)
+
+
+def jit(
+    fn: Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | None = None,
+    verify: bool = False,
+    check_nans: bool = False,
+) -> Any:
+    """Compile `fn`: a function, method, callable object or module. Also `@jit` and `@jit(...)`.
+
+    fullgraph   raise where the program would be split, and list every place
+    dynamic     True: sizes are symbols from the start; False: always static
+    backend     "cpp", "triton", "python" (loop IR, the reference) or "eager" (op by op)
+    verify      run eager beside each new compile and compare
+    check_nans  raise at the user's line that first makes a NaN
+
+    Raises TypeError if `fn` cannot be called, ValueError for an unknown backend.
+    """
+    options = Options(fullgraph, dynamic, backend, verify, check_nans)
+    if fn is None:
+        return functools.partial(_jit, options=options)
+    return _jit(fn, options)
+
+
+def _jit(fn: Any, options: Options) -> Any:
+    if isinstance(fn, Jitted):
+        return Jitted(fn.original, options)
+    if not callable(fn):
+        raise TypeError(f"jit: expected something to call, got {type(fn).__name__}")
+    forward = getattr(fn, "forward", None)
+    if hasattr(fn, "state_dict") and callable(forward) and not isinstance(fn, type):
+        original = forward.original if isinstance(forward, Jitted) else forward
+        object.__setattr__(fn, "forward", Jitted(original, options))
+        return fn
+    return Jitted(fn, options)
+
+
+def disable(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """`fn` is called plainly, never captured: the program splits around it."""
+    return no_capture(fn)
+
+
+@contextmanager
+def stance(name: str) -> Iterator[None]:
+    """For a `with` block: "eager" (no @jit), "fail_on_split", "fail_on_recompile" or "default"."""
+    if name not in STANCES:
+        raise ValueError(f"unknown stance {name!r}; there are {', '.join(STANCES)}")
+    token = _stance.set(name)
+    try:
+        yield
+    finally:
+        _stance.reset(token)
+
+
+def reset() -> None:
+    """Forget everything compiled in this process, and what was announced."""
+    for jitted in list(_all):
+        jitted.reset()
+    forget_announcements()

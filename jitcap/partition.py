@@ -1,0 +1,202 @@
+"""Between joint graph and passes: what to save for the backward, by min-cut. Graph -> (forward, backward).
+
+Every value that the backward reads must cross from one graph to the other, either itself or as
+values it can be recomputed from. The cheapest set to carry is a minimum cut: each value is an edge
+whose capacity is its bytes, each use an infinite edge, and what may not be recomputed hangs on the
+source. (The formulation is that of "min-cut rematerialisation" as in functorch's partitioner; the
+flow algorithm is Dinic's, "Algorithm for solution of a problem of maximum flow", 1970.)
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from jitcap.config import config
+from jitcap.graph import AS_NUMBER, INPUT, ITEM, Graph, Node, placeholder, reachable
+
+# Cheap to run again, and usually fused into whoever reads them. Matrix products, reductions, random
+# draws, gathers and sorts are saved.
+RECOMPUTED: Final = frozenset({"pointwise", "cast", "view", "create", "move"})
+INFINITE: Final = 1 << 60
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """`forward`: primals -> outputs and saved values; `backward`: saved values and tangents ->
+    gradients. `saved` are the values carried (nodes of the joint graph), in order."""
+
+    forward: Graph
+    backward: Graph
+    saved: tuple[Node, ...]
+
+
+def partition(
+    joint: Graph, primals: int, outputs: int, *, recompute: bool | None = None
+) -> Partition:
+    """Cut a joint graph in two.
+
+    Its first `primals` inputs belong to the forward, the others are the gradients of outputs; its
+    first `outputs` outputs belong to the forward, the others are gradients. Values written in place
+    count as outputs. `recompute=False` carries all that crosses (default: config.recompute).
+    """
+    tangents = joint.inputs[primals:]
+    late = _depending_on(joint, tangents)
+    crossing = _crossing(joint, late, outputs)
+    allowed = config.recompute if recompute is None else recompute
+    saved = _min_cut(joint, late, crossing) if allowed else crossing
+    forward = Graph(
+        joint.inputs[:primals],
+        _only(joint, reachable((*joint.outputs[:outputs], *saved))),
+        (*joint.outputs[:outputs], *saved),
+        f"{joint.name}_forward",
+    )
+    return Partition(forward, _backward(joint, saved, tangents, outputs), tuple(saved))
+
+
+def _only(joint: Graph, wanted: set[Node]) -> tuple[Node, ...]:
+    return tuple(n for n in joint.nodes if n in wanted)
+
+
+def _depending_on(joint: Graph, roots: Sequence[Node]) -> set[Node]:
+    """The nodes that need a gradient from outside."""
+    late = set(roots)
+    for n in joint.nodes:
+        if any(p in late for p in n.parents):
+            late.add(n)
+    return late
+
+
+def _crossing(joint: Graph, late: set[Node], outputs: int) -> list[Node]:
+    """The early values that late nodes (or the gradients themselves) read."""
+    wanted = [p for n in joint.nodes if n in late for p in n.parents if p not in late]
+    wanted += [g for g in joint.outputs[outputs:] if g not in late]
+    return list(dict.fromkeys(wanted))
+
+
+def _backward(joint: Graph, saved: Iterable[Node], tangents: Sequence[Node], outputs: int) -> Graph:
+    """What turns the saved values and the tangents into gradients, recomputing what is not saved."""
+    given: dict[Node, Node] = {n: placeholder(f"saved{i}", n.aval) for i, n in enumerate(saved)} | {
+        t: t for t in tangents
+    }
+    gradients = joint.outputs[outputs:]
+    needed: set[Node] = set()
+    stack = list(gradients)
+    while stack:
+        n = stack.pop()
+        if n not in needed and n not in given:
+            needed.add(n)
+            stack.extend(n.parents)
+    mapped = dict(given)
+    nodes = []
+    for n in joint.nodes:
+        if n in needed:
+            args = tuple(mapped[a] if isinstance(a, Node) else a for a in n.args)
+            mapped[n] = Node(n.op, args, n.attrs, n.avals, n.where)
+            nodes.append(mapped[n])
+    inputs = tuple(given.values())
+    return Graph(
+        inputs, tuple(nodes), tuple(mapped[g] for g in gradients), f"{joint.name}_backward"
+    )
+
+
+def _min_cut(joint: Graph, late: set[Node], crossing: Sequence[Node]) -> list[Node]:
+    """The cheapest values from which everything in `crossing` can be recomputed."""
+    early = reachable(crossing)
+    order = [n for n in joint.everything() if n in early and n not in late]
+    number = {n: i for i, n in enumerate(order)}
+    source, sink = 2 * len(order), 2 * len(order) + 1
+    flow = Flow(2 * len(order) + 2)
+    for n, i in number.items():
+        flow.edge(2 * i, 2 * i + 1, _cost(n))
+        if not _cheap(n):
+            flow.edge(source, 2 * i, INFINITE)
+        for p in dict.fromkeys(n.parents):
+            flow.edge(2 * number[p] + 1, 2 * i, INFINITE)
+    for n in crossing:
+        flow.edge(2 * number[n] + 1, sink, INFINITE)
+    reached = flow.cut(source, sink)
+    return [n for n, i in number.items() if 2 * i in reached and 2 * i + 1 not in reached]
+
+
+def _cheap(n: Node) -> bool:
+    return n.op.kind in RECOMPUTED or n.op in (ITEM, AS_NUMBER)
+
+
+def _cost(n: Node) -> int:
+    """Bytes to carry a value; the arguments are alive anyway; all outputs of a node are no value."""
+    if len(n.avals) != 1:
+        return INFINITE
+    return 1 if n.op is INPUT else max(n.aval.nbytes, 1) + 1
+
+
+class Flow:
+    """Maximum flow on integer capacities: Dinic's algorithm, without recursion."""
+
+    def __init__(self, vertices: int) -> None:
+        self.out: list[list[int]] = [[] for _ in range(vertices)]
+        self.to: list[int] = []
+        self.capacity: list[int] = []
+
+    def edge(self, a: int, b: int, capacity: int) -> None:
+        """An edge and its reverse, at numbers 2k and 2k + 1."""
+        for u, v, c in ((a, b, capacity), (b, a, 0)):
+            self.out[u].append(len(self.to))
+            self.to.append(v)
+            self.capacity.append(c)
+
+    def cut(self, source: int, sink: int) -> set[int]:
+        """The vertices on the source's side of a minimum cut."""
+        while True:
+            level = self._levels(source)
+            if level[sink] < 0:
+                return {v for v, d in enumerate(level) if d >= 0}
+            self._augment(source, sink, level)
+
+    def _levels(self, source: int) -> list[int]:
+        level = [-1] * len(self.out)
+        level[source] = 0
+        queue = deque([source])
+        while queue:
+            u = queue.popleft()
+            for e in self.out[u]:
+                v = self.to[e]
+                if self.capacity[e] and level[v] < 0:
+                    level[v] = level[u] + 1
+                    queue.append(v)
+        return level
+
+    def _augment(self, source: int, sink: int, level: list[int]) -> None:
+        """A blocking flow: depth-first along rising levels, each edge given up once."""
+        at = [0] * len(self.out)
+        path: list[int] = []
+        u = source
+        while True:
+            if u == sink:
+                amount = min(self.capacity[e] for e in path)
+                for e in path:
+                    self.capacity[e] -= amount
+                    self.capacity[e ^ 1] += amount
+                path.clear()
+                u = source
+                continue
+            e = self._next(u, at, level)
+            if e >= 0:
+                path.append(e)
+                u = self.to[e]
+            elif path:
+                level[u] = -1
+                u = self.to[path.pop() ^ 1]
+            else:
+                return
+
+    def _next(self, u: int, at: list[int], level: list[int]) -> int:
+        edges = self.out[u]
+        while at[u] < len(edges):
+            e = edges[at[u]]
+            if self.capacity[e] and level[self.to[e]] == level[u] + 1:
+                return e
+            at[u] += 1
+        return -1

@@ -1,0 +1,130 @@
+"""Read this first: the compiler, every stage in order. A captured graph -> something to call.
+
+    capture     jitcap/capture/     bytecode -> Graph, guards, effects        (called by jitcap/entry.py)
+    passes      jitcap/passes/      Graph -> Graph
+    lower       jitcap/lower.py     Graph -> Program
+    codegen     codegen/            Program -> loops -> kernels -> source -> Artifact
+    entry       jitcap/entry.py     guards + Artifact -> the guarded call
+
+Regions whose gradient is asked for later, from outside, go through `jitcap/joint.py` and
+`jitcap/partition.py` first, which make two graphs of one; each then takes this road.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import codegen
+import numpy as np
+from codegen.ir import Target, Unsupported
+
+from jitcap.config import config
+from jitcap.graph import Graph
+from jitcap.lower import Strides, lower
+from jitcap.passes import PASSES
+from jitcap.record import Trail, announce, say
+from jitcap.show import module, show
+from jitcap.verify import verify
+
+Run = Callable[[Sequence[Any]], list[Any]]
+BACKENDS = ("cpp", "triton", "python", "eager")
+
+
+@dataclass(frozen=True, slots=True)
+class Executable:
+    """A compiled graph. `run` takes arrays and numbers in the order of the graph's inputs and gives
+    the outputs that are not written back, in order; written inputs are updated in place."""
+
+    run: Run
+    backend: str
+    kernels: tuple[Any, ...] = ()
+    refused: str = ""
+    artifact: Any = field(default=None, repr=False)
+
+
+def compile_graph(
+    graph: Graph,
+    writes: Sequence[tuple[int, int]] = (),
+    *,
+    backend: str | None = None,
+    strides: Sequence[Strides | None] | None = None,
+    trail: Trail | None = None,
+) -> Executable:
+    """Passes, lowering and code generation of one graph.
+
+    `writes` pairs (input index, output index): that input's memory takes that output's value.
+    Raises ValueError for an unknown backend; what codegen refuses runs op by op, and says so once.
+    """
+    trail = trail or Trail(graph.name)
+    backend = choose_backend(graph, backend)
+    trail.keep("graph", lambda: module(graph))
+    optimised = run_passes(graph, trail)
+    trail.keep("passes", lambda: module(optimised))
+    if backend == "eager":
+        return Executable(op_by_op(optimised, writes), "eager")
+    with trail.stage("lower"):
+        program = lower(optimised, writes, strides)
+    target = Target(backend, config.isa, config.threads)  # type: ignore[arg-type]
+    try:
+        with trail.stage("codegen"):
+            artifact = codegen.compile(program, target)
+    except Unsupported as refusal:
+        announce(("unsupported", str(refusal)), f"runs op by op: {refusal}")
+        return Executable(op_by_op(optimised, writes), "eager", refused=str(refusal))
+    for name, text in artifact.stages.items():
+        trail.keep(name, lambda text=text: text, level=4 if name == "fused" else 5)  # type: ignore[misc]
+    trail.kernels.extend(artifact.kernels)
+    return Executable(artifact.run, backend, tuple(artifact.kernels), artifact=artifact)
+
+
+def choose_backend(graph: Graph, asked: str | None) -> str:
+    """The backend asked for (in the call, else in the settings), else by the device of the inputs."""
+    backend = asked or config.backend
+    if backend and backend not in BACKENDS:
+        raise ValueError(f"unknown backend {backend!r}; there are {', '.join(BACKENDS)}")
+    devices = {n.aval.device.partition(":")[0] for n in graph.inputs if not n.aval.weak}
+    return backend or ("triton" if devices == {"cuda"} else "cpp")
+
+
+def run_passes(graph: Graph, trail: Trail) -> Graph:
+    """Every pass of the table, in order; verified between when `CHECK=1`, as a diff at DEBUG=6."""
+    if config.check:
+        verify(graph, "capture")
+    with trail.stage("passes"):
+        for each, why in PASSES:
+            before = graph
+            graph = each(graph)
+            if config.check and graph is not before:
+                verify(graph, each.__name__)
+            if config.debug >= 6 and graph is not before:
+                say(_diff(before, graph, f"{each.__name__}: {why}"))
+    return graph
+
+
+def _diff(before: Graph, after: Graph, title: str) -> str:
+    lines = difflib.unified_diff(
+        show(before).splitlines(), show(after).splitlines(), "before", title, lineterm="", n=1
+    )
+    return "\n".join(lines)
+
+
+def op_by_op(graph: Graph, writes: Sequence[tuple[int, int]]) -> Run:
+    """backend="eager": the graph with eager's own kernels. Results share no memory with anything."""
+    written = {o for _, o in writes}
+
+    def run(arrays: Sequence[Any]) -> list[Any]:
+        with np.errstate(all="ignore"):
+            values = [_own(v) for v in graph.run(arrays)]
+        for i, o in writes:
+            np.copyto(arrays[i], values[o])
+        return [v for o, v in enumerate(values) if o not in written]
+
+    return run
+
+
+def _own(value: Any) -> Any:
+    """A value in memory of its own: an output may be a view of an input, or be the input."""
+    return value.copy() if isinstance(value, np.ndarray) else value

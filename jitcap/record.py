@@ -1,0 +1,140 @@
+"""Beside the pipeline: what it did, kept as data. stages, times, refusals -> Trail, Stats, one warning.
+
+Nothing here decides anything. `Trail` is the log of one compile (texts are rendered only when asked
+for), `Stats` what `step.stats` shows, `announce` says a thing once per place.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jitcap.config import config
+
+
+class JitcapWarning(UserWarning):
+    """Something is slower than it could be: a fallback, a split, a limit. Said once per place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recompile:
+    """Why a call did not fit what was compiled before, guard by guard of the nearest version."""
+
+    function: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.function}: {self.reason}"
+
+
+@dataclass(slots=True)
+class Stats:
+    """What happened to one jitted function. `kernels` counts those of all compiled versions."""
+
+    calls: int = 0
+    compiles: int = 0
+    graphs: int = 0
+    splits: int = 0
+    fallbacks: int = 0
+    kernels: int = 0
+    compile_seconds: float = 0.0
+    recompiles: list[Recompile] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        counts = (
+            f"{self.calls} calls, {self.compiles} compiles, {self.graphs} graphs, "
+            f"{self.splits} splits, {self.fallbacks} fallbacks, {self.kernels} kernels, "
+            f"{self.compile_seconds:.3f} s compiling"
+        )
+        return "\n".join([counts, *(f"  {r}" for r in (*self.recompiles, *self.refusals))])
+
+
+@dataclass(slots=True)
+class Trail:
+    """The log of one compile: each stage's text (made on demand) and seconds, in order."""
+
+    name: str
+    texts: dict[str, Callable[[], str]] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    kernels: list[Any] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Count the time of the block under `name`."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+    def keep(self, name: str, text: Callable[[], str], level: int = 3) -> None:
+        """The text of stage `name`: shown by explain, dumped, printed from `JITCAP_DEBUG=level` on."""
+        key, count = name, 1
+        while key in self.texts:
+            count += 1
+            key = f"{name} {count}"
+        self.texts[key] = text
+        if config.debug >= level:
+            say(f"── {self.name}: {key}\n{text()}")
+        if config.dump:
+            _dump(self.name, len(self.texts), key, text())
+
+    @property
+    def stages(self) -> dict[str, str]:
+        return {name: text() for name, text in self.texts.items()}
+
+    def line(self) -> str:
+        """One line: milliseconds per stage."""
+        return ", ".join(f"{name} {s * 1e3:.1f} ms" for name, s in self.seconds.items())
+
+
+def _dump(name: str, number: int, stage: str, text: str) -> None:
+    """One file per stage; C++ and Triton by their suffix. A full disk is not the program's problem."""
+    suffix = "cpp" if "#include" in text else "py"
+    safe = "".join(c if c.isalnum() else "_" for c in name)
+    path = Path(config.dump) / safe / f"{number:02d}_{stage.replace(' ', '_')}.{suffix}"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    except OSError as error:
+        announce(("dump", config.dump), f"JITCAP_DUMP: cannot write {path}: {error}")
+
+
+def say(text: str) -> None:
+    """A line of `JITCAP_DEBUG`."""
+    print(text, file=sys.stderr)  # noqa: T201
+
+
+_announced: set[Any] = set()
+
+
+def announce(place: Any, text: str) -> None:
+    """Warn once per `place` (a hashable), attributed to the user's own line."""
+    if place in _announced:
+        return
+    _announced.add(place)
+    warnings.warn(text, JitcapWarning, stacklevel=_user_level())
+
+
+def forget_announcements() -> None:
+    """Everything may be said again (after `jitcap.reset()`)."""
+    _announced.clear()
+
+
+def _user_level() -> int:
+    """The stacklevel of the nearest caller outside our packages."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None:
+        package = frame.f_globals.get("__name__", "").partition(".")[0]
+        if package not in ("jitcap", "eager", "codegen"):
+            return level
+        frame, level = frame.f_back, level + 1
+    return level
