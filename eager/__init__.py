@@ -33,7 +33,9 @@ from eager.dtype import promote_types as promote_types
 from eager.dtype import set_default_dtype as set_default_dtype
 from eager.dtype import uint8 as uint8
 from eager.ops import contract as _contract
+from eager.ops import activation as _activation
 from eager.ops import create as _create
+from eager.ops import elementary as _elementary
 from eager.ops import index as _index
 from eager.ops import move as _move
 from eager.ops import pointwise as _pointwise

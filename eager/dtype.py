@@ -133,3 +133,35 @@ def set_default_dtype(dtype: DType) -> None:
 
 def default_complex() -> DType:
     return complex128 if get_default_dtype() is float64 else complex64
+
+
+class finfo:
+    """The limits of a floating point type: bits, eps, max, min, tiny, resolution."""
+
+    def __init__(self, dtype: DType | None = None) -> None:
+        dtype = get_default_dtype() if dtype is None else dtype
+        if dtype.category < FLOAT:
+            raise TypeError(f"finfo is for floating point types, got {dtype}; use iinfo")
+        info = ml_dtypes.finfo(dtype.np)
+        self.dtype = dtype.name
+        self.bits = int(info.bits)
+        self.eps, self.max, self.min = float(info.eps), float(info.max), float(info.min)
+        self.tiny = self.smallest_normal = float(info.tiny)
+        self.resolution = float(info.resolution)
+
+    def __repr__(self) -> str:
+        return f"finfo(dtype={self.dtype}, eps={self.eps}, max={self.max}, min={self.min}, tiny={self.tiny})"
+
+
+class iinfo:
+    """The limits of an integer type: bits, min, max."""
+
+    def __init__(self, dtype: DType) -> None:
+        if dtype.category != INT:
+            raise TypeError(f"iinfo is for integer types, got {dtype}; use finfo")
+        info = np.iinfo(dtype.np)
+        self.dtype = dtype.name
+        self.bits, self.min, self.max = int(info.bits), int(info.min), int(info.max)
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"

@@ -1,24 +1,31 @@
-"""Pointwise ops over one or more elements: body, derivative, function and method in one entry each. tensors -> tensor."""
+"""Pointwise ops: factories, arithmetic, comparison, logic, selection. tensors and numbers -> tensor.
+
+An entry is body, derivative, public function and samples at one place; the method and the in-place method follow from it.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from eager import dtype as dt
 from eager.dispatch import apply
+from eager.op import Samples
+from eager.ops import samples as s
 from eager.ops.kinds import Cast, Copy, Pointwise
 from eager.registry import public
 from eager.scalar import VOCABULARY
 from eager.tensor import Tensor
 
 UnaryFn = Callable[[Tensor], Tensor]
+BinaryFn = Callable[[Any, Any], Tensor]
 Body = Callable[..., Any]
 Vjp = Callable[..., tuple[Any, ...]]
 
 
+# --------------------------------------------------------------------------------- factories
 def _ufunc(name: str) -> Any:
     """NumPy's ufunc of an intrinsic, for bodies that are just that intrinsic."""
     found = VOCABULARY[name].numpy if name in VOCABULARY else None
@@ -27,123 +34,364 @@ def _ufunc(name: str) -> Any:
 
 def unary(
     name: str,
-    body: Body,
+    body: Body | str,
     vjp: Vjp | None = None,
     *,
-    result: str = "promote",
-    ufunc: Any = None,
+    result: str = "float",
+    samples: Samples | None = None,
     doc: str = "",
-    alias: tuple[str, ...] = (),
-    torch: str | None = None,
-    samples: Any = None,
-    inplace: bool = True,
-    method: bool = True,
+    **how: Any,
 ) -> UnaryFn:
-    """Register a pointwise op of one operand and its public function `name(input)`."""
-    op = Pointwise(name, ("x",), vjp, body=body, result=result, ufunc=ufunc)
+    """Register an op of one operand and its public function `name(input)`.
+
+    `body` may be the name of an intrinsic. `how` goes to `public` (alias, torch, method, inplace)."""
+    spelled: Body = (lambda m, x: getattr(m, body)(x)) if isinstance(body, str) else body
+    ufunc = _ufunc(body) if isinstance(body, str) else None
+    op = Pointwise(name, ("x",), vjp, body=spelled, result=result, ufunc=ufunc)
 
     def fn(input: Tensor) -> Tensor:
         return apply(op, input)  # type: ignore[no-any-return]
 
     fn.__name__ = fn.__qualname__ = name
     fn.__doc__ = doc or f"Elementwise {name}."
-    return public(name, torch=torch, samples=samples, method=method, inplace=inplace, alias=alias)(fn)
+    return public(name, samples=samples or s.on(), **{"inplace": True, **how})(fn)
 
 
-def intrinsic(name: str, vjp: Vjp | None = None, *, scalar: str | None = None, **kwargs: Any) -> UnaryFn:
-    """A unary op whose body is the intrinsic `scalar` (by default of the same name)."""
-    which = scalar or name
-    return unary(name, lambda m, x: getattr(m, which)(x), vjp, ufunc=_ufunc(which), **kwargs)
+def binary_op(name: str, body: Body | str, vjp: Vjp | None = None, **kwargs: Any) -> Pointwise:
+    """Register an op of two operands."""
+    spelled: Body = (lambda m, x, y: getattr(m, body)(x, y)) if isinstance(body, str) else body
+    ufunc = _ufunc(body) if isinstance(body, str) else None
+    return Pointwise(name, ("x", "y"), vjp, body=spelled, ufunc=ufunc, **kwargs)
 
 
-# ------------------------------------------------------------------------- conversion, copy
+def binary(op: Pointwise, *, doc: str = "", samples: Samples | None = None, **how: Any) -> BinaryFn:
+    """The public function `name(input, other)` of an op of two operands."""
+
+    def fn(input: Any, other: Any) -> Tensor:
+        return apply(op, input, other)  # type: ignore[no-any-return]
+
+    fn.__name__ = fn.__qualname__ = op.name
+    fn.__doc__ = doc or f"Elementwise {op.name} of two tensors, or a tensor and a number."
+    return public(op.name, samples=samples or s.on_two(), **{"inplace": True, **how})(fn)
+
+
+# -------------------------------------------------------------------------- conversion, copy
 CAST = Cast("cast", ("x",), lambda g: (g,))  # converted back by the caller
 CLONE = Copy("clone", ("x",), lambda g: (g,))
 
 
-@public()
+@public(samples=s.on())
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """The same values in memory of their own; differentiable."""
     return apply(CLONE, input)  # type: ignore[no-any-return]
 
 
 # -------------------------------------------------------------------------------- arithmetic
-def _binary(name: str, body: Body, vjp: Vjp | None, *, saves_for: Any = None, **kwargs: Any) -> Pointwise:
-    return Pointwise(name, ("x", "y"), vjp, body=body, saves_for=saves_for or {}, **kwargs)
-
-
-ADD = _binary("add", lambda m, x, y: m.add(x, y), lambda g: (g, g), ufunc=np.add)
-SUB = _binary("sub", lambda m, x, y: m.sub(x, y), lambda g: (g, -g), ufunc=np.subtract)
-MUL = _binary(
+ADD = binary_op("add", "add", lambda g: (g, g))
+SUB = binary_op("sub", "sub", lambda g: (g, -g))
+MUL = binary_op(
     "mul",
-    lambda m, x, y: m.mul(x, y),
+    "mul",
     lambda g, x, y, needs: (g * y if needs[0] else None, g * x if needs[1] else None),
     saves_for={"x": (1,), "y": (0,)},
-    ufunc=np.multiply,
 )
-DIV = _binary(
+DIV = binary_op(
     "div",
-    lambda m, x, y: m.div(x, y),
-    lambda g, x, y, needs: (g / y, -g * ((x / y) / y) if needs[1] else None),
+    "div",
+    lambda g, x, y, needs: (g / y if needs[0] else None, -g * ((x / y) / y) if needs[1] else None),
     saves_for={"x": (1,)},
     result="float",
-    ufunc=np.divide,
+)
+FLOOR_DIVIDE = binary_op("floor_divide", "floor_div")
+TRUNC_DIVIDE = binary_op("trunc_divide", lambda m, x, y: m.trunc(m.div(x, y)), result="float")
+INT_DIVIDE = binary_op("int_divide", "trunc_div")
+REMAINDER = binary_op(
+    "remainder", "mod", lambda g, x, y, needs: (g, -g * (x // y) if needs[1] else None)
+)
+FMOD = binary_op(
+    "fmod",
+    "fmod",
+    lambda g, x, y, needs: (g, -g * div(x, y, rounding_mode="trunc") if needs[1] else None),
 )
 
 
-@public(inplace=True)
+def is_integral(*operands: Any) -> bool:
+    """Whether all operands (tensors or numbers) are ints or bools."""
+    return all(
+        x.dtype.category < dt.FLOAT if isinstance(x, Tensor) else isinstance(x, int)
+        for x in operands
+    )
+
+
+def _scaled(other: Any, alpha: Any) -> Any:
+    return other if type(alpha) is int and alpha == 1 else other * alpha
+
+
+_arithmetic = s.both(s.on_two(), s.on_ints(two=True))
+_divisible = s.both(
+    s.on_two(second=(0.5, 2.0)), s.on_two(second=(-2.0, -0.5)), s.on_ints(two=True, low=1)
+)
+
+
+@public(inplace=True, samples=_arithmetic)
 def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """input + alpha * other."""
-    return apply(ADD, input, other if type(alpha) is int and alpha == 1 else other * alpha)  # type: ignore[no-any-return]
+    return apply(ADD, input, _scaled(other, alpha))  # type: ignore[no-any-return]
 
 
-@public(inplace=True, alias=("subtract",))
+@public(inplace=True, alias=("subtract",), samples=_arithmetic)
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """input - alpha * other."""
-    return apply(SUB, input, other if type(alpha) is int and alpha == 1 else other * alpha)  # type: ignore[no-any-return]
+    return apply(SUB, input, _scaled(other, alpha))  # type: ignore[no-any-return]
 
 
-@public(inplace=True, alias=("multiply",))
-def mul(input: Any, other: Any) -> Tensor:
-    return apply(MUL, input, other)  # type: ignore[no-any-return]
+@public(samples=_arithmetic)
+def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+    """other - alpha * input."""
+    return apply(SUB, other, _scaled(input, alpha))  # type: ignore[no-any-return]
 
 
-@public(inplace=True, alias=("divide",))
+mul = binary(MUL, alias=("multiply",), samples=_arithmetic)
+
+
+@public(inplace=True, alias=("divide",), samples=s.both(_divisible, s.on_two(number=0.0)))
 def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
-    """True division, or rounded ("floor", "trunc")."""
-    return apply(DIV, input, other)  # type: ignore[no-any-return]
+    """True division (ints become floats), or rounded down ("floor") or towards zero ("trunc")."""
+    if rounding_mode is None:
+        return apply(DIV, input, other)  # type: ignore[no-any-return]
+    if rounding_mode == "floor":
+        return _nonzero(FLOOR_DIVIDE, input, other)
+    if rounding_mode == "trunc":
+        return _nonzero(INT_DIVIDE if is_integral(input, other) else TRUNC_DIVIDE, input, other)
+    raise RuntimeError(
+        "div expected rounding_mode to be one of None, 'trunc', or 'floor' "
+        f"but found '{rounding_mode}'"
+    )
 
 
-neg = intrinsic("neg", lambda g: (-g,), alias=("negative",), torch="neg")
+@public(inplace=True, samples=_divisible)
+def true_divide(input: Any, other: Any) -> Tensor:
+    return div(input, other)
 
-# ------------------------------------------------------------------------------- comparison
-COMPARE = {
-    name: _binary(name, lambda m, x, y, name=name: getattr(m, name)(x, y), None, result="bool", ufunc=_ufunc(name))
-    for name in ("eq", "ne", "lt", "le", "gt", "ge")
+
+def _nonzero(op: Pointwise, x: Any, y: Any) -> Tensor:
+    """Integer division: a zero divisor raises, as in PyTorch."""
+    if isinstance(y, int) and y == 0 and isinstance(x, Tensor) and x.dtype.category < dt.FLOAT:
+        raise RuntimeError("ZeroDivisionError")
+    return apply(op, x, y)  # type: ignore[no-any-return]
+
+
+@public(inplace=True, samples=_divisible)
+def floor_divide(input: Any, other: Any) -> Tensor:
+    """Division rounded down; no gradient."""
+    return _nonzero(FLOOR_DIVIDE, input, other)
+
+
+@public(inplace=True, samples=_divisible)
+def remainder(input: Any, other: Any) -> Tensor:
+    """Python's %: the result has the sign of the divisor."""
+    return _nonzero(REMAINDER, input, other)
+
+
+@public(inplace=True, samples=_divisible)
+def fmod(input: Any, other: Any) -> Tensor:
+    """C's fmod: the result has the sign of the dividend."""
+    return _nonzero(FMOD, input, other)
+
+
+neg = unary("neg", "neg", lambda g: (-g,), result="promote", alias=("negative",))
+reciprocal = unary(
+    "reciprocal", lambda m, x: 1.0 / x, lambda g, out: (-g * (out * out),), samples=s.on(0.5, 3.0)
+)
+square = unary("square", lambda m, x: x * x, lambda g, x: (g * (2 * x),), result="promote")
+sqrt = unary("sqrt", "sqrt", lambda g, out: (g / (2 * out),), samples=s.on(0.1, 4.0))
+rsqrt = unary(
+    "rsqrt", "rsqrt", lambda g, out: (-0.5 * g * (out * out * out),), samples=s.on(0.1, 4.0)
+)
+
+
+def _pow_vjp(g: Tensor, x: Any, y: Any, out: Tensor, needs: tuple[bool, bool]) -> tuple[Any, Any]:
+    dx = dy = None
+    if needs[0]:  # y * x^(y-1), and 0 where y = 0 (not 0 * inf)
+        dx = g * (where(y == 0, 0.0, y * x ** (y - 1)) if isinstance(y, Tensor) else y * x ** (y - 1))
+        if not isinstance(y, Tensor) and y == 0:
+            dx = g * 0
+    if needs[1]:
+        base = x if isinstance(x, Tensor) else y * 0 + x
+        log = where(base == 0, 0.0, where(base == 0, 1.0, base).log())
+        dy = g * (out * log)
+    return dx, dy
+
+
+POW = binary_op("pow", "pow", _pow_vjp)
+_EASY_POWERS: dict[Any, Callable[[Any], Any]] = {
+    2: lambda x: square(x),
+    3: lambda x: x * x * x,
+    0.5: lambda x: sqrt(x),
+    -0.5: lambda x: rsqrt(x),
+    -1: lambda x: reciprocal(x),
+    -2: lambda x: reciprocal(x * x),
 }
 
 
-def _comparison(name: str) -> Callable[[Any, Any], Tensor]:
-    op = COMPARE[name]
+@public(
+    "pow",
+    inplace=True,
+    samples=s.both(
+        s.on_two(first=(0.2, 2.0), number=2.5),
+        s.on_two(number=3, second=(1.0, 1.0), grad=False),
+        s.on_ints(two=True, low=0, high=4),
+        s.calls(*(s.call(s.values((3,), 0.3, 2), n) for n in (0, 1, 2, 0.5, -0.5, -1, -2, 3))),
+    ),
+)
+def pow_(input: Any, exponent: Any) -> Tensor:
+    """input ** exponent. Ints to negative ints raise RuntimeError."""
+    if isinstance(input, Tensor) and type(exponent) in (int, float):
+        integral = input.dtype.category < dt.FLOAT
+        if integral and type(exponent) is int and exponent < 0:
+            raise RuntimeError("Integers to negative integer powers are not allowed.")
+        easy = _EASY_POWERS.get(exponent)
+        if easy is not None and (not integral or exponent in (2, 3)):
+            widened = input.to(dt.get_default_dtype()) if integral and type(exponent) is float else input
+            return easy(widened)  # type: ignore[no-any-return]
+    return apply(POW, input, exponent)  # type: ignore[no-any-return]
 
+
+@public(method=True, torch="float_power", samples=s.on_two(first=(0.2, 2.0), number=2.5))
+def float_power(input: Tensor, exponent: Any) -> Tensor:
+    """`pow` in float64."""
+    exponent = exponent.to(dt.float64) if isinstance(exponent, Tensor) else exponent
+    return pow_(input.to(dt.float64) if isinstance(input, Tensor) else input, exponent)
+
+
+abs_ = unary(
+    "abs", "abs", lambda g, x: (g * x.sgn(),), result="real", alias=("absolute",), samples=s.on()
+)
+sign = unary("sign", "sign", lambda g: (g * 0,), result="promote", samples=s.both(s.on(), s.on_ints()))
+sgn = unary("sgn", "sign", lambda g: (g * 0,), result="promote", samples=s.both(s.on(), s.on_ints()))
+
+
+@public(samples=s.on())
+def positive(input: Tensor) -> Tensor:
+    return input
+
+
+# -------------------------------------------------------------------------------- comparison
+_comparable = s.both(s.on_two(grad=False), s.on_ints(two=True))
+COMPARE = {
+    name: binary_op(name, name, result="bool") for name in ("eq", "ne", "lt", "le", "gt", "ge")
+}
+_SPELLED = {"ne": "not_equal", "lt": "less", "le": "less_equal"} | {
+    "gt": "greater",
+    "ge": "greater_equal",
+}
+eq, ne, lt, le, gt, ge = (
+    binary(op, samples=_comparable, alias=(_SPELLED[name],) if name in _SPELLED else ())
+    for name, op in COMPARE.items()
+)
+
+
+def _extreme_vjp(g: Tensor, x: Any, y: Any, loses: Pointwise) -> tuple[Tensor, Tensor]:
+    """The better operand has the gradient; equal ones share it."""
+    half = where(apply(COMPARE["eq"], x, y), g / 2, g)
+    return where(apply(loses, x, y), 0.0, half), where(apply(loses, y, x), 0.0, half)
+
+
+MAXIMUM = binary_op("maximum", "max", lambda g, x, y: _extreme_vjp(g, x, y, COMPARE["lt"]))
+MINIMUM = binary_op("minimum", "min", lambda g, x, y: _extreme_vjp(g, x, y, COMPARE["gt"]))
+_tensors = s.both(s.on_two(number=None), s.on_ints(two=True))
+maximum = binary(MAXIMUM, samples=_tensors, inplace=False)
+minimum = binary(MINIMUM, samples=_tensors, inplace=False)
+
+
+def _ignoring_nan(pick: str) -> Body:
+    return lambda m, x, y: m.where(m.is_nan(x), y, m.where(m.is_nan(y), x, getattr(m, pick)(x, y)))
+
+
+FMAX = binary_op("fmax", _ignoring_nan("max"), lambda g, x, y: (g * (x >= y), g * (x < y)))
+FMIN = binary_op("fmin", _ignoring_nan("min"), lambda g, x, y: (g * (x <= y), g * (x > y)))
+fmax = binary(FMAX, samples=s.on_two(number=None), inplace=False)
+fmin = binary(FMIN, samples=s.on_two(number=None), inplace=False)
+
+# ------------------------------------------------------------------------------------- logic
+_bits = s.calls(
+    s.call(s.integers((3, 4)), s.integers((3, 4), seed=1), grad=False),
+    s.call(s.integers((3, 4)), 3, grad=False),
+    s.call(s.booleans((3, 1)), s.booleans((4,), seed=1), grad=False),
+)
+_shifts = s.calls(s.call(s.integers((3, 4)), s.integers((3, 4), 0, 5, seed=1), grad=False))
+_truths = s.both(s.on_two(grad=False, number=None), s.on_ints(two=True))
+
+
+def _require_bits(op: Pointwise) -> BinaryFn:
     def fn(input: Any, other: Any) -> Tensor:
+        for x in (input, other):
+            if isinstance(x, float) or (isinstance(x, Tensor) and x.dtype.category >= dt.FLOAT):
+                kind = x.dtype if isinstance(x, Tensor) else float
+                raise RuntimeError(f"{op.name}() is for ints and bools, got {kind}")
         return apply(op, input, other)  # type: ignore[no-any-return]
 
-    fn.__name__ = fn.__qualname__ = name
-    fn.__doc__ = f"Elementwise {name} of two tensors, or a tensor and a number: bool."
-    return public(name, inplace=True)(fn)
+    fn.__name__ = fn.__qualname__ = op.name
+    fn.__doc__ = f"{op.name} of ints or bools."
+    shift = "shift" in op.name
+    return public(op.name, inplace=True, samples=_shifts if shift else _bits)(fn)
 
 
-eq, ne, lt, le, gt, ge = map(_comparison, COMPARE)
+bitwise_and = _require_bits(binary_op("bitwise_and", "and_"))
+bitwise_or = _require_bits(binary_op("bitwise_or", "or_"))
+bitwise_xor = _require_bits(binary_op("bitwise_xor", "xor"))
+bitwise_left_shift = _require_bits(binary_op("bitwise_left_shift", "shl"))
+bitwise_right_shift = _require_bits(binary_op("bitwise_right_shift", "shr"))
+bitwise_not = unary("bitwise_not", "not_", result="promote", samples=s.on_ints())
 
-# --------------------------------------------------------------------------- exponentials
-exp = intrinsic("exp", lambda g, out: (g * out,), result="float")
-log = intrinsic("log", lambda g, x: (g / x,), result="float")
-sqrt = intrinsic("sqrt", lambda g, out: (g / (2 * out),), result="float")
-sin = intrinsic("sin", lambda g, x: (g * cos(x),), result="float")
-cos = intrinsic("cos", lambda g, x: (-g * sin(x),), result="float")
-tanh = intrinsic("tanh", lambda g, out: (g * (1 - out * out),), result="float")
+logical_and = binary(
+    binary_op("logical_and", lambda m, x, y: m.and_(m.ne(x, 0), m.ne(y, 0)), result="bool"),
+    samples=_truths,
+)
+logical_or = binary(
+    binary_op("logical_or", lambda m, x, y: m.or_(m.ne(x, 0), m.ne(y, 0)), result="bool"),
+    samples=_truths,
+)
+logical_xor = binary(
+    binary_op("logical_xor", lambda m, x, y: m.ne(m.ne(x, 0), m.ne(y, 0)), result="bool"),
+    samples=_truths,
+)
+logical_not = unary(
+    "logical_not", lambda m, x: m.eq(x, 0), result="bool", samples=s.on(grad=False)
+)
+isnan = unary(
+    "isnan", lambda m, x: m.ne(x, x), result="bool", samples=s.on(grad=False), inplace=False
+)
+ISINF = Pointwise("isinf", ("x",), body=lambda m, x: m.eq(m.abs(x), float("inf")), result="bool")
+ISFINITE = Pointwise(
+    "isfinite", ("x",), body=lambda m, x: m.lt(m.abs(x), float("inf")), result="bool"
+)
+SIGNBIT = Pointwise(
+    "signbit",
+    ("x",),
+    body=lambda m, x: m.or_(m.lt(x, 0), m.and_(m.eq(x, 0), m.lt(m.div(1.0, x), 0))),
+    result="bool",
+)
+_floats_and_ints = s.both(s.on(grad=False), s.on_ints())
 
+
+@public(samples=_floats_and_ints)
+def isinf(input: Tensor) -> Tensor:
+    return ne(input, input) if is_integral(input) else apply(ISINF, input)  # type: ignore[no-any-return]
+
+
+@public(samples=_floats_and_ints)
+def isfinite(input: Tensor) -> Tensor:
+    return eq(input, input) if is_integral(input) else apply(ISFINITE, input)  # type: ignore[no-any-return]
+
+
+@public(samples=_floats_and_ints)
+def signbit(input: Tensor) -> Tensor:
+    """Whether the sign bit is set: also of -0.0."""
+    return lt(input, 0) if is_integral(input) else apply(SIGNBIT, input)  # type: ignore[no-any-return]
+
+
+# --------------------------------------------------------------------------------- selection
 WHERE = Pointwise(
     "where",
     ("c", "x", "y"),
@@ -153,10 +401,88 @@ WHERE = Pointwise(
 )
 
 
-@public(method=False)
-def where(condition: Tensor, input: Any = None, other: Any = None) -> Tensor:
-    """input where the condition holds, other elsewhere."""
-    return apply(WHERE, condition, input, other)  # type: ignore[no-any-return]
+@public(
+    method=False,
+    samples=s.calls(
+        s.call(s.booleans((3, 4)), s.values((3, 4)), s.values((4,), seed=1)),
+        s.call(s.booleans((3, 1)), s.values((3, 4)), 0.5),
+        s.call(s.booleans(()), s.values((2,)), s.values((2,), seed=1)),
+    ),
+)
+def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
+    """`input` where the condition holds, `other` elsewhere. With the condition alone: `nonzero(as_tuple=True)`."""
+    if input is None and other is None:
+        return condition.nonzero(as_tuple=True)
+    if isinstance(condition, Tensor) and condition.dtype is not dt.bool_:
+        raise RuntimeError(f"where expected condition to be a boolean tensor, got {condition.dtype}")
+    return apply(WHERE, condition, input, other)
 
 
-_ = math
+@public("where", namespace=False)
+def _where_method(self: Tensor, condition: Tensor, other: Any) -> Any:
+    return where(condition, self, other)
+
+
+@public(
+    inplace=True,
+    samples=s.calls(
+        s.call(s.values((3, 4)), s.booleans((3, 4)), 0.5),
+        s.call(s.values((3, 4)), s.booleans((4,)), -1.0),
+    ),
+)
+def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """`value` where the mask holds. Keeps the dtype."""
+    if mask.dtype is not dt.bool_:
+        raise RuntimeError(f"masked_fill only supports boolean masks, but got mask with dtype {mask.dtype}")
+    if isinstance(value, Tensor) and value.ndim > 0:
+        raise RuntimeError(
+            "masked_fill only supports a 0-dimensional value tensor, but got tensor with "
+            f"{value.ndim} dimension(s)."
+        )
+    out = apply(WHERE, mask, value, input)
+    return out if out.dtype is input.dtype else out.to(input.dtype)  # type: ignore[no-any-return]
+
+
+CLAMP = Pointwise(
+    "clamp",
+    ("x", "lo", "hi"),
+    lambda g, x, lo, hi: (where((x >= lo) & (x <= hi), g, 0.0), where((x < lo) & (lo < hi), g, 0.0),
+                          where((x > hi) | (lo > hi), g, 0.0)),
+    body=lambda m, x, lo, hi: m.min(m.max(x, lo), hi),
+)  # fmt: skip
+CLAMP_MIN = binary_op(
+    "clamp_min", "max", lambda g, x, y: (where(x >= y, g, 0.0), where(x < y, g, 0.0))
+)
+CLAMP_MAX = binary_op(
+    "clamp_max", "min", lambda g, x, y: (where(x <= y, g, 0.0), where(x > y, g, 0.0))
+)
+_clamps = s.calls(
+    s.call(s.values((3, 4)), -0.7, 0.9),
+    s.call(s.values((3, 4)), min=0.1),
+    s.call(s.values((3, 4)), max=0.1),
+    s.call(s.values((3, 4)), s.values((4,), -1, 0), s.values((3, 1), 0.1, 1)),
+    s.call(s.integers((3, 4)), -1, 2, grad=False),
+    s.call(s.values((0, 4)), -0.7, 0.9),
+)
+
+
+@public(inplace=True, alias=("clip",), samples=_clamps)
+def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    """Limited to [min, max]; NaN stays. The gradient passes at the limits themselves."""
+    if min is None and max is None:
+        raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    if max is None:
+        return apply(CLAMP_MIN, input, min)  # type: ignore[no-any-return]
+    if min is None:
+        return apply(CLAMP_MAX, input, max)  # type: ignore[no-any-return]
+    return apply(CLAMP, input, min, max)  # type: ignore[no-any-return]
+
+
+@public(inplace=True, samples=s.calls(s.call(s.values((3, 4)), 0.2)))
+def clamp_min(input: Tensor, min: Any) -> Tensor:
+    return clamp(input, min=min)
+
+
+@public(inplace=True, samples=s.calls(s.call(s.values((3, 4)), 0.2)))
+def clamp_max(input: Tensor, max: Any) -> Tensor:
+    return clamp(input, max=max)

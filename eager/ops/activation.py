@@ -1,0 +1,276 @@
+"""Pointwise ops of neural networks: relu, gelu, softplus and their like. tensor -> tensor.
+
+They are one op each: one pass in eager, one expression in compiled code. `eager.nn.functional` re-exports them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from eager.dispatch import apply
+from eager.op import Samples
+from eager.ops import samples as s
+from eager.ops.elementary import sigmoid
+from eager.ops.kinds import Pointwise
+from eager.ops.pointwise import UnaryFn, Vjp, where
+from eager.registry import public
+from eager.tensor import Tensor
+
+_wide = s.both(s.on(-3.1, 3.3), s.on(-4.5, 4.3))
+
+
+def functional(name: str, body: Any, vjp: Vjp, samples: Samples = _wide, **how: Any) -> UnaryFn:
+    """An activation `name(input, inplace=False)` known as `torch.nn.functional.<name>`."""
+    op = Pointwise(name, ("x",), vjp, body=body)
+
+    def fn(input: Tensor, inplace: bool = False) -> Tensor:
+        out = apply(op, input)
+        return overwrite(input, out) if inplace else out  # type: ignore[no-any-return]
+
+    fn.__name__ = fn.__qualname__ = name
+    fn.__doc__ = f"{name}(input, inplace=False): elementwise."
+    shared = {"method": False, "namespace": False, "torch": f"nn.functional.{name}"}
+    return public(name, samples=samples, **{**shared, **how})(fn)
+
+
+def overwrite(input: Tensor, out: Tensor) -> Tensor:
+    """`inplace=True`: the input becomes the result."""
+    return input.copy_(out)  # type: ignore[no-any-return]
+
+
+# ------------------------------------------------------------------------ piecewise linear
+relu = functional(
+    "relu",
+    lambda m, x: m.max(x, 0),
+    lambda g, out: (where(out > 0, g, 0.0),),
+    s.both(_wide, s.on_ints()),
+    namespace=True,
+    method=True,
+    torch="relu",
+)
+setattr(Tensor, "relu_", lambda self: relu(self, True))  # noqa: B010
+relu6 = functional(
+    "relu6",
+    lambda m, x: m.min(m.max(x, 0.0), 6.0),
+    lambda g, x: (where((x > 0) & (x < 6), g, 0.0),),
+    s.on(-3.3, 9.1),
+)
+hardsigmoid = functional(
+    "hardsigmoid",
+    lambda m, x: m.min(m.max(x + 3.0, 0.0), 6.0) / 6.0,
+    lambda g, x: (where((x > -3) & (x < 3), g / 6, 0.0),),
+)
+hardswish = functional(
+    "hardswish",
+    lambda m, x: x * m.min(m.max(x + 3.0, 0.0), 6.0) / 6.0,
+    lambda g, x: (where(x <= -3, 0.0, where(x < 3, g * (x / 3 + 0.5), g)),),
+)
+
+
+def _with_numbers(name: str, numbers: tuple[str, ...], body: Any, vjp: Vjp) -> Pointwise:
+    """An activation with numbers as further operands (they need no gradient)."""
+    return Pointwise(
+        name, ("x", *numbers), lambda **kw: (vjp(**kw)[0], *(None for _ in numbers)), body=body
+    )
+
+
+LEAKY_RELU = Pointwise(
+    "leaky_relu",
+    ("x", "slope"),
+    lambda g, x, slope: (where(x > 0, g, g * slope), None),
+    body=lambda m, x, slope: m.where(x > 0, x, x * slope),
+)
+HARDTANH = Pointwise(
+    "hardtanh",
+    ("x", "lo", "hi"),
+    lambda g, x, lo, hi: (where((x > lo) & (x < hi), g, 0.0), None, None),
+    body=lambda m, x, lo, hi: m.min(m.max(x, lo), hi),
+)
+THRESHOLD = Pointwise(
+    "threshold",
+    ("x", "limit", "value"),
+    lambda g, x, limit: (where(x > limit, g, 0.0), None, None),
+    body=lambda m, x, limit, value: m.where(x > limit, x, value),
+)
+
+
+def _parametric(*extra: Any, samples: Any = None) -> Samples:
+    return samples or s.both(_wide, s.calls(s.call(s.values((3, 4), -3, 3), *extra)))
+
+
+def _f(name: str, *extra: Any) -> Any:
+    """Registration of an activation with parameters, tested with its defaults and with `extra`."""
+    return public(
+        name,
+        method=False,
+        namespace=False,
+        torch=f"nn.functional.{name}",
+        samples=s.both(_wide, s.calls(s.call(s.values((3, 4), -3.1, 3.3), *extra))),
+    )
+
+
+@_f("leaky_relu", 0.2)
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """x for x > 0, negative_slope * x below."""
+    out = apply(LEAKY_RELU, input, negative_slope)
+    return overwrite(input, out) if inplace else out  # type: ignore[no-any-return]
+
+
+@_f("hardtanh", -0.5, 0.7)
+def hardtanh(
+    input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Tensor:
+    """x limited to [min_val, max_val]; no gradient at the limits."""
+    out = apply(HARDTANH, input, min_val, max_val)
+    return overwrite(input, out) if inplace else out  # type: ignore[no-any-return]
+
+
+@public(
+    method=False,
+    torch="nn.functional.threshold",
+    samples=s.calls(s.call(s.values((3, 4)), 0.1, 20.0)),
+)
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    """x where x > threshold, `value` elsewhere."""
+    out = apply(THRESHOLD, input, threshold, value)
+    return overwrite(input, out) if inplace else out  # type: ignore[no-any-return]
+
+
+# ------------------------------------------------------------------------------ exponential
+ELU = Pointwise(
+    "elu",
+    ("x", "alpha", "scale"),
+    lambda g, x, alpha, scale: (
+        where(x > 0, g * scale, g * (scale * alpha) * where(x > 0, 0.0, x).exp()),
+        None,
+        None,
+    ),
+    body=lambda m, x, alpha, scale: scale * m.where(x > 0, x, alpha * m.expm1(m.min(x, 0.0))),
+)
+CELU = Pointwise(
+    "celu",
+    ("x", "alpha"),
+    lambda g, x, alpha: (where(x > 0, g, g * (where(x > 0, 0.0, x) / alpha).exp()), None),
+    body=lambda m, x, alpha: m.where(x > 0, x, alpha * m.expm1(m.min(x, 0.0) / alpha)),
+)
+SOFTPLUS = Pointwise(
+    "softplus",
+    ("x", "beta", "limit"),
+    lambda g, x, beta, limit: (where(x * beta > limit, g, g * sigmoid(x * beta)), None, None),
+    body=lambda m, x, beta, limit: m.where(
+        x * beta > limit, x, m.log1p(m.exp(m.min(x * beta, limit))) / beta
+    ),
+)
+
+
+@_f("elu", 0.7)
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """x for x > 0, alpha * (exp(x) - 1) below."""
+    out = apply(ELU, input, alpha, 1.0)
+    return overwrite(input, out) if inplace else out  # type: ignore[no-any-return]
+
+
+_SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+
+
+@public(torch="selu", method=False, samples=_wide)
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    """The self-normalising ELU (Klambauer et al. 2017)."""
+    out = apply(ELU, input, _SELU_ALPHA, _SELU_SCALE)
+    return overwrite(input, out) if inplace else out  # type: ignore[no-any-return]
+
+
+@_f("celu", 0.7)
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
+    out = apply(CELU, input, alpha)
+    return overwrite(input, out) if inplace else out  # type: ignore[no-any-return]
+
+
+@_f("softplus", 2.0, 3.0)
+def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    """log(1 + exp(beta x)) / beta; x itself where beta x > threshold."""
+    return apply(SOFTPLUS, input, beta, threshold)  # type: ignore[no-any-return]
+
+
+logsigmoid = functional(
+    "logsigmoid",
+    lambda m, x: m.min(x, 0.0) - m.log1p(m.exp(-m.abs(x))),
+    lambda g, x: (g * sigmoid(-x),),
+)
+silu = functional(
+    "silu", lambda m, x: x / (1.0 + m.exp(-x)), lambda g, x: (_silu_grad(g, x, sigmoid(x)),)
+)
+
+
+def _silu_grad(g: Tensor, x: Tensor, s: Tensor) -> Tensor:
+    return g * (s * (1 + x * (1 - s)))
+
+
+mish = functional(
+    "mish",
+    lambda m, x: x * m.tanh(m.max(x, 0.0) + m.log1p(m.exp(-m.abs(x)))),
+    lambda g, x: (_mish_grad(g, x, softplus(x).tanh()),),
+)
+
+
+def _mish_grad(g: Tensor, x: Tensor, t: Tensor) -> Tensor:
+    return g * (t + x * sigmoid(x) * (1 - t * t))
+
+
+softsign = functional(
+    "softsign", lambda m, x: x / (1.0 + m.abs(x)), lambda g, x: (g / (1 + x.abs()).square(),)
+)
+tanhshrink = functional("tanhshrink", lambda m, x: x - m.tanh(x), lambda g, x: (g * x.tanh().square(),))
+
+# ------------------------------------------------------------------------------------- gelu
+_SQRT_HALF = math.sqrt(0.5)
+_PDF = 1.0 / math.sqrt(2.0 * math.pi)
+_TANH_A, _TANH_B = math.sqrt(2.0 / math.pi), 0.044715
+GELU = Pointwise(
+    "gelu",
+    ("x",),
+    lambda g, x: (
+        g * (0.5 * (1 + (x * _SQRT_HALF).erf()) + x * ((-0.5 * (x * x)).exp() * _PDF)),
+    ),
+    body=lambda m, x: 0.5 * x * (1.0 + m.erf(x * _SQRT_HALF)),
+)
+GELU_TANH = Pointwise(
+    "gelu_tanh",
+    ("x",),
+    lambda g, x: (_gelu_tanh_grad(g, x),),
+    body=lambda m, x: 0.5 * x * (1.0 + m.tanh(_TANH_A * (x + _TANH_B * (x * x * x)))),
+)
+
+
+def _gelu_tanh_grad(g: Tensor, x: Tensor) -> Tensor:
+    t = (_TANH_A * (x + _TANH_B * (x * x * x))).tanh()
+    slope = _TANH_A * (1 + 3 * _TANH_B * (x * x))
+    return g * (0.5 * (1 + t) + 0.5 * x * ((1 - t * t) * slope))
+
+
+@public(
+    method=False,
+    namespace=False,
+    torch="nn.functional.gelu",
+    samples=s.both(_wide, s.on(-3.1, 3.3, approximate="tanh")),
+)
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+    """x times the normal distribution function of x; "tanh" for its approximation."""
+    if approximate not in ("none", "tanh"):
+        raise RuntimeError(f"approximate argument must be either none or tanh, got {approximate!r}")
+    return apply(GELU if approximate == "none" else GELU_TANH, input)  # type: ignore[no-any-return]
+
+
+# -------------------------------------------------------------------------------- shrinkage
+@_f("softshrink", 0.3)
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """x moved towards 0 by lambd, 0 within."""
+    return where(input > lambd, input - lambd, where(input < -lambd, input + lambd, 0.0))  # type: ignore[no-any-return]
+
+
+@_f("hardshrink", 0.3)
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """x outside [-lambd, lambd], 0 inside."""
+    return where(input.abs() > lambd, input, 0.0)  # type: ignore[no-any-return]

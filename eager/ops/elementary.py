@@ -1,0 +1,314 @@
+"""Pointwise ops of mathematics: rounding, exponentials, trigonometry, special functions. tensor -> tensor."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from eager import dtype as dt
+from eager.dispatch import apply
+from eager.ops import samples as s
+from eager.ops.kinds import Pointwise
+from eager.ops.pointwise import binary, binary_op, is_integral, unary, where
+from eager.registry import public
+from eager.tensor import Tensor
+
+# ---------------------------------------------------------------------------------- rounding
+_rounded = s.both(s.on(-3.3, 3.3), s.on_ints())
+
+
+def _zero(g: Tensor) -> tuple[Tensor]:
+    return (g * 0,)
+
+
+def _rounding(name: str, body: Any = None, alias: tuple[str, ...] = ()) -> Any:
+    """Ints are whole already: a copy of them."""
+    op = Pointwise(name, ("x",), _zero, body=body or (lambda m, x: getattr(m, name)(x)))
+
+    def fn(input: Tensor) -> Tensor:
+        return input.clone() if is_integral(input) else apply(op, input)  # type: ignore[no-any-return]
+
+    fn.__name__ = fn.__qualname__ = name
+    fn.__doc__ = f"Elementwise {name}."
+    return public(name, inplace=True, alias=alias, samples=_rounded)(fn)
+
+
+floor = _rounding("floor")
+ceil = _rounding("ceil")
+trunc = _rounding("trunc", alias=("fix",))
+ROUND = Pointwise("round", ("x",), _zero, body=lambda m, x: m.round(x))
+
+
+@public(inplace=True, samples=s.both(_rounded, s.calls(s.call(s.values((3, 4)), decimals=1))))
+def round(input: Tensor, *, decimals: int = 0) -> Tensor:
+    """To the nearest whole number (half to even), or to `decimals` places."""
+    if decimals:
+        scale = 10.0 ** abs(decimals)
+        scaled = input * scale if decimals > 0 else input / scale
+        whole = apply(ROUND, scaled)
+        return whole / scale if decimals > 0 else whole * scale  # type: ignore[no-any-return]
+    return input.clone() if is_integral(input) else apply(ROUND, input)  # type: ignore[no-any-return]
+
+
+frac = unary("frac", lambda m, x: x - m.trunc(x), lambda g: (g,), samples=s.on(-3.3, 3.3))
+
+# ------------------------------------------------------------------------------ exponentials
+_with_ints = s.both(s.on(), s.on_ints())
+_positive = s.on(0.1, 4.0)
+exp = unary("exp", "exp", lambda g, out: (g * out,), samples=_with_ints)
+exp2 = unary(
+    "exp2", lambda m, x: m.pow(2.0, x), lambda g, out: (g * out * math.log(2.0),), samples=s.on()
+)
+expm1 = unary("expm1", "expm1", lambda g, out: (g * (out + 1),), samples=_with_ints)
+log = unary("log", "log", lambda g, x: (g / x,), samples=_positive)
+log2 = unary("log2", "log2", lambda g, x: (g / (x * math.log(2.0)),), samples=_positive)
+log10 = unary(
+    "log10",
+    lambda m, x: m.log2(x) * math.log10(2.0),
+    lambda g, x: (g / (x * math.log(10.0)),),
+    samples=_positive,
+)
+log1p = unary("log1p", "log1p", lambda g, x: (g / (x + 1),), samples=s.on(-0.9, 3.0))
+sigmoid = unary(
+    "sigmoid",
+    lambda m, x: 1.0 / (1.0 + m.exp(-x)),
+    lambda g, out: (g * (out * (1 - out)),),
+    samples=s.both(s.on(-4, 4), s.on_ints(), s.calls(s.call(s.values((4,), -200.0, 200.0)))),
+    alias=("expit",),
+)
+logit_op = Pointwise("logit", ("x",), lambda g, x: (g / (x * (1 - x)),),
+                     body=lambda m, x: m.log(x / (1.0 - x)), result="float")  # fmt: skip
+
+
+@public(inplace=True, samples=s.both(s.on(0.1, 0.9), s.calls(s.call(s.values((3,), 0, 1), 0.1))))
+def logit(input: Tensor, eps: float | None = None) -> Tensor:
+    """log(x / (1 - x)), with x limited to [eps, 1 - eps] when eps is given."""
+    return apply(logit_op, input if eps is None else input.clamp(eps, 1 - eps))  # type: ignore[no-any-return]
+
+
+# ------------------------------------------------------------------------------ trigonometry
+_inside = s.on(-0.9, 0.9)
+sin = unary("sin", "sin", lambda g, x: (g * cos(x),), samples=_with_ints)
+cos = unary("cos", "cos", lambda g, x: (-g * sin(x),), samples=_with_ints)
+tan = unary("tan", "tan", lambda g, out: (g * (1 + out * out),), samples=s.on(-1.3, 1.3))
+asin = unary(
+    "asin", "asin", lambda g, x: (g * (1 - x * x).rsqrt(),), alias=("arcsin",), samples=_inside
+)
+acos = unary(
+    "acos", "acos", lambda g, x: (-g * (1 - x * x).rsqrt(),), alias=("arccos",), samples=_inside
+)
+atan = unary("atan", "atan", lambda g, x: (g / (x * x + 1),), alias=("arctan",))
+sinh = unary("sinh", "sinh", lambda g, x: (g * cosh(x),))
+cosh = unary("cosh", "cosh", lambda g, x: (g * sinh(x),))
+tanh = unary("tanh", "tanh", lambda g, out: (g * (1 - out * out),), samples=_with_ints)
+asinh = unary(
+    "asinh",
+    lambda m, x: m.sign(x) * m.log1p(m.abs(x) + x * x / (1.0 + m.sqrt(x * x + 1.0))),
+    lambda g, x: (g * (x * x + 1).rsqrt(),),
+    alias=("arcsinh",),
+)
+acosh = unary(
+    "acosh",
+    lambda m, x: m.log(x + m.sqrt(x * x - 1.0)),
+    lambda g, x: (g * (x * x - 1).rsqrt(),),
+    alias=("arccosh",),
+    samples=s.on(1.1, 4.0),
+)
+atanh = unary(
+    "atanh",
+    lambda m, x: 0.5 * (m.log1p(x) - m.log1p(-x)),
+    lambda g, x: (g / (1 - x * x),),
+    alias=("arctanh",),
+    samples=_inside,
+)
+sinc = unary(
+    "sinc",
+    lambda m, x: m.where(m.eq(x, 0.0), 1.0, m.sin(x * math.pi) / (m.where(m.eq(x, 0.0), 1.0, x) * math.pi)),
+    lambda g, x: (where(x == 0, 0.0, g * ((x * math.pi).cos() * (x * math.pi) - (x * math.pi).sin())
+                        / (where(x == 0, 1.0, x) * (x * math.pi))),),
+)  # fmt: skip
+deg2rad = unary("deg2rad", lambda m, x: x * (math.pi / 180), lambda g: (g * (math.pi / 180),))
+rad2deg = unary("rad2deg", lambda m, x: x * (180 / math.pi), lambda g: (g * (180 / math.pi),))
+
+ATAN2 = binary_op(
+    "atan2",
+    "atan2",
+    lambda g, x, y: (g * y / (x * x + y * y), -g * x / (x * x + y * y)),
+    result="float",
+)
+atan2 = binary(ATAN2, alias=("arctan2",), samples=s.on_two(number=None))
+HYPOT = binary_op(
+    "hypot",
+    lambda m, x, y: m.sqrt(x * x + y * y),
+    lambda g, x, y, out: (g * (x / out), g * (y / out)),
+    result="float",
+)
+hypot = binary(HYPOT, samples=s.on_two(number=None))
+
+# ------------------------------------------------------------------------ special functions
+_TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
+erf = unary("erf", "erf", lambda g, x: (g * _TWO_OVER_SQRT_PI * (-x * x).exp(),), samples=_with_ints)
+erfc = unary(
+    "erfc", lambda m, x: 1.0 - m.erf(x), lambda g, x: (-g * _TWO_OVER_SQRT_PI * (-x * x).exp(),)
+)
+
+
+def _erfinv_body(m: Any, y: Any) -> Any:
+    """Giles' polynomial (2010), then two Newton steps: full float64 precision inside (-1, 1)."""
+    w = -m.log1p(-y * y)
+    near, far = w - 2.5, m.sqrt(w) - 3.0
+    p = _horner(near, _ERFINV_NEAR)
+    q = _horner(far, _ERFINV_FAR)
+    x = m.where(w < 5.0, p, q) * y
+    for _ in range(2):
+        error = m.erf(x) - y
+        x = x - error / (_TWO_OVER_SQRT_PI * m.exp(-x * x))
+    at_one = m.where(m.eq(m.abs(y), 1.0), y * float("inf"), x)
+    return m.where(m.abs(y) > 1.0, float("nan"), at_one)
+
+
+def _horner(x: Any, coefficients: tuple[float, ...]) -> Any:
+    total: Any = coefficients[0]
+    for c in coefficients[1:]:
+        total = total * x + c
+    return total
+
+
+_ERFINV_NEAR = (2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
+                -0.00125372503, -0.00417768164, 0.246640727, 1.50140941)  # fmt: skip
+_ERFINV_FAR = (-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
+               -0.0076224613, 0.00943887047, 1.00167406, 2.83297682)  # fmt: skip
+erfinv = unary(
+    "erfinv",
+    _erfinv_body,
+    lambda g, out: (g * (1 / _TWO_OVER_SQRT_PI) * (out * out).exp(),),
+    samples=s.on(-0.9, 0.9),
+)
+lgamma = unary("lgamma", "lgamma", lambda g, x: (g * digamma(x),), samples=s.on(0.1, 5.0))
+
+
+def _digamma_body(m: Any, x: Any) -> Any:
+    """Reflection for x < 0, recurrence up to 8, then the asymptotic series (Bernardo 1976)."""
+    negative = x < 0.0
+    z = m.where(negative, 1.0 - x, x)
+    total = m.where(negative, -math.pi / m.tan(x * math.pi), 0.0 * x)
+    for _ in range(8):
+        small = z < 8.0
+        total = total - m.where(small, 1.0 / z, 0.0)
+        z = m.where(small, z + 1.0, z)
+    inverse = 1.0 / (z * z)
+    series = _horner(inverse, _DIGAMMA) * inverse
+    return total + m.log(z) - 0.5 / z - series
+
+
+_DIGAMMA = (1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)
+digamma = unary("digamma", _digamma_body, lambda g, x: (g * trigamma(x),), samples=s.on(0.2, 5.0))
+
+
+def _trigamma_body(m: Any, x: Any) -> Any:
+    """The derivative of digamma, the same way."""
+    negative = x < 0.5
+    z = m.where(negative, 1.0 - x, x)
+    sine = m.sin(x * math.pi)
+    total = 0.0 * x
+    for _ in range(8):
+        small = z < 8.0
+        total = total + m.where(small, 1.0 / (z * z), 0.0)
+        z = m.where(small, z + 1.0, z)
+    inverse = 1.0 / (z * z)
+    total = total + 1.0 / z + 0.5 * inverse + _horner(inverse, _TRIGAMMA) * inverse / z
+    return m.where(negative, (math.pi / sine) * (math.pi / sine) - total, total)
+
+
+_TRIGAMMA = (7 / 6, -691 / 2730, 5 / 66, -1 / 30, 1 / 42, -1 / 30, 1 / 6)
+trigamma = unary(
+    "trigamma", _trigamma_body, torch="special.polygamma", method=False, samples=s.calls()
+)
+
+# -------------------------------------------------------------------- two and three operands
+LOGADDEXP = binary_op(
+    "logaddexp",
+    lambda m, x, y: m.where(
+        m.eq(x, y), x + math.log(2.0), m.max(x, y) + m.log1p(m.exp(-m.abs(x - y)))
+    ),
+    lambda g, x, y, out: (g * (x - out).exp(), g * (y - out).exp()),
+    result="float",
+)
+logaddexp = binary(LOGADDEXP, samples=s.on_two(number=None), inplace=False)
+XLOGY = binary_op(
+    "xlogy",
+    lambda m, x, y: m.where(m.is_nan(y), y, m.where(m.eq(x, 0), 0.0, x * m.log(y))),
+    lambda g, x, y: (where((x == 0) & (y <= 0), 0.0, g * y.log()), g * x / y)
+    if isinstance(y, Tensor) and isinstance(x, Tensor)
+    else (None if not isinstance(x, Tensor) else g * math.log(y), g * x / y),
+    result="float",
+)
+xlogy = binary(XLOGY, samples=s.on_two(second=(0.2, 2.0), number=2.0))
+HEAVISIDE = binary_op(
+    "heaviside",
+    lambda m, x, y: m.where(m.eq(x, 0), y, m.where(x < 0, 0.0, 1.0)),
+)
+heaviside = binary(HEAVISIDE, samples=s.on_two(number=None, grad=False))
+COPYSIGN = binary_op(
+    "copysign",
+    lambda m, x, y: m.where(m.or_(y < 0, m.and_(m.eq(y, 0), m.div(1.0, y) < 0)), -m.abs(x), m.abs(x)),
+    lambda g, x, y, out: (where(x == 0, 0.0, g * where(x == 0, 1.0, out / x)), g * 0.0 * y),
+    result="float",
+)  # fmt: skip
+copysign = binary(COPYSIGN, samples=s.on_two(number=None))
+
+LERP = Pointwise(
+    "lerp",
+    ("x", "y", "w"),
+    lambda g, x, y, w: (g * (1 - w), g * w, g * (y - x)),
+    body=lambda m, x, y, w: m.where(m.abs(w) < 0.5, x + w * (y - x), y - (y - x) * (1.0 - w)),
+)
+_triple = (s.values((3, 4)), s.values((3, 4), seed=1), s.values((4,), 0.5, 2.0, seed=2))
+
+
+@public(inplace=True, samples=s.calls(s.call(*_triple), s.call(*_triple[:2], 0.3)))
+def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
+    """input + weight * (end - input)."""
+    return apply(LERP, input, end, weight)  # type: ignore[no-any-return]
+
+
+@public(inplace=True, samples=s.calls(s.call(*_triple), s.call(*_triple, value=0.5)))
+def addcmul(input: Tensor, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
+    """input + value * tensor1 * tensor2."""
+    product = tensor1 * tensor2
+    return input + (product if type(value) is int and value == 1 else product * value)
+
+
+@public(inplace=True, samples=s.calls(s.call(*_triple), s.call(*_triple, value=0.5)))
+def addcdiv(input: Tensor, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
+    """input + value * tensor1 / tensor2. Integer division raises."""
+    if is_integral(tensor1, tensor2):
+        raise RuntimeError("Integer division with addcdiv is no longer supported")
+    scaled = tensor1 if type(value) is int and value == 1 else tensor1 * value
+    return input + scaled / tensor2
+
+
+_odd = s.calls(s.call([[float("nan"), float("inf")], [-float("inf"), 1.0]]))
+
+
+@public(inplace=True, samples=s.both(s.on(), _odd))
+def nan_to_num(
+    input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Tensor:
+    """NaN, inf and -inf replaced (by default by 0 and the dtype's largest and smallest numbers)."""
+    if is_integral(input):
+        return input.clone()  # type: ignore[no-any-return]
+    high = dt.finfo(input.dtype).max if posinf is None else posinf
+    low = dt.finfo(input.dtype).min if neginf is None else neginf
+    out = where(input != input, nan, input)
+    return where(out == math.inf, high, where(out == -math.inf, low, out))  # type: ignore[no-any-return]
+
+
+@public(samples=s.both(s.on_two(grad=False, number=None), s.calls(s.call([1.0, 2.0], [1.0, 2.1], grad=False))))
+def isclose(
+    input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Tensor:
+    """|input - other| <= atol + rtol * |other|, elementwise."""
+    close = (input - other).abs() <= atol + rtol * other.abs()
+    close = (input == other) | (close & other.isfinite() & input.isfinite())
+    return close | (input.isnan() & other.isnan()) if equal_nan else close  # type: ignore[no-any-return]
