@@ -1,0 +1,133 @@
+"""Emit: a fused program as one module of Triton kernels and the launches that run it. Fused ->
+TritonProgram.
+
+The same kernels as for the CPU: each `Kernel` is tiled (`triton_tile`), perhaps cut into several
+(`triton_split`), and written (`triton_kernel`); matrix products and scatters come from
+`triton_library`. Kernels whose text is equal up to buffer names are emitted once and launched with
+other buffers. What is not in reach (sorting, callbacks into NumPy, complex numbers) raises
+Unsupported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from codegen import expr
+from codegen.emit import triton_library as library
+from codegen.emit.triton_kernel import KernelText, emit_kernel
+from codegen.emit.triton_tile import DEFAULT, Sizes, roots, tile
+from codegen.expr import Apply
+from codegen.ir import Buffer, Fused, Kernel, Library, Unsupported
+
+HEADER: Final = '''"""Triton kernels of one compiled graph."""
+
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+from codegen.runtime import triton_prelude as jc
+'''
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Run `kernel` with these buffers. `checks`: what each slot of its error buffer means when
+    set."""
+
+    kernel: str
+    arguments: tuple[str, ...]
+    programs: int
+    checks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """How to compile one kernel: its parameters with Triton type names, and its warps."""
+
+    name: str
+    parameters: tuple[tuple[str, str], ...]
+    warps: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TritonProgram:
+    """`source` is a Python module; `launches` run in order. `buffers` are the program's and the
+    temporaries made here."""
+
+    fused: Fused
+    source: str
+    kernels: Mapping[str, Compiled]
+    launches: tuple[Launch, ...]
+    buffers: Mapping[str, Buffer]
+
+
+@dataclass
+class _Module:
+    """Kernels so far, by text."""
+
+    buffers: dict[str, Buffer]
+    sizes: Sizes
+    names: dict[tuple[str, tuple[tuple[str, str], ...]], str] = field(default_factory=dict)
+    kernels: dict[str, Compiled] = field(default_factory=dict)
+    texts: list[str] = field(default_factory=list)
+    launches: list[Launch] = field(default_factory=list)
+
+    def add(self, text: KernelText, hint: str) -> None:
+        if not text.programs:
+            return
+        key = text.body, text.parameters
+        name = self.names.get(key)
+        if name is None:
+            name = self.names[key] = f"k{len(self.kernels)}_{hint}"
+            self.kernels[name] = Compiled(name, text.parameters, text.warps)
+            self.texts.append(f"\n\n@triton.jit\ndef {name}{text.body}\n")
+        self.launches.append(Launch(name, text.arguments, text.programs, text.checks))
+
+    def kernel(self, kernel: Kernel) -> None:
+        for local in kernel.locals:
+            self.buffers[local.name] = local
+        tiling = tile(kernel, self.sizes)
+        rows = tiling.rows
+        for b in tiling.scratch:
+            self.buffers[b.name] = Buffer(b.name, b.dtype, b.size * max(rows, 1), "temp", b.value)
+        self.add(emit_kernel(tiling, self.buffers), hint(kernel))
+
+
+def emit(fused: Fused, sizes: Sizes = DEFAULT) -> TritonProgram:
+    """Every kernel of `fused`, in order. Raises Unsupported naming the step that Triton cannot
+    do."""
+    module = _Module(dict(fused.buffers), sizes)
+    for item in fused.items:
+        if isinstance(item, Kernel):
+            module.kernel(item)
+        else:
+            _library(module, item)
+    source = HEADER + "".join(module.texts)
+    return TritonProgram(fused, source, module.kernels, tuple(module.launches), module.buffers)
+
+
+def _library(module: _Module, step: Library) -> None:
+    rule = library.EMIT.get(step.op.name)
+    if rule is None:
+        where = f" at {step.where}" if step.where else ""
+        raise Unsupported(
+            f"the triton backend does not compile {step.op.name}{where}; compile this for the CPU instead"
+        )
+    module.add(rule(step, module.buffers), step.op.name)
+
+
+def hint(kernel: Kernel) -> str:
+    """A few telling words for the kernel's name, which profilers show: "exp_sum_div"."""
+    words: list[str] = []
+    for stage in kernel.stages:
+        words += _telling(x.fn for x in expr.walk(*roots(stage)) if isinstance(x, Apply))
+        words += [r.monoid for r in stage.reductions]
+    return "_".join(list(dict.fromkeys(words))[:4]).replace("__", "_").strip("_") or "copy"
+
+
+def _telling(names: Iterable[str]) -> Iterator[str]:
+    dull = {"add", "sub", "mul", "where", "lt", "le", "gt", "ge", "eq", "ne", "and_", "or_", "neg"}
+    found = list(names)
+    yield from ([n for n in found if n not in dull] or found[:2])

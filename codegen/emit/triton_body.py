@@ -1,0 +1,316 @@
+"""Emit: scalar expressions of one tile as Triton statements. (Expr over the counters r and c) ->
+lines and value names.
+
+A `Block` writes the statements of one tile. Every value knows which tile dimensions it spans, so
+that scalars, columns [R, 1], rows [1, C] and full tiles [R, C] broadcast by themselves. Loads carry
+exactly the masks they need: the tile's bounds along the dimensions of their address, and the
+conditions of the `Select`s they stand in (whose other branch may be out of bounds).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from codegen import affine, expr
+from codegen.affine import Affine, Axis, FloorDiv, Mod
+from codegen.emit import triton_table as table
+from codegen.expr import Apply, Cast, Checked, Const, Expr, IndexOf, Load, Local, Select
+from codegen.ir import Buffer, Store, Unsupported
+from eager import dtype as dt
+
+Dims = frozenset[str]
+NONE: Final[Dims] = frozenset()
+INLINE: Final = 60  # a value used once stands inside its user's line up to this length
+NUMBERS_STAND_IN: Final = frozenset("add sub mul div eq ne lt le gt ge".split())
+ATOMICS: Final = {
+    "add": "add",
+    "sum": "add",
+    "amax": "max",
+    "max": "max",
+    "amin": "min",
+    "min": "min",
+}
+ATOMIC_TYPES: Final = {
+    "add": (dt.float16, dt.bfloat16, dt.float32, dt.float64, dt.int32, dt.int64),
+    "max": (dt.int32, dt.int64),
+    "min": (dt.int32, dt.int64),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A value as Triton text, and the tile dimensions it spans."""
+
+    text: str
+    dims: Dims = NONE
+
+
+Guard = tuple[Text, ...]
+Memo = dict[tuple[Expr, Guard], Text]
+
+
+@dataclass
+class Signature:
+    """The parameters of a kernel in order of first use: buffer -> parameter name. `checks`: what
+    each error slot means."""
+
+    buffers: Mapping[str, Buffer]
+    names: dict[str, str] = field(default_factory=dict)
+    checks: list[str] = field(default_factory=list)
+
+    def parameter(self, buffer: str) -> str:
+        name = self.names.get(buffer)
+        if name is None:
+            prefix = "s" if self.buffers[buffer].kind == "scalar" else "p"
+            name = self.names[buffer] = f"{prefix}{len(self.names)}"
+        return name
+
+    def check(self, where: str) -> int:
+        if where not in self.checks:
+            self.checks.append(where)
+        return self.checks.index(where)
+
+
+@dataclass
+class Block:
+    """Statements of a tile. `counters`: spelling of each canonical axis; `masks`: name of the bound
+    of each dimension."""
+
+    signature: Signature
+    lines: list[str]
+    indent: str
+    counters: dict[Axis, Text]
+    masks: dict[str, str]
+    locals: dict[str, Text]
+    memo: Memo
+    wide: bool
+    fresh: Callable[[], str]
+    uses: Mapping[Expr, int] = field(default_factory=dict)
+
+    # ---- statements
+
+    def put(self, line: str) -> None:
+        self.lines.append(self.indent + line)
+
+    def bind(self, value: Text) -> Text:
+        """Give a value a name."""
+        name = self.fresh()
+        self.put(f"{name} = {value.text}")
+        return Text(name, value.dims)
+
+    def store(self, s: Store, dims: Iterable[str], value: Text, address: Text) -> None:
+        """Write `value` at `address`; `dims` are the dimensions the stage runs over."""
+        dims = frozenset(dims)
+        mask = self._mask(dims, ())
+        span = dims_in(address.dims | value.dims | (dims & self.masks.keys()))
+        target = self._widened(address, span)
+        if s.mode == "set":
+            self.put(f"tl.store({target}, {value.text}{mask})")
+            return
+        kind = ATOMICS.get(s.mode, "")
+        dtype = self.signature.buffers[s.buffer].dtype
+        if dtype not in ATOMIC_TYPES.get(kind, ()):
+            raise Unsupported(
+                f"the triton backend cannot combine {dtype.name} by {s.mode} in parallel"
+            )
+        self.put(f'tl.atomic_{kind}({target}, {value.text}{mask}, sem="relaxed")')
+
+    def address(self, buffer: str, offset: Affine, guard: Guard = ()) -> Text:
+        place = self.index(offset, guard)
+        name = self.signature.parameter(buffer)
+        return Text(name if place.text == "0" else f"{name} + {place.text}", place.dims)
+
+    def _mask(self, dims: Dims, guard: Guard, joined: Sequence[str] = ()) -> str:
+        parts = [self.masks[d] for d in dims_in(dims) if d in self.masks]
+        parts += [g.text for g in guard] + list(joined)
+        return f", mask={' & '.join(dict.fromkeys(parts))}" if parts else ""
+
+    def _widened(self, address: Text, span: Sequence[str]) -> str:
+        """The address as a block over all dimensions of `span`."""
+        missing = [d for d in span if d not in address.dims]
+        return address.text + "".join(f" + 0 * {self._counter_of(d)}" for d in missing)
+
+    def _counter_of(self, dim: str) -> str:
+        return next(t.text for t in reversed(self.counters.values()) if t.dims == frozenset((dim,)))
+
+    # ---- indices
+
+    def index(self, index: Affine, guard: Guard = ()) -> Text:
+        """An index form; integer types are wide enough for its range by `wide`."""
+        parts: list[str] = []
+        dims: Dims = NONE
+        for atom, c in index.terms:
+            body = self._atom(atom, guard)
+            dims |= body.dims
+            sign, size = ("-" if c < 0 else "+"), abs(c)
+            parts.append(f"{sign} {body.text if size == 1 else f'{size} * {body.text}'}")
+        if index.const or not parts:
+            parts.append(f"{'-' if index.const < 0 else '+'} {abs(index.const)}")
+        text = " ".join(parts).removeprefix("+ ")
+        text = f"0 {text}" if text.startswith("-") else text
+        return Text(
+            text if (len(parts) == 1 and text.isidentifier()) or text.isdigit() else f"({text})", dims
+        )
+
+    def _atom(self, atom: affine.Atom, guard: Guard) -> Text:
+        if isinstance(atom, Axis):
+            return self.counters[atom]
+        if isinstance(atom, affine.Opaque):
+            value = self.named(atom.expr, guard)
+            # Lanes that are masked off or failed a check still compute an address.
+            clamped = f"tl.minimum(tl.maximum({value.text}.to(tl.int64), {atom.lo}), {atom.hi})"
+            return self.bind(Text(clamped, value.dims))
+        inner, d = atom.index, atom.divisor
+        lift = (
+            -(inner.lo // d) if inner.lo < 0 else 0
+        )  # whole divisors that make the operand positive
+        body = self.index(inner + lift * d, guard)
+        if isinstance(atom, FloorDiv):
+            return Text(f"({body.text} // {d}{f' - {lift}' if lift else ''})", body.dims)
+        assert isinstance(atom, Mod)
+        return Text(f"({body.text} % {d})", body.dims)
+
+    # ---- values
+
+    def value(self, x: Expr, guard: Guard = ()) -> Text:
+        """The text of `x`; written once per guard, named when used more than once."""
+        key = (x, guard if _reads(x) else ())
+        found = self.memo.get(key)
+        if found is None:
+            found = _EMIT[type(x)](self, x, guard)
+            if type(x) is not Const and (self.uses.get(x, 2) > 1 or len(found.text) > INLINE):
+                if not found.text.isidentifier():
+                    found = self.bind(found)
+            self.memo[key] = found
+        return found
+
+    def named(self, x: Expr, guard: Guard = ()) -> Text:
+        """As `value`, but a constant carries its type: for places where a bare number would lose
+        it."""
+        if isinstance(x, Const):
+            return Text(table.typed(x.value, x.dtype))
+        return self.value(x, guard)
+
+    def full(self, x: Text, span: Sequence[str], shape: str) -> str:
+        """`x` as a block over all dimensions of `span`."""
+        return x.text if dims_in(x.dims) == tuple(span) else f"tl.broadcast_to({x.text}, {shape})"
+
+
+def dims_in(dims: Iterable[str]) -> tuple[str, ...]:
+    """Rows before columns."""
+    return tuple(d for d in "rc" if d in dims)
+
+
+def _reads(x: Expr) -> bool:
+    return any(isinstance(y, Load | Checked) for y in expr.walk(x))
+
+
+# ------------------------------------------------------------------------------ one rule per kind
+# of expression
+
+
+def _const(b: Block, x: Const, guard: Guard) -> Text:
+    return Text(table.number(x.value, x.dtype))
+
+
+def _load(b: Block, x: Load, guard: Guard) -> Text:
+    if b.signature.buffers[x.buffer].kind == "scalar":
+        return Text(b.signature.parameter(x.buffer))
+    address = b.address(x.buffer, x.offset, guard)
+    span = address.dims.union(*(g.dims for g in guard))
+    target = b._widened(address, dims_in(span))
+    return b.bind(Text(f"tl.load({target}{b._mask(span, guard)})", span))
+
+
+def _index_of(b: Block, x: IndexOf, guard: Guard) -> Text:
+    index = b.index(x.index, guard)
+    return Text(f"{index.text}.to(tl.int64)", index.dims)
+
+
+def _local(b: Block, x: Local, guard: Guard) -> Text:
+    return b.locals[x.name]
+
+
+def _apply(b: Block, x: Apply, guard: Guard) -> Text:
+    operand = x.dtype if x.fn.startswith("random") else x.args[-1].dtype
+    if x.fn == "random_bits":
+        operand = dt.int64
+    template = table.template(x.fn, operand)
+    literal = x.fn in NUMBERS_STAND_IN and operand is not dt.bool_ and table.is_infix(template)
+    args = [(b.value if literal else b.named)(a, guard) for a in x.args]
+    repeated = [a if template.count(f"{{{i}}}") == 1 else b.bind(a) for i, a in enumerate(args)]
+    text = template.format(*(a.text for a in repeated))
+    return Text(text, frozenset().union(*(a.dims for a in args)))
+
+
+def _cast(b: Block, x: Cast, guard: Guard) -> Text:
+    arg = b.named(x.arg, guard)
+    if x.dtype is dt.bool_:
+        return Text(f"({arg.text} != 0)", arg.dims)
+    if x.arg.dtype is dt.bool_ and x.dtype in (dt.float16, dt.bfloat16):
+        return Text(f"{arg.text}.to(tl.float32).to({table.type_name(x.dtype)})", arg.dims)
+    return Text(f"{arg.text}.to({table.type_name(x.dtype)})", arg.dims)
+
+
+def _select(b: Block, x: Select, guard: Guard) -> Text:
+    condition = b.named(x.cond, guard)
+    if not condition.text.isidentifier():
+        condition = b.bind(condition)
+    refused = condition
+    if _reads(x.other):
+        refused = b.bind(Text(f"~{condition.text}", condition.dims))
+    then = b.named(x.then, (*guard, condition) if _reads(x.then) else guard)
+    other = b.named(x.other, (*guard, refused) if _reads(x.other) else guard)
+    return Text(
+        f"tl.where({condition.text}, {then.text}, {other.text})",
+        condition.dims | then.dims | other.dims,
+    )
+
+
+def _checked(b: Block, x: Checked, guard: Guard) -> Text:
+    """The index itself; lanes outside [lo, hi] set the error slot of this check."""
+    value = b.named(x.arg, guard)
+    if not value.text.isidentifier():
+        value = b.bind(value)
+    slot = b.signature.check(x.where)
+    bad = b.bind(Text(f"({value.text} < {x.lo}) | ({value.text} > {x.hi})", value.dims))
+    span = value.dims.union(*(g.dims for g in guard))
+    target = b._widened(Text(f"errors + {slot}"), dims_in(span))
+    b.put(f"tl.store({target}, 1{b._mask(span, guard, [bad.text])})")
+    return value
+
+
+_EMIT: Final[Mapping[type[Expr], Callable[..., Text]]] = {
+    Const: _const,
+    Load: _load,
+    IndexOf: _index_of,
+    Local: _local,
+    Apply: _apply,
+    Cast: _cast,
+    Select: _select,
+    Checked: _checked,
+}
+
+
+def use_counts(roots: Iterable[Expr]) -> dict[Expr, int]:
+    """How often each expression is an operand (roots count once)."""
+    roots = tuple(roots)
+    counts: dict[Expr, int] = {}
+    for root in roots:
+        counts[root] = counts.get(root, 0) + 1
+    for x in expr.walk(*roots):
+        for child in expr.children(x):
+            counts[child] = counts.get(child, 0) + 1
+    return counts
+
+
+def needs_int64(buffers: Iterable[Buffer], extents: Iterable[int]) -> bool:
+    """Whether an offset or a counter may pass 2**31."""
+    return max([*(b.size for b in buffers), *extents, 0]) >= 2**31
+
+
+def elements(axes: Iterable[Axis]) -> int:
+    return math.prod(a.size for a in axes)

@@ -1,0 +1,457 @@
+"""Emit: one tiled kernel as the text of a @triton.jit function. Tiling -> KernelText.
+
+A stage is written as: checks and values, reductions, then stores, so that everything is read before
+anything is written. Values of tile stages stay in registers for later stages; memory that a later
+stage reads back is fenced by a barrier of the program.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Final
+
+from codegen import affine, expr
+from codegen.affine import Axis
+from codegen.emit import triton_table as table
+from codegen.emit.triton_body import Block, Memo, Signature, Text, needs_int64, use_counts
+from codegen.emit.triton_tile import TiledStage, Tiling, roots
+from codegen.expr import Load
+from codegen.ir import Buffer, Reduction, Unsupported
+from eager import dtype as dt
+from eager.dtype import DType
+
+STEP: Final = "    "
+ALIGNED: Final = 16  # a size that is a multiple of this keeps vector accesses under a mask
+COMBINE: Final = {"sum": "({0} + {1})", "prod": "({0} * {1})", "max": "max", "min": "min", "any": "({0} | {1})", "all": "({0} & {1})"}  # fmt: skip
+CANONICAL: Final = {"amax": "max", "amin": "min"}
+
+
+@dataclass(frozen=True, slots=True)
+class KernelText:
+    """A kernel as text. `body` starts at its parameter list, so equal kernels of any name have
+    equal bodies.
+
+    `parameters` are Triton type names; `arguments` the buffers (or "errors") to pass; `checks` the
+    meaning of error slots."""
+
+    body: str
+    parameters: tuple[tuple[str, str], ...]
+    arguments: tuple[str, ...]
+    checks: tuple[str, ...]
+    programs: int
+    warps: int
+
+
+class _Writer:
+    """The state of one kernel's emission."""
+
+    def __init__(self, tiling: Tiling, buffers: Mapping[str, Buffer]) -> None:
+        self.tiling = tiling
+        self.buffers = buffers
+        self.signature = Signature(buffers)
+        self.wide = needs_int64(
+            buffers.values(), [tiling.rows * max(s.cols, 1) for s in tiling.stages]
+        )
+        self.numbers = count()
+        self.two_dims = tiling.block > 1 and any(s.block > 1 for s in tiling.stages)
+        self.dirty: set[str] = set()  # stored by an earlier stage and not fenced yet
+
+    def fresh(self) -> str:
+        return f"v{next(self.numbers)}"
+
+    # ---- the kernel
+
+    def lines(self) -> list[str]:
+        form = self.tiling.form
+        block = self.block()
+        if form == "plane":
+            return self.plane(block)
+        if form == "flat" and self.split_rows():
+            return self.both_paths(block)
+        self.open_rows(block, masked=self.tiling.rows % self.tiling.block != 0)
+        self.stages(block)
+        return block.lines
+
+    def block(self) -> Block:
+        return Block(self.signature, [], STEP, {}, {}, {}, {}, self.wide, self.fresh)
+
+    def split_rows(self) -> bool:
+        """Full blocks run without a mask where a mask would make every access scalar."""
+        t = self.tiling
+        return t.rows % ALIGNED != 0 and t.rows > t.block
+
+    def both_paths(self, block: Block) -> list[str]:
+        self.open_rows(block, masked=False)
+        size, rows = self.tiling.block, self.tiling.rows
+        for title, masked in ((f"if (pid + 1) * {size} <= {rows}:", False), ("else:", True)):
+            block.put(title)
+            inner = child(block, STEP)
+            if masked:
+                self.mask(inner, "r", rows)
+            self.dirty.clear()
+            self.stages(inner)
+        return block.lines
+
+    def open_rows(self, block: Block, *, masked: bool, pid: str = "tl.program_id(0)") -> None:
+        """Define r, and its bound when the rows do not fill the blocks."""
+        t = self.tiling
+        block.put(f"pid = {pid}{'.to(tl.int64)' if self.wide else ''}")
+        axis = _axis("r", t.rows)
+        if t.block == 1:
+            block.put("r = pid")
+            self.counter(block, axis, Text("r"))
+            return
+        tail = "[:, None]" if self.two_dims else ""
+        block.put(f"r = {_span('pid', t.block, tail)}")
+        self.counter(block, axis, Text("r", frozenset("r")))
+        if masked:
+            self.mask(block, "r", t.rows)
+
+    def plane(self, block: Block) -> list[str]:
+        t, stage = self.tiling, self.tiling.stages[0]
+        across = math.ceil(stage.cols / stage.block)
+        self.open_rows(block, masked=t.rows % t.block != 0, pid=f"tl.program_id(0) // {across}")
+        block.put(f"pid_c = tl.program_id(0) % {across}{'.to(tl.int64)' if self.wide else ''}")
+        self.open_cols(
+            block, stage, _span("pid_c", stage.block, "[None, :]"), stage.cols % stage.block != 0
+        )
+        self.stage(block, stage)
+        return block.lines
+
+    @staticmethod
+    def counter(block: Block, axis: Axis | None, text: Text) -> None:
+        if axis is not None:
+            block.counters[axis] = text
+
+    @staticmethod
+    def mask(block: Block, dim: str, extent: int) -> None:
+        counter = block._counter_of(dim)
+        block.put(f"m{counter} = {counter} < {extent}")
+        block.masks[dim] = f"m{counter}"
+
+    # ---- stages
+
+    def stages(self, block: Block) -> None:
+        for stage in self.tiling.stages:
+            self.fence(block, stage)
+            if stage.looped:
+                self.loop(block, stage)
+            else:
+                self.single(block, stage)
+
+    def fence(self, block: Block, stage: TiledStage) -> None:
+        """Wait for the program's own stores before reading them back from memory."""
+        loads = {
+            x.buffer
+            for x in expr.walk(*roots(stage.stage))
+            if isinstance(x, Load) and (x, ()) not in block.memo
+        }
+        if any(self.same_memory(b, d) for b in loads for d in self.dirty):
+            block.put("tl.debug_barrier()")
+            self.dirty.clear()
+
+    def same_memory(self, a: str, b: str) -> bool:
+        home = {self.buffers[x].alias or x for x in (a, b)}
+        return len(home) == 1
+
+    def single(self, block: Block, stage: TiledStage) -> None:
+        """A stage whose loops fit one tile (or that has none)."""
+        block.masks.pop("c", None)
+        if stage.cols == 1:
+            self.stage(block, stage)
+            return
+        axis = _axis("c", stage.cols)
+        if axis is None or axis not in block.counters:
+            self.open_cols(block, stage, self.arange(stage.block), stage.block != stage.cols)
+        elif stage.block != stage.cols:
+            block.masks["c"] = f"m{block.counters[axis].text}"
+        self.stage(block, stage)
+
+    def arange(self, width: int) -> str:
+        text = f"tl.arange(0, {width})"
+        text = f"{text}.to(tl.int64)" if self.wide else text
+        return f"{text}[None, :]" if self.two_dims else text
+
+    def open_cols(self, block: Block, stage: TiledStage, spelled: str, masked: bool) -> None:
+        name = f"c{stage.cols}"
+        block.put(f"{name} = {spelled}")
+        self.counter(
+            block,
+            _axis("c", stage.cols),
+            Text(name, frozenset("c") if stage.block > 1 else frozenset()),
+        )
+        if masked:
+            block.put(f"m{name} = {name} < {stage.cols}")
+            block.masks["c"] = f"m{name}"
+
+    def loop(self, block: Block, stage: TiledStage) -> None:
+        """A stage longer than a tile: accumulate over blocks of columns, then reduce once."""
+        accumulators = {r.name: self.accumulate(block, r, stage) for r in stage.stage.reductions}
+        whole = stage.cols // stage.block * stage.block
+        peel = stage.cols % ALIGNED != 0  # a mask in the loop would make every access scalar
+        end = whole if peel else stage.cols
+        block.put(f"for start in range(0, {end}, {stage.block}):")
+        self.step(block, stage, "start", accumulators, masked=end > whole)
+        if peel:
+            block.put(f"for start in range({whole}, {stage.cols}, {stage.block}):")
+            self.step(block, stage, "start", accumulators, masked=True)
+        for r in stage.stage.reductions:
+            self.finish(block, r, accumulators[r.name], stage)
+        self.wrote(block, stage)
+
+    def step(
+        self,
+        block: Block,
+        stage: TiledStage,
+        start: str,
+        accumulators: Mapping[str, list[str]],
+        *,
+        masked: bool,
+    ) -> None:
+        inner = child(block, STEP)
+        inner.masks.pop("c", None)
+        self.open_cols(inner, stage, f"{start} + {self.arange(stage.block)}", masked)
+        inner.uses = use_counts(roots(stage.stage))
+        for r in stage.stage.reductions:
+            self.fold(inner, r, stage, accumulators[r.name])
+        self.stores(inner, stage)
+
+    def stage(self, block: Block, stage: TiledStage) -> None:
+        block.uses = use_counts(roots(stage.stage))
+        for r in stage.stage.reductions:
+            self.finish(block, r, self.operands(block, r, stage), stage)
+        self.stores(block, stage)
+        self.wrote(block, stage)
+
+    def stores(self, block: Block, stage: TiledStage) -> None:
+        """All values and addresses first: a store may overwrite what another one reads."""
+        dims = self.span(stage)
+        ready = []
+        for s in stage.stage.stores:
+            value = block.named(s.value)
+            ready.append(
+                (
+                    s,
+                    value,
+                    None if self.in_registers(s.buffer) else block.address(s.buffer, s.offset),
+                )
+            )
+        for s, value, address in ready:
+            if address is not None:
+                block.store(s, dims, value, address)
+
+    def wrote(self, block: Block, stage: TiledStage) -> None:
+        """After the stores: what registers hold of the written memory is stale, except the written
+        values themselves."""
+        for s in stage.stage.stores:
+            if not self.in_registers(s.buffer):
+                self.dirty.add(s.buffer)
+                self.forget(block.memo, s.buffer)
+        if stage.looped:
+            return
+        for s in stage.stage.stores:
+            dtype = self.buffers[s.buffer].dtype
+            if s.mode == "set" and s.value.dtype is dtype and (s.value, ()) in block.memo:
+                block.memo[expr.load(s.buffer, s.offset, dtype), ()] = block.memo[s.value, ()]
+
+    def forget(self, memo: Memo, buffer: str) -> None:
+        stale = [
+            key for key in memo
+            if any(isinstance(y, Load) and self.same_memory(y.buffer, buffer) for y in expr.walk(key[0]))
+        ]  # fmt: skip
+        for key in stale:
+            del memo[key]
+
+    def in_registers(self, buffer: str) -> bool:
+        own = self.buffers[buffer]
+        return own.kind == "row" and all(b.name != buffer for b in self.tiling.scratch)
+
+    # ---- reductions
+
+    def span(self, stage: TiledStage) -> str:
+        """The block dimensions a stage runs over."""
+        rows = "r" if self.tiling.block > 1 else ""
+        return rows + ("c" if stage.block > 1 else "")
+
+    def shape(self, stage: TiledStage) -> str:
+        rows = [self.tiling.block] if self.tiling.block > 1 or self.two_dims else []
+        cols = [stage.block] if stage.block > 1 or self.two_dims else []
+        return f"[{', '.join(map(str, rows + cols))}]"
+
+    def operands(self, block: Block, r: Reduction, stage: TiledStage) -> list[str]:
+        """The blocks to reduce: the value with the monoid's identity outside the bounds; for
+        arg-reductions also positions."""
+        value = block.named(expr.cast(r.value, _wide(r)))
+        text = self.outside(block, block.full(value, self.span(stage), self.shape(stage)), stage, r)
+        if not r.monoid.startswith("arg"):
+            return [text]
+        places = f"tl.full({self.shape(stage)}, 0, tl.int64) + {block._counter_of('c') if stage.block > 1 else '0'}"
+        return [text, self.outside_places(block, places)]
+
+    def outside(self, block: Block, text: str, stage: TiledStage, r: Reduction) -> str:
+        mask = block.masks.get("c")
+        if mask is None:
+            return text
+        return f"tl.where({mask}, {text}, {identity(r.monoid, _wide(r))})"
+
+    def outside_places(self, block: Block, text: str) -> str:
+        """Padding loses every tie: its position is last."""
+        mask = block.masks.get("c")
+        return text if mask is None else f"tl.where({mask}, {text}, {2**62})"
+
+    def finish(
+        self, block: Block, r: Reduction, operands: Sequence[str], stage: TiledStage
+    ) -> None:
+        """Name the reduced value, as a column [R, 1] (or a scalar)."""
+        if stage.block == 1 and not self.two_dims:
+            result = operands[-1]
+        else:
+            axis = 1 if self.two_dims else 0
+            result = self.reduce(block, r.monoid, operands, axis)
+            result += "[:, None]" if self.two_dims else ""
+        if r.monoid in ("any", "all"):
+            result = f"({result} != 0)"
+        rows = frozenset("r") if self.tiling.block > 1 else frozenset()
+        block.locals[r.name] = block.bind(Text(_converted(result, r), rows))
+
+    def reduce(self, block: Block, monoid: str, operands: Sequence[str], axis: int) -> str:
+        kind = CANONICAL.get(monoid, monoid)
+        if kind == "sum":
+            return f"tl.sum({operands[0]}, {axis})"
+        if kind in ("any", "all"):
+            return f"tl.{'max' if kind == 'any' else 'min'}({operands[0]}.to(tl.int32), {axis})"
+        if kind.startswith("arg"):
+            best, where = block.fresh(), block.fresh()
+            block.put(
+                f"{best}, {where} = tl.reduce(({', '.join(operands)}), {axis}, jc.later_{kind[-3:]})"
+            )
+            return where
+        return f"tl.reduce({operands[0]}, {axis}, jc.{_FUNCTIONS[kind]})"
+
+    def accumulate(self, block: Block, r: Reduction, stage: TiledStage) -> list[str]:
+        """Start the accumulators of a looped reduction: full tiles of the identity."""
+        names = [f"a{block.fresh()}"]
+        shape, wide = self.shape(stage), _wide(r)
+        block.put(
+            f"{names[0]} = tl.full({shape}, {identity(r.monoid, wide)}, {table.type_name(wide)})"
+        )
+        if r.monoid.startswith("arg"):
+            names.append(f"a{block.fresh()}")
+            block.put(f"{names[1]} = tl.full({shape}, {2**62}, tl.int64)")
+        return names
+
+    def fold(self, block: Block, r: Reduction, stage: TiledStage, names: Sequence[str]) -> None:
+        operands = self.operands(block, r, stage)
+        kind = CANONICAL.get(r.monoid, r.monoid)
+        if kind.startswith("arg"):
+            both = ", ".join((*names, *operands))
+            block.put(f"{', '.join(names)} = jc.later_{kind[-3:]}({both})")
+            return
+        spelled = (
+            COMBINE[kind]
+            if kind in ("sum", "prod", "any", "all")
+            else f"jc.{kind}imum({{0}}, {{1}})"
+        )
+        block.put(f"{names[0]} = {spelled.format(names[0], operands[0])}")
+
+
+_FUNCTIONS: Final = {"prod": "multiply", "max": "maximum", "min": "minimum"}
+
+
+def _wide(r: Reduction) -> DType:
+    """The type a reduction runs in: that of the value for arg-reductions, whose own type is the
+    position's."""
+    return r.value.dtype if r.monoid.startswith("arg") else r.dtype
+
+
+def _converted(text: str, r: Reduction) -> str:
+    return text if r.dtype is dt.bool_ else f"{text}.to({table.type_name(r.dtype)})"
+
+
+def identity(monoid: str, dtype: DType) -> str:
+    """What padding contributes to a reduction: nothing."""
+    kind = CANONICAL.get(monoid, monoid).removeprefix("arg")
+    if kind in ("sum", "any"):
+        return table.number(0, dtype)
+    if kind in ("prod", "all"):
+        return table.number(1, dtype)
+    sign = -1 if kind == "max" else 1
+    if dtype.is_floating_point:
+        return table.number(sign * math.inf, dtype)
+    if dtype is dt.bool_:
+        return str(kind == "min")
+    low, high = _integer_range(dtype)
+    return str(low if kind == "max" else high)
+
+
+def _integer_range(dtype: DType) -> tuple[int, int]:
+    bits = 8 * dtype.itemsize
+    return (-(1 << bits - 1), (1 << bits - 1) - 1) if dtype.is_signed else (0, (1 << bits) - 1)
+
+
+def _axis(name: str, size: int) -> Axis | None:
+    """The canonical counter, None for size 1 (which is the constant 0)."""
+    form = affine.axis(name, size)
+    if not form.terms:
+        return None
+    atom = form.terms[0][0]
+    assert isinstance(atom, Axis)
+    return atom
+
+
+def _span(pid: str, block: int, tail: str) -> str:
+    spelled = f"{pid} * {block} + tl.arange(0, {block})"
+    return f"({spelled}){tail}" if tail else spelled
+
+
+def child(block: Block, indent: str) -> Block:
+    """A nested scope: what it defines is not visible outside."""
+    return replace(
+        block,
+        indent=block.indent + indent,
+        counters=dict(block.counters),
+        masks=dict(block.masks),
+        locals=dict(block.locals),
+        memo=dict(block.memo),
+    )
+
+
+def emit_kernel(tiling: Tiling, buffers: Mapping[str, Buffer]) -> KernelText:
+    """The text of one kernel. Raises Unsupported for what Triton cannot say."""
+    known = {**buffers, **{b.name: b for b in tiling.kernel.locals}}
+    writer = _Writer(tiling, known)
+    lines = writer.lines()
+    return finished(writer.signature, lines, tiling.programs, tiling.warps)
+
+
+def finished(signature: Signature, lines: Sequence[str], programs: int, warps: int) -> KernelText:
+    """Put the parameter list before the lines."""
+    parameters = [
+        (name, parameter_type(signature.buffers[b])) for b, name in signature.names.items()
+    ]
+    arguments = list(signature.names)
+    if signature.checks:
+        parameters.append(("errors", "*i32"))
+        arguments.append("errors")
+    header = f"({', '.join(name for name, _ in parameters)}):"
+    return KernelText(
+        "\n".join([header, *lines]),
+        tuple(parameters),
+        tuple(arguments),
+        tuple(signature.checks),
+        programs,
+        warps,
+    )
+
+
+def parameter_type(buffer: Buffer) -> str:
+    """Triton's name of a parameter's type. Raises Unsupported for a type Triton lacks."""
+    found = table.PARAMETERS.get(buffer.dtype)
+    if found is None:
+        raise Unsupported(
+            f"the triton backend has no element type {buffer.dtype.name} (buffer {buffer.name})"
+        )
+    return found if buffer.kind == "scalar" else f"*{found}"

@@ -1,0 +1,254 @@
+"""Emit, before Triton text: how a kernel is cut into tiles. Kernel -> Tiling (canonical counters,
+block sizes, what stays where).
+
+All row axes become one counter `r`, all loops of a stage one counter `c`; index forms are rewritten
+over them and flatten back to strided accesses. A program of the grid computes ROWS rows. A stage
+whose loops fit a block is one tile, so what it loads and computes stays in registers for the next
+stages (softmax reads its input once); a longer one is a loop over blocks.
+
+    flat    no stage has loops: one-dimensional tiles of elements
+    rows    programs own rows; each stage is a tile [ROWS, COLS] or a loop over such tiles
+    plane   one elementwise stage whose reads are contiguous along another axis than its writes:
+    square tiles over both
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from codegen import affine, expr
+from codegen.affine import Affine, Axis
+from codegen.expr import Expr, Load
+from codegen.ir import Buffer, Kernel, Stage
+from codegen.rewrite import Rewrite
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Block sizes, in elements. The defaults suit an H100: 1024 to 4096 elements per program of 4
+    warps."""
+
+    flat: int = 1024  # 8 elements per thread: 16-byte accesses for 16-bit types as well
+    tile: int = 4096  # rows * columns of one tile
+    longest: int = 8192  # a stage with longer loops is looped over in blocks of `loop`
+    loop: int = 2048
+    plane: int = 32
+
+
+DEFAULT: Final = Sizes()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TiledStage:
+    """A stage over counters r and c. `cols` is its extent; `block` the tile's width; looped when
+    `block < cols`."""
+
+    stage: Stage
+    cols: int
+    block: int
+
+    @property
+    def looped(self) -> bool:
+        return self.block < self.cols
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Tiling:
+    """`rows` rows in blocks of `block`. `scratch`: row buffers that need memory (the others stay in
+    registers)."""
+
+    kernel: Kernel
+    form: Literal["flat", "rows", "plane"]
+    rows: int
+    block: int
+    stages: tuple[TiledStage, ...]
+    scratch: tuple[Buffer, ...]
+    warps: int
+
+    @property
+    def programs(self) -> int:
+        count = math.ceil(self.rows / self.block)
+        if self.form == "plane":
+            count *= math.ceil(self.stages[0].cols / self.stages[0].block)
+        return count
+
+
+def power_of_two(n: int) -> int:
+    """The smallest power of two >= n."""
+    return 1 << max(n - 1, 0).bit_length()
+
+
+def tile(kernel: Kernel, sizes: Sizes = DEFAULT) -> Tiling:
+    """Choose the form and the block sizes of `kernel`, and rewrite it over r and c."""
+    elementwise = len(kernel.stages) == 1 and not kernel.stages[0].reductions and not kernel.locals
+    if elementwise:
+        stage = kernel.stages[0]
+        kernel = replace(kernel, rows=kernel.rows + stage.loops, stages=(replace(stage, loops=()),))
+        other = _other_contiguous_axis(kernel)
+        if other is not None:
+            return _plane(kernel, other, sizes)
+    if all(not stage.loops for stage in kernel.stages):
+        return _flat(kernel, sizes)
+    return _rows(kernel, sizes)
+
+
+# ------------------------------------------------------------------------- the three forms
+
+
+def _flat(kernel: Kernel, sizes: Sizes) -> Tiling:
+    rows = math.prod(a.size for a in kernel.rows)
+    block = min(sizes.flat, max(power_of_two(rows), 1))
+    stages = [_restage(s, kernel.rows, (), rows, 1) for s in kernel.stages]
+    stages, scratch = _keep_in_registers(kernel, stages)
+    return Tiling(kernel, "flat", rows, block, tuple(stages), scratch, _warps(block))
+
+
+def _rows(kernel: Kernel, sizes: Sizes) -> Tiling:
+    rows = math.prod(a.size for a in kernel.rows)
+    extents = [math.prod(a.size for a in s.loops) for s in kernel.stages]
+    widest = max(_width(n, sizes) for n in extents)
+    block = max(1, min(sizes.tile // widest, power_of_two(rows)))
+    stages = [
+        _restage(s, kernel.rows, s.loops, rows, _width(n, sizes))
+        for s, n in zip(kernel.stages, extents, strict=True)
+    ]
+    stages, scratch = _keep_in_registers(kernel, stages)
+    return Tiling(kernel, "rows", rows, block, tuple(stages), scratch, _warps(block * widest))
+
+
+def _plane(kernel: Kernel, other: Axis, sizes: Sizes) -> Tiling:
+    """Rows end with the axis that reads are contiguous along, columns are the last axis."""
+    last = kernel.rows[-1]
+    rows = tuple(a for a in kernel.rows[:-1] if a is not other) + (other,)
+    height = min(sizes.plane, power_of_two(other.size))
+    width = min(sizes.plane, power_of_two(last.size))
+    count = math.prod(a.size for a in rows)
+    stage = _restage(kernel.stages[0], rows, (last,), count, width)
+    return Tiling(kernel, "plane", count, height, (stage,), (), _warps(height * width))
+
+
+def _width(extent: int, sizes: Sizes) -> int:
+    full = power_of_two(extent)
+    return full if full <= sizes.longest else sizes.loop
+
+
+def _warps(elements: int) -> int:
+    """At least 8 elements per thread before another warp is worth it; 16 warps at most."""
+    return max(1, min(16, elements // 256))
+
+
+def _other_contiguous_axis(kernel: Kernel) -> Axis | None:
+    """The axis along which most reads are contiguous when the last one is not it: a
+    transposition."""
+    if len(kernel.rows) < 2 or min(kernel.rows[-1].size, kernel.rows[-2].size) < 1:
+        return None
+    last, votes = kernel.rows[-1], dict.fromkeys(kernel.rows[:-1], 0)
+    if last.size < 16:
+        return None
+    for offset in _offsets(kernel.stages[0]):
+        steps = {a: affine.coefficient(offset, affine.axis(a.name, a.size)) for a in kernel.rows}
+        if steps[last] in (0, 1, None):
+            continue
+        for axis in votes:
+            votes[axis] += steps[axis] == 1 and axis.size >= 16
+    best = max(votes, key=lambda a: votes[a])
+    return best if votes[best] else None
+
+
+def _offsets(stage: Stage) -> Iterator[Affine]:
+    for x in expr.walk(*roots(stage)):
+        if isinstance(x, Load):
+            yield x.offset
+
+
+def roots(stage: Stage) -> tuple[Expr, ...]:
+    """The expressions of a stage; those inside the stores' offsets belong to it as well."""
+    inside = [
+        a.expr
+        for s in stage.stores
+        for a in affine.walk_atoms(s.offset)
+        if isinstance(a, affine.Opaque)
+    ]
+    return (
+        *(r.value for r in stage.reductions),
+        *(s.value for s in stage.stores),
+        *inside,
+    )
+
+
+# ------------------------------------------------------------------------------- rewriting
+
+
+def _restage(
+    stage: Stage, rows: Sequence[Axis], cols: Sequence[Axis], n: int, width: int
+) -> TiledStage:
+    """The stage over r in [0, n) and c in [0, extent)."""
+    extent = math.prod(a.size for a in cols)
+    by = {**_unravelled("r", rows, n), **_unravelled("c", cols, extent)}
+    return TiledStage(rewrite_stage(stage, Rewrite(by)), extent, width)
+
+
+def _unravelled(name: str, axes: Sequence[Axis], extent: int) -> Mapping[Axis, Affine]:
+    forms = affine.unravel(affine.axis(name, extent), tuple(a.size for a in axes))
+    return dict(zip(axes, forms, strict=True))
+
+
+def rewrite_stage(stage: Stage, rewrite: Rewrite) -> Stage:
+    """Every expression and offset of `stage` through `rewrite`; its loops are gone."""
+    return Stage(
+        loops=(),
+        reductions=tuple(replace(r, value=rewrite(r.value)) for r in stage.reductions),
+        stores=tuple(
+            replace(s, offset=rewrite.index(s.offset), value=rewrite(s.value)) for s in stage.stores
+        ),
+    )
+
+
+def _keep_in_registers(
+    kernel: Kernel, stages: list[TiledStage]
+) -> tuple[list[TiledStage], tuple[Buffer, ...]]:
+    """Row buffers read back exactly where they were written, in tiles of one shape, need no memory.
+
+    The others become memory of all rows: their offsets move by r * size."""
+    scratch = tuple(b for b in kernel.locals if not _in_registers(b.name, stages))
+    r = affine.axis("r", math.prod(a.size for a in kernel.rows))
+    moved = {b.name: r * b.size for b in scratch}
+    if not moved:
+        return stages, ()
+
+    def on_load(buffer: str, offset: Affine, x: Load) -> Expr:
+        return expr.load(buffer, offset + moved.get(buffer, affine.ZERO), x.dtype)
+
+    rewrite = Rewrite({}, on_load=on_load)
+    return [
+        replace(s, stage=_moved_stores(rewrite_stage(s.stage, rewrite), moved)) for s in stages
+    ], scratch
+
+
+def _moved_stores(stage: Stage, moved: Mapping[str, Affine]) -> Stage:
+    stores = tuple(
+        replace(s, offset=s.offset + moved[s.buffer]) if s.buffer in moved else s
+        for s in stage.stores
+    )
+    return replace(stage, stores=stores)
+
+
+def _in_registers(name: str, stages: Sequence[TiledStage]) -> bool:
+    written: tuple[Affine, int] | None = None
+    for s in stages:
+        for x in expr.walk(*roots(s.stage)):
+            if (
+                isinstance(x, Load)
+                and x.buffer == name
+                and (s.looped or (x.offset, s.cols) != written)
+            ):
+                return False
+        for store in s.stage.stores:
+            if store.buffer == name:
+                if s.looped or written is not None or store.mode != "set":
+                    return False
+                written = store.offset, s.cols
+    return True

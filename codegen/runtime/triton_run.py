@@ -1,0 +1,97 @@
+"""Triton runtime: runs an emitted program on a device or in the interpreter. (TritonProgram,
+inputs) -> outputs.
+
+`interpreted` runs the kernels on NumPy memory, one program after the other: for tests, and for
+debugging with print and pdb. `on_device` compiles them, keeps temporaries on the GPU, and launches.
+Both update written inputs in place and raise IndexError for an index out of bounds after the launch
+that met it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from codegen.emit.triton import Launch, TritonProgram
+from codegen.ir import Access, Buffer
+from codegen.runtime import triton_build
+
+Array = np.ndarray[Any, Any]
+Run = Callable[[list[Any]], list[Array]]
+
+
+class Memory:
+    """The arrays behind a program's buffers for one run on the host."""
+
+    def __init__(self, program: TritonProgram, inputs: Sequence[Any]) -> None:
+        self.arrays: dict[str, Any] = {}
+        by_value = {b.value: b for b in program.buffers.values() if b.kind in ("input", "scalar")}
+        for value, given in zip(program.fused.program.inputs, inputs, strict=True):
+            own = by_value.get(value.id)
+            if own is not None:
+                self.arrays[own.name] = own.dtype.np.type(given) if own.kind == "scalar" else given
+        for buffer in program.buffers.values():
+            if buffer.name not in self.arrays and buffer.kind in ("temp", "output"):
+                home = self.arrays.get(buffer.alias) if buffer.alias else None
+                self.arrays[buffer.name] = (
+                    np.empty(buffer.size, buffer.dtype.np) if home is None else home
+                )
+
+    def output(self, access: Access, buffers: Mapping[str, Buffer]) -> Array:
+        """A program output as an array of its shape."""
+        flat: Array = self.arrays[access.buffer]
+        if (
+            access.offset == 0
+            and flat.size == int(np.prod(access.shape))
+            and flat.flags.c_contiguous
+        ):
+            return flat.reshape(access.shape)
+        item = flat.itemsize
+        base = flat.reshape(-1)[access.offset :]
+        strides = tuple(s * item for s in access.strides)
+        return np.lib.stride_tricks.as_strided(base, access.shape, strides).copy()
+
+
+def interpreted(program: TritonProgram, directory: Path) -> Run:
+    """A function that runs the program in the interpreter. Kernel sources are written under
+    `directory`."""
+    module = triton_build.load_kernels(program.source, directory)
+    interpret = importlib.import_module("codegen.runtime.triton_interpreter").interpret
+
+    def run(inputs: list[Any]) -> list[Array]:
+        memory = Memory(program, inputs)
+        for launch in program.launches:
+            _interpret_one(interpret, module, launch, memory)
+        return finish(program, memory, inputs)
+
+    return run
+
+
+def _interpret_one(interpret: Any, module: Any, launch: Launch, memory: Memory) -> None:
+    errors = np.zeros(max(len(launch.checks), 1), np.int32)
+    arguments = [errors if a == "errors" else memory.arrays[a] for a in launch.arguments]
+    interpret(getattr(module, launch.kernel), (launch.programs,), *arguments)
+    report(errors, launch)
+
+
+def report(errors: Array, launch: Launch) -> None:
+    """Raises IndexError for the first check that failed. Its text is "message|file:line"."""
+    for failed, text in zip(errors, launch.checks, strict=False):
+        if failed:
+            message, _, where = text.partition("|")
+            raise IndexError(f"{message} ({where})" if where else message)
+
+
+def finish(program: TritonProgram, memory: Memory, inputs: Sequence[Any]) -> list[Array]:
+    """Write inputs in place where memory is not shared already, and shape the outputs."""
+    source = program.fused.program
+    place = {v.id: i for i, v in enumerate(source.inputs)}
+    for target, value in source.writes:
+        array, new = inputs[place[target.id]], memory.arrays[f"v{value.id}"]
+        if new is not array:
+            array[...] = new.reshape(array.shape)
+    return [memory.output(a, program.buffers) for a in program.fused.outputs]
