@@ -1,4 +1,4 @@
-"""Beside the pipeline: its settings, in one typed table. environment, code or `with` -> config.<flag>.
+"""Beside the pipeline: its settings, one typed table. environment, code, `with` -> config.<flag>.
 
     config.debug = 2                      for the process
     with config(debug=2, dump="out"): ... for a while

@@ -1,4 +1,4 @@
-"""Capture's last step when gradients are asked for later: traced outputs -> joint graph -> a tape node.
+"""Capture's last step if gradients are asked for later: traced outputs -> joint graph, tape node.
 
 A region that contains only the forward still has to answer `backward()`. While its traced tensors
 are at hand, eager's own reverse sweep is run on them with placeholders for the gradients of the
@@ -133,7 +133,7 @@ class Region:
         return whole.with_(outputs=(*whole.outputs[:outputs], *extra))
 
     def _find_sources(self) -> list[tuple[str, int]]:
-        """Where each saved value is at hand after the forward: an input, an output, or on its own.
+        """Where each saved value is after the forward: an input, an output, or on its own.
 
         Memory that the region writes does not keep its value: such an input counts as a value of
         its own, and so does what is written to it."""
@@ -160,8 +160,8 @@ class Region:
     ) -> None:
         """Put the outputs of one call on the tape.
 
-        `inputs` are the tensors and numbers of the call, `outputs` the result tensors by index (None
-        where an output is written back), `extra` the arrays that `forward` gives after them.
+        `inputs` are the tensors and numbers of the call, `outputs` the result tensors by index
+        (None where an output is written back), `extra` the arrays that `forward` gives after them.
         """
         leaves = [inputs[i] for i in self.joint.leaves]
         avals = tuple(n.aval for n in self.joint.graph.inputs[self.joint.primals :])

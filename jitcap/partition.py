@@ -1,4 +1,4 @@
-"""Between joint graph and passes: what to save for the backward, by min-cut. Graph -> (forward, backward).
+"""Between joint graph and passes: what to save, by min-cut. Graph -> (forward, backward).
 
 Every value that the backward reads must cross from one graph to the other, either itself or as
 values it can be recomputed from. The cheapest set to carry is a minimum cut: each value is an edge

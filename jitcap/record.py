@@ -1,4 +1,4 @@
-"""Beside the pipeline: what it did, kept as data. stages, times, refusals -> Trail, Stats, one warning.
+"""Beside the pipeline: what it did, as data. stages, times, refusals -> Trail, Stats, a warning.
 
 Nothing here decides anything. `Trail` is the log of one compile (texts are rendered only when asked
 for), `Stats` what `step.stats` shows, `announce` says a thing once per place.

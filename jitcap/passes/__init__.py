@@ -1,4 +1,4 @@
-"""Graph passes, between capture and lowering: plain functions Graph -> Graph, in the order of one table.
+"""Graph passes, between capture and lowering: a table of plain functions Graph -> Graph.
 
 Every pass is O(n log n) in nodes, keeps values bit for bit unless it says otherwise, and leaves a
 graph that `verify` accepts. To add one: write the function, add a line with its reason here.

@@ -1,4 +1,4 @@
-"""Pass: drop what no output depends on. All ops are pure, so nothing else keeps a node. Graph -> Graph."""
+"""Pass: drop what no output depends on (all ops are pure). Graph -> Graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules on matrix products: one canonical form, so that a library call sees plain matrices. node -> simpler.
+"""Rules on matrix products: one canonical form, plain matrices. node -> simpler value.
 
 `dot(a[*B, M, K], b[*B, K, N])`: a product whose second operand is the same matrix for the whole
 batch is one product with more rows.
@@ -14,7 +14,7 @@ from jitcap.passes.rules import Maker, Rule, is_op
 
 
 def _shared_matrix(s: Maker, n: Node) -> Arg | None:
-    """dot(a[*B, M, K], expand(w[K, N])) = reshape(dot(reshape(a), w)); the same sums in the same order."""
+    """dot(a[*B, M, K], expand(w[K, N])) = reshape(dot(reshape(a), w)): the same sums."""
     a, b = n.args
     if not is_op(b, "expand") or n.aval.ndim < 3:
         return None

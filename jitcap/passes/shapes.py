@@ -1,4 +1,4 @@
-"""Rules on views, moves and reductions: chains become one, what changes nothing goes. node -> simpler.
+"""Rules on views, moves and reductions: chains become one, no-ops go. node -> simpler value.
 
 Views cost nothing to run but hide equal values from each other; a chain in one canonical op lets
 later stages see what is read.
@@ -125,13 +125,14 @@ def _first_source(a: Arg) -> Arg | None:
 
 
 def _sum_of_ones(s: Maker, n: Node) -> Arg | None:
-    """Over dimensions of size 1 a sum is a reshape."""
+    """Over dimensions of size 1 a sum is a reshape, plus the 0.0 that sums start from."""
     x = _source(n)
     if x is None or x.aval.dtype is not n.aval.dtype:
         return None
-    if all(x.aval.shape[d] == 1 for d in n.attrs["dim"]):
-        return s.make("reshape", x, like=n, shape=n.aval.shape)
-    return None
+    if any(x.aval.shape[d] != 1 for d in n.attrs["dim"]):
+        return None
+    term = s.make("reshape", x, like=n, shape=n.aval.shape)
+    return s.make("add", term, 0.0, like=n) if n.aval.dtype.is_floating_point else term
 
 
 def _sum_of_expand(s: Maker, n: Node) -> Arg | None:

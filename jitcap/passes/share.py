@@ -26,6 +26,6 @@ def common_subexpressions(graph: Graph) -> Graph:
 
 
 def call_key(n: Node, args: tuple[Arg, ...]) -> Any:
-    """Equal for calls that give equal values. Numbers count by type and text: 1, 1.0, True, -0.0."""
+    """Equal for calls that give equal values. Numbers differ by type and text: 1, 1.0, -0.0."""
     operands = tuple([a if isinstance(a, Node) else (type(a), repr(a)) for a in args])
     return n.op, operands, tuple(sorted(n.attrs.items())), n.avals

@@ -1,6 +1,7 @@
 """Pass: local identities, applied to each node as it is rebuilt. Graph -> Graph.
 
-A rule is a function (Simplifier, node with simplified arguments) -> replacement or None; the tables
+A rule is a function (Simplifier, node with simplified arguments) -> replacement or None; the
+tables
 `RULES` of `identities`, `shapes` and `products` say which rules an op name has. A rule may build
 with `s.make(...)`, which simplifies what it builds, so one forward sweep is enough: every rule looks
 at arguments only, never at users. A replacement of another shape or dtype is refused here, so that

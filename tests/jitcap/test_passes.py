@@ -1,0 +1,138 @@
+"""Every pass keeps values bit for bit, and does what it is for."""
+
+import numpy as np
+import pytest
+
+import eager
+from eager.op import REGISTRY
+from jitcap.functional import trace
+from jitcap.passes import PASSES
+from jitcap.passes.simplify import RULES
+from jitcap.verify import verify
+
+SPECIAL = np.array([[0.0, -0.0, 1.5], [np.nan, np.inf, -np.inf]], np.float32)
+
+
+def run_passes(graph):
+    for each, _ in PASSES:
+        graph = each(graph)
+        verify(graph, each.__name__)
+    return graph
+
+
+def ops(graph):
+    return [n.op.name for n in graph.nodes]
+
+
+# (program, the ops that must be left)
+CASES = {
+    "times one": (lambda x: x * 1, []),
+    "one times": (lambda x: 1.0 * x, []),
+    "plus zero is not the identity": (lambda x: x + 0.0, ["add"]),
+    "plus negative zero is": (lambda x: x + -0.0, []),
+    "minus zero": (lambda x: x - 0.0, []),
+    "divided by one": (lambda x: x / 1, []),
+    "power one": (lambda x: x**1, []),
+    "square": (lambda x: x**2, ["mul"]),
+    "times zero keeps NaN": (lambda x: x * 0, ["mul"]),
+    "negated twice": (lambda x: -(-x), []),
+    "plus a negated value": (lambda x: x + (-(x * 3)), ["mul", "sub"]),
+    "to a wider type and back": (lambda x: x.to(eager.float64).to(eager.float32), []),
+    "to a narrower type and back": (lambda x: x.to(eager.float16).to(eager.float32), ["cast", "cast"]),
+    "half through float to double": (
+        lambda x: x.to(eager.float16).to(eager.float32).to(eager.float64),
+        ["cast", "cast"],
+    ),
+    "reshapes": (lambda x: x.reshape(6).reshape(3, 2).reshape(2, 3), []),
+    "transposed twice": (lambda x: x.permute(1, 0).permute(1, 0), []),
+    "squeezed": (lambda x: x.unsqueeze(1).squeeze(1), []),
+    "ones dropped": (lambda x: x.unsqueeze(0).permute(1, 0, 2), ["reshape"]),
+    "slices": (lambda x: x[:, 1:][:, 1:], ["slice"]),
+    "expanded twice": (lambda x: x.unsqueeze(0).expand(2, 2, 3).expand(2, 2, 3), ["reshape", "expand"]),
+    "a sum over ones": (lambda x: x.unsqueeze(0).sum(0), []),
+    "constants": (lambda x: x * (eager.ones(3) * 2.0 - 1.0), []),
+    "common subexpressions": (lambda x: (x * 3 + 1) * (x * 3 + 1), ["mul", "add", "mul"]),
+    "dead code": (lambda x: (x.exp(), x * 2)[1], ["mul"]),
+    "halves put together": (lambda x: eager.cat([x[:, :1], x[:, 1:]], 1), []),
+    "flipped twice": (lambda x: x.flip(0).flip(0), []),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_are_kept_and_work_is_saved(name):
+    fn, left = CASES[name]
+    graph = trace(fn, eager.tensor(SPECIAL)).graph
+    after = run_passes(graph)
+    assert ops(after) == left
+    with np.errstate(all="ignore"):
+        for a, b in zip(graph.run([SPECIAL]), after.run([SPECIAL]), strict=True):
+            assert a.dtype == b.dtype
+            np.testing.assert_array_equal(np.signbit(a), np.signbit(b))
+            np.testing.assert_array_equal(a, b)
+
+
+def test_equal_numbers_of_different_types_are_not_shared():
+    def fn(x):
+        return x * 2, x * 2.0, x + 0.0, x + -0.0
+
+    graph = run_passes(trace(fn, eager.tensor([1, 2])).graph)
+    assert [o.aval.dtype.name for o in graph.outputs] == ["int64", "float32", "float32", "float32"]
+
+
+def test_a_known_condition_chooses():
+    def fn(x):
+        yes = eager.ones(2, 3, dtype=eager.bool)
+        c = x > 0
+        return eager.where(yes, x, x + 1), eager.where(c, eager.where(c, x, x * 5), x * 2)
+
+    graph = run_passes(trace(fn, eager.tensor(SPECIAL)).graph)
+    assert graph.outputs[0] is graph.inputs[0]
+    assert ops(graph) == ["gt", "mul", "where"]
+
+
+def test_a_sum_of_repeated_values_is_a_product():
+    def fn(x):
+        return x.unsqueeze(0).expand(7, 2, 3).sum((0, 2))
+
+    x = np.random.default_rng(0).standard_normal((2, 3)).astype(np.float32)
+    graph = trace(fn, eager.tensor(x)).graph
+    after = run_passes(graph)
+    assert "expand" not in ops(after)
+    np.testing.assert_allclose(graph.run([x])[0], after.run([x])[0], rtol=1e-6)
+
+
+def test_a_batch_with_one_matrix_is_one_product():
+    def fn(x, w):
+        return eager.matmul(x, w.unsqueeze(0).expand(4, 3, 5))
+
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((4, 2, 3)).astype(np.float32)
+    w = rng.standard_normal((3, 5)).astype(np.float32)
+    graph = trace(fn, eager.tensor(x), eager.tensor(w)).graph
+    after = run_passes(graph)
+    (dot,) = (n for n in after.nodes if n.op.name == "dot")
+    assert dot.aval.shape == (8, 5)
+    np.testing.assert_allclose(graph.run([x, w])[0], after.run([x, w])[0], rtol=1e-6)
+
+
+def test_rules_are_for_ops_that_exist():
+    assert not set(RULES) - set(REGISTRY)
+
+
+@pytest.mark.slow
+def test_passes_take_linear_time():
+    import time
+
+    def chain(n):
+        def fn(x):
+            for i in range(n):
+                x = (x * (i % 7 + 1.5) + 1).reshape(3, 2).reshape(2, 3)
+            return x
+
+        graph = trace(fn, eager.tensor(SPECIAL)).graph
+        start = time.perf_counter()
+        run_passes(graph)
+        return time.perf_counter() - start
+
+    chain(100)
+    assert chain(8000) / chain(2000) < 8
