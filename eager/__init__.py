@@ -38,6 +38,7 @@ from eager.ops import create as _create
 from eager.ops import elementary as _elementary
 from eager.ops import index as _index
 from eager.ops import move as _move
+from eager.ops import parts as _parts
 from eager.ops import pointwise as _pointwise
 from eager.ops import products as _products
 from eager.ops import reduce as _reduce

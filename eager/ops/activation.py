@@ -68,13 +68,6 @@ hardswish = functional(
 )
 
 
-def _with_numbers(name: str, numbers: tuple[str, ...], body: Any, vjp: Vjp) -> Pointwise:
-    """An activation with numbers as further operands (they need no gradient)."""
-    return Pointwise(
-        name, ("x", *numbers), lambda **kw: (vjp(**kw)[0], *(None for _ in numbers)), body=body
-    )
-
-
 LEAKY_RELU = Pointwise(
     "leaky_relu",
     ("x", "slope"),
@@ -93,10 +86,6 @@ THRESHOLD = Pointwise(
     lambda g, x, limit: (where(x > limit, g, 0.0), None, None),
     body=lambda m, x, limit, value: m.where(x > limit, x, value),
 )
-
-
-def _parametric(*extra: Any, samples: Any = None) -> Samples:
-    return samples or s.both(_wide, s.calls(s.call(s.values((3, 4), -3, 3), *extra)))
 
 
 def _f(name: str, *extra: Any) -> Any:

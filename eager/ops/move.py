@@ -10,10 +10,12 @@ import numpy as np
 from eager.aval import Aval
 from eager.dispatch import apply
 from eager.op import Attrs
+from eager.ops import samples as s
 from eager.ops.kinds import Move
-from eager.ops.view import SELECT, SLICE, _at, norm_dim
+from eager.ops.parts import DIAGONAL, diagonal
+from eager.ops.view import SELECT, SLICE, as_ints, at, norm_dim, norm_dims, select
 from eager.registry import public
-from eager.tensor import Tensor
+from eager.tensor import Tensor, wrap
 
 Shape = tuple[int, ...]
 
@@ -50,7 +52,15 @@ CAT = Move(
 )
 
 
-@public(method=False, alias=("concat", "concatenate"))
+@public(
+    method=False,
+    alias=("concat", "concatenate"),
+    samples=s.calls(
+        s.call([s.values((2, 3)), s.values((1, 3), seed=1)]),
+        s.call([s.values((2, 3)), s.values((2, 1), seed=1)], -1),
+        s.call([s.values((0,)), s.values((2, 1), seed=1)]),
+    ),
+)
 def cat(tensors: Sequence[Tensor], dim: int = 0, **kwargs: Any) -> Tensor:
     """The tensors one after the other along `dim`. RuntimeError when their other sizes differ."""
     dim = kwargs.get("axis", dim)
@@ -76,7 +86,7 @@ def _scattered(index: Any) -> Any:
 
 
 def _slice_at(x: Any, attrs: Attrs) -> Any:
-    return _at(x.ndim, attrs["dim"], slice(attrs["start"], attrs["stop"], attrs["step"]))
+    return at(x.ndim, attrs["dim"], slice(attrs["start"], attrs["stop"], attrs["step"]))
 
 
 def _slice_scatter_vjp(g: Tensor, avals: Any, dim: int, start: int, stop: int, step: int) -> tuple[Tensor, Tensor]:
@@ -104,5 +114,253 @@ SELECT_SCATTER = Move(
     ("base", "src"),
     _select_scatter_vjp,
     shape=lambda avals, attrs: avals[0].shape,
-    numpy=_scattered(lambda x, attrs: _at(x.ndim, attrs["dim"], attrs["index"])),
+    numpy=_scattered(lambda x, attrs: at(x.ndim, attrs["dim"], attrs["index"])),
 )
+
+
+def _diagonal_scatter_vjp(g: Tensor, avals: Any, offset: int, dim1: int, dim2: int) -> tuple[Tensor, Tensor]:
+    where = {"offset": offset, "dim1": dim1, "dim2": dim2}
+    hole = Tensor._full(0, Aval(avals[1].shape, g.dtype))
+    return apply(DIAGONAL_SCATTER, g, hole, **where), apply(DIAGONAL, g, **where)
+
+
+def _diagonal_kernel(arrays: tuple[Any, ...], attrs: Attrs) -> Any:
+    base, src = arrays
+    out = np.array(base, order="C")
+    DIAGONAL.numpy(out, attrs)[...] = src
+    return out
+
+
+DIAGONAL_SCATTER = Move(
+    "diagonal_scatter",
+    ("base", "src"),
+    _diagonal_scatter_vjp,
+    shape=lambda avals, attrs: avals[0].shape,
+    numpy=_diagonal_kernel,
+)
+
+
+def _part(input: Tensor, src: Tensor, part: Tensor, name: str) -> Tensor:
+    """`src` in the dtype of `input`; RuntimeError unless it has the shape of the part it replaces."""
+    if src.shape != part.shape:
+        raise RuntimeError(
+            f"{name}(): expected src to have the size of the slice it replaces: {tuple(part.shape)}, "
+            f"got {tuple(src.shape)}"
+        )
+    return src.to(input.dtype)  # type: ignore[no-any-return]
+
+
+@public(samples=s.calls(s.call(s.values((5, 3)), s.values((2, 3), seed=1), 0, 1, 3)))
+def slice_scatter(
+    input: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Tensor:
+    """A copy with `input[..., start:end:step, ...]` replaced by `src`."""
+    d = norm_dim(dim, input.ndim, "slice_scatter")
+    begin, stop, _ = slice(start, end).indices(input.shape[d])
+    where = {"dim": d, "start": begin, "stop": max(begin, stop), "step": step}
+    src = _part(input, src, apply(SLICE, input, **where), "slice_scatter")
+    return apply(SLICE_SCATTER, input, src, **where)  # type: ignore[no-any-return]
+
+
+@public(samples=s.calls(s.call(s.values((5, 3)), s.values((5,), seed=1), 1, -1)))
+def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    """A copy with the `index`-th slice along `dim` replaced by `src`."""
+    part = select(input, dim, index)
+    where = {"dim": norm_dim(dim, input.ndim, "select"), "index": index % input.shape[dim]}
+    src = _part(input, src, part, "select_scatter")
+    return apply(SELECT_SCATTER, input, src, **where)  # type: ignore[no-any-return]
+
+
+@public(samples=s.calls(s.call(s.values((4, 3)), s.values((3,), seed=1)), s.call(s.values((4, 3)), s.values((2,)), 1)))
+def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """A copy with a diagonal replaced by `src`."""
+    src = _part(input, src, diagonal(input, offset, dim1, dim2), "diagonal_scatter")
+    a, b = norm_dim(dim1, input.ndim, "diagonal"), norm_dim(dim2, input.ndim, "diagonal")
+    return apply(DIAGONAL_SCATTER, input, src, offset=offset, dim1=a, dim2=b)  # type: ignore[no-any-return]
+
+
+# ------------------------------------------------------------------------------ flip, pad
+FLIP = Move(
+    "flip",
+    ("x",),
+    lambda g, dims: (apply(FLIP, g, dims=dims),),
+    shape=lambda avals, attrs: avals[0].shape,
+    numpy=lambda arrays, attrs: np.flip(arrays[0], attrs["dims"]),
+)
+
+
+@public(samples=s.calls(s.call(s.values((3, 4)), (0,)), s.call(s.values((2, 3, 4)), (0, -1))))
+def flip(input: Tensor, *dims: Any) -> Tensor:
+    """The order along `dims` reversed (a copy)."""
+    return apply(FLIP, input, dims=norm_dims(as_ints(dims), input.ndim, "flip"))  # type: ignore[no-any-return]
+
+
+@public(samples=s.calls(s.call(s.values((3, 4)))))
+def fliplr(input: Tensor) -> Tensor:
+    return flip(input, 1)
+
+
+@public(samples=s.calls(s.call(s.values((3, 4)))))
+def flipud(input: Tensor) -> Tensor:
+    return flip(input, 0)
+
+
+def _padded(avals: tuple[Aval, ...], attrs: Attrs) -> Shape:
+    shape = tuple(n + lo + hi for n, (lo, hi) in zip(avals[0].shape, attrs["pads"], strict=True))
+    if any(n < 0 for n in shape):
+        raise RuntimeError(f"pad(): {attrs['pads']} leaves a negative size of {avals[0].shape}")
+    return shape
+
+
+def _pad_kernel(arrays: tuple[Any, ...], attrs: Attrs) -> Any:
+    x, value = arrays
+    pads = attrs["pads"]
+    shape = tuple(n + lo + hi for n, (lo, hi) in zip(x.shape, pads, strict=True))
+    out = np.full(shape, value, x.dtype)
+    inner = tuple(slice(max(lo, 0), n - max(hi, 0)) for n, (lo, hi) in zip(shape, pads, strict=True))
+    kept = tuple(slice(max(-lo, 0), n - max(-hi, 0)) for n, (lo, hi) in zip(x.shape, pads, strict=True))
+    out[inner] = x[kept]
+    return out
+
+
+PAD = Move(
+    "pad",
+    ("x", "value"),
+    lambda g, pads: (apply(PAD, g, 0, pads=tuple((-lo, -hi) for lo, hi in pads)), None),
+    shape=_padded,
+    numpy=_pad_kernel,
+)
+
+
+def constant_pad(input: Tensor, pads: Sequence[tuple[int, int]], value: Any = 0) -> Tensor:
+    """`pads[d]` = (before, after) elements of `value` around dimension d; negative ones crop."""
+    return apply(PAD, input, value, pads=tuple(pads))  # type: ignore[no-any-return]
+
+
+# -------------------------------------------------------------------------- stack and its like
+def _pair(*shape: int) -> Any:
+    return s.call([s.values(shape), s.values(shape, seed=1)])
+
+
+@public(method=False, samples=s.calls(_pair(2, 3), _pair(), s.call([s.values((2, 3))] * 2, -1)))
+def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """Tensors of one shape along a new dimension `dim`."""
+    if not tensors:
+        raise RuntimeError("stack expects a non-empty TensorList")
+    d = norm_dim(dim, tensors[0].ndim + 1, "stack")
+    for i, x in enumerate(tensors):
+        if x.shape != tensors[0].shape:
+            raise RuntimeError(
+                f"stack expects each tensor to be equal size, but got {list(tensors[0].shape)} at "
+                f"entry 0 and {list(x.shape)} at entry {i}"
+            )
+    return cat([x.unsqueeze(d) for x in tensors], d)
+
+
+def _at_least(input: Tensor, ndim: int) -> Tensor:
+    """Dimensions of size 1 as NumPy's atleast_nd adds them: in front, a third one behind."""
+    while input.ndim < min(ndim, 2):
+        input = input.unsqueeze(0)
+    return input.unsqueeze(-1) if input.ndim < ndim else input
+
+
+@public(method=False, samples=s.calls(_pair(2, 3), _pair(3), _pair()))
+def hstack(tensors: Sequence[Tensor]) -> Tensor:
+    some = [_at_least(x, 1) for x in tensors]
+    return cat(some, 0 if some[0].ndim == 1 else 1)
+
+
+@public(method=False, samples=s.calls(_pair(2, 3), _pair(3)), alias=("row_stack",))
+def vstack(tensors: Sequence[Tensor]) -> Tensor:
+    return cat([_at_least(x, 2) for x in tensors], 0)
+
+
+@public(method=False, samples=s.calls(_pair(2, 3), _pair(3)))
+def dstack(tensors: Sequence[Tensor]) -> Tensor:
+    return cat([_at_least(x, 3) for x in tensors], 2)
+
+
+@public(method=False, samples=s.calls(_pair(3), _pair(3, 2)))
+def column_stack(tensors: Sequence[Tensor]) -> Tensor:
+    """Vectors as columns, matrices beside them."""
+    return cat([x.reshape(-1, 1) if x.ndim <= 1 else x for x in tensors], 1)
+
+
+# ------------------------------------------------------------------------------- repetition
+@public(
+    namespace=False,
+    torch="Tensor.repeat",
+    samples=s.calls(s.call(s.values((2, 3)), 2, 1), s.call(s.values((3,)), 2, 2), s.call(s.values((2,)), 0)),
+)
+def repeat(input: Tensor, *repeats: Any) -> Tensor:
+    """The whole tensor repeated along each dimension (new ones in front)."""
+    times = as_ints(repeats)
+    lead = len(times) - input.ndim
+    if lead < 0:
+        raise RuntimeError(
+            "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor"
+        )
+    shape = (1,) * lead + tuple(input.shape)
+    spread = [n for pair in zip(times, shape, strict=True) for n in pair]
+    once = input.reshape([n for m in shape for n in (1, m)]).expand(spread)
+    return once.reshape([t * n for t, n in zip(times, shape, strict=True)]).clone()  # type: ignore[no-any-return]
+
+
+@public(samples=s.calls(s.call(s.values((2, 3)), (2, 2)), s.call(s.values((2, 3)), (2,))))
+def tile(input: Tensor, *dims: Any) -> Tensor:
+    """`repeat`, with fewer numbers than dimensions allowed."""
+    times = as_ints(dims)
+    return repeat(input, *(1,) * (input.ndim - len(times)), *times)
+
+
+@public(
+    samples=s.calls(
+        s.call(s.values((2, 3)), 2),
+        s.call(s.values((2, 3)), 2, 1),
+        s.call(s.values((3, 2)), np.array([1, 0, 2]), 0),
+    )
+)
+def repeat_interleave(
+    input: Tensor, repeats: Any, dim: int | None = None, *, output_size: int | None = None
+) -> Tensor:
+    """Each element repeated (by a number, or by its own number) along `dim`, or of the flattened tensor."""
+    x, d = (input.reshape(-1), 0) if dim is None else (input, norm_dim(dim, input.ndim, "repeat_interleave"))
+    if isinstance(repeats, Tensor):
+        counts = repeats.expand(x.shape[d]).detach().numpy()
+        places = wrap(np.repeat(np.arange(x.shape[d]), counts))
+        return x.index_select(d, places)  # type: ignore[no-any-return]
+    shape = tuple(x.shape)
+    spread = x.unsqueeze(d + 1).expand(*shape[: d + 1], repeats, *shape[d + 1 :])
+    return spread.reshape(*shape[:d], shape[d] * repeats, *shape[d + 1 :]).clone()  # type: ignore[no-any-return]
+
+
+@public(
+    samples=s.calls(
+        s.call(s.values((3, 4)), 1), s.call(s.values((3, 4)), (1, -1), (0, 1)), s.call(s.values((3, 4)), -5, 1)
+    )
+)
+def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
+    """Elements moved along `dims`, those pushed out coming in at the other end."""
+    if dims is None:
+        return roll(input.reshape(-1), shifts, 0).reshape(input.shape)  # type: ignore[no-any-return]
+    moves = (shifts,) if isinstance(shifts, int) else shifts
+    along = (dims,) if isinstance(dims, int) else dims
+    for shift, dim in zip(moves, along, strict=True):
+        d = norm_dim(dim, input.ndim, "roll")
+        n = input.shape[d]
+        cut = -shift % n if n else 0
+        if cut:
+            input = cat([input.narrow(d, cut, n - cut), input.narrow(d, 0, cut)], d)
+    return input.clone() if input._view is not None else input  # type: ignore[no-any-return]
+
+
+@public(samples=s.calls(*(s.call(s.values((3, 4)), k) for k in range(4))))
+def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
+    """Rotated by k quarter turns in the plane of `dims`, from the first towards the second."""
+    a, b = dims
+    k %= 4
+    if k == 1:
+        return flip(input, b).transpose(a, b).clone()  # type: ignore[no-any-return]
+    if k == 3:
+        return flip(input, a).transpose(a, b).clone()  # type: ignore[no-any-return]
+    return flip(input, a, b) if k == 2 else input.clone()

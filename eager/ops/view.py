@@ -10,10 +10,12 @@ import numpy as np
 
 from eager.aval import Aval, broadcast_shapes, contiguous_strides
 from eager.dispatch import apply
+from eager.dtype import DType
 from eager.op import REGISTRY, Attrs, Op
+from eager.ops import samples as s
 from eager.ops.kinds import View, reshape_strides
 from eager.registry import public
-from eager.tensor import Tensor
+from eager.tensor import Tensor, wrap
 
 Shape = tuple[int, ...]
 Inverse = tuple[Op, dict[str, Any], bool]
@@ -62,7 +64,7 @@ def infer_shape(shape: Shape, numel: int) -> Shape:
     return full
 
 
-def _replaced(shape: Sequence[Any], dim: int, *new: Any) -> tuple[Any, ...]:
+def replaced(shape: Sequence[Any], dim: int, *new: Any) -> tuple[Any, ...]:
     return (*shape[:dim], *new, *shape[dim + 1 :])
 
 
@@ -83,7 +85,7 @@ PERMUTE = View(
 )
 
 
-@public()
+@public(samples=s.calls(s.call(s.values((2, 3, 4)), (2, 0, 1)), s.call(s.values((2, 3)), (-1, 0))))
 def permute(input: Tensor, *dims: Any) -> Tensor:
     """Dimensions in the order `dims`. RuntimeError unless `dims` names each once."""
     if not dims:
@@ -94,7 +96,7 @@ def permute(input: Tensor, *dims: Any) -> Tensor:
     return apply(PERMUTE, input, dims=order)  # type: ignore[no-any-return]
 
 
-@public(alias=("swapaxes", "swapdims"))
+@public(alias=("swapaxes", "swapdims"), samples=s.calls(s.call(s.values((2, 3, 4)), 0, -1)))
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions exchanged."""
     a, b = norm_dim(dim0, input.ndim, "transpose"), norm_dim(dim1, input.ndim, "transpose")
@@ -104,7 +106,7 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     return apply(PERMUTE, input, dims=tuple(order))  # type: ignore[no-any-return]
 
 
-@public()
+@public(samples=s.calls(s.call(s.values((2, 3))), s.call(s.values((2,)))))
 def t(input: Tensor) -> Tensor:
     """The transposed matrix; vectors and scalars as they are."""
     if input.ndim > 2:
@@ -112,7 +114,10 @@ def t(input: Tensor) -> Tensor:
     return transpose(input, 0, 1) if input.ndim == 2 else input
 
 
-@public(alias=("moveaxis",))
+@public(
+    alias=("moveaxis",),
+    samples=s.calls(s.call(s.values((2, 3, 4)), 0, 2), s.call(s.values((2, 3, 4)), (0, 1), (-1, 0))),
+)
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Dimensions `source` moved to the places `destination`; the others keep their order."""
     nd = input.ndim
@@ -147,7 +152,11 @@ EXPAND = View(
 )
 
 
-@public(namespace=False)
+@public(
+    namespace=False,
+    torch="Tensor.expand",
+    samples=s.calls(s.call(s.values((3, 1)), 2, -1, 4), s.call(s.values(()), 2)),
+)
 def expand(input: Tensor, *sizes: Any) -> Tensor:
     """Dimensions of size 1 repeated to `sizes` without copying; -1 keeps a size, new dimensions come in front."""
     wanted = as_ints(sizes)
@@ -169,7 +178,7 @@ def expand(input: Tensor, *sizes: Any) -> Tensor:
     return apply(EXPAND, input, shape=shape)  # type: ignore[no-any-return]
 
 
-@public()
+@public(samples=s.calls(s.call(s.values((3, 1)), (2, 3, 4))))
 def broadcast_to(input: Tensor, size: Any) -> Tensor:
     return expand(input, *size)
 
@@ -212,15 +221,19 @@ RESHAPE = View(
 )
 
 
-@public()
+@public(samples=s.calls(s.call(s.values((3, 4)), (2, -1)), s.call(s.values((4, 3)).T, (12,))))
 def reshape(input: Tensor, *shape: Any) -> Tensor:
     """The elements in row-major order in another shape (one -1 is inferred); a view where the memory allows."""
     return apply(RESHAPE, input, shape=infer_shape(as_ints(shape), input.numel()))  # type: ignore[no-any-return]
 
 
-@public(namespace=False)
+@public(
+    namespace=False, torch="Tensor.view", samples=s.calls(s.call(s.values((3, 4)), 2, -1))
+)
 def view(input: Tensor, *shape: Any) -> Tensor:
-    """Like `reshape`, but never a copy: RuntimeError where only a copy could do it. `view(dtype)` reads the same bits."""
+    """Like `reshape`, but never a copy: RuntimeError where only a copy could do it."""
+    if len(shape) == 1 and isinstance(shape[0], DType):
+        return input if shape[0] is input.dtype else bits(input, shape[0])
     wanted = infer_shape(as_ints(shape), input.numel())
     if reshape_strides(tuple(input.shape), input.stride(), wanted) is None:
         raise RuntimeError(
@@ -228,6 +241,15 @@ def view(input: Tensor, *shape: Any) -> Tensor:
             "contiguous subspaces). Use .reshape(...) instead."
         )
     return apply(RESHAPE, input, shape=wanted)  # type: ignore[no-any-return]
+
+
+def bits(input: Tensor, dtype: DType) -> Tensor:
+    """The same memory read as another element type of the same size."""
+    if dtype.itemsize != input.dtype.itemsize:
+        raise RuntimeError(f"view({dtype}): only types of the size of {input.dtype} can share its memory")
+    if type(input._array) is not np.ndarray:
+        raise RuntimeError("view(dtype) of a tensor whose values are not known yet: it is being captured")
+    return wrap(input._array.view(dtype.np), input._storage)
 
 
 @public(namespace=False)
@@ -240,7 +262,7 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
     return reshape(input, *other.shape)
 
 
-@public()
+@public(samples=s.calls(s.call(s.values((2, 3, 4))), s.call(s.values((2, 3, 4)), 1)))
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Dimensions start_dim..end_dim as one."""
     first, last = norm_dim(start_dim, input.ndim, "flatten"), norm_dim(end_dim, input.ndim, "flatten")
@@ -254,16 +276,16 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     return reshape(input, (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
 
 
-@public()
+@public(samples=s.on())
 def ravel(input: Tensor) -> Tensor:
     return reshape(input, -1)
 
 
-@public()
+@public(samples=s.calls(s.call(s.values((6, 2)), 0, (2, -1))))
 def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
     """Dimension `dim` as several (one -1 is inferred)."""
     d = norm_dim(dim, input.ndim, "unflatten")
-    return reshape(input, _replaced(tuple(input.shape), d, *infer_shape(tuple(sizes), input.shape[d])))
+    return reshape(input, replaced(tuple(input.shape), d, *infer_shape(tuple(sizes), input.shape[d])))
 
 
 # --------------------------------------------------------------------- squeeze, unsqueeze
@@ -272,20 +294,20 @@ UNSQUEEZE = View(
     ("x",),
     lambda g, dim: (g.squeeze(dim),),
     shape=lambda shape, attrs: (*shape[: attrs["dim"]], 1, *shape[attrs["dim"] :]),
-    source=lambda index, shape, attrs: _replaced(index, attrs["dim"]),
+    source=lambda index, shape, attrs: replaced(index, attrs["dim"]),
     numpy=lambda x, attrs: x.reshape((*x.shape[: attrs["dim"]], 1, *x.shape[attrs["dim"] :])),
     strides=lambda shape, strides, attrs: ((*strides[: attrs["dim"]], 1, *strides[attrs["dim"] :]), 0),
     write=lambda base, attrs: (SQUEEZE, {"dims": (attrs["dim"],)}, False),
 )
 
 
-@public(inplace=False)
+@public(samples=s.calls(s.call(s.values((2, 3)), 1), s.call(s.values(()), 0), s.call(s.values((2,)), -1)))
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """A new dimension of size 1 at `dim`."""
     return apply(UNSQUEEZE, input, dim=norm_dim(dim, input.ndim + 1, "unsqueeze"))  # type: ignore[no-any-return]
 
 
-def _without(values: Sequence[Any], dims: Sequence[int]) -> tuple[Any, ...]:
+def without(values: Sequence[Any], dims: Sequence[int]) -> tuple[Any, ...]:
     return tuple(v for i, v in enumerate(values) if i not in dims)
 
 
@@ -298,15 +320,19 @@ SQUEEZE = View(
     "squeeze",
     ("x",),
     lambda g, avals: (g.reshape(avals[0].shape),),
-    shape=lambda shape, attrs: _without(shape, attrs["dims"]),
+    shape=lambda shape, attrs: without(shape, attrs["dims"]),
     source=_squeeze_source,
-    numpy=lambda x, attrs: x.reshape(_without(x.shape, attrs["dims"])),
-    strides=lambda shape, strides, attrs: (_without(strides, attrs["dims"]), 0),
+    numpy=lambda x, attrs: x.reshape(without(x.shape, attrs["dims"])),
+    strides=lambda shape, strides, attrs: (without(strides, attrs["dims"]), 0),
     write=lambda base, attrs: (RESHAPE, {"shape": base.shape}, False),
 )
 
 
-@public()
+@public(
+    samples=s.calls(
+        s.call(s.values((1, 3, 1))), s.call(s.values((1, 3, 1)), -1), s.call(s.values((1, 3, 1)), (0, 1))
+    )
+)
 def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """Without its dimensions of size 1 (all, or those of them in `dim`)."""
     dims = norm_dims(dim, input.ndim, "squeeze")
@@ -315,15 +341,15 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
 
 # ------------------------------------------------------------------------- slice, select
 def _slice_shape(shape: Shape, attrs: Attrs) -> Shape:
-    return _replaced(shape, attrs["dim"], len(range(attrs["start"], attrs["stop"], attrs["step"])))
+    return replaced(shape, attrs["dim"], len(range(attrs["start"], attrs["stop"], attrs["step"])))
 
 
 def _slice_strides(shape: Shape, strides: Shape, attrs: Attrs) -> tuple[Shape, int]:
     d = attrs["dim"]
-    return _replaced(strides, d, strides[d] * attrs["step"]), attrs["start"] * strides[d]
+    return replaced(strides, d, strides[d] * attrs["step"]), attrs["start"] * strides[d]
 
 
-def _at(ndim: int, dim: int, index: Any) -> tuple[Any, ...]:
+def at(ndim: int, dim: int, index: Any) -> tuple[Any, ...]:
     """The NumPy index that takes `index` at `dim` and everything elsewhere; always a view, also for one dimension."""
     return (*(slice(None),) * dim, index, *(slice(None),) * (ndim - dim - 1), ...)
 
@@ -343,10 +369,10 @@ SLICE = View(
         ),
     ),
     shape=_slice_shape,
-    source=lambda index, shape, attrs: _replaced(
+    source=lambda index, shape, attrs: replaced(
         index, attrs["dim"], index[attrs["dim"]] * attrs["step"] + attrs["start"]
     ),
-    numpy=lambda x, attrs: x[_at(x.ndim, attrs["dim"], slice(attrs["start"], attrs["stop"], attrs["step"]))],
+    numpy=lambda x, attrs: x[at(x.ndim, attrs["dim"], slice(attrs["start"], attrs["stop"], attrs["step"]))],
     strides=_slice_strides,
     write=lambda base, attrs: (REGISTRY["slice_scatter"], dict(attrs), True),
 )
@@ -358,11 +384,11 @@ SELECT = View(
             REGISTRY["select_scatter"], Tensor._full(0, Aval(avals[0].shape, g.dtype)), g, dim=dim, index=index
         ),
     ),
-    shape=lambda shape, attrs: _replaced(shape, attrs["dim"]),
+    shape=lambda shape, attrs: replaced(shape, attrs["dim"]),
     source=lambda index, shape, attrs: (*index[: attrs["dim"]], attrs["index"], *index[attrs["dim"] :]),
-    numpy=lambda x, attrs: x[_at(x.ndim, attrs["dim"], attrs["index"])],
+    numpy=lambda x, attrs: x[at(x.ndim, attrs["dim"], attrs["index"])],
     strides=lambda shape, strides, attrs: (
-        _replaced(strides, attrs["dim"]),
+        replaced(strides, attrs["dim"]),
         attrs["index"] * strides[attrs["dim"]],
     ),
     write=lambda base, attrs: (REGISTRY["select_scatter"], dict(attrs), True),
@@ -380,7 +406,7 @@ def slice_dim(input: Tensor, dim: int, start: Any = None, stop: Any = None, step
     return apply(SLICE, input, dim=dim, start=begin, stop=end, step=step)  # type: ignore[no-any-return]
 
 
-@public()
+@public(samples=s.calls(s.call(s.values((5, 3)), 0, 1, 3), s.call(s.values((5, 3)), -1, -2, 1)))
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """`length` elements from `start` along `dim`."""
     d = norm_dim(dim, input.ndim, "narrow")
@@ -391,7 +417,7 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     return slice_dim(input, d, begin, begin + length)
 
 
-@public()
+@public(samples=s.calls(s.call(s.values((5, 3)), 0, 1), s.call(s.values((5, 3)), -1, -1)))
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """The `index`-th slice along `dim`, which disappears. IndexError when out of range."""
     if input.ndim == 0:

@@ -1,0 +1,205 @@
+"""Views of parts: diagonals, windows, and several parts at once (split, chunk, unbind). tensor -> tensors that share it."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from eager.aval import Aval
+from eager.dispatch import apply
+from eager.op import REGISTRY, Attrs
+from eager.ops import samples as s
+from eager.ops.kinds import View
+from eager.ops.view import at, narrow, norm_dim, permute, replaced, select, slice_dim, transpose, without
+from eager.registry import public
+from eager.tensor import Tensor
+
+Shape = tuple[int, ...]
+
+
+# ----------------------------------------------------------------------- diagonal, unfold
+def _diagonal_length(rows: int, columns: int, offset: int) -> int:
+    return max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
+
+
+def _diagonal_shape(shape: Shape, attrs: Attrs) -> Shape:
+    a, b = attrs["dim1"], attrs["dim2"]
+    return (*without(shape, (a, b)), _diagonal_length(shape[a], shape[b], attrs["offset"]))
+
+
+def _diagonal_source(index: tuple[Any, ...], shape: Shape, attrs: Attrs) -> tuple[Any, ...]:
+    a, b, offset = attrs["dim1"], attrs["dim2"], attrs["offset"]
+    rest, along = iter(index[:-1]), index[-1]
+    places = {a: along + max(-offset, 0), b: along + max(offset, 0)}
+    return tuple(places[d] if d in places else next(rest) for d in range(len(shape)))
+
+
+def _diagonal_strides(shape: Shape, strides: Shape, attrs: Attrs) -> tuple[Shape, int]:
+    a, b, offset = attrs["dim1"], attrs["dim2"], attrs["offset"]
+    start = max(-offset, 0) * strides[a] + max(offset, 0) * strides[b]
+    empty = _diagonal_length(shape[a], shape[b], offset) == 0
+    return (*without(strides, (a, b)), strides[a] + strides[b]), 0 if empty else start
+
+
+def _diagonal_kernel(x: Any, attrs: Attrs) -> Any:
+    offset = attrs["offset"]
+    x = x[at(x.ndim, attrs["dim1"], slice(max(-offset, 0), None))]
+    x = x[at(x.ndim, attrs["dim2"], slice(max(offset, 0), None))]
+    on_main = {**attrs, "offset": 0}
+    steps, _ = _diagonal_strides(x.shape, x.strides, on_main)
+    return np.lib.stride_tricks.as_strided(x, _diagonal_shape(x.shape, on_main), steps)
+
+
+DIAGONAL = View(
+    "diagonal",
+    ("x",),
+    lambda g, avals, offset, dim1, dim2: (
+        apply(
+            REGISTRY["diagonal_scatter"],
+            Tensor._full(0, Aval(avals[0].shape, g.dtype)),
+            g,
+            offset=offset,
+            dim1=dim1,
+            dim2=dim2,
+        ),
+    ),
+    shape=_diagonal_shape,
+    source=_diagonal_source,
+    numpy=_diagonal_kernel,
+    strides=_diagonal_strides,
+    write=lambda base, attrs: (REGISTRY["diagonal_scatter"], dict(attrs), True),
+)
+
+
+@public(samples=s.calls(s.call(s.values((3, 4))), s.call(s.values((2, 3, 4)), 1, -1, 0)))
+def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """The diagonal of dimensions dim1, dim2 as a new last dimension (a view)."""
+    a, b = norm_dim(dim1, input.ndim, "diagonal"), norm_dim(dim2, input.ndim, "diagonal")
+    if a == b:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    return apply(DIAGONAL, input, offset=offset, dim1=a, dim2=b)  # type: ignore[no-any-return]
+
+
+def _unfold_shape(shape: Shape, attrs: Attrs) -> Shape:
+    d, size, step = attrs["dim"], attrs["size"], attrs["step"]
+    return (*replaced(shape, d, (shape[d] - size) // step + 1), size)
+
+
+def _unfold_strides(shape: Shape, strides: Shape, attrs: Attrs) -> tuple[Shape, int]:
+    d = attrs["dim"]
+    return (*replaced(strides, d, strides[d] * attrs["step"]), strides[d]), 0
+
+
+def _unfold_vjp(g: Tensor, avals: Any, dim: int, size: int, step: int) -> tuple[Tensor]:
+    """Windows overlap, so each of the `size` offsets is added to where it was read."""
+    total = Tensor._full(0, Aval(avals[0].shape, g.dtype))
+    n = g.shape[dim]
+    for k in range(size):
+        where = {"dim": dim, "start": k, "stop": k + (n - 1) * step + 1, "step": step}
+        part = g.select(-1, k)
+        hole = Tensor._full(0, total.aval)
+        total = total + apply(REGISTRY["slice_scatter"], hole, part, **where)
+    return (total,)
+
+
+UNFOLD = View(
+    "unfold",
+    ("x",),
+    _unfold_vjp,
+    shape=_unfold_shape,
+    source=lambda index, shape, attrs: replaced(
+        index[:-1], attrs["dim"], index[attrs["dim"]] * attrs["step"] + index[-1]
+    ),
+    numpy=lambda x, attrs: np.lib.stride_tricks.as_strided(
+        x, _unfold_shape(x.shape, attrs), _unfold_strides(x.shape, x.strides, attrs)[0]
+    ),
+    strides=_unfold_strides,
+)
+
+
+@public(
+    namespace=False,
+    torch="Tensor.unfold",
+    samples=s.calls(s.call(s.values((7,)), 0, 3, 2), s.call(s.values((2, 5, 2)), 1, 2, 1)),
+)
+def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """All windows of `size` along `dimension`, `step` apart, as a new last dimension (a view)."""
+    d = norm_dim(dimension, input.ndim, "unfold")
+    if size < 0 or size > input.shape[d] or step <= 0:
+        raise RuntimeError(
+            f"unfold(): size {size} and step {step} do not fit dimension {d} of size {input.shape[d]}"
+        )
+    return apply(UNFOLD, input, dim=d, size=size, step=step)  # type: ignore[no-any-return]
+
+
+# -------------------------------------------------------------------- several views at once
+@public(samples=s.calls(s.call(s.values((3, 4))), s.call(s.values((3, 4)), 1)))
+def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    """All slices along `dim`, as a tuple."""
+    d = norm_dim(dim, input.ndim, "unbind")
+    return tuple(select(input, d, i) for i in range(input.shape[d]))
+
+
+@public(
+    samples=s.calls(
+        s.call(s.values((5, 4)), 2), s.call(s.values((5, 4)), [1, 3], 1), s.call(s.values((0, 4)), 2)
+    )
+)
+def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0, **kwargs: Any) -> tuple[Tensor, ...]:
+    """Parts of the given size (the last may be smaller), or of the given sizes, along `dim`."""
+    d = norm_dim(dim, tensor.ndim, "split")
+    size = tensor.shape[d]
+    sizes = split_size_or_sections
+    if isinstance(sizes, (tuple, list)):
+        if sum(sizes) != size:
+            raise RuntimeError(
+                f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's size "
+                f"at dimension {d}), but got split_sizes={list(sizes)}"
+            )
+    else:
+        if sizes <= 0:
+            raise RuntimeError(f"split expects split_size be positive, but got split_size={sizes}")
+        sizes = [min(sizes, size - i) for i in range(0, size, sizes)] or [0]
+    parts, start = [], 0
+    for n in sizes:
+        parts.append(narrow(tensor, d, start, n))
+        start += n
+    return tuple(parts)
+
+
+@public(samples=s.calls(s.call(s.values((5, 4)), 3), s.call(s.values((5, 4)), 3, 1)))
+def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """At most `chunks` parts of equal size (the last may be smaller) along `dim`."""
+    if chunks <= 0:
+        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
+    size = input.shape[norm_dim(dim, input.ndim, "chunk")]
+    return split(input, max(1, -(-size // chunks)), dim)
+
+
+@public(samples=s.calls(s.call(s.values((5, 4)), 3), s.call(s.values((5, 4)), (1, 3), 1)))
+def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Split at indices, or into nearly equal sections, along `dim`."""
+    d = norm_dim(dim, input.ndim, "tensor_split")
+    size, given = input.shape[d], indices_or_sections
+    if isinstance(given, int):
+        base, more = divmod(size, given)
+        given = list(itertools.accumulate(base + (i < more) for i in range(given)))[:-1]
+    bounds = [0, *given, size]
+    return tuple(slice_dim(input, d, a, b) for a, b in itertools.pairwise(bounds))
+
+
+# ------------------------------------------------------------------------------ properties
+def _matrix_transpose(self: Tensor) -> Tensor:
+    if self.ndim < 2:
+        raise RuntimeError(f"tensor.mT is only supported on matrices or batches of matrices, got {self.ndim}-D")
+    return transpose(self, -2, -1)
+
+
+for _name, _get in (
+    ("T", lambda self: permute(self, *reversed(range(self.ndim))) if self.ndim else self),
+    ("mT", _matrix_transpose),
+    ("H", lambda self: _matrix_transpose(self) if self.ndim == 2 else self),
+):
+    setattr(Tensor, _name, property(_get))
