@@ -47,6 +47,7 @@ class Names:
         self.namespace: dict[str, Any] = {}
         self.variables: dict[int, str] = {}
         self._bound: dict[int, str] = {}
+        self._texts: dict[str, str] = {}  # expression -> the variable that holds it
         self.lines: list[str] = []
         self.keep: list[Any] = []
 
@@ -68,9 +69,12 @@ class Names:
             text = origin.expr(self.var, self.bind)
             if text in self.namespace:
                 return text
-            name = self.variables[id(origin)] = f"v{len(self.variables)}"
+            name = self._texts.get(text)
+            if name is None:
+                name = self._texts[text] = f"v{len(self._texts)}"
+                self.lines.append(f"{name} = {text}")
+            self.variables[id(origin)] = name
             self.keep.append(origin)
-            self.lines.append(f"{name} = {text}")
         return name
 
 
@@ -290,9 +294,12 @@ class Guards:
 
 def render(guards: Iterable[Guard], names: Names, miss: str) -> list[str]:
     """Statements that `return <miss>` unless all guards hold. Reads may raise one of READ_ERRORS."""
+    seen: set[str] = set()
     for guard in guards:
         test = guard.test(names)
-        names.lines.append(f"if not ({test}): return {miss}")
+        if test not in seen:
+            seen.add(test)
+            names.lines.append(f"if not ({test}): return {miss}")
     return names.lines
 
 

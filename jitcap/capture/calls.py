@@ -1,0 +1,317 @@
+"""Capture: what a call does. (callable, arguments) -> value.
+
+The policy: a function of `eager` runs natively on traced values; a Python function is interpreted;
+a known builtin runs for real (on values of this capture, so it cannot touch the outside); anything
+else is a break. Python callables that native code gets are wrapped so that they come back here.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import itertools
+import types
+from collections.abc import Callable, Iterator
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from eager.sym import SymNumber
+from eager.tensor import Tensor
+from jitcap.capture import attributes
+from jitcap.capture.breaks import Break
+from jitcap.capture.builtins import HANDLERS, HOST_MODULES, KEYED, PURE_MODULES
+from jitcap.capture.deferred import Deferred
+from jitcap.capture.functions import frame_for
+from jitcap.capture.interpret import Generator
+from jitcap.capture.native import is_native, is_native_class
+from jitcap.capture.outside import is_python_class, load_opaque, loader_of
+from jitcap.capture.shadow import MISSING, DictShadow
+
+if TYPE_CHECKING:
+    from jitcap.capture.world import World
+
+_UNBOUND: Final = (
+    types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType,
+)  # fmt: skip
+_SAFE_SELF: Final = (
+    list, dict, set, frozenset, tuple, str, bytes, bytearray, int, float, complex, range, slice,
+    collections.deque, BaseException, type, type({}.keys()), type({}.values()), type({}.items()),
+    object,
+)  # fmt: skip
+_PURE_TYPES: Final = (
+    str, bytes, bytearray, int, float, bool, complex, slice, range, object, list, tuple, dict, set,
+    frozenset, enumerate, zip, map, filter, reversed, staticmethod, classmethod, property,
+    collections.OrderedDict, collections.deque, collections.defaultdict, functools.partial,
+    types.SimpleNamespace, types.MethodType, types.CellType,
+)  # fmt: skip
+_ITERTOOLS: Final = tuple(v for v in vars(itertools).values() if isinstance(v, type))
+
+
+def call(world: World, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`fn(*args, **kwargs)`. Raises Break when it cannot be captured, else what the call raises."""
+    while type(fn) is MethodType:
+        fn, args = fn.__func__, (fn.__self__, *args)
+    handler = HANDLERS.get(fn) if _hashable(fn) else None
+    if handler is not None:
+        return handler(world, *args, **kwargs)
+    if type(fn) is FunctionType:
+        return _call_function(world, fn, args, kwargs)
+    if isinstance(fn, functools.partial):
+        return call(world, fn.func, (*fn.args, *args), {**fn.keywords, **kwargs})
+    if isinstance(fn, type):
+        return _call_class(world, fn, args, kwargs)
+    if isinstance(fn, _UNBOUND):
+        return _call_unbound(world, fn, args, kwargs)
+    if isinstance(fn, BuiltinFunctionType | types.MethodWrapperType):
+        return _call_builtin(world, fn, args, kwargs)
+    if isinstance(fn, functools._lru_cache_wrapper):
+        return call(world, fn.__wrapped__, args, kwargs)
+    return _call_instance(world, fn, args, kwargs)
+
+
+def _hashable(fn: Any) -> bool:
+    return type(fn).__hash__ is not None and not is_python_class(type(fn))
+
+
+def _call_function(world: World, fn: FunctionType, args: Any, kwargs: Any) -> Any:
+    if is_native(fn):
+        return native(world, fn, args, kwargs)
+    module = fn.__globals__.get("__name__", "")
+    if module.partition(".")[0] in HOST_MODULES:
+        return world.host_call(fn, args, kwargs)
+    if module.partition(".")[0] == "numpy":
+        return _call_pure(world, fn, args, kwargs)
+    return interpret(world, fn, args, kwargs)
+
+
+def interpret(world: World, fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Inline a Python function."""
+    if len(world.vm.frames) > 150:
+        raise Break("unknown call", f"{fn.__qualname__} is called more than 150 levels deep")
+    world.reached[id(fn)] = fn
+    return world.vm.execute(frame_for(world, fn, args, kwargs))
+
+
+# ---- native code
+
+
+class Reentry:
+    """A Python callable in the hands of native code: calling it comes back to the interpreter."""
+
+    def __init__(self, world: World, fn: Any) -> None:
+        functools.update_wrapper(self, fn)
+        self._world = world
+        self._fn = fn
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return call(self._world, self._fn, args, kwargs)
+
+
+def native(world: World, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run a function of `eager`, or a builtin, on values of this capture."""
+    given = tuple(for_native(world, a) for a in args)
+    return fn(*given, **{k: for_native(world, v) for k, v in kwargs.items()})
+
+
+def for_native(world: World, value: Any) -> Any:
+    """`value` as native code may have it: loaded in full, callables wrapped, iterators as iterators."""
+    cls = type(value)
+    if cls in (FunctionType, MethodType) and not _runs_natively(value):
+        return Reentry(world, value)
+    if isinstance(value, Tensor | SymNumber | type) or cls in (int, str, float, bool):
+        return value
+    if cls is Deferred:
+        raise Break("data dependent", f"text made of {value.show()} is read")
+    if isinstance(value, np.ndarray) or loader_of(cls) is load_opaque and _outside(world, value):
+        raise Break("opaque object", f"a {cls.__qualname__} from outside is used")
+    world.settle(value)
+    return value
+
+
+def _runs_natively(fn: Any) -> bool:
+    while type(fn) is MethodType:
+        fn = fn.__func__
+    return type(fn) is not FunctionType or is_native(fn)
+
+
+def _outside(world: World, value: Any) -> bool:
+    return world.outside.shadow(value) is not None
+
+
+# ---- builtins
+
+
+def _call_builtin(world: World, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    owner = getattr(fn, "__self__", None)
+    if owner is None or isinstance(owner, types.ModuleType):
+        module = getattr(fn, "__module__", None) or getattr(owner, "__name__", "")
+        if module in PURE_MODULES:
+            return _call_pure(world, fn, args, kwargs)
+        raise Break("unknown call", f"{module}.{fn.__qualname__}() is not known")
+    return method(world, owner, fn, args, kwargs)
+
+
+def method(world: World, owner: Any, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A method that is written in C, bound to `owner`."""
+    if isinstance(owner, type):
+        handler = HANDLERS.get((object, fn.__name__))
+        if fn.__name__ == "__new__":
+            return _new(world, fn, args, kwargs)
+        if handler is None:
+            return _call_pure(world, fn, args, kwargs)
+    if is_python_class(type(owner)):
+        special = HANDLERS.get((object, fn.__name__))
+        if special is not None:
+            return special(world, owner, *args, **kwargs)
+    if isinstance(owner, BaseException) or not _known_self(owner):
+        return _method_of_unknown(world, owner, fn, args, kwargs)
+    if isinstance(owner, dict) and fn.__name__ in KEYED and args:
+        _touch(world, owner, args[0])
+        if not KEYED[fn.__name__]:
+            return fn(*args, **kwargs)
+    else:
+        world.settle(owner)
+    if isinstance(owner, str | bytes) and any(_is_deferred(a) for a in (*args, *kwargs.values())):
+        return Deferred(fn, args, kwargs)
+    return native(world, fn, _iterables(world, args), kwargs)
+
+
+def _is_deferred(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return any(map(_is_deferred, value))
+    return isinstance(value, Deferred | SymNumber | Tensor)
+
+
+def _known_self(owner: Any) -> bool:
+    return isinstance(owner, (*_SAFE_SELF[:-1], Iterator)) or type(owner) is object
+
+
+def _method_of_unknown(world: World, owner: Any, fn: Any, args: Any, kwargs: Any) -> Any:
+    if isinstance(owner, BaseException):
+        return fn(*args, **kwargs)
+    if type(owner).__module__.partition(".")[0] in HOST_MODULES:
+        return world.host_call(fn, args, kwargs)
+    if type(owner).__module__ in PURE_MODULES or isinstance(owner, np.generic):
+        return _call_pure(world, fn, args, kwargs)
+    raise Break("opaque object", f".{fn.__name__}() of a {type(owner).__qualname__}")
+
+
+def _touch(world: World, mapping: Any, key: Any) -> None:
+    shadow = world.outside.shadow(mapping)
+    if isinstance(shadow, DictShadow):
+        shadow.touch(world, key)
+
+
+def _iterables(world: World, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Instances of Python classes as iterators that native code can drive."""
+    return tuple(
+        world.iter(a)
+        if is_python_class(type(a)) and not isinstance(a, _SAFE_SELF[:-1]) and _iterates(a)
+        else a
+        for a in args
+    )
+
+
+def _iterates(value: Any) -> bool:
+    return isinstance(getattr(type(value), "__iter__", None), FunctionType)
+
+
+def _call_pure(world: World, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A builtin without effects: it runs now; over run-time numbers, text is put off."""
+    return native(world, fn, _iterables(world, args), kwargs)
+
+
+def _call_unbound(world: World, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`list.append(xs, 1)`, `object.__setattr__(obj, name, value)`, `super().__init__()` ..."""
+    if not args:
+        raise TypeError(f"unbound method {fn.__qualname__}() needs an argument")
+    if fn.__objclass__ is object:
+        handler = HANDLERS.get((object, fn.__name__))
+        if handler is not None:
+            return handler(world, *args, **kwargs)
+    if isinstance(args[0], Tensor):
+        return native(world, fn, args, kwargs)
+    return method(world, args[0], fn.__get__(args[0], type(args[0])), args[1:], kwargs)
+
+
+# ---- classes and instances
+
+
+def _call_class(world: World, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if cls in _PURE_TYPES or cls in _ITERTOOLS:
+        return native(world, cls, _iterables(world, args), kwargs)
+    maker = attributes.class_raw(world, type(cls), "__call__")
+    if isinstance(maker, FunctionType):
+        if issubclass(cls, Tensor) or is_native_class(type(cls)) or type(cls).__module__ == "enum":
+            return native(world, cls, args, kwargs)
+        return call(world, maker, (cls, *args), kwargs)
+    if is_native_class(cls):
+        return native(world, cls, args, kwargs)
+    return construct(world, cls, args, kwargs)
+
+
+def construct(world: World, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`type.__call__`: `__new__`, then `__init__` if an instance came out."""
+    new = attributes.class_raw(world, cls, "__new__")
+    new = new.__func__ if isinstance(new, staticmethod) else new
+    init = attributes.class_raw(world, cls, "__init__")
+    python_new, python_init = isinstance(new, FunctionType), isinstance(init, FunctionType)
+    if not python_new and not python_init and not is_python_class(cls):
+        return _construct_foreign(world, cls, args, kwargs)
+    if python_new:
+        obj = call(world, new, (cls, *args), kwargs)
+    elif new is object.__new__ or new is MISSING:
+        obj = object.__new__(cls) if python_init else cls(*args, **kwargs)
+    else:
+        obj = native(world, cls.__new__, (cls, *_iterables(world, args)), kwargs)
+    if not isinstance(obj, cls):
+        return obj
+    if python_init:
+        if call(world, init, (obj, *args), kwargs) is not None:
+            raise TypeError("__init__() should return None")
+    elif init is not object.__init__ and not python_new and new is not object.__new__:
+        native(world, cls.__init__, (obj, *_iterables(world, args)), kwargs)
+    return obj
+
+
+def _construct_foreign(world: World, cls: type, args: Any, kwargs: Any) -> Any:
+    if issubclass(cls, BaseException):
+        return cls(*args, **kwargs)
+    if cls.__module__ in PURE_MODULES or issubclass(cls, np.generic):
+        return native(world, cls, args, kwargs)
+    raise Break("unknown call", f"{cls.__module__}.{cls.__qualname__}() is not known")
+
+
+def _new(world: World, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`object.__new__(cls)`, `tuple.__new__(cls, items)` ..."""
+    if fn.__self__ is object:
+        return object.__new__(args[0])
+    return native(world, fn, (args[0], *_iterables(world, args[1:])), kwargs)
+
+
+def _call_instance(world: World, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if isinstance(fn, Reentry):
+        return call(world, fn._fn, args, kwargs)
+    cls = type(fn)
+    original = world.original_of(fn)
+    if original is not None:
+        return call(world, original, args, kwargs)
+    if cls.__module__.partition(".")[0] in HOST_MODULES:
+        return world.host_call(fn, args, kwargs)
+    method_ = attributes.class_raw(world, cls, "__call__")
+    if isinstance(method_, FunctionType):
+        if is_native(method_):
+            return native(world, fn, args, kwargs)
+        return call(world, method_, (fn, *args), kwargs)
+    if isinstance(fn, np.ufunc):
+        if any(isinstance(a, Tensor) for a in args):
+            raise Break("numpy", f"np.{fn.__name__} of a tensor")
+        return _call_pure(world, fn, args, kwargs)
+    if method_ is MISSING:
+        raise TypeError(f"{cls.__name__!r} object is not callable")
+    raise Break("unknown call", f"a {cls.__module__}.{cls.__qualname__} is called")
+
+
+_ = Generator

@@ -1,0 +1,103 @@
+"""Capture: how a call's arguments become a frame's locals. (function, args, kwargs) -> Frame."""
+
+from __future__ import annotations
+
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING, Any, Final
+
+from jitcap.capture.interpret import Frame
+from jitcap.capture.origin import Attribute, Fixed, Item, Origin
+from jitcap.capture.outside import load_equal, load_fixed, load_number, load_singleton, loader_of
+from jitcap.guards import Is
+
+if TYPE_CHECKING:
+    from jitcap.capture.world import World
+
+VARARGS: Final = 0x04
+VARKEYWORDS: Final = 0x08
+_CONSTANTS: Final = (load_equal, load_fixed, load_number, load_singleton)
+
+
+def frame_for(world: World, fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Frame:
+    """A frame of `fn` with its arguments bound and its closure in place. Raises TypeError as Python."""
+    frame = Frame(fn.__code__, fn.__globals__, fn)
+    frame.fast = bind_arguments(world, fn, args, dict(kwargs))
+    for i, name in enumerate(fn.__code__.co_freevars):
+        frame.fast[name] = world.outside.cell(fn, i)
+    return frame
+
+
+def bind_arguments(
+    world: World, fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any]:
+    """Parameter name -> value, by Python's rules."""
+    code = fn.__code__
+    count, only = code.co_argcount, code.co_kwonlyargcount
+    names = code.co_varnames
+    slots: dict[str, Any] = dict(zip(names[:count], args, strict=False))
+    if code.co_flags & VARARGS:
+        slots[names[count + only]] = args[count:]
+    elif len(args) > count:
+        raise TypeError(
+            f"{fn.__qualname__}() takes {count} positional arguments but {len(args)} were given"
+        )
+    _bind_keywords(fn, slots, kwargs)
+    missing = [n for n in names[: count + only] if n not in slots]
+    if missing:
+        _bind_defaults(world, fn, slots, missing)
+    return slots
+
+
+def _bind_keywords(fn: FunctionType, slots: dict[str, Any], kwargs: dict[str, Any]) -> None:
+    code = fn.__code__
+    last = code.co_argcount + code.co_kwonlyargcount
+    allowed = code.co_varnames[code.co_posonlyargcount : last]
+    rest: dict[str, Any] = {}
+    for name, value in kwargs.items():
+        if name not in allowed:
+            rest[name] = value
+        elif name in slots:
+            raise TypeError(f"{fn.__qualname__}() got multiple values for argument {name!r}")
+        else:
+            slots[name] = value
+    if code.co_flags & VARKEYWORDS:
+        slots[code.co_varnames[last + bool(code.co_flags & VARARGS)]] = rest
+    elif rest:
+        raise TypeError(f"{fn.__qualname__}() got an unexpected keyword argument {next(iter(rest))!r}")
+
+
+def _bind_defaults(world: World, fn: FunctionType, slots: dict[str, Any], missing: list[str]) -> None:
+    code: CodeType = fn.__code__
+    defaults = fn.__defaults__ or ()
+    first = code.co_argcount - len(defaults)
+    by_name = {code.co_varnames[first + i]: i for i in range(len(defaults))}
+    kwdefaults = fn.__kwdefaults__ or {}
+    unbound = [n for n in missing if n not in by_name and n not in kwdefaults]
+    if unbound:
+        shown = " and ".join(repr(n) for n in unbound)
+        raise TypeError(
+            f"{fn.__qualname__}() missing {len(unbound)} required positional argument"
+            f"{'s' if len(unbound) > 1 else ''}: {shown}"
+        )
+    for name in missing:
+        if name in by_name:
+            slots[name] = _default(world, fn, "__defaults__", defaults, by_name[name])
+        else:
+            slots[name] = _default(world, fn, "__kwdefaults__", kwdefaults, name)
+
+
+def _default(world: World, fn: FunctionType, field: str, holder: Any, key: Any) -> Any:
+    """One default value. A constant needs only that the holder is the same; others are loaded."""
+    value = holder[key]
+    owner: Origin | None = world.outside.origin_of(fn)
+    if owner is None and id(fn) not in world.fixed and id(fn) not in world.reached:
+        return value  # made inside
+    if world.is_library(fn.__globals__.get("__name__", "")):
+        return value if loader_of(type(value)) in _CONSTANTS else world.outside.load(
+            value, Item(Attribute(Fixed(fn, fn.__qualname__), field), key)
+        )
+    place = Attribute(owner or Fixed(fn, fn.__qualname__), field)
+    world.outside.guard(Is(place, world.line(), holder))
+    if loader_of(type(value)) in _CONSTANTS and isinstance(holder, tuple):
+        return value
+    return world.outside.load(value, Item(place, key))

@@ -1,0 +1,338 @@
+"""Capture: the one door for values from outside. (real object, origin) -> value to work with, and its guard.
+
+`Outside.load` is a table by type. Every row makes the guard that its answer relies on; there is no
+other way in.
+"""
+
+from __future__ import annotations
+
+import collections
+import enum
+import functools
+import types
+from collections.abc import Callable
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from eager.aval import Aval
+from eager.device import Size, device
+from eager.dtype import DType
+from eager.storage import Storage
+from eager.sym import SymNumber
+from eager.tensor import UNREAD, Tensor, wrap
+from eager.traced import Traced, TracedStorage
+from jitcap.capture.breaks import Break
+from jitcap.capture.native import is_native_class
+from jitcap.capture.origin import Attribute, CellOf, Contents, Fixed, Item, Origin
+from jitcap.capture.shadow import (
+    CellShadow,
+    DictShadow,
+    ListShadow,
+    ObjectShadow,
+    SetShadow,
+    Shadow,
+)
+from jitcap.guards import CodeIs, Equals, Is, Length, Same, TypeIs
+from jitcap.tensor_guard import TensorLike
+
+if TYPE_CHECKING:
+    from jitcap.capture.world import World
+
+Loader = Callable[["Outside", Any, Origin], Any]
+_SINGLETONS: Final = (type(None), bool, type(Ellipsis), type(NotImplemented))
+_BY_VALUE: Final = (int, str, bytes, complex, range, slice, frozenset, DType, device)
+_BY_IDENTITY: Final = (
+    types.BuiltinFunctionType, types.WrapperDescriptorType, types.MethodDescriptorType,
+    types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
+    types.MethodWrapperType, ModuleType, np.ufunc, CodeType, property, types.GenericAlias,
+    types.UnionType, np.dtype, functools.cached_property,
+)  # fmt: skip
+HEAP_TYPE: Final = 1 << 9
+IMMUTABLE_TYPE: Final = 1 << 8
+
+
+class TensorShadow(Shadow):
+    """A stand-in for a tensor from outside. `node`: the graph input with its value on entry."""
+
+    def __init__(self, real: Tensor, origin: Origin, twin: Tensor, node: Any) -> None:
+        super().__init__(real, origin, twin)
+        self.node = node
+        self.memory: TracedStorage = twin._array.storage
+        self.requires_grad = twin._requires_grad
+        self.grad: Any = UNREAD  # what was loaded for `.grad`
+        self.extra: dict[str, Any] = {}  # attributes that the user put on it, as loaded
+
+
+class Outside:
+    """Real objects by identity, and their twins."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.by_real: dict[int, Shadow] = {}
+        self.by_twin: dict[int, Shadow] = {}
+        self.numbers: dict[Any, Origin] = {}  # graph input of a run-time number -> where it is read
+        self.dynamic: frozenset[str] = frozenset()  # shown origins of ints that have varied
+
+    def load(self, real: Any, origin: Origin) -> Any:
+        """The value to work with for `real`, found at `origin`. Raises Break if it is opaque."""
+        if type(real) not in _SINGLETONS:
+            known = self.by_real.get(id(real))
+            if known is not None and known.origin is not origin:
+                self.guard(Same(origin, self.world.line(), known.origin))
+                return known.twin
+        return loader_of(type(real))(self, real, origin)
+
+    def guard(self, guard: Any) -> None:
+        self.world.guards.add(guard)
+
+    def register(self, shadow: Shadow) -> Any:
+        """Remember a shadow; its twin."""
+        self.by_real[id(shadow.real)] = shadow
+        self.by_twin[id(shadow.twin)] = shadow
+        return shadow.twin
+
+    def shadow(self, twin: Any) -> Shadow | None:
+        """The shadow of a twin (None for an object made inside, or a constant)."""
+        return self.by_twin.get(id(twin))
+
+    def origin_of(self, value: Any) -> Origin | None:
+        shadow = self.by_twin.get(id(value))
+        return None if shadow is None else shadow.origin
+
+    def key_of(self, key: Any) -> tuple[Any, Origin | None]:
+        """The real dictionary key that `key` stands for, and its origin if it is not a constant."""
+        shadow = self.by_twin.get(id(key))
+        if shadow is None or shadow.real is shadow.twin:
+            return key, None
+        return shadow.real, shadow.origin
+
+    def cell(self, fn: FunctionType, index: int) -> CellType:
+        """The twin of the `index`-th closure cell of a function from outside."""
+        real = (fn.__closure__ or ())[index]
+        known = self.by_real.get(id(real))
+        if known is not None:
+            return known.twin  # type: ignore[no-any-return]
+        if id(real) in self.by_twin:
+            return real
+        name = fn.__code__.co_freevars[index]
+        owner = self.origin_of(fn)
+        origin: Origin = Fixed(real, name)
+        if owner is not None and not self.is_fixed(fn):
+            origin = CellOf(owner, index, name)
+        return self.register(CellShadow(real, origin))  # type: ignore[no-any-return]
+
+    def is_fixed(self, value: Any) -> bool:
+        """Whether `value` is guarded by identity (so that what hangs on it can be named directly)."""
+        return id(value) in self.world.fixed
+
+    def fix(self, value: Any, origin: Origin) -> Any:
+        """Guard by identity; the object itself."""
+        self.guard(Is(origin, self.world.line(), value))
+        self.world.fixed[id(value)] = value
+        return self.register(Shadow(value, origin, value))
+
+
+def loader_of(cls: type) -> Loader:
+    """The row of the table for a type: its own, or its category's."""
+    found = LOADERS.get(cls)
+    if found is not None:
+        return found
+    if issubclass(cls, Tensor):
+        return load_tensor
+    if issubclass(cls, type):
+        return load_fixed
+    if issubclass(cls, enum.Enum):
+        return load_fixed
+    if issubclass(cls, tuple):
+        return load_tuple
+    if issubclass(cls, np.generic | int | str | bytes):
+        return load_equal
+    return load_instance if is_python_class(cls) else load_opaque
+
+
+def is_python_class(cls: type) -> bool:
+    """A class whose statements are Python: instances keep their state in a dictionary or slots."""
+    flags = cls.__flags__
+    return bool(flags & HEAP_TYPE and not flags & IMMUTABLE_TYPE) and "__module__" in vars(cls)
+
+
+def load_singleton(outside: Outside, real: Any, origin: Origin) -> Any:
+    outside.guard(Is(origin, outside.world.line(), real))
+    return real
+
+
+def load_equal(outside: Outside, real: Any, origin: Origin) -> Any:
+    outside.guard(Equals(origin, outside.world.line(), real))
+    return real
+
+
+def load_int(outside: Outside, real: int, origin: Origin) -> Any:
+    if origin.show() in outside.dynamic:
+        return load_number(outside, real, origin)
+    return load_equal(outside, real, origin)
+
+
+def load_number(outside: Outside, real: complex, origin: Origin) -> Any:
+    """A run-time scalar: guarded by type only."""
+    outside.guard(TypeIs(origin, outside.world.line(), type(real)))
+    return outside.world.number_input(real, origin)
+
+
+def load_fixed(outside: Outside, real: Any, origin: Origin) -> Any:
+    return outside.fix(real, origin)
+
+
+def load_function(outside: Outside, real: FunctionType, origin: Origin) -> Any:
+    """Where a function is part of the program's text it is guarded by identity, else by its code."""
+    world = outside.world
+    static = isinstance(origin.root, Fixed) and not isinstance(origin, Item | Contents)
+    if static or world.is_globals(origin):
+        outside.fix(real, origin)
+    else:
+        outside.register(Shadow(real, origin, real))
+    outside.guard(CodeIs(origin, world.line(), real.__code__))
+    return real
+
+
+def load_method(outside: Outside, real: MethodType, origin: Origin) -> Any:
+    outside.guard(TypeIs(origin, outside.world.line(), MethodType))
+    fn = outside.load(real.__func__, Attribute(origin, "__func__"))
+    owner = outside.load(real.__self__, Attribute(origin, "__self__"))
+    return outside.register(Shadow(real, origin, MethodType(fn, owner)))
+
+
+def load_partial(outside: Outside, real: functools.partial[Any], origin: Origin) -> Any:
+    outside.guard(TypeIs(origin, outside.world.line(), functools.partial))
+    fn = outside.load(real.func, Attribute(origin, "func"))
+    args = outside.load(real.args, Attribute(origin, "args"))
+    keywords = outside.load(real.keywords, Attribute(origin, "keywords"))
+    outside.world.settle(keywords)
+    return outside.register(Shadow(real, origin, functools.partial(fn, *args, **keywords)))
+
+
+def load_tuple(outside: Outside, real: tuple[Any, ...], origin: Origin) -> Any:
+    """A new tuple of the loaded elements; the same one when all of them are constants."""
+    cls = type(real)
+    line = outside.world.line()
+    outside.guard(TypeIs(origin, line, cls))
+    outside.guard(Length(origin, line, len(real)))
+    items = [outside.load(x, Item(origin, i)) for i, x in enumerate(real)]
+    twin = real
+    if any(a is not b for a, b in zip(items, real, strict=True)):
+        twin = tuple(items) if cls is tuple else tuple.__new__(cls, items)
+    return outside.register(Shadow(real, origin, twin))
+
+
+def load_list(outside: Outside, real: Any, origin: Origin) -> Any:
+    line = outside.world.line()
+    outside.guard(TypeIs(origin, line, type(real)))
+    outside.guard(Length(origin, line, len(real)))
+    maxlen = getattr(real, "maxlen", None)
+    twin = collections.deque(maxlen=maxlen) if type(real) is collections.deque else []
+    shadow = ListShadow(real, origin, twin)
+    if type(real) is collections.deque:
+        outside.register(shadow)
+        shadow.complete(outside.world)
+        return twin
+    return outside.register(shadow)
+
+
+def load_dict(outside: Outside, real: dict[Any, Any], origin: Origin) -> Any:
+    outside.guard(TypeIs(origin, outside.world.line(), type(real)))
+    if isinstance(real, collections.defaultdict):
+        factory = outside.load(real.default_factory, Attribute(origin, "default_factory"))
+        return outside.register(DictShadow(real, origin, collections.defaultdict(factory)))
+    return outside.register(DictShadow(real, origin, type(real)()))
+
+
+def load_set(outside: Outside, real: set[Any], origin: Origin) -> Any:
+    if not all(loader_of(type(x)) in (load_equal, load_singleton, load_int) for x in real):
+        raise Break("opaque object", f"{origin.show()} is a set of objects, which has no order")
+    outside.guard(Equals(origin, outside.world.line(), set(real)))
+    return outside.register(SetShadow(real, origin, set()))
+
+
+def load_frozenset(outside: Outside, real: frozenset[Any], origin: Origin) -> Any:
+    if not all(loader_of(type(x)) in (load_equal, load_singleton, load_int) for x in real):
+        raise Break("opaque object", f"{origin.show()} is a set of objects, which has no order")
+    return load_equal(outside, real, origin)
+
+
+def load_instance(outside: Outside, real: Any, origin: Origin) -> Any:
+    """A twin of the same class. Lists, dictionaries and their subclasses get contents as well."""
+    cls = type(real)
+    world = outside.world
+    special = world.load_special(real, origin)
+    if special is not None:
+        return special
+    outside.guard(TypeIs(origin, world.line(), cls))
+    world.fixed[id(cls)] = cls
+    if isinstance(real, dict):
+        twin = dict.__new__(cls)
+        outside.register(ObjectShadow(real, origin, twin))
+        return outside.register(DictShadow(real, origin, twin))
+    if isinstance(real, list):
+        outside.guard(Length(origin, world.line(), len(real)))
+        twin = list.__new__(cls)
+        ObjectShadow(real, origin, twin)
+        return outside.register(ListShadow(real, origin, twin))
+    try:
+        twin = object.__new__(cls)
+    except TypeError:
+        raise Break("opaque object", f"{origin.show()} is a {cls.__qualname__}") from None
+    shadow = ObjectShadow(real, origin, twin)
+    outside.register(shadow)
+    if shadow.fields is not None:
+        outside.register(shadow.fields)
+    if is_native_class(cls):
+        shadow.complete(world)
+    return twin
+
+
+def load_opaque(outside: Outside, real: Any, origin: Origin) -> Any:
+    """An object whose state we cannot read: it can be passed along, not used."""
+    outside.guard(TypeIs(origin, outside.world.line(), type(real)))
+    return outside.register(Shadow(real, origin, real))
+
+
+def load_tensor(outside: Outside, real: Tensor, origin: Origin) -> Any:
+    """A stand-in whose array is a graph input."""
+    if type(real._array) is Traced:
+        raise Break("opaque object", f"{origin.show()} belongs to another capture that is going on")
+    world = outside.world
+    item = real._array.itemsize
+    strides = tuple(s // item for s in real._array.strides)
+    aval: Aval = real.aval
+    node = world.tracer.input(f"x{len(world.tracer.inputs)}", aval)
+    storage = TracedStorage(world.tracer, node, aval)
+    twin = wrap(Traced(aval, storage, node, (), strides), Storage(), type(real))
+    if real.requires_grad:
+        twin._requires_grad = True
+    twin._grad = UNREAD
+    outside.guard(TensorLike.of(real, origin, world.line()))
+    return outside.register(TensorShadow(real, origin, twin, node))
+
+
+LOADERS: Final[dict[type, Loader]] = {
+    **dict.fromkeys(_SINGLETONS, load_singleton),
+    **dict.fromkeys(_BY_VALUE, load_equal),
+    **dict.fromkeys(_BY_IDENTITY, load_fixed),
+    int: load_int,
+    float: load_number,
+    type: load_fixed,
+    FunctionType: load_function,
+    MethodType: load_method,
+    functools.partial: load_partial,
+    tuple: load_tuple,
+    Size: load_tuple,
+    list: load_list,
+    collections.deque: load_list,
+    dict: load_dict,
+    collections.OrderedDict: load_dict,
+    collections.defaultdict: load_dict,
+    set: load_set,
+    frozenset: load_frozenset,
+}
+_ = SymNumber

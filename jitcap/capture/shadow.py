@@ -1,0 +1,273 @@
+"""Capture: the outside world as one capture sees it. a real object and its origin -> a twin, with guards.
+
+Nothing that existed before the call is ever touched. What is read from outside enters through
+`Outside.load`, which makes the guard and answers with the value to work with: a constant, a
+run-time number, a stand-in tensor, or a *twin*: a real object of the same type whose contents are
+loaded when they are first read. Program code changes twins at will; `effects` compares them with
+what was loaded, and replays the difference.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Iterator
+from types import CellType
+from typing import TYPE_CHECKING, Any, Final
+
+from jitcap.capture.origin import Attribute, Contents, DictOf, Item, ItemBy, Keys, Origin
+from jitcap.guards import Absent, AbsentBy, Equals, Length, TypeIs
+
+if TYPE_CHECKING:
+    from jitcap.capture.world import World
+
+
+class Unloaded:
+    """Stands in a list's twin for an element that nobody has read."""
+
+    def __repr__(self) -> str:
+        return "<unloaded>"
+
+
+UNLOADED: Final = Unloaded()
+MISSING: Final = Unloaded()
+
+
+class Shadow:
+    """A real object, where it came from, and its twin."""
+
+    def __init__(self, real: Any, origin: Origin, twin: Any) -> None:
+        self.real = real
+        self.origin = origin
+        self.twin = twin
+
+    def complete(self, world: World) -> None:
+        """Load everything, so that native code may look at the twin."""
+
+    def changed(self) -> bool:
+        """Whether the twin differs from what was loaded."""
+        return False
+
+    def children(self) -> Iterator[Any]:
+        """The values that a change of this object stores."""
+        return iter(())
+
+
+class DictShadow(Shadow):
+    """A dictionary: entries are loaded one by one, or all in order when the whole is asked for."""
+
+    def __init__(self, real: dict[Any, Any], origin: Origin, twin: dict[Any, Any]) -> None:
+        super().__init__(real, origin, twin)
+        self.base: dict[Any, Any] = {}  # what was loaded, by key
+        self.known: set[Any] = set()  # keys whose presence or absence is guarded
+        self.whole = False
+
+    def touch(self, world: World, key: Any) -> None:
+        """Make the twin tell the truth about `key`."""
+        if self.whole or key in self.known:
+            return
+        self.known.add(key)
+        real_key, origin = world.outside.key_of(key)
+        value = dict.get(self.real, real_key, MISSING)
+        if value is MISSING:
+            absent = Absent(self.origin, world.line(), real_key)
+            if origin is not None:
+                absent = AbsentBy(self.origin, world.line(), origin)  # type: ignore[assignment]
+            world.guards.add(absent)
+            return
+        step = Item(self.origin, real_key) if origin is None else ItemBy(self.origin, origin)
+        self.base[key] = value = world.outside.load(value, step)
+        dict.__setitem__(self.twin, key, value)
+
+    def complete(self, world: World) -> None:
+        if self.whole:
+            return
+        keys = list(dict.keys(self.real))
+        listed = Keys(self.origin)
+        if all(type(k) in (int, str) for k in keys):
+            world.guards.add(Equals(listed, world.line(), keys))
+            twins = keys
+        else:
+            world.guards.add(Length(listed, world.line(), len(keys)))
+            twins = [world.outside.load(k, Item(listed, i)) for i, k in enumerate(keys)]
+        for key in twins:
+            self.touch(world, key)
+        now = dict(self.twin)
+        dict.clear(self.twin)
+        for key in (*(k for k in twins if k in now), *(k for k in now if k not in self.base)):
+            dict.__setitem__(self.twin, key, now[key])
+        self.whole = True
+
+    def removed(self) -> list[Any]:
+        return [k for k in self.base if k not in self.twin]
+
+    def stored(self) -> list[Any]:
+        """Keys whose value the program set, in the twin's order."""
+        base = self.base
+        return [k for k, v in dict.items(self.twin) if k not in base or base[k] is not v]
+
+    def reordered(self) -> bool:
+        """Whether an old key was removed and inserted again, so that it moved."""
+        if not self.whole:
+            return False
+        kept = [k for k in self.base if k in self.twin]
+        return [k for k in self.twin if k in self.base] != kept
+
+    def changed(self) -> bool:
+        return bool(self.removed() or self.stored() or self.reordered())
+
+    def children(self) -> Iterator[Any]:
+        for key in self.stored() if not self.reordered() else list(self.twin):
+            yield key
+            yield dict.__getitem__(self.twin, key)
+
+
+class ListShadow(Shadow):
+    """A list or deque: elements are loaded one by one, or all when the whole is asked for."""
+
+    def __init__(self, real: Any, origin: Origin, twin: Any) -> None:
+        super().__init__(real, origin, twin)
+        self.base: list[Any] = [UNLOADED] * len(real)
+        twin.extend(self.base)
+        self.whole = not self.base
+
+    def touch(self, world: World, index: int) -> None:
+        """Load one element, if the twin still has its original length and place."""
+        if self.whole:
+            return
+        index = index + len(self.base) if index < 0 else index
+        if 0 <= index < len(self.base) and self.twin[index] is UNLOADED:
+            value = world.outside.load(self.real[index], Item(self.origin, index))
+            self.base[index] = self.twin[index] = value
+
+    def complete(self, world: World) -> None:
+        if not self.whole:
+            for index in range(len(self.base)):
+                self.touch(world, index)
+            self.whole = True
+
+    def changed(self) -> bool:
+        now = list(self.twin)
+        return len(now) != len(self.base) or any(
+            a is not b for a, b in zip(now, self.base, strict=True)
+        )
+
+    def children(self) -> Iterator[Any]:
+        return iter(self.twin)
+
+
+class SetShadow(Shadow):
+    """A set of constants."""
+
+    def __init__(self, real: set[Any], origin: Origin, twin: set[Any]) -> None:
+        super().__init__(real, origin, twin)
+        self.base = frozenset(real)
+        twin |= real
+
+    def changed(self) -> bool:
+        return bool(self.twin != self.base)
+
+    def children(self) -> Iterator[Any]:
+        return iter(self.twin)
+
+
+class CellShadow(Shadow):
+    """A closure cell; its content is loaded at the first read."""
+
+    def __init__(self, real: CellType, origin: Origin) -> None:
+        super().__init__(real, origin, CellType())
+        self.base: Any = UNLOADED
+
+    def touch(self, world: World) -> None:
+        if self.base is UNLOADED:
+            self.base = world.outside.load(self.real.cell_contents, Contents(self.origin))
+            self.twin.cell_contents = self.base
+
+    def store(self, value: Any) -> None:
+        if self.base is UNLOADED:
+            self.base = MISSING
+        self.twin.cell_contents = value
+
+    def changed(self) -> bool:
+        return self.base is not UNLOADED and self.twin.cell_contents is not self.base
+
+    def children(self) -> Iterator[Any]:
+        yield self.twin.cell_contents
+
+
+class ObjectShadow(Shadow):
+    """An instance of a Python class: its dictionary is a twin of its own; slots are loaded singly."""
+
+    def __init__(self, real: Any, origin: Origin, twin: Any) -> None:
+        super().__init__(real, origin, twin)
+        self.slots: dict[str, Any] = {}  # name -> what was loaded (MISSING: it is unset)
+        self.fields: DictShadow | None = None
+        if hasattr(real, "__dict__"):
+            fields: dict[str, Any] = {}
+            self.fields = DictShadow(real.__dict__, DictOf(origin), fields)
+            object.__setattr__(twin, "__dict__", fields)
+
+    def touch_slot(self, world: World, name: str, descriptor: Any) -> None:
+        if name not in self.slots:
+            try:
+                value = descriptor.__get__(self.real, type(self.real))
+            except AttributeError:
+                self.slots[name] = MISSING
+                world.guards.add(Equals(_has(self.origin, name), world.line(), False))
+                return
+            value = world.outside.load(value, Attribute(self.origin, name))
+            self.slots[name] = value
+            descriptor.__set__(self.twin, value)
+
+    def complete(self, world: World) -> None:
+        if self.fields is not None:
+            self.fields.complete(world)
+        for name, descriptor in slots_of(type(self.real)):
+            self.touch_slot(world, name, descriptor)
+
+    def written_slots(self) -> Iterator[tuple[str, Any]]:
+        """(name, new value or MISSING) of the slots that the program set or deleted."""
+        for name, descriptor in slots_of(type(self.real)):
+            if name in self.slots:
+                try:
+                    now = descriptor.__get__(self.twin, type(self.real))
+                except AttributeError:
+                    now = MISSING
+                if now is not self.slots[name]:
+                    yield name, now
+
+    def changed(self) -> bool:
+        return next(self.written_slots(), None) is not None
+
+    def children(self) -> Iterator[Any]:
+        return (v for _, v in self.written_slots() if v is not MISSING)
+
+
+def _has(origin: Origin, name: str) -> Origin:
+    from_ = origin
+    return _Has(from_, name)
+
+
+class _Has(Attribute):
+    """`hasattr(base, name)`."""
+
+    def expr(self, var: Callable[[Origin], str], bind: Callable[[Any], str]) -> str:
+        return f"hasattr({var(self.base)}, {self.name!r})"
+
+
+def slots_of(cls: type) -> Iterator[tuple[str, Any]]:
+    """The slot descriptors of a class and its bases."""
+    for base in cls.__mro__:
+        for name in _slot_names(base):
+            mangled = f"_{base.__name__.lstrip('_')}{name}" if name.startswith("__") else name
+            descriptor = vars(base).get(mangled)
+            if descriptor is not None and name not in ("__dict__", "__weakref__"):
+                yield mangled, descriptor
+
+
+def _slot_names(base: type) -> tuple[str, ...]:
+    names = vars(base).get("__slots__", ())
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+SHADOW_LISTS: Final = (list, collections.deque)
+_ = TypeIs

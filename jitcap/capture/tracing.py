@@ -1,0 +1,97 @@
+"""Capture: the tracer whose questions the capture answers. eager's calls -> nodes, with provenance.
+
+What `eager` asks while it runs on traced values (a value from outside, the truth of a number, the
+next random draw) is answered from the `World` of this capture.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from eager.random import Generator
+from eager.sym import SymNumber
+from eager.tensor import Tensor
+from eager.traced import Traced, fresh
+from jitcap.capture import numbers
+from jitcap.capture.breaks import Break
+from jitcap.capture.origin import Attribute, Fixed, Origin
+from jitcap.functional import Tracer
+from jitcap.graph import Node
+
+if TYPE_CHECKING:
+    from jitcap.capture.world import World
+
+
+class Draws:
+    """The state of one random generator during a capture."""
+
+    def __init__(self, generator: Generator, origin: Origin) -> None:
+        self.generator = generator
+        self.origin = origin
+        self.seed: Any = None  # a run-time number, or the int that the program set
+        self.start: Any = None
+        self.count = 0
+        self.reseeded = False
+
+
+class CaptureTracer(Tracer):
+    """E's tracer, answering from a `World`."""
+
+    def __init__(self, world: World, name: str) -> None:
+        super().__init__(
+            lift=self._lift_concrete,
+            concretize=lambda number, want: numbers.concretize(world, number, want),
+            load_grad=self._first_grad,
+            where=world_where(world),
+            name=name,
+        )
+        self.world = world
+        self.hints: dict[Node, Any] = {}  # the value of a run-time number as seen while capturing
+        self.constant_arrays: dict[Node, Any] = {}
+        self.draws: dict[int, Draws] = {}
+        self._kept: list[Tensor] = []
+
+    def _lift_concrete(self, tensor: Tensor) -> Traced:
+        """A tensor that native code made of constants (`eager.tensor([1, 2])`)."""
+        found = self._lifted.get(id(tensor))
+        if found is None:
+            if self.world.outside.by_real.get(id(tensor)) is not None:
+                raise Break("opaque object", "native code holds a tensor from outside")
+            node = self.input(f"c{len(self.inputs)}", tensor.aval)
+            self.constant_arrays[node] = tensor._array
+            found = self._lifted[id(tensor)] = fresh(self, node, tensor.aval)
+            self._kept.append(tensor)  # an id is only unique while the object lives
+        return found
+
+    def _first_grad(self, tensor: Tensor) -> Tensor | None:
+        """`.grad` of a stand-in is read for the first time."""
+        shadow = self.world.outside.shadow(tensor)
+        assert shadow is not None
+        value = self.world.outside.load(shadow.real._grad, Attribute(shadow.origin, "_grad"))
+        shadow.grad = value  # type: ignore[attr-defined]
+        return value  # type: ignore[no-any-return]
+
+    def next_draw(self, generator: Generator) -> tuple[Any, Any]:
+        """Seed and ordinal of the next random op, as run-time numbers."""
+        state = self.draws_of(generator)
+        if state.seed is None:
+            world, line = self.world, state.origin
+            state.seed = world.number_input(generator.seed_value, Attribute(line, "seed_value"))
+            state.start = world.number_input(generator.ordinal, Attribute(line, "ordinal"))
+        state.count += 1
+        ordinal = state.start + (state.count - 1) if state.count > 1 else state.start
+        return state.seed, ordinal
+
+    def draws_of(self, generator: Generator) -> Draws:
+        found = self.draws.get(id(generator))
+        if found is None:
+            origin = self.world.outside.origin_of(generator) or Fixed(generator, "generator")
+            found = self.draws[id(generator)] = Draws(generator, origin)
+        return found
+
+
+def world_where(world: World) -> Any:
+    return lambda: world.where()
+
+
+_ = SymNumber
