@@ -95,3 +95,20 @@ def finish(program: TritonProgram, memory: Memory, inputs: Sequence[Any]) -> lis
         if new is not array:
             array[...] = new.reshape(array.shape)
     return [memory.output(a, program.buffers) for a in program.fused.outputs]
+
+
+def compile_program(
+    program: TritonProgram, directory: Path, target: tuple[str, int, int] = triton_build.DEFAULT_TARGET
+) -> dict[str, tuple[triton_build.Record, bytes]]:
+    """Every kernel of the program compiled for `target`, by name. Needs triton, but no device.
+
+    All pointers are promised to be 16-byte aligned: `on_device` places every buffer so."""
+    module = triton_build.load_kernels(program.source, directory)
+    compiled = {}
+    for kernel in program.kernels.values():
+        aligned = [name for name, kind in kernel.parameters if kind.startswith("*")]
+        compiled[kernel.name] = triton_build.compile_offline(
+            getattr(module, kernel.name), dict(kernel.parameters), {},
+            divisible=aligned, warps=kernel.warps, target=target,
+        )  # fmt: skip
+    return compiled

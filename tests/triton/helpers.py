@@ -1,0 +1,75 @@
+"""From a function on tensors to its Triton kernels, run in the interpreter. Imported by the tests of this folder."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+import eager
+from codegen import fuse as codegen_fuse
+from codegen import lower as codegen_lower
+from codegen.emit.triton import emit
+from codegen.runtime.triton_run import interpreted
+from eager.tensor import Tensor
+from jitcap.functional import trace
+from jitcap.lower import lower
+
+SOURCES = Path(tempfile.mkdtemp(prefix="jitcap-triton-"))
+
+
+def tensors_of(values):
+    """Arguments with NumPy arrays (also inside lists and tuples) as tensors."""
+    if isinstance(values, np.ndarray):
+        return eager.tensor(values)
+    if isinstance(values, list | tuple):
+        return type(values)(tensors_of(v) for v in values)
+    return values
+
+
+def leaves(value):
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, list | tuple):
+        return [x for v in value for x in leaves(v)]
+    if isinstance(value, dict):
+        return [x for v in value.values() for x in leaves(v)]
+    return []
+
+
+def rebuilt(value, it):
+    if isinstance(value, Tensor):
+        return next(it)
+    if isinstance(value, list | tuple):
+        parts = [rebuilt(v, it) for v in value]
+        return type(value)(parts)
+    if isinstance(value, dict):
+        return {k: rebuilt(v, it) for k, v in value.items()}
+    return value
+
+
+def traced(fn, args, kwargs):
+    """(Trace, flat input tensors). Results that are not tensors are left out."""
+    inputs = leaves((args, kwargs))
+
+    def flat(*given):
+        it = iter(given)
+        result = fn(*rebuilt(args, it), **rebuilt(kwargs, it))
+        return tuple(leaves(result))
+
+    return trace(flat, *inputs), inputs
+
+
+def program_of(fn, args=(), kwargs=None):
+    """(TritonProgram, the arrays to run it on)."""
+    done, inputs = traced(fn, tuple(args), dict(kwargs or {}))
+    arrays = [t._array for t in (*inputs, *done.constants)]
+    strides = [tuple(s // a.itemsize for s in a.strides) for a in arrays]
+    program = lower(done.graph, done.writes, strides)
+    return emit(codegen_fuse.fuse(codegen_lower.lower(program))), arrays
+
+
+def run(fn, args=(), kwargs=None):
+    """Results of `fn` from its Triton kernels in the interpreter, and the program."""
+    program, arrays = program_of(fn, args, kwargs)
+    with np.errstate(all="ignore"):
+        return interpreted(program, SOURCES)(arrays), program
