@@ -1,0 +1,90 @@
+"""Beside the pipeline: everything about one compile, as an object. function, arguments -> Explanation."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jitcap.record import Trail
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What the compiler made of one call.
+
+    graphs    the captured graphs, one per region
+    splits    where the program was split and why (none: one graph)
+    guards    what the compiled version relies on, in words
+    kernels   what was emitted: name, source, what was fused
+    stages    stage -> text, in the order of the pipeline
+    timings   stage -> seconds
+    """
+
+    name: str
+    graphs: tuple[Any, ...]
+    splits: tuple[Any, ...]
+    guards: tuple[str, ...]
+    kernels: tuple[Any, ...]
+    stages: dict[str, str]
+    timings: dict[str, float]
+    notes: tuple[str, ...] = field(default=())
+
+    def __str__(self) -> str:
+        parts = [self.summary()]
+        parts += [f"split: {s}" for s in self.splits]
+        parts += [f"guard: {g}" for g in self.guards]
+        parts += [f"note: {n}" for n in self.notes]
+        parts += [f"── {name}\n{text.rstrip()}" for name, text in self.stages.items()]
+        return "\n".join(parts)
+
+    def summary(self) -> str:
+        """One line: what came out, and where the time went."""
+        counts = (
+            f"{len(self.graphs)} graphs, {len(self.splits)} splits, "
+            f"{len(self.guards)} guards, {len(self.kernels)} kernels"
+        )
+        times = ", ".join(f"{n} {s * 1e3:.1f} ms" for n, s in self.timings.items())
+        return f"{self.name}: {counts}; {times}"
+
+    def html(self, path: str | Path) -> None:
+        """Write a page of its own that needs nothing else: one folding section per stage."""
+        esc = html.escape
+        lists = (("splits", self.splits), ("guards", self.guards), ("notes", self.notes))
+        body = "".join(
+            f"<h2>{title}</h2><ul>{''.join(f'<li><code>{esc(str(x))}</code>' for x in rows)}</ul>"
+            for title, rows in lists
+            if rows
+        )
+        body += "".join(
+            f"<details><summary>{esc(name)}</summary><pre>{esc(text)}</pre></details>"
+            for name, text in self.stages.items()
+        )
+        Path(path).write_text(
+            f"<!doctype html><meta charset=utf-8><title>{esc(self.name)}</title><style>{_STYLE}"
+            f"</style><h1>{esc(self.name)}</h1><p>{esc(self.summary())}</p>{body}\n",
+            encoding="utf-8",
+        )
+
+
+_STYLE = (
+    "body{font:15px/1.5 system-ui;max-width:70em;margin:2em auto;padding:0 1em}"
+    "pre{background:#8881;padding:1em;overflow:auto}summary{cursor:pointer;font-weight:600}"
+    "details{margin:.5em 0}:root{color-scheme:light dark}"
+)
+
+
+def explanation(
+    name: str,
+    trail: Trail,
+    *,
+    graphs: tuple[Any, ...] = (),
+    splits: tuple[Any, ...] = (),
+    guards: tuple[str, ...] = (),
+) -> Explanation:
+    """The record of one compile with its texts rendered."""
+    return Explanation(
+        name, graphs, splits, guards, tuple(trail.kernels), trail.stages, dict(trail.seconds),
+        tuple(trail.notes),
+    )  # fmt: skip
