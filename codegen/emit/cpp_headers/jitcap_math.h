@@ -199,25 +199,13 @@ template <class V> JC_INLINE V shl(V a, V b) {
   return select(in, V(a << select(in, b, fill<V>(0))), fill<V>(0));
 }
 template <class V> JC_INLINE V shr(V a, V b) {
-  constexpr int B = 8 * sizeof(elem<V>);
-  return a >> select(lt(bits(b), fill<uints<V>>(B)), b, fill<V>(B - 1)) >> select(lt(bits(b), fill<uints<V>>(B)), fill<V>(0), fill<V>(elem<V>(-1) < 0 ? 0 : 1));
+  typedef elem<V> T;
+  constexpr int B = 8 * sizeof(T);
+  auto in = lt(bits(b), fill<uints<V>>(B));
+  V beyond = T(-1) < T(0) ? V(a >> fill<V>(B - 1)) : fill<V>(0);
+  return select(in, V(a >> select(in, b, fill<V>(0))), beyond);
 }
 
-// ---- functions with no vector form: scalar libm per lane --------------------------------------
-#define JC_LIBM1(name)                                                            \
-  JC_INLINE f32 name##_1(f32 x) { return (f32)__builtin_##name((f64)x); }         \
-  JC_INLINE f64 name##_1(f64 x) { return __builtin_##name(x); }                   \
-  template <class V> JC_INLINE V name(V a) {                                      \
-    return each(a, [](elem<V> x) { return name##_1(x); });                        \
-  }
-JC_LIBM1(exp) JC_LIBM1(expm1) JC_LIBM1(log) JC_LIBM1(log1p) JC_LIBM1(log2) JC_LIBM1(exp2)
-JC_LIBM1(sin) JC_LIBM1(cos) JC_LIBM1(tan) JC_LIBM1(asin) JC_LIBM1(acos) JC_LIBM1(atan)
-JC_LIBM1(sinh) JC_LIBM1(cosh) JC_LIBM1(tanh) JC_LIBM1(erf) JC_LIBM1(erfc) JC_LIBM1(lgamma)
-#undef JC_LIBM1
-JC_INLINE f32 pow_1(f32 x, f32 y) { return (f32)__builtin_pow(x, y); }
-JC_INLINE f64 pow_1(f64 x, f64 y) { return __builtin_pow(x, y); }
-JC_INLINE f32 atan2_1(f32 y, f32 x) { return (f32)__builtin_atan2(y, x); }
-JC_INLINE f64 atan2_1(f64 y, f64 x) { return __builtin_atan2(y, x); }
 template <class T> JC_INLINE T int_pow(T x, T n) {  // wraps; a negative power is 0 except of 1 and -1
   if (n < 0) return x == 1 ? 1 : x == T(-1) ? (n & 1 ? T(-1) : T(1)) : T(0);
   T r = 1;
@@ -225,13 +213,6 @@ template <class T> JC_INLINE T int_pow(T x, T n) {  // wraps; a negative power i
     if (n & 1) r *= x;
   return r;
 }
-template <class V> JC_INLINE V pow(V a, V b) {
-  if constexpr (is_float<elem<V>>) return JC_EACH2(pow_1);
-  else return JC_EACH2(int_pow);
-}
-template <class V> JC_INLINE V atan2(V a, V b) { return JC_EACH2(atan2_1); }
-template <class V> JC_INLINE V rsqrt(V a) { return fill<V>(1) / sqrt(a); }
-template <class V> JC_INLINE V sigmoid(V a) { return fill<V>(1) / (fill<V>(1) + exp(V(-a))); }
 
 // ---- monoids of the reductions ----------------------------------------------------------------
 struct Sum { template <class V> static JC_INLINE V apply(V a, V b) { return a + b; } };
@@ -239,3 +220,4 @@ struct Prod { template <class V> static JC_INLINE V apply(V a, V b) { return a *
 struct Min { template <class V> static JC_INLINE V apply(V a, V b) { return min(a, b); } };
 struct Max { template <class V> static JC_INLINE V apply(V a, V b) { return max(a, b); } };
 }  // namespace jc
+#include "jitcap_elementary.h"

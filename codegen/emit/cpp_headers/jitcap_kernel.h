@@ -1,0 +1,125 @@
+// What emitted kernels say beyond the vocabulary: full and tail blocks, guarded memory, reductions in steps, draws.
+//
+// A loop body is one generic lambda called with Full (all W lanes) or Tail (the first n lanes); Full
+// compiles to plain vector code, Tail to masked memory. Guarded loads read only where a mask holds.
+#pragma once
+#include "jitcap_math.h"
+#include "jitcap_rt.h"
+
+namespace jc {
+struct Full { static constexpr bool full = true; };
+struct Tail { static constexpr bool full = false; };
+#define JC_BODY __attribute__((always_inline))
+
+template <class B, int W, class T> JC_INLINE auto ld(const T *p, int n) {
+  if constexpr (B::full) return load<W>(p);
+  else return load_n<W>(p, n);
+}
+template <class B, class T, class V> JC_INLINE void st(T *p, V v, int n) {
+  if constexpr (B::full) store(p, v);
+  else store_n(p, v, n);
+}
+template <class B, int W, class T> JC_INLINE auto ld_strided(const T *p, i64 step, int n) {
+  if constexpr (B::full) return strided<W>(p, step);
+  else return strided<W>(p, step, n);
+}
+template <class B, class T, class V> JC_INLINE void st_strided(T *p, i64 step, V v, int n) {
+  store_strided(p, step, v, B::full ? lanes<V> : n);
+}
+// A scalar in its register type: mask (i32) for bool, f32 for the 16-bit floats.
+template <class T> JC_INLINE auto ld1(const T *p) { return load<1>(p); }
+template <class T> JC_INLINE auto ld1_if(const T *p, i32 m) {
+  typedef decltype(load<1>(p)) R;
+  return m ? load<1>(p) : R(0);
+}
+// lanes_of<W>(n, f): lane i is f(i), for i < n; f is not called beyond.
+template <class V, class F> JC_INLINE V lanes_of(int n, F f) {
+  if constexpr (lanes<V> == 1) return n > 0 ? f(0) : V(0);
+  else {
+    V r{};
+    for (int i = 0; i < n; i++) r[i] = f(i);
+    return r;
+  }
+}
+// Contiguous load of the lanes where m holds; 0 elsewhere, and nothing is read there.
+template <class B, int W, class T> JC_INLINE auto ld_if(const T *p, mask<W> m, int n) {
+  typedef decltype(load<W>(p)) V;
+  if constexpr (W == 1) return ld1_if(p, (B::full || n > 0) ? m : 0);
+  else {
+    if (B::full && all(m)) return load<W>(p);
+    return lanes_of<V>(n, [=](int i) { return m[i] ? load<1>(p + i) : elem<V>(0); });
+  }
+}
+template <class V> JC_INLINE V tail(V v, int n, elem<V> identity, bool full) { return full ? v : keep(v, n, identity); }
+
+// argmax / argmin: NaN is extreme, the smallest position wins among equals.
+template <bool Max, class V, class P> JC_INLINE void arg_step(V x, P at, mask<lanes<V>> live, V &best, P &where) {
+  auto nan_x = is_nan(x), nan_b = is_nan(best);
+  auto better = (Max ? gt(x, best) : lt(x, best)) & ~nan_b;
+  auto wins = better | (nan_x & ~nan_b) | ((eq(x, best) | (nan_x & nan_b)) & lt(at, where));
+  wins = wins & live;
+  best = select(wins, x, best);
+  where = select(wins, at, where);
+}
+template <bool Max, class V, class P> JC_INLINE i64 arg_final(V best, P where) {
+  if constexpr (lanes<V> == 1) return where;
+  else {
+    elem<V> b = best[0];
+    elem<P> w = where[0];
+    for (int i = 1; i < lanes<V>; i++) {
+      elem<V> x = best[i];
+      elem<P> at = where[i];
+      arg_step<Max>(x, at, -1, b, w);
+    }
+    return w;
+  }
+}
+template <int W> JC_INLINE mask<W> live_lanes(int n) { return lt(iota<i32, W>(), fill<mask<W>>(n)); }
+
+// An index from data: recorded as an error, and replaced by lo, where it is outside [lo, hi].
+template <class V> JC_INLINE V bounded(V i, i64 lo, i64 hi, int n, void *arena, i64 site) {
+  auto bad = lt(i, fill<V>(elem<V>(lo))) | gt(i, fill<V>(elem<V>(hi)));
+  if constexpr (lanes<V> == 1) {
+    if (__builtin_expect(bad && n > 0, 0)) fail(arena, JC_INDEX, site, i, hi + 1);
+  } else if (__builtin_expect(any(bad), 0)) {
+    for (int k = 0; k < n; k++)
+      if (bad[k]) fail(arena, JC_INDEX, site, i[k], hi + 1);
+  }
+  return select(bad, fill<V>(elem<V>(lo)), i);
+}
+// A 64-bit number as 32 bits, saturated: comparisons with 32-bit values stay right.
+JC_INLINE i32 saturate(i64 x) { return x > 0x7fffffff ? 0x7fffffff : x < -0x7fffffff - 1 ? -0x7fffffff - 1 : (i32)x; }
+JC_INLINE i64 fdiv(i64 a, i64 b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
+JC_INLINE i64 fmod_i(i64 a, i64 b) { i64 r = a % b; return r < 0 ? r + b : r; }
+
+// Philox draws for the flat elements `index` (i64 lanes).
+template <class I> JC_INLINE void words(like<I, u32> *w, i64 seed, i64 ordinal, I index) {
+  typedef like<I, u32> U;
+  w[0] = cvt<u32>(index);
+  w[1] = cvt<u32>(like<I, i64>(index >> 32));
+  w[2] = fill<U>((u32)ordinal);
+  w[3] = fill<U>((u32)((u64)ordinal >> 32));
+  philox(w, (u64)seed);
+}
+template <class T, class I> JC_INLINE like<I, T> random_uniform(i64 seed, i64 ordinal, I index) {
+  like<I, u32> w[4];
+  words(w, seed, ordinal, index);
+  if constexpr (same<T, f32>) return uniform_f32(w[0]);
+  else return uniform_f64(w[0], w[1]);
+}
+template <class T, class I> JC_INLINE like<I, T> random_normal(i64 seed, i64 ordinal, I index) {
+  typedef like<I, T> V;
+  like<I, u32> w[4];
+  words(w, seed, ordinal, index);
+  V u0, u1;
+  if constexpr (same<T, f32>) u0 = uniform_f32(w[0]), u1 = uniform_f32(w[1]);
+  else u0 = cvt<f64>(cvt<i64>(w[0])) * 0x1p-32, u1 = cvt<f64>(cvt<i64>(w[1])) * 0x1p-32;
+  V r = sqrt(V(log(V(fill<V>(1) - u0)) * fill<V>(-2)));
+  return r * cos(V(u1 * fill<V>(T(6.283185307179586))));
+}
+template <class T, class I> JC_INLINE like<I, i64> random_bits(i64 seed, i64 ordinal, I index) {
+  like<I, u32> w[4];
+  words(w, seed, ordinal, index);
+  return cvt<i64>(w[0]);
+}
+}  // namespace jc
