@@ -34,6 +34,7 @@ from eager.dtype import set_default_dtype as set_default_dtype
 from eager.dtype import uint8 as uint8
 from eager.ops import contract as _contract
 from eager.ops import activation as _activation
+from eager.ops import composite as _composite
 from eager.ops import create as _create
 from eager.ops import elementary as _elementary
 from eager.ops import index as _index
@@ -42,6 +43,7 @@ from eager.ops import parts as _parts
 from eager.ops import pointwise as _pointwise
 from eager.ops import products as _products
 from eager.ops import reduce as _reduce
+from eager.ops import scan as _scan
 from eager.ops import select as _select
 from eager.ops import sort as _sort
 from eager.ops import view as _view

@@ -1,26 +1,62 @@
-"""Reductions over dimensions, and the statistics made of them. tensor -> tensor with fewer dimensions."""
+"""Reductions over dimensions: sums, products, extremes, truth. tensor -> tensor with fewer dimensions."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from eager import dtype as dt
 from eager.aval import Aval
 from eager.dispatch import apply
 from eager.dtype import DType
+from eager.op import Samples
+from eager.ops import samples as s
 from eager.ops.kinds import ArgReduce, Reduce
+from eager.ops.pointwise import maximum, minimum, where
 from eager.ops.view import norm_dim, norm_dims
 from eager.registry import public
 from eager.tensor import Tensor
+
+
+def over_dims(*, low: float = -2.0, high: float = 2.0, grad: bool = True, empty: bool = True) -> Samples:
+    """Calls of a reduction: everything, one dimension, several, kept; 0-dim, empty and transposed."""
+    x = s.values((2, 3, 4), low, high)
+
+    def make() -> Any:
+        yield s.call(x, grad=grad)
+        yield s.call(x, 1, grad=grad)
+        yield s.call(x, (0, 2), grad=grad)
+        yield s.call(x, dim=-1, keepdim=True, grad=grad)
+        yield s.call(s.values((), low, high), grad=grad)
+        yield s.call(x.transpose(2, 0, 1), 0, grad=grad)
+        if empty:
+            yield s.call(s.values((0, 3)), grad=grad)
+            yield s.call(s.values((0, 3)), 0, grad=grad)
+
+    return make
+
+
+def along_dim(*, grad: bool = True) -> Samples:
+    """Calls of a reduction over at most one dimension."""
+    x = s.values((2, 3, 4))
+    return s.calls(
+        s.call(x, grad=grad),
+        s.call(x, 1, grad=grad),
+        s.call(x, dim=-1, keepdim=True, grad=grad),
+        s.call(s.values(()), grad=grad),
+        s.call(s.integers((3, 4)), 0, grad=False),
+    )
 
 
 def restore(g: Tensor, aval: Aval, dim: tuple[int, ...], keepdim: bool) -> Tensor:
     """A reduced tensor with its reduced dimensions back as 1, ready to broadcast against the operand."""
     if keepdim:
         return g
-    return g.reshape(tuple(1 if i in dim else n for i, n in enumerate(aval.shape)))
+    return g.reshape(tuple(1 if i in dim else n for i, n in enumerate(aval.shape)))  # type: ignore[no-any-return]
 
 
+# ----------------------------------------------------------------------------- sum and product
 SUM = Reduce(
     "sum",
     ("x",),
@@ -29,39 +65,43 @@ SUM = Reduce(
 )
 
 
-def _extreme_vjp(g: Tensor, x: Tensor, out: Tensor, avals: Any, dim: Any, keepdim: bool) -> tuple[Tensor]:
-    """The gradient is shared evenly among the elements that attain the extreme."""
-    mask = (x == restore(out, avals[0], dim, keepdim)).to(g.dtype)
-    return (restore(g, avals[0], dim, keepdim) * mask / mask.sum(dim, keepdim=True),)
+def _prod_vjp(g: Tensor, x: Tensor, out: Tensor, avals: Any, dim: Any, keepdim: bool) -> tuple[Tensor]:
+    """g * out / x; beside a single zero the others' product; 0 beside several."""
+    zero = x == 0
+    zeros = zero.sum(dim, keepdim=True)
+    others = apply(PROD, where(zero, 1.0, x), dim=dim, keepdim=True)
+    whole = restore(out, avals[0], dim, keepdim) / where(zero, 1.0, x)
+    slope = where(zeros == 0, whole, where((zeros == 1) & zero, others, 0.0))
+    return (restore(g, avals[0], dim, keepdim) * slope,)
 
 
-AMAX = Reduce("amax", ("x",), _extreme_vjp, monoid="max")
-AMIN = Reduce("amin", ("x",), _extreme_vjp, monoid="min")
-ARGMAX = ArgReduce("argmax", ("x",), monoid="max")
-ARGMIN = ArgReduce("argmin", ("x",), monoid="min")
+PROD = Reduce("prod", ("x",), _prod_vjp, monoid="prod")
 
 
-@public()
-def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None, **kwargs: Any) -> Tensor:
+@public(samples=s.both(over_dims(), s.calls(s.call(s.integers((3, 4)), 1), s.call(s.booleans((3, 4))))))
+def sum(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None, axis: Any = None
+) -> Tensor:
     """Sum over `dim` (all by default). Ints and bools give int64; `dtype` converts first."""
-    dim = kwargs.get("axis", dim)
-    input = input if dtype is None else input.to(dtype)
-    return apply(SUM, input, dim=norm_dims(dim, input.ndim, "sum"), keepdim=keepdim)  # type: ignore[no-any-return]
+    dim = axis if dim is None else dim
+    x = input if dtype is None else input.to(dtype)
+    return apply(SUM, x, dim=norm_dims(dim, x.ndim, "sum"), keepdim=keepdim)  # type: ignore[no-any-return]
 
 
-@public()
-def amax(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
-    """Largest element over `dim`; ties share the gradient evenly. NaN wins."""
-    return apply(AMAX, input, dim=norm_dims(dim, input.ndim, "amax"), keepdim=keepdim)  # type: ignore[no-any-return]
+@public(
+    samples=s.both(
+        along_dim(),
+        s.calls(s.call(np.array([[0.0, 1.5], [2.0, 3.0]])), s.call(np.array([[0.0, 1.5], [2.0, 0.0]]))),
+    )
+)
+def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+    """Product over one dimension, or of everything. Ints and bools give int64."""
+    x = input if dtype is None else input.to(dtype)
+    dims = norm_dims(dim, x.ndim, "prod")
+    return apply(PROD, x, dim=dims, keepdim=keepdim)  # type: ignore[no-any-return]
 
 
-@public()
-def amin(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
-    """Smallest element over `dim`; ties share the gradient evenly. NaN wins."""
-    return apply(AMIN, input, dim=norm_dims(dim, input.ndim, "amin"), keepdim=keepdim)  # type: ignore[no-any-return]
-
-
-@public(namespace=False)
+@public(namespace=False, torch="Tensor.sum_to_size", samples=s.calls(s.call(s.values((2, 3)), 1, 3)))
 def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     """Sum over the dimensions along which `size` was broadcast to this shape."""
     shape = tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else tuple(size)
@@ -70,7 +110,156 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
         i + lead for i, n in enumerate(shape) if n == 1 and input.shape[i + lead] != 1
     )
     out = apply(SUM, input, dim=dims, keepdim=True) if dims else input
-    return out.reshape(shape) if tuple(out.shape) != shape else out
+    return out.reshape(shape) if tuple(out.shape) != shape else out  # type: ignore[no-any-return]
 
 
-_ = (dt, norm_dim)
+# ---------------------------------------------------------------------------------- extremes
+def _extreme_vjp(g: Tensor, x: Tensor, out: Tensor, avals: Any, dim: Any, keepdim: bool) -> tuple[Tensor]:
+    """The gradient is shared evenly among the elements that attain the extreme."""
+    mask = (x == restore(out, avals[0], dim, keepdim)).to(g.dtype)
+    return (restore(g, avals[0], dim, keepdim) * (mask / mask.sum(dim, keepdim=True)),)
+
+
+AMAX = Reduce("amax", ("x",), _extreme_vjp, monoid="max")
+AMIN = Reduce("amin", ("x",), _extreme_vjp, monoid="min")
+ARGMAX = ArgReduce("argmax", ("x",), monoid="max")
+ARGMIN = ArgReduce("argmin", ("x",), monoid="min")
+
+
+@public(samples=over_dims(empty=False))
+def amax(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
+    """Largest element over `dim`; ties share the gradient evenly. NaN wins."""
+    return apply(AMAX, input, dim=norm_dims(dim, input.ndim, "amax"), keepdim=keepdim)  # type: ignore[no-any-return]
+
+
+@public(samples=over_dims(empty=False))
+def amin(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
+    """Smallest element over `dim`; ties share the gradient evenly. NaN wins."""
+    return apply(AMIN, input, dim=norm_dims(dim, input.ndim, "amin"), keepdim=keepdim)  # type: ignore[no-any-return]
+
+
+@public(method=True, samples=s.calls(s.call(s.values((3, 4))), s.call(s.values((3, 4)), dim=1)))
+def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> AMinMax:
+    """(min, max) over one dimension or everything."""
+    return AMinMax(amin(input, () if dim is None else dim, keepdim), amax(input, () if dim is None else dim, keepdim))
+
+
+def _arg(op: ArgReduce, input: Tensor, dim: int | None, keepdim: bool) -> Tensor:
+    d = None if dim is None else norm_dim(dim, input.ndim, op.name)
+    if input.ndim == 0:
+        d = None
+    return apply(op, input, dim=d, keepdim=keepdim)  # type: ignore[no-any-return]
+
+
+@public(samples=along_dim(grad=False))
+def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """Index of the largest element along `dim`, or in the flattened tensor: int64, the first of several."""
+    return _arg(ARGMAX, input, dim, keepdim)
+
+
+@public(samples=along_dim(grad=False))
+def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """Index of the smallest element along `dim`, or in the flattened tensor: int64, the first of several."""
+    return _arg(ARGMIN, input, dim, keepdim)
+
+
+class Extreme(NamedTuple):
+    """What max(dim), min(dim), cummax and cummin return."""
+
+    values: Tensor
+    indices: Tensor
+
+
+class AMinMax(NamedTuple):
+    min: Tensor
+    max: Tensor
+
+
+def _extreme(input: Tensor, dim: Any, keepdim: bool, maximal: bool) -> Any:
+    if dim is None:
+        return amax(input) if maximal else amin(input)
+    if isinstance(dim, Tensor):
+        return maximum(input, dim) if maximal else minimum(input, dim)
+    indices = (argmax if maximal else argmin)(input, dim, True)
+    d = norm_dim(dim, input.ndim, "max" if maximal else "min")
+    values = input.gather(d, indices) if input.ndim else input
+    if not keepdim and input.ndim:
+        values, indices = values.squeeze(d), indices.squeeze(d)
+    return Extreme(values, indices)
+
+
+_extremes = s.calls(
+    s.call(s.values((3, 4))),
+    s.call(s.values((3, 4)), 1),
+    s.call(s.values((3, 4)), dim=0, keepdim=True),
+    s.call(s.values((3, 4)), s.values((4,), seed=1)),
+)
+
+
+@public(samples=_extremes)
+def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+    """max(x): the largest element; max(x, dim): (values, indices); max(x, y): elementwise."""
+    return _extreme(input, dim if other is None else other, keepdim, True)
+
+
+@public(samples=_extremes)
+def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+    """min(x): the smallest element; min(x, dim): (values, indices); min(x, y): elementwise."""
+    return _extreme(input, dim if other is None else other, keepdim, False)
+
+
+# ------------------------------------------------------------------------------------- truth
+ANY = Reduce("any", ("x",), monoid="any")
+ALL = Reduce("all", ("x",), monoid="all")
+_truths = s.calls(
+    s.call(s.booleans((3, 4)), grad=False),
+    s.call(s.booleans((3, 4)), 1, grad=False),
+    s.call(s.integers((3, 4)), 0, keepdim=True, grad=False),
+    s.call(s.booleans((0, 2)), grad=False),
+    s.call(s.values((3, 4)), grad=False),
+)
+
+
+@public(samples=_truths)
+def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """Whether an element over `dim` is not zero."""
+    return apply(ANY, input, dim=norm_dims(dim, input.ndim, "any"), keepdim=keepdim)  # type: ignore[no-any-return]
+
+
+@public(samples=_truths)
+def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """Whether no element over `dim` is zero."""
+    return apply(ALL, input, dim=norm_dims(dim, input.ndim, "all"), keepdim=keepdim)  # type: ignore[no-any-return]
+
+
+@public(samples=s.calls(s.call(s.integers((3, 4)), grad=False), s.call(s.integers((3, 4)), 1, grad=False)))
+def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
+    return sum(input != 0, dim)
+
+
+@public(samples=s.calls(s.call(np.array([1.0, float("nan"), 3.0]), grad=False)))
+def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+    """`sum` with NaN counted as 0."""
+    return sum(where(input != input, 0, input), dim, keepdim, dtype=dtype)
+
+
+@public(samples=s.calls(s.call(np.array([1.0, float("nan"), 3.0]), grad=False)))
+def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+    """Mean of the elements that are not NaN."""
+    counted = sum(input == input, dim, keepdim)
+    return nansum(input, dim, keepdim, dtype=dtype) / counted
+
+
+@public(method=False, samples=s.calls(s.call(s.values((3,)), s.values((3,)), grad=False)))
+def equal(input: Tensor, other: Tensor) -> bool:
+    """Whether both have the same shape and elements: a Python bool."""
+    if input.shape != other.shape:
+        return False
+    return bool(all(input == other)) if input.numel() else True
+
+
+def is_floating(x: Tensor) -> bool:
+    return x.dtype.category >= dt.FLOAT
+
+
+setattr(Tensor, "equal", equal)  # noqa: B010

@@ -1,0 +1,336 @@
+"""Functions of other ops: statistics, softmax, norms, triangles, differences. tensors -> tensors, through dispatch.
+
+They are run like user code: the tape, capture and the compiler see the primitive ops. Softmax is amax, sub, exp, sum and div on
+purpose, because that is what the compiler fuses into one pass.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from eager import dtype as dt
+from eager.dispatch import apply
+from eager.dtype import DType
+from eager.op import Samples
+from eager.ops import samples as s
+from eager.ops.create import IOTA
+from eager.ops.kinds import View
+from eager.ops.move import cat, stack
+from eager.ops.pointwise import where
+from eager.ops.reduce import amax, amin, is_floating, over_dims, sum
+from eager.ops.view import norm_dim, norm_dims
+from eager.registry import public
+from eager.tensor import Tensor
+
+STOP = View(
+    "stop_gradient",
+    ("x",),
+    shape=lambda shape, attrs: shape,
+    source=lambda index, shape, attrs: index,
+    numpy=lambda x, attrs: x[...],
+    strides=lambda shape, strides, attrs: (strides, 0),
+)
+
+
+def constant(x: Tensor) -> Tensor:
+    """`x` as a constant to differentiation. Unlike `detach` it stays so when a captured graph is differentiated later."""
+    return apply(STOP, x)  # type: ignore[no-any-return]
+
+
+# -------------------------------------------------------------------------------- statistics
+def _need_float(x: Tensor, name: str) -> None:
+    if not is_floating(x):
+        raise RuntimeError(
+            f"{name}(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. "
+            f"Got: {x.dtype.name}"
+        )
+
+
+def _count(x: Tensor, dims: tuple[int, ...]) -> int:
+    return math.prod(x.shape[d] for d in dims)
+
+
+@public(samples=over_dims())
+def mean(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None, axis: Any = None
+) -> Tensor:
+    """Mean over `dim` (all by default). RuntimeError for ints and bools without `dtype`."""
+    dim = axis if dim is None else dim
+    x = input if dtype is None else input.to(dtype)
+    _need_float(x, "mean")
+    dims = norm_dims(dim, x.ndim, "mean")
+    n = _count(x, dims)
+    return sum(x, dims, keepdim) / n
+
+
+def _variance_args(dim: Any, unbiased: Any, correction: Any) -> tuple[Any, float]:
+    """PyTorch's overloads: var(x, unbiased), var(x, dim, unbiased), var(x, dim, correction=...)."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    if correction is None:
+        correction = 1 if unbiased is None else int(unbiased)
+    return dim, correction
+
+
+def _variance(x: Tensor, dim: Any, correction: float, keepdim: bool, name: str) -> tuple[Tensor, Tensor]:
+    _need_float(x, name)
+    dims = norm_dims(dim, x.ndim, name)
+    average = mean(x, dims, keepdim=True)
+    apart = x - average
+    total = sum(apart * apart, dims, keepdim)
+    left = _count(x, dims) - correction
+    spread = total / left if left > 0 else total * math.nan if left == 0 else total / 0.0
+    if not keepdim:
+        average = average.squeeze(dims) if dims else average
+    return spread, average
+
+
+def _spread_samples() -> Samples:
+    x = s.values((2, 3, 4))
+    return s.calls(
+        s.call(x),
+        s.call(x, 1),
+        s.call(x, (0, 2), unbiased=False),
+        s.call(x, dim=-1, keepdim=True),
+        s.call(x, dim=1, correction=2),
+        s.call(x, False),
+    )
+
+
+@public(samples=_spread_samples())
+def var(
+    input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None
+) -> Tensor:
+    """Variance over `dim`, divided by n - correction (1, or 0 with unbiased=False)."""
+    dim, correction = _variance_args(dim, unbiased, correction)
+    return _variance(input, dim, correction, keepdim, "var")[0]
+
+
+@public(samples=_spread_samples())
+def std(
+    input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None
+) -> Tensor:
+    """Standard deviation over `dim`: the root of `var`."""
+    return var(input, dim, unbiased, keepdim, correction=correction).sqrt()  # type: ignore[no-any-return]
+
+
+@public(method=False, samples=_spread_samples())
+def var_mean(
+    input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None
+) -> tuple[Tensor, Tensor]:
+    """(variance, mean) over `dim`."""
+    dim, correction = _variance_args(dim, unbiased, correction)
+    return _variance(input, dim, correction, keepdim, "var_mean")
+
+
+@public(method=False, samples=_spread_samples())
+def std_mean(
+    input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None
+) -> tuple[Tensor, Tensor]:
+    """(standard deviation, mean) over `dim`."""
+    spread, average = var_mean(input, dim, unbiased, keepdim, correction=correction)
+    return spread.sqrt(), average
+
+
+# ------------------------------------------------------------------------------------- norms
+def _root(total: Tensor) -> Tensor:
+    """sqrt with derivative 0 at 0, as the norm of a zero vector has."""
+    zero = total == 0
+    return where(zero, 0.0, where(zero, 1.0, total).sqrt())  # type: ignore[no-any-return]
+
+
+@public(
+    samples=s.calls(
+        s.call(s.values((3, 4))),
+        s.call(s.values((3, 4)), dim=1),
+        s.call(s.values((3, 4)), 1, 0),
+        s.call(s.values((3, 4)), 3, 1, True),
+        s.call(s.values((3, 4)), float("inf"), 1),
+        s.call(s.values((3, 4)), -float("inf"), 1),
+        s.call(s.values((3, 4)), "fro"),
+        s.call(s.values((2, 3)) * 0),
+    )
+)
+def norm(
+    input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: DType | None = None
+) -> Tensor:
+    """Vector p-norm over `dim` (all by default); "fro" is the 2-norm. The gradient at 0 is 0."""
+    x = input if dtype is None else input.to(dtype)
+    dims = norm_dims(dim, x.ndim, "norm")
+    if p in ("fro", 2, None):
+        return _root(sum(x * x, dims, keepdim))
+    size = x.abs()
+    if p == 1:
+        return sum(size, dims, keepdim)
+    if p == math.inf:
+        return amax(size, dims, keepdim)
+    if p == -math.inf:
+        return amin(size, dims, keepdim)
+    if p == 0:
+        return sum(x != 0, dims, keepdim).to(x.dtype)  # type: ignore[no-any-return]
+    return sum(size**p, dims, keepdim) ** (1.0 / p)
+
+
+@public(samples=s.calls(s.call(s.values((3, 4)), s.values((3, 4), seed=1)), s.call(s.values((3,)), s.values((3,), seed=1), 1)))
+def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
+    """The p-norm of input - other."""
+    return norm(input - other, p)
+
+
+# ---------------------------------------------------------------------------- softmax family
+def _shifted(x: Tensor, dims: Any) -> tuple[Tensor, Tensor]:
+    """(x - max, max), the max a constant: what is computed does not depend on it."""
+    high = constant(amax(x, dims, keepdim=True))
+    return x - high, high
+
+
+def _softmax_input(input: Tensor, dtype: DType | None) -> Tensor:
+    x = input if dtype is None else input.to(dtype)
+    if not is_floating(x):
+        raise RuntimeError(f"softmax is for floating point tensors, got {x.dtype}; give a dtype")
+    return x
+
+
+_softmax = s.calls(
+    s.call(s.values((3, 4)), 1),
+    s.call(s.values((2, 3, 4)), 0),
+    s.call(s.values((3, 4), -500.0, 500.0), -1),
+    s.call(s.values(()), 0),
+    s.call(s.values((0, 3)), 1),
+    s.call(s.values((4, 3)).T, -1),
+)
+
+
+@public(samples=_softmax)
+def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
+    """exp(x) / sum(exp(x)) along `dim`, without overflow."""
+    x = _softmax_input(input, dtype)
+    d = norm_dim(dim, x.ndim, "softmax")
+    if x.numel() == 0:
+        return x.clone()  # type: ignore[no-any-return]
+    e = _shifted(x, d)[0].exp()
+    return e / sum(e, d, keepdim=True)  # type: ignore[no-any-return]
+
+
+@public(samples=_softmax)
+def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
+    """log(softmax(x)) along `dim`, without overflow or cancellation."""
+    x = _softmax_input(input, dtype)
+    d = norm_dim(dim, x.ndim, "log_softmax")
+    if x.numel() == 0:
+        return x.clone()  # type: ignore[no-any-return]
+    below = _shifted(x, d)[0]
+    return below - sum(below.exp(), d, keepdim=True).log()  # type: ignore[no-any-return]
+
+
+@public(
+    samples=s.calls(
+        s.call(s.values((3, 4)), 1),
+        s.call(s.values((3, 4), -500, 500), (0, 1)),
+        s.call(s.values((3, 4)), 0, True),
+        s.call([[-float("inf")] * 2, [1.0, float("inf")]], 1, grad=False),
+    )
+)
+def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+    """log(sum(exp(x))) over `dim`, without overflow; -inf of nothing but -inf."""
+    dims = norm_dims(dim, input.ndim, "logsumexp")
+    high = constant(amax(input, dims, keepdim=True))
+    high = where(high.abs() == math.inf, 0.0, high)
+    total = sum((input - high).exp(), dims, keepdim).log()
+    if not keepdim and dims:
+        high = high.squeeze(dims)
+    return total + high  # type: ignore[no-any-return]
+
+
+# --------------------------------------------------------------------------- triangles, diag
+def iota_along(n: int, dim: int, ndim: int) -> Tensor:
+    """0 .. n-1 along `dim`, size 1 elsewhere."""
+    places = apply(IOTA, shape=(n,), dtype=dt.int64)
+    return places.reshape([n if d == dim else 1 for d in range(ndim)])  # type: ignore[no-any-return]
+
+
+def _below(input: Tensor, diagonal: int) -> Tensor:
+    """Where column - row <= diagonal, in the last two dimensions."""
+    if input.ndim < 2:
+        raise RuntimeError(f"tril, triu: input tensor must have at least 2 dimensions, got {input.ndim}")
+    rows, columns = input.shape[-2:]
+    return iota_along(columns, 1, 2) - iota_along(rows, 0, 2) <= diagonal
+
+
+_triangles = s.calls(
+    s.call(s.values((3, 4))), s.call(s.values((2, 4, 3)), -1), s.call(s.values((3, 4)), diagonal=1)
+)
+
+
+@public(inplace=True, samples=_triangles)
+def tril(input: Tensor, diagonal: int = 0) -> Tensor:
+    """The lower triangle of the last two dimensions, 0 elsewhere."""
+    return where(_below(input, diagonal), input, _zero_like(input))  # type: ignore[no-any-return]
+
+
+@public(inplace=True, samples=_triangles)
+def triu(input: Tensor, diagonal: int = 0) -> Tensor:
+    """The upper triangle of the last two dimensions, 0 elsewhere."""
+    return where(_below(input, diagonal - 1), _zero_like(input), input)  # type: ignore[no-any-return]
+
+
+def _zero_like(input: Tensor) -> Any:
+    return False if input.dtype is dt.bool_ else 0
+
+
+@public(samples=s.calls(s.call(s.values((3,))), s.call(s.values((2, 3)), 1), s.call(s.values((3,)), -1, 0, 1)))
+def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """The last dimension as a diagonal of a new matrix (dimensions dim1, dim2), 0 elsewhere."""
+    n = input.shape[-1] + abs(offset)
+    out = input.new_zeros((*input.shape[:-1], n, n)).diagonal_scatter(input, offset, -2, -1)
+    a, b = norm_dim(dim1, out.ndim, "diag_embed"), norm_dim(dim2, out.ndim, "diag_embed")
+    return out.movedim((-2, -1), (a, b))  # type: ignore[no-any-return]
+
+
+@public(samples=s.calls(s.call(s.values((3,))), s.call(s.values((3, 4)), 1), s.call(s.values((3,)), -1)))
+def diag(input: Tensor, diagonal: int = 0) -> Tensor:
+    """A vector as a diagonal matrix; the diagonal of a matrix."""
+    if input.ndim == 1:
+        return diag_embed(input, diagonal)
+    return input.diagonal(diagonal).clone()  # type: ignore[no-any-return]
+
+
+@public(samples=s.calls(s.call(s.values((3,)), 1), s.call(s.values((2, 3)))))
+def diagflat(input: Tensor, offset: int = 0) -> Tensor:
+    return diag_embed(input.reshape(-1), offset)
+
+
+@public(samples=s.calls(s.call(s.values((3, 3))), s.call(s.values((2, 3)))))
+def trace(input: Tensor) -> Tensor:
+    """Sum of the diagonal of a matrix."""
+    return sum(input.diagonal())
+
+
+@public(samples=s.calls(s.call(s.values((3, 4))), s.call(s.values((5,)), 2), s.call(s.values((3, 4)), 1, 0)))
+def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Tensor:
+    """Differences of neighbours along `dim`, n times."""
+    d = norm_dim(dim, input.ndim, "diff")
+    parts = [x for x in (prepend, input, append) if x is not None]
+    x = input if len(parts) == 1 else cat(parts, d)
+    for _ in range(n):
+        size = x.shape[d]
+        x = x.narrow(d, 1, size - 1) - x.narrow(d, 0, size - 1)
+    return x
+
+
+@public(
+    samples=s.calls(
+        s.call(s.values((3,)), s.values((3,), seed=1)),
+        s.call(s.values((2, 3)), s.values((2, 3), seed=1), dim=-1),
+    )
+)
+def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
+    """Vector product along a dimension of size 3 (the first such by default)."""
+    if dim is None:
+        dim = next((d for d, n in enumerate(input.shape) if n == 3), None)
+    if dim is None or input.shape[dim] != 3 or other.shape[dim] != 3:
+        raise RuntimeError("cross(): inputs need a dimension of size 3")
+    a, b = input.unbind(dim), other.unbind(dim)
+    parts = [a[i - 2] * b[i - 1] - a[i - 1] * b[i - 2] for i in range(3)]
+    return stack(parts, dim)

@@ -1,0 +1,115 @@
+"""Running reductions along a dimension: cumsum, cumprod, cummax. tensor -> tensor of the same shape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from eager.dispatch import apply
+from eager.dtype import DType
+from eager.op import Attrs, aval_of
+from eager.ops import samples as s
+from eager.ops.kinds import Scan
+from eager.ops.move import flip
+from eager.ops.pointwise import where
+from eager.ops.reduce import Extreme
+from eager.ops.view import norm_dim
+from eager.registry import public
+from eager.tensor import Tensor
+
+
+def _backwards(x: Tensor, dim: int) -> Tensor:
+    """The running sum from the end."""
+    if not x.ndim:
+        return x
+    return flip(apply(CUMSUM, flip(x, dim), dim=dim), dim)
+
+
+def _cumprod_vjp(g: Tensor, x: Tensor, out: Tensor, dim: int) -> tuple[Tensor]:
+    """sum_{i>=k} g_i out_i / x_k; at the first zero the products are taken without it, after it all is 0."""
+    zero = x == 0
+    first = zero & (zero.cumsum(dim) == 1)
+    without = apply(CUMPROD, where(first, 1.0, x), dim=dim)
+    ordinary = _backwards(g * out, dim) / where(zero, 1.0, x)
+    return (where(first, _backwards(g * without, dim), ordinary),)
+
+
+CUMSUM = Scan("cumsum", ("x",), lambda g, dim: (_backwards(g, dim),), monoid="sum")
+CUMPROD = Scan("cumprod", ("x",), _cumprod_vjp, monoid="prod")
+
+
+def _extreme_vjp(g: tuple[Tensor, Any], out: tuple[Tensor, Tensor], dim: int) -> tuple[Tensor]:
+    return ((g[0] * 0).scatter_add(dim, out[1], g[0]),)
+
+
+CUMMAX = Scan("cummax", ("x",), _extreme_vjp, n_outputs=2, monoid="max")
+CUMMIN = Scan("cummin", ("x",), _extreme_vjp, n_outputs=2, monoid="min")
+
+
+@dataclass(frozen=True, eq=False)
+class _Logarithmic(Scan):
+    """A running logsumexp: stable only as a recurrence, which NumPy has and compiled code calls."""
+
+    kind: ClassVar[str] = "extern"
+
+    def compute(self, arrays: tuple[Any, ...], attrs: Attrs, outs: Any) -> tuple[Any, ...]:
+        (x,) = arrays
+        if not x.shape:
+            return (x.copy(),)
+        wide = x.astype(aval_of(x).dtype.compute.np, copy=False)
+        return (np.logaddexp.accumulate(wide, axis=attrs["dim"]).astype(x.dtype),)
+
+
+def _logcumsumexp_vjp(g: Tensor, x: Tensor, out: Tensor, dim: int) -> tuple[Tensor]:
+    """exp(x) * sum_{i>=k} g_i exp(-out_i), with the positive and negative parts of g in logarithms."""
+    total = g * 0
+    for sign in (1.0, -1.0):
+        part = where(g * sign > 0, g * sign, 0.0).log() - out
+        total = total + sign * (flip(apply(LOGCUMSUMEXP, flip(part, dim), dim=dim), dim) + x).exp()
+    return (total,)
+
+
+LOGCUMSUMEXP = _Logarithmic("logcumsumexp", ("x",), _logcumsumexp_vjp, monoid="logaddexp")
+_samples = s.calls(
+    s.call(s.values((3, 4)), 0),
+    s.call(s.values((3, 4)), -1),
+    s.call(s.values(()), 0),
+    s.call(s.values((4, 3)).T, 1),
+    s.call(s.values((0, 3)), 0),
+)
+_ints = s.calls(s.call(s.integers((3, 4)), 1, grad=False))
+_zeros = s.calls(s.call(np.array([2.0, 0.0, 3.0, 0.0, 4.0]), 0), s.call(np.array([0.0, 1.5, 3.0]), 0))
+
+
+@public(samples=s.both(_samples, _ints), inplace=True)
+def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
+    """Running sum along `dim`. Ints and bools give int64."""
+    x = input if dtype is None else input.to(dtype)
+    return apply(CUMSUM, x, dim=norm_dim(dim, x.ndim, "cumsum"))  # type: ignore[no-any-return]
+
+
+@public(samples=s.both(_samples, _ints, _zeros), inplace=True)
+def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
+    """Running product along `dim`. Ints and bools give int64."""
+    x = input if dtype is None else input.to(dtype)
+    return apply(CUMPROD, x, dim=norm_dim(dim, x.ndim, "cumprod"))  # type: ignore[no-any-return]
+
+
+@public(samples=s.calls(s.call(s.values((3, 4)), 1), s.call(np.array([1.0, 3.0, 3.0, 2.0]), 0, grad=False)))
+def cummax(input: Tensor, dim: int) -> Extreme:
+    """Running maximum along `dim` and where it was (the last such)."""
+    return Extreme(*apply(CUMMAX, input, dim=norm_dim(dim, input.ndim, "cummax")))
+
+
+@public(samples=s.calls(s.call(s.values((3, 4)), 1), s.call(np.array([3.0, 1.0, 1.0, 2.0]), 0, grad=False)))
+def cummin(input: Tensor, dim: int) -> Extreme:
+    """Running minimum along `dim` and where it was (the last such)."""
+    return Extreme(*apply(CUMMIN, input, dim=norm_dim(dim, input.ndim, "cummin")))
+
+
+@public(samples=s.calls(s.call(s.values((3, 4)), 1), s.call(s.values((3, 4), -90.0, 90.0), 0)))
+def logcumsumexp(input: Tensor, dim: int) -> Tensor:
+    """log of the running sum of exp along `dim`, without overflow."""
+    return apply(LOGCUMSUMEXP, input, dim=norm_dim(dim, input.ndim, "logcumsumexp"))  # type: ignore[no-any-return]
