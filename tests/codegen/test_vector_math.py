@@ -76,14 +76,22 @@ def source():
     return "\n".join(lines)
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory):
+def feature(name):
+    return name in build.isa().split("flags=")[-1].split()
+
+
+@pytest.fixture(scope="module", params=["native", "haswell", "x86-64"])
+def library(request, tmp_path_factory):
+    """The functions compiled for this machine, and for older x86 where this one can run them."""
+    march = request.param
+    if march != "native" and not feature("avx2" if march == "haswell" else "sse2"):
+        pytest.skip(f"this processor does not run {march} code")
     try:
         build.compiler()
     except build.NoCompiler as error:
         pytest.skip(str(error))
     out = tmp_path_factory.mktemp("math") / "math.so"
-    build.compile_shared({"math.cpp": source()}, out)
+    build.compile_shared({"math.cpp": source()}, out, flags=[f"-march={march}"])
     return ctypes.CDLL(str(out))
 
 

@@ -8,7 +8,6 @@
 //        rsqrt 1.5 (1/sqrt, as eager computes it)
 //   f64  exp .83  exp2 .85  expm1 1.6  log .75  log1p .77  log2 .63  sin cos 1.43  tanh 2.4
 //        sinh 1.9  cosh 1.3  rsqrt 1.5; tan asin acos atan atan2 erf erfc pow are libm's per lane.
-// Without hardware fma add about half a unit.
 #pragma once
 
 namespace jc {

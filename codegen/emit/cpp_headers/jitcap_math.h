@@ -9,21 +9,14 @@
 
 namespace jc {
 // ---- builtins per native width ----------------------------------------------------------------
-// fma(a, b, c): one rounding where the machine has it, else two; the same in scalar and vector code.
-JC_INLINE f32 fma(f32 a, f32 b, f32 c) {
+// fma(a, b, c) rounds once. Processors without it (x86 before 2013) get a slow but exact enough one:
+// the argument reductions rely on it.
 #if defined(__FMA__) || defined(__aarch64__)
-  return __builtin_fmaf(a, b, c);
+JC_INLINE f32 fma(f32 a, f32 b, f32 c) { return __builtin_fmaf(a, b, c); }
 #else
-  return a * b + c;
+JC_INLINE f32 fma(f32 a, f32 b, f32 c) { return (f32)((f64)a * b + c); }
 #endif
-}
-JC_INLINE f64 fma(f64 a, f64 b, f64 c) {
-#if defined(__FMA__) || defined(__aarch64__)
-  return __builtin_fma(a, b, c);
-#else
-  return a * b + c;
-#endif
-}
+JC_INLINE f64 fma(f64 a, f64 b, f64 c) { return __builtin_fma(a, b, c); }
 JC_INLINE f32 sqrt(f32 x) { return __builtin_sqrtf(x); }
 JC_INLINE f64 sqrt(f64 x) { return __builtin_sqrt(x); }
 JC_INLINE f32 round_(f32 x, int how) {
@@ -50,9 +43,6 @@ template <class V> JC_INLINE V fma(V a, V b, V c) {
   else if constexpr (Bytes == 32) return __builtin_ia32_vfmaddpd256(a, b, c);
   else if constexpr (Bytes == 16 && S) return __builtin_ia32_vfmaddps(a, b, c);
   else if constexpr (Bytes == 16) return __builtin_ia32_vfmaddpd(a, b, c);
-  else
-#elif !defined(__aarch64__)
-  if constexpr (true) return a * b + c;
   else
 #endif
   { JC_LOOP(V, fma(a[i], b[i], c[i])) }
