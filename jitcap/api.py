@@ -17,7 +17,8 @@ from types import MethodType
 from typing import Any, Final
 
 from eager.dispatch import current_tracer
-from jitcap.entry import MISS, Entries, Options
+from jitcap.entry import MISS, Entries, Options, compile_call
+from jitcap.explain import Explanation, explanation
 from jitcap.marks import no_capture
 from jitcap.record import Stats, forget_announcements
 
@@ -121,6 +122,31 @@ def _jit(fn: Any, options: Options) -> Any:
 def disable(fn: Callable[..., Any]) -> Callable[..., Any]:
     """`fn` is called plainly, never captured: the program splits around it."""
     return no_capture(fn)
+
+
+def explain(
+    fn: Callable[..., Any],
+    *,
+    backend: str | None = None,
+    fullgraph: bool = False,
+) -> Callable[..., Explanation]:
+    """`explain(fn)(*args)`: capture and compile this call, run nothing, and show every stage.
+
+    `fn` may be jitted already. Raises Break, with all there is to know, if it cannot be captured.
+    """
+    inner = fn.original if isinstance(fn, Jitted) else fn
+    options = Options(fullgraph=fullgraph, backend=backend)
+
+    def explained(*args: Any, **kwargs: Any) -> Explanation:
+        made = compile_call(inner, args, kwargs, options)
+        captured = made.captured
+        guards = tuple(f"{g.origin.show()}: {g.expected()}  # {g.where}" for g in captured.guards)
+        name = getattr(inner, "__qualname__", type(inner).__qualname__)
+        return explanation(
+            name, made.trail, graphs=(captured.graph,), splits=captured.splits, guards=guards
+        )
+
+    return explained
 
 
 @contextmanager

@@ -1,0 +1,236 @@
+"""The end of the pipeline: a captured program and its compiled graph -> the guarded call.
+
+`Entries` holds the compiled versions of one function. A call tries them in order of last use; each
+is one generated function that checks its guards, gathers the arrays, runs the artifact and replays
+the effects. When none fits, `miss` captures and compiles under a lock (other threads wait, then try
+again); what cannot be captured runs plainly, with a record of why.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+
+from jitcap.capture.breaks import Break
+from jitcap.capture.result import MISS, Captured, capture
+from jitcap.config import config
+from jitcap.graph import Graph
+from jitcap.guards import Equals, Guard, explain
+from jitcap.joint import Region
+from jitcap.oracle import compare_first, search_nans
+from jitcap.pipeline import Executable, compile_graph
+from jitcap.record import Recompile, Stats, Trail, announce, say
+from jitcap.show import module
+
+Version = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+REFUSALS: Final = 3  # after so many refused captures a function stays plain
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a function is to be compiled: the arguments of `jit`."""
+
+    fullgraph: bool = False
+    dynamic: bool | None = None
+    backend: str | None = None
+    verify: bool = False
+    check_nans: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Compiled:
+    """One version: what was captured, what was made of it, and the log of both."""
+
+    call: Version
+    captured: Captured
+    executable: Executable
+    trail: Trail
+
+
+class Entries:
+    """The compiled versions of one function, the most recently used first."""
+
+    def __init__(self, fn: Callable[..., Any], options: Options) -> None:
+        self.fn = fn
+        self.options = options
+        self.stats = Stats()
+        self.versions: tuple[Version, ...] = ()  # replaced, never changed: readers need no lock
+        self.compiled: dict[Version, Compiled] = {}
+        self.varying: set[str] = set()  # ints whose value has changed between calls, by name
+        self.refused = 0
+        self._lock = threading.RLock()
+
+    @property
+    def name(self) -> str:
+        return getattr(self.fn, "__qualname__", type(self.fn).__qualname__)
+
+    def prefer(self, version: Version) -> None:
+        """Move to the front what was just used."""
+        others = tuple(v for v in self.versions if v is not version)
+        self.versions = (version, *others)
+
+    def miss(self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str) -> Any:
+        """No version fits: compile one and run it, or run plainly what cannot be compiled."""
+        seen = self.versions
+        if self.refused >= REFUSALS:
+            return self.fn(*args, **kwargs)
+        with self._lock:
+            if self.versions is not seen:  # another thread compiled meanwhile
+                version = None
+            else:
+                self._record_recompile(args, kwargs, stance)
+                version = self._try_compile(args, kwargs, stance)
+                if version is None:
+                    return self.fn(*args, **kwargs)
+        for candidate in self.versions if version is None else (version,):
+            result = candidate(args, kwargs)
+            if result is not MISS:
+                return result
+        return self._unstable(args, kwargs) if version else self.miss(args, kwargs, stance)
+
+    def _unstable(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A version that does not fit the very call it was made for: something moves by itself."""
+        found = self.compiled.get(self.versions[0])
+        why = explain(found.captured.guards, args, kwargs) if found else None
+        self._refuse(f"the guards do not hold for the call they were made from: {why}")
+        return self.fn(*args, **kwargs)
+
+    # ---- compiling
+
+    def _try_compile(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str
+    ) -> Version | None:
+        """A new version for this call, or None when it has to run plainly."""
+        if len(self.versions) >= config.entries:
+            self._say_limit()
+            return None
+        start = time.perf_counter()
+        try:
+            made = compile_call(self.fn, args, kwargs, self.options, frozenset(self.varying))
+        except Break as refusal:
+            if refusal.kind == "exception":  # the plain run raises Python's own error
+                return None
+            if self.options.fullgraph or stance == "fail_on_split":
+                raise
+            self._refuse(str(refusal.record()))
+            return None
+        except Exception as fault:
+            if config.strict or config.check:
+                raise
+            self._refuse(f"the compiler failed: {type(fault).__name__}: {fault}")
+            return None
+        self._count(made, time.perf_counter() - start)
+        self.compiled[made.call] = made
+        self.versions = (made.call, *self.versions)
+        return made.call
+
+    def _count(self, made: Compiled, seconds: float) -> None:
+        stats = self.stats
+        stats.compiles += 1
+        stats.graphs += 1
+        stats.kernels += len(made.executable.kernels)
+        stats.compile_seconds += seconds
+        stats.fallbacks += bool(made.executable.refused)
+        if config.debug >= 1:
+            say(
+                f"jit {self.name}: {len(made.captured.graph)} ops, "
+                f"{len(made.executable.kernels)} kernels, {made.trail.line()}"
+            )
+
+    def _refuse(self, why: str) -> None:
+        """Count and announce a fallback to plain Python."""
+        self.refused += 1
+        self.stats.fallbacks += 1
+        self.stats.refusals.append(why)
+        announce((self.fn, why), f"@jit {self.name} runs as plain Python: {why}")
+
+    def _say_limit(self) -> None:
+        reasons = [r.reason for r in self.stats.recompiles[-3:]]
+        self.stats.fallbacks += 1
+        announce(
+            (self.fn, "limit"),
+            f"@jit {self.name}: {config.entries} versions compiled (config.entries); calls that fit "
+            f"none of them run as plain Python. Last misses: {'; '.join(reasons)}",
+        )
+
+    def _record_recompile(self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str) -> None:
+        """Say which guard of the nearest version failed; an int that varies is generalised."""
+        if not self.versions:
+            return
+        captured = self.compiled[self.versions[0]].captured
+        reason = explain(captured.guards, args, kwargs) or "another thread changed what is guarded"
+        record = Recompile(self.name, reason)
+        self.stats.recompiles.append(record)
+        if stance == "fail_on_recompile":
+            raise RuntimeError(f'stance("fail_on_recompile"): {record}')
+        if config.debug >= 2:
+            say(f"recompile {record}")
+        self.varying |= _changed_ints(captured.guards, args, kwargs)
+
+
+def _changed_ints(
+    guards: Sequence[Guard], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> set[str]:
+    """The names of ints whose guarded value is another now."""
+    ints = [g for g in guards if isinstance(g, Equals) and type(g.value) is int]
+    return {g.origin.show() for g in ints if explain((g,), args, kwargs) is not None}
+
+
+def compile_call(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    options: Options,
+    varying: frozenset[str] = frozenset(),
+) -> Compiled:
+    """The whole road for one call: capture, (joint, partition), compile, assemble. Runs nothing.
+
+    Raises Break when the program cannot be captured.
+    """
+    trail = Trail(getattr(fn, "__qualname__", type(fn).__qualname__))
+    _check_version()
+    with trail.stage("capture"):
+        captured = capture(fn, args, kwargs, varying=varying)
+    graph, region = captured.graph, None
+    for split in captured.splits:
+        trail.notes.append(str(split))
+    if captured.joint is not None:
+        joint = captured.joint
+        trail.keep("joint", lambda: module(joint.graph))
+        with trail.stage("partition"):
+            region = Region(joint, captured.writes, _compiler(options, trail))
+            graph = region.forward
+    executable = compile_graph(
+        graph, captured.writes, backend=options.backend, strides=captured.strides, trail=trail
+    )
+    run = _with_oracles(executable.run, graph, captured.writes, options)
+    with trail.stage("assemble"):
+        call = captured.assemble(run, region)
+    return Compiled(call, captured, executable, trail)
+
+
+def _compiler(options: Options, trail: Trail) -> Callable[[Graph], Any]:
+    """What a region compiles its backward with, when it is first asked for."""
+
+    def compile_backward(graph: Graph) -> Any:
+        run = compile_graph(graph, backend=options.backend, trail=trail).run
+        return _with_oracles(run, graph, (), options)
+
+    return compile_backward
+
+
+def _with_oracles(run: Any, graph: Graph, writes: Any, options: Options) -> Any:
+    if options.verify:
+        run = compare_first(run, graph, writes)
+    return search_nans(run, graph) if options.check_nans else run
+
+
+def _check_version() -> None:
+    """Bytecode of another Python than those we read is not guessed at."""
+    if not (3, 11) <= sys.version_info[:2] <= (3, 13):
+        raise Break("version", f"Python {sys.version_info.major}.{sys.version_info.minor}")
