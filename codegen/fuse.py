@@ -32,6 +32,7 @@ from codegen.ir import (
     Value,
 )
 from codegen.rewrite import Rewrite
+from eager import dtype as dt
 from eager.aval import contiguous_strides
 
 ROW_BUFFER_BYTES = 1 << 18  # a row larger than this leaves the second-level cache: it goes to memory
@@ -106,8 +107,8 @@ class _Fuse:
         return Library(step.name, call.op, tuple(reads), outs, call.attrs, avals, out_avals, call.where)
 
     def access(self, v: Value) -> Access:
-        name = self.memory(v)
-        return Access(name, 0, v.aval.shape, self.shapes[v.id])
+        view = self.groups.inlined.operands[v.id]
+        return Access(self.memory(view.base), view.offset, v.aval.shape, view.strides)
 
 
 def _read_from_outside(groups: Groups) -> set[int]:
@@ -116,7 +117,8 @@ def _read_from_outside(groups: Groups) -> set[int]:
     outside: set[int] = set()
     for item in groups.items:
         if isinstance(item, Step):
-            outside |= {v.id for v in item.call.operands if isinstance(v, Value)}
+            operands = (v for v in item.call.operands if isinstance(v, Value))
+            outside |= {groups.inlined.operands[v.id].base.id for v in operands}
             continue
         for m in item.members:
             home[m.stored.value.id] = item
@@ -140,6 +142,7 @@ class _Placed:
     level: int = 0
     value: Expr | None = None
     keep_row: bool = False
+    in_memory: bool = False
 
 
 class _Build:
@@ -214,8 +217,10 @@ class _Build:
         dtype = stored.value.aval.dtype
         if stored.nest.monoid:
             name = f"a{vid}"
-            wide = expr.dt.int64 if stored.nest.monoid.startswith("arg") else body.dtype
-            reductions.append(Reduction(name, stored.nest.monoid, wide, body))
+            arg = stored.nest.monoid.startswith("arg")
+            wide = dt.int64 if arg else body.dtype
+            position = affine.axis("c", p.length) if arg else None
+            reductions.append(Reduction(name, stored.nest.monoid, wide, body, position))
             p.value = expr.cast(expr.local(name, wide), dtype)
             if self.in_memory(stored):
                 _, later = self.stage(p.level + 1, 1)
@@ -254,6 +259,12 @@ class _Build:
         """An element that an earlier stage computed for this row."""
         v = q.member.stored.value
         if self.in_memory(q.member.stored):
+            return expr.load(self.fuse.memory(v), self.fuse.address(v.id, index), x.dtype)
+        if self.source.column or q.length * v.aval.dtype.itemsize > ROW_BUFFER_BYTES:
+            if not q.in_memory:
+                q.in_memory = True
+                assert q.value is not None
+                self.stage(q.level, q.length)[1].append(self.store(q, q.value))
             return expr.load(self.fuse.memory(v), self.fuse.address(v.id, index), x.dtype)
         if q.value is not None and not q.keep_row:
             q.keep_row = True

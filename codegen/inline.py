@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from codegen import affine, expr
+from codegen.access import View, step_operands
 from codegen.affine import Affine
 from codegen.expr import Apply, Expr, Read
 from codegen.ir import Loops, Nest, Step, Value
@@ -42,10 +43,11 @@ class Stored:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Inlined:
-    """Stored nests and steps in order; `views` maps a value that is a view of stored memory to (base, index form)."""
+    """Stored nests and steps in order; `operands`: where the operands of steps lie."""
 
     loops: Loops
     items: tuple[Stored | Step, ...]
+    operands: Mapping[int, View]
 
 
 @dataclass(slots=True)
@@ -59,8 +61,9 @@ class _Uses:
 
 
 def inline(loops: Loops) -> Inlined:
-    forced = forced_values(loops)
-    uses = _count_uses(loops)
+    operands = step_operands(loops)
+    forced = forced_values(loops, operands)
+    uses = _count_uses(loops, forced)
     state = _Inliner({}, {})
     items: list[Stored | Step] = []
     for item in loops.items:
@@ -77,7 +80,7 @@ def inline(loops: Loops) -> Inlined:
             items.append(Stored(item, body, reads, vid in forced))
         else:
             state.inlined[vid] = (item, body)
-    return Inlined(loops, tuple(items))
+    return Inlined(loops, tuple(items), operands)
 
 
 class _Inliner:
@@ -107,20 +110,16 @@ def substitute_axes(nest: Nest, body: Expr, index: tuple[Affine, ...]) -> Expr:
     return Rewrite(by)(body) if by else body  # type: ignore[arg-type]
 
 
-def forced_values(loops: Loops) -> set[int]:
-    """Values that need memory whatever fusion does: outputs, written values, operands of steps."""
+def forced_values(loops: Loops, operands: Mapping[int, View]) -> set[int]:
+    """Values that need memory whatever fusion does: outputs, written values, memory that steps read."""
     program = loops.program
     forced = {v.id for v in program.outputs} | {v.id for _, v in program.writes}
-    for item in loops.items:
-        if isinstance(item, Step):
-            forced |= {v.id for v in item.call.operands if isinstance(v, Value)}
-    return forced
+    return forced | {view.base.id for view in operands.values()}
 
 
-def _count_uses(loops: Loops) -> dict[int, _Uses]:
+def _count_uses(loops: Loops, forced: set[int]) -> dict[int, _Uses]:
     """Uses of every value, seen through views. Reverse sweep: a view's uses are complete when it is met."""
     uses: dict[int, _Uses] = {}
-    forced = forced_values(loops)
     for item in reversed(loops.items):
         if isinstance(item, Step):
             continue

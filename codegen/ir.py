@@ -7,8 +7,8 @@ Kernel    what the emitters spell: a loop over rows; in each row, stages in orde
 A fused softmax over the last dimension of x[4096, 1000] is
 
     Kernel("k0", rows=(r0: 4096,), stages=(
-        Stage(loops=(c0: 1000,), reductions=(Reduction("m", "amax", x[r0*1000 + c0]),)),
-        Stage(loops=(c0: 1000,), reductions=(Reduction("s", "sum", exp(x[..] - m)),), stores=(Store("e", c0, exp(..)),)),
+        Stage(loops=(c0: 1000,), reductions=(Reduction("m", "max", float32, x[r0*1000 + c0]),)),
+        Stage(loops=(c0: 1000,), reductions=(Reduction("s", "sum", float32, exp(x[..] - m)),), stores=(Store("e", c0, exp(..)),)),
         Stage(loops=(c0: 1000,), stores=(Store("out", r0*1000 + c0, e[c0] / s),)),
     ), locals=(Buffer("e", float32, 1000, "row"),))
 
@@ -84,7 +84,7 @@ class Nest:
     value: Value
     axes: tuple[Affine, ...]  # one per dimension of the value: an Axis, or 0 for size 1
     body: Expr
-    monoid: str = ""  # "", sum prod amax amin any all argmax argmin
+    monoid: str = ""  # "", sum prod max min any all argmax argmin
     over: tuple[Affine, ...] = ()
     view: bool = False  # body is a single Read: a change of index, never worth memory
     where: str = ""
@@ -140,13 +140,16 @@ class Store:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Reduction:
-    """Local `name` = the reduction of `value` over the stage's loops. argmax/argmin: `name` is int64, the first extremum's
-    position among the loops (row-major); NaN counts as the extremum. Accumulates in `dtype`."""
+    """Local `name` of `dtype` = the reduction of `value` over the stage's loops; value.dtype is the type it accumulates in.
+
+    monoid: sum prod max min any all; argmax argmin give the `position` (an index form over the loops, int64) of the first
+    extremum. NaN wins max, min, argmax and argmin."""
 
     name: str
     monoid: str
     dtype: DType
     value: Expr
+    position: Affine | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -56,7 +56,14 @@ def map_stage(stage: Stage, by: Mapping[Axis, Affine], loops: tuple[Axis, ...]) 
     rewrite = Rewrite(by)
     return Stage(
         loops,
-        tuple(Reduction(r.name, r.monoid, r.dtype, rewrite(r.value)) for r in stage.reductions),
+        tuple(
+            replace(
+                r,
+                value=rewrite(r.value),
+                position=None if r.position is None else rewrite.index(r.position),
+            )
+            for r in stage.reductions
+        ),
         tuple(Store(s.buffer, rewrite.index(s.offset), rewrite(s.value), s.mode) for s in stage.stores),
     )
 

@@ -1,0 +1,92 @@
+"""Beside fusion: operands of library steps that are strided views of stored memory, so that no copy is made. Loops -> Accesses.
+
+A matrix product takes any operand with a unit stride in one of its two matrix dimensions; other routines want contiguous
+memory. A view that does not fit is stored (copied) like any other value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from codegen import affine
+from codegen.affine import Affine
+from codegen.expr import Read
+from codegen.ir import Loops, Nest, Step, Value
+from eager.aval import contiguous_strides
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class View:
+    """A value as offset and strides (in elements) of the stored value `base`."""
+
+    base: Value
+    offset: int
+    strides: tuple[int, ...]
+
+
+def step_operands(loops: Loops) -> Mapping[int, View]:
+    """For each value that a step reads: where it lies. A value that is not a usable view is its own base."""
+    nests = {i.value.id: i for i in loops.items if isinstance(i, Nest)}
+    values = {v.id: v for v in loops.program.inputs}
+    for item in loops.items:
+        outs = item.call.outs if isinstance(item, Step) else (item.value,)
+        values |= {v.id: v for v in outs}
+    found: dict[int, View] = {}
+    for item in loops.items:
+        if isinstance(item, Step):
+            for v in item.call.operands:
+                if isinstance(v, Value):
+                    view = found.get(v.id) or _through_views(v, nests, values)
+                    if not _usable(item.name, v, view.strides):
+                        view = _copied(loops, v)
+                    found[v.id] = view
+    return found
+
+
+def strides_of(v: Value) -> tuple[int, ...]:
+    return contiguous_strides(v.aval.shape) if v.strides is None else v.strides
+
+
+def _copied(loops: Loops, v: Value) -> View:
+    return View(v, 0, strides_of(v))
+
+
+def _through_views(v: Value, nests: Mapping[int, Nest], values: Mapping[int, Value]) -> View:
+    """Follow view nests down to memory; stop at `v` itself when the form is not strided."""
+    base, axes = v, tuple(affine.axis(f"i{d}", n) for d, n in enumerate(v.aval.shape))
+    index: tuple[Affine, ...] = axes
+    while base.id in nests and nests[base.id].view:
+        nest = nests[base.id]
+        if not isinstance(nest.body, Read):
+            break
+        by = {a.terms[0][0]: i for a, i in zip(nest.axes, index, strict=True) if a.terms}
+        index = tuple(affine.substitute(i, by) for i in nest.body.index)  # type: ignore[arg-type]
+        base = values[nest.body.value]
+    form = affine.dot_strides(index, strides_of(base))
+    strides = [affine.coefficient(form, a) for a in axes]
+    if any(s is None for s in strides) or form.lo < 0:
+        return View(v, 0, strides_of(v))
+    return View(base, form.const, tuple(s or 0 for s in strides))
+
+
+def _usable(name: str, v: Value, strides: tuple[int, ...]) -> bool:
+    shape = v.aval.shape
+    if _contiguous(shape, strides):
+        return True
+    return name == "dot" and matrix_order(shape, strides) is not None
+
+
+def _contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    want = contiguous_strides(shape)
+    return all(n == 1 or a == b for n, a, b in zip(shape, strides, want, strict=True))
+
+
+def matrix_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[bool, int] | None:
+    """(transposed, leading dimension) of the last two dimensions for BLAS, or None."""
+    (rows, cols), (sr, sc) = shape[-2:], strides[-2:]
+    if (sc == 1 or cols == 1) and (sr >= max(cols, 1) or rows == 1):
+        return False, max(sr, cols, 1) if rows > 1 else max(cols, 1)
+    if (sr == 1 or rows == 1) and (sc >= max(rows, 1) or cols == 1):
+        return True, max(sc, rows, 1) if cols > 1 else max(rows, 1)
+    return None

@@ -1,0 +1,333 @@
+"""Scalar expressions as C++ statements, each at the outermost loop where its operands are known. Expr -> names in scopes.
+
+A `Scope` is one loop level: lines, and which expressions already have a name there. `Spell` knows which axis is spread over SIMD
+lanes; what does not depend on it stays scalar and is broadcast once, outside the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from codegen import affine, expr
+from codegen.affine import Affine, Axis
+from codegen.emit import cpp_table as table
+from codegen.expr import Apply, Cast, Checked, Const, Expr, IndexOf, Load, Local, Select
+from eager import dtype as dt
+from eager.dtype import DType
+
+
+@dataclass(eq=False, slots=True)
+class Scope:
+    """One loop level. `axes` and `locals` are those that become known here."""
+
+    axes: frozenset[Axis]
+    lines: list[str] = field(default_factory=list)
+    names: dict[Any, str] = field(default_factory=dict)
+
+
+class Names:
+    """Fresh names, buffers' parameters in order of first use, and error sites of one kernel."""
+
+    def __init__(self, dtypes: dict[str, DType], scalars: frozenset[str]) -> None:
+        self.dtypes = dtypes
+        self.scalars = scalars
+        self.params: dict[str, str] = {}
+        self.locals: dict[str, str] = {}
+        self.sites: list[str] = []
+        self.count = 0
+
+    def fresh(self, prefix: str = "x") -> str:
+        self.count += 1
+        return f"{prefix}{self.count}"
+
+    def buffer(self, name: str) -> str:
+        """The C++ name of a buffer: a parameter, or a local row buffer."""
+        found = self.locals.get(name)
+        if found is not None:
+            return found
+        return self.params.setdefault(name, f"p{len(self.params)}")
+
+    def site(self, where: str) -> str:
+        if where not in self.sites:
+            self.sites.append(where)
+        return f"site{self.sites.index(where)}"
+
+
+class Spell:
+    """Writes expressions into a stack of scopes (outermost first; the last is the body of the innermost loop)."""
+
+    def __init__(self, scopes: list[Scope], names: Names, vector: Axis | None, lanes: str) -> None:
+        self.scopes = scopes
+        self.names = names
+        self.vector = vector
+        self.lanes = lanes  # the C++ constant with the number of lanes
+        self.local_names: dict[str, tuple[str, int, bool]] = {}  # name, scope, is vector
+
+    # ------------------------------------------------------------------ where things go
+
+    def is_vector(self, x: Expr) -> bool:
+        if self.vector is not None and self.vector in expr.axes(x):
+            return True
+        return any(self.local_names[n][2] for n in expr_locals(x) if n in self.local_names)
+
+    def depth(self, x: Expr) -> int:
+        axes = expr.axes(x)
+        level = max((self.axis_depth(a) for a in axes), default=0)
+        used = (self.local_names[n][1] for n in expr_locals(x))
+        return max(level, max(used, default=0))
+
+    def axis_depth(self, a: Axis) -> int:
+        for i in range(len(self.scopes) - 1, -1, -1):
+            if a in self.scopes[i].axes:
+                return i
+        raise KeyError(a)
+
+    def find(self, key: Any) -> str | None:
+        for scope in reversed(self.scopes):
+            found = scope.names.get(key)
+            if found is not None:
+                return found
+        return None
+
+    def define(self, key: Any, depth: int, ctype: str, text: str) -> str:
+        scope = self.scopes[depth]
+        name = self.names.fresh()
+        scope.lines.append(f"const {ctype} {name} = {text};")
+        scope.names[key] = name
+        return name
+
+    # ------------------------------------------------------------------ values
+
+    def scalar(self, x: Expr, guard: Expr | None = None) -> str:
+        """The name (or literal) of a value that is the same in all lanes."""
+        if type(x) is Const:
+            return table.constant(x)
+        guard = guard if guard is not None and has_load(x) else None
+        key = (x, guard)
+        found = self.find(key)
+        if found is not None:
+            return found
+        depth = max(self.depth(x), self.depth(guard) if guard is not None else 0)
+        text = _RULES[type(x)](self, x, guard, False)
+        return self.define(key, depth, table.register(x.dtype), text)
+
+    def vector_of(self, x: Expr, guard: Expr | None = None) -> str:
+        """The name of a value as a vector of `lanes`."""
+        guard = guard if guard is not None and has_load(x) else None
+        key = (x, guard, self.lanes)
+        found = self.find(key)
+        if found is not None:
+            return found
+        lane_type = table.register(x.dtype)
+        ctype = f"vec<{lane_type}, {self.lanes}>"
+        lanes_vary = self.is_vector(x) or (guard is not None and self.is_vector(guard))
+        if not lanes_vary:
+            scalar = self.scalar(x, guard)
+            depth = 0 if type(x) is Const else self.depth(x)
+            if guard is not None:
+                depth = max(depth, self.depth(guard))
+            return self.define(key, depth, ctype, f"splat<{lane_type}, {self.lanes}>({scalar})")
+        depth = max(self.depth(x), self.depth(guard) if guard is not None else 0)
+        return self.define(key, depth, ctype, _RULES[type(x)](self, x, guard, True))
+
+    def value(self, x: Expr, guard: Expr | None, vector: bool) -> str:
+        return self.vector_of(x, guard) if vector else self.scalar(x, guard)
+
+    # ------------------------------------------------------------------ indices
+
+    def index_text(self, index: Affine, guard: Expr | None = None) -> str:
+        """The index as an i64 C++ expression, for the first lane."""
+        parts = [self._term(a, c, guard) for a, c in index.terms]
+        if index.const or not parts:
+            parts.append(str(index.const))
+        return " + ".join(parts)
+
+    def _term(self, atom: affine.Atom, c: int, guard: Expr | None) -> str:
+        if isinstance(atom, Axis):
+            body = atom.name
+        elif isinstance(atom, affine.Opaque):
+            body = f"(i64){self.scalar(atom.expr, guard)}"
+        else:
+            inner, d = self.index_text(atom.index, guard), atom.divisor
+            div = isinstance(atom, affine.FloorDiv)
+            if atom.index.lo >= 0:
+                body = f"(({inner}) {'/' if div else '%'} {d})"
+            else:
+                body = f"{'fdiv' if div else 'fmod_i'}({inner}, {d})"
+        return body if c == 1 else f"{c}*{body}"
+
+    def lane_index(self, index: Affine, guard: Expr | None) -> str:
+        """The index of lane `l_` as an i64 expression: the SIMD axis advanced by the lane, data indices by lane."""
+        parts = []
+        for atom, c in index.terms:
+            if isinstance(atom, Axis):
+                body = f"({atom.name} + l_)" if atom is self.vector else atom.name
+            elif isinstance(atom, affine.Opaque):
+                vec = self.is_vector(atom.expr) or (guard is not None and self.is_vector(guard))
+                name = self.value(atom.expr, guard, vec)
+                body = f"(i64)lane({name}, l_)" if vec else f"(i64){name}"
+            else:
+                fn = "fdiv" if isinstance(atom, affine.FloorDiv) else "fmod_i"
+                body = f"{fn}({self.lane_index(atom.index, guard)}, {atom.divisor})"
+            parts.append(f"{c}*{body}")
+        return " + ".join([*parts, str(index.const)])
+
+    def step(self, index: Affine) -> int | None:
+        """How much the index grows from lane to lane; None if irregular."""
+        if self.vector is None:
+            return 0
+        if any(self.is_vector(a.expr) for a in affine.walk_atoms(index) if isinstance(a, affine.Opaque)):
+            return None
+        return affine.coefficient(index, affine.axis(self.vector.name, self.vector.size))
+
+
+_locals_memo: dict[Expr, frozenset[str]] = {}
+_load_memo: dict[Expr, bool] = {}
+
+
+def expr_locals(x: Expr) -> frozenset[str]:
+    """Names of the reductions that `x` uses."""
+    found = _locals_memo.get(x)
+    if found is None:
+        own = (frozenset((x.name,)),) if isinstance(x, Local) else ()
+        found = frozenset().union(*own, *(expr_locals(c) for c in expr.children(x)))
+        _locals_memo[x] = found
+    return found
+
+
+def has_load(x: Expr) -> bool:
+    found = _load_memo.get(x)
+    if found is None:
+        found = _load_memo[x] = isinstance(x, Load) or any(has_load(c) for c in expr.children(x))
+    return found
+
+
+# ---------------------------------------------------------------------------------- one rule per node
+
+
+def _apply(s: Spell, x: Apply, guard: Expr | None, vector: bool) -> str:
+    if x.fn in expr.CODEGEN:
+        return _random(s, x, guard, vector)
+    args = [s.value(a, guard, vector) for a in x.args]
+    kind = x.args[-1].dtype
+    if kind is dt.bool_:
+        return f"{table.BOOL_FUNCTIONS[x.fn]}({', '.join(args)})"
+    if kind.category == dt.INT and x.fn in table.INT_IDENTITY:
+        return args[0]
+    lane = table.register(kind)
+    wrap = f"vec<{lane}, {s.lanes if vector else 1}>"
+    # explicit types: a literal or a narrow int promoted by C++ would not deduce one vector type
+    typed = [f"{wrap}({a})" if not vector else a for a in args]
+    if x.fn == "where":
+        typed[0] = args[0]
+        return f"select<{wrap}>({', '.join(typed)})"
+    return f"{table.FUNCTIONS[x.fn]}({', '.join(typed)})"
+
+
+def _random(s: Spell, x: Apply, guard: Expr | None, vector: bool) -> str:
+    seed, ordinal = (s.scalar(a, guard) for a in x.args[:2])
+    index = s.value(x.args[2], guard, vector)
+    return f"{x.fn}<{table.register(x.dtype)}>({seed}, {ordinal}, {index})"
+
+
+def _cast(s: Spell, x: Cast, guard: Expr | None, vector: bool) -> str:
+    arg, to, source = s.value(x.arg, guard, vector), x.dtype, x.arg.dtype
+    lanes = s.lanes if vector else "1"
+    typed = arg if vector else f"{table.register(source)}({arg})"
+    if source is dt.bool_:
+        return f"from_mask<{table.register(to)}>({typed})"
+    if to is dt.bool_:
+        return f"to_bool({typed})"
+    wide = table.register(to)
+    text = typed if table.register(source) == wide else f"cvt<{wide}>({typed})"
+    if to in (dt.float16, dt.bfloat16) and source is not to:
+        short = "bf16" if to is dt.bfloat16 else "f16"
+        text = f"{short}_to_f32(f32_to_{short}(vec<f32, {lanes}>({text})))"
+    return text
+
+
+def _select(s: Spell, x: Select, guard: Expr | None, vector: bool) -> str:
+    cond = s.value(x.cond, guard, vector)
+    yes, no = x.cond, expr.BUILD.not_(x.cond)
+    if guard is not None:
+        yes, no = expr.BUILD.and_(guard, yes), expr.BUILD.and_(guard, no)
+    then, other = s.value(x.then, yes, vector), s.value(x.other, no, vector)
+    wrap = f"vec<{table.register(x.dtype)}, {s.lanes if vector else 1}>"
+    return f"select<{wrap}>({cond}, {wrap}({then}), {wrap}({other}))"
+
+
+def _checked(s: Spell, x: Checked, guard: Expr | None, vector: bool) -> str:
+    arg = s.value(x.arg, guard, vector)
+    n = "n_" if vector else "1"
+    return f"bounded({arg}, {x.lo}, {x.hi}, {n}, arena, {s.names.site(x.where)})"
+
+
+def _local(s: Spell, x: Local, guard: Expr | None, vector: bool) -> str:
+    return s.local_names[x.name][0]
+
+
+def _index_of(s: Spell, x: IndexOf, guard: Expr | None, vector: bool) -> str:
+    lane = table.register(x.dtype)
+    if not vector:
+        return f"{lane}({s.index_text(x.index, guard)})"
+    step = s.step(x.index)
+    wrap = f"vec<{lane}, {s.lanes}>"
+    if step is None:
+        return f"lanes_of<{wrap}>(n_, [&](int l_) {{ return ({lane})({s.lane_index(x.index, guard)}); }})"
+    first = f"splat<{lane}, {s.lanes}>({lane}({s.index_text(x.index, guard)}))"
+    return f"{first} + iota<{lane}, {s.lanes}>() * {lane}({step})"
+
+
+def _load(s: Spell, x: Load, guard: Expr | None, vector: bool) -> str:
+    if x.buffer in s.names.scalars:
+        return s.names.buffer(x.buffer)
+    p = s.names.buffer(x.buffer)
+    if not vector:
+        at = f"{p} + {s.index_text(x.offset, guard)}"
+        return f"ld1({at})" if guard is None else f"ld1_if({at}, {s.scalar(guard)})"
+    step = s.step(x.offset)
+    if guard is not None and s.is_vector(guard):
+        data = any(isinstance(a, affine.Opaque) for a in affine.walk_atoms(x.offset))
+        return _guarded_load(s, x, guard, p, None if data else step)
+    text = _plain_load(s, x, guard, p, step)
+    if guard is None:
+        return text
+    wrap = f"vec<{table.register(x.dtype)}, {s.lanes}>"
+    return f"{s.scalar(guard)} ? {text} : {wrap}{{}}"
+
+
+def _plain_load(s: Spell, x: Load, guard: Expr | None, p: str, step: int | None) -> str:
+    if step is None:
+        wrap = f"vec<{table.register(x.dtype)}, {s.lanes}>"
+        return f"lanes_of<{wrap}>(n_, [&](int l_) {{ return ld1({p} + {s.lane_index(x.offset, guard)}); }})"
+    at = f"{p} + {s.index_text(x.offset, guard)}"
+    if step == 1:
+        return f"ld<B, {s.lanes}>({at}, n_)"
+    if step == 0:
+        return f"splat<{table.register(x.dtype)}, {s.lanes}>(ld1({at}))"
+    return f"ld_strided<B, {s.lanes}>({at}, {step}, n_)"
+
+
+def _guarded_load(s: Spell, x: Load, guard: Expr, p: str, step: int | None) -> str:
+    mask = s.vector_of(guard)
+    if step == 1:
+        return f"ld_if<B, {s.lanes}>({p} + {s.index_text(x.offset, guard)}, {mask}, n_)"
+    wrap = f"vec<{table.register(x.dtype)}, {s.lanes}>"
+    if step == 0:
+        at = s.index_text(x.offset)
+        return f"any({mask}) ? splat<{table.register(x.dtype)}, {s.lanes}>(ld1({p} + {at})) : {wrap}{{}}"
+    at = s.lane_index(x.offset, guard)
+    return f"lanes_of<{wrap}>(n_, [&](int l_) {{ return ld1_if({p} + {at}, lane({mask}, l_)); }})"
+
+
+_RULES: Final[dict[type[Expr], Callable[[Spell, Any, Expr | None, bool], str]]] = {
+    Apply: _apply,
+    Cast: _cast,
+    Select: _select,
+    Checked: _checked,
+    Local: _local,
+    IndexOf: _index_of,
+    Load: _load,
+}

@@ -1,0 +1,395 @@
+"""One fused kernel as one C++ function: rows shared among threads, stages as SIMD loops. Kernel + Schedule -> KernelText.
+
+Two shapes of function. By rows: a unit of work is one row, lanes run along the loops of each stage. By columns (the schedule
+has a `row_vector`): a unit is a block of neighbouring rows, a lane is a row, and reductions need no combining at the end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from codegen import expr
+from codegen.affine import Axis
+from codegen.emit import cpp_table as table
+from codegen.emit.cpp_expr import Names, Scope, Spell
+from codegen.ir import Buffer, Kernel, Reduction, Schedule, Stage, Store
+from codegen.tile import stage_roots
+from eager import dtype as dt
+from eager.dtype import DType
+
+CHUNK = 128  # a sum down a long column is a sum of sums of this many: error grows with the root of the length
+MAP_BLOCK = 64  # vectors per unit of an elementwise kernel
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class KernelText:
+    """`text` is the function with {name} for its name; the same text serves all kernels that differ in buffers only."""
+
+    text: str
+    params: tuple[str, ...]  # buffers, in the order of the parameters p0, p1, ...
+    sizes: tuple[int, ...]  # run-time sizes n0, ...
+    sites: tuple[str, ...]
+
+
+def emit_kernel(kernel: Kernel, plan: Schedule, buffers: Mapping[str, Buffer]) -> KernelText:
+    return _Writer(kernel, plan, buffers).run()
+
+
+class _Writer:
+    def __init__(self, kernel: Kernel, plan: Schedule, buffers: Mapping[str, Buffer]) -> None:
+        self.kernel = kernel
+        self.plan = plan
+        dtypes = {name: b.dtype for name, b in buffers.items()}
+        scalars = frozenset(n for n, b in buffers.items() if b.kind == "scalar")
+        self.names = Names(dtypes | {b.name: b.dtype for b in kernel.locals}, scalars)
+        for i, b in enumerate(kernel.locals):
+            self.names.locals[b.name] = f"t{i}"
+        self.top = Scope(frozenset())
+        self.row = Scope(frozenset(kernel.rows))
+        self.local_names: dict[str, tuple[str, int, bool]] = {}
+
+    def run(self) -> KernelText:
+        by_columns = self.plan.row_vector is not None
+        body = self.columns() if by_columns else self.rows()
+        sizes: tuple[int, ...] = ()
+        params = [self.parameter(name, p) for name, p in self.names.params.items()]
+        params += [f"i64 site{i}" for i in range(len(self.names.sites))]
+        if self.sized():
+            sizes = (self.kernel.rows[0].size,)
+            params.append("const i64 n0")
+        head = f"static JC_NOINLINE void {{name}}(void *arena, {', '.join(params)})"
+        text = "\n".join([head + " {", *indent(self.top.lines), *indent(body), "}"])
+        return KernelText(text, tuple(self.names.params), sizes, tuple(self.names.sites))
+
+    def parameter(self, name: str, p: str) -> str:
+        dtype = self.names.dtypes[name]
+        if name in self.names.scalars:
+            return f"const {table.register(dtype)} {p}"
+        return f"{table.MEMORY[dtype.name]} *{p}"
+
+    def sized(self) -> bool:
+        """Whether the number of rows is a parameter: elementwise kernels over flat memory."""
+        return self.plan.row_vector is not None and len(self.kernel.rows) == 1
+
+    def spell(self, scopes: list[Scope], vector: Axis | None, lanes: str) -> Spell:
+        s = Spell(scopes, self.names, vector, lanes)
+        s.local_names = self.local_names
+        return s
+
+    def team(self, units: str) -> str:
+        if not self.plan.parallel:
+            return "1"
+        size = 4 * sum(math.prod(a.size for a in s.loops) * _weight(s) for s in self.kernel.stages)
+        rows = math.prod(a.size for a in self.kernel.rows)
+        return f"team_for(i64({rows * size}))"
+
+    # ------------------------------------------------------------------ by rows
+
+    def rows(self) -> list[str]:
+        out: list[str] = []
+        for i, (stage, vector) in enumerate(zip(self.kernel.stages, self.plan.vector, strict=True)):
+            self.row.lines += self.stage_by_rows(stage, vector, i)
+        count = math.prod(a.size for a in self.kernel.rows)
+        out.append(f"parallel({count}, 1, {self.team(str(count))}, [=](i64 lo_, i64 hi_) {{")
+        for b in self.kernel.locals:
+            out.append(
+                f"  alignas(64) {table.MEMORY[b.dtype.name]} {self.names.locals[b.name]}[{b.size}];"
+            )
+        out.append("  for (i64 r_ = lo_; r_ < hi_; r_++) {")
+        out += indent(decode(self.kernel.rows, "r_"), 2)
+        out += indent(self.row.lines, 2)
+        return [*out, "  }", "});"]
+
+    def stage_by_rows(self, stage: Stage, vector: Axis | None, number: int) -> list[str]:
+        lanes = "1" if vector is None else f"W{number}"
+        lines: list[str] = []
+        if vector is not None:
+            self.top.lines.insert(0, f"constexpr int W{number} = {width(stage, vector)};")
+        loops = [Scope(frozenset((a,))) for a in stage.loops]
+        if not loops:
+            loops = [Scope(frozenset())]
+        s = self.spell([self.top, self.row, *loops], vector, lanes)
+        accs = [_Acc(self, r, s, "") for r in stage.reductions]
+        for a in accs:
+            lines.append(a.declare())
+        body = loops[-1]
+        for acc in accs:
+            body.lines += acc.update()
+        for store in stage.stores:
+            body.lines.append(self.store(s, store))
+        lines += self.nest(stage, vector, loops, lanes, number)
+        for acc in accs:
+            lines.append(f"const {table.register(acc.r.dtype)} {acc.total} = {acc.final()};")
+            self.local_names[acc.r.name] = (acc.total, 1, False)
+        return lines
+
+    def nest(self, stage: Stage, vector: Axis | None, loops: list[Scope], lanes: str, number: int) -> list[str]:
+        """The loops of a stage around its body."""
+        if not stage.loops:
+            return ["{", *indent(loops[-1].lines), "}"]
+        inner = stage.loops[-1]
+        if vector is None:
+            lines = [for_loop(inner), *indent(loops[-1].lines), "}"]
+        else:
+            v, n, w = inner.name, inner.size, lanes
+            lines = [
+                f"auto body{number} = [&](auto block_, const i64 {v}, const int n_) JC_BODY {{",
+                "  typedef decltype(block_) B;",
+                *indent(loops[-1].lines),
+                "};",
+                f"for (i64 {v} = 0; {v} + {w} <= {n}; {v} += {w}) body{number}(Full{{}}, {v}, {w});",
+                f"if constexpr ({n} % {w}) body{number}(Tail{{}}, {n} - {n} % {w}, {n} % {w});",
+            ]
+        for a, scope in zip(reversed(stage.loops[:-1]), reversed(loops[:-1]), strict=True):
+            lines = [for_loop(a), *indent(scope.lines), *indent(lines), "}"]
+        return lines
+
+    def store(self, s: Spell, store: Store) -> str:
+        p = self.names.buffer(store.buffer)
+        value = store.value
+        memory = self.names.dtypes[store.buffer]
+        if isinstance(value, expr.Cast) and memory in (dt.float16, dt.bfloat16):
+            if value.arg.dtype is dt.float32:
+                value = value.arg  # the store rounds
+        step = s.step(store.offset)
+        if s.vector is None or (step == 0 and not s.is_vector(value)):
+            lane = table.register(memory)
+            return f"store({p} + {s.index_text(store.offset)}, {lane}({s.scalar(value)}));"
+        v = s.vector_of(value)
+        if step == 1:
+            return f"st<B>({p} + {s.index_text(store.offset)}, {v}, n_);"
+        if step is not None:
+            return f"st_strided<B>({p} + {s.index_text(store.offset)}, {step}, {v}, n_);"
+        at = s.lane_index(store.offset, None)
+        return f"for (int l_ = 0; l_ < n_; l_++) store({p} + {at}, lane({v}, l_));"
+
+    # ------------------------------------------------------------------ by columns
+
+    def columns(self) -> list[str]:
+        v = self.plan.row_vector
+        assert v is not None
+        wide = any(uses_wide(s, v) for s in self.kernel.stages)
+        units = self.vectors_per_unit(v)
+        size = "n0" if self.sized() else str(v.size)
+        outer = tuple(a for a in self.kernel.rows if a is not v)
+        count = math.prod(a.size for a in outer)
+        for i, stage in enumerate(self.kernel.stages):
+            self.row.lines += self.stage_by_columns(stage, v, i, units)
+        head = [
+            f"constexpr int W = {'JC_W64' if wide else 'JC_W32'}, U = {units};",
+            f"const i64 blocks_ = ({size} + W * U - 1) / (W * U);",
+            f"parallel({count} * blocks_, 1, {self.team('')}, [=](i64 lo_, i64 hi_) {{",
+            "  for (i64 r_ = lo_; r_ < hi_; r_++) {",
+            "    const i64 o_ = r_ / blocks_, v_ = (r_ % blocks_) * (W * U);",
+            f"    const int all_ = {size} - v_ < W * U ? int({size} - v_) : W * U;",
+            "    const int full_ = all_ / W, rest_ = all_ % W;",
+        ]
+        self.top.lines.insert(0, head.pop(0))
+        return [*head, *indent(decode(outer, "o_"), 2), *indent(self.row.lines, 2), "  }", "});"]
+
+    def vectors_per_unit(self, v: Axis) -> int:
+        if not any(s.reductions for s in self.kernel.stages):
+            return MAP_BLOCK
+        return 4 if v.size >= 256 else 2 if v.size >= 128 else 1
+
+    def stage_by_columns(self, stage: Stage, v: Axis, number: int, units: int) -> list[str]:
+        loops = [Scope(frozenset((a,))) for a in stage.loops]
+        body = Scope(frozenset((v,)))
+        outer = Scope(frozenset(a for a in self.kernel.rows if a is not v))
+        s = self.spell([self.top, outer, *loops, body], v, "W")
+        for name in self.local_names:
+            cpp, _, _ = self.local_names[name]
+            self.local_names[name] = (cpp, len(loops) + 2, True)
+        accs = [_Acc(self, r, s, "[u_]") for r in stage.reductions]
+        for acc in accs:
+            body.lines += acc.update()
+        for store in stage.stores:
+            body.lines.append(self.store(s, store))
+        inner = [
+            f"auto body{number} = [&](auto block_, const i64 {v.name}, const int n_, const int u_) JC_BODY {{",
+            "  typedef decltype(block_) B;",
+            *indent(body.lines),
+            "};",
+        ]
+        each = (
+            f"for (int u_ = 0; u_ < full_; u_++) body{number}(Full{{}}, v_ + u_ * W, W, u_);",
+            f"if (rest_) body{number}(Tail{{}}, v_ + full_ * W, rest_, full_);",
+        )
+        if not accs:
+            lines = [*inner, *each]
+            for a, scope in zip(reversed(stage.loops), reversed(loops), strict=True):
+                lines = [for_loop(a), *indent(scope.lines), *indent(lines), "}"]
+            return ["{", *indent(outer.lines), *indent(lines), "}"]
+        return self.reduce_by_columns(stage, number, (outer, loops), accs, (inner, each))
+
+    def reduce_by_columns(
+        self,
+        stage: Stage,
+        number: int,
+        scopes: tuple[Scope, list[Scope]],
+        accs: list[_Acc],
+        code: tuple[list[str], tuple[str, str]],
+    ) -> list[str]:
+        """Accumulators in registers when the block is whole; long sums in chunks."""
+        (outer, loops), (inner, (full, rest)) = scopes, code
+        whole = f"JC_UNROLL for (int u_ = 0; u_ < U; u_++) body{number}(Full{{}}, v_ + u_ * W, W, u_);"
+        lines = [*inner, f"if constexpr (decltype(whole_)::full) {{ {whole} }}", f"else {{ {full} {rest} }}"]
+        chunked = len(stage.loops) > 0 and stage.loops[0].size > 2 * CHUNK and all(a.chunked() for a in accs)
+        for i in range(len(loops) - 1, -1, -1):
+            head = for_loop(stage.loops[i])
+            if i == 0 and chunked:
+                n = stage.loops[0].name
+                head = f"for (i64 {n} = k_; {n} < {stage.loops[0].size} && {n} < k_ + {CHUNK}; {n}++) {{"
+            lines = [head, *indent(loops[i].lines), *indent(lines), "}"]
+        if chunked:
+            lines = [
+                f"for (i64 k_ = 0; k_ < {stage.loops[0].size}; k_ += {CHUNK}) {{",
+                *indent([a.declare_block() for a in accs]),
+                *indent(lines),
+                *indent([a.add_block() for a in accs]),
+                "}",
+            ]
+        else:
+            lines = [*(a.declare_block() for a in accs), *lines, *(a.add_block() for a in accs)]
+        out = []
+        for acc in accs:
+            out.append(acc.declare_total())
+            self.local_names[acc.r.name] = (f"{acc.total}[u_]", 0, True)
+        stage_lines = [f"auto stage{number} = [&](auto whole_) JC_BODY {{", *indent(outer.lines), *indent(lines), "};"]
+        call = f"if (all_ == W * U) stage{number}(Full{{}}); else stage{number}(Tail{{}});"
+        return [*out, *stage_lines, call]
+
+
+class _Acc:
+    """The C++ of one reduction: accumulators of the stage's lanes, the step of the loop body, the result."""
+
+    def __init__(self, writer: _Writer, r: Reduction, s: Spell, at: str) -> None:
+        self.r = r
+        self.s = s
+        self.at = at
+        self.name = writer.names.fresh("s")
+        self.lane = table.register(r.value.dtype)
+        self.arg = r.monoid.startswith("arg")
+        self.identity = table.identity(r.monoid, r.value.dtype)
+        self.struct = "Or" if r.monoid == "any" else "And" if r.monoid == "all" else self.struct_name()
+        self.vector = f"vec<{self.lane}, {s.lanes}>"
+        self.place = f"vec<i64, {s.lanes}>"
+        self.total = writer.names.fresh("a")
+
+    def struct_name(self) -> str:
+        if self.arg:
+            return "Max"
+        if self.r.value.dtype is dt.bool_:
+            return {"max": "Or", "sum": "Or", "min": "And", "prod": "And"}[self.r.monoid]
+        return table.MONOIDS[self.r.monoid]
+
+    def chunked(self) -> bool:
+        return self.r.monoid == "sum" and self.r.value.dtype.is_floating_point
+
+    def declare(self) -> str:
+        one = f"{self.vector} {self.name} = splat<{self.lane}, {self.s.lanes}>({self.identity});"
+        if self.arg:
+            one += f" {self.place} {self.name}p = splat<i64, {self.s.lanes}>(0x7fffffffffffffffl);"
+        return one
+
+    def declare_block(self) -> str:
+        fill = f"splat<{self.lane}, {self.s.lanes}>({self.identity})"
+        text = f"{self.vector} {self.name}[U]; JC_UNROLL for (int u_ = 0; u_ < U; u_++) {self.name}[u_] = {fill};"
+        if self.arg:
+            text += (
+                f" {self.place} {self.name}p[U];"
+                f" for (int u_ = 0; u_ < U; u_++) {self.name}p[u_] = splat<i64, W>(0x7fffffffffffffffl);"
+            )
+        return text
+
+    def declare_total(self) -> str:
+        if self.arg:
+            return f"{self.place} {self.total}[U];"
+        fill = f"splat<{self.lane}, {self.s.lanes}>({self.identity})"
+        return f"{self.vector} {self.total}[U]; JC_UNROLL for (int u_ = 0; u_ < U; u_++) {self.total}[u_] = {fill};"
+
+    def add_block(self) -> str:
+        """Fold the accumulators into the totals."""
+        t, a = f"{self.total}[u_]", f"{self.name}[u_]"
+        what = f"{t} = {self.name}p[u_];" if self.arg else f"{t} = {self.struct}::apply({t}, {a});"
+        return f"JC_UNROLL for (int u_ = 0; u_ < U; u_++) {what}"
+
+    def update(self) -> list[str]:
+        acc = f"{self.name}{self.at}"
+        if self.s.vector is None:
+            x = f"vec<{self.lane}, 1>({self.s.scalar(self.r.value)})"
+            if self.arg:
+                at = self.position(scalar=True)
+                return [f"arg_step<{self.max()}>({x}, {at}, -1, {self.name}, {self.name}p);"]
+            return [f"{acc} = {self.struct}::apply({acc}, {x});"]
+        v = self.s.vector_of(self.r.value)
+        if self.arg:
+            at = self.position(scalar=False)
+            return [
+                f"arg_step<{self.max()}>({v}, {at}, live_lanes<{self.s.lanes}>(n_), {acc}, {self.name}p{self.at});"
+            ]
+        return [f"{acc} = {self.struct}::apply({acc}, tail({v}, n_, {self.identity}, B::full));"]
+
+    def position(self, *, scalar: bool) -> str:
+        assert self.r.position is not None
+        at = expr.index_of(self.r.position)
+        return f"vec<i64, 1>({self.s.scalar(at)})" if scalar else self.s.vector_of(at)
+
+    def max(self) -> str:
+        return "true" if self.r.monoid == "argmax" else "false"
+
+    def final(self) -> str:
+        if self.arg:
+            return f"arg_final<{self.max()}>({self.name}, {self.name}p)"
+        return f"reduce<{self.struct}>({self.name})"
+
+
+# ---------------------------------------------------------------------------------- small texts
+
+
+def indent(lines: list[str], by: int = 1) -> list[str]:
+    return ["  " * by + line for line in lines]
+
+
+def for_loop(a: Axis) -> str:
+    return f"for (i64 {a.name} = 0; {a.name} < {a.size}; {a.name}++) {{"
+
+
+def decode(axes: tuple[Axis, ...], counter: str) -> list[str]:
+    """Row axes from the unit's number."""
+    if not axes:
+        return []
+    if len(axes) == 1:
+        return [f"const i64 {axes[0].name} = {counter};"]
+    lines, step = [], 1
+    for i, a in enumerate(reversed(axes)):
+        text = counter if step == 1 else f"{counter} / {step}"
+        if i < len(axes) - 1:
+            text = f"({text}) % {a.size}"
+        lines.append(f"const i64 {a.name} = {text};")
+        step *= a.size
+    return lines
+
+
+def _weight(stage: Stage) -> int:
+    return max(1, sum(1 for _ in expr.walk(*stage_roots(stage))) // 3)
+
+
+def width(stage: Stage, vector: Axis) -> str:
+    return "JC_W64" if uses_wide(stage, vector) else "JC_W32"
+
+
+def uses_wide(stage: Stage, vector: Axis) -> bool:
+    """Whether any value that differs between lanes takes 8 bytes."""
+    def wide(d: DType) -> bool:
+        return d.itemsize == 8
+
+    roots = list(stage_roots(stage))
+    if any(r.monoid.startswith("arg") for r in stage.reductions):
+        return True
+    return any(wide(x.dtype) and vector in expr.axes(x) for x in expr.walk(*roots))
+
+
+Emitter = Callable[[Kernel, Schedule, Mapping[str, Buffer]], KernelText]

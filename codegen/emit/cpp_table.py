@@ -1,0 +1,84 @@
+"""Spelling of types, constants and the scalar vocabulary in C++. dtype or intrinsic -> text of jitcap_math.h."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+
+from codegen.expr import Const
+from eager import dtype as dt
+from eager.dtype import DType
+
+MEMORY: Final = {
+    "bool": "bool", "uint8": "u8", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
+    "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64",
+}  # fmt: skip
+# In registers bool is a mask of i32 lanes, and the 16-bit floats are f32.
+REGISTER: Final = MEMORY | {"bool": "i32", "float16": "f32", "bfloat16": "f32"}
+
+FUNCTIONS: Final = {
+    "add": "add", "sub": "sub", "mul": "mul", "div": "div", "floor_div": "floor_div",
+    "trunc_div": "trunc_div", "mod": "mod", "fmod": "fmod", "neg": "neg", "abs": "abs", "sign": "sign",
+    "min": "min", "max": "max", "pow": "pow", "floor": "floor", "ceil": "ceil", "trunc": "trunc",
+    "round": "round", "exp": "exp", "expm1": "expm1", "log": "log", "log1p": "log1p", "log2": "log2",
+    "sqrt": "sqrt", "rsqrt": "rsqrt", "sin": "sin", "cos": "cos", "tan": "tan", "asin": "asin",
+    "acos": "acos", "atan": "atan", "atan2": "atan2", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh",
+    "erf": "erf", "lgamma": "lgamma", "eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt",
+    "ge": "ge", "and_": "and_", "or_": "or_", "xor": "xor_", "not_": "not_", "shl": "shl", "shr": "shr",
+    "is_nan": "is_nan", "where": "select",
+}  # fmt: skip
+# On masks (0, -1): arithmetic is logic, and true is less than false.
+BOOL_FUNCTIONS: Final = FUNCTIONS | {
+    "add": "or_", "mul": "and_", "max": "or_", "min": "and_", "sub": "xor_", "ne": "ne",
+    "lt": "gt", "gt": "lt", "le": "ge", "ge": "le",
+}  # fmt: skip
+# Ints: rounding is the identity.
+INT_IDENTITY: Final = frozenset(("floor", "ceil", "trunc", "round"))
+
+MONOIDS: Final = {"sum": "Sum", "prod": "Prod", "min": "Min", "max": "Max", "any": "Or", "all": "And"}
+
+
+def register(dtype: DType) -> str:
+    return REGISTER[dtype.name]
+
+
+def identity(monoid: str, dtype: DType) -> str:
+    """The C++ text of the value that leaves others unchanged."""
+    if monoid in ("any", "all"):
+        return "-1" if monoid == "all" else "0"
+    if monoid in ("sum", "prod"):
+        return number(0 if monoid == "sum" else 1, dtype)
+    low = monoid in ("max", "argmax")
+    if dtype is dt.bool_:
+        return "0" if low else "-1"
+    if dtype.is_floating_point:
+        return number(-math.inf if low else math.inf, dtype)
+    info = np.iinfo(dtype.np)
+    return number(int(info.min if low else info.max), dtype)
+
+
+def number(value: float, dtype: DType) -> str:
+    """A literal of `dtype`'s register type with exactly the bits of `value`."""
+    if dtype is dt.bool_:
+        return "-1" if value else "0"
+    if dtype.is_floating_point:
+        return _float(float(value), "" if dtype is dt.float64 else "f")
+    if dtype is dt.int64:
+        return f"i64({value}l)" if value > -(1 << 63) else "i64(1ul << 63)"
+    return f"{REGISTER[dtype.name]}({int(value)})"
+
+
+def _float(value: float, suffix: str) -> str:
+    if math.isnan(value):
+        return f'__builtin_nan{suffix}("")'
+    if math.isinf(value):
+        return ("-" if value < 0 else "") + f"__builtin_inf{suffix}()"
+    if value == int(value) and abs(value) < 1e6 and not (value == 0 and math.copysign(1, value) < 0):
+        return f"{int(value)}.0{suffix}"
+    return value.hex() + suffix
+
+
+def constant(x: Const) -> str:
+    return number(x.value, x.dtype)

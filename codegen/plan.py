@@ -1,0 +1,80 @@
+"""Fourth stage: where everything lies. Tiled -> Plan (arena offsets of the temporaries).
+
+Live ranges over the order of execution, then greedy best fit by decreasing size: each temporary goes to the lowest offset that
+is free during its life. Temporaries whose lives do not overlap share memory; offsets are multiples of 64 bytes.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterator
+from typing import Final
+
+from codegen.expr import Load, walk
+from codegen.ir import Access, Fused, Kernel, Library, Plan, Tiled
+from codegen.tile import stage_roots
+
+ALIGN: Final = 64
+
+
+def plan(tiled: Tiled) -> Plan:
+    fused = tiled.fused
+    lives = live_ranges(fused)
+    offsets, size = place({n: (a, b, _bytes(fused, n)) for n, (a, b) in lives.items()})
+    return Plan(offsets, size)
+
+
+def _bytes(fused: Fused, name: str) -> int:
+    b = fused.buffers[name]
+    return -(-max(b.size * b.dtype.itemsize, 1) // ALIGN) * ALIGN
+
+
+def live_ranges(fused: Fused) -> dict[str, tuple[int, int]]:
+    """First and last item that touches each temporary."""
+    lives: dict[str, tuple[int, int]] = {}
+    for i, item in enumerate(fused.items):
+        for name in touched(item):
+            b = fused.buffers.get(name)
+            if b is not None and b.kind == "temp" and not b.alias:
+                first = lives.get(name, (i, i))[0]
+                lives[name] = (first, i)
+    last = len(fused.items)
+    for _, temp in fused.copies:
+        lives[temp] = (lives[temp][0], last)
+    return lives
+
+
+def touched(item: Kernel | Library) -> Iterator[str]:
+    """Every buffer that an item reads or writes."""
+    if isinstance(item, Library):
+        yield from (r.buffer for r in item.reads if isinstance(r, Access))
+        yield from item.outs
+        return
+    for stage in item.stages:
+        yield from (s.buffer for s in stage.stores)
+        yield from (x.buffer for x in walk(*stage_roots(stage)) if isinstance(x, Load))
+
+
+def place(lives: dict[str, tuple[int, int, int]]) -> tuple[dict[str, int], int]:
+    """(first, last, bytes) per name -> (offset per name, total bytes)."""
+    offsets: dict[str, int] = {}
+    placed: list[tuple[int, int, int, int]] = []  # offset, end, first, last; sorted by offset
+    total = 0
+    for name, (first, last, size) in sorted(lives.items(), key=lambda t: (-t[1][2], t[1][0], t[0])):
+        at = _gap(placed, first, last, size)
+        offsets[name] = at
+        insort(placed, (at, at + size, first, last))
+        total = max(total, at + size)
+    return offsets, total
+
+
+def _gap(placed: list[tuple[int, int, int, int]], first: int, last: int, size: int) -> int:
+    """The smallest gap that fits between blocks alive at the same time."""
+    best, best_size, end = -1, 0, 0
+    for at, stop, a, b in placed:
+        if b < first or a > last:
+            continue
+        if at - end >= size and (best < 0 or at - end < best_size):
+            best, best_size = end, at - end
+        end = max(end, stop)
+    return end if best < 0 else best

@@ -1,0 +1,98 @@
+"""Between fuse and tile: inputs that are updated in place. Fused -> Fused with written values in their inputs' memory.
+
+A written value is computed straight into its input's memory when nothing reads the old value afterwards: every other reader is
+an earlier item, and in the same kernel reads happen at the index that is being written. Otherwise it goes to a temporary and is
+copied at the end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from codegen import affine, expr
+from codegen.expr import Load
+from codegen.ir import Access, Fused, Kernel, Library, Stage, Store, Value
+from codegen.tile import stage_roots
+from eager.aval import contiguous_strides
+
+
+def place_writes(fused: Fused) -> Fused:
+    if not fused.program.writes:
+        return fused
+    readers, writers = _touching(fused)
+    buffers = dict(fused.buffers)
+    copies: list[tuple[Value, Value]] = []
+    for target, value in fused.program.writes:
+        name, source = f"v{target.id}", f"v{value.id}"
+        b = buffers.get(source)
+        if b is None or not target.aval.numel:
+            continue
+        if _in_place(fused, target, source, readers.get(name, []), writers.get(source, [])):
+            buffers[source] = replace(b, alias=name)
+        else:
+            copies.append((target, value))
+    items = (*fused.items, *(_copy(i, t, v) for i, (t, v) in enumerate(copies)))
+    return replace(fused, buffers=buffers, items=items)
+
+
+def _touching(fused: Fused) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+    """Items that read, and items that write, each buffer."""
+    readers: dict[str, list[int]] = {}
+    writers: dict[str, list[int]] = {}
+    for i, item in enumerate(fused.items):
+        reads, stores = touched(item)
+        for name in reads:
+            readers.setdefault(name, []).append(i)
+        for name in stores:
+            writers.setdefault(name, []).append(i)
+    return readers, writers
+
+
+def touched(item: Kernel | Library) -> tuple[set[str], set[str]]:
+    if isinstance(item, Library):
+        return {r.buffer for r in item.reads if isinstance(r, Access)}, set(item.outs)
+    reads, stores = set(), set()
+    for stage in item.stages:
+        stores |= {s.buffer for s in stage.stores}
+        reads |= {x.buffer for x in expr.walk(*stage_roots(stage)) if isinstance(x, Load)}
+    return reads, stores
+
+
+def _in_place(fused: Fused, target: Value, source: str, readers: list[int], writers: list[int]) -> bool:
+    contiguous = target.strides is None or target.strides == contiguous_strides(target.aval.shape)
+    if not contiguous or len(writers) != 1:
+        return False
+    at = writers[0]
+    item = fused.items[at]
+    if any(r > at for r in readers):
+        return False
+    if at not in readers:
+        return True
+    return isinstance(item, Kernel) and _reads_where_it_writes(item, f"v{target.id}", source)
+
+
+def _reads_where_it_writes(kernel: Kernel, old: str, new: str) -> bool:
+    """Every read of `old` is at the offset that `new` is stored to, in the same stage or an earlier one."""
+    for i, stage in enumerate(kernel.stages):
+        for store in stage.stores:
+            if store.buffer == new:
+                later = kernel.stages[i + 1 :]
+                if any(_loads(s, old) for s in later):
+                    return False
+                return all(x.offset is store.offset for s in kernel.stages[: i + 1] for x in _loads(s, old))
+    return False
+
+
+def _loads(stage: Stage, name: str) -> list[Load]:
+    return [x for x in expr.walk(*stage_roots(stage)) if isinstance(x, Load) and x.buffer == name]
+
+
+def _copy(i: int, target: Value, value: Value) -> Kernel:
+    """input[...] = temporary, at the end."""
+    r = affine.axis("r", target.aval.numel)
+    index = affine.unravel(r, target.aval.shape)
+    strides = contiguous_strides(target.aval.shape) if target.strides is None else target.strides
+    loaded = expr.load(f"v{value.id}", r, value.aval.dtype)
+    store = Store(f"v{target.id}", affine.dot_strides(index, strides), loaded)
+    rows = tuple(a for a, _ in r.terms)
+    return Kernel(f"w{i}", rows, (Stage((), (), (store,)),), (), f"write v{target.id}")  # type: ignore[arg-type]
