@@ -16,10 +16,12 @@ from typing import Final
 
 from codegen import expr
 from codegen.emit import triton_library as library
+from codegen.emit import triton_nests as nests
 from codegen.emit.triton_kernel import KernelText, emit_kernel
 from codegen.emit.triton_tile import DEFAULT, Sizes, roots, tile
 from codegen.expr import Apply
 from codegen.ir import Buffer, Fused, Kernel, Library, Unsupported
+from eager import dtype as dt
 
 HEADER: Final = '''"""Triton kernels of one compiled graph."""
 
@@ -109,13 +111,19 @@ def emit(fused: Fused, sizes: Sizes = DEFAULT) -> TritonProgram:
 
 
 def _library(module: _Module, step: Library) -> None:
-    rule = library.EMIT.get(step.op.name)
-    if rule is None:
+    integers = step.op.name == "dot" and step.out_avals[0].dtype.category == dt.INT
+    rule = nests.dot if integers else nests.RULES.get(step.op.name)
+    if rule is not None and not any(a.dtype.is_complex for a in (*step.avals, *step.out_avals)):
+        nested = rule(step, module.buffers)
+        module.buffers.update({b.name: b for b in nested.buffers})
+        for kernel in nested.kernels:
+            module.kernel(kernel)
+        return
+    text = library.EMIT.get(step.op.name)
+    if text is None:
         where = f" at {step.where}" if step.where else ""
-        raise Unsupported(
-            f"the triton backend does not compile {step.op.name}{where}; compile this for the CPU instead"
-        )
-    module.add(rule(step, module.buffers), step.op.name)
+        raise Unsupported(f"the triton backend does not compile {step.op.name}{where}")
+    module.add(text(step, module.buffers), step.op.name)
 
 
 def hint(kernel: Kernel) -> str:

@@ -17,6 +17,7 @@ from typing import Final
 from codegen import affine, expr
 from codegen.affine import Affine, Axis, FloorDiv, Mod
 from codegen.emit import triton_table as table
+from codegen.emit.triton_tile import ATOMICS, is_atomic
 from codegen.expr import Apply, Cast, Checked, Const, Expr, IndexOf, Load, Local, Select
 from codegen.ir import Buffer, Store, Unsupported
 from eager import dtype as dt
@@ -25,19 +26,6 @@ Dims = frozenset[str]
 NONE: Final[Dims] = frozenset()
 INLINE: Final = 60  # a value used once stands inside its user's line up to this length
 NUMBERS_STAND_IN: Final = frozenset("add sub mul div eq ne lt le gt ge".split())
-ATOMICS: Final = {
-    "add": "add",
-    "sum": "add",
-    "amax": "max",
-    "max": "max",
-    "amin": "min",
-    "min": "min",
-}
-ATOMIC_TYPES: Final = {
-    "add": (dt.float16, dt.bfloat16, dt.float32, dt.float64, dt.int32, dt.int64),
-    "max": (dt.int32, dt.int64),
-    "min": (dt.int32, dt.int64),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +98,22 @@ class Block:
         if s.mode == "set":
             self.put(f"tl.store({target}, {value.text}{mask})")
             return
-        kind = ATOMICS.get(s.mode, "")
         dtype = self.signature.buffers[s.buffer].dtype
-        if dtype not in ATOMIC_TYPES.get(kind, ()):
-            raise Unsupported(
-                f"the triton backend cannot combine {dtype.name} by {s.mode} in parallel"
-            )
-        self.put(f'tl.atomic_{kind}({target}, {value.text}{mask}, sem="relaxed")')
+        if not is_atomic(s.mode, dtype):
+            raise Unsupported(f"the triton backend cannot {s.mode} {dtype.name} at shared places")
+        self.put(f'tl.atomic_{ATOMICS[s.mode]}({target}, {value.text}{mask}, sem="relaxed")')
+
+    def store_in_turn(self, s: Store, value: Text, address: Text) -> None:
+        """Combine with memory in a serial loop: each turn sees what the last one wrote."""
+        dtype = self.signature.buffers[s.buffer].dtype
+        if s.mode != "set":
+            wide = table.type_name(dtype.compute)
+            before = self.bind(Text(f"tl.load({address.text}).to({wide})"))
+            name = {"add": "add", "prod": "mul", "amax": "max", "amin": "min"}[s.mode]
+            spelled = table.template(name, dtype.compute).format(before.text, value.text)
+            value = Text(f"({spelled}).to({table.type_name(dtype)})")
+        self.put(f"tl.store({address.text}, {value.text})")
+        self.put("tl.debug_barrier()")
 
     def address(self, buffer: str, offset: Affine, guard: Guard = ()) -> Text:
         place = self.index(offset, guard)

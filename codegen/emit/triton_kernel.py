@@ -69,6 +69,8 @@ class _Writer:
         block = self.block()
         if form == "plane":
             return self.plane(block)
+        if form == "serial":
+            return self.serial(block)
         if form == "flat" and self.split_rows():
             return self.both_paths(block)
         self.open_rows(block, masked=self.tiling.rows % self.tiling.block != 0)
@@ -119,6 +121,18 @@ class _Writer:
             block, stage, _span("pid_c", stage.block, "[None, :]"), stage.cols % stage.block != 0
         )
         self.stage(block, stage)
+        return block.lines
+
+    def serial(self, block: Block) -> list[str]:
+        """One program, row by row: stores that collide happen in order."""
+        t, stage = self.tiling, self.tiling.stages[0].stage
+        block.put(f"for r in range(0, {t.rows}):")
+        inner = child(block, STEP)
+        self.counter(inner, _axis("r", t.rows), Text("r"))
+        inner.uses = use_counts(roots(stage))
+        for s in stage.stores:
+            value, address = inner.named(s.value), inner.address(s.buffer, s.offset)
+            inner.store_in_turn(s, value, address)
         return block.lines
 
     @staticmethod

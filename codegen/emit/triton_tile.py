@@ -8,8 +8,10 @@ stages (softmax reads its input once); a longer one is a loop over blocks.
 
     flat    no stage has loops: one-dimensional tiles of elements
     rows    programs own rows; each stage is a tile [ROWS, COLS] or a loop over such tiles
-    plane   one elementwise stage whose reads are contiguous along another axis than its writes:
-    square tiles over both
+    plane   one elementwise stage whose reads are contiguous along another axis than its
+            writes: square tiles over both
+    serial  one elementwise stage that combines at colliding places what no atomic instruction
+            can: one program, element by element, in order
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from codegen.affine import Affine, Axis
 from codegen.expr import Expr, Load
 from codegen.ir import Buffer, Kernel, Stage
 from codegen.rewrite import Rewrite
+from eager import dtype as dt
+from eager.dtype import DType
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,17 @@ class Sizes:
 
 
 DEFAULT: Final = Sizes()
+ATOMICS: Final = {"add": "add", "amax": "max", "amin": "min"}
+ATOMIC_TYPES: Final = {
+    "add": (dt.float16, dt.bfloat16, dt.float32, dt.float64, dt.int32, dt.int64),
+    "amax": (dt.int32, dt.int64),
+    "amin": (dt.int32, dt.int64),
+}
+
+
+def is_atomic(mode: str, dtype: DType) -> bool:
+    """Whether one instruction combines a value of `dtype` with memory, NaN as in eager."""
+    return dtype in ATOMIC_TYPES.get(mode, ())
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -61,7 +76,7 @@ class Tiling:
     registers)."""
 
     kernel: Kernel
-    form: Literal["flat", "rows", "plane"]
+    form: Literal["flat", "rows", "plane", "serial"]
     rows: int
     block: int
     stages: tuple[TiledStage, ...]
@@ -70,6 +85,8 @@ class Tiling:
 
     @property
     def programs(self) -> int:
+        if self.form == "serial":
+            return min(self.rows, 1)
         count = math.ceil(self.rows / self.block)
         if self.form == "plane":
             count *= math.ceil(self.stages[0].cols / self.stages[0].block)
@@ -87,6 +104,8 @@ def tile(kernel: Kernel, sizes: Sizes = DEFAULT) -> Tiling:
     if elementwise:
         stage = kernel.stages[0]
         kernel = replace(kernel, rows=kernel.rows + stage.loops, stages=(replace(stage, loops=()),))
+        if any(s.mode != "set" and not is_atomic(s.mode, s.value.dtype) for s in stage.stores):
+            return _serial(kernel)
         other = _other_contiguous_axis(kernel)
         if other is not None:
             return _plane(kernel, other, sizes)
@@ -104,6 +123,12 @@ def _flat(kernel: Kernel, sizes: Sizes) -> Tiling:
     stages = [_restage(s, kernel.rows, (), rows, 1) for s in kernel.stages]
     stages, scratch = _keep_in_registers(kernel, stages)
     return Tiling(kernel, "flat", rows, block, tuple(stages), scratch, _warps(block))
+
+
+def _serial(kernel: Kernel) -> Tiling:
+    rows = math.prod(a.size for a in kernel.rows)
+    stage = _restage(kernel.stages[0], kernel.rows, (), rows, 1)
+    return Tiling(kernel, "serial", rows, 1, (stage,), (), 1)
 
 
 def _rows(kernel: Kernel, sizes: Sizes) -> Tiling:

@@ -1,0 +1,348 @@
+"""Emit: library steps that are loop nests after all. Library -> Kernels of the loop IR, over r (rows) and c (loops).
+
+On the CPU these are routines; on the GPU the general machinery tiles them: a convolution is a reduction over taps and channels
+for each element of the result, a scatter is a store through an index read from memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from codegen import affine, expr
+from codegen.affine import ZERO, Affine
+from codegen.expr import BUILD, Expr
+from codegen.ir import Access, Buffer, Kernel, Library, Reduction, Stage, Store, Unsupported
+from eager import dtype as dt
+from eager.aval import contiguous_strides
+from eager.dtype import DType
+
+Index = tuple[Affine, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Nested:
+    """The kernels of a step, and the temporaries they need."""
+
+    kernels: tuple[Kernel, ...]
+    buffers: tuple[Buffer, ...] = ()
+
+
+Rule = Callable[[Library, Mapping[str, Buffer]], Nested]
+
+
+def _space(name: str, sizes: Sequence[int]) -> tuple[Affine, Index]:
+    """A flat counter over `sizes`, and the index it stands for."""
+    flat = affine.axis(name, math.prod(sizes))
+    return flat, affine.unravel(flat, tuple(sizes))
+
+
+def _kernel(step: Library, rows: Affine, *stages: Stage) -> Kernel:
+    return Kernel(f"{step.name}_{step.outs[0]}", _axes(rows), stages, note=step.op.name, where=step.where)
+
+
+def _axes(flat: Affine) -> tuple[affine.Axis, ...]:
+    return tuple(a for a, _ in flat.terms if isinstance(a, affine.Axis))
+
+
+def _element(x: Access, index: Index, buffers: Mapping[str, Buffer]) -> Expr:
+    offset = affine.dot_strides(index, x.strides, x.offset)
+    return expr.load(x.buffer, offset, buffers[x.buffer].dtype)
+
+
+def _operand(x: Any, index: Index, dtype: DType, buffers: Mapping[str, Buffer]) -> Expr:
+    """An operand of a step at `index`: a tensor, a run-time scalar or a number."""
+    if isinstance(x, Access):
+        return expr.cast(_element(x, index, buffers), dtype)
+    if isinstance(x, str):
+        return expr.cast(expr.load(x, ZERO, buffers[x].dtype), dtype)
+    return expr.const(x, dtype)
+
+
+def _inside(index: Sequence[Affine], sizes: Sequence[int]) -> Expr:
+    total = expr.const(True, dt.bool_)
+    for i, n in zip(index, sizes, strict=True):
+        value = expr.index_of(i)
+        total = BUILD.and_(total, BUILD.and_(expr.decide(BUILD.ge(value, 0)), expr.decide(BUILD.lt(value, n))))
+    return total
+
+
+def _accesses(step: Library) -> list[Access]:
+    found = [x for x in step.reads if isinstance(x, Access)]
+    if len(found) != len(step.reads):
+        raise Unsupported(f"the triton backend does not compile {step.op.name} of numbers")
+    return found
+
+
+def _reduced(step: Library, sizes: Sequence[int], over: Sequence[int], value: Callable[[Index, Index], Expr]) -> Nested:
+    """out[index] = the sum of value(index, tap) over all taps."""
+    r, index = _space("r", sizes)
+    c, taps = _space("c", over)
+    body = value(index, taps)
+    out = step.out_avals[0].dtype
+    total = Reduction("total", "sum", body.dtype, body)
+    store = Store(step.outs[0], r, expr.cast(expr.local("total", body.dtype), out))
+    return Nested((_kernel(step, r, Stage(_axes(c), (total,)), Stage((), (), (store,))),))
+
+
+# ------------------------------------------------------------------------ products, windows
+
+
+def dot(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
+    """A matrix product of integers: a sum of products."""
+    a, b = _accesses(step)
+    dtype = step.out_avals[0].dtype
+
+    def value(index: Index, taps: Index) -> Expr:
+        *batch, i, j = index
+        x, y = _element(a, (*batch, i, *taps), buffers), _element(b, (*batch, *taps, j), buffers)
+        return expr.cast(x, dtype) * expr.cast(y, dtype)
+
+    return _reduced(step, (*a.shape[:-1], b.shape[-1]), (a.shape[-1],), value)
+
+
+def _window(step: Library, out: Index, taps: Index) -> Index:
+    """The place that window position `out` and tap `taps` read."""
+    stride, padding = step.attrs["stride"], step.attrs["padding"]
+    dilation = step.attrs.get("dilation", (1,) * len(out))
+    return tuple(o * s - p + k * d for o, k, s, p, d in zip(out, taps, stride, padding, dilation, strict=True))
+
+
+def _windows(step: Library, place: Index, taps: Index, count: Sequence[int]) -> tuple[Index, Expr]:
+    """The window position whose tap `taps` reads `place`, and whether there is one."""
+    stride, padding = step.attrs["stride"], step.attrs["padding"]
+    dilation = step.attrs.get("dilation", (1,) * len(place))
+    moved = [i + p - k * d for i, k, p, d in zip(place, taps, padding, dilation, strict=True)]
+    at = tuple(m // s for m, s in zip(moved, stride, strict=True))
+    exists = _inside(at, count)
+    for m, s in zip(moved, stride, strict=True):
+        if s > 1:
+            exists = BUILD.and_(exists, BUILD.eq(expr.index_of(m % s), 0))
+    return at, exists
+
+
+def conv(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
+    x, w = _accesses(step)
+    out = step.out_avals[0].shape
+    channels, own = w.shape[1], w.shape[0] // step.attrs["groups"]
+
+    def value(index: Index, taps: Index) -> Expr:
+        n, o, *at = index
+        c, *k = taps
+        place = _window(step, tuple(at), tuple(k))
+        product = _element(x, (n, o // own * channels + c, *place), buffers) * _element(w, (o, *taps), buffers)
+        return expr.select(_inside(place, x.shape[2:]), product, expr.const(0, product.dtype))
+
+    return _reduced(step, out, w.shape[1:], value)
+
+
+def conv_input_grad(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
+    g, w = _accesses(step)
+    shape = step.out_avals[0].shape
+    channels, own = w.shape[1], w.shape[0] // step.attrs["groups"]
+
+    def value(index: Index, taps: Index) -> Expr:
+        n, c, *place = index
+        o, *k = taps
+        full = c // channels * own + o  # output channel of c's group
+        at, exists = _windows(step, tuple(place), tuple(k), g.shape[2:])
+        weight = _element(w, (full, c % channels, *k), buffers)
+        product = _element(g, (n, full, *at), buffers) * weight
+        return expr.select(exists, product, expr.const(0, product.dtype))
+
+    return _reduced(step, shape, (own, *w.shape[2:]), value)
+
+
+def conv_weight_grad(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
+    g, x = _accesses(step)
+    shape = step.out_avals[0].shape
+    channels, own = shape[1], shape[0] // step.attrs["groups"]
+
+    def value(index: Index, taps: Index) -> Expr:
+        o, c, *k = index
+        n, *at = taps
+        place = _window(step, tuple(at), tuple(k))
+        product = _element(g, (n, o, *at), buffers) * _element(x, (n, o // own * channels + c, *place), buffers)
+        return expr.select(_inside(place, x.shape[2:]), product, expr.const(0, product.dtype))
+
+    return _reduced(step, shape, (g.shape[0], *g.shape[2:]), value)
+
+
+def sum_pool(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
+    (x,) = _accesses(step)
+    wide = step.out_avals[0].dtype.compute
+
+    def value(index: Index, taps: Index) -> Expr:
+        place = _window(step, index[2:], taps)
+        read = expr.cast(_element(x, (*index[:2], *place), buffers), wide)
+        return expr.select(_inside(place, x.shape[2:]), read, expr.const(0, wide))
+
+    return _reduced(step, step.out_avals[0].shape, step.attrs["kernel"], value)
+
+
+def sum_pool_grad(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
+    (g,) = _accesses(step)
+    wide = step.out_avals[0].dtype.compute
+
+    def value(index: Index, taps: Index) -> Expr:
+        at, exists = _windows(step, index[2:], taps, g.shape[2:])
+        read = expr.cast(_element(g, (*index[:2], *at), buffers), wide)
+        return expr.select(exists, read, expr.const(0, wide))
+
+    return _reduced(step, step.out_avals[0].shape, step.attrs["kernel"], value)
+
+
+def max_pool(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
+    """The extremum of each window, then where it is: the last NaN if there is one, else the first that equals it."""
+    (x,) = _accesses(step)
+    own, wide = step.out_avals[0].dtype, step.out_avals[0].dtype.compute
+    r, index = _space("r", step.out_avals[0].shape)
+    c, taps = _space("c", step.attrs["kernel"])
+    place = _window(step, index[2:], taps)
+    inside = _inside(place, x.shape[2:])
+    read = expr.cast(_element(x, (*index[:2], *place), buffers), wide)
+    top = expr.local("top", wide)
+    low = expr.const(_lowest(wide), wide)
+    flat = expr.index_of(affine.ravel(place, x.shape[2:]))
+    far = expr.const(2**62, dt.int64)
+
+    def where_inside(condition: Expr, otherwise: Expr) -> Expr:
+        return expr.select(inside, expr.select(condition, flat, otherwise), otherwise)
+
+    first = Reduction("first", "min", dt.int64, where_inside(BUILD.eq(read, top), far))
+    found = [Reduction("top", "max", wide, expr.select(inside, read, low))]
+    at, later = expr.local("first", dt.int64), [first]
+    if wide.is_floating_point:
+        later.append(Reduction("nan", "max", dt.int64, where_inside(BUILD.is_nan(read), -far)))
+        at = BUILD.where(BUILD.is_nan(top), expr.local("nan", dt.int64), at)
+    stores = (Store(step.outs[0], r, expr.cast(top, own)), Store(step.outs[1], r, at))
+    loops = _axes(c)
+    stages = Stage(loops, tuple(found)), Stage(loops, tuple(later)), Stage((), (), stores)
+    return Nested((_kernel(step, r, *stages),))
+
+
+def _lowest(dtype: DType) -> float:
+    if dtype.is_floating_point:
+        return -math.inf
+    return -(1 << 8 * dtype.itemsize - 1) if dtype.is_signed else 0
+
+
+# -------------------------------------------------------------------------------- scatters
+
+
+def _copied(step: Library, source: Any, to: str, dtype: DType, shape: tuple[int, ...], buffers: Mapping[str, Buffer]) -> Kernel:
+    """to = source, converted to `dtype`."""
+    r, index = _space("r", shape)
+    return _kernel(step, r, Stage((), (), (Store(to, r, _operand(source, index, dtype, buffers)),)))
+
+
+def _combined(
+    step: Library,
+    buffers: Mapping[str, Buffer],
+    sizes: Sequence[int],
+    place: Callable[[Index], tuple[Index, Expr]],
+    mode: str,
+) -> Nested:
+    """out = the first operand, then combined by `mode` at place(i) for every i below `sizes`.
+
+    16-bit sums run in float32 and are rounded once."""
+    out, dtype, shape = step.outs[0], step.out_avals[0].dtype, step.out_avals[0].shape
+    r, index = _space("r", sizes)
+    wide = dtype.compute if mode == "add" else dtype
+    target = out if wide is dtype else f"{out}_wide"
+    at, value = place(index)
+    offset = affine.dot_strides(at, contiguous_strides(shape))
+    store = Store(target, offset, expr.cast(value, wide), mode)
+    kernels = [
+        _copied(step, step.reads[0], target, wide, shape, buffers),
+        _kernel(step, r, Stage((), (), (store,))),
+    ]
+    if target is out:
+        return Nested(tuple(kernels))
+    temporary = Buffer(target, wide, math.prod(shape), "temp")
+    back = _copied(step, Access(target, 0, shape, contiguous_strides(shape)), out, dtype, shape, {target: temporary})
+    return Nested((*kernels, back), (temporary,))
+
+
+def _checked(step: Library, index: Expr, dim: int, size: int, *, negative: bool) -> Affine:
+    """An index read from memory, verified against `size`."""
+    what = f"{step.op.name}: index out of bounds for dimension {dim} with size {size}|{step.where}"
+    wide = expr.cast(index, dt.int64)
+    i = expr.checked(wide, -size if negative else 0, size - 1, what)
+    if negative:
+        i = BUILD.where(BUILD.lt(i, 0), i + size, i)
+    return affine.opaque(i, 0, max(size - 1, 0))
+
+
+def scatter(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
+    _, index, source = step.reads
+    assert isinstance(index, Access)
+    dim, shape = step.attrs["dim"], step.out_avals[0].shape
+
+    def place(at: Index) -> tuple[Index, Expr]:
+        value = _operand(source, at, step.out_avals[0].dtype, buffers)
+        chosen = _checked(step, _element(index, at, buffers), dim, shape[dim] if shape else 1, negative=False)
+        return ((*at[:dim], chosen, *at[dim + 1 :]) if shape else ()), value
+
+    return _combined(step, buffers, index.shape, place, step.attrs["reduce"])
+
+
+def index_add(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
+    _, index, source = _accesses(step)
+    dim, size = step.attrs["dim"], step.out_avals[0].shape[step.attrs["dim"]]
+
+    def place(at: Index) -> tuple[Index, Expr]:
+        chosen = _checked(step, _element(index, (at[dim],), buffers), dim, size, negative=False)
+        return (*at[:dim], chosen, *at[dim + 1 :]), _element(source, at, buffers)
+
+    return _combined(step, buffers, source.shape, place, "add")
+
+
+def index_put(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
+    _, source, *indices = step.reads
+    dims, shape = step.attrs["dims"], step.out_avals[0].shape
+    tensors = [x for x in indices if isinstance(x, Access)]
+    picked = _broadcast([x.shape for x in tensors])
+    rest = [n for d, n in enumerate(shape) if d not in dims]
+    adjacent = dims == tuple(range(dims[0], dims[0] + len(dims)))
+    start = dims[0] if adjacent else 0
+    sizes = (*rest[:start], *picked, *rest[start:])
+
+    def place(at: Index) -> tuple[Index, Expr]:
+        chosen, others = at[start : start + len(picked)], iter((*at[:start], *at[start + len(picked) :]))
+        found = {
+            d: _checked(step, _element(x, _aligned(chosen, x.shape), buffers), d, shape[d], negative=True)
+            for d, x in zip(dims, tensors, strict=True)
+        }
+        where = tuple(found[d] if d in found else next(others) for d in range(len(shape)))
+        own = _aligned(at, source.shape) if isinstance(source, Access) else ()
+        return where, _operand(source, own, step.out_avals[0].dtype, buffers)
+
+    return _combined(step, buffers, sizes, place, "add" if step.attrs["accumulate"] else "set")
+
+
+def _broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    rank = max(map(len, shapes))
+    full = [(1,) * (rank - len(s)) + s for s in shapes]
+    return tuple(next((n for n in column if n != 1), 1) for column in zip(*full, strict=True))
+
+
+def _aligned(index: Index, shape: tuple[int, ...]) -> Index:
+    """The trailing part of `index` that belongs to an operand of `shape`, broadcast."""
+    own = index[len(index) - len(shape) :]
+    return tuple(ZERO if n == 1 else i for i, n in zip(own, shape, strict=True))
+
+
+RULES: Final[Mapping[str, Rule]] = {
+    "conv": conv,
+    "conv_input_grad": conv_input_grad,
+    "conv_weight_grad": conv_weight_grad,
+    "max_pool": max_pool,
+    "sum_pool": sum_pool,
+    "sum_pool_grad": sum_pool_grad,
+    "scatter": scatter,
+    "index_add": index_add,
+    "index_put": index_put,
+}
