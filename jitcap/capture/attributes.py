@@ -256,7 +256,7 @@ def _own_of_function(world: World, fn: FunctionType, name: str) -> Any:
     return fields[name]
 
 
-_TENSOR_FIELDS: Final = frozenset(
+TENSOR_FIELDS: Final = frozenset(
     {"_array", "_storage", "_requires_grad", "_node", "_index", "_grad", "_view", "_hooks",
      "_accumulate_hooks", "_retains"}
 )  # fmt: skip
@@ -266,7 +266,7 @@ def _tensor_attribute(world: World, tensor: Tensor, name: str) -> Any:
     """Tensors answer natively; what the user put on one from outside is loaded first."""
     shadow = world.outside.shadow(tensor)
     if isinstance(shadow, TensorShadow) and name not in tensor.__dict__:
-        if name in shadow.real.__dict__ and name not in _TENSOR_FIELDS:
+        if name in shadow.real.__dict__ and name not in TENSOR_FIELDS:
             place = Item(DictOf(shadow.origin), name)
             value = world.outside.load(shadow.real.__dict__[name], place)
             shadow.extra[name] = tensor.__dict__[name] = value

@@ -57,6 +57,7 @@ class World(Protocol):
     def super_getattr(self, cls: Any, obj: Any, name: str) -> Any: ...
     def import_name(self, frame: Frame, name: str, fromlist: Any, level: int) -> Any: ...
     def import_from(self, module: Any, name: str) -> Any: ...
+    def place(self, frame: Frame, refusal: BaseException) -> None: ...
     def build_class(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
 
 
@@ -133,7 +134,8 @@ class Interpreter:
                 frame.pc += 1
                 try:
                     done = opcodes[ins.op](self, frame, ins)
-                except self.passthrough:
+                except self.passthrough as refusal:
+                    self.world.place(frame, refusal)
                     raise
                 except Exception as error:
                     self.unwind(frame, error)
@@ -147,6 +149,7 @@ class Interpreter:
         """Continue at the handler of the current instruction, or raise `error` to the caller."""
         handler = frame.bytecode.handler_at(frame.pc - 1)
         if handler is None:
+            self.world.place(frame, error)
             raise error
         del frame.stack[handler.depth :]
         if handler.lasti:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from eager import dtype as dt
 from eager.aval import Aval, scalar_aval
-from eager.ops.kinds import CAST
+from eager.ops.pointwise import CAST
 from eager.sym import SymNumber
 from jitcap.capture.origin import Computed, Origin
 from jitcap.functional import DataDependent

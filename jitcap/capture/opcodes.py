@@ -46,7 +46,7 @@ def push_null(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     frame.push(NULL)
 
 
-@opcode("POP_TOP", "END_FOR")
+@opcode("POP_TOP")
 def pop_top(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     frame.pop()
 

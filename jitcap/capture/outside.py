@@ -72,6 +72,8 @@ class Outside:
         self.world = world
         self.by_real: dict[int, Shadow] = {}
         self.by_twin: dict[int, Shadow] = {}
+        self.by_node: dict[Any, TensorShadow] = {}
+        self._owners: dict[int, TensorShadow] = {}  # by id of the traced memory
         self.numbers: dict[Any, Origin] = {}  # graph input of a run-time number -> where it is read
         self.dynamic: frozenset[str] = frozenset()  # shown origins of ints that have varied
 
@@ -92,6 +94,15 @@ class Outside:
         self.by_real[id(shadow.real)] = shadow
         self.by_twin[id(shadow.twin)] = shadow
         return shadow.twin
+
+    def register_tensor(self, shadow: TensorShadow) -> Any:
+        self.by_node[shadow.node] = shadow
+        self._owners[id(shadow.memory)] = shadow
+        return self.register(shadow)
+
+    def owner_of(self, memory: TracedStorage) -> TensorShadow | None:
+        """The tensor from outside whose memory this is."""
+        return self._owners.get(id(memory))
 
     def shadow(self, twin: Any) -> Shadow | None:
         """The shadow of a twin (None for an object made inside, or a constant)."""
@@ -312,7 +323,7 @@ def load_tensor(outside: Outside, real: Tensor, origin: Origin) -> Any:
         twin._requires_grad = True
     twin._grad = UNREAD
     outside.guard(TensorLike.of(real, origin, world.line()))
-    return outside.register(TensorShadow(real, origin, twin, node))
+    return outside.register_tensor(TensorShadow(real, origin, twin, node))
 
 
 LOADERS: Final[dict[type, Loader]] = {

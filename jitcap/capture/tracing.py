@@ -63,6 +63,10 @@ class CaptureTracer(Tracer):
             self._kept.append(tensor)  # an id is only unique while the object lives
         return found
 
+    def lifted(self, tensor: Tensor) -> Traced | None:
+        """The graph value of a constant tensor that the program used or wrote."""
+        return self._lifted.get(id(tensor))
+
     def _first_grad(self, tensor: Tensor) -> Tensor | None:
         """`.grad` of a stand-in is read for the first time."""
         shadow = self.world.outside.shadow(tensor)

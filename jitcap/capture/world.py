@@ -15,10 +15,11 @@ from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
 from eager.aval import scalar_aval
+from eager.autograd import mode
 from eager.sym import SymNumber
 from eager.tensor import Tensor
 from jitcap.capture import attributes, calls, numbers, operators
-from jitcap.capture.breaks import Break
+from jitcap.capture.breaks import Break, Place
 from jitcap.capture.deferred import Deferred
 from jitcap.capture.builtins import HOST_MODULES
 from jitcap.capture.functions import frame_for
@@ -55,6 +56,7 @@ class World:
     """See `interpret.World` for what the interpreter asks."""
 
     def __init__(self, name: str) -> None:
+        self.grad_mode = mode.enabled
         self.tracer = CaptureTracer(self, name)
         self.guards = Guards()
         self.outside = Outside(self)
@@ -82,6 +84,19 @@ class World:
         if frame is None:
             return NOWHERE
         return Where(frame.code.co_filename, frame.instruction.line, frame.code.co_qualname)
+
+    def place(self, frame: Frame, refusal: BaseException) -> None:
+        """Note the user's line on a refusal that passes through `frame`, innermost first."""
+        if getattr(refusal, "__jitcap_place__", None) is None and (
+            len(self.vm.frames) == 1 or not self.is_library(frame.globals.get("__name__", ""))
+        ):
+            line, end_line, column, end_column = frame.instruction.columns
+            code = frame.code
+            refusal.__jitcap_place__ = found = Place(  # type: ignore[attr-defined]
+                code.co_filename, line, end_line, column, end_column, code.co_qualname
+            )
+            if isinstance(refusal, Break):
+                refusal.place = found
 
     def line(self) -> str:
         place = self.where()

@@ -1,0 +1,141 @@
+"""Capture, start to end: a function and the arguments of one call -> `Captured`. Raises Break.
+
+The call is interpreted once on stand-ins; nothing outside changes, whatever happens. What this
+gives is a graph, the guards under which it is the function, and how to replay its effects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FunctionType, MethodType
+from typing import Any
+
+from eager.autograd import mode
+from eager.dispatch import current_tracer
+from jitcap.capture.breaks import Break, Place
+from jitcap.capture.bytecode import UnsupportedPython
+from jitcap.capture.effects import epilogue, guard_aliases, tensors_of
+from jitcap.capture.origin import Attribute, Fixed, Keyword, Positional
+from jitcap.capture.outside import TensorShadow
+from jitcap.capture.result import Captured, Input, prepare
+from jitcap.capture.shadow import Shadow
+from jitcap.capture.world import World
+from jitcap.functional import DataDependent
+from jitcap.graph import Node
+from jitcap.guards import CodeIs, Names
+from jitcap.joint import build_joint
+
+
+def capture(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    dynamic: frozenset[str] = frozenset(),
+) -> Captured:
+    """Capture one call of `fn`. `dynamic` names origins of ints that become run-time numbers.
+
+    Raises Break (see its `record()`) when the call cannot be captured as a whole."""
+    world = World(getattr(fn, "__qualname__", type(fn).__qualname__))
+    world.outside.dynamic = dynamic
+    token = current_tracer.set(world.tracer)
+    before = mode.enabled, mode.inference
+    try:
+        value = _run(world, fn, args, kwargs)
+        return _finish(world, value, (len(args), tuple(kwargs)))
+    except Break:
+        raise
+    except DataDependent as error:
+        raise _placed(Break("data dependent", str(error)), error) from error
+    except UnsupportedPython as error:
+        raise Break("version", str(error)) from error
+    except RecursionError as error:
+        raise _placed(Break("exception", "RecursionError"), error) from error
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}"
+        raise _placed(Break("exception", text), error) from error
+    finally:
+        mode.enabled, mode.inference = before
+        current_tracer.reset(token)
+
+
+def _placed(found: Break, cause: BaseException) -> Break:
+    found.place = getattr(cause, "__jitcap_place__", Place())
+    return found
+
+
+def _run(world: World, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Load the arguments and interpret the call."""
+    plain = fn.__func__ if isinstance(fn, MethodType) else fn
+    bound = int(isinstance(fn, MethodType))
+    root: Any = fn
+    if isinstance(plain, FunctionType):
+        origin = Fixed(plain, plain.__qualname__)
+        world.fixed[id(plain)] = plain
+        world.outside.register(Shadow(plain, origin, plain))
+        world.guards.add(CodeIs(origin, plain.__qualname__, plain.__code__))
+        root = plain
+        if bound:
+            owner = Fixed(fn, plain.__qualname__)
+            root = MethodType(plain, world.outside.load(fn.__self__, Attribute(owner, "__self__")))
+    else:
+        root = world.outside.load(fn, Fixed(fn, "the function"))
+    names = plain.__code__.co_varnames[bound:] if isinstance(plain, FunctionType) else ()
+    count = plain.__code__.co_argcount - bound if isinstance(plain, FunctionType) else 0
+    given = []
+    for i, value in enumerate(args):
+        label = names[i] if i < count else f"args[{i}]"
+        given.append(world.outside.load(value, Positional(i, label)))
+    keywords = {k: world.outside.load(v, Keyword(k)) for k, v in kwargs.items()}
+    return world.call(root, tuple(given), keywords)
+
+
+def _finish(world: World, value: Any, shape: tuple[int, tuple[str, ...]]) -> Captured:
+    """Outputs, effects, aliases, the joint graph; then everything as source."""
+    tracer = world.tracer
+    probe = epilogue(world, value, Names())
+    guard_aliases(world, [s for s, _ in probe.writes])
+    names = Names()
+    prepare(world.guards, names)
+    end = epilogue(world, value, names)
+    _drop_unused_inputs(world, end.outputs)
+    index = {node: i for i, node in enumerate(tracer.inputs)}
+    leaves = [
+        (index[s.node], s.twin) for s in tensors_of(world)
+        if s.node in index and s.requires_grad
+    ]  # fmt: skip
+    joint = None
+    if end.tracked and leaves:
+        joint = build_joint(tracer, end.outputs, list(end.tracked.items()), leaves)
+    return Captured(
+        name=tracer.name,
+        graph=tracer.graph(end.outputs),
+        inputs=tuple(_input(world, node) for node in tracer.inputs),
+        writes=tuple((index[s.node], o) for s, o in end.writes),
+        guards=world.guards,
+        epilogue=end,
+        names=names,
+        shape=shape,
+        grad_mode=world.grad_mode,
+        joint=joint,
+    )
+
+
+def _drop_unused_inputs(world: World, outputs: list[Any]) -> None:
+    """What was read for guards only, or looked at and not used, is no input of the graph."""
+    tracer = world.tracer
+    used: set[Any] = set(outputs)
+    for node in tracer.nodes:
+        used.update(node.parents)
+    written = {s.node for s in tensors_of(world) if s.memory.handle is not s.node}
+    tracer.inputs[:] = [n for n in tracer.inputs if n in used or n in written]
+
+
+def _input(world: World, node: Node) -> Input:
+    number = world.outside.numbers.get(node)
+    if number is not None:
+        return Input(number, tensor=False)
+    if node in world.tracer.constant_arrays:
+        return Input(None, tensor=True, value=world.tracer.constant_arrays[node])
+    owner: TensorShadow = world.outside.by_node[node]
+    return Input(owner.origin, tensor=True)

@@ -1,0 +1,235 @@
+"""Capture's last step: what the program changed and returned -> the epilogue of the entry, as source.
+
+Twins are compared with what was loaded. The differences are written to the real objects after the
+graph ran; then the host calls are made, in program order; then the value is returned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from eager.autograd import mode
+from eager.dispatch import apply
+from eager.tensor import UNREAD, Tensor, wrap
+from eager.traced import Traced
+from jitcap.capture.attributes import TENSOR_FIELDS
+from jitcap.capture.breaks import Break
+from jitcap.capture.origin import Attribute, Origin
+from jitcap.capture.outside import TensorShadow
+from jitcap.capture.rebuild import CYCLE, Rebuilder
+from jitcap.capture.shadow import (
+    MISSING,
+    CellShadow,
+    DictShadow,
+    ListShadow,
+    ObjectShadow,
+    SetShadow,
+    Shadow,
+)
+from jitcap.guards import Distinct, Names
+
+if TYPE_CHECKING:
+    from jitcap.capture.world import World
+
+_MUTABLE: Final = (DictShadow, ListShadow, ObjectShadow, CellShadow, SetShadow)
+
+
+@dataclass(slots=True)
+class Epilogue:
+    """`lines` make the values and replay the effects; `value` is the expression that is returned.
+
+    `outputs` are the graph values that the lines call `o[i]`; `writes` pairs a tensor from outside
+    with the index of the output that its memory takes."""
+
+    lines: list[str] = field(default_factory=list)
+    value: str = "None"
+    outputs: list[Any] = field(default_factory=list)
+    writes: list[tuple[TensorShadow, int]] = field(default_factory=list)
+    tracked: dict[int, Tensor] = field(default_factory=dict)
+    result_of: dict[int, str] = field(default_factory=dict)
+
+
+def epilogue(world: World, value: Any, names: Names) -> Epilogue:
+    """Render the effects of `world` and the return value. Raises Break for what cannot be replayed."""
+    early: set[int] = set()
+    while True:
+        rebuilder = Rebuilder(world, names)
+        rebuilder._early = early
+        try:
+            return _render(world, value, rebuilder)
+        except CYCLE:
+            continue
+
+
+def _render(world: World, value: Any, make: Rebuilder) -> Epilogue:
+    out = Epilogue(outputs=make.outputs, tracked=make.tracked, result_of=make.result_of)
+    returned = make.expr(value)
+    stores: list[str] = []
+    for shadow in list(world.outside.by_real.values()):
+        if isinstance(shadow, TensorShadow):
+            stores += _tensor_effects(make, shadow, out)
+        elif isinstance(shadow, _MUTABLE) and shadow.changed():
+            stores += _REPLAY[type(shadow)](make, shadow)
+    stores += _draws(world, make)
+    stores += _grad_mode(world, make)
+    calls = [_host_call(make, c) for c in world.host_calls]
+    out.lines = [*make.lines, *make.late, *stores, *calls]
+    out.value = returned
+    return out
+
+
+def guard_aliases(world: World, written: list[TensorShadow]) -> None:
+    """Objects that were changed must stay different objects, tensors different memory."""
+    changed = [s for s in world.outside.by_real.values() if isinstance(s, _MUTABLE) and s.changed()]
+    kinds = {type(s.real) for s in changed}
+    if changed:
+        others = [
+            s.origin for s in world.outside.by_real.values()
+            if isinstance(s, _MUTABLE) and type(s.real) in kinds
+        ]  # fmt: skip
+        _distinct(world, others, "")
+    if written:
+        _check_memory(world, written)
+        tensors = [s.origin for s in tensors_of(world)]
+        _distinct(world, tensors, "._storage")
+
+
+def _distinct(world: World, origins: list[Origin], suffix: str) -> None:
+    if len(origins) > 1:
+        world.guards.add(Distinct(origins[0], world.line(), tuple(origins[1:]), suffix))
+
+
+def tensors_of(world: World) -> list[TensorShadow]:
+    return [s for s in world.outside.by_real.values() if isinstance(s, TensorShadow)]
+
+
+def _check_memory(world: World, written: list[TensorShadow]) -> None:
+    """Two inputs in one piece of memory, one of them written: the graph would not see it."""
+    owners: dict[int, list[TensorShadow]] = {}
+    for shadow in tensors_of(world):
+        owners.setdefault(shadow.real._memory()[0], []).append(shadow)
+    chosen = {id(s) for s in written}
+    for group in owners.values():
+        if len(group) > 1 and any(id(s) in chosen for s in group):
+            shown = " and ".join(s.origin.show() for s in group[:2])
+            raise Break("aliasing", f"{shown} share memory, and it is written")
+
+
+# ---- tensors
+
+
+def _tensor_effects(make: Rebuilder, shadow: TensorShadow, out: Epilogue) -> list[str]:
+    twin, lines = shadow.twin, []
+    name = ""
+
+    def var() -> str:
+        return name or make.names.var(shadow.origin)
+
+    if twin._node is not None:
+        raise Break("effect", f"{shadow.origin.show()} gets a history by an in-place operation")
+    if shadow.memory.handle is not shadow.node:
+        out.writes.append((shadow, make.output(shadow.memory.handle)))
+        count = max(twin._storage.version, 1)
+        lines.append(f"{var()}._storage.version += {count}")
+    if type(twin._array) is not Traced or twin._array.storage is not shadow.memory:
+        again = wrap(twin._array)
+        lines.append(f"{var()}._array = {make.expr(again)}._array")
+    if twin._requires_grad is not shadow.requires_grad:
+        lines.append(f"{var()}._requires_grad = {twin._requires_grad}")
+    if twin._grad is not UNREAD and twin._grad is not shadow.grad:
+        if shadow.real._node is not None and not shadow.real._retains:
+            raise Break("effect", f"backward() goes on past {shadow.origin.show()}")
+        lines.append(f"{var()}._grad = {make.expr(twin._grad)}")
+    for key, value in twin.__dict__.items():
+        if key not in TENSOR_FIELDS and shadow.extra.get(key, MISSING) is not value:
+            lines.append(f"{var()}.{key} = {make.expr(value)}")
+    return lines
+
+
+# ---- containers and objects
+
+
+def _dict_replay(make: Rebuilder, shadow: DictShadow) -> list[str]:
+    name = make.names.var(shadow.origin)
+    if shadow.reordered():
+        pairs = ", ".join(f"{make.expr(k)}: {make.expr(v)}" for k, v in shadow.twin.items())
+        return [f"{name}.clear()", f"{name}.update({{{pairs}}})"]
+    drop, put = make.names.bind(dict.__delitem__), make.names.bind(dict.__setitem__)
+    plain = type(shadow.real) is dict
+    lines = [f"{drop}({name}, {make.expr(k)})" for k in shadow.removed()]
+    for key in shadow.stored():
+        key_text, text = make.expr(key), make.expr(dict.__getitem__(shadow.twin, key))
+        lines.append(f"{name}[{key_text}] = {text}" if plain else f"{put}({name}, {key_text}, {text})")
+    return lines
+
+
+def _list_replay(make: Rebuilder, shadow: ListShadow) -> list[str]:
+    name, items = make.names.var(shadow.origin), list(shadow.twin)
+    base = shadow.base
+    if isinstance(shadow.real, list):
+        if len(items) > len(base) and all(a is b for a, b in zip(items, base, strict=False)):
+            return [f"{name}.extend([{make.all(items[len(base):])}])"]
+        return [f"{name}[:] = [{make.all(items)}]"]
+    return [f"{name}.clear()", f"{name}.extend([{make.all(items)}])"]
+
+
+def _set_replay(make: Rebuilder, shadow: SetShadow) -> list[str]:
+    name = make.names.var(shadow.origin)
+    gone = [x for x in shadow.base if x not in shadow.twin]
+    new = [x for x in shadow.twin if x not in shadow.base]
+    lines = [f"{name}.difference_update([{make.all(gone)}])"] if gone else []
+    return lines + ([f"{name}.update([{make.all(new)}])"] if new else [])
+
+
+def _cell_replay(make: Rebuilder, shadow: CellShadow) -> list[str]:
+    return [f"{make.names.var(shadow.origin)}.cell_contents = {make.expr(shadow.twin.cell_contents)}"]
+
+
+def _object_replay(make: Rebuilder, shadow: ObjectShadow) -> list[str]:
+    name, lines = make.names.var(shadow.origin), []
+    put, drop = make.names.bind(object.__setattr__), make.names.bind(object.__delattr__)
+    for slot, value in shadow.written_slots():
+        if value is MISSING:
+            lines.append(f"{drop}({name}, {slot!r})")
+        else:
+            lines.append(f"{put}({name}, {slot!r}, {make.expr(value)})")
+    return lines
+
+
+_REPLAY: Final[dict[type[Shadow], Any]] = {
+    DictShadow: _dict_replay, ListShadow: _list_replay, SetShadow: _set_replay,
+    CellShadow: _cell_replay, ObjectShadow: _object_replay,
+}  # fmt: skip
+
+
+# ---- state of the library, host calls
+
+
+def _draws(world: World, make: Rebuilder) -> list[str]:
+    """Generators end where plain Python would have left them."""
+    lines = []
+    for state in world.tracer.draws.values():
+        name = make.names.var(state.origin)
+        if state.reseeded:
+            lines.append(f"{name}.seed_value = {make.expr(state.seed)}")
+            lines.append(f"{name}.ordinal = {make.expr(state.start)} + {state.count}")
+        else:
+            before = make.names.var(Attribute(state.origin, "ordinal"))
+            lines.append(f"{name}.ordinal = {before} + {state.count}")
+    return lines
+
+
+def _grad_mode(world: World, make: Rebuilder) -> list[str]:
+    if mode.enabled is world.grad_mode:
+        return []
+    return [f"{make.names.bind(mode)}.enabled = {mode.enabled}"]
+
+
+def _host_call(make: Rebuilder, call: Any) -> str:
+    keywords = [f"{k}={make.expr(v)}" for k, v in call.kwargs.items()]
+    given = ", ".join([*map(make.expr, call.args), *keywords])
+    return f"{make.expr_of_callable(call.fn)}({given})"
+
+
+_ = apply

@@ -1,0 +1,138 @@
+"""Capture's product: graph, guards and epilogue of one version of a function. -> source of its entry.
+
+`Captured.entry` turns it into the function that a call runs: check the guards, gather the inputs,
+run the compiled graph, replay the effects, return the value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from eager.autograd import mode
+from eager.dtype import _default as default_dtype
+from jitcap.capture.effects import Epilogue
+from jitcap.capture.origin import Origin
+from jitcap.graph import Graph
+from jitcap.guards import READ_ERRORS, Guards, Names, explain, render
+from jitcap.joint import FreedNode, Joint, Region
+
+Run = Callable[[Sequence[Any]], list[Any]]
+
+
+@dataclass(slots=True)
+class Input:
+    """One graph input: a tensor or number read at `origin`, or the constant array `value`."""
+
+    origin: Origin | None
+    tensor: bool
+    value: Any = None
+
+
+@dataclass(slots=True)
+class Captured:
+    """One captured version. `writes` pairs (input index, output index); `joint` is there when the
+    gradient of an output can be asked for later."""
+
+    name: str
+    graph: Graph
+    inputs: tuple[Input, ...]
+    writes: tuple[tuple[int, int], ...]
+    guards: Guards
+    epilogue: Epilogue
+    names: Names
+    shape: tuple[int, tuple[str, ...]]  # number of positional arguments, names of the keywords
+    grad_mode: bool
+    joint: Joint | None = None
+
+    def source(self, region: bool = False) -> str:
+        """The entry as Python source; `K` runs the graph, `R` is the region, `MISS` the refusal."""
+        lines = [*self._header(), "  try:", *(f"    {line}" for line in self._checks())]
+        errors = self.names.bind(READ_ERRORS)
+        lines += [f"  except {errors}: return MISS"]
+        lines += [f"  {line}" for line in self._body(region)]
+        return "\n".join(lines) + "\n"
+
+    def _header(self) -> list[str]:
+        count, keywords = self.shape
+        test = [f"len(args) != {count}"]
+        test.append(f"len(kwargs) != {len(keywords)}" if keywords else "kwargs")
+        grad, dtype = self.names.bind(mode), self.names.bind(default_dtype)
+        test.append(f"{grad}.enabled is not {self.grad_mode}")
+        test.append(f"{dtype}[0] is not {self.names.bind(default_dtype[0])}")
+        return ["def entry(args, kwargs):", f"  if {' or '.join(test)}: return MISS"]
+
+    def _checks(self) -> list[str]:
+        return self.names.lines or ["pass"]
+
+    def _body(self, region: bool) -> list[str]:
+        gathered = ", ".join(map(self._array, self.inputs))
+        lines = [f"o = K([{gathered}])"]
+        written = {o for _, o in self.writes}
+        if written and self.epilogue.outputs:
+            lines[0] = lines[0].replace("o = K", "r = K")
+            lines.append(f"o = {self._renumbered(written)}")
+        lines += self.epilogue.lines
+        if region:
+            lines += self._attach(len(written))
+        elif self.epilogue.tracked:
+            lines += self._freed()
+        return [*lines, f"return {self.epilogue.value}"]
+
+    def _renumbered(self, written: set[int]) -> str:
+        """Outputs that are written back do not come back: put the others at their places."""
+        places, k = [], 0
+        for i in range(len(self.epilogue.outputs)):
+            places.append("None" if i in written else f"r[{k}]")
+            k += i not in written
+        return f"[{', '.join(places)}, *r[{k}:]]"
+
+    def _array(self, given: Input) -> str:
+        if given.origin is None:
+            return self.names.bind(given.value)
+        v = self.names.var(given.origin)
+        return f"{v}._array" if given.tensor else v
+
+    def _attach(self, written: int) -> list[str]:
+        given = ", ".join(
+            self.names.bind(i.value) if i.origin is None else self.names.var(i.origin)
+            for i in self.inputs
+        )
+        made = self.epilogue.result_of
+        outs = ", ".join(made.get(i, "None") for i in range(len(self.epilogue.outputs)))
+        return [f"R.attach([{given}], [{outs}], o[{len(self.epilogue.outputs)}:])", *self._freed()]
+
+    def _freed(self) -> list[str]:
+        """Outputs whose history a backward inside used up."""
+        live = set(self.joint.tracked) if self.joint else set()
+        node, lines = self.names.bind(_freed), []
+        for index, name in self.epilogue.result_of.items():
+            if index not in live:
+                lines.append(f"{node}({name})")
+        return lines
+
+    def entry(self, run: Run, miss: Any, region: Region | None = None) -> Callable[..., Any]:
+        """The function that a call runs: `entry(args, kwargs)` gives the result, or `miss`."""
+        text = self.source(region is not None)
+        scope = {**self.names.namespace, "K": run, "R": region, "MISS": miss}
+        exec(compile(text, f"<entry of {self.name}>", "exec"), scope)
+        return scope["entry"]  # type: ignore[no-any-return]
+
+    def explain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+        """Why a call does not fit this version; None when it fits."""
+        count, keywords = self.shape
+        if len(args) != count or {*kwargs} != {*keywords}:
+            return f"expected {count} positional arguments and keywords {list(keywords)}"
+        if mode.enabled is not self.grad_mode:
+            return f"expected grad mode {'on' if self.grad_mode else 'off'}"
+        return explain(self.guards.items, args, kwargs)
+
+
+def _freed(tensor: Any) -> None:
+    tensor._node, tensor._index, tensor._requires_grad = FreedNode((), (tensor.aval,)), 0, True
+
+
+def prepare(guards: Guards, names: Names) -> None:
+    """Render the guards into `names` before anything else reads from outside."""
+    render(guards.items, names, "MISS")
