@@ -1,1 +1,43 @@
 """The compiler's public face: a function -> the same function, compiled. See `jitcap.api`."""
+
+from jitcap.api import Jitted as Jitted
+from jitcap.api import disable as disable
+from jitcap.api import explain as explain
+from jitcap.api import jit as jit
+from jitcap.api import reset as reset
+from jitcap.api import stance as stance
+from jitcap.cache import cache as cache
+from jitcap.config import config as config
+from jitcap.custom import custom_op as custom_op
+from jitcap.explain import Explanation as Explanation
+from jitcap.export import Exported as Exported
+from jitcap.export import export as export
+from jitcap.export import load as load
+from jitcap.marks import assume_static as assume_static
+from jitcap.marks import graph_break as graph_break
+from jitcap.marks import mark_dynamic as mark_dynamic
+from jitcap.oracle import VerifyError as VerifyError
+from jitcap.record import JitcapWarning as JitcapWarning
+from jitcap.record import Stats as Stats
+
+__all__ = [
+    "Explanation",
+    "Exported",
+    "Jitted",
+    "JitcapWarning",
+    "Stats",
+    "VerifyError",
+    "assume_static",
+    "cache",
+    "config",
+    "custom_op",
+    "disable",
+    "explain",
+    "export",
+    "graph_break",
+    "jit",
+    "load",
+    "mark_dynamic",
+    "reset",
+    "stance",
+]

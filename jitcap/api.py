@@ -140,11 +140,11 @@ def explain(
     def explained(*args: Any, **kwargs: Any) -> Explanation:
         made = compile_call(inner, args, kwargs, options)
         captured = made.captured
-        guards = tuple(f"{g.origin.show()}: {g.expected()}  # {g.where}" for g in captured.guards)
-        name = getattr(inner, "__qualname__", type(inner).__qualname__)
-        return explanation(
-            name, made.trail, graphs=(captured.graph,), splits=captured.splits, guards=guards
+        guards = tuple(
+            f"{g.origin.show()}: {g.expected()}  # {g.where}" for g in captured.guards.items
         )
+        name = getattr(inner, "__qualname__", type(inner).__qualname__)
+        return explanation(name, made.trail, graphs=(captured.graph,), guards=guards)
 
     return explained
 

@@ -11,22 +11,33 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-
 from jitcap.capture.breaks import Break
-from jitcap.capture.result import MISS, Captured, capture
+from jitcap.capture.capture import capture
+from jitcap.capture.result import Captured
 from jitcap.config import config
 from jitcap.graph import Graph
-from jitcap.guards import Equals, Guard, explain
+from jitcap.guards import Equals, explain
 from jitcap.joint import Region
+from jitcap.lower import Strides
 from jitcap.oracle import compare_first, search_nans
 from jitcap.pipeline import Executable, compile_graph
 from jitcap.record import Recompile, Stats, Trail, announce, say
 from jitcap.show import module
+from jitcap.tensor_guard import TensorLike
 
+
+class _Miss:
+    """What a version answers when the call does not fit it."""
+
+    def __repr__(self) -> str:
+        return "<miss>"
+
+
+MISS: Final = _Miss()
 Version = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 REFUSALS: Final = 3  # after so many refused captures a function stays plain
 
@@ -96,7 +107,7 @@ class Entries:
     def _unstable(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A version that does not fit the very call it was made for: something moves by itself."""
         found = self.compiled.get(self.versions[0])
-        why = explain(found.captured.guards, args, kwargs) if found else None
+        why = found.captured.explain(args, kwargs) if found else None
         self._refuse(f"the guards do not hold for the call they were made from: {why}")
         return self.fn(*args, **kwargs)
 
@@ -154,8 +165,8 @@ class Entries:
         self.stats.fallbacks += 1
         announce(
             (self.fn, "limit"),
-            f"@jit {self.name}: {config.entries} versions compiled (config.entries); calls that fit "
-            f"none of them run as plain Python. Last misses: {'; '.join(reasons)}",
+            f"@jit {self.name}: {config.entries} versions compiled (config.entries); calls that "
+            f"fit none of them run as plain Python. Last misses: {'; '.join(reasons)}",
         )
 
     def _record_recompile(self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str) -> None:
@@ -163,22 +174,35 @@ class Entries:
         if not self.versions:
             return
         captured = self.compiled[self.versions[0]].captured
-        reason = explain(captured.guards, args, kwargs) or "another thread changed what is guarded"
+        reason = captured.explain(args, kwargs) or "another thread changed what is guarded"
         record = Recompile(self.name, reason)
         self.stats.recompiles.append(record)
         if stance == "fail_on_recompile":
             raise RuntimeError(f'stance("fail_on_recompile"): {record}')
         if config.debug >= 2:
             say(f"recompile {record}")
-        self.varying |= _changed_ints(captured.guards, args, kwargs)
+        self.varying |= _changed_ints(captured, args, kwargs)
 
 
-def _changed_ints(
-    guards: Sequence[Guard], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> set[str]:
+def _changed_ints(captured: Captured, args: tuple[Any, ...], kwargs: dict[str, Any]) -> set[str]:
     """The names of ints whose guarded value is another now."""
-    ints = [g for g in guards if isinstance(g, Equals) and type(g.value) is int]
+    ints = [g for g in captured.guards.items if isinstance(g, Equals) and type(g.value) is int]
     return {g.origin.show() for g in ints if explain((g,), args, kwargs) is not None}
+
+
+def _strides(captured: Captured) -> list[Strides | None]:
+    """The inputs' strides in elements, as the guards have them (None: contiguous)."""
+    seen = {id(g.origin): g for g in captured.guards.items if isinstance(g, TensorLike)}
+    strides: list[Strides | None] = []
+    for given in captured.inputs:
+        if given.origin is None:
+            array = given.value
+            strides.append(tuple(s // array.itemsize for s in array.strides))
+            continue
+        guard = seen.get(id(given.origin))
+        found = guard.strides if guard is not None else None
+        strides.append(None if found is None else tuple(s // guard.dtype.itemsize for s in found))
+    return strides
 
 
 def compile_call(
@@ -195,10 +219,8 @@ def compile_call(
     trail = Trail(getattr(fn, "__qualname__", type(fn).__qualname__))
     _check_version()
     with trail.stage("capture"):
-        captured = capture(fn, args, kwargs, varying=varying)
+        captured = capture(fn, args, kwargs, dynamic=varying)
     graph, region = captured.graph, None
-    for split in captured.splits:
-        trail.notes.append(str(split))
     if captured.joint is not None:
         joint = captured.joint
         trail.keep("joint", lambda: module(joint.graph))
@@ -206,11 +228,11 @@ def compile_call(
             region = Region(joint, captured.writes, _compiler(options, trail))
             graph = region.forward
     executable = compile_graph(
-        graph, captured.writes, backend=options.backend, strides=captured.strides, trail=trail
+        graph, captured.writes, backend=options.backend, strides=_strides(captured), trail=trail
     )
     run = _with_oracles(executable.run, graph, captured.writes, options)
     with trail.stage("assemble"):
-        call = captured.assemble(run, region)
+        call = captured.entry(run, MISS, region)
     return Compiled(call, captured, executable, trail)
 
 

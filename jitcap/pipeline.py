@@ -1,10 +1,10 @@
 """Read this first: the compiler, every stage in order. A captured graph -> something to call.
 
-    capture     jitcap/capture/     bytecode -> Graph, guards, effects        (called by jitcap/entry.py)
+    capture     jitcap/capture/     bytecode -> Graph, guards, effects
     passes      jitcap/passes/      Graph -> Graph
     lower       jitcap/lower.py     Graph -> Program
     codegen     codegen/            Program -> loops -> kernels -> source -> Artifact
-    entry       jitcap/entry.py     guards + Artifact -> the guarded call
+    entry       jitcap/entry.py     guards + Artifact -> the guarded call (runs capture, too)
 
 Regions whose gradient is asked for later, from outside, go through `jitcap/joint.py` and
 `jitcap/partition.py` first, which make two graphs of one; each then takes this road.
@@ -13,14 +13,17 @@ Regions whose gradient is asked for later, from outside, go through `jitcap/join
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import codegen
 import numpy as np
-from codegen.ir import Target, Unsupported
 
+import codegen
+from codegen.ir import Target, Unsupported
+from codegen.runtime.artifact import Artifact
+from codegen.runtime.build import NoCompiler
 from jitcap.config import config
 from jitcap.graph import Graph
 from jitcap.lower import Strides, lower
@@ -71,17 +74,26 @@ def compile_graph(
     try:
         with trail.stage("codegen"):
             artifact = codegen.compile(program, target)
-    except Unsupported as refusal:
-        announce(("unsupported", str(refusal)), f"runs op by op: {refusal}")
+    except (Unsupported, NoCompiler) as refusal:
+        announce(("unsupported", str(refusal)), f"{trail.name} runs op by op: {refusal}")
         return Executable(op_by_op(optimised, writes), "eager", refused=str(refusal))
-    for name, text in artifact.stages.items():
-        trail.keep(name, lambda text=text: text, level=4 if name == "fused" else 5)  # type: ignore[misc]
-    trail.kernels.extend(artifact.kernels)
+    _keep_artifact(artifact, trail)
     return Executable(artifact.run, backend, tuple(artifact.kernels), artifact=artifact)
 
 
+def _keep_artifact(artifact: Artifact, trail: Trail) -> None:
+    """Codegen's own stages, rendered when somebody asks."""
+    for name in artifact.stages:
+        text = functools.partial(artifact.stages.__getitem__, name)
+        trail.keep(name, text, level=4 if name == "fused" else 5)
+    for name, microseconds in artifact.plan.items():
+        if name.endswith("_us"):
+            trail.seconds[name.removesuffix("_us")] = microseconds / 1e6
+    trail.kernels.extend(artifact.kernels)
+
+
 def choose_backend(graph: Graph, asked: str | None) -> str:
-    """The backend asked for (in the call, else in the settings), else by the device of the inputs."""
+    """The backend asked for (in the call, else in the settings), else by the inputs' device."""
     backend = asked or config.backend
     if backend and backend not in BACKENDS:
         raise ValueError(f"unknown backend {backend!r}; there are {', '.join(BACKENDS)}")
@@ -112,7 +124,7 @@ def _diff(before: Graph, after: Graph, title: str) -> str:
 
 
 def op_by_op(graph: Graph, writes: Sequence[tuple[int, int]]) -> Run:
-    """backend="eager": the graph with eager's own kernels. Results share no memory with anything."""
+    """backend="eager": the graph with eager's own kernels. Results share memory with nothing."""
     written = {o for _, o in writes}
 
     def run(arrays: Sequence[Any]) -> list[Any]:
