@@ -3,10 +3,10 @@
 // Included by jitcap_math.h. Polynomials are Remez fits of our own (relative error in the comment);
 // reductions follow Cody and Waite, and fdlibm for log. Largest errors found against float64 or
 // libm by tests/codegen/test_vector_math.py, in units of the last place of the result:
-//   f32  exp .83  exp2 .84  expm1 1.5  log .75  log1p .77  log2 .51  sin cos 1.42  tan .51
-//        tanh 1.5  sinh cosh .51  erf 1.01  erfc .51  asin acos .53  atan 1.2  atan2 1.4  pow .51
+//   f32  exp .98  exp2 .84  expm1 1.5  log .75  log1p .77  log2 .51  sin cos 1.42  tan .51
+//        tanh 1.4  sinh cosh .51  erf 1.01  erfc .51  asin acos .53  atan 1.2  atan2 1.4  pow .51
 //        rsqrt 1.5 (1/sqrt, as eager computes it)
-//   f64  exp .83  exp2 .85  expm1 1.6  log .75  log1p .77  log2 .63  sin cos 1.43  tanh 2.4
+//   f64  exp .95  exp2 .85  expm1 1.6  log .75  log1p .77  log2 .63  sin cos 1.43  tanh 2.4
 //        sinh 1.9  cosh 1.3  rsqrt 1.5; tan asin acos atan atan2 erf erfc pow are libm's per lane.
 #pragma once
 
@@ -24,8 +24,8 @@ template <class V> constexpr bool single = same<elem<V>, f32>;
 template <class V> JC_INLINE V konst(f64 c) { return fill<V>((elem<V>)c); }
 template <class V> JC_INLINE V inf() { return fill<V>((elem<V>)__builtin_inf()); }
 template <class V> JC_INLINE V nan() { return fill<V>((elem<V>)__builtin_nan("")); }
-template <class V> JC_INLINE V at_most(V x, f64 top) { return select(gt(x, konst<V>(top)), konst<V>(top), x); }
-template <class V> JC_INLINE V at_least(V x, f64 low) { return select(lt(x, konst<V>(low)), konst<V>(low), x); }
+template <class V> JC_INLINE V at_most(V x, f64 top) { return lesser(konst<V>(top), x); }  // keeps NaN
+template <class V> JC_INLINE V at_least(V x, f64 low) { return greater(konst<V>(low), x); }
 template <class V> JC_INLINE V pow2(ints<V> k) {  // 2^k for a k in the range of normal numbers
   typedef Format<elem<V>> F;
   return bitcast<V>((k + F::bias) << F::mant);
@@ -67,13 +67,12 @@ JC_LIBM1(erf) JC_LIBM1(erfc) JC_LIBM1(lgamma)
 #undef JC_LIBM1
 
 // ---- exponentials -----------------------------------------------------------------------------
-// x = k ln2 + r, |r| <= ln2/2; tail: what rounding r lost.
-template <class V> JC_INLINE V exp_reduce(V x, ints<V> *k, V *tail) {
-  V n = nearest(x, 0x1.71547652b82fep+0, k);
-  V hi = fma(n, konst<V>(single<V> ? -0x1.62e430p-1 : -0x1.62e42fefa39efp-1), x);
-  V lo = n * konst<V>(single<V> ? 0x1.05c610p-29 : -0x1.abc9e3b39803fp-56), r = hi + lo;
-  *tail = (hi - r) + lo;
-  return r;
+// x = n ln2 + r, |r| <= ln2/2, k = n. exp_reduce also gives what rounding r lost.
+template <class V> constexpr f64 ln2_hi = single<V> ? 0x1.62e430p-1 : 0x1.62e42fefa39efp-1;
+template <class V> constexpr f64 ln2_lo = single<V> ? -0x1.05c610p-29 : 0x1.abc9e3b39803fp-56;
+template <class V> JC_INLINE V exp_reduce(V x, V *n, ints<V> *k) {
+  *n = nearest(x, 0x1.71547652b82fep+0, k);
+  return fma(*n, konst<V>(-ln2_lo<V>), fma(*n, konst<V>(-ln2_hi<V>), x));
 }
 // (e^r - 1 - r) / r^2: 2^-28.3 relative to e^r in f32, 2^-60.8 in f64.
 template <class V> JC_INLINE V exp_poly(V r) {
@@ -84,36 +83,43 @@ template <class V> JC_INLINE V exp_poly(V r) {
                   0.0013888888882644724, 0.00019841269837746453, 2.4801596754866434e-05, 2.7557293584780846e-06,
                   2.7550777179443593e-07, 2.5091783534361171e-08, 2.2586620868121635e-09);
 }
-template <class V> JC_INLINE V exp_scaled(V r, V tail, ints<V> k) {  // 2^k e^(r + tail), k may leave the range
-  V p = (fma(r * r, exp_poly(r), tail) + r) + konst<V>(1);
+template <class V> JC_INLINE V exp_value(V r) { return fma(r * r, exp_poly(r), r) + konst<V>(1); }  // e^r
+// p 2^n for p near 1; k = n may leave the range of exponents, and the result is rounded once.
+template <class V> JC_INLINE V scaled(V p, V n, ints<V> k) {
+#if JC_AVX512
+  if constexpr (lanes<V> > 1 && sizeof(V) == 64) {
+    if constexpr (single<V>) return __builtin_ia32_scalefps512_mask(p, n, p, -1, 4);
+    else return __builtin_ia32_scalefpd512_mask(p, n, p, -1, 4);
+  }
+#endif
   ints<V> half = k >> 1;
-  return p * pow2<V>(half) * pow2<V>(k - half);
+  return p * pow2<V>(half) * pow2<V>(ints<V>(k - half));
 }
 template <class V> JC_INLINE V exp(V x) {
   ints<V> k;
-  V tail, r = exp_reduce(at_least(at_most(x, single<V> ? 89 : 710), single<V> ? -104 : -746), &k, &tail);
-  return exp_scaled(r, tail, k);
+  V n, r = exp_reduce(at_least(at_most(x, single<V> ? 89 : 710), single<V> ? -104 : -746), &n, &k);
+  return scaled(exp_value(r), n, k);
 }
 template <class V> JC_INLINE V exp2(V x) {
   ints<V> k;
-  V y = at_least(at_most(x, single<V> ? 129 : 1025), single<V> ? -151 : -1076);
-  V f = y - nearest(y, 1, &k), ln2 = konst<V>(0x1.62e42fefa39efp-1), r = f * ln2;
-  V low = konst<V>(single<V> ? -0x1.05c610p-29 : 0x1.abc9e3b39803fp-56);
-  return exp_scaled(r, fma(f, low, fma(f, ln2, V(-r))), k);
+  V y = at_least(at_most(x, single<V> ? 129 : 1025), single<V> ? -151 : -1076), n = nearest(y, 1, &k), f = y - n;
+  V r = f * konst<V>(ln2_hi<V>), lost = fma(f, konst<V>(ln2_lo<V>), fma(f, konst<V>(ln2_hi<V>), V(-r)));
+  return scaled(V((fma(r * r, exp_poly(r), lost) + r) + konst<V>(1)), n, k);
 }
 template <class V> JC_INLINE V expm1(V x) {
   ints<V> k;
-  V tail, r = exp_reduce(at_least(at_most(x, single<V> ? 89 : 710), single<V> ? -20 : -40), &k, &tail);
-  V q = r + fma(r * r, exp_poly(r), tail);  // e^r - 1
-  V s = pow2<V>(k - 1), half = konst<V>(0.5);
-  V e = fma(s, q, V(s - half));
+  V y = at_least(at_most(x, single<V> ? 89 : 710), single<V> ? -20 : -40), n = nearest(y, 0x1.71547652b82fep+0, &k);
+  V hi = fma(n, konst<V>(-ln2_hi<V>), y), lo = n * konst<V>(-ln2_lo<V>), r = hi + lo, lost = (hi - r) + lo;
+  V q = r + fma(r * r, exp_poly(r), lost);  // e^r - 1
+  V s = pow2<V>(ints<V>(k - 1)), e = fma(s, q, V(s - konst<V>(0.5)));
   return select(eq(x, konst<V>(0)), x, V(e + e));
 }
 template <class V> JC_INLINE V tanh(V x) {
   V a = at_most(abs(x), single<V> ? 10 : 22), one = konst<V>(1), two = konst<V>(2);
   if constexpr (single<V>) {  // below 0.6: (tanh(a) - a) / a^3 in a^2, 2^-28.4
     V z = a * a, p = horner(z, -0.333332986, 0.133319244, -0.0537838303, 0.0207959767, -0.00589516386);
-    V large = one - two / (exp(V(a + a)) + one);
+    ints<V> k;
+    V n, r = exp_reduce(V(a + a), &n, &k), large = one - two / (scaled(exp_value(r), n, k) + one);
     return copysign(select(lt(a, konst<V>(0.58)), fma(V(z * a), p, a), large), x);
   }
   V e = expm1(V(a + a));

@@ -67,6 +67,33 @@ template <class V> JC_INLINE V sqrt(V a) {
 #endif
   { JC_LOOP(V, sqrt(a[i])) }
 }
+// lesser(a, b) is a < b ? a : b, and greater likewise, in one instruction: NaN in either gives b.
+#define JC_PICK(name, op, ins)                                                                \
+  template <class V> JC_INLINE V name(V a, V b) {                                             \
+    JC_PICK_NATIVE(ins)                                                                       \
+    return select(op(a, b), a, b);                                                            \
+  }
+#if defined(__x86_64__) && JC_AVX512
+#define JC_PICK_NATIVE(ins)                                                                    \
+  constexpr int Bytes = is_float<elem<V>> && lanes<V> > 1 ? sizeof(V) : 0;                     \
+  constexpr bool S = same<elem<V>, f32>;                                                       \
+  if constexpr (Bytes == 64 && S) return __builtin_ia32_##ins##ps512_mask(a, b, a, -1, 4);     \
+  else if constexpr (Bytes == 64) return __builtin_ia32_##ins##pd512_mask(a, b, a, -1, 4);     \
+  else if constexpr (Bytes == 32 && S) return __builtin_ia32_##ins##ps256(a, b);               \
+  else if constexpr (Bytes == 32) return __builtin_ia32_##ins##pd256(a, b);                    \
+  else
+#elif defined(__AVX__)
+#define JC_PICK_NATIVE(ins)                                                                    \
+  constexpr int Bytes = is_float<elem<V>> && lanes<V> > 1 ? sizeof(V) : 0;                     \
+  if constexpr (Bytes == 32 && same<elem<V>, f32>) return __builtin_ia32_##ins##ps256(a, b);   \
+  else if constexpr (Bytes == 32) return __builtin_ia32_##ins##pd256(a, b);                    \
+  else
+#else
+#define JC_PICK_NATIVE(ins)
+#endif
+JC_PICK(lesser, lt, min) JC_PICK(greater, gt, max)
+#undef JC_PICK
+#undef JC_PICK_NATIVE
 // how: 0 to nearest even, 1 down, 2 up, 3 to zero (the machine's codes).
 template <int how, class V> JC_INLINE V rounded(V a) {
   if constexpr (!is_float<elem<V>>) return a;
@@ -117,15 +144,15 @@ template <class V> JC_INLINE V sign(V a) {  // NaN stays NaN, zeros stay zeros
 }
 // min and max propagate NaN (torch.minimum); fmin and fmax prefer the number.
 template <class V> JC_INLINE V min(V a, V b) {
-  if constexpr (is_float<elem<V>>) return select(lt(a, b) | is_nan(a), a, b);
-  else return select(lt(a, b), a, b);
+  if constexpr (is_float<elem<V>>) return select(is_nan(a), a, lesser(a, b));
+  else return lesser(a, b);
 }
 template <class V> JC_INLINE V max(V a, V b) {
-  if constexpr (is_float<elem<V>>) return select(gt(a, b) | is_nan(a), a, b);
-  else return select(gt(a, b), a, b);
+  if constexpr (is_float<elem<V>>) return select(is_nan(a), a, greater(a, b));
+  else return greater(a, b);
 }
-template <class V> JC_INLINE V fmin(V a, V b) { return select(lt(a, b) | is_nan(b), a, b); }
-template <class V> JC_INLINE V fmax(V a, V b) { return select(gt(a, b) | is_nan(b), a, b); }
+template <class V> JC_INLINE V fmin(V a, V b) { return select(is_nan(b), a, lesser(a, b)); }
+template <class V> JC_INLINE V fmax(V a, V b) { return select(is_nan(b), a, greater(a, b)); }
 template <class V> JC_INLINE V floor(V a) { return rounded<1>(a); }
 template <class V> JC_INLINE V ceil(V a) { return rounded<2>(a); }
 template <class V> JC_INLINE V trunc(V a) { return rounded<3>(a); }
