@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from builtins import bool as _bool
 from typing import TYPE_CHECKING, Any
 
 from eager import autograd as autograd
 from eager import func as func
+from eager import indexing as indexing
 from eager import interop as interop
+from eager import printing as printing
 from eager import random as random
 from eager.aval import Aval as Aval
 from eager.autograd import enable_grad as enable_grad
@@ -19,12 +23,15 @@ from eager.device import Size as Size
 from eager.device import device as device
 from eager.dtype import DType as DType
 from eager.dtype import bfloat16 as bfloat16
+from eager.dtype import bool_ as bool_
 from eager.dtype import complex64 as complex64
 from eager.dtype import complex128 as complex128
+from eager.dtype import finfo as finfo
 from eager.dtype import float16 as float16
 from eager.dtype import float32 as float32
 from eager.dtype import float64 as float64
 from eager.dtype import get_default_dtype as get_default_dtype
+from eager.dtype import iinfo as iinfo
 from eager.dtype import int8 as int8
 from eager.dtype import int16 as int16
 from eager.dtype import int32 as int32
@@ -51,9 +58,49 @@ from eager.ops import window as _window
 from eager.registry import PUBLIC as _PUBLIC
 from eager.tensor import Tensor as Tensor
 
+from eager.aval import result_type as _result_type
+from eager.op import aval_of as _aval_of
+
+bool = bool_
+double, half, float, cfloat, cdouble = float64, float16, float32, complex64, complex128
+long, int, short = int64, int32, int16
+dtype = DType
+inf, nan, pi, e = math.inf, math.nan, math.pi, math.e
+strided = "eager.strided"
+preserve_format = contiguous_format = channels_last = None  # memory formats: there is one, row-major
+
+
+def result_type(tensor1: Any, tensor2: Any) -> DType:
+    """The dtype of the result of arithmetic on two tensors or numbers."""
+    return _result_type(x.aval if isinstance(x, Tensor) else _aval_of(x) for x in (tensor1, tensor2))
+
+
+def can_cast(from_: DType, to: DType) -> _bool:
+    """Whether a result of dtype `from_` may be written into a tensor of dtype `to`."""
+    return from_.category <= to.category
+
+
 if TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any: ...  # the public functions of the registry
 
 
 globals().update({p.name: p.fn for p in _PUBLIC.values() if p.namespace})
+
+# Modules whose functions capture calls as they are (on traced tensors) instead of reading their bytecode: they have no state
+# of the user's. "eager.ops" stands for all modules below it.
+NATIVE_MODULES = (
+    "eager.autograd",
+    "eager.dispatch",
+    "eager.func",
+    "eager.indexing",
+    "eager.interop",
+    "eager.linalg",
+    "eager.nn.functional",
+    "eager.nn.init",
+    "eager.ops",
+    "eager.printing",
+    "eager.random",
+    "eager.registry",
+    "eager.tensor",
+)

@@ -8,40 +8,71 @@ import numpy as np
 
 from eager import dtype as dt
 from eager.device import CPU, device
-from eager.dispatch import apply, current_tracer
+from eager.dispatch import apply, write_
 from eager.dtype import DType
+from eager.op import REGISTRY
+from eager.ops import samples as s
 from eager.ops.pointwise import CAST, clone
+from eager.ops.view import alias, unsqueeze
 from eager.registry import public
 from eager.sym import SymNumber
 from eager.tensor import Tensor, wrap
 from eager.traced import Traced
 
-
-def _array_of(data: Any, dtype: DType | None) -> Any:
-    """A fresh NumPy array of nested lists, numbers, arrays or tensors; Python floats become the default dtype."""
-    if isinstance(data, np.ndarray | np.generic):
-        array = np.array(data)
-    else:
-        array = np.array(_plain(data))
-        if dtype is None and array.dtype == np.float64:
-            dtype = dt.get_default_dtype()
-        if dtype is None and array.dtype == np.complex128:
-            dtype = dt.default_complex()
-    if dtype is None and array.dtype.kind in "iub":
-        return array if array.dtype in _KNOWN else array.astype(np.int64)
-    return array.astype(dtype.np, copy=False) if dtype is not None else array
-
-
 _KNOWN = frozenset(d.np for d in dt.ALL)
+
+
+# ------------------------------------------------------------------------------ data -> tensor
+def _array_of(data: Any, dtype: DType | None) -> Any:
+    """A fresh NumPy array of nested lists, numbers or arrays; Python floats become the default dtype."""
+    plain = _plain(data)
+    array = np.array(plain)
+    if dtype is not None:
+        return array.astype(dtype.np, copy=False)
+    if not isinstance(data, (np.ndarray, np.generic)):
+        if array.dtype == np.float64 and not _holds_arrays(data):
+            return array.astype(dt.get_default_dtype().np)
+        if array.dtype == np.complex128:
+            return array.astype(dt.default_complex().np)
+    if array.dtype.kind in "iu" and array.dtype not in _KNOWN:
+        return array.astype(np.int64)
+    return array
+
+
+def _holds_arrays(data: Any) -> bool:
+    """Whether nested lists end in arrays or tensors, which have a dtype of their own."""
+    while isinstance(data, (list, tuple)) and data:
+        data = data[0]
+    return isinstance(data, (np.ndarray, np.generic, Tensor))
 
 
 def _plain(data: Any) -> Any:
     """Nested lists with tensors replaced by their values."""
     if isinstance(data, Tensor):
-        return data.numpy() if not data.requires_grad else data.detach().numpy()
+        return data.detach().numpy()
     if isinstance(data, (list, tuple)):
         return [_plain(x) for x in data]
     return data
+
+
+def _has_traced(data: Any) -> bool:
+    """Whether values unknown until run time are in nested lists."""
+    if isinstance(data, (list, tuple)):
+        return any(map(_has_traced, data))
+    return isinstance(data, SymNumber) or (isinstance(data, Tensor) and type(data._array) is Traced)
+
+
+def _stacked(data: Any, dtype: DType | None) -> Tensor:
+    """A tensor of nested lists with run-time values in them."""
+    if isinstance(data, (list, tuple)):
+        parts = [unsqueeze(_stacked(x, dtype), 0) for x in data]
+        return apply(REGISTRY["cat"], *parts, dim=0)  # type: ignore[no-any-return]
+    if isinstance(data, Tensor):
+        return data.detach() if dtype is None else data.detach().to(dtype)
+    if dtype is None:
+        kind = data.pytype if isinstance(data, SymNumber) else type(data)
+        dtype = {bool: dt.bool_, int: dt.int64}.get(kind, dt.get_default_dtype())
+    return apply(REGISTRY["full"], data, shape=(), dtype=dtype)  # type: ignore[no-any-return]
 
 
 @public(method=False)
@@ -55,13 +86,12 @@ def tensor(
 ) -> Tensor:
     """A new tensor with a copy of `data` (numbers, nested sequences, arrays, tensors).
 
-    Python floats become the default dtype, ints int64, bools bool; arrays keep theirs. Raises ValueError for ragged lists."""
+    Python floats become the default dtype, ints int64, bools bool; arrays keep theirs. ValueError for ragged lists."""
     if isinstance(data, Tensor):
         out = data.detach().clone()
         out = out if dtype is None else out.to(dtype)
-    elif isinstance(data, SymNumber):
-        out = Tensor._full(data, data.aval)
-        out = out.to(dtype or (dt.get_default_dtype() if data.pytype is float else out.dtype))
+    elif _has_traced(data):
+        out = clone(_stacked(data, dtype))
     else:
         array = _array_of(data, dtype)
         dt.from_numpy(array.dtype)
@@ -72,22 +102,79 @@ def tensor(
 
 
 @public(method=False)
+def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Tensor:
+    """`data` as a tensor; shares memory with tensors and arrays where nothing has to be converted."""
+    if isinstance(data, np.ndarray) and data.dtype in _KNOWN:
+        data = from_numpy(data)
+    if not isinstance(data, Tensor):
+        return tensor(data, dtype=dtype, device=device)
+    out = data if dtype is None else data.to(dtype)
+    return out if device is None else out.to(device)  # type: ignore[no-any-return]
+
+
+@public(method=False, alias=("asarray",))
 def from_numpy(ndarray: Any) -> Tensor:
-    """A tensor that shares the array's memory."""
+    """A tensor that shares the array's memory. TypeError for anything but an array of a known dtype."""
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
     dt.from_numpy(ndarray.dtype)
+    if any(step < 0 for step in ndarray.strides):
+        raise ValueError(
+            "At least one stride in the given numpy array is negative, and tensors with negative strides "
+            "are not supported. (You can work around this by making a copy of your array with array.copy().)"
+        )
     return wrap(ndarray.view(np.ndarray))
+
+
+@public(method=False)
+def from_dlpack(source: Any) -> Tensor:
+    """A tensor that shares the memory of an object with `__dlpack__` (NumPy, PyTorch, JAX, CuPy arrays on the CPU)."""
+    return wrap(np.from_dlpack(source))
+
+
+@public(namespace=False)
+def new_tensor(
+    self: Tensor, data: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """`tensor(data)` with this tensor's dtype."""
+    return tensor(data, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
+
+
+@public(method=False)
+def is_tensor(obj: Any) -> bool:
+    return isinstance(obj, Tensor)
+
+
+@public(method=True)
+def is_floating_point(input: Tensor) -> bool:
+    return input.dtype.is_floating_point
+
+
+@public(method=True)
+def is_complex(input: Tensor) -> bool:
+    return input.dtype.is_complex
+
+
+@public(method=False)
+def numel(input: Tensor) -> int:
+    return input.numel()
+
+
+# ------------------------------------------------------------------------------ tensor -> data
+def _known(self: Tensor, what: str) -> Any:
+    if type(self._array) is Traced:
+        raise RuntimeError(f"{what} of a tensor whose values are not known yet: it is being captured")
+    return self._array
 
 
 @public(namespace=False)
 def numpy(self: Tensor, *, force: bool = False) -> Any:
     """The NumPy array, sharing memory. RuntimeError for a tensor that requires a gradient (unless `force`)."""
     if self.requires_grad and not force:
-        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
-    if type(self._array) is Traced:
-        raise RuntimeError("numpy() of a tensor whose values are not known yet: it is being captured")
-    return self._array
+        raise RuntimeError(
+            "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+        )
+    return _known(self, "numpy()")
 
 
 @public(namespace=False)
@@ -99,7 +186,7 @@ def item(self: Tensor) -> Any:
     if type(array) is Traced:
         return array.storage.tracer.item(array)
     value = array.reshape(()).item()
-    return float(value) if array.dtype.kind == "V" else value
+    return value if isinstance(value, (bool, int, float, complex)) else float(value)
 
 
 @public(namespace=False)
@@ -107,14 +194,15 @@ def tolist(self: Tensor) -> Any:
     """Nested Python lists of numbers; a number for a 0-dim tensor."""
     if self.ndim == 0:
         return item(self)
-    array = self.detach().numpy()
+    array = _known(self, "tolist()")
     return array.astype(np.float32).tolist() if self.dtype is dt.bfloat16 else array.tolist()
 
 
-@public(namespace=False)
+# ----------------------------------------------------------------------------- dtype and device
+@public(namespace=False, samples=None)
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """`to(dtype)`, `to(device)`, `to(device, dtype)`, `to(other)`; `copy=True` always copies. The tensor itself if nothing
-    changes."""
+    """`to(dtype)`, `to(device)`, `to(device, dtype)`, `to(other)`; `copy=True` always copies. The tensor itself if
+    nothing changes."""
     dtype, place = kwargs.get("dtype"), kwargs.get("device")
     for a in args:
         if isinstance(a, DType):
@@ -123,11 +211,268 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
             dtype, place = a.dtype, a.device
         elif isinstance(a, (str, device)):
             place = a
-    if place is not None and device(place) != self.device:
-        raise RuntimeError(f"device {place!r} is not available here: tensors live on {CPU}")
+    _same_device(self, place)
     if dtype is None or dtype is self.dtype:
         return clone(self) if kwargs.get("copy") else self
     return apply(CAST, self, dtype=dtype)  # type: ignore[no-any-return]
 
 
-_ = current_tracer
+def _same_device(self: Tensor, place: Any) -> None:
+    if place is not None and device(place).type != self.device.type:
+        raise RuntimeError(f"device {str(place)!r} is not available here: tensors live on {CPU}")
+
+
+def _conversion(name: str, dtype: DType) -> None:
+    def convert(self: Tensor, memory_format: Any = None) -> Tensor:
+        return to(self, dtype)
+
+    convert.__name__ = convert.__qualname__ = name
+    convert.__doc__ = f"This tensor as {dtype.name}."
+    reference = f"Tensor.{name}"
+    public(name, namespace=False, torch=reference, samples=s.on())(convert)
+
+
+for _short, _wanted in (
+    ("float", dt.float32),
+    ("double", dt.float64),
+    ("half", dt.float16),
+    ("bfloat16", dt.bfloat16),
+    ("int", dt.int32),
+    ("long", dt.int64),
+    ("short", dt.int16),
+    ("char", dt.int8),
+    ("byte", dt.uint8),
+    ("bool", dt.bool_),
+):
+    _conversion(_short, _wanted)
+
+
+@public(namespace=False)
+def type_as(self: Tensor, other: Tensor) -> Tensor:
+    return to(self, other.dtype)
+
+
+_TYPE_NAMES = {
+    "Float": dt.float32, "Double": dt.float64, "Half": dt.float16, "BFloat16": dt.bfloat16, "Int": dt.int32,
+    "Long": dt.int64, "Short": dt.int16, "Char": dt.int8, "Byte": dt.uint8, "Bool": dt.bool_,
+}  # fmt: skip
+_LEGACY = {f"{name}Tensor": d for name, d in _TYPE_NAMES.items()}
+
+
+@public("type", namespace=False)
+def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """The tensor's legacy type name, or the tensor as `dtype` (a DType or such a name)."""
+    if dtype is None:
+        return "eager." + next(n for n, d in _LEGACY.items() if d is self.dtype)
+    return to(self, _LEGACY[dtype.rpartition(".")[2]] if isinstance(dtype, str) else dtype)
+
+
+def _legacy_constructor(name: str, dtype: DType) -> None:
+    def make(*args: Any) -> Tensor:
+        return to(Tensor(*args), dtype)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"Legacy constructor: `Tensor(...)` as {dtype.name}."
+    public(name, method=False)(make)
+
+
+for _short, _wanted in _LEGACY.items():
+    _legacy_constructor(_short, _wanted)
+
+
+@public(namespace=False)
+def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
+    return self
+
+
+@public(namespace=False)
+def cuda(self: Tensor, device: Any = None, non_blocking: bool = False) -> Tensor:
+    """On the GPU. RuntimeError where there is none."""
+    return to(self, "cuda" if device is None else device)
+
+
+@public(namespace=False)
+def pin_memory(self: Tensor) -> Tensor:
+    return self
+
+
+# ------------------------------------------------------------------------------------- layout
+@public(namespace=False)
+def is_contiguous(self: Tensor, memory_format: Any = None) -> bool:
+    """Whether the elements lie in row-major order without gaps."""
+    array = self._array
+    if type(array) is not Traced:
+        return bool(array.flags.c_contiguous)
+    step = 1
+    for n, stride in zip(reversed(array.shape), reversed(array.strides), strict=True):
+        if n != 1 and stride != step and array.size:
+            return False
+        step *= n
+    return True
+
+
+@public(namespace=False)
+def contiguous(self: Tensor, memory_format: Any = None) -> Tensor:
+    """This tensor if its elements lie in row-major order, else a copy where they do."""
+    return self if is_contiguous(self) else clone(self)
+
+
+@public(namespace=False)
+def size(self: Tensor, dim: int | None = None) -> Any:
+    """The shape, or one of its sizes."""
+    return self.shape if dim is None else self.shape[dim]
+
+
+@public(namespace=False, alias=("ndimension",))
+def dim(self: Tensor) -> int:
+    return self.ndim
+
+
+@public(namespace=False)
+def nelement(self: Tensor) -> int:
+    return self.numel()
+
+
+@public(namespace=False)
+def element_size(self: Tensor) -> int:
+    return self.itemsize
+
+
+@public(namespace=False)
+def get_device(self: Tensor) -> int:
+    return -1
+
+
+# ------------------------------------------------------------------------------ in-place writes
+@public(namespace=False)
+def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
+    """The values of `src`, broadcast and converted, into this tensor."""
+    if not isinstance(src, Tensor):
+        src = as_tensor(src)
+    if src.dtype is not self.dtype:
+        src = to(src, self.dtype)
+    return write_(self, src)
+
+
+@public(namespace=False)
+def fill_(self: Tensor, value: Any) -> Tensor:
+    """`value` everywhere in this tensor."""
+    if isinstance(value, Tensor):
+        return copy_(self, value)
+    return write_(self, apply(REGISTRY["full"], value, shape=(), dtype=self.dtype))
+
+
+@public(namespace=False)
+def zero_(self: Tensor) -> Tensor:
+    return fill_(self, 0)
+
+
+@public(namespace=False)
+def set_(self: Tensor, source: Tensor) -> Tensor:
+    """Take the memory of `source`."""
+    self._array, self._storage = source._array, source._storage
+    return self
+
+
+@public(namespace=False, alias=("resize",))
+def resize_(self: Tensor, *sizes: Any) -> Tensor:
+    """Another shape of the same memory; new elements, when it grows, are 0."""
+    shape = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
+    array = _known(self, "resize_()")
+    out = np.zeros(shape, array.dtype)
+    n = min(out.size, array.size)
+    out.reshape(-1)[:n] = array.reshape(-1)[:n]
+    self._array = out
+    return self
+
+
+# --------------------------------------------------------------------------- Python protocols
+def _array_protocol(self: Tensor, dtype: Any = None, copy: Any = None) -> Any:
+    array = numpy(self)
+    if dtype is not None and np.dtype(dtype) != array.dtype:
+        return array.astype(dtype)
+    return array.copy() if copy else array
+
+
+def _bool(self: Tensor) -> bool:
+    if self._array.size != 1:
+        raise RuntimeError(
+            "Boolean value of Tensor with "
+            + ("no values is ambiguous" if not self._array.size else "more than one value is ambiguous")
+        )
+    return bool(item(self))
+
+
+def _index(self: Tensor) -> Any:
+    if self._array.size != 1 or self.dtype.category >= dt.FLOAT:
+        raise TypeError("only integer tensors of a single element can be converted to an index")
+    return item(self).__index__()
+
+
+def _iter(self: Tensor) -> Any:
+    if self.ndim == 0:
+        raise TypeError("iteration over a 0-d tensor")
+    return iter(self.unbind(0))
+
+
+def _contains(self: Tensor, value: Any) -> bool:
+    return bool((self == value).any())
+
+
+def _rebuild(cls: type, array: Any, requires_grad: bool, extra: dict[str, Any]) -> Any:
+    out: Any = wrap(array, cls=cls)
+    out._requires_grad = requires_grad
+    out.__dict__.update(extra)
+    return out
+
+
+_STATE = frozenset(
+    ("_array", "_storage", "_requires_grad", "_node", "_index", "_grad", "_view", "_hooks", "_accumulate_hooks")
+)
+
+
+def _own_attributes(self: Tensor) -> dict[str, Any]:
+    return {k: v for k, v in self.__dict__.items() if k not in _STATE and k != "_retains"}
+
+
+def _reduce(self: Tensor, protocol: Any = 4) -> Any:
+    array = np.ascontiguousarray(_known(self, "pickling")).reshape(self._array.shape)
+    return _rebuild, (type(self), array, self._requires_grad, _own_attributes(self))
+
+
+def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Any:
+    if id(self) in memo:
+        return memo[id(self)]
+    if self._node is not None:
+        raise RuntimeError(
+            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment."
+        )
+    out = wrap(clone(self.detach())._array, cls=type(self))
+    out._requires_grad = self._requires_grad
+    out.__dict__.update(_own_attributes(self))
+    memo[id(self)] = out
+    if self._grad is not None:
+        out._grad = _deepcopy(self._grad, memo) if isinstance(self._grad, Tensor) else self._grad
+    return out
+
+
+def _dlpack(self: Tensor, **kwargs: Any) -> Any:
+    return numpy(self).__dlpack__(**kwargs)
+
+
+for _name, _fn in {
+    "__array__": _array_protocol,
+    "__bool__": _bool,
+    "__int__": lambda self: int(item(self)),
+    "__float__": lambda self: float(item(self)),
+    "__complex__": lambda self: complex(item(self)),
+    "__index__": _index,
+    "__iter__": _iter,
+    "__contains__": _contains,
+    "__reduce_ex__": _reduce,
+    "__deepcopy__": _deepcopy,
+    "__dlpack__": _dlpack,
+    "__dlpack_device__": lambda self: (1, 0),
+    "view_alias": alias,
+}.items():
+    setattr(Tensor, _name, _fn)

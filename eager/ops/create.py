@@ -12,11 +12,11 @@ from eager.aval import Aval, scalar_aval
 from eager.device import CPU, device
 from eager.dispatch import apply
 from eager.dtype import DType
-from eager.op import Attrs
+from eager.op import REGISTRY, Attrs
 from eager.ops.kinds import Create
 from eager.ops.view import as_ints
 from eager.registry import public
-from eager.tensor import Tensor
+from eager.tensor import Tensor, wrap
 
 
 def _full_kernel(arrays: tuple[Any, ...], attrs: Attrs) -> Any:
@@ -110,3 +110,168 @@ def arange(
         return finish(out, device, requires_grad)
     out = (apply(IOTA, shape=(n,), dtype=dt.float64) * step + start).to(dtype)
     return finish(out, device, requires_grad)
+
+
+@public(method=False)
+def linspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **_: Any,
+) -> Tensor:
+    """`steps` values evenly from start to end, both included; symmetric, so that both ends are exact."""
+    if steps < 0:
+        raise RuntimeError("number of steps must be non-negative")
+    start, end = (x.item() if isinstance(x, Tensor) else x for x in (start, end))
+    step = (end - start) / (steps - 1) if steps > 1 else 0.0
+    i = apply(IOTA, shape=(steps,), dtype=dt.float64)
+    out = apply(REGISTRY["where"], i < (steps + 1) // 2, i * step + start, (i - (steps - 1)) * step + end)
+    out = out if steps > 1 else i + start
+    return finish(out.to(_default(dtype)), device, requires_grad)
+
+
+@public(method=False)
+def logspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **_: Any,
+) -> Tensor:
+    """base ** linspace(start, end, steps)."""
+    out = (base ** linspace(start, end, steps, dtype=dt.float64)).to(_default(dtype))
+    return finish(out, device, requires_grad)
+
+
+@public(method=False)
+def eye(
+    n: int,
+    m: int | None = None,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **_: Any,
+) -> Tensor:
+    """1 on the diagonal of an n x m matrix, 0 elsewhere."""
+    columns = apply(IOTA, shape=(n if m is None else m,), dtype=dt.int64)
+    rows = apply(IOTA, shape=(n,), dtype=dt.int64).reshape(n, 1)
+    return finish((rows == columns).to(_default(dtype)), device, requires_grad)
+
+
+# --------------------------------------------------------------------------------- like another
+def _like(name: str, value: int) -> Any:
+    def make(
+        input: Tensor,
+        *,
+        dtype: DType | None = None,
+        device: Any = None,
+        requires_grad: bool = False,
+        memory_format: Any = None,
+        **_: Any,
+    ) -> Tensor:
+        out = apply(FULL, value, shape=tuple(input.shape), dtype=dtype or input.dtype)
+        return finish(out, input.device if device is None else device, requires_grad)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"A tensor filled with {value}, of the shape and dtype of `input`."
+    return public(name, method=False)(make)
+
+
+zeros_like = _like("zeros_like", 0)
+ones_like = _like("ones_like", 1)
+empty_like = _like("empty_like", 0)
+
+
+@public(method=False)
+def full_like(
+    input: Tensor,
+    fill_value: Any,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **_: Any,
+) -> Tensor:
+    out = apply(FULL, fill_value, shape=tuple(input.shape), dtype=dtype or input.dtype)
+    return finish(out, input.device if device is None else device, requires_grad)
+
+
+def _new(name: str, value: int) -> None:
+    def make(
+        self: Tensor, *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+    ) -> Tensor:
+        out = apply(FULL, value, shape=as_ints(size), dtype=dtype or self.dtype)
+        return finish(out, self.device if device is None else device, requires_grad)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"A tensor of `size` filled with {value}, of this tensor's dtype."
+    public(name, namespace=False)(make)
+
+
+_new("new_zeros", 0)
+_new("new_ones", 1)
+_new("new_empty", 0)
+_new("new", 0)
+
+
+@public(namespace=False)
+def new_full(
+    self: Tensor,
+    size: Any,
+    fill_value: Any,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    out = apply(FULL, fill_value, shape=as_ints((size,)), dtype=dtype or self.dtype)
+    return finish(out, self.device if device is None else device, requires_grad)
+
+
+# --------------------------------------------------------------------------------------- grids
+@public(method=False)
+def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
+    """Coordinates of the grid spanned by vectors, one tensor per vector; "xy" exchanges the first two dimensions."""
+    if indexing not in ("ij", "xy"):
+        raise RuntimeError(f"meshgrid: indexing must be one of 'xy' or 'ij', got {indexing!r}")
+    axes = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
+    shape = [x.numel() for x in axes]
+    grids = [
+        x.reshape([-1 if i == d else 1 for i in range(len(axes))]).expand(shape) for d, x in enumerate(axes)
+    ]
+    return tuple(g.transpose(0, 1) for g in grids) if indexing == "xy" and len(axes) > 1 else tuple(grids)
+
+
+def _triangle(row: int, col: int, offset: int, lower: bool, dtype: DType) -> Tensor:
+    rows, columns = np.tril_indices(row, offset, col) if lower else np.triu_indices(row, offset, col)
+    return wrap(np.stack([rows, columns]).astype(dtype.np))
+
+
+@public(method=False)
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: DType = dt.int64, device: Any = None) -> Tensor:
+    """Rows and columns (2 x n) of the lower triangle of a row x col matrix."""
+    return finish(_triangle(row, col, offset, True, dtype), device)
+
+
+@public(method=False)
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: DType = dt.int64, device: Any = None) -> Tensor:
+    """Rows and columns (2 x n) of the upper triangle of a row x col matrix."""
+    return finish(_triangle(row, col, offset, False, dtype), device)
+
+
+@public(method=False)
+def cartesian_prod(*tensors: Tensor) -> Tensor:
+    """All combinations of the elements of vectors, one per row."""
+    if len(tensors) == 1:
+        return tensors[0]
+    flat = [g.reshape(-1, 1) for g in meshgrid(*tensors)]
+    return apply(REGISTRY["cat"], *flat, dim=1)  # type: ignore[no-any-return]

@@ -1,0 +1,181 @@
+"""`x[...]` and `x[...] = v`: Python's index syntax -> view ops, and index ops where tensors or lists pick elements.
+
+Ints, slices, None and ... are views. Integer tensors, bool masks, lists and arrays are advanced indices (NumPy's rules: they
+broadcast together, and their dimensions stand where they stood, or first when something stands between them).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eager import dtype as dt
+from eager.dispatch import apply, write_
+from eager.op import REGISTRY
+from eager.ops.view import alias, expand, reshape, select, slice_dim, unsqueeze
+from eager.sym import SymNumber
+from eager.tensor import Tensor, wrap
+
+Picks = list[tuple[int, Tensor]]  # (dimension of the view, index tensor)
+
+
+def _as_index(item: Any) -> Any:
+    """Lists, tuples, arrays and ranges as index tensors; NumPy and symbolic ints as ints."""
+    if item is None or item is Ellipsis or isinstance(item, (bool, int, slice, Tensor)):
+        return item
+    if isinstance(item, np.ndarray):
+        return wrap(item)
+    if isinstance(item, (list, tuple, range)):
+        return _list_index(item)
+    if isinstance(item, SymNumber) and item.pytype is bool:
+        return bool(item)
+    return item.__index__()
+
+
+def _list_index(items: Any) -> Tensor:
+    if any(isinstance(i, Tensor) for i in items):
+        items = [i.item() if isinstance(i, Tensor) else i for i in items]
+    array = np.array(items)
+    return wrap(array if array.size else array.astype(np.int64))
+
+
+def _consumed(item: Any) -> int:
+    """How many dimensions an index takes."""
+    if item is None or item is Ellipsis or isinstance(item, bool):
+        return 0
+    if isinstance(item, Tensor) and item.dtype is dt.bool_:
+        return item.ndim
+    return 1
+
+
+def _normalise(x: Tensor, index: Any) -> list[Any]:
+    """The index as a list without Ellipsis. IndexError when it has more entries than dimensions."""
+    if isinstance(index, list) and any(isinstance(i, (slice, Tensor)) or i is None for i in index):
+        index = tuple(index)
+    items = [_as_index(i) for i in (index if isinstance(index, tuple) else (index,))]
+    used = sum(map(_consumed, items))
+    if used > x.ndim:
+        raise IndexError(f"too many indices for tensor of dimension {x.ndim}")
+    dots = [i for i, item in enumerate(items) if item is Ellipsis]
+    if len(dots) > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    at = dots[0] if dots else len(items)
+    return items[:at] + [slice(None)] * (x.ndim - used) + items[at + 1 :]
+
+
+def _view_part(x: Tensor, items: list[Any]) -> tuple[Tensor, Picks]:
+    """All view indices applied; the advanced ones with the dimension of the view they stand at."""
+    picks: Picks = []
+    dim = 0
+    for item in items:
+        if item is None:
+            x, dim = unsqueeze(x, dim), dim + 1
+        elif isinstance(item, bool):
+            x = unsqueeze(x, dim)
+            picks.append((dim, wrap(np.zeros(1 if item else 0, np.int64))))
+            dim += 1
+        elif isinstance(item, int):
+            x = select(x, dim, item)
+        elif isinstance(item, slice):
+            x, dim = _sliced(x, dim, item), dim + 1
+        else:
+            taken = _mask_places(x, dim, item) if item.dtype is dt.bool_ else [item]
+            picks.extend((dim + i, places) for i, places in enumerate(taken))
+            dim += len(taken)
+    return x, picks
+
+
+def _sliced(x: Tensor, dim: int, item: slice) -> Tensor:
+    if item.start is None and item.stop is None and item.step is None:
+        return x
+    start, stop, step = (None if v is None else v.__index__() for v in (item.start, item.stop, item.step))
+    return slice_dim(x, dim, start, stop, 1 if step is None else step)
+
+
+def _mask_places(x: Tensor, dim: int, mask: Tensor) -> list[Tensor]:
+    """A bool mask as the index tensors of its True places."""
+    if tuple(mask.shape) != tuple(x.shape[dim : dim + mask.ndim]):
+        raise IndexError(
+            f"The shape of the mask {list(mask.shape)} at index {dim} does not match the shape of the indexed tensor "
+            f"{list(x.shape)} at index {dim}"
+        )
+    return list(mask.nonzero(as_tuple=True))
+
+
+def _checked(item: Tensor) -> Tensor:
+    if item.dtype.category >= dt.FLOAT:
+        raise IndexError(
+            f"tensors used as indices must be long, int, byte or bool tensors, got {item.dtype}"
+        )
+    return item if item.dtype in (dt.int64, dt.int32) else item.to(dt.int64)
+
+
+def _basic(index: Any) -> bool:
+    return type(index) in (int, slice) or index is None or index is Ellipsis
+
+
+def getitem(self: Tensor, index: Any) -> Tensor:
+    """`self[index]`. IndexError for an int or an index tensor out of range, or too many indices."""
+    if type(index) is int and self.ndim:
+        return select(self, 0, index)
+    items = _normalise(self, index)
+    view, picks = _view_part(self, items)
+    if picks:
+        dims = tuple(d for d, _ in picks)
+        tensors = [_checked(t) for _, t in picks]
+        return apply(REGISTRY["index"], view, *tensors, dims=dims)  # type: ignore[no-any-return]
+    return alias(view) if view is self else view
+
+
+def setitem(self: Tensor, index: Any, value: Any) -> None:
+    """`self[index] = value` in place; `value` broadcasts to the place and is converted to the dtype."""
+    mask = index[0] if isinstance(index, tuple) and len(index) == 1 else index
+    if isinstance(mask, Tensor) and mask.dtype is dt.bool_ and _one_value(value):
+        write_(self, _filled(self, mask, value))
+        return
+    items = _normalise(self, index)
+    view, picks = _view_part(self, items)
+    source = _as_tensor(value, self)
+    if not picks:
+        while source.ndim > view.ndim and source.shape[0] == 1:  # leading ones may be dropped
+            source = select(source, 0, 0)
+        write_(view, source)
+        return
+    dims = tuple(d for d, _ in picks)
+    tensors = [_checked(t) for _, t in picks]
+    new = apply(
+        REGISTRY["index_put"], view, source.to(self.dtype), *tensors, dims=dims, accumulate=False
+    )
+    write_(view, new)
+
+
+def _one_value(value: Any) -> bool:
+    return value.numel() == 1 if isinstance(value, Tensor) else not isinstance(value, (list, tuple, np.ndarray))
+
+
+def _filled(x: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """`x` with `value` where the mask (over the leading dimensions) holds."""
+    if tuple(mask.shape) != tuple(x.shape[: mask.ndim]):
+        raise IndexError(
+            f"The shape of the mask {list(mask.shape)} at index 0 does not match the shape of the indexed tensor "
+            f"{list(x.shape)} at index 0"
+        )
+    whole = reshape(mask, (*mask.shape, *(1,) * (x.ndim - mask.ndim)))
+    if isinstance(value, Tensor):
+        value = reshape(value, ())
+    out = apply(REGISTRY["where"], expand(whole, *x.shape), value, x)
+    return out.to(x.dtype)  # type: ignore[no-any-return]
+
+
+def _as_tensor(value: Any, like: Tensor) -> Tensor:
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, (bool, int, float, complex, SymNumber, np.generic)):
+        value = value.item() if isinstance(value, np.generic) else value
+        return apply(REGISTRY["full"], value, shape=(), dtype=like.dtype)  # type: ignore[no-any-return]
+    return wrap(np.array(value, dtype=like.dtype.np))
+
+
+for _name, _fn in (("__getitem__", getitem), ("__setitem__", setitem)):
+    setattr(Tensor, _name, _fn)

@@ -1,0 +1,136 @@
+"""At the edge: tensors as text, in PyTorch's layout. Tensor -> str."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eager import dtype as dt
+from eager.tensor import Tensor
+from eager.traced import Traced
+
+_options = {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80, "sci_mode": None}
+
+
+def set_printoptions(
+    precision: int | None = None,
+    threshold: float | None = None,
+    edgeitems: int | None = None,
+    linewidth: int | None = None,
+    profile: str | None = None,
+    sci_mode: bool | None = None,
+) -> None:
+    """How tensors print: digits, from how many elements on to abbreviate, elements at the edges, line width."""
+    profiles: dict[str, dict[str, Any]] = {
+        "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80},
+        "short": {"precision": 2, "threshold": 1000, "edgeitems": 2, "linewidth": 80},
+        "full": {"precision": 4, "threshold": float("inf"), "edgeitems": 3, "linewidth": 80},
+    }
+    _options.update(profiles.get(profile or "", {}))
+    given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
+    _options.update({k: v for k, v in given.items() if v is not None})
+    _options["sci_mode"] = sci_mode
+
+
+def _float_format(shown: Any) -> Any:
+    """One format for all shown elements: integral ones as `1.`, a wide range in scientific notation."""
+    finite = shown[np.isfinite(shown)].astype(np.float64)
+    sizes = np.abs(finite[finite != 0])
+    precision = _options["precision"]
+    sci = _options["sci_mode"]
+    if finite.size and bool((finite == np.rint(finite)).all()):
+        if sci is None:
+            sci = bool(sizes.size and sizes.max() / sizes.min() > 1000.0 and sizes.max() > 1e8)
+        text = (lambda v: f"{v:.{precision}e}") if sci else (lambda v: f"{v:.0f}.")
+    else:
+        if sci is None:
+            sci = bool(
+                sizes.size and (sizes.max() / sizes.min() > 1000.0 or sizes.max() > 1e8 or sizes.min() < 1e-4)
+            )
+        text = (lambda v: f"{v:.{precision}e}") if sci else (lambda v: f"{v:.{precision}f}")
+    return lambda v: text(v) if np.isfinite(v) else str(float(v))
+
+
+def _format_of(shown: Any) -> Any:
+    kind = shown.dtype.kind
+    if kind == "c":
+        real, imag = _float_format(shown.real), _float_format(np.abs(shown.imag))
+        return lambda v: real(v.real) + ("-" if v.imag < 0 else "+") + imag(abs(v.imag)) + "j"
+    return _float_format(shown) if kind == "f" else str
+
+
+def _shown(array: Any, edge: int | None) -> Any:
+    """The elements that will appear, flat."""
+    if edge is None:
+        return array.reshape(-1)
+    for axis, n in enumerate(array.shape):
+        if n > 2 * edge:
+            array = np.take(array, [*range(edge), *range(n - edge, n)], axis=axis)
+    return array.reshape(-1)
+
+
+def _rows(array: Any, edge: int | None, one: Any, indent: int) -> str:
+    if array.ndim == 0:
+        return str(one(array[()]))
+    n = array.shape[0]
+    places: list[int | None] = list(range(n))
+    if edge is not None and n > 2 * edge:
+        places = [*range(edge), None, *range(n - edge, n)]
+    if array.ndim == 1:
+        return _row(["..." if i is None else one(array[i]) for i in places], indent)
+    parts = ["..." if i is None else _rows(array[i], edge, one, indent + 1) for i in places]
+    gap = "," + "\n" * (array.ndim - 1) + " " * (indent + 1)
+    return "[" + gap.join(parts) + "]"
+
+
+def _row(words: list[str], indent: int) -> str:
+    """`[a, b, ...]`, broken where the line is full."""
+    width = max((len(w) + 2 for w in words), default=1)
+    per_line = max(1, int((_options["linewidth"] - indent) // width))  # type: ignore[operator]
+    lines = [", ".join(words[i : i + per_line]) for i in range(0, len(words), per_line)]
+    return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
+
+
+def _body(array: Any, indent: int) -> str:
+    if array.dtype == dt.bfloat16.np:
+        array = array.astype(np.float32)
+    edge: Any = _options["edgeitems"] if array.size > _options["threshold"] else None  # type: ignore[operator]
+    shown = _shown(array, edge)
+    one = _format_of(shown)
+    width = max((len(one(v)) for v in shown), default=0) if array.ndim else 0
+    return _rows(array, edge, lambda v: one(v).rjust(width), indent)
+
+
+def tensor_repr(self: Tensor) -> str:
+    """`tensor([1., 2.], requires_grad=True)`."""
+    name = "tensor" if type(self) is Tensor else type(self).__name__
+    array = self._array
+    if type(array) is Traced:
+        return f"{name}(<{array.aval}, being captured>)"
+    parts = [_body(array, len(name) + 1)] if array.size or array.ndim == 1 else ["[]"]
+    if not array.size and array.ndim != 1:
+        parts.append(f"size={tuple(array.shape)}")
+    default = dt.get_default_dtype() in (self.dtype,) or self.dtype in (dt.int64, dt.bool_)
+    if not default or not array.size:
+        if not (self.dtype is dt.get_default_dtype()):
+            parts.append(f"dtype={self.dtype!r}")
+    if self.grad_fn is not None:
+        parts.append(f"grad_fn=<{self.grad_fn.name()}>")
+    elif self.requires_grad:
+        parts.append("requires_grad=True")
+    text = f"{name}({', '.join(parts)})"
+    return f"Parameter containing:\n{text.replace(name, 'tensor', 1)}" if name == "Parameter" else text
+
+
+def tensor_format(self: Tensor, spec: str) -> str:
+    """A one-element tensor formats as its number."""
+    if self.ndim == 0 and type(self._array) is not Traced:
+        return format(self.item(), spec)
+    if self.ndim == 0:
+        return format(self.item(), spec)
+    return object.__format__(self, spec)
+
+
+for _name, _fn in (("__repr__", tensor_repr), ("__str__", tensor_repr), ("__format__", tensor_format)):
+    setattr(Tensor, _name, _fn)
