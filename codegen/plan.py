@@ -10,6 +10,7 @@ from bisect import insort
 from collections.abc import Iterator
 from typing import Final
 
+from codegen.emit import cpp_library
 from codegen.expr import Load, walk
 from codegen.ir import Access, Fused, Kernel, Library, Plan, Tiled
 from codegen.tile import stage_roots
@@ -20,13 +21,24 @@ ALIGN: Final = 64
 def plan(tiled: Tiled) -> Plan:
     fused = tiled.fused
     lives = live_ranges(fused)
-    offsets, size = place({n: (a, b, _bytes(fused, n)) for n, (a, b) in lives.items()})
+    blocks = {n: (a, b, _bytes(fused, n)) for n, (a, b) in lives.items()}
+    offsets, size = place(blocks | scratch(fused))
     return Plan(offsets, size)
 
 
 def _bytes(fused: Fused, name: str) -> int:
     b = fused.buffers[name]
     return -(-max(b.size * b.dtype.itemsize, 1) // ALIGN) * ALIGN
+
+
+def scratch(fused: Fused) -> dict[str, tuple[int, int, int]]:
+    """What library steps need while they run: (first, last, bytes) by name."""
+    found = {}
+    for i, item in enumerate(fused.items):
+        size = cpp_library.scratch_bytes(item) if isinstance(item, Library) else 0
+        if size:
+            found[cpp_library.scratch_name(item)] = (i, i, -(-size // ALIGN) * ALIGN)
+    return found
 
 
 def live_ranges(fused: Fused) -> dict[str, tuple[int, int]]:

@@ -48,6 +48,7 @@ def emit(tiled: Tiled, plan: Plan) -> Source:
     kernels: list[artifact.Kernel] = []
     calls: list[str] = []
     sites = _Sites()
+    steps = [item for item in fused.items if isinstance(item, Library)]
     for item in fused.items:
         if isinstance(item, Kernel):
             text = emit_kernel(item, tiled.schedules[item.name], fused.buffers)
@@ -60,7 +61,7 @@ def emit(tiled: Tiled, plan: Plan) -> Source:
             calls += cpp_library.call(item, places, sites.hosts, sites.number)
     source = [
         '#include "jitcap_kernel.h"',
-        '#include "jitcap_library.h"',
+        *(f'#include "{name}"' for name in cpp_library.headers(steps)),
         "JC_MODULE",
         "namespace jc {",
         *(text.replace("{name}", name) for text, name in functions.items()),
@@ -102,6 +103,10 @@ class Places:
         if target in self.slots:
             return f"{kind}b[{self.slots[target]}]"
         return f"{kind}((char *)arena + {self.plan.offsets[target]})"
+
+    def scratch(self, step: Library) -> str:
+        """A `char *` to the scratch memory planned for a step."""
+        return f"((char *)arena + {self.plan.offsets[cpp_library.scratch_name(step)]})"
 
     def argument(self, name: str) -> str:
         """A pointer, or the number itself for a run-time scalar."""

@@ -1,123 +1,261 @@
-"""Library steps as C++: calls of routines of the headers, or of host callbacks. Library -> lines of the entry.
+"""Library steps as C++: calls of the routines of jitcap_*.h, or of host callbacks. Library -> lines of the entry.
 
-A step without a routine is a callback: the op's NumPy kernel runs on arrays over the compiled graph's memory.
+    lines = call(step, places, hosts, site)      # one block { ... } of the entry function
+    bytes = scratch_bytes(step)                  # what the plan reserves for it under the name scratch_name(step)
+    includes = headers(steps)                    # ("jitcap_dot.h", "jitcap_conv.h")
+
+The lines stand in the entry itself, outside any parallel region (each routine opens its own), and use its names `arena` and
+`b` (where the host functions are). Scratch is private to the step and free again after it; it has room for `team()` threads, at
+run time there may be fewer, and results do not depend on how many there are.
+
+Reads may have any strides: `dot` hands them to BLAS where it can take them; every other routine gets contiguous memory, by a
+copy into scratch if need be. A step without a routine is a callback: the op's NumPy kernel runs on arrays over the compiled
+graph's memory.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
 
 from codegen.access import matrix_order
-from codegen.emit import cpp_table as table
+from codegen.emit.cpp_table import MEMORY
 from codegen.ir import Access, Library
+from codegen.runtime import cpu
 from codegen.runtime.artifact import Host, Spec
+from eager.aval import Aval, contiguous_strides
 
-Lines = list[str]
-
-
-def call(item: Library, places: Any, hosts: list[Host], site: Callable[[str], int]) -> Lines:
-    """The lines that run `item`."""
-    rule = RULES.get(item.name)
-    lines = rule(item, places) if rule is not None else None
-    return host(item, places, hosts) if lines is None else lines
+ALIGN: Final = 64
 
 
-def pointer(places: Any, x: Access) -> str:
-    return f"{places.pointer(x.buffer)} + {x.offset}" if x.offset else places.pointer(x.buffer)
+class Places(Protocol):
+    """How the entry function spells what a step uses."""
+
+    first_host: int  # index in `b` of the first host function
+
+    def pointer(self, name: str) -> str:
+        """A typed pointer to a buffer's first element."""
+
+    def argument(self, name: str) -> str:
+        """The same, or the value of a run-time number."""
+
+    def scratch(self, step: Library) -> str:
+        """A `char *` to the scratch memory of a step."""
 
 
-def host(item: Library, places: Any, hosts: list[Host]) -> Lines:
-    """A callback into the op's own NumPy kernel. Numbers among the operands are bound here; run-time scalars are passed."""
-    reads = [r for r in item.reads if isinstance(r, Access)]
-    slots = [r for r in item.reads if isinstance(r, str)]
-    number = len(hosts)
-    ins = tuple(Spec(r.shape, places.fused.buffers[r.buffer].dtype.np) for r in reads)
-    ins += tuple(Spec((), places.fused.buffers[n].dtype.np) for n in slots)
-    outs = tuple(Spec(a.shape, a.dtype.np) for a in item.out_avals)
-    hosts.append(Host(_host_function(item, len(reads)), ins, outs))
-    args = [f"(void *)({pointer(places, r)})" for r in reads]
-    lines = []
-    for i, name in enumerate(slots):
-        kind = table.MEMORY[places.fused.buffers[name].dtype.name]
-        lines.append(f"{kind} h{number}_{i} = {places.argument(name)};")
-        args.append(f"(void *)&h{number}_{i}")
-    args += [f"(void *)({places.pointer(o)})" for o in item.outs]
-    lines.append(f"void *a{number}[] = {{{', '.join(args)}}};")
-    slot = places.first_host + number
-    lines.append(f"if (((JcHost)b[{slot}])({number}, a{number})) return 1;")
-    return ["{", *("  " + x for x in lines), "}"]
+def call(step: Library, places: Places, hosts: list[Host], site: Callable[[str], int]) -> list[str]:
+    """The lines that run `step`. Functions that stay in Python are added to `hosts`; `site` numbers a place that can fail."""
+    w = Writer(step, places, hosts, site)
+    routine(step).write(w)
+    note = f"  // {step.where}" if step.where else ""
+    return ["{" + note, *(f"  {line}" for line in w.lines), "}"]
 
 
-def _host_function(item: Library, tensors: int) -> Callable[..., Any]:
-    def run(*arrays: Any) -> Any:
-        given, numbers = iter(arrays[:tensors]), iter(arrays[tensors:])
-        operands = [
-            next(given) if isinstance(r, Access) else next(numbers).item() if isinstance(r, str) else r
-            for r in item.reads
+def scratch_bytes(step: Library) -> int:
+    """Scratch memory of `step`, for up to `team()` threads."""
+    w = Writer(step, _Nowhere(), [], lambda _: 0)
+    routine(step).write(w)
+    return w.used
+
+
+def scratch_name(step: Library) -> str:
+    """The name under which a plan keeps the scratch memory of `step`."""
+    return f"{step.outs[0]}.scratch"
+
+
+def headers(steps: Iterable[Library]) -> tuple[str, ...]:
+    """The headers that define the routines of `steps`."""
+    return tuple(sorted({routine(s).header for s in steps}))
+
+
+def team() -> int:
+    """The number of threads that scratch memory has room for."""
+    return cpu.threads()
+
+
+class _Nowhere:
+    """Places for measuring only."""
+
+    first_host = 0
+
+    def pointer(self, name: str) -> str:
+        return name
+
+    def argument(self, name: str) -> str:
+        return name
+
+    def scratch(self, step: Library) -> str:
+        return "scratch"
+
+
+@dataclass(slots=True)
+class Writer:
+    """The lines of one step so far, and how much scratch they use."""
+
+    step: Library
+    places: Places
+    hosts: list[Host]
+    site: Callable[[str], int]
+    lines: list[str] = field(default_factory=list)
+    used: int = 0
+
+    def take(self, nbytes: int) -> str:
+        """A `char *` to `nbytes` of scratch."""
+        at = self.used
+        self.used += -(-nbytes // ALIGN) * ALIGN
+        return f"({self.places.scratch(self.step)} + {at})"
+
+    def aval(self, i: int) -> Aval:
+        """The aval of read `i`, which is no plain number."""
+        before = sum(isinstance(x, Access | str) for x in self.step.reads[:i])
+        return self.step.avals[before]
+
+    def access(self, i: int) -> Access:
+        x = self.step.reads[i]
+        assert isinstance(x, Access)
+        return x
+
+    def out(self, i: int = 0) -> str:
+        return self.places.pointer(self.step.outs[i])
+
+    def ctype(self, i: int) -> str:
+        return MEMORY[self.aval(i).dtype.name]
+
+    def at(self, i: int) -> str:
+        """Pointer to the first element of read `i`, wherever its strides lead."""
+        x = self.access(i)
+        base = self.places.pointer(x.buffer)
+        return f"{base} + {x.offset}" if x.offset else base
+
+    def dense(self, i: int) -> str:
+        """Pointer to read `i` as contiguous memory: itself, or a copy in scratch."""
+        x = self.access(i)
+        if is_contiguous(x.shape, x.strides):
+            return self.at(i)
+        ctype, name = f"u{8 * self.aval(i).dtype.itemsize}", f"c{i}"
+        room = self.take(math.prod(x.shape) * self.aval(i).dtype.itemsize)
+        self.lines += [
+            f"{ctype} *{name} = ({ctype} *){room};",
+            f"static const i64 {name}_[] = {array((*x.shape, *x.strides))};",
+            f"copy_dense({name}, (const {ctype} *)({self.at(i)}), {len(x.shape)}, {name}_);",
         ]
-        return item.op.compute(tuple(operands), item.attrs, item.out_avals)
+        return f"({self.ctype(i)} *){name}"
 
-    return run
+
+def array(values: Iterable[int]) -> str:
+    return "{" + ", ".join(map(str, values)) + "}"
+
+
+def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether elements lie in order without gaps; strides of dimensions of size 1 do not matter."""
+    want = contiguous_strides(shape)
+    return 0 in shape or all(n == 1 or s == w for n, s, w in zip(shape, strides, want, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Routine:
+    """The header that defines it, and what writes the call."""
+
+    header: str
+    write: Callable[[Writer], None]
 
 
 # ---------------------------------------------------------------------------------- matrix products
 
 
-def dot(item: Library, places: Any) -> Lines | None:
-    a, b = item.reads
-    assert isinstance(a, Access) and isinstance(b, Access)
-    out = item.out_avals[0]
-    *batch, m, n = out.shape
-    k = a.shape[-1]
-    c = places.pointer(item.outs[0])
-    if k == 0:
-        return [f"__builtin_memset({c}, 0, {out.nbytes});"]
-    oa, ob = matrix_order(a.shape, a.strides), matrix_order(b.shape, b.strides)
-    if oa is None or ob is None:
-        return None
-    (ta, lda), (tb, ldb) = oa, ob
-    kind = table.MEMORY[out.dtype.name]
-    flags = f"{str(ta).lower()}, {str(tb).lower()}, {m}, {n}, {k}, {kind}(1)"
-    count = math.prod(batch)
-    if count == 1:
-        return [f"gemm<{kind}>({flags}, {pointer(places, a)}, {lda}, {pointer(places, b)}, {ldb}, {kind}(0), {c}, {n});"]
-    sa, sb = _batch_step(batch, a.strides), _batch_step(batch, b.strides)
-    if sa is not None and sb is not None:
-        return [
-            f"batched_gemm<{kind}>({count}, {flags}, {pointer(places, a)}, {lda}, {sa}, "
-            f"{pointer(places, b)}, {ldb}, {sb}, {kind}(0), {c}, {n}, {m * n});"
-        ]
-    ia, ib = _batch_index(batch, a.strides), _batch_index(batch, b.strides)
-    return [
-        f"strided_gemm<{kind}>({count}, {flags}, {pointer(places, a)}, {lda}, [](i64 i) {{ return {ia}; }}, "
-        f"{pointer(places, b)}, {ldb}, [](i64 i) {{ return {ib}; }}, {c}, {n});"
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """A matrix operand: text of its Matrix<T>, and the strides of its batch dimensions."""
+
+    text: str
+    batch: tuple[int, ...]
+
+
+def _dot(w: Writer) -> None:
+    """out[*B, M, N] = a[*B, M, K] @ b[*B, K, N]."""
+    a, b = _matrix(w, 0), _matrix(w, 1)
+    *batch, m, k = w.access(0).shape
+    n = w.access(1).shape[-1]
+    dims = merge(tuple(batch), a.batch, b.batch)
+    ctype = w.ctype(0)
+    w.lines += [
+        f"static const i64 batch[] = {array(v for dim in dims or [(1, 0, 0)] for v in dim)};",
+        f"dot<{ctype}>({m}, {n}, {k}, {a.text}, {b.text}, {w.out()}, {max(len(dims), 1)}, batch);",
     ]
 
 
-def _batch_step(batch: list[int], strides: tuple[int, ...]) -> int | None:
-    """The distance of neighbouring products when it is the same for all, else None."""
-    step: int | None = None
-    run = 1
-    for n, s in zip(reversed(batch), reversed(strides[: len(batch)]), strict=True):
-        if n == 1:
+def _matrix(w: Writer, i: int) -> _Operand:
+    """Read `i` as BLAS takes it (one of the last two strides is 1), copied if it is not so."""
+    x = w.access(i)
+    order = matrix_order(x.shape, x.strides)
+    pointer, batch = w.at(i), x.strides[:-2]
+    if order is None:
+        pointer, batch = w.dense(i), contiguous_strides(x.shape)[:-2]
+        order = False, max(x.shape[-1], 1)
+    transposed, ld = order
+    return _Operand(f"{{{pointer}, {ld}, {str(transposed).lower()}}}", batch)
+
+
+def merge(shape: tuple[int, ...], *strides: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Dimensions (size, stride, stride, ...) with neighbours joined where all strides allow it."""
+    out: list[tuple[int, ...]] = []
+    for size, *steps in zip(shape, *strides, strict=True):
+        if size == 1:
             continue
-        if step is None:
-            step = s
-        elif s != step * run:
-            return None
-        run *= n
-    return step or 0
+        if out and all(o == s * size for o, s in zip(out[-1][1:], steps, strict=True)):
+            out[-1] = (out[-1][0] * size, *steps)
+        else:
+            out.append((size, *steps))
+    return out
 
 
-def _batch_index(batch: list[int], strides: tuple[int, ...]) -> str:
-    terms, step = [], 1
-    for n, s in zip(reversed(batch), reversed(strides[: len(batch)]), strict=True):
-        if n > 1:
-            terms.append(f"i / {step} % {n} * {s}")
-        step *= n
-    return "i64(" + " + ".join(terms or ["0"]) + ")"
+# ---------------------------------------------------------------------------------- callbacks
 
 
-RULES: Final[dict[str, Callable[[Library, Any], Lines | None]]] = {"dot": dot}
+def _host(w: Writer) -> None:
+    """A callback into the op's own NumPy kernel. Numbers among the operands are bound in it; run-time scalars are passed."""
+    number, step = len(w.hosts), w.step
+    tensors = [i for i, r in enumerate(step.reads) if isinstance(r, Access)]
+    slots = [i for i, r in enumerate(step.reads) if isinstance(r, str)]
+    args = [f"(void *)({w.dense(i)})" for i in tensors]
+    for i in slots:
+        w.lines.append(f"{w.ctype(i)} n{i} = {w.places.argument(str(step.reads[i]))};")
+        args.append(f"(void *)&n{i}")
+    args += [f"(void *)({w.places.pointer(o)})" for o in step.outs]
+    ins = [Spec(w.aval(i).shape, w.aval(i).dtype.np) for i in (*tensors, *slots)]
+    outs = tuple(Spec(a.shape, a.dtype.np) for a in step.out_avals)
+    w.hosts.append(Host(_host_function(step, len(tensors)), tuple(ins), outs))
+    w.lines += [
+        f"void *args[] = {{{', '.join(args)}}};",
+        f"if (((JcHost)b[{w.places.first_host + number}])({number}, args)) return 1;",
+    ]
+
+
+def _host_function(step: Library, tensors: int) -> Callable[..., Any]:
+    def run(*arrays: Any) -> Any:
+        given, numbers = iter(arrays[:tensors]), iter(arrays[tensors:])
+        operands = [
+            next(given) if isinstance(r, Access) else next(numbers).item() if isinstance(r, str) else r
+            for r in step.reads
+        ]
+        try:
+            return step.op.compute(tuple(operands), step.attrs, step.out_avals)
+        except Exception as error:
+            if step.where:
+                error.add_note(f"in {step.op.name}, called at {step.where}")
+            raise
+
+    return run
+
+
+HOST: Final = Routine("jitcap_dot.h", _host)
+ROUTINES: Final[dict[str, Routine]] = {
+    "dot": Routine("jitcap_dot.h", _dot),
+}
+
+
+def routine(step: Library) -> Routine:
+    """How `step` is run: its routine, or the callback."""
+    return ROUTINES.get(step.name, HOST)
