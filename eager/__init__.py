@@ -64,7 +64,6 @@ from eager.op import aval_of as _aval_of
 bool = bool_
 double, half, float, cfloat, cdouble = float64, float16, float32, complex64, complex128
 long, int, short = int64, int32, int16
-dtype = DType
 inf, nan, pi, e = math.inf, math.nan, math.pi, math.e
 strided = "eager.strided"
 preserve_format = contiguous_format = channels_last = None  # memory formats: there is one, row-major
@@ -88,7 +87,7 @@ if TYPE_CHECKING:
 globals().update({p.name: p.fn for p in _PUBLIC.values() if p.namespace})
 
 # Modules whose functions capture calls as they are (on traced tensors) instead of reading their bytecode: they have no state
-# of the user's. "eager.ops" stands for all modules below it.
+# of the user's. Patterns of `fnmatch`.
 NATIVE_MODULES = (
     "eager.autograd",
     "eager.dispatch",
@@ -97,8 +96,9 @@ NATIVE_MODULES = (
     "eager.interop",
     "eager.linalg",
     "eager.nn.functional",
+    "eager.nn.functional.*",
     "eager.nn.init",
-    "eager.ops",
+    "eager.ops.*",
     "eager.printing",
     "eager.random",
     "eager.registry",

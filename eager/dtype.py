@@ -6,8 +6,10 @@ first; within one category a tensor with dimensions outranks a 0-dim tensor, whi
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
-from typing import Final
+from types import ModuleType
+from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
@@ -165,3 +167,13 @@ class iinfo:
 
     def __repr__(self) -> str:
         return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
+
+
+class _Module(ModuleType):
+    """`eager.dtype` is this module; as in PyTorch it is also the type of dtypes: `isinstance(x, eager.dtype)`."""
+
+    def __instancecheck__(self, instance: Any) -> bool:
+        return isinstance(instance, DType)
+
+
+sys.modules[__name__].__class__ = _Module
