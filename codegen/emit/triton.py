@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from codegen import expr
-from codegen.emit import triton_library as library
+from codegen.emit import triton_dot
 from codegen.emit import triton_nests as nests
+from codegen.emit import triton_scan as scan
 from codegen.emit.triton_kernel import KernelText, emit_kernel
 from codegen.emit.triton_tile import DEFAULT, Sizes, roots, tile
 from codegen.expr import Apply
@@ -119,11 +120,13 @@ def _library(module: _Module, step: Library) -> None:
         for kernel in nested.kernels:
             module.kernel(kernel)
         return
-    text = library.EMIT.get(step.op.name)
-    if text is None:
+    if step.op.name in scan.FUNCTIONS:
+        module.add(scan.scan(step, module.buffers, module.sizes), step.op.name)
+    elif step.op.name == "dot":
+        module.add(triton_dot.dot(step, module.buffers), step.op.name)
+    else:
         where = f" at {step.where}" if step.where else ""
         raise Unsupported(f"the triton backend does not compile {step.op.name}{where}")
-    module.add(text(step, module.buffers), step.op.name)
 
 
 def hint(kernel: Kernel) -> str:

@@ -196,3 +196,32 @@ def random_normal64(seed, ordinal, index):
     u = word0.to(tl.float64) * 2.3283064365386963e-10
     v = word1.to(tl.float64) * 2.3283064365386963e-10
     return tl.sqrt(libdevice.log(1.0 - u) * -2.0) * libdevice.cos(v * 6.283185307179586)
+
+
+# ----------------------------------------------------------------------------------- scans
+
+
+@triton.jit
+def plus(a, b):
+    return a + b
+
+
+@triton.jit
+def logaddexp(a, b):
+    """log(exp(a) + exp(b)) without overflow."""
+    apart = maximum(a, b) + libdevice.log1p(libdevice.exp(-tl.abs(a - b)))
+    return tl.where(a == b, a + 0.6931471805599453, apart)
+
+
+@triton.jit
+def latest_max(av, ai, bv, bi):
+    """The larger of two (value, position) pairs; the later wins a tie, NaN wins over all."""
+    take_b = (bv >= av) | (bv != bv)
+    return tl.where(take_b, bv, av), tl.where(take_b, bi, ai)
+
+
+@triton.jit
+def latest_min(av, ai, bv, bi):
+    """The smaller of two (value, position) pairs; the later wins a tie, NaN wins over all."""
+    take_b = (bv <= av) | (bv != bv)
+    return tl.where(take_b, bv, av), tl.where(take_b, bi, ai)

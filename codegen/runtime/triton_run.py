@@ -66,7 +66,7 @@ def interpreted(program: TritonProgram, directory: Path) -> Run:
         memory = Memory(program, inputs)
         for launch in program.launches:
             _interpret_one(interpret, module, launch, memory)
-        return finish(program, memory, inputs)
+        return finish(program, memory)
 
     return run
 
@@ -86,14 +86,8 @@ def report(errors: Array, launch: Launch) -> None:
             raise IndexError(f"{message} ({where})" if where else message)
 
 
-def finish(program: TritonProgram, memory: Memory, inputs: Sequence[Any]) -> list[Array]:
-    """Write inputs in place where memory is not shared already, and shape the outputs."""
-    source = program.fused.program
-    place = {v.id: i for i, v in enumerate(source.inputs)}
-    for target, value in source.writes:
-        array, new = inputs[place[target.id]], memory.arrays[f"v{value.id}"]
-        if new is not array:
-            array[...] = new.reshape(array.shape)
+def finish(program: TritonProgram, memory: Memory) -> list[Array]:
+    """The outputs in their shapes. Written inputs were written by the kernels."""
     return [memory.output(a, program.buffers) for a in program.fused.outputs]
 
 

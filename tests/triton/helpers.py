@@ -9,7 +9,9 @@ import eager
 from codegen import fuse as codegen_fuse
 from codegen import lower as codegen_lower
 from codegen.emit.triton import emit
+from codegen.emit.triton_tile import DEFAULT
 from codegen.runtime.triton_run import interpreted
+from codegen.writes import place_writes
 from eager.tensor import Tensor
 from jitcap.functional import trace
 from jitcap.lower import lower
@@ -59,17 +61,17 @@ def traced(fn, args, kwargs):
     return trace(flat, *inputs), inputs
 
 
-def program_of(fn, args=(), kwargs=None):
+def program_of(fn, args=(), kwargs=None, sizes=DEFAULT):
     """(TritonProgram, the arrays to run it on)."""
     done, inputs = traced(fn, tuple(args), dict(kwargs or {}))
     arrays = [t._array for t in (*inputs, *done.constants)]
     strides = [tuple(s // a.itemsize for s in a.strides) for a in arrays]
     program = lower(done.graph, done.writes, strides)
-    return emit(codegen_fuse.fuse(codegen_lower.lower(program))), arrays
+    return emit(place_writes(codegen_fuse.fuse(codegen_lower.lower(program))), sizes), arrays
 
 
-def run(fn, args=(), kwargs=None):
+def run(fn, args=(), kwargs=None, sizes=DEFAULT):
     """Results of `fn` from its Triton kernels in the interpreter, and the program."""
-    program, arrays = program_of(fn, args, kwargs)
+    program, arrays = program_of(fn, args, kwargs, sizes)
     with np.errstate(all="ignore"):
         return interpreted(program, SOURCES)(arrays), program

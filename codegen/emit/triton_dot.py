@@ -1,5 +1,4 @@
-"""Emit: library steps as Triton kernels. Library -> KernelText (matrix products) or loop-IR kernels
-(scatters, windows).
+"""Emit: matrix products. Library -> KernelText.
 
 A matrix product is a tiled `tl.dot` over strided operands, batch dimensions by strides too. float32
 multiplies in full precision ("ieee"), 16-bit floats on the tensor cores; both accumulate in
@@ -9,7 +8,7 @@ float32.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -125,5 +124,3 @@ def _loop(
         f"{STEP}b += {tile.k * step_b}",
     ]
 
-
-EMIT: Final[Mapping[str, Callable[[Library, Mapping[str, Buffer]], KernelText]]] = {"dot": dot}

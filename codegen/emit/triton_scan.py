@@ -1,0 +1,86 @@
+"""Emit: running sums, products and extrema along a dimension. Library -> KernelText.
+
+Rows are all other dimensions; a program scans a tile of rows block by block and carries the last column to the next block. The
+combination within a block is `tl.associative_scan`, a tree: sums round differently from a serial loop, as on any GPU.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+from codegen.emit import triton_table as table
+from codegen.emit.triton_body import Signature, needs_int64
+from codegen.emit.triton_kernel import STEP, KernelText, finished, identity
+from codegen.emit.triton_tile import Sizes, power_of_two
+from codegen.ir import Access, Buffer, Library, Unsupported
+from eager import dtype as dt
+
+FUNCTIONS: Final = {
+    "cumsum": ("sum", "jc.plus"),
+    "cumprod": ("prod", "jc.multiply"),
+    "cummax": ("max", "jc.latest_max"),
+    "cummin": ("min", "jc.latest_min"),
+    "logcumsumexp": ("max", "jc.logaddexp"),
+}
+
+
+def scan(step: Library, buffers: Mapping[str, Buffer], sizes: Sizes) -> KernelText:
+    """One kernel for the whole scan."""
+    (x,) = step.reads
+    assert isinstance(x, Access)
+    monoid, function = FUNCTIONS[step.op.name]
+    shape = x.shape or (1,)
+    dim = step.attrs["dim"] if x.shape else 0
+    length, inner = shape[dim], math.prod(shape[dim + 1 :])
+    rows = math.prod(shape) // length if length else 0
+    width = min(power_of_two(length), sizes.loop)
+    height = max(1, min(sizes.tile // width, power_of_two(rows)))
+    signature = Signature(buffers)
+    wide = (step.out_avals[0] if len(step.outs) == 1 else step.avals[0]).dtype.compute
+    if wide.is_complex:
+        raise Unsupported(f"the triton backend does not compile {step.op.name} of complex numbers")
+    masks = ["(r < %d)" % rows] * (rows % height != 0) + ["(c < %d)" % length] * (length % width != 0)
+    mask = f", mask={' & '.join(masks)}" if masks else ""
+    source = signature.parameter(x.buffer)
+    lines = [
+        f"pid = tl.program_id(0){'.to(tl.int64)' if needs_int64([buffers[x.buffer]], ()) else ''}",
+        f"r = (pid * {height} + tl.arange(0, {height}))[:, None]",
+        f"base = r // {inner} * {length * inner} + r % {inner}" + (f" + {x.offset}" if x.offset else ""),
+        *_start(len(step.outs), height, identity(monoid, wide), table.type_name(wide)),
+        f"for start in range(0, {length}, {width}):",
+        f"{STEP}c = start + tl.arange(0, {width})[None, :]",
+        f"{STEP}at = base + c * {inner}",
+        f"{STEP}x = tl.load({source} + at{mask}).to({table.type_name(wide)})",
+        *(STEP + line for line in _combine(function, len(step.outs))),
+        *(f"{STEP}tl.store({signature.parameter(out)} + at, {_converted(value, out, buffers)}{mask})"
+          for out, value in zip(step.outs, ("x", "i"), strict=False)),
+        *(f"{STEP}carry_{v} = tl.sum(tl.where(c == start + {width - 1}, {v}, 0), 1)[:, None]"
+          for v in ("x", "i")[: len(step.outs)]),
+    ]  # fmt: skip
+    programs = math.ceil(rows / height)
+    return finished(signature, [STEP + line for line in lines], programs, 4)
+
+
+def _start(outs: int, height: int, unit: str, wide: str) -> list[str]:
+    values = [f"carry_x = tl.full([{height}, 1], {unit}, {wide})"]
+    return values + [f"carry_i = tl.full([{height}, 1], 0, tl.int64)"] * (outs == 2)
+
+
+def _combine(function: str, outs: int) -> list[str]:
+    """x (and its place i) of the block become the running values, the carry included."""
+    if outs == 1:
+        return [f"x = tl.associative_scan(x, 1, {function})", f"x = {function}(carry_x, x)"]
+    return [
+        "i = c.to(tl.int64) + tl.zeros_like(x).to(tl.int64)",
+        f"x, i = tl.associative_scan((x, i), 1, {function})",
+        f"x, i = {function}(carry_x, carry_i, x, i)",
+    ]
+
+
+def _converted(value: str, out: str, buffers: Mapping[str, Buffer]) -> str:
+    dtype = buffers[out].dtype
+    if dtype is dt.bool_:
+        return f"({value} != 0)"
+    return f"{value}.to({table.type_name(dtype)})"
