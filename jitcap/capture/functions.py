@@ -90,8 +90,8 @@ def _default(world: World, fn: FunctionType, field: str, holder: Any, key: Any) 
     """One default value. A constant needs only that the holder is the same; others are loaded."""
     value = holder[key]
     owner: Origin | None = world.outside.origin_of(fn)
-    if owner is None and id(fn) not in world.fixed and id(fn) not in world.reached:
-        return value  # made inside
+    if id(fn) in world.made:
+        return value
     if world.is_library(fn.__globals__.get("__name__", "")):
         return value if loader_of(type(value)) in _CONSTANTS else world.outside.load(
             value, Item(Attribute(Fixed(fn, fn.__qualname__), field), key)

@@ -478,7 +478,7 @@ def make_function(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     if annotations:
         names = annotations
         fn.__annotations__ = dict(zip(names[::2], names[1::2], strict=True))
-    frame.push(fn)
+    frame.push(vm.world.made_inside(fn))
 
 
 @opcode("SET_FUNCTION_ATTRIBUTE", since=(3, 13))
@@ -495,7 +495,7 @@ def set_function_attribute(vm: Interpreter, frame: Frame, ins: Instruction) -> N
         fn.__kwdefaults__ = value
     else:
         fn.__annotations__ = dict(zip(value[::2], value[1::2], strict=True))
-    frame.push(fn)
+    frame.push(vm.world.made_inside(fn))
 
 
 @opcode("LOAD_BUILD_CLASS")

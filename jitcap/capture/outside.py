@@ -122,6 +122,8 @@ class Outside:
     def cell(self, fn: FunctionType, index: int) -> CellType:
         """The twin of the `index`-th closure cell of a function from outside."""
         real = (fn.__closure__ or ())[index]
+        if id(fn) in self.world.made:
+            return real
         known = self.by_real.get(id(real))
         if known is not None:
             return known.twin  # type: ignore[no-any-return]
@@ -163,9 +165,14 @@ def loader_of(cls: type) -> Loader:
     return load_instance if is_python_class(cls) else load_opaque
 
 
+@functools.lru_cache(maxsize=4096)
 def is_python_class(cls: type) -> bool:
-    """A class whose statements are Python: instances keep their state in a dictionary or slots."""
+    """A class whose statements are Python: instances keep their state in a dictionary or slots.
+
+    The values that stand for something else during a capture are none of the program's objects."""
     flags = cls.__flags__
+    if cls.__module__ == "eager.sym" or cls.__module__.startswith("jitcap.capture."):
+        return False
     return bool(flags & HEAP_TYPE and not flags & IMMUTABLE_TYPE) and "__module__" in vars(cls)
 
 

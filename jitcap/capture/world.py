@@ -65,7 +65,7 @@ class World:
         self.host_calls: list[HostCall] = []
         self.fixed: dict[int, Any] = {}  # objects that are guarded by identity
         self.reached: dict[int, FunctionType] = {}  # functions that were interpreted
-        self.made: dict[int, type] = {}  # classes that the program made
+        self.made: dict[int, Any] = {}  # classes and functions that the program made
         self.class_reads: dict[tuple[int, str], tuple[type, Any]] = {}
         self._globals: dict[int, dict[str, Any]] = {}
         self._function_fields: dict[int, dict[str, Any]] = {}
@@ -333,11 +333,15 @@ class World:
         frame = frame_for(self, body, (), {})
         frame.namespace = dict(meta.__prepare__(name, tuple(bases), **kwargs))
         cell = self.vm.run(frame).value
-        cls = meta(name, tuple(bases), frame.namespace, **kwargs)
-        self.made[id(cls)] = cls
+        cls = self.made_inside(meta(name, tuple(bases), frame.namespace, **kwargs))
         if isinstance(cell, CellType) and not _filled(cell):
             cell.cell_contents = cls
         return cls
+
+    def made_inside(self, value: Any) -> Any:
+        """Note a class or function that the program made: it is no part of the outside."""
+        self.made[id(value)] = value
+        return value
 
     def settle(self, value: Any, depth: int = 0) -> None:
         """Load everything that native code may look at in `value`."""
