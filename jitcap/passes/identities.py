@@ -51,13 +51,6 @@ def _by_one(s: Maker, n: Node) -> Arg | None:
     return n.args[0] if is_value(n.args[1], 1) else None
 
 
-def _squared(s: Maker, n: Node) -> Arg | None:
-    """x ** 2 = x * x, rounded once either way."""
-    if is_value(n.args[1], 2) and not n.aval.weak:
-        return s.make("mul", n.args[0], n.args[0], like=n)
-    return None
-
-
 def _undone(s: Maker, n: Node) -> Arg | None:
     """f(f(x)) = x, for negation and logical not."""
     (x,) = n.args
@@ -159,7 +152,7 @@ RULES: Final[dict[str, tuple[Rule, ...]]] = {
     "sub": (_minus_zero,),
     "mul": (_one,),
     "div": (_by_one,),
-    "pow": (_by_one, _squared),
+    "pow": (_by_one,),
     "neg": (_undone,),
     "logical_not": (_undone,),
     "cast": (_cast,),

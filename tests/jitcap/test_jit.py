@@ -1,0 +1,355 @@
+"""What users call: every form of `jit`, what it leaves unchanged, stances, threads, records."""
+
+import copy
+import pickle
+import threading
+import warnings
+
+import numpy as np
+import pytest
+
+import eager
+import jitcap
+from jitcap import JitcapWarning, config, disable, explain, jit, stance
+from jitcap.capture.breaks import Break
+
+
+def floats(*shape, seed=0, grad=False):
+    data = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+    return eager.tensor(data, requires_grad=grad)
+
+
+def same(a, b):
+    np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+def scaled(x, y=2.0, *, shift=0):
+    """A docstring."""
+    return x * y + shift
+
+
+jitted = jit(scaled)
+
+
+@pytest.mark.smoke
+def test_a_function_computes_the_same():
+    x = floats(5)
+    for args, kwargs in (((x,), {}), ((x, 3.0), {}), ((x, x), {"shift": 1}), ((), {"x": x})):
+        same(jitted(*args, **kwargs), scaled(*args, **kwargs))
+
+
+def test_forms():
+    @jit
+    def bare(x):
+        return x + 1
+
+    @jit(backend="eager")
+    def with_options(x):
+        return x + 1
+
+    x = floats(3)
+    for fn in (bare, with_options, jit(lambda x: x + 1), jit(backend="python")(bare.original)):
+        same(fn(x), x + 1)
+
+
+def test_it_looks_like_the_function():
+    assert jitted.__name__ == "scaled"
+    assert jitted.__doc__ == "A docstring."
+    assert jitted.original is scaled
+    assert jitted.__wrapped__ is scaled
+
+
+def test_pickle_and_copy():
+    again = pickle.loads(pickle.dumps(jit(np.add)))
+    assert again.original is np.add
+    assert copy.deepcopy(jitted).original is scaled
+
+
+class Counter:
+    def __init__(self, by):
+        self.by = by
+        self.calls = 0
+
+    @jit
+    def step(self, x):
+        self.calls += 1
+        return x * self.by
+
+    def __call__(self, x):
+        return x + self.by
+
+
+def test_methods_bind_and_change_their_object():
+    a, b = Counter(2.0), Counter(3.0)
+    x = floats(4)
+    for _ in range(3):
+        same(a.step(x), x * 2)
+        same(b.step(x), x * 3)
+    assert (a.calls, b.calls) == (3, 3)
+
+
+def test_callable_objects():
+    counter = Counter(2.0)
+    fn = jit(counter)
+    same(fn(floats(3)), floats(3) + 2)
+    counter.by = 5.0
+    same(fn(floats(3)), floats(3) + 5)
+
+
+def test_not_callable():
+    with pytest.raises(TypeError, match="something to call"):
+        jit(3)
+
+
+def test_unknown_backend():
+    with pytest.raises(ValueError, match="cpp, triton, python, eager"):
+        jit(scaled, backend="fortran")(floats(3))
+
+
+def test_guards_recompile_and_say_why():
+    fn = jit(scaled)
+    fn(floats(3))
+    fn(floats(4))
+    fn(floats(3))
+    assert fn.stats.compiles == 2
+    assert fn.stats.calls == 3
+    assert "[3]" in str(fn.stats.recompiles[0])
+    assert "[4]" in str(fn.stats.recompiles[0])
+
+
+def test_a_float_never_recompiles():
+    fn = jit(scaled)
+    x = floats(3)
+    for i in range(20):
+        same(fn(x, 0.1 * i), x * (0.1 * i))
+    assert fn.stats.compiles == 1
+
+
+def test_an_int_that_varies_becomes_a_run_time_number():
+    fn = jit(scaled)
+    x = floats(3)
+    for i in range(10):
+        same(fn(x, i), x * i)
+    assert fn.stats.compiles <= 2
+
+
+def test_reset():
+    fn = jit(scaled)
+    fn(floats(3))
+    fn.reset()
+    assert fn.stats.calls == 0
+    same(fn(floats(3)), scaled(floats(3)))
+    jitcap.reset()
+    assert fn.stats.compiles == 0
+
+
+def test_stance_eager_runs_the_function_itself():
+    seen = []
+
+    def fn(x):
+        seen.append(type(x._array))
+        return x + 1
+
+    j = jit(fn)
+    with stance("eager"):
+        j(floats(2))
+    assert seen == [np.ndarray]
+    assert j.stats.calls == 0
+    with pytest.raises(ValueError, match="unknown stance"), stance("lazy"):
+        pass
+
+
+def test_stance_fail_on_recompile():
+    fn = jit(scaled)
+    fn(floats(3))
+    with stance("fail_on_recompile"), pytest.raises(RuntimeError, match="expected"):
+        fn(floats(4))
+
+
+def test_a_refusal_is_said_once_and_runs_plainly():
+    def fn(x):
+        return x if x.sum() > 0 else -x
+
+    j = jit(fn)
+    with pytest.warns(JitcapWarning, match="data dependent"):
+        same(j(floats(3)), fn(floats(3)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(5):
+            same(j(-floats(3)), fn(-floats(3)))
+    assert j.stats.fallbacks
+
+
+def test_fullgraph_raises_with_the_place():
+    @jit(fullgraph=True)
+    def fn(x):
+        return x if x.sum() > 0 else -x
+
+    with pytest.raises(Break):
+        fn(floats(3))
+
+
+def test_disabled_functions_run_plainly():
+    seen = []
+
+    @disable
+    def log(x):
+        seen.append(float(x.sum().item()))
+
+    def fn(x):
+        y = x * 2
+        log(y)
+        return y + 1
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", JitcapWarning)
+        same(jit(fn)(floats(3)), floats(3) * 2 + 1)
+    assert len(seen) == 1
+
+
+def test_the_users_error_is_pythons_own():
+    def fn(x, n):
+        if n > 2:
+            raise ValueError(f"too many: {n}")
+        return x.reshape(n, -1)
+
+    j = jit(fn)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ValueError, match="too many: 3"):
+            j(floats(4), 3)
+        with pytest.raises(RuntimeError):
+            jit(lambda x: x.reshape(3, 3))(floats(4))
+        same(j(floats(4), 2), fn(floats(4), 2))
+
+
+def test_jit_inside_jit_is_one_graph():
+    inner = jit(scaled)
+    outer = jit(lambda x: inner(x) + inner(x, 3.0))
+    same(outer(floats(3)), floats(3) * 5)
+    assert outer.stats.graphs == 1
+    assert inner.stats.compiles == 0
+
+
+def test_recursion():
+    @jit
+    def power(x, n):
+        return x if n == 0 else power(x, n - 1) * 2
+
+    same(power(floats(3), 4), floats(3) * 16)
+
+
+def test_gradients_flow_through_a_compiled_forward():
+    def fn(x, w):
+        return (x * w).tanh() * w
+
+    def gradients(call):
+        x, w = floats(4, 3), floats(3, seed=1, grad=True)
+        call(x, w).sum().backward()
+        return w.grad
+
+    j = jit(fn)
+    for _ in range(2):
+        same(gradients(j), gradients(fn))
+    with eager.no_grad():
+        assert not j(floats(4, 3), floats(3, grad=True)).requires_grad
+
+
+def test_a_step_with_its_backward_inside():
+    class Model:
+        def __init__(self):
+            self.w = floats(3, 2, grad=True)
+            self.lr = 0.5
+            self.losses = []
+
+        def step(self, x):
+            loss = (x.matmul(self.w) ** 2).mean()
+            loss.backward()
+            with eager.no_grad():
+                self.w -= self.lr * self.w.grad
+            self.w.grad = None
+            self.losses.append(loss)
+            return loss
+
+    plain, compiled = Model(), Model()
+    step = jit(compiled.step)
+    for i in range(5):
+        plain.lr = compiled.lr = 0.5 / (i + 1)
+        same(step(floats(4, 3, seed=i)), plain.step(floats(4, 3, seed=i)))
+    same(compiled.w, plain.w)
+    assert len(compiled.losses) == 5
+    assert step.stats.compiles == 1
+
+
+def test_threads_compile_once():
+    fn = jit(scaled)
+    results, barrier = [None] * 8, threading.Barrier(8)
+
+    def work(i):
+        barrier.wait()
+        for _ in range(20):
+            results[i] = fn(floats(6, seed=i))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for i, result in enumerate(results):
+        same(result, scaled(floats(6, seed=i)))
+    assert fn.stats.compiles == 1
+
+
+def test_verify_finds_nothing_to_complain_about():
+    same(jit(scaled, verify=True)(floats(5)), scaled(floats(5)))
+
+
+def test_check_nans_names_the_line():
+    @jit(check_nans=True)
+    def fn(x):
+        y = x + 1
+        return y.log() * 2
+
+    same(fn(floats(3) * 0), floats(3) * 0)
+    with pytest.raises(FloatingPointError, match=r"log makes the first NaN, at .*test_jit"):
+        fn(floats(3) * 0 - 5)
+
+
+def test_the_limit_of_versions_is_said():
+    fn = jit(scaled)
+    with config(entries=3), pytest.warns(JitcapWarning, match="3 versions"):
+        for n in range(1, 7):
+            same(fn(floats(n)), scaled(floats(n)))
+    assert fn.stats.compiles == 3
+
+
+def test_explain(tmp_path):
+    e = explain(scaled)(floats(3))
+    assert {"graph", "passes", "program", "loops", "fused", "plan", "source"} <= set(e.stages)
+    assert "ops.mul" in e.stages["graph"]
+    assert e.guards
+    assert len(e.kernels) == 1
+    assert "── source" in str(e)
+    e.html(tmp_path / "e.html")
+    assert "<details>" in (tmp_path / "e.html").read_text()
+
+
+def test_dump_writes_files_that_run(tmp_path):
+    import subprocess
+    import sys
+
+    with config(dump=str(tmp_path)):
+        jit(scaled)(floats(3))
+    files = sorted(tmp_path.rglob("*.py"))
+    graph = next(f for f in files if f.name.endswith("graph.py"))
+    done = subprocess.run([sys.executable, graph], capture_output=True, text=True, check=True)
+    assert "tensor" in done.stdout
+
+
+def test_debug_levels(capsys):
+    with config(debug=6):
+        jit(lambda x: x * 1 + 2)(floats(3))
+    text = capsys.readouterr().err
+    assert "kernels" in text
+    assert "ops.add" in text
+    assert "simplify" in text
