@@ -249,6 +249,8 @@ class _Build:
         if q.member.stored.nest.monoid:
             assert q.value is not None
             return q.value
+        if q.length == 1 and q.value is not None:
+            return q.value  # one number per row: a scalar of the row, not memory
         here = q.length == p.length and q.level == p.level
         if here and all(i is j for i, j in zip(index, q.at, strict=True)):
             assert q.value is not None

@@ -76,7 +76,13 @@ class Spell:
         axes = expr.axes(x)
         level = max((self.axis_depth(a) for a in axes), default=0)
         used = (self.local_names[n][1] for n in expr_locals(x))
-        return max(level, max(used, default=0))
+        level = max(level, max(used, default=0))
+        return max(level, 1) if level == 0 and self.reads_row(x) else level
+
+    def reads_row(self, x: Expr) -> bool:
+        """Whether `x` loads from a row buffer, which exists inside the loop over rows only."""
+        locals_ = self.names.locals
+        return bool(locals_) and any(isinstance(y, Load) and y.buffer in locals_ for y in expr.walk(x))
 
     def axis_depth(self, a: Axis) -> int:
         for i in range(len(self.scopes) - 1, -1, -1):
