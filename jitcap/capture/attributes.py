@@ -64,13 +64,13 @@ class Super:
 
 def super_get(world: World, cls: type, obj: Any, name: str) -> Any:
     """`super(cls, obj).name`: the lookup starts after `cls` in the order of resolution."""
-    start = obj if isinstance(obj, type) else type(obj)
+    start = obj if isinstance(obj, type) and issubclass(obj, cls) else type(obj)
     mro = start.__mro__
     owner = next((c for c in mro[mro.index(cls) + 1 :] if name in vars(c)), None)
     if owner is None:
         raise AttributeError(f"'super' object has no attribute {name!r}")
     raw = _guarded_raw(world, owner, owner, name)
-    instance = None if isinstance(obj, type) and not isinstance(raw, classmethod) else obj
+    instance = None if start is obj else obj
     if isinstance(raw, classmethod):
         return MethodType(raw.__func__, start)
     return bind(world, raw, instance, start)
@@ -223,6 +223,8 @@ def bind(world: World, raw: Any, obj: Any, cls: type) -> Any:
         getter = class_raw(world, type(raw), "__get__")
         if isinstance(getter, FunctionType):
             return world.call(getter, (raw, obj, cls), {})
+    elif obj is not None and hasattr(type(raw), "__get__"):
+        return raw.__get__(obj, cls)
     return raw
 
 

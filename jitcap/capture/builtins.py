@@ -6,6 +6,7 @@ that are best written as plain Python and interpreted.
 
 from __future__ import annotations
 
+import _thread
 import builtins
 import copy
 import functools
@@ -29,6 +30,7 @@ from jitcap.capture.deferred import Deferred
 from jitcap.capture.interpret import Generator
 from jitcap.capture.outside import is_python_class
 from jitcap.capture.shadow import DictShadow
+from jitcap.guards import Is
 
 if TYPE_CHECKING:
     from jitcap.capture.world import World
@@ -49,7 +51,7 @@ KEYED: Final = {
 }  # fmt: skip
 _IMPURE: Final = (
     builtins.open, builtins.input, builtins.eval, builtins.exec, builtins.compile,
-    builtins.breakpoint, builtins.__import__, builtins.memoryview, builtins.id,
+    builtins.breakpoint, builtins.__import__, builtins.memoryview,
 )  # fmt: skip
 
 
@@ -440,6 +442,24 @@ def _print(world: World, *args: Any, sep: Any = None, end: Any = None, file: Any
 @handles(warnings.warn)
 def _warn(world: World, *args: Any, **kwargs: Any) -> None:
     world.host_call(warnings.warn, args, kwargs)
+
+
+class Identity(int):
+    """The id of an object made inside: good for comparing, not for keeping (it is another next time)."""
+
+
+@handles(id)
+def _id(world: World, obj: Any) -> int:
+    shadow = world.outside.shadow(obj)
+    if shadow is None:
+        return Identity(id(obj))
+    world.guards.add(Is(shadow.origin, world.line(), shadow.real))
+    return id(shadow.real)
+
+
+@handles(_thread.get_ident)
+def _get_ident(world: World) -> int:
+    return Identity(_thread.get_ident())
 
 
 def _refuse(kind: str, name: str) -> Handler:

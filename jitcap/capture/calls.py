@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import functools
 import itertools
+import operator
 import types
 from collections.abc import Callable, Iterator
 from types import BuiltinFunctionType, FunctionType, MethodType
@@ -157,6 +158,8 @@ def method(world: World, owner: Any, fn: Any, args: tuple[Any, ...], kwargs: dic
     """A method that is written in C, bound to `owner`."""
     if isinstance(owner, type):
         handler = HANDLERS.get((object, fn.__name__))
+        if fn.__name__ == "__call__":
+            return construct(world, owner, args, kwargs)
         if fn.__name__ == "__new__":
             return _new(world, fn, args, kwargs)
         if handler is None:
@@ -168,7 +171,7 @@ def method(world: World, owner: Any, fn: Any, args: tuple[Any, ...], kwargs: dic
     if isinstance(owner, BaseException) or not _known_self(owner):
         return _method_of_unknown(world, owner, fn, args, kwargs)
     if isinstance(owner, dict) and fn.__name__ in KEYED and args:
-        _touch(world, owner, args[0])
+        _touch(world, owner, args[0], delete=fn.__name__ == "pop")
         if not KEYED[fn.__name__]:
             return fn(*args, **kwargs)
     else:
@@ -198,10 +201,10 @@ def _method_of_unknown(world: World, owner: Any, fn: Any, args: Any, kwargs: Any
     raise Break("opaque object", f".{fn.__name__}() of a {type(owner).__qualname__}")
 
 
-def _touch(world: World, mapping: Any, key: Any) -> None:
+def _touch(world: World, mapping: Any, key: Any, *, delete: bool) -> None:
     shadow = world.outside.shadow(mapping)
     if isinstance(shadow, DictShadow):
-        shadow.touch(world, key)
+        (shadow.before_delete if delete else shadow.touch)(world, key)
 
 
 def _iterables(world: World, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -309,9 +312,25 @@ def _call_instance(world: World, fn: Any, args: tuple[Any, ...], kwargs: dict[st
         if any(isinstance(a, Tensor) for a in args):
             raise Break("numpy", f"np.{fn.__name__} of a tensor")
         return _call_pure(world, fn, args, kwargs)
+    if isinstance(fn, operator.attrgetter | operator.methodcaller | operator.itemgetter):
+        return _getter(world, fn, args[0])
     if method_ is MISSING:
         raise TypeError(f"{cls.__name__!r} object is not callable")
     raise Break("unknown call", f"a {cls.__module__}.{cls.__qualname__} is called")
+
+
+def _getter(world: World, fn: Any, obj: Any) -> Any:
+    """`operator.attrgetter(...)(obj)` and its like."""
+    make, given = fn.__reduce__()
+    if isinstance(fn, operator.methodcaller):
+        if isinstance(make, functools.partial):
+            return call(world, world.getattr(obj, make.args[0]), given, dict(make.keywords))
+        return call(world, world.getattr(obj, given[0]), given[1:], {})
+    if isinstance(fn, operator.itemgetter):
+        found = tuple(world.getitem(obj, key) for key in given)
+    else:
+        found = tuple(functools.reduce(world.getattr, name.split("."), obj) for name in given)
+    return found[0] if len(given) == 1 else found
 
 
 _ = Generator

@@ -154,9 +154,11 @@ def _dict_replay(make: Rebuilder, shadow: DictShadow) -> list[str]:
     name = make.names.var(shadow.origin)
     if shadow.reordered():
         pairs = ", ".join(f"{make.expr(k)}: {make.expr(v)}" for k, v in shadow.twin.items())
-        return [f"{name}.clear()", f"{name}.update({{{pairs}}})"]
-    drop, put = make.names.bind(dict.__delitem__), make.names.bind(dict.__setitem__)
-    plain = type(shadow.real) is dict
+        clear, update = make.names.bind(shadow.kind.clear), make.names.bind(shadow.kind.update)
+        return [f"{clear}({name})", f"{update}({name}, {{{pairs}}})"]
+    kind = shadow.kind
+    drop, put = make.names.bind(kind.__delitem__), make.names.bind(kind.__setitem__)
+    plain = type(shadow.real) in (dict, kind)
     lines = [f"{drop}({name}, {make.expr(k)})" for k in shadow.removed()]
     for key in shadow.stored():
         key_text, text = make.expr(key), make.expr(dict.__getitem__(shadow.twin, key))

@@ -74,16 +74,24 @@ def _bind_defaults(world: World, fn: FunctionType, slots: dict[str, Any], missin
     kwdefaults = fn.__kwdefaults__ or {}
     unbound = [n for n in missing if n not in by_name and n not in kwdefaults]
     if unbound:
-        shown = " and ".join(repr(n) for n in unbound)
-        raise TypeError(
-            f"{fn.__qualname__}() missing {len(unbound)} required positional argument"
-            f"{'s' if len(unbound) > 1 else ''}: {shown}"
-        )
+        raise _missing(fn, unbound)
     for name in missing:
         if name in by_name:
             slots[name] = _default(world, fn, "__defaults__", defaults, by_name[name])
         else:
             slots[name] = _default(world, fn, "__kwdefaults__", kwdefaults, name)
+
+
+def _missing(fn: FunctionType, unbound: list[str]) -> TypeError:
+    """The error of a call without these arguments, in CPython's words."""
+    positional = [n for n in unbound if n in fn.__code__.co_varnames[: fn.__code__.co_argcount]]
+    kind, names = ("positional", positional) if positional else ("keyword-only", unbound)
+    quoted = [repr(n) for n in names]
+    shown = " and ".join(quoted) if len(quoted) < 3 else f"{', '.join(quoted[:-1])}, and {quoted[-1]}"
+    plural = "s" if len(names) > 1 else ""
+    return TypeError(
+        f"{fn.__qualname__}() missing {len(names)} required {kind} argument{plural}: {shown}"
+    )
 
 
 def _default(world: World, fn: FunctionType, field: str, holder: Any, key: Any) -> Any:

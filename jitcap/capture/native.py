@@ -17,7 +17,8 @@ _DEFAULT = (
     "eager.autograd", "eager.random", "eager.linalg", "eager.dispatch", "eager.indexing",
     "eager.interop", "eager.device", "eager.dtype", "eager.nn.parameter",
 )  # fmt: skip
-NATIVE_MODULES: tuple[str, ...] = getattr(eager, "NATIVE_MODULES", _DEFAULT)
+_OURS = ("eager.sym", "eager.device", "jitcap.capture.interpret", "jitcap.capture.world")
+NATIVE_MODULES: tuple[str, ...] = (*getattr(eager, "NATIVE_MODULES", _DEFAULT), *_OURS)
 
 
 

@@ -291,7 +291,7 @@ def setitem(world: World, obj: Any, key: Any, value: Any) -> None:
     if isinstance(shadow, DictShadow):
         if not shadow.whole:
             shadow.known.add(key)
-        dict.__setitem__(obj, key, value)
+        shadow.kind.__setitem__(obj, key, value)
         return
     if shadow is not None and loader_of(type(obj)) is load_opaque:
         raise Break("opaque object", f"an item of a {type(obj).__qualname__} is set")
@@ -311,7 +311,7 @@ def delitem(world: World, obj: Any, key: Any) -> None:
             return
     shadow = world.outside.shadow(obj)
     if isinstance(shadow, DictShadow):
-        shadow.touch(world, key)
+        shadow.before_delete(world, key)
     else:
         world.settle(obj)
     del obj[key]

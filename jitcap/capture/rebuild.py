@@ -173,7 +173,7 @@ class Rebuilder:
             return f"{kind}()"
         if isinstance(value, Generator) or not is_python_class(cls):
             raise Break("generator" if isinstance(value, Generator) else "effect", _escapes(cls))
-        base = next((b for b in (dict, list, set) if isinstance(value, b)), object)
+        base = next((b for b in (collections.OrderedDict, dict, list, set) if isinstance(value, b)), object)
         return f"{self.names.bind(base)}.__new__({kind})"
 
     def _filling(self, name: str, value: Any, cls: type) -> list[str]:
@@ -188,8 +188,10 @@ class Rebuilder:
         elif isinstance(value, set):
             lines.append(f"{name}.update([{self.all(value)}])" if value else "")
         elif isinstance(value, dict):
-            put = self.names.bind(dict.__setitem__)
-            for k, v in value.items():
+            ordered = isinstance(value, collections.OrderedDict)
+            kind: Any = collections.OrderedDict if ordered else dict
+            put = self.names.bind(kind.__setitem__)
+            for k, v in kind.items(value):
                 lines.append(f"{put}({name}, {self.expr(k)}, {self.expr(v)})")
         if is_python_class(cls):
             put = self.names.bind(object.__setattr__)

@@ -60,6 +60,16 @@ class DictShadow(Shadow):
         self.base: dict[Any, Any] = {}  # what was loaded, by key
         self.known: set[Any] = set()  # keys whose presence or absence is guarded
         self.whole = False
+        # The class whose methods keep the twin consistent, whatever a subclass overrides.
+        self.kind: Any = (
+            collections.OrderedDict if isinstance(real, collections.OrderedDict) else dict
+        )
+
+    def before_delete(self, world: World, key: Any) -> None:
+        """A key that is removed and comes back moves to the end: then the order matters."""
+        self.touch(world, key)
+        if key in self.base:
+            self.complete(world)
 
     def touch(self, world: World, key: Any) -> None:
         """Make the twin tell the truth about `key`."""
@@ -76,7 +86,7 @@ class DictShadow(Shadow):
             return
         step = Item(self.origin, real_key) if origin is None else ItemBy(self.origin, origin)
         self.base[key] = value = world.outside.load(value, step)
-        dict.__setitem__(self.twin, key, value)
+        self.kind.__setitem__(self.twin, key, value)
 
     def complete(self, world: World) -> None:
         if self.whole:
@@ -92,9 +102,9 @@ class DictShadow(Shadow):
         for key in twins:
             self.touch(world, key)
         now = dict(self.twin)
-        dict.clear(self.twin)
+        self.kind.clear(self.twin)
         for key in (*(k for k in twins if k in now), *(k for k in now if k not in self.base)):
-            dict.__setitem__(self.twin, key, now[key])
+            self.kind.__setitem__(self.twin, key, now[key])
         self.whole = True
 
     def removed(self) -> list[Any]:

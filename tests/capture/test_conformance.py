@@ -11,7 +11,7 @@ import operator
 import typing
 
 import pytest
-from .harness import check
+from .harness import check, version_of
 
 CASES = {}
 
@@ -849,4 +849,7 @@ def test_case(name):
 
 
 def test_closure_state():
-    check(counter_factory())
+    plain, jitted = counter_factory(), counter_factory()
+    for _ in range(3):
+        _, entry = version_of(jitted, (), {})
+        assert entry((), {}) == plain()
