@@ -69,7 +69,7 @@ def apply(op: Op, *operands: Any, **attrs: Any) -> Any:
         outs = [_wrap_view(op, operands[0], results[0], attrs)]
     else:
         outs = [_wrap(r) for r in results]
-    if tracked and mode.enabled and op.vjp is not None:
+    if tracked and mode.enabled and not op.stops:
         _record(op, operands, attrs, outs)
     return outs[0] if op.n_outputs == 1 else tuple(outs)
 

@@ -53,7 +53,8 @@ class Op:
     """Base of all kinds. `operands` names the inputs; `attrs` are static keyword attributes (hashable values).
 
     `saves_for` says for which operands' gradients a saved operand is used: `x * y` keeps x only if y needs a gradient, and the
-    derivative gets None otherwise (and looks at `needs` first)."""
+    derivative gets None otherwise (and looks at `needs` first). An op without a derivative raises when one is asked for,
+    unless it `stops` gradients on purpose."""
 
     name: str
     operands: tuple[str, ...]
@@ -62,6 +63,7 @@ class Op:
     n_outputs: int = 1
     samples: Samples | None = None
     saves_for: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    stops: bool = False
     kind: ClassVar[str] = "op"
 
     def __post_init__(self) -> None:

@@ -15,28 +15,12 @@ from eager.dtype import DType
 from eager.op import Samples
 from eager.ops import samples as s
 from eager.ops.create import IOTA
-from eager.ops.kinds import View
 from eager.ops.move import cat, stack
 from eager.ops.pointwise import where
 from eager.ops.reduce import amax, amin, is_floating, over_dims, sum
-from eager.ops.view import norm_dim, norm_dims
+from eager.ops.view import constant, norm_dim, norm_dims
 from eager.registry import public
 from eager.tensor import Tensor
-
-STOP = View(
-    "stop_gradient",
-    ("x",),
-    shape=lambda shape, attrs: shape,
-    source=lambda index, shape, attrs: index,
-    numpy=lambda x, attrs: x[...],
-    strides=lambda shape, strides, attrs: (strides, 0),
-)
-
-
-def constant(x: Tensor) -> Tensor:
-    """`x` as a constant to differentiation. Unlike `detach` it stays so when a captured graph is differentiated later."""
-    return apply(STOP, x)  # type: ignore[no-any-return]
-
 
 # -------------------------------------------------------------------------------- statistics
 def _need_float(x: Tensor, name: str) -> None:

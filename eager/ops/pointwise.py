@@ -15,6 +15,7 @@ from eager.dispatch import apply
 from eager.op import Samples
 from eager.ops import samples as s
 from eager.ops.kinds import Cast, Copy, Pointwise
+from eager.ops.view import constant
 from eager.registry import public
 from eager.scalar import VOCABULARY
 from eager.tensor import Tensor
@@ -106,13 +107,17 @@ FLOOR_DIVIDE = binary_op("floor_divide", "floor_div")
 TRUNC_DIVIDE = binary_op("trunc_divide", lambda m, x, y: m.trunc(m.div(x, y)), result="float")
 INT_DIVIDE = binary_op("int_divide", "trunc_div")
 REMAINDER = binary_op(
-    "remainder", "mod", lambda g, x, y, needs: (g, -g * (x // y) if needs[1] else None)
+    "remainder", "mod", lambda g, x, y, needs: (g, -g * constant(x // y) if needs[1] else None)
 )
 FMOD = binary_op(
     "fmod",
     "fmod",
-    lambda g, x, y, needs: (g, -g * div(x, y, rounding_mode="trunc") if needs[1] else None),
+    lambda g, x, y, needs: (g, -g * constant(_toward_zero(x, y)) if needs[1] else None),
 )
+
+
+def _toward_zero(x: Any, y: Any) -> Tensor:
+    return div(x, y, rounding_mode="trunc")
 
 
 def is_integral(*operands: Any) -> bool:
@@ -154,7 +159,7 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
 mul = binary(MUL, alias=("multiply",), samples=_arithmetic)
 
 
-@public(inplace=True, alias=("divide",), samples=s.both(_divisible, s.on_two(number=0.0)))
+@public(inplace=True, alias=("divide",), samples=s.both(_divisible, s.calls(s.call(s.values((3, 4)), 0.0, grad=False))))
 def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     """True division (ints become floats), or rounded down ("floor") or towards zero ("trunc")."""
     if rounding_mode is None:

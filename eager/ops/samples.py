@@ -13,7 +13,7 @@ import numpy as np
 from eager.op import Sample, Samples
 
 
-def values(shape: tuple[int, ...], low: float = -2.0, high: float = 2.0, seed: int = 0) -> Any:
+def values(shape: tuple[int, ...], low: float = -2.0, high: float = 2.1, seed: int = 0) -> Any:
     """A float64 array of distinct values in [low, high], shuffled."""
     n = int(np.prod(shape))
     spread = np.linspace(low, high, n) if n > 1 else np.full(n, low + 0.7 * (high - low))
@@ -44,7 +44,7 @@ def on(low: float = -2.0, high: float = 2.0, *, grad: bool = True, **kwargs: Any
 
 
 def on_two(
-    first: tuple[float, float] = (-2.0, 2.0),
+    first: tuple[float, float] = (-2.0, 2.1),
     second: tuple[float, float] = (-2.0, 2.0),
     *,
     grad: bool = True,
@@ -52,6 +52,7 @@ def on_two(
 ) -> Samples:
     """Two operands: equal shapes, broadcast both ways, a number, 0-dim, empty, transposed."""
     shapes = (((3, 4), (3, 4)), ((3, 1), (4,)), ((2, 3), ()), ((0, 3), (3,)))
+    second = (second[0] + 0.0137, second[1] - 0.0191)  # off the first's grid: no ties
 
     def make() -> Iterable[Sample]:
         for a, b in shapes:

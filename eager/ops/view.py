@@ -444,3 +444,19 @@ ALIAS = View(
 def alias(input: Tensor) -> Tensor:
     """A view of all of it."""
     return apply(ALIAS, input)  # type: ignore[no-any-return]
+
+
+STOP = View(
+    "stop_gradient",
+    ("x",),
+    shape=lambda shape, attrs: shape,
+    source=lambda index, shape, attrs: index,
+    numpy=lambda x, attrs: x[...],
+    strides=lambda shape, strides, attrs: (strides, 0),
+    stops=True,
+)
+
+
+def constant(x: Tensor) -> Tensor:
+    """`x` as a constant to differentiation. Unlike `detach` it stays so when a captured graph is differentiated later."""
+    return apply(STOP, x)  # type: ignore[no-any-return]

@@ -1,0 +1,45 @@
+"""The registry's samples once more, through `jit`: values and gradients of compiled code against eager."""
+
+import op_harness as harness
+import numpy as np
+import pytest
+
+import eager
+
+jitcap = pytest.importorskip("jitcap", reason="jitcap cannot be imported")
+if not hasattr(jitcap, "jit"):
+    pytest.skip("jitcap has no jit yet", allow_module_level=True)
+
+pytestmark = [pytest.mark.compiled, pytest.mark.slow]
+
+# One sample of each layout and one with arguments are enough: the rest is eager's business.
+CASES = [
+    pytest.param(p, sample, id=f"{p.torch}:{i}")
+    for p in harness.cases()
+    for i, sample in enumerate(harness.samples(p))
+    if i in (0, 1)
+]
+
+
+def _compare(mine, expected):
+    a, b = harness.flat(mine), harness.flat(expected)
+    assert len(a) == len(b)
+    for x, y in zip(a, b, strict=True):
+        assert harness.dtype_name(x) == harness.dtype_name(y)
+        p, q = harness.to_numpy(x), harness.to_numpy(y)
+        assert p.shape == q.shape
+        np.testing.assert_allclose(p, q, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("p", "sample"), CASES)
+def test_compiled_value(p, sample):
+    expected, _ = harness.call(p.fn, sample, lambda x: harness.ours(x, eager.float32))
+    mine, _ = harness.call(jitcap.jit(p.fn), sample, lambda x: harness.ours(x, eager.float32))
+    _compare(mine, expected)
+
+
+@pytest.mark.parametrize(("p", "sample"), [c for c in CASES if c.values[1].grad])
+def test_compiled_gradient(p, sample):
+    expected = harness.gradients(p, p.fn, sample, eager, eager.float32)
+    mine = harness.gradients(p, jitcap.jit(p.fn), sample, eager, eager.float32)
+    _compare(mine or [], expected or [])
