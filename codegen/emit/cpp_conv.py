@@ -1,0 +1,134 @@
+"""Convolutions as library steps: what the routines of jitcap_conv.h are told, and the scratch they get. Writer -> lines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from codegen.emit.cpp_step import Writer, array, team
+
+BAND_BYTES: Final = 1 << 18  # a band of source stays in the second-level cache
+SLACK: Final = 128  # elements that the last tile of a band may read past its end
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """A convolution x (n, c, *size) by w (o, c / groups, *kernel), brought to three spatial dimensions."""
+
+    n: int
+    c: int
+    o: int
+    groups: int
+    size: tuple[int, ...]
+    out: tuple[int, ...]
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+
+    @property
+    def taps(self) -> int:
+        return math.prod(self.kernel)
+
+    def text(self) -> str:
+        """The initialiser of a jc::Conv."""
+        fields = (self.size, self.out, self.kernel, self.stride, self.padding, self.dilation)
+        return f"{{{self.n}, {self.c}, {self.o}, {self.groups}, {', '.join(map(array, fields))}}}"
+
+    def dims(self) -> Iterator[tuple[int, int, int, int, int]]:
+        """(size, out, kernel, stride, dilation) per dimension."""
+        return zip(self.size, self.out, self.kernel, self.stride, self.dilation, strict=True)
+
+
+def geometry(
+    x: tuple[int, ...], w: tuple[int, ...], out: tuple[int, ...], attrs: Any
+) -> Geometry:
+    def three(values: tuple[int, ...], missing: int) -> tuple[int, ...]:
+        return (missing,) * (3 - len(values)) + tuple(values)
+
+    return Geometry(
+        x[0], x[1], w[0], attrs["groups"],
+        three(x[2:], 1), three(out[2:], 1), three(w[2:], 1),
+        three(attrs["stride"], 1), three(attrs["padding"], 0), three(attrs["dilation"], 1),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """One dimension of a band: results, how far apart they read, and the distance of the outermost taps."""
+
+    count: int
+    step: int
+    taps: int
+    span: int
+
+
+def _forward(g: Geometry) -> list[_Reach]:
+    return [_Reach(out, s, k, (k - 1) * d) for _, out, k, s, d in g.dims()]
+
+
+def _backward(g: Geometry) -> list[_Reach]:
+    """The largest of the interleaved parts."""
+    reach = []
+    for size, _, k, s, d in g.dims():
+        div = math.gcd(s, d)
+        taps = -(-k // (s // div))
+        reach.append(_Reach(-(-size // s), 1, taps, (taps - 1) * (d // div)))
+    return reach
+
+
+def band_elements(reach: list[_Reach], channels: int, rows: int) -> int:
+    """Elements of the source of `rows` result rows, as Band in the header lays them out."""
+    depth, height, across = reach
+    width = (across.count + across.span // across.step) * min(across.step, across.span + 1)
+    return channels * depth.taps * ((rows - 1) * height.step + height.span + 1) * width + SLACK
+
+
+def band_room(reach: list[_Reach], channels: int, itemsize: int) -> int:
+    """Elements of scratch for one member's band: all rows, or what fits the cache, but one row at least."""
+    whole = band_elements(reach, channels, reach[1].count)
+    return max(band_elements(reach, channels, 1), min(whole, BAND_BYTES // itemsize))
+
+
+def _room(w: Writer, ctype: str, packed: int, offsets: int, room: int, turned: int) -> str:
+    """Scratch, as the initialiser of a jc::ConvRoom."""
+    size = w.step.out_avals[0].dtype.itemsize
+    room, turned = (-(-x * size // 64) * 64 // size for x in (room, turned))
+    parts = (
+        f"({ctype} *){w.take(packed * size)}",
+        f"(i64 *){w.take(8 * offsets)}",
+        f"({ctype} *){w.take(team() * (room + turned) * size)}",
+    )
+    return f"{{{', '.join(parts)}, {room}, {turned}, {team()}}}"
+
+
+def _padded(channels: int, itemsize: int) -> int:
+    """Channels rounded up to whole tiles of any processor."""
+    lanes = 2 * 64 // itemsize
+    return -(-channels // lanes) * lanes
+
+
+def conv(w: Writer) -> None:
+    out = w.step.out_avals[0]
+    g = geometry(w.aval(0).shape, w.aval(1).shape, out.shape, w.step.attrs)
+    _correlate(w, g, "conv", _forward(g), g.c // g.groups, g.o // g.groups)
+
+
+def conv_input_grad(w: Writer) -> None:
+    out = w.step.out_avals[0]
+    g = geometry(out.shape, w.aval(1).shape, w.aval(0).shape, w.step.attrs)
+    _correlate(w, g, "conv_input_grad", _backward(g), g.o // g.groups, g.c // g.groups)
+
+
+def _correlate(w: Writer, g: Geometry, name: str, reach: list[_Reach], cin: int, cout: int) -> None:
+    """A call that turns `cin` channels of the first operand into `cout` of the result, per group."""
+    ctype, size = w.ctype(0), w.step.out_avals[0].dtype.itemsize
+    source, weight = w.dense(0), w.dense(1)
+    packed = g.groups * _padded(cout, size) * cin * g.taps
+    room = _room(w, ctype, packed, g.taps, band_room(reach, cin, size), 0)
+    w.lines += [
+        f"static const Conv g = {g.text()};",
+        f"{name}<{ctype}>(g, {source}, {weight}, {w.out()}, {room});",
+    ]

@@ -1,0 +1,294 @@
+// Library steps: convolution of one to three dimensions and its two gradients, on contiguous NCHW tensors.
+//
+// Direct convolution, no im2col. Forward and input gradient are one routine, `correlate`: result place i
+// of a dimension reads source places i * step + off(tap). For the forward pass step is the stride. The
+// input gradient of stride s falls into s interleaved results per dimension, each a correlation of
+// step 1 over the taps that reach it, so no product with an inserted zero is ever computed.
+//
+// A unit of work is a band of result rows of one sample. Its source is copied into scratch that fits
+// the second-level cache, zeros around it, columns of a stride sorted by remainder: then everything
+// below reads with unit step and tests no bounds. The tile in registers is P neighbouring results x OV
+// vectors of output channels (weights packed so that channels are contiguous): one vector of weights
+// is multiplied by P broadcast sources. Where a group has few output channels (depthwise) lanes run
+// along the row instead.
+//
+// The weight gradient keeps 8 taps x OV vectors of output channels in registers and walks along the
+// pixels of a band, gradients transposed to (pixel, channel). Samples are summed in chunks whose number
+// depends on the shapes alone: results do not depend on the number of threads.
+#pragma once
+#include "jitcap_dot.h"
+
+namespace jc {
+struct Conv {  // three spatial dimensions each; missing ones are of size 1. x (n, c, *in), w (o, c / groups, *k)
+  i64 n, c, o, groups, in[3], out[3], k[3], stride[3], pad[3], dil[3];
+};
+template <class T> struct ConvRoom {  // scratch; sizes are computed in emit/cpp_library.py
+  T *packed;     // weights, or partial weight gradients
+  i64 *offsets;  // of taps
+  T *bands;      // per member: `room` elements for a band of source, then `turned` for transposed gradients
+  i64 room, turned, members;
+};
+template <class T> constexpr int conv_lanes = JC_BYTES / sizeof(T);
+template <class T> constexpr int conv_pixels = JC_BYTES == 64 ? 8 : conv_lanes<T> < 4 ? conv_lanes<T> : 4;
+
+// mac: a * b + c, in one instruction where there is one.
+template <class V> JC_INLINE V mac(V a, V b, V c) {
+#if defined(__FMA__) || defined(__aarch64__)
+  return fma(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+template <class V> JC_INLINE V broadcast(const elem<V> *p) { return *p - V{}; }  // x - 0 is x, also for -0 and NaN
+
+// transposed: P vectors of N lanes, read as a matrix (P, N), become (N, P) in the same registers: each
+// round interleaves the first half of all elements with the second, a rotation of the index bits.
+template <class V> JC_INLINE void interleave(V a, V b, V *lo, V *hi) {
+  constexpr int N = lanes<V>;
+  ints<V> first, second;
+  JC_UNROLL
+  for (int i = 0; i < N; i++) {
+    first[i] = i / 2 + (i % 2) * N;
+    second[i] = i / 2 + (i % 2) * N + N / 2;
+  }
+  *lo = __builtin_shuffle(a, b, first);
+  *hi = __builtin_shuffle(a, b, second);
+}
+template <int P, class V> JC_INLINE void transpose(V *v) {
+  JC_UNROLL
+  for (int round = 1; round < P; round *= 2) {
+    V u[P];
+    JC_UNROLL
+    for (int i = 0; i < P / 2; i++) interleave(v[i], v[i + P / 2], &u[2 * i], &u[2 * i + 1]);
+    JC_UNROLL
+    for (int i = 0; i < P; i++) v[i] = u[i];
+  }
+}
+
+// ---- one dimension of a correlation -----------------------------------------------------------
+struct Sweep {
+  i64 count, step;           // results, and how far apart in the source they read
+  i64 to, at;                // result i is stored at i * to + at
+  i64 taps, off, doff;       // tap t reads at i * step + off + t * doff
+  i64 tap, dtap;             // and is the filter's tap number tap + t * dtap
+  JC_INLINE i64 low() const { return doff < 0 ? off + (taps - 1) * doff : off; }
+  JC_INLINE i64 span() const { return taps ? (taps - 1) * (doff < 0 ? -doff : doff) : 0; }
+};
+JC_INLINE Sweep forward_sweep(const Conv &g, int d) {
+  return {g.out[d], g.stride[d], 1, 0, g.k[d], -g.pad[d], g.dil[d], 0, 1};
+}
+JC_INLINE i64 common_divisor(i64 a, i64 b) {
+  while (b) {
+    i64 r = a % b;
+    a = b;
+    b = r;
+  }
+  return a;
+}
+// The inputs at remainder r: tap k reaches them if stride divides r + pad - k * dil.
+JC_INLINE Sweep grad_sweep(const Conv &g, int d, i64 r) {
+  i64 s = g.stride[d], div = common_divisor(s, g.dil[d]), first = 0;
+  while (first < g.k[d] && (r + g.pad[d] - first * g.dil[d]) % s) first++;
+  i64 every = s / div, taps = first < g.k[d] ? (g.k[d] - 1 - first) / every + 1 : 0;
+  i64 count = r < g.in[d] ? (g.in[d] - r + s - 1) / s : 0;
+  return {count, 1, s, r, taps, (r + g.pad[d] - first * g.dil[d]) / s, -(g.dil[d] / div), first, every};
+}
+
+// ---- a band of source in scratch --------------------------------------------------------------
+struct Band {  // one slice per tap of the first dimension; rows of `phases` parts of `width` columns
+  i64 rows, width, phases, row, slice, plane;
+};
+JC_INLINE Band band_of(const Sweep *s, i64 rows) {
+  Band b;
+  b.phases = s[2].step < s[2].span() + 1 ? s[2].step : s[2].span() + 1;
+  b.width = s[2].count + s[2].span() / s[2].step;
+  b.rows = (rows - 1) * s[1].step + s[1].span() + 1;
+  b.row = b.width * b.phases;
+  b.slice = b.rows * b.row;
+  b.plane = s[0].taps * b.slice;
+  return b;
+}
+// The most rows (at least one) whose band fits, in parts of nearly equal size, not fewer than `parts`.
+JC_INLINE i64 band_rows(const Sweep *s, i64 channels, i64 room, i64 pixels_room, i64 parts) {
+  i64 rows = s[1].count, slack = 2 * JC_BYTES;
+  while (rows > 1 && (channels * band_of(s, rows).plane + slack > room || rows * s[2].count > pixels_room)) rows = (rows + 1) / 2;
+  i64 bands = (s[1].count + rows - 1) / rows;
+  if (bands < parts) bands = parts < s[1].count ? parts : s[1].count;
+  return (s[1].count + bands - 1) / bands;
+}
+template <class T> JC_NOINLINE void load_row(T *out, const T *row, i64 size, const Sweep &s, const Band &b) {
+  i64 low = s.low();
+  if (s.step == 1) {
+    i64 left = low < 0 ? -low : 0, from = low < 0 ? 0 : low;
+    if (left > b.width) left = b.width;
+    i64 n = size - from < b.width - left ? size - from : b.width - left;
+    if (n < 0) n = 0;
+    for (i64 i = 0; i < left; i++) out[i] = 0;
+    __builtin_memcpy(out + left, row + from, n * sizeof(T));
+    for (i64 i = left + n; i < b.width; i++) out[i] = 0;
+    return;
+  }
+  for (i64 phase = 0; phase < b.phases; phase++, out += b.width)
+    for (i64 i = 0, x = low + phase; i < b.width; i++, x += s.step) out[i] = x >= 0 && x < size ? row[x] : T(0);
+}
+// src is (channels, *size); the band begins at result (d, h).
+template <class T> JC_NOINLINE void load_band(T *band, const T *src, const i64 *size, const Sweep *s, const Band &b, i64 channels, i64 d, i64 h) {
+  for (i64 c = 0; c < channels; c++, src += size[0] * size[1] * size[2])
+    for (i64 t = 0; t < s[0].taps; t++) {
+      i64 z = d * s[0].step + s[0].off + t * s[0].doff;
+      T *out = band + c * b.plane + t * b.slice;
+      for (i64 r = 0; r < b.rows; r++, out += b.row) {
+        i64 y = h * s[1].step + s[1].low() + r;
+        if (z < 0 || z >= size[0] || y < 0 || y >= size[1]) __builtin_memset(out, 0, b.row * sizeof(T));
+        else load_row(out, src + (z * size[1] + y) * size[2], size[2], s[2], b);
+      }
+    }
+}
+// Where each tap lies in the band, relative to the result's own place.
+JC_INLINE void tap_offsets(i64 *off, const Sweep *s, const Band &b) {
+  for (i64 z = 0; z < s[0].taps; z++)
+    for (i64 y = 0; y < s[1].taps; y++)
+      for (i64 x = 0; x < s[2].taps; x++) {
+        i64 j = s[2].off + x * s[2].doff - s[2].low();
+        *off++ = z * b.slice + (s[1].off + y * s[1].doff - s[1].low()) * b.row + j % s[2].step * b.width + j / s[2].step;
+      }
+}
+
+// ---- forward and input gradient ---------------------------------------------------------------
+struct Correlation {
+  Sweep s[3];
+  i64 n, groups, cin, cout;  // channels per group
+  i64 src[3], dst[3], k[3];  // spatial sizes
+  i64 w_out, w_in;           // strides of the weights over output and input channels
+};
+// packed[block][ci][tap][lane]: `lanes` output channels side by side, zeros where there are none.
+template <class T> JC_NOINLINE void pack_weights(T *packed, const T *w, const Correlation &q, i64 lanes, i64 block) {
+  for (i64 lane = 0; lane < lanes; lane++) {
+    i64 co = block * lanes + lane;
+    T *out = packed + lane;
+    for (i64 ci = 0; ci < q.cin; ci++)
+      for (i64 z = 0; z < q.s[0].taps; z++)
+        for (i64 y = 0; y < q.s[1].taps; y++) {
+          i64 row = ((q.s[0].tap + z * q.s[0].dtap) * q.k[1] + q.s[1].tap + y * q.s[1].dtap) * q.k[2] + q.s[2].tap;
+          const T *in = w + co * q.w_out + ci * q.w_in + row;
+          for (i64 x = 0; x < q.s[2].taps; x++, out += lanes) *out = co < q.cout ? in[x * q.s[2].dtap] : T(0);
+        }
+  }
+}
+// P results x OV vectors of channels. `out` is the first result of the first channel; channels lie
+// `plane_out` apart, results `to`; only `channels` x `pixels` of them exist.
+template <class T, int OV, int P> JC_NOINLINE void conv_tile(const T *x, i64 plane, i64 cin, i64 taps, const i64 *off, const T *w, T *out, i64 plane_out, i64 to, i64 channels, i64 pixels) {
+  constexpr int N = conv_lanes<T>;
+  typedef vec<T, N> V;
+  V acc[OV * P];
+  JC_UNROLL
+  for (int i = 0; i < OV * P; i++) acc[i] = V{};
+  for (i64 c = 0; c < cin; c++, x += plane)
+    for (i64 t = 0; t < taps; t++, w += OV * N) {
+      const T *p = x + off[t];
+      V f[OV];
+      JC_UNROLL
+      for (int v = 0; v < OV; v++) f[v] = load<N>(w + v * N);
+      JC_UNROLL
+      for (int i = 0; i < P; i++) {
+        V b = broadcast<V>(p + i);
+        JC_UNROLL
+        for (int v = 0; v < OV; v++) acc[v * P + i] = mac(f[v], b, acc[v * P + i]);
+      }
+    }
+  JC_UNROLL
+  for (int v = 0; v < OV; v++) {
+    transpose<P>(acc + v * P);
+    struct Rows { vec<T, P> part[N / P]; };
+    if (to == 1 && pixels == P && channels >= (v + 1) * N) {
+      T *o = out + v * N * plane_out;
+      JC_UNROLL
+      for (int i = 0; i < P; i++) {
+        Rows rows = bitcast<Rows>(acc[v * P + i]);
+        JC_UNROLL
+        for (int k = 0; k < N / P; k++, o += plane_out) store(o, rows.part[k]);
+      }
+    } else {
+      T tile[N * P];
+      __builtin_memcpy(tile, acc + v * P, sizeof tile);
+      for (i64 k = 0; k < N && v * N + k < channels; k++)
+        for (i64 i = 0; i < pixels; i++) out[(v * N + k) * plane_out + i * to] = tile[k * P + i];
+    }
+  }
+}
+// One output channel, lanes along the row.
+template <class T> JC_NOINLINE void conv_row(const T *x, i64 plane, const Correlation &q, const i64 *off, const T *w, T *out, i64 to, i64 count) {
+  constexpr int N = conv_lanes<T>;
+  typedef vec<T, N> V;
+  i64 taps = q.s[0].taps * q.s[1].taps * q.s[2].taps;
+  for (i64 i = 0; i < count; i += N) {
+    V acc{};
+    for (i64 c = 0; c < q.cin; c++)
+      for (i64 t = 0; t < taps; t++) acc = mac(broadcast<V>(w + c * taps + t), load<N>(x + c * plane + off[t] + i), acc);
+    int n = count - i < N ? count - i : N;
+    if (to == 1) store_n(out + i, acc, n);
+    else
+      for (int k = 0; k < n; k++) out[(i + k) * to] = acc[k];
+  }
+}
+template <class T> JC_NOINLINE void correlate_band(const Correlation &q, const Band &b, const T *band, const i64 *off, const T *packed, T *dst, i64 h, i64 rows) {
+  constexpr int N = conv_lanes<T>, P = conv_pixels<T>;
+  i64 taps = q.s[0].taps * q.s[1].taps * q.s[2].taps, plane_out = q.dst[0] * q.dst[1] * q.dst[2];
+  bool narrow = q.cout < N / 4, single = q.cout <= N;
+  i64 lanes = narrow ? 1 : single ? N : 2 * N;
+  for (i64 co = 0; co < q.cout; co += lanes, packed += q.cin * taps * lanes, dst += lanes * plane_out)
+    for (i64 r = 0; r < rows; r++) {
+      const T *x = band + r * q.s[1].step * b.row;
+      T *out = dst + ((h + r) * q.s[1].to + q.s[1].at) * q.dst[2] + q.s[2].at;
+      i64 count = q.s[2].count, to = q.s[2].to, left = q.cout - co;
+      if (narrow) conv_row(x, b.plane, q, off, packed, out, to, count);
+      else if (single)
+        for (i64 i = 0; i < count; i += N)
+          conv_tile<T, 1, N>(x + i, b.plane, q.cin, taps, off, packed, out + i * to, plane_out, to, left, count - i < N ? count - i : N);
+      else
+        for (i64 i = 0; i < count; i += P)
+          conv_tile<T, 2, P>(x + i, b.plane, q.cin, taps, off, packed, out + i * to, plane_out, to, left, count - i < P ? count - i : P);
+    }
+}
+template <class T> JC_NOINLINE void correlate(const Correlation &q, const T *src, const T *w, T *dst, ConvRoom<T> room) {
+  constexpr int N = conv_lanes<T>;
+  i64 taps = q.s[0].taps * q.s[1].taps * q.s[2].taps;
+  i64 source = q.cin * q.src[0] * q.src[1] * q.src[2], result = q.cout * q.dst[0] * q.dst[1] * q.dst[2];
+  i64 lanes = q.cout < N / 4 ? 1 : q.cout <= N ? N : 2 * N, blocks = (q.cout + lanes - 1) / lanes, piece = q.cin * taps * lanes;
+  i64 outer = q.n * q.groups * q.s[0].count, parts = (16 + outer - 1) / (outer ? outer : 1);
+  i64 rows = band_rows(q.s, q.cin, room.room, 1l << 60, parts), bands = (q.s[1].count + rows - 1) / (rows ? rows : 1);
+  Band b = band_of(q.s, rows);
+  tap_offsets(room.offsets, q.s, b);
+  f64 work = (f64)outer * q.s[1].count * q.s[2].count * q.cout * q.cin * (taps + 1);
+  int team = work < 2e5 ? 1 : threads() < room.members ? threads() : (int)room.members;
+  parallel(q.groups * blocks, 1, piece * q.groups * blocks < 30000 ? 1 : team, [=, &q](i64 lo, i64 hi) {
+    for (i64 i = lo; i < hi; i++) pack_weights(room.packed + i * piece, w + i / blocks * q.cin * q.cout * q.k[0] * q.k[1] * q.k[2], q, lanes, i % blocks);
+  });
+  parallel(outer * bands, 1, team, [=, &q](i64 lo, i64 hi) {
+    T *band = room.bands + (team > 1 ? omp_get_thread_num() : 0) * (room.room + room.turned);
+    for (i64 i = lo; i < hi; i++) {
+      i64 h = i % bands * rows, d = i / bands % q.s[0].count, map = i / bands / q.s[0].count;  // map: sample and group
+      if (taps) load_band(band, src + map * source, q.src, q.s, b, q.cin, d, h);
+      T *out = dst + map * result + (d * q.s[0].to + q.s[0].at) * q.dst[1] * q.dst[2];
+      correlate_band(q, b, band, room.offsets, room.packed + map % q.groups * blocks * piece, out, h, q.s[1].count - h < rows ? q.s[1].count - h : rows);
+    }
+  });
+}
+template <class T> JC_NOINLINE void conv(const Conv &g, const T *x, const T *w, T *out, ConvRoom<T> room) {
+  i64 cin = g.c / g.groups, k = g.k[0] * g.k[1] * g.k[2];
+  Correlation q = {{forward_sweep(g, 0), forward_sweep(g, 1), forward_sweep(g, 2)}, g.n, g.groups, cin, g.o / g.groups, {}, {}, {}, cin * k, k};
+  for (int d = 0; d < 3; d++) q.src[d] = g.in[d], q.dst[d] = g.out[d], q.k[d] = g.k[d];
+  correlate(q, x, w, out, room);
+}
+template <class T> JC_NOINLINE void conv_input_grad(const Conv &g, const T *grad, const T *w, T *out, ConvRoom<T> room) {
+  i64 cout = g.c / g.groups, k = g.k[0] * g.k[1] * g.k[2];
+  Correlation q = {{}, g.n, g.groups, g.o / g.groups, cout, {}, {}, {}, k, cout * k};
+  for (int d = 0; d < 3; d++) q.src[d] = g.out[d], q.dst[d] = g.in[d], q.k[d] = g.k[d];
+  for (i64 i = 0; i < g.stride[0] * g.stride[1] * g.stride[2]; i++) {
+    q.s[0] = grad_sweep(g, 0, i / (g.stride[1] * g.stride[2]));
+    q.s[1] = grad_sweep(g, 1, i / g.stride[2] % g.stride[1]);
+    q.s[2] = grad_sweep(g, 2, i % g.stride[2]);
+    if (q.s[0].count && q.s[1].count && q.s[2].count) correlate(q, grad, w, out, room);
+  }
+}
+}  // namespace jc

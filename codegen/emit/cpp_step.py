@@ -1,0 +1,108 @@
+"""Library steps as C++, the workbench: what a routine's writer has at hand. Library step -> lines, bytes of scratch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from codegen.emit.cpp_table import MEMORY
+from codegen.ir import Access, Library
+from codegen.runtime import cpu
+from codegen.runtime.artifact import Host
+from eager.aval import Aval, contiguous_strides
+
+ALIGN: Final = 64
+
+
+class Places(Protocol):
+    """How the entry function spells what a step uses."""
+
+    first_host: int  # index in `b` of the first host function
+
+    def pointer(self, name: str) -> str:
+        """A typed pointer to a buffer's first element."""
+
+    def argument(self, name: str) -> str:
+        """The same, or the value of a run-time number."""
+
+    def scratch(self, step: Library) -> str:
+        """A `char *` to the scratch memory of a step."""
+
+
+def team() -> int:
+    """The number of threads that scratch memory has room for."""
+    return cpu.threads()
+
+
+@dataclass(slots=True)
+class Writer:
+    """The lines of one step so far, and how much scratch they use."""
+
+    step: Library
+    places: Places
+    hosts: list[Host]
+    site: Callable[[str], int]
+    lines: list[str] = field(default_factory=list)
+    used: int = 0
+
+    def take(self, nbytes: int) -> str:
+        """A `char *` to `nbytes` of scratch."""
+        at = self.used
+        self.used += -(-nbytes // ALIGN) * ALIGN
+        return f"({self.places.scratch(self.step)} + {at})"
+
+    def aval(self, i: int) -> Aval:
+        """The aval of read `i`, which is no plain number."""
+        before = sum(isinstance(x, Access | str) for x in self.step.reads[:i])
+        return self.step.avals[before]
+
+    def access(self, i: int) -> Access:
+        x = self.step.reads[i]
+        assert isinstance(x, Access)
+        return x
+
+    def out(self, i: int = 0) -> str:
+        return self.places.pointer(self.step.outs[i])
+
+    def ctype(self, i: int) -> str:
+        return MEMORY[self.aval(i).dtype.name]
+
+    def at(self, i: int) -> str:
+        """Pointer to the first element of read `i`, wherever its strides lead."""
+        x = self.access(i)
+        base = self.places.pointer(x.buffer)
+        return f"{base} + {x.offset}" if x.offset else base
+
+    def dense(self, i: int) -> str:
+        """Pointer to read `i` as contiguous memory: itself, or a copy in scratch."""
+        x = self.access(i)
+        if is_contiguous(x.shape, x.strides):
+            return self.at(i)
+        ctype, name = f"u{8 * self.aval(i).dtype.itemsize}", f"c{i}"
+        room = self.take(math.prod(x.shape) * self.aval(i).dtype.itemsize)
+        self.lines += [
+            f"{ctype} *{name} = ({ctype} *){room};",
+            f"static const i64 {name}_[] = {array((*x.shape, *x.strides))};",
+            f"copy_dense({name}, (const {ctype} *)({self.at(i)}), {len(x.shape)}, {name}_);",
+        ]
+        return f"({self.ctype(i)} *){name}"
+
+
+def array(values: Iterable[int]) -> str:
+    return "{" + ", ".join(map(str, values)) + "}"
+
+
+def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether elements lie in order without gaps; strides of dimensions of size 1 do not matter."""
+    want = contiguous_strides(shape)
+    return 0 in shape or all(n == 1 or s == w for n, s, w in zip(shape, strides, want, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Routine:
+    """The header that defines it, and what writes the call."""
+
+    header: str
+    write: Callable[[Writer], None]
