@@ -8,7 +8,6 @@ again); what cannot be captured runs plainly, with a record of why.
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -91,18 +90,32 @@ class Entries:
         if self.refused >= REFUSALS:
             return self.fn(*args, **kwargs)
         with self._lock:
-            if self.versions is not seen:  # another thread compiled meanwhile
-                version = None
-            else:
+            again = self.versions is not seen  # another thread compiled meanwhile
+            if not again:
                 self._record_recompile(args, kwargs, stance)
-                version = self._try_compile(args, kwargs, stance)
-                if version is None:
-                    return self.fn(*args, **kwargs)
-        for candidate in self.versions if version is None else (version,):
-            result = candidate(args, kwargs)
+                version, raised = self._try_compile(args, kwargs, stance)
+        if again:
+            return self.retry(args, kwargs, stance)
+        if version is None:
+            return self._plainly(args, kwargs, raised)
+        result = version(args, kwargs)
+        return self._unstable(args, kwargs) if result is MISS else result
+
+    def retry(self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str) -> Any:
+        """Try all versions; compile when none fits."""
+        for version in self.versions:
+            result = version(args, kwargs)
             if result is not MISS:
                 return result
-        return self._unstable(args, kwargs) if version else self.miss(args, kwargs, stance)
+        return self.miss(args, kwargs, stance)
+
+    def _plainly(self, args: tuple[Any, ...], kwargs: dict[str, Any], raised: str) -> Any:
+        """Run the function itself. Where capture met an exception, Python's own is raised here; if
+        none is, capture was wrong, and says so."""
+        result = self.fn(*args, **kwargs)
+        if raised:
+            self._refuse(raised)
+        return result
 
     def _unstable(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A version that does not fit the very call it was made for: something moves by itself."""
@@ -115,30 +128,31 @@ class Entries:
 
     def _try_compile(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str
-    ) -> Version | None:
-        """A new version for this call, or None when it has to run plainly."""
+    ) -> tuple[Version | None, str]:
+        """A new version for this call, or None when it has to run plainly: because the program
+        raised the exception that comes with it, or for a reason that was announced."""
         if len(self.versions) >= config.entries:
             self._say_limit()
-            return None
+            return None, ""
         start = time.perf_counter()
         try:
             made = compile_call(self.fn, args, kwargs, self.options, frozenset(self.varying))
         except Break as refusal:
-            if refusal.kind == "exception":  # the plain run raises Python's own error
-                return None
+            if refusal.kind == "exception":
+                return None, str(refusal.record())
             if self.options.fullgraph or stance == "fail_on_split":
                 raise
             self._refuse(str(refusal.record()))
-            return None
+            return None, ""
         except Exception as fault:
             if config.strict or config.check:
                 raise
             self._refuse(f"the compiler failed: {type(fault).__name__}: {fault}")
-            return None
+            return None, ""
         self._count(made, time.perf_counter() - start)
         self.compiled[made.call] = made
         self.versions = (made.call, *self.versions)
-        return made.call
+        return made.call, ""
 
     def _count(self, made: Compiled, seconds: float) -> None:
         stats = self.stats
@@ -217,7 +231,6 @@ def compile_call(
     Raises Break when the program cannot be captured.
     """
     trail = Trail(getattr(fn, "__qualname__", type(fn).__qualname__))
-    _check_version()
     with trail.stage("capture"):
         captured = capture(fn, args, kwargs, dynamic=varying)
     graph, region = captured.graph, None
@@ -250,9 +263,3 @@ def _with_oracles(run: Any, graph: Graph, writes: Any, options: Options) -> Any:
     if options.verify:
         run = compare_first(run, graph, writes)
     return search_nans(run, graph) if options.check_nans else run
-
-
-def _check_version() -> None:
-    """Bytecode of another Python than those we read is not guessed at."""
-    if not (3, 11) <= sys.version_info[:2] <= (3, 13):
-        raise Break("version", f"Python {sys.version_info.major}.{sys.version_info.minor}")

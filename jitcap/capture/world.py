@@ -373,7 +373,7 @@ class World:
     def load_special(self, real: Any, origin: Origin) -> Any:
         """Objects that are taken as they are: generators of random numbers, loggers, progress bars."""
         module = type(real).__module__
-        if module in ("eager.random", "jitcap.api") or module.partition(".")[0] in HOST_MODULES:
+        if module in ("eager.random", "jitcap.api", "jitcap.custom") or module.partition(".")[0] in HOST_MODULES:
             return self.outside.fix(real, origin)
         return None
 
