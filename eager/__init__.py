@@ -12,13 +12,14 @@ from eager import indexing as indexing
 from eager import interop as interop
 from eager import printing as printing
 from eager import random as random
-from eager.aval import Aval as Aval
 from eager.autograd import enable_grad as enable_grad
 from eager.autograd import inference_mode as inference_mode
 from eager.autograd import is_grad_enabled as is_grad_enabled
 from eager.autograd import is_inference_mode_enabled as is_inference_mode_enabled
 from eager.autograd import no_grad as no_grad
 from eager.autograd import set_grad_enabled as set_grad_enabled
+from eager.aval import Aval as Aval
+from eager.aval import result_type as _result_type
 from eager.device import Size as Size
 from eager.device import device as device
 from eager.dtype import DType as DType
@@ -39,9 +40,10 @@ from eager.dtype import int64 as int64
 from eager.dtype import promote_types as promote_types
 from eager.dtype import set_default_dtype as set_default_dtype
 from eager.dtype import uint8 as uint8
-from eager.ops import contract as _contract
+from eager.op import aval_of as _aval_of
 from eager.ops import activation as _activation
 from eager.ops import composite as _composite
+from eager.ops import contract as _contract
 from eager.ops import create as _create
 from eager.ops import elementary as _elementary
 from eager.ops import index as _index
@@ -58,20 +60,21 @@ from eager.ops import window as _window
 from eager.registry import PUBLIC as _PUBLIC
 from eager.tensor import Tensor as Tensor
 
-from eager.aval import result_type as _result_type
-from eager.op import aval_of as _aval_of
-
 bool = bool_
 double, half, float, cfloat, cdouble = float64, float16, float32, complex64, complex128
 long, int, short = int64, int32, int16
 inf, nan, pi, e = math.inf, math.nan, math.pi, math.e
 strided = "eager.strided"
-preserve_format = contiguous_format = channels_last = None  # memory formats: there is one, row-major
+preserve_format = contiguous_format = channels_last = (
+    None  # memory formats: there is one, row-major
+)
 
 
 def result_type(tensor1: Any, tensor2: Any) -> DType:
     """The dtype of the result of arithmetic on two tensors or numbers."""
-    return _result_type(x.aval if isinstance(x, Tensor) else _aval_of(x) for x in (tensor1, tensor2))
+    return _result_type(
+        x.aval if isinstance(x, Tensor) else _aval_of(x) for x in (tensor1, tensor2)
+    )
 
 
 def can_cast(from_: DType, to: DType) -> _bool:

@@ -43,7 +43,7 @@ def is_inference_mode_enabled() -> bool:
 class set_grad_enabled:
     """Sets whether operations are recorded: at once, and as a context manager until its end; also a decorator."""
 
-    def __init__(self, mode: bool) -> None:  # noqa: A002
+    def __init__(self, mode: bool) -> None:
         self._wanted = bool(mode)
         self._before = _swap(self._wanted)
 
@@ -135,7 +135,11 @@ class Saved:
     def own(self) -> None:
         """Keep a copy instead, with the same place on the tape."""
         kept = self.tensor.detach().clone()
-        kept._node, kept._index, kept._requires_grad = self.tensor._node, self.tensor._index, self.tensor._requires_grad
+        kept._node, kept._index, kept._requires_grad = (
+            self.tensor._node,
+            self.tensor._index,
+            self.tensor._requires_grad,
+        )
         self.tensor, self.version = kept, kept._storage.version
 
     def get(self) -> Tensor:
@@ -160,7 +164,9 @@ class Node:
         self.outs = outs
         self.sequence = next(_sequence)
         self.hooks: dict[int, dict[int, Any]] | None = None  # output index -> id -> hook
-        self.retained: dict[int, Tensor] | None = None  # output index -> tensor whose .grad is wanted
+        self.retained: dict[int, Tensor] | None = (
+            None  # output index -> tensor whose .grad is wanted
+        )
 
     def name(self) -> str:
         return type(self).__name__
@@ -249,7 +255,9 @@ class CopySlicesNode(Node):
 
     __slots__ = ("apply", "chain")
 
-    def __init__(self, base: Tensor, value: Tensor, chain: tuple[Any, ...], apply: Callable[..., Any]) -> None:
+    def __init__(
+        self, base: Tensor, value: Tensor, chain: tuple[Any, ...], apply: Callable[..., Any]
+    ) -> None:
         super().__init__((base, value), (base.aval,))
         self.chain = chain
         self.apply = apply
@@ -307,12 +315,16 @@ def _zeros(grad: Any, aval: Aval) -> Any:
 
 
 def _full(value: float, aval: Aval) -> Tensor:
-    return Tensor._full(value, aval)  # type: ignore[no-any-return]
+    return Tensor._full(value, aval)
 
 
 # ------------------------------------------------------------------------------ the sweep
 def sweep(
-    roots: Sequence[tuple[Edge, Tensor]], wanted: set[tuple[int, int]] | None, *, keep: bool, create: bool
+    roots: Sequence[tuple[Edge, Tensor]],
+    wanted: set[tuple[int, int]] | None,
+    *,
+    keep: bool,
+    create: bool,
 ) -> tuple[dict[tuple[int, int], Tensor], dict[int, tuple[Tensor, Tensor]]]:
     """Run the tape backwards from `roots` (edge, gradient).
 
@@ -351,7 +363,10 @@ def sweep(
 
 
 def _arrived(
-    node: Node, grads: list[Any], wanted: set[tuple[int, int]] | None, found: dict[tuple[int, int], Tensor]
+    node: Node,
+    grads: list[Any],
+    wanted: set[tuple[int, int]] | None,
+    found: dict[tuple[int, int], Tensor],
 ) -> list[Any]:
     """All gradients of a node's outputs are in: run their hooks, keep those asked for."""
     for index, grad in enumerate(grads):
@@ -413,8 +428,16 @@ def backward(
     `grad_tensors` are the gradients of `tensors` (default: 1, for one-element tensors only). Raises RuntimeError for a tensor
     without a history, a non-scalar without gradient, or a graph that was already freed."""
     tensors = (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
-    given = (grad_tensors,) * len(tensors) if grad_tensors is None or isinstance(grad_tensors, Tensor) else grad_tensors
-    only = None if inputs is None else {id(t) for t in ((inputs,) if isinstance(inputs, Tensor) else inputs)}
+    given = (
+        (grad_tensors,) * len(tensors)
+        if grad_tensors is None or isinstance(grad_tensors, Tensor)
+        else grad_tensors
+    )
+    only = (
+        None
+        if inputs is None
+        else {id(t) for t in ((inputs,) if isinstance(inputs, Tensor) else inputs)}
+    )
     roots = [(_root_edge(t), _root_grad(t, g)) for t, g in zip(tensors, given, strict=True)]
     keep = create_graph if retain_graph is None else retain_graph
     wanted = {_key(t) for t in _as_tuple(inputs) if t._node is not None}
@@ -454,7 +477,9 @@ def grad(
     found.update({(id(leaf), 0): _hooked(leaf, g) for leaf, g in leaves.values()})
     results = tuple(found.get(_key(t)) for t in ins)
     if materialize_grads:
-        return tuple(_full(0, t.aval) if r is None else r for t, r in zip(ins, results, strict=True))
+        return tuple(
+            _full(0, t.aval) if r is None else r for t, r in zip(ins, results, strict=True)
+        )
     if None in [None if r is None else 1 for r in results] and not allow_unused:
         raise RuntimeError(
             "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if this is "
@@ -529,7 +554,9 @@ def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Remo
     return RemovableHandle(self._node.hooks.setdefault(self._index, {}), hook)
 
 
-def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], None]) -> RemovableHandle:
+def register_post_accumulate_grad_hook(
+    self: Tensor, hook: Callable[[Tensor], None]
+) -> RemovableHandle:
     """Call `hook(tensor)` after a gradient was added to this leaf's `.grad`."""
     if self._node is not None:
         raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
@@ -590,7 +617,9 @@ class FunctionNode(Node):
 
     __slots__ = ("ctx", "function", "positions")
 
-    def __init__(self, function: Any, ctx: FunctionCtx, args: Sequence[Any], outs: Sequence[Tensor]) -> None:
+    def __init__(
+        self, function: Any, ctx: FunctionCtx, args: Sequence[Any], outs: Sequence[Tensor]
+    ) -> None:
         self.positions = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         super().__init__([args[i] for i in self.positions], tuple(t.aval for t in outs))
         self.function = function
@@ -619,7 +648,9 @@ class Function:
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        raise NotImplementedError("a Function needs a static backward(ctx, ...) to be differentiated")
+        raise NotImplementedError(
+            "a Function needs a static backward(ctx, ...) to be differentiated"
+        )
 
     setup_context: Any = None
 
@@ -639,7 +670,9 @@ class Function:
         return outs if isinstance(result, tuple) else outs[0]
 
 
-def _record_function(cls: type, ctx: FunctionCtx, args: Sequence[Any], outs: tuple[Any, ...]) -> tuple[Any, ...]:
+def _record_function(
+    cls: type, ctx: FunctionCtx, args: Sequence[Any], outs: tuple[Any, ...]
+) -> tuple[Any, ...]:
     """Put the call on the tape; an output that is an input gets a tensor of its own."""
     inputs = {id(a) for a in args if isinstance(a, Tensor)} - {id(a) for a in ctx._dirty}
     outs = tuple(t.detach() if isinstance(t, Tensor) and id(t) in inputs else t for t in outs)

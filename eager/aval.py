@@ -96,7 +96,9 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
             d = shape[axis] if -axis <= len(shape) else 1
             if d != 1 and size not in (1, d):
                 listed = " and ".join(str(tuple(s)) for s in shapes)
-                raise RuntimeError(f"shapes {listed} do not broadcast: {size} against {d} at dimension {axis}")
+                raise RuntimeError(
+                    f"shapes {listed} do not broadcast: {size} against {d} at dimension {axis}"
+                )
             size = d if size == 1 else size
         out.append(size)
     return tuple(out)

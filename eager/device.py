@@ -42,7 +42,9 @@ class device:
         self.index = int(number) if number else index
 
     def __repr__(self) -> str:
-        return f"device(type={self.type!r}" + (f", index={self.index})" if self.index is not None else ")")
+        return f"device(type={self.type!r}" + (
+            f", index={self.index})" if self.index is not None else ")"
+        )
 
     def __str__(self) -> str:
         return self.type if self.index is None else f"{self.type}:{self.index}"

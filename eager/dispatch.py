@@ -22,7 +22,9 @@ from eager.sym import SymNumber
 from eager.tensor import Tensor, ViewOf, refresh, wrap
 from eager.traced import Traced, Tracer, fresh
 
-current_tracer: contextvars.ContextVar[Tracer | None] = contextvars.ContextVar("current_tracer", default=None)
+current_tracer: contextvars.ContextVar[Tracer | None] = contextvars.ContextVar(
+    "current_tracer", default=None
+)
 _NUMBERS = frozenset({bool, int, float, complex, SymNumber})
 
 
@@ -107,7 +109,9 @@ def _checked(op: Op, x: Any) -> Any:
     raise TypeError(f"{op.name}(): an operand must be a Tensor or a number, got {type(x).__name__}")
 
 
-def _trace(tracer: Tracer, op: Op, operands: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Traced, ...]:
+def _trace(
+    tracer: Tracer, op: Op, operands: tuple[Any, ...], attrs: Mapping[str, Any]
+) -> tuple[Traced, ...]:
     """Append the op to the graph. A copy appends nothing: values in the graph do not alias."""
     handles: list[Any] = []
     avals: list[Aval] = []
@@ -124,10 +128,14 @@ def _trace(tracer: Tracer, op: Op, operands: tuple[Any, ...], attrs: Mapping[str
     if op.kind == "copy":
         return (fresh(tracer, handles[0], avals[0]),)
     outs = op.abstract(tuple(avals), attrs)
-    return tuple(map(fresh, [tracer] * len(outs), tracer.emit(op, tuple(handles), attrs, outs), outs))
+    return tuple(
+        map(fresh, [tracer] * len(outs), tracer.emit(op, tuple(handles), attrs, outs), outs)
+    )
 
 
-def _record(op: Op, operands: tuple[Any, ...], attrs: Mapping[str, Any], outs: list[Tensor]) -> None:
+def _record(
+    op: Op, operands: tuple[Any, ...], attrs: Mapping[str, Any], outs: list[Tensor]
+) -> None:
     floating = [i for i, t in enumerate(outs) if differentiable(t.dtype)]
     if not floating:
         return
@@ -159,19 +167,27 @@ def write_(target: Tensor, value: Tensor) -> Tensor:
 
 def _check_writable(target: Tensor) -> None:
     if target._node is None and target._requires_grad:
-        raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+        raise RuntimeError(
+            "a leaf Variable that requires grad is being used in an in-place operation."
+        )
     base = target._base
     if base is not None and base._node is None and base._requires_grad:
-        raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
+        raise RuntimeError(
+            "a view of a leaf Variable that requires grad is being used in an in-place operation."
+        )
 
 
 def _conform(target: Tensor, value: Tensor) -> Tensor:
     have, want = value.dtype, target.dtype
     if have.category > want.category and have.category >= FLOAT:
         if have.category == COMPLEX or want.category < FLOAT:
-            raise RuntimeError(f"result type {have.name} can't be cast to the desired output type {want.name}")
+            raise RuntimeError(
+                f"result type {have.name} can't be cast to the desired output type {want.name}"
+            )
     if value._array.shape != target._array.shape:
-        if len(value._array.shape) > len(target._array.shape) or not _fits(value._array.shape, target._array.shape):
+        if len(value._array.shape) > len(target._array.shape) or not _fits(
+            value._array.shape, target._array.shape
+        ):
             raise RuntimeError(
                 f"output with shape {list(target.shape)} doesn't match the broadcast shape {list(value.shape)}"
             )
@@ -205,7 +221,11 @@ def _rebase(target: Tensor, value: Tensor) -> None:
     """Give `target` the history of `value`; through a view, give its base a new history, and every view anew from that."""
     where = target._view
     if where is None:
-        target._node, target._index, target._requires_grad = value._node, value._index, value._requires_grad
+        target._node, target._index, target._requires_grad = (
+            value._node,
+            value._index,
+            value._requires_grad,
+        )
         if target._node is None:  # a constant overwrote it
             target._requires_grad = False
     else:
@@ -220,7 +240,7 @@ def _rebase(target: Tensor, value: Tensor) -> None:
 def _replay_view(op: Op, base: Tensor, attrs: Mapping[str, Any]) -> Tensor:
     before, mode.enabled = mode.enabled, True
     try:
-        return apply(op, base, **attrs)  # type: ignore[no-any-return]
+        return apply(op, base, **attrs)
     finally:
         mode.enabled = before
 

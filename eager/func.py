@@ -71,7 +71,12 @@ def _install() -> None:
         setattr(Tensor, f"__i{name}__", _inplace(getattr(Tensor, method)))
     for name in p.COMPARE:
         setattr(Tensor, f"__{name}__", _comparison(name))
-    for name, unary in (("neg", p.neg), ("pos", p.positive), ("abs", p.abs_), ("invert", p.bitwise_not)):
+    for name, unary in (
+        ("neg", p.neg),
+        ("pos", p.positive),
+        ("abs", p.abs_),
+        ("invert", p.bitwise_not),
+    ):
         setattr(Tensor, f"__{name}__", unary)
 
 

@@ -89,7 +89,9 @@ def _view_part(x: Tensor, items: list[Any]) -> tuple[Tensor, Picks]:
 def _sliced(x: Tensor, dim: int, item: slice) -> Tensor:
     if item.start is None and item.stop is None and item.step is None:
         return x
-    start, stop, step = (None if v is None else v.__index__() for v in (item.start, item.stop, item.step))
+    start, stop, step = (
+        None if v is None else v.__index__() for v in (item.start, item.stop, item.step)
+    )
     return slice_dim(x, dim, start, stop, 1 if step is None else step)
 
 
@@ -124,7 +126,7 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     if picks:
         dims = tuple(d for d, _ in picks)
         tensors = [_checked(t) for _, t in picks]
-        return apply(REGISTRY["index"], view, *tensors, dims=dims)  # type: ignore[no-any-return]
+        return apply(REGISTRY["index"], view, *tensors, dims=dims)
     return alias(view) if view is self else view
 
 
@@ -151,7 +153,11 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
 
 
 def _one_value(value: Any) -> bool:
-    return value.numel() == 1 if isinstance(value, Tensor) else not isinstance(value, (list, tuple, np.ndarray))
+    return (
+        value.numel() == 1
+        if isinstance(value, Tensor)
+        else not isinstance(value, (list, tuple, np.ndarray))
+    )
 
 
 def _filled(x: Tensor, mask: Tensor, value: Any) -> Tensor:
@@ -165,7 +171,7 @@ def _filled(x: Tensor, mask: Tensor, value: Any) -> Tensor:
     if isinstance(value, Tensor):
         value = reshape(value, ())
     out = apply(REGISTRY["where"], expand(whole, *x.shape), value, x)
-    return out.to(x.dtype)  # type: ignore[no-any-return]
+    return out.to(x.dtype)
 
 
 def _as_tensor(value: Any, like: Tensor) -> Tensor:
@@ -173,7 +179,7 @@ def _as_tensor(value: Any, like: Tensor) -> Tensor:
         return value
     if isinstance(value, (bool, int, float, complex, SymNumber, np.generic)):
         value = value.item() if isinstance(value, np.generic) else value
-        return apply(REGISTRY["full"], value, shape=(), dtype=like.dtype)  # type: ignore[no-any-return]
+        return apply(REGISTRY["full"], value, shape=(), dtype=like.dtype)
     return wrap(np.array(value, dtype=like.dtype.np))
 
 

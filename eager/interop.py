@@ -66,13 +66,13 @@ def _stacked(data: Any, dtype: DType | None) -> Tensor:
     """A tensor of nested lists with run-time values in them."""
     if isinstance(data, (list, tuple)):
         parts = [unsqueeze(_stacked(x, dtype), 0) for x in data]
-        return apply(REGISTRY["cat"], *parts, dim=0)  # type: ignore[no-any-return]
+        return apply(REGISTRY["cat"], *parts, dim=0)
     if isinstance(data, Tensor):
         return data.detach() if dtype is None else data.detach().to(dtype)
     if dtype is None:
         kind = data.pytype if isinstance(data, SymNumber) else type(data)
         dtype = {bool: dt.bool_, int: dt.int64}.get(kind, dt.get_default_dtype())
-    return apply(REGISTRY["full"], data, shape=(), dtype=dtype)  # type: ignore[no-any-return]
+    return apply(REGISTRY["full"], data, shape=(), dtype=dtype)
 
 
 @public(method=False)
@@ -109,7 +109,7 @@ def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Tens
     if not isinstance(data, Tensor):
         return tensor(data, dtype=dtype, device=device)
     out = data if dtype is None else data.to(dtype)
-    return out if device is None else out.to(device)  # type: ignore[no-any-return]
+    return out if device is None else out.to(device)
 
 
 @public(method=False, alias=("asarray",))
@@ -134,7 +134,12 @@ def from_dlpack(source: Any) -> Tensor:
 
 @public(namespace=False)
 def new_tensor(
-    self: Tensor, data: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+    self: Tensor,
+    data: Any,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """`tensor(data)` with this tensor's dtype."""
     return tensor(data, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
@@ -163,7 +168,9 @@ def numel(input: Tensor) -> int:
 # ------------------------------------------------------------------------------ tensor -> data
 def _known(self: Tensor, what: str) -> Any:
     if type(self._array) is Traced:
-        raise RuntimeError(f"{what} of a tensor whose values are not known yet: it is being captured")
+        raise RuntimeError(
+            f"{what} of a tensor whose values are not known yet: it is being captured"
+        )
     return self._array
 
 
@@ -214,7 +221,7 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     _same_device(self, place)
     if dtype is None or dtype is self.dtype:
         return clone(self) if kwargs.get("copy") else self
-    return apply(CAST, self, dtype=dtype)  # type: ignore[no-any-return]
+    return apply(CAST, self, dtype=dtype)
 
 
 def _same_device(self: Tensor, place: Any) -> None:
@@ -398,7 +405,11 @@ def _bool(self: Tensor) -> bool:
     if self._array.size != 1:
         raise RuntimeError(
             "Boolean value of Tensor with "
-            + ("no values is ambiguous" if not self._array.size else "more than one value is ambiguous")
+            + (
+                "no values is ambiguous"
+                if not self._array.size
+                else "more than one value is ambiguous"
+            )
         )
     return bool(item(self))
 
@@ -427,7 +438,17 @@ def _rebuild(cls: type, array: Any, requires_grad: bool, extra: dict[str, Any]) 
 
 
 _STATE = frozenset(
-    ("_array", "_storage", "_requires_grad", "_node", "_index", "_grad", "_view", "_hooks", "_accumulate_hooks")
+    (
+        "_array",
+        "_storage",
+        "_requires_grad",
+        "_node",
+        "_index",
+        "_grad",
+        "_view",
+        "_hooks",
+        "_accumulate_hooks",
+    )
 )
 
 

@@ -77,7 +77,9 @@ class Op:
         """Shapes and dtypes of the outputs. Raises RuntimeError naming the op and all shapes when they do not fit."""
         raise NotImplementedError
 
-    def compute(self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]) -> tuple[Any, ...]:
+    def compute(
+        self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]
+    ) -> tuple[Any, ...]:
         """The eager kernel: NumPy arrays (or Python numbers) in, NumPy arrays out."""
         raise NotImplementedError
 

@@ -28,7 +28,12 @@ def set_printoptions(
         "full": {"precision": 4, "threshold": float("inf"), "edgeitems": 3, "linewidth": 80},
     }
     _options.update(profiles.get(profile or "", {}))
-    given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
+    given = {
+        "precision": precision,
+        "threshold": threshold,
+        "edgeitems": edgeitems,
+        "linewidth": linewidth,
+    }
     _options.update({k: v for k, v in given.items() if v is not None})
     _options["sci_mode"] = sci_mode
 
@@ -46,7 +51,8 @@ def _float_format(shown: Any) -> Any:
     else:
         if sci is None:
             sci = bool(
-                sizes.size and (sizes.max() / sizes.min() > 1000.0 or sizes.max() > 1e8 or sizes.min() < 1e-4)
+                sizes.size
+                and (sizes.max() / sizes.min() > 1000.0 or sizes.max() > 1e8 or sizes.min() < 1e-4)
             )
         text = (lambda v: f"{v:.{precision}e}") if sci else (lambda v: f"{v:.{precision}f}")
     return lambda v: text(v) if np.isfinite(v) else str(float(v))
@@ -113,14 +119,16 @@ def tensor_repr(self: Tensor) -> str:
         parts.append(f"size={tuple(array.shape)}")
     default = dt.get_default_dtype() in (self.dtype,) or self.dtype in (dt.int64, dt.bool_)
     if not default or not array.size:
-        if not (self.dtype is dt.get_default_dtype()):
+        if self.dtype is not dt.get_default_dtype():
             parts.append(f"dtype={self.dtype!r}")
     if self.grad_fn is not None:
         parts.append(f"grad_fn=<{self.grad_fn.name()}>")
     elif self.requires_grad:
         parts.append("requires_grad=True")
     text = f"{name}({', '.join(parts)})"
-    return f"Parameter containing:\n{text.replace(name, 'tensor', 1)}" if name == "Parameter" else text
+    return (
+        f"Parameter containing:\n{text.replace(name, 'tensor', 1)}" if name == "Parameter" else text
+    )
 
 
 def tensor_format(self: Tensor, spec: str) -> str:
@@ -132,5 +140,9 @@ def tensor_format(self: Tensor, spec: str) -> str:
     return object.__format__(self, spec)
 
 
-for _name, _fn in (("__repr__", tensor_repr), ("__str__", tensor_repr), ("__format__", tensor_format)):
+for _name, _fn in (
+    ("__repr__", tensor_repr),
+    ("__str__", tensor_repr),
+    ("__format__", tensor_format),
+):
     setattr(Tensor, _name, _fn)

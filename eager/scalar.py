@@ -126,7 +126,9 @@ class NumpyVocabulary:
         try:
             return VOCABULARY[name].numpy
         except KeyError:
-            raise AttributeError(f"{name} is not a scalar intrinsic; known: {sorted(VOCABULARY)}") from None
+            raise AttributeError(
+                f"{name} is not a scalar intrinsic; known: {sorted(VOCABULARY)}"
+            ) from None
 
     @staticmethod
     def cast(x: Any, dtype: np.dtype) -> Any:

@@ -7,7 +7,6 @@ guard or refuses.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from eager import dtype as dt

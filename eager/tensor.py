@@ -43,7 +43,9 @@ class Tensor:
     _array: Any
     _storage: Storage
     _requires_grad: bool = False
-    _node: Any = None  # the tape node that made it (None for a leaf), and which of its outputs this is
+    _node: Any = (
+        None  # the tape node that made it (None for a leaf), and which of its outputs this is
+    )
     _index: int = 0
     _grad: Any = None
     _view: ViewOf | None = None
@@ -53,6 +55,7 @@ class Tensor:
     __array_priority__ = 1000  # NumPy's operators step back for ours
 
     if TYPE_CHECKING:  # installed from the registry
+        _full: Any  # a static method: (number, aval) -> tensor, for the tape's zeros and ones
 
         def __getattr__(self, name: str) -> Any: ...
         def __add__(self, other: Any) -> Tensor: ...
@@ -74,6 +77,8 @@ class Tensor:
         def __and__(self, other: Any) -> Tensor: ...
         def __or__(self, other: Any) -> Tensor: ...
         def __xor__(self, other: Any) -> Tensor: ...
+        def __eq__(self, other: object) -> Any: ...
+        def __ne__(self, other: object) -> Any: ...
         def __lt__(self, other: Any) -> Tensor: ...
         def __le__(self, other: Any) -> Tensor: ...
         def __gt__(self, other: Any) -> Tensor: ...
@@ -88,7 +93,7 @@ class Tensor:
                 given = np.zeros(args[0])
             self._array = np.array(given, dtype=dt.get_default_dtype().np)
         else:
-            self._array = np.zeros(args if args else (0,), dt.get_default_dtype().np)
+            self._array = np.zeros(args or (0,), dt.get_default_dtype().np)
         self._storage = Storage()
 
     # ---- what it is
@@ -114,7 +119,9 @@ class Tensor:
     def aval(self) -> Aval:
         """Shape, dtype and device, without the data."""
         array = self._array
-        return array.aval if type(array) is Traced else Aval(array.shape, dt.from_numpy(array.dtype))
+        return (
+            array.aval if type(array) is Traced else Aval(array.shape, dt.from_numpy(array.dtype))
+        )
 
     @property
     def itemsize(self) -> int:
@@ -223,7 +230,9 @@ class Tensor:
     def grad(self, value: Tensor | None) -> None:
         if value is not None:
             if not isinstance(value, Tensor):
-                raise TypeError(f"assigned grad must be a Tensor or None, got {type(value).__name__}")
+                raise TypeError(
+                    f"assigned grad must be a Tensor or None, got {type(value).__name__}"
+                )
             if value._array.shape != self._array.shape:
                 raise RuntimeError(
                     f"assigned grad has data of a different size: {tuple(value.shape)} for a tensor of {tuple(self.shape)}"
@@ -289,4 +298,6 @@ def _no_replay(op: Any, base: Tensor, attrs: Any) -> Tensor:
     raise NotImplementedError("eager.dispatch sets this")
 
 
-replay_view = _no_replay  # applies a view op on the tape; the dispatcher, which is above us, puts itself here
+replay_view = (
+    _no_replay  # applies a view op on the tape; the dispatcher, which is above us, puts itself here
+)

@@ -134,7 +134,11 @@ def fresh(tracer: Tracer, handle: Handle, aval: Aval) -> Traced:
 
 
 def _emit(
-    tracer: Tracer, op: Any, operands: tuple[Handle, ...], avals: tuple[Aval, ...], attrs: Mapping[str, Any]
+    tracer: Tracer,
+    op: Any,
+    operands: tuple[Handle, ...],
+    avals: tuple[Aval, ...],
+    attrs: Mapping[str, Any],
 ) -> tuple[Handle, Aval]:
     (aval,) = op.abstract(avals, attrs)
     (handle,) = tracer.emit(op, operands, attrs, (aval,))

@@ -31,7 +31,9 @@ TOLERANCE = {
 
 def cases() -> list[Public]:
     """Every public function with samples and a reference."""
-    return [p for _, p in sorted(PUBLIC.items()) if p.samples is not None and reference(p) is not None]
+    return [
+        p for _, p in sorted(PUBLIC.items()) if p.samples is not None and reference(p) is not None
+    ]
 
 
 @functools.cache
@@ -43,7 +45,11 @@ def _reference(path: str) -> Any:
 
 
 def reference(p: Public) -> Any:
-    return _reference(p.torch) or _reference(f"Tensor.{p.torch}") or _reference(f"nn.functional.{p.torch}")
+    return (
+        _reference(p.torch)
+        or _reference(f"Tensor.{p.torch}")
+        or _reference(f"nn.functional.{p.torch}")
+    )
 
 
 def samples(p: Public) -> list[Sample]:
@@ -112,7 +118,9 @@ def flat(result: Any) -> list[Any]:
 def to_numpy(t: Any) -> Any:
     if isinstance(t, torch.Tensor):
         t = t.detach()
-        return t.float().numpy() if t.dtype == torch.bfloat16 else t.resolve_conj().numpy(force=True)
+        return (
+            t.float().numpy() if t.dtype == torch.bfloat16 else t.resolve_conj().numpy(force=True)
+        )
     if isinstance(t, eager.Tensor):
         a = t.detach().numpy()
         return a.astype(np.float32) if t.dtype is eager.bfloat16 else a
@@ -146,7 +154,9 @@ def weighted_sum(result: Any, module: Any) -> Any:
     for k, t in enumerate(flat(result)):
         if not hasattr(t, "dtype") or not t.dtype.is_floating_point or not t.requires_grad:
             continue
-        weights = np.asarray(np.linspace(0.5, 1.5, int(np.prod(tuple(t.shape)))).reshape(tuple(t.shape)) + k)
+        weights = np.asarray(
+            np.linspace(0.5, 1.5, int(np.prod(tuple(t.shape)))).reshape(tuple(t.shape)) + k
+        )
         w = ours(weights, eager.float64) if module is eager else theirs(weights, eager.float64)
         part = (t * w.to(t.dtype)).sum()
         total = part if total is None else total + part
@@ -174,7 +184,9 @@ def finite_differences(p: Public, sample: Sample, step: float = 1e-6) -> list[np
     return [_difference(p, sample, arrays, i, step) for i in floats]
 
 
-def _difference(p: Public, sample: Sample, arrays: list[Any], which: int, step: float) -> np.ndarray:
+def _difference(
+    p: Public, sample: Sample, arrays: list[Any], which: int, step: float
+) -> np.ndarray:
     out = np.zeros(arrays[which].shape)
     for place in np.ndindex(out.shape):
         values = []

@@ -27,7 +27,7 @@ def functional(name: str, body: Any, vjp: Vjp, samples: Samples = _wide, **how: 
 
     def fn(input: Tensor, inplace: bool = False) -> Tensor:
         out = apply(op, input)
-        return overwrite(input, out) if inplace else out  # type: ignore[no-any-return]
+        return overwrite(input, out) if inplace else out
 
     fn.__name__ = fn.__qualname__ = name
     fn.__doc__ = f"{name}(input, inplace=False): elementwise."
@@ -37,7 +37,7 @@ def functional(name: str, body: Any, vjp: Vjp, samples: Samples = _wide, **how: 
 
 def overwrite(input: Tensor, out: Tensor) -> Tensor:
     """`inplace=True`: the input becomes the result."""
-    return input.copy_(out)  # type: ignore[no-any-return]
+    return input.copy_(out)
 
 
 def _float_constants(samples: Samples) -> Samples:
@@ -102,7 +102,9 @@ def _f(name: str, *extra: Any) -> Any:
         method=False,
         namespace=False,
         torch=f"nn.functional.{name}",
-        samples=_float_constants(s.both(_wide, s.calls(s.call(s.values((3, 4), -3.1, 3.3), *extra)))),
+        samples=_float_constants(
+            s.both(_wide, s.calls(s.call(s.values((3, 4), -3.1, 3.3), *extra)))
+        ),
     )
 
 
@@ -110,7 +112,7 @@ def _f(name: str, *extra: Any) -> Any:
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """x for x > 0, negative_slope * x below."""
     out = apply(LEAKY_RELU, input, negative_slope)
-    return overwrite(input, out) if inplace else out  # type: ignore[no-any-return]
+    return overwrite(input, out) if inplace else out
 
 
 @_f("hardtanh", -0.5, 0.7)
@@ -119,7 +121,7 @@ def hardtanh(
 ) -> Tensor:
     """x limited to [min_val, max_val]; no gradient at the limits."""
     out = apply(HARDTANH, input, min_val, max_val)
-    return overwrite(input, out) if inplace else out  # type: ignore[no-any-return]
+    return overwrite(input, out) if inplace else out
 
 
 @public(
@@ -130,7 +132,7 @@ def hardtanh(
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """x where x > threshold, `value` elsewhere."""
     out = apply(THRESHOLD, input, threshold, value)
-    return overwrite(input, out) if inplace else out  # type: ignore[no-any-return]
+    return overwrite(input, out) if inplace else out
 
 
 # ------------------------------------------------------------------------------ exponential
@@ -164,7 +166,7 @@ SOFTPLUS = Pointwise(
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x for x > 0, alpha * (exp(x) - 1) below."""
     out = apply(ELU, input, alpha, 1.0)
-    return overwrite(input, out) if inplace else out  # type: ignore[no-any-return]
+    return overwrite(input, out) if inplace else out
 
 
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
@@ -174,20 +176,20 @@ _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """The self-normalising ELU (Klambauer et al. 2017)."""
     out = apply(ELU, input, _SELU_ALPHA, _SELU_SCALE)
-    return overwrite(input, out) if inplace else out  # type: ignore[no-any-return]
+    return overwrite(input, out) if inplace else out
 
 
 @_f("celu", 0.7)
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
     out = apply(CELU, input, alpha)
-    return overwrite(input, out) if inplace else out  # type: ignore[no-any-return]
+    return overwrite(input, out) if inplace else out
 
 
 @_f("softplus", 2.0, 3.0)
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """log(1 + exp(beta x)) / beta; x itself where beta x > threshold."""
-    return apply(SOFTPLUS, input, beta, threshold)  # type: ignore[no-any-return]
+    return apply(SOFTPLUS, input, beta, threshold)
 
 
 logsigmoid = functional(
@@ -218,7 +220,9 @@ def _mish_grad(g: Tensor, x: Tensor, t: Tensor) -> Tensor:
 softsign = functional(
     "softsign", lambda m, x: x / (1.0 + m.abs(x)), lambda g, x: (g / (1 + x.abs()).square(),)
 )
-tanhshrink = functional("tanhshrink", lambda m, x: x - m.tanh(x), lambda g, x: (g * x.tanh().square(),))
+tanhshrink = functional(
+    "tanhshrink", lambda m, x: x - m.tanh(x), lambda g, x: (g * x.tanh().square(),)
+)
 
 # ------------------------------------------------------------------------------------- gelu
 _SQRT_HALF = math.sqrt(0.5)
@@ -227,9 +231,7 @@ _TANH_A, _TANH_B = math.sqrt(2.0 / math.pi), 0.044715
 GELU = Pointwise(
     "gelu",
     ("x",),
-    lambda g, x: (
-        g * (0.5 * (1 + (x * _SQRT_HALF).erf()) + x * ((-0.5 * (x * x)).exp() * _PDF)),
-    ),
+    lambda g, x: (g * (0.5 * (1 + (x * _SQRT_HALF).erf()) + x * ((-0.5 * (x * x)).exp() * _PDF)),),
     body=lambda m, x: 0.5 * x * (1.0 + m.erf(x * _SQRT_HALF)),
 )
 GELU_TANH = Pointwise(
@@ -256,17 +258,17 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """x times the normal distribution function of x; "tanh" for its approximation."""
     if approximate not in ("none", "tanh"):
         raise RuntimeError(f"approximate argument must be either none or tanh, got {approximate!r}")
-    return apply(GELU if approximate == "none" else GELU_TANH, input)  # type: ignore[no-any-return]
+    return apply(GELU if approximate == "none" else GELU_TANH, input)
 
 
 # -------------------------------------------------------------------------------- shrinkage
 @_f("softshrink", 0.3)
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x moved towards 0 by lambd, 0 within."""
-    return where(input > lambd, input - lambd, where(input < -lambd, input + lambd, 0.0))  # type: ignore[no-any-return]
+    return where(input > lambd, input - lambd, where(input < -lambd, input + lambd, 0.0))
 
 
 @_f("hardshrink", 0.3)
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x outside [-lambd, lambd], 0 inside."""
-    return where(input.abs() > lambd, input, 0.0)  # type: ignore[no-any-return]
+    return where(input.abs() > lambd, input, 0.0)

@@ -22,6 +22,7 @@ from eager.ops.view import constant, norm_dim, norm_dims
 from eager.registry import public
 from eager.tensor import Tensor
 
+
 # -------------------------------------------------------------------------------- statistics
 def _need_float(x: Tensor, name: str) -> None:
     if not is_floating(x):
@@ -37,7 +38,12 @@ def _count(x: Tensor, dims: tuple[int, ...]) -> int:
 
 @public(samples=over_dims())
 def mean(
-    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None, axis: Any = None
+    input: Tensor,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: DType | None = None,
+    axis: Any = None,
 ) -> Tensor:
     """Mean over `dim` (all by default). RuntimeError for ints and bools without `dtype`."""
     dim = axis if dim is None else dim
@@ -57,7 +63,9 @@ def _variance_args(dim: Any, unbiased: Any, correction: Any) -> tuple[Any, float
     return dim, correction
 
 
-def _variance(x: Tensor, dim: Any, correction: float, keepdim: bool, name: str) -> tuple[Tensor, Tensor]:
+def _variance(
+    x: Tensor, dim: Any, correction: float, keepdim: bool, name: str
+) -> tuple[Tensor, Tensor]:
     _need_float(x, name)
     dims = norm_dims(dim, x.ndim, name)
     average = mean(x, dims, keepdim=True)
@@ -84,7 +92,12 @@ def _spread_samples() -> Samples:
 
 @public(samples=_spread_samples())
 def var(
-    input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None
+    input: Tensor,
+    dim: Any = None,
+    unbiased: Any = None,
+    keepdim: bool = False,
+    *,
+    correction: Any = None,
 ) -> Tensor:
     """Variance over `dim`, divided by n - correction (1, or 0 with unbiased=False)."""
     dim, correction = _variance_args(dim, unbiased, correction)
@@ -93,15 +106,25 @@ def var(
 
 @public(samples=_spread_samples())
 def std(
-    input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None
+    input: Tensor,
+    dim: Any = None,
+    unbiased: Any = None,
+    keepdim: bool = False,
+    *,
+    correction: Any = None,
 ) -> Tensor:
     """Standard deviation over `dim`: the root of `var`."""
-    return var(input, dim, unbiased, keepdim, correction=correction).sqrt()  # type: ignore[no-any-return]
+    return var(input, dim, unbiased, keepdim, correction=correction).sqrt()
 
 
 @public(method=False, samples=_spread_samples())
 def var_mean(
-    input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None
+    input: Tensor,
+    dim: Any = None,
+    unbiased: Any = None,
+    keepdim: bool = False,
+    *,
+    correction: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """(variance, mean) over `dim`."""
     dim, correction = _variance_args(dim, unbiased, correction)
@@ -110,7 +133,12 @@ def var_mean(
 
 @public(method=False, samples=_spread_samples())
 def std_mean(
-    input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None
+    input: Tensor,
+    dim: Any = None,
+    unbiased: Any = None,
+    keepdim: bool = False,
+    *,
+    correction: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """(standard deviation, mean) over `dim`."""
     spread, average = var_mean(input, dim, unbiased, keepdim, correction=correction)
@@ -121,7 +149,7 @@ def std_mean(
 def _root(total: Tensor) -> Tensor:
     """sqrt with derivative 0 at 0, as the norm of a zero vector has."""
     zero = total == 0
-    return where(zero, 0.0, where(zero, 1.0, total).sqrt())  # type: ignore[no-any-return]
+    return where(zero, 0.0, where(zero, 1.0, total).sqrt())
 
 
 @public(
@@ -137,7 +165,11 @@ def _root(total: Tensor) -> Tensor:
     )
 )
 def norm(
-    input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: DType | None = None
+    input: Tensor,
+    p: Any = "fro",
+    dim: Any = None,
+    keepdim: bool = False,
+    dtype: DType | None = None,
 ) -> Tensor:
     """Vector p-norm over `dim` (all by default); "fro" is the 2-norm. The gradient at 0 is 0."""
     x = input if dtype is None else input.to(dtype)
@@ -152,11 +184,16 @@ def norm(
     if p == -math.inf:
         return amin(size, dims, keepdim)
     if p == 0:
-        return sum(x != 0, dims, keepdim).to(x.dtype)  # type: ignore[no-any-return]
+        return sum(x != 0, dims, keepdim).to(x.dtype)
     return sum(size**p, dims, keepdim) ** (1.0 / p)
 
 
-@public(samples=s.calls(s.call(s.values((3, 4)), s.values((3, 4), seed=1)), s.call(s.values((3,)), s.values((3,), seed=1), 1)))
+@public(
+    samples=s.calls(
+        s.call(s.values((3, 4)), s.values((3, 4), seed=1)),
+        s.call(s.values((3,)), s.values((3,), seed=1), 1),
+    )
+)
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     """The p-norm of input - other."""
     return norm(input - other, p)
@@ -192,9 +229,9 @@ def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     x = _softmax_input(input, dtype)
     d = norm_dim(dim, x.ndim, "softmax")
     if x.numel() == 0:
-        return x.clone()  # type: ignore[no-any-return]
+        return x.clone()
     e = _shifted(x, d)[0].exp()
-    return e / sum(e, d, keepdim=True)  # type: ignore[no-any-return]
+    return e / sum(e, d, keepdim=True)
 
 
 @public(samples=_softmax)
@@ -203,9 +240,9 @@ def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     x = _softmax_input(input, dtype)
     d = norm_dim(dim, x.ndim, "log_softmax")
     if x.numel() == 0:
-        return x.clone()  # type: ignore[no-any-return]
+        return x.clone()
     below = _shifted(x, d)[0]
-    return below - sum(below.exp(), d, keepdim=True).log()  # type: ignore[no-any-return]
+    return below - sum(below.exp(), d, keepdim=True).log()
 
 
 @public(
@@ -224,20 +261,22 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     total = sum((input - high).exp(), dims, keepdim).log()
     if not keepdim and dims:
         high = high.squeeze(dims)
-    return total + high  # type: ignore[no-any-return]
+    return total + high
 
 
 # --------------------------------------------------------------------------- triangles, diag
 def iota_along(n: int, dim: int, ndim: int) -> Tensor:
     """0 .. n-1 along `dim`, size 1 elsewhere."""
     places = apply(IOTA, shape=(n,), dtype=dt.int64)
-    return places.reshape([n if d == dim else 1 for d in range(ndim)])  # type: ignore[no-any-return]
+    return places.reshape([n if d == dim else 1 for d in range(ndim)])
 
 
 def _below(input: Tensor, diagonal: int) -> Tensor:
     """Where column - row <= diagonal, in the last two dimensions."""
     if input.ndim < 2:
-        raise RuntimeError(f"tril, triu: input tensor must have at least 2 dimensions, got {input.ndim}")
+        raise RuntimeError(
+            f"tril, triu: input tensor must have at least 2 dimensions, got {input.ndim}"
+        )
     rows, columns = input.shape[-2:]
     return iota_along(columns, 1, 2) - iota_along(rows, 0, 2) <= diagonal
 
@@ -250,34 +289,40 @@ _triangles = s.calls(
 @public(inplace=True, samples=_triangles)
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     """The lower triangle of the last two dimensions, 0 elsewhere."""
-    return where(_below(input, diagonal), input, _zero_like(input))  # type: ignore[no-any-return]
+    return where(_below(input, diagonal), input, _zero_like(input))
 
 
 @public(inplace=True, samples=_triangles)
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     """The upper triangle of the last two dimensions, 0 elsewhere."""
-    return where(_below(input, diagonal - 1), _zero_like(input), input)  # type: ignore[no-any-return]
+    return where(_below(input, diagonal - 1), _zero_like(input), input)
 
 
 def _zero_like(input: Tensor) -> Any:
     return False if input.dtype is dt.bool_ else 0
 
 
-@public(samples=s.calls(s.call(s.values((3,))), s.call(s.values((2, 3)), 1), s.call(s.values((3,)), -1, 0, 1)))
+@public(
+    samples=s.calls(
+        s.call(s.values((3,))), s.call(s.values((2, 3)), 1), s.call(s.values((3,)), -1, 0, 1)
+    )
+)
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """The last dimension as a diagonal of a new matrix (dimensions dim1, dim2), 0 elsewhere."""
     n = input.shape[-1] + abs(offset)
     out = input.new_zeros((*input.shape[:-1], n, n)).diagonal_scatter(input, offset, -2, -1)
     a, b = norm_dim(dim1, out.ndim, "diag_embed"), norm_dim(dim2, out.ndim, "diag_embed")
-    return out.movedim((-2, -1), (a, b))  # type: ignore[no-any-return]
+    return out.movedim((-2, -1), (a, b))
 
 
-@public(samples=s.calls(s.call(s.values((3,))), s.call(s.values((3, 4)), 1), s.call(s.values((3,)), -1)))
+@public(
+    samples=s.calls(s.call(s.values((3,))), s.call(s.values((3, 4)), 1), s.call(s.values((3,)), -1))
+)
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     """A vector as a diagonal matrix; the diagonal of a matrix."""
     if input.ndim == 1:
         return diag_embed(input, diagonal)
-    return input.diagonal(diagonal).clone()  # type: ignore[no-any-return]
+    return input.diagonal(diagonal).clone()
 
 
 @public(samples=s.calls(s.call(s.values((3,)), 1), s.call(s.values((2, 3)))))
@@ -291,8 +336,14 @@ def trace(input: Tensor) -> Tensor:
     return sum(input.diagonal())
 
 
-@public(samples=s.calls(s.call(s.values((3, 4))), s.call(s.values((5,)), 2), s.call(s.values((3, 4)), 1, 0)))
-def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Tensor:
+@public(
+    samples=s.calls(
+        s.call(s.values((3, 4))), s.call(s.values((5,)), 2), s.call(s.values((3, 4)), 1, 0)
+    )
+)
+def diff(
+    input: Tensor, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None
+) -> Tensor:
     """Differences of neighbours along `dim`, n times."""
     d = norm_dim(dim, input.ndim, "diff")
     parts = [x for x in (prepend, input, append) if x is not None]

@@ -35,10 +35,12 @@ IOTA = Create(
 
 
 def _full(value: Any, aval: Aval) -> Tensor:
-    return apply(FULL, value, shape=aval.shape, dtype=aval.dtype)  # type: ignore[no-any-return]
+    return apply(FULL, value, shape=aval.shape, dtype=aval.dtype)
 
 
-Tensor._full = staticmethod(_full)  # what the tape, which is below us, makes its zeros and ones with
+Tensor._full = staticmethod(
+    _full
+)  # what the tape, which is below us, makes its zeros and ones with
 
 
 def finish(out: Tensor, place: Any = None, requires_grad: bool = False) -> Tensor:
@@ -54,19 +56,37 @@ def _default(dtype: DType | None) -> DType:
 
 @public(method=False)
 def full(
-    size: Any, fill_value: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, **_: Any
+    size: Any,
+    fill_value: Any,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **_: Any,
 ) -> Tensor:
     """A tensor of `size` filled with one value, whose type decides the dtype unless given."""
     if dtype is None:
-        found = fill_value.dtype if isinstance(fill_value, Tensor) else scalar_aval(fill_value).dtype
-        dtype = found if found.category < dt.FLOAT else dt.get_default_dtype() if found.category == dt.FLOAT else found
+        found = (
+            fill_value.dtype if isinstance(fill_value, Tensor) else scalar_aval(fill_value).dtype
+        )
+        dtype = (
+            found
+            if found.category < dt.FLOAT
+            else dt.get_default_dtype()
+            if found.category == dt.FLOAT
+            else found
+        )
     shape = as_ints((size,) if isinstance(size, int) else size)
     return finish(apply(FULL, fill_value, shape=shape, dtype=dtype), device, requires_grad)
 
 
 def _filled(name: str, value: int) -> Any:
     def make(
-        *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, **_: Any
+        *size: Any,
+        dtype: DType | None = None,
+        device: Any = None,
+        requires_grad: bool = False,
+        **_: Any,
     ) -> Tensor:
         out = apply(FULL, value, shape=as_ints(size), dtype=_default(dtype))
         return finish(out, device, requires_grad)
@@ -129,7 +149,9 @@ def linspace(
     start, end = (x.item() if isinstance(x, Tensor) else x for x in (start, end))
     step = (end - start) / (steps - 1) if steps > 1 else 0.0
     i = apply(IOTA, shape=(steps,), dtype=dt.float64)
-    out = apply(REGISTRY["where"], i < (steps + 1) // 2, i * step + start, (i - (steps - 1)) * step + end)
+    out = apply(
+        REGISTRY["where"], i < (steps + 1) // 2, i * step + start, (i - (steps - 1)) * step + end
+    )
     out = out if steps > 1 else i + start
     return finish(out.to(_default(dtype)), device, requires_grad)
 
@@ -207,7 +229,11 @@ def full_like(
 
 def _new(name: str, value: int) -> None:
     def make(
-        self: Tensor, *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+        self: Tensor,
+        *size: Any,
+        dtype: DType | None = None,
+        device: Any = None,
+        requires_grad: bool = False,
     ) -> Tensor:
         out = apply(FULL, value, shape=as_ints(size), dtype=dtype or self.dtype)
         return finish(out, self.device if device is None else device, requires_grad)
@@ -246,24 +272,35 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     axes = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
     shape = [x.numel() for x in axes]
     grids = [
-        x.reshape([-1 if i == d else 1 for i in range(len(axes))]).expand(shape) for d, x in enumerate(axes)
+        x.reshape([-1 if i == d else 1 for i in range(len(axes))]).expand(shape)
+        for d, x in enumerate(axes)
     ]
-    return tuple(g.transpose(0, 1) for g in grids) if indexing == "xy" and len(axes) > 1 else tuple(grids)
+    return (
+        tuple(g.transpose(0, 1) for g in grids)
+        if indexing == "xy" and len(axes) > 1
+        else tuple(grids)
+    )
 
 
 def _triangle(row: int, col: int, offset: int, lower: bool, dtype: DType) -> Tensor:
-    rows, columns = np.tril_indices(row, offset, col) if lower else np.triu_indices(row, offset, col)
+    rows, columns = (
+        np.tril_indices(row, offset, col) if lower else np.triu_indices(row, offset, col)
+    )
     return wrap(np.stack([rows, columns]).astype(dtype.np))
 
 
 @public(method=False)
-def tril_indices(row: int, col: int, offset: int = 0, *, dtype: DType = dt.int64, device: Any = None) -> Tensor:
+def tril_indices(
+    row: int, col: int, offset: int = 0, *, dtype: DType = dt.int64, device: Any = None
+) -> Tensor:
     """Rows and columns (2 x n) of the lower triangle of a row x col matrix."""
     return finish(_triangle(row, col, offset, True, dtype), device)
 
 
 @public(method=False)
-def triu_indices(row: int, col: int, offset: int = 0, *, dtype: DType = dt.int64, device: Any = None) -> Tensor:
+def triu_indices(
+    row: int, col: int, offset: int = 0, *, dtype: DType = dt.int64, device: Any = None
+) -> Tensor:
     """Rows and columns (2 x n) of the upper triangle of a row x col matrix."""
     return finish(_triangle(row, col, offset, False, dtype), device)
 
@@ -274,4 +311,4 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
     if len(tensors) == 1:
         return tensors[0]
     flat = [g.reshape(-1, 1) for g in meshgrid(*tensors)]
-    return apply(REGISTRY["cat"], *flat, dim=1)  # type: ignore[no-any-return]
+    return apply(REGISTRY["cat"], *flat, dim=1)

@@ -26,7 +26,7 @@ def _rounding(name: str, body: Any = None, alias: tuple[str, ...] = ()) -> Any:
     op = Pointwise(name, ("x",), _zero, body=body or (lambda m, x: getattr(m, name)(x)))
 
     def fn(input: Tensor) -> Tensor:
-        return input.clone() if is_integral(input) else apply(op, input)  # type: ignore[no-any-return]
+        return input.clone() if is_integral(input) else apply(op, input)
 
     fn.__name__ = fn.__qualname__ = name
     fn.__doc__ = f"Elementwise {name}."
@@ -46,8 +46,8 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
         scale = 10.0 ** abs(decimals)
         scaled = input * scale if decimals > 0 else input / scale
         whole = apply(ROUND, scaled)
-        return whole / scale if decimals > 0 else whole * scale  # type: ignore[no-any-return]
-    return input.clone() if is_integral(input) else apply(ROUND, input)  # type: ignore[no-any-return]
+        return whole / scale if decimals > 0 else whole * scale
+    return input.clone() if is_integral(input) else apply(ROUND, input)
 
 
 frac = unary("frac", lambda m, x: x - m.trunc(x), lambda g: (g,), samples=s.on(-3.3, 3.3))
@@ -83,7 +83,7 @@ logit_op = Pointwise("logit", ("x",), lambda g, x: (g / (x * (1 - x)),),
 @public(inplace=True, samples=s.both(s.on(0.1, 0.9), s.calls(s.call(s.values((3,), 0, 1), 0.1))))
 def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """log(x / (1 - x)), with x limited to [eps, 1 - eps] when eps is given."""
-    return apply(logit_op, input if eps is None else input.clamp(eps, 1 - eps))  # type: ignore[no-any-return]
+    return apply(logit_op, input if eps is None else input.clamp(eps, 1 - eps))
 
 
 # ------------------------------------------------------------------------------ trigonometry
@@ -147,7 +147,9 @@ hypot = binary(HYPOT, samples=s.on_two(number=None))
 
 # ------------------------------------------------------------------------ special functions
 _TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
-erf = unary("erf", "erf", lambda g, x: (g * _TWO_OVER_SQRT_PI * (-x * x).exp(),), samples=_with_ints)
+erf = unary(
+    "erf", "erf", lambda g, x: (g * _TWO_OVER_SQRT_PI * (-x * x).exp(),), samples=_with_ints
+)
 erfc = unary(
     "erfc", lambda m, x: 1.0 - m.erf(x), lambda g, x: (-g * _TWO_OVER_SQRT_PI * (-x * x).exp(),)
 )
@@ -238,9 +240,11 @@ logaddexp = binary(LOGADDEXP, samples=s.on_two(number=None), inplace=False)
 XLOGY = binary_op(
     "xlogy",
     lambda m, x, y: m.where(m.is_nan(y), y, m.where(m.eq(x, 0), 0.0, x * m.log(y))),
-    lambda g, x, y: (where((x == 0) & (y <= 0), 0.0, g * y.log()), g * x / y)
-    if isinstance(y, Tensor) and isinstance(x, Tensor)
-    else (None if not isinstance(x, Tensor) else g * math.log(y), g * x / y),
+    lambda g, x, y: (
+        (where((x == 0) & (y <= 0), 0.0, g * y.log()), g * x / y)
+        if isinstance(y, Tensor) and isinstance(x, Tensor)
+        else (None if not isinstance(x, Tensor) else g * math.log(y), g * x / y)
+    ),
     result="float",
 )
 xlogy = binary(XLOGY, samples=s.on_two(second=(0.2, 2.0), number=2.0))
@@ -269,7 +273,7 @@ _triple = (s.values((3, 4)), s.values((3, 4), seed=1), s.values((4,), 0.5, 2.0, 
 @public(inplace=True, samples=s.calls(s.call(*_triple), s.call(*_triple[:2], 0.3)))
 def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     """input + weight * (end - input)."""
-    return apply(LERP, input, end, weight)  # type: ignore[no-any-return]
+    return apply(LERP, input, end, weight)
 
 
 @public(inplace=True, samples=s.calls(s.call(*_triple), s.call(*_triple, value=0.5)))
@@ -297,18 +301,22 @@ def nan_to_num(
 ) -> Tensor:
     """NaN, inf and -inf replaced (by default by 0 and the dtype's largest and smallest numbers)."""
     if is_integral(input):
-        return input.clone()  # type: ignore[no-any-return]
+        return input.clone()
     high = dt.finfo(input.dtype).max if posinf is None else posinf
     low = dt.finfo(input.dtype).min if neginf is None else neginf
     out = where(input != input, nan, input)
-    return where(out == math.inf, high, where(out == -math.inf, low, out))  # type: ignore[no-any-return]
+    return where(out == math.inf, high, where(out == -math.inf, low, out))
 
 
-@public(samples=s.both(s.on_two(grad=False, number=None), s.calls(s.call([1.0, 2.0], [1.0, 2.1], grad=False))))
+@public(
+    samples=s.both(
+        s.on_two(grad=False, number=None), s.calls(s.call([1.0, 2.0], [1.0, 2.1], grad=False))
+    )
+)
 def isclose(
     input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Tensor:
     """|input - other| <= atol + rtol * |other|, elementwise."""
     close = (input - other).abs() <= atol + rtol * other.abs()
     close = (input == other) | (close & other.isfinite() & input.isfinite())
-    return close | (input.isnan() & other.isnan()) if equal_nan else close  # type: ignore[no-any-return]
+    return close | (input.isnan() & other.isnan()) if equal_nan else close

@@ -19,7 +19,12 @@ from eager.dtype import DType
 from eager.op import Attrs, Op
 from eager.scalar import NUMPY
 
-_PYTHON_TYPES = {dt.BOOL: dt.bool_, dt.INT: dt.int64, dt.FLOAT: dt.float64, dt.COMPLEX: dt.complex128}
+_PYTHON_TYPES = {
+    dt.BOOL: dt.bool_,
+    dt.INT: dt.int64,
+    dt.FLOAT: dt.float64,
+    dt.COMPLEX: dt.complex128,
+}
 
 
 # ------------------------------------------------------------------------------- pointwise
@@ -66,7 +71,9 @@ class Pointwise(Op):
         weak = all(a.weak for a in avals)
         return (Aval(shape, self.out_dtype(avals, self.common(avals)), avals[0].device, weak),)
 
-    def compute(self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]) -> tuple[Any, ...]:
+    def compute(
+        self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]
+    ) -> tuple[Any, ...]:
         return self.run(arrays, attrs)
 
     def run(self, arrays: tuple[Any, ...], attrs: Attrs) -> tuple[Any, ...]:
@@ -78,7 +85,11 @@ class Pointwise(Op):
                     return (ufunc(first, order="C"),)
                 second = arrays[1]
                 kind = type(second)
-                if kind is float or kind is int or (kind is np.ndarray and second.dtype is first.dtype):
+                if (
+                    kind is float
+                    or kind is int
+                    or (kind is np.ndarray and second.dtype is first.dtype)
+                ):
                     try:
                         return (ufunc(first, second, order="C"),)
                     except ValueError:
@@ -126,7 +137,9 @@ class Cast(Op):
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
         return (Aval(avals[0].shape, attrs["dtype"], avals[0].device),)
 
-    def compute(self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]) -> tuple[Any, ...]:
+    def compute(
+        self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]
+    ) -> tuple[Any, ...]:
         return self.run(arrays, attrs)
 
     def run(self, arrays: tuple[Any, ...], attrs: Attrs) -> tuple[Any, ...]:
@@ -142,10 +155,12 @@ class Copy(Op):
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
         return (avals[0],)
 
-    def compute(self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]) -> tuple[Any, ...]:
+    def compute(
+        self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]
+    ) -> tuple[Any, ...]:
         return (np.array(arrays[0], order="C"),)
 
-    run = lambda self, arrays, attrs: (np.array(arrays[0], order="C"),)  # noqa: E731
+    run = lambda self, arrays, attrs: (np.array(arrays[0], order="C"),)
 
 
 # ------------------------------------------------------------------------ reductions, scans
@@ -181,14 +196,22 @@ class Reduce(Op):
             raise IndexError(
                 f"{self.name}(): Expected reduction dim {list(dims)} to have non-zero size, the shape is {x.shape}"
             )
-        return (Aval(reduced_shape(x.shape, dims, keepdim=attrs["keepdim"]), self._dtype(x.dtype), x.device),)
+        return (
+            Aval(
+                reduced_shape(x.shape, dims, keepdim=attrs["keepdim"]),
+                self._dtype(x.dtype),
+                x.device,
+            ),
+        )
 
     def _dtype(self, dtype: DType) -> DType:
         if self.monoid in ("any", "all"):
             return dt.bool_
         return dt.int64 if self.monoid in ("sum", "prod") and dtype.category < dt.FLOAT else dtype
 
-    def compute(self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]) -> tuple[Any, ...]:
+    def compute(
+        self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]
+    ) -> tuple[Any, ...]:
         return self.run(arrays, attrs)
 
     def run(self, arrays: tuple[Any, ...], attrs: Attrs) -> tuple[Any, ...]:
@@ -217,10 +240,16 @@ class ArgReduce(Op):
         x, dim = avals[0], attrs["dim"]
         dims = range(x.ndim) if dim is None else (dim,)
         if any(x.shape[d] == 0 for d in dims):
-            raise IndexError(f"{self.name}(): Expected reduction dim {dim} to have non-zero size, the shape is {x.shape}")
-        return (Aval(reduced_shape(x.shape, tuple(dims), keepdim=attrs["keepdim"]), dt.int64, x.device),)
+            raise IndexError(
+                f"{self.name}(): Expected reduction dim {dim} to have non-zero size, the shape is {x.shape}"
+            )
+        return (
+            Aval(reduced_shape(x.shape, tuple(dims), keepdim=attrs["keepdim"]), dt.int64, x.device),
+        )
 
-    def compute(self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]) -> tuple[Any, ...]:
+    def compute(
+        self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]
+    ) -> tuple[Any, ...]:
         (x,) = arrays
         find = np.argmax if self.monoid == "max" else np.argmin
         x = x.astype(np.float32) if x.dtype == dt.bfloat16.np else x
@@ -240,7 +269,9 @@ class Scan(Op):
             return Aval(x.shape, x.dtype, x.device), Aval(x.shape, dt.int64, x.device)
         return (Aval(x.shape, dt.int64 if x.dtype.category < dt.FLOAT else x.dtype, x.device),)
 
-    def compute(self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]) -> tuple[Any, ...]:
+    def compute(
+        self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]
+    ) -> tuple[Any, ...]:
         (x,) = arrays
         out = outs[0].dtype
         if not x.shape:
@@ -252,7 +283,9 @@ class Scan(Op):
         if self.n_outputs == 1:
             return (values,)
         place = np.arange(x.shape[axis]).reshape([-1 if i == axis else 1 for i in range(x.ndim)])
-        here = (x == values) | (np.isnan(x.astype(out.compute.np)) if out.category == dt.FLOAT else False)
+        here = (x == values) | (
+            np.isnan(x.astype(out.compute.np)) if out.category == dt.FLOAT else False
+        )
         return values, np.maximum.accumulate(np.where(here, place, 0), axis=axis)
 
 
@@ -265,9 +298,13 @@ class View(Op):
     """Another way to index the same memory. `shape(shape, attrs)` is the result's shape; see the module's first lines."""
 
     shape: Callable[[tuple[int, ...], Attrs], tuple[int, ...]] = field(kw_only=True)
-    source: Callable[[tuple[Any, ...], tuple[int, ...], Attrs], tuple[Any, ...]] = field(kw_only=True)
+    source: Callable[[tuple[Any, ...], tuple[int, ...], Attrs], tuple[Any, ...]] = field(
+        kw_only=True
+    )
     numpy: Callable[[Any, Attrs], Any] = field(kw_only=True)
-    strides: Callable[[tuple[int, ...], tuple[int, ...], Attrs], Placed | None] = field(kw_only=True)
+    strides: Callable[[tuple[int, ...], tuple[int, ...], Attrs], Placed | None] = field(
+        kw_only=True
+    )
     write: Callable[[Aval, Attrs], tuple[Op, dict[str, Any], bool]] | None = None
     kind: ClassVar[str] = "view"
 
@@ -279,7 +316,9 @@ class View(Op):
         """The function from the output's index to the input's (`aval`)."""
         return lambda index: self.source(index, aval.shape, attrs)
 
-    def restride(self, shape: tuple[int, ...], strides: tuple[int, ...], attrs: Attrs) -> Placed | None:
+    def restride(
+        self, shape: tuple[int, ...], strides: tuple[int, ...], attrs: Attrs
+    ) -> Placed | None:
         """Strides and offset of the view of (shape, strides), or None where only a copy can do it (reshape)."""
         return self.strides(shape, strides, attrs)
 
@@ -292,7 +331,9 @@ class View(Op):
             )
         return self.write(base, attrs)
 
-    def compute(self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]) -> tuple[Any, ...]:
+    def compute(
+        self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]
+    ) -> tuple[Any, ...]:
         return (self.numpy(arrays[0], attrs),)
 
     def run(self, arrays: tuple[Any, ...], attrs: Attrs) -> tuple[Any, ...]:
@@ -315,8 +356,14 @@ class Move(Op):
         dtype = result_type(tensors) if self.name == "cat" else avals[0].dtype
         return (Aval(self.shape(avals, attrs), dtype, avals[0].device),)
 
-    def compute(self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]) -> tuple[Any, ...]:
-        return (np.ascontiguousarray(self.numpy(arrays, attrs), dtype=outs[0].dtype.np).reshape(outs[0].shape),)
+    def compute(
+        self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]
+    ) -> tuple[Any, ...]:
+        return (
+            np.ascontiguousarray(self.numpy(arrays, attrs), dtype=outs[0].dtype.np).reshape(
+                outs[0].shape
+            ),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -329,7 +376,9 @@ class Create(Op):
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
         return (Aval(tuple(attrs["shape"]), attrs["dtype"], attrs.get("device", "cpu")),)
 
-    def compute(self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]) -> tuple[Any, ...]:
+    def compute(
+        self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]
+    ) -> tuple[Any, ...]:
         return (self.numpy(arrays, attrs),)
 
     def run(self, arrays: tuple[Any, ...], attrs: Attrs) -> tuple[Any, ...]:

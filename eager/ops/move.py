@@ -48,7 +48,9 @@ CAT = Move(
     ("*xs",),
     _cat_vjp,
     shape=_cat_shape,
-    numpy=lambda xs, attrs: np.concatenate(xs, axis=attrs["dim"], dtype=np.result_type(*xs), casting="unsafe"),
+    numpy=lambda xs, attrs: np.concatenate(
+        xs, axis=attrs["dim"], dtype=np.result_type(*xs), casting="unsafe"
+    ),
 )
 
 
@@ -70,8 +72,10 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, **kwargs: Any) -> Tensor:
         raise ValueError("cat(): expected a non-empty list of Tensors")
     if any(x.ndim == 0 for x in tensors):
         raise RuntimeError("zero-dimensional tensor cannot be concatenated")
-    some = [x for x in tensors if tuple(x.shape) != (0,)] or list(tensors[:1])  # PyTorch's legacy: skips empty vectors
-    return apply(CAT, *some, dim=norm_dim(dim, some[0].ndim, "cat"))  # type: ignore[no-any-return]
+    some = [x for x in tensors if tuple(x.shape) != (0,)] or list(
+        tensors[:1]
+    )  # PyTorch's legacy: skips empty vectors
+    return apply(CAT, *some, dim=norm_dim(dim, some[0].ndim, "cat"))
 
 
 # ------------------------------------------------------------------- writes into a part
@@ -89,7 +93,9 @@ def _slice_at(x: Any, attrs: Attrs) -> Any:
     return at(x.ndim, attrs["dim"], slice(attrs["start"], attrs["stop"], attrs["step"]))
 
 
-def _slice_scatter_vjp(g: Tensor, avals: Any, dim: int, start: int, stop: int, step: int) -> tuple[Tensor, Tensor]:
+def _slice_scatter_vjp(
+    g: Tensor, avals: Any, dim: int, start: int, stop: int, step: int
+) -> tuple[Tensor, Tensor]:
     where = {"dim": dim, "start": start, "stop": stop, "step": step}
     hole = Tensor._full(0, Aval(avals[1].shape, g.dtype))
     return apply(SLICE_SCATTER, g, hole, **where), apply(SLICE, g, **where)
@@ -106,7 +112,9 @@ SLICE_SCATTER = Move(
 
 def _select_scatter_vjp(g: Tensor, avals: Any, dim: int, index: int) -> tuple[Tensor, Tensor]:
     hole = Tensor._full(0, Aval(avals[1].shape, g.dtype))
-    return apply(SELECT_SCATTER, g, hole, dim=dim, index=index), apply(SELECT, g, dim=dim, index=index)
+    return apply(SELECT_SCATTER, g, hole, dim=dim, index=index), apply(
+        SELECT, g, dim=dim, index=index
+    )
 
 
 SELECT_SCATTER = Move(
@@ -118,7 +126,9 @@ SELECT_SCATTER = Move(
 )
 
 
-def _diagonal_scatter_vjp(g: Tensor, avals: Any, offset: int, dim1: int, dim2: int) -> tuple[Tensor, Tensor]:
+def _diagonal_scatter_vjp(
+    g: Tensor, avals: Any, offset: int, dim1: int, dim2: int
+) -> tuple[Tensor, Tensor]:
     where = {"offset": offset, "dim1": dim1, "dim2": dim2}
     hole = Tensor._full(0, Aval(avals[1].shape, g.dtype))
     return apply(DIAGONAL_SCATTER, g, hole, **where), apply(DIAGONAL, g, **where)
@@ -147,7 +157,7 @@ def _part(input: Tensor, src: Tensor, part: Tensor, name: str) -> Tensor:
             f"{name}(): expected src to have the size of the slice it replaces: {tuple(part.shape)}, "
             f"got {tuple(src.shape)}"
         )
-    return src.to(input.dtype)  # type: ignore[no-any-return]
+    return src.to(input.dtype)
 
 
 @public(samples=s.calls(s.call(s.values((5, 3)), s.values((2, 3), seed=1), 0, 1, 3)))
@@ -159,7 +169,7 @@ def slice_scatter(
     begin, stop, _ = slice(start, end).indices(input.shape[d])
     where = {"dim": d, "start": begin, "stop": max(begin, stop), "step": step}
     src = _part(input, src, apply(SLICE, input, **where), "slice_scatter")
-    return apply(SLICE_SCATTER, input, src, **where)  # type: ignore[no-any-return]
+    return apply(SLICE_SCATTER, input, src, **where)
 
 
 @public(samples=s.calls(s.call(s.values((5, 3)), s.values((5,), seed=1), 1, -1)))
@@ -168,15 +178,22 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     part = select(input, dim, index)
     where = {"dim": norm_dim(dim, input.ndim, "select"), "index": index % input.shape[dim]}
     src = _part(input, src, part, "select_scatter")
-    return apply(SELECT_SCATTER, input, src, **where)  # type: ignore[no-any-return]
+    return apply(SELECT_SCATTER, input, src, **where)
 
 
-@public(samples=s.calls(s.call(s.values((4, 3)), s.values((3,), seed=1)), s.call(s.values((4, 3)), s.values((2,)), 1)))
-def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+@public(
+    samples=s.calls(
+        s.call(s.values((4, 3)), s.values((3,), seed=1)),
+        s.call(s.values((4, 3)), s.values((2,)), 1),
+    )
+)
+def diagonal_scatter(
+    input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Tensor:
     """A copy with a diagonal replaced by `src`."""
     src = _part(input, src, diagonal(input, offset, dim1, dim2), "diagonal_scatter")
     a, b = norm_dim(dim1, input.ndim, "diagonal"), norm_dim(dim2, input.ndim, "diagonal")
-    return apply(DIAGONAL_SCATTER, input, src, offset=offset, dim1=a, dim2=b)  # type: ignore[no-any-return]
+    return apply(DIAGONAL_SCATTER, input, src, offset=offset, dim1=a, dim2=b)
 
 
 # ------------------------------------------------------------------------------ flip, pad
@@ -192,7 +209,7 @@ FLIP = Move(
 @public(samples=s.calls(s.call(s.values((3, 4)), (0,)), s.call(s.values((2, 3, 4)), (0, -1))))
 def flip(input: Tensor, *dims: Any) -> Tensor:
     """The order along `dims` reversed (a copy)."""
-    return apply(FLIP, input, dims=norm_dims(as_ints(dims), input.ndim, "flip"))  # type: ignore[no-any-return]
+    return apply(FLIP, input, dims=norm_dims(as_ints(dims), input.ndim, "flip"))
 
 
 @public(samples=s.calls(s.call(s.values((3, 4)))))
@@ -217,8 +234,12 @@ def _pad_kernel(arrays: tuple[Any, ...], attrs: Attrs) -> Any:
     pads = attrs["pads"]
     shape = tuple(n + lo + hi for n, (lo, hi) in zip(x.shape, pads, strict=True))
     out = np.full(shape, value, x.dtype)
-    inner = tuple(slice(max(lo, 0), n - max(hi, 0)) for n, (lo, hi) in zip(shape, pads, strict=True))
-    kept = tuple(slice(max(-lo, 0), n - max(-hi, 0)) for n, (lo, hi) in zip(x.shape, pads, strict=True))
+    inner = tuple(
+        slice(max(lo, 0), n - max(hi, 0)) for n, (lo, hi) in zip(shape, pads, strict=True)
+    )
+    kept = tuple(
+        slice(max(-lo, 0), n - max(-hi, 0)) for n, (lo, hi) in zip(x.shape, pads, strict=True)
+    )
     out[inner] = x[kept]
     return out
 
@@ -234,7 +255,7 @@ PAD = Move(
 
 def constant_pad(input: Tensor, pads: Sequence[tuple[int, int]], value: Any = 0) -> Tensor:
     """`pads[d]` = (before, after) elements of `value` around dimension d; negative ones crop."""
-    return apply(PAD, input, value, pads=tuple(pads))  # type: ignore[no-any-return]
+    return apply(PAD, input, value, pads=tuple(pads))
 
 
 # -------------------------------------------------------------------------- stack and its like
@@ -290,7 +311,9 @@ def column_stack(tensors: Sequence[Tensor]) -> Tensor:
 @public(
     namespace=False,
     torch="Tensor.repeat",
-    samples=s.calls(s.call(s.values((2, 3)), 2, 1), s.call(s.values((3,)), 2, 2), s.call(s.values((2,)), 0)),
+    samples=s.calls(
+        s.call(s.values((2, 3)), 2, 1), s.call(s.values((3,)), 2, 2), s.call(s.values((2,)), 0)
+    ),
 )
 def repeat(input: Tensor, *repeats: Any) -> Tensor:
     """The whole tensor repeated along each dimension (new ones in front)."""
@@ -303,7 +326,7 @@ def repeat(input: Tensor, *repeats: Any) -> Tensor:
     shape = (1,) * lead + tuple(input.shape)
     spread = [n for pair in zip(times, shape, strict=True) for n in pair]
     once = input.reshape([n for m in shape for n in (1, m)]).expand(spread)
-    return once.reshape([t * n for t, n in zip(times, shape, strict=True)]).clone()  # type: ignore[no-any-return]
+    return once.reshape([t * n for t, n in zip(times, shape, strict=True)]).clone()
 
 
 @public(samples=s.calls(s.call(s.values((2, 3)), (2, 2)), s.call(s.values((2, 3)), (2,))))
@@ -324,25 +347,31 @@ def repeat_interleave(
     input: Tensor, repeats: Any, dim: int | None = None, *, output_size: int | None = None
 ) -> Tensor:
     """Each element repeated (by a number, or by its own number) along `dim`, or of the flattened tensor."""
-    x, d = (input.reshape(-1), 0) if dim is None else (input, norm_dim(dim, input.ndim, "repeat_interleave"))
+    x, d = (
+        (input.reshape(-1), 0)
+        if dim is None
+        else (input, norm_dim(dim, input.ndim, "repeat_interleave"))
+    )
     if isinstance(repeats, Tensor):
         counts = repeats.expand(x.shape[d]).detach().numpy()
         places = wrap(np.repeat(np.arange(x.shape[d]), counts))
-        return x.index_select(d, places)  # type: ignore[no-any-return]
+        return x.index_select(d, places)
     shape = tuple(x.shape)
     spread = x.unsqueeze(d + 1).expand(*shape[: d + 1], repeats, *shape[d + 1 :])
-    return spread.reshape(*shape[:d], shape[d] * repeats, *shape[d + 1 :]).clone()  # type: ignore[no-any-return]
+    return spread.reshape(*shape[:d], shape[d] * repeats, *shape[d + 1 :]).clone()
 
 
 @public(
     samples=s.calls(
-        s.call(s.values((3, 4)), 1), s.call(s.values((3, 4)), (1, -1), (0, 1)), s.call(s.values((3, 4)), -5, 1)
+        s.call(s.values((3, 4)), 1),
+        s.call(s.values((3, 4)), (1, -1), (0, 1)),
+        s.call(s.values((3, 4)), -5, 1),
     )
 )
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """Elements moved along `dims`, those pushed out coming in at the other end."""
     if dims is None:
-        return roll(input.reshape(-1), shifts, 0).reshape(input.shape)  # type: ignore[no-any-return]
+        return roll(input.reshape(-1), shifts, 0).reshape(input.shape)
     moves = (shifts,) if isinstance(shifts, int) else shifts
     along = (dims,) if isinstance(dims, int) else dims
     for shift, dim in zip(moves, along, strict=True):
@@ -351,7 +380,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
         cut = -shift % n if n else 0
         if cut:
             input = cat([input.narrow(d, cut, n - cut), input.narrow(d, 0, cut)], d)
-    return input.clone() if input._view is not None else input  # type: ignore[no-any-return]
+    return input.clone() if input._view is not None else input
 
 
 @public(samples=s.calls(*(s.call(s.values((3, 4)), k) for k in range(4))))
@@ -360,7 +389,7 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     a, b = dims
     k %= 4
     if k == 1:
-        return flip(input, b).transpose(a, b).clone()  # type: ignore[no-any-return]
+        return flip(input, b).transpose(a, b).clone()
     if k == 3:
-        return flip(input, a).transpose(a, b).clone()  # type: ignore[no-any-return]
+        return flip(input, a).transpose(a, b).clone()
     return flip(input, a, b) if k == 2 else input.clone()

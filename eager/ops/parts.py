@@ -12,7 +12,17 @@ from eager.dispatch import apply
 from eager.op import REGISTRY, Attrs
 from eager.ops import samples as s
 from eager.ops.kinds import View
-from eager.ops.view import at, narrow, norm_dim, permute, replaced, select, slice_dim, transpose, without
+from eager.ops.view import (
+    at,
+    narrow,
+    norm_dim,
+    permute,
+    replaced,
+    select,
+    slice_dim,
+    transpose,
+    without,
+)
 from eager.registry import public
 from eager.tensor import Tensor
 
@@ -79,7 +89,7 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
     a, b = norm_dim(dim1, input.ndim, "diagonal"), norm_dim(dim2, input.ndim, "diagonal")
     if a == b:
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
-    return apply(DIAGONAL, input, offset=offset, dim1=a, dim2=b)  # type: ignore[no-any-return]
+    return apply(DIAGONAL, input, offset=offset, dim1=a, dim2=b)
 
 
 def _unfold_shape(shape: Shape, attrs: Attrs) -> Shape:
@@ -131,7 +141,7 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
         raise RuntimeError(
             f"unfold(): size {size} and step {step} do not fit dimension {d} of size {input.shape[d]}"
         )
-    return apply(UNFOLD, input, dim=d, size=size, step=step)  # type: ignore[no-any-return]
+    return apply(UNFOLD, input, dim=d, size=size, step=step)
 
 
 # -------------------------------------------------------------------- several views at once
@@ -144,10 +154,14 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 @public(
     samples=s.calls(
-        s.call(s.values((5, 4)), 2), s.call(s.values((5, 4)), [1, 3], 1), s.call(s.values((0, 4)), 2)
+        s.call(s.values((5, 4)), 2),
+        s.call(s.values((5, 4)), [1, 3], 1),
+        s.call(s.values((0, 4)), 2),
     )
 )
-def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0, **kwargs: Any) -> tuple[Tensor, ...]:
+def split(
+    tensor: Tensor, split_size_or_sections: Any, dim: int = 0, **kwargs: Any
+) -> tuple[Tensor, ...]:
     """Parts of the given size (the last may be smaller), or of the given sizes, along `dim`."""
     d = norm_dim(dim, tensor.ndim, "split")
     size = tensor.shape[d]
@@ -193,7 +207,9 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
 # ------------------------------------------------------------------------------ properties
 def _matrix_transpose(self: Tensor) -> Tensor:
     if self.ndim < 2:
-        raise RuntimeError(f"tensor.mT is only supported on matrices or batches of matrices, got {self.ndim}-D")
+        raise RuntimeError(
+            f"tensor.mT is only supported on matrices or batches of matrices, got {self.ndim}-D"
+        )
     return transpose(self, -2, -1)
 
 

@@ -51,7 +51,7 @@ def unary(
     op = Pointwise(name, ("x",), vjp, body=spelled, result=result, ufunc=ufunc)
 
     def fn(input: Tensor) -> Tensor:
-        return apply(op, input)  # type: ignore[no-any-return]
+        return apply(op, input)
 
     fn.__name__ = fn.__qualname__ = name
     fn.__doc__ = doc or f"Elementwise {name}."
@@ -69,7 +69,7 @@ def binary(op: Pointwise, *, doc: str = "", samples: Samples | None = None, **ho
     """The public function `name(input, other)` of an op of two operands."""
 
     def fn(input: Any, other: Any) -> Tensor:
-        return apply(op, input, other)  # type: ignore[no-any-return]
+        return apply(op, input, other)
 
     fn.__name__ = fn.__qualname__ = op.name
     fn.__doc__ = doc or f"Elementwise {op.name} of two tensors, or a tensor and a number."
@@ -84,7 +84,7 @@ CLONE = Copy("clone", ("x",), lambda g: (g,))
 @public(samples=s.on())
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """The same values in memory of their own; differentiable."""
-    return apply(CLONE, input)  # type: ignore[no-any-return]
+    return apply(CLONE, input)
 
 
 # -------------------------------------------------------------------------------- arithmetic
@@ -141,29 +141,33 @@ _divisible = s.both(
 @public(inplace=True, samples=_arithmetic)
 def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """input + alpha * other."""
-    return apply(ADD, input, _scaled(other, alpha))  # type: ignore[no-any-return]
+    return apply(ADD, input, _scaled(other, alpha))
 
 
 @public(inplace=True, alias=("subtract",), samples=_arithmetic)
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """input - alpha * other."""
-    return apply(SUB, input, _scaled(other, alpha))  # type: ignore[no-any-return]
+    return apply(SUB, input, _scaled(other, alpha))
 
 
 @public(samples=_arithmetic)
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """other - alpha * input."""
-    return apply(SUB, other, _scaled(input, alpha))  # type: ignore[no-any-return]
+    return apply(SUB, other, _scaled(input, alpha))
 
 
 mul = binary(MUL, alias=("multiply",), samples=_arithmetic)
 
 
-@public(inplace=True, alias=("divide",), samples=s.both(_divisible, s.calls(s.call(s.values((3, 4)), 0.0, grad=False))))
+@public(
+    inplace=True,
+    alias=("divide",),
+    samples=s.both(_divisible, s.calls(s.call(s.values((3, 4)), 0.0, grad=False))),
+)
 def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     """True division (ints become floats), or rounded down ("floor") or towards zero ("trunc")."""
     if rounding_mode is None:
-        return apply(DIV, input, other)  # type: ignore[no-any-return]
+        return apply(DIV, input, other)
     if rounding_mode == "floor":
         return _nonzero(FLOOR_DIVIDE, input, other)
     if rounding_mode == "trunc":
@@ -183,7 +187,7 @@ def _nonzero(op: Pointwise, x: Any, y: Any) -> Tensor:
     """Integer division: a zero divisor raises, as in PyTorch."""
     if isinstance(y, int) and y == 0 and isinstance(x, Tensor) and x.dtype.category < dt.FLOAT:
         raise RuntimeError("ZeroDivisionError")
-    return apply(op, x, y)  # type: ignore[no-any-return]
+    return apply(op, x, y)
 
 
 @public(inplace=True, samples=_divisible)
@@ -218,7 +222,9 @@ rsqrt = unary(
 def _pow_vjp(g: Tensor, x: Any, y: Any, out: Tensor, needs: tuple[bool, bool]) -> tuple[Any, Any]:
     dx = dy = None
     if needs[0]:  # y * x^(y-1), and 0 where y = 0 (not 0 * inf)
-        dx = g * (where(y == 0, 0.0, y * x ** (y - 1)) if isinstance(y, Tensor) else y * x ** (y - 1))
+        dx = g * (
+            where(y == 0, 0.0, y * x ** (y - 1)) if isinstance(y, Tensor) else y * x ** (y - 1)
+        )
         if not isinstance(y, Tensor) and y == 0:
             dx = g * 0
     if needs[1]:
@@ -257,9 +263,11 @@ def pow_(input: Any, exponent: Any) -> Tensor:
             raise RuntimeError("Integers to negative integer powers are not allowed.")
         easy = _EASY_POWERS.get(exponent)
         if easy is not None and (not integral or exponent in (2, 3)):
-            widened = input.to(dt.get_default_dtype()) if integral and type(exponent) is float else input
-            return easy(widened)  # type: ignore[no-any-return]
-    return apply(POW, input, exponent)  # type: ignore[no-any-return]
+            widened = (
+                input.to(dt.get_default_dtype()) if integral and type(exponent) is float else input
+            )
+            return easy(widened)
+    return apply(POW, input, exponent)
 
 
 @public(method=True, torch="float_power", samples=s.on_two(first=(0.2, 2.0), number=2.5))
@@ -272,8 +280,12 @@ def float_power(input: Tensor, exponent: Any) -> Tensor:
 abs_ = unary(
     "abs", "abs", lambda g, x: (g * x.sgn(),), result="real", alias=("absolute",), samples=s.on()
 )
-sign = unary("sign", "sign", lambda g: (g * 0,), result="promote", samples=s.both(s.on(), s.on_ints()))
-sgn = unary("sgn", "sign", lambda g: (g * 0,), result="promote", samples=s.both(s.on(), s.on_ints()))
+sign = unary(
+    "sign", "sign", lambda g: (g * 0,), result="promote", samples=s.both(s.on(), s.on_ints())
+)
+sgn = unary(
+    "sgn", "sign", lambda g: (g * 0,), result="promote", samples=s.both(s.on(), s.on_ints())
+)
 
 
 @public(samples=s.on())
@@ -334,7 +346,7 @@ def _require_bits(op: Pointwise) -> BinaryFn:
             if isinstance(x, float) or (isinstance(x, Tensor) and x.dtype.category >= dt.FLOAT):
                 kind = x.dtype if isinstance(x, Tensor) else float
                 raise RuntimeError(f"{op.name}() is for ints and bools, got {kind}")
-        return apply(op, input, other)  # type: ignore[no-any-return]
+        return apply(op, input, other)
 
     fn.__name__ = fn.__qualname__ = op.name
     fn.__doc__ = f"{op.name} of ints or bools."
@@ -361,9 +373,7 @@ logical_xor = binary(
     binary_op("logical_xor", lambda m, x, y: m.ne(m.ne(x, 0), m.ne(y, 0)), result="bool"),
     samples=_truths,
 )
-logical_not = unary(
-    "logical_not", lambda m, x: m.eq(x, 0), result="bool", samples=s.on(grad=False)
-)
+logical_not = unary("logical_not", lambda m, x: m.eq(x, 0), result="bool", samples=s.on(grad=False))
 isnan = unary(
     "isnan", lambda m, x: m.ne(x, x), result="bool", samples=s.on(grad=False), inplace=False
 )
@@ -382,18 +392,18 @@ _floats_and_ints = s.both(s.on(grad=False), s.on_ints())
 
 @public(samples=_floats_and_ints)
 def isinf(input: Tensor) -> Tensor:
-    return ne(input, input) if is_integral(input) else apply(ISINF, input)  # type: ignore[no-any-return]
+    return ne(input, input) if is_integral(input) else apply(ISINF, input)
 
 
 @public(samples=_floats_and_ints)
 def isfinite(input: Tensor) -> Tensor:
-    return eq(input, input) if is_integral(input) else apply(ISFINITE, input)  # type: ignore[no-any-return]
+    return eq(input, input) if is_integral(input) else apply(ISFINITE, input)
 
 
 @public(samples=_floats_and_ints)
 def signbit(input: Tensor) -> Tensor:
     """Whether the sign bit is set: also of -0.0."""
-    return lt(input, 0) if is_integral(input) else apply(SIGNBIT, input)  # type: ignore[no-any-return]
+    return lt(input, 0) if is_integral(input) else apply(SIGNBIT, input)
 
 
 # --------------------------------------------------------------------------------- selection
@@ -419,7 +429,9 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)
     if isinstance(condition, Tensor) and condition.dtype is not dt.bool_:
-        raise RuntimeError(f"where expected condition to be a boolean tensor, got {condition.dtype}")
+        raise RuntimeError(
+            f"where expected condition to be a boolean tensor, got {condition.dtype}"
+        )
     return apply(WHERE, condition, input, other)
 
 
@@ -438,14 +450,16 @@ def _where_method(self: Tensor, condition: Tensor, other: Any) -> Any:
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """`value` where the mask holds. Keeps the dtype."""
     if mask.dtype is not dt.bool_:
-        raise RuntimeError(f"masked_fill only supports boolean masks, but got mask with dtype {mask.dtype}")
+        raise RuntimeError(
+            f"masked_fill only supports boolean masks, but got mask with dtype {mask.dtype}"
+        )
     if isinstance(value, Tensor) and value.ndim > 0:
         raise RuntimeError(
             "masked_fill only supports a 0-dimensional value tensor, but got tensor with "
             f"{value.ndim} dimension(s)."
         )
     out = apply(WHERE, mask, value, input)
-    return out if out.dtype is input.dtype else out.to(input.dtype)  # type: ignore[no-any-return]
+    return out if out.dtype is input.dtype else out.to(input.dtype)
 
 
 CLAMP = Pointwise(
@@ -477,10 +491,10 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
     if max is None:
-        return apply(CLAMP_MIN, input, min)  # type: ignore[no-any-return]
+        return apply(CLAMP_MIN, input, min)
     if min is None:
-        return apply(CLAMP_MAX, input, max)  # type: ignore[no-any-return]
-    return apply(CLAMP, input, min, max)  # type: ignore[no-any-return]
+        return apply(CLAMP_MAX, input, max)
+    return apply(CLAMP, input, min, max)
 
 
 @public(inplace=True, samples=s.calls(s.call(s.values((3, 4)), 0.2)))

@@ -19,7 +19,9 @@ from eager.registry import public
 from eager.tensor import Tensor
 
 
-def over_dims(*, low: float = -2.0, high: float = 2.0, grad: bool = True, empty: bool = True) -> Samples:
+def over_dims(
+    *, low: float = -2.0, high: float = 2.0, grad: bool = True, empty: bool = True
+) -> Samples:
     """Calls of a reduction: everything, one dimension, several, kept; 0-dim, empty and transposed."""
     x = s.values((2, 3, 4), low, high)
 
@@ -53,7 +55,7 @@ def restore(g: Tensor, aval: Aval, dim: tuple[int, ...], keepdim: bool) -> Tenso
     """A reduced tensor with its reduced dimensions back as 1, ready to broadcast against the operand."""
     if keepdim:
         return g
-    return g.reshape(tuple(1 if i in dim else n for i, n in enumerate(aval.shape)))  # type: ignore[no-any-return]
+    return g.reshape(tuple(1 if i in dim else n for i, n in enumerate(aval.shape)))
 
 
 # ----------------------------------------------------------------------------- sum and product
@@ -65,7 +67,9 @@ SUM = Reduce(
 )
 
 
-def _prod_vjp(g: Tensor, x: Tensor, out: Tensor, avals: Any, dim: Any, keepdim: bool) -> tuple[Tensor]:
+def _prod_vjp(
+    g: Tensor, x: Tensor, out: Tensor, avals: Any, dim: Any, keepdim: bool
+) -> tuple[Tensor]:
     """g * out / x; beside a single zero the others' product; 0 beside several."""
     zero = x == 0
     zeros = zero.sum(dim, keepdim=True)
@@ -78,30 +82,43 @@ def _prod_vjp(g: Tensor, x: Tensor, out: Tensor, avals: Any, dim: Any, keepdim: 
 PROD = Reduce("prod", ("x",), _prod_vjp, monoid="prod")
 
 
-@public(samples=s.both(over_dims(), s.calls(s.call(s.integers((3, 4)), 1), s.call(s.booleans((3, 4))))))
+@public(
+    samples=s.both(over_dims(), s.calls(s.call(s.integers((3, 4)), 1), s.call(s.booleans((3, 4)))))
+)
 def sum(
-    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None, axis: Any = None
+    input: Tensor,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: DType | None = None,
+    axis: Any = None,
 ) -> Tensor:
     """Sum over `dim` (all by default). Ints and bools give int64; `dtype` converts first."""
     dim = axis if dim is None else dim
     x = input if dtype is None else input.to(dtype)
-    return apply(SUM, x, dim=norm_dims(dim, x.ndim, "sum"), keepdim=keepdim)  # type: ignore[no-any-return]
+    return apply(SUM, x, dim=norm_dims(dim, x.ndim, "sum"), keepdim=keepdim)
 
 
 @public(
     samples=s.both(
         along_dim(),
-        s.calls(s.call(np.array([[0.0, 1.5], [2.0, 3.0]])), s.call(np.array([[0.0, 1.5], [2.0, 0.0]]))),
+        s.calls(
+            s.call(np.array([[0.0, 1.5], [2.0, 3.0]])), s.call(np.array([[0.0, 1.5], [2.0, 0.0]]))
+        ),
     )
 )
-def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+def prod(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Tensor:
     """Product over one dimension, or of everything. Ints and bools give int64."""
     x = input if dtype is None else input.to(dtype)
     dims = norm_dims(dim, x.ndim, "prod")
-    return apply(PROD, x, dim=dims, keepdim=keepdim)  # type: ignore[no-any-return]
+    return apply(PROD, x, dim=dims, keepdim=keepdim)
 
 
-@public(namespace=False, torch="Tensor.sum_to_size", samples=s.calls(s.call(s.values((2, 3)), 1, 3)))
+@public(
+    namespace=False, torch="Tensor.sum_to_size", samples=s.calls(s.call(s.values((2, 3)), 1, 3))
+)
 def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     """Sum over the dimensions along which `size` was broadcast to this shape."""
     shape = tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else tuple(size)
@@ -110,11 +127,13 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
         i + lead for i, n in enumerate(shape) if n == 1 and input.shape[i + lead] != 1
     )
     out = apply(SUM, input, dim=dims, keepdim=True) if dims else input
-    return out.reshape(shape) if tuple(out.shape) != shape else out  # type: ignore[no-any-return]
+    return out.reshape(shape) if tuple(out.shape) != shape else out
 
 
 # ---------------------------------------------------------------------------------- extremes
-def _extreme_vjp(g: Tensor, x: Tensor, out: Tensor, avals: Any, dim: Any, keepdim: bool) -> tuple[Tensor]:
+def _extreme_vjp(
+    g: Tensor, x: Tensor, out: Tensor, avals: Any, dim: Any, keepdim: bool
+) -> tuple[Tensor]:
     """The gradient is shared evenly among the elements that attain the extreme."""
     mask = (x == restore(out, avals[0], dim, keepdim)).to(g.dtype)
     return (restore(g, avals[0], dim, keepdim) * (mask / mask.sum(dim, keepdim=True)),)
@@ -129,26 +148,29 @@ ARGMIN = ArgReduce("argmin", ("x",), monoid="min")
 @public(samples=over_dims(empty=False))
 def amax(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
     """Largest element over `dim`; ties share the gradient evenly. NaN wins."""
-    return apply(AMAX, input, dim=norm_dims(dim, input.ndim, "amax"), keepdim=keepdim)  # type: ignore[no-any-return]
+    return apply(AMAX, input, dim=norm_dims(dim, input.ndim, "amax"), keepdim=keepdim)
 
 
 @public(samples=over_dims(empty=False))
 def amin(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
     """Smallest element over `dim`; ties share the gradient evenly. NaN wins."""
-    return apply(AMIN, input, dim=norm_dims(dim, input.ndim, "amin"), keepdim=keepdim)  # type: ignore[no-any-return]
+    return apply(AMIN, input, dim=norm_dims(dim, input.ndim, "amin"), keepdim=keepdim)
 
 
 @public(method=True, samples=s.calls(s.call(s.values((3, 4))), s.call(s.values((3, 4)), dim=1)))
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> AMinMax:
     """(min, max) over one dimension or everything."""
-    return AMinMax(amin(input, () if dim is None else dim, keepdim), amax(input, () if dim is None else dim, keepdim))
+    return AMinMax(
+        amin(input, () if dim is None else dim, keepdim),
+        amax(input, () if dim is None else dim, keepdim),
+    )
 
 
 def _arg(op: ArgReduce, input: Tensor, dim: int | None, keepdim: bool) -> Tensor:
     d = None if dim is None else norm_dim(dim, input.ndim, op.name)
     if input.ndim == 0:
         d = None
-    return apply(op, input, dim=d, keepdim=keepdim)  # type: ignore[no-any-return]
+    return apply(op, input, dim=d, keepdim=keepdim)
 
 
 @public(samples=along_dim(grad=False))
@@ -223,28 +245,36 @@ _truths = s.calls(
 @public(samples=_truths)
 def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Whether an element over `dim` is not zero."""
-    return apply(ANY, input, dim=norm_dims(dim, input.ndim, "any"), keepdim=keepdim)  # type: ignore[no-any-return]
+    return apply(ANY, input, dim=norm_dims(dim, input.ndim, "any"), keepdim=keepdim)
 
 
 @public(samples=_truths)
 def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Whether no element over `dim` is zero."""
-    return apply(ALL, input, dim=norm_dims(dim, input.ndim, "all"), keepdim=keepdim)  # type: ignore[no-any-return]
+    return apply(ALL, input, dim=norm_dims(dim, input.ndim, "all"), keepdim=keepdim)
 
 
-@public(samples=s.calls(s.call(s.integers((3, 4)), grad=False), s.call(s.integers((3, 4)), 1, grad=False)))
+@public(
+    samples=s.calls(
+        s.call(s.integers((3, 4)), grad=False), s.call(s.integers((3, 4)), 1, grad=False)
+    )
+)
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     return sum(input != 0, dim)
 
 
 @public(samples=s.calls(s.call(np.array([1.0, float("nan"), 3.0]), grad=False)))
-def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+def nansum(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Tensor:
     """`sum` with NaN counted as 0."""
     return sum(where(input != input, 0, input), dim, keepdim, dtype=dtype)
 
 
 @public(samples=s.calls(s.call(np.array([1.0, float("nan"), 3.0]), grad=False)))
-def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+def nanmean(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Tensor:
     """Mean of the elements that are not NaN."""
     counted = sum(input == input, dim, keepdim)
     return nansum(input, dim, keepdim, dtype=dtype) / counted

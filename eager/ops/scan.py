@@ -80,30 +80,40 @@ _samples = s.calls(
     s.call(s.values((0, 3)), 0),
 )
 _ints = s.calls(s.call(s.integers((3, 4)), 1, grad=False))
-_zeros = s.calls(s.call(np.array([2.0, 0.0, 3.0, 0.0, 4.0]), 0), s.call(np.array([0.0, 1.5, 3.0]), 0))
+_zeros = s.calls(
+    s.call(np.array([2.0, 0.0, 3.0, 0.0, 4.0]), 0), s.call(np.array([0.0, 1.5, 3.0]), 0)
+)
 
 
 @public(samples=s.both(_samples, _ints), inplace=True)
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """Running sum along `dim`. Ints and bools give int64."""
     x = input if dtype is None else input.to(dtype)
-    return apply(CUMSUM, x, dim=norm_dim(dim, x.ndim, "cumsum"))  # type: ignore[no-any-return]
+    return apply(CUMSUM, x, dim=norm_dim(dim, x.ndim, "cumsum"))
 
 
 @public(samples=s.both(_samples, _ints, _zeros), inplace=True)
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """Running product along `dim`. Ints and bools give int64."""
     x = input if dtype is None else input.to(dtype)
-    return apply(CUMPROD, x, dim=norm_dim(dim, x.ndim, "cumprod"))  # type: ignore[no-any-return]
+    return apply(CUMPROD, x, dim=norm_dim(dim, x.ndim, "cumprod"))
 
 
-@public(samples=s.calls(s.call(s.values((3, 4)), 1), s.call(np.array([1.0, 3.0, 3.0, 2.0]), 0, grad=False)))
+@public(
+    samples=s.calls(
+        s.call(s.values((3, 4)), 1), s.call(np.array([1.0, 3.0, 3.0, 2.0]), 0, grad=False)
+    )
+)
 def cummax(input: Tensor, dim: int) -> Extreme:
     """Running maximum along `dim` and where it was (the last such)."""
     return Extreme(*apply(CUMMAX, input, dim=norm_dim(dim, input.ndim, "cummax")))
 
 
-@public(samples=s.calls(s.call(s.values((3, 4)), 1), s.call(np.array([3.0, 1.0, 1.0, 2.0]), 0, grad=False)))
+@public(
+    samples=s.calls(
+        s.call(s.values((3, 4)), 1), s.call(np.array([3.0, 1.0, 1.0, 2.0]), 0, grad=False)
+    )
+)
 def cummin(input: Tensor, dim: int) -> Extreme:
     """Running minimum along `dim` and where it was (the last such)."""
     return Extreme(*apply(CUMMIN, input, dim=norm_dim(dim, input.ndim, "cummin")))
@@ -112,4 +122,4 @@ def cummin(input: Tensor, dim: int) -> Extreme:
 @public(samples=s.calls(s.call(s.values((3, 4)), 1), s.call(s.values((3, 4), -90.0, 90.0), 0)))
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """log of the running sum of exp along `dim`, without overflow."""
-    return apply(LOGCUMSUMEXP, input, dim=norm_dim(dim, input.ndim, "logcumsumexp"))  # type: ignore[no-any-return]
+    return apply(LOGCUMSUMEXP, input, dim=norm_dim(dim, input.ndim, "logcumsumexp"))

@@ -78,7 +78,9 @@ PERMUTE = View(
     ("x",),
     lambda g, dims: (g.permute(tuple(np.argsort(dims).tolist())),),
     shape=lambda shape, attrs: tuple(shape[d] for d in attrs["dims"]),
-    source=lambda index, shape, attrs: tuple(index[attrs["dims"].index(d)] for d in range(len(shape))),
+    source=lambda index, shape, attrs: tuple(
+        index[attrs["dims"].index(d)] for d in range(len(shape))
+    ),
     numpy=lambda x, attrs: x.transpose(attrs["dims"]),
     strides=lambda shape, strides, attrs: (tuple(strides[d] for d in attrs["dims"]), 0),
     write=_permute_inverse,
@@ -92,8 +94,10 @@ def permute(input: Tensor, *dims: Any) -> Tensor:
         raise TypeError("permute() missing the dims")
     order = tuple(norm_dim(d, input.ndim, "permute") for d in as_ints(dims))
     if sorted(order) != list(range(input.ndim)):
-        raise RuntimeError(f"permute(): dims {order} is not an ordering of the {input.ndim} dimensions of {input.shape}")
-    return apply(PERMUTE, input, dims=order)  # type: ignore[no-any-return]
+        raise RuntimeError(
+            f"permute(): dims {order} is not an ordering of the {input.ndim} dimensions of {input.shape}"
+        )
+    return apply(PERMUTE, input, dims=order)
 
 
 @public(alias=("swapaxes", "swapdims"), samples=s.calls(s.call(s.values((2, 3, 4)), 0, -1)))
@@ -103,7 +107,7 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     order = list(range(input.ndim))
     if order:
         order[a], order[b] = order[b], order[a]
-    return apply(PERMUTE, input, dims=tuple(order))  # type: ignore[no-any-return]
+    return apply(PERMUTE, input, dims=tuple(order))
 
 
 @public(samples=s.calls(s.call(s.values((2, 3))), s.call(s.values((2,)))))
@@ -116,13 +120,18 @@ def t(input: Tensor) -> Tensor:
 
 @public(
     alias=("moveaxis",),
-    samples=s.calls(s.call(s.values((2, 3, 4)), 0, 2), s.call(s.values((2, 3, 4)), (0, 1), (-1, 0))),
+    samples=s.calls(
+        s.call(s.values((2, 3, 4)), 0, 2), s.call(s.values((2, 3, 4)), (0, 1), (-1, 0))
+    ),
 )
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Dimensions `source` moved to the places `destination`; the others keep their order."""
     nd = input.ndim
     src = [norm_dim(d, nd, "movedim") for d in ((source,) if isinstance(source, int) else source)]
-    dst = [norm_dim(d, nd, "movedim") for d in ((destination,) if isinstance(destination, int) else destination)]
+    dst = [
+        norm_dim(d, nd, "movedim")
+        for d in ((destination,) if isinstance(destination, int) else destination)
+    ]
     rest = [d for d in range(nd) if d not in src]
     placed = dict(zip(dst, src, strict=True))
     return permute(input, [placed[i] if i in placed else rest.pop(0) for i in range(nd)])
@@ -132,7 +141,9 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
 def _expand_strides(shape: Shape, strides: Shape, attrs: Attrs) -> tuple[Shape, int]:
     new = attrs["shape"]
     lead = len(new) - len(shape)
-    kept = tuple(0 if n == 1 != m else s for n, s, m in zip(shape, strides, new[lead:], strict=True))
+    kept = tuple(
+        0 if n == 1 != m else s for n, s, m in zip(shape, strides, new[lead:], strict=True)
+    )
     return (0,) * lead + kept, 0
 
 
@@ -166,7 +177,9 @@ def expand(input: Tensor, *sizes: Any) -> Tensor:
             f"expand(): the number of sizes provided ({len(wanted)}) must be greater or equal to the number of dimensions "
             f"in the tensor ({input.ndim})"
         )
-    shape = tuple(input.shape[i - lead] if n == -1 and i >= lead else n for i, n in enumerate(wanted))
+    shape = tuple(
+        input.shape[i - lead] if n == -1 and i >= lead else n for i, n in enumerate(wanted)
+    )
     for i, n in enumerate(input.shape):
         if n not in (1, shape[lead + i]):
             raise RuntimeError(
@@ -174,8 +187,10 @@ def expand(input: Tensor, *sizes: Any) -> Tensor:
                 f"dimension {lead + i}.  Target sizes: {list(shape)}.  Tensor sizes: {list(input.shape)}"
             )
     if any(n < 0 for n in shape):
-        raise RuntimeError(f"expand(): -1 is not allowed in a leading, non-existing dimension: {wanted}")
-    return apply(EXPAND, input, shape=shape)  # type: ignore[no-any-return]
+        raise RuntimeError(
+            f"expand(): -1 is not allowed in a leading, non-existing dimension: {wanted}"
+        )
+    return apply(EXPAND, input, shape=shape)
 
 
 @public(samples=s.calls(s.call(s.values((3, 1)), (2, 3, 4))))
@@ -201,7 +216,9 @@ def _reshape_source(index: tuple[Any, ...], shape: Shape, attrs: Attrs) -> tuple
     for i, step in zip(index, contiguous_strides(attrs["shape"]), strict=True):
         flat = flat + i * step
     own = contiguous_strides(shape)
-    return tuple((flat // s) % n if d else flat // s for d, (s, n) in enumerate(zip(own, shape, strict=True)))
+    return tuple(
+        (flat // s) % n if d else flat // s for d, (s, n) in enumerate(zip(own, shape, strict=True))
+    )
 
 
 def _reshape_strides(shape: Shape, strides: Shape, attrs: Attrs) -> tuple[Shape, int] | None:
@@ -224,12 +241,10 @@ RESHAPE = View(
 @public(samples=s.calls(s.call(s.values((3, 4)), (2, -1)), s.call(s.values((4, 3)).T, (12,))))
 def reshape(input: Tensor, *shape: Any) -> Tensor:
     """The elements in row-major order in another shape (one -1 is inferred); a view where the memory allows."""
-    return apply(RESHAPE, input, shape=infer_shape(as_ints(shape), input.numel()))  # type: ignore[no-any-return]
+    return apply(RESHAPE, input, shape=infer_shape(as_ints(shape), input.numel()))
 
 
-@public(
-    namespace=False, torch="Tensor.view", samples=s.calls(s.call(s.values((3, 4)), 2, -1))
-)
+@public(namespace=False, torch="Tensor.view", samples=s.calls(s.call(s.values((3, 4)), 2, -1)))
 def view(input: Tensor, *shape: Any) -> Tensor:
     """Like `reshape`, but never a copy: RuntimeError where only a copy could do it."""
     if len(shape) == 1 and isinstance(shape[0], DType):
@@ -240,15 +255,19 @@ def view(input: Tensor, *shape: Any) -> Tensor:
             "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
             "contiguous subspaces). Use .reshape(...) instead."
         )
-    return apply(RESHAPE, input, shape=wanted)  # type: ignore[no-any-return]
+    return apply(RESHAPE, input, shape=wanted)
 
 
 def bits(input: Tensor, dtype: DType) -> Tensor:
     """The same memory read as another element type of the same size."""
     if dtype.itemsize != input.dtype.itemsize:
-        raise RuntimeError(f"view({dtype}): only types of the size of {input.dtype} can share its memory")
+        raise RuntimeError(
+            f"view({dtype}): only types of the size of {input.dtype} can share its memory"
+        )
     if type(input._array) is not np.ndarray:
-        raise RuntimeError("view(dtype) of a tensor whose values are not known yet: it is being captured")
+        raise RuntimeError(
+            "view(dtype) of a tensor whose values are not known yet: it is being captured"
+        )
     return wrap(input._array.view(dtype.np), input._storage)
 
 
@@ -265,7 +284,10 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
 @public(samples=s.calls(s.call(s.values((2, 3, 4))), s.call(s.values((2, 3, 4)), 1)))
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Dimensions start_dim..end_dim as one."""
-    first, last = norm_dim(start_dim, input.ndim, "flatten"), norm_dim(end_dim, input.ndim, "flatten")
+    first, last = (
+        norm_dim(start_dim, input.ndim, "flatten"),
+        norm_dim(end_dim, input.ndim, "flatten"),
+    )
     if first > last:
         raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
     if input.ndim == 0:
@@ -285,7 +307,9 @@ def ravel(input: Tensor) -> Tensor:
 def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
     """Dimension `dim` as several (one -1 is inferred)."""
     d = norm_dim(dim, input.ndim, "unflatten")
-    return reshape(input, replaced(tuple(input.shape), d, *infer_shape(tuple(sizes), input.shape[d])))
+    return reshape(
+        input, replaced(tuple(input.shape), d, *infer_shape(tuple(sizes), input.shape[d]))
+    )
 
 
 # --------------------------------------------------------------------- squeeze, unsqueeze
@@ -296,15 +320,22 @@ UNSQUEEZE = View(
     shape=lambda shape, attrs: (*shape[: attrs["dim"]], 1, *shape[attrs["dim"] :]),
     source=lambda index, shape, attrs: replaced(index, attrs["dim"]),
     numpy=lambda x, attrs: x.reshape((*x.shape[: attrs["dim"]], 1, *x.shape[attrs["dim"] :])),
-    strides=lambda shape, strides, attrs: ((*strides[: attrs["dim"]], 1, *strides[attrs["dim"] :]), 0),
+    strides=lambda shape, strides, attrs: (
+        (*strides[: attrs["dim"]], 1, *strides[attrs["dim"] :]),
+        0,
+    ),
     write=lambda base, attrs: (SQUEEZE, {"dims": (attrs["dim"],)}, False),
 )
 
 
-@public(samples=s.calls(s.call(s.values((2, 3)), 1), s.call(s.values(()), 0), s.call(s.values((2,)), -1)))
+@public(
+    samples=s.calls(
+        s.call(s.values((2, 3)), 1), s.call(s.values(()), 0), s.call(s.values((2,)), -1)
+    )
+)
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """A new dimension of size 1 at `dim`."""
-    return apply(UNSQUEEZE, input, dim=norm_dim(dim, input.ndim + 1, "unsqueeze"))  # type: ignore[no-any-return]
+    return apply(UNSQUEEZE, input, dim=norm_dim(dim, input.ndim + 1, "unsqueeze"))
 
 
 def without(values: Sequence[Any], dims: Sequence[int]) -> tuple[Any, ...]:
@@ -330,13 +361,15 @@ SQUEEZE = View(
 
 @public(
     samples=s.calls(
-        s.call(s.values((1, 3, 1))), s.call(s.values((1, 3, 1)), -1), s.call(s.values((1, 3, 1)), (0, 1))
+        s.call(s.values((1, 3, 1))),
+        s.call(s.values((1, 3, 1)), -1),
+        s.call(s.values((1, 3, 1)), (0, 1)),
     )
 )
 def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """Without its dimensions of size 1 (all, or those of them in `dim`)."""
     dims = norm_dims(dim, input.ndim, "squeeze")
-    return apply(SQUEEZE, input, dims=tuple(d for d in dims if input.shape[d] == 1))  # type: ignore[no-any-return]
+    return apply(SQUEEZE, input, dims=tuple(d for d in dims if input.shape[d] == 1))
 
 
 # ------------------------------------------------------------------------- slice, select
@@ -372,7 +405,9 @@ SLICE = View(
     source=lambda index, shape, attrs: replaced(
         index, attrs["dim"], index[attrs["dim"]] * attrs["step"] + attrs["start"]
     ),
-    numpy=lambda x, attrs: x[at(x.ndim, attrs["dim"], slice(attrs["start"], attrs["stop"], attrs["step"]))],
+    numpy=lambda x, attrs: x[
+        at(x.ndim, attrs["dim"], slice(attrs["start"], attrs["stop"], attrs["step"]))
+    ],
     strides=_slice_strides,
     write=lambda base, attrs: (REGISTRY["slice_scatter"], dict(attrs), True),
 )
@@ -381,11 +416,19 @@ SELECT = View(
     ("x",),
     lambda g, avals, dim, index: (
         apply(
-            REGISTRY["select_scatter"], Tensor._full(0, Aval(avals[0].shape, g.dtype)), g, dim=dim, index=index
+            REGISTRY["select_scatter"],
+            Tensor._full(0, Aval(avals[0].shape, g.dtype)),
+            g,
+            dim=dim,
+            index=index,
         ),
     ),
     shape=lambda shape, attrs: replaced(shape, attrs["dim"]),
-    source=lambda index, shape, attrs: (*index[: attrs["dim"]], attrs["index"], *index[attrs["dim"] :]),
+    source=lambda index, shape, attrs: (
+        *index[: attrs["dim"]],
+        attrs["index"],
+        *index[attrs["dim"] :],
+    ),
     numpy=lambda x, attrs: x[at(x.ndim, attrs["dim"], attrs["index"])],
     strides=lambda shape, strides, attrs: (
         replaced(strides, attrs["dim"]),
@@ -395,7 +438,9 @@ SELECT = View(
 )
 
 
-def slice_dim(input: Tensor, dim: int, start: Any = None, stop: Any = None, step: int = 1) -> Tensor:
+def slice_dim(
+    input: Tensor, dim: int, start: Any = None, stop: Any = None, step: int = 1
+) -> Tensor:
     """`input[..., start:stop:step, ...]` at dimension `dim`, with Python's clamping; `step` > 0."""
     if step < 1:
         raise ValueError("step must be greater than zero")
@@ -403,7 +448,7 @@ def slice_dim(input: Tensor, dim: int, start: Any = None, stop: Any = None, step
     end = max(begin, end)
     if begin == 0 and step == 1 and end == input.shape[dim]:
         return alias(input)
-    return apply(SLICE, input, dim=dim, start=begin, stop=end, step=step)  # type: ignore[no-any-return]
+    return apply(SLICE, input, dim=dim, start=begin, stop=end, step=step)
 
 
 @public(samples=s.calls(s.call(s.values((5, 3)), 0, 1, 3), s.call(s.values((5, 3)), -1, -2, 1)))
@@ -425,8 +470,10 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
     d = norm_dim(dim, input.ndim, "select")
     size, i = input.shape[d], index.__index__()
     if not -size <= i < size:
-        raise IndexError(f"select(): index {i} out of range for tensor of size {list(input.shape)} at dimension {d}")
-    return apply(SELECT, input, dim=d, index=i % size)  # type: ignore[no-any-return]
+        raise IndexError(
+            f"select(): index {i} out of range for tensor of size {list(input.shape)} at dimension {d}"
+        )
+    return apply(SELECT, input, dim=d, index=i % size)
 
 
 ALIAS = View(
@@ -443,7 +490,7 @@ ALIAS = View(
 
 def alias(input: Tensor) -> Tensor:
     """A view of all of it."""
-    return apply(ALIAS, input)  # type: ignore[no-any-return]
+    return apply(ALIAS, input)
 
 
 STOP = View(
@@ -459,4 +506,4 @@ STOP = View(
 
 def constant(x: Tensor) -> Tensor:
     """`x` as a constant to differentiation. Unlike `detach` it stays so when a captured graph is differentiated later."""
-    return apply(STOP, x)  # type: ignore[no-any-return]
+    return apply(STOP, x)

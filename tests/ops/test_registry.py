@@ -16,7 +16,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeW
 
 def _label(sample):
     def one(x):
-        return "x".join(map(str, x.shape)) or "()" if isinstance(x, np.ndarray) else type(x).__name__
+        return (
+            "x".join(map(str, x.shape)) or "()" if isinstance(x, np.ndarray) else type(x).__name__
+        )
 
     return "-".join([one(a) for a in sample.args] + [f"{k}" for k in sample.kwargs])
 
@@ -63,7 +65,9 @@ def _or_skip(run):
 
 @pytest.mark.parametrize(("p", "sample"), WITH_GRADIENT)
 def test_gradient(p, sample):
-    reference = _or_skip(lambda: harness.gradients(p, harness.reference(p), sample, torch, eager.float64))
+    reference = _or_skip(
+        lambda: harness.gradients(p, harness.reference(p), sample, torch, eager.float64)
+    )
     mine = harness.gradients(p, p.fn, sample, eager, eager.float64)
     assert (mine is None) == (reference is None)
     for a, b in zip(mine or [], reference or [], strict=True):
@@ -88,7 +92,9 @@ def _second_order(module, fn, sample):
     total = harness.weighted_sum(result, module)
     if total is None:
         return None
-    first = module.autograd.grad(total, leaves, create_graph=True, allow_unused=True, materialize_grads=True)
+    first = module.autograd.grad(
+        total, leaves, create_graph=True, allow_unused=True, materialize_grads=True
+    )
     again = harness.weighted_sum(list(first), module)
     if again is None or not again.requires_grad:
         return [module.zeros_like(t) for t in leaves]
@@ -97,7 +103,11 @@ def _second_order(module, fn, sample):
 
 @pytest.mark.parametrize(
     ("p", "sample"),
-    [c for c in WITH_GRADIENT if c.id.split(":")[1] in "01" and c.values[0].name not in FIRST_ORDER],
+    [
+        c
+        for c in WITH_GRADIENT
+        if c.id.split(":")[1] in "01" and c.values[0].name not in FIRST_ORDER
+    ],
 )
 def test_gradient_of_the_gradient(p, sample):
     reference = _or_skip(lambda: _second_order(torch, harness.reference(p), sample))
@@ -109,7 +119,9 @@ def test_gradient_of_the_gradient(p, sample):
 INPLACE = [
     c
     for c in CASES
-    if c.values[0].namespace and hasattr(torch.Tensor, c.values[0].name + "_") and c.id.split(":")[1] in "012"
+    if c.values[0].namespace
+    and hasattr(torch.Tensor, c.values[0].name + "_")
+    and c.id.split(":")[1] in "012"
 ]
 
 
@@ -123,7 +135,9 @@ def test_in_place_method(p, sample):
     for module, make in ((torch, harness.theirs), (eager, harness.ours)):
         try:
             result, made = harness.call(
-                getattr(module.Tensor, name), sample, lambda x, make=make: make(np.array(x), eager.float64)
+                getattr(module.Tensor, name),
+                sample,
+                lambda x, make=make: make(np.array(x), eager.float64),
             )
             assert result is made[0]
             outcome.append(result)
@@ -138,7 +152,9 @@ def test_in_place_method(p, sample):
 def test_the_registry_is_covered():
     """At least 120 operations and functions are compared with the reference."""
     compared = {c.values[0].torch for c in CASES}
-    print(f"{len(compared)} functions in {len(CASES)} calls; {len(PUBLIC)} public names, {len(REGISTRY)} op records")
+    print(
+        f"{len(compared)} functions in {len(CASES)} calls; {len(PUBLIC)} public names, {len(REGISTRY)} op records"
+    )
     assert len(compared) >= 120
 
 
