@@ -7,6 +7,7 @@ operands of library steps are always stored.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -50,37 +51,30 @@ class Inlined:
     operands: Mapping[int, View]
 
 
-@dataclass(slots=True)
-class _Uses:
-    """How a value is used by what comes after it: consumers that are not views, reads, and iterations of the largest."""
-
-    consumers: int = 0
-    reads: int = 0
-    iterations: int = 0
-    outer: bool = True  # every read leaves the consumer's last axis out: hoisted out of its inner loop
-
-
 def inline(loops: Loops) -> Inlined:
     operands = step_operands(loops)
     forced = forced_values(loops, operands)
-    uses = _count_uses(loops, forced)
+    kept = _Decision(loops, forced).kept()
     state = _Inliner({}, {})
     items: list[Stored | Step] = []
     for item in loops.items:
         if isinstance(item, Step):
             items.append(item)
-            continue
-        vid = item.value.id
-        if vid not in uses and vid not in forced:
-            continue
-        body = state.resolve(item.body)
-        nodes = _size(body)
-        if vid in forced or item.monoid or not _may_inline(item, body, nodes, uses[vid]):
-            reads = tuple(x for x in expr.walk(body) if isinstance(x, Read))
-            items.append(Stored(item, body, reads, vid in forced))
-        else:
-            state.inlined[vid] = (item, body)
+        elif item.value.id in kept:
+            body = state.resolve(item.body)
+            items.append(_stored(item, body, forced))
+        elif item.value.id in kept.inlined:
+            body = state.resolve(item.body)
+            if not item.view and _size(body) > MAX_NODES:
+                items.append(_stored(item, body, forced))
+            else:
+                state.inlined[item.value.id] = (item, body)
     return Inlined(loops, tuple(items), operands)
+
+
+def _stored(item: Nest, body: Expr, forced: set[int]) -> Stored:
+    reads = tuple(x for x in expr.walk(body) if isinstance(x, Read))
+    return Stored(item, body, reads, item.value.id in forced)
 
 
 class _Inliner:
@@ -117,57 +111,107 @@ def forced_values(loops: Loops, operands: Mapping[int, View]) -> set[int]:
     return forced | {view.base.id for view in operands.values()}
 
 
-def _count_uses(loops: Loops, forced: set[int]) -> dict[int, _Uses]:
-    """Uses of every value, seen through views. Reverse sweep: a view's uses are complete when it is met."""
-    uses: dict[int, _Uses] = {}
-    for item in reversed(loops.items):
-        if isinstance(item, Step):
+class _Kept(set[int]):
+    """Values to store; `inlined` are those that live in their readers (the rest is dead)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inlined: set[int] = set()
+
+
+@dataclass(slots=True)
+class _Use:
+    """How a value is used by what is stored later: by which stored values, how often read, and by how large a loop.
+
+    `outer`: every read leaves the reader's last axis out, so that the value is hoisted out of the inner loop."""
+
+    sinks: set[int]
+    reads: int = 0
+    iterations: int = 0
+    outer: bool = True
+
+
+class _Decision:
+    """Which values are stored: a reverse sweep, so that the fate of all readers is known when a value is decided."""
+
+    def __init__(self, loops: Loops, forced: set[int]) -> None:
+        self.loops = loops
+        self.forced = forced
+        self.uses: dict[int, _Use] = {}
+        self.cost, self.leaves = _estimates(loops)
+
+    def kept(self) -> _Kept:
+        kept = _Kept()
+        for item in reversed(self.loops.items):
+            if isinstance(item, Step):
+                continue
+            vid = item.value.id
+            use = self.uses.get(vid)
+            if use is None and vid not in self.forced:
+                continue  # dead
+            store = vid in self.forced or bool(item.monoid) or not self.may_inline(item, use)
+            (kept if store else kept.inlined).add(vid)
+            for x in expr.walk(item.body):
+                if isinstance(x, Read):
+                    self.add(item, x, None if store else use)
+        return kept
+
+    def add(self, item: Nest, x: Read, through: _Use | None) -> None:
+        """Record that `item` reads `x`; `through` is how the inlined `item` itself is used."""
+        use = self.uses.setdefault(x.value, _Use(set()))
+        use.sinks |= {item.value.id} if through is None else through.sinks
+        last = _depends_on_last(item, x)
+        if through is None:
+            size = item.value.aval.numel * math.prod(k.hi + 1 for k in item.over)
+            use.iterations = max(use.iterations, size)
+            use.outer &= not last
+        else:
+            use.iterations = max(use.iterations, through.iterations)
+            use.outer &= through.outer or not last
+        use.reads += 1 if through is None or not item.view else through.reads
+
+    def may_inline(self, nest: Nest, use: _Use | None) -> bool:
+        if nest.view or use is None:
+            return True
+        size, cost = nest.value.aval.numel, self.cost[nest.value.id]
+        if size == 1 and cost <= 100:
+            return True  # hoisted: once per kernel
+        if len(use.sinks) <= 1:
+            return cost <= CHEAP or use.iterations <= size or use.outer
+        return cost <= CHEAP and self.leaves[nest.value.id] <= 1
+
+
+def _estimates(loops: Loops) -> tuple[dict[int, int], dict[int, int]]:
+    """Additions per element and number of full-size operands of each value, if its single-use producers are inlined."""
+    readers: dict[int, int] = {}
+    for item in loops.items:
+        if isinstance(item, Nest):
+            for x in expr.walk(item.body):
+                if isinstance(x, Read):
+                    readers[x.value] = readers.get(x.value, 0) + 1
+    cost: dict[int, int] = {}
+    leaves: dict[int, int] = {}
+    for item in loops.items:
+        if not isinstance(item, Nest):
             continue
-        own = uses.get(item.value.id)
-        if own is None and item.value.id not in forced:
-            continue  # dead
+        total, count = cost_of(item.body), 0
         for x in expr.walk(item.body):
-            if isinstance(x, Read):
-                _add_use(uses.setdefault(x.value, _Uses()), item, x, own)
-    return uses
-
-
-def _add_use(use: _Uses, item: Nest, x: Read, own: _Uses | None) -> None:
-    if item.view and own is not None:
-        use.consumers += own.consumers
-        use.reads += own.reads
-        use.iterations = max(use.iterations, own.iterations)
-        use.outer &= own.outer or not _depends_on_last(item, x)
-        return
-    use.consumers += 1
-    use.reads += 1
-    own_size = item.value.aval.numel
-    for k in item.over:
-        own_size *= k.hi + 1
-    chained = own.iterations if own is not None and not item.monoid else 0
-    use.iterations = max(use.iterations, own_size, chained)
-    use.outer &= not _depends_on_last(item, x)
+            if not isinstance(x, Read):
+                continue
+            own = leaves.get(x.value)
+            if own is None or (readers[x.value] > 1 and cost[x.value] > CHEAP):
+                count += 1
+            else:
+                total += cost[x.value]
+                count += own
+        # A reduction is read, never recomputed.
+        cost[item.value.id], leaves[item.value.id] = (0, 1) if item.monoid else (min(total, 9999), count)
+    return cost, leaves
 
 
 def _depends_on_last(item: Nest, x: Read) -> bool:
     last = next((a for a in reversed((*item.axes, *item.over)) if a.terms), None)
     return last is not None and any(last.terms[0][0] in affine.axes_of(i) for i in x.index)
-
-
-def _may_inline(nest: Nest, body: Expr, nodes: int, use: _Uses) -> bool:
-    if nest.view:
-        return True
-    if nodes > MAX_NODES:
-        return False
-    size = nest.value.aval.numel
-    if size == 1 and nodes <= 40:
-        return True  # hoisted: once per kernel
-    cost = cost_of(body)
-    leaves = {x.value for x in expr.walk(body) if isinstance(x, Read)}
-    if use.consumers <= 1 and use.reads <= 1:
-        repeats = use.iterations > size and not use.outer
-        return cost <= CHEAP or not repeats
-    return cost <= CHEAP and len(leaves) <= 1
 
 
 def cost_of(body: Expr) -> int:
