@@ -232,13 +232,12 @@ class Same(Guard):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Distinct(Guard):
-    """The objects at `origin` and `others` are pairwise different (or their storages are)."""
+    """The objects at `origin` and `others` are pairwise different."""
 
     others: tuple[Origin, ...]
-    suffix: str = ""  # "._storage" to compare memory rather than objects
 
     def test(self, names: Names) -> str:
-        places = [names.var(o) + self.suffix for o in (self.origin, *self.others)]
+        places = [names.var(o) for o in (self.origin, *self.others)]
         return f"len({{{', '.join(f'id({p})' for p in places)}}}) == {len(places)}"
 
     def expected(self) -> str:
@@ -246,7 +245,7 @@ class Distinct(Guard):
         return f"no aliasing among {shown}{' ...' if len(self.others) > 5 else ''}"
 
     def got(self, value: Any) -> str:
-        return "two of them share an object or memory"
+        return "the same object at two of them"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

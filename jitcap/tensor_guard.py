@@ -1,17 +1,67 @@
-"""Beside the guards: what an entry assumes of a tensor from outside. tensor -> TensorLike.
+"""Beside the guards: what an entry assumes of a tensor from outside. tensor -> TensorLike, Memory.
 
-The test is in two steps. A parameter or buffer usually has the very array that was checked at the
-last call: then nothing else needs to be looked at but what can change on the tensor itself.
+A parameter or buffer usually has the very array that was checked at the last call; then only what
+can change on the tensor itself is looked at (`Seen` remembers the arrays, per entry). Arguments
+differ from call to call: they are checked in full and not remembered, so that no batch stays alive.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
+from eager.aval import contiguous_strides
 from eager.tensor import Tensor
-from jitcap.capture.origin import Origin
+from jitcap.capture.origin import Fixed, Origin
 from jitcap.guards import Guard, Names
+
+
+class Seen:
+    """The arrays that an entry saw at its last full check, and whether their memory is known to be
+    distinct."""
+
+    def __init__(self) -> None:
+        self.arrays: list[Any] = []
+        self.distinct = False
+        self.memory: set[Any] = set()
+
+    def slot(self) -> int:
+        self.arrays.append(None)
+        return len(self.arrays) - 1
+
+    def check(self, index: int, array: Any, layout: tuple[Any, ...]) -> bool:
+        """A full check of an array, remembered when it passes."""
+        shape, dtype, strides, contiguous = layout
+        if (
+            array.shape != shape
+            or array.dtype != dtype
+            or (array.strides != strides and not (contiguous and array.flags.c_contiguous))
+        ):
+            return False
+        self.arrays[index] = array
+        self.distinct = False
+        return True
+
+    def apart(self, storages: Iterable[Any], count: int) -> bool:
+        """Whether `count` storages are pairwise different, remembered until an array changes."""
+        self.memory = set(storages)
+        self.distinct = len(self.memory) == count
+        return self.distinct
+
+
+def seen_of(names: Names) -> tuple[Seen, str]:
+    """The one `Seen` of an entry, and its name in generated code."""
+    for value in names.keep:
+        if isinstance(value, Seen):
+            return value, names.bind(value)
+    seen = Seen()
+    return seen, names.bind(seen)
+
+
+def is_argument(origin: Origin) -> bool:
+    """Whether a value comes with the call (and so is another one each time)."""
+    return not isinstance(origin.root, Fixed)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,19 +86,26 @@ class TensorLike(Guard):
 
     def test(self, names: Names) -> str:
         v = names.var(self.origin)
-        own = [
-            f"type({v}) is {names.bind(self.cls)}",
-            f"{v}._requires_grad is {self.requires_grad}",
-        ]
+        own = [f"type({v}) is {names.bind(self.cls)}"]
+        own.append(f"{v}._requires_grad" if self.requires_grad else f"not {v}._requires_grad")
         if self.requires_grad:
-            own.append(f"{v}._node is {None}" if self.leaf else f"{v}._node is not {None}")
-        return f"{' and '.join(own)} and {self.array_test(names, f'{v}._array')}"
+            own.append(f"{v}._node is{'' if self.leaf else ' not'} None")
+        return f"{' and '.join(own)} and {self._array_test(names, v)}"
 
-    def array_test(self, names: Names, array: str) -> str:
-        """The condition on the array."""
-        check = names.bind(_same_layout)
-        layout = (self.shape, self.dtype, self.strides)
-        return f"{check}({array}, {names.bind(layout)})"
+    def _array_test(self, names: Names, v: str) -> str:
+        strides = self.strides
+        if strides is None:
+            strides = tuple(s * self.dtype.itemsize for s in contiguous_strides(self.shape))
+        if is_argument(self.origin):
+            exact = f"{v}._array.strides == {names.bind(strides)}"
+            if self.strides is None:
+                exact = f"({exact} or {v}._array.flags.c_contiguous)"
+            shape, dtype = names.bind(self.shape), names.bind(self.dtype)
+            return f"{v}._array.shape == {shape} and {v}._array.dtype is {dtype} and {exact}"
+        seen, name = seen_of(names)
+        index, arrays = seen.slot(), names.bind(seen.arrays)
+        layout = names.bind((self.shape, self.dtype, strides, self.strides is None))
+        return f"({v}._array is {arrays}[{index}] or {name}.check({index}, {v}._array, {layout}))"
 
     def expected(self) -> str:
         return _describe(self.cls, self.shape, self.dtype, self.strides, self.requires_grad)
@@ -64,18 +121,31 @@ class TensorLike(Guard):
         return (TensorLike, self.shape, self.strides, self.requires_grad)
 
 
-def _same_layout(array: Any, layout: tuple[Any, ...]) -> bool:
-    shape, dtype, strides = layout
-    return (
-        array.shape == shape
-        and array.dtype is dtype
-        and (array.flags.c_contiguous if strides is None else array.strides == strides)
-    ) or (
-        array.dtype == dtype
-        and array.shape == shape
-        and strides is None
-        and array.flags.c_contiguous
-    )
+@dataclass(frozen=True, slots=True, eq=False)
+class Memory(Guard):
+    """The tensors at `origin` and `others` share no memory with each other: one of them is written."""
+
+    others: tuple[Origin, ...] = field(default=())
+
+    def test(self, names: Names) -> str:
+        everything = (self.origin, *self.others)
+        fixed = [f"{names.var(o)}._storage" for o in everything if not is_argument(o)]
+        given = [f"{names.var(o)}._storage" for o in everything if is_argument(o)]
+        _, name = seen_of(names)
+        tests = []
+        if fixed:
+            tests.append(f"({name}.distinct or {name}.apart(({', '.join(fixed)},), {len(fixed)}))")
+            tests += [f"{g} not in {name}.memory" for g in given]
+        if len(given) > 1:
+            tests.append(f"len({{{', '.join(given)}}}) == {len(given)}")
+        return " and ".join(tests) or "True"
+
+    def expected(self) -> str:
+        shown = ", ".join(o.show() for o in (self.origin, *self.others)[:6])
+        return f"no shared memory among {shown}{' ...' if len(self.others) > 5 else ''}"
+
+    def got(self, value: Any) -> str:
+        return "two tensors in one piece of memory"
 
 
 def _describe(

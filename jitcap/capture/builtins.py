@@ -30,7 +30,6 @@ from jitcap.capture.deferred import Deferred
 from jitcap.capture.interpret import Generator
 from jitcap.capture.outside import is_python_class
 from jitcap.capture.shadow import DictShadow
-from jitcap.guards import Is
 
 if TYPE_CHECKING:
     from jitcap.capture.world import World
@@ -177,7 +176,7 @@ def _vars(world: World, obj: Any) -> Any:
 
 @handles(dir)
 def _dir(world: World, obj: Any) -> Any:
-    world.settle(getattr(obj, "__dict__", None))
+    world.load_all(obj)
     return dir(obj)
 
 
@@ -196,6 +195,9 @@ def _len(world: World, obj: Any) -> Any:
     method = _python_method(world, obj, "__len__")
     if method is not None:
         return world.call(method, (obj,), {})
+    shadow = world.outside.shadow(obj)
+    if isinstance(shadow, DictShadow):
+        return shadow.size(world)
     world.settle(obj)
     return len(obj)
 
@@ -303,7 +305,7 @@ def _copy(world: World, obj: Any) -> Any:
         if method is not None:
             return world.call(method, (obj,), {})
         new = object.__new__(type(obj))
-        world.settle(obj)
+        world.load_all(obj)
         new.__dict__.update(obj.__dict__)
         return new
     world.settle(obj)
@@ -445,16 +447,12 @@ def _warn(world: World, *args: Any, **kwargs: Any) -> None:
 
 
 class Identity(int):
-    """The id of an object made inside: good for comparing, not for keeping (it is another next time)."""
+    """The id of a twin: good for comparing, not for keeping (the real object has another)."""
 
 
 @handles(id)
 def _id(world: World, obj: Any) -> int:
-    shadow = world.outside.shadow(obj)
-    if shadow is None:
-        return Identity(id(obj))
-    world.guards.add(Is(shadow.origin, world.line(), shadow.real))
-    return id(shadow.real)
+    return Identity(id(obj))
 
 
 @handles(_thread.get_ident)
@@ -480,4 +478,4 @@ for _name in ("random", "randint", "randrange", "uniform", "choice", "shuffle", 
         HANDLERS[_bound.__func__] = HANDLERS[_bound]
 HANDLERS[time.sleep] = lambda world, seconds: world.host_call(time.sleep, (seconds,), {})
 HANDLERS[typing.cast] = lambda world, cls, value: value
-_ = (logging, DictShadow)
+_ = logging

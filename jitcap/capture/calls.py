@@ -47,6 +47,12 @@ _PURE_TYPES: Final = (
     collections.OrderedDict, collections.deque, collections.defaultdict, functools.partial,
     types.SimpleNamespace, types.MethodType, types.CellType,
 )  # fmt: skip
+# Methods that run through an argument; the others (append, insert, ...) store it.
+_TAKES_ITERABLES: Final = frozenset(
+    "extend extendleft update join union intersection difference symmetric_difference fromkeys "
+    "intersection_update difference_update symmetric_difference_update issubset issuperset "
+    "isdisjoint __init__ __iadd__".split()
+)
 _ITERTOOLS: Final = tuple(v for v in vars(itertools).values() if isinstance(v, type))
 
 
@@ -178,7 +184,9 @@ def method(world: World, owner: Any, fn: Any, args: tuple[Any, ...], kwargs: dic
         world.settle(owner)
     if isinstance(owner, str | bytes) and any(_is_deferred(a) for a in (*args, *kwargs.values())):
         return Deferred(fn, args, kwargs)
-    return native(world, fn, _iterables(world, args), kwargs)
+    if fn.__name__ in _TAKES_ITERABLES:
+        args = _iterables(world, args)
+    return native(world, fn, args, kwargs)
 
 
 def _is_deferred(value: Any) -> bool:
@@ -211,7 +219,9 @@ def _iterables(world: World, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Instances of Python classes as iterators that native code can drive."""
     return tuple(
         world.iter(a)
-        if is_python_class(type(a)) and not isinstance(a, _SAFE_SELF[:-1]) and _iterates(a)
+        if is_python_class(type(a))
+        and not isinstance(a, (*_SAFE_SELF[:-1], Tensor))
+        and _iterates(a)
         else a
         for a in args
     )
@@ -223,7 +233,9 @@ def _iterates(value: Any) -> bool:
 
 def _call_pure(world: World, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A builtin without effects: it runs now; over run-time numbers, text is put off."""
-    return native(world, fn, _iterables(world, args), kwargs)
+    if fn.__name__ in _TAKES_ITERABLES:
+        args = _iterables(world, args)
+    return native(world, fn, args, kwargs)
 
 
 def _call_unbound(world: World, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -28,6 +28,7 @@ from jitcap.capture.shadow import (
     Shadow,
 )
 from jitcap.guards import Distinct, Names
+from jitcap.tensor_guard import Memory
 
 if TYPE_CHECKING:
     from jitcap.capture.world import World
@@ -88,16 +89,16 @@ def guard_aliases(world: World, written: list[TensorShadow]) -> None:
             s.origin for s in world.outside.by_real.values()
             if isinstance(s, _MUTABLE) and type(s.real) in kinds
         ]  # fmt: skip
-        _distinct(world, others, "")
+        _distinct(world, others)
     if written:
         _check_memory(world, written)
-        tensors = [s.origin for s in tensors_of(world)]
-        _distinct(world, tensors, "._storage")
+        first, *others = [s.origin for s in tensors_of(world)]
+        world.guards.add(Memory(first, world.line(), tuple(others)))
 
 
-def _distinct(world: World, origins: list[Origin], suffix: str) -> None:
+def _distinct(world: World, origins: list[Origin]) -> None:
     if len(origins) > 1:
-        world.guards.add(Distinct(origins[0], world.line(), tuple(origins[1:]), suffix))
+        world.guards.add(Distinct(origins[0], world.line(), tuple(origins[1:])))
 
 
 def tensors_of(world: World) -> list[TensorShadow]:

@@ -1,45 +1,42 @@
-"""Capture: which functions and classes of `eager` run natively on traced values. name of a module -> yes or no.
+"""Capture: which functions and classes run natively on traced values. name of a module -> yes or no.
 
-Their state lives in their arguments, so running them under the tracer is reading them.
+All of `eager` does, since its state lives in its arguments, except what is written like user code:
+layers, optimizers, data loading. Those are read from bytecode like the user's own.
 """
 
 from __future__ import annotations
 
-from fnmatch import fnmatch
 from functools import lru_cache
 from types import FunctionType
-from typing import Any
+from typing import Any, Final
 
-import eager
-
-_DEFAULT = (
-    "eager.func", "eager.ops.*", "eager.nn.functional*", "eager.nn.init", "eager.tensor",
-    "eager.autograd", "eager.random", "eager.linalg", "eager.dispatch", "eager.indexing",
-    "eager.interop", "eager.device", "eager.dtype", "eager.nn.parameter",
-)  # fmt: skip
-_OURS = ("eager.sym", "eager.device", "jitcap.capture.interpret", "jitcap.capture.world")
-NATIVE_MODULES: tuple[str, ...] = (*getattr(eager, "NATIVE_MODULES", _DEFAULT), *_OURS)
+_READ: Final = ("eager.nn.modules", "eager.nn.utils", "eager.optim", "eager.utils")
+_OURS: Final = frozenset({"jitcap.capture.interpret", "jitcap.capture.world"})
 
 
-
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def is_native_module(name: str) -> bool:
     """Whether functions of the module `name` are called, not interpreted."""
-    return any(fnmatch(name, pattern) for pattern in NATIVE_MODULES)
+    if name in _OURS:
+        return True
+    return name.partition(".")[0] == "eager" and not name.startswith(_READ)
 
 
 def is_native(fn: FunctionType) -> bool:
     """Whether `fn` is called natively. A closure may hold the user's functions: it is interpreted."""
-    if fn.__closure__ and any(callable(_content(c)) for c in fn.__closure__):
+    if fn.__closure__ and any(_holds_user_code(c) for c in fn.__closure__):
         return False
     return is_native_module(fn.__globals__.get("__name__", ""))
 
 
-def _content(cell: Any) -> Any:
+def _holds_user_code(cell: Any) -> bool:
     try:
-        return cell.cell_contents
+        held = cell.cell_contents
     except ValueError:
-        return None
+        return False
+    if isinstance(held, FunctionType):
+        return not is_native(held)
+    return callable(held) and not isinstance(held, type) and not is_native_class(type(held))
 
 
 def is_native_class(cls: type) -> bool:

@@ -212,7 +212,7 @@ def truth(world: World, a: Any) -> bool:
             return True
     shadow = world.outside.shadow(a)
     if isinstance(shadow, DictShadow):
-        shadow.complete(world)
+        return shadow.size(world) > 0
     if isinstance(a, Deferred):
         raise Break("data dependent", "text made of run-time values decides a branch")
     return bool(a)

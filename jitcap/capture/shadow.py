@@ -107,6 +107,14 @@ class DictShadow(Shadow):
             self.kind.__setitem__(self.twin, key, now[key])
         self.whole = True
 
+    def size(self, world: World) -> int:
+        """`len()`: of an unchanged dictionary the number is guarded, not every key."""
+        if not self.whole and not self.stored() and not self.removed():
+            world.guards.add(Length(self.origin, world.line(), len(self.real)))
+            return len(self.real)
+        self.complete(world)
+        return len(self.twin)
+
     def removed(self) -> list[Any]:
         return [k for k in self.base if k not in self.twin]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import collections
+import functools
 import operator
 import sys
 from collections.abc import Callable, Iterator
@@ -346,14 +347,20 @@ class World:
     def settle(self, value: Any, depth: int = 0) -> None:
         """Load everything that native code may look at in `value`."""
         shadow = self.outside.shadow(value)
-        if isinstance(shadow, DictShadow | ListShadow | ObjectShadow):
+        if isinstance(shadow, DictShadow | ListShadow):
             shadow.complete(self)
-            if isinstance(shadow, ObjectShadow) and shadow.fields is not None:
-                self.settle(shadow.fields.twin, depth + 1)
+        elif isinstance(shadow, ObjectShadow) and compares_in_python(type(value)):
+            shadow.complete(self)
         if depth < 12 and isinstance(value, list | tuple | dict | collections.deque):
             for item in value.values() if isinstance(value, dict) else value:
                 if type(item) in (list, tuple, dict, collections.deque):
                     self.settle(item, depth + 1)
+
+    def load_all(self, value: Any) -> None:
+        """Load every attribute of an instance."""
+        shadow = self.outside.shadow(value)
+        if isinstance(shadow, ObjectShadow):
+            shadow.complete(self)
 
     def host_call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Put off a call of the host whose result is not used."""
@@ -417,6 +424,14 @@ def _by_index(obj: Any) -> Iterator[Any]:
             return
         yield value
         i += 1
+
+
+@functools.lru_cache(maxsize=4096)
+def compares_in_python(cls: type) -> bool:
+    """Whether native code that hashes, compares or sorts instances looks at their attributes."""
+    return any(
+        isinstance(getattr(cls, name, None), FunctionType) for name in ("__eq__", "__hash__", "__lt__")
+    )
 
 
 def _filled(cell: CellType) -> bool:
