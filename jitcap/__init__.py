@@ -23,8 +23,8 @@ from jitcap.record import Stats as Stats
 __all__ = [
     "Explanation",
     "Exported",
-    "Jitted",
     "JitcapWarning",
+    "Jitted",
     "Stats",
     "VerifyError",
     "assume_static",

@@ -50,7 +50,7 @@ FLAGS: Final[dict[str, Flag]] = {
         Flag("backend", "JITCAP_BACKEND", "", "cpp, triton, python or eager for every @jit"),
         Flag("isa", "JITCAP_ISA", "native", "native, avx512, avx2 or baseline"),
         Flag("threads", "JITCAP_THREADS", 0, "threads of compiled code; 0: one per core"),
-        Flag("entries", "JITCAP_ENTRIES", 16, "compiled versions kept per function and guard set"),
+        Flag("entries", "JITCAP_ENTRIES", 64, "compiled versions kept per function and guard set"),
         Flag("recompute", "JITCAP_RECOMPUTE", True, "backward may recompute what is cheap"),
         Flag("tolerance", "JITCAP_TOLERANCE", 1e-4, "relative difference that verify=True allows"),
     )

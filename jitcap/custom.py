@@ -71,7 +71,9 @@ class CustomOp:
         self._fake = fn
         return fn
 
-    def register_autograd(self, backward: Function, *, setup_context: Function | None = None) -> None:
+    def register_autograd(
+        self, backward: Function, *, setup_context: Function | None = None
+    ) -> None:
         """`backward(ctx, *grads)` gives one gradient (or None) per argument; what it needs is kept
         by `setup_context(ctx, inputs, output)`, both written in eager's operations."""
         self._backward, self._setup = backward, setup_context
@@ -87,7 +89,7 @@ class CustomOp:
             finally:
                 current_tracer.reset(token)
         tracer = Tracer(name="fake")
-        stand_ins = [wrap(fresh(tracer, tracer.input("x", a), a)) for a in avals]
+        stand_ins: list[Tensor] = [wrap(fresh(tracer, tracer.input("x", a), a)) for a in avals]
         token = current_tracer.set(tracer)
         try:
             return tuple(r.aval for r in _many(self._fake(*stand_ins)))

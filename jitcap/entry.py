@@ -214,8 +214,10 @@ def _strides(captured: Captured) -> list[Strides | None]:
             strides.append(tuple(s // array.itemsize for s in array.strides))
             continue
         guard = seen.get(id(given.origin))
-        found = guard.strides if guard is not None else None
-        strides.append(None if found is None else tuple(s // guard.dtype.itemsize for s in found))
+        if guard is None or guard.strides is None:
+            strides.append(None)
+        else:
+            strides.append(tuple(s // guard.dtype.itemsize for s in guard.strides))
     return strides
 
 

@@ -1,4 +1,4 @@
-"""Beside the pipeline: everything about one compile, as an object. function, arguments -> Explanation."""
+"""Beside the pipeline: all about one compile, as an object. one call -> Explanation."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Exported:
         self.graph = graph
         self.constants = tuple(constants)
         self._single = single
-        self._run: Callable[[Sequence[Any]], list[Any]] | None = None
+        self._run: Callable[[list[Any]], list[Any]] | None = None
 
     def __call__(self, *args: Tensor) -> Any:
         """Run on `args`. Raises TypeError if their number, shapes or dtypes are not as exported."""
@@ -50,7 +50,7 @@ class Exported:
         if self._run is None:
             self._run = compile_graph(self.graph).run
         arrays = [np.ascontiguousarray(a._array) for a in args]
-        outs = [wrap(np.asarray(a)) for a in self._run([*arrays, *self.constants])]
+        outs: list[Tensor] = [wrap(np.asarray(a)) for a in self._run([*arrays, *self.constants])]
         return outs[0] if self._single else tuple(outs)
 
     def save(self, path: str | Path) -> None:

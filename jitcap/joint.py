@@ -57,7 +57,7 @@ def build_joint(
     if not live or not leaves:
         return None
     tangents = [placeholder(f"g{i}", t.aval) for i, t in live]
-    given = [wrap(fresh(tracer, n, n.aval)) for n in tangents]
+    given: list[Tensor] = [wrap(fresh(tracer, n, n.aval)) for n in tangents]
     grads = autograd.grad(
         [t for _, t in live], [t for _, t in leaves], given, retain_graph=True, allow_unused=True
     )
@@ -105,11 +105,11 @@ class FreedNode(autograd.Node):
         )
 
 
-Compile = Callable[[Graph], Callable[[Sequence[Any]], list[Any]]]
+Compile = Callable[[Graph], Callable[[list[Any]], list[Any]]]
 
 
 class Region:
-    """A partitioned joint graph: what its tape nodes share. The backward compiles when first run."""
+    """A partitioned joint graph: what its tape nodes share. The backward compiles when run."""
 
     def __init__(
         self, joint: Joint, writes: Sequence[tuple[int, int]], compile_backward: Compile
@@ -121,7 +121,7 @@ class Region:
         self.partition: Partition = partition(joint.graph, joint.primals, joint.outputs)
         self._sources = self._find_sources()
         self._compile = compile_backward
-        self._run: Callable[[Sequence[Any]], list[Any]] | None = None
+        self._run: Callable[[list[Any]], list[Any]] | None = None
         self._lock = threading.Lock()
 
     @property
@@ -148,7 +148,7 @@ class Region:
             extra += sources[-1][0] == "extra"
         return sources
 
-    def run_backward(self, arrays: Sequence[Any]) -> list[Any]:
+    def run_backward(self, arrays: list[Any]) -> list[Any]:
         if self._run is None:
             with self._lock:
                 if self._run is None:
@@ -243,7 +243,7 @@ def replay(graph: Graph, args: Sequence[Any]) -> list[Any]:
     """Evaluate a graph through eager's dispatch: on the tape, or under another tracer."""
     env: dict[Node, Any] = dict(zip(graph.inputs, args, strict=True))
     for n in graph.nodes:
-        operands = [env[a] if isinstance(a, Node) else a for a in n.args]
+        operands: list[Any] = [env[a] if isinstance(a, Node) else a for a in n.args]
         if n.op is ITEM:
             env[n] = operands[0][n.attrs["index"]]
         elif n.op is AS_NUMBER:

@@ -1,4 +1,4 @@
-"""What users tell capture from inside their programs: marks on functions and tensors. -> read by capture.
+"""What users tell capture from inside their programs: marks on functions and tensors.
 
 None of these changes what a program computes.
 """
@@ -33,7 +33,7 @@ setattr(graph_break, NO_CAPTURE, True)
 
 
 def mark_dynamic(tensor: Tensor, dim: int | tuple[int, ...]) -> Tensor:
-    """The size of `dim` will vary. (A new size compiles a version of its own; see docs/limits.md.)"""
+    """The size of `dim` will vary. (A new size compiles anew; see docs/limits.md.)"""
     return _mark(tensor, dim)
 
 

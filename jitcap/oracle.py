@@ -1,8 +1,8 @@
 """Around the compiled graph, on request: the same graph op by op, to compare with or to search in.
 
 `verify=True` compares the first run of every compiled version with eager's kernels; `check_nans`
-looks at every run's results and, where a NaN appeared, names the user's line that made it. Both copy
-the inputs first, because the compiled code may write them.
+looks at every run's results and, where a NaN appeared, names the user's line that made it. Both
+copy the inputs first, because the compiled code may write them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from jitcap.config import config
 from jitcap.graph import Graph, Node
 
-Run = Callable[[Sequence[Any]], list[Any]]
+Run = Callable[[list[Any]], list[Any]]
 Writes = Sequence[tuple[int, int]]
 
 
@@ -24,10 +24,10 @@ class VerifyError(AssertionError):
 
 
 def compare_first(run: Run, graph: Graph, writes: Writes) -> Run:
-    """`run`, whose first call is compared with `graph` op by op. Raises VerifyError if they differ."""
+    """`run`, whose first call is compared with `graph`. Raises VerifyError if they differ."""
     pending = True
 
-    def checked(inputs: Sequence[Any]) -> list[Any]:
+    def checked(inputs: list[Any]) -> list[Any]:
         nonlocal pending
         if not pending:
             return run(inputs)
@@ -67,7 +67,7 @@ def _compare(n: Node, got: Any, expected: Any, graph: Graph) -> None:
 def search_nans(run: Run, graph: Graph) -> Run:
     """`run`, which raises FloatingPointError at the op that made a NaN out of none."""
 
-    def checked(inputs: Sequence[Any]) -> list[Any]:
+    def checked(inputs: list[Any]) -> list[Any]:
         copies = [copy_of(x) for x in inputs]
         results = run(inputs)
         if any(map(has_nan, results)) or any(map(has_nan, inputs)):

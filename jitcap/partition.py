@@ -77,7 +77,7 @@ def _crossing(joint: Graph, late: set[Node], outputs: int) -> list[Node]:
 
 
 def _backward(joint: Graph, saved: Iterable[Node], tangents: Sequence[Node], outputs: int) -> Graph:
-    """What turns the saved values and the tangents into gradients, recomputing what is not saved."""
+    """Saved values and tangents -> gradients; what is not saved is recomputed."""
     given: dict[Node, Node] = {n: placeholder(f"saved{i}", n.aval) for i, n in enumerate(saved)} | {
         t: t for t in tangents
     }
@@ -126,7 +126,7 @@ def _cheap(n: Node) -> bool:
 
 
 def _cost(n: Node) -> int:
-    """Bytes to carry a value; the arguments are alive anyway; all outputs of a node are no value."""
+    """Bytes to carry a value. Arguments are alive anyway; all outputs together are no value."""
     if len(n.avals) != 1:
         return INFINITE
     return 1 if n.op is INPUT else max(n.aval.nbytes, 1) + 1

@@ -32,7 +32,7 @@ from jitcap.record import Trail, announce, say
 from jitcap.show import module, show
 from jitcap.verify import verify
 
-Run = Callable[[Sequence[Any]], list[Any]]
+Run = Callable[[list[Any]], list[Any]]
 BACKENDS = ("cpp", "triton", "python", "eager")
 
 
@@ -127,7 +127,7 @@ def op_by_op(graph: Graph, writes: Sequence[tuple[int, int]]) -> Run:
     """backend="eager": the graph with eager's own kernels. Results share memory with nothing."""
     written = {o for _, o in writes}
 
-    def run(arrays: Sequence[Any]) -> list[Any]:
+    def run(arrays: list[Any]) -> list[Any]:
         with np.errstate(all="ignore"):
             values = [_own(v) for v in graph.run(arrays)]
         for i, o in writes:

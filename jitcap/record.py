@@ -76,7 +76,7 @@ class Trail:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
     def keep(self, name: str, text: Callable[[], str], level: int = 3) -> None:
-        """The text of stage `name`: shown by explain, dumped, printed from `JITCAP_DEBUG=level` on."""
+        """The text of stage `name`: for explain, the dump, and `JITCAP_DEBUG` from `level` on."""
         key, count = name, 1
         while key in self.texts:
             count += 1
@@ -97,7 +97,7 @@ class Trail:
 
 
 def _dump(name: str, number: int, stage: str, text: str) -> None:
-    """One file per stage; C++ and Triton by their suffix. A full disk is not the program's problem."""
+    """One file per stage; C++ by its suffix. A full disk is not the program's problem."""
     suffix = "cpp" if "#include" in text else "py"
     safe = "".join(c if c.isalnum() else "_" for c in name)
     path = Path(config.dump) / safe / f"{number:02d}_{stage.replace(' ', '_')}.{suffix}"

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import keyword
 import math
-import os
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -20,9 +20,9 @@ import numpy as np
 from eager import dtype as dt
 from eager.aval import Aval
 from eager.dispatch import apply
+from eager.interop import from_numpy
 from eager.op import REGISTRY
 from eager.sym import SymNumber, emit_scalar
-from eager.interop import from_numpy
 from jitcap.graph import AS_NUMBER, INPUT, ITEM, Graph, Node
 
 HEADER: Final = "import eager\nfrom jitcap.show import example, numbers, ops\n\n\n"
@@ -75,7 +75,7 @@ def _statement(n: Node, names: dict[Node, str], lines: bool) -> str:
     text = f"    {names[n]} = {_call(n, args)}"
     if not lines:
         return text
-    where = f"  {os.path.basename(n.where.file)}:{n.where.line}" if n.where.file else ""
+    where = f"  {Path(n.where.file).name}:{n.where.line}" if n.where.file else ""
     return f"{text}  # {', '.join(map(repr, n.avals))}{where}"
 
 

@@ -37,7 +37,7 @@ def verify(graph: Graph, after: str = "") -> None:
 
 
 def _check_avals(graph: Graph, n: Node, after: str) -> None:
-    """The op's rule must agree with what is recorded (arithmetic on run-time numbers is Python's)."""
+    """The op's rule must agree with the record (arithmetic on run-time numbers is Python's)."""
     if n.op is ITEM:
         source = n.parents[0]
         _require(source.avals[n.attrs["index"]] == n.aval, graph, n, "an item of other aval", after)

@@ -13,7 +13,7 @@ import numpy as np
 from eager import dtype as dt
 from eager.dtype import DType
 from jitcap.graph import Arg, Node
-from jitcap.passes.rules import Maker, Rule, as_stored, constant, is_op, is_value
+from jitcap.passes.rules import Maker, Rule, as_stored, constant, is_value
 
 
 def _one(s: Maker, n: Node) -> Arg | None:
@@ -88,16 +88,17 @@ def _where(s: Maker, n: Node) -> Arg | None:
         return x if known else y
     if x is y:
         return x
-    inner_x = x.args[1] if is_op(x, "where") and _first(x) is c else x
-    inner_y = y.args[2] if is_op(y, "where") and _first(y) is c else y
+    inner_x, inner_y = _chosen(x, c, 1), _chosen(y, c, 2)
     if inner_x is x and inner_y is y:
         return None
     return s.make("where", c, inner_x, inner_y, like=n)
 
 
-def _first(a: Arg) -> Arg:
-    assert isinstance(a, Node)
-    return a.args[0]
+def _chosen(a: Arg, condition: Arg, branch: int) -> Arg:
+    """Of a `where` by the same condition: the branch that was taken."""
+    if isinstance(a, Node) and a.op.name == "where" and a.args[0] is condition:
+        return a.args[branch]
+    return a
 
 
 def _fold_numbers(s: Maker, n: Node) -> Arg | None:
