@@ -155,8 +155,11 @@ def user_line() -> Where:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """What `trace` recorded. The graph's inputs are the arguments, then `constants`; its outputs
-    the results, then the new values of arguments written in place (`writes`: input, output index)."""
+    """What `trace` recorded.
+
+    The graph's inputs are the arguments, then `constants`; its outputs the results, then the new
+    values of arguments written in place (`writes`: input index, output index).
+    """
 
     graph: Graph
     constants: tuple[Tensor, ...]

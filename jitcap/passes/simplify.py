@@ -1,10 +1,9 @@
 """Pass: local identities, applied to each node as it is rebuilt. Graph -> Graph.
 
-A rule is a function (Simplifier, node with simplified arguments) -> replacement or None; the
-tables
+A rule is a function (Simplifier, node with simplified arguments) -> replacement or None; the tables
 `RULES` of `identities`, `shapes` and `products` say which rules an op name has. A rule may build
-with `s.make(...)`, which simplifies what it builds, so one forward sweep is enough: every rule
-looks at arguments only, never at users. A replacement of another shape or dtype is refused here, so that
+with `s.make(...)`, which simplifies what it builds, so one forward sweep is enough: rules look at
+arguments only, never at users. A replacement of another shape or dtype is refused here, so that
 rules need not ask (`x * 1` where x is an int and 1 came as a float, say).
 """
 
