@@ -1,4 +1,5 @@
-"""The eager tensor library: what `import eager` gives. PyTorch's names over NumPy, one op registry, one tape."""
+"""The eager tensor library: what `import eager` gives. PyTorch's names over NumPy, one op
+registry, one tape."""
 
 from __future__ import annotations
 
@@ -89,8 +90,8 @@ if TYPE_CHECKING:
 
 globals().update({p.name: p.fn for p in _PUBLIC.values() if p.namespace})
 
-# Modules whose functions capture calls as they are (on traced tensors) instead of reading their bytecode: they have no state
-# of the user's. Patterns of `fnmatch`.
+# Modules whose functions capture calls as they are (on traced tensors) instead of reading their
+# bytecode: they have no state of the user's. Patterns of `fnmatch`.
 NATIVE_MODULES = (
     "eager.autograd",
     "eager.dispatch",
@@ -105,5 +106,6 @@ NATIVE_MODULES = (
     "eager.printing",
     "eager.random",
     "eager.registry",
+    "eager.tape",
     "eager.tensor",
 )

@@ -1,7 +1,9 @@
-"""The abstract value: what every layer knows of a tensor without its data. (shape, dtype, device) -> Aval.
+"""The abstract value: what every layer knows of a tensor without its data. (shape, dtype, device)
+-> Aval.
 
-Shape and dtype rules, capture, lowering and printing all work on avals. `weak` marks a Python number (or a number that stays a
-run-time scalar): it takes part in promotion only by its category, as in PyTorch.
+Shape and dtype rules, capture, lowering and printing all work on avals. `weak` marks a Python
+number (or a number that stays a run-time scalar): it takes part in promotion only by its category,
+as in PyTorch.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from eager.dtype import DType
 
 @dataclass(frozen=True, slots=True)
 class Aval:
-    """Shape (ints), element type, device name ("cpu", "cuda:0") and whether it is a Python number."""
+    """Shape (ints), element type, device name ("cpu", "cuda:0") and whether it is a Python
+    number."""
 
     shape: tuple[int, ...]
     dtype: DType
@@ -52,7 +55,8 @@ def scalar_aval(value: complex, device: str = "cpu") -> Aval:
 
 
 def result_type(avals: Iterable[Aval]) -> DType:
-    """PyTorch's `result_type` over tensors with dimensions, 0-dim tensors and Python numbers (weak)."""
+    """PyTorch's `result_type` over tensors with dimensions, 0-dim tensors and Python numbers
+    (weak)."""
     best: list[DType | None] = [None, None, None]  # dimensioned, 0-dim, weak
     for a in avals:
         rank = 2 if a.weak else 1 if not a.shape else 0
@@ -73,7 +77,8 @@ def result_type(avals: Iterable[Aval]) -> DType:
 
 
 def _weak_default(weak: DType | None) -> DType | None:
-    """A Python float counts as the default dtype, a complex as its complex; ints and bools as themselves."""
+    """A Python float counts as the default dtype, a complex as its complex; ints and bools as
+    themselves."""
     if weak is None or weak.category < dt.FLOAT:
         return weak
     return dt.get_default_dtype() if weak.category == dt.FLOAT else dt.default_complex()
@@ -87,7 +92,8 @@ def _raise_category(result: DType, higher: DType, *, weak: bool) -> DType:
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """NumPy broadcasting. Raises RuntimeError naming both shapes and the dimension when they do not fit."""
+    """NumPy broadcasting. Raises RuntimeError naming both shapes and the dimension when they do
+    not fit."""
     out: list[int] = []
     ndim = max((len(s) for s in shapes), default=0)
     for axis in range(-ndim, 0):

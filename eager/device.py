@@ -1,4 +1,5 @@
-"""Beside the element types: where a tensor lives and what its size is. names -> device, ints -> Size."""
+"""Beside the element types: where a tensor lives and what its size is. names -> device, ints ->
+Size."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ class Size(tuple[int, ...]):
     def __repr__(self) -> str:
         return f"eager.Size([{', '.join(map(str, self))}])"
 
-    def __add__(self, other: Any) -> Size:  # type: ignore[override]
+    def __add__(self, other: Any) -> Size:
         return Size(tuple.__add__(self, tuple(other)))
 
     def __getitem__(self, index: Any) -> Any:
@@ -26,16 +27,18 @@ class Size(tuple[int, ...]):
 
 
 class device:
-    """`device("cuda:0")`, `device("cuda", 0)` or `device("cpu")`: a place for tensors. Hashable, compares by value."""
+    """`device("cuda:0")`, `device("cuda", 0)` or `device("cpu")`: a place for tensors. Hashable,
+    compares by value."""
 
     __slots__ = ("index", "type")
 
-    def __init__(self, type: str | device | int, index: int | None = None) -> None:
-        if isinstance(type, device):
-            type, index = type.type, type.index
-        elif isinstance(type, int):
+    type: str
+    index: int | None
+
+    def __init__(self, type: Any, index: int | None = None) -> None:
+        if isinstance(type, int):
             type, index = "cuda", type
-        kind, _, number = type.partition(":")
+        kind, _, number = str(type).partition(":")
         if kind not in ("cpu", "cuda", "meta"):
             raise RuntimeError(f"unknown device {type!r}: expected 'cpu', 'cuda' or 'cuda:<index>'")
         self.type = kind

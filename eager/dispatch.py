@@ -1,7 +1,9 @@
-"""The one choke point: every op call of the library goes through `apply`. op record and operands -> tensors.
+"""The one choke point: every op call of the library goes through `apply`. op record and operands
+-> tensors.
 
-NumPy kernels run here; under a tracer the op is appended to its graph instead; if an operand requires a gradient the call goes on
-the tape. Nothing else in `eager` calls a kernel, a tracer or the tape.
+NumPy kernels run here; under a tracer the op is appended to its graph instead; if an operand
+requires a gradient the call goes on the tape. Nothing else in `eager` calls a kernel, a tracer or
+the tape.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from eager import tensor as tensor_module
-from eager.autograd import CopySlicesNode, OpNode, differentiable, mode
+from eager.tape import CopySlicesNode, OpNode, differentiable, mode
 from eager.aval import Aval, scalar_aval
 from eager.dtype import COMPLEX, FLOAT
 from eager.op import Op
@@ -29,9 +31,11 @@ _NUMBERS = frozenset({bool, int, float, complex, SymNumber})
 
 
 class _Quiet(threading.local):
-    """`run(f, ...)` calls f where NumPy does not warn of overflow or division by zero, without touching the user's setting.
+    """`run(f, ...)` calls f where NumPy does not warn of overflow or division by zero, without
+    touching the user's setting.
 
-    A context of one's own costs a tenth of `numpy.errstate`. One per thread: a context cannot be entered twice."""
+    A context of one's own costs a tenth of `numpy.errstate`. One per thread: a context cannot be
+    entered twice."""
 
     run: Callable[..., Any]
 
@@ -45,9 +49,11 @@ _quiet = _Quiet()
 
 
 def apply(op: Op, *operands: Any, **attrs: Any) -> Any:
-    """Call an op: one tensor, or a tuple when the op has several outputs (numbers only in: a number out).
+    """Call an op: one tensor, or a tuple when the op has several outputs (numbers only in: a
+    number out).
 
-    Raises TypeError for an operand that is neither tensor nor number; what the op's own rules raise otherwise."""
+    Raises TypeError for an operand that is neither tensor nor number; what the op's own rules
+    raise otherwise."""
     tracer = current_tracer.get()
     arrays = []
     tracked = False
@@ -91,7 +97,7 @@ def _wrap_view(op: Op, source: Tensor, result: Any, attrs: Mapping[str, Any]) ->
         shared = result.base is not None and (result.base is array or result.base is array.base)
     if not shared:
         return wrap(result)
-    out = wrap(result, source._storage)
+    out: Tensor = wrap(result, source._storage)
     above = source._view
     base, chain = (source, ()) if above is None else (above.base, above.chain)
     out._view = ViewOf(base, (*chain, (op, attrs)), source._storage.history)
@@ -103,7 +109,8 @@ def _checked(op: Op, x: Any) -> Any:
         return x
     if isinstance(x, np.generic):
         return x.item()
-    for number in (bool, int, float, complex):
+    python_types: tuple[Any, ...] = (bool, int, float, complex)
+    for number in python_types:
         if isinstance(x, number):
             return number(x)
     raise TypeError(f"{op.name}(): an operand must be a Tensor or a number, got {type(x).__name__}")
@@ -146,10 +153,12 @@ def _record(
 
 # -------------------------------------------------------------------------- in-place writes
 def write_(target: Tensor, value: Tensor) -> Tensor:
-    """Make `target` what `value` is: data into its memory (and so into all views of it), history onto the tape.
+    """Make `target` what `value` is: data into its memory (and so into all views of it), history
+    onto the tape.
 
-    `value` has `target`'s shape or broadcasts to it, and is converted to its dtype. Raises RuntimeError for a leaf that requires
-    a gradient, a shape that does not fit, a lossy kind of dtype (float into int), or memory whose elements overlap."""
+    `value` has `target`'s shape or broadcasts to it, and is converted to its dtype. Raises
+    RuntimeError for a leaf that requires a gradient, a shape that does not fit, a lossy kind of
+    dtype (float into int), or memory whose elements overlap."""
     if not isinstance(target, Tensor):
         raise TypeError(f"an in-place operation needs a Tensor, got {type(target).__name__}")
     if target._view is not None:
@@ -218,7 +227,8 @@ def _store(target: Tensor, value: Tensor) -> None:
 
 
 def _rebase(target: Tensor, value: Tensor) -> None:
-    """Give `target` the history of `value`; through a view, give its base a new history, and every view anew from that."""
+    """Give `target` the history of `value`; through a view, give its base a new history, and every
+    view anew from that."""
     where = target._view
     if where is None:
         target._node, target._index, target._requires_grad = (

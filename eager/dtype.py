@@ -1,7 +1,9 @@
-"""Bottom of the stack: the element types, and PyTorch's promotion lattice. names -> DType, (DType, DType) -> DType.
+"""Bottom of the stack: the element types, and PyTorch's promotion lattice. names -> DType, (DType,
+DType) -> DType.
 
-A `DType` wraps the NumPy dtype that stores it. Promotion follows PyTorch: the category (bool < int < float < complex) decides
-first; within one category a tensor with dimensions outranks a 0-dim tensor, which outranks a Python number.
+A `DType` wraps the NumPy dtype that stores it. Promotion follows PyTorch: the category (bool < int
+< float < complex) decides first; within one category a tensor with dimensions outranks a 0-dim
+tensor, which outranks a Python number.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ class DType:
 
     @property
     def compute(self) -> DType:
-        """The type arithmetic runs in: float32 for the 16-bit floats (results are rounded once), else itself."""
+        """The type arithmetic runs in: float32 for the 16-bit floats (results are rounded once),
+        else itself."""
         return float32 if self in (float16, bfloat16) else self
 
     def __repr__(self) -> str:
@@ -84,7 +87,8 @@ def by_name(name: str) -> DType:
 
 
 def from_numpy(dtype: np.dtype) -> DType:
-    """The DType stored as `dtype`. Raises TypeError for a NumPy type with no counterpart (strings, objects, ...)."""
+    """The DType stored as `dtype`. Raises TypeError for a NumPy type with no counterpart (strings,
+    objects, ...)."""
     found = _BY_NP.get(np.dtype(dtype))
     if found is None:
         raise TypeError(
@@ -107,7 +111,8 @@ def _widen(a: DType, b: DType) -> DType:
 
 
 def promote_types(a: DType, b: DType) -> DType:
-    """PyTorch's `promote_types`: the type both convert to when neither is a 0-dim tensor or a Python number."""
+    """PyTorch's `promote_types`: the type both convert to when neither is a 0-dim tensor or a
+    Python number."""
     if a is b:
         return a
     if a.category != b.category:
@@ -122,12 +127,14 @@ _default: list[DType] = [float32]
 
 
 def get_default_dtype() -> DType:
-    """The type of Python floats turned into tensors, and of `zeros`, `rand`, ... without a dtype."""
+    """The type of Python floats turned into tensors, and of `zeros`, `rand`, ... without a
+    dtype."""
     return _default[0]
 
 
 def set_default_dtype(dtype: DType) -> None:
-    """Set the default floating point type. Raises TypeError if `dtype` is not a floating point type."""
+    """Set the default floating point type. Raises TypeError if `dtype` is not a floating point
+    type."""
     if not dtype.is_floating_point:
         raise TypeError(f"the default dtype must be a floating point type, got {dtype}")
     _default[0] = dtype
@@ -144,7 +151,7 @@ class finfo:
         dtype = get_default_dtype() if dtype is None else dtype
         if dtype.category < FLOAT:
             raise TypeError(f"finfo is for floating point types, got {dtype}; use iinfo")
-        info = ml_dtypes.finfo(dtype.np)
+        info: Any = ml_dtypes.finfo(dtype.np)  # type: ignore[no-untyped-call]
         self.dtype = dtype.name
         self.bits = int(info.bits)
         self.eps, self.max, self.min = float(info.eps), float(info.max), float(info.min)
@@ -170,7 +177,8 @@ class iinfo:
 
 
 class _Module(ModuleType):
-    """`eager.dtype` is this module; as in PyTorch it is also the type of dtypes: `isinstance(x, eager.dtype)`."""
+    """`eager.dtype` is this module; as in PyTorch it is also the type of dtypes: `isinstance(x,
+    eager.dtype)`."""
 
     def __instancecheck__(self, instance: Any) -> bool:
         return isinstance(instance, DType)

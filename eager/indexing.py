@@ -1,7 +1,9 @@
-"""`x[...]` and `x[...] = v`: Python's index syntax -> view ops, and index ops where tensors or lists pick elements.
+"""`x[...]` and `x[...] = v`: Python's index syntax -> view ops, and index ops where tensors or
+lists pick elements.
 
-Ints, slices, None and ... are views. Integer tensors, bool masks, lists and arrays are advanced indices (NumPy's rules: they
-broadcast together, and their dimensions stand where they stood, or first when something stands between them).
+Ints, slices, None and ... are views. Integer tensors, bool masks, lists and arrays are advanced
+indices (NumPy's rules: they broadcast together, and their dimensions stand where they stood, or
+first when something stands between them).
 """
 
 from __future__ import annotations
@@ -131,7 +133,8 @@ def getitem(self: Tensor, index: Any) -> Tensor:
 
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:
-    """`self[index] = value` in place; `value` broadcasts to the place and is converted to the dtype."""
+    """`self[index] = value` in place; `value` broadcasts to the place and is converted to the
+    dtype."""
     mask = index[0] if isinstance(index, tuple) and len(index) == 1 else index
     if isinstance(mask, Tensor) and mask.dtype is dt.bool_ and _one_value(value):
         write_(self, _filled(self, mask, value))

@@ -1,4 +1,5 @@
-"""At the edge: Python lists, NumPy arrays and tensors into each other, and between dtypes and devices."""
+"""At the edge: Python lists, NumPy arrays and tensors into each other, and between dtypes and
+devices."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ _KNOWN = frozenset(d.np for d in dt.ALL)
 
 # ------------------------------------------------------------------------------ data -> tensor
 def _array_of(data: Any, dtype: DType | None) -> Any:
-    """A fresh NumPy array of nested lists, numbers or arrays; Python floats become the default dtype."""
+    """A fresh NumPy array of nested lists, numbers or arrays; Python floats become the default
+    dtype."""
     plain = _plain(data)
     array = np.array(plain)
     if dtype is not None:
@@ -86,7 +88,8 @@ def tensor(
 ) -> Tensor:
     """A new tensor with a copy of `data` (numbers, nested sequences, arrays, tensors).
 
-    Python floats become the default dtype, ints int64, bools bool; arrays keep theirs. ValueError for ragged lists."""
+    Python floats become the default dtype, ints int64, bools bool; arrays keep theirs. ValueError
+    for ragged lists."""
     if isinstance(data, Tensor):
         out = data.detach().clone()
         out = out if dtype is None else out.to(dtype)
@@ -103,7 +106,8 @@ def tensor(
 
 @public(method=False)
 def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Tensor:
-    """`data` as a tensor; shares memory with tensors and arrays where nothing has to be converted."""
+    """`data` as a tensor; shares memory with tensors and arrays where nothing has to be
+    converted."""
     if isinstance(data, np.ndarray) and data.dtype in _KNOWN:
         data = from_numpy(data)
     if not isinstance(data, Tensor):
@@ -114,7 +118,8 @@ def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Tens
 
 @public(method=False, alias=("asarray",))
 def from_numpy(ndarray: Any) -> Tensor:
-    """A tensor that shares the array's memory. TypeError for anything but an array of a known dtype."""
+    """A tensor that shares the array's memory. TypeError for anything but an array of a known
+    dtype."""
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
     dt.from_numpy(ndarray.dtype)
@@ -128,7 +133,8 @@ def from_numpy(ndarray: Any) -> Tensor:
 
 @public(method=False)
 def from_dlpack(source: Any) -> Tensor:
-    """A tensor that shares the memory of an object with `__dlpack__` (NumPy, PyTorch, JAX, CuPy arrays on the CPU)."""
+    """A tensor that shares the memory of an object with `__dlpack__` (NumPy, PyTorch, JAX, CuPy
+    arrays on the CPU)."""
     return wrap(np.from_dlpack(source))
 
 
@@ -176,7 +182,8 @@ def _known(self: Tensor, what: str) -> Any:
 
 @public(namespace=False)
 def numpy(self: Tensor, *, force: bool = False) -> Any:
-    """The NumPy array, sharing memory. RuntimeError for a tensor that requires a gradient (unless `force`)."""
+    """The NumPy array, sharing memory. RuntimeError for a tensor that requires a gradient (unless
+    `force`)."""
     if self.requires_grad and not force:
         raise RuntimeError(
             "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
@@ -208,8 +215,8 @@ def tolist(self: Tensor) -> Any:
 # ----------------------------------------------------------------------------- dtype and device
 @public(namespace=False, samples=None)
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """`to(dtype)`, `to(device)`, `to(device, dtype)`, `to(other)`; `copy=True` always copies. The tensor itself if
-    nothing changes."""
+    """`to(dtype)`, `to(device)`, `to(device, dtype)`, `to(other)`; `copy=True` always copies. The
+    tensor itself if nothing changes."""
     dtype, place = kwargs.get("dtype"), kwargs.get("device")
     for a in args:
         if isinstance(a, DType):

@@ -1,18 +1,22 @@
-"""The Op record: everything about one operation in one place. eager, tape, capture, lowering, printing and tests read it.
+"""The Op record: everything about one operation in one place. eager, tape, capture, lowering,
+printing and tests read it.
 
-A record's class is its KIND; shape, dtype, eager and lowering rules belong to the kind (see `eager/ops/kinds.py` for their
-eager side and `codegen/lower.py` for their loops). What a record adds is what differs: the body, the derivative, the samples.
+A record's class is its KIND; shape, dtype, eager and lowering rules belong to the kind (see
+`eager/ops/kinds.py` for their eager side and `codegen/lower.py` for their loops). What a record
+adds is what differs: the body, the derivative, the samples.
 
-The derivative `vjp` declares what it needs by its parameter names, and exactly that is saved by the tape:
+The derivative `vjp` declares what it needs by its parameter names, and exactly that is saved by
+the tape:
     `g`              the gradient(s) of the output(s) (a tuple when the op has several)
     `out`            the output(s)
     operand names    the operands (tensors or Python numbers), named as in the body
     `avals`          the operands' abstract values (shapes and dtypes, no data)
-    `needs`          for each operand, whether its gradient is wanted (skip costly ones that are not)
+    `needs`          for each operand, whether its gradient is wanted (skip costly ones)
     attribute names  static attributes
-It is written in eager's own operations and returns one gradient per operand (None where there is none). Whoever calls it sums
-a gradient down to its operand's shape and converts it to its operand's dtype, so broadcasting and promotion are not its concern.
-A last operand named "*xs" stands for any number of them; `xs` in the derivative is their tuple.
+It is written in eager's own operations and returns one gradient per operand (None where there is
+none). Whoever calls it sums a gradient down to its operand's shape and converts it to its
+operand's dtype, so broadcasting and promotion are not its concern. A last operand named "*xs"
+stands for any number of them; `xs` in the derivative is their tuple.
 """
 
 from __future__ import annotations
@@ -32,9 +36,11 @@ Attrs = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One test call of an op or function: `fn(*args, **kwargs)`. Arrays are NumPy; `grad` says whether to test derivatives.
+    """One test call of an op or function: `fn(*args, **kwargs)`. Arrays are NumPy; `grad` says
+    whether to test derivatives.
 
-    `rtol`/`atol` loosen the comparison where the mathematics asks for it, with a reason in `why`."""
+    `rtol`/`atol` loosen the comparison where the mathematics asks for it, with a reason in
+    `why`."""
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any] = field(default_factory=dict)
@@ -50,11 +56,12 @@ REGISTRY: dict[str, Op] = {}
 
 @dataclass(frozen=True, eq=False)
 class Op:
-    """Base of all kinds. `operands` names the inputs; `attrs` are static keyword attributes (hashable values).
+    """Base of all kinds. `operands` names the inputs; `attrs` are static keyword attributes
+    (hashable values).
 
-    `saves_for` says for which operands' gradients a saved operand is used: `x * y` keeps x only if y needs a gradient, and the
-    derivative gets None otherwise (and looks at `needs` first). An op without a derivative raises when one is asked for,
-    unless it `stops` gradients on purpose."""
+    `saves_for` says for which operands' gradients a saved operand is used: `x * y` keeps x only if
+    y needs a gradient, and the derivative gets None otherwise (and looks at `needs` first). An op
+    without a derivative raises when one is asked for, unless it `stops` gradients on purpose."""
 
     name: str
     operands: tuple[str, ...]
@@ -74,7 +81,8 @@ class Op:
         REGISTRY[self.name] = self
 
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
-        """Shapes and dtypes of the outputs. Raises RuntimeError naming the op and all shapes when they do not fit."""
+        """Shapes and dtypes of the outputs. Raises RuntimeError naming the op and all shapes when
+        they do not fit."""
         raise NotImplementedError
 
     def compute(
@@ -84,7 +92,8 @@ class Op:
         raise NotImplementedError
 
     def run(self, arrays: tuple[Any, ...], attrs: Attrs) -> tuple[Any, ...]:
-        """Shape rule and kernel in one step. Kinds override it where NumPy itself finds the shape, to be faster."""
+        """Shape rule and kernel in one step. Kinds override it where NumPy itself finds the shape,
+        to be faster."""
         return self.compute(arrays, attrs, self.abstract(tuple(map(aval_of, arrays)), attrs))
 
     def __repr__(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,13 @@ from eager import dtype as dt
 from eager.tensor import Tensor
 from eager.traced import Traced
 
-_options = {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80, "sci_mode": None}
+_options: dict[str, Any] = {
+    "precision": 4,
+    "threshold": 1000,
+    "edgeitems": 3,
+    "linewidth": 80,
+    "sci_mode": None,
+}
 
 
 def set_printoptions(
@@ -21,7 +28,8 @@ def set_printoptions(
     profile: str | None = None,
     sci_mode: bool | None = None,
 ) -> None:
-    """How tensors print: digits, from how many elements on to abbreviate, elements at the edges, line width."""
+    """How tensors print: digits, from how many elements on to abbreviate, elements at the edges,
+    line width."""
     profiles: dict[str, dict[str, Any]] = {
         "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80},
         "short": {"precision": 2, "threshold": 1000, "edgeitems": 2, "linewidth": 80},
@@ -38,24 +46,19 @@ def set_printoptions(
     _options["sci_mode"] = sci_mode
 
 
-def _float_format(shown: Any) -> Any:
-    """One format for all shown elements: integral ones as `1.`, a wide range in scientific notation."""
+def _float_format(shown: Any) -> Callable[[Any], str]:
+    """One format for all shown elements: `1.` for whole ones, 1.0000e-05 for a wide range."""
     finite = shown[np.isfinite(shown)].astype(np.float64)
     sizes = np.abs(finite[finite != 0])
-    precision = _options["precision"]
+    whole = bool(finite.size and (finite == np.rint(finite)).all())
     sci = _options["sci_mode"]
-    if finite.size and bool((finite == np.rint(finite)).all()):
-        if sci is None:
-            sci = bool(sizes.size and sizes.max() / sizes.min() > 1000.0 and sizes.max() > 1e8)
-        text = (lambda v: f"{v:.{precision}e}") if sci else (lambda v: f"{v:.0f}.")
-    else:
-        if sci is None:
-            sci = bool(
-                sizes.size
-                and (sizes.max() / sizes.min() > 1000.0 or sizes.max() > 1e8 or sizes.min() < 1e-4)
-            )
-        text = (lambda v: f"{v:.{precision}e}") if sci else (lambda v: f"{v:.{precision}f}")
-    return lambda v: text(v) if np.isfinite(v) else str(float(v))
+    if sci is None:
+        wide = sizes.size and (sizes.max() / sizes.min() > 1000.0 or sizes.max() > 1e8)
+        sci = bool(wide or (sizes.size and sizes.min() < 1e-4))
+    precision = _options["precision"]
+    spec = f".{precision}e" if sci else ".0f" if whole else f".{precision}f"
+    dot = "." if whole and not sci else ""
+    return lambda v: format(v, spec) + dot if np.isfinite(v) else str(float(v))
 
 
 def _format_of(shown: Any) -> Any:
@@ -93,7 +96,7 @@ def _rows(array: Any, edge: int | None, one: Any, indent: int) -> str:
 def _row(words: list[str], indent: int) -> str:
     """`[a, b, ...]`, broken where the line is full."""
     width = max((len(w) + 2 for w in words), default=1)
-    per_line = max(1, int((_options["linewidth"] - indent) // width))  # type: ignore[operator]
+    per_line = max(1, int((_options["linewidth"] - indent) // width))
     lines = [", ".join(words[i : i + per_line]) for i in range(0, len(words), per_line)]
     return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
 
@@ -101,7 +104,7 @@ def _row(words: list[str], indent: int) -> str:
 def _body(array: Any, indent: int) -> str:
     if array.dtype == dt.bfloat16.np:
         array = array.astype(np.float32)
-    edge: Any = _options["edgeitems"] if array.size > _options["threshold"] else None  # type: ignore[operator]
+    edge: Any = _options["edgeitems"] if array.size > _options["threshold"] else None
     shown = _shown(array, edge)
     one = _format_of(shown)
     width = max((len(one(v)) for v in shown), default=0) if array.ndim else 0

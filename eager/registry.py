@@ -1,7 +1,9 @@
-"""Beside the ops: what users can call, in one table. a function -> `eager.name`, `Tensor.name` and `Tensor.name_`.
+"""Beside the ops: what users can call, in one table. a function -> `eager.name`, `Tensor.name` and
+`Tensor.name_`.
 
-A public function is registered where it is defined; functions, methods and in-place methods of the whole library come from this
-table, and so do the tests (its samples are run against the reference of the same name).
+A public function is registered where it is defined; functions, methods and in-place methods of the
+whole library come from this table, and so do the tests (its samples are run against the reference
+of the same name).
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from eager.autograd import keep_operand, sequence_now
+from eager.tape import keep_operand, sequence_now
 from eager.dispatch import write_
 from eager.op import Samples
 from eager.tensor import Tensor
@@ -20,7 +22,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Public:
-    """One public function. `torch` is the dotted name of its reference below `torch.` (its own by default)."""
+    """One public function. `torch` is the dotted name of its reference below `torch.` (its own by
+    default)."""
 
     name: str
     fn: Callable[..., Any]
@@ -42,9 +45,11 @@ def public(
     namespace: bool = True,
     alias: tuple[str, ...] = (),
 ) -> Callable[[F], F]:
-    """Register a function: as `eager.<name>` (`namespace`), as a Tensor method, and as `<name>_` (`inplace`).
+    """Register a function: as `eager.<name>` (`namespace`), as a Tensor method, and as `<name>_`
+    (`inplace`).
 
-    `alias` lists further names of the same function. `samples` makes it a test against the reference."""
+    `alias` lists further names of the same function. `samples` makes it a test against the
+    reference."""
 
     def register(fn: F) -> F:
         own = name or fn.__name__

@@ -1,10 +1,13 @@
-"""The closed vocabulary of scalar intrinsics: what a pointwise op's body may say. name -> Intrinsic (arity, result type, NumPy).
+"""The closed vocabulary of scalar intrinsics: what a pointwise op's body may say. name ->
+Intrinsic (arity, result type, NumPy).
 
-A body is a function `body(m, x, y, ...)` over one element. `m` is the interpretation: `m.exp(x)` on NumPy arrays computes, on
-`codegen.expr` builds an expression, on Python numbers it is the reference. Inside a body all operands have one computing dtype
-(see `DType.compute`), so the vocabulary needs no promotion. `+ - * / unary- < <= > >=` on values are shorthands for the
-intrinsics `add sub mul div neg lt le gt ge`; `==`, `!=`, `&`, `|`, `~` are spelled `m.eq m.ne m.and_ m.or_ m.not_` (they mean
-logical for bool and bitwise for ints). Python numbers in a body are constants of the computing dtype.
+A body is a function `body(m, x, y, ...)` over one element. `m` is the interpretation: `m.exp(x)`
+on NumPy arrays computes, on
+`codegen.expr` builds an expression, on Python numbers it is the reference. Inside a body all
+operands have one computing dtype (see `DType.compute`), so the vocabulary needs no promotion. `+ -
+* / unary- < <= > >=` on values are shorthands for the intrinsics `add sub mul div neg lt le gt
+ge`; `==`, `!=`, `&`, `|`, `~` are spelled `m.eq m.ne m.and_ m.or_ m.not_` (they mean logical for
+bool and bitwise for ints). Python numbers in a body are constants of the computing dtype.
 
 A backend is a table that spells every name here; a test asserts that each table is complete.
 """
@@ -20,7 +23,8 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Intrinsic:
-    """One scalar operation. `result` is "same" (the operands' type), "bool", or "to" (takes a dtype: cast, bitcast)."""
+    """One scalar operation. `result` is "same" (the operands' type), "bool", or "to" (takes a
+    dtype: cast, bitcast)."""
 
     name: str
     arity: int
@@ -43,7 +47,8 @@ def _trunc_div(x: Any, y: Any) -> Any:
 
 
 def _special(name: str) -> Callable[..., Any]:
-    """A scalar libm function applied per element: rare ones that NumPy lacks. (Replace by a faster kernel where it matters.)"""
+    """A scalar libm function applied per element: rare ones that NumPy lacks. (Replace by a faster
+    kernel where it matters.)"""
     import math
 
     fn = getattr(math, name)
@@ -59,7 +64,8 @@ def _rsqrt(x: Any) -> Any:
 
 
 _TABLE: Final = (
-    # arithmetic (floor_div and mod round like Python: towards minus infinity; div is true division on floats)
+    # arithmetic (floor_div and mod round like Python: towards minus infinity; div is true division
+    # on floats)
     Intrinsic("add", 2, np.add),
     Intrinsic("sub", 2, np.subtract),
     Intrinsic("mul", 2, np.multiply),

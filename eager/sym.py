@@ -1,8 +1,9 @@
-"""Under capture: a Python number whose value is known only at run time. numbers -> scalar nodes in the graph.
+"""Under capture: a Python number whose value is known only at run time. numbers -> scalar nodes in
+the graph.
 
-Arithmetic with numbers emits pointwise ops on weak 0-dim values, in Python's own types (int64, float64). With tensors it is an
-operand like any Python number. What needs the value itself (`bool`, `int`, an index, a dict key) asks the tracer, which makes a
-guard or refuses.
+Arithmetic with numbers emits pointwise ops on weak 0-dim values, in Python's own types (int64,
+float64). With tensors it is an operand like any Python number. What needs the value itself
+(`bool`, `int`, an index, a dict key) asks the tracer, which makes a guard or refuses.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _ORDER = (bool, int, float, complex)
 
 
 class SymNumber:
-    """A run-time scalar of Python type `pytype`; `hint` is the value seen while capturing, if there was one."""
+    """A run-time scalar of Python type `pytype`; `hint` is the value seen while capturing, if
+    there was one."""
 
     __slots__ = ("handle", "hint", "pytype", "tracer")
 
@@ -141,7 +143,8 @@ class SymNumber:
 
 
 def emit_scalar(name: str, pytype: type, *operands: Any) -> SymNumber:
-    """Append the pointwise op `name` on numbers; the result is a run-time scalar of type `pytype`."""
+    """Append the pointwise op `name` on numbers; the result is a run-time scalar of type
+    `pytype`."""
     tracer = next(x.tracer for x in operands if isinstance(x, SymNumber))
     handles = tuple(x.handle if isinstance(x, SymNumber) else x for x in operands)
     (handle,) = tracer.emit(REGISTRY[name], handles, {}, (_AVALS[pytype],))

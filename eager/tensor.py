@@ -1,8 +1,9 @@
-"""What users hold: an array, its storage and its place on the tape. NumPy array or Traced -> Tensor.
+"""What users hold: an array, its storage and its place on the tape. NumPy array or Traced ->
+Tensor.
 
-Only state lives here. What a tensor can do (arithmetic, views, indexing, `backward`) is installed from the registry of public
-functions, so that `eager.f(x)` and `x.f()` are one thing. State that most tensors never have is a class attribute: making a
-tensor writes two fields.
+Only state lives here. What a tensor can do (arithmetic, views, indexing, `backward`) is installed
+from the registry of public functions, so that `eager.f(x)` and `x.f()` are one thing. State that
+most tensors never have is a class attribute: making a tensor writes two fields.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ UNREAD: Any = object()  # `_grad` of a stand-in tensor whose `.grad` nobody has 
 
 
 class ViewOf:
-    """Where a view comes from: its base tensor, the (view op, attributes) steps from there, the base's history then."""
+    """Where a view comes from: its base tensor, the (view op, attributes) steps from there, the
+    base's history then."""
 
     __slots__ = ("base", "chain", "history")
 
@@ -36,8 +38,9 @@ class ViewOf:
 class Tensor:
     """A strided array of one element type, with automatic differentiation.
 
-    Made by `eager.tensor`, `eager.zeros` and the like. `Tensor(2, 3)` is an uninitialised (here: zero) float tensor of that
-    shape, `Tensor([1, 2])` a float tensor of those values, as in PyTorch.
+    Made by `eager.tensor`, `eager.zeros` and the like. `Tensor(2, 3)` is an uninitialised (here:
+    zero) float tensor of that shape, `Tensor([1, 2])` a float tensor of those values, as in
+    PyTorch.
     """
 
     _array: Any
@@ -283,7 +286,8 @@ def wrap(array: Any, storage: Storage | None = None, cls: type[T] = Tensor) -> T
 
 
 def refresh(view: Tensor) -> None:
-    """Give a view its derivative anew when its base was overwritten (on the tape) since the view was made."""
+    """Give a view its derivative anew when its base was overwritten (on the tape) since the view
+    was made."""
     where = view._view
     if where is None or where.history == view._storage.history:
         return

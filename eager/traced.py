@@ -1,9 +1,11 @@
-"""Under capture: what stands where a tensor's array stands. reads and writes of views -> pure values in a graph.
+"""Under capture: what stands where a tensor's array stands. reads and writes of views -> pure
+values in a graph.
 
-A `Traced` is a view of a `TracedStorage`, and the storage holds the graph value of the whole. A view keeps its chain of view
-ops from that base. A write through a view computes the base's new value (slice_scatter and its like, inverse permutations) and
-steps the storage's generation; a view of an older generation replays its chain when it is next read. So the graph is single
-assignment from the start, and nobody needs to remove aliases later.
+A `Traced` is a view of a `TracedStorage`, and the storage holds the graph value of the whole. A
+view keeps its chain of view ops from that base. A write through a view computes the base's new
+value (slice_scatter and its like, inverse permutations) and steps the storage's generation; a view
+of an older generation replays its chain when it is next read. So the graph is single assignment
+from the start, and nobody needs to remove aliases later.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ class Tracer(Protocol):
     def emit(
         self, op: Any, operands: tuple[Any, ...], attrs: Mapping[str, Any], outs: tuple[Aval, ...]
     ) -> tuple[Handle, ...]:
-        """Append one op. `operands` are handles or Python numbers; one handle per output comes back."""
+        """Append one op. `operands` are handles or Python numbers; one handle per output comes
+        back."""
 
     def lift(self, tensor: Any) -> Traced:
         """A concrete tensor met while tracing."""
@@ -33,7 +36,8 @@ class Tracer(Protocol):
         """`.item()`: the run-time scalar (a SymNumber) of a one-element tensor."""
 
     def concretize(self, sym: Any, want: type) -> Any:
-        """`bool()`, `int()`, `float()` or use as an index of a SymNumber: a guard, or an exception."""
+        """`bool()`, `int()`, `float()` or use as an index of a SymNumber: a guard, or an
+        exception."""
 
     def load_grad(self, tensor: Any) -> Any:
         """The first read of `.grad` of a tensor that stands in for one from outside."""
@@ -41,7 +45,8 @@ class Tracer(Protocol):
 
 @dataclass(slots=True, eq=False)
 class TracedStorage:
-    """One piece of memory under capture: `handle` is its current value, `generation` counts the writes."""
+    """One piece of memory under capture: `handle` is its current value, `generation` counts the
+    writes."""
 
     tracer: Tracer
     handle: Handle
@@ -50,7 +55,8 @@ class TracedStorage:
 
 
 class Traced:
-    """An abstract array: aval, strides and offset in elements, and the way from its storage to its value."""
+    """An abstract array: aval, strides and offset in elements, and the way from its storage to its
+    value."""
 
     __slots__ = ("aval", "chain", "generation", "handle", "offset", "storage", "strides")
 
@@ -95,7 +101,8 @@ class Traced:
         return self.handle
 
     def view(self, op: Any, attrs: Mapping[str, Any]) -> Traced:
-        """Apply a view op: shares this storage, or starts a fresh one when the strides do not allow a view."""
+        """Apply a view op: shares this storage, or starts a fresh one when the strides do not
+        allow a view."""
         tracer = self.storage.tracer
         (aval,) = op.abstract((self.aval,), attrs)
         (handle,) = tracer.emit(op, (self.read(),), attrs, (aval,))
@@ -107,7 +114,8 @@ class Traced:
         return Traced(aval, self.storage, handle, chain, strides, self.offset + offset)
 
     def write(self, value: Handle) -> None:
-        """Store `value` (of this aval): the storage gets the value of the whole with this part replaced."""
+        """Store `value` (of this aval): the storage gets the value of the whole with this part
+        replaced."""
         storage = self.storage
         values, avals = [storage.handle], [storage.aval]
         for op, attrs in self.chain[:-1]:

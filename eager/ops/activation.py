@@ -1,6 +1,7 @@
 """Pointwise ops of neural networks: relu, gelu, softplus and their like. tensor -> tensor.
 
-They are one op each: one pass in eager, one expression in compiled code. `eager.nn.functional` re-exports them.
+They are one op each: one pass in eager, one expression in compiled code. `eager.nn.functional`
+re-exports them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Functions of other ops: statistics, softmax, norms, triangles, differences. tensors -> tensors, through dispatch.
+"""Functions of other ops: statistics, softmax, norms, triangles, differences. tensors -> tensors,
+through dispatch.
 
-They are run like user code: the tape, capture and the compiler see the primitive ops. Softmax is amax, sub, exp, sum and div on
-purpose, because that is what the compiler fuses into one pass.
+They are run like user code: the tape, capture and the compiler see the primitive ops. Softmax is
+amax, sub, exp, sum and div on purpose, because that is what the compiler fuses into one pass.
 """
 
 from __future__ import annotations

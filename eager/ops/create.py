@@ -143,7 +143,8 @@ def linspace(
     requires_grad: bool = False,
     **_: Any,
 ) -> Tensor:
-    """`steps` values evenly from start to end, both included; symmetric, so that both ends are exact."""
+    """`steps` values evenly from start to end, both included; symmetric, so that both ends are
+    exact."""
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
     start, end = (x.item() if isinstance(x, Tensor) else x for x in (start, end))
@@ -266,7 +267,8 @@ def new_full(
 # --------------------------------------------------------------------------------------- grids
 @public(method=False)
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
-    """Coordinates of the grid spanned by vectors, one tensor per vector; "xy" exchanges the first two dimensions."""
+    """Coordinates of the grid spanned by vectors, one tensor per vector; "xy" exchanges the first
+    two dimensions."""
     if indexing not in ("ij", "xy"):
         raise RuntimeError(f"meshgrid: indexing must be one of 'xy' or 'ij', got {indexing!r}")
     axes = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors

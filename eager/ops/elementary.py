@@ -1,4 +1,5 @@
-"""Pointwise ops of mathematics: rounding, exponentials, trigonometry, special functions. tensor -> tensor."""
+"""Pointwise ops of mathematics: rounding, exponentials, trigonometry, special functions. tensor ->
+tensor."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""The kinds of ops: one class each, with the rules all ops of the kind share. avals -> avals, NumPy arrays -> NumPy arrays.
+"""The kinds of ops: one class each, with the rules all ops of the kind share. avals -> avals,
+NumPy arrays -> NumPy arrays.
 
-Broadcasting, promotion and reduction shapes are written here once. A view op *is* its index map: `source` takes the output's
-index to the input's, over anything that has + * // %; `restride` is the same map on strides; `inverse` writes back through it.
+Broadcasting, promotion and reduction shapes are written here once. A view op *is* its index map:
+`source` takes the output's index to the input's, over anything that has + * // %; `restride` is
+the same map on strides; `inverse` writes back through it.
 """
 
 from __future__ import annotations
@@ -32,9 +34,10 @@ _PYTHON_TYPES = {
 class Pointwise(Op):
     """One scalar function of the elements at the same (broadcast) place.
 
-    `body(m, *operands)` is over the closed vocabulary (`eager/scalar.py`), in one computing dtype. `result` says the type of the
-    result: "promote" (the operands' common type), "float" (the same, with ints raised to the default float), "bool", "first" (the
-    first operand's) or "real" (the real part's). The first `mask` operands are conditions: bool, and no part of promotion.
+    `body(m, *operands)` is over the closed vocabulary (`eager/scalar.py`), in one computing dtype.
+    `result` says the type of the result: "promote" (the operands' common type), "float" (the same,
+    with ints raised to the default float), "bool", "first" (the first operand's) or "real" (the
+    real part's). The first `mask` operands are conditions: bool, and no part of promotion.
     `ufunc` is a NumPy function equal to the body on one dtype, where there is one.
     """
 
@@ -97,7 +100,8 @@ class Pointwise(Op):
         return self._general(arrays)
 
     def _general(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
-        """Convert the operands to the computing dtype, run the body, round once to the result's dtype."""
+        """Convert the operands to the computing dtype, run the body, round once to the result's
+        dtype."""
         avals = tuple(map(_aval, arrays))
         (out,) = self.abstract(avals, {})
         dtype = self.common(avals).compute.np
@@ -148,7 +152,8 @@ class Cast(Op):
 
 @dataclass(frozen=True, eq=False)
 class Copy(Op):
-    """The same values in memory of their own. In a graph it is nothing: values there do not alias."""
+    """The same values in memory of their own. In a graph it is nothing: values there do not
+    alias."""
 
     kind: ClassVar[str] = "copy"
 
@@ -184,8 +189,8 @@ def reduced_shape(shape: tuple[int, ...], dims: Sequence[int], *, keepdim: bool)
 class Reduce(Op):
     """`monoid` over the dimensions `dim` (a tuple); `keepdim` leaves them as 1.
 
-    Sums and products of bool and int are int64; any and all are bool; 16-bit floats are accumulated in float32. max and min of
-    nothing raise IndexError; NaN wins."""
+    Sums and products of bool and int are int64; any and all are bool; 16-bit floats are
+    accumulated in float32. max and min of nothing raise IndexError; NaN wins."""
 
     monoid: str = field(kw_only=True)
     kind: ClassVar[str] = "reduce"
@@ -231,7 +236,8 @@ class Reduce(Op):
 
 @dataclass(frozen=True, eq=False)
 class ArgReduce(Op):
-    """Where the largest or smallest element is (the first such; NaN counts as extreme): int64. `dim` an int or None (all)."""
+    """Where the largest or smallest element is (the first such; NaN counts as extreme): int64.
+    `dim` an int or None (all)."""
 
     monoid: str = field(kw_only=True)
     kind: ClassVar[str] = "argreduce"
@@ -258,7 +264,8 @@ class ArgReduce(Op):
 
 @dataclass(frozen=True, eq=False)
 class Scan(Op):
-    """Running sum or product along `dim`, same shape; ints become int64, 16-bit floats accumulate in float32."""
+    """Running sum or product along `dim`, same shape; ints become int64, 16-bit floats accumulate
+    in float32."""
 
     monoid: str = field(kw_only=True)
     kind: ClassVar[str] = "scan"
@@ -295,7 +302,8 @@ Placed = tuple[tuple[int, ...], int]  # strides and offset, in elements
 
 @dataclass(frozen=True, eq=False)
 class View(Op):
-    """Another way to index the same memory. `shape(shape, attrs)` is the result's shape; see the module's first lines."""
+    """Another way to index the same memory. `shape(shape, attrs)` is the result's shape; see the
+    module's first lines."""
 
     shape: Callable[[tuple[int, ...], Attrs], tuple[int, ...]] = field(kw_only=True)
     source: Callable[[tuple[Any, ...], tuple[int, ...], Attrs], tuple[Any, ...]] = field(
@@ -319,11 +327,13 @@ class View(Op):
     def restride(
         self, shape: tuple[int, ...], strides: tuple[int, ...], attrs: Attrs
     ) -> Placed | None:
-        """Strides and offset of the view of (shape, strides), or None where only a copy can do it (reshape)."""
+        """Strides and offset of the view of (shape, strides), or None where only a copy can do it
+        (reshape)."""
         return self.strides(shape, strides, attrs)
 
     def inverse(self, base: Aval, attrs: Attrs) -> tuple[Op, dict[str, Any], bool]:
-        """(op, attributes, whether it takes the base first): the base's value after writing through this view."""
+        """(op, attributes, whether it takes the base first): the base's value after writing
+        through this view."""
         if self.write is None:
             raise RuntimeError(
                 f"unsupported operation: more than one element of the tensor made by {self.name} refers to a single memory "
@@ -343,9 +353,11 @@ class View(Op):
 # --------------------------------------------------------------------------- moves, creation
 @dataclass(frozen=True, eq=False)
 class Move(Op):
-    """Elements to other places, unchanged. `shape(avals, attrs)` is the result's shape, `numpy` the kernel.
+    """Elements to other places, unchanged. `shape(avals, attrs)` is the result's shape, `numpy`
+    the kernel.
 
-    `source` is for codegen: which operand, and which of its elements, each output element comes from."""
+    `source` is for codegen: which operand, and which of its elements, each output element comes
+    from."""
 
     shape: Callable[[tuple[Aval, ...], Attrs], tuple[int, ...]] = field(kw_only=True)
     numpy: Callable[[tuple[Any, ...], Attrs], Any] = field(kw_only=True)
@@ -388,7 +400,8 @@ class Create(Op):
 def reshape_strides(
     shape: tuple[int, ...], strides: tuple[int, ...], new: tuple[int, ...]
 ) -> tuple[int, ...] | None:
-    """Strides of `new` over the same memory, or None when it needs a copy. (NumPy's attempt_nocopy_reshape.)"""
+    """Strides of `new` over the same memory, or None when it needs a copy. (NumPy's
+    attempt_nocopy_reshape.)"""
     if math.prod(shape) == 0:
         return contiguous_strides(new)
     old = [(n, s) for n, s in zip(shape, strides, strict=True) if n != 1]

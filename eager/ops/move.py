@@ -1,4 +1,5 @@
-"""Ops that move elements to other places in memory of their own: cat, pad, flip, and writes into a part."""
+"""Ops that move elements to other places in memory of their own: cat, pad, flip, and writes into a
+part."""
 
 from __future__ import annotations
 
@@ -151,7 +152,8 @@ DIAGONAL_SCATTER = Move(
 
 
 def _part(input: Tensor, src: Tensor, part: Tensor, name: str) -> Tensor:
-    """`src` in the dtype of `input`; RuntimeError unless it has the shape of the part it replaces."""
+    """`src` in the dtype of `input`; RuntimeError unless it has the shape of the part it
+    replaces."""
     if src.shape != part.shape:
         raise RuntimeError(
             f"{name}(): expected src to have the size of the slice it replaces: {tuple(part.shape)}, "
@@ -346,7 +348,8 @@ def tile(input: Tensor, *dims: Any) -> Tensor:
 def repeat_interleave(
     input: Tensor, repeats: Any, dim: int | None = None, *, output_size: int | None = None
 ) -> Tensor:
-    """Each element repeated (by a number, or by its own number) along `dim`, or of the flattened tensor."""
+    """Each element repeated (by a number, or by its own number) along `dim`, or of the flattened
+    tensor."""
     x, d = (
         (input.reshape(-1), 0)
         if dim is None

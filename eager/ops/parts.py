@@ -1,4 +1,5 @@
-"""Views of parts: diagonals, windows, and several parts at once (split, chunk, unbind). tensor -> tensors that share it."""
+"""Views of parts: diagonals, windows, and several parts at once (split, chunk, unbind). tensor ->
+tensors that share it."""
 
 from __future__ import annotations
 

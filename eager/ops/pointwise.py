@@ -1,6 +1,8 @@
-"""Pointwise ops: factories, arithmetic, comparison, logic, selection. tensors and numbers -> tensor.
+"""Pointwise ops: factories, arithmetic, comparison, logic, selection. tensors and numbers ->
+tensor.
 
-An entry is body, derivative, public function and samples at one place; the method and the in-place method follow from it.
+An entry is body, derivative, public function and samples at one place; the method and the in-place
+method follow from it.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ def unary(
 ) -> UnaryFn:
     """Register an op of one operand and its public function `name(input)`.
 
-    `body` may be the name of an intrinsic. `how` goes to `public` (alias, torch, method, inplace)."""
+    `body` may be the name of an intrinsic. `how` goes to `public` (alias, torch, method,
+    inplace)."""
     spelled: Body = (lambda m, x: getattr(m, body)(x)) if isinstance(body, str) else body
     ufunc = _ufunc(body) if isinstance(body, str) else None
     op = Pointwise(name, ("x",), vjp, body=spelled, result=result, ufunc=ufunc)
@@ -236,11 +239,11 @@ def _pow_vjp(g: Tensor, x: Any, y: Any, out: Tensor, needs: tuple[bool, bool]) -
 
 POW = binary_op("pow", "pow", _pow_vjp)
 _EASY_POWERS: dict[Any, Callable[[Any], Any]] = {
-    2: lambda x: square(x),
+    2: square,
     3: lambda x: x * x * x,
-    0.5: lambda x: sqrt(x),
-    -0.5: lambda x: rsqrt(x),
-    -1: lambda x: reciprocal(x),
+    0.5: sqrt,
+    -0.5: rsqrt,
+    -1: reciprocal,
     -2: lambda x: reciprocal(x * x),
 }
 
@@ -407,10 +410,10 @@ def signbit(input: Tensor) -> Tensor:
 
 
 # --------------------------------------------------------------------------------- selection
-WHERE = Pointwise(
+WHERE: Pointwise = Pointwise(
     "where",
     ("c", "x", "y"),
-    lambda g, c: (None, where(c, g, 0), where(c, 0, g)),
+    lambda g, c: (None, apply(WHERE, c, g, 0), apply(WHERE, c, 0, g)),
     body=lambda m, c, x, y: m.where(c, x, y),
     mask=1,
 )
@@ -425,7 +428,8 @@ WHERE = Pointwise(
     ),
 )
 def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
-    """`input` where the condition holds, `other` elsewhere. With the condition alone: `nonzero(as_tuple=True)`."""
+    """`input` where the condition holds, `other` elsewhere. With the condition alone:
+    `nonzero(as_tuple=True)`."""
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)
     if isinstance(condition, Tensor) and condition.dtype is not dt.bool_:

@@ -1,4 +1,5 @@
-"""Reductions over dimensions: sums, products, extremes, truth. tensor -> tensor with fewer dimensions."""
+"""Reductions over dimensions: sums, products, extremes, truth. tensor -> tensor with fewer
+dimensions."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from eager.tensor import Tensor
 def over_dims(
     *, low: float = -2.0, high: float = 2.0, grad: bool = True, empty: bool = True
 ) -> Samples:
-    """Calls of a reduction: everything, one dimension, several, kept; 0-dim, empty and transposed."""
+    """Calls of a reduction: everything, one dimension, several, kept; 0-dim, empty and
+    transposed."""
     x = s.values((2, 3, 4), low, high)
 
     def make() -> Any:
@@ -52,7 +54,8 @@ def along_dim(*, grad: bool = True) -> Samples:
 
 
 def restore(g: Tensor, aval: Aval, dim: tuple[int, ...], keepdim: bool) -> Tensor:
-    """A reduced tensor with its reduced dimensions back as 1, ready to broadcast against the operand."""
+    """A reduced tensor with its reduced dimensions back as 1, ready to broadcast against the
+    operand."""
     if keepdim:
         return g
     return g.reshape(tuple(1 if i in dim else n for i, n in enumerate(aval.shape)))
@@ -175,13 +178,15 @@ def _arg(op: ArgReduce, input: Tensor, dim: int | None, keepdim: bool) -> Tensor
 
 @public(samples=along_dim(grad=False))
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    """Index of the largest element along `dim`, or in the flattened tensor: int64, the first of several."""
+    """Index of the largest element along `dim`, or in the flattened tensor: int64, the first of
+    several."""
     return _arg(ARGMAX, input, dim, keepdim)
 
 
 @public(samples=along_dim(grad=False))
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    """Index of the smallest element along `dim`, or in the flattened tensor: int64, the first of several."""
+    """Index of the smallest element along `dim`, or in the flattened tensor: int64, the first of
+    several."""
     return _arg(ARGMIN, input, dim, keepdim)
 
 

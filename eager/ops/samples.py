@@ -1,6 +1,8 @@
-"""Test calls for op records: value ranges -> Samples of all layouts (plain, 0-dim, empty, broadcast, transposed).
+"""Test calls for op records: value ranges -> Samples of all layouts (plain, 0-dim, empty,
+broadcast, transposed).
 
-The values are spread evenly and then shuffled, so they are distinct and no gradient test meets a tie by chance.
+The values are spread evenly and then shuffled, so they are distinct and no gradient test meets a
+tie by chance.
 """
 
 from __future__ import annotations

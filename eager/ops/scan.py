@@ -1,4 +1,5 @@
-"""Running reductions along a dimension: cumsum, cumprod, cummax. tensor -> tensor of the same shape."""
+"""Running reductions along a dimension: cumsum, cumprod, cummax. tensor -> tensor of the same
+shape."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ def _backwards(x: Tensor, dim: int) -> Tensor:
 
 
 def _cumprod_vjp(g: Tensor, x: Tensor, out: Tensor, dim: int) -> tuple[Tensor]:
-    """sum_{i>=k} g_i out_i / x_k; at the first zero the products are taken without it, after it all is 0."""
+    """sum_{i>=k} g_i out_i / x_k; at the first zero the products are taken without it, after it
+    all is 0."""
     zero = x == 0
     first = zero & (zero.cumsum(dim) == 1)
     without = apply(CUMPROD, where(first, 1.0, x), dim=dim)
@@ -63,7 +65,8 @@ class _Logarithmic(Scan):
 
 
 def _logcumsumexp_vjp(g: Tensor, x: Tensor, out: Tensor, dim: int) -> tuple[Tensor]:
-    """exp(x) * sum_{i>=k} g_i exp(-out_i), with the positive and negative parts of g in logarithms."""
+    """exp(x) * sum_{i>=k} g_i exp(-out_i), with the positive and negative parts of g in
+    logarithms."""
     total = g * 0
     for sign in (1.0, -1.0):
         part = where(g * sign > 0, g * sign, 0.0).log() - out

@@ -23,7 +23,8 @@ Inverse = tuple[Op, dict[str, Any], bool]
 
 # --------------------------------------------------------------------------- dims and shapes
 def norm_dim(dim: int, ndim: int, op: str) -> int:
-    """A non-negative dimension; IndexError in PyTorch's words. A 0-dim tensor has a dimension 0 to speak of."""
+    """A non-negative dimension; IndexError in PyTorch's words. A 0-dim tensor has a dimension 0 to
+    speak of."""
     bound = max(ndim, 1)
     dim = dim.__index__()
     if not -bound <= dim < bound:
@@ -34,7 +35,8 @@ def norm_dim(dim: int, ndim: int, op: str) -> int:
 
 
 def norm_dims(dim: Any, ndim: int, op: str) -> tuple[int, ...]:
-    """All dimensions for None or (); otherwise a sorted tuple without duplicates. An int is one dimension."""
+    """All dimensions for None or (); otherwise a sorted tuple without duplicates. An int is one
+    dimension."""
     if dim is None or (isinstance(dim, (tuple, list)) and not dim):
         return tuple(range(ndim))
     dims = [norm_dim(d, ndim, op) for d in (dim if isinstance(dim, (tuple, list)) else (dim,))]
@@ -44,7 +46,8 @@ def norm_dims(dim: Any, ndim: int, op: str) -> tuple[int, ...]:
 
 
 def as_ints(values: Sequence[Any]) -> tuple[int, ...]:
-    """`f(2, 3)`, `f((2, 3))` and `f(Size)` alike: a tuple of ints (0-dim integer tensors count as ints)."""
+    """`f(2, 3)`, `f((2, 3))` and `f(Size)` alike: a tuple of ints (0-dim integer tensors count as
+    ints)."""
     if len(values) == 1 and isinstance(values[0], (tuple, list)):
         values = values[0]
     return tuple(v if type(v) is int else v.__index__() for v in values)
@@ -169,7 +172,8 @@ EXPAND = View(
     samples=s.calls(s.call(s.values((3, 1)), 2, -1, 4), s.call(s.values(()), 2)),
 )
 def expand(input: Tensor, *sizes: Any) -> Tensor:
-    """Dimensions of size 1 repeated to `sizes` without copying; -1 keeps a size, new dimensions come in front."""
+    """Dimensions of size 1 repeated to `sizes` without copying; -1 keeps a size, new dimensions
+    come in front."""
     wanted = as_ints(sizes)
     lead = len(wanted) - input.ndim
     if lead < 0:
@@ -226,7 +230,7 @@ def _reshape_strides(shape: Shape, strides: Shape, attrs: Attrs) -> tuple[Shape,
     return None if found is None else (found, 0)
 
 
-RESHAPE = View(
+RESHAPE: View = View(
     "reshape",
     ("x",),
     lambda g, avals: (g.reshape(avals[0].shape),),
@@ -240,7 +244,8 @@ RESHAPE = View(
 
 @public(samples=s.calls(s.call(s.values((3, 4)), (2, -1)), s.call(s.values((4, 3)).T, (12,))))
 def reshape(input: Tensor, *shape: Any) -> Tensor:
-    """The elements in row-major order in another shape (one -1 is inferred); a view where the memory allows."""
+    """The elements in row-major order in another shape (one -1 is inferred); a view where the
+    memory allows."""
     return apply(RESHAPE, input, shape=infer_shape(as_ints(shape), input.numel()))
 
 
@@ -313,7 +318,7 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
 
 
 # --------------------------------------------------------------------- squeeze, unsqueeze
-UNSQUEEZE = View(
+UNSQUEEZE: View = View(
     "unsqueeze",
     ("x",),
     lambda g, dim: (g.squeeze(dim),),
@@ -347,7 +352,7 @@ def _squeeze_source(index: tuple[Any, ...], shape: Shape, attrs: Attrs) -> tuple
     return tuple(0 if i in attrs["dims"] else next(left) for i in range(len(shape)))
 
 
-SQUEEZE = View(
+SQUEEZE: View = View(
     "squeeze",
     ("x",),
     lambda g, avals: (g.reshape(avals[0].shape),),
@@ -383,7 +388,8 @@ def _slice_strides(shape: Shape, strides: Shape, attrs: Attrs) -> tuple[Shape, i
 
 
 def at(ndim: int, dim: int, index: Any) -> tuple[Any, ...]:
-    """The NumPy index that takes `index` at `dim` and everything elsewhere; always a view, also for one dimension."""
+    """The NumPy index that takes `index` at `dim` and everything elsewhere; always a view, also
+    for one dimension."""
     return (*(slice(None),) * dim, index, *(slice(None),) * (ndim - dim - 1), ...)
 
 
@@ -476,7 +482,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
     return apply(SELECT, input, dim=d, index=i % size)
 
 
-ALIAS = View(
+ALIAS: View = View(
     "alias",
     ("x",),
     lambda g: (g,),
@@ -505,5 +511,6 @@ STOP = View(
 
 
 def constant(x: Tensor) -> Tensor:
-    """`x` as a constant to differentiation. Unlike `detach` it stays so when a captured graph is differentiated later."""
+    """`x` as a constant to differentiation. Unlike `detach` it stays so when a captured graph is
+    differentiated later."""
     return apply(STOP, x)
