@@ -1,4 +1,4 @@
-"""Between emitted C++ and the loader: compile translation units. C++ text -> a shared object on disk.
+"""Between emitted C++ and the loader: the C++ compiler. C++ text -> a shared object on disk.
 
 The compiler is `$CXX`, else the first of c++, g++, clang++ on the path. It runs as a child process
 (vfork and exec: no Python state is forked), in a process group of its own that is killed at the
@@ -13,6 +13,7 @@ integers wrap and the arena is reused across types. Never `-ffast-math`.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -38,7 +39,7 @@ DEADLINE: Final = 300.0
 
 
 class NoCompiler(RuntimeError):
-    """No C++ compiler is installed: the caller falls back to the Python backend and says so once."""
+    """No C++ compiler is installed: the caller falls back to the Python backend, saying so once."""
 
 
 class CompileError(RuntimeError):
@@ -68,8 +69,9 @@ def _compiler(cxx: str, path: str) -> Compiler:
     for command in candidates:
         found = shutil.which(command[0], path=path)
         if found:
-            stat = os.stat(os.path.realpath(found))
-            identity = f"{os.path.realpath(found)} {stat.st_size} {stat.st_mtime_ns} {command[1:]}"
+            program = Path(found).resolve()
+            stat = program.stat()
+            identity = f"{program} {stat.st_size} {stat.st_mtime_ns} {command[1:]}"
             return Compiler((found, *command[1:]), identity)
     names = ", ".join(command[0] for command in candidates)
     raise NoCompiler(
@@ -194,8 +196,6 @@ class _Job:
 
     def kill(self) -> None:
         if self.process.poll() is None:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
             self.process.wait()

@@ -11,6 +11,7 @@ read-only), entries go to a private temporary directory instead, and a warning s
 from __future__ import annotations
 
 import atexit
+import contextlib
 import hashlib
 import json
 import os
@@ -26,6 +27,7 @@ from typing import Any, Final
 
 FORMAT: Final = 1
 LIMIT_BYTES: Final = 2 << 30
+MEMORY_DISK: Final = "/dev/shm"  # noqa: S108 - used only through mkdtemp
 MANIFEST: Final = "manifest.json"
 STALE_SECONDS: Final = 3600.0  # an unfinished entry older than this belongs to a killed process
 
@@ -45,7 +47,9 @@ class Entry:
     def file(self, name: str) -> Path:
         """Path of one file of the entry. Raises KeyError for a name that was not stored."""
         if name not in self.names:
-            raise KeyError(f"cache entry {self.path.name} has no file {name!r}; it has {self.names}")
+            raise KeyError(
+                f"cache entry {self.path.name} has no file {name!r}; it has {self.names}"
+            )
         return self.path / name
 
 
@@ -121,7 +125,7 @@ class Cache:
         return sum(_size(path) for root in self.roots for path in _entries(root))
 
     def evict(self) -> None:
-        """Remove least recently used entries until the size is within the limit, and old leftovers."""
+        """Remove least recently used entries until the size is within the limit, and leftovers."""
         for root in self.roots:
             _sweep(root)
             sized = [(_last_use(path), _size(path), path) for path in _entries(root)]
@@ -141,26 +145,26 @@ class Cache:
             body = {"format": FORMAT, "key": key, "files": listed, "data": data}
             text = json.dumps(body, sort_keys=True)
             _write(work / MANIFEST, f"{digest(text)}\n{text}".encode())
-            final = _place(root, key)
-            final.parent.mkdir(mode=0o700, exist_ok=True)
+            return self._publish(root, key, work)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+    def _publish(self, root: Path, key: str, work: Path) -> Entry:
+        """Rename a finished entry into place. Where another process was first its entry is taken if
+        it is sound, else replaced."""
+        final = _place(root, key)
+        final.parent.mkdir(mode=0o700, exist_ok=True)
+        for _ in range(16):
             try:
                 work.rename(final)
             except OSError:
                 if not final.is_dir():
                     raise
-                return self._second(root, final, work, key)
-            return Entry(final, data, tuple(files))
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
-
-    def _second(self, root: Path, final: Path, work: Path, key: str) -> Entry:
-        """Another process was first: take its entry if it is sound, else replace it."""
-        try:
-            return _read(final, key)
-        except (OSError, ValueError, KeyError, TypeError):
-            _discard(final, root)
-            work.rename(final)
-            return _read(final, key)
+            try:
+                return _read(final, key)
+            except (OSError, ValueError, KeyError, TypeError):
+                _discard(final, root)
+        raise OSError(f"{final} is replaced again and again by other processes")
 
     def _fall_back(self, why: str) -> None:
         """Add a private temporary directory as the root to write to; warns once per cache."""
@@ -184,8 +188,8 @@ def default() -> Cache:
     """The process's cache: in $JITCAP_CACHE_DIR, else ~/.cache/jitcap (or $XDG_CACHE_HOME)."""
     asked = os.environ.get("JITCAP_CACHE_DIR", "")
     if not asked:
-        base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-        asked = os.path.join(base, "jitcap")
+        base = os.environ.get("XDG_CACHE_HOME", "") or os.path.expanduser("~/.cache")  # noqa: PTH111 - never raises
+        asked = str(Path(base) / "jitcap")
     with _default_lock:
         if asked not in _default:
             _default[asked] = Cache(Path(asked))
@@ -207,17 +211,15 @@ def _prepare(root: Path) -> str:
         return f"it belongs to user {state.st_uid}, not to {os.getuid()}"
     if state.st_mode & 0o022:
         return "other users can write to it (chmod 700 would make it safe)"
-    try:
+    with contextlib.suppress(OSError):
         _tmp(root).mkdir(mode=0o700, exist_ok=True)
-    except OSError:
-        pass
     return ""
 
 
 def _private_directory() -> Path:
     """A fresh 0700 directory on a disk that has room, removed when the process ends."""
     failures = []
-    for parent in (tempfile.gettempdir(), "/dev/shm"):
+    for parent in (tempfile.gettempdir(), MEMORY_DISK):
         try:
             path = Path(tempfile.mkdtemp(prefix="jitcap-cache-", dir=parent))
             _tmp(path).mkdir(mode=0o700)
@@ -282,10 +284,8 @@ def _discard(path: Path, root: Path) -> None:
 
 def _touch(path: Path) -> None:
     """Mark as used now (for eviction); a read-only cache has no eviction either."""
-    try:
+    with contextlib.suppress(OSError):
         os.utime(path / MANIFEST)
-    except OSError:
-        pass
 
 
 def _entries(root: Path) -> Iterator[Path]:

@@ -241,7 +241,7 @@ class _PerThread:
                 results = results if isinstance(results, (tuple, list)) else (results,)
                 for target, value in zip(arrays[count:], results, strict=True):
                     target[...] = value
-            except BaseException as error:  # noqa: BLE001: it crosses C and is raised after it
+            except BaseException as error:  # noqa: BLE001 - raised again after the C frame
                 self.failure = error
                 return 1
             return 0
@@ -254,7 +254,7 @@ def _wrap(address: int | None, spec: Spec) -> Array:
     if spec.nbytes == 0 or address is None:
         return np.empty(spec.shape, spec.dtype)
     raw = (ctypes.c_char * spec.nbytes).from_address(address)
-    return np.ndarray(spec.shape, spec.dtype, raw)
+    return np.frombuffer(raw, spec.dtype).reshape(spec.shape)
 
 
 class Runner:
@@ -300,7 +300,9 @@ class Runner:
             self._failed(code, state, inputs, outputs)
         return outputs
 
-    def _failed(self, code: int, state: _PerThread, inputs: list[Any], outputs: list[Array]) -> None:
+    def _failed(
+        self, code: int, state: _PerThread, inputs: list[Any], outputs: list[Array]
+    ) -> None:
         if code == BUSY:  # called from inside a compiled call on this thread: use a second arena
             state = _PerThread(self, memory.Arena())
             code = self._call(inputs, outputs, state.address)
@@ -310,7 +312,8 @@ class Runner:
             failure, state.failure = state.failure, None
             raise failure
         record = state.arena.error()
-        where = self.signature.sites[record.site] if record.site < len(self.signature.sites) else "?"
+        sites = self.signature.sites
+        where = sites[record.site] if record.site < len(sites) else "an unknown place"
         if record.code == INDEX_ERROR:
             raise IndexError(
                 f"index {record.value} is out of range for a dimension of size {record.bound} "

@@ -11,6 +11,7 @@ into a new one), so two kinds of memory are kept:
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import mmap
@@ -27,7 +28,7 @@ SMALL: Final = 256 << 10  # below this NumPy's own allocator is faster, and mall
 
 
 class Block:
-    """Anonymous private pages, 2 MiB aligned from 2 MiB on so that the kernel can use huge pages."""
+    """Anonymous private pages; from 2 MiB on aligned to 2 MiB, so that huge pages can back them."""
 
     __slots__ = ("_pages", "address", "size")
 
@@ -40,10 +41,8 @@ class Block:
             self.address += HUGE
         self.size = size
         if slack and hasattr(mmap, "MADV_HUGEPAGE"):
-            try:
+            with contextlib.suppress(OSError):  # a kernel without huge pages
                 self._pages.madvise(mmap.MADV_HUGEPAGE)
-            except OSError:  # a kernel without huge pages
-                pass
 
 
 def _address(pages: mmap.mmap) -> int:
@@ -51,8 +50,8 @@ def _address(pages: mmap.mmap) -> int:
 
 
 def _size_class(size: int) -> int:
-    """`size` rounded up to a page and to 1/8 of its power of two: at most 12.5 % is wasted."""
-    step = max(mmap.PAGESIZE, 1 << max(0, (size - 1).bit_length() - 3))
+    """`size` rounded up to a page and to 1/16 of a power of two: at most 12.5 % is wasted."""
+    step = max(mmap.PAGESIZE, 1 << max(0, (size - 1).bit_length() - 4))
     return -(-size // step) * step
 
 

@@ -1,0 +1,96 @@
+"""Running the C++ compiler: what is found, what is kept, how it fails."""
+
+import ctypes
+import os
+import stat
+import time
+from pathlib import Path
+
+import pytest
+
+from codegen.runtime import build, cpu
+
+ONE = 'extern "C" __attribute__((visibility("default"))) int one() { return 1; }'
+
+
+@pytest.fixture(autouse=True)
+def need_compiler():
+    try:
+        build.compiler()
+    except build.NoCompiler as error:
+        pytest.skip(str(error))
+
+
+def fake_compiler(tmp_path, body):
+    path = tmp_path / "fake-c++"
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+def test_several_sources_become_one_object(tmp_path):
+    two = 'extern "C" int one(); extern "C" __attribute__((visibility("default")))'
+    two += " int two() { return 2 * one(); }"
+    build.compile_shared({"one.cpp": ONE, "two.cpp": two}, tmp_path / "x.so")
+    assert ctypes.CDLL(str(tmp_path / "x.so")).two() == 2
+
+
+def test_error_shows_the_message_and_keeps_the_source(tmp_path):
+    with pytest.raises(build.CompileError, match="no_such_name") as caught:
+        build.compile_shared({"bad.cpp": "int f() { return no_such_name; }"}, tmp_path / "x.so")
+    kept = str(caught.value).split("kept in ")[1].split()[0]
+    assert "no_such_name" in (Path(kept) / "bad.cpp").read_text()
+
+
+def test_no_compiler_is_a_condition_of_its_own(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(build.NoCompiler, match=r"c\+\+, g\+\+, clang\+\+"):
+        build.compiler()
+    monkeypatch.setenv("CXX", "no-such-compiler -m64")
+    with pytest.raises(build.NoCompiler, match="no-such-compiler"):
+        build.compiler()
+
+
+def test_CXX_is_used_and_in_the_key(monkeypatch, tmp_path):
+    before = build.fingerprint()
+    monkeypatch.setenv("CXX", fake_compiler(tmp_path, "echo refused by the fake >&2; exit 3"))
+    assert build.fingerprint() != before
+    with pytest.raises(build.CompileError, match="(?s)status 3.*refused by the fake"):
+        build.compile_shared({"one.cpp": ONE}, tmp_path / "x.so")
+
+
+def test_deadline_ends_the_whole_process_group(monkeypatch, tmp_path):
+    pid_file = tmp_path / "pid"
+    monkeypatch.setenv("CXX", fake_compiler(tmp_path, f"sleep 100 & echo $! > {pid_file}; wait"))
+    start = time.monotonic()
+    with pytest.raises(build.CompileError, match="deadline"):
+        build.compile_shared({"one.cpp": ONE}, tmp_path / "x.so", deadline=0.5)
+    assert time.monotonic() - start < 10
+    time.sleep(0.1)
+    pid = int(pid_file.read_text())
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return
+    assert state == "Z"  # killed; nobody has collected it yet
+
+
+def test_flags_and_text_are_in_the_key(monkeypatch):
+    assert build.fingerprint() != build.fingerprint(["-O1"])
+    calls = []
+    real = build.compile_shared
+    monkeypatch.setattr(
+        build, "compile_shared", lambda *a, **k: (calls.append(a), real(*a, **k))[1]
+    )
+    text = f"// {time.time_ns()}\n{ONE}"
+    first = cpu.build_shared({"one.cpp": text})
+    again = cpu.build_shared({"one.cpp": text})
+    other = cpu.build_shared({"one.cpp": text + "\n"})
+    assert first == again != other
+    assert len(calls) == 2
+
+
+def test_isa_names_the_features():
+    assert build.isa() == build.isa()
+    assert os.uname().machine in build.isa()

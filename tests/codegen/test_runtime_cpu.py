@@ -1,0 +1,321 @@
+"""Loading and calling compiled entries: arguments, errors, hosts, threads, fork, memory."""
+
+import gc
+import multiprocessing
+import os
+import threading
+import warnings
+
+import numpy as np
+import pytest
+
+from codegen.runtime import build, cpu, memory
+from codegen.runtime.artifact import Host, Signature, Spec
+
+F32 = np.dtype(np.float32)
+SOURCE = """
+#include "jitcap_rt.h"
+#include "jitcap_math.h"
+JC_MODULE
+using namespace jc;
+
+JC_ENTRY int scale(void **b, const double *s, void *arena) {  // x, f, n -> x * f, in parallel
+  const f32 *x = (f32 *)b[0];
+  f32 *o = (f32 *)b[1];
+  f32 f = (f32)s[0];
+  i64 n = as_i64(s[1]);
+  parallel(n, 16, team_for(8 * n), [=](i64 lo, i64 hi) {
+    i64 i = lo;
+    for (; i + JC_W32 <= hi; i += JC_W32) store(o + i, load<JC_W32>(x + i) * f);
+    if (i < hi) store_n(o + i, load_n<JC_W32>(x + i, hi - i) * f, hi - i);
+  });
+  return 0;
+}
+JC_ENTRY int pick(void **b, const double *s, void *arena) {  // x[10], index[n] -> x[index]
+  const f32 *x = (f32 *)b[0];
+  const i64 *index = (i64 *)b[1];
+  f32 *o = (f32 *)b[2];
+  for (i64 i = 0; i < 4; i++) o[i] = x[checked(index[i], 10, arena, 1)];
+  return error_of(arena)->code != 0;
+}
+JC_ENTRY int hosted(void **b, const double *s, void *arena) {  // x[4] -> host(x) + 1, through the arena
+  f32 *t = (f32 *)arena, *o = (f32 *)b[1];
+  void *ptrs[] = {b[0], t};
+  if (((JcHost)b[2])(0, ptrs)) return 1;
+  for (int i = 0; i < 4; i++) o[i] = t[i] + 1;
+  return 0;
+}
+template <class T> int product(void **b, const double *s) {
+  i64 n = as_i64(s[0]), m = as_i64(s[1]), k = as_i64(s[2]);
+  bool ta = as_i64(s[3]), tb = as_i64(s[4]);
+  gemm<T>(ta, tb, m, n, k, T(0.5), (T *)b[0], ta ? m : k, (T *)b[1], tb ? k : n, T(2), (T *)b[2], n);
+  batched_gemm<T>(3, ta, tb, m, n, k, T(1), (T *)b[0], ta ? m : k, 0, (T *)b[1], tb ? k : n, 0, T(0), (T *)b[3], n, m * n);
+  return 0;
+}
+JC_ENTRY int product_f32(void **b, const double *s, void *) { return product<f32>(b, s); }
+JC_ENTRY int product_f64(void **b, const double *s, void *) { return product<f64>(b, s); }
+JC_ENTRY int words(void **b, const double *s, void *) {  // seed, ordinal, start -> 4 x 64 words, vector and scalar
+  u32 *o = (u32 *)b[0];
+  for (i64 i = 0; i < 64; i += JC_W32) {
+    vec<u32, JC_W32> w[4];
+    philox_at<JC_W32>(w, as_i64(s[0]), as_i64(s[1]), as_i64(s[2]) + i);
+    for (int k = 0; k < 4; k++) store(o + 64 * k + i, w[k]);
+  }
+  for (i64 i = 0; i < 64; i++) {
+    u32 w[4];
+    philox_at<1>(w, as_i64(s[0]), as_i64(s[1]), as_i64(s[2]) + i);
+    for (int k = 0; k < 4; k++) if (w[k] != o[64 * k + i]) return 1;
+  }
+  return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def module():
+    try:
+        return cpu.load(cpu.build_shared({"test.cpp": SOURCE}))
+    except build.NoCompiler as error:
+        pytest.skip(str(error))
+
+
+def scale(module, n):
+    return module.runner("scale", Signature("tfi", (Spec((n,), F32),)))
+
+
+@pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 1000, 1 << 20])
+def test_arrays_and_scalars(module, n):
+    x = np.arange(n, dtype=np.float32)
+    (out,) = scale(module, n)([x, 1.5, n])
+    np.testing.assert_array_equal(out, x * np.float32(1.5))
+
+
+def test_numpy_numbers_and_bools_are_scalars(module):
+    x = np.ones(3, np.float32)
+    (out,) = scale(module, 3)([x, np.float32(2.5), np.int64(3)])
+    assert out.tolist() == [2.5] * 3
+    with pytest.raises(TypeError):
+        scale(module, 3)([x, "two", 3])
+    with pytest.raises(OverflowError):
+        scale(module, 3)([x, 1.0, 1 << 70])
+
+
+def test_unknown_entry(module):
+    with pytest.raises(AttributeError, match="no_such"):
+        module.runner("no_such", Signature("", ()))
+
+
+def test_output_shapes_from_inputs(module):
+    signature = Signature("tfi", (Spec((), F32),), shapes=lambda inputs: [(inputs[2],)])
+    run = module.runner("scale", signature)
+    for n in (3, 300_000):
+        assert run([np.ones(n, np.float32), 2.0, n])[0].shape == (n,)
+
+
+def test_index_error_names_value_size_and_line(module):
+    signature = Signature("tt", (Spec((4,), F32),), sites=("a.py:1", "b.py:7"))
+    run = module.runner("pick", signature)
+    x = np.arange(10, dtype=np.float32)
+    assert run([x, np.array([0, 9, -1, -10])])[0].tolist() == [0, 9, 9, 0]
+    with pytest.raises(IndexError, match=r"index 10 is out of range .* size 10 \(at b.py:7\)"):
+        run([x, np.array([0, 1, 10, 11])])
+    with pytest.raises(IndexError, match="index -11"):
+        run([x, np.array([0, 1, -11, 0])])
+    assert run([x, np.array([1, 1, 1, 1])])[0].tolist() == [1] * 4  # the record is cleared
+
+
+def hosted(module, call):
+    spec = Spec((4,), F32)
+    return module.runner(
+        "hosted", Signature("t", (spec,), arena_bytes=64, hosts=(Host(call, (spec,), (spec,)),))
+    )
+
+
+def test_host_kernel(module):
+    x = np.arange(4, dtype=np.float32)
+    assert hosted(module, np.square)([x])[0].tolist() == [1, 2, 5, 10]
+
+
+def test_host_exception_arrives(module):
+    def fail(x):
+        raise ZeroDivisionError("from the host")
+
+    with pytest.raises(ZeroDivisionError, match="from the host"):
+        hosted(module, fail)([np.ones(4, np.float32)])
+
+
+def test_host_that_calls_compiled_code_gets_its_own_arena(module):
+    inner = hosted(module, np.square)
+    outer = hosted(module, lambda x: inner([x])[0])
+    assert outer([np.full(4, 3, np.float32)])[0].tolist() == [11] * 4
+
+
+def product_case(dtype, ta, tb, m, n, k):
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=(k, m) if ta else (m, k)).astype(dtype)
+    b = rng.normal(size=(n, k) if tb else (k, n)).astype(dtype)
+    c = rng.normal(size=(m, n)).astype(dtype)
+    return a, b, c, (a.T if ta else a) @ (b.T if tb else b)
+
+
+@pytest.mark.parametrize("blas", ["openblas", "built-in"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("size", [(1, 1, 1), (5, 7, 3), (33, 300, 17), (200, 150, 90), (3, 4, 0)])
+def test_matrix_product(module, monkeypatch, blas, dtype, size):
+    if blas == "built-in":
+        monkeypatch.setattr(module.api, "sgemm", None)
+        monkeypatch.setattr(module.api, "dgemm", None)
+    name = "product_" + {"float32": "f32", "float64": "f64"}[dtype]
+    m, n, k = size
+    run = module.runner(name, Signature("tttiiiii", (Spec((3, m, n), np.dtype(dtype)),)))
+    for ta in (0, 1):
+        for tb in (0, 1):
+            a, b, c, exact = product_case(dtype, ta, tb, m, n, k)
+            expected = 0.5 * exact + 2 * c
+            (batch,) = run([a, b, c, n, m, k, ta, tb])
+            tolerance = 1e-4 if dtype == "float32" else 1e-12
+            np.testing.assert_allclose(c, expected, tolerance, tolerance)
+            np.testing.assert_allclose(batch, [exact] * 3, tolerance, tolerance)
+
+
+def philox(seed, ordinal, index):
+    mask = 0xFFFFFFFF
+    w = [index & mask, index >> 32, ordinal & mask, ordinal >> 32]
+    k = [seed & mask, seed >> 32]
+    for _ in range(10):
+        p, q = 0xD2511F53 * w[0], 0xCD9E8D57 * w[2]
+        w = [(q >> 32) ^ w[1] ^ k[0], q & mask, (p >> 32) ^ w[3] ^ k[1], p & mask]
+        k = [(k[0] + 0x9E3779B9) & mask, (k[1] + 0xBB67AE85) & mask]
+    return w
+
+
+@pytest.mark.parametrize("seed", [0, 1, (1 << 62) + 12345])
+@pytest.mark.parametrize("start", [0, (1 << 32) - 20])
+def test_philox_words(module, seed, start):
+    run = module.runner("words", Signature("iii", (Spec((4, 64), np.dtype(np.uint32)),)))
+    (out,) = run([seed, 7 + (3 << 32), start])
+    for i in (0, 1, 19, 20, 63):
+        assert out[:, i].tolist() == philox(seed, 7 + (3 << 32), start + i)
+
+
+def test_many_threads(module):
+    run = scale(module, 50_000)
+    x = np.arange(50_000, dtype=np.float32)
+    failures = []
+
+    def work(factor):
+        for _ in range(50):
+            if not np.array_equal(run([x, factor, len(x)])[0], x * np.float32(factor)):
+                failures.append(factor)
+
+    threads = [threading.Thread(target=work, args=(float(i),)) for i in range(16)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures
+
+
+def _in_child(module, n, queue):
+    x = np.ones(n, np.float32)
+    (out,) = scale(module, n)([x, 3.0, n])
+    queue.put((float(out.sum()), cpu.threads()))
+
+
+def test_forked_child_computes(module):
+    n = 1 << 20
+    scale(module, n)([np.ones(n, np.float32), 1.0, n])  # the parent has a running team
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python warns of fork with threads
+        child = context.Process(target=_in_child, args=(module, n, queue))
+        child.start()
+    assert queue.get(timeout=30) == (3.0 * n, 1)
+    child.join(30)
+    assert child.exitcode == 0
+
+
+def test_number_of_threads(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "3,2")
+    monkeypatch.delenv("JITCAP_NUM_THREADS", raising=False)
+    assert cpu._wanted_threads() == 3
+    monkeypatch.setenv("JITCAP_NUM_THREADS", "2")
+    assert cpu._wanted_threads() == 2
+    monkeypatch.setenv("JITCAP_NUM_THREADS", "many")
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    assert 1 <= cpu._wanted_threads() <= os.cpu_count()
+    before = cpu.threads()
+    cpu.set_threads(1)
+    assert cpu.threads() == 1
+    cpu.set_threads(before)
+    with pytest.raises(ValueError, match="at least 1"):
+        cpu.set_threads(0)
+
+
+def test_arena_is_aligned_grows_and_is_per_thread():
+    arena = memory.Arena()
+    assert arena.struct.base % 64 == 0
+    arena.reserve(10 << 20)
+    assert arena.struct.bytes >= 10 << 20
+    base = arena.struct.base
+    arena.reserve(1 << 20)
+    assert arena.struct.base == base
+    found = []
+    thread = threading.Thread(target=lambda: found.append(memory.arena()))
+    thread.start()
+    thread.join()
+    assert memory.arena() is memory.arena() is not found[0]
+
+
+def test_a_growing_arena_reaches_entries_called_before(module):
+    run = hosted(module, np.square)
+    x = np.ones(4, np.float32)
+    run([x])
+    memory.arena().reserve(memory.arena().struct.bytes + (4 << 20))
+    assert run([x])[0].tolist() == [2] * 4
+
+
+def test_pool_reuses_a_block_when_the_last_view_dies():
+    pool = memory.Pool(limit_bytes=64 << 20)
+    lease = pool.lease(1 << 20)
+    address = lease.block.address
+    array = np.ndarray((1 << 18,), np.float32, lease)
+    view = array[5:]
+    del lease, array
+    assert pool.held() == 0
+    del view
+    gc.collect()
+    assert pool.held() == 1 << 20
+    assert pool.lease(1 << 20).block.address == address
+
+
+def test_pool_is_bounded():
+    pool = memory.Pool(limit_bytes=3 << 20)
+    leases = [pool.lease(1 << 20) for _ in range(5)]
+    leases.clear()
+    assert pool.held() == 3 << 20
+    pool.clear()
+    assert pool.held() == 0
+
+
+@pytest.mark.parametrize("shape", [(), (0, 5), (3, 4), (300, 1000), (1 << 22,)])
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bool"])
+def test_empty(shape, dtype):
+    array = memory.empty(shape, np.dtype(dtype))
+    assert array.shape == shape
+    assert array.dtype == dtype
+    assert array.flags.c_contiguous
+    assert array.flags.writeable
+    array[...] = 1
+    assert np.all(array == 1)
+
+
+def test_size_classes_waste_little():
+    for size in (1, 4096, 4097, 300_000, (1 << 20) + 1, 123_456_789):
+        assert size <= memory._size_class(size) <= max(size + 4096, size * 1.126)
+
+
+def test_more_memory_than_there_is():
+    with pytest.raises(MemoryError, match="no memory for a tensor"):
+        memory.empty((1 << 46,), F32)
