@@ -11,6 +11,8 @@ from eager import autograd as autograd
 from eager import func as func
 from eager import indexing as indexing
 from eager import interop as interop
+from eager import linalg as linalg
+from eager import nn as nn
 from eager import printing as printing
 from eager import random as random
 from eager.autograd import enable_grad as enable_grad

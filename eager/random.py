@@ -168,7 +168,9 @@ def _integers(
     low: int, high: int, shape: tuple[int, ...], dtype: DType, generator: Generator | None
 ) -> Tensor:
     if high <= low:
-        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+        raise RuntimeError(
+            f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
+        )
     span = high - low
     if span > 1 << 32:  # two draws make 62 bits
         top = draw("bits", shape, dt.int64, generator)
@@ -218,19 +220,25 @@ def randperm(
 
 
 @public(method=False)
-def rand_like(input: Tensor, *, dtype: DType | None = None, device: Any = None, **kwargs: Any) -> Tensor:
+def rand_like(
+    input: Tensor, *, dtype: DType | None = None, device: Any = None, **kwargs: Any
+) -> Tensor:
     """`rand` with x's shape and dtype."""
     return rand(tuple(input.shape), dtype=dtype or input.dtype, device=device, **_known(kwargs))
 
 
 @public(method=False)
-def randn_like(input: Tensor, *, dtype: DType | None = None, device: Any = None, **kwargs: Any) -> Tensor:
+def randn_like(
+    input: Tensor, *, dtype: DType | None = None, device: Any = None, **kwargs: Any
+) -> Tensor:
     """`randn` with x's shape and dtype."""
     return randn(tuple(input.shape), dtype=dtype or input.dtype, device=device, **_known(kwargs))
 
 
 @public(method=False)
-def randint_like(input: Tensor, low: int, high: int | None = None, *, dtype: DType | None = None) -> Tensor:
+def randint_like(
+    input: Tensor, low: int, high: int | None = None, *, dtype: DType | None = None
+) -> Tensor:
     """`randint` with x's shape and dtype."""
     low, high = (0, low) if high is None else (low, high)
     return randint(low, high, tuple(input.shape), dtype=dtype or input.dtype)
@@ -241,7 +249,9 @@ def _known(kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 @public()
-def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
+def bernoulli(
+    input: Tensor, p: float | None = None, *, generator: Generator | None = None
+) -> Tensor:
     """1 with probability `input` (or `p` everywhere), else 0; of its shape and dtype."""
     kind = input.dtype if input.dtype.is_floating_point else dt.get_default_dtype()
     uniform = draw("uniform", tuple(input.shape), kind.compute, generator)
@@ -273,7 +283,11 @@ def normal(
 
 @public()
 def multinomial(
-    input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
+    input: Tensor,
+    num_samples: int,
+    replacement: bool = False,
+    *,
+    generator: Generator | None = None,
 ) -> Tensor:
     """Indices drawn with the (unnormalised) weights in the last dimension; (..., num_samples) int64.
 
@@ -286,7 +300,9 @@ def multinomial(
     if num_samples <= 0:
         raise RuntimeError("cannot sample n_sample <= 0 samples")
     if not replacement and num_samples > n:
-        raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+        raise RuntimeError(
+            "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
+        )
     wide = input.detach()
     wide = wide if wide.dtype is dt.float64 else wide.to(dt.float32)
     if replacement and num_samples > 1:
@@ -307,13 +323,17 @@ def _fill(x: Tensor, value: Tensor) -> Tensor:
 
 
 @public("uniform_", namespace=False)
-def uniform_(x: Tensor, a: float = 0.0, b: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+def uniform_(
+    x: Tensor, a: float = 0.0, b: float = 1.0, *, generator: Generator | None = None
+) -> Tensor:
     """Overwrite x with uniform draws from [a, b)."""
     return _fill(x, draw("uniform", tuple(x.shape), x.dtype, generator) * (b - a) + a)
 
 
 @public("normal_", namespace=False)
-def normal_(x: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+def normal_(
+    x: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None
+) -> Tensor:
     """Overwrite x with normal draws."""
     return _fill(x, draw("normal", tuple(x.shape), x.dtype, generator) * std + mean)
 

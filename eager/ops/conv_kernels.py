@@ -63,9 +63,12 @@ def pad_spatial(x: Array, padding: tuple[int, ...], value: float = 0) -> Array:
 def taps(geo: Geometry, out_size: tuple[int, ...]) -> Iterator[tuple[int, tuple[slice, ...]]]:
     """For each filter tap: its flat number, and the slices of the padded input that it reads for all results."""
     for number, tap in enumerate(itertools.product(*map(range, geo.kernel))):
-        yield number, tuple(
-            slice(k * d, k * d + t * (o - 1) + 1, t)
-            for k, d, t, o in zip(tap, geo.dilation, geo.stride, out_size, strict=True)
+        yield (
+            number,
+            tuple(
+                slice(k * d, k * d + t * (o - 1) + 1, t)
+                for k, d, t, o in zip(tap, geo.dilation, geo.stride, out_size, strict=True)
+            ),
         )
 
 

@@ -159,7 +159,11 @@ def _scatter_vjp(
         return g, None, _fill_up(picked, src.shape)
     if reduce == "set":
         zeros = _zeros(index.shape, g)
-        return apply(SCATTER, g, index, zeros, dim=dim, reduce="set"), None, _fill_up(picked, src.shape)
+        return (
+            apply(SCATTER, g, index, zeros, dim=dim, reduce="set"),
+            None,
+            _fill_up(picked, src.shape),
+        )
     inner = _cut(src, index.shape)
     if reduce == "prod":  # as in the reference, exact where no factor is zero
         rest = picked * apply(GATHER, out, index, dim=dim) / inner

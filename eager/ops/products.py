@@ -57,9 +57,7 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """(K) x (K) -> ()."""
     if input.ndim != 1 or tensor.ndim != 1:
-        raise RuntimeError(
-            f"1D tensors expected, but got {input.ndim}D and {tensor.ndim}D tensors"
-        )
+        raise RuntimeError(f"1D tensors expected, but got {input.ndim}D and {tensor.ndim}D tensors")
     if input.shape != tensor.shape:
         raise RuntimeError(
             f"inconsistent tensor size, expected tensors of the same size, got {input.shape[0]} "
@@ -201,7 +199,9 @@ def contract_pair(
     nb, nr, ns = len(batch), len(rows), len(summed)
     sizes = list(_batch_sizes(a, b, nb))
     m, k, n = a.shape[nb : nb + nr], a.shape[nb + nr :], b.shape[nb + ns :]
-    k = tuple(max(x, y) if 1 in (x, y) else x for x, y in zip(k, b.shape[nb : nb + ns], strict=True))
+    k = tuple(
+        max(x, y) if 1 in (x, y) else x for x, y in zip(k, b.shape[nb : nb + ns], strict=True)
+    )
     a = a.expand((*sizes, *m, *k)).reshape((*sizes, m.numel(), _prod(k)))
     b = b.expand((*sizes, *k, *n)).reshape((*sizes, _prod(k), n.numel()))
     return apply(DOT, a, b).reshape((*sizes, *m, *n)), [*batch, *rows, *columns]

@@ -49,7 +49,9 @@ class Random(Op):
 
 def _uniform32(out: Any, w0: Any, w1: Any) -> None:
     # 24 bits: exact in float32
-    np.multiply((w0 >> np.uint64(8)).astype(np.uint32), np.float32(2**-24), out=out, casting="unsafe")
+    np.multiply(
+        (w0 >> np.uint64(8)).astype(np.uint32), np.float32(2**-24), out=out, casting="unsafe"
+    )
 
 
 def _uniform64(out: Any, w0: Any, w1: Any) -> None:

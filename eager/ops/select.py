@@ -59,7 +59,8 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
         return gather(input.reshape(-1), 0, indices.reshape(-1))
     d = norm_dim(dim, input.ndim, "take_along_dim")
     shape = [
-        max(n, m) if i != d else n for i, (n, m) in enumerate(zip(input.shape, indices.shape, strict=True))
+        max(n, m) if i != d else n
+        for i, (n, m) in enumerate(zip(input.shape, indices.shape, strict=True))
     ]
     full = [m if i == d else n for i, (n, m) in enumerate(zip(shape, indices.shape, strict=True))]
     return gather(input.expand(shape), d, indices.expand(full))
@@ -86,7 +87,13 @@ def _source(src: Any, input: Tensor, index: Tensor) -> Tensor:
 
 @public(inplace=True)
 def scatter(
-    input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Any = None,
+    *,
+    value: Any = None,
+    reduce: str | None = None,
 ) -> Tensor:
     """`input` with src[i][j] written at [index[i][j]][j] (dim 0), or combined with what is there by `reduce`."""
     if reduce not in (None, "add", "multiply"):
@@ -99,7 +106,9 @@ def scatter(
 @public(inplace=True)
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """`input` with src[i][j] added at [index[i][j]][j] (dim 0)."""
-    return apply(SCATTER, input, index, src, dim=norm_dim(dim, input.ndim, "scatter_add"), reduce="add")  # type: ignore[no-any-return]
+    return apply(
+        SCATTER, input, index, src, dim=norm_dim(dim, input.ndim, "scatter_add"), reduce="add"
+    )  # type: ignore[no-any-return]
 
 
 @public(inplace=True)
@@ -117,12 +126,17 @@ def scatter_reduce(
     ones = Tensor._full(1, Aval(tuple(index.shape), input.dtype, str(input.device)))
     start = Tensor._full(1 if include_self else 0, input.aval)
     count = apply(SCATTER, start, index, ones, dim=d, reduce="add").clamp(min=1)
-    return total / count if input.dtype.is_floating_point else total.div(count, rounding_mode="floor")
+    return (
+        total / count if input.dtype.is_floating_point else total.div(count, rounding_mode="floor")
+    )
 
 
 def _reset(input: Tensor, dim: int, index: Tensor, reduce: str) -> Tensor:
     """`input` with the neutral element of `reduce` where something will be written."""
-    if reduce in ("amax", "amin"):  # any value that is written is neutral to itself: the worst one is safe
+    if reduce in (
+        "amax",
+        "amin",
+    ):  # any value that is written is neutral to itself: the worst one is safe
         info = dt_limits(input.dtype)
         neutral = info[0] if reduce == "amax" else info[1]
     else:
@@ -199,9 +213,7 @@ def msort(input: Tensor) -> Tensor:
 
 
 @public()
-def topk(
-    input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
-) -> Sorted:
+def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Sorted:
     """The k largest (or smallest) elements along `dim`, in order. RuntimeError when there are fewer than k."""
     d = norm_dim(dim, input.ndim, "topk")
     if not 0 <= k <= (input.shape[d] if input.ndim else 1):

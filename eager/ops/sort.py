@@ -30,7 +30,9 @@ class Sort(Op):
         if not x.ndim:
             return x.copy(), np.zeros((), np.int64)
         dim = attrs["dim"]
-        keys = x.astype(outs[0].dtype.compute.np, copy=False)  # the same order, without slow 16-bit sorts
+        keys = x.astype(
+            outs[0].dtype.compute.np, copy=False
+        )  # the same order, without slow 16-bit sorts
         if attrs["descending"]:
             # Sorting the mirror image upwards and mirroring the result keeps equal values in order.
             order = np.argsort(np.flip(keys, dim), axis=dim, kind="stable")

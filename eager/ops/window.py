@@ -133,9 +133,7 @@ def _max_pool_vjp(g: Any, out: Any, avals: Any) -> tuple[Any, ...]:
     flat = (*shape[:2], math.prod(shape[2:]))
     zeros = Tensor._full(0, Aval(flat, gradient.dtype, avals[0].device))
     rows = (*shape[:2], math.prod(index.shape[2:]))
-    total = apply(
-        SCATTER, zeros, index.reshape(rows), gradient.reshape(rows), dim=2, reduce="add"
-    )
+    total = apply(SCATTER, zeros, index.reshape(rows), gradient.reshape(rows), dim=2, reduce="add")
     return (total.reshape(shape),)
 
 
@@ -184,7 +182,9 @@ class SumPoolGrad(Window):
         x = Aval(tuple(attrs["input_shape"]), g.dtype, g.device)
         want = self.out_shape(x, attrs)
         if g.shape != want:
-            raise RuntimeError(f"{self.name}: gradient {g.shape}, expected {want} for input {x.shape}")
+            raise RuntimeError(
+                f"{self.name}: gradient {g.shape}, expected {want} for input {x.shape}"
+            )
         return (x,)
 
     def compute(

@@ -1,0 +1,219 @@
+"""`eager.linalg`: linear algebra under PyTorch's names. matrices (*B, M, N) -> decompositions, solutions, norms."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from eager.dispatch import apply
+from eager.op import Sample
+from eager.ops import extern
+from eager.ops import samples as s
+from eager.ops.products import matmul
+from eager.registry import public
+from eager.tensor import Tensor
+
+
+def _linalg(samples: Any = None) -> Any:
+    """Register as `torch.linalg.<name>`: neither a method nor in `eager`."""
+
+    def register(fn: Any) -> Any:
+        name = f"linalg.{fn.__name__}"
+        return public(torch=name, samples=samples, method=False, namespace=False)(fn)
+
+    return register
+
+
+def _regular(*shape: int) -> Any:
+    """A matrix far from singular, with distinct eigenvalues."""
+    n = shape[-1]
+    x = s.values(shape, -1, 1)
+    for i in range(n):
+        x[..., i, i] += 2.0 + i
+    return x
+
+
+def _definite(*shape: int) -> Any:
+    x = _regular(*shape)
+    return x @ x.swapaxes(-1, -2)
+
+
+class QR(NamedTuple):
+    Q: Tensor
+    R: Tensor
+
+
+class SVD(NamedTuple):
+    U: Tensor
+    S: Tensor
+    Vh: Tensor
+
+
+class Eigh(NamedTuple):
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
+class SlogDet(NamedTuple):
+    sign: Tensor
+    logabsdet: Tensor
+
+
+@_linalg(lambda: [Sample((_regular(3, 3),)), Sample((_regular(2, 3, 3),))])
+def inv(A: Tensor) -> Tensor:
+    """The inverse. RuntimeError for a singular matrix."""
+    return apply(extern.INV, A)  # type: ignore[no-any-return]
+
+
+@_linalg(lambda: [Sample((_regular(3, 3), s.values((3, 2)))), Sample((_regular(3, 3), s.values((3,))))])
+def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
+    """X with A X = B (X A = B when not `left`); B may be a vector. RuntimeError for a singular matrix."""
+    if not left:
+        return solve(A.transpose(-1, -2), B.transpose(-1, -2)).transpose(-1, -2)
+    if B.ndim == 1 or (B.ndim == A.ndim - 1 and B.shape == A.shape[:-1]):
+        return apply(extern.SOLVE, A, B.unsqueeze(-1)).squeeze(-1)  # type: ignore[no-any-return]
+    if B.ndim < A.ndim:
+        B = B.expand((*A.shape[:-2], *B.shape[-2:]))
+    elif A.ndim < B.ndim:
+        A = A.expand((*B.shape[:-2], *A.shape[-2:]))
+    return apply(extern.SOLVE, A, B)  # type: ignore[no-any-return]
+
+
+@_linalg(lambda: [Sample((_regular(3, 3),)), Sample((_regular(2, 3, 3),))])
+def det(A: Tensor) -> Tensor:
+    """The determinant."""
+    return apply(extern.DET, A)  # type: ignore[no-any-return]
+
+
+@_linalg(lambda: [Sample((_regular(3, 3),))])
+def slogdet(A: Tensor) -> SlogDet:
+    """Sign and logarithm of the absolute value of the determinant."""
+    return SlogDet(*apply(extern.SLOGDET, A))
+
+
+@_linalg(lambda: [Sample((_definite(3, 3),))])
+def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
+    """L with L L^H = A for a positive definite A. RuntimeError for another."""
+    lower = apply(extern.CHOLESKY, A)
+    return lower.transpose(-1, -2) if upper else lower  # type: ignore[no-any-return]
+
+
+@_linalg()
+def qr(A: Tensor, mode: str = "reduced") -> QR:
+    """Q with orthonormal columns and R upper triangular, A = Q R."""
+    if mode != "reduced":
+        raise NotImplementedError(f"linalg.qr: mode {mode!r}; only 'reduced' is supported")
+    return QR(*apply(extern.QR, A))
+
+
+@_linalg()
+def svd(A: Tensor, full_matrices: bool = False) -> SVD:
+    """A = U diag(S) Vh, singular values in falling order. (`full_matrices` is not supported: pass False.)"""
+    if full_matrices:
+        raise NotImplementedError("linalg.svd: full_matrices=True is not supported")
+    return SVD(*apply(extern.SVD, A))
+
+
+@_linalg(lambda: [Sample((_regular(3, 3),)), Sample((_regular(4, 3),))])
+def svdvals(A: Tensor) -> Tensor:
+    """The singular values in falling order."""
+    return apply(extern.SVD, A)[1]  # type: ignore[no-any-return]
+
+
+@_linalg()
+def eigh(A: Tensor, UPLO: str = "L") -> Eigh:
+    """Eigenvalues (rising) and eigenvectors of a symmetric or Hermitian matrix."""
+    return Eigh(*apply(extern.EIGH, A))
+
+
+@_linalg(lambda: [Sample((_definite(3, 3),), grad=False)])
+def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
+    """The eigenvalues (rising) of a symmetric or Hermitian matrix."""
+    return apply(extern.EIGH, A)[0]  # type: ignore[no-any-return]
+
+
+@_linalg(lambda: [Sample((_regular(4, 3),))])
+def pinv(A: Tensor, rcond: float = 1e-15) -> Tensor:
+    """The pseudo-inverse; singular values below `rcond` times the largest count as 0."""
+    u, values, vh = apply(extern.SVD, A)
+    keep = values > values.amax(-1, keepdim=True) * rcond
+    inverse = keep.to(values.dtype) / values.masked_fill(~keep, 1.0)
+    return (vh.transpose(-1, -2) * inverse.unsqueeze(-2)) @ u.transpose(-1, -2)  # type: ignore[no-any-return]
+
+
+@_linalg(lambda: [Sample((_regular(3, 3), 3)), Sample((_regular(3, 3), -2))])
+def matrix_power(A: Tensor, n: int) -> Tensor:
+    """A multiplied by itself n times (the inverse for negative n), by repeated squaring."""
+    if n < 0:
+        return matrix_power(inv(A), -n)
+    result = None
+    while n:
+        if n & 1:
+            result = A if result is None else matmul(result, A)
+        n >>= 1
+        A = matmul(A, A) if n else A
+    if result is None:
+        return A - A + A.new_ones(A.shape[-1:]).diag_embed()
+    return result
+
+
+@_linalg()
+def multi_dot(tensors: Any) -> Tensor:
+    """The product of all matrices, from left to right."""
+    first, *rest = tensors
+    for x in rest:
+        first = matmul(first, x)
+    return first  # type: ignore[no-any-return]
+
+
+@_linalg(lambda: [Sample((s.values((3, 4)),)), Sample((s.values((3, 4)), 1, 0))])
+def vector_norm(
+    x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
+    """The p-norm over `dim`, of all elements by default."""
+    x = x if dtype is None else x.to(dtype)
+    return x.norm(ord, dim, keepdim)  # type: ignore[no-any-return]
+
+
+@_linalg(lambda: [Sample((_regular(3, 4),)), Sample((_regular(3, 3), 1)), Sample((_regular(3, 3), "nuc"))])
+def matrix_norm(
+    A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
+    """Frobenius ("fro"), nuclear ("nuc"), spectral (2, -2), row (inf, -inf) and column (1, -1) norms."""
+    A = A if dtype is None else A.to(dtype)
+    rows, columns = (d % A.ndim for d in dim)
+    if ord == "fro":
+        return A.norm(2, (rows, columns), keepdim)  # type: ignore[no-any-return]
+    if not isinstance(ord, str) and abs(ord) in (1, math.inf):
+        return _sums_norm(A, ord, rows, columns, keepdim)
+    values = svdvals(A.movedim((rows, columns), (-2, -1)))
+    if ord == "nuc":
+        out = values.sum(-1)
+    else:
+        out = values.amax(-1) if ord > 0 else values.amin(-1)
+    return out.reshape([1 if d in (rows, columns) else n for d, n in enumerate(A.shape)]) if keepdim else out
+
+
+def _sums_norm(A: Tensor, ord: float, rows: int, columns: int, keepdim: bool) -> Tensor:
+    summed, kept = (rows, columns) if abs(ord) == 1 else (columns, rows)
+    sums = A.abs().sum(summed, keepdim=True)
+    out = sums.amax(kept, keepdim=True) if ord > 0 else sums.amin(kept, keepdim=True)
+    return out if keepdim else out.squeeze((rows, columns))  # type: ignore[no-any-return]
+
+
+@_linalg(lambda: [Sample((s.values((3, 4)),)), Sample((s.values((3, 4)), None, 0))])
+def norm(
+    A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
+    """`vector_norm`, or `matrix_norm` for two dims and an `ord`."""
+    two = (dim is None and A.ndim == 2) or (isinstance(dim, tuple | list) and len(dim) == 2)
+    if ord is None:
+        return vector_norm(A, 2, dim, keepdim, dtype=dtype)
+    if two:
+        return matrix_norm(A, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
+    return vector_norm(A, ord, dim, keepdim, dtype=dtype)
+
+
+public("inverse", samples=lambda: [Sample((_regular(3, 3),))])(inv)
+public("det")(det)
+public("slogdet")(slogdet)

@@ -1,0 +1,354 @@
+"""nn.functional: losses. predictions and targets -> a number (or one per element).
+
+All are compositions of pointwise ops and reductions; the class of a target is picked by `gather`, whose gradient is a comparison of
+positions, so that cross-entropy and its gradient (softmax minus one-hot) fuse with what is around them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from eager.dispatch import apply
+from eager.nn.functional.register import functional, legacy_reduction, reduced
+from eager.op import Sample
+from eager.ops import samples as s
+from eager.ops.activation import logsigmoid
+from eager.ops.index import GATHER, TAKE
+from eager.ops.pointwise import where
+from eager.tensor import Tensor
+
+
+# -------------------------------------------------------------------------- classification
+def _classes(*shape: int, of: int = 4) -> Any:
+    return s.integers(shape, 0, of)
+
+
+def _class_dim(name: str, input: Tensor, target: Tensor) -> int:
+    """1, or 0 for an unbatched (C) input. Raises ValueError and RuntimeError for targets that do not fit."""
+    if input.ndim == 0:
+        raise ValueError(f"{name}: the input needs a class dimension, got a 0-d tensor")
+    dim = 0 if input.ndim == 1 else 1
+    expected = (*input.shape[:dim], *input.shape[dim + 1 :])
+    if input.ndim > 1 and target.ndim and target.shape[0] != input.shape[0]:
+        raise ValueError(
+            f"Expected input batch_size ({input.shape[0]}) to match target batch_size ({target.shape[0]})."
+        )
+    if tuple(target.shape) != expected:
+        raise RuntimeError(
+            f"{name}: Expected target size {list(expected)}, got {list(target.shape)} for an input of "
+            f"size {list(input.shape)}"
+        )
+    return dim
+
+
+def _picked_loss(
+    log_probs: Tensor,
+    target: Tensor,
+    dim: int,
+    weight: Tensor | None,
+    ignore_index: int,
+    smoothing: float,
+) -> tuple[Tensor, Tensor]:
+    """The weighted loss of each target and its weight, both zero where it is `ignore_index`."""
+    valid = target != ignore_index
+    safe = where(valid, target, 0)
+    loss = -apply(GATHER, log_probs, safe.unsqueeze(dim), dim=dim).squeeze(dim)
+    scale = valid.to(log_probs.dtype)
+    if weight is not None:
+        scale = where(valid, apply(TAKE, weight, safe, dim=0), 0.0)
+        loss = loss * scale
+    if smoothing:
+        even = _smooth_part(log_probs, dim, weight)
+        loss = loss * (1 - smoothing) + even * (smoothing / log_probs.shape[dim])
+    return where(valid, loss, 0.0), scale
+
+
+def _smooth_part(log_probs: Tensor, dim: int, weight: Tensor | None) -> Tensor:
+    if weight is not None:
+        log_probs = log_probs * weight.reshape(
+            [-1 if d == dim else 1 for d in range(log_probs.ndim)]
+        )
+    return -log_probs.sum(dim)
+
+
+def _weighted(loss: Tensor, scale: Tensor, reduction: str) -> Tensor:
+    """`reduced`, where the mean is over the weights."""
+    return loss.sum() / scale.sum() if reduction == "mean" else reduced(loss, reduction)
+
+
+@functional(
+    lambda: [
+        Sample((s.values((3, 4)), _classes(3))),
+        Sample((s.values((3, 4)), _classes(3), s.values((4,), 0.5, 2))),
+        Sample((s.values((3, 4, 2)), _classes(3, 2)), {"reduction": "sum", "ignore_index": 1}),
+        Sample((s.values((4,)), _classes())),
+    ]
+)
+def nll_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: Any = None,
+    ignore_index: int = -100,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Minus the log-probability (N, C, *) of each target class (N, *), weighted by class."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    dim = _class_dim("nll_loss", input, target)
+    loss, scale = _picked_loss(input, target, dim, weight, ignore_index, 0.0)
+    return _weighted(loss, scale, reduction)
+
+
+@functional(
+    lambda: [
+        Sample((s.values((3, 4)), _classes(3))),
+        Sample((s.values((3, 4)), _classes(3), s.values((4,), 0.5, 2)), {"label_smoothing": 0.1}),
+        Sample((s.values((3, 4, 2)), _classes(3, 2)), {"reduction": "none", "ignore_index": 1}),
+        Sample((s.values((3, 4)), s.values((3, 4), 0, 0.5)), {"label_smoothing": 0.1}),
+        Sample((s.values((4,)), _classes())),
+    ]
+)
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: Any = None,
+    ignore_index: int = -100,
+    reduce: Any = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """Cross-entropy of logits (N, C, *) and targets: classes (N, *), or probabilities of the logits' shape.
+
+    Classes equal to `ignore_index` count for nothing; `label_smoothing` mixes in the even distribution. Raises ValueError and
+    RuntimeError for shapes that do not fit, IndexError for a class out of range."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    if tuple(target.shape) == tuple(input.shape) and target.dtype.is_floating_point:
+        return _soft_cross_entropy(input, target, weight, reduction, label_smoothing)
+    dim = _class_dim("cross_entropy", input, target)
+    log_probs = input.log_softmax(dim)
+    loss, scale = _picked_loss(log_probs, target, dim, weight, ignore_index, label_smoothing)
+    return _weighted(loss, scale, reduction)
+
+
+def _soft_cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, smoothing: float
+) -> Tensor:
+    dim = 0 if input.ndim == 1 else 1
+    log_probs = input.log_softmax(dim)
+    if smoothing:
+        target = target * (1 - smoothing) + smoothing / input.shape[dim]
+    if weight is not None:
+        target = target * weight.reshape([-1 if d == dim else 1 for d in range(input.ndim)])
+    loss = -(log_probs * target).sum(dim)
+    return loss.sum() / max(loss.numel(), 1) if reduction == "mean" else reduced(loss, reduction)
+
+
+def _probabilities(*shape: int) -> Any:
+    return s.values(shape, 0.1, 0.9)
+
+
+@functional(
+    lambda: [
+        Sample((_probabilities(3, 4), s.booleans((3, 4)).astype(float))),
+        Sample((_probabilities(3), _probabilities(3), s.values((3,), 0.5, 2))),
+    ]
+)
+def binary_cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """-(t log p + (1 - t) log(1 - p)) of probabilities; the logarithms are kept above -100."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    if tuple(target.shape) != tuple(input.shape):
+        raise ValueError(
+            f"Using a target size ({target.shape}) that is different to the input size ({input.shape}) is "
+            "deprecated. Please ensure they have the same size."
+        )
+    yes, no = input.log().clamp(min=-100), (-input).log1p().clamp(min=-100)
+    loss = (target - 1) * no - target * yes
+    return reduced(loss if weight is None else loss * weight, reduction)
+
+
+@functional(
+    lambda: [
+        Sample((s.values((3, 4)), s.booleans((3, 4)).astype(float))),
+        Sample((s.values((3, 4)), _probabilities(3, 4)), {"pos_weight": s.values((4,), 0.5, 2)}),
+    ]
+)
+def binary_cross_entropy_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:
+    """`binary_cross_entropy` of sigmoid(input), without its overflow. `pos_weight` scales the positive term."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    if tuple(target.shape) != tuple(input.shape):
+        raise ValueError(
+            f"Target size ({target.shape}) must be the same as input size ({input.shape})"
+        )
+    log_sigmoid = logsigmoid(input)
+    if pos_weight is not None:
+        log_sigmoid = log_sigmoid * ((pos_weight - 1) * target + 1)
+    loss = (1 - target) * input - log_sigmoid
+    return reduced(loss if weight is None else loss * weight, reduction)
+
+
+# ------------------------------------------------------------------------------ regression
+def _two(*shape: int) -> tuple[Any, Any]:
+    return s.values(shape), s.values(shape, seed=1)
+
+
+@functional(lambda: [Sample(_two(3, 4)), Sample(_two(3, 4), {"reduction": "sum"})])
+def mse_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
+    """(x - t)^2."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    difference = input - target
+    loss = difference * difference
+    if weight is not None:
+        loss = loss * weight
+        return loss.sum() / weight.sum() if reduction == "mean" else reduced(loss, reduction)
+    return reduced(loss, reduction)
+
+
+@functional(lambda: [Sample(_two(3, 4)), Sample(_two(3, 4), {"reduction": "none"})])
+def l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """|x - t|."""
+    return reduced((input - target).abs(), legacy_reduction(size_average, reduce, reduction))
+
+
+@functional(lambda: [Sample(_two(3, 4)), Sample(_two(3, 4), {"beta": 0.3})])
+def smooth_l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+    beta: float = 1.0,
+) -> Tensor:
+    """0.5 d^2 / beta for |d| < beta, |d| - 0.5 beta beyond, with d = x - t."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    if beta < 0:
+        raise ValueError("smooth_l1_loss does not support negative values for beta.")
+    size = (input - target).abs()
+    if beta == 0:
+        return reduced(size, reduction)
+    return reduced(where(size < beta, size * size * (0.5 / beta), size - 0.5 * beta), reduction)
+
+
+@functional(lambda: [Sample(_two(3, 4)), Sample(_two(3, 4), {"delta": 0.3})])
+def huber_loss(
+    input: Tensor,
+    target: Tensor,
+    reduction: str = "mean",
+    delta: float = 1.0,
+    weight: Tensor | None = None,
+) -> Tensor:
+    """0.5 d^2 for |d| <= delta, delta (|d| - 0.5 delta) beyond, with d = x - t."""
+    if delta <= 0:
+        raise ValueError("huber_loss does not support non-positive values for delta.")
+    size = (input - target).abs()
+    loss = where(size <= delta, size * size * 0.5, (size - 0.5 * delta) * delta)
+    return reduced(loss if weight is None else loss * weight, reduction)
+
+
+@functional(
+    lambda: [
+        Sample((s.values((3, 4), -2, 0), _probabilities(3, 4)), {"reduction": "batchmean"}),
+        Sample((_two(3, 4)), {"log_target": True, "reduction": "sum"}),
+    ]
+)
+def kl_div(
+    input: Tensor,
+    target: Tensor,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+    log_target: bool = False,
+) -> Tensor:
+    """t (log t - x) for log-probabilities x; "batchmean" divides the sum by the first dimension."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    if log_target:
+        loss = target.exp() * (target - input)
+    else:  # 0 log 0 counts as 0
+        zero = target == 0
+        loss = where(zero, 0.0, target * where(zero, 1.0, target).log()) - target * input
+    if reduction == "batchmean":
+        return loss.sum() / (input.shape[0] if input.ndim else 1)
+    return reduced(loss, reduction)
+
+
+@functional(
+    lambda: [
+        Sample((s.values((3, 4)), s.integers((3, 4), 0, 5).astype(float))),
+        Sample(
+            (s.values((3, 4), 0.5, 2), s.values((3, 4), 1.5, 4)), {"log_input": False, "full": True}
+        ),
+    ]
+)
+def poisson_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    log_input: bool = True,
+    full: bool = False,
+    size_average: Any = None,
+    eps: float = 1e-8,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """exp(x) - t x, or x - t log x; `full` adds Stirling's approximation of log t!."""
+    if log_input:
+        loss = input.exp() - target * input
+    else:
+        loss = input - target * (input + eps).log()
+    if full:
+        stirling = target * target.log() - target + 0.5 * (2 * math.pi * target).log()
+        loss = loss + where(target > 1, stirling, 0.0)
+    return reduced(loss, legacy_reduction(size_average, reduce, reduction))
+
+
+@functional(
+    lambda: [
+        Sample((*_two(3, 4), _probabilities(3, 4))),
+        Sample((*_two(3, 4), _probabilities(3, 1)), {"full": True}),
+    ]
+)
+def gaussian_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    var: Any,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Tensor:
+    """0.5 (log v + (x - t)^2 / v) with v = max(var, eps) (which gets no gradient from the max)."""
+    if not isinstance(var, Tensor):
+        var = input.new_ones(input.shape) * var
+    if var.ndim == input.ndim - 1:
+        var = var.unsqueeze(-1)
+    safe = var + (var.detach().clamp(min=eps) - var.detach())
+    loss = 0.5 * (safe.log() + (input - target) ** 2 / safe)
+    return reduced(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)

@@ -1,0 +1,190 @@
+"""nn.functional: losses of margins and distances. pairs or triplets of tensors -> a number (or one per element)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eager.dispatch import apply
+from eager.nn.functional.register import functional, legacy_reduction, reduced
+from eager.op import Sample
+from eager.ops import samples as s
+from eager.ops.activation import logsigmoid
+from eager.ops.index import GATHER, TAKE
+from eager.ops.pointwise import where
+from eager.ops.select import iota
+from eager.tensor import Tensor
+
+
+def _two(*shape: int) -> tuple[Any, Any]:
+    return s.values(shape), s.values(shape, seed=1)
+
+
+def _signs(*shape: int) -> Any:
+    return s.booleans(shape).astype(float) * 2 - 1
+
+
+@functional(lambda: [Sample((*_two(3, 4), _signs(3, 4))), Sample((*_two(3), _signs(3), 0.5))])
+def margin_ranking_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """max(0, -t (x1 - x2) + margin)."""
+    loss = (-target * (input1 - input2) + margin).clamp(min=0)
+    return reduced(loss, legacy_reduction(size_average, reduce, reduction))
+
+
+@functional(lambda: [Sample((s.values((3, 4)), _signs(3, 4)))])
+def hinge_embedding_loss(
+    input: Tensor,
+    target: Tensor,
+    margin: float = 1.0,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """x where t is 1, max(0, margin - x) where it is -1."""
+    far = where(target != 1, (margin - input).clamp(min=0), 0.0)
+    near = where(target != -1, input, 0.0)
+    return reduced(far + near, legacy_reduction(size_average, reduce, reduction))
+
+
+@functional(lambda: [Sample((s.values((3, 4)), _signs(3, 4)))])
+def soft_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """log(1 + exp(-t x))."""
+    loss = -logsigmoid(target * input)
+    return reduced(loss, legacy_reduction(size_average, reduce, reduction))
+
+
+@functional(lambda: [Sample((*_two(3, 4), _signs(3)), {"margin": 0.1})])
+def cosine_embedding_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """1 - cos where t is 1, max(0, cos - margin) where it is -1."""
+    cosine = cosine_similarity(input1, input2, -1)
+    far = where(target == -1, (cosine - margin).clamp(min=0), 0.0)
+    loss = where(target == 1, 1 - cosine, 0.0) + far
+    return reduced(loss, legacy_reduction(size_average, reduce, reduction))
+
+
+@functional(lambda: [Sample(_two(3, 4)), Sample(_two(3, 4), {"dim": 0})])
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along dim."""
+    length1 = (x1 * x1).sum(dim, keepdim=True).sqrt().clamp(min=eps)
+    length2 = (x2 * x2).sum(dim, keepdim=True).sqrt().clamp(min=eps)
+    return ((x1 / length1) * (x2 / length2)).sum(dim)
+
+
+@functional(lambda: [Sample(_two(3, 4)), Sample(_two(3, 4), {"p": 1.0, "keepdim": True})])
+def pairwise_distance(
+    x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Tensor:
+    """The p-norm of x1 - x2 + eps along the last dimension."""
+    return (x1 - x2 + eps).norm(p, -1, keepdim)
+
+
+@functional(
+    lambda: [
+        Sample((*_two(3, 4), s.values((3, 4), seed=2))),
+        Sample((*_two(3, 4), s.values((3, 4), seed=2)), {"swap": True}),
+    ]
+)
+def triplet_margin_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-6,
+    swap: bool = False,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """max(0, d(a, p) - d(a, n) + margin); with `swap`, d(a, n) is the smaller of it and d(p, n)."""
+    near = pairwise_distance(anchor, positive, p, eps)
+    far = pairwise_distance(anchor, negative, p, eps)
+    if swap:
+        far = far.minimum(pairwise_distance(positive, negative, p, eps))
+    loss = (near - far + margin).clamp(min=0)
+    return reduced(loss, legacy_reduction(size_average, reduce, reduction))
+
+
+@functional()
+def triplet_margin_with_distance_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    *,
+    distance_function: Any = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor:
+    """`triplet_margin_loss` with a distance of one's own."""
+    distance = pairwise_distance if distance_function is None else distance_function
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = far.minimum(distance(positive, negative))
+    return reduced((near - far + margin).clamp(min=0), reduction)
+
+
+@functional(
+    lambda: [
+        Sample((s.values((3, 4)), s.integers((3,), 0, 4))),
+        Sample((s.values((3, 4)), s.integers((3,), 0, 4)), {"p": 2, "margin": 0.5}),
+    ]
+)
+def multi_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Tensor | None = None,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """The mean over wrong classes of max(0, margin - x[t] + x[i]) ** p, times the target class's weight."""
+    x = input if input.ndim == 2 else input.unsqueeze(0)
+    index = target.reshape(-1, 1)
+    right = apply(GATHER, x, index, dim=1)
+    excess = (margin - right + x).clamp(min=0)
+    excess = excess if p == 1 else excess * excess
+    if weight is not None:
+        excess = excess * apply(TAKE, weight, index, dim=0)
+    own = index == iota(x.shape[1])
+    loss = where(own, 0.0, excess).sum(1) / x.shape[1]
+    loss = loss if input.ndim == 2 else loss.squeeze(0)
+    return reduced(loss, legacy_reduction(size_average, reduce, reduction))
+
+
+@functional(lambda: [Sample((s.values((3, 4)), s.booleans((3, 4)).astype(float)))])
+def multilabel_soft_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """The mean over classes of the logistic loss of each label."""
+    loss = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
+    loss = (loss if weight is None else loss * weight).mean(-1)
+    return reduced(loss, legacy_reduction(size_average, reduce, reduction))

@@ -1,0 +1,225 @@
+"""nn.functional: normalisations. tensor -> (x - mean) / sqrt(var + eps) over some dimensions, scaled and shifted.
+
+All are the same reductions and pointwise ops, so compiled code runs each in one kernel. 16-bit floats are normalised in float32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from eager.autograd import no_grad
+from eager.dispatch import apply
+from eager.nn.functional.register import functional, wide
+from eager.op import Sample
+from eager.ops import samples as s
+from eager.ops.move import PAD
+from eager.tensor import Tensor
+
+
+def _affine(x: Tensor, weight: Any, bias: Any) -> Tensor:
+    if weight is not None:
+        x = x * weight
+    return x if bias is None else x + bias
+
+
+@functional(
+    lambda: [
+        Sample((s.values((3, 4)), (4,), s.values((4,)), s.values((4,), seed=1))),
+        Sample((s.values((2, 3, 4)), (3, 4))),
+    ]
+)
+def layer_norm(
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalise over the last dimensions, which must be `normalized_shape` (Ba, Kiros, Hinton 2016)."""
+    dims = _last_dims("layer_norm", input, normalized_shape)
+    x = wide(input)
+    centred = x - x.mean(dims, keepdim=True)
+    variance = (centred * centred).mean(dims, keepdim=True)
+    return _affine(centred * (variance + eps).rsqrt(), weight, bias).to(input.dtype)
+
+
+def _last_dims(name: str, input: Tensor, normalized_shape: Sequence[int]) -> tuple[int, ...]:
+    shape = tuple(normalized_shape)
+    n = len(shape)
+    if n == 0 or tuple(input.shape[max(input.ndim - n, 0) :]) != shape:
+        raise RuntimeError(
+            f"Given normalized_shape={list(shape)}, expected input with shape "
+            f"[*, {', '.join(map(str, shape))}], but got input of size{list(input.shape)}"
+        )
+    return tuple(range(input.ndim - n, input.ndim))
+
+
+@functional(
+    lambda: [
+        Sample((s.values((3, 4)), (4,), s.values((4,))), {"eps": 1e-6}),
+        Sample((s.values((2, 3, 4)), (3, 4))),
+    ]
+)
+def rms_norm(
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    eps: float | None = None,
+) -> Tensor:
+    """x / sqrt(mean(x^2) + eps) over the last dimensions (Zhang, Sennrich 2019); eps is the type's precision by default."""
+    dims = _last_dims("rms_norm", input, normalized_shape)
+    x = wide(input)
+    if eps is None:
+        eps = 2.0**-52 if x.dtype.itemsize == 8 else 2.0**-23
+    scaled = x * ((x * x).mean(dims, keepdim=True) + eps).rsqrt()
+    return _affine(scaled, weight, None).to(input.dtype)
+
+
+def _per_channel(x: Tensor | None, ndim: int) -> Tensor | None:
+    """(C) as (1, C, 1, ...)."""
+    return None if x is None else x.reshape((1, -1, *(1,) * (ndim - 2)))
+
+
+@functional(
+    lambda: [
+        Sample((s.values((4, 3)), s.values((3,)), s.values((3,), 0.5, 2), s.values((3,)))),
+        Sample((s.values((4, 3, 2, 2)), None, None, s.values((3,))), {"training": True}),
+    ]
+)
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalise each channel (dimension 1) over all others (Ioffe, Szegedy 2015).
+
+    In training by the batch's mean and variance, which also move the running ones (in place; the unbiased variance); otherwise by
+    the running ones. Raises ValueError when training has a single value per channel."""
+    x = wide(input)
+    if training:
+        dims = (0, *range(2, x.ndim))
+        count = x.numel() // max(x.shape[1], 1)
+        if count == 1:
+            raise ValueError(
+                f"Expected more than 1 value per channel when training, got input size {input.shape}"
+            )
+        mean = x.mean(dims, keepdim=True)
+        centred = x - mean
+        variance = (centred * centred).mean(dims, keepdim=True)
+        if running_mean is not None:
+            _move(running_mean, mean, momentum)
+        if running_var is not None:
+            _move(running_var, variance * (count / (count - 1)), momentum)
+    else:
+        if running_mean is None or running_var is None:
+            raise RuntimeError(
+                "Expected running_mean and running_var to be defined when training=False"
+            )
+        centred = x - _per_channel(running_mean, x.ndim)
+        variance = _per_channel(running_var, x.ndim)  # type: ignore[assignment]
+    normal = centred * (variance + eps).rsqrt()
+    return _affine(normal, _per_channel(weight, x.ndim), _per_channel(bias, x.ndim)).to(input.dtype)
+
+
+def _move(running: Tensor, new: Tensor, momentum: float) -> None:
+    """running = (1 - momentum) * running + momentum * new, in place."""
+    with no_grad():
+        value = new.detach().reshape(running.shape)
+        running.copy_(running * (1 - momentum) + value * momentum)
+
+
+@functional(
+    lambda: [
+        Sample((s.values((2, 4, 3)), 2, s.values((4,)), s.values((4,), seed=1))),
+        Sample((s.values((2, 4)), 2)),
+    ]
+)
+def group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalise each of `num_groups` groups of channels of each sample (Wu, He 2018)."""
+    n, c = input.shape[:2]
+    if c % num_groups:
+        raise RuntimeError(
+            "Expected number of channels in input to be divisible by num_groups, but got input of shape "
+            f"{list(input.shape)} and num_groups={num_groups}"
+        )
+    rest = math.prod(input.shape[2:])
+    x = wide(input).reshape((n, num_groups, c // num_groups * rest))
+    centred = x - x.mean(2, keepdim=True)
+    variance = (centred * centred).mean(2, keepdim=True)
+    normal = (centred * (variance + eps).rsqrt()).reshape(input.shape)
+    weight, bias = _per_channel(weight, input.ndim), _per_channel(bias, input.ndim)
+    return _affine(normal, weight, bias).to(input.dtype)
+
+
+@functional(
+    lambda: [
+        Sample((s.values((2, 3, 4)),)),
+        Sample((s.values((2, 3, 4)), None, None, s.values((3,)), s.values((3,), seed=1))),
+    ]
+)
+def instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalise each channel of each sample (Ulyanov, Vedaldi, Lempitsky 2016)."""
+    if not use_input_stats:
+        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    dims = tuple(range(2, input.ndim))
+    count = math.prod(input.shape[2:])
+    if count == 1:
+        raise ValueError(
+            f"Expected more than 1 spatial element when training, got input size {input.shape}"
+        )
+    x = wide(input)
+    mean = x.mean(dims, keepdim=True)
+    centred = x - mean
+    variance = (centred * centred).mean(dims, keepdim=True)
+    if running_mean is not None:
+        _move(running_mean, mean.mean(0), momentum)
+    if running_var is not None:
+        _move(running_var, variance.mean(0) * (count / (count - 1)), momentum)
+    normal = centred * (variance + eps).rsqrt()
+    return _affine(normal, _per_channel(weight, x.ndim), _per_channel(bias, x.ndim)).to(input.dtype)
+
+
+@functional(
+    lambda: [
+        Sample((s.values((3, 4)),)),
+        Sample((s.values((3, 4)),), {"p": 1.0, "dim": 0}),
+    ]
+)
+def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -> Tensor:
+    """input / max(its p-norm along dim, eps)."""
+    length = input.norm(p, dim, keepdim=True)
+    return input / length.clamp(min=eps)
+
+
+@functional(lambda: [Sample((s.values((2, 5, 3)), 3)), Sample((s.values((2, 4, 3, 3)), 2))])
+def local_response_norm(
+    input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Tensor:
+    """x / (k + alpha * mean of the squares over `size` neighbouring channels) ** beta."""
+    low = size // 2
+    pads = tuple((low, size - 1 - low) if d == 1 else (0, 0) for d in range(input.ndim))
+    squares = apply(PAD, input * input, 0.0, pads=pads)
+    mean = squares.unfold(1, size, 1).mean(-1)
+    return input / (mean * alpha + k).pow(beta)

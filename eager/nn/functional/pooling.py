@@ -1,0 +1,324 @@
+"""nn.functional: pooling. tensor -> maxima, means or p-norms of windows, sliding or as many as the result has places."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eager import dtype as dt
+from eager.aval import Aval
+from eager.dispatch import apply
+from eager.nn.functional.register import functional, per_dim
+from eager.op import Sample
+from eager.ops import samples as s
+from eager.ops.index import SCATTER, TAKE
+from eager.ops.select import iota
+from eager.ops.window import MAX_POOL, SUM_POOL
+from eager.tensor import Tensor
+
+
+def _batched(name: str, input: Tensor, n: int) -> tuple[Tensor, bool]:
+    if input.ndim not in (n + 1, n + 2):
+        raise RuntimeError(
+            f"{name}(): Expected {n + 1}D or {n + 2}D tensor as input, got {list(input.shape)}"
+        )
+    return (input.unsqueeze(0), True) if input.ndim == n + 1 else (input, False)
+
+
+def _unbatch(out: Any, single: bool) -> Any:
+    if not single:
+        return out
+    return tuple(x.squeeze(0) for x in out) if isinstance(out, tuple) else out.squeeze(0)
+
+
+def _geometry(
+    kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, n: int
+) -> dict[str, Any]:
+    kernel = per_dim(kernel_size, n)
+    unset = stride is None or (isinstance(stride, tuple | list) and not stride)
+    return {
+        "kernel": kernel,
+        "stride": kernel if unset else per_dim(stride, n),
+        "padding": per_dim(padding, n),
+        "ceil": bool(ceil_mode),
+    }
+
+
+def _image(n: int, size: int = 5) -> Any:
+    return s.values((2, 3, *(size,) * n))
+
+
+# ------------------------------------------------------------------------------------- max
+def _max_pool(n: int) -> Any:
+    def pool(
+        input: Tensor,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> Any:
+        x, single = _batched(f"max_pool{n}d", input, n)
+        geometry = _geometry(kernel_size, stride, padding, ceil_mode, n)
+        out = apply(MAX_POOL, x, dilation=per_dim(dilation, n), **geometry)
+        return _unbatch(out if return_indices else out[0], single)
+
+    pool.__name__ = pool.__qualname__ = f"max_pool{n}d"
+    pool.__doc__ = "The largest value of each window; with `return_indices` also its flat place in the input plane."
+    size = 5 if n < 3 else 3
+    return functional(
+        lambda: [
+            Sample((_image(n, size), 2)),
+            Sample((_image(n, size), 3), {"stride": 2, "padding": 1, "ceil_mode": True}),
+        ]
+    )(pool)
+
+
+max_pool1d = _max_pool(1)
+max_pool2d = _max_pool(2)
+max_pool3d = _max_pool(3)
+
+
+def _max_unpool(n: int) -> Any:
+    def unpool(
+        input: Tensor,
+        indices: Tensor,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        output_size: Any = None,
+    ) -> Tensor:
+        x, single = _batched(f"max_unpool{n}d", input, n)
+        places = indices.unsqueeze(0) if single else indices
+        geo = _geometry(kernel_size, stride, padding, False, n)
+        size = [
+            (i - 1) * t - 2 * p + k
+            for i, t, p, k in zip(
+                x.shape[2:], geo["stride"], geo["padding"], geo["kernel"], strict=True
+            )
+        ]
+        if output_size is not None:
+            size = list(output_size)[-n:]
+        zeros = Tensor._full(0, Aval((*x.shape[:2], _product(size)), x.dtype))
+        flat = (x.shape[0], x.shape[1], -1)
+        out = apply(SCATTER, zeros, places.reshape(flat), x.reshape(flat), dim=2, reduce="set")
+        return _unbatch(out.reshape((*x.shape[:2], *size)), single)  # type: ignore[no-any-return]
+
+    unpool.__name__ = unpool.__qualname__ = f"max_unpool{n}d"
+    unpool.__doc__ = "The values back at the places `max_pool` took them from, zeros elsewhere."
+    return functional()(unpool)
+
+
+def _product(sizes: Any) -> int:
+    total = 1
+    for size in sizes:
+        total *= size
+    return total
+
+
+max_unpool1d = _max_unpool(1)
+max_unpool2d = _max_unpool(2)
+max_unpool3d = _max_unpool(3)
+
+
+# ------------------------------------------------------------------------------------ mean
+def _avg_pool(
+    input: Tensor, n: int, geometry: dict[str, Any], count_include_pad: bool, divisor: int | None
+) -> Tensor:
+    x, single = _batched(f"avg_pool{n}d", input, n)
+    total = apply(SUM_POOL, x, **geometry)
+    if divisor is not None:
+        return _unbatch(total / divisor, single)  # type: ignore[no-any-return]
+    if not geometry["ceil"] and (count_include_pad or not any(geometry["padding"])):
+        return _unbatch(total / _product(geometry["kernel"]), single)  # type: ignore[no-any-return]
+    return _unbatch(total / _counts(x, geometry, count_include_pad), single)  # type: ignore[no-any-return]
+
+
+def _counts(x: Tensor, geometry: dict[str, Any], include_pad: bool) -> Tensor:
+    """How many elements each window averages over; what hangs over the padded input never counts."""
+    pads = geometry["padding"]
+    size = tuple(x.shape[2:])
+    if include_pad:
+        size = tuple(n + 2 * p for n, p in zip(size, pads, strict=True))
+        geometry = {**geometry, "padding": (0,) * len(pads)}
+    ones = Tensor._full(1, Aval((1, 1, *size), x.dtype))
+    return apply(SUM_POOL, ones, **geometry)  # type: ignore[no-any-return]
+
+
+@functional(lambda: [Sample((_image(1), 2)), Sample((_image(1), 3, 2, 1, True, False))])
+def avg_pool1d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:
+    """The mean of each window of (N, C, L) or (C, L)."""
+    geometry = _geometry(kernel_size, stride, padding, ceil_mode, 1)
+    return _avg_pool(input, 1, geometry, count_include_pad, None)
+
+
+@functional(
+    lambda: [
+        Sample((_image(2), 2)),
+        Sample((_image(2), 3, 2, 1, True)),
+        Sample((_image(2), 3, 2, 1, False, False)),
+    ]
+)
+def avg_pool2d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """The mean of each window of (N, C, H, W) or (C, H, W)."""
+    geometry = _geometry(kernel_size, stride, padding, ceil_mode, 2)
+    return _avg_pool(input, 2, geometry, count_include_pad, divisor_override)
+
+
+@functional(lambda: [Sample((_image(3, 3), 2)), Sample((_image(3, 3), 2, 1))])
+def avg_pool3d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """The mean of each window of (N, C, D, H, W) or (C, D, H, W)."""
+    geometry = _geometry(kernel_size, stride, padding, ceil_mode, 3)
+    return _avg_pool(input, 3, geometry, count_include_pad, divisor_override)
+
+
+def _lp_pool(input: Tensor, norm_type: float, n: int, geometry: dict[str, Any]) -> Tensor:
+    x, single = _batched(f"lp_pool{n}d", input.pow(norm_type), n)
+    total = apply(SUM_POOL, x, **geometry)
+    return _unbatch((total.sign() * total.abs().relu()).pow(1.0 / norm_type), single)  # type: ignore[no-any-return]
+
+
+@functional(lambda: [Sample((s.values((2, 3, 5), 0.1, 2), 2.0, 2))])
+def lp_pool1d(
+    input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+) -> Tensor:
+    """The p-norm of each window."""
+    return _lp_pool(input, norm_type, 1, _geometry(kernel_size, stride, 0, ceil_mode, 1))
+
+
+@functional(lambda: [Sample((s.values((2, 3, 4, 4), 0.1, 2), 2.0, 2))])
+def lp_pool2d(
+    input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+) -> Tensor:
+    """The p-norm of each window."""
+    return _lp_pool(input, norm_type, 2, _geometry(kernel_size, stride, 0, ceil_mode, 2))
+
+
+# -------------------------------------------------------------------------------- adaptive
+def _targets(output_size: Any, input: Tensor, n: int) -> tuple[int, ...]:
+    wanted = output_size if isinstance(output_size, tuple | list) else (output_size,) * n
+    return tuple(
+        size if w is None else int(w) for w, size in zip(wanted, input.shape[-n:], strict=True)
+    )
+
+
+def _regular(size: tuple[int, ...], out: tuple[int, ...]) -> bool:
+    return all(o and n % o == 0 for n, o in zip(size, out, strict=True))
+
+
+def _bounds(n: int, out: int) -> tuple[Tensor, Tensor]:
+    """First and one past the last input of each of `out` windows over n inputs."""
+    places = iota(out)
+    return (places * n) // out, ((places + 1) * n + (out - 1)) // out
+
+
+def _adaptive_avg(n: int) -> Any:
+    def pool(input: Tensor, output_size: Any) -> Tensor:
+        out = _targets(output_size, input, n)
+        size = tuple(input.shape[-n:])
+        if out == (1,) * n:
+            return input.mean(tuple(range(-n, 0)), keepdim=True)
+        if _regular(size, out):
+            kernel = tuple(i // o for i, o in zip(size, out, strict=True))
+            return _avg_pool(input, n, _geometry(kernel, None, 0, False, n), True, None)
+        for i in range(n):
+            input = _average_along(input, i - n, out[i])
+        return input
+
+    pool.__name__ = pool.__qualname__ = f"adaptive_avg_pool{n}d"
+    pool.__doc__ = (
+        "Means of windows spread so that the result has `output_size`; None keeps a size."
+    )
+    return functional(
+        lambda: [Sample((_image(n, 4), 2)), Sample((_image(n, 4), 3)), Sample((_image(n, 4), 1))]
+    )(pool)
+
+
+def _average_along(x: Tensor, dim: int, out: int) -> Tensor:
+    """Means over overlapping windows along one dimension: a product with the (n, out) matrix of weights."""
+    n = x.shape[dim]
+    start, stop = _bounds(n, out)
+    places = iota(n).unsqueeze(1)
+    inside = ((places >= start) & (places < stop)).to(x.dtype)
+    weights = inside / (stop - start).to(x.dtype)
+    return (x.transpose(dim, -1) @ weights).transpose(dim, -1)
+
+
+adaptive_avg_pool1d = _adaptive_avg(1)
+adaptive_avg_pool2d = _adaptive_avg(2)
+adaptive_avg_pool3d = _adaptive_avg(3)
+
+
+def _adaptive_max(n: int) -> Any:
+    def pool(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+        out = _targets(output_size, input, n)
+        size = tuple(input.shape[-n:])
+        if _regular(size, out):
+            kernel = tuple(i // o for i, o in zip(size, out, strict=True))
+            x, single = _batched(f"adaptive_max_pool{n}d", input, n)
+            ones = (1,) * n
+            both = apply(MAX_POOL, x, dilation=ones, **_geometry(kernel, None, 0, False, n))
+            return _unbatch(both if return_indices else both[0], single)
+        if return_indices:
+            return _irregular_max(input, out)
+        for i in range(n):
+            input = _windows_along(input, i - n, out[i]).amax(-1)
+        return input
+
+    pool.__name__ = pool.__qualname__ = f"adaptive_max_pool{n}d"
+    pool.__doc__ = (
+        "Maxima of windows spread so that the result has `output_size`; None keeps a size."
+    )
+    return functional(lambda: [Sample((_image(n, 4), 2)), Sample((_image(n, 4), 3))])(pool)
+
+
+def _windows_along(x: Tensor, dim: int, out: int) -> Tensor:
+    """The windows along `dim`, which has `out` places now; their elements last. Short windows repeat their last element."""
+    n = x.shape[dim]
+    start, stop = _bounds(n, out)
+    longest = max(((i + 1) * n + out - 1) // out - i * n // out for i in range(out))
+    places = (start.unsqueeze(1) + iota(longest)).minimum(stop.unsqueeze(1) - 1)
+    d = dim % x.ndim
+    return apply(TAKE, x, places, dim=d).movedim(d + 1, -1)  # type: ignore[no-any-return]
+
+
+def _irregular_max(input: Tensor, out: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """Maxima and their flat places in the input plane, from all elements of every window."""
+    n = len(out)
+    size = tuple(input.shape[-n:])
+    windows, places = input, iota(_product(size)).reshape(size)
+    for i in range(n):
+        windows = _windows_along(windows, i - n - i, out[i])
+        places = _windows_along(places, i - n - i, out[i])
+    flat = windows.reshape((*windows.shape[:-n], -1))
+    best = flat.argmax(-1, keepdim=True)
+    at = places.reshape((*out, -1)).expand(flat.shape).gather(-1, best).squeeze(-1)
+    return flat.gather(-1, best).squeeze(-1), at.to(dt.int64)
+
+
+adaptive_max_pool1d = _adaptive_max(1)
+adaptive_max_pool2d = _adaptive_max(2)
+adaptive_max_pool3d = _adaptive_max(3)

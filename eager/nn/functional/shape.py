@@ -1,0 +1,363 @@
+"""nn.functional: padding, resizing and regrouping of images. tensor -> the same values in other places."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from eager import dtype as dt
+from eager.aval import Aval
+from eager.dispatch import apply
+from eager.nn.functional.pooling import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+)
+from eager.nn.functional.register import functional, per_dim
+from eager.op import Sample
+from eager.ops import samples as s
+from eager.ops.contract import CONV_INPUT_GRAD
+from eager.ops.index import TAKE
+from eager.ops.move import PAD, stack
+from eager.ops.select import iota
+from eager.tensor import Tensor
+
+
+# --------------------------------------------------------------------------------- padding
+def _reflect(places: Tensor, n: int) -> Tensor:
+    return (n - 1) - ((n - 1) - places.abs()).abs()
+
+
+_SOURCE: dict[str, Callable[[Tensor, int], Tensor]] = {
+    "reflect": _reflect,
+    "replicate": lambda places, n: places.clamp(0, n - 1),
+    "circular": lambda places, n: places % n,
+}
+
+
+@functional(
+    lambda: [
+        Sample((s.values((2, 3, 4)), (1, 2)), {"value": 0.5}),
+        Sample((s.values((2, 3, 4)), (1, -1, 0, 2))),
+        Sample((s.values((2, 3, 4)), (2, 1)), {"mode": "reflect"}),
+        Sample((s.values((2, 3, 4, 4)), (2, 1, 0, 1)), {"mode": "replicate"}),
+        Sample((s.values((2, 3, 4)), (1, 2)), {"mode": "circular"}),
+    ]
+)
+def pad(
+    input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None
+) -> Tensor:
+    """Pad the last dimensions: `pad` is (before, after) of the last one, then of the one before it, ...
+
+    mode: "constant" (negative sizes cut), "reflect", "replicate", "circular". Raises for an odd count or sizes too large to reflect."""
+    if len(pad) % 2:
+        raise RuntimeError("Padding length must be divisible by 2")
+    pairs = [(int(pad[i]), int(pad[i + 1])) for i in range(0, len(pad), 2)]
+    if len(pairs) > input.ndim:
+        raise RuntimeError(
+            f"Padding length should be less than or equal to two times the input dimension but got padding "
+            f"length {len(pad)} and input of dimension {input.ndim}"
+        )
+    if mode == "constant":
+        pads = ((0, 0),) * (input.ndim - len(pairs)) + tuple(reversed(pairs))
+        return apply(PAD, input, 0.0 if value is None else value, pads=pads)  # type: ignore[no-any-return]
+    if mode not in _SOURCE:
+        raise NotImplementedError(f"Unrecognised padding mode {mode}")
+    for i, (before, after) in enumerate(pairs):
+        input = _pad_from_inside(input, input.ndim - 1 - i, before, after, mode)
+    return input
+
+
+def _pad_from_inside(input: Tensor, dim: int, before: int, after: int, mode: str) -> Tensor:
+    n = input.shape[dim]
+    limit = n - 1 if mode == "reflect" else n
+    if mode != "replicate" and max(before, after) > limit:
+        raise RuntimeError(
+            f"pad: sizes ({before}, {after}) at dimension {dim} are too large to {mode} an input of shape "
+            f"{list(input.shape)}: at most {limit}"
+        )
+    if not before and not after:
+        return input
+    places = iota(n + before + after) - before
+    return apply(TAKE, input, _SOURCE[mode](places, n), dim=dim)  # type: ignore[no-any-return]
+
+
+# -------------------------------------------------------------------------------- resizing
+def _out_size(input: Tensor, size: Any, scale: Any) -> tuple[int, ...]:
+    n = input.ndim - 2
+    if (size is None) == (scale is None):
+        raise ValueError("exactly one of size and scale_factor should be defined")
+    if size is not None:
+        return per_dim(size, n)
+    factors = scale if isinstance(scale, tuple | list) else (scale,) * n
+    return tuple(math.floor(d * f) for d, f in zip(input.shape[2:], factors, strict=True))
+
+
+def _ratios(
+    input: Tensor, out: tuple[int, ...], scale: Any, recompute: bool | None, align: bool
+) -> list[float]:
+    """Input places per output place, per dimension."""
+    n = len(out)
+    sizes = tuple(input.shape[2:])
+    if align:
+        return [(i - 1) / (o - 1) if o > 1 else 0.0 for i, o in zip(sizes, out, strict=True)]
+    if scale is not None and not recompute:
+        factors = scale if isinstance(scale, tuple | list) else (scale,) * n
+        return [1.0 / f for f in factors]
+    return [i / o for i, o in zip(sizes, out, strict=True)]
+
+
+def _nearest(x: Tensor, dim: int, out: int, ratio: float, half: float) -> Tensor:
+    n = x.shape[dim]
+    if out % n == 0 and out // n * ratio == 1:  # whole repetitions: a view and no indices
+        shape = list(x.shape)
+        wide = [*shape[: dim + 1], out // n, *shape[dim + 1 :]]
+        shape[dim] = out
+        return x.unsqueeze(dim + 1).expand(wide).reshape(shape)
+    places = ((iota(out, dt.float32) + half) * ratio).floor().to(dt.int64).clamp(max=n - 1)
+    return apply(TAKE, x, places, dim=dim)  # type: ignore[no-any-return]
+
+
+def _places(out: int, ratio: float, align: bool, dtype: Any) -> Tensor:
+    """Where in the input each output place lies."""
+    whole = iota(out, dtype)
+    return whole * ratio if align else (whole + 0.5) * ratio - 0.5
+
+
+def _linear(x: Tensor, dim: int, out: int, ratio: float, align: bool) -> Tensor:
+    n = x.shape[dim]
+    places = _places(out, ratio, align, x.dtype.compute).clamp(min=0)
+    low = places.floor().clamp(max=n - 1)
+    share = _along(places - low, dim, x)
+    below = low.to(dt.int64)
+    above = (below + 1).clamp(max=n - 1)
+    left, right = apply(TAKE, x, below, dim=dim), apply(TAKE, x, above, dim=dim)
+    return left * (1 - share) + right * share  # type: ignore[no-any-return]
+
+
+def _cubic(x: Tensor, dim: int, out: int, ratio: float, align: bool) -> Tensor:
+    """Cubic convolution with a = -0.75 (Keys 1981)."""
+    n = x.shape[dim]
+    places = _places(out, ratio, align, x.dtype.compute)
+    low = places.floor()
+    t, first = places - low, low.to(dt.int64) - 1
+    total: Any = 0
+    for tap, weight in enumerate(_cubic_weights(t)):
+        value = apply(TAKE, x, (first + tap).clamp(0, n - 1), dim=dim)
+        total = value * _along(weight, dim, x) + total
+    return total  # type: ignore[no-any-return]
+
+
+def _cubic_weights(t: Tensor) -> list[Tensor]:
+    a = -0.75
+
+    def near(d: Tensor) -> Tensor:
+        return ((a + 2) * d - (a + 3)) * d * d + 1
+
+    def far(d: Tensor) -> Tensor:
+        return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+
+    return [far(t + 1), near(t), near(1 - t), far(2 - t)]
+
+
+def _along(values: Tensor, dim: int, x: Tensor) -> Tensor:
+    return values.reshape([-1 if d == dim else 1 for d in range(x.ndim)]).to(x.dtype)
+
+
+_SPATIAL = {"linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2}
+
+
+@functional(
+    lambda: [
+        Sample((s.values((2, 3, 4)),), {"scale_factor": 2}),
+        Sample((s.values((2, 3, 4, 5)),), {"size": (3, 7)}),
+        Sample((s.values((2, 3, 4, 5)),), {"scale_factor": 2, "mode": "bilinear"}),
+        Sample((s.values((2, 3, 4, 5)),), {"size": 7, "mode": "bilinear", "align_corners": True}),
+        Sample((s.values((2, 3, 4, 5)),), {"size": (7, 6), "mode": "bicubic"}),
+        Sample((s.values((2, 3, 4, 4)),), {"size": (3, 2), "mode": "area"}),
+    ]
+)
+def interpolate(
+    input: Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Tensor:
+    """Resize the spatial dimensions of (N, C, *S) to `size` or by `scale_factor`.
+
+    mode: nearest, nearest-exact, linear (3-D), bilinear and bicubic (4-D), trilinear (5-D), area."""
+    if antialias:
+        raise NotImplementedError("interpolate: antialias is not supported")
+    out = _out_size(input, size, scale_factor)
+    if mode == "area":
+        pools = (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)
+        return pools[input.ndim - 3](input, out)  # type: ignore[no-any-return]
+    if mode in ("nearest", "nearest-exact") and align_corners is not None:
+        raise ValueError(
+            "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
+        )
+    ratios = _ratios(input, out, scale_factor, recompute_scale_factor, bool(align_corners))
+    if mode in ("nearest", "nearest-exact"):
+        half = 0.5 if mode == "nearest-exact" else 0.0
+        for d, (o, r) in enumerate(zip(out, ratios, strict=True), 2):
+            input = _nearest(input, d, o, r, half)
+        return input
+    if _SPATIAL.get(mode) != input.ndim - 2:
+        raise NotImplementedError(
+            f"Got {input.ndim}D input, but {mode} mode needs {_SPATIAL.get(mode, 0) + 2}D input"
+        )
+    step = _cubic if mode == "bicubic" else _linear
+    for d, (o, r) in enumerate(zip(out, ratios, strict=True), 2):
+        input = step(input, d, o, r, bool(align_corners))
+    return input
+
+
+@functional()
+def upsample(
+    input: Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """The old name of `interpolate`."""
+    return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+@functional()
+def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """`interpolate` with mode "nearest"."""
+    return interpolate(input, size, scale_factor, "nearest")
+
+
+@functional()
+def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """`interpolate` with mode "bilinear" and aligned corners."""
+    return interpolate(input, size, scale_factor, "bilinear", True)
+
+
+# ------------------------------------------------------------------------------ regrouping
+@functional(lambda: [Sample((s.values((2, 8, 2, 3)), 2))])
+def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
+    """(*, C r^2, H, W) -> (*, C, H r, W r) (Shi et al. 2016)."""
+    r = upscale_factor
+    *lead, c, h, w = input.shape
+    if c % (r * r):
+        raise RuntimeError(
+            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of "
+            f"upscale_factor, but input.size(-3)={c} is not divisible by {r * r}"
+        )
+    n = len(lead)
+    split = input.reshape((*lead, c // (r * r), r, r, h, w))
+    order = (*range(n), n, n + 3, n + 1, n + 4, n + 2)
+    return split.permute(order).reshape((*lead, c // (r * r), h * r, w * r))
+
+
+@functional(lambda: [Sample((s.values((2, 2, 4, 6)), 2))])
+def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
+    """(*, C, H r, W r) -> (*, C r^2, H, W): undoes `pixel_shuffle`."""
+    r = downscale_factor
+    *lead, c, h, w = input.shape
+    n = len(lead)
+    split = input.reshape((*lead, c, h // r, r, w // r, r))
+    order = (*range(n), n, n + 2, n + 4, n + 1, n + 3)
+    return split.permute(order).reshape((*lead, c * r * r, h // r, w // r))
+
+
+@functional(lambda: [Sample((s.values((2, 6, 2, 2)), 3))])
+def channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """(N, g c, *) -> (N, c g, *): interleave the groups of channels."""
+    n, c, *rest = input.shape
+    split = input.reshape((n, groups, c // groups, *rest))
+    return split.transpose(1, 2).reshape(input.shape)
+
+
+@functional(
+    lambda: [
+        Sample((s.values((2, 3, 4, 5)), 2)),
+        Sample((s.values((2, 3, 4, 5)), (2, 3)), {"padding": 1, "stride": 2, "dilation": (2, 1)}),
+    ]
+)
+def unfold(
+    input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+) -> Tensor:
+    """The windows of (N, C, H, W) as columns: (N, C KH KW, number of windows)."""
+    if input.ndim == 3:
+        return unfold(input.unsqueeze(0), kernel_size, dilation, padding, stride).squeeze(0)
+    kernel, step = per_dim(kernel_size, 2), per_dim(stride, 2)
+    spread, edge = per_dim(dilation, 2), per_dim(padding, 2)
+    x = pad(input, (edge[1], edge[1], edge[0], edge[0])) if any(edge) else input
+    for d in (0, 1):  # (N, C, H', W', KH, KW)
+        x = x.unfold(2 + d, spread[d] * (kernel[d] - 1) + 1, step[d])
+        x = x[..., :: spread[d]]
+    n, c, h, w = x.shape[:4]
+    return x.permute(0, 1, 4, 5, 2, 3).reshape((n, c * kernel[0] * kernel[1], h * w))
+
+
+@functional(
+    lambda: [
+        Sample((s.values((2, 12, 12)), (4, 5), 2)),
+        Sample((s.values((2, 12, 6)), (4, 5), (2, 2)), {"padding": 1, "stride": (3, 2)}),
+    ]
+)
+def fold(
+    input: Tensor,
+    output_size: Any,
+    kernel_size: Any,
+    dilation: Any = 1,
+    padding: Any = 0,
+    stride: Any = 1,
+) -> Tensor:
+    """Columns (N, C KH KW, L) back into an image (N, C, H, W), adding where windows overlap: the adjoint of `unfold`."""
+    if input.ndim == 2:
+        one = input.unsqueeze(0)
+        return fold(one, output_size, kernel_size, dilation, padding, stride).squeeze(0)
+    size, kernel, step = per_dim(output_size, 2), per_dim(kernel_size, 2), per_dim(stride, 2)
+    spread, edge = per_dim(dilation, 2), per_dim(padding, 2)
+    taps = kernel[0] * kernel[1]
+    places = tuple(
+        (s_ + 2 * p - d * (k - 1) - 1) // t + 1
+        for s_, p, d, k, t in zip(size, edge, spread, kernel, step, strict=True)
+    )
+    n, rows, columns = input.shape
+    if rows % taps or columns != places[0] * places[1]:
+        raise RuntimeError(
+            f"fold: expected (N, C * {taps}, {places[0] * places[1]}) columns for output_size={size}, "
+            f"kernel_size={kernel}, got {list(input.shape)}"
+        )
+    channels = rows // taps
+    # A depthwise filter per tap that has a single 1 there: its transposed convolution puts the columns back.
+    one_tap = (iota(taps).unsqueeze(1) == iota(taps)).to(input.dtype)
+    weight = one_tap.expand((channels, taps, taps)).reshape((rows, 1, *kernel))
+    return apply(  # type: ignore[no-any-return]
+        CONV_INPUT_GRAD,
+        input.reshape((n, rows, *places)),
+        weight,
+        input_shape=(n, channels, *size),
+        stride=step,
+        padding=edge,
+        dilation=spread,
+        groups=channels,
+    )
+
+
+@functional()
+def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
+    """The (N, H, W, 2) sampling places of 2-D affine maps `theta` (N, 2, 3), in [-1, 1] coordinates."""
+    n, _, h, w = size
+
+    def axis(count: int) -> Tensor:
+        places = iota(count, theta.dtype.compute)
+        if align_corners:
+            return places * (2.0 / max(count - 1, 1)) - 1.0
+        return (places * 2.0 + 1.0) / count - 1.0
+
+    x = axis(w).expand((h, w))
+    y = axis(h).unsqueeze(1).expand((h, w))
+    ones = Tensor._full(1, Aval((h, w), x.dtype))
+    base = stack((x, y, ones), -1).reshape((1, h * w, 3)).expand((n, h * w, 3))
+    return (base.to(theta.dtype) @ theta.transpose(1, 2)).reshape((n, h, w, 2))

@@ -1,0 +1,203 @@
+"""Initial values of parameters. tensor -> the same tensor overwritten (outside the tape), with PyTorch's distributions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from eager import random as rng
+from eager.autograd import no_grad
+from eager.linalg import qr
+from eager.ops.select import iota
+from eager.random import Generator
+from eager.tensor import Tensor
+
+_LINEAR = {
+    "linear", "conv1d", "conv2d", "conv3d",
+    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "sigmoid",
+}  # fmt: skip
+
+
+def calculate_gain(nonlinearity: str, param: Any = None) -> float:
+    """The factor by which a nonlinearity shrinks the standard deviation of its input. ValueError for an unknown one."""
+    if nonlinearity in _LINEAR:
+        return 1.0
+    if nonlinearity == "tanh":
+        return 5.0 / 3
+    if nonlinearity == "relu":
+        return math.sqrt(2.0)
+    if nonlinearity == "selu":
+        return 3.0 / 4
+    if nonlinearity == "leaky_relu":
+        slope = 0.01 if param is None else param
+        return math.sqrt(2.0 / (1 + slope**2))
+    raise ValueError(f"Unsupported nonlinearity {nonlinearity}")
+
+
+def uniform_(
+    tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None
+) -> Tensor:
+    """Uniform on [a, b)."""
+    with no_grad():
+        return rng.uniform_(tensor, a, b, generator=generator)
+
+
+def normal_(
+    tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None
+) -> Tensor:
+    """Normal with the given mean and standard deviation."""
+    with no_grad():
+        return rng.normal_(tensor, mean, std, generator=generator)
+
+
+def trunc_normal_(
+    tensor: Tensor,
+    mean: float = 0.0,
+    std: float = 1.0,
+    a: float = -2.0,
+    b: float = 2.0,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Normal, restricted to [a, b]: the inverse of the distribution function at uniform draws."""
+
+    def below(x: float) -> float:
+        return (1.0 + math.erf((x - mean) / (std * math.sqrt(2.0)))) / 2.0
+
+    with no_grad():
+        low, high = 2 * below(a) - 1, 2 * below(b) - 1
+        rng.uniform_(tensor, low, high, generator=generator)
+        drawn = tensor.erfinv() * (std * math.sqrt(2.0)) + mean
+        return tensor.copy_(drawn.clamp(a, b))  # type: ignore[no-any-return]
+
+
+def constant_(tensor: Tensor, val: float) -> Tensor:
+    """One value everywhere."""
+    with no_grad():
+        return tensor.fill_(val)  # type: ignore[no-any-return]
+
+
+def ones_(tensor: Tensor) -> Tensor:
+    return constant_(tensor, 1.0)
+
+
+def zeros_(tensor: Tensor) -> Tensor:
+    return constant_(tensor, 0.0)
+
+
+def eye_(tensor: Tensor) -> Tensor:
+    """The identity matrix. ValueError unless 2-D."""
+    if tensor.ndim != 2:
+        raise ValueError("Only tensors with 2 dimensions are supported")
+    with no_grad():
+        rows, columns = tensor.shape
+        one = (iota(rows).unsqueeze(1) == iota(columns)).to(tensor.dtype)
+        return tensor.copy_(one)  # type: ignore[no-any-return]
+
+
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
+    """The filters that pass each channel through unchanged. ValueError unless 3-, 4- or 5-D."""
+    if tensor.ndim not in (3, 4, 5):
+        raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
+    if tensor.shape[0] % groups:
+        raise ValueError("dim 0 must be divisible by groups")
+    per_group = tensor.shape[0] // groups
+    with no_grad():
+        tensor.zero_()
+        middle = tuple(k // 2 for k in tensor.shape[2:])
+        for g in range(groups):
+            for d in range(min(per_group, tensor.shape[1])):
+                tensor[(g * per_group + d, d, *middle)] = 1.0
+    return tensor
+
+
+def _fans(tensor: Tensor) -> tuple[int, int]:
+    """How many inputs feed each output, and how many outputs each input feeds."""
+    if tensor.ndim < 2:
+        raise ValueError(
+            "Fan in and fan out can not be computed for tensor with fewer than 2 dimensions"
+        )
+    field = math.prod(tensor.shape[2:])
+    return tensor.shape[1] * field, tensor.shape[0] * field
+
+
+_calculate_fan_in_and_fan_out = _fans  # PyTorch's name, which programs use
+
+
+def xavier_uniform_(
+    tensor: Tensor, gain: float = 1.0, generator: Generator | None = None
+) -> Tensor:
+    """Uniform with variance 2 / (fan_in + fan_out) (Glorot, Bengio 2010)."""
+    fan_in, fan_out = _fans(tensor)
+    bound = gain * math.sqrt(6.0 / (fan_in + fan_out))
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
+    """Normal with variance 2 / (fan_in + fan_out) (Glorot, Bengio 2010)."""
+    fan_in, fan_out = _fans(tensor)
+    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / (fan_in + fan_out)), generator)
+
+
+def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
+    if mode not in ("fan_in", "fan_out"):
+        raise ValueError(f"Mode {mode} not supported, please use one of ['fan_in', 'fan_out']")
+    fan = _fans(tensor)[mode == "fan_out"]
+    return calculate_gain(nonlinearity, a) / math.sqrt(fan)
+
+
+def kaiming_uniform_(
+    tensor: Tensor,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Generator | None = None,
+) -> Tensor:
+    """Uniform with variance gain^2 / fan (He et al. 2015)."""
+    if 0 in tensor.shape:
+        return tensor
+    bound = math.sqrt(3.0) * _kaiming_std(tensor, a, mode, nonlinearity)
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def kaiming_normal_(
+    tensor: Tensor,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Generator | None = None,
+) -> Tensor:
+    """Normal with variance gain^2 / fan (He et al. 2015)."""
+    if 0 in tensor.shape:
+        return tensor
+    return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
+
+
+def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = None) -> Tensor:
+    """A (semi-)orthogonal matrix over the first dimension and the rest (Saxe et al. 2013)."""
+    if tensor.ndim < 2:
+        raise ValueError("Only tensors with 2 or more dimensions are supported")
+    if tensor.numel() == 0:
+        return tensor
+    rows = tensor.shape[0]
+    columns = tensor.numel() // rows
+    with no_grad():
+        flat = rng.randn(rows, columns, dtype=tensor.dtype, generator=generator)
+        q, r = qr(flat.t() if rows < columns else flat)
+        q = q * r.diagonal().sign()  # makes the distribution uniform
+        q = q.t() if rows < columns else q
+        return tensor.copy_(q.reshape(tensor.shape) * gain)  # type: ignore[no-any-return]
+
+
+def sparse_(
+    tensor: Tensor, sparsity: float, std: float = 0.01, generator: Generator | None = None
+) -> Tensor:
+    """Normal, with a fraction `sparsity` of each column set to zero (Martens 2010). ValueError unless 2-D."""
+    if tensor.ndim != 2:
+        raise ValueError("Only tensors with 2 dimensions are supported")
+    rows, columns = tensor.shape
+    zeros = math.ceil(sparsity * rows)
+    with no_grad():
+        rng.normal_(tensor, 0.0, std, generator=generator)
+        for column in range(columns):
+            tensor[rng.randperm(rows, generator=generator)[:zeros], column] = 0
+    return tensor

@@ -1,0 +1,375 @@
+"""Recurrent modules. sequences (time, batch, features) -> outputs of every step and the last state.
+
+The loop over time is a plain Python loop over one cell step: compiled code sees it unrolled. Gates are computed for all steps at once
+where they do not depend on the state. Parameter names and layouts are PyTorch's.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from eager.nn import functional as F
+from eager.nn import init
+from eager.nn.modules.module import Module
+from eager.nn.parameter import Parameter
+from eager.ops.create import empty
+from eager.ops.move import cat, stack
+from eager.tensor import Tensor
+
+_GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
+
+
+# ------------------------------------------------------------------------------- one step
+def _rnn_step(gates: Tensor, h: Tensor, w_hh: Tensor, b_hh: Tensor | None, relu: bool) -> Tensor:
+    total = gates + F.linear(h, w_hh, b_hh)
+    return F.relu(total) if relu else total.tanh()
+
+
+def _gru_step(gates: Tensor, h: Tensor, w_hh: Tensor, b_hh: Tensor | None) -> Tensor:
+    """Cho et al. 2014, with the reset gate after the product as in PyTorch."""
+    r_x, z_x, n_x = gates.chunk(3, -1)
+    r_h, z_h, n_h = F.linear(h, w_hh, b_hh).chunk(3, -1)
+    reset = (r_x + r_h).sigmoid()
+    update = (z_x + z_h).sigmoid()
+    new = (n_x + reset * n_h).tanh()
+    return new + update * (h - new)
+
+
+def _lstm_step(
+    gates: Tensor, h: Tensor, c: Tensor, w_hh: Tensor, b_hh: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Hochreiter, Schmidhuber 1997, with a forget gate."""
+    i, f, g, o = (gates + F.linear(h, w_hh, b_hh)).chunk(4, -1)
+    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    return o.sigmoid() * c.tanh(), c
+
+
+# ---------------------------------------------------------------------------------- layers
+class RNNBase(Module):
+    """Layers and directions of one kind of cell. `mode` is RNN_TANH, RNN_RELU, LSTM or GRU."""
+
+    def __init__(
+        self,
+        mode: str,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if hidden_size <= 0:
+            raise ValueError("hidden_size must be greater than zero")
+        if num_layers <= 0:
+            raise ValueError("num_layers must be greater than zero")
+        if not 0 <= dropout <= 1:
+            raise ValueError(
+                "dropout should be a number in range [0, 1] representing the probability of an "
+                "element being zeroed"
+            )
+        if proj_size and mode != "LSTM":
+            raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
+        self.mode = mode
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.num_layers = num_layers
+        self.bias = bias
+        self.batch_first = batch_first
+        self.dropout = float(dropout)
+        self.bidirectional = bidirectional
+        self.proj_size = proj_size
+        for layer in range(num_layers):
+            for suffix in self._suffixes(layer):
+                self._add_layer(layer, suffix, device, dtype)
+        self.reset_parameters()
+
+    def _suffixes(self, layer: int) -> list[str]:
+        """What the parameter names of each direction of a layer end in."""
+        return [f"_l{layer}", f"_l{layer}_reverse"] if self.bidirectional else [f"_l{layer}"]
+
+    def _add_layer(self, layer: int, suffix: str, device: Any, dtype: Any) -> None:
+        rows = _GATES[self.mode] * self.hidden_size
+        state = self.proj_size or self.hidden_size
+        directions = 2 if self.bidirectional else 1
+        width = self.input_size if layer == 0 else state * directions
+        shapes = {"weight_ih": (rows, width), "weight_hh": (rows, state)}
+        if self.bias:
+            shapes.update({"bias_ih": (rows,), "bias_hh": (rows,)})  # type: ignore[dict-item]
+        if self.proj_size:
+            shapes["weight_hr"] = (self.proj_size, self.hidden_size)
+        for name, shape in shapes.items():
+            setattr(self, name + suffix, Parameter(empty(shape, device=device, dtype=dtype)))
+
+    def reset_parameters(self) -> None:
+        bound = 1.0 / math.sqrt(self.hidden_size)
+        for weight in self.parameters():
+            init.uniform_(weight, -bound, bound)
+
+    def flatten_parameters(self) -> None:
+        """Nothing: parameters need no particular place in memory here."""
+
+    def _weights(self, suffix: str) -> tuple[Any, ...]:
+        """weight_ih, weight_hh, bias_ih, bias_hh of one direction of a layer (None without bias)."""
+        w_ih, w_hh = getattr(self, "weight_ih" + suffix), getattr(self, "weight_hh" + suffix)
+        if not self.bias:
+            return w_ih, w_hh, None, None
+        return w_ih, w_hh, getattr(self, "bias_ih" + suffix), getattr(self, "bias_hh" + suffix)
+
+    def _direction(self, x: Tensor, suffix: str, state: Any) -> tuple[Tensor, Any]:
+        """One direction of one layer over x (time, batch, features): all outputs, and the last state."""
+        w_ih, w_hh, b_ih, b_hh = self._weights(suffix)
+        gates = F.linear(x, w_ih, b_ih)
+        steps = range(x.shape[0])
+        outputs = []
+        backwards = suffix.endswith("_reverse")
+        for t in reversed(steps) if backwards else steps:
+            state = self._step(gates[t], state, w_hh, b_hh, suffix)
+            outputs.append(state[0] if self.mode == "LSTM" else state)
+        if backwards:
+            outputs.reverse()
+        return stack(outputs), state
+
+    def _step(self, gates: Tensor, state: Any, w_hh: Tensor, b_hh: Any, suffix: str) -> Any:
+        if self.mode == "GRU":
+            return _gru_step(gates, state, w_hh, b_hh)
+        if self.mode != "LSTM":
+            return _rnn_step(gates, state, w_hh, b_hh, self.mode == "RNN_RELU")
+        h, c = _lstm_step(gates, state[0], state[1], w_hh, b_hh)
+        if self.proj_size:
+            h = F.linear(h, getattr(self, "weight_hr" + suffix))
+        return h, c
+
+    def _run(self, x: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
+        """All layers; `states` has one entry per layer and direction."""
+        last = []
+        for layer in range(self.num_layers):
+            outputs = []
+            for suffix in self._suffixes(layer):
+                out, state = self._direction(x, suffix, states[len(last)])
+                outputs.append(out)
+                last.append(state)
+            x = cat(outputs, -1) if len(outputs) > 1 else outputs[0]
+            if self.dropout and layer + 1 < self.num_layers:
+                x = F.dropout(x, self.dropout, self.training)
+        return x, last
+
+    def _enter(self, input: Tensor) -> tuple[Tensor, bool]:
+        """(time, batch, features), and whether a batch dimension was added."""
+        if not isinstance(input, Tensor):
+            raise TypeError(
+                f"{type(self).__name__}: expected a Tensor, got {type(input).__name__}; packed sequences "
+                "are not supported: pad them"
+            )
+        if input.ndim not in (2, 3):
+            raise ValueError(
+                f"RNN: Expected input to be 2D or 3D, got {input.ndim}D tensor instead"
+            )
+        if input.shape[-1] != self.input_size:
+            raise RuntimeError(
+                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got "
+                f"{input.shape[-1]}"
+            )
+        if input.ndim == 2:
+            return input.unsqueeze(1), True
+        return (input.transpose(0, 1) if self.batch_first else input), False
+
+    def _leave(self, out: Tensor, single: bool) -> Tensor:
+        if single:
+            return out.squeeze(1)
+        return out.transpose(0, 1) if self.batch_first else out
+
+    def _split(self, hx: Tensor | None, x: Tensor, size: int, single: bool) -> list[Tensor]:
+        """The initial state of each layer and direction; zeros when none is given."""
+        count = self.num_layers * (2 if self.bidirectional else 1)
+        if hx is None:
+            return [x.new_zeros((x.shape[1], size)) for _ in range(count)]
+        if single:
+            hx = hx.unsqueeze(1)
+        if tuple(hx.shape) != (count, x.shape[1], size):
+            raise RuntimeError(
+                f"Expected hidden size {(count, x.shape[1], size)}, got {list(hx.shape)}"
+            )
+        return [hx[i] for i in range(count)]
+
+    def extra_repr(self) -> str:
+        text = f"{self.input_size}, {self.hidden_size}"
+        if self.proj_size:
+            text += f", proj_size={self.proj_size}"
+        if self.num_layers != 1:
+            text += f", num_layers={self.num_layers}"
+        if not self.bias:
+            text += f", bias={self.bias}"
+        if self.batch_first:
+            text += f", batch_first={self.batch_first}"
+        if self.dropout:
+            text += f", dropout={self.dropout}"
+        return text + f", bidirectional={self.bidirectional}" if self.bidirectional else text
+
+
+class _Simple(RNNBase):
+    """RNN and GRU: the state is one tensor."""
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        x, single = self._enter(input)
+        out, last = self._run(x, self._split(hx, x, self.hidden_size, single))
+        h = stack(last)
+        return self._leave(out, single), h.squeeze(1) if single else h
+
+
+class RNN(_Simple):
+    """h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu (Elman 1990)."""
+
+    def __init__(self, *args: Any, nonlinearity: str = "tanh", **kwargs: Any) -> None:
+        if len(args) > 3:
+            nonlinearity = args[3]
+            args = args[:3] + args[4:]
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(
+                f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'."
+            )
+        mode = "RNN_TANH" if nonlinearity == "tanh" else "RNN_RELU"
+        super().__init__(mode, *args, **kwargs)
+        self.nonlinearity = nonlinearity
+
+
+class GRU(_Simple):
+    """Gated recurrent units (Cho et al. 2014)."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__("GRU", *args, **kwargs)
+
+
+class LSTM(RNNBase):
+    """Long short-term memory (Hochreiter, Schmidhuber 1997); the state is the pair (h, c)."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__("LSTM", *args, **kwargs)
+
+    def forward(
+        self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        x, single = self._enter(input)
+        h0, c0 = (None, None) if hx is None else hx
+        hidden = self._split(h0, x, self.proj_size or self.hidden_size, single)
+        cells = self._split(c0, x, self.hidden_size, single)
+        out, last = self._run(x, list(zip(hidden, cells, strict=True)))
+        h, c = stack([s[0] for s in last]), stack([s[1] for s in last])
+        if single:
+            h, c = h.squeeze(1), c.squeeze(1)
+        return self._leave(out, single), (h, c)
+
+
+# ----------------------------------------------------------------------------------- cells
+class RNNCellBase(Module):
+    """One step of a recurrent layer, with `num_chunks` gates."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool,
+        num_chunks: int,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.bias = bias
+        rows = num_chunks * hidden_size
+        self.weight_ih = Parameter(empty(rows, input_size, device=device, dtype=dtype))
+        self.weight_hh = Parameter(empty(rows, hidden_size, device=device, dtype=dtype))
+        if bias:
+            self.bias_ih = Parameter(empty(rows, device=device, dtype=dtype))
+            self.bias_hh = Parameter(empty(rows, device=device, dtype=dtype))
+        else:
+            self.register_parameter("bias_ih", None)
+            self.register_parameter("bias_hh", None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
+        for weight in self.parameters():
+            init.uniform_(weight, -bound, bound)
+
+    def _gates(self, input: Tensor) -> Tensor:
+        if input.ndim not in (1, 2):
+            raise ValueError(
+                f"{type(self).__name__}: Expected input to be 1D or 2D, got {input.ndim}D instead"
+            )
+        return F.linear(input, self.weight_ih, self.bias_ih)
+
+    def _state(self, input: Tensor, hx: Tensor | None) -> Tensor:
+        return input.new_zeros((*input.shape[:-1], self.hidden_size)) if hx is None else hx
+
+    def extra_repr(self) -> str:
+        text = f"{self.input_size}, {self.hidden_size}"
+        return text if self.bias else text + f", bias={self.bias}"
+
+
+class RNNCell(RNNCellBase):
+    """One step of `RNN`."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        nonlinearity: str = "tanh",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, 1, device, dtype)
+        if nonlinearity not in ("tanh", "relu"):
+            raise RuntimeError(f"Unknown nonlinearity: {nonlinearity}")
+        self.nonlinearity = nonlinearity
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        h = self._state(input, hx)
+        relu = self.nonlinearity == "relu"
+        return _rnn_step(self._gates(input), h, self.weight_hh, self.bias_hh, relu)
+
+
+class LSTMCell(RNNCellBase):
+    """One step of `LSTM`."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, 4, device, dtype)
+
+    def forward(
+        self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        h, c = (None, None) if hx is None else hx
+        h, c = self._state(input, h), self._state(input, c)
+        return _lstm_step(self._gates(input), h, c, self.weight_hh, self.bias_hh)
+
+
+class GRUCell(RNNCellBase):
+    """One step of `GRU`."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, 3, device, dtype)
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        h = self._state(input, hx)
+        return _gru_step(self._gates(input), h, self.weight_hh, self.bias_hh)

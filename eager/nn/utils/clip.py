@@ -1,0 +1,67 @@
+"""Limits on gradients. parameters -> their gradients scaled or cut in place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from eager.autograd import no_grad
+from eager.ops.move import stack
+from eager.tensor import Tensor
+
+
+def _gradients(parameters: Any) -> list[Tensor]:
+    tensors = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    return [p.grad for p in tensors if p.grad is not None]
+
+
+def get_total_norm(
+    tensors: Iterable[Tensor],
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """The p-norm of all elements of all tensors together: a 0-d tensor. RuntimeError if it is not finite (when asked)."""
+    given = list(tensors)
+    if not given:
+        return Tensor([0.0]).squeeze(0)
+    with no_grad():
+        norms = [t.norm(float(norm_type)) for t in given]
+        total = stack(norms).norm(float(norm_type))
+        if error_if_nonfinite and not math.isfinite(total.item()):
+            raise RuntimeError(
+                f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it "
+                "cannot be clipped. To disable this error and scale the gradients by the non-finite norm "
+                "anyway, set `error_if_nonfinite=False`"
+            )
+    return total
+
+
+def clip_grad_norm_(
+    parameters: Any,
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """Scale the gradients so that their norm (all of them as one vector) is at most `max_norm`. Returns the norm before."""
+    gradients = _gradients(parameters)
+    total = get_total_norm(gradients, norm_type, error_if_nonfinite)
+    clip_grads_with_norm_(gradients, max_norm, total)
+    return total
+
+
+def clip_grads_with_norm_(gradients: Iterable[Tensor], max_norm: float, total_norm: Tensor) -> None:
+    """Multiply each gradient by min(1, max_norm / (total_norm + 1e-6)): no look at the values, so it stays in the graph."""
+    with no_grad():
+        factor = (max_norm / (total_norm + 1e-6)).clamp(max=1.0)
+        for gradient in gradients:
+            gradient.mul_(factor)
+
+
+def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = None) -> None:
+    """Limit each element of the gradients to [-clip_value, clip_value]."""
+    with no_grad():
+        for gradient in _gradients(parameters):
+            gradient.clamp_(min=-clip_value, max=clip_value)
