@@ -107,9 +107,7 @@ def _load_class_value(world: World, cls: type, owner: type, name: str, raw: Any)
         world.guards.add(Is(origin, world.line(), raw))
         world.fixed[id(raw)] = raw
         if not world.is_library(owner.__module__):
-            world.guards.add(
-                CodeIs(Fixed(raw, raw.__qualname__), world.line(), raw.__code__)
-            )
+            world.guards.add(CodeIs(Fixed(raw, raw.__qualname__), world.line(), raw.__code__))
         return raw
     place = Item(Attribute(Fixed(owner, owner.__qualname__), "__dict__"), name)
     if isinstance(raw, _DESCRIPTORS):
@@ -127,8 +125,10 @@ def _class_attribute(world: World, cls: type, name: str) -> Any:
         return world.call(above.fget, (cls,), {})
     raw = class_raw(world, cls, name)
     if raw is not MISSING:
-        return MethodType(raw.__func__, cls) if isinstance(raw, classmethod) else bind(
-            world, raw, None, cls
+        return (
+            MethodType(raw.__func__, cls)
+            if isinstance(raw, classmethod)
+            else bind(world, raw, None, cls)
         )
     if above is not MISSING:
         return bind(world, above, cls, meta)

@@ -428,7 +428,9 @@ HANDLERS[operator.neg] = lambda world, a: world.unary("UNARY_NEGATIVE", a)
 
 
 @handles(print)
-def _print(world: World, *args: Any, sep: Any = None, end: Any = None, file: Any = None, flush: Any = False) -> None:
+def _print(
+    world: World, *args: Any, sep: Any = None, end: Any = None, file: Any = None, flush: Any = False
+) -> None:
     if file not in (None, sys.stdout, sys.stderr):
         raise Break("effect", "print to a file")
     shown = tuple(

@@ -116,7 +116,9 @@ class Reentry:
         return call(self._world, self._fn, args, kwargs)
 
 
-def native(world: World, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def native(
+    world: World, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """Run a function of `eager`, or a builtin, on values of this capture."""
     given = tuple(for_native(world, a) for a in args)
     return fn(*given, **{k: for_native(world, v) for k, v in kwargs.items()})

@@ -163,7 +163,9 @@ def _dict_replay(make: Rebuilder, shadow: DictShadow) -> list[str]:
     lines = [f"{drop}({name}, {make.expr(k)})" for k in shadow.removed()]
     for key in shadow.stored():
         key_text, text = make.expr(key), make.expr(dict.__getitem__(shadow.twin, key))
-        lines.append(f"{name}[{key_text}] = {text}" if plain else f"{put}({name}, {key_text}, {text})")
+        lines.append(
+            f"{name}[{key_text}] = {text}" if plain else f"{put}({name}, {key_text}, {text})"
+        )
     return lines
 
 
@@ -172,7 +174,7 @@ def _list_replay(make: Rebuilder, shadow: ListShadow) -> list[str]:
     base = shadow.base
     if isinstance(shadow.real, list):
         if len(items) > len(base) and all(a is b for a, b in zip(items, base, strict=False)):
-            return [f"{name}.extend([{make.all(items[len(base):])}])"]
+            return [f"{name}.extend([{make.all(items[len(base) :])}])"]
         return [f"{name}[:] = [{make.all(items)}]"]
     return [f"{name}.clear()", f"{name}.extend([{make.all(items)}])"]
 
@@ -186,7 +188,9 @@ def _set_replay(make: Rebuilder, shadow: SetShadow) -> list[str]:
 
 
 def _cell_replay(make: Rebuilder, shadow: CellShadow) -> list[str]:
-    return [f"{make.names.var(shadow.origin)}.cell_contents = {make.expr(shadow.twin.cell_contents)}"]
+    return [
+        f"{make.names.var(shadow.origin)}.cell_contents = {make.expr(shadow.twin.cell_contents)}"
+    ]
 
 
 def _object_replay(make: Rebuilder, shadow: ObjectShadow) -> list[str]:

@@ -18,7 +18,9 @@ VARKEYWORDS: Final = 0x08
 _CONSTANTS: Final = (load_equal, load_fixed, load_number, load_singleton)
 
 
-def frame_for(world: World, fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Frame:
+def frame_for(
+    world: World, fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Frame:
     """A frame of `fn` with its arguments bound and its closure in place. Raises TypeError as Python."""
     frame = Frame(fn.__code__, fn.__globals__, fn)
     frame.fast = bind_arguments(world, fn, args, dict(kwargs))
@@ -63,10 +65,14 @@ def _bind_keywords(fn: FunctionType, slots: dict[str, Any], kwargs: dict[str, An
     if code.co_flags & VARKEYWORDS:
         slots[code.co_varnames[last + bool(code.co_flags & VARARGS)]] = rest
     elif rest:
-        raise TypeError(f"{fn.__qualname__}() got an unexpected keyword argument {next(iter(rest))!r}")
+        raise TypeError(
+            f"{fn.__qualname__}() got an unexpected keyword argument {next(iter(rest))!r}"
+        )
 
 
-def _bind_defaults(world: World, fn: FunctionType, slots: dict[str, Any], missing: list[str]) -> None:
+def _bind_defaults(
+    world: World, fn: FunctionType, slots: dict[str, Any], missing: list[str]
+) -> None:
     code: CodeType = fn.__code__
     defaults = fn.__defaults__ or ()
     first = code.co_argcount - len(defaults)
@@ -87,7 +93,9 @@ def _missing(fn: FunctionType, unbound: list[str]) -> TypeError:
     positional = [n for n in unbound if n in fn.__code__.co_varnames[: fn.__code__.co_argcount]]
     kind, names = ("positional", positional) if positional else ("keyword-only", unbound)
     quoted = [repr(n) for n in names]
-    shown = " and ".join(quoted) if len(quoted) < 3 else f"{', '.join(quoted[:-1])}, and {quoted[-1]}"
+    shown = (
+        " and ".join(quoted) if len(quoted) < 3 else f"{', '.join(quoted[:-1])}, and {quoted[-1]}"
+    )
     plural = "s" if len(names) > 1 else ""
     return TypeError(
         f"{fn.__qualname__}() missing {len(names)} required {kind} argument{plural}: {shown}"
@@ -101,8 +109,10 @@ def _default(world: World, fn: FunctionType, field: str, holder: Any, key: Any) 
     if id(fn) in world.made:
         return value
     if world.is_library(fn.__globals__.get("__name__", "")):
-        return value if loader_of(type(value)) in _CONSTANTS else world.outside.load(
-            value, Item(Attribute(Fixed(fn, fn.__qualname__), field), key)
+        return (
+            value
+            if loader_of(type(value)) in _CONSTANTS
+            else world.outside.load(value, Item(Attribute(Fixed(fn, fn.__qualname__), field), key))
         )
     place = Attribute(owner or Fixed(fn, fn.__qualname__), field)
     world.outside.guard(Is(place, world.line(), holder))

@@ -35,7 +35,7 @@ def _holds_user_code(cell: Any) -> bool:
     except ValueError:
         return False
     if isinstance(held, FunctionType):
-        return not is_native(held)
+        return not is_native_module(held.__globals__.get("__name__", ""))
     return callable(held) and not isinstance(held, type) and not is_native_class(type(held))
 
 

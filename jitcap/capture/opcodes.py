@@ -469,6 +469,8 @@ def make_function(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     code = frame.pop()
     flags = (ins.arg or 0) if VERSION < (3, 13) else 0
     closure = frame.pop() if flags & 8 else None
+    if closure is None and code.co_freevars:  # 3.13 gives it with SET_FUNCTION_ATTRIBUTE
+        closure = tuple(CellType() for _ in code.co_freevars)
     annotations = frame.pop() if flags & 4 else None
     kwdefaults = frame.pop() if flags & 2 else None
     defaults = frame.pop() if flags & 1 else None

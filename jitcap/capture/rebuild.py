@@ -173,7 +173,9 @@ class Rebuilder:
             return f"{kind}()"
         if isinstance(value, Generator) or not is_python_class(cls):
             raise Break("generator" if isinstance(value, Generator) else "effect", _escapes(cls))
-        base = next((b for b in (collections.OrderedDict, dict, list, set) if isinstance(value, b)), object)
+        base = next(
+            (b for b in (collections.OrderedDict, dict, list, set) if isinstance(value, b)), object
+        )
         return f"{self.names.bind(base)}.__new__({kind})"
 
     def _filling(self, name: str, value: Any, cls: type) -> list[str]:
@@ -287,7 +289,11 @@ class Rebuilder:
     def _base(self, storage: TracedStorage, tensor: Tensor, *, plain: bool) -> str:
         """The tensor that owns a new piece of memory."""
         index = self.output(storage.handle)
-        cls = f", None, {self.names.bind(type(tensor))}" if plain and type(tensor) is not Tensor else ""
+        cls = (
+            f", None, {self.names.bind(type(tensor))}"
+            if plain and type(tensor) is not Tensor
+            else ""
+        )
         name = self.bases[id(storage)] = self.let(f"{self.names.bind(wrap)}(o[{index}]{cls})")
         self._keep.append(storage)
         return name

@@ -118,8 +118,10 @@ class World:
         return twin
 
     def is_globals(self, origin: Origin) -> bool:
-        return isinstance(origin, Item) and isinstance(origin.base, Fixed) and (
-            origin.base.label == GLOBALS
+        return (
+            isinstance(origin, Item)
+            and isinstance(origin.base, Fixed)
+            and (origin.base.label == GLOBALS)
         )
 
     def module_value(self, real: dict[str, Any], name: str) -> Any:
@@ -380,7 +382,10 @@ class World:
     def load_special(self, real: Any, origin: Origin) -> Any:
         """Objects that are taken as they are: generators of random numbers, loggers, progress bars."""
         module = type(real).__module__
-        if module in ("eager.random", "jitcap.api", "jitcap.custom") or module.partition(".")[0] in HOST_MODULES:
+        if (
+            module in ("eager.random", "jitcap.api", "jitcap.custom")
+            or module.partition(".")[0] in HOST_MODULES
+        ):
             return self.outside.fix(real, origin)
         return None
 
@@ -430,7 +435,8 @@ def _by_index(obj: Any) -> Iterator[Any]:
 def compares_in_python(cls: type) -> bool:
     """Whether native code that hashes, compares or sorts instances looks at their attributes."""
     return any(
-        isinstance(getattr(cls, name, None), FunctionType) for name in ("__eq__", "__hash__", "__lt__")
+        isinstance(getattr(cls, name, None), FunctionType)
+        for name in ("__eq__", "__hash__", "__lt__")
     )
 
 

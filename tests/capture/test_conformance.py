@@ -217,7 +217,23 @@ def helper(a, b=2, *args, c, d=4, **kw):
 
 @case(3, 4)
 def arithmetic(a, b):
-    return a + b, a - b, a * b, a / b, a // b, a % b, a**b, -a, +a, ~a, a & b, a | b, a ^ b, a << b, b >> 1
+    return (
+        a + b,
+        a - b,
+        a * b,
+        a / b,
+        a // b,
+        a % b,
+        a**b,
+        -a,
+        +a,
+        ~a,
+        a & b,
+        a | b,
+        a ^ b,
+        a << b,
+        b >> 1,
+    )
 
 
 @case(3, 4)
@@ -302,7 +318,12 @@ def unpack_too_few(xs):
 @case(1, 2)
 def calls(a, b):
     args, kw = (a, b, 3), {"c": 5, "e": 6}
-    return helper(a, c=b), helper(*args, **kw), helper(a, c=1, *[7, 8]), (lambda q, *r, s=1: (q, r, s))(1, 2, s=3)
+    return (
+        helper(a, c=b),
+        helper(*args, **kw),
+        helper(a, c=1, *[7, 8]),
+        (lambda q, *r, s=1: (q, r, s))(1, 2, s=3),
+    )
 
 
 @case(1)
@@ -485,7 +506,15 @@ def generators(n):
     a = next(g)
     b = g.send("sent")
     rest = list(g)
-    return a, b, rest, list(delegating(2)), next(iter(()), "default"), [*gen(2)], dict(zip("ab", gen(2)))
+    return (
+        a,
+        b,
+        rest,
+        list(delegating(2)),
+        next(iter(()), "default"),
+        [*gen(2)],
+        dict(zip("ab", gen(2))),
+    )
 
 
 @case()
@@ -524,9 +553,31 @@ def generator_close(log):
 def user_objects(a, b):
     a.fresh = [1]
     return (
-        a.get(), len(a), a[1], 77 in a, a(1, 2, k=3), a == b, a != b, (a + b).value, (1 + a).value, a < b,
-        bool(b), repr(a), str(b), f"{a}", list(a), (-a).value, max(a, b).value, sorted([a, b])[0].value,
-        Derived.make(3).extra, a.double(4), a.count, hash(a), sum([a, b], Derived(0)).value, [a] == [b], a in [b, a],
+        a.get(),
+        len(a),
+        a[1],
+        77 in a,
+        a(1, 2, k=3),
+        a == b,
+        a != b,
+        (a + b).value,
+        (1 + a).value,
+        a < b,
+        bool(b),
+        repr(a),
+        str(b),
+        f"{a}",
+        list(a),
+        (-a).value,
+        max(a, b).value,
+        sorted([a, b])[0].value,
+        Derived.make(3).extra,
+        a.double(4),
+        a.count,
+        hash(a),
+        sum([a, b], Derived(0)).value,
+        [a] == [b],
+        a in [b, a],
     )
 
 
@@ -566,7 +617,15 @@ def plain_missing_attribute(n):
 def dataclass_use(p):
     q = dataclasses.replace(p, x=10)
     p.tags.append("t")
-    return p.norm1(), p.swapped, q == p, Point(1) == Point(1), repr(p), Frozen(1), hash(Frozen(1)) == hash(Frozen(1))
+    return (
+        p.norm1(),
+        p.swapped,
+        q == p,
+        Point(1) == Point(1),
+        repr(p),
+        Frozen(1),
+        hash(Frozen(1)) == hash(Frozen(1)),
+    )
 
 
 @case(Pair(1, 2), Typed(3))
@@ -578,7 +637,16 @@ def named_tuples(p, t):
 
 @case(Color.RED)
 def enums(c):
-    return c is Color.RED, c.name, c.value, Color(2), Color["BLUE"], [x.name for x in Color], c == Color.BLUE, {c: 1}[Color.RED]
+    return (
+        c is Color.RED,
+        c.name,
+        c.value,
+        Color(2),
+        Color["BLUE"],
+        [x.name for x in Color],
+        c == Color.BLUE,
+        {c: 1}[Color.RED],
+    )
 
 
 @case(3)
@@ -634,22 +702,63 @@ def matching(d, t, p, s):
 @case([5, 3, 8])
 def builtins_over_lists(xs):
     return (
-        sum(xs), min(xs), max(xs), sorted(xs), sorted(xs, key=lambda v: -v), list(reversed(xs)), list(enumerate(xs, 1)),
-        list(zip(xs, "abc")), list(map(lambda a, b: a + b, xs, xs)), list(filter(lambda v: v > 3, xs)), any(xs), all(xs),
-        any(v > 7 for v in xs), max(xs, key=lambda v: -v), abs(-3), round(2.6), divmod(7, 2), pow(2, 5, 7),
-        isinstance(xs, list), issubclass(bool, int), callable(len), type(xs).__name__, str(xs), repr("a"), int("5"),
-        tuple(xs), set(xs), frozenset(xs), list(range(1, 10, 3)), iter([1]).__next__(), chr(65), ord("a"), bin(5), "%d-%s" % (1, "x"),
+        sum(xs),
+        min(xs),
+        max(xs),
+        sorted(xs),
+        sorted(xs, key=lambda v: -v),
+        list(reversed(xs)),
+        list(enumerate(xs, 1)),
+        list(zip(xs, "abc")),
+        list(map(lambda a, b: a + b, xs, xs)),
+        list(filter(lambda v: v > 3, xs)),
+        any(xs),
+        all(xs),
+        any(v > 7 for v in xs),
+        max(xs, key=lambda v: -v),
+        abs(-3),
+        round(2.6),
+        divmod(7, 2),
+        pow(2, 5, 7),
+        isinstance(xs, list),
+        issubclass(bool, int),
+        callable(len),
+        type(xs).__name__,
+        str(xs),
+        repr("a"),
+        int("5"),
+        tuple(xs),
+        set(xs),
+        frozenset(xs),
+        list(range(1, 10, 3)),
+        iter([1]).__next__(),
+        chr(65),
+        ord("a"),
+        bin(5),
+        "%d-%s" % (1, "x"),
     )
 
 
 @case([5, 3, 8])
 def library_functions(xs):
     return (
-        functools.reduce(lambda a, b: a * b, xs), functools.partial(helper, 1, c=2)(3), operator.add(1, 2),
-        list(itertools.chain(xs, [1])), list(itertools.product("ab", repeat=2)), list(itertools.accumulate(xs)),
-        list(itertools.islice(itertools.count(3), 2)), list(itertools.zip_longest("ab", "c")), math.sqrt(16), math.floor(2.5),
-        math.prod(xs), collections.Counter("aab")["a"], collections.OrderedDict(a=1), operator.itemgetter(1)(xs),
-        list(itertools.starmap(lambda a, b: a - b, [(3, 1)])), list(itertools.takewhile(lambda v: v > 4, xs)), math.pi,
+        functools.reduce(lambda a, b: a * b, xs),
+        functools.partial(helper, 1, c=2)(3),
+        operator.add(1, 2),
+        list(itertools.chain(xs, [1])),
+        list(itertools.product("ab", repeat=2)),
+        list(itertools.accumulate(xs)),
+        list(itertools.islice(itertools.count(3), 2)),
+        list(itertools.zip_longest("ab", "c")),
+        math.sqrt(16),
+        math.floor(2.5),
+        math.prod(xs),
+        collections.Counter("aab")["a"],
+        collections.OrderedDict(a=1),
+        operator.itemgetter(1)(xs),
+        list(itertools.starmap(lambda a, b: a - b, [(3, 1)])),
+        list(itertools.takewhile(lambda v: v > 4, xs)),
+        math.pi,
     )
 
 
@@ -666,8 +775,20 @@ def default_dictionaries():
 @case("héllo", 3.5)
 def strings(s, f):
     return (
-        f"{s!r:>10}|{len(s):03d}|{s}", s.upper(), s.split("l"), ",".join(str(i) for i in range(3)), s[1:3], "{} {x}".format(1, x=2),
-        s.startswith("h"), s + "!", s * 2, "l" in s, s.replace("l", "L"), sorted(s), "a\n b".splitlines(), s.encode(),
+        f"{s!r:>10}|{len(s):03d}|{s}",
+        s.upper(),
+        s.split("l"),
+        ",".join(str(i) for i in range(3)),
+        s[1:3],
+        "{} {x}".format(1, x=2),
+        s.startswith("h"),
+        s + "!",
+        s * 2,
+        "l" in s,
+        s.replace("l", "L"),
+        sorted(s),
+        "a\n b".splitlines(),
+        s.encode(),
     )
 
 
@@ -692,7 +813,13 @@ def iterate_and_mutate(xs):
 
 @case(Countdown(3))
 def user_iterators(c):
-    return list(c), [x for x in Countdown(2)], list(zip(Countdown(3), Countdown(2))), sum(Countdown(4)), tuple(Countdown(1))
+    return (
+        list(c),
+        [x for x in Countdown(2)],
+        list(zip(Countdown(3), Countdown(2))),
+        sum(Countdown(4)),
+        tuple(Countdown(1)),
+    )
 
 
 @case(4)
@@ -790,12 +917,34 @@ def star_expressions(n):
 
 @case(1.5, 2.0)
 def floats(a, b):
-    return a + b, a * b, a / b, a - 1, -a, a < b, a == 1.5, a**2, max(a, b), abs(-a), int(a), float(3), a // 1, bool(a)
+    return (
+        a + b,
+        a * b,
+        a / b,
+        a - 1,
+        -a,
+        a < b,
+        a == 1.5,
+        a**2,
+        max(a, b),
+        abs(-a),
+        int(a),
+        float(3),
+        a // 1,
+        bool(a),
+    )
 
 
 @case([1.5, 2.5])
 def float_lists(xs):
-    return sum(xs), [x * 2 for x in xs], max(xs), sorted(xs, reverse=True), f"{xs[0]:.2f}", str(xs[1])
+    return (
+        sum(xs),
+        [x * 2 for x in xs],
+        max(xs),
+        sorted(xs, reverse=True),
+        f"{xs[0]:.2f}",
+        str(xs[1]),
+    )
 
 
 @case([3, 4], {"n": 1})
@@ -815,7 +964,14 @@ def attribute_deletion(b):
 @case(Base(1))
 def class_attributes(b):
     b.count += 1
-    return b.count, Base.count, type(b).__name__, b.__class__ is Base, isinstance(b, Base), Base.registry.get("x")
+    return (
+        b.count,
+        Base.count,
+        type(b).__name__,
+        b.__class__ is Base,
+        isinstance(b, Base),
+        Base.registry.get("x"),
+    )
 
 
 @case(7)
