@@ -55,7 +55,11 @@ def emit(tiled: Tiled, plan: Plan) -> Source:
             name = functions.get(text.text)
             if name is None:
                 name = functions[text.text] = f"k{len(functions)}"
-                kernels.append(artifact.Kernel(name, text.text.replace("{name}", name), (item.note, item.where)))
+                kernels.append(
+                    artifact.Kernel(
+                        name, text.text.replace("{name}", name), (item.note, item.where)
+                    )
+                )
             calls.append(call_kernel(name, text, places, sites))
         else:
             calls += cpp_library.call(item, places, sites.hosts, sites.number)

@@ -10,6 +10,7 @@ from typing import Any, Final
 from codegen.emit.cpp_step import Writer, array, team
 
 BAND_BYTES: Final = 1 << 18  # a band of source stays in the second-level cache
+PARTIAL_BYTES: Final = 640 << 10  # partial weight gradients: more of them cost more to add up than they gain
 SLACK: Final = 128  # elements that the last tile of a band may read past its end
 
 
@@ -42,9 +43,7 @@ class Geometry:
         return zip(self.size, self.out, self.kernel, self.stride, self.dilation, strict=True)
 
 
-def geometry(
-    x: tuple[int, ...], w: tuple[int, ...], out: tuple[int, ...], attrs: Any
-) -> Geometry:
+def geometry(x: tuple[int, ...], w: tuple[int, ...], out: tuple[int, ...], attrs: Any) -> Geometry:
     def three(values: tuple[int, ...], missing: int) -> tuple[int, ...]:
         return (missing,) * (3 - len(values)) + tuple(values)
 
@@ -131,4 +130,22 @@ def _correlate(w: Writer, g: Geometry, name: str, reach: list[_Reach], cin: int,
     w.lines += [
         f"static const Conv g = {g.text()};",
         f"{name}<{ctype}>(g, {source}, {weight}, {w.out()}, {room});",
+    ]
+
+
+def conv_weight_grad(w: Writer) -> None:
+    out = w.step.out_avals[0]
+    g = geometry(w.aval(1).shape, out.shape, w.aval(0).shape, w.step.attrs)
+    ctype, size = w.ctype(0), out.dtype.itemsize
+    grad, source = w.dense(0), w.dense(1)
+    cin = g.c // g.groups
+    partial = g.groups * _padded(g.o // g.groups, size) * cin * g.taps
+    chunks = max(1, min(8, g.n * g.out[0] * g.out[1], PARTIAL_BYTES // (partial * size)))
+    reach = _forward(g)
+    row = g.out[2] * _padded(1, size)
+    turned = max(row, min(row * g.out[1], BAND_BYTES // size))
+    room = _room(w, ctype, chunks * partial, cin * g.taps, band_room(reach, cin, size), turned)
+    w.lines += [
+        f"static const Conv g = {g.text()};",
+        f"conv_weight_grad<{ctype}>(g, {grad}, {source}, {w.out()}, {room}, {chunks});",
     ]

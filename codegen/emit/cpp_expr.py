@@ -82,7 +82,9 @@ class Spell:
     def reads_row(self, x: Expr) -> bool:
         """Whether `x` loads from a row buffer, which exists inside the loop over rows only."""
         locals_ = self.names.locals
-        return bool(locals_) and any(isinstance(y, Load) and y.buffer in locals_ for y in expr.walk(x))
+        return bool(locals_) and any(
+            isinstance(y, Load) and y.buffer in locals_ for y in expr.walk(x)
+        )
 
     def axis_depth(self, a: Axis) -> int:
         for i in range(len(self.scopes) - 1, -1, -1):
@@ -184,7 +186,9 @@ class Spell:
         """How much the index grows from lane to lane; None if irregular."""
         if self.vector is None:
             return 0
-        if any(self.is_vector(a.expr) for a in affine.walk_atoms(index) if isinstance(a, affine.Opaque)):
+        if any(
+            self.is_vector(a.expr) for a in affine.walk_atoms(index) if isinstance(a, affine.Opaque)
+        ):
             return None
         return affine.coefficient(index, affine.axis(self.vector.name, self.vector.size))
 

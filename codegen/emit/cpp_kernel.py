@@ -125,7 +125,9 @@ class _Writer:
             self.local_names[acc.r.name] = (acc.total, 1, False)
         return lines
 
-    def nest(self, stage: Stage, vector: Axis | None, loops: list[Scope], lanes: str, number: int) -> list[str]:
+    def nest(
+        self, stage: Stage, vector: Axis | None, loops: list[Scope], lanes: str, number: int
+    ) -> list[str]:
         """The loops of a stage around its body."""
         if not stage.loops:
             return ["{", *indent(loops[-1].lines), "}"]
@@ -234,9 +236,19 @@ class _Writer:
     ) -> list[str]:
         """Accumulators in registers when the block is whole; long sums in chunks."""
         (outer, loops), (inner, (full, rest)) = scopes, code
-        whole = f"JC_UNROLL for (int u_ = 0; u_ < U; u_++) body{number}(Full{{}}, v_ + u_ * W, W, u_);"
-        lines = [*inner, f"if constexpr (decltype(whole_)::full) {{ {whole} }}", f"else {{ {full} {rest} }}"]
-        chunked = len(stage.loops) > 0 and stage.loops[0].size > 2 * CHUNK and all(a.chunked() for a in accs)
+        whole = (
+            f"JC_UNROLL for (int u_ = 0; u_ < U; u_++) body{number}(Full{{}}, v_ + u_ * W, W, u_);"
+        )
+        lines = [
+            *inner,
+            f"if constexpr (decltype(whole_)::full) {{ {whole} }}",
+            f"else {{ {full} {rest} }}",
+        ]
+        chunked = (
+            len(stage.loops) > 0
+            and stage.loops[0].size > 2 * CHUNK
+            and all(a.chunked() for a in accs)
+        )
         for i in range(len(loops) - 1, -1, -1):
             head = for_loop(stage.loops[i])
             if i == 0 and chunked:
@@ -257,7 +269,12 @@ class _Writer:
         for acc in accs:
             out.append(acc.declare_total())
             self.local_names[acc.r.name] = (f"{acc.total}[u_]", 0, True)
-        stage_lines = [f"auto stage{number} = [&](auto whole_) JC_BODY {{", *indent(outer.lines), *indent(lines), "};"]
+        stage_lines = [
+            f"auto stage{number} = [&](auto whole_) JC_BODY {{",
+            *indent(outer.lines),
+            *indent(lines),
+            "};",
+        ]
         call = f"if (all_ == W * U) stage{number}(Full{{}}); else stage{number}(Tail{{}});"
         return [*out, *stage_lines, call]
 
@@ -273,7 +290,9 @@ class _Acc:
         self.lane = table.register(r.value.dtype)
         self.arg = r.monoid.startswith("arg")
         self.identity = table.identity(r.monoid, r.value.dtype)
-        self.struct = "Or" if r.monoid == "any" else "And" if r.monoid == "all" else self.struct_name()
+        self.struct = (
+            "Or" if r.monoid == "any" else "And" if r.monoid == "all" else self.struct_name()
+        )
         self.vector = f"vec<{self.lane}, {s.lanes}>"
         self.place = f"vec<i64, {s.lanes}>"
         self.total = writer.names.fresh("a")
@@ -383,6 +402,7 @@ def width(stage: Stage, vector: Axis) -> str:
 
 def uses_wide(stage: Stage, vector: Axis) -> bool:
     """Whether any value that differs between lanes takes 8 bytes."""
+
     def wide(d: DType) -> bool:
         return d.itemsize == 8
 

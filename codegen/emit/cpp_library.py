@@ -142,7 +142,11 @@ def _host_function(step: Library, tensors: int) -> Callable[..., Any]:
     def run(*arrays: Any) -> Any:
         given, numbers = iter(arrays[:tensors]), iter(arrays[tensors:])
         operands = [
-            next(given) if isinstance(r, Access) else next(numbers).item() if isinstance(r, str) else r
+            next(given)
+            if isinstance(r, Access)
+            else next(numbers).item()
+            if isinstance(r, str)
+            else r
             for r in step.reads
         ]
         try:
@@ -160,6 +164,7 @@ ROUTINES: Final[dict[str, Routine]] = {
     "dot": Routine("jitcap_dot.h", _dot),
     "conv": Routine("jitcap_conv.h", cpp_conv.conv),
     "conv_input_grad": Routine("jitcap_conv.h", cpp_conv.conv_input_grad),
+    "conv_weight_grad": Routine("jitcap_conv_weight.h", cpp_conv.conv_weight_grad),
 }
 
 

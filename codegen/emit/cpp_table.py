@@ -37,7 +37,14 @@ BOOL_FUNCTIONS: Final = FUNCTIONS | {
 # Ints: rounding is the identity.
 INT_IDENTITY: Final = frozenset(("floor", "ceil", "trunc", "round"))
 
-MONOIDS: Final = {"sum": "Sum", "prod": "Prod", "min": "Min", "max": "Max", "any": "Or", "all": "And"}
+MONOIDS: Final = {
+    "sum": "Sum",
+    "prod": "Prod",
+    "min": "Min",
+    "max": "Max",
+    "any": "Or",
+    "all": "And",
+}
 
 
 def register(dtype: DType) -> str:
@@ -75,7 +82,11 @@ def _float(value: float, suffix: str) -> str:
         return f'__builtin_nan{suffix}("")'
     if math.isinf(value):
         return ("-" if value < 0 else "") + f"__builtin_inf{suffix}()"
-    if value == int(value) and abs(value) < 1e6 and not (value == 0 and math.copysign(1, value) < 0):
+    if (
+        value == int(value)
+        and abs(value) < 1e6
+        and not (value == 0 and math.copysign(1, value) < 0)
+    ):
         return f"{int(value)}.0{suffix}"
     return value.hex() + suffix
 

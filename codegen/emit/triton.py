@@ -65,6 +65,11 @@ class TritonProgram:
     launches: tuple[Launch, ...]
     buffers: Mapping[str, Buffer]
 
+    @property
+    def text(self) -> str:
+        """What the stage prints as."""
+        return self.source
+
 
 @dataclass
 class _Module:

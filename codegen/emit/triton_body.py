@@ -149,7 +149,8 @@ class Block:
         text = " ".join(parts).removeprefix("+ ")
         text = f"0 {text}" if text.startswith("-") else text
         return Text(
-            text if (len(parts) == 1 and text.isidentifier()) or text.isdigit() else f"({text})", dims
+            text if (len(parts) == 1 and text.isidentifier()) or text.isdigit() else f"({text})",
+            dims,
         )
 
     def _atom(self, atom: affine.Atom, guard: Guard) -> Text:

@@ -123,4 +123,3 @@ def _loop(
         f"{STEP}a += {tile.k * step_a}",
         f"{STEP}b += {tile.k * step_b}",
     ]
-

@@ -302,7 +302,9 @@ class _Writer:
         text = self.outside(block, block.full(value, self.span(stage), self.shape(stage)), stage, r)
         if not r.monoid.startswith("arg"):
             return [text]
-        places = f"tl.full({self.shape(stage)}, 0, tl.int64) + {block._counter_of('c') if stage.block > 1 else '0'}"
+        places = f"tl.full({self.shape(stage)}, 0, tl.int64)"
+        if stage.block > 1:
+            places += f" + {block._counter_of('c')}"
         return [text, self.outside_places(block, places)]
 
     def outside(self, block: Block, text: str, stage: TiledStage, r: Reduction) -> str:
@@ -321,7 +323,7 @@ class _Writer:
     ) -> None:
         """Name the reduced value, as a column [R, 1] (or a scalar)."""
         if stage.block == 1 and not self.two_dims:
-            result = operands[-1]
+            result = f"({operands[-1]})"
         else:
             axis = 1 if self.two_dims else 0
             result = self.reduce(block, r.monoid, operands, axis)

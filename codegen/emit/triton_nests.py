@@ -1,7 +1,9 @@
-"""Emit: library steps that are loop nests after all. Library -> Kernels of the loop IR, over r (rows) and c (loops).
+"""Emit: library steps that are loop nests after all. Library -> Kernels of the loop IR, over r
+(rows) and c (loops).
 
-On the CPU these are routines; on the GPU the general machinery tiles them: a convolution is a reduction over taps and channels
-for each element of the result, a scatter is a store through an index read from memory.
+On the CPU these are routines; on the GPU the general machinery tiles them: a convolution is a
+reduction over taps and channels for each element of the result, a scatter is a store through an
+index read from memory.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ def _space(name: str, sizes: Sequence[int]) -> tuple[Affine, Index]:
 
 
 def _kernel(step: Library, rows: Affine, *stages: Stage) -> Kernel:
-    return Kernel(f"{step.name}_{step.outs[0]}", _axes(rows), stages, note=step.op.name, where=step.where)
+    return Kernel(
+        f"{step.name}_{step.outs[0]}", _axes(rows), stages, note=step.op.name, where=step.where
+    )
 
 
 def _axes(flat: Affine) -> tuple[affine.Axis, ...]:
@@ -65,7 +69,9 @@ def _inside(index: Sequence[Affine], sizes: Sequence[int]) -> Expr:
     total = expr.const(True, dt.bool_)
     for i, n in zip(index, sizes, strict=True):
         value = expr.index_of(i)
-        total = BUILD.and_(total, BUILD.and_(expr.decide(BUILD.ge(value, 0)), expr.decide(BUILD.lt(value, n))))
+        total = BUILD.and_(
+            total, BUILD.and_(expr.decide(BUILD.ge(value, 0)), expr.decide(BUILD.lt(value, n)))
+        )
     return total
 
 
@@ -76,7 +82,9 @@ def _accesses(step: Library) -> list[Access]:
     return found
 
 
-def _reduced(step: Library, sizes: Sequence[int], over: Sequence[int], value: Callable[[Index, Index], Expr]) -> Nested:
+def _reduced(
+    step: Library, sizes: Sequence[int], over: Sequence[int], value: Callable[[Index, Index], Expr]
+) -> Nested:
     """out[index] = the sum of value(index, tap) over all taps."""
     r, index = _space("r", sizes)
     c, taps = _space("c", over)
@@ -107,7 +115,10 @@ def _window(step: Library, out: Index, taps: Index) -> Index:
     """The place that window position `out` and tap `taps` read."""
     stride, padding = step.attrs["stride"], step.attrs["padding"]
     dilation = step.attrs.get("dilation", (1,) * len(out))
-    return tuple(o * s - p + k * d for o, k, s, p, d in zip(out, taps, stride, padding, dilation, strict=True))
+    return tuple(
+        o * s - p + k * d
+        for o, k, s, p, d in zip(out, taps, stride, padding, dilation, strict=True)
+    )
 
 
 def _windows(step: Library, place: Index, taps: Index, count: Sequence[int]) -> tuple[Index, Expr]:
@@ -132,7 +143,9 @@ def conv(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
         n, o, *at = index
         c, *k = taps
         place = _window(step, tuple(at), tuple(k))
-        product = _element(x, (n, o // own * channels + c, *place), buffers) * _element(w, (o, *taps), buffers)
+        product = _element(x, (n, o // own * channels + c, *place), buffers) * _element(
+            w, (o, *taps), buffers
+        )
         return expr.select(_inside(place, x.shape[2:]), product, expr.const(0, product.dtype))
 
     return _reduced(step, out, w.shape[1:], value)
@@ -164,7 +177,9 @@ def conv_weight_grad(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
         o, c, *k = index
         n, *at = taps
         place = _window(step, tuple(at), tuple(k))
-        product = _element(g, (n, o, *at), buffers) * _element(x, (n, o // own * channels + c, *place), buffers)
+        product = _element(g, (n, o, *at), buffers) * _element(
+            x, (n, o // own * channels + c, *place), buffers
+        )
         return expr.select(_inside(place, x.shape[2:]), product, expr.const(0, product.dtype))
 
     return _reduced(step, shape, (g.shape[0], *g.shape[2:]), value)
@@ -195,7 +210,8 @@ def sum_pool_grad(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
 
 
 def max_pool(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
-    """The extremum of each window, then where it is: the last NaN if there is one, else the first that equals it."""
+    """The extremum of each window, then where it is: the last NaN if there is one, else the first
+    that equals it."""
     (x,) = _accesses(step)
     own, wide = step.out_avals[0].dtype, step.out_avals[0].dtype.compute
     r, index = _space("r", step.out_avals[0].shape)
@@ -232,7 +248,14 @@ def _lowest(dtype: DType) -> float:
 # -------------------------------------------------------------------------------- scatters
 
 
-def _copied(step: Library, source: Any, to: str, dtype: DType, shape: tuple[int, ...], buffers: Mapping[str, Buffer]) -> Kernel:
+def _copied(
+    step: Library,
+    source: Any,
+    to: str,
+    dtype: DType,
+    shape: tuple[int, ...],
+    buffers: Mapping[str, Buffer],
+) -> Kernel:
     """to = source, converted to `dtype`."""
     r, index = _space("r", shape)
     return _kernel(step, r, Stage((), (), (Store(to, r, _operand(source, index, dtype, buffers)),)))
@@ -262,7 +285,14 @@ def _combined(
     if target is out:
         return Nested(tuple(kernels))
     temporary = Buffer(target, wide, math.prod(shape), "temp")
-    back = _copied(step, Access(target, 0, shape, contiguous_strides(shape)), out, dtype, shape, {target: temporary})
+    back = _copied(
+        step,
+        Access(target, 0, shape, contiguous_strides(shape)),
+        out,
+        dtype,
+        shape,
+        {target: temporary},
+    )
     return Nested((*kernels, back), (temporary,))
 
 
@@ -283,7 +313,9 @@ def scatter(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
 
     def place(at: Index) -> tuple[Index, Expr]:
         value = _operand(source, at, step.out_avals[0].dtype, buffers)
-        chosen = _checked(step, _element(index, at, buffers), dim, shape[dim] if shape else 1, negative=False)
+        chosen = _checked(
+            step, _element(index, at, buffers), dim, shape[dim] if shape else 1, negative=False
+        )
         return ((*at[:dim], chosen, *at[dim + 1 :]) if shape else ()), value
 
     return _combined(step, buffers, index.shape, place, step.attrs["reduce"])
@@ -311,9 +343,14 @@ def index_put(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
     sizes = (*rest[:start], *picked, *rest[start:])
 
     def place(at: Index) -> tuple[Index, Expr]:
-        chosen, others = at[start : start + len(picked)], iter((*at[:start], *at[start + len(picked) :]))
+        chosen, others = (
+            at[start : start + len(picked)],
+            iter((*at[:start], *at[start + len(picked) :])),
+        )
         found = {
-            d: _checked(step, _element(x, _aligned(chosen, x.shape), buffers), d, shape[d], negative=True)
+            d: _checked(
+                step, _element(x, _aligned(chosen, x.shape), buffers), d, shape[d], negative=True
+            )
             for d, x in zip(dims, tensors, strict=True)
         }
         where = tuple(found[d] if d in found else next(others) for d in range(len(shape)))

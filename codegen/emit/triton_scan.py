@@ -1,7 +1,8 @@
 """Emit: running sums, products and extrema along a dimension. Library -> KernelText.
 
-Rows are all other dimensions; a program scans a tile of rows block by block and carries the last column to the next block. The
-combination within a block is `tl.associative_scan`, a tree: sums round differently from a serial loop, as on any GPU.
+Rows are all other dimensions; a program scans a tile of rows block by block and carries the last
+column to the next block. The combination within a block is `tl.associative_scan`, a tree: sums
+round differently from a serial loop, as on any GPU.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
+from codegen import affine
 from codegen.emit import triton_table as table
 from codegen.emit.triton_body import Signature, needs_int64
 from codegen.emit.triton_kernel import STEP, KernelText, finished, identity
 from codegen.emit.triton_tile import Sizes, power_of_two
 from codegen.ir import Access, Buffer, Library, Unsupported
 from eager import dtype as dt
+from eager.aval import contiguous_strides
 
 FUNCTIONS: Final = {
     "cumsum": ("sum", "jc.plus"),
@@ -33,7 +36,7 @@ def scan(step: Library, buffers: Mapping[str, Buffer], sizes: Sizes) -> KernelTe
     monoid, function = FUNCTIONS[step.op.name]
     shape = x.shape or (1,)
     dim = step.attrs["dim"] if x.shape else 0
-    length, inner = shape[dim], math.prod(shape[dim + 1 :])
+    length = shape[dim]
     rows = math.prod(shape) // length if length else 0
     width = min(power_of_two(length), sizes.loop)
     height = max(1, min(sizes.tile // width, power_of_two(rows)))
@@ -41,18 +44,19 @@ def scan(step: Library, buffers: Mapping[str, Buffer], sizes: Sizes) -> KernelTe
     wide = (step.out_avals[0] if len(step.outs) == 1 else step.avals[0]).dtype.compute
     if wide.is_complex:
         raise Unsupported(f"the triton backend does not compile {step.op.name} of complex numbers")
-    masks = ["(r < %d)" % rows] * (rows % height != 0) + ["(c < %d)" % length] * (length % width != 0)
+    masks = ["(r < %d)" % rows] * (rows % height != 0) + ["(c < %d)" % length] * (
+        length % width != 0
+    )
     mask = f", mask={' & '.join(masks)}" if masks else ""
-    source = signature.parameter(x.buffer)
     lines = [
         f"pid = tl.program_id(0){'.to(tl.int64)' if needs_int64([buffers[x.buffer]], ()) else ''}",
         f"r = (pid * {height} + tl.arange(0, {height}))[:, None]",
-        f"base = r // {inner} * {length * inner} + r % {inner}" + (f" + {x.offset}" if x.offset else ""),
         *_start(len(step.outs), height, identity(monoid, wide), table.type_name(wide)),
         f"for start in range(0, {length}, {width}):",
         f"{STEP}c = start + tl.arange(0, {width})[None, :]",
-        f"{STEP}at = base + c * {inner}",
-        f"{STEP}x = tl.load({source} + at{mask}).to({table.type_name(wide)})",
+        f"{STEP}source = {signature.parameter(x.buffer)} + {_place(shape, dim, x.strides, x.offset)}",
+        f"{STEP}at = {_place(shape, dim, contiguous_strides(shape), 0)}",
+        f"{STEP}x = tl.load(source{mask}).to({table.type_name(wide)})",
         *(STEP + line for line in _combine(function, len(step.outs))),
         *(f"{STEP}tl.store({signature.parameter(out)} + at, {_converted(value, out, buffers)}{mask})"
           for out, value in zip(step.outs, ("x", "i"), strict=False)),
@@ -61,6 +65,16 @@ def scan(step: Library, buffers: Mapping[str, Buffer], sizes: Sizes) -> KernelTe
     ]  # fmt: skip
     programs = math.ceil(rows / height)
     return finished(signature, [STEP + line for line in lines], programs, 4)
+
+
+def _place(shape: tuple[int, ...], dim: int, strides: tuple[int, ...], offset: int) -> str:
+    """The offset of position c along `dim` in row r, as text."""
+    others = tuple(n for d, n in enumerate(shape) if d != dim)
+    rest = affine.unravel(affine.axis("r", math.prod(others)), others)
+    index = (*rest[:dim], affine.axis("c", shape[dim]), *rest[dim:])
+    form = affine.dot_strides(index, strides or (1,), offset)
+    full = "" if len(affine.axes_of(form)) == 2 else " + 0 * (r + c)"  # a block in any case
+    return f"({affine.text(form)}{full})"
 
 
 def _start(outs: int, height: int, unit: str, wide: str) -> list[str]:

@@ -9,8 +9,6 @@ importing triton. `usage` and `assembly` read the cubin back: registers, spills,
 
 from __future__ import annotations
 
-import hashlib
-import os
 import re
 import subprocess
 import tempfile
@@ -18,8 +16,9 @@ import threading
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Final
+
+from codegen.runtime import cache
 
 # triton.language is one global namespace: while the interpreter replaces its functions nothing may
 # compile.
@@ -30,7 +29,7 @@ DEFAULT_TARGET: Final = (
     32,
 )  # backend, architecture, threads per warp: NVIDIA H100 and H200
 
-_modules: dict[tuple[str, str], types.ModuleType] = {}
+_modules: dict[str, types.ModuleType] = {}
 _modules_lock: Final = threading.Lock()
 
 
@@ -81,39 +80,21 @@ class Usage:
         return blocks * warps / 64
 
 
-def write_source(source: str, directory: Path) -> Path:
-    """Put `source` at its content's address under `directory`, atomically: another process never
-    reads half a file.
-    """
-    digest = hashlib.sha256(source.encode()).hexdigest()[:24]
-    path = directory / digest[:2] / f"{digest}.py"
-    if path.exists() and path.read_text() == source:
-        return path
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w") as file:
-            file.write(source)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    return path
+def load_kernels(source: str) -> types.ModuleType:
+    """The module made of `source`: its @triton.jit functions are attributes.
 
-
-def load_kernels(source: str, directory: Path) -> types.ModuleType:
-    """The module made of `source`: its @triton.jit functions are attributes. The same source gives
-    the same module.
-    """
-    key = (source, str(directory))
+    The text lies in a file of the compile cache; the same source gives the same module."""
     with _modules_lock:
-        module = _modules.get(key)
+        module = _modules.get(source)
         if module is None:
-            path = write_source(source, directory)
-            module = types.ModuleType(f"jitcap_triton_{path.stem}")
-            module.__file__ = str(path)
-            exec(compile(source, str(path), "exec"), module.__dict__)
-            _modules[key] = module
+            key = cache.digest("triton source", source)
+            store = cache.default()
+            entry = store.get(key) or store.put(key, {}, {"kernels.py": source.encode()})
+            path = str(entry.file("kernels.py"))
+            module = types.ModuleType(f"jitcap_triton_{key[:16]}")
+            module.__file__ = path
+            exec(compile(source, path, "exec"), module.__dict__)
+            _modules[source] = module
     return module
 
 

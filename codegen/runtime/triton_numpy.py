@@ -116,9 +116,13 @@ class Builder(stock.InterpreterBuilder):  # type: ignore[misc]
     # ---- arithmetic
     def binary_op(self, lhs: Any, rhs: Any, op: Any) -> Any:
         if not is_bfloat16(lhs) or op in BITWISE:
-            return super().binary_op(lhs, rhs, op)
-        result = op(widen(lhs.data), widen(rhs.data))
-        return Handle(result if result.dtype == np.bool_ else narrow(result), tl.bfloat16)
+            result = super().binary_op(lhs, rhs, op)
+        else:
+            data = op(widen(lhs.data), widen(rhs.data))
+            result = Handle(data if data.dtype == np.bool_ else narrow(data), tl.bfloat16)
+        if result.data.dtype == np.bool_:  # a comparison; as its operands' type it splats wrongly
+            result.dtype = tl.int1
+        return result
 
     def unary_op(self, arg: Any, op: Any) -> Any:
         if is_bfloat16(arg):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,13 @@ import numpy as np
 
 from codegen.emit.triton import Launch, TritonProgram
 from codegen.ir import Access, Buffer
-from codegen.runtime import triton_build
+from codegen.runtime import cache, triton_build
+from codegen.runtime.triton_build import DEFAULT_TARGET, Record
 
 Array = np.ndarray[Any, Any]
 Run = Callable[[list[Any]], list[Array]]
+Platform = tuple[str, int, int]
+Binaries = dict[str, tuple[Record, bytes]]
 
 
 class Memory:
@@ -56,10 +60,9 @@ class Memory:
         return np.lib.stride_tricks.as_strided(base, access.shape, strides).copy()
 
 
-def interpreted(program: TritonProgram, directory: Path) -> Run:
-    """A function that runs the program in the interpreter. Kernel sources are written under
-    `directory`."""
-    module = triton_build.load_kernels(program.source, directory)
+def interpreted(program: TritonProgram) -> Run:
+    """A function that runs the program in the interpreter, on the inputs' own memory."""
+    module = triton_build.load_kernels(program.source)
     interpret = importlib.import_module("codegen.runtime.triton_interpreter").interpret
 
     def run(inputs: list[Any]) -> list[Array]:
@@ -91,18 +94,41 @@ def finish(program: TritonProgram, memory: Memory) -> list[Array]:
     return [memory.output(a, program.buffers) for a in program.fused.outputs]
 
 
-def compile_program(
-    program: TritonProgram, directory: Path, target: tuple[str, int, int] = triton_build.DEFAULT_TARGET
-) -> dict[str, tuple[triton_build.Record, bytes]]:
-    """Every kernel of the program compiled for `target`, by name. Needs triton, but no device.
+def compile_program(program: TritonProgram, target: Platform = DEFAULT_TARGET) -> Binaries:
+    """Every kernel of the program compiled for `target`, by name; kept in the compile cache.
 
-    All pointers are promised to be 16-byte aligned: `on_device` places every buffer so."""
-    module = triton_build.load_kernels(program.source, directory)
+    Needs triton for what is not cached, and no device. All pointers are promised to be 16-byte
+    aligned: `triton_device` places every buffer so."""
+    key = cache.digest("triton", version("triton"), repr(target), _prelude(), program.source)
+    store = cache.default()
+    entry = store.get(key)
+    if entry is None:
+        compiled = _compile(program, target)
+        data = {name: record.to_json() for name, (record, _) in compiled.items()}
+        entry = store.put(
+            key, data, {f"{name}.cubin": cubin for name, (_, cubin) in compiled.items()}
+        )
+    return {
+        name: (Record.from_json(record), entry.file(f"{name}.cubin").read_bytes())
+        for name, record in entry.data.items()
+    }
+
+
+def _compile(program: TritonProgram, target: Platform) -> Binaries:
+    module = triton_build.load_kernels(program.source)
     compiled = {}
     for kernel in program.kernels.values():
-        aligned = [name for name, kind in kernel.parameters if kind.startswith("*")]
         compiled[kernel.name] = triton_build.compile_offline(
-            getattr(module, kernel.name), dict(kernel.parameters), {},
-            divisible=aligned, warps=kernel.warps, target=target,
-        )  # fmt: skip
+            getattr(module, kernel.name),
+            dict(kernel.parameters),
+            {},
+            divisible=[name for name, kind in kernel.parameters if kind.startswith("*")],
+            warps=kernel.warps,
+            target=target,
+        )
     return compiled
+
+
+def _prelude() -> str:
+    """The device functions that kernels call are part of what they mean."""
+    return Path(__file__).with_name("triton_prelude.py").read_text()

@@ -155,3 +155,10 @@ def philox_words(o_ptr, seed, ordinal, BLOCK: tl.constexpr):
         zero.to(tl.uint32) + hi,
     )
     tl.store(o_ptr + offs, a.to(tl.int64))
+
+
+@triton.jit
+def scalar_comparison(x_ptr, y_ptr, o_ptr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs)
+    tl.store(o_ptr + offs, (x > 0.0) & (tl.load(y_ptr) > 0.0))

@@ -125,6 +125,12 @@ def test_int64_division_rounds_towards_zero():
     np.testing.assert_array_equal(out, np.where(x > 0, x // 3 + x % 5, -x))
 
 
+def test_a_comparison_of_scalars_broadcasts_as_bool():
+    x, out = normal(16), np.zeros(16, np.bool_)
+    interpret(K.scalar_comparison, (1,), x, np.ones(1, np.float32), out, BLOCK=16)
+    np.testing.assert_array_equal(out, x > 0)
+
+
 @pytest.mark.parametrize("which", ["erf", "lgamma", "expm1"])
 def test_libdevice(which):
     x = np.abs(normal(64)) + 0.1

@@ -1,8 +1,5 @@
 """From a function on tensors to its Triton kernels, run in the interpreter. Imported by the tests of this folder."""
 
-import tempfile
-from pathlib import Path
-
 import numpy as np
 
 import eager
@@ -16,13 +13,15 @@ from eager.tensor import Tensor
 from jitcap.functional import trace
 from jitcap.lower import lower
 
-SOURCES = Path(tempfile.mkdtemp(prefix="jitcap-triton-"))
-
 
 def tensors_of(values):
-    """Arguments with NumPy arrays (also inside lists and tuples) as tensors."""
-    if isinstance(values, np.ndarray):
+    """Arguments with NumPy arrays (also inside lists and tuples) and nested lists of numbers as tensors."""
+    if isinstance(values, np.ndarray) or (isinstance(values, list) and isinstance(values[0], list)):
         return eager.tensor(values)
+    if isinstance(values, list) and all(isinstance(v, float) for v in values):
+        return eager.tensor(values)
+    if isinstance(values, dict):
+        return {k: tensors_of(v) for k, v in values.items()}
     if isinstance(values, list | tuple):
         return type(values)(tensors_of(v) for v in values)
     return values
@@ -74,4 +73,4 @@ def run(fn, args=(), kwargs=None, sizes=DEFAULT):
     """Results of `fn` from its Triton kernels in the interpreter, and the program."""
     program, arrays = program_of(fn, args, kwargs, sizes)
     with np.errstate(all="ignore"):
-        return interpreted(program, SOURCES)(arrays), program
+        return interpreted(program)(arrays), program

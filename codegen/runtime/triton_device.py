@@ -1,0 +1,164 @@
+"""Triton runtime on a GPU: memory for every buffer, launches, one graph. (TritonProgram, Device) ->
+a function on host arrays.
+
+All buffers have a fixed place on the device, so that the launches of a program without run-time
+scalars are recorded once as a graph and replayed with one driver call. Inputs are copied in and
+results out on each run: arrays live on the host.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from codegen.emit.triton import TritonProgram
+from codegen.ir import Buffer, Unsupported
+from codegen.runtime.artifact import Artifact, Kernel
+from codegen.runtime.cuda import Device, DeviceUnavailable, Graph, open_device
+from codegen.runtime.triton_run import Array, Binaries, Memory, compile_program, interpreted, report
+
+
+class DeviceProgram:
+    """A program loaded on a device. Calls take turns: the buffers are shared."""
+
+    def __init__(self, program: TritonProgram, device: Device, binaries: Binaries) -> None:
+        self.program = program
+        self.device = device
+        self.launchers = {n: device.load(record, cubin) for n, (record, cubin) in binaries.items()}
+        self.spans = _spans(program)
+        self.addresses = {
+            name: device.allocate(size * program.buffers[name].dtype.itemsize)
+            for name, size in self.spans.items()
+        }
+        for b in program.buffers.values():
+            if b.alias:
+                self.addresses[b.name] = self.addresses[b.alias]
+        slots = [max(len(launch.checks), 1) for launch in program.launches]
+        self.errors = [np.zeros(n, np.int32) for n in slots]
+        self.error_places = [device.allocate(4 * n) for n in slots]
+        self.written = _written(program)
+        self.graph: Graph | None = None
+        self.lock = threading.Lock()
+
+    def __call__(self, inputs: list[Any]) -> list[Array]:
+        """Run on host arrays. Raises IndexError for an index out of bounds, naming the op and its
+        line."""
+        with self.lock:
+            memory = Memory(self.program, inputs)
+            self.upload(memory)
+            self.run(memory)
+            self.raise_errors()
+            return self.results(memory)
+
+    def upload(self, memory: Memory) -> None:
+        for name, size in self.spans.items():
+            if self.program.buffers[name].kind == "input":
+                self.device.upload(self.addresses[name], _flat(memory.arrays[name], size))
+        for place, launch in zip(self.error_places, self.program.launches, strict=True):
+            if launch.checks:
+                self.device.upload(place, np.zeros(len(launch.checks), np.int32))
+
+    def run(self, memory: Memory) -> None:
+        if any(b.kind == "scalar" for b in self.program.buffers.values()):
+            self.launch(memory)
+            return
+        if self.graph is None:
+            self.graph = self.device.capture(lambda: self.launch(memory))
+        self.graph.launch()
+
+    def launch(self, memory: Memory) -> None:
+        for launch, errors in zip(self.program.launches, self.error_places, strict=True):
+            arguments = [self.argument(a, errors, memory) for a in launch.arguments]
+            self.launchers[launch.kernel]((launch.programs, 1, 1), *arguments)
+
+    def argument(self, name: str, errors: int, memory: Memory) -> Any:
+        if name == "errors":
+            return errors
+        if self.program.buffers[name].kind == "scalar":
+            return memory.arrays[name].item()
+        return self.addresses[name]
+
+    def raise_errors(self) -> None:
+        for place, errors, launch in zip(
+            self.error_places, self.errors, self.program.launches, strict=True
+        ):
+            if launch.checks:
+                self.device.download(errors, place)
+                report(errors, launch)
+
+    def results(self, memory: Memory) -> list[Array]:
+        for name in self.written:
+            self.device.download(_flat(memory.arrays[name], self.spans[name]), self.addresses[name])
+        outs = []
+        for access in self.program.fused.outputs:
+            flat = memory.arrays[access.buffer]
+            self.device.download(flat.reshape(-1), self.addresses[access.buffer])
+            outs.append(memory.output(access, self.program.buffers))
+        return outs
+
+    def close(self) -> None:
+        """Give the device memory back."""
+        for b in self.program.buffers.values():
+            if b.name in self.addresses and not b.alias:
+                self.device.free(self.addresses[b.name])
+        for place in self.error_places:
+            self.device.free(place)
+
+
+def _spans(program: TritonProgram) -> dict[str, int]:
+    """Elements from the first to the last that each buffer with memory of its own holds."""
+    strides = {v.id: (v.aval.shape, v.strides) for v in program.fused.program.inputs}
+    return {
+        b.name: _span(b, strides)
+        for b in program.buffers.values()
+        if b.kind in ("input", "temp", "output") and not b.alias
+    }
+
+
+def _span(b: Buffer, strides: Mapping[int, tuple[tuple[int, ...], tuple[int, ...] | None]]) -> int:
+    shape, steps = strides.get(b.value, ((), None))
+    if b.kind != "input" or steps is None or not b.size:
+        return b.size
+    return 1 + sum((n - 1) * s for n, s in zip(shape, steps, strict=True))
+
+
+def _flat(array: Array, size: int) -> Array:
+    """The memory of `size` elements from the array's first one on, as a vector that shares it."""
+    return np.lib.stride_tricks.as_strided(array, (size,), (array.itemsize,))
+
+
+def _written(program: TritonProgram) -> Sequence[str]:
+    """The inputs whose memory kernels write."""
+    inputs = {b.name for b in program.buffers.values() if b.kind == "input"}
+    return sorted(f"v{t.id}" for t, _ in program.fused.program.writes if f"v{t.id}" in inputs)
+
+
+def on_default_device(program: TritonProgram) -> DeviceProgram:
+    """The program on the first GPU. Raises Unsupported, saying why, when there is none."""
+    try:
+        device = _default_device()
+    except DeviceUnavailable as error:
+        raise Unsupported(
+            f"the triton backend has no device: {error}; JITCAP_ISA=interpreter runs its kernels on NumPy"
+        ) from error
+    return DeviceProgram(program, device, compile_program(program))
+
+
+@cache
+def _default_device() -> Device:
+    return open_device()
+
+
+def load(program: TritonProgram, isa: str) -> Artifact:
+    """What the compiler returns: the program on the GPU, or, for isa "interpreter", on NumPy.
+
+    Raises Unsupported when there is no GPU (and the interpreter was not asked for)."""
+    run = interpreted(program) if isa == "interpreter" else on_default_device(program)
+    kernels = tuple(Kernel(name, program.source) for name in program.kernels)
+    temporaries = (b for b in program.buffers.values() if b.kind == "temp" and not b.alias)
+    figures = {"arena_bytes": sum(b.size * b.dtype.itemsize for b in temporaries)}
+    return Artifact(run, kernels, {"source": program.source}, figures)

@@ -1,0 +1,91 @@
+"""Every public function with samples: its Triton kernels, interpreted, against eager; one compile per distinct kernel form."""
+
+import re
+
+import triton_helpers as helpers
+import numpy as np
+import pytest
+
+pytest.importorskip("triton")
+
+from codegen.emit.triton_tile import DEFAULT, Sizes
+from codegen.ir import Unsupported
+from codegen.runtime.triton_run import compile_program
+from eager.registry import PUBLIC
+from jitcap.functional import DataDependent
+
+FUNCTIONS = {key: p for key, p in PUBLIC.items() if p.samples is not None}
+# Blocks so small that every loop, tail and mask is taken even on the samples' few elements.
+TINY = Sizes(flat=16, tile=32, longest=4, loop=2, plane=8)
+# Not a program of known shapes, or one that Triton does not express; eager and the CPU backend cover them.
+OUT_OF_REACH = (DataDependent, Unsupported)
+
+
+def arguments(sample):
+    return helpers.tensors_of(tuple(sample.args)), helpers.tensors_of(dict(sample.kwargs))
+
+
+def tolerances(dtype, sample):
+    rtol, atol = (2e-2, 1e-2) if dtype.itemsize <= 2 else (2e-5, 1e-5)
+    return {"rtol": sample.rtol or rtol, "atol": sample.atol or atol}
+
+
+def assert_same(got, expected, sample):
+    assert got.dtype == expected.dtype
+    assert got.shape == expected.shape
+    if expected.dtype.kind in "biu":
+        np.testing.assert_array_equal(got, expected)
+    else:
+        wide = np.complex128 if expected.dtype.kind == "c" else np.float64
+        np.testing.assert_allclose(
+            got.astype(wide),
+            expected.astype(wide),
+            equal_nan=True,
+            **tolerances(expected.dtype, sample),
+        )
+
+
+@pytest.mark.parametrize("sizes", [DEFAULT, TINY], ids=["default", "tiny"])
+@pytest.mark.parametrize("key", FUNCTIONS)
+def test_interpreted(key, sizes, record_property):
+    fn, ran = FUNCTIONS[key].fn, 0
+    for sample in FUNCTIONS[key].samples():
+        args, kwargs = arguments(sample)
+        with np.errstate(all="ignore"):
+            expected = [t._array for t in helpers.leaves(fn(*args, **kwargs))]
+        args, kwargs = arguments(sample)
+        try:
+            got, _ = helpers.run(fn, args, kwargs, sizes)
+        except OUT_OF_REACH:
+            continue
+        except RuntimeError as error:
+            if "being captured" not in str(error):  # its kernel looks at values
+                raise
+            continue
+        for g, e in zip(got, expected, strict=True):
+            assert_same(g, e, sample)
+        ran += 1
+    if not ran:
+        pytest.skip("no sample is a static program that Triton expresses")
+    record_property("ops", int(sizes is DEFAULT))
+
+
+_compiled = set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", FUNCTIONS)
+def test_compiles(key, record_property):
+    """Forms that differ in numbers only are compiled once."""
+    count = 0
+    for sample in FUNCTIONS[key].samples():
+        args, kwargs = arguments(sample)
+        try:
+            program, _ = helpers.program_of(FUNCTIONS[key].fn, args, kwargs)
+        except (*OUT_OF_REACH, RuntimeError):
+            continue
+        form = re.sub(r"\d+", "#", program.source)
+        if form not in _compiled:
+            _compiled.add(form)
+            count += len(compile_program(program))
+    record_property("compiled", count)
