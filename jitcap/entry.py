@@ -235,6 +235,7 @@ def compile_call(
     trail = Trail(getattr(fn, "__qualname__", type(fn).__qualname__))
     with trail.stage("capture"):
         captured = capture(fn, args, kwargs, dynamic=varying)
+        _name_inputs(captured)
     graph, region = captured.graph, None
     if captured.joint is not None:
         joint = captured.joint
@@ -249,6 +250,13 @@ def compile_call(
     with trail.stage("assemble"):
         call = captured.entry(run, MISS, region)
     return Compiled(call, captured, executable, trail)
+
+
+def _name_inputs(captured: Captured) -> None:
+    """Graph inputs by the names that the user knows."""
+    for node, given in zip(captured.graph.inputs, captured.inputs, strict=True):
+        if given.origin is not None:
+            node.attrs["name"] = given.origin.show()  # type: ignore[index]
 
 
 def _compiler(options: Options, trail: Trail) -> Callable[[Graph], Any]:

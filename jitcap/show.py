@@ -34,9 +34,10 @@ def show(graph: Graph, *, lines: bool = True) -> str:
     """The graph as one Python function. `lines` adds each value's aval and the user's line."""
     names = name_nodes(graph)
     parameters = [f'{names[i]}: "{i.aval!r}"' for i in graph.inputs]
-    head = f"def {graph.name}({', '.join(parameters)}):"
+    name = function_name(graph)
+    head = f"def {name}({', '.join(parameters)}):"
     if len(head) > 96:
-        head = f"def {graph.name}(\n" + "".join(f"    {p},\n" for p in parameters) + "):"
+        head = f"def {name}(\n" + "".join(f"    {p},\n" for p in parameters) + "):"
     body = [_statement(n, names, lines) for n in graph.nodes]
     outputs = ", ".join(names[o] for o in graph.outputs)
     body.append(f"    return ({outputs}{',' if len(graph.outputs) == 1 else ''})")
@@ -45,7 +46,12 @@ def show(graph: Graph, *, lines: bool = True) -> str:
 
 def module(graph: Graph) -> str:
     """A file that runs on its own: the graph on random inputs."""
-    return HEADER + show(graph) + FOOTER.format(name=graph.name)
+    return HEADER + show(graph) + FOOTER.format(name=function_name(graph))
+
+
+def function_name(graph: Graph) -> str:
+    """The graph's name as an identifier: the last part of a qualified name."""
+    return _identifier(graph.name.rpartition(">")[2].rpartition(".")[2] or "graph")
 
 
 def name_nodes(graph: Graph) -> dict[Node, str]:

@@ -167,6 +167,7 @@ _VIEWS: Final = ("permute", "reshape", "expand", "unsqueeze", "squeeze", "slice"
 RULES: Final[dict[str, tuple[Rule, ...]]] = {
     **dict.fromkeys(_VIEWS, (_of_full,)),
     "alias": (_alias,),
+    "stop_gradient": (_alias,),  # its work is done when the backward has been traced
     "permute": (_of_full, _permute),
     "reshape": (_of_full, _reshape),
     "unsqueeze": (_of_full, _to_reshape),
