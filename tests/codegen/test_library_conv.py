@@ -1,0 +1,114 @@
+"""Convolutions and their gradients in compiled code against eager's, over strides, dilations, groups and odd shapes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import eager  # noqa: F401  (fills the registry)
+from codegen.runtime import cpu
+from codegen.runtime.artifact import Array
+from tests.codegen.library_step import Step, compiled, reference
+
+
+@dataclass(frozen=True)
+class Case:
+    x: tuple[int, ...]
+    w: tuple[int, ...]
+    stride: int = 1
+    padding: int = 0
+    dilation: int = 1
+    groups: int = 1
+    dtype: str = "float32"
+
+    @property
+    def attrs(self) -> dict[str, object]:
+        dims = len(self.x) - 2
+        rest = {"stride": self.stride, "padding": self.padding, "dilation": self.dilation}
+        return {name: (value,) * dims for name, value in rest.items()} | {"groups": self.groups}
+
+
+CASES = [
+    Case((2, 3, 8, 8), (16, 3, 3, 3), padding=1),
+    Case((3, 5, 9, 7), (40, 5, 3, 3), padding=1),
+    Case((2, 16, 9, 11), (33, 16, 3, 3), stride=2, padding=1),
+    Case((2, 16, 9, 9), (32, 16, 1, 1), stride=2),
+    Case((2, 8, 11, 13), (12, 4, 3, 2), stride=3, padding=1, dilation=2, groups=2),
+    Case((2, 16, 11, 13), (16, 1, 3, 3), stride=2, padding=1, groups=16),
+    Case((2, 6, 11, 13), (12, 1, 5, 5), padding=2, groups=6),
+    Case((2, 5, 50), (33, 5, 7), stride=3, padding=5, dilation=2),
+    Case((1, 2, 3000), (3, 2, 9), padding=4),
+    Case((2, 4, 6, 7, 8), (12, 4, 3, 2, 3), stride=2, padding=1, dilation=2),
+    Case((1, 1, 1, 1), (1, 1, 1, 1)),
+    Case((1, 7, 5, 5), (9, 7, 5, 5)),
+    Case((2, 3, 4, 4), (5, 3, 2, 2), padding=3),
+    Case((1, 64, 70, 90), (8, 64, 3, 3), padding=1),
+    Case((2, 20, 12, 12), (70, 20, 3, 3), padding=1, dtype="float64"),
+    Case((2, 6, 7, 9), (4, 3, 3, 3), stride=2, padding=1, groups=2, dtype="float64"),
+]
+
+
+def draw(shape: tuple[int, ...], dtype: str) -> Array:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(dtype)
+
+
+def close(got: Array, want: Array) -> None:
+    unit = 2e-6 if want.dtype == np.float32 else 2e-13
+    np.testing.assert_allclose(got, want, rtol=unit, atol=unit * np.abs(want).max())
+
+
+def operands(case: Case) -> tuple[Array, Array, Array]:
+    x, w = draw(case.x, case.dtype), draw(case.w, case.dtype)
+    (out,) = reference("conv", x, w, **case.attrs)
+    return x, w, draw(out.shape, case.dtype)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_forward(case: Case) -> None:
+    x, w, _ = operands(case)
+    close(compiled("conv", x, w, **case.attrs)[0], reference("conv", x, w, **case.attrs)[0])
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_input_gradient(case: Case) -> None:
+    _, w, g = operands(case)
+    attrs = case.attrs | {"input_shape": case.x}
+    close(compiled("conv_input_grad", g, w, **attrs)[0], reference("conv_input_grad", g, w, **attrs)[0])
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_weight_gradient(case: Case) -> None:
+    x, _, g = operands(case)
+    attrs = case.attrs | {"weight_shape": case.w}
+    close(compiled("conv_weight_grad", g, x, **attrs)[0], reference("conv_weight_grad", g, x, **attrs)[0])
+
+
+def test_operands_of_any_strides() -> None:
+    x = draw((2, 9, 8, 3), "float32").transpose(0, 3, 1, 2)
+    w = draw((3, 3, 4, 3), "float32").T
+    attrs = Case(x.shape, w.shape, padding=1).attrs
+    close(compiled("conv", x, w, **attrs)[0], reference("conv", x, w, **attrs)[0])
+
+
+def test_nan_stays_where_windows_see_it() -> None:
+    x, w, _ = operands(CASES[0])
+    x[0, 1, 3, 4], x[1, 0, 0, 0] = np.nan, np.inf
+    (got,) = compiled("conv", x, w, **CASES[0].attrs)
+    (want,) = reference("conv", x, w, **CASES[0].attrs)
+    np.testing.assert_array_equal(np.isfinite(got), np.isfinite(want))
+
+
+def test_results_do_not_depend_on_the_number_of_threads() -> None:
+    case = Case((9, 16, 20, 20), (24, 16, 3, 3), padding=1)
+    x, _, g = operands(case)
+    step = Step("conv_weight_grad", (g, x), case.attrs | {"weight_shape": case.w})
+    before = cpu.threads()
+    many = step.run(g, x)[0]
+    try:
+        cpu.set_threads(1)
+        one = step.run(g, x)[0]
+    finally:
+        cpu.set_threads(before)
+    np.testing.assert_array_equal(many, one)
