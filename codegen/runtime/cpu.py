@@ -254,7 +254,7 @@ def _wrap(address: int | None, spec: Spec) -> Array:
     if spec.nbytes == 0 or address is None:
         return np.empty(spec.shape, spec.dtype)
     raw = (ctypes.c_char * spec.nbytes).from_address(address)
-    return np.frombuffer(raw, spec.dtype).reshape(spec.shape)
+    return np.ndarray(spec.shape, spec.dtype, memoryview(raw))
 
 
 class Runner:
