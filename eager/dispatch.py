@@ -27,6 +27,8 @@ from eager.traced import Traced, Tracer, fresh
 current_tracer: contextvars.ContextVar[Tracer | None] = contextvars.ContextVar(
     "current_tracer", default=None
 )
+_FLOATS = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
+_ARRAY_OR_NUMBER = frozenset({np.ndarray, float, int})
 _NUMBERS = frozenset({bool, int, float, complex, SymNumber})
 
 
@@ -73,13 +75,57 @@ def apply(op: Op, *operands: Any, **attrs: Any) -> Any:
         results = _quiet.run(op.run, arrays, attrs)
     else:
         results = _trace(tracer, op, operands, attrs)
-    if op.kind == "view":
-        outs = [_wrap_view(op, operands[0], results[0], attrs)]
+    if op.n_outputs != 1:
+        outs = tuple(map(_wrap, results))
+    elif op.kind == "view":
+        outs = (_wrap_view(op, operands[0], results[0], attrs),)
     else:
-        outs = [_wrap(r) for r in results]
+        outs = (_wrap(results[0]),)
     if tracked and mode.enabled and not op.stops:
         _record(op, operands, attrs, outs)
-    return outs[0] if op.n_outputs == 1 else tuple(outs)
+    return outs[0] if op.n_outputs == 1 else outs
+
+
+def apply_unary(op: Op, x: Tensor) -> Any:
+    """`apply(op, x)`, with a short way for a float tensor that needs no gradient.
+
+    Operators and elementary functions come this way and through `apply_binary`: what eager adds to
+    NumPy's own call is felt on small tensors."""
+    if type(x) is Tensor and op.ufunc is not None:
+        a = x._array
+        if (
+            type(a) is np.ndarray
+            and a.dtype in _FLOATS
+            and not x._requires_grad
+            and x._view is None
+            and current_tracer.get() is None
+        ):
+            result = _quiet.run(op.ufunc, a, order="C")
+            return wrap(result if type(result) is np.ndarray else np.asarray(result))
+    return apply(op, x)
+
+
+def apply_binary(op: Op, x: Any, y: Any) -> Any:
+    """`apply(op, x, y)`, with a short way for a float tensor and another, or a number."""
+    if type(x) is Tensor and op.ufunc is not None:
+        a, b = x._array, y
+        plain = not x._requires_grad and x._view is None
+        if type(y) is Tensor:
+            b = y._array
+            plain = plain and not y._requires_grad and y._view is None and b.dtype is a.dtype
+        if (
+            plain
+            and type(b) in _ARRAY_OR_NUMBER
+            and type(a) is np.ndarray
+            and a.dtype in _FLOATS
+            and current_tracer.get() is None
+        ):
+            try:
+                result = _quiet.run(op.ufunc, a, b, order="C")
+            except ValueError:  # shapes that do not fit: the op's own rule says so better
+                return apply(op, x, y)
+            return wrap(result if type(result) is np.ndarray else np.asarray(result))
+    return apply(op, x, y)
 
 
 def _wrap(result: Any) -> Tensor:

@@ -7,16 +7,31 @@ from typing import Any
 
 import numpy as np
 
-from eager.dispatch import apply
+from eager.dispatch import apply, apply_binary
 from eager.ops import pointwise as p
 from eager.sym import SymNumber
 from eager.tensor import Tensor
 
+_COMMON = frozenset({Tensor, float, int})
 _OPERANDS = (Tensor, bool, int, float, complex, SymNumber, np.generic)
 
 
-def _operators(fn: Callable[[Any, Any], Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _ufunc_operators(op: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """`__op__` and `__rop__`; anything but tensors and numbers is the other operand's business."""
+
+    def forward(self: Tensor, other: Any) -> Any:
+        if type(other) in _COMMON or isinstance(other, _OPERANDS):
+            return apply_binary(op, self, other)
+        return NotImplemented
+
+    def reflected(self: Tensor, other: Any) -> Any:
+        return apply(op, other, self) if isinstance(other, _OPERANDS) else NotImplemented
+
+    return forward, reflected
+
+
+def _operators(fn: Callable[[Any, Any], Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The same for operators that are more than one op."""
 
     def forward(self: Tensor, other: Any) -> Any:
         return fn(self, other) if isinstance(other, _OPERANDS) else NotImplemented
@@ -31,7 +46,7 @@ def _comparison(name: str) -> Callable[[Tensor, Any], Any]:
     op = p.COMPARE[name]
 
     def compare(self: Tensor, other: Any) -> Any:
-        return apply(op, self, other) if isinstance(other, _OPERANDS) else NotImplemented
+        return apply_binary(op, self, other) if isinstance(other, _OPERANDS) else NotImplemented
 
     return compare
 
@@ -43,11 +58,8 @@ def _inplace(fn: Callable[[Any, Any], Any]) -> Callable[[Tensor, Any], Any]:
     return update
 
 
+_UFUNCS = {"add": p.ADD, "sub": p.SUB, "mul": p.MUL, "truediv": p.DIV}
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "add": lambda x, y: apply(p.ADD, x, y),
-    "sub": lambda x, y: apply(p.SUB, x, y),
-    "mul": lambda x, y: apply(p.MUL, x, y),
-    "truediv": lambda x, y: apply(p.DIV, x, y),
     "floordiv": p.floor_divide,
     "mod": p.remainder,
     "pow": p.pow_,
@@ -63,8 +75,9 @@ _INPLACE = {"add": "add_", "sub": "sub_", "mul": "mul_", "truediv": "div_", "flo
 
 
 def _install() -> None:
-    for name, fn in _BINARY.items():
-        forward, reflected = _operators(fn)
+    pairs = {name: _ufunc_operators(op) for name, op in _UFUNCS.items()}
+    pairs |= {name: _operators(fn) for name, fn in _BINARY.items()}
+    for name, (forward, reflected) in pairs.items():
         setattr(Tensor, f"__{name}__", forward)
         setattr(Tensor, f"__r{name}__", reflected)
     for name, method in _INPLACE.items():

@@ -61,7 +61,8 @@ class Op:
 
     `saves_for` says for which operands' gradients a saved operand is used: `x * y` keeps x only if
     y needs a gradient, and the derivative gets None otherwise (and looks at `needs` first). An op
-    without a derivative raises when one is asked for, unless it `stops` gradients on purpose."""
+    without a derivative raises when one is asked for, unless it `stops` gradients on purpose. `ufunc` is a NumPy function equal to the op on operands of
+    one floating point dtype, where there is one."""
 
     name: str
     operands: tuple[str, ...]
@@ -71,6 +72,7 @@ class Op:
     samples: Samples | None = None
     saves_for: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     stops: bool = False
+    ufunc: Any = None
     kind: ClassVar[str] = "op"
 
     def __post_init__(self) -> None:

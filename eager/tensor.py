@@ -20,6 +20,7 @@ from eager.storage import Storage
 from eager.traced import Traced
 
 T = TypeVar("T", bound="Tensor")
+_new = object.__new__
 UNREAD: Any = object()  # `_grad` of a stand-in tensor whose `.grad` nobody has read yet
 
 
@@ -35,6 +36,16 @@ class ViewOf:
         self.history = history
 
 
+class _LazyStorage:
+    """A tensor's storage is made when someone first asks: most results are read once and dropped.
+
+    Not a data descriptor, so the storage then stands in the instance and is found there."""
+
+    def __get__(self, tensor: Any, owner: type) -> Storage:
+        storage = tensor.__dict__["_storage"] = Storage()
+        return storage
+
+
 class Tensor:
     """A strided array of one element type, with automatic differentiation.
 
@@ -44,7 +55,7 @@ class Tensor:
     """
 
     _array: Any
-    _storage: Storage
+    _storage = _LazyStorage()
     _requires_grad: bool = False
     _node: Any = (
         None  # the tape node that made it (None for a leaf), and which of its outputs this is
@@ -279,9 +290,10 @@ class Tensor:
 
 def wrap(array: Any, storage: Storage | None = None, cls: type[T] = Tensor) -> T:  # type: ignore[assignment]
     """A tensor around an array; shares `storage` if the array is a view of another tensor's."""
-    tensor = object.__new__(cls)
+    tensor = _new(cls)
     tensor._array = array
-    tensor._storage = Storage() if storage is None else storage
+    if storage is not None:
+        tensor._storage = storage
     return tensor
 
 

@@ -10,7 +10,7 @@ from eager import dtype as dt
 from eager.dispatch import apply
 from eager.ops import samples as s
 from eager.ops.kinds import Pointwise
-from eager.ops.pointwise import binary, binary_op, is_integral, unary, where
+from eager.ops.pointwise import UnaryFn, binary, binary_op, is_integral, unary, where
 from eager.registry import public
 from eager.tensor import Tensor
 
@@ -90,7 +90,7 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
 # ------------------------------------------------------------------------------ trigonometry
 _inside = s.on(-0.9, 0.9)
 sin = unary("sin", "sin", lambda g, x: (g * cos(x),), samples=_with_ints)
-cos = unary("cos", "cos", lambda g, x: (-g * sin(x),), samples=_with_ints)
+cos: UnaryFn = unary("cos", "cos", lambda g, x: (-g * sin(x),), samples=_with_ints)
 tan = unary("tan", "tan", lambda g, out: (g * (1 + out * out),), samples=s.on(-1.3, 1.3))
 asin = unary(
     "asin", "asin", lambda g, x: (g * (1 - x * x).rsqrt(),), alias=("arcsin",), samples=_inside
@@ -100,7 +100,7 @@ acos = unary(
 )
 atan = unary("atan", "atan", lambda g, x: (g / (x * x + 1),), alias=("arctan",))
 sinh = unary("sinh", "sinh", lambda g, x: (g * cosh(x),))
-cosh = unary("cosh", "cosh", lambda g, x: (g * sinh(x),))
+cosh: UnaryFn = unary("cosh", "cosh", lambda g, x: (g * sinh(x),))
 tanh = unary("tanh", "tanh", lambda g, out: (g * (1 - out * out),), samples=_with_ints)
 asinh = unary(
     "asinh",
@@ -205,7 +205,7 @@ def _digamma_body(m: Any, x: Any) -> Any:
 
 
 _DIGAMMA = (1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)
-digamma = unary("digamma", _digamma_body, lambda g, x: (g * trigamma(x),), samples=s.on(0.2, 5.0))
+digamma: UnaryFn = unary("digamma", _digamma_body, lambda g, x: (g * trigamma(x),), samples=s.on(0.2, 5.0))
 
 
 def _trigamma_body(m: Any, x: Any) -> Any:
@@ -224,7 +224,7 @@ def _trigamma_body(m: Any, x: Any) -> Any:
 
 
 _TRIGAMMA = (7 / 6, -691 / 2730, 5 / 66, -1 / 30, 1 / 42, -1 / 30, 1 / 6)
-trigamma = unary(
+trigamma: UnaryFn = unary(
     "trigamma", _trigamma_body, torch="special.polygamma", method=False, samples=s.calls()
 )
 

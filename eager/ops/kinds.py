@@ -44,7 +44,6 @@ class Pointwise(Op):
     body: Callable[..., Any] = field(kw_only=True)
     result: str = "promote"
     mask: int = 0
-    ufunc: Any = None
     kind: ClassVar[str] = "pointwise"
 
     def common(self, avals: Sequence[Aval]) -> DType:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from eager import dtype as dt
-from eager.dispatch import apply
+from eager.dispatch import apply, apply_binary, apply_unary
 from eager.op import Samples
 from eager.ops import samples as s
 from eager.ops.kinds import Cast, Copy, Pointwise
@@ -54,7 +54,7 @@ def unary(
     op = Pointwise(name, ("x",), vjp, body=spelled, result=result, ufunc=ufunc)
 
     def fn(input: Tensor) -> Tensor:
-        return apply(op, input)
+        return apply_unary(op, input)
 
     fn.__name__ = fn.__qualname__ = name
     fn.__doc__ = doc or f"Elementwise {name}."
@@ -72,7 +72,7 @@ def binary(op: Pointwise, *, doc: str = "", samples: Samples | None = None, **ho
     """The public function `name(input, other)` of an op of two operands."""
 
     def fn(input: Any, other: Any) -> Tensor:
-        return apply(op, input, other)
+        return apply_binary(op, input, other)
 
     fn.__name__ = fn.__qualname__ = op.name
     fn.__doc__ = doc or f"Elementwise {op.name} of two tensors, or a tensor and a number."
