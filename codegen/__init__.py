@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from codegen import fuse, lower, plan, show, tile, verify, writes
+from codegen import fuse, lower, peephole, plan, show, tile, verify, writes
 from codegen.emit import cpp, triton
 from codegen.ir import Call, Program, Target, Unsupported, Value
 from codegen.runtime import cpu, triton_device
@@ -23,7 +23,7 @@ __all__ = ["Artifact", "Call", "Kernel", "Program", "Target", "Unsupported", "Va
 # Each stage: its name, and what it makes of the results of the stages before it. In this order because each needs the one
 # before; writes are placed after fusion (they ask which kernel reads what) and before memory is planned.
 STAGES: Final[tuple[tuple[str, Callable[..., Any]], ...]] = (
-    ("loops", lambda r: lower.lower(r["program"])),
+    ("loops", lambda r: lower.lower(peephole.peephole(r["program"]))),
     ("fused", lambda r: fuse.fuse(r["loops"])),
     ("tiled", lambda r: tile.tile(writes.place_writes(r["fused"]))),
     ("plan", lambda r: plan.plan(r["tiled"])),

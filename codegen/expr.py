@@ -183,6 +183,11 @@ def index_of(index: Affine) -> Expr:
     return _intern(IndexOf, dt.int64, index)  # type: ignore[no-any-return]
 
 
+def short_index(index: Affine) -> Expr:
+    """An index as an int32 value; the caller knows that it fits."""
+    return _intern(IndexOf, dt.int32, index) if index.terms else const(index.const, dt.int32)  # type: ignore[no-any-return]
+
+
 def as_index(x: Expr, lo: int, hi: int) -> Affine:
     """An integer expression as an index; the program guarantees lo <= x <= hi."""
     if isinstance(x, Const):
@@ -207,7 +212,9 @@ def cast(x: Expr, dtype: DType) -> Expr:
 def _lossless(narrow: DType, wide: DType) -> bool:
     if narrow.category != wide.category or narrow.category == dt.COMPLEX:
         return False
-    return dt.promote_types(narrow, wide) is wide and (narrow.is_signed or wide.itemsize > narrow.itemsize)
+    return dt.promote_types(narrow, wide) is wide and (
+        narrow.is_signed or wide.itemsize > narrow.itemsize
+    )
 
 
 def _like(y: Any, x: Expr) -> Expr:
@@ -265,16 +272,48 @@ def _is(x: Expr, value: float) -> bool:
 
 
 def _mul(x: Expr, y: Expr) -> Expr | None:
+    a, b = _form(x), _form(y)
+    if a is not None and b is not None and not (a.terms and b.terms):
+        return index_of(a * b.const if a.terms else b * a.const)
     return x if _is(y, 1) else y if _is(x, 1) else None
+
+
+def _form(x: Expr) -> Affine | None:
+    """The index form of an int64 value that is one."""
+    if type(x) is IndexOf and x.dtype is dt.int64:
+        return x.index
+    if type(x) is Const and x.dtype is dt.int64:
+        return affine.constant(int(x.value))
+    return None
 
 
 def _add(x: Expr, y: Expr) -> Expr | None:
     if x.dtype.category == dt.INT:
+        a, b = _form(x), _form(y)
+        if a is not None and b is not None:
+            return index_of(a + b)
         return x if _is(y, 0) else y if _is(x, 0) else None
     return None
 
 
+def _floor_div(x: Expr, y: Expr) -> Expr | None:
+    a, b = _form(x), _form(y)
+    if a is None or b is None or b.terms or b.const <= 0:
+        return None
+    return index_of(affine.floordiv(a, b.const))
+
+
+def _mod(x: Expr, y: Expr) -> Expr | None:
+    a, b = _form(x), _form(y)
+    if a is None or b is None or b.terms or b.const <= 0:
+        return None
+    return index_of(affine.mod(a, b.const))
+
+
 def _sub(x: Expr, y: Expr) -> Expr | None:
+    a, b = _form(x), _form(y)
+    if a is not None and b is not None:
+        return index_of(a - b)
     return x if _is(y, 0) and type(y) is Const and str(y.value)[0] != "-" else None
 
 
@@ -309,6 +348,8 @@ _RULES: Final[dict[str, Callable[..., Expr | None]]] = {
     "add": _add,
     "sub": _sub,
     "div": _div,
+    "floor_div": _floor_div,
+    "mod": _mod,
     "pow": _pow,
     "where": _where,
     "and_": lambda x, y: _logic(x, y, unit=True),

@@ -16,9 +16,12 @@ from codegen import affine, expr
 from codegen.affine import Affine, Axis, FloorDiv, Mod
 from codegen.expr import Expr, Load
 from codegen.ir import Fused, Kernel, Reduction, Schedule, Stage, Store, Tiled
+from codegen.narrow import narrow
 from codegen.rewrite import Rewrite
 
-PARALLEL_WORK: Final = 1 << 15  # weighted elements below which starting threads costs more than it gains
+PARALLEL_WORK: Final = (
+    1 << 15
+)  # weighted elements below which starting threads costs more than it gains
 
 
 def tile(fused: Fused) -> Tiled:
@@ -27,7 +30,7 @@ def tile(fused: Fused) -> Tiled:
         if isinstance(item, Kernel):
             item = split_axes(item)
             schedules[item.name] = schedule(item)
-            item = order_loops(item, schedules[item.name])
+            item = narrow(order_loops(item, schedules[item.name]), schedules[item.name])
         items.append(item)
     return Tiled(replace(fused, items=tuple(items)), schedules)
 
@@ -64,7 +67,9 @@ def map_stage(stage: Stage, by: Mapping[Axis, Affine], loops: tuple[Axis, ...]) 
             )
             for r in stage.reductions
         ),
-        tuple(Store(s.buffer, rewrite.index(s.offset), rewrite(s.value), s.mode) for s in stage.stores),
+        tuple(
+            Store(s.buffer, rewrite.index(s.offset), rewrite(s.value), s.mode) for s in stage.stores
+        ),
     )
 
 

@@ -1,0 +1,86 @@
+"""Last part of tile: 64-bit index values in comparisons and casts become 32-bit ones. Kernel -> Kernel.
+
+`index < size` and `iota == label` are int64 by PyTorch's rules, and 8-byte values halve the lanes of everything beside them. An
+index form has a known range, so where it fits the comparison runs on int32; a label that is the same in all lanes is saturated
+to 32 bits first, which keeps every comparison with a 32-bit value right.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from codegen import affine, expr
+from codegen.affine import Axis
+from codegen.expr import Apply, Cast, Const, Expr, IndexOf
+from codegen.ir import Kernel, Schedule, Stage
+from codegen.rewrite import Rewrite
+from eager import dtype as dt
+
+LIMIT: Final = (1 << 31) - 1
+COMPARE: Final = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
+
+
+def narrow(kernel: Kernel, plan: Schedule) -> Kernel:
+    stages = []
+    for stage, v in zip(kernel.stages, plan.vector, strict=True):
+        lanes = plan.row_vector or v
+        stages.append(stage if lanes is None else _stage(stage, lanes))
+    return replace(kernel, stages=tuple(stages))
+
+
+def _stage(stage: Stage, lanes: Axis) -> Stage:
+    rewrite = _Narrow(lanes)
+    return replace(
+        stage,
+        reductions=tuple(replace(r, value=rewrite(r.value)) for r in stage.reductions),
+        stores=tuple(replace(s, value=rewrite(s.value)) for s in stage.stores),
+    )
+
+
+class _Narrow(Rewrite):
+    def __init__(self, lanes: Axis) -> None:
+        super().__init__({})
+        self.lanes = lanes
+
+    def __call__(self, x: Expr) -> Expr:
+        found = self.memo.get(x)
+        if found is None:
+            found = self.compare(x)
+            found = self.converted(x) if found is None else found
+            found = super().__call__(x) if found is None else found
+            self.memo[x] = found
+        return found
+
+    def compare(self, x: Expr) -> Expr | None:
+        if not isinstance(x, Apply) or x.fn not in COMPARE or x.args[0].dtype is not dt.int64:
+            return None
+        if self.lanes not in expr.axes(x):
+            return None
+        args = [self.short(a) for a in x.args]
+        if args[0] is None or args[1] is None:
+            return None
+        return expr.apply(x.fn, args[0], args[1])
+
+    def converted(self, x: Expr) -> Expr | None:
+        if not isinstance(x, Cast) or x.arg.dtype is not dt.int64 or self.lanes not in expr.axes(x):
+            return None
+        short = self.short(x.arg) if isinstance(x.arg, IndexOf) else None
+        return None if short is None else expr.cast(short, x.dtype)
+
+    def short(self, x: Expr) -> Expr | None:
+        """`x` as int32, or None."""
+        if isinstance(x, IndexOf):
+            i = x.index
+            fits = -LIMIT < i.lo and i.hi < LIMIT
+            data = any(isinstance(a, affine.Opaque) for a in affine.walk_atoms(i))
+            return expr.short_index(i) if fits and not data else None
+        if isinstance(x, Const):
+            return expr.const(x.value, dt.int32) if -LIMIT < x.value < LIMIT else None
+        if isinstance(x, Cast) and x.arg.dtype.category < dt.FLOAT and x.arg.dtype.itemsize <= 4:
+            return expr.cast(self(x.arg), dt.int32)
+        if self.lanes in expr.axes(x):
+            return None
+        top, bottom = expr.const(LIMIT, dt.int64), expr.const(-LIMIT, dt.int64)
+        low = expr.apply("min", expr.apply("max", self(x), bottom), top)
+        return expr.cast(low, dt.int32)
