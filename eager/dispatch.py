@@ -112,7 +112,8 @@ def apply_binary(op: Op, x: Any, y: Any) -> Any:
         plain = not x._requires_grad and x._view is None
         if type(y) is Tensor:
             b = y._array
-            plain = plain and not y._requires_grad and y._view is None and b.dtype is a.dtype
+            plain = plain and type(a) is type(b) is np.ndarray and b.dtype is a.dtype
+            plain = plain and not y._requires_grad and y._view is None
         if (
             plain
             and type(b) in _ARRAY_OR_NUMBER
