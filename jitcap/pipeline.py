@@ -77,6 +77,12 @@ def compile_graph(
     except (Unsupported, NoCompiler) as refusal:
         announce(("unsupported", str(refusal)), f"{trail.name} runs op by op: {refusal}")
         return Executable(op_by_op(optimised, writes), "eager", refused=str(refusal))
+    except Exception as fault:
+        if config.strict or config.check:
+            raise
+        text = f"{type(fault).__name__}: {fault}"
+        announce(("fault", text), f"{trail.name} runs op by op, code generation failed: {text}")
+        return Executable(op_by_op(optimised, writes), "eager", refused=text)
     _keep_artifact(artifact, trail)
     return Executable(artifact.run, backend, tuple(artifact.kernels), artifact=artifact)
 
