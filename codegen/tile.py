@@ -149,7 +149,8 @@ def schedule(kernel: Kernel) -> Schedule:
     parallel = work >= PARALLEL_WORK and math.prod(a.size for a in kernel.rows) > 1
     loops = [_best(s.loops, [s]) if _vectorisable(s) else (None, 0.0) for s in kernel.stages]
     by_loops = sum(score for _, score in loops)
-    plain = all(_vectorisable(s) for s in kernel.stages)
+    # a row's local memory belongs to one row: lanes cannot be rows then
+    plain = not kernel.locals and all(_vectorisable(s) for s in kernel.stages)
     row, by_rows = _best(kernel.rows, kernel.stages) if plain else (None, 0.0)
     if row is not None and by_rows > by_loops:
         return Schedule((None,) * len(kernel.stages), parallel, row)
