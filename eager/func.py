@@ -9,6 +9,7 @@ import numpy as np
 
 from eager.dispatch import apply, apply_binary
 from eager.ops import pointwise as p
+from eager.ops.products import matmul
 from eager.sym import SymNumber
 from eager.tensor import Tensor
 
@@ -63,6 +64,7 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "floordiv": p.floor_divide,
     "mod": p.remainder,
     "pow": p.pow_,
+    "matmul": matmul,
     "and": p.bitwise_and,
     "or": p.bitwise_or,
     "xor": p.bitwise_xor,

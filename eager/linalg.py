@@ -26,7 +26,7 @@ def _linalg(samples: Any = None) -> Any:
 
 def _regular(*shape: int) -> Any:
     """A matrix far from singular, with distinct eigenvalues."""
-    n = shape[-1]
+    n = min(shape[-2:])
     x = s.values(shape, -1, 1)
     for i in range(n):
         x[..., i, i] += 2.0 + i
