@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import types
 from types import FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
@@ -44,6 +45,8 @@ def get(world: World, obj: Any, name: str) -> Any:
         return super_get(world, obj.cls, obj.obj, name)
     if is_python_class(cls) and cls is not functools.partial:
         return _instance_attribute(world, obj, name)
+    if isinstance(obj, io.TextIOBase) and name in ("write", "writelines", "flush"):
+        return getattr(obj, name)
     if _is_opaque(world, obj):
         raise Break("opaque object", f".{name} of a {cls.__qualname__}")
     return getattr(obj, name)

@@ -10,6 +10,7 @@ import _thread
 import builtins
 import copy
 import functools
+import io
 import logging
 import math
 import operator
@@ -431,7 +432,7 @@ HANDLERS[operator.neg] = lambda world, a: world.unary("UNARY_NEGATIVE", a)
 def _print(
     world: World, *args: Any, sep: Any = None, end: Any = None, file: Any = None, flush: Any = False
 ) -> None:
-    if file not in (None, sys.stdout, sys.stderr):
+    if file not in (None, sys.stdout, sys.stderr) and not isinstance(file, io.TextIOBase):
         raise Break("effect", "print to a file")
     shown = tuple(
         a if isinstance(a, Tensor | SymNumber | Deferred | str) else world.call(str, (a,), {})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import io
 import itertools
 import operator
 import types
@@ -206,6 +207,9 @@ def _method_of_unknown(world: World, owner: Any, fn: Any, args: Any, kwargs: Any
         return fn(*args, **kwargs)
     if type(owner).__module__.partition(".")[0] in HOST_MODULES:
         return world.host_call(fn, args, kwargs)
+    if isinstance(owner, io.TextIOBase) and fn.__name__ in ("write", "writelines", "flush"):
+        world.host_call(fn, args, kwargs)
+        return Deferred(len, args) if fn.__name__ == "write" else None
     if type(owner).__module__ in PURE_MODULES or isinstance(owner, np.generic):
         return _call_pure(world, fn, args, kwargs)
     raise Break("opaque object", f".{fn.__name__}() of a {type(owner).__qualname__}")

@@ -340,6 +340,7 @@ LOADERS: Final[dict[type, Loader]] = {
     int: load_int,
     float: load_number,
     type: load_fixed,
+    object: load_fixed,
     FunctionType: load_function,
     MethodType: load_method,
     functools.partial: load_partial,

@@ -48,10 +48,11 @@ class Captured:
 
     def source(self, region: bool = False) -> str:
         """The entry as Python source; `K` runs the graph, `R` is the region, `MISS` the refusal."""
+        body = self._body(region)  # first: it may read further places, above
         lines = [*self._header(), "  try:", *(f"    {line}" for line in self._checks())]
         errors = self.names.bind(READ_ERRORS)
         lines += [f"  except {errors}: return MISS"]
-        lines += [f"  {line}" for line in self._body(region)]
+        lines += [f"  {line}" for line in body]
         return "\n".join(lines) + "\n"
 
     def _header(self) -> list[str]:
