@@ -30,7 +30,7 @@ from jitcap.capture.breaks import Break
 from jitcap.capture.deferred import Deferred
 from jitcap.capture.interpret import Generator
 from jitcap.capture.outside import is_python_class
-from jitcap.capture.shadow import DictShadow
+from jitcap.capture.shadow import DictShadow, ListShadow
 
 if TYPE_CHECKING:
     from jitcap.capture.world import World
@@ -199,7 +199,10 @@ def _len(world: World, obj: Any) -> Any:
     shadow = world.outside.shadow(obj)
     if isinstance(shadow, DictShadow):
         return shadow.size(world)
-    world.settle(obj)
+    if isinstance(shadow, ListShadow):
+        shadow.measure(world)
+    else:
+        world.settle(obj)
     return len(obj)
 
 

@@ -30,6 +30,7 @@ from jitcap.capture.interpret import Generator
 from jitcap.capture.native import is_native, is_native_class
 from jitcap.capture.outside import is_python_class, load_opaque, loader_of
 from jitcap.capture.shadow import MISSING, DictShadow
+from jitcap.marks import NO_CAPTURE
 
 if TYPE_CHECKING:
     from jitcap.capture.world import World
@@ -84,6 +85,8 @@ def _hashable(fn: Any) -> bool:
 
 
 def _call_function(world: World, fn: FunctionType, args: Any, kwargs: Any) -> Any:
+    if hasattr(fn, NO_CAPTURE):
+        raise Break("requested", f"{fn.__qualname__}() is called")
     if is_native(fn):
         return native(world, fn, args, kwargs)
     module = fn.__globals__.get("__name__", "")
@@ -179,6 +182,8 @@ def method(world: World, owner: Any, fn: Any, args: tuple[Any, ...], kwargs: dic
             return special(world, owner, *args, **kwargs)
     if isinstance(owner, BaseException) or not _known_self(owner):
         return _method_of_unknown(world, owner, fn, args, kwargs)
+    if type(owner) is list and fn.__name__ == "append":
+        return fn(*args, **kwargs)  # it only stores: nothing is looked at
     if isinstance(owner, dict) and fn.__name__ in KEYED and args:
         _touch(world, owner, args[0], delete=fn.__name__ == "pop")
         if not KEYED[fn.__name__]:

@@ -213,6 +213,8 @@ def truth(world: World, a: Any) -> bool:
     shadow = world.outside.shadow(a)
     if isinstance(shadow, DictShadow):
         return shadow.size(world) > 0
+    if isinstance(shadow, ListShadow):
+        shadow.measure(world)
     if isinstance(a, Deferred):
         raise Break("data dependent", "text made of run-time values decides a branch")
     return bool(a)

@@ -147,9 +147,17 @@ class ListShadow(Shadow):
         self.base: list[Any] = [UNLOADED] * len(real)
         twin.extend(self.base)
         self.whole = not self.base
+        self.measured = False
+
+    def measure(self, world: World) -> None:
+        """Guard the length. Not before somebody looks: a log that only grows fits any length."""
+        if not self.measured:
+            self.measured = True
+            world.guards.add(Length(self.origin, world.line(), len(self.real)))
 
     def touch(self, world: World, index: int) -> None:
         """Load one element, if the twin still has its original length and place."""
+        self.measure(world)
         if self.whole:
             return
         index = index + len(self.base) if index < 0 else index
@@ -158,6 +166,7 @@ class ListShadow(Shadow):
             self.base[index] = self.twin[index] = value
 
     def complete(self, world: World) -> None:
+        self.measure(world)
         if not self.whole:
             for index in range(len(self.base)):
                 self.touch(world, index)

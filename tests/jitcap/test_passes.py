@@ -37,7 +37,10 @@ CASES = {
     "negated twice": (lambda x: -(-x), []),
     "plus a negated value": (lambda x: x + (-(x * 3)), ["mul", "sub"]),
     "to a wider type and back": (lambda x: x.to(eager.float64).to(eager.float32), []),
-    "to a narrower type and back": (lambda x: x.to(eager.float16).to(eager.float32), ["cast", "cast"]),
+    "to a narrower type and back": (
+        lambda x: x.to(eager.float16).to(eager.float32),
+        ["cast", "cast"],
+    ),
     "half through float to double": (
         lambda x: x.to(eager.float16).to(eager.float32).to(eager.float64),
         ["cast", "cast"],
@@ -47,7 +50,10 @@ CASES = {
     "squeezed": (lambda x: x.unsqueeze(1).squeeze(1), []),
     "ones dropped": (lambda x: x.unsqueeze(0).permute(1, 0, 2), ["reshape"]),
     "slices": (lambda x: x[:, 1:][:, 1:], ["slice"]),
-    "expanded twice": (lambda x: x.unsqueeze(0).expand(2, 2, 3).expand(2, 2, 3), ["reshape", "expand"]),
+    "expanded twice": (
+        lambda x: x.unsqueeze(0).expand(2, 2, 3).expand(2, 2, 3),
+        ["reshape", "expand"],
+    ),
     "a sum over ones": (lambda x: x.unsqueeze(0).sum(0), ["add"]),
     "constants": (lambda x: x * (eager.ones(3) * 2.0 - 1.0), []),
     "common subexpressions": (lambda x: (x * 3 + 1) * (x * 3 + 1), ["mul", "add", "mul"]),

@@ -1,0 +1,88 @@
+"""jit of modules: the module stays itself; training through a compiled forward is eager's training."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import eager
+from eager import nn
+from jitcap import Jitted, jit
+
+F = nn.functional
+
+
+def build():
+    eager.manual_seed(0)
+    return nn.Sequential(
+        nn.Linear(8, 16), nn.ReLU(), nn.LayerNorm(16), nn.Dropout(0.5), nn.Linear(16, 4)
+    )
+
+
+def batch():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((6, 8)).astype(np.float32)
+    return eager.from_numpy(x), eager.from_numpy(rng.integers(0, 4, 6))
+
+
+def test_the_module_is_unchanged():
+    plain, compiled = build(), build()
+    assert jit(compiled) is compiled
+    assert type(compiled) is nn.Sequential
+    assert list(compiled.state_dict()) == list(plain.state_dict())
+    assert isinstance(compiled.forward, Jitted)
+
+
+@pytest.mark.parametrize("clone", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_copies_are_modules_of_their_own(clone):
+    model = jit(build()).eval()
+    x, _ = batch()
+    before = model(x).detach().numpy()
+    other = clone(model)
+    with eager.no_grad():
+        for p in other.parameters():
+            p.mul_(0)
+    np.testing.assert_array_equal(model(x).detach().numpy(), before)
+    assert not np.abs(other(x).detach().numpy()).any()
+
+
+def train(model, step, steps=4):
+    eager.manual_seed(1)
+    x, y = batch()
+    losses = [step(model, x, y).item() for _ in range(steps)]
+    return losses, [p.detach().numpy() for p in model.parameters()]
+
+
+def plain_step(model, x, y):
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    with eager.no_grad():
+        for p in model.parameters():
+            p.sub_(p.grad * 0.5)
+    model.zero_grad()
+    return loss
+
+
+@pytest.mark.parametrize("where", ["forward", "step"])
+def test_training_is_eagers(where):
+    expected = train(build(), plain_step)
+    if where == "forward":
+        model, step = jit(build()), plain_step
+    else:
+        model, step = build(), jit(plain_step)
+    losses, parameters = train(model, step)
+    np.testing.assert_allclose(losses, expected[0], rtol=1e-5)
+    for a, b in zip(parameters, expected[1], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+    stats = (model.forward if where == "forward" else step).stats
+    assert (stats.compiles, stats.fallbacks) == (1, 0)
+
+
+def test_train_and_eval_are_two_versions():
+    model = jit(build())
+    x, _ = batch()
+    assert np.abs(model(x).detach().numpy() - model(x).detach().numpy()).any()
+    model.eval()
+    np.testing.assert_array_equal(model(x).detach().numpy(), model(x).detach().numpy())
+    assert model.forward.stats.compiles == 2
