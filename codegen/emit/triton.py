@@ -11,7 +11,7 @@ Unsupported.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from codegen import expr
@@ -19,6 +19,7 @@ from codegen.emit import triton_dot
 from codegen.emit import triton_nests as nests
 from codegen.emit import triton_scan as scan
 from codegen.emit.triton_kernel import KernelText, emit_kernel
+from codegen.emit.triton_split import split
 from codegen.emit.triton_tile import DEFAULT, Sizes, roots, tile
 from codegen.expr import Apply
 from codegen.ir import Buffer, Fused, Kernel, Library, Unsupported
@@ -94,12 +95,17 @@ class _Module:
         self.launches.append(Launch(name, text.arguments, text.programs, text.checks))
 
     def kernel(self, kernel: Kernel) -> None:
+        parts = split(kernel, self.sizes)
+        self.buffers.update({b.name: b for b in parts.buffers})
+        for part in parts.kernels:
+            self.part(part)
+
+    def part(self, kernel: Kernel) -> None:
         for local in kernel.locals:
             self.buffers[local.name] = local
         tiling = tile(kernel, self.sizes)
-        rows = tiling.rows
         for b in tiling.scratch:
-            self.buffers[b.name] = Buffer(b.name, b.dtype, b.size * max(rows, 1), "temp", b.value)
+            self.buffers[b.name] = replace(b, size=b.size * max(tiling.rows, 1), kind="temp")
         self.add(emit_kernel(tiling, self.buffers), hint(kernel))
 
 

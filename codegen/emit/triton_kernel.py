@@ -388,19 +388,22 @@ def _converted(text: str, r: Reduction) -> str:
 
 
 def identity(monoid: str, dtype: DType) -> str:
-    """What padding contributes to a reduction: nothing."""
+    """What padding contributes to a reduction, as a literal."""
+    return table.number(identity_value(monoid, dtype), dtype)
+
+
+def identity_value(monoid: str, dtype: DType) -> float:
+    """The value that changes nothing in a reduction; for arg-reductions the extremum that never wins."""
     kind = CANONICAL.get(monoid, monoid).removeprefix("arg")
     if kind in ("sum", "any"):
-        return table.number(0, dtype)
+        return 0
     if kind in ("prod", "all"):
-        return table.number(1, dtype)
-    sign = -1 if kind == "max" else 1
+        return 1
     if dtype.is_floating_point:
-        return table.number(sign * math.inf, dtype)
+        return -math.inf if kind == "max" else math.inf
     if dtype is dt.bool_:
-        return str(kind == "min")
-    low, high = _integer_range(dtype)
-    return str(low if kind == "max" else high)
+        return kind == "min"
+    return _integer_range(dtype)[0 if kind == "max" else 1]
 
 
 def _integer_range(dtype: DType) -> tuple[int, int]:

@@ -26,6 +26,7 @@ from codegen.affine import Affine, Axis
 from codegen.expr import Expr, Load
 from codegen.ir import Buffer, Kernel, Stage
 from codegen.rewrite import Rewrite
+from codegen.tile import split_axes
 from eager import dtype as dt
 from eager.dtype import DType
 
@@ -40,6 +41,8 @@ class Sizes:
     longest: int = 8192  # a stage with longer loops is looped over in blocks of `loop`
     loop: int = 2048
     plane: int = 32
+    column: int = 64  # neighbouring rows of a tile that reads down columns
+    programs: int = 256  # fewer programs than this leave multiprocessors idle
 
 
 DEFAULT: Final = Sizes()
@@ -106,6 +109,7 @@ def tile(kernel: Kernel, sizes: Sizes = DEFAULT) -> Tiling:
         kernel = replace(kernel, rows=kernel.rows + stage.loops, stages=(replace(stage, loops=()),))
         if any(s.mode != "set" and not is_atomic(s.mode, s.value.dtype) for s in stage.stores):
             return _serial(kernel)
+        kernel = split_axes(kernel)
         other = _other_contiguous_axis(kernel)
         if other is not None:
             return _plane(kernel, other, sizes)
@@ -134,14 +138,26 @@ def _serial(kernel: Kernel) -> Tiling:
 def _rows(kernel: Kernel, sizes: Sizes) -> Tiling:
     rows = math.prod(a.size for a in kernel.rows)
     extents = [math.prod(a.size for a in s.loops) for s in kernel.stages]
-    widest = max(_width(n, sizes) for n in extents)
-    block = max(1, min(sizes.tile // widest, power_of_two(rows)))
+    least = min(sizes.column, power_of_two(rows)) if is_column(kernel) else 1
+    widths = [_width(n, least, sizes) for n in extents]
+    block = max(least, min(sizes.tile // max(widths), power_of_two(rows)))
     stages = [
-        _restage(s, kernel.rows, s.loops, rows, _width(n, sizes))
-        for s, n in zip(kernel.stages, extents, strict=True)
+        _restage(s, kernel.rows, s.loops, rows, width)
+        for s, width in zip(kernel.stages, widths, strict=True)
     ]
     stages, scratch = _keep_in_registers(kernel, stages)
-    return Tiling(kernel, "rows", rows, block, tuple(stages), scratch, _warps(block * widest))
+    return Tiling(kernel, "rows", rows, block, tuple(stages), scratch, _warps(block * max(widths)))
+
+
+def is_column(kernel: Kernel) -> bool:
+    """Whether most reads of its looped stages are contiguous along the rows, not along the loops."""
+    votes = 0
+    for stage in kernel.stages:
+        for offset in _offsets(stage) if stage.loops and kernel.rows else ():
+            last, loop = kernel.rows[-1], stage.loops[-1]
+            along, across = (affine.coefficient(offset, affine.axis(a.name, a.size)) for a in (loop, last))
+            votes += (across == 1 and along not in (0, 1, None)) - (along == 1)
+    return votes > 0
 
 
 def _plane(kernel: Kernel, other: Axis, sizes: Sizes) -> Tiling:
@@ -155,9 +171,10 @@ def _plane(kernel: Kernel, other: Axis, sizes: Sizes) -> Tiling:
     return Tiling(kernel, "plane", count, height, (stage,), (), _warps(height * width))
 
 
-def _width(extent: int, sizes: Sizes) -> int:
+def _width(extent: int, rows: int, sizes: Sizes) -> int:
+    """How wide a tile of at least `rows` rows is: all of a short stage, a block of a long one."""
     full = power_of_two(extent)
-    return full if full <= sizes.longest else sizes.loop
+    return full if full * rows <= sizes.longest else max(2, sizes.loop // rows)
 
 
 def _warps(elements: int) -> int:
