@@ -19,9 +19,9 @@ from codegen.ir import Fused, Kernel, Reduction, Schedule, Stage, Store, Tiled
 from codegen.narrow import narrow
 from codegen.rewrite import Rewrite
 
-PARALLEL_WORK: Final = (
-    1 << 15
-)  # weighted elements below which starting threads costs more than it gains
+LANES: Final = 16
+# Weighted elements below which starting threads costs more than it gains.
+PARALLEL_WORK: Final = 1 << 15
 
 
 def tile(fused: Fused) -> Tiled:
@@ -145,13 +145,16 @@ def _chain(divisors: set[int], size: int) -> list[int]:
 
 
 def schedule(kernel: Kernel) -> Schedule:
+    """SIMD along the rows or along each stage's loops, whichever accesses more elements contiguously."""
     work = max((_work(kernel, s) for s in kernel.stages), default=0)
     parallel = work >= PARALLEL_WORK and math.prod(a.size for a in kernel.rows) > 1
-    loops = [_best(s.loops, [s]) if _vectorisable(s) else (None, 0.0) for s in kernel.stages]
+    loops = [
+        _best(kernel, s.loops, (s,)) if _vectorisable(s) else (None, 0.0) for s in kernel.stages
+    ]
     by_loops = sum(score for _, score in loops)
-    # a row's local memory belongs to one row: lanes cannot be rows then
+    # Lanes that hold rows leave no place for a row's own buffer, and run no stage in order.
     plain = not kernel.locals and all(_vectorisable(s) for s in kernel.stages)
-    row, by_rows = _best(kernel.rows, kernel.stages) if plain else (None, 0.0)
+    row, by_rows = _best(kernel, kernel.rows, kernel.stages) if plain else (None, 0.0)
     if row is not None and by_rows > by_loops:
         return Schedule((None,) * len(kernel.stages), parallel, row)
     return Schedule(tuple(a for a, _ in loops), parallel)
@@ -168,15 +171,13 @@ def _vectorisable(stage: Stage) -> bool:
     return all(s.mode == "set" for s in stage.stores)
 
 
-def _best(axes: tuple[Axis, ...], stages: Iterable[Stage]) -> tuple[Axis | None, float]:
-    """The axis along which accesses are contiguous, and how much SIMD gains there (elements times weight)."""
-    stages = tuple(stages)
+def _best(kernel: Kernel, axes: tuple[Axis, ...], stages: tuple[Stage, ...]) -> tuple[Axis | None, float]:
+    """The axis along which accesses are contiguous, and how much SIMD gains there (weighted elements)."""
+    rows = math.prod(x.size for x in kernel.rows)
     best: tuple[Axis | None, float] = (None, 0.0)
     for a in reversed(axes):
-        score = 0.0
-        for stage in stages:
-            size = math.prod(x.size for x in stage.loops) if a not in stage.loops else a.size
-            score += _score(a, stage) * size / max(a.size, 1) * min(a.size, 64)
+        full = min(a.size, LANES) / LANES  # a short axis fills its lanes in part
+        score = sum(_score(a, s) * full * rows * math.prod(x.size for x in s.loops) for s in stages)
         if score > best[1]:
             best = (a, score)
     return best
@@ -188,7 +189,7 @@ def _score(a: Axis, stage: Stage) -> float:
     loads = [x.offset for x in expr.walk(*stage_roots(stage)) if isinstance(x, Load)]
     for offset in [*loads, *(s.offset for s in stage.stores)]:
         c = affine.coefficient(offset, at)
-        total += 1.0 if c == 1 else 0.6 if c == 0 else 0.1
+        total += 1.0 if c == 1 else 0.6 if c == 0 else 0.05
         count += 1
     for r in stage.reductions:  # creating without loads still gains
         total += 0.5 if not loads else 0.0

@@ -96,9 +96,12 @@ template <class V> JC_INLINE V scaled(V p, V n, ints<V> k) {
   return p * pow2<V>(half) * pow2<V>(ints<V>(k - half));
 }
 template <class V> JC_INLINE V exp(V x) {
+  // What rounds to 0 (masked attention scores: -inf) must not reach `scaled`: an underflowing result
+  // costs a microcode assist, 100 times the rest.
+  auto gone = lt(x, konst<V>(single<V> ? -104 : -746));
   ints<V> k;
-  V n, r = exp_reduce(at_least(at_most(x, single<V> ? 89 : 710), single<V> ? -104 : -746), &n, &k);
-  return scaled(exp_value(r), n, k);
+  V n, r = exp_reduce(at_most(select(gone, konst<V>(0), x), single<V> ? 89 : 710), &n, &k);
+  return select(gone, konst<V>(0), scaled(exp_value(r), n, k));
 }
 template <class V> JC_INLINE V exp2(V x) {
   ints<V> k;
