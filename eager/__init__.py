@@ -13,6 +13,7 @@ from eager import indexing as indexing
 from eager import interop as interop
 from eager import linalg as linalg
 from eager import nn as nn
+from eager import optim as optim
 from eager import printing as printing
 from eager import random as random
 from eager.autograd import enable_grad as enable_grad
@@ -48,6 +49,7 @@ from eager.ops import activation as _activation
 from eager.ops import composite as _composite
 from eager.ops import contract as _contract
 from eager.ops import create as _create
+from eager.ops import dynamic as _dynamic
 from eager.ops import elementary as _elementary
 from eager.ops import index as _index
 from eager.ops import move as _move

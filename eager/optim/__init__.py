@@ -1,0 +1,21 @@
+"""`eager.optim`: optimizers and learning rate schedules under PyTorch's names."""
+
+from eager.optim import lr_scheduler
+from eager.optim.adam import Adam, Adamax, AdamW, NAdam, RAdam
+from eager.optim.optimizer import Optimizer
+from eager.optim.rms import Adadelta, Adagrad, RMSprop
+from eager.optim.sgd import SGD
+
+__all__ = [
+    "SGD",
+    "Adadelta",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "NAdam",
+    "Optimizer",
+    "RAdam",
+    "RMSprop",
+    "lr_scheduler",
+]

@@ -1,0 +1,280 @@
+"""Learning rates by phases or by results: one-cycle, sequences and chains of schedulers, reduction on a plateau."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from eager.optim.lr_epochs import LRScheduler, _per_group
+from eager.optim.optimizer import Optimizer
+
+
+def _cosine(start: float, end: float, share: float) -> float:
+    return end + (start - end) / 2.0 * (math.cos(math.pi * share) + 1)
+
+
+def _line(start: float, end: float, share: float) -> float:
+    return (end - start) * share + start
+
+
+class OneCycleLR(LRScheduler):
+    """Up to max_lr and down again in `total_steps` steps, the momentum opposite (Smith, Topin 2019)."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        max_lr: Any,
+        total_steps: int | None = None,
+        epochs: int | None = None,
+        steps_per_epoch: int | None = None,
+        pct_start: float = 0.3,
+        anneal_strategy: str = "cos",
+        cycle_momentum: bool = True,
+        base_momentum: Any = 0.85,
+        max_momentum: Any = 0.95,
+        div_factor: float = 25.0,
+        final_div_factor: float = 1e4,
+        three_phase: bool = False,
+        last_epoch: int = -1,
+    ) -> None:
+        if total_steps is None:
+            if epochs is None or steps_per_epoch is None:
+                raise ValueError("You must define either total_steps OR (epochs AND steps_per_epoch)")
+            total_steps = epochs * steps_per_epoch
+        if total_steps <= 0:
+            raise ValueError(f"Expected positive integer total_steps, but got {total_steps}")
+        if pct_start < 0 or pct_start > 1:
+            raise ValueError(f"Expected float between 0 and 1 pct_start, but got {pct_start}")
+        if anneal_strategy not in ("cos", "linear"):
+            raise ValueError(
+                f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}"
+            )
+        self.total_steps = total_steps
+        self._phases = _phases(total_steps, pct_start, three_phase)
+        self._linear = anneal_strategy == "linear"
+        self.cycle_momentum = cycle_momentum
+        if last_epoch == -1:
+            _set_peaks(optimizer, max_lr, div_factor, final_div_factor)
+        if cycle_momentum:
+            self._set_momenta(optimizer, base_momentum, max_momentum, last_epoch)
+        super().__init__(optimizer, last_epoch)
+
+    def _set_momenta(self, optimizer: Optimizer, base: Any, peak: Any, last_epoch: int) -> None:
+        if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:
+            raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
+        self.use_beta1 = "betas" in optimizer.defaults
+        if last_epoch != -1:
+            return
+        bases = _per_group(base, optimizer, "base_momentum")
+        peaks = _per_group(peak, optimizer, "max_momentum")
+        for group, low, high in zip(optimizer.param_groups, bases, peaks, strict=True):
+            self._write_momentum(group, high)
+            group["base_momentum"], group["max_momentum"] = low, high
+
+    def _write_momentum(self, group: dict[str, Any], value: float) -> None:
+        if self.use_beta1:
+            group["betas"] = (value, *group["betas"][1:])
+        else:
+            group["momentum"] = value
+
+    def get_lr(self) -> list[Any]:
+        step = self.last_epoch
+        if step > self.total_steps:
+            raise ValueError(
+                f"Tried to step {step} times. The specified number of total steps is {self.total_steps}"
+            )
+        between = _line if self._linear else _cosine
+        rates = []
+        for group in self.optimizer.param_groups:
+            start = 0.0
+            for i, (end, ends) in enumerate(self._phases):
+                if step <= end or i == len(self._phases) - 1:
+                    share = (step - start) / (end - start)
+                    rates.append(between(group[ends[0]], group[ends[1]], share))
+                    if self.cycle_momentum:
+                        self._write_momentum(group, between(group[ends[2]], group[ends[3]], share))
+                    break
+                start = end
+        return rates
+
+
+_Phase = tuple[float, tuple[str, str, str, str]]
+
+
+def _phases(total: int, share: float, three: bool) -> list[_Phase]:
+    """(last step, (lr from, lr to, momentum from, momentum to)) of each phase."""
+    up = ("initial_lr", "max_lr", "max_momentum", "base_momentum")
+    end = float(share * total) - 1
+    if not three:
+        return [(end, up), (total - 1, ("max_lr", "min_lr", "base_momentum", "max_momentum"))]
+    return [
+        (end, up),
+        (float(2 * share * total) - 2, ("max_lr", "initial_lr", "base_momentum", "max_momentum")),
+        (total - 1, ("initial_lr", "min_lr", "max_momentum", "max_momentum")),
+    ]
+
+
+def _set_peaks(optimizer: Optimizer, max_lr: Any, divide: float, final: float) -> None:
+    peaks = _per_group(max_lr, optimizer, "max_lr")
+    for group, peak in zip(optimizer.param_groups, peaks, strict=True):
+        group["initial_lr"] = peak / divide
+        group["max_lr"] = peak
+        group["min_lr"] = group["initial_lr"] / final
+
+
+class SequentialLR(LRScheduler):
+    """One scheduler after the other, changing at the milestones."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        schedulers: Sequence[LRScheduler],
+        milestones: Sequence[int],
+        last_epoch: int = -1,
+    ) -> None:
+        if not schedulers:
+            raise ValueError("SequentialLR expects at least one scheduler to be chained")
+        if any(s.optimizer is not optimizer for s in schedulers):
+            raise ValueError("SequentialLR expects all schedulers to belong to the same optimizer")
+        if len(milestones) != len(schedulers) - 1:
+            raise ValueError(
+                "Sequential Schedulers expects number of schedulers provided to be one more than the number of "
+                f"milestone points, but got number of schedulers {len(schedulers)} and the number of "
+                f"milestones to be equal to {len(milestones)}"
+            )
+        self._schedulers = list(schedulers)
+        self._milestones = list(milestones)
+        self.last_epoch = last_epoch + 1
+        self.optimizer = optimizer
+        for group in optimizer.param_groups:  # undo what the schedulers' construction did
+            group["lr"] = group["initial_lr"]
+        for scheduler in self._schedulers:
+            scheduler.last_epoch -= 1
+        self._schedulers[0]._is_initial = True
+        self._schedulers[0].step()
+        self._schedulers[0]._is_initial = False
+        self._last_lr = self._schedulers[0].get_last_lr()
+
+    def step(self, epoch: int | None = None) -> None:
+        self.last_epoch += 1
+        number = sum(milestone <= self.last_epoch for milestone in self._milestones)
+        scheduler = self._schedulers[number]
+        if number and self._milestones[number - 1] == self.last_epoch:
+            scheduler.step(0)
+        else:
+            scheduler.step()
+        self._last_lr = scheduler.get_last_lr()
+
+    def state_dict(self) -> dict[str, Any]:
+        state = {k: v for k, v in super().state_dict().items() if k != "_schedulers"}
+        state["_schedulers"] = [s.state_dict() for s in self._schedulers]
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        own = dict(state_dict)
+        for scheduler, state in zip(self._schedulers, own.pop("_schedulers"), strict=True):
+            scheduler.load_state_dict(state)
+        self.__dict__.update(own)
+
+
+class ChainedScheduler(LRScheduler):
+    """All schedulers at every step."""
+
+    def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
+        if not schedulers:
+            raise ValueError("ChainedScheduler expects at least one scheduler to be chained")
+        self._schedulers = list(schedulers)
+        self.optimizer = optimizer or schedulers[0].optimizer
+        self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
+
+    def step(self, epoch: int | None = None) -> None:
+        for scheduler in self._schedulers:
+            scheduler.step()
+        self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "_schedulers": [s.state_dict() for s in self._schedulers],
+            "_last_lr": self._last_lr,
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        for scheduler, state in zip(self._schedulers, state_dict["_schedulers"], strict=True):
+            scheduler.load_state_dict(state)
+        self._last_lr = state_dict["_last_lr"]
+
+
+class ReduceLROnPlateau(LRScheduler):
+    """lr * factor when a measure has not improved for `patience` epochs."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        mode: str = "min",
+        factor: float = 0.1,
+        patience: int = 10,
+        threshold: float = 1e-4,
+        threshold_mode: str = "rel",
+        cooldown: int = 0,
+        min_lr: Any = 0,
+        eps: float = 1e-8,
+    ) -> None:
+        if factor >= 1.0:
+            raise ValueError("Factor should be < 1.0.")
+        if mode not in ("min", "max"):
+            raise ValueError(f"mode {mode} is unknown!")
+        if threshold_mode not in ("rel", "abs"):
+            raise ValueError(f"threshold mode {threshold_mode} is unknown!")
+        self.optimizer = optimizer
+        self.mode = mode
+        self.factor = factor
+        self.patience = patience
+        self.threshold = threshold
+        self.threshold_mode = threshold_mode
+        self.cooldown = cooldown
+        self.min_lrs = _per_group(min_lr, optimizer, "min_lrs")
+        self.eps = eps
+        self.last_epoch = 0
+        self._last_lr = [group["lr"] for group in optimizer.param_groups]
+        self._reset()
+
+    def _reset(self) -> None:
+        self.best = math.inf if self.mode == "min" else -math.inf
+        self.cooldown_counter = 0
+        self.num_bad_epochs = 0
+
+    def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
+        """Report the measure of one epoch."""
+        current = float(metrics)
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
+        if self.is_better(current, self.best):
+            self.best = current
+            self.num_bad_epochs = 0
+        else:
+            self.num_bad_epochs += 1
+        if self.in_cooldown:
+            self.cooldown_counter -= 1
+            self.num_bad_epochs = 0
+        if self.num_bad_epochs > self.patience:
+            self._reduce()
+            self.cooldown_counter = self.cooldown
+            self.num_bad_epochs = 0
+        self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
+
+    def _reduce(self) -> None:
+        for group, least in zip(self.optimizer.param_groups, self.min_lrs, strict=True):
+            new = max(group["lr"] * self.factor, least)
+            if group["lr"] - new > self.eps:
+                group["lr"] = new
+
+    @property
+    def in_cooldown(self) -> bool:
+        return self.cooldown_counter > 0
+
+    def is_better(self, a: float, best: float) -> bool:
+        """Whether `a` improves on `best` by more than the threshold."""
+        sign = 1 if self.mode == "max" else -1
+        if self.threshold_mode == "rel":
+            return sign * a > sign * best * (1 + sign * self.threshold)
+        return sign * a > sign * (best + sign * self.threshold)

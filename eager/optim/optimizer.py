@@ -1,0 +1,196 @@
+"""The base of optimizers: parameter groups and state. parameters with gradients -> parameters changed in place.
+
+State is allocated when a parameter group is added (zeros cost nothing until they are touched), so that the first step is the same
+program as all later ones. `state_dict` has PyTorch's structure.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from eager.autograd import enable_grad, no_grad
+from eager.tensor import Tensor
+
+Params = Iterable[Any]
+
+
+class Optimizer:
+    """Holds `param_groups` (dicts with "params" and settings) and `state` (parameter -> dict).
+
+    A subclass defines `update(parameter, gradient, state, group)`, and `allocate(parameter, group)` for its state; or it defines
+    `step` itself, as in PyTorch."""
+
+    def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
+        if isinstance(params, Tensor):
+            raise TypeError(
+                "params argument given to the optimizer should be an iterable of Tensors or dicts, but "
+                "got a Tensor"
+            )
+        self.defaults = defaults
+        self.state: Any = defaultdict(dict)
+        self.param_groups: list[dict[str, Any]] = []
+        groups: list[Any] = list(params)
+        if not groups:
+            raise ValueError("optimizer got an empty parameter list")
+        if not isinstance(groups[0], dict):
+            groups = [{"params": groups}]
+        for group in groups:
+            self.add_param_group(group)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add parameters with settings of their own. Raises ValueError for a parameter that is in another group."""
+        group = dict(param_group)
+        given = group["params"]
+        if isinstance(given, set):
+            raise TypeError(
+                "optimizer parameters need to be organized in ordered collections, but the ordering of "
+                "tensors in sets will change between runs. Please use a list instead."
+            )
+        group["params"] = [given] if isinstance(given, Tensor) else [_plain(p) for p in given]
+        _check_parameters(group["params"])
+        for name, default in self.defaults.items():
+            group.setdefault(name, default)
+        taken = {id(p) for other in self.param_groups for p in other["params"]}
+        if any(id(p) in taken for p in group["params"]):
+            raise ValueError("some parameters appear in more than one parameter group")
+        self.param_groups.append(group)
+        for parameter in group["params"]:
+            fresh = self.allocate(parameter, group)
+            if fresh:
+                self.state[parameter] = fresh
+
+    # ---------------------------------------------------------------- what a subclass defines
+    def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        """The state of a parameter before its first step."""
+        return {}
+
+    def untouched(self, state: dict[str, Any]) -> bool:
+        """Whether `state` is still as `allocate` made it; such state is left out of `state_dict`."""
+        step = state.get("step")
+        return step is not None and float(step) == 0.0
+
+    def update(
+        self, parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
+        """Change one parameter and its state in place."""
+        raise NotImplementedError
+
+    # -------------------------------------------------------------------------------- running
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update all parameters that have a gradient. `closure` computes the loss anew, and its value is returned."""
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        with no_grad():
+            for group in self.param_groups:
+                for parameter in group["params"]:
+                    gradient = parameter.grad
+                    if gradient is not None:
+                        self.update(parameter, gradient, self.state[parameter], group)
+        return loss
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients (without reading them), or overwrite them with zeros."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if set_to_none:
+                    parameter.grad = None
+                elif parameter.grad is not None:
+                    parameter.grad.detach_()
+                    parameter.grad.zero_()
+
+    # ---------------------------------------------------------------------------------- state
+    def state_dict(self) -> dict[str, Any]:
+        """{"state": {index: {...}}, "param_groups": [{..., "params": [index, ...]}]}; the tensors are shared."""
+        numbers: dict[int, int] = {}
+        groups = []
+        for group in self.param_groups:
+            packed = {name: value for name, value in group.items() if name != "params"}
+            packed["params"] = [numbers.setdefault(id(p), len(numbers)) for p in group["params"]]
+            groups.append(packed)
+        state = {
+            numbers.get(id(p), p): value
+            for p, value in self.state.items()
+            if value and not self.untouched(value)
+        }
+        return {"state": state, "param_groups": groups}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take settings and state from what `state_dict` returned. Raises ValueError for groups of other sizes."""
+        saved = copy.deepcopy(list(state_dict["param_groups"]))
+        if len(saved) != len(self.param_groups):
+            raise ValueError("loaded state dict has a different number of parameter groups")
+        by_number: dict[Any, Tensor] = {}
+        for group, own in zip(saved, self.param_groups, strict=True):
+            if len(group["params"]) != len(own["params"]):
+                raise ValueError(
+                    "loaded state dict contains a parameter group that doesn't match the size of optimizer's group"
+                )
+            by_number.update(zip(group["params"], own["params"], strict=True))
+        for group, own in zip(saved, self.param_groups, strict=True):
+            own.update({name: value for name, value in group.items() if name != "params"})
+            for parameter in own["params"]:
+                fresh = self.allocate(parameter, own)
+                if fresh:
+                    self.state[parameter] = fresh
+                else:
+                    self.state.pop(parameter, None)
+        for number, values in state_dict["state"].items():
+            parameter = by_number.get(number)
+            if parameter is None:
+                self.state[number] = copy.deepcopy(values)
+            else:
+                own = self.state[parameter]
+                own.update({k: _like(parameter, k, v) for k, v in values.items()})
+
+    def __repr__(self) -> str:
+        lines = [f"{type(self).__name__} ("]
+        for i, group in enumerate(self.param_groups):
+            lines.append(f"Parameter Group {i}")
+            lines.extend(f"    {k}: {group[k]}" for k in sorted(group) if k != "params")
+        return "\n".join([*lines, ")"])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+
+def _plain(given: Any) -> Any:
+    """A parameter, also when it was given as (name, parameter)."""
+    return given[1] if isinstance(given, tuple) else given
+
+
+def _check_parameters(parameters: list[Any]) -> None:
+    for parameter in parameters:
+        if not isinstance(parameter, Tensor):
+            raise TypeError(
+                f"optimizer can only optimize Tensors, but one of the params is {type(parameter).__name__}"
+            )
+        if not parameter.is_leaf:
+            raise ValueError("can't optimize a non-leaf Tensor")
+    if len({id(p) for p in parameters}) != len(parameters):
+        raise ValueError("some parameters appear twice in one parameter group")
+
+
+def _like(parameter: Tensor, name: str, value: Any) -> Any:
+    """A copy of a state value, in the parameter's dtype (but the step count keeps its own)."""
+    if not isinstance(value, Tensor):
+        return copy.deepcopy(value)
+    value = value.detach().clone()
+    if name == "step" or not parameter.dtype.is_floating_point:
+        return value
+    return value.to(parameter.dtype)
+
+
+def zeros_like(parameter: Tensor) -> Tensor:
+    """State of the parameter's shape and dtype."""
+    return Tensor._full(0, parameter.aval)  # type: ignore[no-any-return]
+
+
+def check(name: str, value: Any, ok: bool) -> None:
+    """ValueError in PyTorch's words for a setting out of range."""
+    if not ok:
+        raise ValueError(f"Invalid {name}: {value}")

@@ -1,0 +1,192 @@
+"""RMSprop, Adagrad and Adadelta: gradients divided by a running size of theirs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eager.optim.adam import step_count
+from eager.optim.optimizer import Optimizer, Params, check, zeros_like
+from eager.tensor import Tensor
+
+
+class RMSprop(Optimizer):
+    """p -= lr g / (sqrt(v) + eps) with v the average of g^2 (less the squared average of g if `centered`) (Hinton 2012)."""
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-2,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum: float = 0,
+        centered: bool = False,
+        capturable: bool = False,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check("learning rate", lr, lr >= 0)
+        check("epsilon value", eps, eps >= 0)
+        check("momentum value", momentum, momentum >= 0)
+        check("weight_decay value", weight_decay, weight_decay >= 0)
+        check("alpha value", alpha, alpha >= 0)
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "alpha": alpha,
+            "eps": eps,
+            "centered": centered,
+            "weight_decay": weight_decay,
+            "capturable": capturable,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+        }
+        super().__init__(params, defaults)
+
+    def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        state = {"step": step_count(), "square_avg": zeros_like(parameter)}
+        if group["momentum"] > 0:
+            state["momentum_buffer"] = zeros_like(parameter)
+        if group["centered"]:
+            state["grad_avg"] = zeros_like(parameter)
+        return state
+
+    def update(
+        self, parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
+        alpha = group["alpha"]
+        if group["maximize"]:
+            gradient = -gradient
+        if group["weight_decay"] != 0:
+            gradient = gradient.add(parameter, alpha=group["weight_decay"])
+        state["step"].add_(1)
+        square = state["square_avg"]
+        square.mul_(alpha).addcmul_(gradient, gradient, value=1 - alpha)
+        if group["centered"]:
+            mean = state["grad_avg"]
+            mean.lerp_(gradient, 1 - alpha)
+            scale = square.addcmul(mean, mean, value=-1).sqrt_()
+        else:
+            scale = square.sqrt()
+        scale.add_(group["eps"])
+        if group["momentum"] > 0:
+            buffer = state["momentum_buffer"]
+            buffer.mul_(group["momentum"]).addcdiv_(gradient, scale)
+            parameter.add_(buffer, alpha=-group["lr"])
+        else:
+            parameter.addcdiv_(gradient, scale, value=-group["lr"])
+
+
+class Adagrad(Optimizer):
+    """p -= lr g / (sqrt(sum of g^2 so far) + eps) (Duchi, Hazan, Singer 2011)."""
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-2,
+        lr_decay: float = 0,
+        weight_decay: float = 0,
+        initial_accumulator_value: float = 0,
+        eps: float = 1e-10,
+        foreach: bool | None = None,
+        *,
+        maximize: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        check("learning rate", lr, lr >= 0)
+        check("lr_decay value", lr_decay, lr_decay >= 0)
+        check("weight_decay value", weight_decay, weight_decay >= 0)
+        check("initial_accumulator_value value", initial_accumulator_value, initial_accumulator_value >= 0)
+        check("epsilon value", eps, eps >= 0)
+        defaults = {
+            "lr": lr,
+            "lr_decay": lr_decay,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "initial_accumulator_value": initial_accumulator_value,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "fused": fused,
+        }
+        super().__init__(params, defaults)
+
+    def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        total = Tensor._full(group["initial_accumulator_value"], parameter.aval)
+        return {"step": step_count(), "sum": total}
+
+    def untouched(self, state: dict[str, Any]) -> bool:
+        return False  # as in PyTorch, whose Adagrad allocates at once too
+
+    def update(
+        self, parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
+        if group["maximize"]:
+            gradient = -gradient
+        if group["weight_decay"] != 0:
+            gradient = gradient.add(parameter, alpha=group["weight_decay"])
+        count, total = state["step"], state["sum"]
+        count.add_(1)
+        rate = group["lr"]
+        if group["lr_decay"] != 0:
+            rate = rate / (1 + (count.item() - 1) * group["lr_decay"])
+        total.addcmul_(gradient, gradient, value=1)
+        parameter.addcdiv_(gradient, total.sqrt().add_(group["eps"]), value=-rate)
+
+
+class Adadelta(Optimizer):
+    """Steps as large as past steps were, relative to past gradients (Zeiler 2012)."""
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1.0,
+        rho: float = 0.9,
+        eps: float = 1e-6,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        *,
+        capturable: bool = False,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check("learning rate", lr, lr >= 0)
+        check("rho value", rho, 0 <= rho <= 1)
+        check("epsilon value", eps, eps >= 0)
+        check("weight_decay value", weight_decay, weight_decay >= 0)
+        defaults = {
+            "lr": lr,
+            "rho": rho,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "maximize": maximize,
+            "capturable": capturable,
+            "foreach": foreach,
+            "differentiable": differentiable,
+        }
+        super().__init__(params, defaults)
+
+    def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "step": step_count(),
+            "square_avg": zeros_like(parameter),
+            "acc_delta": zeros_like(parameter),
+        }
+
+    def update(
+        self, parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
+        rho, eps = group["rho"], group["eps"]
+        if group["maximize"]:
+            gradient = -gradient
+        if group["weight_decay"] != 0:
+            gradient = gradient.add(parameter, alpha=group["weight_decay"])
+        state["step"].add_(1)
+        square, moved = state["square_avg"], state["acc_delta"]
+        square.mul_(rho).addcmul_(gradient, gradient, value=1 - rho)
+        delta = moved.add(eps).sqrt_().div_(square.add(eps).sqrt_()).mul_(gradient)
+        moved.mul_(rho).addcmul_(delta, delta, value=1 - rho)
+        parameter.add_(delta, alpha=-group["lr"])

@@ -1,0 +1,195 @@
+"""Optimizers against torch: twenty steps from the same parameters, and the state carried across."""
+
+import copy
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+import eager  # noqa: E402
+
+CASES = [
+    ("SGD", {"lr": 0.1}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9, "dampening": 0.3}),
+    ("SGD", {"lr": 0.1, "maximize": True}),
+    ("Adam", {"lr": 0.01}),
+    ("Adam", {"lr": 0.01, "weight_decay": 0.1, "amsgrad": True}),
+    ("Adam", {"lr": 0.01, "betas": (0.3, 0.6), "maximize": True}),
+    ("AdamW", {"lr": 0.01}),
+    ("AdamW", {"lr": 0.01, "amsgrad": True, "weight_decay": 0.2}),
+    ("Adamax", {"lr": 0.01, "weight_decay": 0.1}),
+    ("NAdam", {"lr": 0.01, "weight_decay": 0.1}),
+    ("NAdam", {"lr": 0.01, "weight_decay": 0.1, "decoupled_weight_decay": True}),
+    ("RAdam", {"lr": 0.01, "weight_decay": 0.1}),
+    ("RMSprop", {"lr": 0.01}),
+    ("RMSprop", {"lr": 0.01, "momentum": 0.9, "centered": True, "weight_decay": 0.1}),
+    ("Adagrad", {"lr": 0.05, "lr_decay": 0.1, "initial_accumulator_value": 0.5}),
+    ("Adadelta", {"lr": 0.5, "weight_decay": 0.1}),
+]
+SHAPES = ((3, 4), (5,), ())
+
+
+def parameters(library):
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=s).astype(np.float32) for s in SHAPES]
+    return [library.nn.Parameter(library.tensor(a)) for a in arrays]
+
+
+def loss_of(ps, i):
+    """Depends on the step, so gradients vary."""
+    return sum(((p - 0.3 * i) ** 2 * (1 + 0.1 * i)).sum() for p in ps) + (ps[0] * 0.5).sin().sum()
+
+
+def steps(optimizer, ps, first, count):
+    for i in range(first, first + count):
+        optimizer.zero_grad()
+        loss_of(ps, i % 4).backward()
+        optimizer.step()
+
+
+def assert_close(ours, theirs):
+    for p, q in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(p.detach().numpy(), q.detach().numpy(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "settings"), CASES, ids=str)
+def test_twenty_steps(name, settings):
+    ours, theirs = parameters(eager), parameters(torch)
+    a = getattr(eager.optim, name)(ours, **settings)
+    b = getattr(torch.optim, name)(theirs, **settings)
+    steps(a, ours, 0, 20)
+    steps(b, theirs, 0, 20)
+    assert_close(ours, theirs)
+
+
+def converted(state_dict):
+    """torch's state as ours."""
+    state = {
+        k: {n: eager.tensor(v.numpy().copy()) if torch.is_tensor(v) else v for n, v in s.items()}
+        for k, s in state_dict["state"].items()
+    }
+    return {"state": state, "param_groups": copy.deepcopy(state_dict["param_groups"])}
+
+
+@pytest.mark.parametrize(("name", "settings"), CASES, ids=str)
+def test_takes_over_the_state_of_torch(name, settings):
+    theirs = parameters(torch)
+    b = getattr(torch.optim, name)(theirs, **settings)
+    steps(b, theirs, 0, 7)
+    ours = [eager.nn.Parameter(eager.tensor(p.detach().numpy().copy())) for p in theirs]
+    a = getattr(eager.optim, name)(ours, **settings)
+    a.load_state_dict(converted(b.state_dict()))
+    steps(a, ours, 7, 7)
+    steps(b, theirs, 7, 7)
+    assert_close(ours, theirs)
+    mine, yours = a.state_dict(), b.state_dict()
+    assert mine["param_groups"] == yours["param_groups"]
+    assert mine["state"].keys() == yours["state"].keys()
+    for number, values in yours["state"].items():
+        assert mine["state"][number].keys() == values.keys()
+
+
+def test_state_dict_leaves_out_what_never_stepped():
+    ps = parameters(eager)
+    for name, settings in (("Adam", {}), ("SGD", {"momentum": 0.9})):
+        optimizer = getattr(eager.optim, name)(ps, **settings)
+        assert optimizer.state_dict()["state"] == {}
+        ps[1].grad = eager.ones(5)
+        optimizer.step()
+        assert list(optimizer.state_dict()["state"]) == [1]
+        ps[1].grad = None
+
+
+def test_round_trip_of_its_own_state():
+    ps = parameters(eager)
+    a = eager.optim.AdamW(ps, lr=0.02)
+    steps(a, ps, 0, 3)
+    again = [eager.nn.Parameter(p.detach().clone()) for p in ps]
+    b = eager.optim.AdamW(again)
+    b.load_state_dict(copy.deepcopy(a.state_dict()))
+    assert b.param_groups[0]["lr"] == 0.02
+    steps(a, ps, 3, 3)
+    steps(b, again, 3, 3)
+    for p, q in zip(ps, again, strict=True):
+        assert np.array_equal(p.detach().numpy(), q.detach().numpy())
+
+
+def test_groups_with_settings_of_their_own():
+    results = []
+    for library in (eager, torch):
+        ps = parameters(library)
+        groups = [{"params": ps[:1], "lr": 0.5}, {"params": ps[1:2]}]
+        optimizer = library.optim.SGD(groups, lr=0.1, momentum=0.5)
+        optimizer.add_param_group({"params": ps[2:], "weight_decay": 0.1})
+        steps(optimizer, ps, 0, 5)
+        results.append(ps)
+        assert [g["lr"] for g in optimizer.param_groups] == [0.5, 0.1, 0.1]
+    assert_close(*results)
+
+
+def test_closure_is_called_with_gradients_on():
+    ps = parameters(eager)
+    optimizer = eager.optim.SGD(ps, lr=0.1)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = loss_of(ps, 0)
+        loss.backward()
+        return loss
+
+    first = optimizer.step(closure)
+    assert float(optimizer.step(closure)) < float(first)
+
+
+def test_parameters_without_gradient_stay():
+    ps = parameters(eager)
+    before = [p.detach().numpy().copy() for p in ps]
+    optimizer = eager.optim.AdamW(ps, lr=0.1)
+    (ps[0] * 2).sum().backward()
+    optimizer.step()
+    assert not np.array_equal(before[0], ps[0].detach().numpy())
+    assert np.array_equal(before[1], ps[1].detach().numpy())
+
+
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [
+        (lambda ps: eager.optim.SGD([], lr=0.1), ValueError),
+        (lambda ps: eager.optim.SGD(ps[0], lr=0.1), TypeError),
+        (lambda ps: eager.optim.SGD([ps[0] * 2], lr=0.1), ValueError),
+        (lambda ps: eager.optim.SGD([1.0], lr=0.1), TypeError),
+        (lambda ps: eager.optim.SGD([{"params": ps}, {"params": ps[:1]}]), ValueError),
+        (lambda ps: eager.optim.Adam(ps, lr=-1), ValueError),
+        (lambda ps: eager.optim.Adam(ps, betas=(1.0, 0.9)), ValueError),
+        (lambda ps: eager.optim.SGD(ps, nesterov=True), ValueError),
+    ],
+)
+def test_bad_settings(make, error):
+    with pytest.raises(error):
+        make(parameters(eager))
+
+
+def test_a_custom_optimizer_may_define_step():
+    class Plain(eager.optim.Optimizer):
+        def __init__(self, params, lr):
+            super().__init__(params, {"lr": lr})
+
+        @eager.no_grad()
+        def step(self, closure=None):
+            for group in self.param_groups:
+                for p in group["params"]:
+                    state = self.state[p]
+                    if len(state) == 0:
+                        state["count"] = 0
+                    state["count"] += 1
+                    p.add_(p.grad, alpha=-group["lr"])
+
+    ps = parameters(eager)
+    optimizer = Plain(ps, 0.1)
+    steps(optimizer, ps, 0, 3)
+    assert optimizer.state[ps[0]]["count"] == 3
+    theirs = parameters(torch)
+    steps(torch.optim.SGD(theirs, lr=0.1), theirs, 0, 3)
+    assert_close(ps, theirs)

@@ -1,0 +1,107 @@
+"""Learning rate schedules against torch: the same rates at every epoch."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+import eager  # noqa: E402
+
+CASES = [
+    ("LambdaLR", {"lr_lambda": lambda epoch: 0.95**epoch}),
+    ("MultiplicativeLR", {"lr_lambda": lambda epoch: 0.9 + 0.001 * epoch}),
+    ("StepLR", {"step_size": 3, "gamma": 0.5}),
+    ("MultiStepLR", {"milestones": [2, 5, 5, 9], "gamma": 0.3}),
+    ("ConstantLR", {"factor": 0.25, "total_iters": 4}),
+    ("LinearLR", {"start_factor": 0.2, "end_factor": 0.9, "total_iters": 6}),
+    ("ExponentialLR", {"gamma": 0.9}),
+    ("PolynomialLR", {"total_iters": 7, "power": 2.0}),
+    ("CosineAnnealingLR", {"T_max": 5, "eta_min": 0.01}),
+    ("CosineAnnealingWarmRestarts", {"T_0": 3, "T_mult": 2, "eta_min": 0.01}),
+    ("CosineAnnealingWarmRestarts", {"T_0": 4}),
+    ("OneCycleLR", {"max_lr": 0.4, "total_steps": 25}),
+    ("OneCycleLR", {"max_lr": [0.4, 0.2], "total_steps": 25, "anneal_strategy": "linear"}),
+    ("OneCycleLR", {"max_lr": 0.4, "epochs": 5, "steps_per_epoch": 5, "three_phase": True}),
+]
+
+
+def optimizer_of(library, kind="SGD"):
+    p, q = (library.nn.Parameter(library.zeros(2)) for _ in range(2))
+    more = {"momentum": 0.9} if kind == "SGD" else {}
+    return getattr(library.optim, kind)([{"params": [p]}, {"params": [q], "lr": 0.05}], lr=0.1, **more)
+
+
+def rates(library, make, epochs=20, kind="SGD"):
+    optimizer = optimizer_of(library, kind)
+    scheduler = make(library.optim.lr_scheduler, optimizer)
+    seen = []
+    for _ in range(epochs):
+        optimizer.step()
+        seen.append([g["lr"] for g in optimizer.param_groups])
+        seen.append([g.get("momentum") for g in optimizer.param_groups])
+        seen.append([g.get("betas") for g in optimizer.param_groups])
+        scheduler.step()
+        seen.append(scheduler.get_last_lr())
+    return seen
+
+
+@pytest.mark.parametrize("kind", ["SGD", "Adam"])
+@pytest.mark.parametrize(("name", "settings"), CASES, ids=str)
+def test_same_rates(name, settings, kind):
+    def make(schedulers, optimizer):
+        return getattr(schedulers, name)(optimizer, **settings)
+
+    assert rates(eager, make, kind=kind) == rates(torch, make, kind=kind)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_sequential():
+    def make(s, optimizer):
+        warm = s.LinearLR(optimizer, 0.1, total_iters=4)
+        cosine = s.CosineAnnealingLR(optimizer, 6)
+        last = s.ExponentialLR(optimizer, 0.9)
+        return s.SequentialLR(optimizer, [warm, cosine, last], [4, 10])
+
+    assert rates(eager, make) == rates(torch, make)
+
+
+def test_chained():
+    def make(s, optimizer):
+        return s.ChainedScheduler([s.ConstantLR(optimizer, 0.1, 3), s.ExponentialLR(optimizer, 0.9)])
+
+    assert rates(eager, make) == rates(torch, make)
+
+
+@pytest.mark.parametrize("settings", [{}, {"mode": "max"}, {"threshold_mode": "abs", "cooldown": 2}])
+def test_plateau(settings):
+    measures = [1.0, 0.9, 0.95, 0.91, 0.92, 0.89, 0.95, 0.99, 1.0, 1.0, 1.1, 1.2, 1.3]
+    seen = []
+    for library in (eager, torch):
+        optimizer = optimizer_of(library)
+        scheduler = library.optim.lr_scheduler.ReduceLROnPlateau(
+            optimizer, factor=0.5, patience=1, min_lr=0.01, **settings
+        )
+        for measure in measures:
+            scheduler.step(measure)
+            seen.append([g["lr"] for g in optimizer.param_groups])
+    assert seen[: len(measures)] == seen[len(measures) :]
+
+
+def test_state_round_trip():
+    optimizer = optimizer_of(eager)
+    scheduler = eager.optim.lr_scheduler.CosineAnnealingLR(optimizer, 9)
+    for _ in range(4):
+        scheduler.step()
+    other = optimizer_of(eager)
+    again = eager.optim.lr_scheduler.CosineAnnealingLR(other, 3)
+    again.load_state_dict(scheduler.state_dict())
+    other.load_state_dict(optimizer.state_dict())
+    for _ in range(4):
+        scheduler.step()
+        again.step()
+    assert again.get_last_lr() == scheduler.get_last_lr()
+
+
+def test_errors():
+    with pytest.raises(TypeError):
+        eager.optim.lr_scheduler.StepLR(1, 2)
+    with pytest.raises(ValueError):
+        eager.optim.lr_scheduler.LambdaLR(optimizer_of(eager), [lambda e: 1.0])
