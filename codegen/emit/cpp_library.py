@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from codegen.access import matrix_order
-from codegen.emit import cpp_conv
+from codegen.emit import cpp_conv, cpp_rows
 from codegen.emit.cpp_step import Places, Routine, Writer, array
 from codegen.ir import Access, Library
 from codegen.runtime.artifact import Host, Spec
@@ -159,15 +159,29 @@ def _host_function(step: Library, tensors: int) -> Callable[..., Any]:
     return run
 
 
+NOTHING: Final = Routine("jitcap_dot.h", lambda w: None)
 HOST: Final = Routine("jitcap_dot.h", _host)
 ROUTINES: Final[dict[str, Routine]] = {
     "dot": Routine("jitcap_dot.h", _dot),
     "conv": Routine("jitcap_conv.h", cpp_conv.conv),
     "conv_input_grad": Routine("jitcap_conv.h", cpp_conv.conv_input_grad),
     "conv_weight_grad": Routine("jitcap_conv_weight.h", cpp_conv.conv_weight_grad),
+    "max_pool": Routine("jitcap_pool.h", cpp_rows.max_pool),
+    "sum_pool": Routine("jitcap_pool.h", cpp_rows.sum_pool),
+    "sum_pool_grad": Routine("jitcap_pool.h", cpp_rows.sum_pool_grad),
+    "cumsum": Routine("jitcap_scan.h", cpp_rows.scan),
+    "cumprod": Routine("jitcap_scan.h", cpp_rows.scan),
+    "cummax": Routine("jitcap_scan.h", cpp_rows.scan),
+    "cummin": Routine("jitcap_scan.h", cpp_rows.scan),
+    "sort": Routine("jitcap_sort.h", cpp_rows.sort),
+    "scatter": Routine("jitcap_scatter.h", cpp_rows.scatter),
+    "index_add": Routine("jitcap_scatter.h", cpp_rows.index_add),
+    "index_put": Routine("jitcap_scatter.h", cpp_rows.index_put),
 }
 
 
 def routine(step: Library) -> Routine:
-    """How `step` is run: its routine, or the callback."""
+    """How `step` is run: its routine, or the callback. Empty results need no work."""
+    if step.name in ROUTINES and not any(a.numel for a in step.out_avals):
+        return NOTHING
     return ROUTINES.get(step.name, HOST)

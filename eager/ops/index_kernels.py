@@ -70,7 +70,7 @@ def add_rows(out: Array, index: Array, rows: Array) -> None:
     repeats = int(counts.max())
     if len(starts) <= repeats:
         for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
-            out[places[start]] += rows[order[start : start + count]].sum(0)
+            out[places[start]] += rows[order[start : start + count]].sum(0, dtype=out.dtype)
         return
     for turn in range(repeats):  # the turn-th row of every place: no place twice
         chosen = starts[counts > turn] + turn

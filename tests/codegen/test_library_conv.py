@@ -87,7 +87,7 @@ def test_weight_gradient(case: Case) -> None:
 
 def test_operands_of_any_strides() -> None:
     x = draw((2, 9, 8, 3), "float32").transpose(0, 3, 1, 2)
-    w = draw((3, 3, 4, 3), "float32").T
+    w = draw((3, 3, 3, 4), "float32").T
     attrs = Case(x.shape, w.shape, padding=1).attrs
     close(compiled("conv", x, w, **attrs)[0], reference("conv", x, w, **attrs)[0])
 

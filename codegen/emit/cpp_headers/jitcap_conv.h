@@ -265,7 +265,7 @@ template <class T> JC_NOINLINE void correlate(const Correlation &q, const T *src
     for (i64 i = lo; i < hi; i++) pack_weights(room.packed + i * piece, w + i / blocks * q.cin * q.cout * q.k[0] * q.k[1] * q.k[2], q, lanes, i % blocks);
   });
   parallel(outer * bands, 1, team, [=, &q](i64 lo, i64 hi) {
-    T *band = room.bands + (team > 1 ? omp_get_thread_num() : 0) * (room.room + room.turned);
+    T *band = room.bands + omp_get_thread_num() * (room.room + room.turned);
     for (i64 i = lo; i < hi; i++) {
       i64 h = i % bands * rows, d = i / bands % q.s[0].count, map = i / bands / q.s[0].count;  // map: sample and group
       if (taps) load_band(band, src + map * source, q.src, q.s, b, q.cin, d, h);

@@ -1,0 +1,82 @@
+// Library steps: stable sort along one dimension of a contiguous (outer, n, inner) tensor, with the permutation.
+//
+// Elements become unsigned keys whose order is the wanted one (both zeros equal, NaN above all), kept
+// beside their places; short lines are sorted by insertion, long ones by least significant byte first
+// radix passes (Knuth, The Art of Computer Programming 3, 5.2.5). Passes over equal bytes are skipped.
+#pragma once
+#include "jitcap_dot.h"
+
+namespace jc {
+template <class K> struct SortItem { K key; u32 at; };
+
+template <class T> struct SortKey {  // ints and bool
+  typedef typename IntOf<sizeof(T)>::u type;
+  static JC_INLINE type of(T x) { return T(-1) < T(0) ? type(type(x) ^ (type(1) << (8 * sizeof(T) - 1))) : type(x); }
+};
+template <class U, U Infinity> struct FloatKey {
+  typedef U type;
+  static JC_INLINE U of_bits(U bits) {
+    constexpr U sign = U(1) << (8 * sizeof(U) - 1);
+    U size = bits & U(~sign);
+    if (size > Infinity) return U(~U(0));
+    if (size == 0) return sign;
+    return bits & sign ? U(~bits) : U(bits | sign);
+  }
+};
+template <> struct SortKey<f32> : FloatKey<u32, 0x7f800000u> { static JC_INLINE u32 of(f32 x) { return of_bits(bitcast<u32>(x)); } };
+template <> struct SortKey<f64> : FloatKey<u64, 0x7ff0000000000000ul> { static JC_INLINE u64 of(f64 x) { return of_bits(bitcast<u64>(x)); } };
+template <> struct SortKey<f16> : FloatKey<u16, 0x7c00> { static JC_INLINE u16 of(f16 x) { return of_bits(x.bits); } };
+template <> struct SortKey<bf16> : FloatKey<u16, 0x7f80> { static JC_INLINE u16 of(bf16 x) { return of_bits(x.bits); } };
+
+template <class K> JC_NOINLINE void insertion_sort(SortItem<K> *a, i64 n) {
+  for (i64 i = 1; i < n; i++) {
+    SortItem<K> x = a[i];
+    i64 j = i;
+    for (; j > 0 && a[j - 1].key > x.key; j--) a[j] = a[j - 1];
+    a[j] = x;
+  }
+}
+// Sorts a by means of b; returns where the result is.
+template <class K> JC_NOINLINE SortItem<K> *radix_sort(SortItem<K> *a, SortItem<K> *b, i64 n) {
+  i64 counts[sizeof(K)][256];
+  __builtin_memset(counts, 0, sizeof counts);
+  for (i64 i = 0; i < n; i++)
+    for (unsigned byte = 0; byte < sizeof(K); byte++) counts[byte][(a[i].key >> (8 * byte)) & 255]++;
+  for (unsigned byte = 0; byte < sizeof(K); byte++) {
+    i64 *count = counts[byte], total = 0;
+    if (count[(a[0].key >> (8 * byte)) & 255] == n) continue;
+    for (int d = 0; d < 256; d++) {
+      i64 c = count[d];
+      count[d] = total;
+      total += c;
+    }
+    for (i64 i = 0; i < n; i++) b[count[(a[i].key >> (8 * byte)) & 255]++] = a[i];
+    SortItem<K> *t = a;
+    a = b;
+    b = t;
+  }
+  return a;
+}
+// `room` holds 2 * n items for each of `members` threads.
+template <class T> JC_NOINLINE void sort(i64 outer, i64 n, i64 inner, bool descending, const T *x, T *values, i64 *order, void *room, i64 members) {
+  typedef typename SortKey<T>::type K;
+  int team = team_for(16 * outer * n * inner);
+  parallel(outer * inner, 1, team < members ? team : (int)members, [=](i64 lo, i64 hi) {
+    SortItem<K> *items = (SortItem<K> *)room + omp_get_thread_num() * 2 * n;
+    for (i64 line = lo; line < hi; line++) {
+      i64 at = line / inner * n * inner + line % inner;
+      for (i64 i = 0; i < n; i++) {
+        K key = SortKey<T>::of(x[at + i * inner]);
+        items[i] = {descending ? K(~key) : key, (u32)i};
+      }
+      SortItem<K> *sorted = items;
+      if (n <= 48) insertion_sort(items, n);
+      else sorted = radix_sort(items, items + n, n);
+      for (i64 i = 0; i < n; i++) {
+        values[at + i * inner] = x[at + (i64)sorted[i].at * inner];
+        order[at + i * inner] = sorted[i].at;
+      }
+    }
+  });
+}
+}  // namespace jc

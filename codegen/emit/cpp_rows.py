@@ -1,0 +1,203 @@
+"""Pools, scans, sorts and scatters as library steps: the calls of jitcap_{pool,scan,sort,scatter}.h. Writer -> lines."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from codegen.emit.cpp_step import Writer, array, team
+from codegen.emit.cpp_table import MEMORY, MONOIDS, REGISTER
+from eager import dtype as dt
+from eager.aval import contiguous_strides
+from eager.dtype import DType
+
+_REDUCE: Final = {"set": "Keep", "add": "Sum", "prod": "Prod", "amax": "Max", "amin": "Min"}
+# On booleans (lanes 0 and -1) arithmetic is logic.
+_REDUCE_BOOL: Final = {"set": "Keep", "add": "Or", "prod": "And", "amax": "Or", "amin": "And"}
+
+
+# ---------------------------------------------------------------------------------- pools
+
+
+def _pool(w: Writer, x: tuple[int, ...], out: tuple[int, ...]) -> str:
+    """The declaration of the jc::Pool for windows over `x` (N, C, *S)."""
+    attrs, dims = w.step.attrs, len(x) - 2
+
+    def three(values: tuple[int, ...], missing: int) -> str:
+        return array((missing,) * (3 - dims) + tuple(values))
+
+    fields = (
+        three(x[2:], 1), three(out[2:], 1), three(attrs["kernel"], 1), three(attrs["stride"], 1),
+        three(attrs["padding"], 0), three(attrs.get("dilation", (1,) * dims), 1),
+    )  # fmt: skip
+    return f"static const Pool p = {{{x[0] * x[1]}, {', '.join(fields)}}};"
+
+
+def max_pool(w: Writer) -> None:
+    source = w.dense(0)
+    w.lines += [
+        _pool(w, w.aval(0).shape, w.step.out_avals[0].shape),
+        f"max_pool<{w.ctype(0)}>(p, {source}, {w.out(0)}, {w.out(1)});",
+    ]
+
+
+def sum_pool(w: Writer) -> None:
+    source = w.dense(0)
+    w.lines += [
+        _pool(w, w.aval(0).shape, w.step.out_avals[0].shape),
+        f"sum_pool<{w.ctype(0)}>(p, {source}, {w.out()});",
+    ]
+
+
+def sum_pool_grad(w: Writer) -> None:
+    source = w.dense(0)
+    w.lines += [
+        _pool(w, w.step.out_avals[0].shape, w.aval(0).shape),
+        f"sum_pool_grad<{w.ctype(0)}>(p, {source}, {w.out()});",
+    ]
+
+
+# ---------------------------------------------------------------------------------- scans and sorts
+
+
+def _around(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
+    """A shape as (outer, n, inner) around dimension `dim`; a 0-dim tensor is one element."""
+    if not shape:
+        return 1, 1, 1
+    return math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])
+
+
+def _lines(w: Writer) -> str:
+    return ", ".join(map(str, _around(w.aval(0).shape, w.step.attrs["dim"])))
+
+
+def _name(w: Writer, dtype: DType) -> str:
+    """The type in memory; bool as a byte, where it is counted or compared."""
+    return "u8" if dtype is dt.bool_ else MEMORY[dtype.name]
+
+
+def scan(w: Writer) -> None:
+    """cumsum, cumprod; cummax, cummin with two results."""
+    source, dtype = w.dense(0), w.aval(0).dtype
+    kind, monoid = _name(w, dtype), getattr(w.step.op, "monoid")  # noqa: B009: an attribute of the kind
+    lines = _lines(w)
+    if len(w.step.outs) == 2:
+        most = str(monoid == "max").lower()
+        w.lines.append(
+            f"scan_extreme<{most}, {kind}>({lines}, ({kind} *)({source}), ({kind} *)({w.out(0)}), {w.out(1)});"
+        )
+        return
+    wide = REGISTER[w.step.out_avals[0].dtype.name]
+    w.lines.append(f"scan<{MONOIDS[monoid]}, {wide}>({lines}, ({kind} *)({source}), {w.out()});")
+
+
+def sort(w: Writer) -> None:
+    source, dtype = w.dense(0), w.aval(0).dtype
+    kind = _name(w, dtype)
+    _, n, _ = _around(w.aval(0).shape, w.step.attrs["dim"])
+    item = 16 if dtype.itemsize == 8 else 8
+    room = w.take(team() * 2 * n * item)
+    descending = str(bool(w.step.attrs["descending"])).lower()
+    w.lines.append(
+        f"sort<{kind}>({_lines(w)}, {descending}, ({kind} *)({source}), ({kind} *)({w.out(0)}), {w.out(1)}, {room}, {team()});"
+    )
+
+
+# ---------------------------------------------------------------------------------- scatters
+
+
+def _where(w: Writer, dim: int, size: int) -> int:
+    text = f"{w.step.op.name}: index out of bounds for dimension {dim} with size {size}|{w.step.where}"
+    return w.site(text)
+
+
+def _reduction(dtype: DType, name: str) -> str:
+    return (_REDUCE_BOOL if dtype is dt.bool_ else _REDUCE)[name]
+
+
+def _shared(sizes: list[int]) -> int:
+    """The position of the largest size, by which a team divides the work; -1 where nothing is to divide."""
+    return max(range(len(sizes)), key=lambda d: sizes[d], default=-1)
+
+
+def scatter(w: Writer) -> None:
+    """out = x, with src combined in at the places of index along `dim`."""
+    x, index, src = (w.aval(i) for i in range(3))
+    at = [w.dense(i) for i in range(3)]
+    dim, sizes = w.step.attrs["dim"] if x.shape else 0, index.shape or (1,)
+    rows = [contiguous_strides(a.shape or (1,)) for a in (index, x, src)]
+    dims = [array(values) for values in zip(sizes, *rows, strict=True)]
+    free = [1 if d == dim else n for d, n in enumerate(sizes)]
+    cut = _shared(free)
+    extent = (x.shape or (1,))[dim]
+    op = _reduction(x.dtype, w.step.attrs["reduce"])
+    w.lines += [
+        f"static const ScatterDim dims[] = {{{', '.join(dims)}}};",
+        f"scatter<{op}>(dims, {len(dims)}, {dim}, {cut if free[cut] > 1 else -1}, {extent}, {x.numel}, {at[0]}, "
+        f"{at[1]}, {at[2]}, {w.out()}, arena, {_where(w, dim, extent)});",
+    ]
+
+
+def index_add(w: Writer) -> None:
+    """out = x, with slice i of src added to slice index[i] along `dim`."""
+    x, n, dim = w.aval(0), w.aval(1).numel, w.step.attrs["dim"]
+    outer, size, inner = _around(x.shape, dim)
+    at = [w.dense(i) for i in range(3)]
+    kind = _name(w, x.dtype)
+    wide = MEMORY[x.dtype.compute.name] if x.dtype is not dt.bool_ else kind
+    room = f"({wide} *){w.take(x.numel * 4)}" if wide != kind else f"({wide} *)0"
+    source, added, out = (f"({kind} *)({p})" for p in (at[0], at[2], w.out()))
+    w.lines.append(
+        f"index_add<{_reduction(x.dtype, 'add')}, {wide}>({outer}, {size}, {n}, {inner}, {source}, {at[1]}, {added}, {out}, {room}, arena, "
+        f"{_where(w, dim, size)});"
+    )
+
+
+def index_put(w: Writer) -> None:
+    """out = x, with value written (or added) where advanced indexing by the indices along `dims` would read."""
+    x, value, dims = w.aval(0), w.aval(1), w.step.attrs["dims"]
+    source, values = w.dense(0), w.dense(1)
+    steps = contiguous_strides(x.shape)
+    indices = range(2, 2 + len(dims))
+    picked = _broadcast([w.aval(i).shape for i in indices])
+    rest = [d for d in range(x.ndim) if d not in dims]
+    front = dims[0] if dims == tuple(range(dims[0], dims[0] + len(dims))) else 0
+    ndim = len(picked) + len(rest)
+    value_steps = _aligned(value.shape, ndim)
+    count, places = math.prod(picked), "places"
+    w.lines += [
+        f"i64 *places = (i64 *){w.take(8 * count)}, *from = (i64 *){w.take(8 * count)};",
+        f"__builtin_memset(places, 0, {8 * count});",
+        f"static const i64 all[] = {array((*picked, *value_steps[front : front + len(picked)]) or (0,))};",
+        f"spread_places(from, all, {len(picked)});",
+    ]
+    checks = []
+    for i, dim in zip(indices, dims, strict=True):
+        pointer, shape = w.dense(i), w.aval(i).shape
+        w.lines.append(f"static const i64 index{i}[] = {array((*picked, *_aligned(shape, len(picked))) or (0,))};")
+        checks.append(
+            f"add_places({places}, index{i}, {len(picked)}, {pointer}, {math.prod(shape)}, {x.shape[dim]}, "
+            f"{steps[dim]}, arena, {_where(w, dim, x.shape[dim])})"
+        )
+    own = value_steps[:front] + value_steps[front + len(picked) :]
+    table = [array((x.shape[d], steps[d], s)) for d, s in zip(rest, own, strict=True)]
+    cut = _shared([x.shape[d] for d in rest])
+    op = _reduction(x.dtype, "add" if w.step.attrs["accumulate"] else "set")
+    w.lines += [
+        f"static const PutDim rest[] = {{{', '.join(table) or '{}'}}};",
+        f"if ({' && '.join(checks)}) index_put<{op}>({count}, places, from, rest, {len(rest)}, {cut}, {x.numel}, "
+        f"{source}, {values}, {w.out()});",
+    ]
+
+
+def _broadcast(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
+    ndim = max(map(len, shapes))
+    full = [(1,) * (ndim - len(s)) + s for s in shapes]
+    return tuple(next((n for n in sizes if n != 1), 1) for sizes in zip(*full, strict=True))
+
+
+def _aligned(shape: tuple[int, ...], ndim: int) -> tuple[int, ...]:
+    """Strides of a contiguous `shape` broadcast to `ndim` dimensions: 0 where it repeats."""
+    steps = contiguous_strides(shape)
+    own: tuple[Any, ...] = tuple(0 if n == 1 else s for n, s in zip(shape, steps, strict=True))
+    return (0,) * (ndim - len(shape)) + own
