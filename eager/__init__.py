@@ -16,6 +16,8 @@ from eager import nn as nn
 from eager import optim as optim
 from eager import printing as printing
 from eager import random as random
+from eager import serialization as serialization
+from eager import utils as utils
 from eager.autograd import enable_grad as enable_grad
 from eager.autograd import inference_mode as inference_mode
 from eager.autograd import is_grad_enabled as is_grad_enabled

@@ -1,0 +1,112 @@
+"""Datasets, samplers, the loader: what comes out, in which order."""
+
+from collections import namedtuple
+
+import numpy as np
+import pytest
+
+eager = pytest.importorskip("eager")
+from eager.utils import data  # noqa: E402
+
+
+def dataset(n=10):
+    return data.TensorDataset(eager.arange(n), eager.arange(n) * 2.0)
+
+
+class Squares(data.Dataset):
+    def __len__(self):
+        return 7
+
+    def __getitem__(self, i):
+        return {"x": i, "y": np.full(2, i * i, np.float32), "name": f"n{i}"}
+
+
+class Stream(data.IterableDataset):
+    def __iter__(self):
+        return iter(range(5))
+
+
+def test_batches_in_order():
+    batches = list(data.DataLoader(dataset(), batch_size=4))
+    assert [x.tolist() for x, _ in batches] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert batches[0][1].tolist() == [0.0, 2.0, 4.0, 6.0]
+    assert len(data.DataLoader(dataset(), batch_size=4)) == 3
+    assert len(data.DataLoader(dataset(), batch_size=4, drop_last=True)) == 2
+
+
+def test_shuffle_is_a_permutation_and_repeats_with_the_seed():
+    loader = data.DataLoader(dataset(50), batch_size=7, shuffle=True)
+    eager.manual_seed(3)
+    first = [i for x, _ in loader for i in x.tolist()]
+    second = [i for x, _ in loader for i in x.tolist()]
+    assert sorted(first) == list(range(50))
+    assert first != second
+    eager.manual_seed(3)
+    assert first == [i for x, _ in loader for i in x.tolist()]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_dicts_numbers_arrays_strings(workers):
+    batches = list(data.DataLoader(Squares(), batch_size=3, num_workers=workers))
+    assert batches[0]["x"].tolist() == [0, 1, 2]
+    assert batches[0]["x"].dtype is eager.int64
+    assert batches[1]["y"].tolist() == [[9.0, 9.0], [16.0, 16.0], [25.0, 25.0]]
+    assert batches[2]["name"] == ["n6"]
+
+
+def test_streams():
+    assert [b.tolist() for b in data.DataLoader(Stream(), batch_size=2)] == [[0, 1], [2, 3], [4]]
+    assert list(data.DataLoader(Stream(), batch_size=None)) == [0, 1, 2, 3, 4]
+    with pytest.raises(ValueError):
+        data.DataLoader(Stream(), shuffle=True)
+
+
+def test_collate_keeps_named_tuples_and_floats():
+    Point = namedtuple("Point", "x y")
+    out = data.default_collate([Point(1.5, True), Point(2.5, False)])
+    assert type(out) is Point
+    assert out.x.dtype is eager.float64
+    assert out.y.dtype is eager.bool
+    with pytest.raises(TypeError):
+        data.default_collate([object()])
+
+
+def test_split_and_subsets():
+    parts = data.random_split(dataset(10), [0.5, 0.25, 0.25])
+    assert [len(p) for p in parts] == [6, 2, 2]  # the remainder goes to the first parts
+    together = sorted(int(x) for p in parts for x, _ in p)
+    assert together == list(range(10))
+    batch = next(iter(data.DataLoader(parts[0], batch_size=6)))
+    assert batch[0].tolist() == list(parts[0].indices)
+    with pytest.raises(ValueError):
+        data.random_split(dataset(10), [3, 3])
+
+
+def test_samplers():
+    weights = data.WeightedRandomSampler([0.0, 0.0, 1.0], 5)
+    assert list(weights) == [2] * 5
+    assert sorted(data.SubsetRandomSampler([3, 5, 9])) == [3, 5, 9]
+    many = list(data.RandomSampler(range(3), replacement=True, num_samples=20))
+    assert len(many) == 20
+    assert set(many) <= {0, 1, 2}
+    batches = data.BatchSampler(data.SequentialSampler(range(5)), 2, drop_last=True)
+    assert list(batches) == [[0, 1], [2, 3]]
+    loader = data.DataLoader(dataset(5), batch_sampler=batches)
+    assert [x.tolist() for x, _ in loader] == [[0, 1], [2, 3]]
+
+
+def test_concatenation_and_stacks():
+    both = dataset(3) + dataset(2)
+    assert [int(both[i][0]) for i in range(5)] == [0, 1, 2, 0, 1]
+    assert int(both[-1][0]) == 1
+    pair = data.StackDataset(a=range(3), b="xyz")
+    assert pair[1] == {"a": 1, "b": "y"}
+
+
+def test_errors_in_workers_reach_the_caller():
+    class Bad(Squares):
+        def __getitem__(self, i):
+            raise KeyError(i)
+
+    with pytest.raises(KeyError):
+        list(data.DataLoader(Bad(), num_workers=2))
