@@ -12,9 +12,10 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import FunctionType, MethodType
 from typing import Any, Final
 
-from jitcap.capture.breaks import Break
+from jitcap.capture.breaks import Break, Record
 from jitcap.capture.capture import capture
 from jitcap.capture.result import Captured
 from jitcap.config import config
@@ -26,6 +27,7 @@ from jitcap.oracle import compare_first, search_nans
 from jitcap.pipeline import Executable, compile_graph
 from jitcap.record import Recompile, Stats, Trail, announce, say
 from jitcap.show import module
+from jitcap.split import Splitter
 from jitcap.tensor_guard import TensorLike
 
 
@@ -38,6 +40,7 @@ class _Miss:
 
 MISS: Final = _Miss()
 Version = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+WHOLE: Final = frozenset({"async", "version", "aliasing"})  # refusals of the call, not of a place
 REFUSALS: Final = 3  # after so many refused captures a function stays plain
 
 
@@ -73,6 +76,7 @@ class Entries:
         self.compiled: dict[Version, Compiled] = {}
         self.varying: set[str] = set()  # ints whose value has changed between calls, by name
         self.refused = 0
+        self.splitter: Splitter | None = None  # runs in parts what is not captured as a whole
         self._lock = threading.RLock()
 
     @property
@@ -87,6 +91,8 @@ class Entries:
     def miss(self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str) -> Any:
         """No version fits: compile one and run it, or run plainly what cannot be compiled."""
         seen = self.versions
+        if self.splitter is not None:
+            return self._in_parts(args, kwargs)
         if self.refused >= REFUSALS:
             return self.fn(*args, **kwargs)
         with self._lock:
@@ -96,10 +102,35 @@ class Entries:
                 version, raised = self._try_compile(args, kwargs, stance)
         if again:
             return self.retry(args, kwargs, stance)
+        if version is None and self.splitter is not None:
+            return self._in_parts(args, kwargs)
         if version is None:
             return self._plainly(args, kwargs, raised)
         result = version(args, kwargs)
         return self._unstable(args, kwargs) if result is MISS else result
+
+    def _in_parts(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run what is not captured as a whole: compiled segments, and what lies between them."""
+        plain, bound = function_of(self.fn) or (None, ())
+        assert self.splitter is not None and plain is not None
+        return self.splitter.call(plain, (*bound, *args), kwargs)
+
+    def _part(self, captured: Captured) -> Version:
+        """Compile one segment."""
+        trail = Trail(captured.name)
+        start = time.perf_counter()
+        _name_inputs(captured)
+        made = assemble(captured, self.options, trail)
+        if len(captured.graph):
+            self._count(made, time.perf_counter() - start)
+        self.compiled[made.call] = made
+        return made.call
+
+    def _report_split(self, record: Record) -> None:
+        """Count and announce a place where the program is split."""
+        self.stats.splits += 1
+        self.stats.refusals.append(str(record))
+        announce((self.fn, record.kind, record.place), f"@jit {self.name} is split: {record}")
 
     def retry(self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str) -> Any:
         """Try all versions; compile when none fits."""
@@ -142,6 +173,9 @@ class Entries:
                 return None, str(refusal.record())
             if self.options.fullgraph or stance == "fail_on_split":
                 raise
+            if refusal.kind not in WHOLE and function_of(self.fn) is not None:
+                self.splitter = Splitter(self._part, self._report_split, MISS)
+                return None, ""
             self._refuse(str(refusal.record()))
             return None, ""
         except Exception as fault:
@@ -221,6 +255,15 @@ def _strides(captured: Captured) -> list[Strides | None]:
     return strides
 
 
+def function_of(fn: Any) -> tuple[FunctionType, tuple[Any, ...]] | None:
+    """The Python function behind `fn` and what is bound to it; None for other callables."""
+    if isinstance(fn, FunctionType):
+        return fn, ()
+    if isinstance(fn, MethodType) and isinstance(fn.__func__, FunctionType):
+        return fn.__func__, (fn.__self__,)
+    return None
+
+
 def compile_call(
     fn: Callable[..., Any],
     args: tuple[Any, ...],
@@ -236,6 +279,11 @@ def compile_call(
     with trail.stage("capture"):
         captured = capture(fn, args, kwargs, dynamic=varying)
         _name_inputs(captured)
+    return assemble(captured, options, trail)
+
+
+def assemble(captured: Captured, options: Options, trail: Trail) -> Compiled:
+    """The road from a captured region on: (joint, partition), compile, assemble."""
     graph, region = captured.graph, None
     if captured.joint is not None:
         joint = captured.joint

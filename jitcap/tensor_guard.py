@@ -13,7 +13,7 @@ from typing import Any
 
 from eager.aval import contiguous_strides
 from eager.tensor import Tensor
-from jitcap.capture.origin import Fixed, Origin
+from jitcap.capture.origin import Attribute, DictOf, Fixed, ItemBy, Origin
 from jitcap.guards import Guard, Names
 
 
@@ -60,8 +60,13 @@ def seen_of(names: Names) -> tuple[Seen, str]:
 
 
 def is_argument(origin: Origin) -> bool:
-    """Whether a value comes with the call (and so is another one each time)."""
-    return not isinstance(origin.root, Fixed)
+    """Whether a tensor comes with the call (and so is another one each time): not as part of an object."""
+    place: Origin | None = origin
+    while place is not None:
+        if isinstance(place, Fixed | DictOf | Attribute | ItemBy):
+            return False
+        place = next(iter(place.parents()), None)
+    return True
 
 
 @dataclass(frozen=True, slots=True, eq=False)

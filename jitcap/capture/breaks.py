@@ -60,6 +60,10 @@ KINDS: Final[dict[str, Kind]] = {
     "exception": Kind(
         "the program raised an exception", "it is run plainly, so that you see Python's own error"
     ),
+    "iteration": Kind(
+        "the iterator was made outside: its next value is fetched between two compiled parts",
+        "nothing to do: this is how a loop over a data loader runs",
+    ),
     "requested": Kind("graph_break() or disable() asks for it", "remove it to capture this part"),
     "version": Kind(
         "this version of Python has bytecode that is not known", "use Python 3.11, 3.12 or 3.13"
@@ -124,6 +128,7 @@ class Break(Exception):
         self.kind = kind
         self.what = what
         self.place: Place | None = None
+        self.done = 0  # instructions of the outermost frame that can be captured before it
 
     def record(self) -> Record:
         return Record(self.kind, self.what, self.place or Place())

@@ -6,7 +6,8 @@ gives is a graph, the guards under which it is the function, and how to replay i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -36,14 +37,21 @@ def capture(
     """Capture one call of `fn`. `dynamic` names origins of ints that become run-time numbers.
 
     Raises Break (see its `record()`) when the call cannot be captured as a whole."""
-    world = World(getattr(fn, "__qualname__", type(fn).__qualname__))
+    with tracing(World(getattr(fn, "__qualname__", type(fn).__qualname__)), dynamic) as world:
+        value = _run(world, fn, args, kwargs)
+        return finish(world, value, (len(args), tuple(kwargs)))
+
+
+@contextmanager
+def tracing(world: World, dynamic: frozenset[str]) -> Iterator[World]:
+    """Everything inside runs under the world's tracer; refusals come out as Break, with a place."""
     world.outside.dynamic = dynamic
     token = current_tracer.set(world.tracer)
     before = mode.enabled, mode.inference
     try:
-        value = _run(world, fn, args, kwargs)
-        return _finish(world, value, (len(args), tuple(kwargs)))
-    except Break:
+        yield world
+    except Break as error:
+        error.done = getattr(error, "__jitcap_done__", 0)
         raise
     except DataDependent as error:
         raise _placed(Break("data dependent", str(error)), error) from error
@@ -61,6 +69,7 @@ def capture(
 
 def _placed(found: Break, cause: BaseException) -> Break:
     found.place = getattr(cause, "__jitcap_place__", Place())
+    found.done = getattr(cause, "__jitcap_done__", 0)
     return found
 
 
@@ -90,7 +99,7 @@ def _run(world: World, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     return world.call(root, tuple(given), keywords)
 
 
-def _finish(world: World, value: Any, shape: tuple[int, tuple[str, ...]]) -> Captured:
+def finish(world: World, value: Any, shape: tuple[int, tuple[str, ...]]) -> Captured:
     """Outputs, effects, aliases, the joint graph; then everything as source."""
     tracer = world.tracer
     probe = epilogue(world, value, Names())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,14 +24,27 @@ def frame_for(
 ) -> Frame:
     """A frame of `fn` with its arguments bound and its closure in place. Raises TypeError as Python."""
     frame = Frame(fn.__code__, fn.__globals__, fn)
-    frame.fast = bind_arguments(world, fn, args, dict(kwargs))
+    frame.fast = bind_arguments(
+        fn, args, kwargs, lambda field, holder, key: _default(world, fn, field, holder, key)
+    )
     for i, name in enumerate(fn.__code__.co_freevars):
         frame.fast[name] = world.outside.cell(fn, i)
     return frame
 
 
+def real_frame(fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Frame:
+    """A frame of `fn` on real values."""
+    frame = Frame(fn.__code__, fn.__globals__, fn)
+    frame.fast = bind_arguments(fn, args, kwargs, lambda field, holder, key: holder[key])
+    frame.fast |= dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
+    return frame
+
+
+Default = Callable[[str, Any, Any], Any]  # (which defaults, the defaults, key) -> value
+
+
 def bind_arguments(
-    world: World, fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]
+    fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any], default: Default
 ) -> dict[str, Any]:
     """Parameter name -> value, by Python's rules."""
     code = fn.__code__
@@ -46,7 +60,7 @@ def bind_arguments(
     _bind_keywords(fn, slots, kwargs)
     missing = [n for n in names[: count + only] if n not in slots]
     if missing:
-        _bind_defaults(world, fn, slots, missing)
+        _bind_defaults(fn, slots, missing, default)
     return slots
 
 
@@ -71,7 +85,7 @@ def _bind_keywords(fn: FunctionType, slots: dict[str, Any], kwargs: dict[str, An
 
 
 def _bind_defaults(
-    world: World, fn: FunctionType, slots: dict[str, Any], missing: list[str]
+    fn: FunctionType, slots: dict[str, Any], missing: list[str], default: Default
 ) -> None:
     code: CodeType = fn.__code__
     defaults = fn.__defaults__ or ()
@@ -83,9 +97,9 @@ def _bind_defaults(
         raise _missing(fn, unbound)
     for name in missing:
         if name in by_name:
-            slots[name] = _default(world, fn, "__defaults__", defaults, by_name[name])
+            slots[name] = default("__defaults__", defaults, by_name[name])
         else:
-            slots[name] = _default(world, fn, "__kwdefaults__", kwdefaults, name)
+            slots[name] = default("__kwdefaults__", kwdefaults, name)
 
 
 def _missing(fn: FunctionType, unbound: list[str]) -> TypeError:

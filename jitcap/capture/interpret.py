@@ -66,7 +66,7 @@ class Frame:
     """One activation: like CPython's, locals and cells share one table of slots, by name."""
 
     __slots__ = (
-        "bytecode", "fast", "function", "globals", "handled", "namespace", "pc", "stack",
+        "bytecode", "count", "fast", "function", "globals", "handled", "namespace", "pc", "stack",
     )  # fmt: skip
 
     def __init__(self, code: CodeType, globals: dict[str, Any], function: Any = None) -> None:
@@ -77,6 +77,7 @@ class Frame:
         self.namespace: dict[str, Any] | None = None  # of a class body
         self.stack: list[Any] = []
         self.pc = 0
+        self.count = 0  # instructions completed, in a run that has a limit
         self.handled: list[BaseException | None] = [None]
 
     @property
@@ -125,26 +126,33 @@ class Interpreter:
         self.frames: list[Frame] = []
         self.passthrough: tuple[type[BaseException], ...] = (Break,)
 
-    def run(self, frame: Frame) -> Done:
-        """Run until the frame returns or yields. What it raises and does not handle is raised."""
+    def run(self, frame: Frame, limit: int | None = None) -> Any:  # Done | None: see `limit`
+        """Run until the frame returns or yields (a Done), or `limit` instructions are done (None).
+
+        What it raises and does not handle is raised."""
         self.frames.append(frame)
-        instructions, opcodes = frame.bytecode.instructions, self.opcodes
         try:
-            while True:
-                ins = instructions[frame.pc]
-                frame.pc += 1
-                try:
-                    done = opcodes[ins.op](self, frame, ins)
-                except self.passthrough as refusal:
-                    self.world.place(frame, refusal)
-                    raise
-                except Exception as error:
-                    self.unwind(frame, error)
-                    continue
+            while frame.count != limit:
+                done = self.step(frame)
                 if done is not None:
                     return done
+                frame.count += 1
+            return None
         finally:
             self.frames.pop()
+
+    def step(self, frame: Frame) -> Done | None:
+        """Execute one instruction, or go to the handler of what it raises."""
+        ins = frame.bytecode.instructions[frame.pc]
+        frame.pc += 1
+        try:
+            return self.opcodes[ins.op](self, frame, ins)
+        except self.passthrough as refusal:
+            self.world.place(frame, refusal)
+            raise
+        except Exception as error:
+            self.unwind(frame, error)
+            return None
 
     def unwind(self, frame: Frame, error: BaseException) -> None:
         """Continue at the handler of the current instruction, or raise `error` to the caller."""

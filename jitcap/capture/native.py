@@ -6,11 +6,13 @@ layers, optimizers, data loading. Those are read from bytecode like the user's o
 
 from __future__ import annotations
 
+import sys
 from functools import lru_cache
 from types import FunctionType
 from typing import Any, Final
 
 _READ: Final = ("eager.nn.modules", "eager.nn.utils", "eager.optim", "eager.utils")
+_LIBRARIES: Final = frozenset({"eager", "jitcap", "codegen", "numpy"}) | sys.stdlib_module_names
 _OURS: Final = frozenset({"jitcap.capture.interpret", "jitcap.capture.world"})
 
 
@@ -20,6 +22,11 @@ def is_native_module(name: str) -> bool:
     if name in _OURS:
         return True
     return name.partition(".")[0] == "eager" and not name.startswith(_READ)
+
+
+def is_library_module(name: str) -> bool:
+    """Whether a module's functions are taken as fixed: ours, NumPy's, the standard library's."""
+    return name.partition(".")[0] in _LIBRARIES
 
 
 def is_native(fn: FunctionType) -> bool:

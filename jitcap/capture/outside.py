@@ -246,7 +246,6 @@ def load_tuple(outside: Outside, real: tuple[Any, ...], origin: Origin) -> Any:
 def load_list(outside: Outside, real: Any, origin: Origin) -> Any:
     line = outside.world.line()
     outside.guard(TypeIs(origin, line, type(real)))
-    outside.guard(Length(origin, line, len(real)))
     maxlen = getattr(real, "maxlen", None)
     twin = collections.deque(maxlen=maxlen) if type(real) is collections.deque else []
     shadow = ListShadow(real, origin, twin)
@@ -263,6 +262,11 @@ def load_dict(outside: Outside, real: dict[Any, Any], origin: Origin) -> Any:
         factory = outside.load(real.default_factory, Attribute(origin, "default_factory"))
         return outside.register(DictShadow(real, origin, collections.defaultdict(factory)))
     return outside.register(DictShadow(real, origin, type(real)()))
+
+
+def load_cell(outside: Outside, real: CellType, origin: Origin) -> Any:
+    """A closure cell that is itself a value: a variable of a live frame."""
+    return outside.register(CellShadow(real, origin))
 
 
 def load_set(outside: Outside, real: set[Any], origin: Origin) -> Any:
@@ -352,6 +356,7 @@ LOADERS: Final[dict[type, Loader]] = {
     collections.OrderedDict: load_dict,
     collections.defaultdict: load_dict,
     set: load_set,
+    CellType: load_cell,
     frozenset: load_frozenset,
 }
 _ = SymNumber

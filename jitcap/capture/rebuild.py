@@ -27,7 +27,7 @@ from jitcap.capture import numbers
 from jitcap.capture.attributes import TENSOR_FIELDS
 from jitcap.capture.breaks import Break
 from jitcap.capture.deferred import Deferred
-from jitcap.capture.interpret import Generator
+from jitcap.capture.interpret import Generator, Null
 from jitcap.capture.outside import TensorShadow, is_python_class
 from jitcap.capture.shadow import slots_of
 from jitcap.graph import Node
@@ -40,7 +40,7 @@ _LITERALS: Final = (int, str, bytes)
 _CONSTANTS: Final = (
     float, complex, range, DType, device, np.generic, np.dtype, type, types.ModuleType,
     BuiltinFunctionType, enum.Enum, property, types.MethodDescriptorType,
-    types.WrapperDescriptorType, types.GenericAlias, types.CodeType, types.TracebackType,
+    types.WrapperDescriptorType, types.GenericAlias, types.CodeType, types.TracebackType, Null,
 )  # fmt: skip
 _ITERATORS: Final = tuple(
     type(iter(x)) for x in ([], (), range(0), {}, {}.values(), {}.items(), set(), "")

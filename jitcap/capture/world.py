@@ -25,6 +25,7 @@ from jitcap.capture.deferred import Deferred
 from jitcap.capture.builtins import HOST_MODULES
 from jitcap.capture.functions import frame_for
 from jitcap.capture.interpret import NULL, Frame, Generator, Interpreter
+from jitcap.capture.native import is_library_module
 from jitcap.capture.opcodes_flow import OPCODES
 from jitcap.capture.origin import GLOBALS, DictOf, Fixed, Item, Origin
 from jitcap.capture.outside import Outside, is_python_class
@@ -41,7 +42,6 @@ from jitcap.functional import DataDependent
 from jitcap.graph import NOWHERE, Where
 from jitcap.guards import Guards
 
-_LIBRARIES: Final = frozenset({"eager", "jitcap", "codegen", "numpy"}) | sys.stdlib_module_names
 
 
 class HostCall:
@@ -105,7 +105,7 @@ class World:
 
     def is_library(self, module: str) -> bool:
         """Whether a module's functions are taken as fixed: ours, NumPy's, the standard library's."""
-        return module.partition(".")[0] in _LIBRARIES
+        return is_library_module(module)
 
     # ---- names
 
@@ -288,7 +288,7 @@ class World:
             if isinstance(method, FunctionType):
                 return self.call(method, (iterator,), {})
         if self.outside.shadow(iterator) is not None:
-            raise Break("opaque object", f"next() of a {cls.__qualname__} from outside")
+            raise Break("iteration", f"next() of a {cls.__qualname__} from outside")
         return next(iterator)
 
     def list_of(self, iterable: Any) -> list[Any]:

@@ -1,0 +1,163 @@
+"""Capture: the world in which operations simply happen. operation -> what CPython does.
+
+Between two compiled parts of a program the instruction that could not be captured is executed here,
+on real values, by the same interpreter.
+"""
+
+from __future__ import annotations
+
+import builtins
+import operator
+import sys
+from collections.abc import Callable
+from types import CellType, FunctionType, MethodType, ModuleType
+from typing import Any, Final
+
+from jitcap.capture.breaks import Break
+from jitcap.capture.interpret import NULL, Frame
+
+Nested = Callable[[FunctionType, tuple[Any, ...], dict[str, Any]], Any]
+
+_BINARY: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
+    "//": operator.floordiv, "%": operator.mod, "**": operator.pow, "@": operator.matmul,
+    "&": operator.and_, "|": operator.or_, "^": operator.xor, "<<": operator.lshift,
+    ">>": operator.rshift, "+=": operator.iadd, "-=": operator.isub, "*=": operator.imul,
+    "/=": operator.itruediv, "//=": operator.ifloordiv, "%=": operator.imod,
+    "**=": operator.ipow, "@=": operator.imatmul, "&=": operator.iand, "|=": operator.ior,
+    "^=": operator.ixor, "<<=": operator.ilshift, ">>=": operator.irshift,
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "==": operator.eq, "!=": operator.ne,
+}  # fmt: skip
+_UNARY: Final[dict[str, Callable[[Any], Any]]] = {
+    "UNARY_NEGATIVE": operator.neg,
+    "UNARY_INVERT": operator.invert,
+    "UNARY_POSITIVE": operator.pos,
+}
+
+
+class ConcreteWorld:
+    """See `interpret.World`. `nested` runs calls of Python functions (they may be compiled in turn)."""
+
+    def __init__(self, nested: Nested) -> None:
+        self._nested = nested
+
+    def binary(self, op: str, a: Any, b: Any) -> Any:
+        return _BINARY[op](a, b)
+
+    def compare(self, op: str, a: Any, b: Any) -> Any:
+        return _BINARY[op](a, b)
+
+    def unary(self, op: str, a: Any) -> Any:
+        return _UNARY[op](a)
+
+    def contains(self, item: Any, container: Any) -> Any:
+        return item in container
+
+    def same(self, a: Any, b: Any) -> bool:
+        return a is b
+
+    def truth(self, a: Any) -> bool:
+        return bool(a)
+
+    def getattr(self, obj: Any, name: str) -> Any:
+        return getattr(obj, name)
+
+    def setattr(self, obj: Any, name: str, value: Any) -> None:
+        setattr(obj, name, value)
+
+    def delattr(self, obj: Any, name: str) -> None:
+        delattr(obj, name)
+
+    def getitem(self, obj: Any, key: Any) -> Any:
+        return obj[key]
+
+    def setitem(self, obj: Any, key: Any, value: Any) -> None:
+        obj[key] = value
+
+    def delitem(self, obj: Any, key: Any) -> None:
+        del obj[key]
+
+    def iter(self, obj: Any) -> Any:
+        return iter(obj)
+
+    def next(self, iterator: Any) -> Any:
+        return next(iterator)
+
+    def call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        target, given = fn, args
+        while type(target) is MethodType:
+            target, given = target.__func__, (target.__self__, *given)
+        if type(target) is FunctionType:
+            return self._nested(target, given, kwargs)
+        method = getattr(type(target), "__call__", None)
+        if type(method) is FunctionType and not isinstance(target, type):
+            return self._nested(method, (target, *given), kwargs)
+        return fn(*args, **kwargs)
+
+    def load_global(self, frame: Frame, name: str | None) -> Any:
+        if name is None:
+            return frame.globals
+        if name in frame.globals:
+            return frame.globals[name]
+        space = frame.globals.get("__builtins__", builtins)
+        found = vars(space) if isinstance(space, ModuleType) else space
+        if name not in found:
+            raise NameError(f"name {name!r} is not defined")
+        return found[name]
+
+    def store_global(self, frame: Frame, name: str, value: Any) -> None:
+        frame.globals[name] = value
+
+    def delete_global(self, frame: Frame, name: str) -> None:
+        if name not in frame.globals:
+            raise NameError(f"name {name!r} is not defined")
+        del frame.globals[name]
+
+    def load_cell(self, cell: CellType) -> Any:
+        return cell.cell_contents
+
+    def store_cell(self, cell: CellType, value: Any) -> None:
+        if value is NULL:
+            del cell.cell_contents
+        else:
+            cell.cell_contents = value
+
+    def format(self, value: Any, spec: Any) -> Any:
+        return format(value, spec)
+
+    def convert(self, value: Any, kind: int) -> Any:
+        return (None, str, repr, ascii)[kind](value)  # type: ignore[misc]
+
+    def join(self, parts: list[Any]) -> Any:
+        return "".join(parts)
+
+    def list_of(self, iterable: Any) -> list[Any]:
+        return list(iterable)
+
+    def super_getattr(self, cls: Any, obj: Any, name: str) -> Any:
+        return getattr(super(cls, obj), name)
+
+    def import_name(self, frame: Frame, name: str, fromlist: Any, level: int) -> Any:
+        return __import__(name, frame.globals, {}, fromlist, level)
+
+    def import_from(self, module: Any, name: str) -> Any:
+        try:
+            return getattr(module, name)
+        except AttributeError:
+            found = sys.modules.get(f"{module.__name__}.{name}")
+            if found is None:
+                raise ImportError(f"cannot import name {name!r}") from None
+            return found
+
+    def build_class(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return builtins.__build_class__(*args, **kwargs)
+
+    def made_inside(self, value: Any) -> Any:
+        return value
+
+    def place(self, frame: Frame, refusal: BaseException) -> None:
+        """Real errors carry their own traceback."""
+
+
+_ = Break

@@ -1,0 +1,107 @@
+"""Capture of a part of a function: from one instruction of a live frame to another. -> Captured.
+
+A function that cannot be captured as a whole is cut at the instructions that cannot. A segment
+starts at a program counter with the frame's locals and value stack as its inputs, and ends with a
+return, or stops in front of an instruction with the locals and stack as its outputs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import CellType, FunctionType
+from typing import Any
+
+from jitcap.capture.breaks import Break
+from jitcap.capture.capture import finish, tracing
+from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, NULL, Done, Frame
+from jitcap.capture.origin import Bind, Origin, Variable
+from jitcap.capture.result import Captured
+from jitcap.capture.world import World
+
+RETURNED, STOPPED = 0, 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Local(Origin):
+    """A local variable of the live frame."""
+
+    name: str
+
+    def expr(self, var: Variable, bind: Bind) -> str:
+        return f"args[0][{self.name!r}]"
+
+    def show(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slot(Origin):
+    """A place on the live frame's value stack (`where` 1) or exception stack (`where` 2)."""
+
+    where: int
+    index: int
+
+    def expr(self, var: Variable, bind: Bind) -> str:
+        return f"args[{self.where}][{self.index}]"
+
+    def show(self) -> str:
+        return f"a value of the expression ({self.index})"
+
+
+def point_of(frame: Frame) -> tuple[Any, ...]:
+    """What versions of a segment have in common: the place, and which slots are filled."""
+    holes = tuple(i for i, v in enumerate(frame.stack) if v is NULL)
+    cells = tuple(n for n, v in frame.fast.items() if isinstance(v, CellType))
+    return frame.pc, tuple(frame.fast), cells, len(frame.stack), holes, len(frame.handled)
+
+
+def live(frame: Frame) -> tuple[Any, ...]:
+    """The arguments with which a segment's entry is called."""
+    return frame.fast, frame.stack, frame.handled
+
+
+def capture_segment(
+    frame: Frame, limit: int | None, dynamic: frozenset[str]
+) -> tuple[Captured, int]:
+    """Capture from where `frame` is, at most `limit` of its own instructions; `frame` is not changed.
+
+    The entry gives (RETURNED, value) or (STOPPED, pc, locals, stack, exceptions). When it cannot be
+    captured that far the Break has `done`: how many instructions can be.
+    """
+    if frame.code.co_flags & (CO_GENERATOR | CO_ASYNC):
+        raise Break("generator", f"{frame.code.co_qualname} is a generator")
+    with tracing(World(frame.code.co_qualname), dynamic) as world:
+        twin = _twin(world, frame)
+        try:
+            done = world.vm.run(twin, limit)
+        except BaseException as error:
+            error.__jitcap_done__ = twin.count  # type: ignore[attr-defined]
+            raise
+        try:
+            return finish(world, _value(twin, done), (3, ())), twin.count
+        except BaseException as error:
+            error.__jitcap_done__ = -1  # type: ignore[attr-defined]
+            raise
+
+
+def _twin(world: World, frame: Frame) -> Frame:
+    """The frame of the capture: the same place, every live value loaded."""
+    twin = Frame(frame.code, frame.globals, frame.function)
+    if isinstance(frame.function, FunctionType):
+        world.fixed[id(frame.function)] = frame.function
+    load = world.outside.load
+    twin.pc = frame.pc
+    twin.fast = {name: load(v, Local(name)) for name, v in frame.fast.items()}
+    twin.stack = [
+        v if v is NULL else load(v, Slot(1, i)) for i, v in enumerate(frame.stack)
+    ]
+    twin.handled = [
+        None if v is None else load(v, Slot(2, i)) for i, v in enumerate(frame.handled)
+    ]
+    return twin
+
+
+def _value(twin: Frame, done: Done | None) -> tuple[Any, ...]:
+    if done is not None:
+        return (RETURNED, done.value)
+    return (STOPPED, twin.pc, twin.fast, twin.stack, twin.handled)

@@ -1,0 +1,167 @@
+"""Beside the entry: runs a function in parts, where it cannot be captured as a whole. frame -> value.
+
+Each part (a *segment*) is captured and compiled like a function; what lies between two segments is
+one instruction, executed as CPython would. A function called by such an instruction is split in
+turn. Segments are found by where they begin, so a loop compiles its body once: its second round
+finds the segments of the first.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import CodeType, FunctionType
+from typing import Any, Final
+
+from eager.nn import Module
+from jitcap.capture.breaks import Break, Record
+from jitcap.capture.concrete import ConcreteWorld
+from jitcap.capture.functions import real_frame
+from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, Frame, Interpreter
+from jitcap.capture.native import is_library_module, is_native
+from jitcap.capture.opcodes_flow import OPCODES
+from jitcap.capture.result import Captured
+from jitcap.capture.segment import RETURNED, capture_segment, live, point_of
+from jitcap.guards import Equals, explain
+from jitcap.marks import NO_CAPTURE
+
+Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+VERSIONS: Final = 8  # of one segment; beyond, its instructions are executed one by one
+DEPTH: Final = 40  # of split functions that call each other
+CAPTURES: Final = 100  # attempts; a function that needs more is not worth it
+
+
+@dataclass(slots=True)
+class Point:
+    """A place where segments begin."""
+
+    versions: list[tuple[Call, Captured]] = field(default_factory=list)
+    varying: set[str] = field(default_factory=set)
+    plain: bool = False  # nothing can be captured from here
+
+
+class Splitter:
+    """The segments of one jitted function and of the functions it calls.
+
+    `assemble` compiles a captured segment, `report` takes the record of each split, `miss` is what
+    a version answers when it does not fit."""
+
+    def __init__(
+        self, assemble: Callable[[Captured], Call], report: Callable[[Record], None], miss: Any
+    ) -> None:
+        self._assemble = assemble
+        self._report = report
+        self._miss = miss
+        self._points: dict[tuple[CodeType, int], dict[tuple[Any, ...], Point]] = {}
+        self._lock = threading.RLock()
+        self._captures = 0
+        self._reported: set[tuple[str, Any]] = set()
+        self.hopeless = False  # from now on the function runs plainly
+        self._state = threading.local()
+
+    def call(self, fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """`fn(*args, **kwargs)`, in parts. Raises what the function raises."""
+        depth = getattr(self._state, "depth", 0)
+        if self.hopeless or depth >= DEPTH or not splittable(fn):
+            return fn(*args, **kwargs)
+        self._state.depth = depth + 1
+        try:
+            return self._run(real_frame(fn, args, kwargs))
+        finally:
+            self._state.depth = depth
+
+    def _run(self, frame: Frame) -> Any:
+        points = self._points.setdefault((frame.code, id(frame.globals)), {})
+        vm = Interpreter(ConcreteWorld(self.call), OPCODES)
+        vm.passthrough = ()
+        vm.frames.append(frame)
+        while True:
+            outcome = self._segment(points, frame)
+            if outcome is not None:
+                if outcome[0] == RETURNED:
+                    return outcome[1]
+                _, frame.pc, frame.fast, frame.stack, frame.handled = outcome
+            done = vm.step(frame)
+            if done is not None:
+                return done.value
+
+    def _segment(self, points: dict[tuple[Any, ...], Point], frame: Frame) -> Any:
+        """Run the segment that begins here; None when there is none."""
+        if self.hopeless:
+            return None
+        point = points.setdefault(point_of(frame), Point())
+        given = live(frame)
+        for call, _ in tuple(point.versions):
+            outcome = call(given, {})
+            if outcome is not self._miss:
+                return outcome
+        if point.plain:
+            return None
+        with self._lock:
+            call = self._compile(point, frame)
+        if call is None:
+            return None
+        outcome = call(given, {})
+        if outcome is self._miss:  # its guards do not hold even for the frame it was made from
+            point.plain = True
+            return None
+        return outcome
+
+    def _compile(self, point: Point, frame: Frame) -> Call | None:
+        if len(point.versions) >= VERSIONS:
+            point.plain = True
+            return None
+        for _, captured in point.versions[:1]:
+            point.varying |= changed_ints(captured, live(frame))
+        captured = self._capture(point, frame)
+        if captured is None:
+            point.plain = not point.versions
+            return None
+        call = self._assemble(captured)
+        point.versions.insert(0, (call, captured))
+        return call
+
+    def _capture(self, point: Point, frame: Frame) -> Captured | None:
+        """As far as it goes: to the return, or to the first instruction that cannot be captured."""
+        varying = frozenset(point.varying)
+        self._captures += 1
+        try:
+            return capture_segment(frame, None, varying)[0]
+        except Break as refusal:
+            self._note(refusal, frame)
+            if refusal.done <= 0:
+                return None
+            limit = refusal.done
+        try:
+            return capture_segment(frame, limit, varying)[0]
+        except Break as refusal:
+            self._note(refusal, frame)
+            return None
+
+    def _note(self, refusal: Break, frame: Frame) -> None:
+        """Report a split once per place; a loop over an iterator from outside is none."""
+        if refusal.done < 0 or self._captures > CAPTURES:
+            self.hopeless = True
+        record = refusal.record()
+        key = (record.kind, record.place)
+        if refusal.kind in ("exception", "iteration") or key in self._reported:
+            return
+        self._reported.add(key)
+        self._report(record)
+
+
+def changed_ints(captured: Captured, args: tuple[Any, ...]) -> set[str]:
+    """The names of ints whose guarded value is another now."""
+    ints = [g for g in captured.guards.items if isinstance(g, Equals) and type(g.value) is int]
+    return {g.origin.show() for g in ints if explain((g,), args, {}) is not None}
+
+
+def splittable(fn: FunctionType) -> bool:
+    """Whether a function's own instructions are worth reading: the user's, or a module's `__call__`."""
+    if hasattr(fn, NO_CAPTURE) or fn.__code__.co_flags & (CO_GENERATOR | CO_ASYNC):
+        return False
+    module = fn.__globals__.get("__name__", "")
+    if module.startswith(Module.__module__.rpartition(".")[0]):
+        return True
+    return not is_native(fn) and not is_library_module(module)
