@@ -140,8 +140,11 @@ def _wrap_view(op: Op, source: Tensor, result: Any, attrs: Mapping[str, Any]) ->
     array = source._array
     if type(result) is Traced:
         shared = result.storage is array.storage
-    else:
-        shared = result.base is not None and (result.base is array or result.base is array.base)
+    else:  # only a reshape may have copied
+        base = result.base
+        shared = op.name != "reshape" or (
+            base is not None and (base is array or base is array.base)
+        )
     if not shared:
         return wrap(result)
     out: Tensor = wrap(result, source._storage)
@@ -277,18 +280,15 @@ def _rebase(target: Tensor, value: Tensor) -> None:
     """Give `target` the history of `value`; through a view, give its base a new history, and every
     view anew from that."""
     where = target._view
-    if where is None:
-        target._node, target._index, target._requires_grad = (
-            value._node,
-            value._index,
-            value._requires_grad,
-        )
-        if target._node is None:  # a constant overwrote it
-            target._requires_grad = False
-    else:
+    if where is not None:
         base = where.base
         base._node = CopySlicesNode(base, value, where.chain, apply)
         base._index, base._requires_grad = 0, True
+    elif value._node is not None:
+        target._node, target._index, target._requires_grad = value._node, value._index, True
+    else:  # a constant or a leaf was copied in: the old history still gets its zeros
+        target._node = CopySlicesNode(target, value, (), apply)
+        target._index, target._requires_grad = 0, True
     target._storage.history += 1
     if where is not None:
         refresh(target)

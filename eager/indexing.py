@@ -8,6 +8,7 @@ first when something stands between them).
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,13 @@ def _as_index(item: Any) -> Any:
         return _list_index(item)
     if isinstance(item, SymNumber) and item.pytype is bool:
         return bool(item)
-    return item.__index__()
+    try:
+        return operator.index(item)
+    except TypeError:
+        raise IndexError(
+            "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid "
+            f"indices (got {type(item).__name__})"
+        ) from None
 
 
 def _list_index(items: Any) -> Tensor:
@@ -145,7 +152,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     if not picks:
         while source.ndim > view.ndim and source.shape[0] == 1:  # leading ones may be dropped
             source = select(source, 0, 0)
-        write_(view, source)
+        write_(view, source.to(self.dtype))
         return
     dims = tuple(d for d, _ in picks)
     tensors = [_checked(t) for _, t in picks]

@@ -18,7 +18,7 @@ from eager.ops.view import alias, unsqueeze
 from eager.registry import public
 from eager.sym import SymNumber
 from eager.tensor import Tensor, wrap
-from eager.traced import Traced
+from eager.traced import Traced, UnknownValue
 
 _KNOWN = frozenset(d.np for d in dt.ALL)
 
@@ -174,7 +174,7 @@ def numel(input: Tensor) -> int:
 # ------------------------------------------------------------------------------ tensor -> data
 def _known(self: Tensor, what: str) -> Any:
     if type(self._array) is Traced:
-        raise RuntimeError(
+        raise UnknownValue(
             f"{what} of a tensor whose values are not known yet: it is being captured"
         )
     return self._array

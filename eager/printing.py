@@ -87,7 +87,7 @@ def _rows(array: Any, edge: int | None, one: Any, indent: int) -> str:
     if edge is not None and n > 2 * edge:
         places = [*range(edge), None, *range(n - edge, n)]
     if array.ndim == 1:
-        return _row(["..." if i is None else one(array[i]) for i in places], indent)
+        return _row([" ..." if i is None else one(array[i]) for i in places], indent)
     parts = ["..." if i is None else _rows(array[i], edge, one, indent + 1) for i in places]
     gap = "," + "\n" * (array.ndim - 1) + " " * (indent + 1)
     return "[" + gap.join(parts) + "]"

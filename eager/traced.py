@@ -20,6 +20,10 @@ Handle = Any  # opaque: a node of somebody's graph
 Step = tuple[Any, Mapping[str, Any]]  # a view op and its attributes
 
 
+class UnknownValue(RuntimeError):
+    """Something needs values that are not known while capturing: `numpy()`, `nonzero()`, pickling."""
+
+
 class Tracer(Protocol):
     """Who records ops instead of running them."""
 

@@ -16,6 +16,7 @@ from eager.ops import samples as s
 from eager.ops.kinds import View, reshape_strides
 from eager.registry import public
 from eager.tensor import Tensor, wrap
+from eager.traced import UnknownValue
 
 Shape = tuple[int, ...]
 Inverse = tuple[Op, dict[str, Any], bool]
@@ -270,7 +271,7 @@ def bits(input: Tensor, dtype: DType) -> Tensor:
             f"view({dtype}): only types of the size of {input.dtype} can share its memory"
         )
     if type(input._array) is not np.ndarray:
-        raise RuntimeError(
+        raise UnknownValue(
             "view(dtype) of a tensor whose values are not known yet: it is being captured"
         )
     return wrap(input._array.view(dtype.np), input._storage)

@@ -1,0 +1,89 @@
+"""Ops whose result's size depends on values: nonzero, masked_select. tensor -> tensor; never in a
+graph.
+
+Capture splits the program at them (`UnknownValue`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from eager import dtype as dt
+from eager.aval import Aval
+from eager.dispatch import apply
+from eager.op import REGISTRY, Attrs, Op
+from eager.ops import samples as s
+from eager.registry import public
+from eager.tensor import Tensor
+from eager.traced import UnknownValue
+
+
+@dataclass(frozen=True, eq=False)
+class Dynamic(Op):
+    """`numpy` maps the operands' arrays to the result's; there is no rule for shapes."""
+
+    numpy: Callable[..., Any] = field(kw_only=True)
+    kind: ClassVar[str] = "dynamic"
+
+    def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
+        raise UnknownValue(
+            f"{self.name}(): the size of the result depends on the values, which are not known yet: "
+            "they are being captured"
+        )
+
+    def run(self, arrays: tuple[Any, ...], attrs: Attrs) -> tuple[Any, ...]:
+        return (self.numpy(*arrays, **attrs),)
+
+
+NONZERO = Dynamic("nonzero", ("x",), numpy=lambda x: np.argwhere(x).astype(np.int64, copy=False))
+
+
+@public(
+    samples=s.calls(
+        s.call(s.booleans((3, 4)), grad=False),
+        s.call(s.integers((3, 4)), grad=False),
+        s.call(s.integers((5,)), as_tuple=True, grad=False),
+    )
+)
+def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
+    """Where the elements are not zero: one row of indices each, or (as_tuple) one tensor per
+    dimension."""
+    x = input.unsqueeze(0) if as_tuple and input.ndim == 0 else input
+    places = apply(NONZERO, x)
+    return tuple(places.unbind(1)) if as_tuple else places
+
+
+@public(samples=s.calls(s.call(s.integers((3, 4)), grad=False)))
+def argwhere(input: Tensor) -> Tensor:
+    """Where the elements are not zero: one row of indices each."""
+    return apply(NONZERO, input)
+
+
+@public(
+    samples=s.calls(
+        s.call(s.values((3, 4)), s.booleans((3, 4))), s.call(s.values((3, 4)), s.booleans((4,)))
+    )
+)
+def masked_select(input: Tensor, mask: Tensor) -> Tensor:
+    """The elements where the mask (broadcast) holds, as a vector."""
+    if mask.dtype is not dt.bool_:
+        raise RuntimeError(f"masked_select: expected BoolTensor for mask, got {mask.dtype}")
+    shape = np.broadcast_shapes(tuple(input.shape), tuple(mask.shape))
+    places = nonzero(mask.expand(shape).reshape(-1), as_tuple=True)
+    return apply(REGISTRY["index"], input.expand(shape).reshape(-1), *places, dims=(0,))
+
+
+@public(
+    inplace=True,
+    samples=s.calls(s.call(s.values((3, 4)), s.booleans((3, 4)), s.values((12,), seed=1))),
+)
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """The elements where the mask holds replaced by those of `source`, in order."""
+    chosen = mask.expand(input.shape)
+    order = (chosen.reshape(-1).to(dt.int64).cumsum(0) - 1).clamp(min=0)
+    picked = apply(REGISTRY["take"], source.reshape(-1), order, dim=0).reshape(input.shape)
+    return apply(REGISTRY["where"], chosen, picked, input)

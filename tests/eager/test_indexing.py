@@ -1,0 +1,163 @@
+"""`x[...]` and `x[...] = v` against the reference: every kind of index, reads, writes, gradients, errors."""
+
+import random
+
+import numpy as np
+import pytest
+
+import eager
+
+torch = pytest.importorskip("torch")
+
+INDICES = {
+    "int": lambda m: 1,
+    "negative": lambda m: -1,
+    "slice": lambda m: slice(1, 3),
+    "step": lambda m: slice(None, None, 2),
+    "out of range slice": lambda m: slice(2, 100),
+    "ellipsis": lambda m: ...,
+    "none": lambda m: None,
+    "ints": lambda m: (1, 2),
+    "mixed": lambda m: (slice(None), 1, None, ..., slice(1, None)),
+    "ellipsis last": lambda m: (..., 0),
+    "list": lambda m: [0, 2],
+    "negative list": lambda m: [0, -1],
+    "tensor": lambda m: m.tensor([[0, 2], [1, 1]]),
+    "tensor middle": lambda m: (slice(None), m.tensor([0, 2])),
+    "two tensors": lambda m: (m.tensor([0, 2]), m.tensor([1, 3])),
+    "two tensors apart": lambda m: (m.tensor([0, 2]), slice(None), m.tensor([1, 4])),
+    "broadcast tensors": lambda m: (m.tensor([[0], [2]]), m.tensor([1, 3])),
+    "int and tensor": lambda m: (1, slice(None), m.tensor([0, 3])),
+    "tensor and none": lambda m: (None, m.tensor([0, 2])),
+    "mask": lambda m: m.tensor([True, False, True]),
+    "mask 2d": lambda m: m.arange(12).reshape(3, 4) % 3 == 0,
+    "mask second": lambda m: (slice(None), m.tensor([True, False, True, True])),
+    "mask and int": lambda m: (m.tensor([True, False, True]), 2),
+    "empty list": lambda m: [],
+    "numpy": lambda m: np.array([2, 0]),
+    "bool": lambda m: True,
+    "range": lambda m: (slice(None), list(range(1, 3))),
+    "0-dim tensor": lambda m: m.tensor(1),
+}
+
+
+def x_of(m, grad=False):
+    x = m.arange(60, dtype=m.float64).reshape(3, 4, 5)
+    return x.requires_grad_() if grad else x
+
+
+def assert_equal(a, b):
+    np.testing.assert_array_equal(a.detach().numpy(), b.detach().numpy())
+
+
+@pytest.mark.parametrize("name", INDICES)
+def test_read_and_gradient(name):
+    results = []
+    for m in (eager, torch):
+        x = x_of(m, grad=True)
+        y = x[INDICES[name](m)]
+        (y * m.arange(1, y.numel() + 1, dtype=m.float64).reshape(y.shape)).sum().backward()
+        results.append((y, x.grad))
+    for a, b in zip(*results, strict=True):
+        assert_equal(a, b)
+
+
+@pytest.mark.parametrize("name", INDICES)
+@pytest.mark.parametrize("value", ["number", "tensor", "row"])
+def test_write_and_gradient(name, value):
+    results = []
+    for m in (eager, torch):
+        base, v = x_of(m, grad=True), m.tensor(7.5, dtype=m.float64, requires_grad=True)
+        x = base * 1
+        index = INDICES[name](m)
+        shape = tuple(x[index].shape)
+        if value == "number":
+            x[index] = 2.5
+        elif value == "tensor":
+            x[index] = v * 2
+        elif shape:
+            x[index] = m.arange(shape[-1], dtype=m.float64) * v
+        (x * x).sum().backward()
+        grads = [m.zeros_like(t) if t.grad is None else t.grad for t in (base, v)]
+        results.append((x, *grads))
+    for a, b in zip(*results, strict=True):
+        assert_equal(a, b)
+
+
+@pytest.mark.parametrize("name", [n for n in INDICES if n not in ("bool",)])
+def test_augmented_write(name):
+    results = []
+    for m in (eager, torch):
+        x = x_of(m)
+        x[INDICES[name](m)] += 3
+        results.append(x)
+    assert_equal(*results)
+
+
+def test_basic_indices_are_views():
+    x = x_of(eager)
+    x[1, :, 2:4][0] = -1
+    assert x[1, 0, 2:4].tolist() == [-1, -1]
+    assert x[..., 0].data_ptr() == x.data_ptr()
+
+
+@pytest.mark.parametrize(
+    ("index", "error"),
+    [
+        (3, IndexError),
+        ((0, 0, 0, 0), IndexError),
+        ([0, 5], IndexError),
+        ((..., 0, ...), IndexError),
+        (1.5, (TypeError, IndexError)),
+        (eager.tensor([1.0]), IndexError),
+        (eager.tensor([True, False]), IndexError),
+        (slice(None, None, -1), ValueError),
+        ("a", (TypeError, IndexError)),
+    ],
+)
+def test_errors(index, error):
+    with pytest.raises(error):
+        x_of(eager)[index]
+
+
+def test_value_that_does_not_fit():
+    x = x_of(eager)
+    with pytest.raises(RuntimeError):
+        x[0] = eager.zeros(3)
+    with pytest.raises(RuntimeError):
+        x[[0, 1]] = eager.zeros(3, dtype=eager.float64)
+
+
+def test_iteration_len_contains_unpacking():
+    x = eager.tensor([[1, 2], [3, 4]])
+    a, b = x
+    assert (a.tolist(), b.tolist(), len(x), 3 in x, 7 in x) == ([1, 2], [3, 4], 2, True, False)
+    with pytest.raises(TypeError, match="0-d"):
+        iter(eager.tensor(1))
+
+
+def _random_index(rng, m, shape):
+    """A random basic or advanced index, and the same for the other library."""
+    parts = []
+    for n in shape[: rng.randint(1, len(shape))]:
+        kind = rng.choice(["int", "slice", "slice", "none", "list"])
+        if kind == "int":
+            parts.append(rng.randrange(-n, n))
+        elif kind == "slice":
+            start, stop = rng.randint(-n, n), rng.randint(-n, n)
+            parts.append(slice(start, stop, rng.randint(1, 3)))
+        elif kind == "none":
+            parts.extend([None, slice(None)])
+        else:
+            parts.append([rng.randrange(-n, n) for _ in range(2)])
+    return tuple(parts)
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_random_indices(seed):
+    rng = random.Random(seed)
+    index = _random_index(rng, eager, (3, 4, 5))
+    assert_equal(x_of(eager)[index], x_of(torch)[index])
+    mine, reference = x_of(eager), x_of(torch)
+    mine[index], reference[index] = -5, -5
+    assert_equal(mine, reference)
