@@ -19,6 +19,10 @@ template <class B, class T, class V> JC_INLINE void st(T *p, V v, int n) {
   if constexpr (B::full) store(p, v);
   else store_n(p, v, n);
 }
+template <class B, class T, class V> JC_INLINE void stream(T *p, V v, int n) {
+  if constexpr (B::full) store_stream(p, v);
+  else store_n(p, v, n);
+}
 template <class B, int W, class T> JC_INLINE auto ld_strided(const T *p, i64 step, int n) {
   if constexpr (B::full) return strided<W>(p, step);
   else return strided<W>(p, step, n);

@@ -70,6 +70,7 @@ JC_INLINE void split(i64 n, int id, int team, i64 grain, i64 *lo, i64 *hi) {
 template <class F> JC_INLINE void parallel(i64 n, i64 grain, int team, F body) {
   if (team <= 1) {
     body(i64(0), n);
+    fence();
     return;
   }
 #pragma omp parallel num_threads(team)
@@ -77,6 +78,7 @@ template <class F> JC_INLINE void parallel(i64 n, i64 grain, int team, F body) {
     i64 lo, hi;
     split(n, omp_get_thread_num(), omp_get_num_threads(), grain, &lo, &hi);
     if (lo < hi) body(lo, hi);
+    fence();
   }
 }
 // Waking a sleeping member costs about 5-10 us: stay serial below 128 KiB of traffic per member.
