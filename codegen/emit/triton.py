@@ -18,6 +18,7 @@ from codegen import expr
 from codegen.emit import triton_dot
 from codegen.emit import triton_nests as nests
 from codegen.emit import triton_scan as scan
+from codegen.emit.triton_group import Form, Tables, emit_group, group
 from codegen.emit.triton_kernel import KernelText, emit_kernel
 from codegen.emit.triton_split import split
 from codegen.emit.triton_tile import DEFAULT, Sizes, roots, tile
@@ -37,13 +38,15 @@ from codegen.runtime import triton_prelude as jc
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Run `kernel` with these buffers. `checks`: what each slot of its error buffer means when
-    set."""
+    """Run `kernel` with these buffers. `checks`: what each slot of its error buffer means when set.
+
+    With `tables`, the arguments "table", "owner", "first" and "sizes" are made from them."""
 
     kernel: str
     arguments: tuple[str, ...]
     programs: int
     checks: tuple[str, ...] = ()
+    tables: Tables | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,7 @@ class _Module:
     texts: list[str] = field(default_factory=list)
     launches: list[Launch] = field(default_factory=list)
 
-    def add(self, text: KernelText, hint: str) -> None:
+    def add(self, text: KernelText, hint: str, tables: Tables | None = None) -> None:
         if not text.programs:
             return
         key = text.body, text.parameters
@@ -92,13 +95,17 @@ class _Module:
             name = self.names[key] = f"k{len(self.kernels)}_{hint}"
             self.kernels[name] = Compiled(name, text.parameters, text.warps)
             self.texts.append(f"\n\n@triton.jit\ndef {name}{text.body}\n")
-        self.launches.append(Launch(name, text.arguments, text.programs, text.checks))
+        self.launches.append(Launch(name, text.arguments, text.programs, text.checks, tables))
 
     def kernel(self, kernel: Kernel) -> None:
         parts = split(kernel, self.sizes)
         self.buffers.update({b.name: b for b in parts.buffers})
         for part in parts.kernels:
             self.part(part)
+
+    def group(self, forms: tuple[Form, ...]) -> None:
+        text, tables = emit_group(forms, self.buffers, self.sizes)
+        self.add(text, f"{hint(forms[0].kernel)}_of_{len(forms)}", tables)
 
     def part(self, kernel: Kernel) -> None:
         for local in kernel.locals:
@@ -113,8 +120,10 @@ def emit(fused: Fused, sizes: Sizes = DEFAULT) -> TritonProgram:
     """Every kernel of `fused`, in order. Raises Unsupported naming the step that Triton cannot
     do."""
     module = _Module(dict(fused.buffers), sizes)
-    for item in fused.items:
-        if isinstance(item, Kernel):
+    for item in group(fused):
+        if isinstance(item, tuple):
+            module.group(item)
+        elif isinstance(item, Kernel):
             module.kernel(item)
         else:
             _library(module, item)

@@ -45,7 +45,7 @@ class KernelText:
     warps: int
 
 
-class _Writer:
+class Writer:
     """The state of one kernel's emission."""
 
     def __init__(self, tiling: Tiling, buffers: Mapping[str, Buffer]) -> None:
@@ -393,7 +393,8 @@ def identity(monoid: str, dtype: DType) -> str:
 
 
 def identity_value(monoid: str, dtype: DType) -> float:
-    """The value that changes nothing in a reduction; for arg-reductions the extremum that never wins."""
+    """The value that changes nothing in a reduction; for arg-reductions the extremum that never
+    wins."""
     kind = CANONICAL.get(monoid, monoid).removeprefix("arg")
     if kind in ("sum", "any"):
         return 0
@@ -441,7 +442,7 @@ def child(block: Block, indent: str) -> Block:
 def emit_kernel(tiling: Tiling, buffers: Mapping[str, Buffer]) -> KernelText:
     """The text of one kernel. Raises Unsupported for what Triton cannot say."""
     known = {**buffers, **{b.name: b for b in tiling.kernel.locals}}
-    writer = _Writer(tiling, known)
+    writer = Writer(tiling, known)
     lines = writer.lines()
     return finished(writer.signature, lines, tiling.programs, tiling.warps)
 

@@ -1,8 +1,10 @@
-"""Emit, before tiling: kernels with too few rows to fill a GPU become several. Kernel -> Kernels and temporaries.
+"""Emit, before tiling: kernels with too few rows to fill a GPU become several. Kernel -> Kernels
+and temporaries.
 
-A kernel's rows are what runs in parallel. When there are few rows of much work, each stage becomes a kernel of its own, its
-reductions in two phases: many programs reduce a chunk each into a temporary, then one pass reduces the chunks. The order of
-additions is fixed by the shapes, never by timing, so results repeat bit by bit.
+A kernel's rows are what runs in parallel. When there are few rows of much work, each stage becomes
+a kernel of its own, its reductions in two phases: many programs reduce a chunk each into a
+temporary, then one pass reduces the chunks. The order of additions is fixed by the shapes, never by
+timing, so results repeat bit by bit.
 """
 
 from __future__ import annotations
@@ -50,7 +52,8 @@ def _too_long(kernel: Kernel, stage: Stage, rows: int, sizes: Sizes) -> bool:
 
 @dataclass
 class _Splitting:
-    """Kernels so far; `now` are the stages of the kernel being collected; `known` replaces locals by memory."""
+    """Kernels so far; `now` are the stages of the kernel being collected; `known` replaces locals
+    by memory."""
 
     kernel: Kernel
     rows: int
@@ -79,7 +82,9 @@ class _Splitting:
         """The stages with row buffers moved to memory, where the next kernel finds them."""
         r = affine.ravel([_form(a) for a in self.kernel.rows], [a.size for a in self.kernel.rows])
         moved = {b.name: r * b.size for b in self.kernel.locals}
-        self.buffers += [replace(b, size=b.size * self.rows, kind="temp") for b in self.kernel.locals]
+        self.buffers += [
+            replace(b, size=b.size * self.rows, kind="temp") for b in self.kernel.locals
+        ]
 
         def on_load(buffer: str, offset: Affine, x: Load) -> Expr:
             return expr.load(buffer, offset + moved.get(buffer, affine.ZERO), x.dtype)
@@ -87,7 +92,9 @@ class _Splitting:
         rewrite = Rewrite({}, on_load=on_load)
         for stage in self.kernel.stages:
             new = replace(rewrite_stage(stage, rewrite), loops=stage.loops)
-            stores = tuple(replace(s, offset=s.offset + moved.get(s.buffer, affine.ZERO)) for s in new.stores)
+            stores = tuple(
+                replace(s, offset=s.offset + moved.get(s.buffer, affine.ZERO)) for s in new.stores
+            )
             yield replace(new, stores=stores)
 
     def resolved(self, stage: Stage) -> Stage:
@@ -104,7 +111,9 @@ class _Splitting:
         if not self.now:
             return
         reductions = [r for stage in self.now for r in stage.reductions]
-        place = affine.ravel([_form(a) for a in self.kernel.rows], [a.size for a in self.kernel.rows])
+        place = affine.ravel(
+            [_form(a) for a in self.kernel.rows], [a.size for a in self.kernel.rows]
+        )
         stores = []
         for r in reductions:
             name = self.temporary(f"{r.name}_{self.kernel.name}", r.dtype, self.rows)
@@ -112,7 +121,10 @@ class _Splitting:
             stores.append(Store(name, place, value))
             self.known[value] = expr.load(name, place, r.dtype)
         self.known = {x: self.rewrite()(y) for x, y in self.known.items()}
-        self.add((*self.now, Stage((), (), tuple(stores))) if stores else tuple(self.now), self.kernel.rows)
+        self.add(
+            (*self.now, Stage((), (), tuple(stores))) if stores else tuple(self.now),
+            self.kernel.rows,
+        )
         self.now = []
 
     def add(self, stages: tuple[Stage, ...], rows: tuple[Axis, ...]) -> None:
@@ -132,7 +144,13 @@ class _Splitting:
         count = math.ceil(length / chunk)
         s, k = affine.axis("s", count), affine.axis("c", chunk)
         position = s * chunk + k
-        by = dict(zip(stage.loops, affine.unravel(position, tuple(a.size for a in stage.loops)), strict=True))
+        by = dict(
+            zip(
+                stage.loops,
+                affine.unravel(position, tuple(a.size for a in stage.loops)),
+                strict=True,
+            )
+        )
         inside = expr.decide(BUILD.lt(expr.index_of(position), length))
         rewrite = Rewrite(by)
         partial, final = [], []
@@ -146,9 +164,7 @@ class _Splitting:
         loops = _axes(k)
         place = self.place(s)
         reductions = tuple(r for r, _ in partial)
-        stores = tuple(
-            Store(name, place, _chunk_local(r, s * chunk)) for r, name in partial
-        )
+        stores = tuple(Store(name, place, _chunk_local(r, s * chunk)) for r, name in partial)
         self.add((Stage(loops, reductions), Stage((), (), stores)), rows)
         self.now.append(Stage(_axes(s), tuple(final)))
 
@@ -165,7 +181,8 @@ class _Splitting:
         return s * self.rows + row
 
     def partials(self, r: Reduction, s: Affine, chunk: int) -> list[tuple[Reduction, str]]:
-        """The reductions of one chunk, and the temporaries they go to: for arg-reductions the extremum as well."""
+        """The reductions of one chunk, and the temporaries they go to: for arg-reductions the
+        extremum as well."""
         size = self.rows * (s.hi + 1)
         found = [(r, self.temporary(f"{r.name}_{self.kernel.name}_chunks", r.dtype, size))]
         if r.monoid.startswith("arg"):
@@ -175,7 +192,8 @@ class _Splitting:
         return found
 
     def finals(self, r: Reduction, s: Affine) -> list[Reduction]:
-        """The reduction of the chunks. For arg-reductions: which chunk; the position is looked up by who reads it."""
+        """The reduction of the chunks. For arg-reductions: which chunk; the position is looked up
+        by who reads it."""
         place = self.place(s)
         if not r.monoid.startswith("arg"):
             name = f"{r.name}_{self.kernel.name}_chunks"
@@ -183,7 +201,9 @@ class _Splitting:
         values = expr.load(f"{r.name}_{self.kernel.name}_values", place, r.value.dtype)
         winner = expr.local(f"{r.name}_chunk", dt.int64)
         where = self.place(affine.opaque(winner, 0, s.hi))
-        self.known[expr.local(r.name, r.dtype)] = expr.load(f"{r.name}_{self.kernel.name}_chunks", where, r.dtype)
+        self.known[expr.local(r.name, r.dtype)] = expr.load(
+            f"{r.name}_{self.kernel.name}_chunks", where, r.dtype
+        )
         return [Reduction(f"{r.name}_chunk", r.monoid, dt.int64, values)]
 
 
@@ -201,4 +221,3 @@ def _form(a: Axis) -> Affine:
 
 def _axes(flat: Affine) -> tuple[Axis, ...]:
     return tuple(a for a, _ in flat.terms if isinstance(a, Axis))
-

@@ -150,12 +150,15 @@ def _rows(kernel: Kernel, sizes: Sizes) -> Tiling:
 
 
 def is_column(kernel: Kernel) -> bool:
-    """Whether most reads of its looped stages are contiguous along the rows, not along the loops."""
+    """Whether most reads of its looped stages are contiguous along the rows, not along the
+    loops."""
     votes = 0
     for stage in kernel.stages:
         for offset in _offsets(stage) if stage.loops and kernel.rows else ():
             last, loop = kernel.rows[-1], stage.loops[-1]
-            along, across = (affine.coefficient(offset, affine.axis(a.name, a.size)) for a in (loop, last))
+            along, across = (
+                affine.coefficient(offset, affine.axis(a.name, a.size)) for a in (loop, last)
+            )
             votes += (across == 1 and along not in (0, 1, None)) - (along == 1)
     return votes > 0
 

@@ -15,11 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from codegen.emit.triton import TritonProgram
+from codegen.emit.triton import Launch, TritonProgram
 from codegen.ir import Buffer, Unsupported
 from codegen.runtime.artifact import Artifact, Kernel
 from codegen.runtime.cuda import Device, DeviceUnavailable, Graph, open_device
-from codegen.runtime.triton_run import Array, Binaries, Memory, compile_program, interpreted, report
+from codegen.runtime.triton_run import (
+    Array,
+    Binaries,
+    Memory,
+    compile_program,
+    interpreted,
+    report,
+    table_arrays,
+)
 
 
 class DeviceProgram:
@@ -40,6 +48,7 @@ class DeviceProgram:
         slots = [max(len(launch.checks), 1) for launch in program.launches]
         self.errors = [np.zeros(n, np.int32) for n in slots]
         self.error_places = [device.allocate(4 * n) for n in slots]
+        self.tables = [self.place_tables(launch) for launch in program.launches]
         self.written = _written(program)
         self.graph: Graph | None = None
         self.lock = threading.Lock()
@@ -71,13 +80,29 @@ class DeviceProgram:
         self.graph.launch()
 
     def launch(self, memory: Memory) -> None:
-        for launch, errors in zip(self.program.launches, self.error_places, strict=True):
-            arguments = [self.argument(a, errors, memory) for a in launch.arguments]
+        for launch, own in zip(self.program.launches, self.own_arguments(), strict=True):
+            arguments = [self.argument(a, own, memory) for a in launch.arguments]
             self.launchers[launch.kernel]((launch.programs, 1, 1), *arguments)
 
-    def argument(self, name: str, errors: int, memory: Memory) -> Any:
-        if name == "errors":
-            return errors
+    def own_arguments(self) -> list[dict[str, int]]:
+        """What belongs to a launch and not to the program: its error slots and tables."""
+        pairs = zip(self.error_places, self.tables, strict=True)
+        return [{"errors": errors, **tables} for errors, tables in pairs]
+
+    def place_tables(self, launch: Launch) -> dict[str, int]:
+        """The tables of a grouped launch on the device; addresses never change, so once is
+        enough."""
+        if launch.tables is None:
+            return {}
+        placed = {}
+        for name, array in table_arrays(launch.tables, self.addresses.__getitem__).items():
+            placed[name] = self.device.allocate(array.nbytes)
+            self.device.upload(placed[name], array)
+        return placed
+
+    def argument(self, name: str, own: Mapping[str, int], memory: Memory) -> Any:
+        if name in own:
+            return own[name]
         if self.program.buffers[name].kind == "scalar":
             return memory.arrays[name].item()
         return self.addresses[name]
@@ -105,7 +130,8 @@ class DeviceProgram:
         for b in self.program.buffers.values():
             if b.name in self.addresses and not b.alias:
                 self.device.free(self.addresses[b.name])
-        for place in self.error_places:
+        places = [p for tables in self.tables for p in tables.values()]
+        for place in (*self.error_places, *places):
             self.device.free(place)
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from codegen.emit.triton import Launch, TritonProgram
+from codegen.emit.triton_group import Tables
 from codegen.ir import Access, Buffer
 from codegen.runtime import cache, triton_build
 from codegen.runtime.triton_build import DEFAULT_TARGET, Record
@@ -76,9 +77,26 @@ def interpreted(program: TritonProgram) -> Run:
 
 def _interpret_one(interpret: Any, module: Any, launch: Launch, memory: Memory) -> None:
     errors = np.zeros(max(len(launch.checks), 1), np.int32)
-    arguments = [errors if a == "errors" else memory.arrays[a] for a in launch.arguments]
-    interpret(getattr(module, launch.kernel), (launch.programs,), *arguments)
+    given = {"errors": errors, **memory.arrays}
+    reached: list[Array] = []
+    if launch.tables is not None:
+        given |= table_arrays(launch.tables, lambda name: memory.arrays[name].ctypes.data)
+        reached = [memory.arrays[name] for slot in launch.tables.slots for name in slot]
+    arguments = [given[a] for a in launch.arguments]
+    interpret(getattr(module, launch.kernel), (launch.programs,), *arguments, reachable=reached)
     report(errors, launch)
+
+
+def table_arrays(tables: Tables, address: Callable[[str], int]) -> dict[str, Array]:
+    """The tables of a grouped launch: addresses [slots, members], each block's member, each
+    member's first block, sizes."""
+    blocks = np.array(tables.blocks)
+    return {
+        "table": np.array([[address(name) for name in slot] for slot in tables.slots], np.int64),
+        "owner": np.repeat(np.arange(len(blocks)), blocks).astype(np.int32),
+        "first": (np.cumsum(blocks) - blocks).astype(np.int32),
+        "sizes": np.array(tables.sizes, np.int64),
+    }
 
 
 def report(errors: Array, launch: Launch) -> None:

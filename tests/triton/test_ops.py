@@ -16,7 +16,7 @@ from jitcap.functional import DataDependent
 
 FUNCTIONS = {key: p for key, p in PUBLIC.items() if p.samples is not None}
 # Blocks so small that every loop, tail and mask is taken even on the samples' few elements.
-TINY = Sizes(flat=16, tile=32, longest=4, loop=2, plane=8,column=4,programs=64)
+TINY = Sizes(flat=16, tile=32, longest=4, loop=2, plane=8, column=4, programs=64)
 # Not a program of known shapes, or one that Triton does not express; eager and the CPU backend cover them.
 OUT_OF_REACH = (DataDependent, Unsupported)
 

@@ -1,0 +1,247 @@
+"""Emit, before tiling: equal elementwise kernels over different tensors become one. Kernels in
+order -> groups of kernels.
+
+An optimizer updates every parameter by the same expression. Kernels that say the same up to buffers
+and sizes, and do not depend on one another, are launched as one: its programs find their tensor in
+a table of addresses (`Tables`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from codegen import affine, expr
+from codegen.affine import ZERO, Affine
+from codegen.emit import triton_table as table
+from codegen.emit.triton_body import Block, Text
+from codegen.emit.triton_kernel import STEP, KernelText, Writer, child, parameter_type
+from codegen.emit.triton_tile import Sizes, TiledStage, Tiling
+from codegen.expr import Expr, Load
+from codegen.ir import Access, Buffer, Fused, Kernel, Library, Stage, Store
+from codegen.rewrite import Rewrite
+from codegen.tile import stage_roots
+from codegen.writes import touched
+
+MEMBER: Final = 1 << 20  # the size that stands for every member's in the shared expression
+R: Final = "r"
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What a grouped launch reads besides its scalars: for each slot the buffers of all members,
+    and their sizes."""
+
+    slots: tuple[tuple[str, ...], ...]
+    sizes: tuple[int, ...]
+    block: int
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        return tuple(math.ceil(n / self.block) for n in self.sizes)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Form:
+    """A kernel over slots instead of buffers. `key` is equal for kernels that can run as one."""
+
+    kernel: Kernel
+    key: tuple[Any, ...]
+    stores: tuple[Store, ...]
+    slots: tuple[str, ...]
+    size: int
+
+
+class _NotElementwise(Exception):
+    """The kernel reads or writes elsewhere than at its own element."""
+
+
+@dataclass(eq=False)
+class _Slots:
+    """Buffers of a kernel by order of first use."""
+
+    buffers: Mapping[str, Buffer]
+    flat: Affine
+    size: int
+    names: list[str] = field(default_factory=list)
+
+    def of(self, buffer: str) -> str:
+        if buffer not in self.names:
+            self.names.append(buffer)
+        return f"slot{self.names.index(buffer)}"
+
+    def load(self, buffer: str, offset: Affine, x: Load) -> Expr:
+        own = self.buffers[buffer]
+        if own.kind == "scalar":
+            return expr.load(buffer, offset, x.dtype)
+        if offset is self.flat:
+            return expr.load(self.of(buffer), affine.axis(R, MEMBER), x.dtype)
+        if offset is ZERO and own.size == 1:
+            return expr.load(self.of(buffer), ZERO, x.dtype)
+        raise _NotElementwise
+
+
+def form(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Form | None:
+    """`kernel` over slots, or None when it is not a plain elementwise kernel."""
+    if len(kernel.stages) != 1 or kernel.stages[0].reductions or kernel.locals:
+        return None
+    (stage,) = kernel.stages
+    axes = (*kernel.rows, *stage.loops)
+    size = math.prod(a.size for a in axes)
+    flat = affine.ravel([affine.axis(a.name, a.size) for a in axes], [a.size for a in axes])
+    if size < 2 or any(not isinstance(x, _PLAIN) for x in expr.walk(*stage_roots(stage))):
+        return None
+    slots = _Slots(buffers, flat, size)
+    try:
+        stores = tuple(_slot_stores(stage, slots))
+    except _NotElementwise:
+        return None
+    key = (
+        tuple((s.buffer, s.value) for s in stores),
+        tuple(buffers[name].dtype for name in slots.names),
+    )
+    return Form(kernel, key, stores, tuple(slots.names), size)
+
+
+_PLAIN: Final = (expr.Const, expr.Load, expr.Apply, expr.Cast, expr.Select)
+
+
+def _slot_stores(stage: Stage, slots: _Slots) -> Iterator[Store]:
+    rewrite = Rewrite({}, on_load=slots.load)
+    for s in stage.stores:
+        value = rewrite(s.value)
+        if s.mode != "set" or s.offset is not slots.flat:
+            raise _NotElementwise
+        yield Store(slots.of(s.buffer), affine.axis(R, MEMBER), value)
+
+
+# ------------------------------------------------------------------------------- collecting
+
+Item = Kernel | Library
+
+
+@dataclass(eq=False)
+class _Pending:
+    """A group that is still open: nothing since its first member depends on it."""
+
+    forms: list[Form]
+    reads: set[str]
+    writes: set[str]
+
+
+def group(fused: Fused) -> list[Item | tuple[Form, ...]]:
+    """The items in an order of execution, with equal elementwise kernels collected."""
+    return list(_groups(fused))
+
+
+def _groups(fused: Fused) -> Iterator[Item | tuple[Form, ...]]:
+    pending: dict[tuple[Any, ...], _Pending] = {}
+    for item in fused.items:
+        reads, writes = _memory(item, fused.buffers)
+        for key, open_ in list(pending.items()):
+            if open_.writes & (reads | writes) or open_.reads & writes:
+                yield from _closed(pending.pop(key))
+        own = form(item, fused.buffers) if isinstance(item, Kernel) else None
+        if own is None:
+            yield item
+            continue
+        joined = pending.setdefault(own.key, _Pending([], set(), set()))
+        joined.forms.append(own)
+        joined.reads |= reads
+        joined.writes |= writes
+    for open_ in pending.values():
+        yield from _closed(open_)
+
+
+def _closed(open_: _Pending) -> Iterable[Item | tuple[Form, ...]]:
+    return [open_.forms[0].kernel] if len(open_.forms) == 1 else [tuple(open_.forms)]
+
+
+def _memory(item: Item, buffers: Mapping[str, Buffer]) -> tuple[set[str], set[str]]:
+    """What an item reads and writes, buffers that share memory under one name."""
+    reads, writes = touched(item)
+    if isinstance(item, Library):
+        reads |= {x for x in item.reads if isinstance(x, str)}
+        reads |= {x.buffer for x in item.reads if isinstance(x, Access)}
+    return tuple({buffers[x].alias or x if x in buffers else x for x in s} for s in (reads, writes))  # type: ignore[return-value]
+
+
+# --------------------------------------------------------------------------------- emission
+
+
+def emit_group(
+    forms: Sequence[Form], buffers: Mapping[str, Buffer], sizes: Sizes
+) -> tuple[KernelText, Tables]:
+    """One kernel for all members."""
+    first = forms[0]
+    own = {
+        f"slot{i}": Buffer(f"slot{i}", buffers[n].dtype, MEMBER, "temp")
+        for i, n in enumerate(first.slots)
+    }
+    stage = TiledStage(Stage((), (), first.stores), 1, 1)
+    tiling = Tiling(
+        first.kernel, "flat", MEMBER, sizes.flat, (stage,), (), max(1, sizes.flat // 256)
+    )
+    wide = max(f.size for f in forms) >= 2**31
+    writer = _GroupWriter(tiling, {**buffers, **own}, len(forms), wide=wide)
+    lines = writer.lines()
+    scalars = [(name, b) for b, name in writer.signature.names.items() if b not in own]
+    parameters = (
+        ("table", "*i64"), ("owner", "*i32"), ("first", "*i32"), ("sizes", "*i64"),
+        *((name, parameter_type(buffers[b])) for name, b in scalars),
+    )  # fmt: skip
+    tables = Tables(
+        tuple(zip(*(f.slots for f in forms), strict=True)), tuple(f.size for f in forms), sizes.flat
+    )
+    header = f"({', '.join(name for name, _ in parameters)}):"
+    text = KernelText(
+        "\n".join([header, *lines]),
+        parameters,
+        ("table", "owner", "first", "sizes", *(b for _, b in scalars)),
+        (),
+        sum(tables.blocks),
+        tiling.warps,
+    )
+    return text, tables
+
+
+class _GroupWriter(Writer):
+    """The writer of a flat kernel whose buffers and size come from tables."""
+
+    def __init__(
+        self, tiling: Tiling, buffers: Mapping[str, Buffer], members: int, *, wide: bool
+    ) -> None:
+        super().__init__(tiling, buffers)
+        self.members = members
+        self.wide = wide
+
+    def lines(self) -> list[str]:
+        block, size = self.block(), self.tiling.block
+        r = affine.axis(R, MEMBER).terms[0][0]
+        block.counters[r] = Text("r", frozenset("r"))  # type: ignore[index]
+        inside, tail = child(block, STEP), child(block, STEP)
+        inside.lines, tail.lines = [], []
+        tail.masks["r"] = "mr"
+        for path in (inside, tail):
+            self.stages(path)
+        self.open(block, size)
+        block.lines += [f"{STEP}if start + {size} <= n:", *inside.lines]
+        block.lines += [f"{STEP}else:", f"{STEP}{STEP}mr = r < n", *tail.lines]
+        return block.lines
+
+    def open(self, block: Block, size: int) -> None:
+        """Find the tensor of this program, and its buffers."""
+        cast = ".to(tl.int64)" if self.wide else ""
+        block.put("pid = tl.program_id(0)")
+        block.put("t = tl.load(owner + pid)")
+        block.put("n = tl.load(sizes + t)")
+        block.put(f"start = (pid - tl.load(first + t)){cast} * {size}")
+        block.put(f"r = start + tl.arange(0, {size})")
+        for buffer, name in self.signature.names.items():
+            if not buffer.startswith("slot"):
+                continue
+            number, kind = int(buffer[4:]), table.type_name(self.buffers[buffer].dtype)
+            address = f"tl.load(table + {number * self.members} + t)"
+            block.put(f"{name} = tl.multiple_of({address}.to(tl.pointer_type({kind})), 16)")
