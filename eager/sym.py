@@ -91,13 +91,13 @@ class SymNumber:
         return _compare("ge", self, other)
 
     def __neg__(self) -> Any:
-        return emit_scalar("neg", _wider(self, 0), self)
+        return 0 - self if self.pytype is bool else emit_scalar("neg", self.pytype, self)
 
     def __pos__(self) -> Any:
         return self
 
     def __abs__(self) -> Any:
-        return emit_scalar("abs", _wider(self, 0), self)
+        return self + 0 if self.pytype is bool else emit_scalar("abs", self.pytype, self)
 
     def __add__(self, other: Any) -> Any:
         return _arithmetic("add", self, other)
@@ -190,7 +190,7 @@ def _power(x: Any, y: Any) -> Any:
         return NotImplemented
     wide = _wider(x, y)
     if wide is int and not y >= 0:  # Python leaves the integers here
-        wide = float
+        x, wide = x * 1.0, float
     if wide is float and x == 0 and y < 0:
         raise ZeroDivisionError("0.0 cannot be raised to a negative power")
     return emit_scalar("pow", wide, x, y)

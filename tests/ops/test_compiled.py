@@ -1,7 +1,7 @@
 """The registry's samples once more, through `jit`: values and gradients of compiled code against eager."""
 
-import op_harness as harness
 import numpy as np
+import op_harness as harness
 import pytest
 
 import eager

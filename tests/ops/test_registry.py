@@ -1,7 +1,7 @@
 """Every public function against its reference: values, dtypes, shapes and gradients, from the samples in the registry."""
 
-import op_harness as harness
 import numpy as np
+import op_harness as harness
 import pytest
 
 import eager

@@ -1,0 +1,87 @@
+"""A tracer whose handles are values: it runs each op as it is emitted and checks the op's own rules.
+
+With it the whole library can be run on traced tensors: functionalised views and writes, shape rules,
+index maps of views and derivatives are tested without any compiler.
+"""
+
+import contextlib
+
+import numpy as np
+
+import eager
+from eager.dispatch import current_tracer
+from eager.op import aval_of
+from eager.sym import SymNumber
+from eager.tensor import wrap
+from eager.traced import fresh
+
+
+class ValueTracer:
+    def __init__(self):
+        self.emitted = []
+        self.lifted = {}
+
+    def emit(self, op, operands, attrs, outs):
+        hash(tuple(sorted((k, v) for k, v in attrs.items() if k != "dtype")))
+        weak = outs[0].weak
+        results = op.compute(operands, attrs, outs)
+        for array, aval in zip(results, outs, strict=True):
+            assert isinstance(array, np.ndarray | np.generic), (op, type(array))
+            assert array.shape == aval.shape, (op, array.shape, aval)
+            assert weak or array.dtype == aval.dtype.np, (op, array.dtype, aval)
+        if op.kind == "view":
+            check_index_map(op, operands[0], attrs, results[0])
+        self.emitted.append(op.name)
+        return tuple(x.item() if weak else np.array(x) for x in results)
+
+    def lift(self, tensor):
+        if id(tensor) not in self.lifted:
+            array = np.array(tensor._array)
+            self.lifted[id(tensor)] = (fresh(self, array, aval_of(array)), tensor)
+        return self.lifted[id(tensor)][0]
+
+    def item(self, traced):
+        value = traced.read().item()
+        return SymNumber(self, value, type(value), value)
+
+    def concretize(self, sym, want):
+        return want(sym.handle)
+
+    def load_grad(self, tensor):
+        return None
+
+
+def check_index_map(op, source, attrs, result):
+    """The op's index map, at every place of the result."""
+    for index in np.ndindex(result.shape):
+        there = op.source(tuple(map(int, index)), source.shape, attrs)
+        assert np.array_equal(result[index], source[there], equal_nan=result.dtype.kind in "fc"), (
+            op,
+            index,
+            there,
+        )
+
+
+@contextlib.contextmanager
+def tracing():
+    tracer = ValueTracer()
+    token = current_tracer.set(tracer)
+    try:
+        yield tracer
+    finally:
+        current_tracer.reset(token)
+
+
+def traced(tracer, array, requires_grad=False):
+    """A tensor that stands for `array` under capture."""
+    array = np.array(array)
+    t = wrap(fresh(tracer, array, aval_of(array)))
+    return t.requires_grad_() if requires_grad else t
+
+
+def value(tensor):
+    """The array a traced tensor has come to."""
+    return tensor._array.read() if not isinstance(tensor._array, np.ndarray) else tensor._array
+
+
+_ = eager
