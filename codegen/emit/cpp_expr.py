@@ -112,7 +112,7 @@ class Spell:
         """The name (or literal) of a value that is the same in all lanes."""
         if type(x) is Const:
             return table.constant(x)
-        guard = guard if guard is not None and has_load(x) else None
+        guard = self.needed(guard, x)
         key = (x, guard)
         found = self.find(key)
         if found is not None:
@@ -123,7 +123,7 @@ class Spell:
 
     def vector_of(self, x: Expr, guard: Expr | None = None) -> str:
         """The name of a value as a vector of `lanes`."""
-        guard = guard if guard is not None and has_load(x) else None
+        guard = self.needed(guard, x)
         key = (x, guard, self.lanes)
         found = self.find(key)
         if found is not None:
@@ -139,6 +139,12 @@ class Spell:
             return self.define(key, depth, ctype, f"splat<{lane_type}, {self.lanes}>({scalar})")
         depth = max(self.depth(x), self.depth(guard) if guard is not None else 0)
         return self.define(key, depth, ctype, _RULES[type(x)](self, x, guard, True))
+
+    def needed(self, guard: Expr | None, x: Expr) -> Expr | None:
+        """The guard, if `x` reads memory that may not be there without it: run-time scalars always are."""
+        if guard is None or not has_load(x):
+            return None
+        return None if type(x) is Load and x.buffer in self.names.scalars else guard
 
     def value(self, x: Expr, guard: Expr | None, vector: bool) -> str:
         return self.vector_of(x, guard) if vector else self.scalar(x, guard)
