@@ -161,15 +161,15 @@ def const(value: complex, dtype: DType) -> Expr:
 
 
 def read(value: int, index: tuple[Affine, ...], dtype: DType) -> Expr:
-    return _intern(Read, dtype, value, index)  # type: ignore[no-any-return]
+    return _intern(Read, dtype, value, index)
 
 
 def load(buffer: str, offset: Affine, dtype: DType) -> Expr:
-    return _intern(Load, dtype, buffer, offset)  # type: ignore[no-any-return]
+    return _intern(Load, dtype, buffer, offset)
 
 
 def local(name: str, dtype: DType) -> Expr:
-    return _intern(Local, dtype, name)  # type: ignore[no-any-return]
+    return _intern(Local, dtype, name)
 
 
 def index_of(index: Affine) -> Expr:
@@ -180,12 +180,12 @@ def index_of(index: Affine) -> Expr:
         atom = index.terms[0][0]
         if isinstance(atom, affine.Opaque):
             return cast(atom.expr, dt.int64)
-    return _intern(IndexOf, dt.int64, index)  # type: ignore[no-any-return]
+    return _intern(IndexOf, dt.int64, index)
 
 
 def short_index(index: Affine) -> Expr:
     """An index as an int32 value; the caller knows that it fits."""
-    return _intern(IndexOf, dt.int32, index) if index.terms else const(index.const, dt.int32)  # type: ignore[no-any-return]
+    return _intern(IndexOf, dt.int32, index) if index.terms else const(index.const, dt.int32)
 
 
 def as_index(x: Expr, lo: int, hi: int) -> Affine:
@@ -206,7 +206,7 @@ def cast(x: Expr, dtype: DType) -> Expr:
         return const(np.asarray(x.value, x.dtype.np).astype(dtype.np).item(), dtype)
     if isinstance(x, Cast) and _lossless(x.arg.dtype, x.dtype):
         return cast(x.arg, dtype)  # f16 -> f32 -> f64 is f16 -> f64
-    return _intern(Cast, dtype, x)  # type: ignore[no-any-return]
+    return _intern(Cast, dtype, x)
 
 
 def _lossless(narrow: DType, wide: DType) -> bool:
@@ -223,12 +223,12 @@ def _like(y: Any, x: Expr) -> Expr:
 
 def checked(x: Expr, lo: int, hi: int, where: str) -> Expr:
     """`x`, an index read from data, verified at run time to lie in [lo, hi]."""
-    return _intern(Checked, x.dtype, x, lo, hi, where)  # type: ignore[no-any-return]
+    return _intern(Checked, x.dtype, x, lo, hi, where)
 
 
 def random(fn: str, seed: Expr, ordinal: Expr, index: Expr, dtype: DType) -> Expr:
     """A Philox draw for flat element `index`; all three operands are int64."""
-    return _intern(Apply, dtype, fn, (seed, ordinal, index))  # type: ignore[no-any-return]
+    return _intern(Apply, dtype, fn, (seed, ordinal, index))
 
 
 def select(cond: Expr, then: Expr, other: Expr) -> Expr:
@@ -245,7 +245,7 @@ def apply(fn: str, *args: Expr) -> Expr:
     if simpler is not None:
         return simpler
     result = dt.bool_ if VOCABULARY[fn].result == "bool" else args[-1].dtype
-    return _intern(Apply, result, fn, args)  # type: ignore[no-any-return]
+    return _intern(Apply, result, fn, args)
 
 
 def _simplify(fn: str, args: tuple[Expr, ...]) -> Expr | None:

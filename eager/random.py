@@ -110,7 +110,7 @@ def draw(dist: str, shape: tuple[int, ...], dtype: DType, generator: Generator |
     else:
         key = tracer.next_draw(source)
     out = apply(RANDOM, *key, shape=shape, dtype=dtype.compute, dist=dist)
-    return out if dtype.compute is dtype else out.to(dtype)  # type: ignore[no-any-return]
+    return out if dtype.compute is dtype else out.to(dtype)
 
 
 def _shape(size: tuple[Any, ...]) -> tuple[int, ...]:
@@ -278,7 +278,7 @@ def normal(
         size = (mean + std).shape if len(tensors) == 2 else tensors[0].shape
         dtype = tensors[0].dtype
     z = randn(tuple(size), generator=generator, dtype=dtype, device=device)
-    return z * std + mean  # type: ignore[no-any-return]
+    return z * std + mean
 
 
 @public()
@@ -313,7 +313,7 @@ def multinomial(
     u = draw("uniform", tuple(input.shape), wide.dtype, generator)
     race = -((-u).log1p()) / wide  # Exp(1) / weight; a weight of 0 gives infinity
     race = race.masked_fill(wide == 0, math.inf)
-    return apply(SORT, race, dim=input.ndim - 1, descending=False)[1][..., :num_samples]  # type: ignore[no-any-return]
+    return apply(SORT, race, dim=input.ndim - 1, descending=False)[1][..., :num_samples]
 
 
 # ------------------------------------------------------------------------------ in place

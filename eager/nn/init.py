@@ -67,13 +67,13 @@ def trunc_normal_(
         low, high = 2 * below(a) - 1, 2 * below(b) - 1
         rng.uniform_(tensor, low, high, generator=generator)
         drawn = tensor.erfinv() * (std * math.sqrt(2.0)) + mean
-        return tensor.copy_(drawn.clamp(a, b))  # type: ignore[no-any-return]
+        return tensor.copy_(drawn.clamp(a, b))
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """One value everywhere."""
     with no_grad():
-        return tensor.fill_(val)  # type: ignore[no-any-return]
+        return tensor.fill_(val)
 
 
 def ones_(tensor: Tensor) -> Tensor:
@@ -91,7 +91,7 @@ def eye_(tensor: Tensor) -> Tensor:
     with no_grad():
         rows, columns = tensor.shape
         one = (iota(rows).unsqueeze(1) == iota(columns)).to(tensor.dtype)
-        return tensor.copy_(one)  # type: ignore[no-any-return]
+        return tensor.copy_(one)
 
 
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
@@ -185,7 +185,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = N
         q, r = qr(flat.t() if rows < columns else flat)
         q = q * r.diagonal().sign()  # makes the distribution uniform
         q = q.t() if rows < columns else q
-        return tensor.copy_(q.reshape(tensor.shape) * gain)  # type: ignore[no-any-return]
+        return tensor.copy_(q.reshape(tensor.shape) * gain)
 
 
 def sparse_(

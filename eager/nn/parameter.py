@@ -27,7 +27,7 @@ class Parameter(Tensor):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         if id(self) in memo:
-            return memo[id(self)]  # type: ignore[no-any-return]
+            return memo[id(self)]
         copied = Parameter(self.data.clone(), self.requires_grad)
         memo[id(self)] = copied
         return copied

@@ -28,7 +28,7 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
     _matrix("mm", mat2, 2)
     if input.shape[1] != mat2.shape[0]:
         raise RuntimeError(_cannot_multiply(input, mat2))
-    return apply(DOT, input, mat2)  # type: ignore[no-any-return]
+    return apply(DOT, input, mat2)
 
 
 def _cannot_multiply(a: Tensor, b: Tensor) -> str:
@@ -42,7 +42,7 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """(B, M, K) x (B, K, N) -> (B, M, N)."""
     _matrix("bmm", input, 3)
     _matrix("bmm", mat2, 3)
-    return apply(DOT, input, mat2)  # type: ignore[no-any-return]
+    return apply(DOT, input, mat2)
 
 
 @public()
@@ -108,16 +108,16 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
         return _rows_times(a, b)
     batch = _batch_shape(a, b)
     a, b = _expand_batch(a, batch), _expand_batch(b, batch)
-    return apply(DOT, a, b)  # type: ignore[no-any-return]
+    return apply(DOT, a, b)
 
 
 def _rows_times(a: Tensor, b: Tensor) -> Tensor:
     """(*B, M, K) x (K, N) as one matrix product."""
     if a.ndim == 2:
-        return apply(DOT, a, b)  # type: ignore[no-any-return]
+        return apply(DOT, a, b)
     k, n = b.shape
     rows = a.numel() // k if k else a.shape[:-1].numel()
-    return apply(DOT, a.reshape((rows, k)), b).reshape((*a.shape[:-1], n))  # type: ignore[no-any-return]
+    return apply(DOT, a.reshape((rows, k)), b).reshape((*a.shape[:-1], n))
 
 
 def _batch_shape(a: Tensor, b: Tensor) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ from eager.tensor import Tensor
 
 def iota(n: int, dtype: DType = dt.int64) -> Tensor:
     """0 .. n-1."""
-    return apply(IOTA, shape=(n,), dtype=dtype)  # type: ignore[no-any-return]
+    return apply(IOTA, shape=(n,), dtype=dtype)
 
 
 def iota_along(dim: int, ndim: int, n: int) -> Tensor:
@@ -31,7 +31,7 @@ def iota_along(dim: int, ndim: int, n: int) -> Tensor:
 @public()
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """out[i][j] = input[index[i][j]][j] for dim 0. IndexError for an index out of range."""
-    return apply(GATHER, input, index, dim=norm_dim(dim, input.ndim, "gather"))  # type: ignore[no-any-return]
+    return apply(GATHER, input, index, dim=norm_dim(dim, input.ndim, "gather"))
 
 
 @public()
@@ -41,7 +41,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
         raise IndexError("index_select(): Index is supposed to be a vector")
     if not input.ndim:
         return input.clone()
-    return apply(TAKE, input, index.reshape(-1), dim=norm_dim(dim, input.ndim, "index_select"))  # type: ignore[no-any-return]
+    return apply(TAKE, input, index.reshape(-1), dim=norm_dim(dim, input.ndim, "index_select"))
 
 
 @public()
@@ -49,7 +49,7 @@ def take(input: Tensor, index: Tensor) -> Tensor:
     """Elements of the flattened `input`; of the shape of `index`. Negative indices count from the end."""
     flat = input.reshape(-1)
     index = where(index < 0, index + flat.shape[0], index)
-    return apply(TAKE, flat, index, dim=0)  # type: ignore[no-any-return]
+    return apply(TAKE, flat, index, dim=0)
 
 
 @public()
@@ -100,7 +100,7 @@ def scatter(
         raise RuntimeError("reduce argument must be either add or multiply.")
     source = _source(value if src is None else src, input, index)
     d = norm_dim(dim, input.ndim, "scatter")
-    return apply(SCATTER, input, index, source, dim=d, reduce=_REDUCE[reduce])  # type: ignore[no-any-return]
+    return apply(SCATTER, input, index, source, dim=d, reduce=_REDUCE[reduce])
 
 
 @public(inplace=True)
@@ -108,7 +108,7 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """`input` with src[i][j] added at [index[i][j]][j] (dim 0)."""
     return apply(
         SCATTER, input, index, src, dim=norm_dim(dim, input.ndim, "scatter_add"), reduce="add"
-    )  # type: ignore[no-any-return]
+    )
 
 
 @public(inplace=True)
@@ -121,7 +121,7 @@ def scatter_reduce(
         raise RuntimeError("reduce argument must be either sum, prod, mean, amax or amin.")
     base = input if include_self else _reset(input, d, index, reduce)
     if reduce != "mean":
-        return apply(SCATTER, base, index, src, dim=d, reduce=_REDUCE[reduce])  # type: ignore[no-any-return]
+        return apply(SCATTER, base, index, src, dim=d, reduce=_REDUCE[reduce])
     total = apply(SCATTER, base, index, src, dim=d, reduce="add")
     ones = Tensor._full(1, Aval(tuple(index.shape), input.dtype, str(input.device)))
     start = Tensor._full(1 if include_self else 0, input.aval)
@@ -159,7 +159,7 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
     """`input` with `alpha` times the slices of `source` added at the slices `index` names along `dim`."""
     source = source if alpha == 1 else source * alpha
     d = norm_dim(dim, input.ndim, "index_add")
-    return apply(INDEX_ADD, input, index.reshape(-1), source, dim=d)  # type: ignore[no-any-return]
+    return apply(INDEX_ADD, input, index.reshape(-1), source, dim=d)
 
 
 @public(inplace=True)
@@ -177,7 +177,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
 
 
 def _put_slices(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    return apply(INDEX_PUT, input, source, index.reshape(-1), dims=(dim,), accumulate=False)  # type: ignore[no-any-return]
+    return apply(INDEX_PUT, input, source, index.reshape(-1), dims=(dim,), accumulate=False)
 
 
 # -------------------------------------------------------------------------------- ordering
@@ -197,7 +197,7 @@ def sort(
 
 
 def _sorted(input: Tensor, dim: int, descending: bool, name: str) -> tuple[Tensor, Tensor]:
-    return apply(SORT, input, dim=norm_dim(dim, input.ndim, name), descending=bool(descending))  # type: ignore[no-any-return]
+    return apply(SORT, input, dim=norm_dim(dim, input.ndim, name), descending=bool(descending))
 
 
 @public()

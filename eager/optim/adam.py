@@ -13,7 +13,7 @@ from eager.tensor import Tensor
 
 def step_count() -> Tensor:
     """How often a parameter was updated: a 0-d float32 tensor, as in PyTorch."""
-    return Tensor._full(0, Aval((), dt.float32))  # type: ignore[no-any-return]
+    return Tensor._full(0, Aval((), dt.float32))
 
 
 def check_betas(betas: tuple[float, float]) -> None:
@@ -325,4 +325,4 @@ def _rectified(count: Tensor, square: Tensor, beta2: float, eps: float) -> Tenso
         (safe - 4) * (safe - 2) * limit / ((limit - 4) * (limit - 2) * safe)
     ).sqrt()  # 0-d float64
     adaptive = math.sqrt(correction) / square.sqrt().add_(eps)
-    return (adaptive * rectifier).where(rho > 5.0, adaptive.new_ones(()))  # type: ignore[no-any-return]
+    return (adaptive * rectifier).where(rho > 5.0, adaptive.new_ones(()))

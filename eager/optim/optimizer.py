@@ -187,7 +187,7 @@ def _like(parameter: Tensor, name: str, value: Any) -> Any:
 
 def zeros_like(parameter: Tensor) -> Tensor:
     """State of the parameter's shape and dtype."""
-    return Tensor._full(0, parameter.aval)  # type: ignore[no-any-return]
+    return Tensor._full(0, parameter.aval)
 
 
 def check(name: str, value: Any, ok: bool) -> None:

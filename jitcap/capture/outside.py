@@ -126,7 +126,7 @@ class Outside:
             return real
         known = self.by_real.get(id(real))
         if known is not None:
-            return known.twin  # type: ignore[no-any-return]
+            return known.twin
         if id(real) in self.by_twin:
             return real
         name = fn.__code__.co_freevars[index]
@@ -134,7 +134,7 @@ class Outside:
         origin: Origin = Fixed(real, name)
         if owner is not None and not self.is_fixed(fn):
             origin = CellOf(owner, index, name)
-        return self.register(CellShadow(real, origin))  # type: ignore[no-any-return]
+        return self.register(CellShadow(real, origin))
 
     def is_fixed(self, value: Any) -> bool:
         """Whether `value` is guarded by identity (so that what hangs on it can be named directly)."""

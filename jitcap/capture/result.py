@@ -118,7 +118,7 @@ class Captured:
         text = self.source(region is not None)
         scope = {**self.names.namespace, "K": run, "R": region, "MISS": miss}
         exec(compile(text, f"<entry of {self.name}>", "exec"), scope)
-        return scope["entry"]  # type: ignore[no-any-return]
+        return scope["entry"]
 
     def explain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
         """Why a call does not fit this version; None when it fits."""

@@ -73,7 +73,7 @@ class CaptureTracer(Tracer):
         assert shadow is not None
         value = self.world.outside.load(shadow.real._grad, Attribute(shadow.origin, "_grad"))
         shadow.grad = value  # type: ignore[attr-defined]
-        return value  # type: ignore[no-any-return]
+        return value
 
     def next_draw(self, generator: Generator) -> tuple[Any, Any]:
         """Seed and ordinal of the next random op, as run-time numbers."""

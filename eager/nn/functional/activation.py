@@ -99,7 +99,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
                 f"{weight.numel()} and channel size = {channels}."
             )
         weight = weight.reshape((-1, *(1,) * (input.ndim - 2)))
-    return where(input > 0, input, input * weight)  # type: ignore[no-any-return]
+    return where(input > 0, input, input * weight)
 
 
 @functional()
@@ -116,7 +116,7 @@ def rrelu(
         uniform = draw("uniform", tuple(input.shape), input.dtype.compute, None).to(input.dtype)
         slope = uniform * (upper - lower) + lower
     out = where(input >= 0, input, input * slope)
-    return input.copy_(out) if inplace else out  # type: ignore[no-any-return]
+    return input.copy_(out) if inplace else out
 
 
 @functional()

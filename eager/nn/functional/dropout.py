@@ -21,7 +21,7 @@ def _masked(input: Tensor, p: float, shape: tuple[int, ...]) -> Tensor:
 
 
 def _into(input: Tensor, out: Tensor, inplace: bool) -> Tensor:
-    return input.copy_(out) if inplace else out  # type: ignore[no-any-return]
+    return input.copy_(out) if inplace else out
 
 
 @functional()

@@ -102,7 +102,7 @@ def _max_unpool(n: int) -> Any:
         zeros = Tensor._full(0, Aval((*x.shape[:2], _product(size)), x.dtype))
         flat = (x.shape[0], x.shape[1], -1)
         out = apply(SCATTER, zeros, places.reshape(flat), x.reshape(flat), dim=2, reduce="set")
-        return _unbatch(out.reshape((*x.shape[:2], *size)), single)  # type: ignore[no-any-return]
+        return _unbatch(out.reshape((*x.shape[:2], *size)), single)
 
     unpool.__name__ = unpool.__qualname__ = f"max_unpool{n}d"
     unpool.__doc__ = "The values back at the places `max_pool` took them from, zeros elsewhere."
@@ -128,10 +128,10 @@ def _avg_pool(
     x, single = _batched(f"avg_pool{n}d", input, n)
     total = apply(SUM_POOL, x, **geometry)
     if divisor is not None:
-        return _unbatch(total / divisor, single)  # type: ignore[no-any-return]
+        return _unbatch(total / divisor, single)
     if not geometry["ceil"] and (count_include_pad or not any(geometry["padding"])):
-        return _unbatch(total / _product(geometry["kernel"]), single)  # type: ignore[no-any-return]
-    return _unbatch(total / _counts(x, geometry, count_include_pad), single)  # type: ignore[no-any-return]
+        return _unbatch(total / _product(geometry["kernel"]), single)
+    return _unbatch(total / _counts(x, geometry, count_include_pad), single)
 
 
 def _counts(x: Tensor, geometry: dict[str, Any], include_pad: bool) -> Tensor:
@@ -142,7 +142,7 @@ def _counts(x: Tensor, geometry: dict[str, Any], include_pad: bool) -> Tensor:
         size = tuple(n + 2 * p for n, p in zip(size, pads, strict=True))
         geometry = {**geometry, "padding": (0,) * len(pads)}
     ones = Tensor._full(1, Aval((1, 1, *size), x.dtype))
-    return apply(SUM_POOL, ones, **geometry)  # type: ignore[no-any-return]
+    return apply(SUM_POOL, ones, **geometry)
 
 
 @functional(lambda: [Sample((_image(1), 2)), Sample((_image(1), 3, 2, 1, True, False))])
@@ -198,7 +198,7 @@ def avg_pool3d(
 def _lp_pool(input: Tensor, norm_type: float, n: int, geometry: dict[str, Any]) -> Tensor:
     x, single = _batched(f"lp_pool{n}d", input.pow(norm_type), n)
     total = apply(SUM_POOL, x, **geometry)
-    return _unbatch((total.sign() * total.abs().relu()).pow(1.0 / norm_type), single)  # type: ignore[no-any-return]
+    return _unbatch((total.sign() * total.abs().relu()).pow(1.0 / norm_type), single)
 
 
 @functional(lambda: [Sample((s.values((2, 3, 5), 0.1, 2), 2.0, 2))])
@@ -302,7 +302,7 @@ def _windows_along(x: Tensor, dim: int, out: int) -> Tensor:
     longest = max(((i + 1) * n + out - 1) // out - i * n // out for i in range(out))
     places = (start.unsqueeze(1) + iota(longest)).minimum(stop.unsqueeze(1) - 1)
     d = dim % x.ndim
-    return apply(TAKE, x, places, dim=d).movedim(d + 1, -1)  # type: ignore[no-any-return]
+    return apply(TAKE, x, places, dim=d).movedim(d + 1, -1)
 
 
 def _irregular_max(input: Tensor, out: tuple[int, ...]) -> tuple[Tensor, Tensor]:

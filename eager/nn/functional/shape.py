@@ -61,7 +61,7 @@ def pad(
         )
     if mode == "constant":
         pads = ((0, 0),) * (input.ndim - len(pairs)) + tuple(reversed(pairs))
-        return apply(PAD, input, 0.0 if value is None else value, pads=pads)  # type: ignore[no-any-return]
+        return apply(PAD, input, 0.0 if value is None else value, pads=pads)
     if mode not in _SOURCE:
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
     for i, (before, after) in enumerate(pairs):
@@ -80,7 +80,7 @@ def _pad_from_inside(input: Tensor, dim: int, before: int, after: int, mode: str
     if not before and not after:
         return input
     places = iota(n + before + after) - before
-    return apply(TAKE, input, _SOURCE[mode](places, n), dim=dim)  # type: ignore[no-any-return]
+    return apply(TAKE, input, _SOURCE[mode](places, n), dim=dim)
 
 
 # -------------------------------------------------------------------------------- resizing
@@ -116,7 +116,7 @@ def _nearest(x: Tensor, dim: int, out: int, ratio: float, half: float) -> Tensor
         shape[dim] = out
         return x.unsqueeze(dim + 1).expand(wide).reshape(shape)
     places = ((iota(out, dt.float32) + half) * ratio).floor().to(dt.int64).clamp(max=n - 1)
-    return apply(TAKE, x, places, dim=dim)  # type: ignore[no-any-return]
+    return apply(TAKE, x, places, dim=dim)
 
 
 def _places(out: int, ratio: float, align: bool, dtype: Any) -> Tensor:
@@ -133,7 +133,7 @@ def _linear(x: Tensor, dim: int, out: int, ratio: float, align: bool) -> Tensor:
     below = low.to(dt.int64)
     above = (below + 1).clamp(max=n - 1)
     left, right = apply(TAKE, x, below, dim=dim), apply(TAKE, x, above, dim=dim)
-    return left * (1 - share) + right * share  # type: ignore[no-any-return]
+    return left * (1 - share) + right * share
 
 
 def _cubic(x: Tensor, dim: int, out: int, ratio: float, align: bool) -> Tensor:
@@ -146,7 +146,7 @@ def _cubic(x: Tensor, dim: int, out: int, ratio: float, align: bool) -> Tensor:
     for tap, weight in enumerate(_cubic_weights(t)):
         value = apply(TAKE, x, (first + tap).clamp(0, n - 1), dim=dim)
         total = value * _along(weight, dim, x) + total
-    return total  # type: ignore[no-any-return]
+    return total
 
 
 def _cubic_weights(t: Tensor) -> list[Tensor]:
@@ -195,7 +195,7 @@ def interpolate(
     out = _out_size(input, size, scale_factor)
     if mode == "area":
         pools = (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)
-        return pools[input.ndim - 3](input, out)  # type: ignore[no-any-return]
+        return pools[input.ndim - 3](input, out)
     if mode in ("nearest", "nearest-exact") and align_corners is not None:
         raise ValueError(
             "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
@@ -333,7 +333,7 @@ def fold(
     # A depthwise filter per tap that has a single 1 there: its transposed convolution puts the columns back.
     one_tap = (iota(taps).unsqueeze(1) == iota(taps)).to(input.dtype)
     weight = one_tap.expand((channels, taps, taps)).reshape((rows, 1, *kernel))
-    return apply(  # type: ignore[no-any-return]
+    return apply(
         CONV_INPUT_GRAD,
         input.reshape((n, rows, *places)),
         weight,

@@ -121,7 +121,7 @@ class MultiheadAttention(Module):
         bias = self.in_proj_bias
         if self._qkv_same_embed_dim:
             if query is key and key is value:
-                return F.linear(query, self.in_proj_weight, bias).chunk(3, -1)  # type: ignore[no-any-return]
+                return F.linear(query, self.in_proj_weight, bias).chunk(3, -1)
             weights = self.in_proj_weight.chunk(3)
         else:
             weights = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
@@ -131,7 +131,7 @@ class MultiheadAttention(Module):
 
     def _heads(self, x: Tensor) -> Tensor:
         """(N, L, E) -> (N, heads, L, E / heads)."""
-        return x.reshape((*x.shape[:2], self.num_heads, self.head_dim)).transpose(1, 2)  # type: ignore[no-any-return]
+        return x.reshape((*x.shape[:2], self.num_heads, self.head_dim)).transpose(1, 2)
 
     def _mask(
         self, q: Tensor, k: Tensor, attn_mask: Any, key_padding_mask: Any, is_causal: bool
@@ -165,4 +165,4 @@ def _additive(mask: Tensor, like: Tensor) -> Tensor:
     """A bool mask as minus infinity where it is True."""
     if mask.dtype is not dt.bool_:
         return mask
-    return where(mask, -math.inf, like.new_zeros(()))  # type: ignore[no-any-return]
+    return where(mask, -math.inf, like.new_zeros(()))

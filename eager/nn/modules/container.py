@@ -104,7 +104,7 @@ class ModuleList(_Listed):
         return self._modules[str(self._position(index))]
 
     def __iadd__(self, modules: Iterable[Module]) -> ModuleList:
-        return self.extend(modules)  # type: ignore[no-any-return]
+        return self.extend(modules)
 
     def __add__(self, other: Iterable[Module]) -> ModuleList:
         return ModuleList([*self, *other])

@@ -300,7 +300,7 @@ class Module:
         module = self.get_submodule(path)
         if name not in module._parameters:
             raise AttributeError(f"`{name}` is not an nn.Parameter")
-        return module._parameters[name]  # type: ignore[no-any-return]
+        return module._parameters[name]
 
     def get_buffer(self, target: str) -> Tensor:
         """The buffer at a dotted path. Raises AttributeError."""
@@ -308,7 +308,7 @@ class Module:
         module = self.get_submodule(path)
         if name not in module._buffers:
             raise AttributeError(f"`{name}` is not a buffer")
-        return module._buffers[name]  # type: ignore[no-any-return]
+        return module._buffers[name]
 
     # ----------------------------------------------------------------------------- changing
     def apply(self: M, fn: Callable[[Module], None]) -> M:

@@ -94,7 +94,7 @@ class MaxUnpool1d(_MaxUnpool):
     """The values back at the places `MaxPool1d` took them from."""
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
-        return F.max_unpool1d(  # type: ignore[no-any-return]
+        return F.max_unpool1d(
             input, indices, self.kernel_size, self.stride, self.padding, output_size
         )
 
@@ -103,7 +103,7 @@ class MaxUnpool2d(_MaxUnpool):
     """The values back at the places `MaxPool2d` took them from."""
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
-        return F.max_unpool2d(  # type: ignore[no-any-return]
+        return F.max_unpool2d(
             input, indices, self.kernel_size, self.stride, self.padding, output_size
         )
 
@@ -112,7 +112,7 @@ class MaxUnpool3d(_MaxUnpool):
     """The values back at the places `MaxPool3d` took them from."""
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
-        return F.max_unpool3d(  # type: ignore[no-any-return]
+        return F.max_unpool3d(
             input, indices, self.kernel_size, self.stride, self.padding, output_size
         )
 
@@ -251,7 +251,7 @@ class AdaptiveAvgPool1d(_Adaptive):
     """Means of windows spread over the input so that the result has `output_size`."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.adaptive_avg_pool1d(input, self.output_size)  # type: ignore[no-any-return]
+        return F.adaptive_avg_pool1d(input, self.output_size)
 
 
 class AdaptiveMaxPool1d(_AdaptiveMax):
@@ -265,7 +265,7 @@ class AdaptiveAvgPool2d(_Adaptive):
     """Means of windows spread over the input so that the result has `output_size`."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.adaptive_avg_pool2d(input, self.output_size)  # type: ignore[no-any-return]
+        return F.adaptive_avg_pool2d(input, self.output_size)
 
 
 class AdaptiveMaxPool2d(_AdaptiveMax):
@@ -279,7 +279,7 @@ class AdaptiveAvgPool3d(_Adaptive):
     """Means of windows spread over the input so that the result has `output_size`."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.adaptive_avg_pool3d(input, self.output_size)  # type: ignore[no-any-return]
+        return F.adaptive_avg_pool3d(input, self.output_size)
 
 
 class AdaptiveMaxPool3d(_AdaptiveMax):

@@ -73,7 +73,7 @@ class TransformerEncoderLayer(Module):
             x = x + self._attend(self.norm1(x), src_mask, src_key_padding_mask, is_causal)
             return x + self._feed(self.norm2(x))
         x = self.norm1(x + self._attend(x, src_mask, src_key_padding_mask, is_causal))
-        return self.norm2(x + self._feed(x))  # type: ignore[no-any-return]
+        return self.norm2(x + self._feed(x))
 
     def _attend(self, x: Tensor, mask: Any, padding: Any, is_causal: bool) -> Tensor:
         out = self.self_attn(
@@ -85,10 +85,10 @@ class TransformerEncoderLayer(Module):
             need_weights=False,
             is_causal=is_causal,
         )
-        return self.dropout1(out[0])  # type: ignore[no-any-return]
+        return self.dropout1(out[0])
 
     def _feed(self, x: Tensor) -> Tensor:
-        return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))  # type: ignore[no-any-return]
+        return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
 
 
 class TransformerDecoderLayer(Module):
@@ -146,13 +146,13 @@ class TransformerDecoderLayer(Module):
             return x + self._feed(self.norm3(x))
         x = self.norm1(x + self._attend_self(x, *own))
         x = self.norm2(x + self._attend_memory(x, memory, *other))
-        return self.norm3(x + self._feed(x))  # type: ignore[no-any-return]
+        return self.norm3(x + self._feed(x))
 
     def _attend_self(self, x: Tensor, mask: Any, padding: Any, is_causal: bool) -> Tensor:
         out = self.self_attn(
             x, x, x, padding, need_weights=False, attn_mask=mask, is_causal=is_causal
         )
-        return self.dropout1(out[0])  # type: ignore[no-any-return]
+        return self.dropout1(out[0])
 
     def _attend_memory(
         self, x: Tensor, memory: Tensor, mask: Any, padding: Any, is_causal: bool
@@ -160,10 +160,10 @@ class TransformerDecoderLayer(Module):
         out = self.multihead_attn(
             x, memory, memory, padding, need_weights=False, attn_mask=mask, is_causal=is_causal
         )
-        return self.dropout2(out[0])  # type: ignore[no-any-return]
+        return self.dropout2(out[0])
 
     def _feed(self, x: Tensor) -> Tensor:
-        return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))  # type: ignore[no-any-return]
+        return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))
 
 
 def _copies(layer: Module, n: int) -> ModuleList:
@@ -201,7 +201,7 @@ class TransformerEncoder(Module):
                 src_key_padding_mask=src_key_padding_mask,
                 is_causal=bool(is_causal) and mask is None,
             )
-        return x if self.norm is None else self.norm(x)  # type: ignore[no-any-return]
+        return x if self.norm is None else self.norm(x)
 
 
 class TransformerDecoder(Module):
@@ -236,7 +236,7 @@ class TransformerDecoder(Module):
                 tgt_is_causal=bool(tgt_is_causal) and tgt_mask is None,
                 memory_is_causal=memory_is_causal,
             )
-        return x if self.norm is None else self.norm(x)  # type: ignore[no-any-return]
+        return x if self.norm is None else self.norm(x)
 
 
 class Transformer(Module):
@@ -295,7 +295,7 @@ class Transformer(Module):
         memory_is_causal: bool = False,
     ) -> Tensor:
         memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
-        return self.decoder(  # type: ignore[no-any-return]
+        return self.decoder(
             tgt,
             memory,
             tgt_mask,
@@ -310,4 +310,4 @@ class Transformer(Module):
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
         """float (sz, sz): minus infinity above the diagonal, where a token must not look."""
         blank = zeros(sz, sz, device=device, dtype=dtype)
-        return blank.masked_fill(~causal_mask(sz, sz), float("-inf"))  # type: ignore[no-any-return]
+        return blank.masked_fill(~causal_mask(sz, sz), float("-inf"))

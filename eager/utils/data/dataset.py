@@ -85,7 +85,7 @@ class ConcatDataset(Dataset[T]):
         index %= len(self)
         which = bisect.bisect_right(self.cumulative_sizes, index)
         before = self.cumulative_sizes[which - 1] if which else 0
-        return self.datasets[which][index - before]  # type: ignore[no-any-return]
+        return self.datasets[which][index - before]
 
 
 class ChainDataset(IterableDataset[T]):
@@ -107,8 +107,8 @@ class Subset(Dataset[T]):
 
     def __getitem__(self, index: Any) -> T:
         if isinstance(index, list):
-            return self.dataset[[self.indices[i] for i in index]]  # type: ignore[no-any-return]
-        return self.dataset[self.indices[index]]  # type: ignore[no-any-return]
+            return self.dataset[[self.indices[i] for i in index]]
+        return self.dataset[self.indices[index]]
 
     def __len__(self) -> int:
         return len(self.indices)
