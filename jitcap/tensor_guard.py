@@ -127,6 +127,22 @@ class TensorLike(Guard):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class ViewOfBase(Guard):
+    """A view that is made from its base by these steps, and needs no gradient."""
+
+    cls: type
+    chain: tuple[Any, ...]
+
+    def test(self, names: Names) -> str:
+        v = names.var(self.origin)
+        steps = f"{v}._view is not None and {v}._view.chain == {names.bind(self.chain)}"
+        return f"type({v}) is {names.bind(self.cls)} and {steps} and not {v}._requires_grad"
+
+    def expected(self) -> str:
+        return f"a view by {[op.name for op, _ in self.chain]}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Memory(Guard):
     """The tensors at `origin` and `others` share no memory with each other: one of them is written."""
 

@@ -130,5 +130,18 @@ class Break(Exception):
         self.place: Place | None = None
         self.done = 0  # instructions of the outermost frame that can be captured before it
 
+    @staticmethod
+    def aliased(what: str, storages: frozenset[int]) -> Aliased:
+        """Tensors share memory: capture may try again with their base as the input."""
+        found = Aliased("aliasing", what)
+        found.storages = storages
+        return found
+
     def record(self) -> Record:
         return Record(self.kind, self.what, self.place or Place())
+
+
+class Aliased(Break):
+    """Two inputs share memory that is written; `storages` are the ids of what they share."""
+
+    storages: frozenset[int] = frozenset()

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FunctionType, MethodType
-from typing import Any
+from typing import Any, TypeVar
 
 from eager.autograd import mode
 from eager.dispatch import current_tracer
-from jitcap.capture.breaks import Break, Place
+from jitcap.capture.breaks import Aliased, Break, Place
 from jitcap.capture.bytecode import UnsupportedPython
 from jitcap.capture.effects import epilogue, guard_aliases, tensors_of
 from jitcap.capture.origin import Attribute, Fixed, Keyword, Positional
@@ -37,15 +37,33 @@ def capture(
     """Capture one call of `fn`. `dynamic` names origins of ints that become run-time numbers.
 
     Raises Break (see its `record()`) when the call cannot be captured as a whole."""
-    with tracing(World(getattr(fn, "__qualname__", type(fn).__qualname__)), dynamic) as world:
-        value = _run(world, fn, args, kwargs)
-        return finish(world, value, (len(args), tuple(kwargs)))
+    name = getattr(fn, "__qualname__", type(fn).__qualname__)
+
+    def attempt(shared: frozenset[int]) -> Captured:
+        with tracing(World(name), dynamic, shared) as world:
+            value = _run(world, fn, args, kwargs)
+            return finish(world, value, (len(args), tuple(kwargs)))
+
+    return with_aliases(attempt)
+
+
+T = TypeVar("T")
+
+
+def with_aliases(attempt: Callable[[frozenset[int]], T]) -> T:
+    """Once more with the bases of views as inputs, when views of one memory are written."""
+    try:
+        return attempt(frozenset())
+    except Aliased as found:
+        return attempt(found.storages)
 
 
 @contextmanager
-def tracing(world: World, dynamic: frozenset[str]) -> Iterator[World]:
+def tracing(
+    world: World, dynamic: frozenset[str], shared: frozenset[int] = frozenset()
+) -> Iterator[World]:
     """Everything inside runs under the world's tracer; refusals come out as Break, with a place."""
-    world.outside.dynamic = dynamic
+    world.outside.dynamic, world.outside.shared = dynamic, shared
     token = current_tracer.set(world.tracer)
     before = mode.enabled, mode.inference
     try:

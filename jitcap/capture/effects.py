@@ -16,7 +16,7 @@ from eager.traced import Traced
 from jitcap.capture.attributes import TENSOR_FIELDS
 from jitcap.capture.breaks import Break
 from jitcap.capture.origin import Attribute, Origin
-from jitcap.capture.outside import TensorShadow
+from jitcap.capture.outside import TensorShadow, ViewShadow
 from jitcap.capture.rebuild import CYCLE, Rebuilder
 from jitcap.capture.shadow import (
     MISSING,
@@ -70,6 +70,8 @@ def _render(world: World, value: Any, make: Rebuilder) -> Epilogue:
     for shadow in list(world.outside.by_real.values()):
         if isinstance(shadow, TensorShadow):
             stores += _tensor_effects(make, shadow, out)
+        elif isinstance(shadow, ViewShadow) and shadow.changed():
+            raise Break("effect", f"{shadow.origin.show()}, a view of another input, is changed")
         elif isinstance(shadow, _MUTABLE) and shadow.changed():
             stores += _REPLAY[type(shadow)](make, shadow)
     stores += _draws(world, make)
@@ -114,7 +116,10 @@ def _check_memory(world: World, written: list[TensorShadow]) -> None:
     for group in owners.values():
         if len(group) > 1 and any(id(s) in chosen for s in group):
             shown = " and ".join(s.origin.show() for s in group[:2])
-            raise Break("aliasing", f"{shown} share memory, and it is written")
+            raise Break.aliased(
+                f"{shown} share memory, and it is written",
+                frozenset(id(s.real._storage) for s in group),
+            )
 
 
 # ---- tensors

@@ -21,7 +21,7 @@ from eager.device import Size, device
 from eager.dtype import DType
 from eager.storage import Storage
 from eager.sym import SymNumber
-from eager.tensor import UNREAD, Tensor, wrap
+from eager.tensor import UNREAD, Tensor, ViewOf, wrap
 from eager.traced import Traced, TracedStorage
 from jitcap.capture.breaks import Break
 from jitcap.capture.native import is_native_class
@@ -35,7 +35,7 @@ from jitcap.capture.shadow import (
     Shadow,
 )
 from jitcap.guards import CodeIs, Equals, Is, Length, Same, TypeIs
-from jitcap.tensor_guard import TensorLike
+from jitcap.tensor_guard import TensorLike, ViewOfBase
 
 if TYPE_CHECKING:
     from jitcap.capture.world import World
@@ -65,6 +65,14 @@ class TensorShadow(Shadow):
         self.extra: dict[str, Any] = {}  # attributes that the user put on it, as loaded
 
 
+class ViewShadow(Shadow):
+    """A stand-in for a view whose base is (through the view) an input itself."""
+
+    def changed(self) -> bool:
+        twin = self.twin
+        return twin._requires_grad or twin._node is not None or twin._grad is not None
+
+
 class Outside:
     """Real objects by identity, and their twins."""
 
@@ -75,6 +83,7 @@ class Outside:
         self.by_node: dict[Any, TensorShadow] = {}
         self._owners: dict[int, TensorShadow] = {}  # by id of the traced memory
         self.numbers: dict[Any, Origin] = {}  # graph input of a run-time number -> where it is read
+        self.shared: frozenset[int] = frozenset()  # storages whose views are loaded by their base
         self.dynamic: frozenset[str] = frozenset()  # shown origins of ints that have varied
 
     def load(self, real: Any, origin: Origin) -> Any:
@@ -323,6 +332,8 @@ def load_tensor(outside: Outside, real: Tensor, origin: Origin) -> Any:
     """A stand-in whose array is a graph input."""
     if type(real._array) is Traced:
         raise Break("opaque object", f"{origin.show()} belongs to another capture that is going on")
+    if id(real._storage) in outside.shared and real._view is not None and not real.requires_grad:
+        return load_view(outside, real, origin)
     world = outside.world
     item = real._array.itemsize
     strides = tuple(s // item for s in real._array.strides)
@@ -335,6 +346,22 @@ def load_tensor(outside: Outside, real: Tensor, origin: Origin) -> Any:
     twin._grad = UNREAD
     outside.guard(TensorLike.of(real, origin, world.line()))
     return outside.register_tensor(TensorShadow(real, origin, twin, node))
+
+
+def load_view(outside: Outside, real: Tensor, origin: Origin) -> Any:
+    """A stand-in that is a view of its base's stand-in, so that writes to either show in both."""
+    assert real._view is not None
+    where = real._view
+    outside.guard(ViewOfBase(origin, outside.world.line(), type(real), where.chain))
+    base = outside.load(where.base, Attribute(Attribute(origin, "_view"), "base"))
+    array = base._array
+    for op, attrs in where.chain:
+        array = array.view(op, attrs)
+    if array.storage is not base._array.storage:
+        raise Break("aliasing", f"{origin.show()} is a view that cannot be made again")
+    twin = wrap(array, base._storage, type(real))
+    twin._view = ViewOf(base, where.chain, base._storage.history)
+    return outside.register(ViewShadow(real, origin, twin))
 
 
 LOADERS: Final[dict[type, Loader]] = {

@@ -12,7 +12,7 @@ from types import CellType, FunctionType
 from typing import Any
 
 from jitcap.capture.breaks import Break
-from jitcap.capture.capture import finish, tracing
+from jitcap.capture.capture import finish, tracing, with_aliases
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, NULL, Done, Frame
 from jitcap.capture.origin import Bind, Origin, Variable
 from jitcap.capture.result import Captured
@@ -70,18 +70,26 @@ def capture_segment(
     """
     if frame.code.co_flags & (CO_GENERATOR | CO_ASYNC):
         raise Break("generator", f"{frame.code.co_qualname} is a generator")
-    with tracing(World(frame.code.co_qualname), dynamic) as world:
-        twin = _twin(world, frame)
-        try:
-            done = world.vm.run(twin, limit)
-        except BaseException as error:
-            error.__jitcap_done__ = twin.count  # type: ignore[attr-defined]
-            raise
-        try:
-            return finish(world, _value(twin, done), (3, ())), twin.count
-        except BaseException as error:
-            error.__jitcap_done__ = -1  # type: ignore[attr-defined]
-            raise
+
+    def attempt(shared: frozenset[int]) -> tuple[Captured, int]:
+        with tracing(World(frame.code.co_qualname), dynamic, shared) as world:
+            return _attempt(world, frame, limit)
+
+    return with_aliases(attempt)
+
+
+def _attempt(world: World, frame: Frame, limit: int | None) -> tuple[Captured, int]:
+    twin = _twin(world, frame)
+    try:
+        done = world.vm.run(twin, limit)
+    except BaseException as error:
+        error.__jitcap_done__ = twin.count  # type: ignore[attr-defined]
+        raise
+    try:
+        return finish(world, _value(twin, done), (3, ())), twin.count
+    except BaseException as error:
+        error.__jitcap_done__ = -1  # type: ignore[attr-defined]
+        raise
 
 
 def _twin(world: World, frame: Frame) -> Frame:
