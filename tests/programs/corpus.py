@@ -237,7 +237,10 @@ def gradient_penalty(t: Any) -> Any:
         opt.step()
         return loss, penalty
 
-    return step, [(data(t, 6, 5, seed=i), data(t, 6, 5, seed=20 + i), t.sigmoid(data(t, 6, 1, seed=i))) for i in range(3)]
+    return step, [
+        (data(t, 6, 5, seed=i), data(t, 6, 5, seed=20 + i), t.sigmoid(data(t, 6, 1, seed=i)))
+        for i in range(3)
+    ]
 
 
 @program
@@ -267,7 +270,9 @@ def weight_tying_and_frozen_part(t: Any) -> Any:
         logits = m(ids[:, :-1])
         return F.cross_entropy(logits.reshape(-1, 11), ids[:, 1:].reshape(-1), ignore_index=0)
 
-    return trainer(t, net, opt, loss_fn), [(labels(t, 20, 11, seed=i).view(4, 5),) for i in range(3)]
+    return trainer(t, net, opt, loss_fn), [
+        (labels(t, 20, 11, seed=i).view(4, 5),) for i in range(3)
+    ]
 
 
 @program
@@ -289,7 +294,9 @@ def exponential_moving_average_in_place(t: Any) -> Any:
         history.append(lr)
         return loss, ema.clone(), w.detach().clone(), len(history)
 
-    return step, [(data(t, 8, 4, seed=i), data(t, 8, 3, seed=30 + i), 0.1 / (i + 1)) for i in range(4)]
+    return step, [
+        (data(t, 8, 4, seed=i), data(t, 8, 3, seed=30 + i), 0.1 / (i + 1)) for i in range(4)
+    ]
 
 
 @program
@@ -331,7 +338,9 @@ def python_state_and_containers(t: Any) -> Any:
     def step(x: Any, y: Any, e: Any) -> Any:
         return run(Batch(x, y), e, flip=True)
 
-    return step, [(data(t, 3, 4, seed=i), data(t, 3, 4, seed=5 + i), data(t, 4, seed=8 + i)) for i in range(3)]
+    return step, [
+        (data(t, 3, 4, seed=i), data(t, 3, 4, seed=5 + i), data(t, 4, seed=8 + i)) for i in range(3)
+    ]
 
 
 @program
@@ -454,7 +463,9 @@ def unet_like_with_skip_connections(t: Any) -> Any:
     class UNet(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.down = nn.ModuleList([nn.Conv2d(1, 4, 3, padding=1), nn.Conv2d(4, 8, 3, padding=1)])
+            self.down = nn.ModuleList(
+                [nn.Conv2d(1, 4, 3, padding=1), nn.Conv2d(4, 8, 3, padding=1)]
+            )
             self.up = nn.ConvTranspose2d(8, 4, 2, stride=2)
             self.norm = nn.GroupNorm(2, 4)
             self.out = nn.Conv2d(8, 1, 1)
@@ -511,6 +522,15 @@ def try_except_with_and_generators(t: Any) -> Any:
         parts = [x * s for s in scales(3)]
         *head, last = parts
         best = max(range(3), key=lambda i: -i)
-        return t.stack(head).sum(0) - last, log, best, {k: v for k, v in zip("ab", head, strict=False)}
+        return (
+            t.stack(head).sum(0) - last,
+            log,
+            best,
+            {k: v for k, v in zip("ab", head, strict=False)},
+        )
 
-    return step, [(data(t, 3, seed=0), "a"), (data(t, 3, seed=1), "missing"), (data(t, 3, seed=2), "b")]
+    return step, [
+        (data(t, 3, seed=0), "a"),
+        (data(t, 3, seed=1), "missing"),
+        (data(t, 3, seed=2), "b"),
+    ]

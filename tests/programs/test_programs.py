@@ -11,7 +11,9 @@ import eager
 from jitcap import jit
 from tests.programs.corpus import PROGRAMS
 
-torch = pytest.importorskip("torch", reason="torch is the reference these programs are compared with")
+torch = pytest.importorskip(
+    "torch", reason="torch is the reference these programs are compared with"
+)
 
 
 def plain(value: Any) -> Any:
