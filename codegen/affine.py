@@ -260,7 +260,9 @@ def _unwrap_mods(index: Affine, d: int) -> Affine:
     total = None
     for atom, c in index.terms:
         if type(atom) is Mod and atom.divisor % d == 0:
-            total = (index if total is None else total) + (atom.index - _intern(((atom, 1),), 0)) * c
+            total = (index if total is None else total) + (
+                atom.index - _intern(((atom, 1),), 0)
+            ) * c
     return index if total is None else total
 
 
@@ -335,7 +337,9 @@ def axes_of(index: Affine) -> frozenset[Axis]:
 Substitution = Mapping[Axis, Affine]
 
 
-def substitute(index: Affine, by: Substitution, on_opaque: Callable[[Any], Any] | None = None) -> Affine:
+def substitute(
+    index: Affine, by: Substitution, on_opaque: Callable[[Any], Any] | None = None
+) -> Affine:
     """`index` with axes replaced; the expressions inside opaque atoms go through `on_opaque`."""
     total = constant(index.const)
     for atom, c in index.terms:
@@ -343,7 +347,9 @@ def substitute(index: Affine, by: Substitution, on_opaque: Callable[[Any], Any] 
     return total
 
 
-def _substitute_atom(atom: Atom, by: Substitution, on_opaque: Callable[[Any], Any] | None) -> Affine:
+def _substitute_atom(
+    atom: Atom, by: Substitution, on_opaque: Callable[[Any], Any] | None
+) -> Affine:
     if isinstance(atom, Axis):
         found = by.get(atom)
         return _intern(((atom, 1),), 0) if found is None else found

@@ -396,21 +396,28 @@ _DECIDE: Final[dict[str, Callable[[int, int, int, int], bool | None]]] = {
 }
 
 
-class _Build:
-    """`m` for op bodies: each intrinsic builds an expression; Python numbers take the other operands' type."""
+class Builder:
+    """`m` for op bodies: each intrinsic builds an expression; Python numbers take the other operands' type, or `dtype`."""
+
+    def __init__(self, dtype: DType | None = None) -> None:
+        self.dtype = dtype
 
     def __getattr__(self, name: str) -> Callable[..., Expr]:
         if name not in VOCABULARY:
-            raise AttributeError(f"{name} is not a scalar intrinsic; known: {sorted(VOCABULARY)}")
+            raise AttributeError(
+                f"{name} is not a scalar intrinsic; known: {sorted(VOCABULARY)}"
+            )
 
         def build(*args: Any) -> Expr:
             values = args[1:] if name == "where" else args
             like = next((a for a in values if isinstance(a, Expr)), None)
             if like is None:
-                like = _default_like(args)
-            head = (args[0] if isinstance(args[0], Expr) else const(args[0], dt.bool_),)
+                like = const(0, self.dtype or _number_type(values))
             rest = tuple(_like(a, like) for a in values)
-            return apply(name, *(head + rest if name == "where" else rest))
+            if name != "where":
+                return apply(name, *rest)
+            cond = args[0] if isinstance(args[0], Expr) else const(args[0], dt.bool_)
+            return apply(name, cond, *rest)
 
         setattr(self, name, build)
         return build
@@ -420,12 +427,11 @@ class _Build:
         return cast(x, dtype if isinstance(dtype, DType) else dt.from_numpy(dtype))
 
 
-def _default_like(args: tuple[Any, ...]) -> Expr:
-    numbers = [a for a in args if not isinstance(a, Expr)]
-    return const(0, dt.float64 if any(isinstance(a, float) for a in numbers) else dt.int64)
+def _number_type(numbers: tuple[Any, ...]) -> DType:
+    return dt.float64 if any(isinstance(a, float) for a in numbers) else dt.int64
 
 
-BUILD: Final = _Build()
+BUILD: Final = Builder()
 
 
 def indices(x: Expr) -> tuple[Affine, ...]:

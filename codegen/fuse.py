@@ -35,7 +35,9 @@ from codegen.rewrite import Rewrite
 from eager import dtype as dt
 from eager.aval import contiguous_strides
 
-ROW_BUFFER_BYTES = 1 << 18  # a row larger than this leaves the second-level cache: it goes to memory
+ROW_BUFFER_BYTES = (
+    1 << 18
+)  # a row larger than this leaves the second-level cache: it goes to memory
 
 
 def fuse(loops: Loops) -> Fused:
@@ -104,7 +106,9 @@ class _Fuse:
         outs = tuple(self.memory(v) for v in call.outs)
         avals = tuple(x.aval for x in call.operands if isinstance(x, Value))
         out_avals = tuple(v.aval for v in call.outs)
-        return Library(step.name, call.op, tuple(reads), outs, call.attrs, avals, out_avals, call.where)
+        return Library(
+            step.name, call.op, tuple(reads), outs, call.attrs, avals, out_avals, call.where
+        )
 
     def access(self, v: Value) -> Access:
         view = self.groups.inlined.operands[v.id]
@@ -179,8 +183,10 @@ class _Build:
         by: dict[Axis, Affine] = {}
         for a, c in digits(m.row, self.rows) or ():
             by[a] = affine.mod(affine.floordiv(self.r, c), a.size)
-        rest = nest.over if nest.monoid else tuple(
-            a for a in nest.axes if a.terms and a.terms[0][0] not in by
+        rest = (
+            nest.over
+            if nest.monoid
+            else tuple(a for a in nest.axes if a.terms and a.terms[0][0] not in by)
         )
         sizes = tuple(a.hi + 1 for a in rest)
         length = math.prod(sizes)
@@ -204,9 +210,7 @@ class _Build:
         """Whether `p` reads `q` at the element that the same loop iteration computes."""
         if q.member.stored.nest.monoid or q.length != p.length:
             return False
-        return all(
-            affine.substitute(i, p.by) is j for i, j in zip(x.index, q.at, strict=True)
-        )
+        return all(affine.substitute(i, p.by) is j for i, j in zip(x.index, q.at, strict=True))
 
     # ------------------------------------------------------------------ contents
 

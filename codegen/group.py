@@ -22,7 +22,9 @@ from codegen.inline import Inlined, Stored
 from codegen.ir import Refusal, Step
 
 MAX_MEMBERS: Final = 48
-SERIAL_WORK: Final = 1 << 16  # elements that one thread may do alone: fewer rows than this are not worth threads
+SERIAL_WORK: Final = (
+    1 << 16
+)  # elements that one thread may do alone: fewer rows than this are not worth threads
 FEW_ROWS: Final = 8
 
 
@@ -164,7 +166,9 @@ class _Grouping:
         column = is_column(stored)
         if target.rows is None:
             if not inner or column:
-                raise NoFit("a reduction over an outer dimension runs by columns, elementwise code by rows")
+                raise NoFit(
+                    "a reduction over an outer dimension runs by columns, elementwise code by rows"
+                )
             _check_size(rows, work)
             self.fix_rows(target, stored, inner)
             return row

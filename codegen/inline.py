@@ -25,7 +25,9 @@ COST: Final[Mapping[str, int]] = dict.fromkeys(
 ) | {"pow": 30, "atan2": 20, "lgamma": 40, "div": 4, "sqrt": 4, "rsqrt": 4, "mod": 8, "floor_div": 8, "fmod": 12,
      "random_uniform": 25, "random_normal": 50, "random_bits": 25}  # fmt: skip
 CHEAP: Final = 8  # recomputing this much per element is cheaper than a trip through memory
-MAX_NODES: Final = 160  # a body larger than this is cut: registers, recursion and compile time have limits
+MAX_NODES: Final = (
+    160  # a body larger than this is cut: registers, recursion and compile time have limits
+)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -80,7 +82,11 @@ def _stored(item: Nest, body: Expr, forced: set[int]) -> Stored:
 class _Inliner:
     """Replaces reads of inlined values by their bodies."""
 
-    def __init__(self, inlined: dict[int, tuple[Nest, Expr]], memo: dict[tuple[int, tuple[Affine, ...]], Expr]) -> None:
+    def __init__(
+        self,
+        inlined: dict[int, tuple[Nest, Expr]],
+        memo: dict[tuple[int, tuple[Affine, ...]], Expr],
+    ) -> None:
         self.inlined = inlined
         self.memo = memo
 
@@ -205,7 +211,9 @@ def _estimates(loops: Loops) -> tuple[dict[int, int], dict[int, int]]:
                 total += cost[x.value]
                 count += own
         # A reduction is read, never recomputed.
-        cost[item.value.id], leaves[item.value.id] = (0, 1) if item.monoid else (min(total, 9999), count)
+        cost[item.value.id], leaves[item.value.id] = (
+            (0, 1) if item.monoid else (min(total, 9999), count)
+        )
     return cost, leaves
 
 
@@ -221,5 +229,3 @@ def cost_of(body: Expr) -> int:
 
 def _size(body: Expr) -> int:
     return sum(1 for _ in expr.walk(body))
-
-

@@ -21,6 +21,7 @@ from eager.dtype import DType
 from eager.ops.kinds import Pointwise
 
 Item = Nest | Step
+BUILDERS: Final = {d.name: expr.Builder(d) for d in dt.ALL}
 SMALL_DOT: Final = 1 << 11  # multiply-adds: below this a library call costs more than the product
 
 
@@ -126,7 +127,9 @@ def _operand_avals(call: Call) -> tuple[Aval, ...]:
 
 
 def _weak(value: complex) -> Aval:
-    kind = dt.bool_ if isinstance(value, bool) else dt.int64 if isinstance(value, int) else dt.float64
+    kind = (
+        dt.bool_ if isinstance(value, bool) else dt.int64 if isinstance(value, int) else dt.float64
+    )
     return Aval((), dt.complex128 if isinstance(value, complex) else kind, weak=True)
 
 
@@ -138,7 +141,7 @@ def _pointwise(s: _Lower, call: Call) -> None:
     def body(axes: tuple[Affine, ...]) -> Expr:
         kinds = [dt.bool_ if i < op.mask else common for i in range(len(call.operands))]
         args = [operand(x, axes, d) for x, d in zip(call.operands, kinds, strict=True)]
-        result = op.body(BUILD, *args)
+        result = op.body(BUILDERS[common.name], *args)
         if not isinstance(result, Expr):
             result = number(result, common)
         return expr.cast(result, out.aval.dtype)
@@ -171,7 +174,14 @@ def _reduce(s: _Lower, call: Call) -> None:
 
 
 def reduce_nest(
-    s: _Lower, x: Value, out: Value, dims: tuple[int, ...], monoid: str, *, keepdim: bool, where: str
+    s: _Lower,
+    x: Value,
+    out: Value,
+    dims: tuple[int, ...],
+    monoid: str,
+    *,
+    keepdim: bool,
+    where: str,
 ) -> None:
     """out = x reduced over `dims`; large reductions to few values go through fixed partial results."""
     shape = x.aval.shape
@@ -229,7 +239,13 @@ def _all_of(conditions: list[Expr]) -> Expr:
 
 def _flip(axes: tuple[Affine, ...], call: Call) -> Expr:
     x, dims = _tensors(call)[0], call.attrs["dims"]
-    return element(x, tuple(-i + (n - 1) if d in dims else i for d, (i, n) in enumerate(zip(axes, x.aval.shape, strict=True))))
+    return element(
+        x,
+        tuple(
+            -i + (n - 1) if d in dims else i
+            for d, (i, n) in enumerate(zip(axes, x.aval.shape, strict=True))
+        ),
+    )
 
 
 def _pad(axes: tuple[Affine, ...], call: Call) -> Expr:
@@ -382,7 +398,7 @@ INDEX: Final[dict[str, Callable[[tuple[Affine, ...], Call], Expr]]] = {
     "take": _take,
     "index": _advanced,
 }
-SCATTERS: Final = ("scatter", "index_add")
+SCATTERS: Final = ("scatter", "index_add", "index_put")
 
 
 # ---------------------------------------------------------------------------------- the rest

@@ -66,7 +66,11 @@ def _read(r: Rewrite, x: Read) -> Expr:
 
 def _load(r: Rewrite, x: Load) -> Expr:
     offset = r.index(x.offset)
-    return expr.load(x.buffer, offset, x.dtype) if r.on_load is None else r.on_load(x.buffer, offset, x)
+    return (
+        expr.load(x.buffer, offset, x.dtype)
+        if r.on_load is None
+        else r.on_load(x.buffer, offset, x)
+    )
 
 
 def _index_of(r: Rewrite, x: IndexOf) -> Expr:

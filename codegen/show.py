@@ -7,7 +7,20 @@ from typing import Any, Final
 
 from codegen import affine
 from codegen.expr import Apply, Cast, Checked, Const, Expr, IndexOf, Load, Local, Read, Select
-from codegen.ir import Access, Call, Fused, Kernel, Library, Loops, Nest, Plan, Program, Stage, Tiled, Value
+from codegen.ir import (
+    Access,
+    Call,
+    Fused,
+    Kernel,
+    Library,
+    Loops,
+    Nest,
+    Plan,
+    Program,
+    Stage,
+    Tiled,
+    Value,
+)
 
 
 class Texts(Mapping[str, str]):
@@ -89,12 +102,18 @@ def _program(p: Program) -> str:
 
 
 def _loops(x: Loops) -> str:
-    return "\n".join(_nest(i) if isinstance(i, Nest) else "# library\n" + _call(i.call) for i in x.items)
+    return "\n".join(
+        _nest(i) if isinstance(i, Nest) else "# library\n" + _call(i.call) for i in x.items
+    )
 
 
 def _nest(n: Nest) -> str:
     at = ", ".join(index(a) for a in n.axes)
-    over = f", {n.monoid} over {', '.join(f'{index(k)}<{k.hi + 1}' for k in n.over)}" if n.monoid else ""
+    over = (
+        f", {n.monoid} over {', '.join(f'{index(k)}<{k.hi + 1}' for k in n.over)}"
+        if n.monoid
+        else ""
+    )
     return f"v{n.value.id}[{at}] = {expression(n.body)}  # {n.value.aval!r}{over}"
 
 
@@ -124,7 +143,12 @@ def kernel(k: Kernel) -> str:
 
 
 def _library(x: Library) -> str:
-    reads = [f"{r.buffer}[{r.offset}: {r.shape} strides {r.strides}]" if isinstance(r, Access) else repr(r) for r in x.reads]
+    reads = [
+        f"{r.buffer}[{r.offset}: {r.shape} strides {r.strides}]"
+        if isinstance(r, Access)
+        else repr(r)
+        for r in x.reads
+    ]
     return f"{', '.join(x.outs)} = {x.name}({', '.join(reads)})  # {x.where}"
 
 
@@ -137,13 +161,17 @@ def _fused(f: Fused) -> str:
 def _tiled(t: Tiled) -> str:
     lines = []
     for name, s in t.schedules.items():
-        lanes = s.row_vector.name if s.row_vector else ", ".join(a.name if a else "-" for a in s.vector)
+        lanes = (
+            s.row_vector.name if s.row_vector else ", ".join(a.name if a else "-" for a in s.vector)
+        )
         lines.append(f"# {name}: lanes along {lanes}{', parallel' if s.parallel else ''}")
     return _fused(t.fused) + "\n\n" + "\n".join(lines)
 
 
 def _plan(p: Plan) -> str:
-    return "\n".join([f"arena: {p.arena_bytes} bytes", *(f"{n} at {o}" for n, o in p.offsets.items())])
+    return "\n".join(
+        [f"arena: {p.arena_bytes} bytes", *(f"{n} at {o}" for n, o in p.offsets.items())]
+    )
 
 
 RULES: Final[dict[type, Callable[[Any], str]]] = {

@@ -39,7 +39,11 @@ def _loops(loops: Loops) -> None:
                 if isinstance(x, Read):
                     _require(x.value in known, f"reads v{x.value}, which is not defined yet", where)
                     aval = known[x.value].aval
-                    _require(len(x.index) == aval.ndim, f"reads v{x.value} with {len(x.index)} indices", where)
+                    _require(
+                        len(x.index) == aval.ndim,
+                        f"reads v{x.value} with {len(x.index)} indices",
+                        where,
+                    )
                     _require(x.dtype is aval.dtype, f"reads v{x.value} as {x.dtype}", where)
             outs: tuple[Any, ...] = (item.value,)
         else:
@@ -70,7 +74,9 @@ def kernel(k: Kernel, fused: Fused) -> None:
             _expression(root, axes, known, sizes, where)
         for s in stage.stores:
             _require(s.buffer in sizes, f"stores to unknown buffer {s.buffer}", where)
-            _require(_inside(s.offset, sizes[s.buffer]), f"stores outside {s.buffer}: {s.offset}", where)
+            _require(
+                _inside(s.offset, sizes[s.buffer]), f"stores outside {s.buffer}: {s.offset}", where
+            )
         _uses_only(stage, axes, where)
         known |= {r.name for r in stage.reductions}
 
@@ -80,7 +86,9 @@ def _uses_only(stage: Stage, axes: frozenset[Axis], where: str) -> None:
         _require(affine.axes_of(index) <= axes, f"index {index} uses a foreign axis", where)
 
 
-def _expression(root: Expr, axes: frozenset[Axis], known: set[str], sizes: dict[str, int], where: str) -> None:
+def _expression(
+    root: Expr, axes: frozenset[Axis], known: set[str], sizes: dict[str, int], where: str
+) -> None:
     _require(expr.axes(root) <= axes, "an expression uses a foreign axis", where)
     for x in expr.walk(root):
         if isinstance(x, Local):

@@ -58,7 +58,9 @@ def touched(item: Kernel | Library) -> tuple[set[str], set[str]]:
     return reads, stores
 
 
-def _in_place(fused: Fused, target: Value, source: str, readers: list[int], writers: list[int]) -> bool:
+def _in_place(
+    fused: Fused, target: Value, source: str, readers: list[int], writers: list[int]
+) -> bool:
     contiguous = target.strides is None or target.strides == contiguous_strides(target.aval.shape)
     if not contiguous or len(writers) != 1:
         return False
@@ -79,7 +81,9 @@ def _reads_where_it_writes(kernel: Kernel, old: str, new: str) -> bool:
                 later = kernel.stages[i + 1 :]
                 if any(_loads(s, old) for s in later):
                     return False
-                return all(x.offset is store.offset for s in kernel.stages[: i + 1] for x in _loads(s, old))
+                return all(
+                    x.offset is store.offset for s in kernel.stages[: i + 1] for x in _loads(s, old)
+                )
     return False
 
 
