@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import codegen
-from codegen.ir import Target, Unsupported
+from codegen import Target, Unsupported
 from codegen.runtime.artifact import Artifact
 from codegen.runtime.build import NoCompiler
 from jitcap.config import config

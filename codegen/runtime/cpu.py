@@ -3,7 +3,7 @@
     path = build_shared({"graph.cpp": source})         # compiled, or found in the cache
     run = load(path).runner("entry", signature)        # run(inputs: list) -> list of arrays
 
-Threads. Kernels use OpenMP teams of `threads()` members: $JITCAP_NUM_THREADS, else
+Threads. Kernels use OpenMP teams of `threads()` members: $JITCAP_THREADS (or _NUM_THREADS), else
 $OMP_NUM_THREADS, else the processors this process may use. libgomp is loaded with
 GOMP_SPINCOUNT=1000 unless the user chose a waiting policy: members that spin for milliseconds ruin
 every other process of a shared machine (0.3 ms -> 12 ms measured). After `fork` the child computes
@@ -68,7 +68,7 @@ class PlanStruct(ctypes.Structure):
 
 
 def _wanted_threads() -> int:
-    for name in ("JITCAP_NUM_THREADS", "OMP_NUM_THREADS"):
+    for name in ("JITCAP_THREADS", "JITCAP_NUM_THREADS", "OMP_NUM_THREADS"):
         text = os.environ.get(name, "").split(",")[0].strip()
         if text.isdecimal() and int(text) > 0:
             return int(text)
@@ -149,6 +149,20 @@ def set_threads(n: int) -> None:
 
 
 # ---- build and load -------------------------------------------------------------------------
+
+
+def _raise_index_error(site: str, value: int, bound: int) -> None:
+    """Eager's own message, from the user's line. `site` is "op: index out of bounds ...|file:line"."""
+    what, _, place = site.rpartition("|")
+    if not what:
+        raise IndexError(
+            f"index {value} is out of range for a dimension of size {bound} (at {place})"
+        )
+    text = what.replace("index out of bounds", f"index {value} is out of bounds")
+    file, _, line = place.rpartition(":")
+    # A statement at that line of that file: the traceback shows the user's source.
+    code = compile("\n" * (int(line or 1) - 1) + "raise error", file or "<compiled>", "exec")
+    exec(code, {"error": IndexError(text)})
 
 
 def build_shared(sources: Mapping[str, str], flags: Sequence[str] = ()) -> Path:
@@ -315,8 +329,5 @@ class Runner:
         sites = self.signature.sites
         where = sites[record.site] if record.site < len(sites) else "an unknown place"
         if record.code == INDEX_ERROR:
-            raise IndexError(
-                f"index {record.value} is out of range for a dimension of size {record.bound} "
-                f"(at {where})"
-            )
+            _raise_index_error(where, int(record.value), int(record.bound))
         raise RuntimeError(f"compiled entry {self.name} failed with code {code} (at {where})")
