@@ -10,19 +10,11 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from eager.tape import (
-    Edge,
-    Node,
-    Saved,
-    accumulate,
-    differentiable,
-    edge_of,
-    full,
-    hooked,
-    mode,
-    sweep,
-    zeros_for,
-)
+from eager.tape import Edge, accumulate, differentiable, edge_of, full, hooked, sweep
+from eager.tape import Node as Node
+from eager.tape import Saved as Saved
+from eager.tape import mode as mode
+from eager.tape import zeros_for as zeros_for
 from eager.tensor import Tensor
 
 

@@ -20,6 +20,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from eager import special
+
 
 @dataclass(frozen=True, slots=True)
 class Intrinsic:
@@ -44,19 +46,6 @@ def _trunc_div(x: Any, y: Any) -> Any:
     """C's integer division: towards zero, on ints; 0 for a zero divisor (NumPy's choice for //)."""
     quotient = np.floor_divide(x, y)
     return quotient + ((np.remainder(x, y) != 0) & ((x < 0) ^ (y < 0))).astype(quotient.dtype)
-
-
-def _special(name: str) -> Callable[..., Any]:
-    """A scalar libm function applied per element: rare ones that NumPy lacks. (Replace by a faster
-    kernel where it matters.)"""
-    import math
-
-    fn = getattr(math, name)
-
-    def call(x: Any) -> Any:
-        return np.vectorize(fn, otypes=[np.float64])(x).astype(np.asarray(x).dtype)
-
-    return call
 
 
 def _rsqrt(x: Any) -> Any:
@@ -103,8 +92,8 @@ _TABLE: Final = (
     Intrinsic("sinh", 1, np.sinh),
     Intrinsic("cosh", 1, np.cosh),
     Intrinsic("tanh", 1, np.tanh),
-    Intrinsic("erf", 1, _special("erf")),
-    Intrinsic("lgamma", 1, _special("lgamma")),
+    Intrinsic("erf", 1, special.erf),
+    Intrinsic("lgamma", 1, special.lgamma),
     # comparison and logic
     Intrinsic("eq", 2, np.equal, "bool"),
     Intrinsic("ne", 2, np.not_equal, "bool"),

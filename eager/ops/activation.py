@@ -22,7 +22,7 @@ from eager.tensor import Tensor
 _wide = s.both(s.on(-3.1, 3.3), s.on(-4.5, 4.3))
 
 
-def functional(name: str, body: Any, vjp: Vjp, samples: Samples = _wide, **how: Any) -> UnaryFn:
+def functional(name: str, body: Any, vjp: Vjp, samples: Samples = _wide, **how: Any) -> Callable[..., Tensor]:
     """An activation `name(input, inplace=False)` known as `torch.nn.functional.<name>`."""
     op = Pointwise(name, ("x",), vjp, body=body)
 

@@ -12,6 +12,7 @@ from eager.ops import samples as s
 from eager.ops.kinds import Pointwise
 from eager.ops.pointwise import UnaryFn, binary, binary_op, is_integral, unary, where
 from eager.registry import public
+from eager.special import far_coefficients
 from eager.tensor import Tensor
 
 # ---------------------------------------------------------------------------------- rounding
@@ -151,8 +152,20 @@ _TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
 erf = unary(
     "erf", "erf", lambda g, x: (g * _TWO_OVER_SQRT_PI * (-x * x).exp(),), samples=_with_ints
 )
+
+
+def _erfc_body(m: Any, x: Any) -> Any:
+    """1 - erf(x) near 0; elsewhere a series of its own, for there the difference cancels."""
+    size = m.min(m.max(m.abs(x), 1.0), 26.0)
+    tail = m.exp(-size * size) * _horner((size - 3.75) / (size + 3.75), far_coefficients())
+    return m.where(m.abs(x) < 1.0, 1.0 - m.erf(x), m.where(x < 0.0, 2.0 - tail, tail))
+
+
 erfc = unary(
-    "erfc", lambda m, x: 1.0 - m.erf(x), lambda g, x: (-g * _TWO_OVER_SQRT_PI * (-x * x).exp(),)
+    "erfc",
+    _erfc_body,
+    lambda g, x: (-g * _TWO_OVER_SQRT_PI * (-x * x).exp(),),
+    samples=s.both(s.on(), s.on(-8.0, 8.0)),
 )
 
 
@@ -205,7 +218,9 @@ def _digamma_body(m: Any, x: Any) -> Any:
 
 
 _DIGAMMA = (1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)
-digamma: UnaryFn = unary("digamma", _digamma_body, lambda g, x: (g * trigamma(x),), samples=s.on(0.2, 5.0))
+digamma: UnaryFn = unary(
+    "digamma", _digamma_body, lambda g, x: (g * trigamma(x),), samples=s.on(0.2, 5.0)
+)
 
 
 def _trigamma_body(m: Any, x: Any) -> Any:
