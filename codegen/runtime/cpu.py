@@ -152,7 +152,7 @@ def set_threads(n: int) -> None:
 
 
 def _raise_index_error(site: str, value: int, bound: int) -> None:
-    """Eager's own message, from the user's line. `site` is "op: index out of bounds ...|file:line"."""
+    """Eager's message, from the user's line; `site`: "op: index out of bounds ...|file:line"."""
     what, _, place = site.rpartition("|")
     if not what:
         raise IndexError(
