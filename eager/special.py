@@ -16,6 +16,7 @@ import numpy as np
 from numpy.polynomial import chebyshev
 
 _SPLIT, _LARGEST, _K = 1.0, 26.0, 3.75
+_STIRLING = (1 / 156, -691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)
 _BLOCK = 8192  # elements evaluated at a time: the dozens of passes over them stay in cache
 
 
@@ -108,7 +109,7 @@ def lgamma(x: Any) -> Any:
         product = np.where(small, product * z, product)
         z = np.where(small, z + 1, z)
     inverse = 1 / (z * z)
-    series = _horner(inverse, (-1 / 1680, 1 / 1260, -1 / 360, 1 / 12)) / z
+    series = _horner(inverse, _STIRLING) / z
     value = (z - 0.5) * np.log(z) - z + 0.5 * math.log(2 * math.pi) + series - np.log(product)
     value = np.where(np.isposinf(z), np.inf, value)
     sine = np.abs(np.sin(np.pi * (wide - np.floor(wide))))

@@ -31,9 +31,11 @@ def test_erf_of_special_values():
 
 def test_lgamma():
     x = np.linspace(-6.3, 60, 4001)
-    expected = _reference(lambda v: math.lgamma(v), x)
-    error = np.abs(special.lgamma(x) - expected) / np.maximum(1, np.abs(expected))
-    assert error.max() < 1e-11
+    expected = _reference(math.lgamma, x)
+    with np.errstate(all="ignore"):
+        found = special.lgamma(x)
+    error = np.abs(found - expected) / np.maximum(1, np.abs(expected))
+    assert error.max() < 1e-13
     with np.errstate(all="ignore"):
         assert special.lgamma(np.array([0.0, -1.0, np.inf, -np.inf])).tolist() == [np.inf] * 4
     assert special.lgamma(np.array(5.0)).shape == ()
