@@ -38,4 +38,4 @@ def test_lgamma():
     assert error.max() < 1e-13
     with np.errstate(all="ignore"):
         assert special.lgamma(np.array([0.0, -1.0, np.inf, -np.inf])).tolist() == [np.inf] * 4
-    assert special.lgamma(np.array(5.0)).shape == ()
+        assert special.lgamma(np.array(5.0)).shape == ()
