@@ -30,6 +30,7 @@ Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 VERSIONS: Final = 8  # of one segment; beyond, its instructions are executed one by one
 DEPTH: Final = 40  # of split functions that call each other
 CAPTURES: Final = 100  # attempts; a function that needs more is not worth it
+UNFINISHED: Final = 8  # attempts whose effects or live values could not be made again
 
 
 @dataclass(slots=True)
@@ -55,7 +56,7 @@ class Splitter:
         self._miss = miss
         self._points: dict[tuple[CodeType, int], dict[tuple[Any, ...], Point]] = {}
         self._lock = threading.RLock()
-        self._captures = 0
+        self._captures = self._unfinished = 0
         self._reported: set[tuple[str, Any]] = set()
         self.hopeless = False  # from now on the function runs plainly
         self._state = threading.local()
@@ -141,7 +142,8 @@ class Splitter:
 
     def _note(self, refusal: Break, frame: Frame) -> None:
         """Report a split once per place; a loop over an iterator from outside is none."""
-        if refusal.done < 0 or self._captures > CAPTURES:
+        self._unfinished += refusal.done < 0
+        if self._unfinished > UNFINISHED or self._captures > CAPTURES:
             self.hopeless = True
         record = refusal.record()
         key = (record.kind, record.place)

@@ -180,7 +180,7 @@ def method(world: World, owner: Any, fn: Any, args: tuple[Any, ...], kwargs: dic
         special = HANDLERS.get((object, fn.__name__))
         if special is not None:
             return special(world, owner, *args, **kwargs)
-    if isinstance(owner, BaseException) or not _known_self(owner):
+    if isinstance(owner, BaseException) or _is_opaque(world, owner) or not _known_self(owner):
         return _method_of_unknown(world, owner, fn, args, kwargs)
     if type(owner) is list and fn.__name__ == "append":
         return fn(*args, **kwargs)  # it only stores: nothing is looked at
@@ -203,19 +203,26 @@ def _is_deferred(value: Any) -> bool:
     return isinstance(value, Deferred | SymNumber | Tensor)
 
 
+def _is_opaque(world: World, value: Any) -> bool:
+    """Whether `value` is an object from outside whose state we cannot see, so cannot change."""
+    return loader_of(type(value)) is load_opaque and _outside(world, value)
+
+
 def _known_self(owner: Any) -> bool:
     return isinstance(owner, (*_SAFE_SELF[:-1], Iterator)) or type(owner) is object
 
 
 def _method_of_unknown(world: World, owner: Any, fn: Any, args: Any, kwargs: Any) -> Any:
-    if isinstance(owner, BaseException):
+    if isinstance(owner, BaseException) and not _outside(world, owner):
         return fn(*args, **kwargs)
     if type(owner).__module__.partition(".")[0] in HOST_MODULES:
         return world.host_call(fn, args, kwargs)
     if isinstance(owner, io.TextIOBase) and fn.__name__ in ("write", "writelines", "flush"):
         world.host_call(fn, args, kwargs)
         return Deferred(len, args) if fn.__name__ == "write" else None
-    if type(owner).__module__ in PURE_MODULES or isinstance(owner, np.generic):
+    if not _is_opaque(world, owner) and (
+        type(owner).__module__ in PURE_MODULES or isinstance(owner, np.generic)
+    ):
         return _call_pure(world, fn, args, kwargs)
     raise Break("opaque object", f".{fn.__name__}() of a {type(owner).__qualname__}")
 

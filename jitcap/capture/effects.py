@@ -241,7 +241,7 @@ def _grad_mode(world: World, make: Rebuilder) -> list[str]:
 def _host_call(make: Rebuilder, call: Any) -> str:
     keywords = [f"{k}={make.expr(v)}" for k, v in call.kwargs.items()]
     given = ", ".join([*map(make.expr, call.args), *keywords])
-    return f"{make.expr_of_callable(call.fn)}({given})"
+    return f"{make.expr(call.fn)}({given})"
 
 
 _ = apply

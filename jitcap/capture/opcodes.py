@@ -366,40 +366,47 @@ def build_string(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     frame.push(vm.world.join(frame.popn(ins.arg)))
 
 
+def _container(vm: Interpreter, frame: Frame, ins: Instruction) -> Any:
+    """The container being built, below the top of the stack (from outside, after a split)."""
+    target = frame.stack[-ins.arg]
+    vm.world.settle(target)
+    return target
+
+
 @opcode("LIST_APPEND")
 def list_append(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     value = frame.pop()
-    frame.stack[-ins.arg].append(value)
+    _container(vm, frame, ins).append(value)
 
 
 @opcode("SET_ADD")
 def set_add(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     value = frame.pop()
-    frame.stack[-ins.arg].add(value)
+    _container(vm, frame, ins).add(value)
 
 
 @opcode("MAP_ADD")
 def map_add(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     key, value = frame.popn(2)
-    frame.stack[-ins.arg][key] = value
+    _container(vm, frame, ins)[key] = value
 
 
 @opcode("LIST_EXTEND")
 def list_extend(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     values = vm.world.list_of(frame.pop())
-    frame.stack[-ins.arg].extend(values)
+    _container(vm, frame, ins).extend(values)
 
 
 @opcode("SET_UPDATE")
 def set_update(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     values = vm.world.list_of(frame.pop())
-    frame.stack[-ins.arg].update(values)
+    _container(vm, frame, ins).update(values)
 
 
 @opcode("DICT_UPDATE")
 def dict_update(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     mapping = frame.pop()
-    target = frame.stack[-ins.arg]
+    target = _container(vm, frame, ins)
     for key in _keys(vm, mapping):
         target[key] = vm.world.getitem(mapping, key)
 
@@ -407,7 +414,7 @@ def dict_update(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 @opcode("DICT_MERGE")
 def dict_merge(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     mapping = frame.pop()
-    target = frame.stack[-ins.arg]
+    target = _container(vm, frame, ins)
     for key in _keys(vm, mapping):
         if key in target:
             raise TypeError(f"got multiple values for keyword argument {key!r}")
@@ -589,6 +596,7 @@ def _locals(vm: Interpreter, frame: Frame) -> dict[str, Any]:
 @opcode("CALL_FUNCTION_EX")
 def call_function_ex(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     kwargs = frame.pop() if _raw_flag(ins) else {}
+    vm.world.settle(kwargs)
     args = tuple(vm.world.list_of(frame.pop()))
     fn, bound = _callable_ex(frame)
     frame.push(vm.world.call(fn, (*bound, *args), dict(kwargs)))

@@ -106,6 +106,7 @@ def raise_varargs(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
         raise current
     cause = frame.pop() if ins.arg == 2 else NULL
     error = _exception(vm, frame.pop(), "exceptions must derive from BaseException")
+    vm.world.raising(error)
     if frame.handled[-1] is not None and frame.handled[-1] is not error:
         error.__context__ = frame.handled[-1]
     if cause is not NULL:

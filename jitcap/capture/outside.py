@@ -44,9 +44,9 @@ Loader = Callable[["Outside", Any, Origin], Any]
 _SINGLETONS: Final = (type(None), bool, type(Ellipsis), type(NotImplemented))
 _BY_VALUE: Final = (int, str, bytes, complex, range, slice, frozenset, DType, device)
 _BY_IDENTITY: Final = (
-    types.BuiltinFunctionType, types.WrapperDescriptorType, types.MethodDescriptorType,
+    types.WrapperDescriptorType, types.MethodDescriptorType,
     types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
-    types.MethodWrapperType, ModuleType, np.ufunc, CodeType, property, types.GenericAlias,
+    ModuleType, np.ufunc, CodeType, property, types.GenericAlias,
     types.UnionType, np.dtype, functools.cached_property,
 )  # fmt: skip
 HEAP_TYPE: Final = 1 << 9
@@ -230,6 +230,17 @@ def load_method(outside: Outside, real: MethodType, origin: Origin) -> Any:
     return outside.register(Shadow(real, origin, MethodType(fn, owner)))
 
 
+def load_builtin(outside: Outside, real: Any, origin: Origin) -> Any:
+    """A builtin function is fixed; a bound method of a builtin type is bound to the twin."""
+    owner = getattr(real, "__self__", None)
+    if owner is None or isinstance(owner, type | ModuleType):
+        return load_fixed(outside, real, origin)
+    outside.guard(TypeIs(origin, outside.world.line(), type(real)))
+    outside.guard(Equals(Attribute(origin, "__name__"), outside.world.line(), real.__name__))
+    twin = outside.load(owner, Attribute(origin, "__self__"))
+    return outside.register(Shadow(real, origin, getattr(twin, real.__name__)))
+
+
 def load_partial(outside: Outside, real: functools.partial[Any], origin: Origin) -> Any:
     outside.guard(TypeIs(origin, outside.world.line(), functools.partial))
     fn = outside.load(real.func, Attribute(origin, "func"))
@@ -374,6 +385,8 @@ LOADERS: Final[dict[type, Loader]] = {
     object: load_fixed,
     FunctionType: load_function,
     MethodType: load_method,
+    types.BuiltinFunctionType: load_builtin,
+    types.MethodWrapperType: load_builtin,
     functools.partial: load_partial,
     tuple: load_tuple,
     Size: load_tuple,

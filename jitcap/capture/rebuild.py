@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _LITERALS: Final = (int, str, bytes)
 _CONSTANTS: Final = (
     float, complex, range, DType, device, np.generic, np.dtype, type, types.ModuleType,
-    BuiltinFunctionType, enum.Enum, property, types.MethodDescriptorType,
+    enum.Enum, property, types.MethodDescriptorType,
     types.WrapperDescriptorType, types.GenericAlias, types.CodeType, types.TracebackType, Null,
 )  # fmt: skip
 _ITERATORS: Final = tuple(
@@ -113,9 +113,11 @@ class Rebuilder:
             return self._number(value)
         if cls is Deferred:
             keywords = "".join(f", {k}={self.expr(v)}" for k, v in value.kwargs.items())
-            return self.let(f"{self.expr_of_callable(value.fn)}({self.all(value.args)}{keywords})")
+            return self.let(f"{self.expr(value.fn)}({self.all(value.args)}{keywords})")
         if isinstance(value, _CONSTANTS):
             return self.names.bind(value)
+        if isinstance(value, BuiltinFunctionType | types.MethodWrapperType):
+            return self._builtin(value)
         if id(value) in self._busy:
             self._early.add(id(value))
             raise _Cycle
@@ -140,10 +142,23 @@ class Rebuilder:
         if cls is functools.partial:
             return self._partial(value)
         if isinstance(value, BaseException):
-            return self.let(f"{self.names.bind(cls)}({self.all(value.args)})")
+            return self._exception(value, cls)
         if isinstance(value, _ITERATORS):
             return self._iterator(value)
         return self._mutable(value, cls)
+
+    def _exception(self, value: BaseException, cls: type) -> str:
+        make = self.names.bind(BaseException.__new__)
+        kind = self.names.bind(cls)
+        name = self.let(f"{make}({kind}, {self.all(value.args)})")
+        self.lines.append(f"{name}.args = ({self.all(value.args)}{',' if value.args else ''})")
+        for field in ("__cause__", "__context__", "__suppress_context__"):
+            if getattr(value, field):
+                self.lines.append(f"{name}.{field} = {self.expr(getattr(value, field))}")
+        fields = {k: v for k, v in value.__dict__.items() if not k.startswith("__jitcap")}
+        if fields:
+            self.lines.append(f"{name}.__dict__.update({self.expr(fields)})")
+        return name
 
     def _mutable(self, value: Any, cls: type) -> str:
         """Objects that can contain themselves."""
@@ -222,21 +237,20 @@ class Rebuilder:
         make = self.names.bind(FunctionType)
         defaults = self.expr(fn.__defaults__)
         name = self.let(f"{make}({code}, {scope}, {fn.__name__!r}, {defaults}, {cells})")
-        self.lines.append(f"{name}.__qualname__ = {fn.__qualname__!r}")
+        for field in ("__qualname__", "__doc__", "__module__"):
+            self.lines.append(f"{name}.{field} = {getattr(fn, field)!r}")
         if fn.__kwdefaults__:
             self.lines.append(f"{name}.__kwdefaults__ = {self.expr(fn.__kwdefaults__)}")
         if fn.__dict__:
             self.lines.append(f"{name}.__dict__.update({self.expr(dict(fn.__dict__))})")
         return name
 
-    def expr_of_callable(self, fn: Any) -> str:
-        """A builtin, or a bound method of a constant or of an object from outside."""
+    def _builtin(self, fn: Any) -> str:
+        """A builtin function, or a method of a builtin type bound to its object."""
         owner = getattr(fn, "__self__", None)
         if owner is None or isinstance(owner, type | types.ModuleType):
-            return self.expr(fn) if isinstance(fn, FunctionType) else self.names.bind(fn)
-        if isinstance(fn, BuiltinFunctionType | types.MethodWrapperType):
-            return f"{self.expr(owner)}.{fn.__name__}"
-        return self.expr(fn)
+            return self.names.bind(fn)
+        return self.let(f"{self.let(self.expr(owner))}.{fn.__name__}")
 
     def _partial(self, value: functools.partial[Any]) -> str:
         keywords = "".join(f", {k}={self.expr(v)}" for k, v in value.keywords.items())

@@ -341,6 +341,11 @@ class World:
             cell.cell_contents = cls
         return cls
 
+    def raising(self, error: BaseException) -> None:
+        """Raising an exception changes it (its context, its cause)."""
+        if self.outside.shadow(error) is not None:
+            raise Break("effect", f"a {type(error).__name__} from outside is raised")
+
     def made_inside(self, value: Any) -> Any:
         """Note a class or function that the program made: it is no part of the outside."""
         self.made[id(value)] = value

@@ -1,0 +1,134 @@
+"""Functions cut into segments at every place: what is carried from one segment to the next is complete."""
+
+import copy
+
+import pytest
+
+import eager
+from jitcap import jit
+from jitcap.capture.breaks import Break
+from jitcap.capture.segment import capture_segment
+from jitcap.pipeline import op_by_op
+from jitcap.split import Splitter
+
+from .harness import MISS, outcome, plain
+from .test_conformance import CASES
+
+
+class Chopper(Splitter):
+    """Stops every segment after `every` instructions, whether it needs to or not."""
+
+    def __init__(self, every):
+        super().__init__(self.compile, lambda record: None, MISS)
+        self.every = every
+
+    def compile(self, captured):
+        return captured.entry(op_by_op(captured.graph, captured.writes), MISS)
+
+    def _capture(self, point, frame):
+        try:
+            return capture_segment(frame, self.every, frozenset(point.varying))[0]
+        except Break as refusal:
+            done = refusal.done
+        try:
+            return capture_segment(frame, done, frozenset(point.varying))[0] if done > 0 else None
+        except Break:
+            return None
+
+
+@pytest.mark.parametrize("every", [1, 3, 7])
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_chopped(name, every):
+    fn, args, kwargs = CASES[name]
+    mine, theirs = copy.deepcopy((args, kwargs)), copy.deepcopy((args, kwargs))
+    chopper = Chopper(every)
+    for _ in range(2):
+        expected = outcome(lambda: fn(*mine[0], **mine[1]))
+        assert outcome(lambda: chopper.call(fn, *theirs)) == expected
+        assert plain(theirs) == plain(mine)
+
+
+def test_branch_on_a_value_inside_a_loop(recwarn):
+    def step(x, n):
+        chosen = []
+        for i in range(n):
+            x = x * 2 + i
+            if x.sum() > 10:
+                x = x - 5
+                chosen.append(i)
+        return x, chosen
+
+    jitted = jit(step, backend="eager")
+    for _ in range(3):
+        got, expected = jitted(eager.tensor([1.0, 2.0]), 5), step(eager.tensor([1.0, 2.0]), 5)
+        assert got[0].tolist() == expected[0].tolist()
+        assert got[1] == expected[1]
+    assert jitted.stats.splits == 1
+    assert jitted.stats.fallbacks == 0
+    assert len([w for w in recwarn if "is split" in str(w.message)]) == 1
+
+
+def test_gradient_flows_through_a_split(recwarn):
+    def step(x):
+        y = x * 3
+        if y.sum() > 0:
+            y = y * y
+        return y.sum()
+
+    jitted = jit(step, backend="eager")
+    for _ in range(2):
+        a = eager.tensor([1.0, 2.0], requires_grad=True)
+        b = eager.tensor([1.0, 2.0], requires_grad=True)
+        jitted(a).backward()
+        step(b).backward()
+        assert a.grad.tolist() == b.grad.tolist()
+
+
+def test_split_inside_an_inlined_method(recwarn):
+    class Model:
+        def __init__(self):
+            self.scale, self.log = 2, []
+
+        def inner(self, x):
+            return x if x.max() > 3 else -x
+
+        def run(self, x):
+            self.log.append("before")
+            out = self.inner(x * self.scale)
+            self.scale += 1
+            self.log.append("after")
+            return out
+
+    model, other = Model(), Model()
+    jitted = jit(lambda x: model.run(x) * 2, backend="eager")
+    for _ in range(4):
+        x = eager.tensor([0.5, 1.0])
+        assert jitted(x).tolist() == (other.run(x) * 2).tolist()
+        assert (model.scale, model.log) == (other.scale, other.log)
+
+
+def test_grad_mode_and_handlers_survive(recwarn):
+    def step(x):
+        log = []
+        with eager.no_grad():
+            try:
+                if x.sum() > 1:
+                    log.append(eager.is_grad_enabled())
+                    raise ValueError("big")
+            except ValueError as error:
+                log.append(str(error))
+            finally:
+                log.append("finally")
+        return log, eager.is_grad_enabled()
+
+    jitted = jit(step, backend="eager")
+    for value in (0.0, 5.0, 0.0, 5.0):
+        x = eager.tensor([value])
+        assert jitted(x) == step(x)
+        assert eager.is_grad_enabled()
+
+
+def test_fullgraph_refuses():
+    step = jit(lambda x: x if x.sum() > 0 else -x, fullgraph=True)
+    with pytest.raises(Break, match="known only when the program runs"):
+        step(eager.ones(2))
