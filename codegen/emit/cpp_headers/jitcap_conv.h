@@ -31,6 +31,12 @@ template <class T> struct ConvRoom {  // scratch; sizes are computed in emit/cpp
 template <class T> constexpr int conv_lanes = JC_BYTES / sizeof(T);
 template <class T> constexpr int conv_pixels = JC_BYTES == 64 ? 8 : conv_lanes<T> < 4 ? conv_lanes<T> : 4;
 
+// Output channels side by side in a block: one (lanes run along the row), a vector, or two.
+template <class T> JC_INLINE i64 conv_block(i64 cout) {
+  constexpr int N = conv_lanes<T>;
+  return cout < N / 4 ? 1 : cout <= N ? N : 2 * N;
+}
+
 // mac: a * b + c, in one instruction where there is one.
 template <class V> JC_INLINE V mac(V a, V b, V c) {
 #if defined(__FMA__) || defined(__aarch64__)
@@ -116,20 +122,35 @@ JC_INLINE i64 band_rows(const Sweep *s, i64 channels, i64 room, i64 pixels_room,
   if (bands < parts) bands = parts < s[1].count ? parts : s[1].count;
   return (s[1].count + bands - 1) / bands;
 }
-template <class T> JC_NOINLINE void load_row(T *out, const T *row, i64 size, const Sweep &s, const Band &b) {
-  i64 low = s.low();
-  if (s.step == 1) {
-    i64 left = low < 0 ? -low : 0, from = low < 0 ? 0 : low;
-    if (left > b.width) left = b.width;
-    i64 n = size - from < b.width - left ? size - from : b.width - left;
-    if (n < 0) n = 0;
-    for (i64 i = 0; i < left; i++) out[i] = 0;
-    __builtin_memcpy(out + left, row + from, n * sizeof(T));
-    for (i64 i = left + n; i < b.width; i++) out[i] = 0;
+// out[i] = row[from + i * step] for n elements that all exist.
+template <class T> JC_INLINE void pick_columns(T *out, const T *from, i64 step, i64 n) {
+  constexpr int N = conv_lanes<T>;
+  i64 i = 0;
+  if (step == 1) {
+    __builtin_memcpy(out, from, n * sizeof(T));
     return;
   }
-  for (i64 phase = 0; phase < b.phases; phase++, out += b.width)
-    for (i64 i = 0, x = low + phase; i < b.width; i++, x += s.step) out[i] = x >= 0 && x < size ? row[x] : T(0);
+  if (step == 2)
+    for (; i + N < n; i += N) {
+      vec<T, N> a = load<N>(from + 2 * i), b = load<N>(from + 2 * i + N);
+      ints<vec<T, N>> even;
+      JC_UNROLL
+      for (int k = 0; k < N; k++) even[k] = 2 * k;
+      store(out + i, __builtin_shuffle(a, b, even));
+    }
+  for (; i < n; i++) out[i] = from[i * step];
+}
+// One row of a band: per phase, columns low + phase + i * step, zeros where there are none.
+template <class T> JC_NOINLINE void load_row(T *out, const T *row, i64 size, const Sweep &s, const Band &b) {
+  for (i64 phase = 0; phase < b.phases; phase++, out += b.width) {
+    i64 first = s.low() + phase;
+    i64 left = first < 0 ? (-first + s.step - 1) / s.step : 0, end = first < size ? (size - first + s.step - 1) / s.step : 0;
+    left = left < b.width ? left : b.width;
+    end = end < left ? left : end < b.width ? end : b.width;
+    for (i64 i = 0; i < left; i++) out[i] = 0;
+    pick_columns(out + left, row + first + left * s.step, s.step, end - left);
+    for (i64 i = end; i < b.width; i++) out[i] = 0;
+  }
 }
 // src is (channels, *size); the band begins at result (d, h).
 template <class T> JC_NOINLINE void load_band(T *band, const T *src, const i64 *size, const Sweep *s, const Band &b, i64 channels, i64 d, i64 h) {
@@ -175,9 +196,47 @@ template <class T> JC_NOINLINE void pack_weights(T *packed, const T *w, const Co
         }
   }
 }
-// P results x OV vectors of channels. `out` is the first result of the first channel; channels lie
-// `plane_out` apart, results `to`; only `channels` x `pixels` of them exist.
-template <class T, int OV, int P> JC_NOINLINE void conv_tile(const T *x, i64 plane, i64 cin, i64 taps, const i64 *off, const T *w, T *out, i64 plane_out, i64 to, i64 channels, i64 pixels) {
+template <class T> struct Place {  // where a tile is stored: result i at at[i * to + skip]
+  T *at;                        // in the first channel
+  i64 plane, to, skip;          // distance of channels, and of results
+  i64 channels, pixels, after;  // how many of them exist, and elements from `at` to the end of the row
+};
+// One row of a tile, P results. With `to` == 2 the elements in between are read and written back: they
+// belong to the same row, which no other thread touches.
+template <int P, class T> JC_INLINE void store_row(const Place<T> &p, T *o, vec<T, P> v) {
+  if (p.to == 1) {
+    store(o, v);
+    return;
+  }
+  typedef vec<T, 2 * P> W;
+  ints<W> twice, odd;
+  JC_UNROLL
+  for (int i = 0; i < 2 * P; i++) twice[i] = i / 2, odd[i] = -(i % 2);
+  struct Two { vec<T, P> a, b; } two = {v, v};
+  W wide = __builtin_shuffle(bitcast<W>(two), twice), old = load<2 * P>(o);
+  store(o, p.skip ? (odd ? wide : old) : (odd ? old : wide));
+}
+template <int P, class T, class V> JC_INLINE void store_tile(const Place<T> &p, i64 first, V *acc) {
+  constexpr int N = lanes<V>;
+  transpose<P>(acc);
+  struct Rows { vec<T, P> part[N / P]; };
+  T *o = p.at + first * p.plane;
+  if ((p.to == 1 || (p.to == 2 && p.after >= 2 * P)) && p.pixels == P && p.channels >= first + N) {
+    JC_UNROLL
+    for (int i = 0; i < P; i++) {
+      Rows rows = bitcast<Rows>(acc[i]);
+      JC_UNROLL
+      for (int k = 0; k < N / P; k++, o += p.plane) store_row<P>(p, o, rows.part[k]);
+    }
+  } else {
+    T tile[N * P];
+    __builtin_memcpy(tile, acc, sizeof tile);
+    for (i64 k = 0; k < N && first + k < p.channels; k++)
+      for (i64 i = 0; i < p.pixels; i++) o[k * p.plane + i * p.to + p.skip] = tile[k * P + i];
+  }
+}
+// P results x OV vectors of channels.
+template <class T, int OV, int P> JC_NOINLINE void conv_tile(const T *x, i64 plane, i64 cin, i64 taps, const i64 *off, const T *w, const Place<T> &place) {
   constexpr int N = conv_lanes<T>;
   typedef vec<T, N> V;
   V acc[OV * P];
@@ -197,24 +256,7 @@ template <class T, int OV, int P> JC_NOINLINE void conv_tile(const T *x, i64 pla
       }
     }
   JC_UNROLL
-  for (int v = 0; v < OV; v++) {
-    transpose<P>(acc + v * P);
-    struct Rows { vec<T, P> part[N / P]; };
-    if (to == 1 && pixels == P && channels >= (v + 1) * N) {
-      T *o = out + v * N * plane_out;
-      JC_UNROLL
-      for (int i = 0; i < P; i++) {
-        Rows rows = bitcast<Rows>(acc[v * P + i]);
-        JC_UNROLL
-        for (int k = 0; k < N / P; k++, o += plane_out) store(o, rows.part[k]);
-      }
-    } else {
-      T tile[N * P];
-      __builtin_memcpy(tile, acc + v * P, sizeof tile);
-      for (i64 k = 0; k < N && v * N + k < channels; k++)
-        for (i64 i = 0; i < pixels; i++) out[(v * N + k) * plane_out + i * to] = tile[k * P + i];
-    }
-  }
+  for (int v = 0; v < OV; v++) store_tile<P>(place, v * N, acc + v * P);
 }
 // One output channel, lanes along the row.
 template <class T> JC_NOINLINE void conv_row(const T *x, i64 plane, const Correlation &q, const i64 *off, const T *w, T *out, i64 to, i64 count) {
@@ -231,30 +273,33 @@ template <class T> JC_NOINLINE void conv_row(const T *x, i64 plane, const Correl
       for (int k = 0; k < n; k++) out[(i + k) * to] = acc[k];
   }
 }
+template <class T, int OV, int P> JC_INLINE void conv_tiles(const T *x, const Correlation &q, i64 plane, i64 taps, const i64 *off, const T *w, Place<T> place) {
+  i64 count = q.s[2].count;
+  for (i64 i = 0; i < count; i += P) {
+    place.pixels = count - i < P ? count - i : P;
+    conv_tile<T, OV, P>(x + i, plane, q.cin, taps, off, w, place);
+    place.at += P * place.to;
+    place.after -= P * place.to;
+  }
+}
 template <class T> JC_NOINLINE void correlate_band(const Correlation &q, const Band &b, const T *band, const i64 *off, const T *packed, T *dst, i64 h, i64 rows) {
   constexpr int N = conv_lanes<T>, P = conv_pixels<T>;
   i64 taps = q.s[0].taps * q.s[1].taps * q.s[2].taps, plane_out = q.dst[0] * q.dst[1] * q.dst[2];
-  bool narrow = q.cout < N / 4, single = q.cout <= N;
-  i64 lanes = narrow ? 1 : single ? N : 2 * N;
+  i64 lanes = conv_block<T>(q.cout);
   for (i64 co = 0; co < q.cout; co += lanes, packed += q.cin * taps * lanes, dst += lanes * plane_out)
     for (i64 r = 0; r < rows; r++) {
       const T *x = band + r * q.s[1].step * b.row;
-      T *out = dst + ((h + r) * q.s[1].to + q.s[1].at) * q.dst[2] + q.s[2].at;
-      i64 count = q.s[2].count, to = q.s[2].to, left = q.cout - co;
-      if (narrow) conv_row(x, b.plane, q, off, packed, out, to, count);
-      else if (single)
-        for (i64 i = 0; i < count; i += N)
-          conv_tile<T, 1, N>(x + i, b.plane, q.cin, taps, off, packed, out + i * to, plane_out, to, left, count - i < N ? count - i : N);
-      else
-        for (i64 i = 0; i < count; i += P)
-          conv_tile<T, 2, P>(x + i, b.plane, q.cin, taps, off, packed, out + i * to, plane_out, to, left, count - i < P ? count - i : P);
+      T *out = dst + ((h + r) * q.s[1].to + q.s[1].at) * q.dst[2];
+      Place<T> place = {out, plane_out, q.s[2].to, q.s[2].at, q.cout - co, 0, q.dst[2]};
+      if (lanes == 1) conv_row(x, b.plane, q, off, packed, out + q.s[2].at, q.s[2].to, q.s[2].count);
+      else if (lanes == N) conv_tiles<T, 1, N>(x, q, b.plane, taps, off, packed, place);
+      else conv_tiles<T, 2, P>(x, q, b.plane, taps, off, packed, place);
     }
 }
 template <class T> JC_NOINLINE void correlate(const Correlation &q, const T *src, const T *w, T *dst, ConvRoom<T> room) {
-  constexpr int N = conv_lanes<T>;
   i64 taps = q.s[0].taps * q.s[1].taps * q.s[2].taps;
   i64 source = q.cin * q.src[0] * q.src[1] * q.src[2], result = q.cout * q.dst[0] * q.dst[1] * q.dst[2];
-  i64 lanes = q.cout < N / 4 ? 1 : q.cout <= N ? N : 2 * N, blocks = (q.cout + lanes - 1) / lanes, piece = q.cin * taps * lanes;
+  i64 lanes = conv_block<T>(q.cout), blocks = (q.cout + lanes - 1) / lanes, piece = q.cin * taps * lanes;
   i64 outer = q.n * q.groups * q.s[0].count, parts = (16 + outer - 1) / (outer ? outer : 1);
   i64 rows = band_rows(q.s, q.cin, room.room, 1l << 60, parts), bands = (q.s[1].count + rows - 1) / (rows ? rows : 1);
   Band b = band_of(q.s, rows);
@@ -268,7 +313,7 @@ template <class T> JC_NOINLINE void correlate(const Correlation &q, const T *src
     T *band = room.bands + omp_get_thread_num() * (room.room + room.turned);
     for (i64 i = lo; i < hi; i++) {
       i64 h = i % bands * rows, d = i / bands % q.s[0].count, map = i / bands / q.s[0].count;  // map: sample and group
-      if (taps) load_band(band, src + map * source, q.src, q.s, b, q.cin, d, h);
+      load_band(band, src + map * source, q.src, q.s, b, q.cin, d, h);
       T *out = dst + map * result + (d * q.s[0].to + q.s[0].at) * q.dst[1] * q.dst[2];
       correlate_band(q, b, band, room.offsets, room.packed + map % q.groups * blocks * piece, out, h, q.s[1].count - h < rows ? q.s[1].count - h : rows);
     }
@@ -284,11 +329,16 @@ template <class T> JC_NOINLINE void conv_input_grad(const Conv &g, const T *grad
   i64 cout = g.c / g.groups, k = g.k[0] * g.k[1] * g.k[2];
   Correlation q = {{}, g.n, g.groups, g.o / g.groups, cout, {}, {}, {}, k, cout * k};
   for (int d = 0; d < 3; d++) q.src[d] = g.out[d], q.dst[d] = g.in[d], q.k[d] = g.k[d];
+  bool gaps = false;  // inputs that no tap reaches
+  for (int d = 0; d < 3; d++)
+    for (i64 r = 0; r < g.stride[d] && r < g.in[d]; r++) gaps |= !grad_sweep(g, d, r).taps;
+  i64 all = g.n * g.c * g.in[0] * g.in[1] * g.in[2];
+  if (gaps) parallel(all, 64, team_for(all * (i64)sizeof(T)), [=](i64 lo, i64 hi) { __builtin_memset(out + lo, 0, (hi - lo) * sizeof(T)); });
   for (i64 i = 0; i < g.stride[0] * g.stride[1] * g.stride[2]; i++) {
     q.s[0] = grad_sweep(g, 0, i / (g.stride[1] * g.stride[2]));
     q.s[1] = grad_sweep(g, 1, i / g.stride[2] % g.stride[1]);
     q.s[2] = grad_sweep(g, 2, i % g.stride[2]);
-    if (q.s[0].count && q.s[1].count && q.s[2].count) correlate(q, grad, w, out, room);
+    if (q.s[0].count && q.s[1].count && q.s[2].count && q.s[0].taps && q.s[1].taps && q.s[2].taps) correlate(q, grad, w, out, room);
   }
 }
 }  // namespace jc

@@ -132,11 +132,10 @@ template <class T> JC_NOINLINE void weight_chunk(const WeightGrad &w, const T *g
   }
 }
 template <class T> JC_NOINLINE void conv_weight_grad(const Conv &g, const T *grad, const T *x, T *out, ConvRoom<T> room, i64 chunks) {
-  constexpr int N = conv_lanes<T>;
   WeightGrad w = {{{forward_sweep(g, 0), forward_sweep(g, 1), forward_sweep(g, 2)}, g.n, g.groups, g.c / g.groups, g.o / g.groups, {}, {}, {}, 0, 0}};
   Correlation &q = w.q;
   for (int d = 0; d < 3; d++) q.src[d] = g.in[d], q.dst[d] = g.out[d], q.k[d] = g.k[d];
-  w.lanes = q.cout < N / 4 ? 1 : q.cout <= N ? N : 2 * N;
+  w.lanes = conv_block<T>(q.cout);
   w.blocks = (q.cout + w.lanes - 1) / w.lanes;
   w.chunks = chunks;
   i64 outer = q.n * q.s[0].count, taps = w.taps(), piece = w.piece();
