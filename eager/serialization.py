@@ -73,7 +73,9 @@ class _Writer:
         while isinstance(owner.base, np.ndarray):
             owner = owner.base
         if not owner.flags.c_contiguous or owner.nbytes > 2 * array.nbytes + 1024:
-            array = owner = np.ascontiguousarray(array)  # a small part of much memory: only the part
+            array = owner = np.ascontiguousarray(
+                array
+            )  # a small part of much memory: only the part
         number, _ = self.memory.setdefault(owner.ctypes.data, (len(self.memory), owner))
         return {
             "kind": "tensor",

@@ -22,9 +22,6 @@ class Parameter(Tensor):
         if requires_grad:
             self.requires_grad = True
 
-    def __repr__(self) -> str:
-        return f"Parameter containing:\n{Tensor.__repr__(self)}"
-
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         if id(self) in memo:
             return memo[id(self)]

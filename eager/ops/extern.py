@@ -82,9 +82,7 @@ def _solve_vjp(g: Any, a: Any, out: Any) -> tuple[Any, ...]:
     return -(gb @ _adjoint(out)), gb
 
 
-SOLVE = Extern(
-    "solve", ("a", "b"), _solve_vjp, numpy=np.linalg.solve, shapes=lambda a, b: (b,)
-)
+SOLVE = Extern("solve", ("a", "b"), _solve_vjp, numpy=np.linalg.solve, shapes=lambda a, b: (b,))
 
 
 def _det_vjp(g: Any, x: Any, out: Any) -> tuple[Any, ...]:

@@ -10,9 +10,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from eager.dispatch import apply
+from eager.op import Sample, Samples
+from eager.ops import samples as s
 from eager.ops.contract import DOT
 from eager.registry import public
 from eager.tensor import Tensor
+
+
+def _operands(*shapes: tuple[int, ...], **kwargs: Any) -> Sample:
+    return Sample(tuple(s.values(shape, seed=i) for i, shape in enumerate(shapes)), kwargs)
+
+
+def _calls(*samples: Sample) -> Samples:
+    return lambda: samples
 
 
 def _matrix(name: str, x: Tensor, ndim: int) -> None:
@@ -21,7 +31,7 @@ def _matrix(name: str, x: Tensor, ndim: int) -> None:
         raise RuntimeError(f"{name}: expected {kinds[ndim]}, got a tensor of shape {list(x.shape)}")
 
 
-@public()
+@public(samples=_calls(_operands((2, 3), (3, 4))))
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """(M, K) x (K, N) -> (M, N). Raises RuntimeError when the shapes or dtypes do not fit."""
     _matrix("mm", input, 2)
@@ -37,7 +47,7 @@ def _cannot_multiply(a: Tensor, b: Tensor) -> str:
     return f"mat1 and mat2 shapes cannot be multiplied ({left} and {right})"
 
 
-@public()
+@public(samples=_calls(_operands((2, 2, 3), (2, 3, 4))))
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """(B, M, K) x (B, K, N) -> (B, M, N)."""
     _matrix("bmm", input, 3)
@@ -45,7 +55,7 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     return apply(DOT, input, mat2)
 
 
-@public()
+@public(samples=_calls(_operands((2, 3), (3,))))
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """(M, K) x (K) -> (M)."""
     _matrix("mv", input, 2)
@@ -53,7 +63,7 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
     return mm(input, vec.unsqueeze(1)).squeeze(1)
 
 
-@public()
+@public(samples=_calls(_operands((3,), (3,))))
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """(K) x (K) -> ()."""
     if input.ndim != 1 or tensor.ndim != 1:
@@ -72,7 +82,7 @@ def vdot(input: Tensor, other: Tensor) -> Tensor:
     return dot(input.conj() if input.dtype.is_complex else input, other)
 
 
-@public()
+@public(samples=_calls(_operands((2, 3), (4, 3))))
 def inner(input: Tensor, other: Tensor) -> Tensor:
     """The sum of products over the last dimension of both; with a 0-d operand, their product."""
     if not input.ndim or not other.ndim:
@@ -80,7 +90,7 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
     return tensordot(input, other, dims=([input.ndim - 1], [other.ndim - 1]))
 
 
-@public(alias=("ger",))
+@public(alias=("ger",), samples=_calls(_operands((3,), (4,))))
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
     """(M) x (N) -> (M, N), all products."""
     _matrix("outer", input, 1)
@@ -88,7 +98,18 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
     return input.unsqueeze(1) * vec2.unsqueeze(0)
 
 
-@public()
+@public(
+    samples=_calls(
+        _operands((2, 3), (3, 4)),
+        _operands((3,), (3,)),
+        _operands((3,), (3, 4)),
+        _operands((2, 3), (3,)),
+        _operands((2, 2, 3), (3, 4)),
+        _operands((2, 1, 2, 3), (3, 3, 4)),
+        _operands((2, 2, 3), (3,)),
+        _operands((0, 3), (3, 4)),
+    )
+)
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """The matrix product with PyTorch's rules: vectors gain and lose a dimension, leading dimensions broadcast.
 
@@ -147,7 +168,12 @@ def _scaled_sum(base: Tensor, product: Tensor, beta: float, alpha: float) -> Ten
     return (base if beta == 1 else base * beta) + product
 
 
-@public(inplace=True)
+@public(
+    inplace=True,
+    samples=_calls(
+        _operands((4,), (2, 3), (3, 4)), _operands((2, 4), (2, 3), (3, 4), beta=0.5, alpha=2.0)
+    ),
+)
 def addmm(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
@@ -155,19 +181,19 @@ def addmm(
     return _scaled_sum(input, mm(mat1, mat2), beta, alpha)
 
 
-@public(inplace=True)
+@public(inplace=True, samples=_calls(_operands((2,), (2, 3), (3,))))
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * (mat @ vec)."""
     return _scaled_sum(input, mv(mat, vec), beta, alpha)
 
 
-@public(inplace=True)
+@public(inplace=True, samples=_calls(_operands((2, 3), (2,), (3,))))
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2)."""
     return _scaled_sum(input, outer(vec1, vec2), beta, alpha)
 
 
-@public(inplace=True)
+@public(inplace=True, samples=_calls(_operands((2, 4), (2, 2, 3), (2, 3, 4))))
 def baddbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
@@ -175,7 +201,7 @@ def baddbmm(
     return _scaled_sum(input, bmm(batch1, batch2), beta, alpha)
 
 
-@public(inplace=True)
+@public(inplace=True, samples=_calls(_operands((2, 4), (2, 2, 3), (2, 3, 4))))
 def addbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
@@ -218,7 +244,12 @@ def _batch_sizes(a: Tensor, b: Tensor, count: int) -> list[int]:
     return [y if x == 1 else x for x, y in zip(a.shape[:count], b.shape[:count], strict=True)]
 
 
-@public(method=False)
+@public(
+    method=False,
+    samples=_calls(
+        _operands((2, 3, 4), (4, 3, 5), dims=([1, 2], [1, 0])), _operands((2, 3), (3, 2), dims=1)
+    ),
+)
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     """Sum of products over `dims`: the last `dims` of a with the first of b, or a pair of lists of dimensions."""
     if isinstance(dims, int):
@@ -291,7 +322,19 @@ def _merge_repeats(x: Tensor, names: list[str]) -> tuple[Tensor, list[str]]:
     return x, names
 
 
-@public(method=False)
+def _einsums() -> list[Sample]:
+    a, b, c = s.values((2, 3, 4)), s.values((2, 4, 5), seed=1), s.values((4, 4), seed=2)
+    return [
+        Sample(("bij,bjk->bik", a, b)),
+        Sample(("...j,jk->...k", a, c)),
+        Sample(("ii->i", c)),
+        Sample(("bij,jj->b", a, c)),
+        Sample(("bij,bjk,jl->li", a, b, c)),
+        Sample(("bij->jb", a)),
+    ]
+
+
+@public(method=False, samples=_einsums)
 def einsum(equation: str, *operands: Any) -> Tensor:
     """Einstein summation, contracted from left to right. `...` stands for broadcast dimensions.
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from eager import dtype as dt
 from eager.aval import Aval
 from eager.dispatch import apply
 from eager.dtype import DType
+from eager.op import Sample
+from eager.ops import samples as s
 from eager.ops.create import IOTA
 from eager.ops.index import GATHER, INDEX_ADD, INDEX_PUT, SCATTER, TAKE
 from eager.ops.pointwise import where
@@ -28,13 +32,23 @@ def iota_along(dim: int, ndim: int, n: int) -> Tensor:
 
 
 # --------------------------------------------------------------------------------- picking
-@public()
+@public(
+    samples=lambda: [
+        Sample((s.values((3, 4)), 1, s.integers((3, 1), 0, 4))),
+        Sample((s.values((3, 4)), 0, s.integers((2, 3), 0, 3))),
+    ]
+)
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """out[i][j] = input[index[i][j]][j] for dim 0. IndexError for an index out of range."""
     return apply(GATHER, input, index, dim=norm_dim(dim, input.ndim, "gather"))
 
 
-@public()
+@public(
+    samples=lambda: [
+        Sample((s.values((3, 4)), 1, s.integers((5,), 0, 4))),
+        Sample((s.values((3, 4)), 0, s.integers((2,), 0, 3))),
+    ]
+)
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices of `input` along `dim` that the one-dimensional `index` names."""
     if index.ndim > 1:
@@ -44,7 +58,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     return apply(TAKE, input, index.reshape(-1), dim=norm_dim(dim, input.ndim, "index_select"))
 
 
-@public()
+@public(samples=lambda: [Sample((s.values((3, 4)), s.integers((2, 3), -12, 12)))])
 def take(input: Tensor, index: Tensor) -> Tensor:
     """Elements of the flattened `input`; of the shape of `index`. Negative indices count from the end."""
     flat = input.reshape(-1)
@@ -52,7 +66,7 @@ def take(input: Tensor, index: Tensor) -> Tensor:
     return apply(TAKE, flat, index, dim=0)
 
 
-@public()
+@public(samples=lambda: [Sample((s.values((3, 4)), s.integers((3, 2), 0, 4), 1))])
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     """`gather` with broadcasting; over the flattened input when `dim` is None."""
     if dim is None:
@@ -85,7 +99,12 @@ def _source(src: Any, input: Tensor, index: Tensor) -> Tensor:
     return Tensor._full(src, Aval(tuple(index.shape), input.dtype, str(input.device)))
 
 
-@public(inplace=True)
+@public(
+    inplace=True,
+    samples=lambda: [
+        Sample((s.values((3, 4)), 1, np.array([[0, 2], [3, 1], [1, 0]]), s.values((3, 2))))
+    ],
+)
 def scatter(
     input: Tensor,
     dim: int,
@@ -103,7 +122,10 @@ def scatter(
     return apply(SCATTER, input, index, source, dim=d, reduce=_REDUCE[reduce])
 
 
-@public(inplace=True)
+@public(
+    inplace=True,
+    samples=lambda: [Sample((s.values((3, 4)), 1, s.integers((3, 5), 0, 4), s.values((3, 5))))],
+)
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """`input` with src[i][j] added at [index[i][j]][j] (dim 0)."""
     return apply(
@@ -111,7 +133,17 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     )
 
 
-@public(inplace=True)
+@public(
+    inplace=True,
+    samples=lambda: [
+        Sample(
+            (s.values((3, 4)), 1, s.integers((3, 5), 0, 4), s.values((3, 5), 0.3, 2.1, 1), how),
+            {"include_self": own},
+        )
+        for how in ("sum", "mean", "amax", "amin")
+        for own in (True, False)
+    ],
+)
 def scatter_reduce(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
@@ -154,7 +186,12 @@ def dt_limits(dtype: DType) -> tuple[Any, Any]:
     return (-(1 << bits - 1), (1 << bits - 1) - 1) if dtype.is_signed else (0, (1 << bits) - 1)
 
 
-@public(inplace=True)
+@public(
+    inplace=True,
+    samples=lambda: [
+        Sample((s.values((3, 4)), 0, np.array([2, 0, 2]), s.values((3, 4), seed=1)), {"alpha": 2.0})
+    ],
+)
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
     """`input` with `alpha` times the slices of `source` added at the slices `index` names along `dim`."""
     source = source if alpha == 1 else source * alpha
@@ -162,13 +199,16 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
     return apply(INDEX_ADD, input, index.reshape(-1), source, dim=d)
 
 
-@public(inplace=True)
+@public(
+    inplace=True,
+    samples=lambda: [Sample((s.values((3, 4)), 1, np.array([2, 0]), s.values((3, 2), seed=1)))],
+)
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """`input` with the slices `index` names along `dim` replaced by those of `source`."""
     return _put_slices(input, norm_dim(dim, input.ndim, "index_copy"), index, source)
 
 
-@public(inplace=True)
+@public(inplace=True, samples=lambda: [Sample((s.values((3, 4)), 1, np.array([2, 0]), 0.5))])
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """`input` with the slices `index` names along `dim` filled with a number or 0-d tensor."""
     if not isinstance(value, Tensor):
@@ -188,7 +228,13 @@ class Sorted(NamedTuple):
     indices: Tensor
 
 
-@public()
+@public(
+    samples=lambda: [
+        Sample((s.values((3, 4)),)),
+        Sample((s.values((3, 4)), 0, True)),
+        Sample((np.array([1.0, np.nan, 0.0]),), grad=False),
+    ]
+)
 def sort(
     input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, **_: Any
 ) -> Sorted:
@@ -200,19 +246,19 @@ def _sorted(input: Tensor, dim: int, descending: bool, name: str) -> tuple[Tenso
     return apply(SORT, input, dim=norm_dim(dim, input.ndim, name), descending=bool(descending))
 
 
-@public()
+@public(samples=lambda: [Sample((s.values((3, 4)),)), Sample((s.values((3, 4)), 0, True))])
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
     """The indices that sort `input` along `dim`."""
     return _sorted(input, dim, descending, "argsort")[1]
 
 
-@public()
+@public(samples=lambda: [Sample((s.values((3, 4)),))])
 def msort(input: Tensor) -> Tensor:
     """Sorted along the first dimension."""
     return _sorted(input, 0, False, "msort")[0]
 
 
-@public()
+@public(samples=lambda: [Sample((s.values((3, 4)), 2)), Sample((s.values((3, 4)), 2, 0, False))])
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Sorted:
     """The k largest (or smallest) elements along `dim`, in order. RuntimeError when there are fewer than k."""
     d = norm_dim(dim, input.ndim, "topk")
@@ -224,7 +270,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     return Sorted(values.narrow(d, 0, k), indices.narrow(d, 0, k))
 
 
-@public()
+@public(samples=lambda: [Sample((s.values((3, 4)), 2)), Sample((s.values((3, 4)), 3, 0, True))])
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Sorted:
     """The k-th smallest element along `dim` (counted from 1), and its index."""
     d = norm_dim(dim, input.ndim, "kthvalue")
@@ -242,7 +288,13 @@ def _pick(values: Tensor, indices: Tensor, dim: int, at: int, keepdim: bool) -> 
     return Sorted(values.select(dim, at), indices.select(dim, at))
 
 
-@public()
+@public(
+    samples=lambda: [
+        Sample((s.values((3, 4)),)),
+        Sample((s.values((3, 4)), 1)),
+        Sample((np.array([1.0, np.nan, 0.0]), 0), grad=False),
+    ]
+)
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median of all elements, or (values, indices) along `dim`. NaN wins."""
     if dim is None:
@@ -258,7 +310,13 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     return Sorted(where(nan, last.values, middle.values), where(nan, last.indices, middle.indices))
 
 
-@public()
+@public(
+    samples=lambda: [
+        Sample((s.values((3, 4)), 0.3)),
+        Sample((s.values((3, 4)), 0.6, 1, True)),
+        Sample((s.values((3, 4)), np.array([0.1, 0.7]), 0), grad=False),
+    ]
+)
 def quantile(input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """The q-th quantile(s) along `dim` (of all elements by default), with linear interpolation; q a number or tensor."""
     x = input.reshape(-1) if dim is None else input

@@ -40,7 +40,9 @@ class OneCycleLR(LRScheduler):
     ) -> None:
         if total_steps is None:
             if epochs is None or steps_per_epoch is None:
-                raise ValueError("You must define either total_steps OR (epochs AND steps_per_epoch)")
+                raise ValueError(
+                    "You must define either total_steps OR (epochs AND steps_per_epoch)"
+                )
             total_steps = epochs * steps_per_epoch
         if total_steps <= 0:
             raise ValueError(f"Expected positive integer total_steps, but got {total_steps}")
@@ -62,7 +64,9 @@ class OneCycleLR(LRScheduler):
 
     def _set_momenta(self, optimizer: Optimizer, base: Any, peak: Any, last_epoch: int) -> None:
         if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:
-            raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
+            raise ValueError(
+                "optimizer must support momentum or beta1 with `cycle_momentum` option enabled"
+            )
         self.use_beta1 = "betas" in optimizer.defaults
         if last_epoch != -1:
             return
@@ -181,7 +185,9 @@ class SequentialLR(LRScheduler):
 class ChainedScheduler(LRScheduler):
     """All schedulers at every step."""
 
-    def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
+    def __init__(
+        self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None
+    ) -> None:
         if not schedulers:
             raise ValueError("ChainedScheduler expects at least one scheduler to be chained")
         self._schedulers = list(schedulers)

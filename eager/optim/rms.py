@@ -99,7 +99,11 @@ class Adagrad(Optimizer):
         check("learning rate", lr, lr >= 0)
         check("lr_decay value", lr_decay, lr_decay >= 0)
         check("weight_decay value", weight_decay, weight_decay >= 0)
-        check("initial_accumulator_value value", initial_accumulator_value, initial_accumulator_value >= 0)
+        check(
+            "initial_accumulator_value value",
+            initial_accumulator_value,
+            initial_accumulator_value >= 0,
+        )
         check("epsilon value", eps, eps >= 0)
         defaults = {
             "lr": lr,

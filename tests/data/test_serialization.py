@@ -19,7 +19,9 @@ def through_a_file(value):
     return eager.load(file)
 
 
-@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float16", "bfloat16", "float32", "complex64"])
+@pytest.mark.parametrize(
+    "dtype", ["bool", "uint8", "int64", "float16", "bfloat16", "float32", "complex64"]
+)
 def test_every_dtype(dtype):
     kind = getattr(eager, dtype)
     x = eager.tensor([[0, 1], [1, 0]]).to(kind)
@@ -60,7 +62,9 @@ def test_models_and_optimizers(tmp_path):
     optimizer = eager.optim.AdamW(model.parameters(), lr=0.1)
     model(eager.rand(5, 3)).square().sum().backward()
     optimizer.step()
-    eager.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, tmp_path / "a.pt")
+    eager.save(
+        {"model": model.state_dict(), "optimizer": optimizer.state_dict()}, tmp_path / "a.pt"
+    )
     back = eager.load(tmp_path / "a.pt", map_location="cpu")
     other = eager.nn.Sequential(eager.nn.Linear(3, 4), eager.nn.BatchNorm1d(4))
     assert str(other.load_state_dict(back["model"])) == "<All keys matched successfully>"

@@ -34,6 +34,7 @@ REFUSALS = (
     "Low precision dtypes not supported",
     "expected a tensor with 2 or more dimensions of float",
     "is not differentiable with respect to argument",
+    "must be either float or double dtype",
 )
 # Not the limit of differences: steps, and rounding to fewer bits.
 STEPS = {"sign", "sgn", "floor", "ceil", "trunc", "round", "float", "half", "bfloat16"}

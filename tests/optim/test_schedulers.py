@@ -26,7 +26,9 @@ CASES = [
 def optimizer_of(library, kind="SGD"):
     p, q = (library.nn.Parameter(library.zeros(2)) for _ in range(2))
     more = {"momentum": 0.9} if kind == "SGD" else {}
-    return getattr(library.optim, kind)([{"params": [p]}, {"params": [q], "lr": 0.05}], lr=0.1, **more)
+    return getattr(library.optim, kind)(
+        [{"params": [p]}, {"params": [q], "lr": 0.05}], lr=0.1, **more
+    )
 
 
 def rates(library, make, epochs=20, kind="SGD"):
@@ -65,12 +67,16 @@ def test_sequential():
 
 def test_chained():
     def make(s, optimizer):
-        return s.ChainedScheduler([s.ConstantLR(optimizer, 0.1, 3), s.ExponentialLR(optimizer, 0.9)])
+        return s.ChainedScheduler(
+            [s.ConstantLR(optimizer, 0.1, 3), s.ExponentialLR(optimizer, 0.9)]
+        )
 
     assert rates(eager, make) == rates(torch, make)
 
 
-@pytest.mark.parametrize("settings", [{}, {"mode": "max"}, {"threshold_mode": "abs", "cooldown": 2}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"mode": "max"}, {"threshold_mode": "abs", "cooldown": 2}]
+)
 def test_plateau(settings):
     measures = [1.0, 0.9, 0.95, 0.91, 0.92, 0.89, 0.95, 0.99, 1.0, 1.0, 1.1, 1.2, 1.3]
     seen = []

@@ -253,10 +253,13 @@ def smooth_l1_loss(
     reduction = legacy_reduction(size_average, reduce, reduction)
     if beta < 0:
         raise ValueError("smooth_l1_loss does not support negative values for beta.")
-    size = (input - target).abs()
+    difference = input - target
+    size = difference.abs()
     if beta == 0:
         return reduced(size, reduction)
-    return reduced(where(size < beta, size * size * (0.5 / beta), size - 0.5 * beta), reduction)
+    return reduced(
+        where(size < beta, difference * difference * (0.5 / beta), size - 0.5 * beta), reduction
+    )
 
 
 @functional(lambda: [Sample(_two(3, 4)), Sample(_two(3, 4), {"delta": 0.3})])
@@ -270,8 +273,10 @@ def huber_loss(
     """0.5 d^2 for |d| <= delta, delta (|d| - 0.5 delta) beyond, with d = x - t."""
     if delta <= 0:
         raise ValueError("huber_loss does not support non-positive values for delta.")
-    size = (input - target).abs()
-    loss = where(size <= delta, size * size * 0.5, (size - 0.5 * delta) * delta)
+    difference = input - target
+    size = difference.abs()
+    near = difference * difference * 0.5
+    loss = where(size <= delta, near, (size - 0.5 * delta) * delta)
     return reduced(loss if weight is None else loss * weight, reduction)
 
 

@@ -23,7 +23,7 @@ def _signs(*shape: int) -> Any:
     return s.booleans(shape).astype(float) * 2 - 1
 
 
-@functional(lambda: [Sample((*_two(3, 4), _signs(3, 4))), Sample((*_two(3), _signs(3), 0.5))])
+@functional(lambda: [Sample((*_two(3, 4), _signs(3, 4), 0.13)), Sample((*_two(3), _signs(3), 0.5))])
 def margin_ranking_loss(
     input1: Tensor,
     input2: Tensor,
@@ -101,8 +101,8 @@ def pairwise_distance(
 
 @functional(
     lambda: [
-        Sample((*_two(3, 4), s.values((3, 4), seed=2))),
-        Sample((*_two(3, 4), s.values((3, 4), seed=2)), {"swap": True}),
+        Sample((*_two(3, 4), s.values((3, 4), -1.7, 2.2, 2))),
+        Sample((*_two(3, 4), s.values((3, 4), -1.7, 2.2, 2)), {"swap": True, "margin": 9.0}),
     ]
 )
 def triplet_margin_loss(

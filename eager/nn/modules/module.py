@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
+from eager.autograd import no_grad
 from eager.dtype import DType, bfloat16, float16, float32, float64
 from eager.nn.parameter import Buffer, Parameter
 from eager.tensor import Tensor
@@ -481,7 +482,8 @@ class Module:
                 keep = isinstance(value, Parameter)
                 setattr(self, name, Parameter(given, value.requires_grad) if keep else given)
             else:
-                value.data.copy_(given)
+                with no_grad():
+                    value.copy_(given)
 
     # ------------------------------------------------------------------------------ printing
     def _get_name(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from eager.nn import functional as F
+from eager.nn.functional.register import per_dim
 from eager.nn.modules.module import Module
 from eager.tensor import Tensor
 
@@ -129,9 +130,9 @@ class AvgPool1d(Module):
         count_include_pad: bool = True,
     ) -> None:
         super().__init__()
-        self.kernel_size = kernel_size
-        self.stride = kernel_size if stride is None else stride
-        self.padding = padding
+        self.kernel_size = per_dim(kernel_size, 1)
+        self.stride = self.kernel_size if stride is None else per_dim(stride, 1)
+        self.padding = per_dim(padding, 1)
         self.ceil_mode = ceil_mode
         self.count_include_pad = count_include_pad
 

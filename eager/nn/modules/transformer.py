@@ -261,7 +261,15 @@ class Transformer(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        settings = (dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
+        settings = (
+            dim_feedforward,
+            dropout,
+            activation,
+            layer_norm_eps,
+            batch_first,
+            norm_first,
+            bias,
+        )
         kw: dict[str, Any] = {"bias": bias, "device": device, "dtype": dtype}
         if custom_encoder is None:
             layer = TransformerEncoderLayer(d_model, nhead, *settings, device, dtype)

@@ -96,7 +96,9 @@ class DataLoader:
         self._streams = isinstance(dataset, IterableDataset)
         _check_options(self._streams, batch_size, shuffle, sampler, batch_sampler, drop_last)
         if num_workers < 0:
-            raise ValueError("num_workers option should be non-negative; use num_workers=0 to disable.")
+            raise ValueError(
+                "num_workers option should be non-negative; use num_workers=0 to disable."
+            )
         if batch_sampler is not None:
             batch_size = None
         elif not self._streams:
@@ -171,12 +173,16 @@ def _check_options(
         )
     if sampler is not None and shuffle:
         raise ValueError("sampler option is mutually exclusive with shuffle")
-    if batch_sampler is not None and (batch_size != 1 or shuffle or sampler is not None or drop_last):
+    if batch_sampler is not None and (
+        batch_size != 1 or shuffle or sampler is not None or drop_last
+    ):
         raise ValueError(
             "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last"
         )
     if batch_size is None and drop_last:
-        raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")
+        raise ValueError(
+            "batch_size=None option disables auto-batching and is mutually exclusive with drop_last"
+        )
 
 
 def _sampler(dataset: Any, shuffle: bool | None, generator: Generator | None) -> Sampler[int]:

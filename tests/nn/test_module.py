@@ -1,0 +1,213 @@
+"""What a Module is: registration, attributes, walking, state, hooks, copies, printing."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+eager = pytest.importorskip("eager")
+nn = eager.nn
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(3, 3)
+        self.scale = nn.Parameter(eager.ones(3))
+        self.register_buffer("count", eager.zeros((), dtype=eager.int64))
+        self.register_buffer("scratch", eager.zeros(2), persistent=False)
+        self.missing = None
+
+    def forward(self, x):
+        self.count += 1
+        return self.fc(x) * self.scale
+
+
+def test_assignment_registers():
+    m = Block()
+    assert list(dict(m.named_parameters())) == ["scale", "fc.weight", "fc.bias"]
+    assert list(dict(m.named_buffers())) == ["count", "scratch"]
+    assert [n for n, _ in m.named_modules()] == ["", "fc"]
+    assert list(m.state_dict()) == ["scale", "count", "fc.weight", "fc.bias"]
+    m.extra = nn.ReLU()
+    assert [n for n, _ in m.named_children()] == ["fc", "extra"]
+    del m.extra
+    m.fc = None
+    assert list(m.children()) == []
+    assert m.missing is None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        m.nothing
+
+
+def test_replacing_a_plain_attribute_by_a_parameter():
+    m = Block()
+    m.missing = nn.Parameter(eager.zeros(1))
+    assert "missing" in dict(m.named_parameters())
+    assert "missing" not in m.__dict__
+    with pytest.raises(TypeError, match="cannot assign"):
+        m.missing = eager.zeros(1)
+    m.missing = None
+    assert "missing" not in dict(m.named_parameters())
+
+
+@pytest.mark.parametrize(
+    ("act", "error"),
+    [
+        (lambda m: m.register_parameter("a.b", None), KeyError),
+        (lambda m: m.register_parameter("", None), KeyError),
+        (lambda m: m.register_parameter("fc", None), KeyError),
+        (lambda m: m.register_parameter("x", eager.zeros(1)), TypeError),
+        (lambda m: m.register_parameter("x", nn.Parameter(eager.zeros(1)) * 2), TypeError),
+        (lambda m: m.register_buffer("x", 1.0), TypeError),
+        (lambda m: m.add_module("x", 1.0), TypeError),
+        (lambda m: setattr(m, "fc", 1.0), TypeError),
+        (lambda m: m.train(1), ValueError),
+        (lambda m: m.to(eager.int64), TypeError),
+        (lambda m: m.get_submodule("fc.nope"), AttributeError),
+        (lambda m: nn.Module()(1), NotImplementedError),
+    ],
+)
+def test_misuse(act, error):
+    with pytest.raises(error):
+        act(Block())
+
+
+def test_assignment_before_init():
+    class Early(nn.Module):
+        def __init__(self):
+            self.fc = nn.Linear(1, 1)
+
+    with pytest.raises(AttributeError, match="before Module.__init__"):
+        Early()
+
+
+def test_state_errors_have_the_words_of_torch():
+    m = Block()
+    state = m.state_dict()
+    del state["scale"]
+    state["other"] = eager.zeros(1)
+    with pytest.raises(RuntimeError) as caught:
+        m.load_state_dict(state)
+    assert str(caught.value) == (
+        "Error(s) in loading state_dict for Block:\n"
+        '\tMissing key(s) in state_dict: "scale". \n'
+        '\tUnexpected key(s) in state_dict: "other". '
+    )
+    result = m.load_state_dict(state, strict=False)
+    assert result.missing_keys == ["scale"]
+    assert result.unexpected_keys == ["other"]
+    with pytest.raises(RuntimeError, match="size mismatch for fc.weight"):
+        m.load_state_dict({**m.state_dict(), "fc.weight": eager.zeros(2, 2)})
+
+
+def test_loading_keeps_the_parameters_and_counts_as_a_write():
+    a, b = Block(), Block()
+    weight, version = a.fc.weight, a.fc.weight._version
+    a.load_state_dict(b.state_dict())
+    assert a.fc.weight is weight
+    assert weight._version > version
+    assert np.array_equal(weight.detach().numpy(), b.fc.weight.detach().numpy())
+
+
+def test_modes_gradients_dtypes():
+    m = Block()
+    m.eval()
+    assert not m.fc.training
+    m.train()
+    m(eager.rand(2, 3)).sum().backward()
+    assert m.fc.weight.grad is not None
+    m.zero_grad()
+    assert m.fc.weight.grad is None
+    m.requires_grad_(False)
+    assert not m.fc.weight.requires_grad
+    m.double()
+    assert m.fc.weight.dtype is eager.float64
+    assert m.count.dtype is eager.int64
+    assert m.count.item() == 1
+
+
+def test_tied_parameters_are_listed_once():
+    m = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    m[1].weight = m[0].weight
+    assert len(list(m.parameters())) == 3
+    assert len(m.state_dict()) == 4
+    twin = copy.deepcopy(m)
+    assert twin[1].weight is twin[0].weight
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_copies_are_independent(again):
+    m = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
+    twin = again(m)
+    assert type(twin[0].weight) is nn.Parameter
+    x = eager.rand(4, 3)
+    assert np.array_equal(m(x).detach().numpy(), twin(x).detach().numpy())
+    with eager.no_grad():
+        twin[0].weight.fill_(0.0)
+    assert m[0].weight.abs().sum().item() > 0
+
+
+def test_hooks():
+    m = nn.Linear(2, 2)
+    seen = []
+    pre = m.register_forward_pre_hook(lambda mod, args: (args[0] * 0,))
+    post = m.register_forward_hook(lambda mod, args, out: seen.append(args) or out + 1)
+    out = m(eager.rand(1, 2))
+    assert np.allclose(out.detach().numpy(), m.bias.detach().numpy() + 1)
+    assert seen[0][0].abs().sum().item() == 0
+    pre.remove()
+    post.remove()
+    assert not m._forward_hooks
+    first = m.register_forward_hook(lambda mod, args, out: out * 2)
+    m.register_forward_hook(lambda mod, args, out: out + 1, prepend=True)
+    x = eager.rand(1, 2)
+    assert np.allclose(m(x).detach().numpy(), (m.forward(x).detach().numpy() + 1) * 2)
+    with first:
+        pass
+    assert len(m._forward_hooks) == 1
+
+
+def test_containers():
+    layers = nn.ModuleList([nn.Linear(1, 1) for _ in range(3)])
+    layers.insert(1, nn.ReLU())
+    assert [type(x).__name__ for x in layers] == ["Linear", "ReLU", "Linear", "Linear"]
+    assert isinstance(layers[-1], nn.Linear)
+    assert len(layers[1:3]) == 2
+    del layers[1]
+    assert len(layers) == 3
+    layers += [nn.Tanh()]
+    assert isinstance(layers.pop(), nn.Tanh)
+    with pytest.raises(IndexError):
+        layers[7]
+    table = nn.ModuleDict({"a": nn.Linear(1, 1)})
+    table["b"] = nn.ReLU()
+    assert list(table) == ["a", "b"]
+    assert "a" in table
+    assert list(table.state_dict()) == ["a.weight", "a.bias"]
+    parameters = nn.ParameterList([eager.zeros(2), eager.ones(1)])
+    assert len(list(parameters.parameters())) == 2
+    assert [tuple(p.shape) for p in parameters] == [(2,), (1,)]
+    named = nn.ParameterDict({"x": eager.zeros(2)})
+    named["y"] = eager.zeros(1)
+    assert list(named.state_dict()) == ["x", "y"]
+    both = nn.Sequential(nn.ReLU()) + nn.Sequential(nn.Tanh())
+    assert len(both) == 2
+
+
+def test_printing_nested():
+    m = nn.Sequential(nn.Linear(1, 2), nn.Sequential(nn.ReLU()))
+    assert repr(m) == (
+        "Sequential(\n"
+        "  (0): Linear(in_features=1, out_features=2, bias=True)\n"
+        "  (1): Sequential(\n"
+        "    (0): ReLU()\n"
+        "  )\n"
+        ")"
+    )
+
+
+def test_apply_visits_children_first():
+    order = []
+    nn.Sequential(nn.Linear(1, 1), nn.ReLU()).apply(lambda m: order.append(type(m).__name__))
+    assert order == ["Linear", "ReLU", "Sequential"]
