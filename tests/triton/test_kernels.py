@@ -1,0 +1,199 @@
+"""Whole fused kernels and whole training steps: interpreted against eager, compiled for sm_90, number of kernels, machine code."""
+
+import numpy as np
+import pytest
+import triton_helpers as helpers
+
+pytest.importorskip("triton")
+
+import eager
+from codegen.emit.triton_tile import DEFAULT, Sizes
+from codegen.runtime.triton_build import instruction_counts, usage
+from codegen.runtime.triton_run import compile_program
+from eager.dispatch import apply
+from eager.nn import functional as F
+from eager.op import REGISTRY
+from eager.tensor import Tensor
+
+rng = np.random.default_rng(0)
+TINY = Sizes(flat=16, tile=64, longest=16, loop=8, plane=8, column=4, programs=64)
+
+
+def floats(*shape):
+    return eager.tensor(rng.standard_normal(shape).astype(np.float32))
+
+
+def labels(n, classes):
+    return eager.tensor(rng.integers(0, classes, n))
+
+
+def leaf(x):
+    return x.detach().requires_grad_()
+
+
+def softmax(x):
+    return F.softmax(x, -1)
+
+
+def layer_norm(x, w, b):
+    return F.layer_norm(x, x.shape[-1:], w, b)
+
+
+def layer_norm_backward(x, w, b, g):
+    x, w, b = leaf(x), leaf(w), leaf(b)
+    return eager.autograd.grad(layer_norm(x, w, b), (x, w, b), g)
+
+
+def cross_entropy(x, target):
+    x = leaf(x)
+    loss = F.cross_entropy(x, target)
+    return (loss, *eager.autograd.grad(loss, (x,)))
+
+
+def adamw(lr, step, *state):
+    """torch.optim.AdamW's update of parameters, gradients and two moments, in place."""
+    for p, g, m, v in zip(*[iter(state)] * 4, strict=True):
+        p.mul_(1 - lr * 0.01)
+        m.mul_(0.9).add_(g, alpha=0.1)
+        v.mul_(0.999).add_(g * g * 0.001)
+        p.sub_(lr / (1 - 0.9**step) * m / ((v / (1 - 0.999**step)).sqrt() + 1e-8))
+    return ()
+
+
+def dropout(x):
+    """Draw number 7 of the generator seeded with 3, as eager's dropout uses it."""
+    draws = apply(REGISTRY["random"], 3, 7, shape=x.shape, dtype=eager.float32, dist="uniform")
+    return x * (draws >= 0.25) / 0.75 + 1
+
+
+def mlp_step(x, target, *weights):
+    """Forward, backward and a gradient step, in place."""
+    w1, b1, w2, b2 = map(leaf, weights)
+    loss = F.cross_entropy(F.linear(F.gelu(F.linear(x, w1, b1)), w2, b2), target)
+    for w, g in zip((w1, b1, w2, b2), eager.autograd.grad(loss, (w1, b1, w2, b2)), strict=True):
+        w.detach().sub_(g, alpha=0.1)
+    return (loss,)
+
+
+def attention(q, k, v):
+    return F.softmax(q @ k.transpose(-1, -2) * 0.125, -1) @ v
+
+
+def embedding_backward(table, tokens):
+    table = leaf(table)
+    return eager.autograd.grad((F.embedding(tokens, table) ** 2).sum(), (table,))
+
+
+def convolution_step(x, w, g):
+    x, w = leaf(x), leaf(w)
+    return eager.autograd.grad(F.relu(F.conv2d(x, w, padding=1)), (x, w), g)
+
+
+def moments(*shapes):
+    """For each parameter: value, gradient, two moments (the second positive)."""
+    return [t for s in shapes for t in (floats(*s), floats(*s), floats(*s), floats(*s).abs())]
+
+
+# name: (function, arguments, launches where the fusion is settled)
+CASES = {
+    "softmax": (softmax, lambda: (floats(37, 100),), 1),
+    "softmax_long": (softmax, lambda: (floats(3, 9000),), None),
+    "softmax_down": (lambda x: F.softmax(x, 0), lambda: (floats(50, 70),), 1),
+    "layer_norm": (layer_norm, lambda: (floats(50, 96), floats(96), floats(96)), 1),
+    "layer_norm_backward": (layer_norm_backward, lambda: (floats(50, 96), floats(96), floats(96), floats(50, 96)), None),
+    "cross_entropy": (cross_entropy, lambda: (floats(33, 10), labels(33, 10)), 3),
+    "adamw": (adamw, lambda: (0.01, 3, *moments((5, 7), (100,), (64, 64), (3,))), 1),
+    "dropout": (dropout, lambda: (floats(1000),), 1),
+    "gelu_tail": (F.gelu, lambda: (floats(3003),), 1),
+    "sum_of_all": (lambda x: (x.sum(), (x * x).mean(0)), lambda: (floats(300, 70),), None),
+    "argmax_of_all": (lambda x: (x.argmax(), x.argmin(0)), lambda: (floats(200, 90),), None),
+    "transpose": (lambda x: x.t() * 2, lambda: (floats(100, 300),), 1),
+    "mlp_step": (mlp_step, lambda: (floats(33, 20), labels(33, 10), floats(64, 20), floats(64), floats(10, 64), floats(10)), None),
+    "attention": (attention, lambda: (floats(2, 3, 40, 64), floats(2, 3, 40, 64), floats(2, 3, 40, 64)), 3),
+    "embedding_backward": (embedding_backward, lambda: (floats(20, 8), labels(30, 20)), None),
+    "convolution_step": (convolution_step, lambda: (floats(2, 3, 8, 9), floats(4, 3, 3, 3), floats(2, 4, 8, 9)), None),
+}
+
+
+def copied(values):
+    return tuple(eager.tensor(v.numpy().copy()) if isinstance(v, Tensor) else v for v in values)
+
+
+def arrays(values):
+    return [v.detach().numpy() for v in values if isinstance(v, Tensor)]
+
+
+@pytest.mark.parametrize("sizes", [DEFAULT, TINY], ids=["default", "tiny"])
+@pytest.mark.parametrize("name", CASES)
+def test_interpreted(name, sizes, record_property):
+    """Results and arguments written in place are eager's."""
+    fn, make, launches = CASES[name]
+    args = make()
+    if sizes is TINY and max(a.size for a in arrays(args)) > 5000:
+        pytest.skip("thousands of tiny programs take minutes; the small cases cover the same paths")
+    plain, compiled = copied(args), copied(args)
+    expected = [t.detach().numpy() for t in helpers.leaves(fn(*plain))] + arrays(plain)
+    got, program = helpers.run(fn, compiled, sizes=sizes)
+    for g, e in zip([*got, *arrays(compiled)], expected, strict=True):
+        assert g.dtype == e.dtype
+        assert g.shape == e.shape
+        np.testing.assert_allclose(g, e, rtol=2e-5, atol=2e-5)
+    if sizes is DEFAULT:
+        record_property("fused", 1)
+        assert launches in (None, len(program.launches)), program.source
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_compiles_without_spills(name, record_property):
+    fn, make, _ = CASES[name]
+    program, _ = helpers.program_of(fn, make())
+    compiled = compile_program(program)
+    for kernel, (_, cubin) in compiled.items():
+        used = usage(cubin)
+        assert used.local == used.stack == 0, kernel
+    record_property("compiled", len(compiled))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "adamw", "dropout", "gelu_tail", "transpose"])
+def test_memory_is_moved_16_bytes_at_a_time(name):
+    """Also where the size is no multiple of the block: full blocks run unmasked."""
+    fn, make, _ = CASES[name]
+    program, _ = helpers.program_of(fn, make())
+    for _, cubin in compile_program(program).values():
+        counts = instruction_counts(cubin)
+        assert counts["store128"] > 0, program.source
+        assert counts["load128"] > 0 or name == "transpose", program.source
+
+
+def test_the_same_draws_as_eager():
+    """Masks are equal bit by bit, whatever is fused around them."""
+    x = floats(5000)
+    got, _ = helpers.run(dropout, (x,))
+    np.testing.assert_array_equal(got[0], dropout(x).numpy())
+
+
+def test_an_index_out_of_bounds_raises_and_names_its_line():
+    table, tokens = floats(5, 4), eager.tensor([0, 5])
+    with pytest.raises(IndexError, match=r"out of bounds for dimension 0 with size 5 \(.*test_kernels.py:\d+\)"):
+        helpers.run(lambda t, i: t[i] * 2, (table, tokens))
+
+
+def test_equal_kernels_are_emitted_once():
+    program, _ = helpers.program_of(lambda x: F.softmax(F.softmax(x, -1).t().contiguous().t() * 1.0, -1), (floats(40, 40),))
+    assert len(program.kernels) <= len(program.launches)
+
+
+def test_empty_and_scalar_tensors():
+    for args in ((floats(0, 3),), (floats(),)):
+        got, _ = helpers.run(lambda x: (x * 2 + 1, x.sum()), args)
+        np.testing.assert_allclose(got[0], args[0].numpy() * 2 + 1)
+        np.testing.assert_allclose(got[1], args[0].numpy().sum())
+
+
+def test_large_index_spaces_count_in_64_bits():
+    """Nothing this large is run: the text must widen its counters."""
+    x = eager.zeros(1, 1).expand(2**16, 2**16)
+    program, _ = helpers.program_of(lambda x: x + 1, (x,))
+    assert "tl.program_id(0).to(tl.int64)" in program.source
