@@ -239,6 +239,7 @@ def test_forked_child_computes(module):
 def test_number_of_threads(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "3,2")
     monkeypatch.delenv("JITCAP_NUM_THREADS", raising=False)
+    monkeypatch.delenv("JITCAP_THREADS", raising=False)
     assert cpu._wanted_threads() == 3
     monkeypatch.setenv("JITCAP_NUM_THREADS", "2")
     assert cpu._wanted_threads() == 2
