@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 from eager.sym import SymNumber
 from eager.tensor import UNREAD, Tensor
 from jitcap.capture.breaks import Break
+from jitcap.capture.deferred import Deferred
 from jitcap.capture.native import is_native_class
 from jitcap.capture.origin import Attribute, DictOf, Fixed, Item
-from jitcap.capture.outside import TensorShadow, is_python_class, load_opaque, loader_of
+from jitcap.capture.outside import TensorShadow, is_python_class
 from jitcap.capture.shadow import MISSING, DictShadow, ObjectShadow, Shadow
 from jitcap.guards import CodeIs, Is
 
@@ -33,6 +34,8 @@ def get(world: World, obj: Any, name: str) -> Any:
     cls = type(obj)
     if isinstance(obj, Tensor):
         return _tensor_attribute(world, obj, name)
+    if cls is Deferred:
+        raise Break("data dependent", f".{name} of text made of run-time values")
     if cls is SymNumber:
         return _number_attribute(world, obj, name)
     if isinstance(obj, type):
@@ -47,14 +50,8 @@ def get(world: World, obj: Any, name: str) -> Any:
         return _instance_attribute(world, obj, name)
     if isinstance(obj, io.TextIOBase) and name in ("write", "writelines", "flush"):
         return getattr(obj, name)
-    if _is_opaque(world, obj):
-        raise Break("opaque object", f".{name} of a {cls.__qualname__}")
+    world.see(obj, f".{name}")
     return getattr(obj, name)
-
-
-def _is_opaque(world: World, obj: Any) -> bool:
-    shadow = world.outside.shadow(obj)
-    return shadow is not None and shadow.twin is shadow.real and loader_of(type(obj)) is load_opaque
 
 
 class Super:

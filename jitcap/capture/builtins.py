@@ -196,6 +196,7 @@ def _len(world: World, obj: Any) -> Any:
     method = _python_method(world, obj, "__len__")
     if method is not None:
         return world.call(method, (obj,), {})
+    world.see(obj, "len()")
     shadow = world.outside.shadow(obj)
     if isinstance(shadow, DictShadow):
         return shadow.size(world)

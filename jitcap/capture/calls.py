@@ -28,7 +28,7 @@ from jitcap.capture.deferred import Deferred
 from jitcap.capture.functions import frame_for
 from jitcap.capture.interpret import Generator
 from jitcap.capture.native import is_native, is_native_class
-from jitcap.capture.outside import is_python_class, load_opaque, loader_of
+from jitcap.capture.outside import is_python_class
 from jitcap.capture.shadow import MISSING, DictShadow
 from jitcap.marks import NO_CAPTURE
 
@@ -137,8 +137,7 @@ def for_native(world: World, value: Any) -> Any:
         return value
     if cls is Deferred:
         raise Break("data dependent", f"text made of {value.show()} is read")
-    if isinstance(value, np.ndarray) or loader_of(cls) is load_opaque and _outside(world, value):
-        raise Break("opaque object", f"a {cls.__qualname__} from outside is used")
+    world.see(value, "use")
     world.settle(value)
     return value
 
@@ -180,7 +179,7 @@ def method(world: World, owner: Any, fn: Any, args: tuple[Any, ...], kwargs: dic
         special = HANDLERS.get((object, fn.__name__))
         if special is not None:
             return special(world, owner, *args, **kwargs)
-    if isinstance(owner, BaseException) or _is_opaque(world, owner) or not _known_self(owner):
+    if isinstance(owner, BaseException) or world.is_opaque(owner) or not _known_self(owner):
         return _method_of_unknown(world, owner, fn, args, kwargs)
     if type(owner) is list and fn.__name__ == "append":
         return fn(*args, **kwargs)  # it only stores: nothing is looked at
@@ -203,11 +202,6 @@ def _is_deferred(value: Any) -> bool:
     return isinstance(value, Deferred | SymNumber | Tensor)
 
 
-def _is_opaque(world: World, value: Any) -> bool:
-    """Whether `value` is an object from outside whose state we cannot see, so cannot change."""
-    return loader_of(type(value)) is load_opaque and _outside(world, value)
-
-
 def _known_self(owner: Any) -> bool:
     return isinstance(owner, (*_SAFE_SELF[:-1], Iterator)) or type(owner) is object
 
@@ -220,7 +214,7 @@ def _method_of_unknown(world: World, owner: Any, fn: Any, args: Any, kwargs: Any
     if isinstance(owner, io.TextIOBase) and fn.__name__ in ("write", "writelines", "flush"):
         world.host_call(fn, args, kwargs)
         return Deferred(len, args) if fn.__name__ == "write" else None
-    if not _is_opaque(world, owner) and (
+    if not world.is_opaque(owner) and (
         type(owner).__module__ in PURE_MODULES or isinstance(owner, np.generic)
     ):
         return _call_pure(world, fn, args, kwargs)

@@ -19,7 +19,7 @@ from eager.traced import Traced, fresh
 from jitcap.capture import attributes, deferred
 from jitcap.capture.breaks import Break
 from jitcap.capture.deferred import Deferred
-from jitcap.capture.outside import is_python_class, load_opaque, loader_of
+from jitcap.capture.outside import is_python_class
 from jitcap.capture.shadow import MISSING, DictShadow, ListShadow
 from jitcap.guards import Same
 
@@ -71,8 +71,7 @@ def _native_binary(world: World, plain: Callable[[Any, Any], Any], a: Any, b: An
     for x, y in ((a, b), (b, a)):
         if isinstance(x, np.ndarray) and isinstance(y, Tensor):
             raise Break("numpy", "an operation on a NumPy array and a tensor")
-        if loader_of(type(x)) is load_opaque and world.outside.shadow(x) is not None:
-            raise Break("opaque object", f"an operation on a {type(x).__qualname__}")
+        world.see(x, "an operand")
     world.settle(a)
     world.settle(b)
     if isinstance(a, Deferred) or isinstance(b, Deferred):
@@ -187,6 +186,7 @@ def contains(world: World, item: Any, container: Any) -> Any:
                 same(world, v, item) or world.truth(compare(world, "==", v, item))
                 for v in world.values_of(container)
             )
+    world.see(container, "a membership test")
     shadow = world.outside.shadow(container)
     if isinstance(shadow, DictShadow) and not shadow.whole:
         shadow.touch(world, item)
@@ -210,6 +210,7 @@ def truth(world: World, a: Any) -> bool:
                 return bool(world.call(method, (a,), {}))
         if not isinstance(a, list | tuple | dict | set | str | int):
             return True
+    world.see(a, "the truth")
     shadow = world.outside.shadow(a)
     if isinstance(shadow, DictShadow):
         return shadow.size(world) > 0
@@ -250,9 +251,8 @@ def getitem(world: World, obj: Any, key: Any) -> Any:
         shadow.touch(world, key)
     elif isinstance(shadow, ListShadow) and type(key) is int:
         shadow.touch(world, key)
-    elif shadow is not None and loader_of(type(obj)) is load_opaque:
-        raise Break("opaque object", f"an item of a {type(obj).__qualname__}")
     else:
+        world.see(obj, "an item")
         world.settle(obj)
     if isinstance(obj, dict):
         return _dict_item(world, obj, key)
@@ -295,8 +295,7 @@ def setitem(world: World, obj: Any, key: Any, value: Any) -> None:
             shadow.known.add(key)
         shadow.kind.__setitem__(obj, key, value)
         return
-    if shadow is not None and loader_of(type(obj)) is load_opaque:
-        raise Break("opaque object", f"an item of a {type(obj).__qualname__} is set")
+    world.see(obj, "an item")
     if isinstance(shadow, ListShadow):
         shadow.complete(world)
     if isinstance(obj, Tensor):
@@ -315,6 +314,7 @@ def delitem(world: World, obj: Any, key: Any) -> None:
     if isinstance(shadow, DictShadow):
         shadow.before_delete(world, key)
     else:
+        world.see(obj, "an item")
         world.settle(obj)
     del obj[key]
 

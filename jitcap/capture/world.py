@@ -28,7 +28,7 @@ from jitcap.capture.interpret import NULL, Frame, Generator, Interpreter
 from jitcap.capture.native import is_library_module
 from jitcap.capture.opcodes_flow import OPCODES
 from jitcap.capture.origin import GLOBALS, DictOf, Fixed, Item, Origin
-from jitcap.capture.outside import Outside, is_python_class
+from jitcap.capture.outside import Outside, is_python_class, load_opaque, loader_of
 from jitcap.capture.shadow import (
     MISSING,
     CellShadow,
@@ -270,6 +270,7 @@ class World:
                 return self.call(_by_index, (obj,), {})
         if isinstance(obj, Iterator) and self.outside.shadow(obj) is not None:
             raise Break("opaque object", f"iteration over a {cls.__qualname__} from outside")
+        self.see(obj, "iteration")
         self.settle(obj)
         return iter(obj)
 
@@ -319,6 +320,7 @@ class World:
 
     def text(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """`fn(...)` that makes text: now, or later when it is about run-time values."""
+        self.see(args[0], "text")
         self.settle(args[0])
         if operators.mentions_runtime(args[0]):
             return Deferred(fn, tuple(snapshot(a) for a in args), kwargs)
@@ -350,6 +352,15 @@ class World:
         """Note a class or function that the program made: it is no part of the outside."""
         self.made[id(value)] = value
         return value
+
+    def is_opaque(self, value: Any) -> bool:
+        """Whether `value` is an object from outside whose state we cannot see."""
+        return loader_of(type(value)) is load_opaque and self.outside.shadow(value) is not None
+
+    def see(self, value: Any, what: str) -> None:
+        """Refuse to look into an opaque object."""
+        if self.is_opaque(value):
+            raise Break("opaque object", f"{what} of a {type(value).__qualname__}")
 
     def settle(self, value: Any, depth: int = 0) -> None:
         """Load everything that native code may look at in `value`."""
