@@ -75,7 +75,7 @@ def build_joint(
 
 def _value(tracer: Tracer, grad: Tensor) -> Node:
     array = grad._array if isinstance(grad._array, Traced) else tracer.lift(grad)
-    return array.read()  # type: ignore[no-any-return]
+    return array.read()
 
 
 def was_freed(tensor: Tensor) -> bool:
@@ -210,7 +210,7 @@ class RegionNode(autograd.Node):
                 "tensors after they have already been freed). Specify retain_graph=True if you "
                 "need to backward through the graph a second time."
             )
-        tangents = [autograd._zeros(g, a) for g, a in zip(grads, self.outs, strict=True)]
+        tangents = [autograd.zeros_for(g, a) for g, a in zip(grads, self.outs, strict=True)]
         if autograd.is_grad_enabled() or any(isinstance(t._array, Traced) for t in tangents):
             return self._again(tangents)
         arrays = [np.ascontiguousarray(t._array) for t in tangents]
