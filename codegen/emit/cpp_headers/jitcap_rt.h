@@ -65,19 +65,27 @@ JC_INLINE void split(i64 n, int id, int team, i64 grain, i64 *lo, i64 *hi) {
   *lo = first * grain < n ? first * grain : n;
   *hi = (first + count) * grain < n ? (first + count) * grain : n;
 }
-// parallel(n, grain, team, body): body(lo, hi) over [0, n) cut into `team` parts. One member: a
-// plain call, with no OpenMP at all. Choose team by bytes: team_for(bytes).
+// parallel(n, grain, team, body): body(lo, hi) over [0, n) in about four pieces per member, taken as members
+// get free: one that was put aside by another process holds up a quarter of its share, not all of it.
+// No result may depend on the cut. One member: a plain call, with no OpenMP at all. Choose the
+// team by bytes: team_for(bytes).
 template <class F> JC_INLINE void parallel(i64 n, i64 grain, int team, F body) {
   if (team <= 1) {
     body(i64(0), n);
     fence();
     return;
   }
+  i64 blocks = (n + grain - 1) / grain, most = 4 * (i64)team, next = 0;
+  i64 pieces = blocks < most ? blocks : most;
 #pragma omp parallel num_threads(team)
   {
     i64 lo, hi;
-    split(n, omp_get_thread_num(), omp_get_num_threads(), grain, &lo, &hi);
-    if (lo < hi) body(lo, hi);
+    for (;;) {
+      i64 piece = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED);
+      if (piece >= pieces) break;
+      split(n, (int)piece, (int)pieces, grain, &lo, &hi);
+      if (lo < hi) body(lo, hi);
+    }
     fence();
   }
 }
