@@ -208,13 +208,18 @@ template <int P, class T> JC_INLINE void store_row(const Place<T> &p, T *o, vec<
     store(o, v);
     return;
   }
-  typedef vec<T, 2 * P> W;
-  ints<W> twice, odd;
+  typedef vec<T, 2 * P < conv_lanes<T> ? 2 * P : conv_lanes<T>> W;  // the processor's own width at most
+  constexpr int L = lanes<W>;
   JC_UNROLL
-  for (int i = 0; i < 2 * P; i++) twice[i] = i / 2, odd[i] = -(i % 2);
-  struct Two { vec<T, P> a, b; } two = {v, v};
-  W wide = __builtin_shuffle(bitcast<W>(two), twice), old = load<2 * P>(o);
-  store(o, p.skip ? (odd ? wide : old) : (odd ? old : wide));
+  for (int part = 0; part < 2 * P / L; part++, o += L) {
+    ints<W> twice, odd;
+    JC_UNROLL
+    for (int i = 0; i < L; i++) twice[i] = (part * L + i) / 2, odd[i] = -(i % 2);
+    struct Two { vec<T, P> v[L / P]; } two = {};
+    two.v[0] = v;
+    W wide = __builtin_shuffle(bitcast<W>(two), twice), old = load<L>(o);
+    store(o, p.skip ? (odd ? wide : old) : (odd ? old : wide));
+  }
 }
 template <int P, class T, class V> JC_INLINE void store_tile(const Place<T> &p, i64 first, V *acc) {
   constexpr int N = lanes<V>;
