@@ -7,7 +7,12 @@ import math
 from builtins import bool as _bool
 from typing import TYPE_CHECKING, Any
 
+from eager import accelerator as accelerator
+from eager import amp as amp
 from eager import autograd as autograd
+from eager import backends as backends
+from eager import cuda as cuda
+from eager import distributions as distributions
 from eager import func as func
 from eager import indexing as indexing
 from eager import interop as interop
@@ -18,6 +23,7 @@ from eager import printing as printing
 from eager import random as random
 from eager import serialization as serialization
 from eager import utils as utils
+from eager.amp import autocast as autocast
 from eager.autograd import enable_grad as enable_grad
 from eager.autograd import inference_mode as inference_mode
 from eager.autograd import is_grad_enabled as is_grad_enabled
@@ -66,9 +72,31 @@ from eager.ops import view as _view
 from eager.ops import window as _window
 from eager.random import Generator as Generator
 from eager.random import default_generator as default_generator
+from eager.printing import set_printoptions as set_printoptions
+from eager.random import Generator as Generator
 from eager.registry import PUBLIC as _PUBLIC
 from eager.tensor import Tensor as Tensor
 
+__version__ = "0.1.0"
+_OP_MODULES = (
+    _activation,
+    _composite,
+    _contract,
+    _create,
+    _dynamic,
+    _elementary,
+    _index,
+    _move,
+    _parts,
+    _pointwise,
+    _products,
+    _reduce,
+    _scan,
+    _select,
+    _sort,
+    _view,
+    _window,
+)  # importing them has registered their functions
 bool = bool_
 double, half, float, cfloat, cdouble = float64, float16, float32, complex64, complex128
 long, int, short = int64, int32, int16
@@ -89,6 +117,28 @@ def result_type(tensor1: Any, tensor2: Any) -> DType:
 def can_cast(from_: DType, to: DType) -> _bool:
     """Whether a result of dtype `from_` may be written into a tensor of dtype `to`."""
     return from_.category <= to.category
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """How precise float32 products must be. All settings mean full float32 here."""
+    if precision not in ("highest", "high", "medium"):
+        raise RuntimeError(f"{precision!r} is none of 'highest', 'high', 'medium'")
+
+
+def set_default_device(device: Any) -> None:
+    """Where constructors place tensors: only the CPU."""
+    if device is not None and str(device).partition(":")[0] != "cpu":
+        raise RuntimeError(f"device {device} is not available: tensors live on the cpu")
+
+
+def use_deterministic_algorithms(mode: _bool, *, warn_only: _bool = False) -> None:
+    """Eager and compiled code are deterministic either way."""
+
+
+def compile(model: Any = None, **_: Any) -> Any:
+    """`torch.compile`'s place: the function or module as it is. `jitcap.jit` compiles whole
+    steps."""
+    return model if model is not None else lambda each: each
 
 
 if TYPE_CHECKING:

@@ -382,6 +382,11 @@ def _record_function(
     return outs
 
 
+def Variable(data: Tensor, requires_grad: bool = False) -> Tensor:
+    """The old name of a tensor that may require a gradient."""
+    return data.requires_grad_() if requires_grad else data
+
+
 def _install() -> None:
     for name, fn in (
         ("backward", _tensor_backward),

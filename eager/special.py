@@ -99,7 +99,8 @@ def _complement(size: Any, terms: int) -> Any:
 
 @_in_blocks
 def lgamma(x: Any) -> Any:
-    """log|gamma| of a float array: recurrence up to 8, Stirling's series there, reflection below 0."""
+    """log|gamma| of a float array: recurrence up to 8, Stirling's series there, reflection below
+    0."""
     wide = x.astype(np.float64, copy=False)
     reflected = wide < 0.5
     z = np.where(reflected, 1 - wide, wide)

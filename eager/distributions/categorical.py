@@ -1,0 +1,96 @@
+"""Discrete distributions: Categorical and Bernoulli, from probabilities or logits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eager.autograd import no_grad
+from eager.distributions.distribution import Distribution
+from eager.interop import tensor
+from eager.nn.functional import binary_cross_entropy_with_logits, softplus
+from eager.random import bernoulli, multinomial
+from eager.tensor import Tensor
+
+
+def _one_of(probs: Any, logits: Any) -> None:
+    if (probs is None) == (logits is None):
+        raise ValueError("Either `probs` or `logits` must be specified, but not both.")
+
+
+class Categorical(Distribution):
+    """One of n classes with probabilities `probs` (normalised over the last dimension) or
+    `logits`."""
+
+    def __init__(
+        self, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: Any = None
+    ) -> None:
+        _one_of(probs, logits)
+        if logits is not None:
+            self.logits = logits - logits.logsumexp(dim=-1, keepdim=True)
+            self.probs = self.logits.softmax(dim=-1)
+        elif probs is not None:
+            self.probs = probs / probs.sum(-1, keepdim=True)
+            self.logits = _clamped(self.probs).log()
+        super().__init__(self.probs.shape[:-1])
+        self._num_events = self.probs.shape[-1]
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        """Classes as int64, of shape sample_shape + batch_shape."""
+        count = 1
+        for n in sample_shape:
+            count *= n
+        rows = self.probs.detach().reshape(-1, self._num_events)
+        drawn = multinomial(rows, count, True)  # [batch, count]
+        return drawn.t().reshape(self._extended(sample_shape))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        index = value.long().unsqueeze(-1)
+        shape = (*index.shape[:-1], self._num_events)
+        return self.logits.expand(shape).gather(-1, index).squeeze(-1)
+
+    def entropy(self) -> Tensor:
+        return -(self.logits.clamp(min=-3.4028e38) * self.probs).sum(-1)
+
+    @property
+    def mode(self) -> Tensor:
+        return self.probs.argmax(dim=-1)
+
+
+def _clamped(probs: Tensor) -> Tensor:
+    """Probabilities away from 0 and 1 by the dtype's precision, so that their logs are finite."""
+    eps = 2.220446049250313e-16 if probs.dtype.itemsize == 8 else 1.1920928955078125e-07
+    return probs.clamp(eps, 1 - eps)
+
+
+class Bernoulli(Distribution):
+    """1 with probability `probs` (or sigmoid of `logits`), else 0."""
+
+    def __init__(self, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
+        _one_of(probs, logits)
+        if logits is not None:
+            self.logits = logits if isinstance(logits, Tensor) else tensor(logits)
+            self.probs = self.logits.sigmoid()
+        else:
+            self.probs = probs if isinstance(probs, Tensor) else tensor(probs)
+            inside = _clamped(self.probs)
+            self.logits = inside.log() - (-inside).log1p()
+        super().__init__(self.probs.shape)
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        with no_grad():
+            return bernoulli(self.probs.expand(self._extended(sample_shape)))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        logits = self.logits.expand(value.shape)
+        return -binary_cross_entropy_with_logits(logits, value, reduction="none")
+
+    def entropy(self) -> Tensor:
+        return softplus(self.logits) - self.logits * self.probs
+
+    @property
+    def mean(self) -> Tensor:
+        return self.probs
+
+    @property
+    def variance(self) -> Tensor:
+        return self.probs * (1 - self.probs)

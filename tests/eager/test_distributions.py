@@ -1,0 +1,75 @@
+"""Distributions against the reference: log densities, entropies, divergences; samples by their moments."""
+
+import numpy as np
+import pytest
+
+import eager
+
+torch = pytest.importorskip("torch")
+
+P = np.array([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]])
+MU, SIGMA = np.array([0.5, -1.0]), np.array([0.7, 2.0])
+COV = np.array([[2.0, 0.3], [0.3, 1.0]])
+
+
+def of(m, x):
+    return m.from_numpy(np.array(x))
+
+
+CASES = {
+    "categorical": (lambda m, d: d.Categorical(of(m, P)), [2, 0]),
+    "categorical logits": (lambda m, d: d.Categorical(logits=of(m, np.log(P) + 1)), [1, 2]),
+    "bernoulli": (lambda m, d: d.Bernoulli(of(m, P[0])), [0.0, 1.0, 1.0]),
+    "bernoulli logits": (lambda m, d: d.Bernoulli(logits=of(m, MU)), [0.0, 1.0]),
+    "normal": (lambda m, d: d.Normal(of(m, MU), of(m, SIGMA)), [0.1, 2.0]),
+    "uniform": (lambda m, d: d.Uniform(of(m, MU), of(m, MU + 3)), [1.0, 0.5]),
+    "exponential": (lambda m, d: d.Exponential(of(m, SIGMA)), [0.3, 1.5]),
+    "multivariate": (lambda m, d: d.MultivariateNormal(of(m, MU), of(m, COV)), [0.3, -0.2]),
+    "independent": (lambda m, d: d.Independent(d.Normal(of(m, MU), of(m, SIGMA)), 1), [0.1, 2.0]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_against_the_reference(name):
+    make, value = CASES[name]
+    results = []
+    for m in (eager, torch):
+        d = make(m, m.distributions)
+        results.append((d.log_prob(of(m, value)), d.entropy(), tuple(d.sample((3,)).shape)))
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["normal", "uniform", "exponential", "bernoulli"])
+def test_moments_of_samples(name):
+    d = CASES[name][0](eager, eager.distributions)
+    draws = d.sample((20000,))
+    np.testing.assert_allclose(draws.mean(0).numpy(), d.mean.numpy(), atol=0.06)
+    np.testing.assert_allclose(draws.var(0).numpy(), d.variance.numpy(), atol=0.15)
+
+
+def test_categorical_frequencies():
+    draws = eager.distributions.Categorical(of(eager, P)).sample((20000,))
+    assert tuple(draws.shape) == (20000, 2)
+    for row in range(2):
+        counts = np.bincount(draws[:, row].numpy(), minlength=3) / 20000
+        np.testing.assert_allclose(counts, P[row], atol=0.02)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("normal", "normal"), ("categorical", "categorical logits"), ("bernoulli", "bernoulli")],
+)
+def test_kl(names):
+    results = [
+        np.asarray(m.distributions.kl_divergence(*(CASES[n][0](m, m.distributions) for n in names)))
+        for m in (eager, torch)
+    ]
+    np.testing.assert_allclose(*results, rtol=1e-10, atol=1e-12)
+
+
+def test_samples_are_differentiable():
+    loc = eager.zeros(2, requires_grad=True)
+    eager.distributions.Normal(loc, 1.0).rsample((5,)).sum().backward()
+    assert loc.grad.tolist() == [5.0, 5.0]
+    assert not eager.distributions.Normal(loc, 1.0).sample().requires_grad
