@@ -7,6 +7,20 @@
 #include "jitcap_rt.h"
 
 namespace jc {
+// share(n, team, body): body(i) for every i in [0, n), handed out one by one. For items of some
+// microseconds and more: a member that the system holds up takes fewer of them.
+template <class F> JC_INLINE void share(i64 n, int team, F body) {
+  i64 next = 0;
+  if (team > n) team = (int)n;
+  auto work = [&next, n, body] {
+    for (i64 i; (i = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED)) < n;) body(i);
+  };
+  if (team <= 1) work();
+  else {
+#pragma omp parallel num_threads(team)
+    work();
+  }
+}
 // copy_dense(out, in, rank, dims): dims holds the sizes, then in's strides; out is contiguous.
 template <class T> JC_NOINLINE void copy_rows(T *out, const T *in, i64 rank, const i64 *size, const i64 *step) {
   if (rank == 0) {
@@ -57,7 +71,7 @@ template <class T> JC_NOINLINE void dot(i64 m, i64 n, i64 k, Matrix<T> a, Matrix
     for (i64 i = 0; i < count; i++) one(i, gemm<T>);
     return;
   }
-  parallel(count, 1, (f64)count * m * n * k < 4e5 ? 1 : threads(), [=](i64 lo, i64 hi) {
+  parallel(count, 1, team_for_product(count * m, n, k), [=](i64 lo, i64 hi) {
     for (i64 i = lo; i < hi; i++) one(i, serial_gemm<T>);
   });
 }

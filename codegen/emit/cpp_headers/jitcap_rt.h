@@ -89,11 +89,11 @@ template <class F> JC_INLINE void parallel(i64 n, i64 grain, int team, F body) {
     fence();
   }
 }
-// Waking a sleeping member costs about 5-10 us: stay serial below 128 KiB of traffic per member.
-JC_INLINE int team_for(i64 bytes) {
-  i64 most = bytes / (128 << 10);
-  return most < 1 ? 1 : most < threads() ? (int)most : threads();
-}
+// How many members are worth waking: that costs 5 us on an idle machine and 15 to 30 on a virtual or
+// busy one, as much as streaming 1 MiB or 2 million multiply-adds. Below it a loop stays serial.
+JC_INLINE int team_of(f64 worth) { return worth < 2 ? 1 : worth < threads() ? (int)worth : threads(); }
+JC_INLINE int team_for(i64 bytes) { return team_of(bytes * (1.0 / (1 << 20))); }
+JC_INLINE int team_for_product(i64 m, i64 n, i64 k) { return team_of((f64)m * n * k * 0.5e-6); }
 
 // ---- matrix product: C[m,n] = alpha op(A)[m,k] op(B)[k,n] + beta C, row major -----------------
 template <class T> struct Blas;
@@ -125,7 +125,7 @@ template <class T> JC_INLINE void serial_gemm(bool ta, bool tb, i64 m, i64 n, i6
 }
 // gemm: split over one OpenMP team along the longer side of C; each member calls BLAS serially.
 template <class T> JC_NOINLINE void gemm(bool ta, bool tb, i64 m, i64 n, i64 k, T alpha, const T *a, i64 lda, const T *b, i64 ldb, T beta, T *c, i64 ldc) {
-  int team = (f64)m * n * k < 4e5 ? 1 : threads();
+  int team = team_for_product(m, n, k);
   bool rows = m >= n;
   parallel(rows ? m : n, 16, team, [=](i64 lo, i64 hi) {
     if (rows) serial_gemm<T>(ta, tb, hi - lo, n, k, alpha, a + (ta ? lo : lo * lda), lda, b, ldb, beta, c + lo * ldc, ldc);
@@ -138,7 +138,7 @@ template <class T> JC_NOINLINE void batched_gemm(i64 batch, bool ta, bool tb, i6
     for (i64 i = 0; i < batch; i++) gemm<T>(ta, tb, m, n, k, alpha, a + i * sa, lda, b + i * sb, ldb, beta, c + i * sc, ldc);
     return;
   }
-  parallel(batch, 1, (f64)batch * m * n * k < 4e5 ? 1 : threads(), [=](i64 lo, i64 hi) {
+  parallel(batch, 1, team_for_product(batch * m, n, k), [=](i64 lo, i64 hi) {
     for (i64 i = lo; i < hi; i++) serial_gemm<T>(ta, tb, m, n, k, alpha, a + i * sa, lda, b + i * sb, ldb, beta, c + i * sc, ldc);
   });
 }
