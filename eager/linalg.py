@@ -1,23 +1,27 @@
-"""`eager.linalg`: linear algebra under PyTorch's names. matrices (*B, M, N) -> decompositions, solutions, norms."""
+"""`eager.linalg`: linear algebra under PyTorch's names. matrices (*B, M, N) -> decompositions,
+solutions, norms."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 from eager.dispatch import apply
-from eager.op import Sample
+from eager.op import Sample, Samples
 from eager.ops import extern
 from eager.ops import samples as s
 from eager.ops.products import matmul
 from eager.registry import public
 from eager.tensor import Tensor
 
+F = TypeVar("F", bound=Callable[..., Any])
 
-def _linalg(samples: Any = None) -> Any:
+
+def _linalg(samples: Samples | None = None) -> Callable[[F], F]:
     """Register as `torch.linalg.<name>`: neither a method nor in `eager`."""
 
-    def register(fn: Any) -> Any:
+    def register(fn: F) -> F:
         name = f"linalg.{fn.__name__}"
         return public(torch=name, samples=samples, method=False, namespace=False)(fn)
 
@@ -69,7 +73,8 @@ def inv(A: Tensor) -> Tensor:
     lambda: [Sample((_regular(3, 3), s.values((3, 2)))), Sample((_regular(3, 3), s.values((3,))))]
 )
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
-    """X with A X = B (X A = B when not `left`); B may be a vector. RuntimeError for a singular matrix."""
+    """X with A X = B (X A = B when not `left`); B may be a vector. RuntimeError for a singular
+    matrix."""
     if not left:
         return solve(A.transpose(-1, -2), B.transpose(-1, -2)).transpose(-1, -2)
     if B.ndim == 1 or (B.ndim == A.ndim - 1 and B.shape == A.shape[:-1]):
@@ -110,7 +115,8 @@ def qr(A: Tensor, mode: str = "reduced") -> QR:
 
 @_linalg()
 def svd(A: Tensor, full_matrices: bool = False) -> SVD:
-    """A = U diag(S) Vh, singular values in falling order. (`full_matrices` is not supported: pass False.)"""
+    """A = U diag(S) Vh, singular values in falling order. (`full_matrices` is not supported: pass
+    False.)"""
     if full_matrices:
         raise NotImplementedError("linalg.svd: full_matrices=True is not supported")
     return SVD(*apply(extern.SVD, A))
@@ -187,7 +193,8 @@ def vector_norm(
 def matrix_norm(
     A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
-    """Frobenius ("fro"), nuclear ("nuc"), spectral (2, -2), row (inf, -inf) and column (1, -1) norms."""
+    """Frobenius ("fro"), nuclear ("nuc"), spectral (2, -2), row (inf, -inf) and column (1, -1)
+    norms."""
     A = A if dtype is None else A.to(dtype)
     rows, columns = (d % A.ndim for d in dim)
     if ord == "fro":

@@ -1,7 +1,8 @@
-"""Above the random op: generators and what users draw with them. (generator state, sizes) -> random tensors.
+"""Above the random op: generators and what users draw with them. (generator state, sizes) -> random
+tensors.
 
-A `Generator` is two Python ints: a seed, and the ordinal of the next draw. Each random op takes one ordinal, in program order. The
-numbers are not PyTorch's for the same seed; the distributions are.
+A `Generator` is two Python ints: a seed, and the ordinal of the next draw. Each random op takes one
+ordinal, in program order. The numbers are not PyTorch's for the same seed; the distributions are.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ _DEFAULT_SEED = 67280421310721  # PyTorch's default seed
 class Generator:
     """A stream of random draws: `seed` and `ordinal` are plain ints.
 
-    For the compiler: `next_ordinal` is the only place that advances a generator, and `draw` the only caller. Under a tracer `draw`
-    asks `tracer.next_draw(generator)` for a (seed, ordinal) pair of run-time scalars instead, and the compiled program advances
-    the generator's `ordinal` as plain Python would."""
+    For the compiler: `next_ordinal` is the only place that advances a generator, and `draw` the
+    only caller. Under a tracer `draw` asks `tracer.next_draw(generator)` for a (seed, ordinal) pair
+    of run-time scalars instead, and the compiled program advances the generator's `ordinal` as
+    plain Python would."""
 
     def __init__(self, device: Any = "cpu") -> None:
         self.device = device
@@ -213,8 +215,9 @@ def randperm(
     pin_memory: bool = False,
 ) -> Tensor:
     """A random permutation of 0 .. n-1: the order that sorts random bits."""
-    keys = draw("bits", (int(n),), dt.int64, generator) << 20
-    keys = keys + (draw("bits", (int(n),), dt.int64, generator) >> 12)  # 52 bits: ties are rare
+    high = draw("bits", (int(n),), dt.int64, generator)
+    low = draw("bits", (int(n),), dt.int64, generator)
+    keys = high * (1 << 20) + low // (1 << 12)  # 52 bits: ties are rare
     order = apply(SORT, keys, dim=0, descending=False)[1].to(dtype or dt.int64)
     return _finish(order, device, requires_grad)
 
@@ -270,7 +273,8 @@ def normal(
     dtype: DType | None = None,
     device: Any = None,
 ) -> Tensor:
-    """Normal draws with a mean and a standard deviation that are tensors or numbers (then with a `size`)."""
+    """Normal draws with a mean and a standard deviation that are tensors or numbers (then with a
+    `size`)."""
     tensors = [t for t in (mean, std) if isinstance(t, Tensor)]
     if size is None:
         if not tensors:
@@ -289,11 +293,13 @@ def multinomial(
     *,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Indices drawn with the (unnormalised) weights in the last dimension; (..., num_samples) int64.
+    """Indices drawn with the (unnormalised) weights in the last dimension; (..., num_samples)
+    int64.
 
-    Without replacement by exponential races: the smallest of Exp(1) / weight wins with the weight's probability, the next smallest
-    comes next (Efraimidis and Spirakis, 2006). With replacement, by inverting the cumulative sum. Raises RuntimeError where fewer
-    places than `num_samples` are asked for."""
+    Without replacement by exponential races: the smallest of Exp(1) / weight wins with the weight's
+    probability, the next smallest comes next (Efraimidis and Spirakis, 2006). With replacement, by
+    inverting the cumulative sum. Raises RuntimeError where fewer places than `num_samples` are
+    asked for."""
     n = input.shape[-1]
     if input.ndim not in (1, 2):
         raise RuntimeError("prob_dist must be 1 or 2 dim")

@@ -1,7 +1,8 @@
 """`eager.save` and `eager.load`: nested containers of tensors and plain values <-> one zip file.
 
-The file holds `value.json`, which says the structure, and one `.npy` file per piece of memory: nothing in it can run code, so a file
-from a stranger is safe to load. Tensors that share memory share it again after loading.
+The file holds `value.json`, which says the structure, and one `.npy` file per piece of memory:
+nothing in it can run code, so a file from a stranger is safe to load. Tensors that share memory
+share it again after loading.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ class _Writer:
                     "of": [self.encode(v, f"{path}[{i}]") for i, v in enumerate(value)],
                 }
         raise TypeError(
-            f"eager.save: {path} is a {type(value).__name__}, which cannot be saved; save tensors, numbers, "
+            f"eager.save: {path} is a {type(value).__name__}, which cannot be saved; save "
+            "tensors, numbers, "
             "strings, lists, tuples, sets and dicts of them (for a module, its state_dict())"
         )
 
@@ -114,7 +116,8 @@ def _bytes_of(array: Any) -> Any:
 
 @public(method=False)
 def save(obj: Any, f: File) -> None:
-    """Write `obj` (tensors, numbers, strings, and containers of them) to a path or binary file. TypeError names what does not fit."""
+    """Write `obj` (tensors, numbers, strings, and containers of them) to a path or binary file.
+    TypeError names what does not fit."""
     writer = _Writer()
     value = writer.encode(obj, "the object")
     with zipfile.ZipFile(f, "w", zipfile.ZIP_STORED) as out:
@@ -134,7 +137,8 @@ class _Reader:
     def decode(self, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        kind, of = value["kind"], value.get("of")
+        kind: str = value["kind"]
+        of: Any = value.get("of")
         if kind == "tensor":
             return self.tensor(value)
         if kind == "array":
@@ -157,7 +161,7 @@ class _Reader:
     def memory(self, number: int) -> Tensor:
         if number not in self.tensors:
             raw = self.archive.read(f"memory/{number}.npy")
-            flat = np.lib.format.read_array(io.BytesIO(raw), allow_pickle=False)
+            flat: Any = np.lib.format.read_array(io.BytesIO(raw), allow_pickle=False)
             self.tensors[number] = wrap(flat)
         return self.tensors[number]
 
@@ -167,14 +171,14 @@ class _Reader:
         flat = whole._array.view(dtype.np)
         shape, strides = tuple(value["shape"]), tuple(value["strides"])
         _check_inside(flat.size, int(value["offset"]), shape, strides)
-        array = np.ndarray(
+        array: Any = np.ndarray(
             shape,
             dtype.np,
             flat,
             int(value["offset"]) * dtype.itemsize,
             tuple(s * dtype.itemsize for s in strides),
         )
-        out = wrap(array, whole._storage)
+        out: Tensor = wrap(array, whole._storage)
         if value["parameter"]:
             return Parameter(out, value["requires_grad"])
         return out.requires_grad_() if value["requires_grad"] else out
@@ -205,7 +209,8 @@ def load(
     with archive:
         if "value.json" not in archive.namelist():
             raise RuntimeError(
-                f"eager.load: {f} is not a file that eager.save wrote (PyTorch's files hold pickled objects, "
+                f"eager.load: {f} is not a file that eager.save wrote (PyTorch's files hold "
+                "pickled objects, "
                 "which could run any code)"
             )
         head = json.loads(archive.read("value.json"))

@@ -1,4 +1,5 @@
-"""Initial values of parameters. tensor -> the same tensor overwritten (outside the tape), with PyTorch's distributions."""
+"""Initial values of parameters. tensor -> the same tensor overwritten (outside the tape), with
+PyTorch's distributions."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ _LINEAR = {
 
 
 def calculate_gain(nonlinearity: str, param: Any = None) -> float:
-    """The factor by which a nonlinearity shrinks the standard deviation of its input. ValueError for an unknown one."""
+    """The factor by which a nonlinearity shrinks the standard deviation of its input. ValueError
+    for an unknown one."""
     if nonlinearity in _LINEAR:
         return 1.0
     if nonlinearity == "tanh":
@@ -191,7 +193,8 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = N
 def sparse_(
     tensor: Tensor, sparsity: float, std: float = 0.01, generator: Generator | None = None
 ) -> Tensor:
-    """Normal, with a fraction `sparsity` of each column set to zero (Martens 2010). ValueError unless 2-D."""
+    """Normal, with a fraction `sparsity` of each column set to zero (Martens 2010). ValueError
+    unless 2-D."""
     if tensor.ndim != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
     rows, columns = tensor.shape

@@ -1,4 +1,5 @@
-"""Tensors that a module learns. Tensor -> Parameter (the same memory, requires a gradient by default)."""
+"""Tensors that a module learns. Tensor -> Parameter (the same memory, requires a gradient by
+default)."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ class Parameter(Tensor):
             data = Tensor()
         if not isinstance(data, Tensor):
             raise TypeError(
-                f"Parameter() needs a Tensor to hold, got {type(data).__name__}: use eager.tensor(...)"
+                f"Parameter() needs a Tensor to hold, got {type(data).__name__}: use "
+                "eager.tensor(...)"
             )
         self._array = data._array
         self._storage = data._storage

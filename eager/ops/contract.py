@@ -1,7 +1,8 @@
-"""Ops of kind `contract`: sums of products. dot (batched matrix product), conv and its two gradients -> tensors.
+"""Ops of kind `contract`: sums of products. dot (batched matrix product), conv and its two
+gradients -> tensors.
 
-matmul, linear, einsum and the like are compositions of these with views; a transposed convolution is
-`conv_input_grad`. 16-bit floats are multiplied and summed in float32 and rounded once.
+matmul, linear, einsum and the like are compositions of these with views; a transposed convolution
+is `conv_input_grad`. 16-bit floats are multiplied and summed in float32 and rounded once.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class Contract(Op):
         self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]
     ) -> tuple[Any, ...]:
         wide = outs[0].dtype.compute.np
-        result = self.kernel(*(np.asarray(a).astype(wide, copy=False) for a in arrays), attrs)
+        a, b = (np.asarray(x).astype(wide, copy=False) for x in arrays)
+        result = self.kernel(a, b, attrs)
         return (result.astype(outs[0].dtype.np, copy=False),)
 
     def kernel(self, a: Any, b: Any, attrs: Attrs) -> Any:
@@ -80,7 +82,8 @@ def _geometry(kernel: tuple[int, ...], attrs: Attrs) -> Geometry:
 
 
 class Conv(Contract):
-    """conv(x, w; stride, padding, dilation, groups): x (N, C, *S), w (O, C / groups, *K) -> (N, O, *P)."""
+    """conv(x, w; stride, padding, dilation, groups): x (N, C, *S), w (O, C / groups, *K) -> (N, O,
+    *P)."""
 
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
         x, w = avals
@@ -143,7 +146,8 @@ class ConvInputGrad(Contract):
         want = (shape[0], w.shape[0], *out)
         if g.shape != want or shape[1] != w.shape[1] * attrs["groups"]:
             raise RuntimeError(
-                f"{self.name}: gradient {g.shape} and weight {w.shape} do not belong to an input of "
+                f"{self.name}: gradient {g.shape} and weight {w.shape} do not belong to an input "
+                "of "
                 f"shape {shape} (its result has shape {want})"
             )
         return (Aval(shape, g.dtype, g.device),)

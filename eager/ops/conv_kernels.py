@@ -1,8 +1,10 @@
-"""Eager kernels of `contract`: convolution and its two gradients on NumPy arrays, by gathered windows and matrix products.
+"""Eager kernels of `contract`: convolution and its two gradients on NumPy arrays, by gathered
+windows and matrix products.
 
-The windows of a block of samples are copied into a matrix (im2col) whose size is bounded, and one batched matrix product does the
-arithmetic. Depthwise filters have nothing to multiply as matrices: they add up one shifted slice per filter tap. Sources: Chellapilla,
-Puri, Simard, "High performance convolutional neural networks for document processing" (2006), for im2col.
+The windows of a block of samples are copied into a matrix (im2col) whose size is bounded, and one
+batched matrix product does the arithmetic. Depthwise filters have nothing to multiply as matrices:
+they add up one shifted slice per filter tap. Sources: Chellapilla, Puri, Simard, "High performance
+convolutional neural networks for document processing" (2006), for im2col.
 
 Shapes: x (N, C, *S), w (O, C / groups, *K), g and results (N, O, *P). One- to three-dimensional.
 """
@@ -13,19 +15,22 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-Array = np.ndarray
+Array = Any  # np.ndarray; NumPy's types do not know an index tuple with an ellipsis
 
-# Bytes of gathered windows held at a time: large enough for good matrix products, small enough to stay near the caches.
+# Bytes of gathered windows held at a time: large enough for good matrix products, small enough to
+# stay near the caches.
 _BLOCK_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """Per spatial dimension: filter size, stride, (symmetric) zero padding, dilation; and the number of groups."""
+    """Per spatial dimension: filter size, stride, (symmetric) zero padding, dilation; and the
+    number of groups."""
 
     kernel: tuple[int, ...]
     stride: tuple[int, ...]
@@ -61,7 +66,8 @@ def pad_spatial(x: Array, padding: tuple[int, ...], value: float = 0) -> Array:
 
 
 def taps(geo: Geometry, out_size: tuple[int, ...]) -> Iterator[tuple[int, tuple[slice, ...]]]:
-    """For each filter tap: its flat number, and the slices of the padded input that it reads for all results."""
+    """For each filter tap: its flat number, and the slices of the padded input that it reads for
+    all results."""
     for number, tap in enumerate(itertools.product(*map(range, geo.kernel))):
         yield (
             number,
@@ -129,7 +135,7 @@ def _depthwise(xp: Array, w: Array, geo: Geometry, out: Array) -> Array:
     multiplier = w.shape[0] // geo.groups
     out[...] = 0
     weight = w.reshape(w.shape[0], -1)
-    source = np.repeat(xp, multiplier, axis=1) if multiplier > 1 else xp
+    source: Any = np.repeat(xp, multiplier, axis=1) if multiplier > 1 else xp
     column = (-1,) + (1,) * len(geo.kernel)
     for number, where in taps(geo, out.shape[2:]):
         out += source[(..., *where)] * weight[:, number].reshape(column)
@@ -137,7 +143,8 @@ def _depthwise(xp: Array, w: Array, geo: Geometry, out: Array) -> Array:
 
 
 def conv_input_grad(g: Array, w: Array, input_shape: tuple[int, ...], geo: Geometry) -> Array:
-    """The gradient of `conv` with respect to x: each result's gradient is added to every place its window read."""
+    """The gradient of `conv` with respect to x: each result's gradient is added to every place its
+    window read."""
     n, o = g.shape[:2]
     c = input_shape[1]
     size = input_shape[2:]
@@ -148,9 +155,9 @@ def conv_input_grad(g: Array, w: Array, input_shape: tuple[int, ...], geo: Geome
         weight = np.ascontiguousarray(w.reshape(geo.groups, o // geo.groups, -1).swapaxes(1, 2))
         flat = np.ascontiguousarray(g).reshape(n, geo.groups, o // geo.groups, points)
         for block in _blocks(n, geo.groups * weight.shape[1] * points * g.itemsize):
-            columns = np.matmul(weight, flat[block])
+            columns: Any = np.matmul(weight, flat[block])
             columns = columns.reshape(-1, c, math.prod(geo.kernel), *out_size)
-            target = grad[block]
+            target: Any = grad[block]
             for number, where in taps(geo, out_size):
                 target[(..., *where)] += columns[:, :, number]
     inner = tuple(slice(p, p + s) for s, p in zip(size, geo.padding, strict=True))
@@ -158,7 +165,8 @@ def conv_input_grad(g: Array, w: Array, input_shape: tuple[int, ...], geo: Geome
 
 
 def conv_weight_grad(g: Array, x: Array, weight_shape: tuple[int, ...], geo: Geometry) -> Array:
-    """The gradient of `conv` with respect to w: gradients times windows, summed over samples and places."""
+    """The gradient of `conv` with respect to w: gradients times windows, summed over samples and
+    places."""
     n, o = g.shape[:2]
     out_size = g.shape[2:]
     points = math.prod(out_size)
@@ -168,7 +176,8 @@ def conv_weight_grad(g: Array, x: Array, weight_shape: tuple[int, ...], geo: Geo
         return total.reshape(weight_shape)
     windows = _windows(pad_spatial(x, geo.padding), geo, out_size)
     taps_per_group = total.shape[2]
-    # The samples of a block join the sum inside the product: (O / groups, N P) x (N P, C / groups K).
+    # The samples of a block join the sum inside the product: (O / groups, N P) x (N P, C / groups
+    # K).
     order = (1, *range(2, 3 + len(geo.kernel)), 0, *range(3 + len(geo.kernel), windows.ndim))
     flat = g.reshape(n, groups, o // groups, points)
     for block in _blocks(n, groups * taps_per_group * points * g.itemsize):

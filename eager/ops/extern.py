@@ -1,6 +1,8 @@
-"""Ops of kind `extern`: what only a library does. Matrix decompositions and solvers by NumPy's LAPACK -> tensors.
+"""Ops of kind `extern`: what only a library does. Matrix decompositions and solvers by NumPy's
+LAPACK -> tensors.
 
-Compiled code calls back to these kernels. Shapes are (*B, M, N). Derivatives are in eager's own ops, with sources at each.
+Compiled code calls back to these kernels. Shapes are (*B, M, N). Derivatives are in eager's own
+ops, with sources at each.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from eager.op import Attrs, Op
 
 @dataclass(frozen=True, eq=False)
 class Extern(Op):
-    """`numpy(*arrays, **attrs)` does the work; `shapes(*avals, **attrs)` says the avals of the results."""
+    """`numpy(*arrays, **attrs)` does the work; `shapes(*avals, **attrs)` says the avals of the
+    results."""
 
     numpy: Callable[..., Any] = field(kw_only=True)
     shapes: Callable[..., tuple[Aval, ...]] = field(kw_only=True)
@@ -29,7 +32,8 @@ class Extern(Op):
         first = avals[0]
         if first.ndim < 2:
             raise RuntimeError(
-                f"linalg.{self.name}: The input tensor must have at least 2 dimensions, got {first!r}"
+                f"linalg.{self.name}: The input tensor must have at least 2 dimensions, got "
+                f"{first!r}"
             )
         if self.square and first.shape[-1] != first.shape[-2]:
             raise RuntimeError(
@@ -38,7 +42,8 @@ class Extern(Op):
             )
         if not first.dtype.is_floating_point and not first.dtype.is_complex:
             raise RuntimeError(
-                f"linalg.{self.name}: Expected a floating point or complex tensor as input. Got {first.dtype}"
+                f"linalg.{self.name}: Expected a floating point or complex tensor as input. Got "
+                f"{first.dtype}"
             )
         return self.shapes(*avals, **attrs)
 
@@ -68,7 +73,8 @@ def _like(x: Aval, *shape: int) -> Aval:
     return Aval(shape, x.dtype, x.device)
 
 
-# The derivatives are those of Giles, "An extended collection of matrix derivative results" (2008), unless said otherwise.
+# The derivatives are those of Giles, "An extended collection of matrix derivative results" (2008),
+# unless said otherwise.
 def _inv_vjp(g: Any, out: Any) -> tuple[Any, ...]:
     h = _adjoint(out)
     return (-(h @ g @ h),)
@@ -112,7 +118,8 @@ SLOGDET = Extern(
 
 
 def _lower_half(x: Any) -> Any:
-    """The lower triangle with half the diagonal: the derivative of "is lower triangular" (Giles, section 3.5)."""
+    """The lower triangle with half the diagonal: the derivative of "is lower triangular" (Giles,
+    section 3.5)."""
     return x.tril() - 0.5 * x.diagonal(0, -2, -1).diag_embed()
 
 
@@ -155,7 +162,8 @@ EIGH = Extern(
 
 
 def _qr_vjp(g: Any, out: Any, avals: Any) -> tuple[Any, ...]:
-    """Walter, Lehmann, "On evaluating higher-order derivatives of the QR decomposition" (2018), for M >= N."""
+    """Walter, Lehmann, "On evaluating higher-order derivatives of the QR decomposition" (2018), for
+    M >= N."""
     if avals[0].shape[-2] < avals[0].shape[-1]:
         raise RuntimeError("linalg.qr: the derivative needs at least as many rows as columns")
     q, r = out
@@ -191,7 +199,8 @@ QR = Extern(
 
 
 def _svd_vjp(g: Any, out: Any) -> tuple[Any, ...]:
-    """Townsend, "Differentiating the singular value decomposition" (2016), for distinct singular values."""
+    """Townsend, "Differentiating the singular value decomposition" (2016), for distinct singular
+    values."""
     u, s, vh = out
     gu, gs, gvh = g
     squares = s * s

@@ -1,7 +1,9 @@
-"""Ops of kind `index`: reads and writes at places given by integer tensors. gather, take, scatter ... -> tensors.
+"""Ops of kind `index`: reads and writes at places given by integer tensors. gather, take, scatter
+... -> tensors.
 
-In the graph writes are pure: `scatter`, `index_add` and `index_put` return a new tensor. Every index is checked: IndexError names the op,
-the index and the size. Only `index` and `index_put` (advanced indexing) read negative indices as counted from the end.
+In the graph writes are pure: `scatter`, `index_add` and `index_put` return a new tensor. Every
+index is checked: IndexError names the op, the index and the size. Only `index` and `index_put`
+(advanced indexing) read negative indices as counted from the end.
 """
 
 from __future__ import annotations
@@ -33,13 +35,15 @@ class Index(Op):
     def same_dtype(self, x: Aval, src: Aval) -> None:
         if x.dtype is not src.dtype:
             raise RuntimeError(
-                f"{self.name}: expected the source to have the dtype of the tensor that is written, "
+                f"{self.name}: expected the source to have the dtype of the tensor that is "
+                "written, "
                 f"got {src!r} for {x!r}"
             )
 
 
 class Gather(Index):
-    """gather(x, index; dim): out[i][j] = x[index[i][j]][j] for dim=0; index may be smaller than x elsewhere."""
+    """gather(x, index; dim): out[i][j] = x[index[i][j]][j] for dim=0; index may be smaller than x
+    elsewhere."""
 
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
         x, index = avals
@@ -67,7 +71,8 @@ def _check_extents(name: str, index: Aval, x: Aval, dim: int) -> None:
     )
     if not small:
         raise RuntimeError(
-            f"{name}: index of shape {index.shape} must have as many dimensions as the tensor of shape "
+            f"{name}: index of shape {index.shape} must have as many dimensions as the tensor of "
+            "shape "
             f"{x.shape}, and no larger ones apart from dimension {dim}"
         )
 
@@ -77,7 +82,8 @@ def _zeros(shape: tuple[int, ...], like: Tensor) -> Tensor:
 
 
 def _one_hot(g: Any, index: Any, size: int, dim: int) -> Any:
-    """g where `index` (of size 1 along dim) equals the position along dim, 0 elsewhere: a scatter that fuses."""
+    """g where `index` (of size 1 along dim) equals the position along dim, 0 elsewhere: a scatter
+    that fuses."""
     along = [1] * index.ndim
     along[dim] = size
     places = apply(REGISTRY["iota"], shape=(size,), dtype=dt.int64).reshape(along)
@@ -95,7 +101,8 @@ GATHER = Gather("gather", ("x", "index"), vjp=_gather_vjp)
 
 
 class Take(Index):
-    """take(x, index; dim): slices of x along dim; out = x.shape[:dim] + index.shape + x.shape[dim+1:]."""
+    """take(x, index; dim): slices of x along dim; out = x.shape[:dim] + index.shape +
+    x.shape[dim+1:]."""
 
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
         x, index = avals
@@ -122,7 +129,8 @@ TAKE = Take("take", ("x", "index"), vjp=_take_vjp)
 
 
 class Scatter(Index):
-    """scatter(x, index, src; dim, reduce): x with src[i][j] combined in at [index[i][j]][j] (dim=0).
+    """scatter(x, index, src; dim, reduce): x with src[i][j] combined in at [index[i][j]][j]
+    (dim=0).
 
     reduce: "set" (the last of several writes to a place stays), "add", "prod", "amax", "amin"."""
 
@@ -197,7 +205,8 @@ SCATTER = Scatter("scatter", ("x", "index", "src"), vjp=_scatter_vjp)
 
 
 class IndexAdd(Index):
-    """index_add(x, index, src; dim): x with src's slice i added to its slice index[i] along dim; index 1-d."""
+    """index_add(x, index, src; dim): x with src's slice i added to its slice index[i] along dim;
+    index 1-d."""
 
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
         x, index, src = avals
@@ -206,7 +215,8 @@ class IndexAdd(Index):
         self.same_dtype(x, src)
         if index.ndim != 1 or src.shape != (*x.shape[:dim], index.numel, *x.shape[dim + 1 :]):
             raise RuntimeError(
-                f"index_add: index {index.shape} and source {src.shape} do not fit the tensor of shape "
+                f"index_add: index {index.shape} and source {src.shape} do not fit the tensor of "
+                "shape "
                 f"{x.shape} along dimension {dim}"
             )
         return (x,)
@@ -233,14 +243,15 @@ INDEX_ADD = IndexAdd("index_add", ("x", "index", "src"), vjp=_index_add_vjp)
 def _placement(
     name: str, x: Aval, indices: tuple[Aval, ...], dims: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The broadcast shape of the indices, and the result's shape: at the first indexed dimension when the indexed
-    dimensions are adjacent, in front otherwise (as NumPy does)."""
+    """The broadcast shape of the indices, and the result's shape: at the first indexed dimension
+    when the indexed dimensions are adjacent, in front otherwise (as NumPy does)."""
     try:
         picked = broadcast_shapes(*(i.shape for i in indices))
     except RuntimeError:
         shapes = ", ".join(str(i.shape) for i in indices)
         raise IndexError(
-            f"{name}: shape mismatch: indexing tensors could not be broadcast together with shapes {shapes}"
+            f"{name}: shape mismatch: indexing tensors could not be broadcast together with "
+            f"shapes {shapes}"
         ) from None
     rest = [n for d, n in enumerate(x.shape) if d not in dims]
     adjacent = dims == tuple(range(dims[0], dims[0] + len(dims)))
@@ -259,7 +270,8 @@ def _numpy_index(
 
 
 class Advanced(Index):
-    """index(x, *indices; dims): x at the places the broadcast indices name along `dims` (increasing)."""
+    """index(x, *indices; dims): x at the places the broadcast indices name along `dims`
+    (increasing)."""
 
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
         x, *indices = avals
@@ -285,7 +297,8 @@ INDEX = Advanced("index", ("x", "*indices"), vjp=_index_vjp)
 
 
 class IndexPut(Index):
-    """index_put(x, value, *indices; dims, accumulate): x with value written (or added) where `index` would read.
+    """index_put(x, value, *indices; dims, accumulate): x with value written (or added) where
+    `index` would read.
 
     `value` broadcasts to the shape `index` would return."""
 
@@ -296,7 +309,8 @@ class IndexPut(Index):
         _, shape = _placement("index_put", x, tuple(indices), attrs["dims"])
         if broadcast_shapes(value.shape, shape) != shape:
             raise RuntimeError(
-                f"shape mismatch: value tensor of shape {value.shape} cannot be broadcast to indexing "
+                f"shape mismatch: value tensor of shape {value.shape} cannot be broadcast to "
+                "indexing "
                 f"result of shape {shape}"
             )
         return (x,)

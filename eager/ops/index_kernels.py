@@ -1,7 +1,9 @@
-"""Eager kernels of `index`: bounds checks and additions at repeated places. NumPy arrays -> NumPy arrays.
+"""Eager kernels of `index`: bounds checks and additions at repeated places. NumPy arrays -> NumPy
+arrays.
 
-`np.add.at` is fast for flat one-dimensional indices only, so everything is brought to that form, and rows (embeddings) are added by
-whichever takes fewer vector operations: one per distinct place or one per repetition.
+`np.add.at` is fast for flat one-dimensional indices only, so everything is brought to that form,
+and rows (embeddings) are added by whichever takes fewer vector operations: one per distinct place
+or one per repetition.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ Array = np.ndarray
 
 
 def check_bounds(name: str, index: Array, size: int, dim: int, *, negative: bool) -> None:
-    """IndexError naming the first index that lies outside `size` (or below zero, where that is not allowed)."""
+    """IndexError naming the first index that lies outside `size` (or below zero, where that is not
+    allowed)."""
     if not index.size:
         return
     low, high = int(index.min()), int(index.max())
@@ -27,7 +30,8 @@ def check_bounds(name: str, index: Array, size: int, dim: int, *, negative: bool
 
 
 def flat_positions(shape: tuple[int, ...], index: Array, dim: int) -> Array:
-    """For each element of `index`: the flat position in an array of `shape` that it names along `dim`."""
+    """For each element of `index`: the flat position in an array of `shape` that it names along
+    `dim`."""
     strides = [math.prod(shape[d + 1 :]) for d in range(len(shape))]
     flat = index.astype(np.int64) * strides[dim]
     for d, stride in enumerate(strides):
@@ -47,7 +51,8 @@ COMBINE: dict[str, Any] = {
 
 
 def combine_at(out: Array, flat: Array, values: Array, reduce: str) -> None:
-    """out.ravel()[flat] = values, or combined with what is there; later values win for "set". `out` is contiguous."""
+    """out.ravel()[flat] = values, or combined with what is there; later values win for "set". `out`
+    is contiguous."""
     target = out.reshape(-1)
     flat, values = flat.reshape(-1), values.reshape(-1)
     if reduce == "set":

@@ -1,8 +1,10 @@
-"""Eager kernel of `random`: the counter-based generator Philox4x32-10. (seed, ordinal, number of draws) -> words.
+"""Eager kernel of `random`: the counter-based generator Philox4x32-10. (seed, ordinal, number of
+draws) -> words.
 
-Element i of the draw number `ordinal` has the counter (i, ordinal) and the key `seed`, each split into 32-bit halves. So any element can
-be computed anywhere, in any order, and every backend draws the same bits. Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers:
-as easy as 1, 2, 3" (SC 2011).
+Element i of the draw number `ordinal` has the counter (i, ordinal) and the key `seed`, each split
+into 32-bit halves. So any element can be computed anywhere, in any order, and every backend draws
+the same bits. Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC
+2011).
 """
 
 from __future__ import annotations
@@ -40,9 +42,11 @@ def _round(c: list[Array], key: tuple[int, int], work: list[Array]) -> None:
 
 
 def blocks(seed: int, ordinal: int, n: int) -> Iterator[tuple[slice, Array, Array]]:
-    """Yield (places, word 0, word 1) for the elements 0..n-1, block by block; words are uint64 below 2**32.
+    """Yield (places, word 0, word 1) for the elements 0..n-1, block by block; words are uint64
+    below 2**32.
 
-    The arrays are reused: consume each block before the next. seed and ordinal are taken modulo 2**64."""
+    The arrays are reused: consume each block before the next. seed and ordinal are taken modulo
+    2**64."""
     seed, ordinal = seed & _MASK64, ordinal & _MASK64
     size = min(n, _BLOCK)
     c = [np.empty(size, np.uint64) for _ in range(4)]

@@ -1,6 +1,8 @@
-"""Composites over `dot`: matrix products of every shape. tensors -> permuted and reshaped operands -> dot -> tensor.
+"""Composites over `dot`: matrix products of every shape. tensors -> permuted and reshaped operands
+-> dot -> tensor.
 
-One rule serves them all: the dimensions shared by both and kept are the batch, the shared and summed ones become K, the rest M and N.
+One rule serves them all: the dimensions shared by both and kept are the batch, the shared and
+summed ones become K, the rest M and N.
 """
 
 from __future__ import annotations
@@ -111,7 +113,8 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
     )
 )
 def matmul(input: Tensor, other: Tensor) -> Tensor:
-    """The matrix product with PyTorch's rules: vectors gain and lose a dimension, leading dimensions broadcast.
+    """The matrix product with PyTorch's rules: vectors gain and lose a dimension, leading
+    dimensions broadcast.
 
     Raises RuntimeError for 0-d operands and shapes that do not fit."""
     a, b = input, other
@@ -213,9 +216,11 @@ def addbmm(
 def contract_pair(
     a: Tensor, b: Tensor, names_a: Sequence[Any], names_b: Sequence[Any], keep: Sequence[Any]
 ) -> tuple[Tensor, list[Any]]:
-    """Multiply a and b, whose dimensions are named, and sum over shared names that are not in `keep`.
+    """Multiply a and b, whose dimensions are named, and sum over shared names that are not in
+    `keep`.
 
-    Names are unique within an operand. Returns the product and its names: batch, then a's own, then b's own."""
+    Names are unique within an operand. Returns the product and its names: batch, then a's own, then
+    b's own."""
     batch = [n for n in names_a if n in names_b and n in keep]
     summed = [n for n in names_a if n in names_b and n not in keep]
     rows = [n for n in names_a if n not in names_b]
@@ -235,8 +240,8 @@ def contract_pair(
 
 def _prod(sizes: Sequence[int]) -> int:
     total = 1
-    for s in sizes:
-        total *= s
+    for size in sizes:
+        total *= size
     return total
 
 
@@ -251,7 +256,8 @@ def _batch_sizes(a: Tensor, b: Tensor, count: int) -> list[int]:
     ),
 )
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
-    """Sum of products over `dims`: the last `dims` of a with the first of b, or a pair of lists of dimensions."""
+    """Sum of products over `dims`: the last `dims` of a with the first of b, or a pair of lists of
+    dimensions."""
     if isinstance(dims, int):
         left: list[int] = list(range(a.ndim - dims, a.ndim))
         right: list[int] = list(range(dims))
@@ -273,12 +279,14 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
 
 
 def _parse(equation: str, operands: Sequence[Tensor]) -> tuple[list[list[str]], list[str]]:
-    """Names of each operand's dimensions and of the result's; those of `...` are "...0", "...1" from the right."""
+    """Names of each operand's dimensions and of the result's; those of `...` are "...0", "...1"
+    from the right."""
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(operands):
         raise RuntimeError(
-            f"einsum(): the equation {equation!r} has {len(terms)} operands, {len(operands)} were given"
+            f"einsum(): the equation {equation!r} has {len(terms)} operands, {len(operands)} were "
+            "given"
         )
     inputs = [_names(t, x.ndim, equation) for t, x in zip(terms, operands, strict=True)]
     dots = max((sorted(n for n in t if n[0] == ".") for t in inputs), key=len)[::-1]
@@ -291,7 +299,8 @@ def _parse(equation: str, operands: Sequence[Tensor]) -> tuple[list[list[str]], 
     unknown = [n for n in output if not any(n in t for t in inputs)]
     if unknown:
         raise RuntimeError(
-            f"einsum(): output subscript {unknown[0]} does not appear in the equation for any input operand"
+            f"einsum(): output subscript {unknown[0]} does not appear in the equation for any "
+            "input operand"
         )
     return inputs, output
 
@@ -303,7 +312,8 @@ def _names(term: str, ndim: int, equation: str) -> list[str]:
     extra = ndim - len(head) - len(tail)
     if extra < 0 or (extra and not ellipsis):
         raise RuntimeError(
-            f"einsum(): the number of subscripts in {term!r} does not match the {ndim} dimensions of "
+            f"einsum(): the number of subscripts in {term!r} does not match the {ndim} dimensions "
+            "of "
             "the operand"
         )
     return [*head, *(f"...{i}" for i in reversed(range(extra))), *tail]
@@ -363,7 +373,8 @@ def _check_sizes(equation: str, inputs: list[list[str]], operands: Sequence[Tens
                 sizes[name] = size
             elif size not in (known, 1):
                 raise RuntimeError(
-                    f"einsum(): in {equation!r} subscript {name} has size {size} for one operand, which does "
+                    f"einsum(): in {equation!r} subscript {name} has size {size} for one operand, "
+                    "which does "
                     f"not broadcast with previously seen size {known}"
                 )
 

@@ -1,7 +1,8 @@
 """Ops of kind `random`: draws from a counter-based generator. (seed, ordinal) -> tensor of draws.
 
-The element with flat index i of a draw depends on (seed, ordinal, i) alone, so eager and compiled code draw bitwise the same words
-whatever is fused or recomputed. Which seed and ordinal: `eager/random.py`.
+The element with flat index i of a draw depends on (seed, ordinal, i) alone, so eager and compiled
+code draw bitwise the same words whatever is fused or recomputed. Which seed and ordinal:
+`eager/random.py`.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ DISTRIBUTIONS = ("uniform", "normal", "bits")
 
 
 class Random(Op):
-    """random(seed, ordinal; shape, dtype, dist): draws for the flat index i from the Philox words w0, w1 of element i.
+    """random(seed, ordinal; shape, dtype, dist): draws for the flat index i from the Philox words
+    w0, w1 of element i.
 
     "uniform": float32 (w0 >> 8) * 2**-24; float64 ((w0 << 21) ^ (w1 >> 11)) * 2**-53. In [0, 1).
-    "normal":  sqrt(-2 log(1 - u0)) * cos(2 pi u1) with u = (w >> 8) * 2**-24 (float32) or w * 2**-32 (float64).
-    "bits":    int64 w0, in [0, 2**32); `dtype` is int64."""
+    "normal":  sqrt(-2 log(1 - u0)) * cos(2 pi u1) with u = (w >> 8) * 2**-24 (float32) or w *
+    2**-32 (float64). "bits":    int64 w0, in [0, 2**32); `dtype` is int64."""
 
     kind: ClassVar[str] = "random"
 
@@ -71,7 +73,8 @@ def _normal64(out: Any, w0: Any, w1: Any) -> None:
 
 
 def _box_muller(out: Any, u0: Any, u1: Any) -> None:
-    """Box and Muller, "A note on the generation of random normal deviates" (1958); 1 - u0 > 0, so always finite."""
+    """Box and Muller, "A note on the generation of random normal deviates" (1958); 1 - u0 > 0, so
+    always finite."""
     one = out.dtype.type(1)
     np.log(one - u0, out=u0)
     np.sqrt(u0 * -2, out=u0)

@@ -1,4 +1,5 @@
-"""Composites over `index` and `sort`: what users call to pick, write and order elements. tensors -> ops -> tensors."""
+"""Composites over `index` and `sort`: what users call to pick, write and order elements. tensors ->
+ops -> tensors."""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
 
 @public(samples=lambda: [Sample((s.values((3, 4)), s.integers((2, 3), -12, 12)))])
 def take(input: Tensor, index: Tensor) -> Tensor:
-    """Elements of the flattened `input`; of the shape of `index`. Negative indices count from the end."""
+    """Elements of the flattened `input`; of the shape of `index`. Negative indices count from the
+    end."""
     flat = input.reshape(-1)
     index = where(index < 0, index + flat.shape[0], index)
     return apply(TAKE, flat, index, dim=0)
@@ -114,7 +116,8 @@ def scatter(
     value: Any = None,
     reduce: str | None = None,
 ) -> Tensor:
-    """`input` with src[i][j] written at [index[i][j]][j] (dim 0), or combined with what is there by `reduce`."""
+    """`input` with src[i][j] written at [index[i][j]][j] (dim 0), or combined with what is there by
+    `reduce`."""
     if reduce not in (None, "add", "multiply"):
         raise RuntimeError("reduce argument must be either add or multiply.")
     source = _source(value if src is None else src, input, index)
@@ -147,7 +150,8 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 def scatter_reduce(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
-    """`scatter` with reduce in sum, prod, mean, amax, amin. Without `include_self` only `src` counts where it lands."""
+    """`scatter` with reduce in sum, prod, mean, amax, amin. Without `include_self` only `src`
+    counts where it lands."""
     d = norm_dim(dim, input.ndim, "scatter_reduce")
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
         raise RuntimeError("reduce argument must be either sum, prod, mean, amax or amin.")
@@ -193,7 +197,8 @@ def dt_limits(dtype: DType) -> tuple[Any, Any]:
     ],
 )
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
-    """`input` with `alpha` times the slices of `source` added at the slices `index` names along `dim`."""
+    """`input` with `alpha` times the slices of `source` added at the slices `index` names along
+    `dim`."""
     source = source if alpha == 1 else source * alpha
     d = norm_dim(dim, input.ndim, "index_add")
     return apply(INDEX_ADD, input, index.reshape(-1), source, dim=d)
@@ -260,7 +265,8 @@ def msort(input: Tensor) -> Tensor:
 
 @public(samples=lambda: [Sample((s.values((3, 4)), 2)), Sample((s.values((3, 4)), 2, 0, False))])
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Sorted:
-    """The k largest (or smallest) elements along `dim`, in order. RuntimeError when there are fewer than k."""
+    """The k largest (or smallest) elements along `dim`, in order. RuntimeError when there are fewer
+    than k."""
     d = norm_dim(dim, input.ndim, "topk")
     if not 0 <= k <= (input.shape[d] if input.ndim else 1):
         raise RuntimeError("topk(): selected index k out of range")
@@ -318,7 +324,8 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     ]
 )
 def quantile(input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    """The q-th quantile(s) along `dim` (of all elements by default), with linear interpolation; q a number or tensor."""
+    """The q-th quantile(s) along `dim` (of all elements by default), with linear interpolation; q a
+    number or tensor."""
     x = input.reshape(-1) if dim is None else input
     d = 0 if dim is None else norm_dim(dim, input.ndim, "quantile")
     values = _sorted(x, d, False, "quantile")[0].movedim(d, -1)

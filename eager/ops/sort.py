@@ -1,4 +1,5 @@
-"""Ops of kind `sort`: sort along one dimension -> (values, indices). argsort, topk, median and the like select from it."""
+"""Ops of kind `sort`: sort along one dimension -> (values, indices). argsort, topk, median and the
+like select from it."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from eager.tensor import Tensor
 
 
 class Sort(Op):
-    """sort(x; dim, descending) -> (values, int64 indices). Stable; NaN counts as the largest value."""
+    """sort(x; dim, descending) -> (values, int64 indices). Stable; NaN counts as the largest
+    value."""
 
     kind: ClassVar[str] = "sort"
 
@@ -46,7 +48,8 @@ class Sort(Op):
 def _sort_vjp(g: Any, out: Any, avals: Any, dim: int) -> tuple[Any, ...]:
     if not avals[0].shape:
         return (g[0],)
-    # The indices are a permutation, so nothing is added twice: the inverse permutation of the gradient.
+    # The indices are a permutation, so nothing is added twice: the inverse permutation of the
+    # gradient.
     zeros = Tensor._full(0, avals[0])
     return (apply(SCATTER, zeros, out[1], g[0], dim=dim, reduce="set"),)
 

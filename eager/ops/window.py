@@ -1,7 +1,9 @@
-"""Ops of kind `window`: sliding windows over the spatial dimensions. max_pool, sum_pool and its gradient -> tensors.
+"""Ops of kind `window`: sliding windows over the spatial dimensions. max_pool, sum_pool and its
+gradient -> tensors.
 
-x is (N, C, *S) with one to three spatial dimensions. Average pooling is `sum_pool` over a divisor. The kernels visit one window tap at
-a time and combine whole shifted slices, so they need no gathered windows.
+x is (N, C, *S) with one to three spatial dimensions. Average pooling is `sum_pool` over a divisor.
+The kernels visit one window tap at a time and combine whole shifted slices, so they need no
+gathered windows.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from eager.tensor import Tensor
 
 
 def pooled_size(size: tuple[int, ...], attrs: Attrs) -> tuple[int, ...]:
-    """Spatial size of the result. In ceil mode the last window may hang over, but must start inside."""
+    """Spatial size of the result. In ceil mode the last window may hang over, but must start
+    inside."""
     dilation = attrs.get("dilation", (1,) * len(size))
     out = []
     for s, k, t, p, d in zip(
@@ -96,7 +99,8 @@ def _lowest(dtype: np.dtype) -> Any:
 
 
 class MaxPool(Window):
-    """max_pool(x; kernel, stride, padding, dilation, ceil) -> (values, int64 flat index into the input plane).
+    """max_pool(x; kernel, stride, padding, dilation, ceil) -> (values, int64 flat index into the
+    input plane).
 
     NaN wins, the first of equal values wins, and padding never wins."""
 
@@ -175,7 +179,8 @@ SUM_POOL = SumPool("sum_pool", ("x",), vjp=_sum_pool_vjp)
 
 
 class SumPoolGrad(Window):
-    """sum_pool_grad(g; input_shape, kernel, stride, padding, ceil): each input's sum over the windows that hold it."""
+    """sum_pool_grad(g; input_shape, kernel, stride, padding, ceil): each input's sum over the
+    windows that hold it."""
 
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
         (g,) = avals

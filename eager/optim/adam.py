@@ -1,4 +1,5 @@
-"""Adam and AdamW. Sources: Kingma, Ba 2015; Loshchilov, Hutter 2019; amsgrad: Reddi, Kale, Kumar 2018."""
+"""Adam and AdamW. Sources: Kingma, Ba 2015; Loshchilov, Hutter 2019; amsgrad: Reddi, Kale, Kumar
+2018."""
 
 from __future__ import annotations
 
@@ -22,9 +23,11 @@ def check_betas(betas: tuple[float, float]) -> None:
 
 
 class Adam(Optimizer):
-    """p -= lr m / (sqrt(v) + eps), with m and v the bias-corrected averages of the gradient and of its square.
+    """p -= lr m / (sqrt(v) + eps), with m and v the bias-corrected averages of the gradient and of
+    its square.
 
-    `weight_decay` adds to the gradient, or shrinks the parameter directly with `decoupled_weight_decay`."""
+    `weight_decay` adds to the gradient, or shrinks the parameter directly with
+    `decoupled_weight_decay`."""
 
     def __init__(
         self,
@@ -133,7 +136,8 @@ class AdamW(Adam):
 
 
 class Adamax(Optimizer):
-    """Adam with the largest gradient so far in place of the mean square (Kingma, Ba 2015, section 7.1)."""
+    """Adam with the largest gradient so far in place of the mean square (Kingma, Ba 2015, section
+    7.1)."""
 
     def __init__(
         self,

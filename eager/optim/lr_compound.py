@@ -1,4 +1,5 @@
-"""Learning rates by phases or by results: one-cycle, sequences and chains of schedulers, reduction on a plateau."""
+"""Learning rates by phases or by results: one-cycle, sequences and chains of schedulers, reduction
+on a plateau."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ def _line(start: float, end: float, share: float) -> float:
 
 
 class OneCycleLR(LRScheduler):
-    """Up to max_lr and down again in `total_steps` steps, the momentum opposite (Smith, Topin 2019)."""
+    """Up to max_lr and down again in `total_steps` steps, the momentum opposite (Smith, Topin
+    2019)."""
 
     def __init__(
         self,
@@ -86,7 +88,8 @@ class OneCycleLR(LRScheduler):
         step = self.last_epoch
         if step > self.total_steps:
             raise ValueError(
-                f"Tried to step {step} times. The specified number of total steps is {self.total_steps}"
+                f"Tried to step {step} times. The specified number of total steps is "
+                f"{self.total_steps}"
             )
         between = _line if self._linear else _cosine
         rates = []
@@ -143,8 +146,10 @@ class SequentialLR(LRScheduler):
             raise ValueError("SequentialLR expects all schedulers to belong to the same optimizer")
         if len(milestones) != len(schedulers) - 1:
             raise ValueError(
-                "Sequential Schedulers expects number of schedulers provided to be one more than the number of "
-                f"milestone points, but got number of schedulers {len(schedulers)} and the number of "
+                "Sequential Schedulers expects number of schedulers provided to be one more than "
+                "the number of "
+                f"milestone points, but got number of schedulers {len(schedulers)} and the number "
+                "of "
                 f"milestones to be equal to {len(milestones)}"
             )
         self._schedulers = list(schedulers)

@@ -1,6 +1,8 @@
-"""Learning rates over time. (optimizer, epochs counted by `step()`) -> new `lr` in its parameter groups.
+"""Learning rates over time. (optimizer, epochs counted by `step()`) -> new `lr` in its parameter
+groups.
 
-The formulas are the recursive ones of PyTorch, so that rates changed by hand or by another scheduler in between behave as there.
+The formulas are the recursive ones of PyTorch, so that rates changed by hand or by another
+scheduler in between behave as there.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from eager.optim.optimizer import Optimizer
 
 
 class LRScheduler:
-    """Base: counts epochs and writes `get_lr()` into the groups. Construction makes the first step (epoch 0)."""
+    """Base: counts epochs and writes `get_lr()` into the groups. Construction makes the first step
+    (epoch 0)."""
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         if not isinstance(optimizer, Optimizer):
@@ -26,7 +29,8 @@ class LRScheduler:
                 group.setdefault("initial_lr", group["lr"])
             elif "initial_lr" not in group:
                 raise KeyError(
-                    f"param 'initial_lr' is not specified in param_groups[{i}] when resuming an optimizer"
+                    f"param 'initial_lr' is not specified in param_groups[{i}] when resuming an "
+                    "optimizer"
                 )
         self.base_lrs: list[Any] = [group["initial_lr"] for group in optimizer.param_groups]
         self.last_epoch = last_epoch
@@ -188,7 +192,8 @@ class ConstantLR(LRScheduler):
 
 
 class LinearLR(LRScheduler):
-    """initial lr times a factor that goes from start_factor to end_factor in `total_iters` epochs."""
+    """initial lr times a factor that goes from start_factor to end_factor in `total_iters`
+    epochs."""
 
     def __init__(
         self,
@@ -200,7 +205,8 @@ class LinearLR(LRScheduler):
     ) -> None:
         if start_factor > 1.0 or start_factor <= 0:
             raise ValueError(
-                "Starting multiplicative factor expected to be greater than 0 and less or equal to 1."
+                "Starting multiplicative factor expected to be greater than 0 and less or equal "
+                "to 1."
             )
         if end_factor > 1.0 or end_factor < 0:
             raise ValueError("Ending multiplicative factor expected to be between 0 and 1.")
@@ -263,7 +269,8 @@ class PolynomialLR(LRScheduler):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """From the initial lr to eta_min along half a cosine in `T_max` epochs (Loshchilov, Hutter 2017)."""
+    """From the initial lr to eta_min along half a cosine in `T_max` epochs (Loshchilov, Hutter
+    2017)."""
 
     def __init__(
         self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1
@@ -295,7 +302,8 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Half cosines of T_0, T_0 T_mult, ... epochs, each from the initial lr (Loshchilov, Hutter 2017)."""
+    """Half cosines of T_0, T_0 T_mult, ... epochs, each from the initial lr (Loshchilov, Hutter
+    2017)."""
 
     def __init__(
         self,

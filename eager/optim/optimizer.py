@@ -1,7 +1,8 @@
-"""The base of optimizers: parameter groups and state. parameters with gradients -> parameters changed in place.
+"""The base of optimizers: parameter groups and state. parameters with gradients -> parameters
+changed in place.
 
-State is allocated when a parameter group is added (zeros cost nothing until they are touched), so that the first step is the same
-program as all later ones. `state_dict` has PyTorch's structure.
+State is allocated when a parameter group is added (zeros cost nothing until they are touched), so
+that the first step is the same program as all later ones. `state_dict` has PyTorch's structure.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ Params = Iterable[Any]
 class Optimizer:
     """Holds `param_groups` (dicts with "params" and settings) and `state` (parameter -> dict).
 
-    A subclass defines `update(parameter, gradient, state, group)`, and `allocate(parameter, group)` for its state; or it defines
-    `step` itself, as in PyTorch."""
+    A subclass defines `update(parameter, gradient, state, group)`, and `allocate(parameter, group)`
+    for its state; or it defines `step` itself, as in PyTorch."""
 
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         if isinstance(params, Tensor):
             raise TypeError(
-                "params argument given to the optimizer should be an iterable of Tensors or dicts, but "
+                "params argument given to the optimizer should be an iterable of Tensors or "
+                "dicts, but "
                 "got a Tensor"
             )
         self.defaults = defaults
@@ -41,12 +43,14 @@ class Optimizer:
             self.add_param_group(group)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add parameters with settings of their own. Raises ValueError for a parameter that is in another group."""
+        """Add parameters with settings of their own. Raises ValueError for a parameter that is in
+        another group."""
         group = dict(param_group)
         given = group["params"]
         if isinstance(given, set):
             raise TypeError(
-                "optimizer parameters need to be organized in ordered collections, but the ordering of "
+                "optimizer parameters need to be organized in ordered collections, but the "
+                "ordering of "
                 "tensors in sets will change between runs. Please use a list instead."
             )
         group["params"] = [given] if isinstance(given, Tensor) else [_plain(p) for p in given]
@@ -68,7 +72,8 @@ class Optimizer:
         return {}
 
     def untouched(self, state: dict[str, Any]) -> bool:
-        """Whether `state` is still as `allocate` made it; such state is left out of `state_dict`."""
+        """Whether `state` is still as `allocate` made it; such state is left out of
+        `state_dict`."""
         step = state.get("step")
         return step is not None and float(step) == 0.0
 
@@ -80,7 +85,8 @@ class Optimizer:
 
     # -------------------------------------------------------------------------------- running
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update all parameters that have a gradient. `closure` computes the loss anew, and its value is returned."""
+        """Update all parameters that have a gradient. `closure` computes the loss anew, and its
+        value is returned."""
         loss = None
         if closure is not None:
             with enable_grad():
@@ -105,7 +111,8 @@ class Optimizer:
 
     # ---------------------------------------------------------------------------------- state
     def state_dict(self) -> dict[str, Any]:
-        """{"state": {index: {...}}, "param_groups": [{..., "params": [index, ...]}]}; the tensors are shared."""
+        """{"state": {index: {...}}, "param_groups": [{..., "params": [index, ...]}]}; the tensors
+        are shared."""
         numbers: dict[int, int] = {}
         groups = []
         for group in self.param_groups:
@@ -120,7 +127,8 @@ class Optimizer:
         return {"state": state, "param_groups": groups}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take settings and state from what `state_dict` returned. Raises ValueError for groups of other sizes."""
+        """Take settings and state from what `state_dict` returned. Raises ValueError for groups of
+        other sizes."""
         saved = copy.deepcopy(list(state_dict["param_groups"]))
         if len(saved) != len(self.param_groups):
             raise ValueError("loaded state dict has a different number of parameter groups")
@@ -128,7 +136,8 @@ class Optimizer:
         for group, own in zip(saved, self.param_groups, strict=True):
             if len(group["params"]) != len(own["params"]):
                 raise ValueError(
-                    "loaded state dict contains a parameter group that doesn't match the size of optimizer's group"
+                    "loaded state dict contains a parameter group that doesn't match the size of "
+                    "optimizer's group"
                 )
             by_number.update(zip(group["params"], own["params"], strict=True))
         for group, own in zip(saved, self.param_groups, strict=True):
@@ -167,7 +176,8 @@ def _check_parameters(parameters: list[Any]) -> None:
     for parameter in parameters:
         if not isinstance(parameter, Tensor):
             raise TypeError(
-                f"optimizer can only optimize Tensors, but one of the params is {type(parameter).__name__}"
+                "optimizer can only optimize Tensors, but one of the params is "
+                f"{type(parameter).__name__}"
             )
         if not parameter.is_leaf:
             raise ValueError("can't optimize a non-leaf Tensor")

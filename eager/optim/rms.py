@@ -10,7 +10,8 @@ from eager.tensor import Tensor
 
 
 class RMSprop(Optimizer):
-    """p -= lr g / (sqrt(v) + eps) with v the average of g^2 (less the squared average of g if `centered`) (Hinton 2012)."""
+    """p -= lr g / (sqrt(v) + eps) with v the average of g^2 (less the squared average of g if
+    `centered`) (Hinton 2012)."""
 
     def __init__(
         self,

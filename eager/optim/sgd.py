@@ -1,4 +1,5 @@
-"""Stochastic gradient descent, with momentum. Source: Sutskever et al. 2013, in PyTorch's form (momentum without the rate)."""
+"""Stochastic gradient descent, with momentum. Source: Sutskever et al. 2013, in PyTorch's form
+(momentum without the rate)."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ class SGD(Optimizer):
         super().__init__(params, defaults)
 
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        # With dampening the first step differs (the velocity starts as the whole gradient), so it has to see that there is none yet.
+        # With dampening the first step differs (the velocity starts as the whole gradient), so it
+        # has to see that there is none yet.
         if group["momentum"] == 0 or group["dampening"] != 0:
             return {}
         return {"momentum_buffer": zeros_like(parameter)}

@@ -1,4 +1,5 @@
-"""Functions whose behaviour samples cannot show: random ones, masks, errors, in-place statistics, gradients that are cut."""
+"""Functions whose behaviour samples cannot show: random ones, masks, errors, in-place statistics,
+gradients that are cut."""
 
 import numpy as np
 import pytest
@@ -19,7 +20,10 @@ def same(a, b, tol=1e-5):
     np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=tol, atol=tol)
 
 
-@pytest.mark.parametrize("name", ["dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"])
+@pytest.mark.parametrize(
+    "name",
+    ["dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"],
+)
 def test_dropout(name):
     fn = getattr(F, name)
     x = eager.ones(64, 32, 4, 4)
@@ -59,7 +63,10 @@ def test_embedding_padding_and_max_norm():
     TF.embedding(torch.tensor(index), v, padding_idx=2).sum().backward()
     same(w.grad, v.grad)
     a, b = w.detach().clone(), v.detach().clone()
-    same(F.embedding(eager.tensor(index), a, max_norm=0.5), TF.embedding(torch.tensor(index), b, max_norm=0.5))
+    same(
+        F.embedding(eager.tensor(index), a, max_norm=0.5),
+        TF.embedding(torch.tensor(index), b, max_norm=0.5),
+    )
     same(a, b)
     with pytest.raises(IndexError):
         F.embedding(eager.tensor([6]), w)
@@ -84,7 +91,10 @@ def test_attention_masks():
 def test_batch_norm_moves_running_statistics():
     (x, m, v), (tx, tm, tv) = both((4, 3, 2), (3,), (3,))
     v, tv = v.abs(), tv.abs()
-    same(F.batch_norm(x, m, v, training=True, momentum=0.3), TF.batch_norm(tx, tm, tv, training=True, momentum=0.3))
+    same(
+        F.batch_norm(x, m, v, training=True, momentum=0.3),
+        TF.batch_norm(tx, tm, tv, training=True, momentum=0.3),
+    )
     same(m, tm)
     same(v, tv)
     with pytest.raises(ValueError, match="more than 1 value"):
@@ -130,7 +140,10 @@ def test_fold_undoes_unfold_up_to_counts():
     (x,), (tx,) = both((2, 3, 6, 7))
     columns = F.unfold(x, 3, padding=1)
     same(columns, TF.unfold(tx, 3, padding=1))
-    same(F.fold(columns, (6, 7), 3, padding=1), TF.fold(TF.unfold(tx, 3, padding=1), (6, 7), 3, padding=1))
+    same(
+        F.fold(columns, (6, 7), 3, padding=1),
+        TF.fold(TF.unfold(tx, 3, padding=1), (6, 7), 3, padding=1),
+    )
 
 
 def test_max_unpool():
@@ -198,7 +211,9 @@ def test_vectors_and_padding():
     assert vector.tolist() == [0, 1, 2, 3, 1]
     eager.nn.utils.vector_to_parameters(vector.detach() * 2, ps)
     assert ps[0].tolist() == [[0, 2], [4, 6]]
-    padded = eager.nn.utils.rnn.pad_sequence([eager.ones(2), eager.ones(3)], batch_first=True, padding_value=-1)
+    padded = eager.nn.utils.rnn.pad_sequence(
+        [eager.ones(2), eager.ones(3)], batch_first=True, padding_value=-1
+    )
     assert padded.tolist() == [[1, 1, -1], [1, 1, 1]]
 
 
@@ -214,9 +229,13 @@ def test_initialisations():
     assert -0.5 <= w.min().item()
     assert w.max().item() <= 1.0
     same(eager.nn.init.eye_(eager.empty(2, 3)), torch.eye(2, 3))
-    same(eager.nn.init.dirac_(eager.empty(4, 2, 3), 2), torch.nn.init.dirac_(torch.empty(4, 2, 3), 2))
+    same(
+        eager.nn.init.dirac_(eager.empty(4, 2, 3), 2), torch.nn.init.dirac_(torch.empty(4, 2, 3), 2)
+    )
     sparse = eager.nn.init.sparse_(eager.empty(10, 4), 0.3)
     assert ((sparse == 0).sum(0) == 3).all()
-    assert eager.nn.init.calculate_gain("leaky_relu", 0.2) == torch.nn.init.calculate_gain("leaky_relu", 0.2)
+    assert eager.nn.init.calculate_gain("leaky_relu", 0.2) == torch.nn.init.calculate_gain(
+        "leaky_relu", 0.2
+    )
     with pytest.raises(ValueError):
         eager.nn.init.xavier_uniform_(eager.empty(3))

@@ -1,4 +1,5 @@
-"""Every module against torch's: same weights in, same result, same gradients, same state keys, same repr."""
+"""Every module against torch's: same weights in, same result, same gradients, same state keys, same
+repr."""
 
 import copy
 
@@ -151,7 +152,14 @@ CASES = [
     ("CosineSimilarity", (), {}, [f(3, 4), f(3, 4)]),
     ("PairwiseDistance", (), {}, [f(3, 4), f(3, 4)]),
 ]  # fmt: skip
-NO_TARGET_GRADIENT = {"SoftMarginLoss", "GaussianNLLLoss", "KLDivLoss", "PoissonNLLLoss", "BCELoss", "BCEWithLogitsLoss"}
+NO_TARGET_GRADIENT = {
+    "SoftMarginLoss",
+    "GaussianNLLLoss",
+    "KLDivLoss",
+    "PoissonNLLLoss",
+    "BCELoss",
+    "BCEWithLogitsLoss",
+}
 
 
 def arrays(specs):
@@ -171,11 +179,20 @@ def arrays(specs):
 def tensors(library, given, name):
     grad = 1 if name in NO_TARGET_GRADIENT else len(given)
     made = [library.tensor(a) for a in given]
-    return [t.requires_grad_() if k < grad and a.dtype.kind == "f" else t for k, (t, a) in enumerate(zip(made, given, strict=True))]
+    return [
+        t.requires_grad_() if k < grad and a.dtype.kind == "f" else t
+        for k, (t, a) in enumerate(zip(made, given, strict=True))
+    ]
 
 
 def flat(out):
-    return [t for part in out for t in flat(part)] if isinstance(out, tuple | list) else [] if out is None else [out]
+    return (
+        [t for part in out for t in flat(part)]
+        if isinstance(out, tuple | list)
+        else []
+        if out is None
+        else [out]
+    )
 
 
 def build(name, args, kwargs):
@@ -246,9 +263,18 @@ def test_repr(name, args, kwargs, specs):
     assert ours == repr(getattr(torch.nn, name)(*args, **kwargs))
 
 
-@pytest.mark.parametrize("name", ["Linear", "Conv2d", "Embedding", "LSTM", "GRUCell", "MultiheadAttention"])
+@pytest.mark.parametrize(
+    "name", ["Linear", "Conv2d", "Embedding", "LSTM", "GRUCell", "MultiheadAttention"]
+)
 def test_initial_values_have_the_same_spread(name):
-    args = {"Linear": (300, 200), "Conv2d": (32, 48, 5), "Embedding": (300, 100), "LSTM": (64, 80), "GRUCell": (64, 80), "MultiheadAttention": (120, 4)}[name]
+    args = {
+        "Linear": (300, 200),
+        "Conv2d": (32, 48, 5),
+        "Embedding": (300, 100),
+        "LSTM": (64, 80),
+        "GRUCell": (64, 80),
+        "MultiheadAttention": (120, 4),
+    }[name]
     eager.manual_seed(0)
     ours, theirs = getattr(eager.nn, name)(*args), getattr(torch.nn, name)(*args)
     for (key, a), (_, b) in zip(ours.named_parameters(), theirs.named_parameters(), strict=True):

@@ -1,4 +1,5 @@
-"""`eager.nn.functional`: neural network functions under PyTorch's names. tensors -> ops and compositions of ops."""
+"""`eager.nn.functional`: neural network functions under PyTorch's names. tensors -> ops and
+compositions of ops."""
 
 from eager.nn.functional.activation import (
     glu,

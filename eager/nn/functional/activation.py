@@ -1,6 +1,8 @@
-"""nn.functional: activations that are not one pointwise op. tensor -> softmax and its kin, gated units, attention-free choices.
+"""nn.functional: activations that are not one pointwise op. tensor -> softmax and its kin, gated
+units, attention-free choices.
 
-The pointwise ones (relu, gelu, ...) live with the other pointwise ops, in `eager/ops/activation.py`.
+The pointwise ones (relu, gelu, ...) live with the other pointwise ops, in
+`eager/ops/activation.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ def _dim(name: str, input: Tensor, dim: int | None) -> int:
     if dim is not None:
         return dim
     warnings.warn(
-        f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.",
+        f"Implicit dimension choice for {name} has been deprecated. Change the call to include "
+        "dim=X as an argument.",
         stacklevel=3,
     )
     return 0 if input.ndim in (0, 1, 3) else 1
@@ -59,7 +62,8 @@ def softmin(
 def gumbel_softmax(
     logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Tensor:
-    """A differentiable sample from a categorical distribution (Jang, Gu, Poole 2017); one-hot forwards when `hard`."""
+    """A differentiable sample from a categorical distribution (Jang, Gu, Poole 2017); one-hot
+    forwards when `hard`."""
     uniform = draw("uniform", tuple(logits.shape), logits.dtype.compute, None).to(logits.dtype)
     exponential = -((-uniform).log1p())
     noise = -exponential.clamp(min=2.0**-126).log()
@@ -110,7 +114,8 @@ def rrelu(
     training: bool = False,
     inplace: bool = False,
 ) -> Tensor:
-    """Leaky ReLU with a slope drawn per element from [lower, upper] in training, their mean otherwise."""
+    """Leaky ReLU with a slope drawn per element from [lower, upper] in training, their mean
+    otherwise."""
     slope: Any = (lower + upper) / 2
     if training:
         uniform = draw("uniform", tuple(input.shape), input.dtype.compute, None).to(input.dtype)

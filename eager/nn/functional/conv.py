@@ -1,4 +1,5 @@
-"""nn.functional: convolutions. tensors -> the ops conv and conv_input_grad, with PyTorch's ways to say the geometry."""
+"""nn.functional: convolutions. tensors -> the ops conv and conv_input_grad, with PyTorch's ways to
+say the geometry."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ def _batched(name: str, input: Tensor, n: int) -> tuple[Tensor, bool]:
         return input.unsqueeze(0), True
     if input.ndim != n + 2:
         raise RuntimeError(
-            f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {name}, but got input of "
+            f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {name}, but got input "
+            "of "
             f"size: {list(input.shape)}"
         )
     return input, False
@@ -123,7 +125,8 @@ def conv3d(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """input (N, C, D, H, W) or (C, D, H, W), weight (O, C / groups, KD, KH, KW) -> (N, O, D', H', W')."""
+    """input (N, C, D, H, W) or (C, D, H, W), weight (O, C / groups, KD, KH, KW) -> (N, O, D', H',
+    W')."""
     return _conv("conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
 
 
@@ -139,11 +142,13 @@ def _conv_transpose(
     groups: int,
     dilation: Any,
 ) -> Tensor:
-    """The gradient of a convolution with respect to its input, read forwards (Zeiler et al. 2010)."""
+    """The gradient of a convolution with respect to its input, read forwards (Zeiler et al.
+    2010)."""
     x, single = _batched(name, input, n)
     if x.shape[1] != weight.shape[0]:
         raise RuntimeError(
-            f"Given transposed=1, weight of size {list(weight.shape)}, expected input{list(x.shape)} to "
+            f"Given transposed=1, weight of size {list(weight.shape)}, expected "
+            f"input{list(x.shape)} to "
             f"have {weight.shape[0]} channels, but got {x.shape[1]} channels instead"
         )
     stride, dilation = per_dim(stride, n), per_dim(dilation, n)
@@ -151,7 +156,8 @@ def _conv_transpose(
     for e, t, d in zip(extra, stride, dilation, strict=True):
         if e >= max(t, d):
             raise RuntimeError(
-                f"output padding must be smaller than either stride or dilation, but got output_padding: {e}"
+                "output padding must be smaller than either stride or dilation, but got "
+                f"output_padding: {e}"
             )
     size = tuple(
         (i - 1) * t - 2 * p + d * (k - 1) + e + 1

@@ -1,4 +1,5 @@
-"""nn.functional: dropout and its kin. tensor -> tensor with elements (or whole channels) zeroed at random."""
+"""nn.functional: dropout and its kin. tensor -> tensor with elements (or whole channels) zeroed at
+random."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ def _into(input: Tensor, out: Tensor, inplace: bool) -> Tensor:
 
 @functional()
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Each element zeroed with probability p, the others scaled by 1 / (1 - p); the input itself unless `training`."""
+    """Each element zeroed with probability p, the others scaled by 1 / (1 - p); the input itself
+    unless `training`."""
     _check(p)
     if not training or p == 0:
         return input
@@ -70,7 +72,8 @@ _ALPHA = -1.7580993408473766  # the value SELU takes at minus infinity
 
 
 def _alpha(input: Tensor, p: float, shape: tuple[int, ...]) -> Tensor:
-    """Dropped elements take SELU's lowest value, and an affine map restores mean and variance (Klambauer et al. 2017)."""
+    """Dropped elements take SELU's lowest value, and an affine map restores mean and variance
+    (Klambauer et al. 2017)."""
     a = 1.0 / ((_ALPHA * _ALPHA * p + 1) * (1 - p)) ** 0.5 if p < 1 else 0.0
     kept = (draw("uniform", shape, input.dtype.compute, None) >= p).to(input.dtype)
     return (input * kept + _ALPHA * (1 - kept)) * a - a * p * _ALPHA

@@ -1,4 +1,5 @@
-"""nn.functional: affine maps, embeddings and attention. tensors -> compositions of dot, take and pointwise ops."""
+"""nn.functional: affine maps, embeddings and attention. tensors -> compositions of dot, take and
+pointwise ops."""
 
 from __future__ import annotations
 
@@ -76,9 +77,11 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Tensor:
-    """Rows of `weight` (V, D) named by `input` (*) -> (*, D). The row `padding_idx` gets no gradient.
+    """Rows of `weight` (V, D) named by `input` (*) -> (*, D). The row `padding_idx` gets no
+    gradient.
 
-    `max_norm` shortens the rows that are used, in place. Raises IndexError for an index out of range."""
+    `max_norm` shortens the rows that are used, in place. Raises IndexError for an index out of
+    range."""
     if scale_grad_by_freq:
         raise NotImplementedError("embedding: scale_grad_by_freq is not supported")
     if max_norm is not None:
@@ -119,7 +122,8 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Tensor:
-    """The sum, mean or max of the embeddings of each bag: the rows of a 2-D `input`, or runs of a 1-D one from `offsets`."""
+    """The sum, mean or max of the embeddings of each bag: the rows of a 2-D `input`, or runs of a
+    1-D one from `offsets`."""
     if mode not in ("sum", "mean", "max"):
         raise ValueError("mode has to be one of sum, mean or max")
     if per_sample_weights is not None and mode != "sum":
@@ -159,7 +163,8 @@ def _bags(input: Tensor, offsets: Tensor | None, include_last: bool) -> tuple[in
 
 @functional(lambda: [Sample((_tokens(3, 2),), {"num_classes": 6}, grad=False)])
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
-    """int64 (*, num_classes): 1 at each class index. By default as many classes as the largest index needs."""
+    """int64 (*, num_classes): 1 at each class index. By default as many classes as the largest
+    index needs."""
     if tensor.dtype is not dt.int64:
         raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
     if num_classes == -1:
@@ -193,11 +198,13 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """softmax(query key^T * scale + mask) value: (*, L, E), (*, S, E), (*, S, V) -> (*, L, V).
 
-    A bool mask says where to look, a float mask is added. `scale` is 1/sqrt(E) by default. With `enable_gqa` the heads (dimension -3) of
-    key and value are repeated to those of the query. Source: Vaswani et al., "Attention is all you need" (2017)."""
+    A bool mask says where to look, a float mask is added. `scale` is 1/sqrt(E) by default. With
+    `enable_gqa` the heads (dimension -3) of key and value are repeated to those of the query.
+    Source: Vaswani et al., "Attention is all you need" (2017)."""
     if is_causal and attn_mask is not None:
         raise RuntimeError(
-            "_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True"
+            "_scaled_dot_product_attention: Explicit attn_mask should not be set when "
+            "is_causal=True"
         )
     if enable_gqa:
         groups = query.shape[-3] // key.shape[-3]

@@ -1,7 +1,8 @@
 """nn.functional: losses. predictions and targets -> a number (or one per element).
 
-All are compositions of pointwise ops and reductions; the class of a target is picked by `gather`, whose gradient is a comparison of
-positions, so that cross-entropy and its gradient (softmax minus one-hot) fuse with what is around them.
+All are compositions of pointwise ops and reductions; the class of a target is picked by `gather`,
+whose gradient is a comparison of positions, so that cross-entropy and its gradient (softmax minus
+one-hot) fuse with what is around them.
 """
 
 from __future__ import annotations
@@ -25,18 +26,21 @@ def _classes(*shape: int, of: int = 4) -> Any:
 
 
 def _class_dim(name: str, input: Tensor, target: Tensor) -> int:
-    """1, or 0 for an unbatched (C) input. Raises ValueError and RuntimeError for targets that do not fit."""
+    """1, or 0 for an unbatched (C) input. Raises ValueError and RuntimeError for targets that do
+    not fit."""
     if input.ndim == 0:
         raise ValueError(f"{name}: the input needs a class dimension, got a 0-d tensor")
     dim = 0 if input.ndim == 1 else 1
     expected = (*input.shape[:dim], *input.shape[dim + 1 :])
     if input.ndim > 1 and target.ndim and target.shape[0] != input.shape[0]:
         raise ValueError(
-            f"Expected input batch_size ({input.shape[0]}) to match target batch_size ({target.shape[0]})."
+            f"Expected input batch_size ({input.shape[0]}) to match target batch_size "
+            f"({target.shape[0]})."
         )
     if tuple(target.shape) != expected:
         raise RuntimeError(
-            f"{name}: Expected target size {list(expected)}, got {list(target.shape)} for an input of "
+            f"{name}: Expected target size {list(expected)}, got {list(target.shape)} for an "
+            "input of "
             f"size {list(input.shape)}"
         )
     return dim
@@ -120,10 +124,12 @@ def cross_entropy(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Tensor:
-    """Cross-entropy of logits (N, C, *) and targets: classes (N, *), or probabilities of the logits' shape.
+    """Cross-entropy of logits (N, C, *) and targets: classes (N, *), or probabilities of the
+    logits' shape.
 
-    Classes equal to `ignore_index` count for nothing; `label_smoothing` mixes in the even distribution. Raises ValueError and
-    RuntimeError for shapes that do not fit, IndexError for a class out of range."""
+    Classes equal to `ignore_index` count for nothing; `label_smoothing` mixes in the even
+    distribution. Raises ValueError and RuntimeError for shapes that do not fit, IndexError for a
+    class out of range."""
     reduction = legacy_reduction(size_average, reduce, reduction)
     if tuple(target.shape) == tuple(input.shape) and target.dtype.is_floating_point:
         return _soft_cross_entropy(input, target, weight, reduction, label_smoothing)
@@ -168,7 +174,8 @@ def binary_cross_entropy(
     reduction = legacy_reduction(size_average, reduce, reduction)
     if tuple(target.shape) != tuple(input.shape):
         raise ValueError(
-            f"Using a target size ({target.shape}) that is different to the input size ({input.shape}) is "
+            f"Using a target size ({target.shape}) that is different to the input size "
+            f"({input.shape}) is "
             "deprecated. Please ensure they have the same size."
         )
     yes, no = input.log().clamp(min=-100), (-input).log1p().clamp(min=-100)
@@ -191,7 +198,8 @@ def binary_cross_entropy_with_logits(
     reduction: str = "mean",
     pos_weight: Tensor | None = None,
 ) -> Tensor:
-    """`binary_cross_entropy` of sigmoid(input), without its overflow. `pos_weight` scales the positive term."""
+    """`binary_cross_entropy` of sigmoid(input), without its overflow. `pos_weight` scales the
+    positive term."""
     reduction = legacy_reduction(size_average, reduce, reduction)
     if tuple(target.shape) != tuple(input.shape):
         raise ValueError(

@@ -1,4 +1,5 @@
-"""nn.functional: losses of margins and distances. pairs or triplets of tensors -> a number (or one per element)."""
+"""nn.functional: losses of margins and distances. pairs or triplets of tensors -> a number (or one
+per element)."""
 
 from __future__ import annotations
 
@@ -161,7 +162,8 @@ def multi_margin_loss(
     reduce: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """The mean over wrong classes of max(0, margin - x[t] + x[i]) ** p, times the target class's weight."""
+    """The mean over wrong classes of max(0, margin - x[t] + x[i]) ** p, times the target class's
+    weight."""
     x = input if input.ndim == 2 else input.unsqueeze(0)
     index = target.reshape(-1, 1)
     right = apply(GATHER, x, index, dim=1)

@@ -1,6 +1,8 @@
-"""nn.functional: normalisations. tensor -> (x - mean) / sqrt(var + eps) over some dimensions, scaled and shifted.
+"""nn.functional: normalisations. tensor -> (x - mean) / sqrt(var + eps) over some dimensions,
+scaled and shifted.
 
-All are the same reductions and pointwise ops, so compiled code runs each in one kernel. 16-bit floats are normalised in float32.
+All are the same reductions and pointwise ops, so compiled code runs each in one kernel. 16-bit
+floats are normalised in float32.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ def layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Normalise over the last dimensions, which must be `normalized_shape` (Ba, Kiros, Hinton 2016)."""
+    """Normalise over the last dimensions, which must be `normalized_shape` (Ba, Kiros, Hinton
+    2016)."""
     dims = _last_dims("layer_norm", input, normalized_shape)
     x = wide(input)
     centred = x - x.mean(dims, keepdim=True)
@@ -68,7 +71,8 @@ def rms_norm(
     weight: Tensor | None = None,
     eps: float | None = None,
 ) -> Tensor:
-    """x / sqrt(mean(x^2) + eps) over the last dimensions (Zhang, Sennrich 2019); eps is the type's precision by default."""
+    """x / sqrt(mean(x^2) + eps) over the last dimensions (Zhang, Sennrich 2019); eps is the type's
+    precision by default."""
     dims = _last_dims("rms_norm", input, normalized_shape)
     x = wide(input)
     if eps is None:
@@ -100,15 +104,17 @@ def batch_norm(
 ) -> Tensor:
     """Normalise each channel (dimension 1) over all others (Ioffe, Szegedy 2015).
 
-    In training by the batch's mean and variance, which also move the running ones (in place; the unbiased variance); otherwise by
-    the running ones. Raises ValueError when training has a single value per channel."""
+    In training by the batch's mean and variance, which also move the running ones (in place; the
+    unbiased variance); otherwise by the running ones. Raises ValueError when training has a single
+    value per channel."""
     x = wide(input)
     if training:
         dims = (0, *range(2, x.ndim))
         count = x.numel() // max(x.shape[1], 1)
         if count == 1:
             raise ValueError(
-                f"Expected more than 1 value per channel when training, got input size {input.shape}"
+                "Expected more than 1 value per channel when training, got input size "
+                f"{input.shape}"
             )
         mean = x.mean(dims, keepdim=True)
         centred = x - mean
@@ -123,7 +129,7 @@ def batch_norm(
                 "Expected running_mean and running_var to be defined when training=False"
             )
         centred = x - _per_channel(running_mean, x.ndim)
-        variance = _per_channel(running_var, x.ndim)  # type: ignore[assignment]
+        variance = _per_channel(running_var, x.ndim)
     normal = centred * (variance + eps).rsqrt()
     return _affine(normal, _per_channel(weight, x.ndim), _per_channel(bias, x.ndim)).to(input.dtype)
 
@@ -152,7 +158,8 @@ def group_norm(
     n, c = input.shape[:2]
     if c % num_groups:
         raise RuntimeError(
-            "Expected number of channels in input to be divisible by num_groups, but got input of shape "
+            "Expected number of channels in input to be divisible by num_groups, but got input of "
+            "shape "
             f"{list(input.shape)} and num_groups={num_groups}"
         )
     rest = math.prod(input.shape[2:])

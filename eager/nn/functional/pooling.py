@@ -1,4 +1,5 @@
-"""nn.functional: pooling. tensor -> maxima, means or p-norms of windows, sliding or as many as the result has places."""
+"""nn.functional: pooling. tensor -> maxima, means or p-norms of windows, sliding or as many as the
+result has places."""
 
 from __future__ import annotations
 
@@ -64,7 +65,9 @@ def _max_pool(n: int) -> Any:
         return _unbatch(out if return_indices else out[0], single)
 
     pool.__name__ = pool.__qualname__ = f"max_pool{n}d"
-    pool.__doc__ = "The largest value of each window; with `return_indices` also its flat place in the input plane."
+    pool.__doc__ = (
+        "The largest value of each window; with `return_indices` also its flat place in the plane."
+    )
     size = 5 if n < 3 else 3
     return functional(
         lambda: [
@@ -135,7 +138,8 @@ def _avg_pool(
 
 
 def _counts(x: Tensor, geometry: dict[str, Any], include_pad: bool) -> Tensor:
-    """How many elements each window averages over; what hangs over the padded input never counts."""
+    """How many elements each window averages over; what hangs over the padded input never
+    counts."""
     pads = geometry["padding"]
     size = tuple(x.shape[2:])
     if include_pad:
@@ -258,7 +262,8 @@ def _adaptive_avg(n: int) -> Any:
 
 
 def _average_along(x: Tensor, dim: int, out: int) -> Tensor:
-    """Means over overlapping windows along one dimension: a product with the (n, out) matrix of weights."""
+    """Means over overlapping windows along one dimension: a product with the (n, out) matrix of
+    weights."""
     n = x.shape[dim]
     start, stop = _bounds(n, out)
     places = iota(n).unsqueeze(1)
@@ -296,7 +301,8 @@ def _adaptive_max(n: int) -> Any:
 
 
 def _windows_along(x: Tensor, dim: int, out: int) -> Tensor:
-    """The windows along `dim`, which has `out` places now; their elements last. Short windows repeat their last element."""
+    """The windows along `dim`, which has `out` places now; their elements last. Short windows
+    repeat their last element."""
     n = x.shape[dim]
     start, stop = _bounds(n, out)
     longest = max(((i + 1) * n + out - 1) // out - i * n // out for i in range(out))

@@ -1,4 +1,5 @@
-"""Beside the functions of `eager.nn.functional`: their entry in the table of public functions. function -> the function."""
+"""Beside the functions of `eager.nn.functional`: their entry in the table of public functions.
+function -> the function."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def functional(samples: Samples | None = None) -> Callable[[F], F]:
-    """Register a function whose reference is `torch.nn.functional.<name>`. It is neither a method nor in `eager`."""
+    """Register a function whose reference is `torch.nn.functional.<name>`. It is neither a method
+    nor in `eager`."""
 
     def register(fn: F) -> F:
         reference = f"nn.functional.{fn.__name__}"
@@ -24,7 +26,8 @@ def functional(samples: Samples | None = None) -> Callable[[F], F]:
 
 
 def per_dim(value: Any, n: int) -> tuple[int, ...]:
-    """An int for all of n spatial dimensions, or one int each. Raises RuntimeError for another count."""
+    """An int for all of n spatial dimensions, or one int each. Raises RuntimeError for another
+    count."""
     if isinstance(value, tuple | list):
         if len(value) == 1:
             return (int(value[0]),) * n

@@ -1,4 +1,5 @@
-"""nn.functional: padding, resizing and regrouping of images. tensor -> the same values in other places."""
+"""nn.functional: padding, resizing and regrouping of images. tensor -> the same values in other
+places."""
 
 from __future__ import annotations
 
@@ -48,15 +49,18 @@ _SOURCE: dict[str, Callable[[Tensor, int], Tensor]] = {
 def pad(
     input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None
 ) -> Tensor:
-    """Pad the last dimensions: `pad` is (before, after) of the last one, then of the one before it, ...
+    """Pad the last dimensions: `pad` is (before, after) of the last one, then of the one before it,
+    ...
 
-    mode: "constant" (negative sizes cut), "reflect", "replicate", "circular". Raises for an odd count or sizes too large to reflect."""
+    mode: "constant" (negative sizes cut), "reflect", "replicate", "circular". Raises for an odd
+    count or sizes too large to reflect."""
     if len(pad) % 2:
         raise RuntimeError("Padding length must be divisible by 2")
     pairs = [(int(pad[i]), int(pad[i + 1])) for i in range(0, len(pad), 2)]
     if len(pairs) > input.ndim:
         raise RuntimeError(
-            f"Padding length should be less than or equal to two times the input dimension but got padding "
+            "Padding length should be less than or equal to two times the input dimension but "
+            "got padding "
             f"length {len(pad)} and input of dimension {input.ndim}"
         )
     if mode == "constant":
@@ -74,7 +78,8 @@ def _pad_from_inside(input: Tensor, dim: int, before: int, after: int, mode: str
     limit = n - 1 if mode == "reflect" else n
     if mode != "replicate" and max(before, after) > limit:
         raise RuntimeError(
-            f"pad: sizes ({before}, {after}) at dimension {dim} are too large to {mode} an input of shape "
+            f"pad: sizes ({before}, {after}) at dimension {dim} are too large to {mode} an input "
+            "of shape "
             f"{list(input.shape)}: at most {limit}"
         )
     if not before and not after:
@@ -189,7 +194,8 @@ def interpolate(
 ) -> Tensor:
     """Resize the spatial dimensions of (N, C, *S) to `size` or by `scale_factor`.
 
-    mode: nearest, nearest-exact, linear (3-D), bilinear and bicubic (4-D), trilinear (5-D), area."""
+    mode: nearest, nearest-exact, linear (3-D), bilinear and bicubic (4-D), trilinear (5-D),
+    area."""
     if antialias:
         raise NotImplementedError("interpolate: antialias is not supported")
     out = _out_size(input, size, scale_factor)
@@ -198,7 +204,8 @@ def interpolate(
         return pools[input.ndim - 3](input, out)
     if mode in ("nearest", "nearest-exact") and align_corners is not None:
         raise ValueError(
-            "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
+            "align_corners option can only be set with the interpolating modes: linear | bilinear "
+            "| bicubic | trilinear"
         )
     ratios = _ratios(input, out, scale_factor, recompute_scale_factor, bool(align_corners))
     if mode in ("nearest", "nearest-exact"):
@@ -248,7 +255,8 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     *lead, c, h, w = input.shape
     if c % (r * r):
         raise RuntimeError(
-            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of "
+            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square "
+            "of "
             f"upscale_factor, but input.size(-3)={c} is not divisible by {r * r}"
         )
     n = len(lead)
@@ -312,7 +320,8 @@ def fold(
     padding: Any = 0,
     stride: Any = 1,
 ) -> Tensor:
-    """Columns (N, C KH KW, L) back into an image (N, C, H, W), adding where windows overlap: the adjoint of `unfold`."""
+    """Columns (N, C KH KW, L) back into an image (N, C, H, W), adding where windows overlap: the
+    adjoint of `unfold`."""
     if input.ndim == 2:
         one = input.unsqueeze(0)
         return fold(one, output_size, kernel_size, dilation, padding, stride).squeeze(0)
@@ -326,11 +335,13 @@ def fold(
     n, rows, columns = input.shape
     if rows % taps or columns != places[0] * places[1]:
         raise RuntimeError(
-            f"fold: expected (N, C * {taps}, {places[0] * places[1]}) columns for output_size={size}, "
+            f"fold: expected (N, C * {taps}, {places[0] * places[1]}) columns for "
+            f"output_size={size}, "
             f"kernel_size={kernel}, got {list(input.shape)}"
         )
     channels = rows // taps
-    # A depthwise filter per tap that has a single 1 there: its transposed convolution puts the columns back.
+    # A depthwise filter per tap that has a single 1 there: its transposed convolution puts the
+    # columns back.
     one_tap = (iota(taps).unsqueeze(1) == iota(taps)).to(input.dtype)
     weight = one_tap.expand((channels, taps, taps)).reshape((rows, 1, *kernel))
     return apply(
@@ -347,7 +358,8 @@ def fold(
 
 @functional()
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
-    """The (N, H, W, 2) sampling places of 2-D affine maps `theta` (N, 2, 3), in [-1, 1] coordinates."""
+    """The (N, H, W, 2) sampling places of 2-D affine maps `theta` (N, 2, 3), in [-1, 1]
+    coordinates."""
     n, _, h, w = size
 
     def axis(count: int) -> Tensor:

@@ -1,4 +1,5 @@
-"""Multi-head attention as a module. queries, keys, values -> mixed values, and the weights if wanted."""
+"""Multi-head attention as a module. queries, keys, values -> mixed values, and the weights if
+wanted."""
 
 from __future__ import annotations
 
@@ -13,7 +14,6 @@ from eager.nn.modules.linear import Linear
 from eager.nn.modules.module import Module
 from eager.nn.parameter import Parameter
 from eager.ops.create import empty, zeros
-from eager.ops.move import cat
 from eager.ops.pointwise import where
 from eager.tensor import Tensor
 
@@ -21,7 +21,8 @@ from eager.tensor import Tensor
 class MultiheadAttention(Module):
     """Attention of several heads with learned projections (Vaswani et al. 2017).
 
-    Inputs are (L, N, E), (N, L, E) with `batch_first`, or (L, E). Bool masks say where NOT to look; float masks are added."""
+    Inputs are (L, N, E), (N, L, E) with `batch_first`, or (L, E). Bool masks say where NOT to look;
+    float masks are added."""
 
     def __init__(
         self,

@@ -1,4 +1,5 @@
-"""Modules that hold modules or parameters. a sequence or mapping -> registered children under their indices or keys."""
+"""Modules that hold modules or parameters. a sequence or mapping -> registered children under their
+indices or keys."""
 
 from __future__ import annotations
 

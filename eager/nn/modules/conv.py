@@ -219,7 +219,8 @@ class _ConvTranspose(_ConvNd):
             least = (place - 1) * self.stride[i] - 2 * self.padding[i] + span + 1
             if not least <= wanted < least + self.stride[i]:
                 raise ValueError(
-                    f"requested an output size of {sizes}, but dimension {i} allows sizes from {least} to "
+                    f"requested an output size of {sizes}, but dimension {i} allows sizes from "
+                    f"{least} to "
                     f"{least + self.stride[i] - 1} (for an input of {list(input.shape)})"
                 )
             extra.append(wanted - least)

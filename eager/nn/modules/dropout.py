@@ -1,4 +1,5 @@
-"""Modules of dropout. tensor -> in training, the tensor with elements or channels zeroed at random."""
+"""Modules of dropout. tensor -> in training, the tensor with elements or channels zeroed at
+random."""
 
 from __future__ import annotations
 

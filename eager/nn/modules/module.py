@@ -1,23 +1,23 @@
-"""The base of models: named parameters, buffers and submodules. attribute assignments -> a tree with a state.
+"""The base of models: named parameters, buffers and submodules. attribute assignments -> a tree
+with a state.
 
-Three plain dicts hold the tree (`_parameters`, `_buffers`, `_modules`), as in PyTorch, and everything else walks them. `__call__` is
-deliberately short: it is what the compiler reads.
+Three plain dicts hold the tree (`_parameters`, `_buffers`, `_modules`), as in PyTorch, and
+everything else walks them. `__call__` is deliberately short: it is what the compiler reads.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from eager.autograd import no_grad
 from eager.dtype import DType, bfloat16, float16, float32, float64
+from eager.nn.modules.hooks import RemovableHandle, add_hook
 from eager.nn.parameter import Buffer, Parameter
 from eager.tensor import Tensor
 
 M = TypeVar("M", bound="Module")
-_handle_ids = itertools.count()
 
 
 class IncompatibleKeys(NamedTuple):
@@ -35,25 +35,9 @@ class IncompatibleKeys(NamedTuple):
         )
 
 
-class RemovableHandle:
-    """Takes a hook back: `handle.remove()`, or at the end of `with handle:`."""
-
-    def __init__(self, hooks: dict[int, Any]) -> None:
-        self.hooks = hooks
-        self.id = next(_handle_ids)
-
-    def remove(self) -> None:
-        self.hooks.pop(self.id, None)
-
-    def __enter__(self) -> RemovableHandle:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.remove()
-
-
 class Module:
-    """Base class of models and layers. A subclass calls `super().__init__()`, assigns layers and parameters, and defines `forward`."""
+    """Base class of models and layers. A subclass calls `super().__init__()`, assigns layers and
+    parameters, and defines `forward`."""
 
     training: bool
 
@@ -100,7 +84,7 @@ class Module:
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
         """`hook(module, args)` runs before `forward` and may return other arguments."""
-        return _add_hook(self._forward_pre_hooks, hook, prepend, with_kwargs)
+        return add_hook(self._forward_pre_hooks, hook, prepend, with_kwargs)
 
     def register_forward_hook(
         self,
@@ -111,11 +95,12 @@ class Module:
         always_call: bool = False,
     ) -> RemovableHandle:
         """`hook(module, args, output)` runs after `forward` and may return another output."""
-        return _add_hook(self._forward_hooks, hook, prepend, with_kwargs)
+        return add_hook(self._forward_hooks, hook, prepend, with_kwargs)
 
     # ------------------------------------------------------------------------- registration
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Add a parameter. KeyError for a name that is taken or unusable; TypeError for anything else than a Parameter."""
+        """Add a parameter. KeyError for a name that is taken or unusable; TypeError for anything
+        else than a Parameter."""
         if "_parameters" not in self.__dict__:
             raise AttributeError("cannot assign parameter before Module.__init__() call")
         self._check_name("parameter", name, self._parameters)
@@ -127,14 +112,16 @@ class Module:
                 )
             if param.grad_fn is not None:
                 raise ValueError(
-                    f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be "
+                    f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must "
+                    "be "
                     f"created explicitly. To express '{name}' as a function of another Tensor, "
                     "compute the value in the forward() method."
                 )
         self._parameters[name] = param
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Add a tensor that is part of the state but not learned; `persistent=False` leaves it out of `state_dict`."""
+        """Add a tensor that is part of the state but not learned; `persistent=False` leaves it out
+        of `state_dict`."""
         if "_buffers" not in self.__dict__:
             raise AttributeError("cannot assign buffer before Module.__init__() call")
         self._check_name("buffer", name, self._buffers)
@@ -269,7 +256,8 @@ class Module:
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
-        """(dotted name, parameter) of the whole tree (of this module alone without `recurse`); shared ones once."""
+        """(dotted name, parameter) of the whole tree (of this module alone without `recurse`);
+        shared ones once."""
         return self._named("_parameters", prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
@@ -320,7 +308,8 @@ class Module:
         return self
 
     def _apply(self: M, fn: Callable[[Tensor], Tensor]) -> M:
-        """Replace the data of every parameter, its gradient and every buffer by `fn` of it; Parameters stay the same objects."""
+        """Replace the data of every parameter, its gradient and every buffer by `fn` of it;
+        Parameters stay the same objects."""
         for module in self.children():
             module._apply(fn)
         for parameter in self._parameters.values():
@@ -335,7 +324,8 @@ class Module:
         return self
 
     def to(self: M, *args: Any, **kwargs: Any) -> M:
-        """Move and convert in place: `to(device)`, `to(dtype)`, `to(device, dtype)`. Only floating tensors change dtype."""
+        """Move and convert in place: `to(device)`, `to(dtype)`, `to(device, dtype)`. Only floating
+        tensors change dtype."""
         dtype = kwargs.get("dtype")
         device = kwargs.get("device")
         for given in args:
@@ -347,7 +337,8 @@ class Module:
                 device = given
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
             raise TypeError(
-                f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
+                "nn.Module.to only accepts floating point or complex dtypes, but got desired "
+                f"dtype={dtype}"
             )
 
         def convert(t: Tensor) -> Tensor:
@@ -381,7 +372,7 @@ class Module:
     def train(self: M, mode: bool = True) -> M:
         """Set training mode here and below: it is what dropout and batch normalisation look at."""
         if not isinstance(mode, bool):
-            raise ValueError("training mode is expected to be boolean")
+            raise ValueError("training mode is expected to be boolean")  # noqa: TRY004
         self.training = mode
         for module in self.children():
             module.train(mode)
@@ -412,7 +403,8 @@ class Module:
         prefix: str = "",
         keep_vars: bool = False,
     ) -> dict[str, Any]:
-        """Dotted name -> tensor (detached, sharing memory) for all parameters and persistent buffers."""
+        """Dotted name -> tensor (detached, sharing memory) for all parameters and persistent
+        buffers."""
         out: dict[str, Any] = OrderedDict() if destination is None else destination
         self._save_to_state_dict(out, prefix, keep_vars)
         for name, module in self._modules.items():
@@ -439,7 +431,8 @@ class Module:
     ) -> IncompatibleKeys:
         """Copy the tensors of `state_dict` into the parameters and buffers of the same names.
 
-        Raises RuntimeError listing missing and unexpected keys (if `strict`) and shapes that differ (always)."""
+        Raises RuntimeError listing missing and unexpected keys (if `strict`) and shapes that differ
+        (always)."""
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
         missing: list[str] = []
@@ -475,7 +468,8 @@ class Module:
                 continue
             if tuple(given.shape) != tuple(value.shape):
                 errors.append(
-                    f"size mismatch for {prefix + name}: copying a param with shape {given.shape} from "
+                    f"size mismatch for {prefix + name}: copying a param with shape {given.shape} "
+                    "from "
                     f"checkpoint, the shape in current model is {value.shape}."
                 )
             elif assign:
@@ -507,17 +501,6 @@ class Module:
 
 def _indent(text: str) -> str:
     return text.replace("\n", "\n  ")
-
-
-def _add_hook(
-    hooks: dict[int, Any], hook: Callable[..., Any], prepend: bool, with_kwargs: bool
-) -> RemovableHandle:
-    handle = RemovableHandle(hooks)
-    entries = list(hooks.items())
-    entries.insert(0 if prepend else len(entries), (handle.id, (hook, with_kwargs)))
-    hooks.clear()
-    hooks.update(entries)
-    return handle
 
 
 def _forget(name: str, *holders: dict[str, Any]) -> None:

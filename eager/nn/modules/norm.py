@@ -1,4 +1,5 @@
-"""Modules that normalise. tensor -> normalised, scaled and shifted tensor; batch statistics are kept in buffers."""
+"""Modules that normalise. tensor -> normalised, scaled and shifted tensor; batch statistics are
+kept in buffers."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from eager.tensor import Tensor
 
 
 class _Stats(Module):
-    """Affine parameters and running statistics per channel: what batch and instance normalisation share."""
+    """Affine parameters and running statistics per channel: what batch and instance normalisation
+    share."""
 
     dims: tuple[int, ...] = ()
 

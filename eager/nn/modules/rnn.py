@@ -1,7 +1,8 @@
 """Recurrent modules. sequences (time, batch, features) -> outputs of every step and the last state.
 
-The loop over time is a plain Python loop over one cell step: compiled code sees it unrolled. Gates are computed for all steps at once
-where they do not depend on the state. Parameter names and layouts are PyTorch's.
+The loop over time is a plain Python loop over one cell step: compiled code sees it unrolled. Gates
+are computed for all steps at once where they do not depend on the state. Parameter names and
+layouts are PyTorch's.
 """
 
 from __future__ import annotations
@@ -115,14 +116,16 @@ class RNNBase(Module):
         """Nothing: parameters need no particular place in memory here."""
 
     def _weights(self, suffix: str) -> tuple[Any, ...]:
-        """weight_ih, weight_hh, bias_ih, bias_hh of one direction of a layer (None without bias)."""
+        """weight_ih, weight_hh, bias_ih, bias_hh of one direction of a layer (None without
+        bias)."""
         w_ih, w_hh = getattr(self, "weight_ih" + suffix), getattr(self, "weight_hh" + suffix)
         if not self.bias:
             return w_ih, w_hh, None, None
         return w_ih, w_hh, getattr(self, "bias_ih" + suffix), getattr(self, "bias_hh" + suffix)
 
     def _direction(self, x: Tensor, suffix: str, state: Any) -> tuple[Tensor, Any]:
-        """One direction of one layer over x (time, batch, features): all outputs, and the last state."""
+        """One direction of one layer over x (time, batch, features): all outputs, and the last
+        state."""
         w_ih, w_hh, b_ih, b_hh = self._weights(suffix)
         gates = F.linear(x, w_ih, b_ih)
         steps = range(x.shape[0])
@@ -147,7 +150,7 @@ class RNNBase(Module):
 
     def _run(self, x: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
         """All layers; `states` has one entry per layer and direction."""
-        last = []
+        last: list[Any] = []
         for layer in range(self.num_layers):
             outputs = []
             for suffix in self._suffixes(layer):
@@ -163,7 +166,8 @@ class RNNBase(Module):
         """(time, batch, features), and whether a batch dimension was added."""
         if not isinstance(input, Tensor):
             raise TypeError(
-                f"{type(self).__name__}: expected a Tensor, got {type(input).__name__}; packed sequences "
+                f"{type(self).__name__}: expected a Tensor, got {type(input).__name__}; packed "
+                "sequences "
                 "are not supported: pad them"
             )
         if input.ndim not in (2, 3):

@@ -1,4 +1,5 @@
-"""Modules that look up learned rows. integer tensors -> rows, or sums, means and maxima of bags of rows."""
+"""Modules that look up learned rows. integer tensors -> rows, or sums, means and maxima of bags of
+rows."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from eager.tensor import Tensor
 
 
 class Embedding(Module):
-    """A table of `num_embeddings` rows: (*) int -> (*, embedding_dim). The row `padding_idx` starts at 0 and gets no gradient."""
+    """A table of `num_embeddings` rows: (*) int -> (*, embedding_dim). The row `padding_idx` starts
+    at 0 and gets no gradient."""
 
     def __init__(
         self,

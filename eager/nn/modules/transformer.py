@@ -32,7 +32,8 @@ def _activation(which: Activation) -> Callable[[Tensor], Tensor]:
 
 
 class TransformerEncoderLayer(Module):
-    """Self-attention, then a two-layer network, each added to its input and normalised (before, if `norm_first`)."""
+    """Self-attention, then a two-layer network, each added to its input and normalised (before, if
+    `norm_first`)."""
 
     def __init__(
         self,

@@ -22,7 +22,8 @@ def get_total_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """The p-norm of all elements of all tensors together: a 0-d tensor. RuntimeError if it is not finite (when asked)."""
+    """The p-norm of all elements of all tensors together: a 0-d tensor. RuntimeError if it is not
+    finite (when asked)."""
     given = list(tensors)
     if not given:
         return Tensor([0.0]).squeeze(0)
@@ -31,8 +32,10 @@ def get_total_norm(
         total = stack(norms).norm(float(norm_type))
         if error_if_nonfinite and not math.isfinite(total.item()):
             raise RuntimeError(
-                f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it "
-                "cannot be clipped. To disable this error and scale the gradients by the non-finite norm "
+                f"The total norm of order {norm_type} for gradients from `parameters` is "
+                "non-finite, so it "
+                "cannot be clipped. To disable this error and scale the gradients by the "
+                "non-finite norm "
                 "anyway, set `error_if_nonfinite=False`"
             )
     return total
@@ -45,7 +48,8 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """Scale the gradients so that their norm (all of them as one vector) is at most `max_norm`. Returns the norm before."""
+    """Scale the gradients so that their norm (all of them as one vector) is at most `max_norm`.
+    Returns the norm before."""
     gradients = _gradients(parameters)
     total = get_total_norm(gradients, norm_type, error_if_nonfinite)
     clip_grads_with_norm_(gradients, max_norm, total)
@@ -53,7 +57,8 @@ def clip_grad_norm_(
 
 
 def clip_grads_with_norm_(gradients: Iterable[Tensor], max_norm: float, total_norm: Tensor) -> None:
-    """Multiply each gradient by min(1, max_norm / (total_norm + 1e-6)): no look at the values, so it stays in the graph."""
+    """Multiply each gradient by min(1, max_norm / (total_norm + 1e-6)): no look at the values, so
+    it stays in the graph."""
     with no_grad():
         factor = (max_norm / (total_norm + 1e-6)).clamp(max=1.0)
         for gradient in gradients:

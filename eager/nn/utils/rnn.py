@@ -14,7 +14,8 @@ def pad_sequence(
     padding_value: float = 0.0,
     padding_side: str = "right",
 ) -> Tensor:
-    """Stack sequences (L_i, *) into (max L, N, *) or (N, max L, *), filling up with `padding_value`."""
+    """Stack sequences (L_i, *) into (max L, N, *) or (N, max L, *), filling up with
+    `padding_value`."""
     longest = max(x.shape[0] for x in sequences)
     padded = []
     for x in sequences:

@@ -117,7 +117,8 @@ class Subset(Dataset[T]):
 def random_split(
     dataset: Any, lengths: Sequence[float], generator: Generator | None = None
 ) -> list[Subset[Any]]:
-    """Split at random into parts of the given sizes, or fractions that sum to 1. ValueError when they do not fit."""
+    """Split at random into parts of the given sizes, or fractions that sum to 1. ValueError when
+    they do not fit."""
     n = len(dataset)
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
         sizes = [math.floor(n * f) for f in lengths]

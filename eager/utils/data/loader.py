@@ -1,7 +1,8 @@
-"""Batches for a training loop. dataset and sampler -> collated batches, if wanted loaded ahead by threads.
+"""Batches for a training loop. dataset and sampler -> collated batches, if wanted loaded ahead by
+threads.
 
-`num_workers` are threads, not processes: NumPy releases the interpreter while it copies, and nothing has to be pickled. Batches come in
-the sampler's order whatever the number of workers.
+`num_workers` are threads, not processes: NumPy releases the interpreter while it copies, and
+nothing has to be pickled. Batches come in the sampler's order whatever the number of workers.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from eager.utils.data.sampler import BatchSampler, RandomSampler, Sampler, Seque
 
 
 def default_collate(batch: list[Any]) -> Any:
-    """Samples joined along a new first dimension, structure by structure: tensors, arrays and numbers become tensors; strings a
-    list; tuples, lists, dicts and named tuples hold collated parts. TypeError for what cannot be joined."""
+    """Samples joined along a new first dimension, structure by structure: tensors, arrays and
+    numbers become tensors; strings a list; tuples, lists, dicts and named tuples hold collated
+    parts. TypeError for what cannot be joined."""
     first = batch[0]
     if isinstance(first, Tensor):
         return stack(batch)
@@ -169,7 +171,8 @@ def _check_options(
 ) -> None:
     if streams and (shuffle or sampler is not None or batch_sampler is not None):
         raise ValueError(
-            "DataLoader with IterableDataset: expected unspecified shuffle, sampler and batch_sampler options"
+            "DataLoader with IterableDataset: expected unspecified shuffle, sampler and "
+            "batch_sampler options"
         )
     if sampler is not None and shuffle:
         raise ValueError("sampler option is mutually exclusive with shuffle")
@@ -177,7 +180,8 @@ def _check_options(
         batch_size != 1 or shuffle or sampler is not None or drop_last
     ):
         raise ValueError(
-            "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last"
+            "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and "
+            "drop_last"
         )
     if batch_size is None and drop_last:
         raise ValueError(

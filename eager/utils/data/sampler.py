@@ -51,7 +51,8 @@ class RandomSampler(Sampler[int]):
         self.generator = generator
         if self.num_samples <= 0:
             raise ValueError(
-                f"num_samples should be a positive integer value, but got num_samples={self.num_samples}"
+                "num_samples should be a positive integer value, but got "
+                f"num_samples={self.num_samples}"
             )
 
     @property
