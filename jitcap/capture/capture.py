@@ -131,12 +131,13 @@ def finish(world: World, value: Any, shape: tuple[int, tuple[str, ...]]) -> Capt
         (index[s.node], s.twin) for s in tensors_of(world)
         if s.node in index and s.requires_grad
     ]  # fmt: skip
+    graph = tracer.graph(end.outputs)  # before the joint graph adds its nodes
     joint = None
     if end.tracked and leaves:
         joint = build_joint(tracer, end.outputs, list(end.tracked.items()), leaves)
     return Captured(
         name=tracer.name,
-        graph=tracer.graph(end.outputs),
+        graph=graph,
         inputs=tuple(_input(world, node) for node in tracer.inputs),
         writes=tuple((index[s.node], o) for s, o in end.writes),
         guards=world.guards,

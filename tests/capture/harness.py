@@ -6,9 +6,9 @@ import io
 
 from jitcap.capture.breaks import Break
 from jitcap.capture.capture import capture
-from jitcap.pipeline import op_by_op
-
-MISS = object()
+from jitcap.entry import MISS as MISS
+from jitcap.entry import Options, assemble
+from jitcap.record import Trail
 
 
 def plain(value):
@@ -47,7 +47,7 @@ def outcome(run):
 def version_of(fn, args, kwargs):
     """A version of `fn` for this call, run op by op."""
     captured = capture(fn, args, kwargs)
-    return captured, captured.entry(op_by_op(captured.graph, captured.writes), MISS)
+    return captured, assemble(captured, Options(backend="eager"), Trail("test")).call
 
 
 def check(fn, *args, calls=2, **kwargs):

@@ -8,7 +8,8 @@ import eager
 from jitcap import jit
 from jitcap.capture.breaks import Break
 from jitcap.capture.segment import capture_segment
-from jitcap.pipeline import op_by_op
+from jitcap.entry import Options, assemble
+from jitcap.record import Trail
 from jitcap.split import Splitter
 
 from .harness import MISS, outcome, plain
@@ -23,7 +24,7 @@ class Chopper(Splitter):
         self.every = every
 
     def compile(self, captured):
-        return captured.entry(op_by_op(captured.graph, captured.writes), MISS)
+        return assemble(captured, Options(backend="eager"), Trail("test")).call
 
     def _capture(self, point, frame):
         try:

@@ -1,0 +1,299 @@
+"""Whatever reachable thing is changed between two calls, the compiled version refuses or is still right."""
+
+import copy
+import types
+
+import pytest
+
+import eager
+from eager import nn
+from jitcap import jit
+
+from .harness import MISS, outcome, plain, version_of
+
+SCALE = 2
+TABLE = {"gain": 1.5, "names": ["a", "b"]}
+
+
+def helper(x, bias=1):
+    return x + bias
+
+
+class Config:
+    depth = 2
+    flag = False
+
+    def __init__(self):
+        self.width, self.rate, self.name, self.layers = 3, 0.5, "cfg", [1, 2]
+        self.options = {"mode": "add", "steps": (1, 2)}
+        self.nothing = None
+
+    def offset(self):
+        return self.depth
+
+    @property
+    def double(self):
+        return self.width * 2
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(3, 4)
+        self.second = nn.Sequential(nn.ReLU(), nn.Dropout(0.0), nn.Linear(4, 2))
+        self.register_buffer("mean", eager.ones(2))
+        self.repeat = 2
+
+    def forward(self, x):
+        x = self.second(self.first(x)) - self.mean
+        for _ in range(self.repeat):
+            x = x * 2
+        return x if self.training else x + 1
+
+
+def make(factor):
+    def inner(x):
+        return x * factor
+
+    return inner
+
+
+class Scene:
+    """Everything a test function can reach, made anew for each mutation."""
+
+    def __init__(self):
+        eager.manual_seed(0)
+        self.config = Config()
+        self.model = Model()
+        self.fn = make(3)
+        self.x = eager.arange(6).float().reshape(2, 3)
+        self.extra = {"w": eager.ones(2, 3), "k": 4, "items": [eager.ones(3), 2.0]}
+
+    def args(self):
+        return self.x, self.config, self.model, self.fn, self.extra
+
+
+def program(x, config, model, fn, extra):
+    out = x * config.rate + config.width + config.offset() + config.double
+    if config.options["mode"] == "add" and not config.flag and config.nothing is None:
+        out = out + extra["w"] * extra["k"] + sum(config.options["steps"]) + len(config.layers)
+    if hasattr(config, "surprise"):
+        out = out * 100
+    out = helper(fn(out), bias=SCALE) * TABLE["gain"]
+    for item in extra["items"]:
+        out = out + item
+    if "late" in extra:
+        out = out - 1000
+    return out, model(x), config.name + TABLE["names"][0], x.requires_grad, out.shape[0]
+
+
+def tensors(scene):
+    yield "x", scene, "x"
+    yield "mean", scene.model, "mean"
+    yield "weight", scene.model.first, "weight"
+
+
+def mutations():
+    """(name, function that changes a scene and may return how to undo it)."""
+    table = {}
+
+    def mutation(fn):
+        table[fn.__name__] = fn
+        return fn
+
+    for field, value in {
+        "width": 5, "rate": 0.25, "name": "other", "layers": [1], "nothing": 1, "flag": True, "depth": 7,
+        "surprise": 1, "options": {"mode": "sub", "steps": (1, 2)},
+    }.items():
+        table[f"config.{field}"] = lambda s, f=field, v=value: setattr(s.config, f, v)
+    table["config.width type"] = lambda s: setattr(s.config, "width", 3.0)
+    table["config.layers append"] = lambda s: s.config.layers.append(3)
+    table["config.options item"] = lambda s: s.config.options.update(mode="x")
+    table["config.options tuple"] = lambda s: s.config.options.update(steps=(1, 2, 3))
+    table["config.__class__"] = lambda s: setattr(s.config, "__class__", type("Sub", (Config,), {"depth": 9}))
+    table["instance method"] = lambda s: setattr(s.config, "offset", lambda: 50)
+    table["extra k"] = lambda s: s.extra.update(k=9)
+    table["extra new key"] = lambda s: s.extra.update(late=1)
+    table["extra item"] = lambda s: s.extra["items"].append(5.0)
+    table["extra item type"] = lambda s: s.extra["items"].__setitem__(1, 7)
+    table["extra item tensor"] = lambda s: s.extra["items"].__setitem__(1, eager.ones(3) * 3)
+    table["closure cell"] = lambda s: setattr(s.fn.__closure__[0], "cell_contents", 11)
+    table["another closure"] = lambda s: setattr(s, "fn", make(20))
+    table["another function"] = lambda s: setattr(s, "fn", lambda x: x - 1)
+    table["builtin function"] = lambda s: setattr(s, "fn", abs)
+    table["code"] = lambda s: setattr(s.fn, "__code__", make(1).__code__.replace(co_consts=(None, 9)))
+    table["eval"] = lambda s: s.model.eval() and None
+    table["repeat"] = lambda s: setattr(s.model, "repeat", 3)
+    table["submodule"] = lambda s: setattr(s.model, "first", nn.Linear(3, 4)) or None
+    table["submodule kind"] = lambda s: setattr(s.model, "first", nn.Identity()) or s.model.second.__delitem__(2)
+    table["appended layer"] = lambda s: s.model.second.append(nn.Tanh()) and None
+    table["parameter"] = lambda s: setattr(s.model.first, "weight", nn.Parameter(eager.ones(4, 3)))
+    table["no bias"] = lambda s: setattr(s.model.first, "bias", None)
+    table["forward hook"] = lambda s: s.model.first.register_forward_hook(lambda m, a, o: o * 2) and None
+    table["instance forward"] = lambda s: setattr(s.model.first, "forward", lambda x: x @ eager.ones(3, 4))
+    table["frozen"] = lambda s: s.model.requires_grad_(False) and None
+    table["dropout"] = lambda s: setattr(s.model.second[1], "p", 1.0)
+    table["data in place"] = lambda s: (s.model.first.weight.data.mul_(2), None)[1]
+    table["x shape"] = lambda s: setattr(s, "x", eager.ones(5, 3)) or s.extra.update(w=eager.ones(5, 3))
+    table["x dtype"] = lambda s: setattr(s, "x", s.x.double()) or s.model.double() and None
+    table["x strides"] = lambda s: setattr(s, "x", eager.arange(6).float().reshape(3, 2).t())
+    table["x requires grad"] = lambda s: (s.x.requires_grad_(), None)[1]
+    table["x is a parameter"] = lambda s: setattr(s, "x", nn.Parameter(s.x, requires_grad=False))
+    table["alias"] = lambda s: s.extra.update(w=s.x)
+
+    @mutation
+    def global_int(s):
+        global SCALE
+        SCALE = 8
+
+        def undo():
+            global SCALE
+            SCALE = 2
+
+        return undo
+
+    @mutation
+    def global_table(s):
+        TABLE["gain"] = 9.0
+        return lambda: TABLE.update(gain=1.5)
+
+    @mutation
+    def global_list(s):
+        TABLE["names"][0] = "zz"
+        return lambda: TABLE["names"].__setitem__(0, "a")
+
+    @mutation
+    def global_function(s):
+        global helper
+        before, helper = helper, lambda x, bias: x - bias
+
+        def undo():
+            global helper
+            helper = before
+
+        return undo
+
+    @mutation
+    def function_code(s):
+        before = helper.__code__
+        helper.__code__ = (lambda x, bias=1: x * bias).__code__
+        return lambda: setattr(helper, "__code__", before)
+
+    @mutation
+    def class_method(s):
+        before, Config.offset = Config.offset, lambda self: 33
+        return lambda: setattr(Config, "offset", before)
+
+    @mutation
+    def class_attribute(s):
+        Config.depth = 44
+        return lambda: setattr(Config, "depth", 2)
+
+    @mutation
+    def class_property(s):
+        before = vars(Config)["double"]
+        Config.double = property(lambda self: 0)
+        return lambda: setattr(Config, "double", before)
+
+    @mutation
+    def layer_forward(s):
+        before, nn.Linear.forward = nn.Linear.forward, lambda self, x: x[:, :1] * self.weight[0, 0]
+        return lambda: setattr(nn.Linear, "forward", before)
+
+    @mutation
+    def grad_mode(s):
+        eager.set_grad_enabled(False)
+        return lambda: eager.set_grad_enabled(True)
+
+    @mutation
+    def default_dtype(s):
+        eager.set_default_dtype(eager.float64)
+        return lambda: eager.set_default_dtype(eager.float32)
+
+    return table
+
+
+MUTATIONS = mutations()
+
+
+@pytest.mark.parametrize("name", sorted(MUTATIONS))
+def test_mutation(name):
+    scene = Scene()
+    _, entry = version_of(program, scene.args(), {})
+    assert outcome(lambda: entry(scene.args(), {})) == outcome(lambda: program(*scene.args()))
+    undo = MUTATIONS[name](scene)
+    try:
+        expected = outcome(lambda: program(*scene.args()))
+        got = outcome(lambda: refused_or(entry, scene.args(), expected))
+        assert got == expected
+    finally:
+        if isinstance(undo, types.FunctionType):
+            undo()
+
+
+def refused_or(entry, args, expected):
+    result = entry(args, {})
+    if result is not MISS:
+        return result
+    return program(*args)  # what the caller does then: compile again, here simply run
+
+
+def test_the_unchanged_scene_fits_and_another_of_its_kind_too():
+    first, second = Scene(), Scene()
+    _, entry = version_of(program, first.args(), {})
+    second.model.load_state_dict({k: v + 1 for k, v in second.model.state_dict().items()})
+    result = entry(second.args(), {})
+    assert result is not MISS
+    assert plain(result) == plain(program(*second.args()))
+
+
+def test_a_miss_is_explained():
+    scene = Scene()
+    captured, _ = version_of(program, scene.args(), {})
+    assert captured.explain(scene.args(), {}) is None
+    scene.model.first.weight.requires_grad_(False)
+    why = captured.explain(scene.args(), {})
+    assert "requires_grad" in why
+    assert "weight" in why
+    scene = Scene()
+    scene.config.width = 4
+    why = captured.explain(scene.args(), {})
+    assert "expected 3, got 4" in why
+    assert "config.width" in why
+    assert "test_guards.py:" in why
+
+
+def test_floats_do_not_recompile_and_ints_stop_to():
+    class Schedule:
+        def __init__(self):
+            self.lr, self.step = 0.1, 0
+
+    schedule = Schedule()
+
+    @jit
+    def update(x):
+        schedule.step += 1
+        return x - schedule.lr * schedule.step
+
+    for i in range(30):
+        schedule.lr = 0.1 / (i + 1)
+        assert abs(update(eager.zeros(1)).item() + schedule.lr * (i + 1)) < 1e-6
+    assert schedule.step == 30
+    assert update.stats.compiles <= 2
+
+
+def test_relational_guard_on_a_float():
+    def step(x, threshold):
+        return x * 2 if threshold > 0.5 else x * 3
+
+    captured, entry = version_of(step, (eager.ones(1), 0.7), {})
+    assert entry((eager.ones(1), 0.9), {}).item() == 2
+    assert entry((eager.ones(1), 0.2), {}) is MISS
+    assert "threshold > 0.5" in captured.explain((eager.ones(1), 0.2), {})
+
+
+def test_capture_alone_changes_nothing():
+    scene = Scene()
+    before = copy.deepcopy(plain([scene.config, scene.extra, scene.model.state_dict()]))
+    version_of(program, scene.args(), {})
+    assert plain([scene.config, scene.extra, scene.model.state_dict()]) == before
