@@ -70,10 +70,9 @@ from eager.ops import select as _select
 from eager.ops import sort as _sort
 from eager.ops import view as _view
 from eager.ops import window as _window
-from eager.random import Generator as Generator
-from eager.random import default_generator as default_generator
 from eager.printing import set_printoptions as set_printoptions
 from eager.random import Generator as Generator
+from eager.random import default_generator as default_generator
 from eager.registry import PUBLIC as _PUBLIC
 from eager.tensor import Tensor as Tensor
 

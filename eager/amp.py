@@ -27,7 +27,8 @@ class autocast:
     ) -> None:
         if device_type == "cpu" and enabled:
             raise NotImplementedError(
-                "autocast('cpu') is not supported: convert the model and its inputs by .to(eager.bfloat16)"
+                "autocast('cpu') is not supported: convert the model and its inputs by "
+                ".to(eager.bfloat16)"
             )
 
     def __enter__(self) -> autocast:

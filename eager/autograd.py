@@ -177,7 +177,8 @@ def grad(
         return tuple(full(0, t.aval) if r is None else r for t, r in zip(ins, results, strict=True))
     if None in [None if r is None else 1 for r in results] and not allow_unused:
         raise RuntimeError(
-            "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if this is "
+            "One of the differentiated Tensors appears to not have been used in the graph. Set "
+            "allow_unused=True if this is "
             "the desired behavior."
         )
     return results
@@ -196,7 +197,8 @@ def _key(t: Tensor) -> tuple[int, int]:
 def _root_edge(t: Tensor) -> Edge:
     if not t.requires_grad:
         raise RuntimeError(
-            "element 0 of tensors does not require grad and does not have a grad_fn: nothing it was computed from has "
+            "element 0 of tensors does not require grad and does not have a grad_fn: nothing it "
+            "was computed from has "
             "requires_grad=True, or it was computed under no_grad()"
         )
     return edge_of(t)
@@ -206,12 +208,14 @@ def _root_grad(t: Tensor, given: Tensor | None) -> Tensor:
     if given is None:
         if t.numel() != 1:
             raise RuntimeError(
-                f"grad can be implicitly created only for scalar outputs, this one has shape {tuple(t.shape)}"
+                "grad can be implicitly created only for scalar outputs, this one has shape "
+                f"{tuple(t.shape)}"
             )
         return full(1, t.aval)
     if given.shape != t.shape:
         raise RuntimeError(
-            f"Mismatch in shape: grad_output[0] has a shape of {given.shape} and output[0] has a shape of {t.shape}."
+            f"Mismatch in shape: grad_output[0] has a shape of {given.shape} and output[0] has a "
+            f"shape of {t.shape}."
         )
     return given
 

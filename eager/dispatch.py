@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from eager import tensor as tensor_module
-from eager.tape import CopySlicesNode, OpNode, differentiable, mode
 from eager.aval import Aval, scalar_aval
 from eager.dtype import COMPLEX, FLOAT
 from eager.op import Op
 from eager.sym import SymNumber
+from eager.tape import CopySlicesNode, OpNode, differentiable, mode
 from eager.tensor import Tensor, ViewOf, refresh, wrap
 from eager.traced import Traced, Tracer, fresh
 
@@ -191,7 +191,7 @@ def _trace(
 
 
 def _record(
-    op: Op, operands: tuple[Any, ...], attrs: Mapping[str, Any], outs: list[Tensor]
+    op: Op, operands: tuple[Any, ...], attrs: Mapping[str, Any], outs: tuple[Tensor, ...]
 ) -> None:
     floating = [i for i, t in enumerate(outs) if differentiable(t.dtype)]
     if not floating:
@@ -238,17 +238,18 @@ def _check_writable(target: Tensor) -> None:
 
 def _conform(target: Tensor, value: Tensor) -> Tensor:
     have, want = value.dtype, target.dtype
-    if have.category > want.category and have.category >= FLOAT:
-        if have.category == COMPLEX or want.category < FLOAT:
-            raise RuntimeError(
-                f"result type {have.name} can't be cast to the desired output type {want.name}"
-            )
+    lossy = have.category == COMPLEX or (have.category == FLOAT and want.category < FLOAT)
+    if lossy and have.category > want.category:
+        raise RuntimeError(
+            f"result type {have.name} can't be cast to the desired output type {want.name}"
+        )
     if value._array.shape != target._array.shape:
         if len(value._array.shape) > len(target._array.shape) or not _fits(
             value._array.shape, target._array.shape
         ):
             raise RuntimeError(
-                f"output with shape {list(target.shape)} doesn't match the broadcast shape {list(value.shape)}"
+                f"output with shape {list(target.shape)} doesn't match the broadcast shape "
+                f"{list(value.shape)}"
             )
         value = value.expand(target.shape)
     return value if have is want else value.to(want)
@@ -269,8 +270,10 @@ def _store(target: Tensor, value: Tensor) -> None:
         array.write(source.read())
     elif not array.flags.writeable:
         raise RuntimeError(
-            "unsupported operation: this tensor cannot be written in place. Either more than one element refers to a single "
-            "memory location (it was expanded), or its memory is read-only. Please clone() the tensor before the operation."
+            "unsupported operation: this tensor cannot be written in place. Either more than one "
+            "element refers to a single "
+            "memory location (it was expanded), or its memory is read-only. Please clone() the "
+            "tensor before the operation."
         )
     else:
         np.copyto(array, value._array, casting="unsafe")

@@ -75,7 +75,8 @@ complex64: Final = _dtype("complex64", np.complex64, COMPLEX)
 complex128: Final = _dtype("complex128", np.complex128, COMPLEX)
 
 ALL: Final = (
-    bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, complex64, complex128,
+    bool_, uint8, int8, int16, int32, int64,
+    float16, bfloat16, float32, float64, complex64, complex128,
 )  # fmt: skip
 _BY_NAME: Final = {d.name: d for d in ALL}
 _BY_NP: Final = {d.np: d for d in ALL}
@@ -159,7 +160,8 @@ class finfo:
         self.resolution = float(info.resolution)
 
     def __repr__(self) -> str:
-        return f"finfo(dtype={self.dtype}, eps={self.eps}, max={self.max}, min={self.min}, tiny={self.tiny})"
+        limits = f"eps={self.eps}, max={self.max}, min={self.min}, tiny={self.tiny}"
+        return f"finfo(dtype={self.dtype}, {limits})"
 
 
 class iinfo:

@@ -71,9 +71,18 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "lshift": p.bitwise_left_shift,
     "rshift": p.bitwise_right_shift,
 }
-_INPLACE = {"add": "add_", "sub": "sub_", "mul": "mul_", "truediv": "div_", "floordiv": "floor_divide_",
-            "mod": "remainder_", "pow": "pow_", "and": "bitwise_and_", "or": "bitwise_or_",
-            "xor": "bitwise_xor_"}  # fmt: skip
+_INPLACE = {
+    "add": "add_",
+    "sub": "sub_",
+    "mul": "mul_",
+    "truediv": "div_",
+    "floordiv": "floor_divide_",
+    "mod": "remainder_",
+    "pow": "pow_",
+    "and": "bitwise_and_",
+    "or": "bitwise_or_",
+    "xor": "bitwise_xor_",
+}
 
 
 def _install() -> None:

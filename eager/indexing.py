@@ -37,7 +37,8 @@ def _as_index(item: Any) -> Any:
         return operator.index(item)
     except TypeError:
         raise IndexError(
-            "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid "
+            "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are "
+            "valid "
             f"indices (got {type(item).__name__})"
         ) from None
 
@@ -108,7 +109,8 @@ def _mask_places(x: Tensor, dim: int, mask: Tensor) -> list[Tensor]:
     """A bool mask as the index tensors of its True places."""
     if tuple(mask.shape) != tuple(x.shape[dim : dim + mask.ndim]):
         raise IndexError(
-            f"The shape of the mask {list(mask.shape)} at index {dim} does not match the shape of the indexed tensor "
+            f"The shape of the mask {list(mask.shape)} at index {dim} does not match the shape of "
+            "the indexed tensor "
             f"{list(x.shape)} at index {dim}"
         )
     return list(mask.nonzero(as_tuple=True))
@@ -174,7 +176,8 @@ def _filled(x: Tensor, mask: Tensor, value: Any) -> Tensor:
     """`x` with `value` where the mask (over the leading dimensions) holds."""
     if tuple(mask.shape) != tuple(x.shape[: mask.ndim]):
         raise IndexError(
-            f"The shape of the mask {list(mask.shape)} at index 0 does not match the shape of the indexed tensor "
+            f"The shape of the mask {list(mask.shape)} at index 0 does not match the shape of the "
+            "indexed tensor "
             f"{list(x.shape)} at index 0"
         )
     whole = reshape(mask, (*mask.shape, *(1,) * (x.ndim - mask.ndim)))

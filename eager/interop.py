@@ -125,8 +125,10 @@ def from_numpy(ndarray: Any) -> Tensor:
     dt.from_numpy(ndarray.dtype)
     if any(step < 0 for step in ndarray.strides):
         raise ValueError(
-            "At least one stride in the given numpy array is negative, and tensors with negative strides "
-            "are not supported. (You can work around this by making a copy of your array with array.copy().)"
+            "At least one stride in the given numpy array is negative, and tensors with negative "
+            "strides "
+            "are not supported. (You can work around this by making a copy of your array with "
+            "array.copy().)"
         )
     return wrap(ndarray.view(np.ndarray))
 
@@ -267,9 +269,17 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
 
 
 _TYPE_NAMES = {
-    "Float": dt.float32, "Double": dt.float64, "Half": dt.float16, "BFloat16": dt.bfloat16, "Int": dt.int32,
-    "Long": dt.int64, "Short": dt.int16, "Char": dt.int8, "Byte": dt.uint8, "Bool": dt.bool_,
-}  # fmt: skip
+    "Float": dt.float32,
+    "Double": dt.float64,
+    "Half": dt.float16,
+    "BFloat16": dt.bfloat16,
+    "Int": dt.int32,
+    "Long": dt.int64,
+    "Short": dt.int16,
+    "Char": dt.int8,
+    "Byte": dt.uint8,
+    "Bool": dt.bool_,
+}
 _LEGACY = {f"{name}Tensor": d for name, d in _TYPE_NAMES.items()}
 
 
@@ -473,7 +483,8 @@ def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Any:
         return memo[id(self)]
     if self._node is not None:
         raise RuntimeError(
-            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment."
+            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
+            "protocol at the moment."
         )
     out = wrap(clone(self.detach())._array, cls=type(self))
     out._requires_grad = self._requires_grad

@@ -61,8 +61,9 @@ class Op:
 
     `saves_for` says for which operands' gradients a saved operand is used: `x * y` keeps x only if
     y needs a gradient, and the derivative gets None otherwise (and looks at `needs` first). An op
-    without a derivative raises when one is asked for, unless it `stops` gradients on purpose. `ufunc` is a NumPy function equal to the op on operands of
-    one floating point dtype, where there is one."""
+    without a derivative raises when one is asked for, unless it `stops` gradients on purpose.
+    `ufunc` is a NumPy function equal to the op on operands of one floating point dtype, where
+    there is one."""
 
     name: str
     operands: tuple[str, ...]

@@ -120,10 +120,10 @@ def tensor_repr(self: Tensor) -> str:
     parts = [_body(array, len(name) + 1)] if array.size or array.ndim == 1 else ["[]"]
     if not array.size and array.ndim != 1:
         parts.append(f"size={tuple(array.shape)}")
-    default = dt.get_default_dtype() in (self.dtype,) or self.dtype in (dt.int64, dt.bool_)
-    if not default or not array.size:
-        if self.dtype is not dt.get_default_dtype():
-            parts.append(f"dtype={self.dtype!r}")
+    shown = (dt.get_default_dtype(), dt.default_complex())
+    implied = (*shown, dt.int64, dt.bool_) if array.size else shown
+    if self.dtype not in implied:
+        parts.append(f"dtype={self.dtype!r}")
     if self.grad_fn is not None:
         parts.append(f"grad_fn=<{self.grad_fn.name()}>")
     elif self.requires_grad:

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from eager.tape import keep_operand, sequence_now
 from eager.dispatch import write_
 from eager.op import Samples
+from eager.tape import keep_operand, sequence_now
 from eager.tensor import Tensor
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -26,7 +26,7 @@ def _fit(f: Callable[[float], float], low: float, high: float, degree: int) -> A
     middle, half = (high + low) / 2, (high - low) / 2
     values = np.array([f(middle + half * t) for t in nodes])
     series = chebyshev.Chebyshev(chebyshev.chebfit(nodes, values, degree), domain=[low, high])
-    return series.convert(kind=np.polynomial.Polynomial).coef[::-1]  # type: ignore[no-untyped-call]
+    return series.convert(kind=np.polynomial.Polynomial).coef[::-1]
 
 
 def _scaled_complement(t: float) -> float:

@@ -58,9 +58,12 @@ class Saved:
         found = self.tensor._storage.version
         if found != self.version:
             raise RuntimeError(
-                "one of the variables needed for gradient computation has been modified by an inplace operation: "
-                f"[{self.tensor.dtype} {list(self.tensor.shape)}], saved by {self.name}, is at version {found}; "
-                f"expected version {self.version} instead. Hint: clone() it before the in-place operation."
+                "one of the variables needed for gradient computation has been modified by an "
+                "inplace operation: "
+                f"[{self.tensor.dtype} {list(self.tensor.shape)}], saved by {self.name}, is at "
+                f"version {found}; "
+                f"expected version {self.version} instead. Hint: clone() it before the in-place "
+                "operation."
             )
         return self.tensor
 
@@ -133,8 +136,10 @@ class OpNode(Node):
     def vjp(self, grads: list[Any]) -> Sequence[Any]:
         if self.saved is None:
             raise RuntimeError(
-                "Trying to backward through the graph a second time (or directly access saved tensors after they have "
-                "already been freed). Specify retain_graph=True if you need to backward through the graph a second time."
+                "Trying to backward through the graph a second time (or directly access saved "
+                "tensors after they have "
+                "already been freed). Specify retain_graph=True if you need to backward through "
+                "the graph a second time."
             )
         op = self.op
         if op.vjp is None:

@@ -203,12 +203,14 @@ class Tensor:
             if value:
                 return
             raise RuntimeError(
-                "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
+                "you can only change requires_grad flags of leaf variables. If you want to use a "
+                "computed variable in a "
                 "subgraph that doesn't require differentiation use var_no_grad = var.detach()."
             )
         if value and not (self.dtype.is_floating_point or self.dtype.is_complex):
             raise RuntimeError(
-                f"only Tensors of floating point and complex dtype can require gradients, this one is {self.dtype}"
+                "only Tensors of floating point and complex dtype can require gradients, this "
+                f"one is {self.dtype}"
             )
         self._requires_grad = bool(value)
 
@@ -249,11 +251,13 @@ class Tensor:
                 )
             if value._array.shape != self._array.shape:
                 raise RuntimeError(
-                    f"assigned grad has data of a different size: {tuple(value.shape)} for a tensor of {tuple(self.shape)}"
+                    f"assigned grad has data of a different size: {tuple(value.shape)} for a "
+                    f"tensor of {tuple(self.shape)}"
                 )
             if value.dtype is not self.dtype:
                 raise RuntimeError(
-                    f"assigned grad has data of a different type: {value.dtype} for a tensor of {self.dtype}"
+                    f"assigned grad has data of a different type: {value.dtype} for a tensor of "
+                    f"{self.dtype}"
                 )
         self._grad = value
 

@@ -21,7 +21,8 @@ Step = tuple[Any, Mapping[str, Any]]  # a view op and its attributes
 
 
 class UnknownValue(RuntimeError):
-    """Something needs values that are not known while capturing: `numpy()`, `nonzero()`, pickling."""
+    """Something needs values that are not known while capturing: `numpy()`, `nonzero()`,
+    pickling."""
 
 
 class Tracer(Protocol):

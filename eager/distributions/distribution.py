@@ -63,7 +63,8 @@ class Distribution:
         return self.log_prob(value).exp()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(batch_shape={self._batch_shape}, event_shape={self._event_shape})"
+        shapes = f"batch_shape={self._batch_shape}, event_shape={self._event_shape}"
+        return f"{type(self).__name__}({shapes})"
 
 
 class Independent(Distribution):

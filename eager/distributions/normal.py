@@ -134,11 +134,15 @@ class MultivariateNormal(Distribution):
     ) -> None:
         if (covariance_matrix is None) + (precision_matrix is None) + (scale_tril is None) != 2:
             raise ValueError(
-                "Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified."
+                "Exactly one of covariance_matrix or precision_matrix or scale_tril may be "
+                "specified."
             )
         if precision_matrix is not None:
             covariance_matrix = linalg.inv(precision_matrix)
-        factor = linalg.cholesky(covariance_matrix) if scale_tril is None else scale_tril
+        if covariance_matrix is not None:
+            scale_tril = linalg.cholesky(covariance_matrix)
+        assert scale_tril is not None
+        factor = scale_tril
         n = loc.shape[-1]
         batch = broadcast_shapes(tuple(loc.shape[:-1]), tuple(factor.shape[:-2]))
         self.loc = loc.expand(*batch, n)

@@ -7,6 +7,7 @@ re-exports them.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,14 +16,16 @@ from eager.op import Samples
 from eager.ops import samples as s
 from eager.ops.elementary import sigmoid
 from eager.ops.kinds import Pointwise
-from eager.ops.pointwise import UnaryFn, Vjp, where
-from eager.registry import public
+from eager.ops.pointwise import Vjp, where
+from eager.registry import F, public
 from eager.tensor import Tensor
 
-_wide = s.both(s.on(-3.1, 3.3), s.on(-4.5, 4.3))
+_wide = s.both(s.on(-3.1, 3.3), s.on(-4.57, 4.31))
 
 
-def functional(name: str, body: Any, vjp: Vjp, samples: Samples = _wide, **how: Any) -> Callable[..., Tensor]:
+def functional(
+    name: str, body: Any, vjp: Vjp, samples: Samples = _wide, **how: Any
+) -> Callable[..., Tensor]:
     """An activation `name(input, inplace=False)` known as `torch.nn.functional.<name>`."""
     op = Pointwise(name, ("x",), vjp, body=body)
 
@@ -96,7 +99,7 @@ THRESHOLD = Pointwise(
 )
 
 
-def _f(name: str, *extra: Any) -> Any:
+def _f(name: str, *extra: Any) -> Callable[[F], F]:
     """Registration of an activation with parameters, tested with its defaults and with `extra`."""
     return public(
         name,

@@ -28,7 +28,8 @@ from eager.tensor import Tensor
 def _need_float(x: Tensor, name: str) -> None:
     if not is_floating(x):
         raise RuntimeError(
-            f"{name}(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. "
+            f"{name}(): could not infer output dtype. Input dtype must be either a floating point "
+            "or complex dtype. "
             f"Got: {x.dtype.name}"
         )
 

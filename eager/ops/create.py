@@ -92,7 +92,7 @@ def _filled(name: str, value: int) -> Any:
         return finish(out, device, requires_grad)
 
     make.__name__ = make.__qualname__ = name
-    make.__doc__ = f"{name}(*size, dtype=None, device=None, requires_grad=False): a tensor filled with {value}."
+    make.__doc__ = f"{name}(*size, dtype=None, device=None): a tensor filled with {value}."
     return public(name, method=False)(make)
 
 

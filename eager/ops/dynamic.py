@@ -31,7 +31,8 @@ class Dynamic(Op):
 
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
         raise UnknownValue(
-            f"{self.name}(): the size of the result depends on the values, which are not known yet: "
+            f"{self.name}(): the size of the result depends on the values, which are not known "
+            "yet: "
             "they are being captured"
         )
 

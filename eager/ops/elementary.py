@@ -123,12 +123,20 @@ atanh = unary(
     alias=("arctanh",),
     samples=_inside,
 )
-sinc = unary(
-    "sinc",
-    lambda m, x: m.where(m.eq(x, 0.0), 1.0, m.sin(x * math.pi) / (m.where(m.eq(x, 0.0), 1.0, x) * math.pi)),
-    lambda g, x: (where(x == 0, 0.0, g * ((x * math.pi).cos() * (x * math.pi) - (x * math.pi).sin())
-                        / (where(x == 0, 1.0, x) * (x * math.pi))),),
-)  # fmt: skip
+
+
+def _sinc_body(m: Any, x: Any) -> Any:
+    safe = m.where(m.eq(x, 0.0), 1.0, x) * math.pi
+    return m.where(m.eq(x, 0.0), 1.0, m.sin(safe) / safe)
+
+
+def _sinc_vjp(g: Tensor, x: Tensor) -> tuple[Any]:
+    angle = where(x == 0, 1.0, x) * math.pi
+    slope = (angle.cos() * angle - angle.sin()) / (angle * angle) * math.pi
+    return (where(x == 0, 0.0, g * slope),)
+
+
+sinc = unary("sinc", _sinc_body, _sinc_vjp)
 deg2rad = unary("deg2rad", lambda m, x: x * (math.pi / 180), lambda g: (g * (math.pi / 180),))
 rad2deg = unary("rad2deg", lambda m, x: x * (180 / math.pi), lambda g: (g * (180 / math.pi),))
 
@@ -269,12 +277,23 @@ HEAVISIDE = binary_op(
     lambda m, x, y: m.where(m.eq(x, 0), y, m.where(x < 0, 0.0, 1.0)),
 )
 heaviside = binary(HEAVISIDE, samples=s.on_two(number=None, grad=False))
+
+
+def _copysign_body(m: Any, x: Any, y: Any) -> Any:
+    """|x| with the sign bit of y: -0.0 counts as negative."""
+    negative = m.or_(y < 0.0, m.and_(m.eq(y, 0.0), m.div(1.0, y) < 0.0))
+    return m.where(negative, -m.abs(x), m.abs(x))
+
+
 COPYSIGN = binary_op(
     "copysign",
-    lambda m, x, y: m.where(m.or_(y < 0, m.and_(m.eq(y, 0), m.div(1.0, y) < 0)), -m.abs(x), m.abs(x)),
-    lambda g, x, y, out: (g * where(x == 0, 0.0, where((x < 0) == (out < 0), 1.0, -1.0)), g * 0.0),
+    _copysign_body,
+    lambda g, x, y, out: (
+        g * where(x == 0, 0.0, where((x < 0) == (out < 0), 1.0, -1.0)),
+        g * 0.0,
+    ),
     result="float",
-)  # fmt: skip
+)
 copysign = binary(COPYSIGN, samples=s.on_two(number=None))
 
 LERP = Pointwise(

@@ -198,7 +198,8 @@ class Reduce(Op):
         x, dims = avals[0], attrs["dim"]
         if self.monoid in ("max", "min") and any(x.shape[d] == 0 for d in dims):
             raise IndexError(
-                f"{self.name}(): Expected reduction dim {list(dims)} to have non-zero size, the shape is {x.shape}"
+                f"{self.name}(): Expected reduction dim {list(dims)} to have non-zero size, the "
+                f"shape is {x.shape}"
             )
         return (
             Aval(
@@ -246,7 +247,8 @@ class ArgReduce(Op):
         dims = range(x.ndim) if dim is None else (dim,)
         if any(x.shape[d] == 0 for d in dims):
             raise IndexError(
-                f"{self.name}(): Expected reduction dim {dim} to have non-zero size, the shape is {x.shape}"
+                f"{self.name}(): Expected reduction dim {dim} to have non-zero size, the shape is "
+                f"{x.shape}"
             )
         return (
             Aval(reduced_shape(x.shape, tuple(dims), keepdim=attrs["keepdim"]), dt.int64, x.device),
@@ -335,7 +337,8 @@ class View(Op):
         through this view."""
         if self.write is None:
             raise RuntimeError(
-                f"unsupported operation: more than one element of the tensor made by {self.name} refers to a single memory "
+                f"unsupported operation: more than one element of the tensor made by {self.name} "
+                "refers to a single memory "
                 "location. Please clone() the tensor before performing the operation."
             )
         return self.write(base, attrs)

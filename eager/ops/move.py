@@ -30,7 +30,8 @@ def _cat_shape(avals: tuple[Aval, ...], attrs: Attrs) -> Shape:
         )
         if not same:
             raise RuntimeError(
-                f"cat(): Sizes of tensors must match except in dimension {dim}. Tensor 0 has shape {first}, tensor {i} has "
+                f"cat(): Sizes of tensors must match except in dimension {dim}. Tensor 0 has "
+                f"shape {first}, tensor {i} has "
                 f"{a.shape}"
             )
     return (*first[:dim], sum(a.shape[dim] for a in avals), *first[dim + 1 :])
@@ -156,7 +157,8 @@ def _part(input: Tensor, src: Tensor, part: Tensor, name: str) -> Tensor:
     replaces."""
     if src.shape != part.shape:
         raise RuntimeError(
-            f"{name}(): expected src to have the size of the slice it replaces: {tuple(part.shape)}, "
+            f"{name}(): expected src to have the size of the slice it replaces: "
+            f"{tuple(part.shape)}, "
             f"got {tuple(src.shape)}"
         )
     return src.to(input.dtype)
@@ -199,7 +201,7 @@ def diagonal_scatter(
 
 
 # ------------------------------------------------------------------------------ flip, pad
-FLIP = Move(
+FLIP: Move = Move(
     "flip",
     ("x",),
     lambda g, dims: (apply(FLIP, g, dims=dims),),
@@ -246,7 +248,7 @@ def _pad_kernel(arrays: tuple[Any, ...], attrs: Attrs) -> Any:
     return out
 
 
-PAD = Move(
+PAD: Move = Move(
     "pad",
     ("x", "value"),
     lambda g, pads: (apply(PAD, g, 0, pads=tuple((-lo, -hi) for lo, hi in pads)), None),
@@ -323,7 +325,8 @@ def repeat(input: Tensor, *repeats: Any) -> Tensor:
     lead = len(times) - input.ndim
     if lead < 0:
         raise RuntimeError(
-            "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor"
+            "Number of dimensions of repeat dims can not be smaller than number of dimensions of "
+            "tensor"
         )
     shape = (1,) * lead + tuple(input.shape)
     spread = [n for pair in zip(times, shape, strict=True) for n in pair]
@@ -357,7 +360,7 @@ def repeat_interleave(
     )
     if isinstance(repeats, Tensor):
         counts = repeats.expand(x.shape[d]).detach().numpy()
-        places = wrap(np.repeat(np.arange(x.shape[d]), counts))
+        places: Tensor = wrap(np.repeat(np.arange(x.shape[d]), counts))
         return x.index_select(d, places)
     shape = tuple(x.shape)
     spread = x.unsqueeze(d + 1).expand(*shape[: d + 1], repeats, *shape[d + 1 :])

@@ -140,7 +140,8 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     d = norm_dim(dimension, input.ndim, "unfold")
     if size < 0 or size > input.shape[d] or step <= 0:
         raise RuntimeError(
-            f"unfold(): size {size} and step {step} do not fit dimension {d} of size {input.shape[d]}"
+            f"unfold(): size {size} and step {step} do not fit dimension {d} of size "
+            f"{input.shape[d]}"
         )
     return apply(UNFOLD, input, dim=d, size=size, step=step)
 
@@ -170,7 +171,8 @@ def split(
     if isinstance(sizes, (tuple, list)):
         if sum(sizes) != size:
             raise RuntimeError(
-                f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's size "
+                f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's "
+                "size "
                 f"at dimension {d}), but got split_sizes={list(sizes)}"
             )
     else:

@@ -265,7 +265,11 @@ def pow_(input: Any, exponent: Any) -> Tensor:
         if integral and type(exponent) is int and exponent < 0:
             raise RuntimeError("Integers to negative integer powers are not allowed.")
         easy = _EASY_POWERS.get(exponent)
-        if easy is not None and input.dtype is not dt.bool_ and (not integral or exponent in (2, 3)):
+        if (
+            easy is not None
+            and input.dtype is not dt.bool_
+            and (not integral or exponent in (2, 3))
+        ):
             widened = (
                 input.to(dt.get_default_dtype()) if integral and type(exponent) is float else input
             )

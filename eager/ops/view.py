@@ -30,7 +30,8 @@ def norm_dim(dim: int, ndim: int, op: str) -> int:
     dim = dim.__index__()
     if not -bound <= dim < bound:
         raise IndexError(
-            f"{op}(): Dimension out of range (expected to be in range of [{-bound}, {bound - 1}], but got {dim})"
+            f"{op}(): Dimension out of range (expected to be in range of [{-bound}, {bound - 1}], "
+            f"but got {dim})"
         )
     return dim % bound
 
@@ -99,7 +100,8 @@ def permute(input: Tensor, *dims: Any) -> Tensor:
     order = tuple(norm_dim(d, input.ndim, "permute") for d in as_ints(dims))
     if sorted(order) != list(range(input.ndim)):
         raise RuntimeError(
-            f"permute(): dims {order} is not an ordering of the {input.ndim} dimensions of {input.shape}"
+            f"permute(): dims {order} is not an ordering of the {input.ndim} dimensions of "
+            f"{input.shape}"
         )
     return apply(PERMUTE, input, dims=order)
 
@@ -179,7 +181,8 @@ def expand(input: Tensor, *sizes: Any) -> Tensor:
     lead = len(wanted) - input.ndim
     if lead < 0:
         raise RuntimeError(
-            f"expand(): the number of sizes provided ({len(wanted)}) must be greater or equal to the number of dimensions "
+            f"expand(): the number of sizes provided ({len(wanted)}) must be greater or equal to "
+            "the number of dimensions "
             f"in the tensor ({input.ndim})"
         )
     shape = tuple(
@@ -188,8 +191,10 @@ def expand(input: Tensor, *sizes: Any) -> Tensor:
     for i, n in enumerate(input.shape):
         if n not in (1, shape[lead + i]):
             raise RuntimeError(
-                f"The expanded size of the tensor ({shape[lead + i]}) must match the existing size ({n}) at non-singleton "
-                f"dimension {lead + i}.  Target sizes: {list(shape)}.  Tensor sizes: {list(input.shape)}"
+                f"The expanded size of the tensor ({shape[lead + i]}) must match the existing "
+                f"size ({n}) at non-singleton "
+                f"dimension {lead + i}.  Target sizes: {list(shape)}.  Tensor sizes: "
+                f"{list(input.shape)}"
             )
     if any(n < 0 for n in shape):
         raise RuntimeError(
@@ -258,7 +263,8 @@ def view(input: Tensor, *shape: Any) -> Tensor:
     wanted = infer_shape(as_ints(shape), input.numel())
     if reshape_strides(tuple(input.shape), input.stride(), wanted) is None:
         raise RuntimeError(
-            "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
+            "view size is not compatible with input tensor's size and stride (at least one "
+            "dimension spans across two "
             "contiguous subspaces). Use .reshape(...) instead."
         )
     return apply(RESHAPE, input, shape=wanted)
@@ -478,7 +484,8 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
     size, i = input.shape[d], index.__index__()
     if not -size <= i < size:
         raise IndexError(
-            f"select(): index {i} out of range for tensor of size {list(input.shape)} at dimension {d}"
+            f"select(): index {i} out of range for tensor of size {list(input.shape)} at "
+            f"dimension {d}"
         )
     return apply(SELECT, input, dim=d, index=i % size)
 
