@@ -10,7 +10,7 @@ from typing import Any, Final
 from codegen.emit.cpp_step import Writer, array, team
 
 BAND_BYTES: Final = 1 << 18  # a band of source stays in the second-level cache
-PARTIAL_BYTES: Final = 640 << 10  # partial weight gradients: more of them cost more to add up than they gain
+PARTIAL_BYTES: Final = 1280 << 10  # partial weight gradients: more of them cost more to add up than they gain
 SLACK: Final = 128  # elements that the last tile of a band may read past its end
 
 

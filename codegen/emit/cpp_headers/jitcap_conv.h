@@ -31,10 +31,12 @@ template <class T> struct ConvRoom {  // scratch; sizes are computed in emit/cpp
 template <class T> constexpr int conv_lanes = JC_BYTES / sizeof(T);
 template <class T> constexpr int conv_pixels = JC_BYTES == 64 ? 8 : conv_lanes<T> < 4 ? conv_lanes<T> : 4;
 
-// Output channels side by side in a block: one (lanes run along the row), a vector, or two.
-template <class T> JC_INLINE i64 conv_block(i64 cout) {
+constexpr int CONV_ROW_CHANNELS = JC_BYTES == 64 ? 8 : 4;
+// Output channels side by side in a block of packed weights: one or a few (lanes run along a row of
+// `count` results, which must be long), else one or two vectors of them.
+template <class T> JC_INLINE i64 conv_block(i64 cout, i64 count) {
   constexpr int N = conv_lanes<T>;
-  return cout < N / 4 ? 1 : cout <= N ? N : 2 * N;
+  return cout < N / 4 ? 1 : cout <= N && count >= 2 * N ? CONV_ROW_CHANNELS : cout <= N ? N : 2 * N;
 }
 
 // mac: a * b + c, in one instruction where there is one.
@@ -263,20 +265,50 @@ template <class T, int OV, int P> JC_NOINLINE void conv_tile(const T *x, i64 pla
   JC_UNROLL
   for (int v = 0; v < OV; v++) store_tile<P>(place, v * N, acc + v * P);
 }
-// One output channel, lanes along the row.
-template <class T> JC_NOINLINE void conv_row(const T *x, i64 plane, const Correlation &q, const i64 *off, const T *w, T *out, i64 to, i64 count) {
+// XV vectors of results of one row x OB channels, lanes along the row.
+template <class T, int OB, int XV> JC_NOINLINE void conv_row(const T *x, i64 plane, i64 cin, i64 taps, const i64 *off, const T *w, const Place<T> &p) {
   constexpr int N = conv_lanes<T>;
   typedef vec<T, N> V;
-  i64 taps = q.s[0].taps * q.s[1].taps * q.s[2].taps;
-  for (i64 i = 0; i < count; i += N) {
-    V acc{};
-    for (i64 c = 0; c < q.cin; c++)
-      for (i64 t = 0; t < taps; t++) acc = mac(broadcast<V>(w + c * taps + t), load<N>(x + c * plane + off[t] + i), acc);
-    int n = count - i < N ? count - i : N;
-    if (to == 1) store_n(out + i, acc, n);
-    else
-      for (int k = 0; k < n; k++) out[(i + k) * to] = acc[k];
+  V acc[OB * XV];
+  JC_UNROLL
+  for (int i = 0; i < OB * XV; i++) acc[i] = V{};
+  for (i64 c = 0; c < cin; c++, x += plane)
+    for (i64 t = 0; t < taps; t++, w += OB) {
+      V f[XV];
+      JC_UNROLL
+      for (int k = 0; k < XV; k++) f[k] = load<N>(x + off[t] + k * N);
+      JC_UNROLL
+      for (int o = 0; o < OB; o++) {
+        V b = broadcast<V>(w + o);
+        JC_UNROLL
+        for (int k = 0; k < XV; k++) acc[o * XV + k] = mac(f[k], b, acc[o * XV + k]);
+      }
+    }
+  JC_UNROLL
+  for (int o = 0; o < OB; o++)
+    JC_UNROLL
+    for (int k = 0; k < XV; k++) {
+      V v = acc[o * XV + k];
+      T *at = p.at + o * p.plane + k * N * p.to;
+      int live = p.pixels - k * N < N ? (int)(p.pixels - k * N) : N;
+      if (o >= p.channels) continue;
+      if (p.to == 1) store_n(at, v, live);
+      else if (p.to == 2 && live == N && p.after >= 2 * (k + 1) * N) store_row<N>(p, at, v);
+      else
+        for (int i = 0; i < live; i++) at[i * p.to + p.skip] = v[i];
+    }
+}
+template <class T, int OB> JC_INLINE void conv_rows(const T *x, const Correlation &q, i64 plane, i64 taps, const i64 *off, const T *w, Place<T> place) {
+  constexpr int N = conv_lanes<T>;
+  i64 count = q.s[2].count, i = 0;
+  for (; i + N < count; i += 2 * N) {
+    place.pixels = count - i < 2 * N ? count - i : 2 * N;
+    conv_row<T, OB, 2>(x + i, plane, q.cin, taps, off, w, place);
+    place.at += 2 * N * place.to;
+    place.after -= 2 * N * place.to;
   }
+  place.pixels = count - i;
+  if (i < count) conv_row<T, OB, 1>(x + i, plane, q.cin, taps, off, w, place);
 }
 template <class T, int OV, int P> JC_INLINE void conv_tiles(const T *x, const Correlation &q, i64 plane, i64 taps, const i64 *off, const T *w, Place<T> place) {
   i64 count = q.s[2].count;
@@ -290,13 +322,14 @@ template <class T, int OV, int P> JC_INLINE void conv_tiles(const T *x, const Co
 template <class T> JC_NOINLINE void correlate_band(const Correlation &q, const Band &b, const T *band, const i64 *off, const T *packed, T *dst, i64 h, i64 rows) {
   constexpr int N = conv_lanes<T>, P = conv_pixels<T>;
   i64 taps = q.s[0].taps * q.s[1].taps * q.s[2].taps, plane_out = q.dst[0] * q.dst[1] * q.dst[2];
-  i64 lanes = conv_block<T>(q.cout);
+  i64 lanes = conv_block<T>(q.cout, q.s[2].count);
   for (i64 co = 0; co < q.cout; co += lanes, packed += q.cin * taps * lanes, dst += lanes * plane_out)
     for (i64 r = 0; r < rows; r++) {
       const T *x = band + r * q.s[1].step * b.row;
       T *out = dst + ((h + r) * q.s[1].to + q.s[1].at) * q.dst[2];
       Place<T> place = {out, plane_out, q.s[2].to, q.s[2].at, q.cout - co, 0, q.dst[2]};
-      if (lanes == 1) conv_row(x, b.plane, q, off, packed, out + q.s[2].at, q.s[2].to, q.s[2].count);
+      if (lanes == 1) conv_rows<T, 1>(x, q, b.plane, taps, off, packed, place);
+      else if (lanes == CONV_ROW_CHANNELS && lanes < N) conv_rows<T, CONV_ROW_CHANNELS>(x, q, b.plane, taps, off, packed, place);
       else if (lanes == N) conv_tiles<T, 1, N>(x, q, b.plane, taps, off, packed, place);
       else conv_tiles<T, 2, P>(x, q, b.plane, taps, off, packed, place);
     }
@@ -304,7 +337,7 @@ template <class T> JC_NOINLINE void correlate_band(const Correlation &q, const B
 template <class T> JC_NOINLINE void correlate(const Correlation &q, const T *src, const T *w, T *dst, ConvRoom<T> room) {
   i64 taps = q.s[0].taps * q.s[1].taps * q.s[2].taps;
   i64 source = q.cin * q.src[0] * q.src[1] * q.src[2], result = q.cout * q.dst[0] * q.dst[1] * q.dst[2];
-  i64 lanes = conv_block<T>(q.cout), blocks = (q.cout + lanes - 1) / lanes, piece = q.cin * taps * lanes;
+  i64 lanes = conv_block<T>(q.cout, q.s[2].count), blocks = (q.cout + lanes - 1) / lanes, piece = q.cin * taps * lanes;
   i64 outer = q.n * q.groups * q.s[0].count, parts = (16 + outer - 1) / (outer ? outer : 1);
   i64 rows = band_rows(q.s, q.cin, room.room, 1l << 60, parts), bands = (q.s[1].count + rows - 1) / (rows ? rows : 1);
   Band b = band_of(q.s, rows);
@@ -314,14 +347,12 @@ template <class T> JC_NOINLINE void correlate(const Correlation &q, const T *src
   parallel(q.groups * blocks, 1, piece * q.groups * blocks < 30000 ? 1 : team, [=, &q](i64 lo, i64 hi) {
     for (i64 i = lo; i < hi; i++) pack_weights(room.packed + i * piece, w + i / blocks * q.cin * q.cout * q.k[0] * q.k[1] * q.k[2], q, lanes, i % blocks);
   });
-  parallel(outer * bands, 1, team, [=, &q](i64 lo, i64 hi) {
+  share(outer * bands, team, [=, &q](i64 i) {
     T *band = room.bands + omp_get_thread_num() * (room.room + room.turned);
-    for (i64 i = lo; i < hi; i++) {
-      i64 h = i % bands * rows, d = i / bands % q.s[0].count, map = i / bands / q.s[0].count;  // map: sample and group
-      load_band(band, src + map * source, q.src, q.s, b, q.cin, d, h);
-      T *out = dst + map * result + (d * q.s[0].to + q.s[0].at) * q.dst[1] * q.dst[2];
-      correlate_band(q, b, band, room.offsets, room.packed + map % q.groups * blocks * piece, out, h, q.s[1].count - h < rows ? q.s[1].count - h : rows);
-    }
+    i64 h = i % bands * rows, d = i / bands % q.s[0].count, map = i / bands / q.s[0].count;  // map: sample and group
+    load_band(band, src + map * source, q.src, q.s, b, q.cin, d, h);
+    T *out = dst + map * result + (d * q.s[0].to + q.s[0].at) * q.dst[1] * q.dst[2];
+    correlate_band(q, b, band, room.offsets, room.packed + map % q.groups * blocks * piece, out, h, q.s[1].count - h < rows ? q.s[1].count - h : rows);
   });
 }
 template <class T> JC_NOINLINE void conv(const Conv &g, const T *x, const T *w, T *out, ConvRoom<T> room) {

@@ -135,7 +135,7 @@ template <class T> JC_NOINLINE void conv_weight_grad(const Conv &g, const T *gra
   WeightGrad w = {{{forward_sweep(g, 0), forward_sweep(g, 1), forward_sweep(g, 2)}, g.n, g.groups, g.c / g.groups, g.o / g.groups, {}, {}, {}, 0, 0}};
   Correlation &q = w.q;
   for (int d = 0; d < 3; d++) q.src[d] = g.in[d], q.dst[d] = g.out[d], q.k[d] = g.k[d];
-  w.lanes = conv_block<T>(q.cout);
+  w.lanes = conv_block<T>(q.cout, 0);
   w.blocks = (q.cout + w.lanes - 1) / w.lanes;
   w.chunks = chunks;
   i64 outer = q.n * q.s[0].count, taps = w.taps(), piece = w.piece();
@@ -148,9 +148,9 @@ template <class T> JC_NOINLINE void conv_weight_grad(const Conv &g, const T *gra
   f64 work = (f64)outer * q.s[1].count * q.s[2].count * g.o * q.cin * (taps + 1);
   int team = work < 2e5 ? 1 : threads() < room.members ? threads() : (int)room.members;
   i64 parts = (team + chunks - 1) / chunks < q.cin ? (team + chunks - 1) / chunks : q.cin;  // of the input channels
-  parallel(chunks * parts, 1, team, [=, &w](i64 lo, i64 hi) {
+  share(chunks * parts, team, [=, &w](i64 i) {
     T *band = room.bands + omp_get_thread_num() * (room.room + room.turned);
-    for (i64 i = lo; i < hi; i++) weight_chunk(w, grad, x, room, band, i / parts, i % parts * w.q.cin / parts, (i % parts + 1) * w.q.cin / parts);
+    weight_chunk(w, grad, x, room, band, i / parts, i % parts * w.q.cin / parts, (i % parts + 1) * w.q.cin / parts);
   });
   i64 all = q.groups * w.blocks * piece;
   parallel(q.groups * w.blocks, 1, all * chunks < 60000 ? 1 : team, [=, &w](i64 lo, i64 hi) {
