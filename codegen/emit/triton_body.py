@@ -179,9 +179,9 @@ class Block:
         found = self.memo.get(key)
         if found is None:
             found = _EMIT[type(x)](self, x, guard)
-            if type(x) is not Const and (self.uses.get(x, 2) > 1 or len(found.text) > INLINE):
-                if not found.text.isidentifier():
-                    found = self.bind(found)
+            long = self.uses.get(x, 2) > 1 or len(found.text) > INLINE
+            if long and type(x) is not Const and not found.text.isidentifier():
+                found = self.bind(found)
             self.memo[key] = found
         return found
 

@@ -59,6 +59,7 @@ def dot(step: Library, buffers: Mapping[str, Buffer]) -> KernelText:
     tile = dot_tile(m, n, k, dtype)
     signature = Signature(buffers)
     wide = needs_int64((buffers[x] for x in (a.buffer, b.buffer, step.outs[0])), ())
+    result = table.type_name(buffers[step.outs[0]].dtype)
     blocks_m, blocks_n = math.ceil(m / tile.m), math.ceil(n / tile.n)
     out = Access(step.outs[0], 0, (*batch, m, n), _contiguous((*batch, m, n)))
     lines = [
@@ -71,7 +72,7 @@ def dot(step: Library, buffers: Mapping[str, Buffer]) -> KernelText:
         *_pointers("b", b, ("k[:, None]", "j"), signature),
         *_loop(tile, (m, n, k), a.strides[-1], b.strides[-2], dtype),
         *_pointers("out", out, ("i", "j"), signature),
-        f"tl.store(out, acc.to({table.type_name(buffers[out.buffer].dtype)}){_mask(_bounds(tile, m, n))})",
+        f"tl.store(out, acc.to({result}){_mask(_bounds(tile, m, n))})",
     ]
     programs = blocks_m * blocks_n * math.prod(batch)
     return finished(signature, [STEP + line for line in lines], programs, tile.warps)
@@ -113,13 +114,13 @@ def _loop(
     load_a = _mask(rows + [f"(k[None, :] < {k} - start)"] * tail)
     load_b = _mask(cols + [f"(k[:, None] < {k} - start)"] * tail)
     zero = ", other=0.0"
-    accumulator = dt.float64 if dtype is dt.float64 else dt.float32
+    wide = table.type_name(dt.float64 if dtype is dt.float64 else dt.float32)
     return [
-        f"acc = tl.zeros([{tile.m}, {tile.n}], {table.type_name(accumulator)})",
+        f"acc = tl.zeros([{tile.m}, {tile.n}], {wide})",
         f"for start in range(0, {k}, {tile.k}):",
         f"{STEP}x = tl.load(a{load_a}{zero if load_a else ''})",
         f"{STEP}y = tl.load(b{load_b}{zero if load_b else ''})",
-        f'{STEP}acc = tl.dot(x, y, acc, input_precision="ieee", out_dtype={table.type_name(accumulator)})',
+        f'{STEP}acc = tl.dot(x, y, acc, input_precision="ieee", out_dtype={wide})',
         f"{STEP}a += {tile.k * step_a}",
         f"{STEP}b += {tile.k * step_b}",
     ]

@@ -18,14 +18,21 @@ from codegen.affine import Axis
 from codegen.emit import triton_table as table
 from codegen.emit.triton_body import Block, Memo, Signature, Text, needs_int64, use_counts
 from codegen.emit.triton_tile import TiledStage, Tiling, roots
-from codegen.expr import Load
+from codegen.expr import Expr, Load
 from codegen.ir import Buffer, Reduction, Unsupported
 from eager import dtype as dt
 from eager.dtype import DType
 
 STEP: Final = "    "
 ALIGNED: Final = 16  # a size that is a multiple of this keeps vector accesses under a mask
-COMBINE: Final = {"sum": "({0} + {1})", "prod": "({0} * {1})", "max": "max", "min": "min", "any": "({0} | {1})", "all": "({0} & {1})"}  # fmt: skip
+COMBINE: Final = {
+    "sum": "({0} + {1})",
+    "prod": "({0} * {1})",
+    "max": "jc.maximum({0}, {1})",
+    "min": "jc.minimum({0}, {1})",
+    "any": "({0} | {1})",
+    "all": "({0} & {1})",
+}
 CANONICAL: Final = {"amax": "max", "amin": "min"}
 
 
@@ -272,12 +279,12 @@ class Writer:
                 block.memo[expr.load(s.buffer, s.offset, dtype), ()] = block.memo[s.value, ()]
 
     def forget(self, memo: Memo, buffer: str) -> None:
-        stale = [
-            key for key in memo
-            if any(isinstance(y, Load) and self.same_memory(y.buffer, buffer) for y in expr.walk(key[0]))
-        ]  # fmt: skip
-        for key in stale:
+        for key in [key for key in memo if self.depends(key[0], buffer)]:
             del memo[key]
+
+    def depends(self, x: Expr, buffer: str) -> bool:
+        loads = (y for y in expr.walk(x) if isinstance(y, Load))
+        return any(self.same_memory(y.buffer, buffer) for y in loads)
 
     def in_registers(self, buffer: str) -> bool:
         own = self.buffers[buffer]
@@ -341,9 +348,8 @@ class Writer:
             return f"tl.{'max' if kind == 'any' else 'min'}({operands[0]}.to(tl.int32), {axis})"
         if kind.startswith("arg"):
             best, where = block.fresh(), block.fresh()
-            block.put(
-                f"{best}, {where} = tl.reduce(({', '.join(operands)}), {axis}, jc.later_{kind[-3:]})"
-            )
+            pair = ", ".join(operands)
+            block.put(f"{best}, {where} = tl.reduce(({pair}), {axis}, jc.later_{kind[-3:]})")
             return where
         return f"tl.reduce({operands[0]}, {axis}, jc.{_FUNCTIONS[kind]})"
 
@@ -366,12 +372,7 @@ class Writer:
             both = ", ".join((*names, *operands))
             block.put(f"{', '.join(names)} = jc.later_{kind[-3:]}({both})")
             return
-        spelled = (
-            COMBINE[kind]
-            if kind in ("sum", "prod", "any", "all")
-            else f"jc.{kind}imum({{0}}, {{1}})"
-        )
-        block.put(f"{names[0]} = {spelled.format(names[0], operands[0])}")
+        block.put(f"{names[0]} = {COMBINE[kind].format(names[0], operands[0])}")
 
 
 _FUNCTIONS: Final = {"prod": "multiply", "max": "maximum", "min": "minimum"}
@@ -384,7 +385,9 @@ def _wide(r: Reduction) -> DType:
 
 
 def _converted(text: str, r: Reduction) -> str:
-    return text if r.dtype is dt.bool_ else f"{text}.to({table.type_name(r.dtype)})"
+    """tl.sum widens small integers; the other reductions keep their type."""
+    small = r.monoid == "sum" and r.dtype.itemsize < 4
+    return f"{text}.to({table.type_name(r.dtype)})" if small else text
 
 
 def identity(monoid: str, dtype: DType) -> str:

@@ -44,9 +44,8 @@ def scan(step: Library, buffers: Mapping[str, Buffer], sizes: Sizes) -> KernelTe
     wide = (step.out_avals[0] if len(step.outs) == 1 else step.avals[0]).dtype.compute
     if wide.is_complex:
         raise Unsupported(f"the triton backend does not compile {step.op.name} of complex numbers")
-    masks = ["(r < %d)" % rows] * (rows % height != 0) + ["(c < %d)" % length] * (
-        length % width != 0
-    )
+    source = signature.parameter(x.buffer)
+    masks = [f"(r < {rows})"] * (rows % height != 0) + [f"(c < {length})"] * (length % width != 0)
     mask = f", mask={' & '.join(masks)}" if masks else ""
     lines = [
         f"pid = tl.program_id(0){'.to(tl.int64)' if needs_int64([buffers[x.buffer]], ()) else ''}",
@@ -54,15 +53,12 @@ def scan(step: Library, buffers: Mapping[str, Buffer], sizes: Sizes) -> KernelTe
         *_start(len(step.outs), height, identity(monoid, wide), table.type_name(wide)),
         f"for start in range(0, {length}, {width}):",
         f"{STEP}c = start + tl.arange(0, {width})[None, :]",
-        f"{STEP}source = {signature.parameter(x.buffer)} + {_place(shape, dim, x.strides, x.offset)}",
+        f"{STEP}source = {source} + {_place(shape, dim, x.strides, x.offset)}",
         f"{STEP}at = {_place(shape, dim, contiguous_strides(shape), 0)}",
         f"{STEP}x = tl.load(source{mask}).to({table.type_name(wide)})",
         *(STEP + line for line in _combine(function, len(step.outs))),
-        *(f"{STEP}tl.store({signature.parameter(out)} + at, {_converted(value, out, buffers)}{mask})"
-          for out, value in zip(step.outs, ("x", "i"), strict=False)),
-        *(f"{STEP}carry_{v} = tl.sum(tl.where(c == start + {width - 1}, {v}, 0), 1)[:, None]"
-          for v in ("x", "i")[: len(step.outs)]),
-    ]  # fmt: skip
+        *(STEP + line for line in _finish(step, signature, width, mask)),
+    ]
     programs = math.ceil(rows / height)
     return finished(signature, [STEP + line for line in lines], programs, 4)
 
@@ -91,6 +87,17 @@ def _combine(function: str, outs: int) -> list[str]:
         f"x, i = tl.associative_scan((x, i), 1, {function})",
         f"x, i = {function}(carry_x, carry_i, x, i)",
     ]
+
+
+def _finish(step: Library, signature: Signature, width: int, mask: str) -> list[str]:
+    """Store the running values, and carry the last column to the next block."""
+    lines = []
+    for out, value in zip(step.outs, ("x", "i"), strict=False):
+        stored = _converted(value, out, signature.buffers)
+        lines.append(f"tl.store({signature.parameter(out)} + at, {stored}{mask})")
+        last = f"tl.where(c == start + {width - 1}, {value}, 0)"
+        lines.append(f"carry_{value} = tl.sum({last}, 1)[:, None]")
+    return lines
 
 
 def _converted(value: str, out: str, buffers: Mapping[str, Buffer]) -> str:

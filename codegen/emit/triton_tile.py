@@ -26,7 +26,7 @@ from codegen.affine import Affine, Axis
 from codegen.expr import Expr, Load
 from codegen.ir import Buffer, Kernel, Stage
 from codegen.rewrite import Rewrite
-from codegen.tile import split_axes
+from codegen.tile import split_axes, stage_roots
 from eager import dtype as dt
 from eager.dtype import DType
 
@@ -166,7 +166,7 @@ def is_column(kernel: Kernel) -> bool:
 def _plane(kernel: Kernel, other: Axis, sizes: Sizes) -> Tiling:
     """Rows end with the axis that reads are contiguous along, columns are the last axis."""
     last = kernel.rows[-1]
-    rows = tuple(a for a in kernel.rows[:-1] if a is not other) + (other,)
+    rows = (*(a for a in kernel.rows[:-1] if a is not other), other)
     height = min(sizes.plane, power_of_two(other.size))
     width = min(sizes.plane, power_of_two(last.size))
     count = math.prod(a.size for a in rows)
@@ -210,18 +210,8 @@ def _offsets(stage: Stage) -> Iterator[Affine]:
 
 
 def roots(stage: Stage) -> tuple[Expr, ...]:
-    """The expressions of a stage; those inside the stores' offsets belong to it as well."""
-    inside = [
-        a.expr
-        for s in stage.stores
-        for a in affine.walk_atoms(s.offset)
-        if isinstance(a, affine.Opaque)
-    ]
-    return (
-        *(r.value for r in stage.reductions),
-        *(s.value for s in stage.stores),
-        *inside,
-    )
+    """The expressions of a stage, those inside the stores' offsets included."""
+    return tuple(stage_roots(stage))
 
 
 # ------------------------------------------------------------------------------- rewriting

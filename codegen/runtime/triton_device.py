@@ -169,7 +169,8 @@ def on_default_device(program: TritonProgram) -> DeviceProgram:
         device = _default_device()
     except DeviceUnavailable as error:
         raise Unsupported(
-            f"the triton backend has no device: {error}; JITCAP_ISA=interpreter runs its kernels on NumPy"
+            f"the triton backend has no device: {error};"
+            " JITCAP_ISA=interpreter runs its kernels on NumPy"
         ) from error
     return DeviceProgram(program, device, compile_program(program))
 

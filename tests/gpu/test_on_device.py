@@ -32,13 +32,19 @@ def floats(*shape):
 CASES = {
     "gelu": (F.gelu, lambda: (floats(100_003),)),
     "softmax": (lambda x: F.softmax(x, -1), lambda: (floats(1000, 999),)),
-    "layer_norm": (lambda x, w: F.layer_norm(x, (768,), w), lambda: (floats(333, 768), floats(768))),
+    "layer_norm": (
+        lambda x, w: F.layer_norm(x, (768,), w),
+        lambda: (floats(333, 768), floats(768)),
+    ),
     "sum_down": (lambda x: x.sum(0), lambda: (floats(10_000, 70),)),
     "sum_of_all": (lambda x: x.mean(), lambda: (floats(1000, 1000),)),
     "matmul": (lambda a, b: a @ b, lambda: (floats(3, 130, 70), floats(3, 70, 90))),
     "transpose": (lambda x: x.t() + 1, lambda: (floats(300, 500),)),
     "cumsum": (lambda x: x.cumsum(1), lambda: (floats(20, 5000),)),
-    "embedding": (lambda t, i: F.embedding(i, t), lambda: (floats(50, 64), eager.tensor(rng.integers(0, 50, 200)))),
+    "embedding": (
+        lambda t, i: F.embedding(i, t),
+        lambda: (floats(50, 64), eager.tensor(rng.integers(0, 50, 200))),
+    ),
 }
 
 

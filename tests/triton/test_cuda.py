@@ -2,7 +2,6 @@
 
 import struct
 
-import numpy as np
 import pytest
 
 from codegen.runtime import cuda
@@ -23,15 +22,15 @@ def test_a_type_that_cannot_be_passed_is_named():
 
 
 def test_without_a_device_the_error_says_what_to_do():
+    if has_device():
+        pytest.skip("there is a device")
+    with pytest.raises(cuda.DeviceUnavailable, match=r"(?i)cuda"):
+        cuda.open_device()
+
+
+def has_device():
     try:
-        device = cuda.open_device()
-    except cuda.DeviceUnavailable as error:
-        assert "cuda" in str(error).lower()
-    else:
-        address = device.allocate(64)
-        sent, received = np.arange(16, dtype=np.float32), np.zeros(16, np.float32)
-        device.upload(address, sent)
-        device.download(received, address)
-        device.free(address)
-        device.close()
-        np.testing.assert_array_equal(sent, received)
+        cuda.open_device().close()
+    except cuda.DeviceUnavailable:
+        return False
+    return True

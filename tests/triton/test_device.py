@@ -55,7 +55,11 @@ class HostDevice:
     def argument(self, kind, value):
         if not kind.startswith("*"):
             return np.dtype(TYPES[kind]).type(value)
-        return self.blocks[value].view(TYPES[kind[1:]]) if self.blocks[value].size > 1 else self.blocks[value]
+        return (
+            self.blocks[value].view(TYPES[kind[1:]])
+            if self.blocks[value].size > 1
+            else self.blocks[value]
+        )
 
     def capture(self, work):
         device = self
@@ -76,7 +80,10 @@ def on_host(fn, args):
     program, arrays = helpers.program_of(fn, args)
     device = HostDevice(load_kernels(program.source))
     binaries = {
-        k.name: (Record(k.name, tuple(t for _, t in k.parameters), 0, k.warps, 1, 0, 1, ("host", 0, 32)), b"")
+        k.name: (
+            Record(k.name, tuple(t for _, t in k.parameters), 0, k.warps, 1, 0, 1, ("host", 0, 32)),
+            b"",
+        )
         for k in program.kernels.values()
     }
     return DeviceProgram(program, device, binaries), arrays, device

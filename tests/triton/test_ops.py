@@ -2,9 +2,9 @@
 
 import re
 
-import triton_helpers as helpers
 import numpy as np
 import pytest
+import triton_helpers as helpers
 
 pytest.importorskip("triton")
 

@@ -1,0 +1,46 @@
+"""The vocabulary is complete: every intrinsic, on every type that eager computes it on, in Triton's words."""
+
+import numpy as np
+import pytest
+
+from codegen.emit import triton_table as table
+from codegen.expr import CODEGEN
+from codegen.ir import Unsupported
+from eager import dtype as dt
+from eager.scalar import VOCABULARY
+
+FLOATS = (dt.float32, dt.float64)
+INTS = (dt.uint8, dt.int8, dt.int16, dt.int32, dt.int64)
+FLOAT_ONLY = set(
+    "exp expm1 log log1p log2 sqrt rsqrt sin cos tan asin acos atan atan2 sinh cosh tanh erf lgamma".split()
+)
+INT_ONLY = set("and_ or_ xor not_ shl shr".split())
+
+
+@pytest.mark.parametrize("name", sorted(VOCABULARY))
+def test_every_intrinsic_is_spelled(name):
+    kinds = FLOATS if name in FLOAT_ONLY else INTS if name in INT_ONLY else (*FLOATS, *INTS)
+    for dtype in kinds:
+        arguments = [f"x{i}" for i in range(VOCABULARY[name].arity)]
+        text = table.template(name, dtype).format(*arguments)
+        assert all(a in text for a in arguments)
+
+
+@pytest.mark.parametrize("name", CODEGEN)
+def test_every_draw_is_spelled(name):
+    for dtype in (dt.int64,) if name == "random_bits" else FLOATS:
+        assert table.template(name, dtype)
+
+
+def test_what_a_type_lacks_is_refused_by_name():
+    with pytest.raises(Unsupported, match="exp of int32"):
+        table.template("exp", dt.int32)
+    with pytest.raises(Unsupported, match="complex64"):
+        table.type_name(dt.complex64)
+
+
+@pytest.mark.parametrize("value", [0.1, -0.0, 1e300, np.inf, -np.inf, np.nan])
+def test_literals_read_back_exactly(value):
+    text = table.number(value, dt.float64)
+    assert np.array_equal(np.float64(eval(text)), np.float64(value), equal_nan=True)
+    assert np.signbit(eval(text)) == np.signbit(value)
