@@ -17,10 +17,11 @@ from types import MethodType
 from typing import Any, Final
 
 from eager.dispatch import current_tracer
-from jitcap.entry import MISS, Entries, Options, compile_call
+from jitcap.capture.breaks import Break
+from jitcap.entry import MISS, Compiled, Entries, Options, compile_call, readable
 from jitcap.explain import Explanation, explanation
 from jitcap.marks import no_capture
-from jitcap.record import Stats, forget_announcements
+from jitcap.record import Stats, forget_announcements, merged
 
 STANCES: Final = ("default", "eager", "fail_on_split", "fail_on_recompile")
 _stance: contextvars.ContextVar[str] = contextvars.ContextVar("stance", default="default")
@@ -138,15 +139,30 @@ def explain(
     options = Options(fullgraph=fullgraph, backend=backend)
 
     def explained(*args: Any, **kwargs: Any) -> Explanation:
-        made = compile_call(inner, args, kwargs, options)
-        captured = made.captured
-        guards = tuple(
-            f"{g.origin.show()}: {g.expected()}  # {g.where}" for g in captured.guards.items
-        )
-        name = getattr(inner, "__qualname__", type(inner).__qualname__)
-        return explanation(name, made.trail, graphs=(captured.graph,), guards=guards)
+        try:
+            return _shown(inner, [compile_call(inner, args, kwargs, options)], ())
+        except Break:
+            if fullgraph:
+                raise
+        entries = Entries(inner, options)
+        entries.miss(args, kwargs, _stance.get())
+        return _shown(inner, list(entries.compiled.values()), tuple(entries.splits))
 
     return explained
+
+
+def _shown(fn: Any, made: list[Compiled], splits: tuple[Any, ...]) -> Explanation:
+    """The explanation of one region, or of the parts of a split function."""
+    name = getattr(fn, "__qualname__", type(fn).__qualname__)
+    parts = [m for m in made if len(m.captured.graph)] or made
+    trail = parts[0].trail if len(parts) == 1 else merged(name, [m.trail for m in parts])
+    guards = [
+        f"{readable(g.origin.show())}: {g.expected()}  # {g.where}"
+        for m in parts
+        for g in m.captured.guards.items
+    ]
+    graphs = tuple(m.captured.graph for m in parts)
+    return explanation(name, trail, graphs=graphs, splits=splits, guards=tuple(guards))
 
 
 @contextmanager

@@ -8,6 +8,7 @@ again); what cannot be captured runs plainly, with a record of why.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -76,6 +77,7 @@ class Entries:
         self.compiled: dict[Version, Compiled] = {}
         self.varying: set[str] = set()  # ints whose value has changed between calls, by name
         self.refused = 0
+        self.splits: list[Record] = []
         self.splitter: Splitter | None = None  # runs in parts what is not captured as a whole
         self._lock = threading.RLock()
 
@@ -129,6 +131,7 @@ class Entries:
     def _report_split(self, record: Record) -> None:
         """Count and announce a place where the program is split."""
         self.stats.splits += 1
+        self.splits.append(record)
         self.stats.refusals.append(str(record))
         announce((self.fn, record.kind, record.place), f"@jit {self.name} is split: {record}")
 
@@ -304,7 +307,12 @@ def _name_inputs(captured: Captured) -> None:
     """Graph inputs by the names that the user knows."""
     for node, given in zip(captured.graph.inputs, captured.inputs, strict=True):
         if given.origin is not None:
-            node.attrs["name"] = given.origin.show()  # type: ignore[index]
+            node.attrs["name"] = readable(given.origin.show())  # type: ignore[index]
+
+
+def readable(name: str) -> str:
+    """A place as the user writes it: `model._modules['fc']._parameters['w']` is model.fc.w."""
+    return re.sub(r"\._(?:modules|parameters|buffers)\['(\w+)'\]", r".\1", name)
 
 
 def _compiler(options: Options, trail: Trail) -> Callable[[Graph], Any]:

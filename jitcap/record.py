@@ -96,6 +96,18 @@ class Trail:
         return ", ".join(f"{name} {s * 1e3:.1f} ms" for name, s in self.seconds.items())
 
 
+def merged(name: str, trails: list[Trail]) -> Trail:
+    """The logs of the parts of one function as one log: stage names get the part's number."""
+    whole = Trail(name)
+    for i, trail in enumerate(trails, 1):
+        whole.texts |= {f"part {i} {stage}": text for stage, text in trail.texts.items()}
+        whole.kernels += trail.kernels
+        whole.notes += trail.notes
+        for stage, seconds in trail.seconds.items():
+            whole.seconds[stage] = whole.seconds.get(stage, 0.0) + seconds
+    return whole
+
+
 def _dump(name: str, number: int, stage: str, text: str) -> None:
     """One file per stage; C++ by its suffix. A full disk is not the program's problem."""
     suffix = "cpp" if "#include" in text else "py"

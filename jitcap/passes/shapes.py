@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from eager.aval import Aval
 from jitcap.graph import Arg, Node
 from jitcap.passes.rules import Maker, Rule, constant, is_op
 
@@ -124,6 +125,30 @@ def _first_source(a: Arg) -> Arg | None:
     return a.args[0] if isinstance(a, Node) and a.args else None
 
 
+def _take(s: Maker, n: Node) -> Arg | None:
+    """By 0, 1, 2, ...: a slice."""
+    x, index = n.args
+    if not isinstance(x, Node) or not is_op(index, "iota"):
+        return None
+    assert isinstance(index, Node)
+    dim, size = n.attrs["dim"], index.aval.shape[0]
+    if size > x.aval.shape[dim]:
+        return None  # out of range: the op itself says so when it runs
+    return s.make("slice", x, like=n, dim=dim, start=0, stop=size, step=1)
+
+
+def _index_add(s: Maker, n: Node) -> Arg | None:
+    """At 0, 1, 2, ... of a whole dimension: an addition."""
+    x, index, source = n.args
+    if not isinstance(x, Node) or not is_op(index, "iota"):
+        return None
+    return s.make("add", x, source, like=n) if _aval(source) == x.aval else None
+
+
+def _aval(a: Arg) -> Aval | None:
+    return a.aval if isinstance(a, Node) else None
+
+
 def _sum_of_ones(s: Maker, n: Node) -> Arg | None:
     """Over dimensions of size 1 a sum is a reshape, plus the 0.0 that sums start from."""
     x = _source(n)
@@ -177,5 +202,7 @@ RULES: Final[dict[str, tuple[Rule, ...]]] = {
     "flip": (_flip,),
     "pad": (_pad,),
     "cat": (_cat,),
+    "take": (_take,),
+    "index_add": (_index_add,),
     "sum": (_sum_of_ones, _sum_of_expand),
 }

@@ -166,7 +166,7 @@ def test_stance_fail_on_recompile():
         fn(floats(4))
 
 
-def test_a_refusal_is_said_once_and_runs_plainly():
+def test_a_split_is_said_once():
     def fn(x):
         return x if x.sum() > 0 else -x
 
@@ -177,7 +177,7 @@ def test_a_refusal_is_said_once_and_runs_plainly():
         warnings.simplefilter("error")
         for _ in range(5):
             same(j(-floats(3)), fn(-floats(3)))
-    assert j.stats.fallbacks
+    assert (j.stats.splits, j.stats.fallbacks) == (1, 0)
 
 
 def test_fullgraph_raises_with_the_place():
@@ -332,6 +332,22 @@ def test_explain(tmp_path):
     assert "── source" in str(e)
     e.html(tmp_path / "e.html")
     assert "<details>" in (tmp_path / "e.html").read_text()
+
+
+def test_explain_shows_splits_and_parts():
+    def fn(x):
+        y = x * 2
+        if y.sum() > 0:
+            y = y + 1
+        return y * 3
+
+    with pytest.warns(JitcapWarning, match="split"):
+        e = explain(fn)(floats(3).abs())
+    assert len(e.splits) == 1
+    assert "if y.sum() > 0:" in str(e.splits[0])
+    assert len(e.graphs) == 2
+    with pytest.raises(Break):
+        explain(fn, fullgraph=True)(floats(3))
 
 
 def test_dump_writes_files_that_run(tmp_path):

@@ -141,3 +141,56 @@ def test_passes_take_linear_time():
 
     chain(100)
     assert chain(8000) / chain(2000) < 8
+
+
+def test_gradients_of_slices_are_put_together():
+    def fn(x):
+        w = x.detach().requires_grad_()
+        a, b, c = (w * 2).split([1, 2, 3], dim=1)
+        loss = (a.exp().sum() + (b * b).sum()) + c.sin().sum()
+        return eager.autograd.grad(loss, [w])[0]
+
+    x = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
+    graph = trace(fn, eager.tensor(x)).graph
+    after = run_passes(graph)
+    assert "slice_scatter" in ops(graph)
+    assert "slice_scatter" not in ops(after)
+    assert ops(after).count("cat") == 1
+    np.testing.assert_array_equal(graph.run([x])[0], after.run([x])[0])
+
+
+def test_gradients_of_steps_in_time_are_put_together():
+    def fn(x):
+        w = x.detach().requires_grad_()
+        h = w[:, 0]
+        for t in range(1, 5):
+            h = (h + w[:, t]).tanh()
+        return eager.autograd.grad(h.sum(), [w])[0]
+
+    x = np.random.default_rng(0).standard_normal((3, 6, 2)).astype(np.float32)
+    graph = trace(fn, eager.tensor(x)).graph
+    after = run_passes(graph)
+    assert "select_scatter" not in ops(after)
+    assert ops(after).count("cat") == 1
+    np.testing.assert_array_equal(graph.run([x])[0], after.run([x])[0])
+
+
+def test_parts_that_overlap_are_added():
+    def fn(x):
+        z = eager.zeros(4, 3)
+        return z.slice_scatter(x, 0, 0, 2) + z.slice_scatter(x, 0, 1, 3)
+
+    x = np.ones((2, 3), np.float32)
+    graph = trace(fn, eager.tensor(x)).graph
+    np.testing.assert_array_equal(graph.run([x])[0], run_passes(graph).run([x])[0])
+
+
+def test_taking_every_row_is_no_gather():
+    def fn(x):
+        return eager.nn.functional.embedding(eager.arange(2), x) * 2
+
+    graph = trace(fn, eager.tensor(SPECIAL)).graph
+    after = run_passes(graph)
+    assert "take" in ops(graph)
+    assert ops(after) == ["mul"]
+    np.testing.assert_array_equal(graph.run([SPECIAL])[0], after.run([SPECIAL])[0])

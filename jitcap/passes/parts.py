@@ -1,0 +1,139 @@
+"""Pass: gradients of the parts of a tensor, put together at once. Graph -> Graph.
+
+The backward of slicing pads a gradient with zeros, and the uses of one tensor are summed: for n
+slices n - 1 additions of whole tensors that are mostly zero. A tree of such additions whose parts
+do not overlap is a concatenation. (Where eager adds 0.0 to a -0.0 and gets 0.0, this keeps -0.0.)
+One sweep from the roots of the trees: O(n log n).
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Final
+
+from eager.op import REGISTRY
+from jitcap.graph import Arg, Graph, Node, Rewriter
+from jitcap.passes.rules import constant
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """`node` at [start, stop) of dimension `dim`, zeros elsewhere. `node` lacks `dim` if `flat`."""
+
+    node: Node
+    dim: int
+    start: int
+    stop: int
+    flat: bool
+
+
+def join_parts(graph: Graph) -> Graph:
+    """Replace trees of additions of disjoint parts by one `cat` each."""
+    trees = _trees(graph)
+    if not trees:
+        return graph
+    r = Rewriter(graph)
+    for n in graph.nodes:
+        tree = trees.get(n)
+        r.mapped[n] = r.keep(n, r.args(n)) if tree is None else _join(r, n, tree)
+    return r.finish()
+
+
+def _trees(graph: Graph) -> dict[Node, tuple[list[Part], list[Arg]]]:
+    """For each root of a tree of additions worth it: its disjoint parts, and its other terms."""
+    users = graph.users()
+    outputs = set(graph.outputs)
+    inside: set[Node] = set()
+    found: dict[Node, tuple[list[Part], list[Arg]]] = {}
+    for n in reversed(graph.nodes):
+        if n.op.name != "add" or n in inside or n.aval.weak:
+            continue
+        terms = _terms(n, users, outputs, inside)
+        split = _disjoint(terms)
+        if split is not None:
+            found[n] = split
+    return found
+
+
+def _terms(
+    root: Node, users: dict[Node, list[Node]], outputs: set[Node], inside: set[Node]
+) -> list[Arg]:
+    """The leaves of the tree of additions below `root`, in order."""
+    terms: list[Arg] = []
+    stack: list[Arg] = [root]
+    while stack:
+        a = stack.pop()
+        is_sum = isinstance(a, Node) and a.op.name == "add" and a.aval == root.aval
+        alone = a is root or (isinstance(a, Node) and len(users[a]) == 1 and a not in outputs)
+        if isinstance(a, Node) and is_sum and alone:
+            inside.add(a)
+            stack.extend(reversed(a.args))
+        else:
+            terms.append(a)
+    return terms
+
+
+def _disjoint(terms: list[Arg]) -> tuple[list[Part], list[Arg]] | None:
+    """The parts of one dimension that do not overlap (at least two), and what is left."""
+    parts: list[Part] = []
+    rest: list[Arg] = []
+    for t in terms:
+        part = _part(t)
+        if part is None or (parts and part.dim != parts[0].dim):
+            rest.append(t)
+        else:
+            parts.append(part)
+    parts.sort(key=lambda p: p.start)
+    overlap = any(a.stop > b.start for a, b in itertools.pairwise(parts))
+    return None if len(parts) < 2 or overlap else (parts, rest)
+
+
+def _part(a: Arg) -> Part | None:
+    """What `a` is a part of zeros as, if it is one."""
+    if not isinstance(a, Node) or a.op.name not in ("slice_scatter", "select_scatter"):
+        return None
+    base, source = a.args
+    if constant(base) != 0 or not isinstance(source, Node) or a.attrs.get("step", 1) != 1:
+        return None
+    dim = a.attrs["dim"]
+    if a.op.name == "select_scatter":
+        return Part(source, dim, a.attrs["index"], a.attrs["index"] + 1, flat=True)
+    start = a.attrs["start"]
+    return Part(source, dim, start, start + source.aval.shape[dim], flat=False)
+
+
+def _join(r: Rewriter, root: Node, tree: tuple[list[Part], list[Arg]]) -> Arg:
+    """cat of the parts and of zeros between them, plus the other terms."""
+    parts, rest = tree
+    dim, shape = parts[0].dim, root.aval.shape
+    pieces: list[Arg] = []
+    at = 0
+    for p in (*parts, None):
+        start = shape[dim] if p is None else p.start
+        if start > at:
+            size = (*shape[:dim], start - at, *shape[dim + 1 :])
+            attrs = {"shape": size, "dtype": root.aval.dtype}
+            pieces.append(r.emit(_FULL, (0,), attrs, root))
+        if p is not None:
+            pieces.append(_piece(r, p, shape, root))
+            at = p.stop
+    total: Arg = pieces[0]
+    if len(pieces) > 1:
+        total = r.emit(_CAT, tuple(pieces), {"dim": dim}, root)
+    for term in rest:
+        total = r.emit(root.op, (total, r.lookup(term)), {}, root)
+    return total
+
+
+def _piece(r: Rewriter, p: Part, shape: tuple[int, ...], root: Node) -> Arg:
+    source = r.lookup(p.node)
+    if not p.flat:
+        return source
+    size = (*shape[: p.dim], 1, *shape[p.dim + 1 :])
+    return r.emit(_RESHAPE, (source,), {"shape": size}, root)
+
+
+_FULL: Final = REGISTRY["full"]
+_CAT: Final = REGISTRY["cat"]
+_RESHAPE: Final = REGISTRY["reshape"]
