@@ -142,9 +142,33 @@ def _depthwise(xp: Array, w: Array, geo: Geometry, out: Array) -> Array:
     return out
 
 
+def _reversible(geo: Geometry) -> bool:
+    """Whether the input gradient is itself a convolution: no stride, no more padding than the
+    filter reaches."""
+    reach = zip(geo.padding, geo.kernel, geo.dilation, strict=True)
+    return all(t == 1 for t in geo.stride) and all(p <= d * (k - 1) for p, k, d in reach)
+
+
+def _reverse(geo: Geometry) -> Geometry:
+    reach = zip(geo.padding, geo.kernel, geo.dilation, strict=True)
+    padding = tuple(d * (k - 1) - p for p, k, d in reach)
+    return Geometry(geo.kernel, geo.stride, padding, geo.dilation, geo.groups)
+
+
+def _mirrored(w: Array, groups: int) -> Array:
+    """The filters read backwards, with inputs and outputs exchanged: (O, C / g, *K) -> (C, O / g,
+    *K)."""
+    o, per_group, *kernel = w.shape
+    flipped = w[(slice(None), slice(None), *(slice(None, None, -1) for _ in kernel))]
+    split = flipped.reshape(groups, o // groups, per_group, *kernel).swapaxes(1, 2)
+    return np.ascontiguousarray(split).reshape(groups * per_group, o // groups, *kernel)
+
+
 def conv_input_grad(g: Array, w: Array, input_shape: tuple[int, ...], geo: Geometry) -> Array:
     """The gradient of `conv` with respect to x: each result's gradient is added to every place its
     window read."""
+    if _reversible(geo):
+        return conv(g, _mirrored(w, geo.groups), _reverse(geo))
     n, o = g.shape[:2]
     c = input_shape[1]
     size = input_shape[2:]

@@ -1,4 +1,4 @@
-"""Functions that run around `forward`. (table of hooks, function) -> a handle that takes it back."""
+"""Functions that run around `forward`. (table of hooks, function) -> a handle to take it back."""
 
 from __future__ import annotations
 
