@@ -1,4 +1,4 @@
-"""Capture's last step: what the program changed and returned -> the epilogue of the entry, as source.
+"""Capture's last step: what the program changed and returned -> the entry's epilogue, as source.
 
 Twins are compared with what was loaded. The differences are written to the real objects after the
 graph ran; then the host calls are made, in program order; then the value is returned.
@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from eager.autograd import mode
-from eager.dispatch import apply
 from eager.tensor import UNREAD, Tensor, wrap
 from eager.traced import Traced
 from jitcap.capture.attributes import TENSOR_FIELDS
@@ -49,10 +48,11 @@ class Epilogue:
     writes: list[tuple[TensorShadow, int]] = field(default_factory=list)
     tracked: dict[int, Tensor] = field(default_factory=dict)
     result_of: dict[int, str] = field(default_factory=dict)
+    owners: dict[int, str] = field(default_factory=dict)
 
 
 def epilogue(world: World, value: Any, names: Names) -> Epilogue:
-    """Render the effects of `world` and the return value. Raises Break for what cannot be replayed."""
+    """Render the effects and the return value. Raises Break for what cannot be replayed."""
     early: set[int] = set()
     while True:
         rebuilder = Rebuilder(world, names)
@@ -65,6 +65,7 @@ def epilogue(world: World, value: Any, names: Names) -> Epilogue:
 
 def _render(world: World, value: Any, make: Rebuilder) -> Epilogue:
     out = Epilogue(outputs=make.outputs, tracked=make.tracked, result_of=make.result_of)
+    out.owners = make.owners
     returned = make.expr(value)
     stores: list[str] = []
     for shadow in list(world.outside.by_real.values()):
@@ -139,7 +140,7 @@ def _tensor_effects(make: Rebuilder, shadow: TensorShadow, out: Epilogue) -> lis
         count = max(twin._storage.version, 1)
         lines.append(f"{var()}._storage.version += {count}")
     if type(twin._array) is not Traced or twin._array.storage is not shadow.memory:
-        again = wrap(twin._array)
+        again: Tensor = wrap(twin._array)
         lines.append(f"{var()}._array = {make.expr(again)}._array")
     if twin._requires_grad is not shadow.requires_grad:
         lines.append(f"{var()}._requires_grad = {twin._requires_grad}")
@@ -242,6 +243,3 @@ def _host_call(make: Rebuilder, call: Any) -> str:
     keywords = [f"{k}={make.expr(v)}" for k, v in call.kwargs.items()]
     given = ", ".join([*map(make.expr, call.args), *keywords])
     return f"{make.expr(call.fn)}({given})"
-
-
-_ = apply

@@ -1,4 +1,4 @@
-"""Capture: how values that escape are made again at every call. values of a capture -> Python source.
+"""Capture: how values that escape are made again at every call. captured values -> source.
 
 What came from outside is the outside object itself; new objects are built anew (shared ones once,
 cycles included); tensors and run-time numbers become outputs of the graph.
@@ -28,7 +28,7 @@ from jitcap.capture.attributes import TENSOR_FIELDS
 from jitcap.capture.breaks import Break
 from jitcap.capture.deferred import Deferred
 from jitcap.capture.interpret import Generator, Null
-from jitcap.capture.outside import TensorShadow, is_python_class
+from jitcap.capture.outside import is_python_class
 from jitcap.capture.shadow import slots_of
 from jitcap.graph import Node
 from jitcap.guards import Names
@@ -42,9 +42,10 @@ _CONSTANTS: Final = (
     enum.Enum, property, types.MethodDescriptorType,
     types.WrapperDescriptorType, types.GenericAlias, types.CodeType, types.TracebackType, Null,
 )  # fmt: skip
-_ITERATORS: Final = tuple(
-    type(iter(x)) for x in ([], (), range(0), {}, {}.values(), {}.items(), set(), "")
-) + (enumerate, zip, reversed, type(reversed([])))
+_EMPTY: Final[tuple[Any, ...]] = ([], (), range(0), {}, {}.values(), {}.items(), set(), "")
+_ITERATORS: Final[tuple[Any, ...]] = (
+    *(type(iter(x)) for x in _EMPTY), enumerate, zip, reversed, type(reversed([])),
+)  # fmt: skip
 
 
 class _Cycle(Exception):
@@ -61,6 +62,7 @@ class Rebuilder:
         self.tracked: dict[int, Tensor] = {}  # output index -> traced tensor that requires grad
         self.freed: list[Tensor] = []
         self.result_of: dict[int, str] = {}  # output index -> variable of the tensor made of it
+        self.owners: dict[int, str] = {}  # the same for results without a history
         self.lines: list[str] = []
         self.late: list[str] = []  # filling of cyclic objects
         self.memo: dict[int, str] = {}
@@ -309,6 +311,7 @@ class Rebuilder:
             else ""
         )
         name = self.bases[id(storage)] = self.let(f"{self.names.bind(wrap)}(o[{index}]{cls})")
+        self.owners[index] = name
         self._keep.append(storage)
         return name
 

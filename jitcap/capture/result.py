@@ -1,4 +1,4 @@
-"""Capture's product: graph, guards and epilogue of one version of a function. -> source of its entry.
+"""Capture's product: graph, guards and epilogue of one version. -> source of its entry.
 
 `Captured.entry` turns it into the function that a call runs: check the guards, gather the inputs,
 run the compiled graph, replay the effects, return the value.
@@ -100,9 +100,12 @@ class Captured:
             self.names.bind(i.value) if i.origin is None else self.names.var(i.origin)
             for i in self.inputs
         )
-        made = self.epilogue.result_of
-        outs = ", ".join(made.get(i, "None") for i in range(len(self.epilogue.outputs)))
-        return [f"R.attach([{given}], [{outs}], o[{len(self.epilogue.outputs)}:])", *self._freed()]
+        made = {**self.epilogue.owners, **self.epilogue.result_of}
+        count = len(self.epilogue.outputs)
+        outs = ", ".join(
+            made.get(i, "None" if i in self.epilogue.tracked else f"o[{i}]") for i in range(count)
+        )
+        return [f"R.attach([{given}], [{outs}], o[{count}:])", *self._freed()]
 
     def _freed(self) -> list[str]:
         """Outputs whose history a backward inside used up."""
