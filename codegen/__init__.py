@@ -5,17 +5,20 @@ Program --lower--> Loops --fuse--> Fused --tile--> Tiled --plan--> Plan --emit--
 
 from __future__ import annotations
 
+import gc
 import os
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
-from codegen import fuse, lower, peephole, plan, show, tile, verify, writes
-from codegen.emit import cpp, triton
+from codegen import expr, fuse, interpret, lower, peephole, plan, show, tile, verify, writes
+from codegen.emit import cpp, python, triton
 from codegen.ir import Call, Program, Target, Unsupported, Value
-from codegen.runtime import cpu, triton_device
+from codegen.runtime import build, cpu, triton_device
 from codegen.runtime.artifact import Artifact, Kernel
 
 __all__ = ["Artifact", "Call", "Kernel", "Program", "Target", "Unsupported", "Value", "compile"]
@@ -30,25 +33,35 @@ STAGES: Final[tuple[tuple[str, Callable[..., Any]], ...]] = (
     ("source", lambda r: cpp.emit(r["tiled"], r["plan"])),
 )
 GPU_STAGES: Final[tuple[tuple[str, Callable[..., Any]], ...]] = (
-    *STAGES[:1],
+    ("loops", lambda r: lower.lower(peephole.peephole(r["program"]), widen=False)),  # tensor cores take 16 bits
     ("fused", lambda r: writes.place_writes(fuse.fuse(r["loops"]))),
     ("source", lambda r: triton.emit(r["fused"])),
 )
+PYTHON_STAGES: Final[tuple[tuple[str, Callable[..., Any]], ...]] = (
+    *GPU_STAGES[:2],
+    ("source", lambda r: python.emit(r["fused"])),
+)
+DEPTH: Final = 10_000  # frames: passes recurse over expressions, and a kernel's may be a chain of 640 nodes
 _LOCK = threading.RLock()  # expressions and index forms are interned in tables of the process
 
 
 def compile(program: Program, target: Target | None = None) -> Artifact:  # noqa: A001
     """Compile `program`. Raises build.NoCompiler, build.CompileError, or Unsupported (the caller runs it in eager)."""
     target = target or Target()
-    if target.backend == "triton":
-        return _compile_triton(program, target)
-    with _LOCK:
+    return BACKENDS[target.backend](program, target)
+
+
+def _compile_cpp(program: Program, target: Target) -> Artifact:
+    """Without a C++ compiler the program runs op by op, and a warning says so once."""
+    with _LOCK, _no_collection():
         results, texts, times = run_stages(program)
     source: cpp.Source = results["source"]
     start = time.perf_counter()
-    runner = cpu.load(cpu.build_shared({"graph.cpp": source.text})).runner(
-        cpp.ENTRY, source.signature
-    )
+    try:
+        path = cpu.build_shared({"graph.cpp": source.text})
+    except build.NoCompiler as error:
+        return interpret.interpret(program, str(error))
+    runner = cpu.load(path).runner(cpp.ENTRY, source.signature)
     times["build"] = time.perf_counter() - start
     figures = {"arena_bytes": results["plan"].arena_bytes}
     figures |= {f"{name}_us": int(1e6 * seconds) for name, seconds in times.items()}
@@ -62,10 +75,39 @@ def _compile_triton(program: Program, target: Target) -> Artifact:
     return replace(artifact, stages=texts)
 
 
+def _compile_python(program: Program, target: Target) -> Artifact:
+    with _LOCK:
+        results, texts, _ = run_stages(program, PYTHON_STAGES)
+    source: python.Source = results["source"]
+    kernels = (Kernel("loops", source.text),)
+    return Artifact(source.run, kernels, texts, {"arena_bytes": 0})
+
+
+BACKENDS: Final[dict[str, Callable[[Program, Target], Artifact]]] = {
+    "cpp": _compile_cpp,
+    "triton": _compile_triton,
+    "python": _compile_python,
+}
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """No garbage collection: the passes make no cycles to speak of, and scanning the tables costs as much as they do."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 def run_stages(
     program: Program, stages: tuple[tuple[str, Callable[..., Any]], ...] = STAGES
 ) -> tuple[dict[str, Any], dict[str, str], dict[str, float]]:
     """All stages but the build: (results, text of each, seconds of each); verified when CHECK is set."""
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), DEPTH))
+    expr.clear_if_large()
     results: dict[str, Any] = {"program": program}
     times: dict[str, float] = {}
     check = os.environ.get("CHECK", "0") not in ("", "0")

@@ -493,3 +493,12 @@ def clear() -> None:
     _nodes.clear()
     _axes_memo.clear()
     affine.clear()
+
+
+MAX_TABLE: Final = 500_000
+
+
+def clear_if_large() -> None:
+    """Between programs: drop the tables once they hold more than MAX_TABLE expressions."""
+    if len(_nodes) > MAX_TABLE:
+        clear()

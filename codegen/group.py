@@ -22,6 +22,7 @@ from codegen.inline import Inlined, Stored
 from codegen.ir import Refusal, Step
 
 MAX_MEMBERS: Final = 48
+MAX_NODES: Final = 640  # of all members: C++ compile time and register pressure grow faster than the kernel
 SERIAL_WORK: Final = (
     1 << 16
 )  # elements that one thread may do alone: fewer rows than this are not worth threads
@@ -45,6 +46,7 @@ class Group:
     rows: int | None
     column: bool = False
     members: list[Member] = field(default_factory=list)
+    nodes: int = 0
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -111,7 +113,7 @@ class _Grouping:
                 yield near, False
 
     def join(self, target: Group, stored: Stored, *, related: bool) -> None:
-        if len(target.members) >= MAX_MEMBERS:
+        if len(target.members) >= MAX_MEMBERS or target.nodes + stored.nodes > MAX_NODES:
             raise NoFit("the kernel is large enough")
         if stored.nest.monoid:
             row = self.fit_reduction(target, stored, related=related)
@@ -122,6 +124,7 @@ class _Grouping:
     def add(self, target: Group, stored: Stored, row: Affine) -> None:
         member = Member(stored, row)
         target.members.append(member)
+        target.nodes += stored.nodes
         vid = stored.value.id
         self.home[vid], self.group_of[vid] = member, target
         self.position[vid] = target.position

@@ -38,6 +38,7 @@ class Stored:
     body: Expr
     reads: tuple[Read, ...]
     forced: bool
+    nodes: int
 
     @property
     def value(self) -> Value:
@@ -75,8 +76,9 @@ def inline(loops: Loops) -> Inlined:
 
 
 def _stored(item: Nest, body: Expr, forced: set[int]) -> Stored:
-    reads = tuple(x for x in expr.walk(body) if isinstance(x, Read))
-    return Stored(item, body, reads, item.value.id in forced)
+    nodes = tuple(expr.walk(body))
+    reads = tuple(x for x in nodes if isinstance(x, Read))
+    return Stored(item, body, reads, item.value.id in forced, len(nodes))
 
 
 class _Inliner:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from codegen import affine
+from codegen.emit.show_table import INFIX
 from codegen.expr import Apply, Cast, Checked, Const, Expr, IndexOf, Load, Local, Read, Select
 from codegen.ir import (
     Access,
@@ -45,12 +46,6 @@ class Texts(Mapping[str, str]):
 def show(x: Any) -> str:
     rule = RULES.get(type(x))
     return rule(x) if rule is not None else getattr(x, "text", repr(x))
-
-
-INFIX: Final = {
-    "add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
-    "eq": "==", "ne": "!=", "and_": "&", "or_": "|", "xor": "^", "floor_div": "//", "mod": "%",
-}  # fmt: skip
 
 
 def expression(x: Expr) -> str:

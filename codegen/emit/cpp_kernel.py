@@ -15,6 +15,7 @@ from codegen.affine import Axis
 from codegen.emit import cpp_table as table
 from codegen.emit.cpp_expr import Names, Scope, Spell
 from codegen.ir import Buffer, Kernel, Reduction, Schedule, Stage, Store
+from codegen.plan import touched
 from codegen.tile import stage_roots
 from eager import dtype as dt
 from eager.dtype import DType
@@ -49,8 +50,9 @@ def streamed(kernel: Kernel, buffers: Mapping[str, Buffer]) -> frozenset[str]:
     stored = {store.buffer for stage in kernel.stages for store in stage.stores}
     return frozenset(
         name
-        for name in (stored - read) & set(buffers)
-        if buffers[name].size * buffers[name].dtype.itemsize >= STREAM_BYTES
+        for name in stored - read
+        if name in buffers
+        and buffers[name].size * buffers[name].dtype.itemsize >= STREAM_BYTES
     )
 
 
@@ -58,9 +60,9 @@ class _Writer:
     def __init__(self, kernel: Kernel, plan: Schedule, buffers: Mapping[str, Buffer]) -> None:
         self.kernel = kernel
         self.plan = plan
-        dtypes = {name: b.dtype for name, b in buffers.items()}
-        scalars = frozenset(n for n, b in buffers.items() if b.kind == "scalar")
-        self.names = Names(dtypes | {b.name: b.dtype for b in kernel.locals}, scalars)
+        own = [buffers[n] for n in set(touched(kernel)) if n in buffers]
+        dtypes = {b.name: b.dtype for b in (*own, *kernel.locals)}
+        self.names = Names(dtypes, frozenset(b.name for b in own if b.kind == "scalar"))
         for i, b in enumerate(kernel.locals):
             self.names.locals[b.name] = f"t{i}"
         self.streamed = streamed(kernel, buffers)

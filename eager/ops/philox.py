@@ -65,3 +65,16 @@ def blocks(seed: int, ordinal: int, n: int) -> Iterator[tuple[slice, Array, Arra
             _round(c, (k0, k1), work)
             k0, k1 = (k0 + _W0) & 0xFFFFFFFF, (k1 + _W1) & 0xFFFFFFFF
         yield slice(start, start + count), c[0], c[1]
+
+
+def scalar_words(seed: int, ordinal: int, index: int) -> tuple[int, int]:
+    """(word 0, word 1) of one element, in Python ints: the definition that the array and compiled forms must equal."""
+    low = 0xFFFFFFFF
+    seed, ordinal = seed & _MASK64, ordinal & _MASK64
+    c0, c1, c2, c3 = index & low, index >> 32, ordinal & low, ordinal >> 32
+    k0, k1 = seed & low, seed >> 32
+    for _ in range(10):
+        p0, p1 = c0 * int(_M0), c2 * int(_M1)
+        c0, c1, c2, c3 = (p1 >> 32) ^ c1 ^ k0, p1 & low, (p0 >> 32) ^ c3 ^ k1, p0 & low
+        k0, k1 = (k0 + _W0) & low, (k1 + _W1) & low
+    return c0, c1
