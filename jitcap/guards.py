@@ -1,4 +1,4 @@
-"""Beside capture: what an entry assumes of the outside world. (origin, expectation) -> test, explanation.
+"""Beside capture: what an entry assumes of the outside. (origin, expectation) -> test, explanation.
 
 A `Guard` is data. All guards of an entry render to one straight-line Python function in which each
 place is read once (`Renderer`), and the same records, evaluated one by one, say why a call did not
@@ -20,7 +20,7 @@ READ_ERRORS: Final = (LookupError, AttributeError, TypeError, ValueError)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Guard:
-    """Base: an expectation of the value at `origin`; `where` is the user's line that relied on it."""
+    """Base: what is expected at `origin`; `where` is the user's line that relied on it."""
 
     origin: Origin
     where: str
@@ -292,7 +292,7 @@ class Guards:
 
 
 def render(guards: Iterable[Guard], names: Names, miss: str) -> list[str]:
-    """Statements that `return <miss>` unless all guards hold. Reads may raise one of READ_ERRORS."""
+    """Statements that `return <miss>` unless all guards hold. Reads may raise READ_ERRORS."""
     seen: set[str] = set()
     for guard in guards:
         test = guard.test(names)
@@ -319,5 +319,6 @@ def explain(guards: Iterable[Guard], args: tuple[Any, ...], kwargs: dict[str, An
             got = guard.got(value)
         except READ_ERRORS as error:
             got = f"{type(error).__name__}: {error}"
-        return f"expected {guard.expected()}, got {got}, at {guard.where}, read as {guard.origin.show()}"
+        place = f"at {guard.where}, read as {guard.origin.show()}"
+        return f"expected {guard.expected()}, got {got}, {place}"
     return None

@@ -1,4 +1,4 @@
-"""Beside the entry: runs a function in parts, where it cannot be captured as a whole. frame -> value.
+"""Beside the entry: runs a function in parts where it cannot be captured whole. frame -> value.
 
 Each part (a *segment*) is captured and compiled like a function; what lies between two segments is
 one instruction, executed as CPython would. A function called by such an instruction is split in
@@ -20,7 +20,7 @@ from jitcap.capture.concrete import ConcreteWorld
 from jitcap.capture.functions import real_frame
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, Frame, Interpreter
 from jitcap.capture.native import is_library_module, is_native
-from jitcap.capture.opcodes_flow import OPCODES
+from jitcap.capture.opcodes_table import OPCODES
 from jitcap.capture.result import Captured
 from jitcap.capture.segment import RETURNED, capture_segment, live, point_of
 from jitcap.guards import Equals, explain
@@ -100,10 +100,10 @@ class Splitter:
         if point.plain:
             return None
         with self._lock:
-            call = self._compile(point, frame)
-        if call is None:
+            made = self._compile(point, frame)
+        if made is None:
             return None
-        outcome = call(given, {})
+        outcome = made(given, {})
         if outcome is self._miss:  # its guards do not hold even for the frame it was made from
             point.plain = True
             return None
@@ -113,8 +113,8 @@ class Splitter:
         if len(point.versions) >= VERSIONS:
             point.plain = True
             return None
-        for _, captured in point.versions[:1]:
-            point.varying |= changed_ints(captured, live(frame))
+        for _, last in point.versions[:1]:
+            point.varying |= changed_ints(last, live(frame))
         captured = self._capture(point, frame)
         if captured is None:
             point.plain = not point.versions
@@ -160,7 +160,7 @@ def changed_ints(captured: Captured, args: tuple[Any, ...]) -> set[str]:
 
 
 def splittable(fn: FunctionType) -> bool:
-    """Whether a function's own instructions are worth reading: the user's, or a module's `__call__`."""
+    """Whether a function's instructions are worth reading: the user's, or a module's `__call__`."""
     if hasattr(fn, NO_CAPTURE) or fn.__code__.co_flags & (CO_GENERATOR | CO_ASYNC):
         return False
     module = fn.__globals__.get("__name__", "")

@@ -60,7 +60,7 @@ def seen_of(names: Names) -> tuple[Seen, str]:
 
 
 def is_argument(origin: Origin) -> bool:
-    """Whether a tensor comes with the call (and so is another one each time): not as part of an object."""
+    """Whether a tensor comes with the call, another one each time: not as part of an object."""
     place: Origin | None = origin
     while place is not None:
         if isinstance(place, Fixed | DictOf | Attribute | ItemBy):
@@ -71,7 +71,7 @@ def is_argument(origin: Origin) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorLike(Guard):
-    """Class, shape, element type, strides (in bytes; None for contiguous), requires_grad, leaf or not."""
+    """Class, shape, element type, strides (bytes; None: contiguous), requires_grad, leaf."""
 
     cls: type
     shape: tuple[int, ...]
@@ -144,7 +144,7 @@ class ViewOfBase(Guard):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Memory(Guard):
-    """The tensors at `origin` and `others` share no memory with each other: one of them is written."""
+    """The tensors at `origin` and `others` share no memory: one of them is written."""
 
     others: tuple[Origin, ...] = field(default=())
 

@@ -1,1 +1,1 @@
-"""Capture, the first stage: a Python function's bytecode -> Graph, guards and effects (`Captured`)."""
+"""Capture, the first stage: a function's bytecode -> Graph, guards and effects (`Captured`)."""

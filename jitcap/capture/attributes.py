@@ -1,4 +1,4 @@
-"""Capture: attribute access as CPython does it, with a guard for every read. (object, name) -> value."""
+"""Capture: attributes as CPython has them, a guard for every read. (object, name) -> value."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from types import FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from eager.sym import SymNumber
-from eager.tensor import UNREAD, Tensor
+from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.deferred import Deferred
 from jitcap.capture.native import is_native_class
 from jitcap.capture.origin import Attribute, DictOf, Fixed, Item
 from jitcap.capture.outside import TensorShadow, is_python_class
-from jitcap.capture.shadow import MISSING, DictShadow, ObjectShadow, Shadow
+from jitcap.capture.shadow import MISSING, DictShadow, ObjectShadow
 from jitcap.guards import CodeIs, Is
 
 if TYPE_CHECKING:
     from jitcap.capture.world import World
 
-_DESCRIPTORS: Final = (
+_DESCRIPTORS: Final[tuple[Any, ...]] = (
     staticmethod, classmethod, property, functools.cached_property, MemberDescriptorType,
     types.GetSetDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType,
     types.ClassMethodDescriptorType, types.BuiltinFunctionType,
@@ -208,7 +208,7 @@ def _has_method(cls: type, name: str) -> bool:
 
 
 def bind(world: World, raw: Any, obj: Any, cls: type) -> Any:
-    """What a class attribute becomes when it is read through an instance (or, obj=None, the class)."""
+    """What a class attribute becomes when read through an instance (or, obj=None, the class)."""
     if isinstance(raw, FunctionType):
         return raw if obj is None else MethodType(raw, obj)
     if isinstance(raw, staticmethod):
@@ -240,7 +240,7 @@ def _module_attribute(world: World, module: ModuleType, name: str) -> Any:
 
 
 def _function_attribute(world: World, fn: FunctionType, name: str) -> Any:
-    if name in _FUNCTION_FIELDS or name.startswith("__") and name != "__dict__":
+    if name in _FUNCTION_FIELDS or (name.startswith("__") and name != "__dict__"):
         return getattr(fn, name)
     if world.outside.origin_of(fn) is None and id(fn) not in world.fixed:
         return getattr(fn, name)
@@ -396,6 +396,3 @@ def default_remove(world: World, obj: Any, name: str) -> None:
         raise AttributeError(f"{type(obj).__name__!r} object has no attribute {name!r}")
     else:
         world.delitem(obj.__dict__, name)
-
-
-_ = (UNREAD, Shadow)

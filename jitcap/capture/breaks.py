@@ -84,7 +84,7 @@ class Place:
     function: str = ""
 
     def excerpt(self) -> str:
-        """The source line with a caret under the part that is meant ("" when there is no source)."""
+        """The source line with a caret under the part that is meant ("" without a source)."""
         text = linecache.getline(self.file, self.line).rstrip("\n")
         if not text:
             return ""

@@ -1,4 +1,4 @@
-"""Capture: builtins whose meaning differs on values of a capture. builtin function -> handler(world, ...).
+"""Capture: builtins whose meaning differs on captured values. builtin -> handler(world, ...).
 
 What is not listed here but lives in one of `PURE_MODULES` runs as it is. `polyfills.py` has those
 that are best written as plain Python and interpreted.
@@ -11,7 +11,6 @@ import builtins
 import copy
 import functools
 import io
-import logging
 import math
 import operator
 import random
@@ -37,19 +36,19 @@ if TYPE_CHECKING:
 
 Handler = Callable[..., Any]
 HANDLERS: Final[dict[Any, Handler]] = {}
-PURE_MODULES: Final = frozenset(
-    {"builtins", "math", "cmath", "_operator", "operator", "itertools", "functools", "_functools",
-     "collections", "_collections", "_collections_abc", "abc", "_abc", "copy", "re", "string",
-     "_string", "struct", "_struct", "enum", "fractions", "numbers", "types", "numpy", "_struct",
-     "_bisect", "_heapq", "textwrap", "unicodedata", "datetime", "decimal", "_decimal", "_typing",
-     "typing"}
-)  # fmt: skip
+PURE_MODULES: Final = frozenset({
+    "_abc", "_bisect", "_collections", "_collections_abc", "_decimal", "_functools", "_heapq",
+    "_operator", "_string", "_struct", "_typing", "abc", "builtins", "cmath", "collections",
+    "copy", "datetime", "decimal", "enum", "fractions", "functools", "itertools", "math",
+    "numbers", "numpy", "operator", "re", "string", "struct", "textwrap", "types", "typing",
+    "unicodedata",
+})  # fmt: skip
 HOST_MODULES: Final = frozenset({"logging", "tqdm", "warnings"})
 # Dictionary methods that look at one key only; True: the other arguments need native care too.
 KEYED: Final = {
     "get": False, "__getitem__": False, "__contains__": False, "pop": False, "setdefault": False,
 }  # fmt: skip
-_IMPURE: Final = (
+_IMPURE: Final[tuple[Any, ...]] = (
     builtins.open, builtins.input, builtins.eval, builtins.exec, builtins.compile,
     builtins.breakpoint, builtins.__import__, builtins.memoryview,
 )  # fmt: skip
@@ -244,7 +243,7 @@ def _python_method(world: World, obj: Any, name: str) -> FunctionType | None:
 
 
 def _folded(builtin: Any, polyfill: Any) -> Handler:
-    """`builtin` on plain values; the polyfill when elements need their own (interpreted) methods."""
+    """`builtin` on plain values; the polyfill when elements have interpreted methods."""
 
     def handler(world: World, *args: Any, **kwargs: Any) -> Any:
         if len(args) == 1 or builtin is sum:
@@ -415,11 +414,11 @@ _OPERATORS: Final = {
     operator.rshift: ">>", operator.iadd: "+=", operator.isub: "-=", operator.imul: "*=",
     operator.itruediv: "/=",
 }  # fmt: skip
-for _fn, _op in _OPERATORS.items():
-    HANDLERS[_fn] = lambda world, a, b, _op=_op: world.binary(_op, a, b)
-for _fn, _op in {operator.lt: "<", operator.le: "<=", operator.eq: "==", operator.ne: "!=",
+for _operator, _op in _OPERATORS.items():
+    HANDLERS[_operator] = lambda world, a, b, _op=_op: world.binary(_op, a, b)
+for _compare, _op in {operator.lt: "<", operator.le: "<=", operator.eq: "==", operator.ne: "!=",
                  operator.gt: ">", operator.ge: ">="}.items():  # fmt: skip
-    HANDLERS[_fn] = lambda world, a, b, _op=_op: world.compare(_op, a, b)
+    HANDLERS[_compare] = lambda world, a, b, _op=_op: world.compare(_op, a, b)
 HANDLERS[operator.getitem] = lambda world, a, b: world.getitem(a, b)
 HANDLERS[operator.setitem] = lambda world, a, b, c: world.setitem(a, b, c)
 HANDLERS[operator.is_] = lambda world, a, b: world.same(a, b)
@@ -474,8 +473,8 @@ def _refuse(kind: str, name: str) -> Handler:
     return handler
 
 
-for _fn in _IMPURE:
-    HANDLERS[_fn] = _refuse("unknown call", _fn.__name__)
+for _impure in _IMPURE:
+    HANDLERS[_impure] = _refuse("unknown call", _impure.__name__)
 for _name in ("time", "perf_counter", "monotonic", "process_time", "time_ns", "perf_counter_ns"):
     HANDLERS[getattr(time, _name)] = _refuse("time and chance", f"time.{_name}")
 for _name in ("random", "randint", "randrange", "uniform", "choice", "shuffle", "sample", "gauss"):
@@ -485,4 +484,3 @@ for _name in ("random", "randint", "randrange", "uniform", "choice", "shuffle", 
         HANDLERS[_bound.__func__] = HANDLERS[_bound]
 HANDLERS[time.sleep] = lambda world, seconds: world.host_call(time.sleep, (seconds,), {})
 HANDLERS[typing.cast] = lambda world, cls, value: value
-_ = logging

@@ -1,4 +1,4 @@
-"""Capture, step 1: a code object -> one instruction stream, the same for CPython 3.11, 3.12 and 3.13.
+"""Capture, step 1: a code object -> one instruction stream for CPython 3.11, 3.12 and 3.13.
 
 Everything that differs between these versions is settled here. Caches, `EXTENDED_ARG` and no-ops
 leave; superinstructions are split; jumps name the index of their target; keyword names sit on the
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dis
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType
@@ -40,7 +40,7 @@ BINARY_OPS: Final = tuple(name for _, name in dis._nb_ops)  # type: ignore[attr-
 
 @dataclass(slots=True, eq=False)
 class Instruction:
-    """One normalised operation. `arg` is what it works with (a name, a constant, a count, a tuple)."""
+    """One normalised operation. `arg` is what it works with (a name, a constant, a count)."""
 
     op: str
     arg: Any
@@ -84,7 +84,7 @@ class UnsupportedPython(Exception):
 
 @lru_cache(maxsize=4096)
 def decode(code: CodeType) -> Bytecode:
-    """The normalised instructions of `code`. Raises UnsupportedPython on another CPython version."""
+    """The normalised instructions of `code`. Raises UnsupportedPython on another CPython."""
     if VERSION not in SUPPORTED:
         raise UnsupportedPython(f"bytecode of Python {VERSION[0]}.{VERSION[1]} is not supported")
     out: list[Instruction] = []
@@ -125,7 +125,10 @@ def _split(op: str, raw: dis.Instruction) -> Iterator[tuple[str, Any]]:
     """(normalised name, argument) for each operation that one instruction stands for."""
     arg, value = raw.arg or 0, raw.argval
     if op in ("LOAD_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST", "STORE_FAST_LOAD_FAST"):
-        first, second = op.split("_FAST")[0], op.split("_FAST_")[1].removesuffix("_FAST")
+        first, second = (
+            op.split("_FAST", maxsplit=1)[0],
+            op.split("_FAST_")[1].removesuffix("_FAST"),
+        )
         yield f"{first}_FAST", value[0]
         yield f"{second}_FAST", value[1]
     elif op == "RETURN_CONST":
@@ -156,7 +159,7 @@ def _format_value(arg: int) -> Iterator[tuple[str, Any]]:
     yield "FORMAT_VALUE", (arg & 3, bool(arg & 4))
 
 
-_FORMATS: Final = {
+_FORMATS: Final[dict[str, Callable[[int], Iterator[tuple[str, Any]]]]] = {
     "FORMAT_VALUE": _format_value,
     "FORMAT_SIMPLE": lambda arg: iter((("FORMAT_VALUE", (0, False)),)),
     "FORMAT_WITH_SPEC": lambda arg: iter((("FORMAT_VALUE", (0, True)),)),

@@ -26,7 +26,6 @@ from jitcap.capture.breaks import Break
 from jitcap.capture.builtins import HANDLERS, HOST_MODULES, KEYED, PURE_MODULES
 from jitcap.capture.deferred import Deferred
 from jitcap.capture.functions import frame_for
-from jitcap.capture.interpret import Generator
 from jitcap.capture.native import is_native, is_native_class
 from jitcap.capture.outside import is_python_class
 from jitcap.capture.shadow import MISSING, DictShadow
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 _UNBOUND: Final = (
     types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType,
 )  # fmt: skip
-_SAFE_SELF: Final = (
+_SAFE_SELF: Final[tuple[Any, ...]] = (
     list, dict, set, frozenset, tuple, str, bytes, bytearray, int, float, complex, range, slice,
     collections.deque, BaseException, type, type({}.keys()), type({}.values()), type({}.items()),
     object,
@@ -129,7 +128,7 @@ def native(
 
 
 def for_native(world: World, value: Any) -> Any:
-    """`value` as native code may have it: loaded in full, callables wrapped, iterators as iterators."""
+    """`value` as native code may have it: loaded in full, callables wrapped."""
     cls = type(value)
     if cls in (FunctionType, MethodType) and not _runs_natively(value):
         return Reentry(world, value)
@@ -299,7 +298,7 @@ def construct(world: World, cls: type, args: tuple[Any, ...], kwargs: dict[str, 
         if call(world, init, (obj, *args), kwargs) is not None:
             raise TypeError("__init__() should return None")
     elif init is not object.__init__ and not python_new and new is not object.__new__:
-        native(world, cls.__init__, (obj, *_iterables(world, args)), kwargs)
+        native(world, init, (obj, *_iterables(world, args)), kwargs)
     return obj
 
 
@@ -355,6 +354,3 @@ def _getter(world: World, fn: Any, obj: Any) -> Any:
     else:
         found = tuple(functools.reduce(world.getattr, name.split("."), obj) for name in given)
     return found[0] if len(given) == 1 else found
-
-
-_ = Generator

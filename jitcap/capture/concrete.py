@@ -13,7 +13,6 @@ from collections.abc import Callable
 from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
-from jitcap.capture.breaks import Break
 from jitcap.capture.interpret import NULL, Frame
 
 Nested = Callable[[FunctionType, tuple[Any, ...], dict[str, Any]], Any]
@@ -37,7 +36,7 @@ _UNARY: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 class ConcreteWorld:
-    """See `interpret.World`. `nested` runs calls of Python functions (they may be compiled in turn)."""
+    """See `interpret.World`. `nested` runs Python functions (they may be compiled in turn)."""
 
     def __init__(self, nested: Nested) -> None:
         self._nested = nested
@@ -85,12 +84,13 @@ class ConcreteWorld:
         return next(iterator)
 
     def call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        target, given = fn, args
+        target: Any = fn
+        given = args
         while type(target) is MethodType:
             target, given = target.__func__, (target.__self__, *given)
         if type(target) is FunctionType:
             return self._nested(target, given, kwargs)
-        method = getattr(type(target), "__call__", None)
+        method = getattr(type(target), "__call__", None)  # noqa: B004 - the function is wanted
         if type(method) is FunctionType and not isinstance(target, type):
             return self._nested(method, (target, *given), kwargs)
         return fn(*args, **kwargs)
@@ -164,6 +164,3 @@ class ConcreteWorld:
 
     def place(self, frame: Frame, refusal: BaseException) -> None:
         """Real errors carry their own traceback."""
-
-
-_ = Break

@@ -22,7 +22,7 @@ _CONSTANTS: Final = (load_equal, load_fixed, load_number, load_singleton)
 def frame_for(
     world: World, fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Frame:
-    """A frame of `fn` with its arguments bound and its closure in place. Raises TypeError as Python."""
+    """A frame of `fn`, arguments bound, closure in place. Raises TypeError as Python."""
     frame = Frame(fn.__code__, fn.__globals__, fn)
     frame.fast = bind_arguments(
         fn, args, kwargs, lambda field, holder, key: _default(world, fn, field, holder, key)

@@ -1,4 +1,4 @@
-"""Capture: which functions and classes run natively on traced values. name of a module -> yes or no.
+"""Capture: which functions and classes run natively on traced values. module name -> yes or no.
 
 All of `eager` does, since its state lives in its arguments, except what is written like user code:
 layers, optimizers, data loading. Those are read from bytecode like the user's own.
@@ -30,7 +30,7 @@ def is_library_module(name: str) -> bool:
 
 
 def is_native(fn: FunctionType) -> bool:
-    """Whether `fn` is called natively. A closure may hold the user's functions: it is interpreted."""
+    """Whether `fn` is called natively. A closure with the user's functions is interpreted."""
     if fn.__closure__ and any(_holds_user_code(c) for c in fn.__closure__):
         return False
     return is_native_module(fn.__globals__.get("__name__", ""))

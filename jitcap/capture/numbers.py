@@ -11,13 +11,12 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from eager import dtype as dt
 from eager.aval import Aval, scalar_aval
 from eager.ops.pointwise import CAST
 from eager.sym import SymNumber
 from jitcap.capture.origin import Computed, Origin
 from jitcap.functional import DataDependent
-from jitcap.graph import AS_NUMBER, Node
+from jitcap.graph import Node
 from jitcap.guards import Holds
 
 if TYPE_CHECKING:
@@ -135,6 +134,3 @@ def cast(world: World, number: Any, cls: type) -> Any:
     aval: Aval = scalar_aval(cls())
     (handle,) = world.tracer.emit(CAST, (number.handle,), {"dtype": aval.dtype}, (aval,))
     return SymNumber(world.tracer, handle, cls)
-
-
-_ = (dt, AS_NUMBER)

@@ -1,4 +1,4 @@
-"""Capture: the operations that decide where the program goes on: jumps, loops, exceptions, `with`, `match`."""
+"""Capture: operations that decide where the program goes on: jumps, loops, exceptions, `with`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from typing import Any
 
 from jitcap.capture.bytecode import VERSION, Instruction
 from jitcap.capture.interpret import NULL, Frame, Interpreter
-from jitcap.capture.opcodes import OPCODES, opcode
-
-__all__ = ["OPCODES"]
-
+from jitcap.capture.opcodes import opcode
 
 # ---- jumps
 
@@ -196,7 +193,8 @@ def match_class(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
         positional = tuple(getattr(cls, "__match_args__", ()))[: ins.arg]
         if len(positional) < ins.arg:
             raise TypeError(
-                f"{cls.__name__}() accepts {len(positional)} positional sub-patterns ({ins.arg} given)"
+                f"{cls.__name__}() accepts {len(positional)} positional sub-patterns "
+                f"({ins.arg} given)"
             )
     try:
         values += [vm.world.getattr(subject, name) for name in (*positional, *names)]

@@ -247,9 +247,7 @@ def getitem(world: World, obj: Any, key: Any) -> Any:
     if isinstance(obj, type):
         return _class_item(world, obj, key)
     shadow = world.outside.shadow(obj)
-    if isinstance(shadow, DictShadow):
-        shadow.touch(world, key)
-    elif isinstance(shadow, ListShadow) and type(key) is int:
+    if isinstance(shadow, DictShadow) or (isinstance(shadow, ListShadow) and type(key) is int):
         shadow.touch(world, key)
     else:
         world.see(obj, "an item")
@@ -345,6 +343,6 @@ def frozen(tensor: Tensor) -> Tensor:
     array = tensor._array
     if type(array) is not Traced:
         return tensor
-    out = wrap(fresh(array.storage.tracer, array.read(), array.aval))
+    out: Tensor = wrap(fresh(array.storage.tracer, array.read(), array.aval))
     out._requires_grad, out._node, out._index = tensor._requires_grad, tensor._node, tensor._index
     return out

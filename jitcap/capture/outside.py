@@ -1,4 +1,4 @@
-"""Capture: the one door for values from outside. (real object, origin) -> value to work with, and its guard.
+"""Capture: the one door for values from outside. (real object, origin) -> value, and its guard.
 
 `Outside.load` is a table by type. Every row makes the guard that its answer relies on; there is no
 other way in.
@@ -20,7 +20,6 @@ from eager.aval import Aval
 from eager.device import Size, device
 from eager.dtype import DType
 from eager.storage import Storage
-from eager.sym import SymNumber
 from eager.tensor import UNREAD, Tensor, ViewOf, wrap
 from eager.traced import Traced, TracedStorage
 from jitcap.capture.breaks import Break
@@ -146,7 +145,7 @@ class Outside:
         return self.register(CellShadow(real, origin))
 
     def is_fixed(self, value: Any) -> bool:
-        """Whether `value` is guarded by identity (so that what hangs on it can be named directly)."""
+        """Whether `value` is guarded by identity (what hangs on it can be named directly)."""
         return id(value) in self.world.fixed
 
     def fix(self, value: Any, origin: Origin) -> Any:
@@ -174,11 +173,15 @@ def loader_of(cls: type) -> Loader:
     return load_instance if is_python_class(cls) else load_opaque
 
 
-@functools.lru_cache(maxsize=4096)
-def is_python_class(cls: type) -> bool:
+def is_python_class(cls: Any) -> bool:
     """A class whose statements are Python: instances keep their state in a dictionary or slots.
 
     The values that stand for something else during a capture are none of the program's objects."""
+    return _is_python_class(cls)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_python_class(cls: Any) -> bool:
     flags = cls.__flags__
     if cls.__module__ == "eager.sym" or cls.__module__.startswith("jitcap.capture."):
         return False
@@ -212,7 +215,7 @@ def load_fixed(outside: Outside, real: Any, origin: Origin) -> Any:
 
 
 def load_function(outside: Outside, real: FunctionType, origin: Origin) -> Any:
-    """Where a function is part of the program's text it is guarded by identity, else by its code."""
+    """A function of the program's text is guarded by identity, another by its code."""
     world = outside.world
     static = isinstance(origin.root, Fixed) and not isinstance(origin, Item | Contents)
     if static or world.is_globals(origin):
@@ -267,7 +270,7 @@ def load_list(outside: Outside, real: Any, origin: Origin) -> Any:
     line = outside.world.line()
     outside.guard(TypeIs(origin, line, type(real)))
     maxlen = getattr(real, "maxlen", None)
-    twin = collections.deque(maxlen=maxlen) if type(real) is collections.deque else []
+    twin: Any = collections.deque(maxlen=maxlen) if type(real) is collections.deque else []
     shadow = ListShadow(real, origin, twin)
     if type(real) is collections.deque:
         outside.register(shadow)
@@ -399,4 +402,3 @@ LOADERS: Final[dict[type, Loader]] = {
     CellType: load_cell,
     frozenset: load_frozenset,
 }
-_ = SymNumber

@@ -1,4 +1,4 @@
-"""Capture: builtins written in plain Python, which is interpreted like the user's own. same arguments -> same answer."""
+"""Capture: builtins in plain Python, interpreted like the user's. arguments -> answer."""
 
 from __future__ import annotations
 

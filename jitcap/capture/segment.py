@@ -63,7 +63,7 @@ def live(frame: Frame) -> tuple[Any, ...]:
 def capture_segment(
     frame: Frame, limit: int | None, dynamic: frozenset[str]
 ) -> tuple[Captured, int]:
-    """Capture from where `frame` is, at most `limit` of its own instructions; `frame` is not changed.
+    """Capture from where `frame` is, at most `limit` of its instructions; it is not changed.
 
     The entry gives (RETURNED, value) or (STOPPED, pc, locals, stack, exceptions). When it cannot be
     captured that far the Break has `done`: how many instructions can be.
@@ -100,12 +100,8 @@ def _twin(world: World, frame: Frame) -> Frame:
     load = world.outside.load
     twin.pc = frame.pc
     twin.fast = {name: load(v, Local(name)) for name, v in frame.fast.items()}
-    twin.stack = [
-        v if v is NULL else load(v, Slot(1, i)) for i, v in enumerate(frame.stack)
-    ]
-    twin.handled = [
-        None if v is None else load(v, Slot(2, i)) for i, v in enumerate(frame.handled)
-    ]
+    twin.stack = [v if v is NULL else load(v, Slot(1, i)) for i, v in enumerate(frame.stack)]
+    twin.handled = [None if v is None else load(v, Slot(2, i)) for i, v in enumerate(frame.handled)]
     return twin
 
 

@@ -1,4 +1,4 @@
-"""Capture: the outside world as one capture sees it. a real object and its origin -> a twin, with guards.
+"""Capture: the outside world as one capture sees it. real object, origin -> twin, guards.
 
 Nothing that existed before the call is ever touched. What is read from outside enters through
 `Outside.load`, which makes the guard and answers with the value to work with: a constant, a
@@ -15,7 +15,7 @@ from types import CellType
 from typing import TYPE_CHECKING, Any, Final
 
 from jitcap.capture.origin import Attribute, Contents, DictOf, Item, ItemBy, Keys, Origin
-from jitcap.guards import Absent, AbsentBy, Equals, Length, TypeIs
+from jitcap.guards import Absent, AbsentBy, Equals, Length
 
 if TYPE_CHECKING:
     from jitcap.capture.world import World
@@ -222,7 +222,7 @@ class CellShadow(Shadow):
 
 
 class ObjectShadow(Shadow):
-    """An instance of a Python class: its dictionary is a twin of its own; slots are loaded singly."""
+    """An instance of a Python class: its dictionary is a twin too; slots are loaded singly."""
 
     def __init__(self, real: Any, origin: Origin, twin: Any) -> None:
         super().__init__(real, origin, twin)
@@ -297,4 +297,3 @@ def _slot_names(base: type) -> tuple[str, ...]:
 
 
 SHADOW_LISTS: Final = (list, collections.deque)
-_ = TypeIs

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from eager.random import Generator
-from eager.sym import SymNumber
 from eager.tensor import Tensor
 from eager.traced import Traced, fresh
 from jitcap.capture import numbers
@@ -95,7 +94,4 @@ class CaptureTracer(Tracer):
 
 
 def world_where(world: World) -> Any:
-    return lambda: world.where()
-
-
-_ = SymNumber
+    return world.where

@@ -1,7 +1,7 @@
-"""Capture: what the interpreter's operations mean on captured values. operation -> value, guards, graph nodes.
+"""Capture: what operations mean on captured values. operation -> value, guards, graph nodes.
 
-A `World` belongs to one capture and owns all its state: the tracer, the outside (twins), the guards,
-the host calls in program order. Nothing here is global, so captures can run side by side.
+A `World` belongs to one capture and owns all its state: the tracer, the outside (twins), the
+guards, the host calls in program order. Nothing here is global, so captures can run side by side.
 """
 
 from __future__ import annotations
@@ -9,25 +9,24 @@ from __future__ import annotations
 import builtins
 import collections
 import functools
-import operator
 import sys
 from collections.abc import Callable, Iterator
 from types import CellType, FunctionType, MethodType, ModuleType
-from typing import Any, Final
+from typing import Any
 
-from eager.aval import scalar_aval
 from eager.autograd import mode
+from eager.aval import scalar_aval
 from eager.sym import SymNumber
 from eager.tensor import Tensor
 from jitcap.capture import attributes, calls, numbers, operators
 from jitcap.capture.breaks import Break, Place
-from jitcap.capture.deferred import Deferred
 from jitcap.capture.builtins import HOST_MODULES
+from jitcap.capture.deferred import Deferred
 from jitcap.capture.functions import frame_for
 from jitcap.capture.interpret import NULL, Frame, Generator, Interpreter
 from jitcap.capture.native import is_library_module
-from jitcap.capture.opcodes_flow import OPCODES
-from jitcap.capture.origin import GLOBALS, DictOf, Fixed, Item, Origin
+from jitcap.capture.opcodes_table import OPCODES
+from jitcap.capture.origin import GLOBALS, Attribute, DictOf, Fixed, Item, Origin
 from jitcap.capture.outside import Outside, is_python_class, load_opaque, loader_of
 from jitcap.capture.shadow import (
     MISSING,
@@ -35,13 +34,11 @@ from jitcap.capture.shadow import (
     DictShadow,
     ListShadow,
     ObjectShadow,
-    Shadow,
 )
 from jitcap.capture.tracing import CaptureTracer
 from jitcap.functional import DataDependent
 from jitcap.graph import NOWHERE, Where
 from jitcap.guards import Guards
-
 
 
 class HostCall:
@@ -104,7 +101,7 @@ class World:
         return f"{place.file}:{place.line}"
 
     def is_library(self, module: str) -> bool:
-        """Whether a module's functions are taken as fixed: ours, NumPy's, the standard library's."""
+        """Whether a module's functions are taken as fixed."""
         return is_library_module(module)
 
     # ---- names
@@ -365,9 +362,10 @@ class World:
     def settle(self, value: Any, depth: int = 0) -> None:
         """Load everything that native code may look at in `value`."""
         shadow = self.outside.shadow(value)
-        if isinstance(shadow, DictShadow | ListShadow):
-            shadow.complete(self)
-        elif isinstance(shadow, ObjectShadow) and compares_in_python(type(value)):
+        cls: Any = type(value)
+        if isinstance(shadow, DictShadow | ListShadow) or (
+            isinstance(shadow, ObjectShadow) and compares_in_python(cls)
+        ):
             shadow.complete(self)
         if depth < 12 and isinstance(value, list | tuple | dict | collections.deque):
             for item in value.values() if isinstance(value, dict) else value:
@@ -392,11 +390,11 @@ class World:
         original = fn.original
         if isinstance(original, MethodType) and self.outside.shadow(original) is None:
             origin = self.outside.origin_of(fn) or Fixed(fn, "jit")
-            return self.outside.load(original, attributes.Attribute(origin, "original"))
+            return self.outside.load(original, Attribute(origin, "original"))
         return original
 
     def load_special(self, real: Any, origin: Origin) -> Any:
-        """Objects that are taken as they are: generators of random numbers, loggers, progress bars."""
+        """Objects that are taken as they are: random generators, loggers, progress bars."""
         module = type(real).__module__
         if (
             module in ("eager.random", "jitcap.api", "jitcap.custom")
@@ -448,7 +446,7 @@ def _by_index(obj: Any) -> Iterator[Any]:
 
 
 @functools.lru_cache(maxsize=4096)
-def compares_in_python(cls: type) -> bool:
+def compares_in_python(cls: Any) -> bool:
     """Whether native code that hashes, compares or sorts instances looks at their attributes."""
     return any(
         isinstance(getattr(cls, name, None), FunctionType)
@@ -465,7 +463,7 @@ def _filled(cell: CellType) -> bool:
 
 
 def snapshot(value: Any) -> Any:
-    """What a host call sees later must be what it would see now: containers and tensors are copied."""
+    """A host call sees later what it would see now: containers and tensors are copied."""
     if isinstance(value, Tensor):
         return operators.frozen(value)
     if type(value) in (list, tuple, set):
@@ -473,6 +471,3 @@ def snapshot(value: Any) -> Any:
     if type(value) is dict:
         return {k: snapshot(v) for k, v in value.items()}
     return value
-
-
-_ = (operator, Shadow)

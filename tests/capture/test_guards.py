@@ -102,15 +102,24 @@ def mutations():
         return fn
 
     for field, value in {
-        "width": 5, "rate": 0.25, "name": "other", "layers": [1], "nothing": 1, "flag": True, "depth": 7,
-        "surprise": 1, "options": {"mode": "sub", "steps": (1, 2)},
+        "width": 5,
+        "rate": 0.25,
+        "name": "other",
+        "layers": [1],
+        "nothing": 1,
+        "flag": True,
+        "depth": 7,
+        "surprise": 1,
+        "options": {"mode": "sub", "steps": (1, 2)},
     }.items():
         table[f"config.{field}"] = lambda s, f=field, v=value: setattr(s.config, f, v)
     table["config.width type"] = lambda s: setattr(s.config, "width", 3.0)
     table["config.layers append"] = lambda s: s.config.layers.append(3)
     table["config.options item"] = lambda s: s.config.options.update(mode="x")
     table["config.options tuple"] = lambda s: s.config.options.update(steps=(1, 2, 3))
-    table["config.__class__"] = lambda s: setattr(s.config, "__class__", type("Sub", (Config,), {"depth": 9}))
+    table["config.__class__"] = lambda s: setattr(
+        s.config, "__class__", type("Sub", (Config,), {"depth": 9})
+    )
     table["instance method"] = lambda s: setattr(s.config, "offset", lambda: 50)
     table["extra k"] = lambda s: s.extra.update(k=9)
     table["extra new key"] = lambda s: s.extra.update(late=1)
@@ -121,20 +130,30 @@ def mutations():
     table["another closure"] = lambda s: setattr(s, "fn", make(20))
     table["another function"] = lambda s: setattr(s, "fn", lambda x: x - 1)
     table["builtin function"] = lambda s: setattr(s, "fn", abs)
-    table["code"] = lambda s: setattr(s.fn, "__code__", make(1).__code__.replace(co_consts=(None, 9)))
+    table["code"] = lambda s: setattr(
+        s.fn, "__code__", make(1).__code__.replace(co_consts=(None, 9))
+    )
     table["eval"] = lambda s: s.model.eval() and None
     table["repeat"] = lambda s: setattr(s.model, "repeat", 3)
     table["submodule"] = lambda s: setattr(s.model, "first", nn.Linear(3, 4)) or None
-    table["submodule kind"] = lambda s: setattr(s.model, "first", nn.Identity()) or s.model.second.__delitem__(2)
+    table["submodule kind"] = lambda s: (
+        setattr(s.model, "first", nn.Identity()) or s.model.second.__delitem__(2)
+    )
     table["appended layer"] = lambda s: s.model.second.append(nn.Tanh()) and None
     table["parameter"] = lambda s: setattr(s.model.first, "weight", nn.Parameter(eager.ones(4, 3)))
     table["no bias"] = lambda s: setattr(s.model.first, "bias", None)
-    table["forward hook"] = lambda s: s.model.first.register_forward_hook(lambda m, a, o: o * 2) and None
-    table["instance forward"] = lambda s: setattr(s.model.first, "forward", lambda x: x @ eager.ones(3, 4))
+    table["forward hook"] = lambda s: (
+        s.model.first.register_forward_hook(lambda m, a, o: o * 2) and None
+    )
+    table["instance forward"] = lambda s: setattr(
+        s.model.first, "forward", lambda x: x @ eager.ones(3, 4)
+    )
     table["frozen"] = lambda s: s.model.requires_grad_(False) and None
     table["dropout"] = lambda s: setattr(s.model.second[1], "p", 1.0)
     table["data in place"] = lambda s: (s.model.first.weight.data.mul_(2), None)[1]
-    table["x shape"] = lambda s: setattr(s, "x", eager.ones(5, 3)) or s.extra.update(w=eager.ones(5, 3))
+    table["x shape"] = lambda s: (
+        setattr(s, "x", eager.ones(5, 3)) or s.extra.update(w=eager.ones(5, 3))
+    )
     table["x dtype"] = lambda s: setattr(s, "x", s.x.double()) or s.model.double() and None
     table["x strides"] = lambda s: setattr(s, "x", eager.arange(6).float().reshape(3, 2).t())
     table["x requires grad"] = lambda s: (s.x.requires_grad_(), None)[1]

@@ -12,8 +12,10 @@ from jitcap.entry import Options, assemble
 from jitcap.record import Trail
 from jitcap.split import Splitter
 
+from . import programs_language as programs_language
+from . import programs_objects as programs_objects
 from .harness import MISS, outcome, plain
-from .test_conformance import CASES
+from .table import CASES
 
 
 class Chopper(Splitter):

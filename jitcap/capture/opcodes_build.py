@@ -1,0 +1,205 @@
+"""Capture: operations that build values: containers, text, functions, classes, imports."""
+
+from __future__ import annotations
+
+import builtins
+from types import CellType, FunctionType
+from typing import Any
+
+from jitcap.capture.bytecode import VERSION, Instruction
+from jitcap.capture.interpret import Frame, Interpreter
+from jitcap.capture.opcodes import opcode
+
+
+@opcode("BUILD_TUPLE")
+def build_tuple(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    frame.push(tuple(frame.popn(ins.arg)))
+
+
+@opcode("BUILD_LIST")
+def build_list(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    frame.push(frame.popn(ins.arg))
+
+
+@opcode("BUILD_SET")
+def build_set(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    frame.push(set(frame.popn(ins.arg)))
+
+
+@opcode("BUILD_MAP")
+def build_map(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    items = frame.popn(2 * ins.arg)
+    frame.push(dict(zip(items[::2], items[1::2], strict=True)))
+
+
+@opcode("BUILD_CONST_KEY_MAP")
+def build_const_key_map(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    keys = frame.pop()
+    frame.push(dict(zip(keys, frame.popn(ins.arg), strict=True)))
+
+
+@opcode("BUILD_STRING")
+def build_string(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    frame.push(vm.world.join(frame.popn(ins.arg)))
+
+
+def _container(vm: Interpreter, frame: Frame, ins: Instruction) -> Any:
+    """The container being built, below the top of the stack (from outside, after a split)."""
+    target = frame.stack[-ins.arg]
+    vm.world.settle(target)
+    return target
+
+
+@opcode("LIST_APPEND")
+def list_append(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    value = frame.pop()
+    _container(vm, frame, ins).append(value)
+
+
+@opcode("SET_ADD")
+def set_add(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    value = frame.pop()
+    _container(vm, frame, ins).add(value)
+
+
+@opcode("MAP_ADD")
+def map_add(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    key, value = frame.popn(2)
+    _container(vm, frame, ins)[key] = value
+
+
+@opcode("LIST_EXTEND")
+def list_extend(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    values = vm.world.list_of(frame.pop())
+    _container(vm, frame, ins).extend(values)
+
+
+@opcode("SET_UPDATE")
+def set_update(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    values = vm.world.list_of(frame.pop())
+    _container(vm, frame, ins).update(values)
+
+
+@opcode("DICT_UPDATE")
+def dict_update(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    mapping = frame.pop()
+    target = _container(vm, frame, ins)
+    for key in _keys(vm, mapping):
+        target[key] = vm.world.getitem(mapping, key)
+
+
+@opcode("DICT_MERGE")
+def dict_merge(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    mapping = frame.pop()
+    target = _container(vm, frame, ins)
+    for key in _keys(vm, mapping):
+        if key in target:
+            raise TypeError(f"got multiple values for keyword argument {key!r}")
+        target[key] = vm.world.getitem(mapping, key)
+
+
+def _keys(vm: Interpreter, mapping: Any) -> list[Any]:
+    """The keys of a mapping that is unpacked by `**`."""
+    try:
+        keys = vm.world.getattr(mapping, "keys")
+    except AttributeError:
+        raise TypeError(f"{type(mapping).__name__!r} object is not a mapping") from None
+    return vm.world.list_of(vm.world.call(keys, (), {}))
+
+
+@opcode("LIST_TO_TUPLE")
+def list_to_tuple(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    frame.push(tuple(frame.pop()))
+
+
+@opcode("UNPACK_SEQUENCE")
+def unpack_sequence(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    values = vm.world.list_of(frame.pop())
+    if len(values) < ins.arg:
+        raise ValueError(f"not enough values to unpack (expected {ins.arg}, got {len(values)})")
+    if len(values) > ins.arg:
+        raise ValueError(f"too many values to unpack (expected {ins.arg})")
+    frame.stack.extend(reversed(values))
+
+
+@opcode("UNPACK_EX")
+def unpack_ex(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    before, after = ins.arg & 0xFF, ins.arg >> 8
+    values = vm.world.list_of(frame.pop())
+    if len(values) < before + after:
+        raise ValueError(
+            f"not enough values to unpack (expected at least {before + after}, got {len(values)})"
+        )
+    end = len(values) - after
+    parts = [*values[:before], values[before:end], *values[end:]]
+    frame.stack.extend(reversed(parts))
+
+
+@opcode("FORMAT_VALUE")
+def format_value(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    kind, has_spec = ins.arg
+    spec = frame.pop() if has_spec else ""
+    value = frame.pop()
+    frame.push(vm.world.format(vm.world.convert(value, kind) if kind else value, spec))
+
+
+@opcode("CONVERT_VALUE")
+def convert_value(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    frame.push(vm.world.convert(frame.pop(), ins.arg))
+
+
+@opcode("MAKE_FUNCTION")
+def make_function(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    code = frame.pop()
+    flags = (ins.arg or 0) if VERSION < (3, 13) else 0
+    closure = frame.pop() if flags & 8 else None
+    if closure is None and code.co_freevars:  # 3.13 gives it with SET_FUNCTION_ATTRIBUTE
+        closure = tuple(CellType() for _ in code.co_freevars)
+    annotations = frame.pop() if flags & 4 else None
+    kwdefaults = frame.pop() if flags & 2 else None
+    defaults = frame.pop() if flags & 1 else None
+    fn = FunctionType(code, frame.globals, code.co_name, defaults, closure)
+    fn.__kwdefaults__ = kwdefaults
+    fn.__qualname__ = code.co_qualname
+    if annotations:
+        names = annotations
+        fn.__annotations__ = dict(zip(names[::2], names[1::2], strict=True))
+    frame.push(vm.world.made_inside(fn))
+
+
+@opcode("SET_FUNCTION_ATTRIBUTE", since=(3, 13))
+def set_function_attribute(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    fn, value = frame.pop(), frame.pop()
+    if ins.arg == 8:
+        again = FunctionType(fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, value)
+        again.__kwdefaults__, again.__qualname__ = fn.__kwdefaults__, fn.__qualname__
+        again.__annotations__ = fn.__annotations__
+        fn = again
+    elif ins.arg == 1:
+        fn.__defaults__ = value
+    elif ins.arg == 2:
+        fn.__kwdefaults__ = value
+    else:
+        fn.__annotations__ = dict(zip(value[::2], value[1::2], strict=True))
+    frame.push(vm.world.made_inside(fn))
+
+
+@opcode("LOAD_BUILD_CLASS")
+def load_build_class(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    frame.push(builtins.__build_class__)
+
+
+@opcode("LOAD_ASSERTION_ERROR")
+def load_assertion_error(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    frame.push(AssertionError)
+
+
+@opcode("IMPORT_NAME")
+def import_name(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    level, fromlist = frame.popn(2)
+    frame.push(vm.world.import_name(frame, ins.arg, fromlist, level))
+
+
+@opcode("IMPORT_FROM")
+def import_from(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    frame.push(vm.world.import_from(frame.stack[-1], ins.arg))

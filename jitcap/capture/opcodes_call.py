@@ -1,0 +1,152 @@
+"""Capture: operations that call, return, iterate and yield."""
+
+from __future__ import annotations
+
+import builtins
+from types import CellType
+from typing import Any
+
+from jitcap.capture.breaks import Break
+from jitcap.capture.bytecode import VERSION, Instruction
+from jitcap.capture.interpret import NULL, Done, Frame, Generator, Interpreter
+from jitcap.capture.opcodes import opcode
+
+
+@opcode("CALL")
+def call(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    values = frame.popn(ins.arg)
+    _call(vm, frame, values, ins.kwnames)
+
+
+@opcode("CALL_KW", since=(3, 13))
+def call_kw(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    kwnames = frame.pop()
+    values = frame.popn(ins.arg)
+    _call(vm, frame, values, kwnames)
+
+
+def _callable(frame: Frame) -> tuple[Any, tuple[Any, ...]]:
+    """The callable below the arguments, and `self` if there is one (either slot may be NULL)."""
+    first, second = frame.popn(2)
+    if first is NULL:
+        return second, ()
+    return (first, ()) if second is NULL else (first, (second,))
+
+
+def _call(vm: Interpreter, frame: Frame, values: list[Any], kwnames: tuple[str, ...]) -> None:
+    split = len(values) - len(kwnames)
+    fn, bound = _callable(frame)
+    kwargs = dict(zip(kwnames, values[split:], strict=True))
+    args = (*bound, *values[:split])
+    if fn is super and not args:
+        args = _super_arguments(vm, frame)
+    elif fn is builtins.locals or (fn is builtins.vars and not args):
+        frame.push(_locals(vm, frame))
+        return
+    elif fn is builtins.globals:
+        frame.push(vm.world.load_global(frame, None))
+        return
+    frame.push(vm.world.call(fn, args, kwargs))
+
+
+def _super_arguments(vm: Interpreter, frame: Frame) -> tuple[Any, ...]:
+    """What zero-argument `super()` takes from the frame."""
+    code = frame.code
+    if not code.co_argcount or "__class__" not in frame.fast:
+        raise RuntimeError("super(): no arguments")
+    first = frame.fast[code.co_varnames[0]]
+    if isinstance(first, CellType) and code.co_varnames[0] in code.co_cellvars:
+        first = vm.world.load_cell(first)
+    return vm.world.load_cell(frame.fast["__class__"]), first
+
+
+def _locals(vm: Interpreter, frame: Frame) -> dict[str, Any]:
+    if frame.namespace is not None:
+        return frame.namespace
+    cells = {*frame.code.co_cellvars, *frame.code.co_freevars}
+    out = {}
+    for name, value in frame.fast.items():
+        try:
+            out[name] = vm.world.load_cell(value) if name in cells else value
+        except ValueError:
+            continue
+    return out
+
+
+@opcode("CALL_FUNCTION_EX")
+def call_function_ex(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    kwargs = frame.pop() if _raw_flag(ins) else {}
+    vm.world.settle(kwargs)
+    args = tuple(vm.world.list_of(frame.pop()))
+    fn, bound = _callable_ex(frame)
+    frame.push(vm.world.call(fn, (*bound, *args), dict(kwargs)))
+
+
+def _callable_ex(frame: Frame) -> tuple[Any, tuple[Any, ...]]:
+    first, second = frame.popn(2)
+    return (second if first is NULL else first), ()
+
+
+def _raw_flag(ins: Instruction) -> int:
+    return (ins.arg or 0) & 1
+
+
+@opcode("GET_ITER")
+def get_iter(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    frame.push(vm.world.iter(frame.pop()))
+
+
+@opcode("RETURN_VALUE")
+def return_value(vm: Interpreter, frame: Frame, ins: Instruction) -> Done:
+    return Done(frame.pop())
+
+
+@opcode("YIELD_VALUE")
+def yield_value(vm: Interpreter, frame: Frame, ins: Instruction) -> Done:
+    return Done(frame.pop(), suspended=True)
+
+
+@opcode("GET_YIELD_FROM_ITER")
+def get_yield_from_iter(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    if not isinstance(frame.stack[-1], Generator):
+        frame.push(vm.world.iter(frame.pop()))
+
+
+@opcode("SEND")
+def send(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    value, receiver = frame.pop(), frame.stack[-1]
+    try:
+        if isinstance(receiver, Generator):
+            frame.push(receiver.send(value))
+        elif value is None:
+            frame.push(vm.world.next(receiver))
+        else:
+            frame.push(vm.world.call(vm.world.getattr(receiver, "send"), (value,), {}))
+    except StopIteration as stop:
+        if VERSION < (3, 12):
+            frame.pop()  # later versions leave it to END_SEND
+        frame.push(stop.value)
+        frame.pc = ins.target
+
+
+@opcode("CLEANUP_THROW", since=(3, 12))
+def cleanup_throw(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    error = frame.stack[-1]
+    if not isinstance(error, StopIteration):
+        raise error
+    del frame.stack[-3:]
+    frame.stack += [None, error.value]
+
+
+@opcode("CALL_INTRINSIC_1", since=(3, 12))
+def call_intrinsic_1(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    raise Break("opcode", f"the intrinsic {ins.arg} (type parameters, import *) is not captured")
+
+
+@opcode("STOPITERATION_ERROR")
+def stopiteration_error(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    error = frame.stack[-1]
+    if isinstance(error, StopIteration):
+        wrapped = RuntimeError("generator raised StopIteration")
+        wrapped.__cause__ = error
+        frame.stack[-1] = wrapped
