@@ -28,8 +28,9 @@ SMALL_DOT: Final = 1 << 11  # multiply-adds: below this a library call costs mor
 class _Lower:
     """The items so far, and fresh values for intermediates that no op call names."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, *, widen: bool) -> None:
         self.items: list[Item] = []
+        self.widen = widen
         top = max((v.id for v in _all_values(program)), default=0)
         self.ids = count(top + 1)
 
@@ -46,9 +47,11 @@ class _Lower:
         self.items.append(Step(call, name))
 
 
-def lower(program: Program) -> Loops:
-    """Every call by the rule of its kind. Raises Unsupported for complex numbers."""
-    state = _Lower(program)
+def lower(program: Program, *, widen: bool = True) -> Loops:
+    """Every call by the rule of its kind. Raises Unsupported for complex numbers.
+
+    `widen`: the backend multiplies no 16-bit floats, so operands of products are converted to float32 first."""
+    state = _Lower(program, widen=widen)
     for call in program.calls:
         if any(v.aval.dtype.is_complex for v in (*call.outs, *_tensors(call))):
             state.step(call, "extern")
@@ -413,6 +416,9 @@ def _contract(s: _Lower, call: Call) -> None:
         return
     if wide.category != dt.FLOAT or not out.aval.numel:
         s.step(call, "extern")
+        return
+    if not s.widen:
+        s.step(call, call.op.name)
         return
     operands = tuple(_widened(s, v, wide, call.where) for v in _tensors(call))
     target = out if out.aval.dtype is wide else s.fresh(Aval(out.aval.shape, wide))

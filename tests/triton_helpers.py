@@ -2,13 +2,11 @@
 
 import numpy as np
 
+import codegen
 import eager
-from codegen import fuse as codegen_fuse
-from codegen import lower as codegen_lower
 from codegen.emit.triton import emit
 from codegen.emit.triton_tile import DEFAULT
 from codegen.runtime.triton_run import interpreted
-from codegen.writes import place_writes
 from eager.tensor import Tensor
 from jitcap.functional import trace
 from jitcap.lower import lower
@@ -66,7 +64,8 @@ def program_of(fn, args=(), kwargs=None, sizes=DEFAULT):
     arrays = [t._array for t in (*inputs, *done.constants)]
     strides = [tuple(s // a.itemsize for s in a.strides) for a in arrays]
     program = lower(done.graph, done.writes, strides)
-    return emit(place_writes(codegen_fuse.fuse(codegen_lower.lower(program))), sizes), arrays
+    fused = codegen.run_stages(program, codegen.GPU_STAGES[:2])[0]["fused"]
+    return emit(fused, sizes), arrays
 
 
 def run(fn, args=(), kwargs=None, sizes=DEFAULT):

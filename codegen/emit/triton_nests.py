@@ -56,6 +56,12 @@ def _element(x: Access, index: Index, buffers: Mapping[str, Buffer]) -> Expr:
     return expr.load(x.buffer, offset, buffers[x.buffer].dtype)
 
 
+def _widened(x: Access, index: Index, buffers: Mapping[str, Buffer]) -> Expr:
+    """An element in the type products are summed in."""
+    element = _element(x, index, buffers)
+    return expr.cast(element, element.dtype.compute)
+
+
 def _operand(x: Any, index: Index, dtype: DType, buffers: Mapping[str, Buffer]) -> Expr:
     """An operand of a step at `index`: a tensor, a run-time scalar or a number."""
     if isinstance(x, Access):
@@ -143,7 +149,7 @@ def conv(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
         n, o, *at = index
         c, *k = taps
         place = _window(step, tuple(at), tuple(k))
-        product = _element(x, (n, o // own * channels + c, *place), buffers) * _element(
+        product = _widened(x, (n, o // own * channels + c, *place), buffers) * _widened(
             w, (o, *taps), buffers
         )
         return expr.select(_inside(place, x.shape[2:]), product, expr.const(0, product.dtype))
@@ -161,8 +167,8 @@ def conv_input_grad(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
         o, *k = taps
         full = c // channels * own + o  # output channel of c's group
         at, exists = _windows(step, tuple(place), tuple(k), g.shape[2:])
-        weight = _element(w, (full, c % channels, *k), buffers)
-        product = _element(g, (n, full, *at), buffers) * weight
+        weight = _widened(w, (full, c % channels, *k), buffers)
+        product = _widened(g, (n, full, *at), buffers) * weight
         return expr.select(exists, product, expr.const(0, product.dtype))
 
     return _reduced(step, shape, (own, *w.shape[2:]), value)
@@ -177,7 +183,7 @@ def conv_weight_grad(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
         o, c, *k = index
         n, *at = taps
         place = _window(step, tuple(at), tuple(k))
-        product = _element(g, (n, o, *at), buffers) * _element(
+        product = _widened(g, (n, o, *at), buffers) * _widened(
             x, (n, o // own * channels + c, *place), buffers
         )
         return expr.select(_inside(place, x.shape[2:]), product, expr.const(0, product.dtype))

@@ -75,6 +75,11 @@ def mlp_step(x, target, *weights):
     return (loss,)
 
 
+def matmul16(a, b):
+    """16-bit operands go to the tensor cores as they are."""
+    return F.relu(a.to(eager.bfloat16) @ b.to(eager.bfloat16))
+
+
 def attention(q, k, v):
     return F.softmax(q @ k.transpose(-1, -2) * 0.125, -1) @ v
 
@@ -129,6 +134,7 @@ CASES = {
         lambda: (floats(2, 3, 40, 64), floats(2, 3, 40, 64), floats(2, 3, 40, 64)),
         3,
     ),
+    "matmul16": (matmul16, lambda: (floats(40, 70), floats(70, 50)), None),
     "embedding_backward": (embedding_backward, lambda: (floats(20, 8), labels(30, 20)), None),
     "convolution_step": (
         convolution_step,
@@ -160,7 +166,8 @@ def test_interpreted(name, sizes, record_property):
     for g, e in zip([*got, *arrays(compiled)], expected, strict=True):
         assert g.dtype == e.dtype
         assert g.shape == e.shape
-        np.testing.assert_allclose(g, e, rtol=2e-5, atol=2e-5)
+        rtol = 1e-2 if e.dtype.itemsize == 2 else 2e-5
+        np.testing.assert_allclose(g.astype(np.float64), e.astype(np.float64), rtol=rtol, atol=2e-5)
     if sizes is DEFAULT:
         record_property("fused", 1)
         assert launches in (None, len(program.launches)), program.source
@@ -191,6 +198,13 @@ def test_memory_is_moved_16_bytes_at_a_time(name):
         counts = instruction_counts(cubin)
         assert counts["store128"] > 0, program.source
         assert counts["load128"] > 0 or name == "transpose", program.source
+
+
+@pytest.mark.slow
+def test_16_bit_products_use_the_tensor_cores():
+    program, _ = helpers.program_of(matmul16, (floats(256, 128), floats(128, 256)))
+    compiled = compile_program(program)
+    assert any(instruction_counts(cubin)["matrix"] for _, cubin in compiled.values())
 
 
 def test_the_same_draws_as_eager():
