@@ -133,12 +133,12 @@ class Region:
         return whole.with_(outputs=(*whole.outputs[:outputs], *extra))
 
     def _find_sources(self) -> list[tuple[str, int]]:
-        """Where each saved value is after the forward: an input, an output, or on its own.
+        """Where each saved value is after the forward: an input, a tracked output, or on its own.
 
         Memory that the region writes does not keep its value: such an input counts as a value of
         its own, and so does what is written to it."""
         outputs = self.joint.graph.outputs[: self.joint.outputs]
-        place = {n: ("output", i) for i, n in enumerate(outputs) if i not in self.written}
+        place = {outputs[i]: ("output", i) for i in self.joint.tracked if i not in self.written}
         for i, n in enumerate(self.joint.graph.inputs[: self.joint.primals]):
             if i not in self.overwritten:
                 place[n] = ("input", i)

@@ -255,6 +255,41 @@ def test_gradients_flow_through_a_compiled_forward():
         assert not j(floats(4, 3), floats(3, grad=True)).requires_grad
 
 
+def test_saved_values_that_are_also_returned():
+    def fn(x, w):
+        mask = x > 0
+        scale = x.exp()
+        y = (w * scale).exp()
+        return (y * mask).sum(), mask, scale, y
+
+    def gradient(call):
+        x, w = floats(4, 3), floats(3, seed=1, grad=True)
+        total, mask, scale, y = call(x, w)
+        (total + y.sum()).backward()
+        return w.grad, mask, scale
+
+    for a, b in zip(gradient(jit(fn)), gradient(fn), strict=True):
+        same(a, b)
+
+
+def test_a_returned_value_changed_before_backward():
+    """Eager refuses, because it saved the value; a recomputed one is right either way."""
+
+    def fn(w):
+        return (w * 2).exp()
+
+    w = floats(3, grad=True)
+    y = jit(fn)(w)
+    with eager.no_grad():
+        y.add_(1)
+    try:
+        y.sum().backward()
+    except RuntimeError as error:
+        assert "modified by an inplace operation" in str(error)
+    else:
+        same(w.grad, 2 * (w * 2).exp())
+
+
 def test_a_step_with_its_backward_inside():
     class Model:
         def __init__(self):

@@ -8,7 +8,9 @@ import pytest
 
 import eager
 from eager import nn
-from jitcap import Jitted, jit
+from jitcap import Jitted, explain, jit
+from jitcap.functional import trace
+from jitcap.show import reload, show
 
 F = nn.functional
 
@@ -77,6 +79,25 @@ def test_training_is_eagers(where):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
     stats = (model.forward if where == "forward" else step).stats
     assert (stats.compiles, stats.fallbacks) == (1, 0)
+
+
+def test_the_print_of_a_training_step_captures_to_the_same_graph():
+    model = build()
+    optimizer = eager.optim.AdamW(model.parameters(), lr=1e-2)
+
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    (graph,) = explain(step, backend="eager")(*batch()).graphs
+    text = show(graph, lines=False)
+    again = trace(reload(text, "step"), *(n.aval for n in graph.inputs), name="step").graph
+    for old, new in zip(graph.inputs, again.inputs, strict=True):
+        new.attrs["name"] = old.attrs["name"]
+    assert show(again, lines=False) == text
 
 
 def test_train_and_eval_are_two_versions():
