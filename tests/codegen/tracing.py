@@ -28,11 +28,15 @@ class ProgramTracer:
 
     def emit(self, op, operands, attrs, outs):
         values = tuple(self.value(a) for a in outs)
-        self.calls.append(Call(op, tuple(operands), dict(attrs), values, f"test.py:{len(self.calls)}"))
+        self.calls.append(
+            Call(op, tuple(operands), dict(attrs), values, f"test.py:{len(self.calls)}")
+        )
         return values
 
     def input(self, array):
-        aval = Aval(array.shape, eager.dtype_of(array) if hasattr(eager, "dtype_of") else _dtype(array))
+        aval = Aval(
+            array.shape, eager.dtype_of(array) if hasattr(eager, "dtype_of") else _dtype(array)
+        )
         strides = tuple(s // array.itemsize for s in array.strides)
         v = self.value(aval, strides)
         self.inputs.append((v, array))
@@ -45,17 +49,29 @@ class ProgramTracer:
         return self.lifted[key][0]
 
     def scalar(self, number):
-        kind = eager.bool_ if isinstance(number, bool) else eager.int64 if isinstance(number, int) else eager.float64
+        kind = (
+            eager.bool_
+            if isinstance(number, bool)
+            else eager.int64
+            if isinstance(number, int)
+            else eager.float64
+        )
         v = self.value(Aval((), kind, weak=True))
         self.inputs.append((v, number))
         return SymNumber(self, v, type(number), number)
 
     def item(self, traced):
-        return SymNumber(self, traced.read(), {0: bool, 1: int, 2: float}[traced.aval.dtype.category], None)
+        return SymNumber(
+            self, traced.read(), {0: bool, 1: int, 2: float}[traced.aval.dtype.category], None
+        )
 
     def concretize(self, sym, want):
         """Guards `x == 0` and `x < 0` are taken to be False, as they would be proved by a capture."""
         return want(False)
+
+    def next_draw(self, generator):
+        """(seed, ordinal) as run-time scalars, as capture makes them."""
+        return self.scalar(generator.seed_value), self.scalar(generator.next_ordinal())
 
     def load_grad(self, tensor):
         return None
@@ -82,9 +98,15 @@ def trace(fn, *args, written=()):
     outs = outs if isinstance(outs, tuple | list) else (outs,)
     outputs = tuple(o._array.read() for o in outs)
     writes = []
-    storages = [(t._array.storage, v) for t, (v, _) in zip(given, tracer.inputs, strict=False) if hasattr(t, "_array")]
+    storages = [
+        (t._array.storage, v)
+        for t, (v, _) in zip(given, tracer.inputs, strict=False)
+        if hasattr(t, "_array")
+    ]
     for storage, v in storages:
         if storage.handle is not v:
             writes.append((v, storage.handle))
-    program = Program(tuple(v for v, _ in tracer.inputs), tuple(tracer.calls), outputs, tuple(writes))
+    program = Program(
+        tuple(v for v, _ in tracer.inputs), tuple(tracer.calls), outputs, tuple(writes)
+    )
     return program, [x for _, x in tracer.inputs]

@@ -1,0 +1,149 @@
+"""Every kind of op: the loops as Python and as C++ against eager, over odd shapes, strides and element types."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from tests.codegen.checking import check, compiled, floats, ints
+
+import eager
+import eager.nn.functional as F
+
+SHAPES = [(), (1,), (5,), (16,), (17,), (0,), (3, 1), (1, 37), (4, 33), (2, 3, 5), (0, 4)]
+DTYPES = [np.float32, np.float64, np.float16, ml_dtypes.bfloat16]
+INTS = [np.int8, np.uint8, np.int16, np.int32, np.int64]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_pointwise(shape):
+    check(lambda x, y: (x * y + 1).tanh() - y / 3, floats(*shape), floats(*shape, seed=1))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_float_types_round_where_eager_rounds(dtype):
+    exact = {"rtol": 0, "atol": 0}
+    check(lambda x, y: x * y + x - 0.1, floats(67, dtype=dtype), floats(67, seed=1, dtype=dtype), **exact)
+    check(lambda x: (x.sum(1), x.amax(0), x.mean(1)), floats(6, 35, dtype=dtype), rtol=1e-2 if dtype != np.float64 else 1e-12, atol=1e-2)
+
+
+@pytest.mark.parametrize("dtype", INTS)
+def test_int_types(dtype):
+    x, y = ints(-100, 100, 37, dtype=dtype), ints(1, 9, 37, dtype=dtype)
+    check(lambda x, y: (x + y, x * y, x // y, x % y, x & y, x < y, x.sum(), x.to(eager.float32) / y), x, y)
+
+
+def test_bool():
+    x = floats(41)
+    check(lambda x: (eager.where(x > 0, x, 0.0), ~(x > 0), ((x > 0) | (x < -1)).sum(), (x > 0).any(), (x > 2).all()), x)
+
+
+@pytest.mark.parametrize(("a", "b"), [((5, 7), (7,)), ((5, 1, 9), (4, 1)), ((1,), (3, 4)), ((), (2, 3))])
+def test_broadcast(a, b):
+    check(lambda x, y: (x - y).exp() * y, floats(*a), floats(*b))
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x.permute(2, 0, 1) * 2,
+        lambda x: x[1:4, ::2] + x[:3, 1::2],
+        lambda x: (x.reshape(10, -1).t() + 1).reshape(-1),
+        lambda x: x[:, 3].unsqueeze(0).expand(4, 5, 40) * x[0, :5],
+        lambda x: x.diagonal(0, 0, 1) + 1,
+        lambda x: x.unfold(2, 8, 4).sum(-1),
+        lambda x: eager.flip(x, (1, 2)),
+        lambda x: F.pad(x, (1, 2, 3, -1)) * 2,
+        lambda x: eager.cat([x, x * 2, x[:, :2]], 1) + 1,
+    ],
+)
+def test_views_and_moves(fn):
+    check(fn, floats(5, 6, 40))
+
+
+def test_strided_inputs():
+    base = floats(12, 20)
+    for x in (base.T, base[::2, 1::3], np.broadcast_to(base[:, :1], (12, 20)), base[:, 0]):
+        check(lambda x: (x * 2).sum(), x)
+        check(lambda x: x.exp() + 1, x)
+
+
+@pytest.mark.parametrize("shape", [(7, 11), (1, 1), (33, 100), (3, 5, 64), (300, 3), (2, 70000)])
+def test_reductions(shape):
+    x = floats(*shape)
+    last = len(shape) - 1
+    check(lambda x: (x.sum(), x.sum(0), x.sum(last), x.mean(last, keepdim=True)), x, rtol=1e-4, atol=1e-3, backends=("cpp",))
+    check(lambda x: (x.amax(0), x.amin(last), x.argmax(last), x.argmin(0), x.argmax()), x, backends=("cpp",))
+
+
+def test_nan_and_infinity_are_kept():
+    x = np.array([[1, np.nan, 3], [np.inf, -np.inf, 0], [-0.0, 0.0, 2]], np.float32)
+    check(lambda x: (x.amax(1), x.amin(1), x.argmax(1), x.sum(1), F.softmax(x, 1), x / x, eager.maximum(x, x * 0)), x)
+
+
+@pytest.mark.parametrize("n", [1, 5, 16, 65, 100])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_softmax_family(n, dim):
+    check(lambda x: (F.softmax(x * 0.5 + 1, dim), F.log_softmax(x, dim)), floats(33, n))
+
+
+def test_masked_softmax_of_whole_rows():
+    x = floats(9, 9)
+    x[3] = -np.inf
+    check(lambda x: F.softmax(x, 1), x)
+
+
+def test_norms():
+    x, w, b = floats(4, 9, 64), floats(64), floats(64, seed=2)
+    check(lambda x, w, b: F.layer_norm(x + 1, (64,), w, b), x, w, b, atol=1e-5)
+    check(lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True), floats(6, 8, 5, 5), floats(8), floats(8), atol=1e-5)
+
+
+def test_index_ops():
+    x, i = floats(50, 33), ints(0, 33, 50, 4)
+    check(lambda x, i: eager.gather(x, 1, i) * 2, x, i)
+    check(lambda w, i: F.embedding(i, w) + 1, x, ints(0, 50, 4, 6))
+    check(lambda x, i: x[i].sum(-1), x, ints(-50, 50, 7))
+    check(lambda x, i, s: x.index_add(0, i, s), x, ints(0, 50, 20), floats(20, 33, seed=3), atol=1e-5)
+
+
+@pytest.mark.parametrize("bad", [50, -1])
+def test_index_out_of_range_is_an_index_error(bad):
+    i = np.array([1, bad, 3])
+    for backend in ("cpp", "python"):
+        artifact, inputs = compiled(lambda w, i: F.embedding(i, w), (floats(50, 33), i), backend)
+        with pytest.raises(IndexError, match=f"index {bad} is out of"):
+            artifact.run(inputs)
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(1, 1, 1), (3, 4, 5), (30, 40, 50), (17, 1, 9), (64, 64, 64)])
+def test_dot(m, k, n):
+    check(lambda a, b: a @ b, floats(m, k), floats(k, n), atol=1e-4)
+    check(lambda a, b: a.t() @ b.t() + 1, floats(k, m), floats(n, k), atol=1e-4)
+
+
+def test_batched_dot_and_attention():
+    q = floats(2, 3, 16, 8)
+    check(lambda a, b: a @ b.transpose(-1, -2), q, floats(2, 3, 20, 8), atol=1e-4)
+    check(lambda q: F.scaled_dot_product_attention(q, q * 2, q, is_causal=True), q, atol=1e-5)
+
+
+def test_conv_pool_scan_sort():
+    check(lambda x, w: F.conv2d(x, w, padding=1), floats(2, 3, 8, 8), floats(4, 3, 3, 3), atol=1e-4)
+    check(lambda x: F.max_pool2d(x, 2), floats(2, 3, 8, 8))
+    check(lambda x: x.cumsum(1) * 2, floats(5, 17), atol=1e-5)
+    check(lambda x: x.sort(1), floats(5, 17))
+
+
+def test_run_time_scalars():
+    check(lambda x, lr, n: x * lr + n, floats(100), 0.1, 3)
+
+
+def test_random_draws_are_the_same_bits():
+    def draw(x):
+        eager.manual_seed(7)
+        return eager.rand(5, 33) + x * 0, eager.randn(70), F.dropout(x, 0.5)
+
+    check(draw, floats(5, 33), rtol=1e-6)
+
+
+def test_extern():
+    check(lambda x: eager.linalg.inv(x @ x.t() + 3) * 2, floats(6, 6), rtol=1e-3, atol=1e-4)
