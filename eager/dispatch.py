@@ -56,6 +56,8 @@ def apply(op: Op, *operands: Any, **attrs: Any) -> Any:
 
     Raises TypeError for an operand that is neither tensor nor number; what the op's own rules
     raise otherwise."""
+    if op.kind == "view":
+        return _apply_view(op, operands[0], attrs)
     tracer = current_tracer.get()
     arrays = []
     tracked = False
@@ -75,12 +77,7 @@ def apply(op: Op, *operands: Any, **attrs: Any) -> Any:
         results = _quiet.run(op.run, arrays, attrs)
     else:
         results = _trace(tracer, op, operands, attrs)
-    if op.n_outputs != 1:
-        outs = tuple(map(_wrap, results))
-    elif op.kind == "view":
-        outs = (_wrap_view(op, operands[0], results[0], attrs),)
-    else:
-        outs = (_wrap(results[0]),)
+    outs = (_wrap(results[0]),) if op.n_outputs == 1 else tuple(map(_wrap, results))
     if tracked and mode.enabled and not op.stops:
         _record(op, operands, attrs, outs)
     return outs[0] if op.n_outputs == 1 else outs
@@ -135,22 +132,31 @@ def _wrap(result: Any) -> Tensor:
     return wrap(result)
 
 
-def _wrap_view(op: Op, source: Tensor, result: Any, attrs: Mapping[str, Any]) -> Tensor:
-    """The result of a view op: shares the storage unless a reshape had to copy."""
-    array = source._array
-    if type(result) is Traced:
-        shared = result.storage is array.storage
-    else:  # only a reshape may have copied
+def _apply_view(op: Op, source: Any, attrs: Mapping[str, Any]) -> Tensor:
+    """Call a view op: the result shares the storage, unless a reshape had to copy."""
+    if not isinstance(source, Tensor):
+        raise TypeError(f"{op.name}(): expected a Tensor, got {type(source).__name__}")
+    if source._view is not None:
+        refresh(source)
+    tracer, array = current_tracer.get(), source._array
+    result: Any
+    if tracer is None and type(array) is np.ndarray:
+        result = op.run((array,), attrs)[0]
         base = result.base
         shared = op.name != "reshape" or (
             base is not None and (base is array or base is array.base)
         )
-    if not shared:
-        return wrap(result)
-    out: Tensor = wrap(result, source._storage)
-    above = source._view
-    base, chain = (source, ()) if above is None else (above.base, above.chain)
-    out._view = ViewOf(base, (*chain, (op, attrs)), source._storage.history)
+    else:
+        traced = array if type(array) is Traced or tracer is None else tracer.lift(source)
+        result = traced.view(op, attrs)
+        shared = result.storage is traced.storage
+    out: Tensor = wrap(result, source._storage if shared else None)
+    if shared:
+        above = source._view
+        whole, chain = (source, ()) if above is None else (above.base, above.chain)
+        out._view = ViewOf(whole, (*chain, (op, attrs)), source._storage.history)
+    if source._requires_grad and mode.enabled and not op.stops:
+        _record(op, (source,), attrs, (out,))
     return out
 
 
@@ -175,8 +181,6 @@ def _trace(
     for x in operands:
         if isinstance(x, Tensor):
             traced = x._array if type(x._array) is Traced else tracer.lift(x)
-            if op.kind == "view":
-                return (traced.view(op, attrs),)
             handles.append(traced.read())
             avals.append(traced.aval)
         else:

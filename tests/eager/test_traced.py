@@ -147,7 +147,11 @@ def test_constants_are_lifted_once():
         x = traced(tracer, start())
         y = x * c + c
         z = eager.zeros(3, 1) + y
+        c.view(2, 2)[0].zero_()
+        y = x * c
     assert value(z).shape == (3, 4)
+    assert value(y)[1].tolist() == [0, 0, 18, 28]
+    assert c.tolist() == [1, 2, 3, 4]
     assert len(tracer.lifted) == 1
     assert "full" in tracer.emitted
 
