@@ -21,7 +21,7 @@ from jitcap.capture.breaks import Break
 from jitcap.entry import MISS, Compiled, Entries, Options, compile_call, readable
 from jitcap.explain import Explanation, explanation
 from jitcap.marks import no_capture
-from jitcap.record import Stats, forget_announcements, merged
+from jitcap.record import Stats, announce, forget_announcements, merged
 
 STANCES: Final = ("default", "eager", "fail_on_split", "fail_on_recompile")
 _stance: contextvars.ContextVar[str] = contextvars.ContextVar("stance", default="default")
@@ -94,7 +94,7 @@ def jit(
     """Compile `fn`: a function, method, callable object or module. Also `@jit` and `@jit(...)`.
 
     fullgraph   raise where the program would be split, and list every place
-    dynamic     True: sizes are symbols from the start; False: always static
+    dynamic     accepted for PyTorch's sake: every size compiles a version of its own
     backend     "cpp", "triton", "python" (loop IR, the reference) or "eager" (op by op)
     verify      run eager beside each new compile and compare
     check_nans  raise at the user's line that first makes a NaN
@@ -108,6 +108,8 @@ def jit(
 
 
 def _jit(fn: Any, options: Options) -> Any:
+    if options.dynamic:
+        announce("dynamic", "jit(dynamic=True): sizes are compiled as they come, each once")
     if isinstance(fn, Jitted):
         return Jitted(fn.original, options)
     if not callable(fn):

@@ -211,8 +211,10 @@ def _stand_in(array: Traced, example: Tensor | Aval) -> Any:
 
 def _handle(tracer: Tracer, result: Any) -> Node:
     if isinstance(result, SymNumber):
-        return result.handle
+        number: Node = result.handle
+        return number
     if not isinstance(result, Tensor):
         raise TypeError(f"a traced function returns tensors, got {type(result).__name__}")
     array = result._array if isinstance(result._array, Traced) else tracer.lift(result)
-    return array.read()
+    node: Node = array.read()
+    return node

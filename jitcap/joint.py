@@ -75,7 +75,8 @@ def build_joint(
 
 def _value(tracer: Tracer, grad: Tensor) -> Node:
     array = grad._array if isinstance(grad._array, Traced) else tracer.lift(grad)
-    return array.read()
+    node: Node = array.read()
+    return node
 
 
 def was_freed(tensor: Tensor) -> bool:
