@@ -9,7 +9,8 @@ GOMP_SPINCOUNT=1000 unless the user chose a waiting policy: members that spin fo
 every other process of a shared machine (0.3 ms -> 12 ms measured). After `fork` the child computes
 with one thread, because its copy of libgomp's team has no threads behind it and would hang.
 
-Matrix products. OpenBLAS of the `scipy-openblas32` wheel, set to one thread: jc::gemm splits the
+Matrix products. Small ones run in a kernel of our own (jitcap_gemm.h), compiled once per machine into
+an object that all graphs share: in each graph it would cost 0.4 s. Others: OpenBLAS of the `scipy-openblas32` wheel, set to one thread: jc::gemm splits the
 product over the same OpenMP team as everything else, so that two pools never fight for the
 processors. Without the wheel a plain blocked product in the header is used.
 """
@@ -43,6 +44,8 @@ class Api(ctypes.Structure):
     _fields_ = (
         ("sgemm", ctypes.c_void_p),
         ("dgemm", ctypes.c_void_p),
+        ("small_sgemm", ctypes.c_void_p),
+        ("small_dgemm", ctypes.c_void_p),
         ("blas_threads", ctypes.c_void_p),
         ("threads", ctypes.c_int),
     )
@@ -148,6 +151,35 @@ def set_threads(n: int) -> None:
     api().threads = n
 
 
+# ---- the small-product kernels ---
+
+SMALL_GEMM: Final = """#include "jitcap_gemm.h"
+JC_ENTRY void small_gemm(bool ta, bool tb, long m, long n, long k, {T} alpha, const {T} *a, long lda,
+                         const {T} *b, long ldb, {T} beta, {T} *c, long ldc) {{
+  jc::small_gemm<{T}>(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}}
+"""
+# The symbol by which an object says that it multiplies matrices of a type: the type, its Api field.
+USES_PRODUCT: Final = {
+    "_ZN2jc4UsesIfE7productE": ("float", "small_sgemm"),
+    "_ZN2jc4UsesIdE7productE": ("double", "small_dgemm"),
+}
+_small_gemm_lock = threading.Lock()
+
+
+def _provide_small_gemm(ctype: str, field: str) -> None:
+    """Compile (or find in the cache) the kernel of one type and put it into the Api, once."""
+    with _small_gemm_lock:
+        if getattr(api(), field):
+            return
+        library = ctypes.PyDLL(str(build_shared({"gemm.cpp": SMALL_GEMM.format(T=ctype)})))
+        setattr(api(), field, _address_of(library, "small_gemm"))
+        _keep.append(library)
+
+
+_keep: Final[list[ctypes.CDLL]] = []  # whose code the Api points to
+
+
 # ---- build and load -------------------------------------------------------------------------
 
 
@@ -204,6 +236,9 @@ class Module:
         self.path = path
         self.library = ctypes.PyDLL(str(path))  # keeps the GIL: jitcap_call releases it if it pays
         self.library.jitcap_init(ctypes.byref(self.api))
+        for symbol, (ctype, field) in USES_PRODUCT.items():
+            if hasattr(self.library, symbol):
+                _provide_small_gemm(ctype, field)
 
     def runner(self, name: str, signature: Signature) -> Runner:
         """The entry called `name`. Raises AttributeError if the object has none."""

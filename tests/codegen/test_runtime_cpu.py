@@ -14,7 +14,7 @@ from codegen.runtime.artifact import Host, Signature, Spec
 
 F32 = np.dtype(np.float32)
 SOURCE = """
-#include "jitcap_rt.h"
+#include "jitcap_product.h"
 #include "jitcap_math.h"
 JC_MODULE
 using namespace jc;
@@ -158,10 +158,16 @@ def product_case(dtype, ta, tb, m, n, k):
     return a, b, c, (a.T if ta else a) @ (b.T if tb else b)
 
 
-@pytest.mark.parametrize("blas", ["openblas", "built-in"])
+@pytest.mark.parametrize("blas", ["all", "openblas", "built-in"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("size", [(1, 1, 1), (5, 7, 3), (33, 300, 17), (200, 150, 90), (3, 4, 0)])
+@pytest.mark.parametrize(
+    "size",
+    [(1, 1, 1), (5, 7, 3), (33, 300, 17), (200, 150, 90), (3, 4, 0), (47, 95, 300), (64, 33, 130)],
+)
 def test_matrix_product(module, monkeypatch, blas, dtype, size):
+    if blas != "all":
+        monkeypatch.setattr(module.api, "small_sgemm", None)
+        monkeypatch.setattr(module.api, "small_dgemm", None)
     if blas == "built-in":
         monkeypatch.setattr(module.api, "sgemm", None)
         monkeypatch.setattr(module.api, "dgemm", None)

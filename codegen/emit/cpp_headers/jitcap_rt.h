@@ -1,4 +1,4 @@
-// What a generated graph needs around its loops: entry ABI, errors, threads, matrix products, Philox.
+// What a generated graph needs around its loops: entry ABI, errors, threads, Philox.
 //
 // Entry: JC_ENTRY int name(void **buffers, const double *scalars, void *arena), returning 0 or 1.
 //   buffers  inputs, then outputs, in the plan's order; a host callback may stand in a slot too.
@@ -14,9 +14,12 @@
 typedef int (*JcHost)(long id, void *const *buffers);  // a Python kernel called from compiled code
 typedef void (*JcSgemm)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int);
 typedef void (*JcDgemm)(int, int, int, int, int, int, double, const double *, int, const double *, int, double, double *, int);
+template <class T> using JcSmallGemm = void (*)(bool, bool, long, long, long, T, const T *, long, const T *, long, T, T *, long);
 struct JcApi {  // mirrored by runtime/cpu.py: Api
-  JcSgemm sgemm;  // cblas_sgemm or null: then the plain blocked product below is used
+  JcSgemm sgemm;  // cblas_sgemm or null: then the plain loop of jitcap_product.h is used
   JcDgemm dgemm;
+  JcSmallGemm<float> small_sgemm;  // jitcap_gemm.h, or null
+  JcSmallGemm<double> small_dgemm;
   void (*blas_threads)(int);
   int threads;  // team size for parallel loops, >= 1
 };
@@ -96,55 +99,6 @@ JC_INLINE int team_of(f64 worth) { return worth < 2 ? 1 : worth < threads() ? (i
 JC_INLINE int team_for(i64 bytes) { return team_of(bytes * (1.0 / (1 << 20))); }
 JC_INLINE int team_for_product(i64 m, i64 n, i64 k) { return team_of((f64)m * n * k * 0.5e-6); }
 
-// ---- matrix product: C[m,n] = alpha op(A)[m,k] op(B)[k,n] + beta C, row major -----------------
-template <class T> struct Blas;
-template <> struct Blas<f32> { static JcSgemm get() { return jc_api->sgemm; } };
-template <> struct Blas<f64> { static JcDgemm get() { return jc_api->dgemm; } };
-template <class T> JC_NOINLINE void plain_gemm(bool ta, bool tb, i64 m, i64 n, i64 k, T alpha, const T *a, i64 lda, const T *b, i64 ldb, T beta, T *c, i64 ldc) {
-  constexpr int N = JC_BYTES / sizeof(T), J = 256;  // one strip of C stays in cache over all of k
-  for (i64 i = 0; i < m; i++)
-    for (i64 j0 = 0; j0 < n; j0 += J) {
-      T acc[J] = {};
-      i64 w = n - j0 < J ? n - j0 : J;
-      for (i64 p = 0; p < k; p++) {
-        T x = ta ? a[p * lda + i] : a[i * lda + p];
-        const T *row = b + (tb ? j0 * ldb + p : p * ldb + j0);
-        i64 j = 0;
-        if (!tb)
-          for (; j + N <= w; j += N) store(acc + j, load<N>(acc + j) + splat<T, N>(x) * load<N>(row + j));
-        for (; j < w; j++) acc[j] += x * row[tb ? j * ldb : j];
-      }
-      for (i64 j = 0; j < w; j++) {
-        T *out = c + i * ldc + j0 + j;
-        *out = alpha * acc[j] + (beta == 0 ? T(0) : beta * *out);
-      }
-    }
-}
-template <class T> JC_INLINE void serial_gemm(bool ta, bool tb, i64 m, i64 n, i64 k, T alpha, const T *a, i64 lda, const T *b, i64 ldb, T beta, T *c, i64 ldc) {
-  if (auto f = Blas<T>::get()) f(101, ta ? 112 : 111, tb ? 112 : 111, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-  else plain_gemm<T>(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-}
-// gemm: split over one OpenMP team along the longer side of C; each member calls BLAS serially. Every
-// call packs both operands anew: 8 pieces of a 2048-row product cost 10 % of the speed, 4 cost 5 %.
-template <class T> JC_NOINLINE void gemm(bool ta, bool tb, i64 m, i64 n, i64 k, T alpha, const T *a, i64 lda, const T *b, i64 ldb, T beta, T *c, i64 ldc) {
-  int team = team_for_product(m, n, k);
-  bool rows = m >= n;
-  parallel(rows ? m : n, 16, team, [=](i64 lo, i64 hi) {
-    if (rows) serial_gemm<T>(ta, tb, hi - lo, n, k, alpha, a + (ta ? lo : lo * lda), lda, b, ldb, beta, c + lo * ldc, ldc);
-    else serial_gemm<T>(ta, tb, m, hi - lo, k, alpha, a, lda, b + (tb ? lo * ldb : lo), ldb, beta, c + lo, ldc);
-  }, 2);
-}
-// batched: `batch` products whose operands lie `sa`, `sb`, `sc` elements apart.
-template <class T> JC_NOINLINE void batched_gemm(i64 batch, bool ta, bool tb, i64 m, i64 n, i64 k, T alpha, const T *a, i64 lda, i64 sa, const T *b, i64 ldb, i64 sb, T beta, T *c, i64 ldc, i64 sc) {
-  if (batch < threads()) {
-    for (i64 i = 0; i < batch; i++) gemm<T>(ta, tb, m, n, k, alpha, a + i * sa, lda, b + i * sb, ldb, beta, c + i * sc, ldc);
-    return;
-  }
-  parallel(batch, 1, team_for_product(batch * m, n, k), [=](i64 lo, i64 hi) {
-    for (i64 i = lo; i < hi; i++) serial_gemm<T>(ta, tb, m, n, k, alpha, a + i * sa, lda, b + i * sb, ldb, beta, c + i * sc, ldc);
-  });
-}
-
 // ---- random: Philox4x32-10 (Salmon et al., SC'11), one counter per lane -----------------------
 template <class U> JC_INLINE void mul_hilo(U a, u32 m, U *hi, U *lo) {
   constexpr int N = lanes<U>;
@@ -187,3 +141,4 @@ template <class U> JC_INLINE like<U, f64> uniform_f64(U w0, U w1) {
   return cvt<f64>(bitcast<like<U, i64>>((cvt<u64>(w0) << 21) ^ (cvt<u64>(w1) >> 11))) * 0x1p-53;
 }
 }  // namespace jc
+#include "jitcap_product.h"
