@@ -28,49 +28,14 @@ template <class T> struct ConvRoom {  // scratch; sizes are computed in emit/cpp
   T *bands;      // per member: `room` elements for a band of source, then `turned` for transposed gradients
   i64 room, turned, members;
 };
-template <class T> constexpr int conv_lanes = JC_BYTES / sizeof(T);
-template <class T> constexpr int conv_pixels = JC_BYTES == 64 ? 8 : conv_lanes<T> < 4 ? conv_lanes<T> : 4;
+template <class T> constexpr int conv_pixels = JC_BYTES == 64 ? 8 : native_lanes<T> < 4 ? native_lanes<T> : 4;
 
 constexpr int CONV_ROW_CHANNELS = JC_BYTES == 64 ? 8 : 4;
 // Output channels side by side in a block of packed weights: one or a few (lanes run along a row of
 // `count` results, which must be long), else one or two vectors of them.
 template <class T> JC_INLINE i64 conv_block(i64 cout, i64 count) {
-  constexpr int N = conv_lanes<T>;
+  constexpr int N = native_lanes<T>;
   return cout < N / 4 ? 1 : cout <= N && count >= 2 * N ? CONV_ROW_CHANNELS : cout <= N ? N : 2 * N;
-}
-
-// mac: a * b + c, in one instruction where there is one.
-template <class V> JC_INLINE V mac(V a, V b, V c) {
-#if defined(__FMA__) || defined(__aarch64__)
-  return fma(a, b, c);
-#else
-  return a * b + c;
-#endif
-}
-template <class V> JC_INLINE V broadcast(const elem<V> *p) { return *p - V{}; }  // x - 0 is x, also for -0 and NaN
-
-// transposed: P vectors of N lanes, read as a matrix (P, N), become (N, P) in the same registers: each
-// round interleaves the first half of all elements with the second, a rotation of the index bits.
-template <class V> JC_INLINE void interleave(V a, V b, V *lo, V *hi) {
-  constexpr int N = lanes<V>;
-  ints<V> first, second;
-  JC_UNROLL
-  for (int i = 0; i < N; i++) {
-    first[i] = i / 2 + (i % 2) * N;
-    second[i] = i / 2 + (i % 2) * N + N / 2;
-  }
-  *lo = __builtin_shuffle(a, b, first);
-  *hi = __builtin_shuffle(a, b, second);
-}
-template <int P, class V> JC_INLINE void transpose(V *v) {
-  JC_UNROLL
-  for (int round = 1; round < P; round *= 2) {
-    V u[P];
-    JC_UNROLL
-    for (int i = 0; i < P / 2; i++) interleave(v[i], v[i + P / 2], &u[2 * i], &u[2 * i + 1]);
-    JC_UNROLL
-    for (int i = 0; i < P; i++) v[i] = u[i];
-  }
 }
 
 // ---- one dimension of a correlation -----------------------------------------------------------
@@ -126,7 +91,7 @@ JC_INLINE i64 band_rows(const Sweep *s, i64 channels, i64 room, i64 pixels_room,
 }
 // out[i] = row[from + i * step] for n elements that all exist.
 template <class T> JC_INLINE void pick_columns(T *out, const T *from, i64 step, i64 n) {
-  constexpr int N = conv_lanes<T>;
+  constexpr int N = native_lanes<T>;
   i64 i = 0;
   if (step == 1) {
     __builtin_memcpy(out, from, n * sizeof(T));
@@ -210,7 +175,7 @@ template <int P, class T> JC_INLINE void store_row(const Place<T> &p, T *o, vec<
     store(o, v);
     return;
   }
-  typedef vec<T, 2 * P < conv_lanes<T> ? 2 * P : conv_lanes<T>> W;  // the processor's own width at most
+  typedef vec<T, 2 * P < native_lanes<T> ? 2 * P : native_lanes<T>> W;  // the processor's own width at most
   constexpr int L = lanes<W>;
   JC_UNROLL
   for (int part = 0; part < 2 * P / L; part++, o += L) {
@@ -244,7 +209,7 @@ template <int P, class T, class V> JC_INLINE void store_tile(const Place<T> &p, 
 }
 // P results x OV vectors of channels.
 template <class T, int OV, int P> JC_NOINLINE void conv_tile(const T *x, i64 plane, i64 cin, i64 taps, const i64 *off, const T *w, const Place<T> &place) {
-  constexpr int N = conv_lanes<T>;
+  constexpr int N = native_lanes<T>;
   typedef vec<T, N> V;
   V acc[OV * P];
   JC_UNROLL
@@ -267,7 +232,7 @@ template <class T, int OV, int P> JC_NOINLINE void conv_tile(const T *x, i64 pla
 }
 // XV vectors of results of one row x OB channels, lanes along the row.
 template <class T, int OB, int XV> JC_NOINLINE void conv_row(const T *x, i64 plane, i64 cin, i64 taps, const i64 *off, const T *w, const Place<T> &p) {
-  constexpr int N = conv_lanes<T>;
+  constexpr int N = native_lanes<T>;
   typedef vec<T, N> V;
   V acc[OB * XV];
   JC_UNROLL
@@ -299,7 +264,7 @@ template <class T, int OB, int XV> JC_NOINLINE void conv_row(const T *x, i64 pla
     }
 }
 template <class T, int OB> JC_INLINE void conv_rows(const T *x, const Correlation &q, i64 plane, i64 taps, const i64 *off, const T *w, Place<T> place) {
-  constexpr int N = conv_lanes<T>;
+  constexpr int N = native_lanes<T>;
   i64 count = q.s[2].count, i = 0;
   for (; i + N < count; i += 2 * N) {
     place.pixels = count - i < 2 * N ? count - i : 2 * N;
@@ -320,7 +285,7 @@ template <class T, int OV, int P> JC_INLINE void conv_tiles(const T *x, const Co
   }
 }
 template <class T> JC_NOINLINE void correlate_band(const Correlation &q, const Band &b, const T *band, const i64 *off, const T *packed, T *dst, i64 h, i64 rows) {
-  constexpr int N = conv_lanes<T>, P = conv_pixels<T>;
+  constexpr int N = native_lanes<T>, P = conv_pixels<T>;
   i64 taps = q.s[0].taps * q.s[1].taps * q.s[2].taps, plane_out = q.dst[0] * q.dst[1] * q.dst[2];
   i64 lanes = conv_block<T>(q.cout, q.s[2].count);
   for (i64 co = 0; co < q.cout; co += lanes, packed += q.cin * taps * lanes, dst += lanes * plane_out)

@@ -10,32 +10,9 @@
 namespace jc {
 constexpr int CONV_PAIRS = JC_BYTES == 64 ? 8 : 4;
 
-// out[pixel][lane] = g[lane][pixel] for `lanes` channels that lie `plane` apart, zeros beyond `channels`.
-template <class T> JC_NOINLINE void turn(T *out, const T *g, i64 plane, i64 channels, i64 lanes, i64 pixels) {
-  constexpr int N = conv_lanes<T>;
-  typedef vec<T, N> V;
-  for (i64 first = 0; first < lanes; first += N)
-    for (i64 i = 0; i < pixels; i += N) {
-      V v[N];
-      int n = pixels - i < N ? pixels - i : N;
-      const T *p = g + first * plane + i;
-      JC_UNROLL
-      for (int k = 0; k < N; k++) v[k] = first + k < channels ? n == N ? load<N>(p + k * plane) : load_n<N>(p + k * plane, n) : V{};
-      transpose<N>(v);
-      T *o = out + i * lanes + first;
-      if (n == N) {
-        JC_UNROLL
-        for (int k = 0; k < N; k++) store(o + k * lanes, v[k]);
-      } else {
-        T tile[N * N];
-        __builtin_memcpy(tile, v, sizeof tile);
-        for (int k = 0; k < n; k++) __builtin_memcpy(o + k * lanes, tile + k * N, N * sizeof(T));
-      }
-    }
-}
 // sum[pair][lane] += over rows and pixels; U pixels at a time keep enough sums in flight.
 template <class T, int OV, int U> JC_NOINLINE void weight_tile(const T *x, const i64 *off, i64 row, i64 rows, i64 count, const T *g, T *sum, i64 pairs) {
-  constexpr int N = conv_lanes<T>, K = CONV_PAIRS;
+  constexpr int N = native_lanes<T>, K = CONV_PAIRS;
   typedef vec<T, N> V;
   V acc[U * OV * K];
   JC_UNROLL
@@ -77,7 +54,7 @@ template <class T, int OV, int U> JC_NOINLINE void weight_tile(const T *x, const
 }
 // One output channel: lanes along the row.
 template <class T> JC_NOINLINE void weight_row(const T *x, const i64 *off, i64 row, i64 rows, i64 count, const T *g, T *sum, i64 pairs) {
-  constexpr int N = conv_lanes<T>, K = CONV_PAIRS;
+  constexpr int N = native_lanes<T>, K = CONV_PAIRS;
   typedef vec<T, N> V;
   V acc[K];
   JC_UNROLL
@@ -102,7 +79,7 @@ struct WeightGrad {
 };
 // Adds one band of one sample and group into sum[block][c0 .. c1][tap][lane].
 template <class T> JC_NOINLINE void weight_band(const WeightGrad &w, const i64 *off, const T *band, const T *g, T *turned, T *sum, i64 rows, i64 c0, i64 c1) {
-  constexpr int N = conv_lanes<T>;
+  constexpr int N = native_lanes<T>;
   i64 plane = w.q.dst[0] * w.q.dst[1] * w.q.dst[2], taps = w.taps(), count = w.q.s[2].count, row = w.q.s[1].step * w.b.row;
   for (i64 block = 0; block < w.blocks; block++, sum += w.piece(), g += w.lanes * plane) {
     if (w.lanes > 1) turn(turned, g, plane, w.q.cout - block * w.lanes, w.lanes, rows * count);

@@ -1,26 +1,12 @@
 // Library steps: matrix products of any batch layout, and copies of strided tensors to contiguous memory.
 //
-// dot chooses among a SIMD kernel of its own for small products (a BLAS call costs 0.3-1 us before
-// it computes anything), BLAS per batch element in one team, and BLAS over row blocks.
+// dot calls the kernels of jitcap_product.h from within one team: per product of a batch, or per block
+// of a large one.
 #pragma once
-#include "jitcap_math.h"
-#include "jitcap_rt.h"
+#include "jitcap_product.h"
+#include "jitcap_tile.h"
 
 namespace jc {
-// share(n, team, body): body(i) for every i in [0, n), handed out one by one. For items of some
-// microseconds and more: a member that the system holds up takes fewer of them.
-template <class F> JC_INLINE void share(i64 n, int team, F body) {
-  i64 next = 0;
-  if (team > n) team = (int)n;
-  auto work = [&next, n, body] {
-    for (i64 i; (i = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED)) < n;) body(i);
-  };
-  if (team <= 1) work();
-  else {
-#pragma omp parallel num_threads(team)
-    work();
-  }
-}
 // copy_dense(out, in, rank, dims): dims holds the sizes, then in's strides; out is contiguous.
 template <class T> JC_NOINLINE void copy_rows(T *out, const T *in, i64 rank, const i64 *size, const i64 *step) {
   if (rank == 0) {
@@ -52,19 +38,24 @@ template <class T> struct Matrix {  // element (i, j) at [i * ld + j], or [j * l
   i64 ld;
   bool transposed;
 };
-// dot: out[batch..., m, n] = a[batch..., m, k] b[batch..., k, n]; out contiguous. `dims` holds for each
-// batch dimension its size and the strides of a and b.
-template <class T> JC_NOINLINE void dot(i64 m, i64 n, i64 k, Matrix<T> a, Matrix<T> b, T *out, i64 rank, const i64 *dims) {
+// Batches: `dims` holds for each batch dimension its size and the strides of both operands.
+JC_INLINE i64 batch_count(i64 rank, const i64 *dims) {
   i64 count = 1;
   for (i64 d = 0; d < rank; d++) count *= dims[3 * d];
+  return count;
+}
+template <class T> JC_INLINE void batch_offset(i64 rank, const i64 *dims, i64 i, const T **a, const T **b) {
+  for (i64 d = rank - 1; d >= 0; i /= dims[3 * d], d--) {
+    *a += i % dims[3 * d] * dims[3 * d + 1];
+    *b += i % dims[3 * d] * dims[3 * d + 2];
+  }
+}
+// dot: out[batch..., m, n] = a[batch..., m, k] b[batch..., k, n]; out contiguous.
+template <class T> JC_NOINLINE void dot(i64 m, i64 n, i64 k, Matrix<T> a, Matrix<T> b, T *out, i64 rank, const i64 *dims) {
+  i64 count = batch_count(rank, dims);
   auto one = [=](i64 i, auto product) {
     const T *x = a.at, *y = b.at;
-    for (i64 d = rank - 1, rest = i; d >= 0; d--) {
-      i64 at = rest % dims[3 * d];
-      rest /= dims[3 * d];
-      x += at * dims[3 * d + 1];
-      y += at * dims[3 * d + 2];
-    }
+    batch_offset(rank, dims, i, &x, &y);
     product(a.transposed, b.transposed, m, n, k, T(1), x, a.ld, y, b.ld, T(0), out + i * m * n, n);
   };
   if (count < threads()) {
