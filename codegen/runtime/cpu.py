@@ -3,16 +3,17 @@
     path = build_shared({"graph.cpp": source})         # compiled, or found in the cache
     run = load(path).runner("entry", signature)        # run(inputs: list) -> list of arrays
 
-Threads. Kernels use OpenMP teams of `threads()` members: $JITCAP_THREADS (or _NUM_THREADS), else
-$OMP_NUM_THREADS, else the processors this process may use. libgomp is loaded with
-GOMP_SPINCOUNT=1000 unless the user chose a waiting policy: members that spin for milliseconds ruin
-every other process of a shared machine (0.3 ms -> 12 ms measured). After `fork` the child computes
-with one thread, because its copy of libgomp's team has no threads behind it and would hang.
+Threads. Kernels use OpenMP teams of `threads()` members: $JITCAP_THREADS, else $OMP_NUM_THREADS,
+else the processors this process may use. libgomp is loaded with GOMP_SPINCOUNT=1000 unless the user
+chose a waiting policy: members that spin for milliseconds ruin every other process of a shared
+machine (0.3 ms -> 12 ms measured). After `fork` the child computes with one thread, because its
+copy of libgomp's team has no threads behind it and would hang.
 
-Matrix products. Small ones run in a kernel of our own (jitcap_gemm.h), compiled once per machine into
-an object that all graphs share: in each graph it would cost 0.4 s. Others: OpenBLAS of the `scipy-openblas32` wheel, set to one thread: jc::gemm splits the
-product over the same OpenMP team as everything else, so that two pools never fight for the
-processors. Without the wheel a plain blocked product in the header is used.
+Matrix products. Small ones run in a kernel of our own (jitcap_gemm.h), compiled once per machine
+into an object that all graphs share: in each graph it would cost 0.4 s. The others run in OpenBLAS
+of the `scipy-openblas32` wheel, set to one thread: jc::gemm splits them over the same OpenMP team
+as everything else, so that two pools never fight for the processors. Without the wheel a plain loop
+is used.
 """
 
 from __future__ import annotations
@@ -154,8 +155,9 @@ def set_threads(n: int) -> None:
 # ---- the small-product kernels ---
 
 SMALL_GEMM: Final = """#include "jitcap_gemm.h"
-JC_ENTRY void small_gemm(bool ta, bool tb, long m, long n, long k, {T} alpha, const {T} *a, long lda,
-                         const {T} *b, long ldb, {T} beta, {T} *c, long ldc) {{
+JC_ENTRY void small_gemm(bool ta, bool tb, long m, long n, long k, {T} alpha,
+                         const {T} *a, long lda, const {T} *b, long ldb, {T} beta, {T} *c,
+                         long ldc) {{
   jc::small_gemm<{T}>(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }}
 """
