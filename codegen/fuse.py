@@ -63,7 +63,9 @@ class _Fuse:
     def add_input(self, v: Value) -> None:
         strides = contiguous_strides(v.aval.shape) if v.strides is None else v.strides
         kind = "scalar" if v.aval.weak else "input"
-        self.buffers[f"v{v.id}"] = Buffer(f"v{v.id}", v.aval.dtype, v.aval.numel, kind, v.id)  # type: ignore[arg-type]
+        size = 1 + sum((n - 1) * s for n, s in zip(v.aval.shape, strides, strict=True))
+        size = size if v.aval.numel else 0
+        self.buffers[f"v{v.id}"] = Buffer(f"v{v.id}", v.aval.dtype, size, kind, v.id)  # type: ignore[arg-type]
         self.shapes[v.id] = strides
 
     def memory(self, v: Value) -> str:
