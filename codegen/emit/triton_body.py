@@ -48,6 +48,7 @@ class Signature:
     buffers: Mapping[str, Buffer]
     names: dict[str, str] = field(default_factory=dict)
     checks: list[str] = field(default_factory=list)
+    touched: dict[Expr, frozenset[str]] = field(default_factory=dict)
 
     def parameter(self, buffer: str) -> str:
         name = self.names.get(buffer)
@@ -55,6 +56,21 @@ class Signature:
             prefix = "s" if self.buffers[buffer].kind == "scalar" else "p"
             name = self.names[buffer] = f"{prefix}{len(self.names)}"
         return name
+
+    def reads(self, x: Expr) -> frozenset[str]:
+        """The buffers that `x` reads ("errors" when it checks an index). Linear: each node once."""
+        for y in expr.walk(x) if x not in self.touched else ():
+            if y not in self.touched:
+                own = (
+                    {y.buffer}
+                    if isinstance(y, Load)
+                    else {"errors"}
+                    if isinstance(y, Checked)
+                    else ()
+                )
+                parts = (self.touched[c] for c in expr.children(y))
+                self.touched[y] = frozenset(own).union(*parts)
+        return self.touched[x]
 
     def check(self, where: str) -> int:
         if where not in self.checks:
@@ -175,7 +191,7 @@ class Block:
 
     def value(self, x: Expr, guard: Guard = ()) -> Text:
         """The text of `x`; written once per guard, named when used more than once."""
-        key = (x, guard if _reads(x) else ())
+        key = (x, guard if guard and self.signature.reads(x) else ())
         found = self.memo.get(key)
         if found is None:
             found = _EMIT[type(x)](self, x, guard)
@@ -200,10 +216,6 @@ class Block:
 def dims_in(dims: Iterable[str]) -> tuple[str, ...]:
     """Rows before columns."""
     return tuple(d for d in "rc" if d in dims)
-
-
-def _reads(x: Expr) -> bool:
-    return any(isinstance(y, Load | Checked) for y in expr.walk(x))
 
 
 # ------------------------------------------------------------------------------ one rule per kind
@@ -258,10 +270,10 @@ def _select(b: Block, x: Select, guard: Guard) -> Text:
     if not condition.text.isidentifier():
         condition = b.bind(condition)
     refused = condition
-    if _reads(x.other):
+    if b.signature.reads(x.other):
         refused = b.bind(Text(f"~{condition.text}", condition.dims))
-    then = b.named(x.then, (*guard, condition) if _reads(x.then) else guard)
-    other = b.named(x.other, (*guard, refused) if _reads(x.other) else guard)
+    then = b.named(x.then, (*guard, condition) if b.signature.reads(x.then) else guard)
+    other = b.named(x.other, (*guard, refused) if b.signature.reads(x.other) else guard)
     return Text(
         f"tl.where({condition.text}, {then.text}, {other.text})",
         condition.dims | then.dims | other.dims,

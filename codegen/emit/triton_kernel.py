@@ -283,8 +283,7 @@ class Writer:
             del memo[key]
 
     def depends(self, x: Expr, buffer: str) -> bool:
-        loads = (y for y in expr.walk(x) if isinstance(y, Load))
-        return any(self.same_memory(y.buffer, buffer) for y in loads)
+        return any(self.same_memory(b, buffer) for b in self.signature.reads(x) if b != "errors")
 
     def in_registers(self, buffer: str) -> bool:
         own = self.buffers[buffer]

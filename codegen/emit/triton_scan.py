@@ -96,7 +96,8 @@ def _finish(step: Library, signature: Signature, width: int, mask: str) -> list[
         stored = _converted(value, out, signature.buffers)
         lines.append(f"tl.store({signature.parameter(out)} + at, {stored}{mask})")
         last = f"tl.where(c == start + {width - 1}, {value}, 0)"
-        lines.append(f"carry_{value} = tl.sum({last}, 1)[:, None]")
+        # tl.sum widens small integers: back to the type the loop started with
+        lines.append(f"carry_{value} = tl.sum({last}, 1)[:, None].to({value}.dtype)")
     return lines
 
 
