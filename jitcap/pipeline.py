@@ -24,6 +24,7 @@ import codegen
 from codegen import Target, Unsupported
 from codegen.runtime.artifact import Artifact
 from codegen.runtime.build import NoCompiler
+from jitcap import warm
 from jitcap.config import config
 from jitcap.graph import Graph
 from jitcap.lower import Strides, lower
@@ -68,12 +69,10 @@ def compile_graph(
     trail.keep("passes", lambda: module(optimised))
     if backend == "eager":
         return Executable(op_by_op(optimised, writes), "eager")
-    with trail.stage("lower"):
-        program = lower(optimised, writes, strides)
     target = Target(backend, config.isa, config.threads)  # type: ignore[arg-type]
     try:
         with trail.stage("codegen"):
-            artifact = codegen.compile(program, target)
+            artifact = _generate(optimised, writes, strides, target)
     except (Unsupported, NoCompiler) as refusal:
         announce(("unsupported", str(refusal)), f"{trail.name} runs op by op: {refusal}")
         return Executable(op_by_op(optimised, writes), "eager", refused=str(refusal))
@@ -85,6 +84,26 @@ def compile_graph(
         return Executable(op_by_op(optimised, writes), "eager", refused=text)
     _keep_artifact(artifact, trail)
     return Executable(artifact.run, backend, tuple(artifact.kernels), artifact=artifact)
+
+
+def _generate(
+    graph: Graph,
+    writes: Sequence[tuple[int, int]],
+    strides: Sequence[Strides | None] | None,
+    target: Target,
+) -> Artifact:
+    """Lower and compile, unless an equal graph was compiled before, here or in another process."""
+    program = functools.partial(lower, graph, writes, strides)
+    if config.check:  # verify every stage, every time
+        return codegen.compile(program(), target)
+    key = warm.key_of(show(graph), (strides, writes), target)
+    found = None if key is None else warm.recall(key, program, target)
+    if found is not None:
+        return found
+    artifact = codegen.compile(program(), target)
+    if key is not None:
+        warm.remember(key, artifact)
+    return artifact
 
 
 def _keep_artifact(artifact: Artifact, trail: Trail) -> None:

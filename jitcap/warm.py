@@ -1,0 +1,113 @@
+"""Beside the pipeline: a graph compiled before, by any process. Graph -> Artifact from disk.
+
+The key is the printed graph (lines included: errors name them), the strides and writes, the target,
+the compiler, and the files of the packages that generate code. What is kept is data (JSON and the
+shared object); the texts of the stages are made again when somebody asks for them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+import codegen
+from codegen import Program, Target
+from codegen.emit import cpp
+from codegen.runtime import build, cache, cpu
+from codegen.runtime.artifact import Artifact, Kernel, Signature, Spec
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+SOURCES: Final = ("eager/**/*.py", "codegen/**/*.py", "jitcap/lower.py")
+
+
+@functools.cache
+def package_build() -> str:
+    """Changes with every change of the code that decides what is generated."""
+    files = sorted(path for pattern in SOURCES for path in ROOT.glob(pattern))
+    stats = ((str(path), path.stat()) for path in files)
+    return cache.digest(*(f"{name} {s.st_size} {s.st_mtime_ns}" for name, s in stats))
+
+
+def key_of(text: str, layout: Sequence[Any], target: Target) -> str | None:
+    """The name of a compiled graph on disk; None where nothing is kept (no compiler, another
+    backend). `text` is its print, `layout` the inputs' strides and the writes."""
+    if target.backend != "cpp":
+        return None
+    try:
+        machine = build.fingerprint()
+    except build.NoCompiler:
+        return None
+    return cache.digest("graph", package_build(), machine, repr(target), repr(layout), text)
+
+
+def recall(key: str, program: Callable[[], Program], target: Target) -> Artifact | None:
+    """The artifact kept under `key`. Never raises for what is on disk."""
+    entry = cache.default().get(key)
+    if entry is None:
+        return None
+    try:
+        data = entry.data
+        signature = Signature(
+            data["kinds"],
+            tuple(Spec(tuple(shape), np.dtype(name)) for shape, name in data["outputs"]),
+            data["arena_bytes"],
+            tuple(data["sites"]),
+        )
+        kernels = tuple(Kernel(n, source, tuple(notes)) for n, source, notes in data["kernels"])
+        runner = cpu.load(entry.file("graph.so")).runner(cpp.ENTRY, signature)
+        stages = _Stages(tuple(data["stages"]), program, target)
+    except (KeyError, TypeError, ValueError, OSError, AttributeError):
+        cache.default().delete(key)
+        return None
+    return Artifact(runner, kernels, stages, dict(data["plan"]))
+
+
+def remember(key: str, artifact: Artifact) -> None:
+    """Keep an artifact whose entry is native code alone (kernels called back are not data)."""
+    run = artifact.run
+    if not isinstance(run, cpu.Runner) or run.signature.hosts or run.signature.shapes is not None:
+        return
+    signature = run.signature
+    data = {
+        "kinds": signature.kinds,
+        "outputs": [[list(s.shape), s.dtype.name] for s in signature.outputs],
+        "arena_bytes": signature.arena_bytes,
+        "sites": list(signature.sites),
+        "kernels": [[k.name, k.source, list(k.notes)] for k in artifact.kernels],
+        "stages": list(artifact.stages),
+        "plan": {k: v for k, v in artifact.plan.items() if not k.endswith("_us")},
+    }
+    try:
+        cache.default().put(key, data, {"graph.so": run.module.path})
+    except OSError:
+        return  # a full disk: the next process compiles again
+
+
+class _Stages(Mapping[str, str]):
+    """The texts of codegen's stages, which are run again at the first question."""
+
+    def __init__(
+        self, names: tuple[str, ...], program: Callable[[], Program], target: Target
+    ) -> None:
+        self._names = names
+        self._program = program
+        self._target = target
+
+    @functools.cached_property
+    def _texts(self) -> Mapping[str, str]:
+        return codegen.compile(self._program(), self._target).stages
+
+    def __getitem__(self, name: str) -> str:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._texts[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)

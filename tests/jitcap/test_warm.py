@@ -1,0 +1,58 @@
+"""A second process starts from what the first compiled."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import numpy as np, eager
+from jitcap import explain, jit
+
+def step(x, w, ids):
+    h = (x @ w).softmax(-1)
+    loss = (h[ids] * 2.0).sum()
+    loss.backward()
+    return loss
+
+x = eager.ones(4, 3)
+w = eager.tensor(np.eye(3, dtype=np.float32), requires_grad=True)
+fn = jit(step)
+print(fn(x, w, eager.tensor([0, 2])).item(), w.grad.numpy().sum())
+try:
+    fn(x, w, eager.tensor([0, 9]))
+except IndexError as error:
+    print(error)
+(made,) = fn._entries.compiled.values()
+print("source" in made.executable.artifact.stages, "build" in made.trail.seconds)
+print("#include" in made.executable.artifact.stages["source"])
+"""
+
+
+def run(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    env = {**os.environ, "CHECK": "0", "JITCAP_CACHE_DIR": str(tmp_path / "cache")}
+    done = subprocess.run(
+        [sys.executable, program], capture_output=True, text=True, check=True, env=env
+    )
+    return done.stdout.splitlines()
+
+
+@pytest.mark.slow
+def test_the_second_process_compiles_nothing(tmp_path):
+    first, second = run(tmp_path), run(tmp_path)
+    assert first[2] == "True True"
+    assert second[2] == "True False"
+    assert first[:2] == second[:2]
+    assert "out of bounds" in second[1]
+    assert second[3] == "True"
+
+
+@pytest.mark.slow
+def test_a_damaged_entry_is_compiled_again(tmp_path):
+    first = run(tmp_path)
+    for manifest in (tmp_path / "cache").rglob("*.json"):
+        manifest.write_text(manifest.read_text()[:-20])
+    assert run(tmp_path)[:2] == first[:2]
