@@ -3,7 +3,7 @@
 Modules, functions, initialisation, utilities.
 """
 
-from eager.nn import functional, init, modules, parameter, utils
+from eager.nn import attention, functional, init, modules, parameter, utils
 from eager.nn.modules import (
     CELU,
     ELU,
@@ -287,6 +287,7 @@ __all__ = [
     "ZeroPad1d",
     "ZeroPad2d",
     "ZeroPad3d",
+    "attention",
     "functional",
     "init",
     "modules",

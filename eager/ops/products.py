@@ -212,6 +212,25 @@ def addbmm(
     return _scaled_sum(input, bmm(batch1, batch2).sum(0), beta, alpha)
 
 
+@public(
+    method=False,
+    samples=_calls(_operands((3, 4), (5, 4)), _operands((2, 3, 4), (2, 5, 4), p=1.0)),
+)
+def cdist(
+    x1: Tensor,
+    x2: Tensor,
+    p: float = 2.0,
+    compute_mode: str = "use_mm_for_euclid_dist_if_necessary",
+) -> Tensor:
+    """The p-norm distances of all rows of x1 (*B, P, M) to all rows of x2 (*B, R, M): (*B, P,
+    R)."""
+    if x1.shape[-1] != x2.shape[-1]:
+        raise RuntimeError(
+            f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}"
+        )
+    return (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1)
+
+
 # ------------------------------------------------------------------------------- einsum
 def contract_pair(
     a: Tensor, b: Tensor, names_a: Sequence[Any], names_b: Sequence[Any], keep: Sequence[Any]

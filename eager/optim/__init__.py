@@ -2,11 +2,13 @@
 
 from eager.optim import lr_scheduler
 from eager.optim.adam import Adam, Adamax, AdamW, NAdam, RAdam
+from eager.optim.lbfgs import LBFGS
 from eager.optim.optimizer import Optimizer
 from eager.optim.rms import Adadelta, Adagrad, RMSprop
 from eager.optim.sgd import SGD
 
 __all__ = [
+    "LBFGS",
     "SGD",
     "Adadelta",
     "Adagrad",

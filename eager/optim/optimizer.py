@@ -62,9 +62,7 @@ class Optimizer:
             raise ValueError("some parameters appear in more than one parameter group")
         self.param_groups.append(group)
         for parameter in group["params"]:
-            fresh = self.allocate(parameter, group)
-            if fresh:
-                self.state[parameter] = fresh
+            self.state[parameter] = self.allocate(parameter, group)
 
     # ---------------------------------------------------------------- what a subclass defines
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
@@ -143,11 +141,7 @@ class Optimizer:
         for group, own in zip(saved, self.param_groups, strict=True):
             own.update({name: value for name, value in group.items() if name != "params"})
             for parameter in own["params"]:
-                fresh = self.allocate(parameter, own)
-                if fresh:
-                    self.state[parameter] = fresh
-                else:
-                    self.state.pop(parameter, None)
+                self.state[parameter] = self.allocate(parameter, own)
         for number, values in state_dict["state"].items():
             parameter = by_number.get(number)
             if parameter is None:

@@ -193,3 +193,30 @@ def test_a_custom_optimizer_may_define_step():
     theirs = parameters(torch)
     steps(torch.optim.SGD(theirs, lr=0.1), theirs, 0, 3)
     assert_close(ps, theirs)
+
+
+def rosenbrock(p):
+    return (1 - p[0]) ** 2 + 100 * (p[1] - p[0] ** 2) ** 2
+
+
+@pytest.mark.parametrize("search", [None, "strong_wolfe"])
+def test_lbfgs(search):
+    """Without a line search step for step like torch; with one to the same minimum."""
+    ends = []
+    for library in (eager, torch):
+        p = library.nn.Parameter(library.tensor([-0.3, 0.4], dtype=library.float64))
+        lr, rounds = (1.0, 5) if search else (0.05, 1)
+        optimizer = library.optim.LBFGS([p], lr=lr, max_iter=20, line_search_fn=search)
+
+        def closure():
+            optimizer.zero_grad()
+            loss = rosenbrock(p)
+            loss.backward()
+            return loss
+
+        for _ in range(rounds):
+            optimizer.step(closure)
+        ends.append(p.detach().numpy())
+    np.testing.assert_allclose(*ends, rtol=1e-6, atol=1e-6)
+    if search:
+        np.testing.assert_allclose(ends[0], [1, 1], atol=1e-4)

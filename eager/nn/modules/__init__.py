@@ -33,6 +33,14 @@ from eager.nn.modules.activation import (
 from eager.nn.modules.attention import (
     MultiheadAttention,
 )
+from eager.nn.modules.batchnorm import (
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    InstanceNorm3d,
+)
 from eager.nn.modules.container import (
     ModuleDict,
     ModuleList,
@@ -89,14 +97,8 @@ from eager.nn.modules.loss import (
 from eager.nn.modules.module import (
     Module,
 )
-from eager.nn.modules.norm import (
-    BatchNorm1d,
-    BatchNorm2d,
-    BatchNorm3d,
+from eager.nn.modules.normalization import (
     GroupNorm,
-    InstanceNorm1d,
-    InstanceNorm2d,
-    InstanceNorm3d,
     LayerNorm,
     LocalResponseNorm,
     RMSNorm,

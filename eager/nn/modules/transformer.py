@@ -14,7 +14,7 @@ from eager.nn.modules.container import ModuleList
 from eager.nn.modules.dropout import Dropout
 from eager.nn.modules.linear import Linear
 from eager.nn.modules.module import Module
-from eager.nn.modules.norm import LayerNorm
+from eager.nn.modules.normalization import LayerNorm
 from eager.ops.create import zeros
 from eager.tensor import Tensor
 

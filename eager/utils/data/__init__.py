@@ -1,5 +1,6 @@
 """`eager.utils.data`: datasets, samplers and the loader under PyTorch's names."""
 
+from eager.utils.data.dataloader import DataLoader, default_collate, default_convert
 from eager.utils.data.dataset import (
     ChainDataset,
     ConcatDataset,
@@ -10,7 +11,6 @@ from eager.utils.data.dataset import (
     TensorDataset,
     random_split,
 )
-from eager.utils.data.loader import DataLoader, default_collate, default_convert
 from eager.utils.data.sampler import (
     BatchSampler,
     RandomSampler,

@@ -1,0 +1,242 @@
+"""L-BFGS: quasi-Newton steps from the last few changes of parameters and gradients. closure ->
+parameters changed in place.
+
+Source: Nocedal, Wright, "Numerical Optimization" (2006), algorithms 7.4 and 7.5 (two-loop
+recursion), 3.5 and 3.6 (strong Wolfe line search), with PyTorch's settings and stopping rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from eager.autograd import enable_grad, no_grad
+from eager.nn.utils.convert import parameters_to_vector
+from eager.optim.optimizer import Optimizer, Params, zeros_like
+from eager.tensor import Tensor
+
+Evaluate = Callable[[float], tuple[float, Tensor]]
+
+
+class LBFGS(Optimizer):
+    """Needs `step(closure)`, where the closure computes the loss and its gradients anew; one
+    parameter group only."""
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1,
+        max_iter: int = 20,
+        max_eval: int | None = None,
+        tolerance_grad: float = 1e-7,
+        tolerance_change: float = 1e-9,
+        history_size: int = 100,
+        line_search_fn: str | None = None,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "max_iter": max_iter,
+            "max_eval": max_iter * 5 // 4 if max_eval is None else max_eval,
+            "tolerance_grad": tolerance_grad,
+            "tolerance_change": tolerance_change,
+            "history_size": history_size,
+            "line_search_fn": line_search_fn,
+        }
+        super().__init__(params, defaults)
+        if len(self.param_groups) != 1:
+            raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
+        if line_search_fn not in (None, "strong_wolfe"):
+            raise RuntimeError("only 'strong_wolfe' is supported")
+
+    def untouched(self, state: dict[str, Any]) -> bool:
+        return not state
+
+    @property
+    def _params(self) -> list[Tensor]:
+        return self.param_groups[0]["params"]  # type: ignore[no-any-return]
+
+    def _gradient(self) -> Tensor:
+        return parameters_to_vector(
+            [zeros_like(p) if p.grad is None else p.grad for p in self._params]
+        )
+
+    def _move(self, size: float, direction: Tensor) -> None:
+        start = 0
+        for p in self._params:
+            n = p.numel()
+            p.add_(direction[start : start + n].reshape(p.shape), alpha=size)
+            start += n
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Up to `max_iter` iterations. Returns the loss before the first."""
+        if closure is None:
+            raise ValueError("LBFGS.step needs a closure that computes the loss and its gradients")
+
+        def evaluate() -> Any:
+            with enable_grad():
+                return closure()
+
+        with no_grad():
+            return self._iterate(evaluate)
+
+    def _iterate(self, evaluate: Callable[[], Any]) -> Any:
+        group, state = self.param_groups[0], self.state[self._params[0]]
+        first = evaluate()
+        loss, gradient = float(first), self._gradient()
+        state["func_evals"] = state.get("func_evals", 0) + 1
+        evaluations = 1
+        for _ in range(group["max_iter"]):
+            if float(gradient.abs().max()) <= group["tolerance_grad"]:
+                break
+            direction = _direction(state, gradient, group["history_size"])
+            slope = float((gradient * direction).sum())
+            if slope > -group["tolerance_change"]:
+                break
+            size = group["lr"]
+            if state["n_iter"] == 1:  # no curvature known: a short step
+                size *= min(1.0, 1.0 / float(gradient.abs().sum()))
+            before, size_used = loss, size
+            if group["line_search_fn"] is None:
+                self._move(size, direction)
+                loss, gradient, count = float(evaluate()), self._gradient(), 1
+            else:
+                along = self._along(direction, evaluate)
+                start = (loss, gradient, slope)
+                loss, gradient, size_used, count = _strong_wolfe(along, size, direction, start)
+                self._move(size_used, direction)
+            state["step_size"] = size_used
+            evaluations += count
+            state["func_evals"] += count
+            small = float((direction * size_used).abs().max()) <= group["tolerance_change"]
+            if evaluations >= group["max_eval"] or small:
+                break
+            if abs(loss - before) < group["tolerance_change"]:
+                break
+        return first
+
+    def _along(self, direction: Tensor, evaluate: Callable[[], Any]) -> Evaluate:
+        """The loss and gradient at a distance along `direction`; the parameters are put back."""
+
+        def at(size: float) -> tuple[float, Tensor]:
+            saved = [p.clone() for p in self._params]
+            self._move(size, direction)
+            loss, gradient = float(evaluate()), self._gradient()
+            for p, value in zip(self._params, saved, strict=True):
+                p.copy_(value)
+            return loss, gradient
+
+        return at
+
+
+def _direction(state: dict[str, Any], gradient: Tensor, history: int) -> Tensor:
+    """Minus the inverse Hessian's estimate times the gradient; the last change joins the history
+    first."""
+    steps, changes = state.setdefault("old_stps", []), state.setdefault("old_dirs", [])
+    state["n_iter"] = state.get("n_iter", 0) + 1
+    if state["n_iter"] == 1:
+        state["H_diag"] = 1.0
+        direction = -gradient
+    else:
+        y, s = gradient - state["prev_flat_grad"], state["d"] * state["step_size"]
+        curvature = float((y * s).sum())
+        if curvature > 1e-10:
+            if len(changes) == history:
+                del changes[0], steps[0]
+            changes.append(y)
+            steps.append(s)
+            state["H_diag"] = curvature / float((y * y).sum())
+        direction = _two_loops(gradient, changes, steps, state["H_diag"])
+    state["prev_flat_grad"], state["d"] = gradient.clone(), direction
+    return direction
+
+
+def _two_loops(
+    gradient: Tensor, changes: list[Tensor], steps: list[Tensor], scale: float
+) -> Tensor:
+    q = -gradient
+    weights = []
+    for y, s in zip(reversed(changes), reversed(steps), strict=True):
+        weight = (s * q).sum() / (y * s).sum()
+        weights.append(weight)
+        q = q - y * weight
+    r = q * scale
+    for y, s, weight in zip(changes, steps, reversed(weights), strict=True):
+        r = r + s * (weight - (y * r).sum() / (y * s).sum())
+    return r
+
+
+_C1, _C2 = 1e-4, 0.9
+
+
+def _strong_wolfe(
+    at: Evaluate, size: float, direction: Tensor, start: tuple[float, Tensor, float]
+) -> tuple[float, Tensor, float, int]:
+    """(loss, gradient, step size, evaluations) of a point with sufficient decrease and a flat
+    enough slope."""
+    loss0, gradient0, slope0 = start
+    previous = (0.0, loss0, gradient0, slope0)
+    count = 0
+    for i in range(25):
+        loss, gradient = at(size)
+        count += 1
+        point = (size, loss, gradient, float((gradient * direction).sum()))
+        if loss > loss0 + _C1 * size * slope0 or (i and loss >= previous[1]):
+            return _zoom(at, direction, start, previous, point, count)
+        if abs(point[3]) <= -_C2 * slope0:
+            return loss, gradient, size, count
+        if point[3] >= 0:
+            return _zoom(at, direction, start, point, previous, count)
+        previous, size = point, _between(previous, point, size + 0.01 * size, size * 10)
+    return loss, gradient, point[0], count
+
+
+_Point = tuple[float, float, Tensor, float]  # step size, loss, gradient, slope
+
+
+def _between(a: _Point, b: _Point, low: float, high: float) -> float:
+    """The minimum of the cubic through two points and their slopes, kept in [low, high]."""
+    if a[0] == b[0]:
+        return (low + high) / 2
+    d1 = a[3] + b[3] - 3 * (a[1] - b[1]) / (a[0] - b[0])
+    square = d1 * d1 - a[3] * b[3]
+    if square < 0:
+        return (low + high) / 2
+    d2 = square**0.5
+    if a[0] <= b[0]:
+        place = b[0] - (b[0] - a[0]) * ((b[3] + d2 - d1) / (b[3] - a[3] + 2 * d2))
+    else:
+        place = a[0] - (a[0] - b[0]) * ((a[3] + d2 - d1) / (a[3] - b[3] + 2 * d2))
+    return min(max(place, low), high)
+
+
+def _zoom(
+    at: Evaluate,
+    direction: Tensor,
+    start: tuple[float, Tensor, float],
+    low: _Point,
+    high: _Point,
+    count: int,
+) -> tuple[float, Tensor, float, int]:
+    """Shrink a bracket; `low` is its end with the smaller loss."""
+    loss0, _, slope0 = start
+    if low[1] > high[1]:
+        low, high = high, low
+    for _ in range(25 - count):
+        left, right = sorted((low[0], high[0]))
+        width = right - left
+        if width * float(direction.abs().max()) < 1e-9:
+            break
+        size = _between(low, high, left + 0.1 * width, right - 0.1 * width)
+        loss, gradient = at(size)
+        count += 1
+        point = (size, loss, gradient, float((gradient * direction).sum()))
+        if loss > loss0 + _C1 * size * slope0 or loss >= low[1]:
+            high = point
+            continue
+        if abs(point[3]) <= -_C2 * slope0:
+            low = point
+            break
+        if point[3] * (high[0] - low[0]) >= 0:
+            high = low
+        low = point
+    return low[1], low[2], low[0], count
