@@ -220,3 +220,13 @@ def test_lbfgs(search):
     np.testing.assert_allclose(*ends, rtol=1e-6, atol=1e-6)
     if search:
         np.testing.assert_allclose(ends[0], [1, 1], atol=1e-4)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_the_first_step_is_the_same_program_as_the_second(momentum):
+    weight = eager.nn.Parameter(eager.ones(3))
+    optimizer = eager.optim.SGD([weight], lr=0.1, momentum=momentum)
+    before = {p: set(values) for p, values in optimizer.state.items()}
+    weight.sum().backward()
+    optimizer.step()
+    assert {p: set(values) for p, values in optimizer.state.items()} == before
