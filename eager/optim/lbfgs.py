@@ -53,7 +53,7 @@ class LBFGS(Optimizer):
 
     @property
     def _params(self) -> list[Tensor]:
-        return self.param_groups[0]["params"]  # type: ignore[no-any-return]
+        return self.param_groups[0]["params"]
 
     def _gradient(self) -> Tensor:
         return parameters_to_vector(

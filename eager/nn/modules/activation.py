@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from eager.nn import functional as F
-from eager.nn.modules.attention import MultiheadAttention as MultiheadAttention  # PyTorch has it here
+from eager.nn.modules.attention import MultiheadAttention as MultiheadAttention
 from eager.nn.modules.module import Module
 from eager.nn.parameter import Parameter
 from eager.ops.create import full
