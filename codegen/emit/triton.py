@@ -51,9 +51,10 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """How to compile one kernel: its parameters with Triton type names, and its warps."""
+    """One kernel: its text, and how to compile it: parameters with Triton type names, warps."""
 
     name: str
+    source: str
     parameters: tuple[tuple[str, str], ...]
     warps: int
 
@@ -83,7 +84,6 @@ class _Module:
     sizes: Sizes
     names: dict[tuple[str, tuple[tuple[str, str], ...]], str] = field(default_factory=dict)
     kernels: dict[str, Compiled] = field(default_factory=dict)
-    texts: list[str] = field(default_factory=list)
     launches: list[Launch] = field(default_factory=list)
 
     def add(self, text: KernelText, hint: str, tables: Tables | None = None) -> None:
@@ -93,8 +93,8 @@ class _Module:
         name = self.names.get(key)
         if name is None:
             name = self.names[key] = f"k{len(self.kernels)}_{hint}"
-            self.kernels[name] = Compiled(name, text.parameters, text.warps)
-            self.texts.append(f"\n\n@triton.jit\ndef {name}{text.body}\n")
+            source = f"@triton.jit\ndef {name}{text.body}\n"
+            self.kernels[name] = Compiled(name, source, text.parameters, text.warps)
         self.launches.append(Launch(name, text.arguments, text.programs, text.checks, tables))
 
     def kernel(self, kernel: Kernel) -> None:
@@ -127,7 +127,7 @@ def emit(fused: Fused, sizes: Sizes = DEFAULT) -> TritonProgram:
             module.kernel(item)
         else:
             _library(module, item)
-    source = HEADER + "".join(module.texts)
+    source = HEADER + "".join(f"\n\n{k.source}" for k in module.kernels.values())
     return TritonProgram(fused, source, module.kernels, tuple(module.launches), module.buffers)
 
 

@@ -57,6 +57,7 @@ class Device(Protocol):
     stream.
     """
 
+    def activate(self) -> None: ...
     def allocate(self, nbytes: int) -> int: ...
     def free(self, address: int) -> None: ...
     def upload(self, address: int, array: Array) -> None: ...
@@ -136,7 +137,8 @@ class CudaDevice:
         except RuntimeError as error:  # also what cuda.bindings raises when libcuda is missing
             raise DeviceUnavailable(f"no CUDA device {index}: {error}") from error
         self.context = self._check(driver.cuDevicePrimaryCtxRetain(self.device))
-        self._check(driver.cuCtxSetCurrent(self.context))
+        self.threads = threading.local()
+        self.activate()
         self.stream = self._check(driver.cuStreamCreate(1))
         self._keep_freed_memory()
         self.modules: list[Any] = []
@@ -155,6 +157,12 @@ class CudaDevice:
         pool = self._check(driver.cuDeviceGetDefaultMemPool(self.device))
         attribute = driver.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
         self._check(driver.cuMemPoolSetAttribute(pool, attribute, driver.cuuint64_t(2**64 - 1)))
+
+    def activate(self) -> None:
+        """Make the device current in this thread: before the first call of each thread."""
+        if not getattr(self.threads, "active", False):
+            self._check(self.driver.cuCtxSetCurrent(self.context))
+            self.threads.active = True
 
     def allocate(self, nbytes: int) -> int:
         """At least `nbytes` of device memory, aligned to 256; not cleared."""

@@ -57,6 +57,7 @@ class DeviceProgram:
         """Run on host arrays. Raises IndexError for an index out of bounds, naming the op and its
         line."""
         with self.lock:
+            self.device.activate()
             memory = Memory(self.program, inputs)
             self.upload(memory)
             self.run(memory)
@@ -185,7 +186,7 @@ def load(program: TritonProgram, isa: str) -> Artifact:
 
     Raises Unsupported when there is no GPU (and the interpreter was not asked for)."""
     run = interpreted(program) if isa == "interpreter" else on_default_device(program)
-    kernels = tuple(Kernel(name, program.source) for name in program.kernels)
+    kernels = tuple(Kernel(k.name, k.source) for k in program.kernels.values())
     temporaries = (b for b in program.buffers.values() if b.kind == "temp" and not b.alias)
     figures = {"arena_bytes": sum(b.size * b.dtype.itemsize for b in temporaries)}
     return Artifact(run, kernels, {"source": program.source}, figures)

@@ -25,6 +25,9 @@ class HostDevice:
         self.blocks = {}
         self.log = []
 
+    def activate(self):
+        pass
+
     def allocate(self, nbytes):
         block = np.zeros(max(nbytes, 1), np.uint8)
         self.blocks[block.ctypes.data] = block
