@@ -1,6 +1,6 @@
 """Claim: an eager op on a tiny tensor takes at most about three times NumPy's own call.
 
-`python -m benchmarks.eager_overhead` times pairs of calls on three elements, interleaved, and prints
+`python -m benchmarks.eager_overhead` times pairs of calls on three elements and prints
 nanoseconds and ratios; `--json FILE` keeps them.
 """
 

@@ -8,9 +8,12 @@ as in PyTorch.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+import numpy as np
 
 from eager import dtype as dt
 from eager.dtype import DType
@@ -41,6 +44,12 @@ class Aval:
     def __repr__(self) -> str:
         dims = ", ".join(map(str, self.shape))
         return f"{self.dtype.name}[{dims}]" + ("~" if self.weak else "")
+
+
+@functools.lru_cache(maxsize=4096)
+def array_aval(shape: tuple[int, ...], dtype: np.dtype) -> Aval:
+    """The aval of a NumPy array. Few differ in a program, and looking one up is cheaper."""
+    return Aval(shape, dt.from_numpy(dtype))
 
 
 def scalar_aval(value: complex, device: str = "cpu") -> Aval:

@@ -228,6 +228,27 @@ def write_(target: Tensor, value: Tensor) -> Tensor:
     return target
 
 
+def write_ufunc(op: Op, target: Tensor, other: Any) -> bool:
+    """`target = op(target, other)` in one pass, where both are floats of one dtype and nothing is
+    recorded or traced. False when it is not that simple."""
+    array, value, needs = target._array, other, target._requires_grad
+    if isinstance(other, Tensor):
+        value, needs = other._array, needs or other._requires_grad
+    if type(array) is not np.ndarray or type(value) not in _ARRAY_OR_NUMBER:
+        return False
+    same = type(value) is not np.ndarray or value.dtype is array.dtype
+    if not same or array.dtype not in _FLOATS or not array.flags.writeable:
+        return False
+    if (needs and mode.enabled) or current_tracer.get() is not None:
+        return False
+    try:
+        _quiet.run(op.ufunc, array, value, out=array)
+    except ValueError:  # shapes that do not fit: said where the general way checks them
+        return False
+    target._storage.version += 1
+    return True
+
+
 def _check_writable(target: Tensor) -> None:
     if target._node is None and target._requires_grad:
         raise RuntimeError(

@@ -130,8 +130,12 @@ def _basic(index: Any) -> bool:
 
 def getitem(self: Tensor, index: Any) -> Tensor:
     """`self[index]`. IndexError for an int or an index tensor out of range, or too many indices."""
-    if type(index) is int and self.ndim:
-        return select(self, 0, index)
+    if self._array.ndim:  # the common indices first
+        if type(index) is int:
+            return select(self, 0, index)
+        if type(index) is slice:
+            part = _sliced(self, 0, index)
+            return alias(self) if part is self else part
     items = _normalise(self, index)
     view, picks = _view_part(self, items)
     if picks:

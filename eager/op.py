@@ -28,8 +28,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from eager import dtype as dt
-from eager.aval import Aval, scalar_aval
+from eager.aval import Aval, array_aval, scalar_aval
 
 Attrs = Mapping[str, Any]
 
@@ -106,5 +105,5 @@ class Op:
 def aval_of(value: Any) -> Aval:
     """The aval of a NumPy array or of a Python number."""
     if isinstance(value, np.ndarray):
-        return Aval(value.shape, dt.from_numpy(value.dtype))
+        return array_aval(value.shape, value.dtype)
     return scalar_aval(value)

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from eager.dispatch import write_
-from eager.op import Samples
+from eager.dispatch import write_, write_ufunc
+from eager.op import Op, Samples
 from eager.tape import keep_operand, sequence_now
 from eager.tensor import Tensor
 
@@ -41,7 +41,7 @@ def public(
     torch: str | None = None,
     samples: Samples | None = None,
     method: bool = True,
-    inplace: bool = False,
+    inplace: bool | Op = False,
     namespace: bool = True,
     alias: tuple[str, ...] = (),
 ) -> Callable[[F], F]:
@@ -62,16 +62,20 @@ def public(
             if method:
                 setattr(Tensor, each, fn)
             if inplace:
-                setattr(Tensor, each + "_", in_place(each + "_", fn))
+                op = inplace if isinstance(inplace, Op) else None
+                setattr(Tensor, each + "_", in_place(each + "_", fn, op))
         return fn
 
     return register
 
 
-def in_place(name: str, fn: Callable[..., Any]) -> Callable[..., Tensor]:
-    """The method that overwrites its tensor by what `fn` returns for it."""
+def in_place(name: str, fn: Callable[..., Any], op: Op | None = None) -> Callable[..., Tensor]:
+    """The method that overwrites its tensor by what `fn` returns for it (`op`, if it is just
+    that)."""
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if op is not None and len(args) == 1 and not kwargs and write_ufunc(op, self, args[0]):
+            return self
         since = sequence_now()
         value = fn(self, *args, **kwargs)
         if value._requires_grad:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 
 from eager import dtype as dt
-from eager.aval import Aval
+from eager.aval import Aval, array_aval
 from eager.device import CPU, Size, device
 from eager.dtype import DType
 from eager.storage import Storage

@@ -18,7 +18,7 @@ import numpy as np
 from eager import dtype as dt
 from eager.aval import Aval, broadcast_shapes, contiguous_strides, result_type
 from eager.dtype import DType
-from eager.op import Attrs, Op
+from eager.op import Attrs, Op, aval_of
 from eager.scalar import NUMPY
 
 _PYTHON_TYPES = {
@@ -45,6 +45,7 @@ class Pointwise(Op):
     result: str = "promote"
     mask: int = 0
     kind: ClassVar[str] = "pointwise"
+    _plans: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def common(self, avals: Sequence[Aval]) -> DType:
         """The type the operands are converted to (before widening 16-bit floats)."""
@@ -99,27 +100,38 @@ class Pointwise(Op):
         return self._general(arrays)
 
     def _general(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
-        """Convert the operands to the computing dtype, run the body, round once to the result's
-        dtype."""
-        avals = tuple(map(_aval, arrays))
-        (out,) = self.abstract(avals, {})
-        dtype = self.common(avals).compute.np
-        mask = self.mask
-        cast = [_as(x, np.dtype(bool) if i < mask else dtype) for i, x in enumerate(arrays)]
-        result = self.body(NUMPY, *cast)
-        if np.shape(result) != out.shape:
-            result = np.broadcast_to(result, out.shape)
-        return (np.asarray(result, dtype=out.dtype.np, order="C"),)
+        """Convert to the computing dtype, run the body, round once to the result's dtype."""
+        key = (dt.get_default_dtype(), *map(_signature, arrays))
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans[key] = self._plan(arrays)
+        types, out = plan
+        cast = [
+            x if type(x) is np.ndarray and x.dtype is t else _as(x, t)
+            for x, t in zip(arrays, types, strict=True)
+        ]
+        try:
+            result = self.body(NUMPY, *cast)
+        except ValueError:  # shapes that do not fit: the rule names them
+            self.abstract(tuple(map(aval_of, arrays)), {})
+            raise
+        return (np.asarray(result, dtype=out, order="C"),)
+
+    def _plan(self, arrays: Sequence[Any]) -> tuple[list[np.dtype], np.dtype]:
+        """The NumPy types the operands are converted to, and the result's."""
+        avals = tuple(map(aval_of, arrays))
+        common = self.common(avals)
+        computing = common.compute.np
+        types = [np.dtype(bool) if i < self.mask else computing for i in range(len(arrays))]
+        return types, self.out_dtype(avals, common).np
 
 
 _DIRECT = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
 
 
-def _aval(x: Any) -> Aval:
-    if isinstance(x, np.ndarray):
-        return Aval(x.shape, dt.from_numpy(x.dtype))
-    category = dt.BOOL if isinstance(x, bool) else dt.INT if isinstance(x, int) else dt.FLOAT
-    return Aval((), _PYTHON_TYPES[dt.COMPLEX if isinstance(x, complex) else category], weak=True)
+def _signature(x: Any) -> Any:
+    """What the types of a call depend on: dtype, whether it has dimensions, or the Python type."""
+    return (x.dtype, x.ndim > 0) if isinstance(x, np.ndarray) else type(x)
 
 
 def _as(x: Any, dtype: np.dtype) -> Any:
@@ -223,14 +235,16 @@ class Reduce(Op):
         (x,) = arrays
         dims, keepdim = attrs["dim"], attrs["keepdim"]
         own = dt.from_numpy(x.dtype)
-        if self.monoid in ("max", "min"):
-            self.abstract((Aval(x.shape, own),), attrs)
         out = self._dtype(own)
         ufunc = _MONOIDS[self.monoid]
-        if self.monoid in ("sum", "prod"):
-            result = ufunc.reduce(x, axis=dims, keepdims=keepdim, dtype=out.compute.np)
-        else:
-            result = ufunc.reduce(x, axis=dims, keepdims=keepdim)
+        try:
+            if self.monoid in ("sum", "prod"):
+                result = ufunc.reduce(x, axis=dims, keepdims=keepdim, dtype=out.compute.np)
+            else:
+                result = ufunc.reduce(x, axis=dims, keepdims=keepdim)
+        except ValueError:  # the largest of nothing: the rule says so
+            self.abstract((aval_of(x),), attrs)
+            raise
         return (np.asarray(result, dtype=out.np, order="C"),)
 
 
@@ -356,10 +370,7 @@ class View(Op):
 @dataclass(frozen=True, eq=False)
 class Move(Op):
     """Elements to other places, unchanged. `shape(avals, attrs)` is the result's shape, `numpy`
-    the kernel.
-
-    `source` is for codegen: which operand, and which of its elements, each output element comes
-    from."""
+    the kernel."""
 
     shape: Callable[[tuple[Aval, ...], Attrs], tuple[int, ...]] = field(kw_only=True)
     numpy: Callable[[tuple[Any, ...], Attrs], Any] = field(kw_only=True)
@@ -373,11 +384,17 @@ class Move(Op):
     def compute(
         self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]
     ) -> tuple[Any, ...]:
-        return (
-            np.ascontiguousarray(self.numpy(arrays, attrs), dtype=outs[0].dtype.np).reshape(
-                outs[0].shape
-            ),
-        )
+        result = np.asarray(self.numpy(arrays, attrs), dtype=outs[0].dtype.np, order="C")
+        return (result.reshape(outs[0].shape),)
+
+    def run(self, arrays: tuple[Any, ...], attrs: Attrs) -> tuple[Any, ...]:
+        first = arrays[0].dtype
+        if all(type(x) is np.ndarray and x.dtype is first for x in arrays):
+            try:
+                return (np.asarray(self.numpy(arrays, attrs), order="C"),)
+            except ValueError:  # shapes that do not fit: the rule names them
+                pass
+        return super().run(arrays, attrs)
 
 
 @dataclass(frozen=True, eq=False)

@@ -72,12 +72,12 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, **kwargs: Any) -> Tensor:
         raise TypeError("cat(): argument 'tensors' must be a tuple or list of Tensors")
     if not tensors:
         raise ValueError("cat(): expected a non-empty list of Tensors")
-    if any(x.ndim == 0 for x in tensors):
+    shapes = [x._array.shape for x in tensors]
+    if () in shapes:
         raise RuntimeError("zero-dimensional tensor cannot be concatenated")
-    some = [x for x in tensors if tuple(x.shape) != (0,)] or list(
-        tensors[:1]
-    )  # PyTorch's legacy: skips empty vectors
-    return apply(CAT, *some, dim=norm_dim(dim, some[0].ndim, "cat"))
+    if (0,) in shapes:  # PyTorch's legacy: empty vectors are skipped
+        tensors = [x for x in tensors if x._array.shape != (0,)] or tensors[:1]
+    return apply(CAT, *tensors, dim=norm_dim(dim, tensors[0].ndim, "cat"))
 
 
 # ------------------------------------------------------------------- writes into a part

@@ -76,7 +76,8 @@ def binary(op: Pointwise, *, doc: str = "", samples: Samples | None = None, **ho
 
     fn.__name__ = fn.__qualname__ = op.name
     fn.__doc__ = doc or f"Elementwise {op.name} of two tensors, or a tensor and a number."
-    return public(op.name, samples=samples or s.on_two(), **{"inplace": True, **how})(fn)
+    inplace = op if op.ufunc is not None and op.result == "promote" else True
+    return public(op.name, samples=samples or s.on_two(), **{"inplace": inplace, **how})(fn)
 
 
 # -------------------------------------------------------------------------- conversion, copy
@@ -141,13 +142,13 @@ _divisible = s.both(
 )
 
 
-@public(inplace=True, samples=_arithmetic)
+@public(inplace=ADD, samples=_arithmetic)
 def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """input + alpha * other."""
     return apply(ADD, input, _scaled(other, alpha))
 
 
-@public(inplace=True, alias=("subtract",), samples=_arithmetic)
+@public(inplace=SUB, alias=("subtract",), samples=_arithmetic)
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """input - alpha * other."""
     return apply(SUB, input, _scaled(other, alpha))
@@ -163,7 +164,7 @@ mul = binary(MUL, alias=("multiply",), samples=_arithmetic)
 
 
 @public(
-    inplace=True,
+    inplace=DIV,
     alias=("divide",),
     samples=s.both(_divisible, s.calls(s.call(s.values((3, 4)), 0.0, grad=False))),
 )
