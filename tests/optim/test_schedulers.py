@@ -46,7 +46,9 @@ def rates(library, make, epochs=20, kind="SGD"):
 
 
 @pytest.mark.parametrize("kind", ["SGD", "Adam"])
-@pytest.mark.parametrize(("name", "settings"), CASES, ids=str)
+@pytest.mark.parametrize(
+    ("name", "settings"), CASES, ids=[f"{name}-{'-'.join(settings)}" for name, settings in CASES]
+)
 def test_same_rates(name, settings, kind):
     def make(schedulers, optimizer):
         return getattr(schedulers, name)(optimizer, **settings)
