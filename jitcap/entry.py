@@ -8,10 +8,12 @@ again); what cannot be captured runs plainly, with a record of why.
 
 from __future__ import annotations
 
+import gc
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FunctionType, MethodType
 from typing import Any, Final
@@ -279,10 +281,24 @@ def compile_call(
     Raises Break when the program cannot be captured.
     """
     trail = Trail(getattr(fn, "__qualname__", type(fn).__qualname__))
-    with trail.stage("capture"):
-        captured = capture(fn, args, kwargs, dynamic=varying)
-        _name_inputs(captured)
-    return assemble(captured, options, trail)
+    with collection_paused():
+        with trail.stage("capture"):
+            captured = capture(fn, args, kwargs, dynamic=varying)
+            _name_inputs(captured)
+        return assemble(captured, options, trail)
+
+
+@contextmanager
+def collection_paused() -> Iterator[None]:
+    """No garbage collection: a compile makes many objects that live, and scanning them each time a
+    few thousand more exist takes as long as all the rest."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def assemble(captured: Captured, options: Options, trail: Trail) -> Compiled:
