@@ -176,7 +176,8 @@ def _plain(value: Any, aval: Aval) -> Any:
     """A run-time scalar is a Python number; anything else an array."""
     if aval.weak:
         return value.item() if isinstance(value, np.ndarray | np.generic) else value
-    return value
+    # A NumPy scalar is no array: the next op would take it for a Python number.
+    return np.asarray(value) if isinstance(value, np.generic) else value
 
 
 def last_uses(graph: Graph) -> dict[Node, list[Node]]:

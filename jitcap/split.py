@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from eager.nn import Module
 from jitcap.capture.breaks import Break, Record
+from jitcap.capture.builtins import HOST_MODULES
 from jitcap.capture.concrete import ConcreteWorld
 from jitcap.capture.functions import real_frame
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, Frame, Interpreter
@@ -166,4 +167,6 @@ def splittable(fn: FunctionType) -> bool:
     module = fn.__globals__.get("__name__", "")
     if module.startswith(Module.__module__.rpartition(".")[0]):
         return True
+    if module.partition(".")[0] in HOST_MODULES or "site-packages" in fn.__code__.co_filename:
+        return False
     return not is_native(fn) and not is_library_module(module)

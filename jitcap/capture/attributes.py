@@ -46,7 +46,7 @@ def get(world: World, obj: Any, name: str) -> Any:
         return _function_attribute(world, obj, name)
     if cls is Super:
         return super_get(world, obj.cls, obj.obj, name)
-    if is_python_class(cls) and cls is not functools.partial:
+    if is_python_class(cls) and cls is not functools.partial and not world.is_opaque(obj):
         return _instance_attribute(world, obj, name)
     if isinstance(obj, io.TextIOBase) and name in ("write", "writelines", "flush"):
         return getattr(obj, name)

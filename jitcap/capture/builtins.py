@@ -22,6 +22,7 @@ from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final
 
+from eager import random as eager_random
 from eager.sym import SymNumber, emit_scalar
 from eager.tensor import Tensor
 from jitcap.capture import attributes, polyfills
@@ -466,6 +467,18 @@ def _get_ident(world: World) -> int:
     return Identity(_thread.get_ident())
 
 
+@handles(eager_random.manual_seed)
+def _manual_seed(world: World, seed: int) -> Any:
+    world.tracer.reseed(eager_random.default_generator, seed)
+    return eager_random.default_generator
+
+
+@handles(eager_random.Generator.manual_seed)
+def _generator_manual_seed(world: World, generator: Any, seed: int) -> Any:
+    world.tracer.reseed(generator, seed)
+    return generator
+
+
 def _refuse(kind: str, name: str) -> Handler:
     def handler(world: World, *args: Any, **kwargs: Any) -> Any:
         raise Break(kind, f"{name}() is called")
@@ -482,5 +495,8 @@ for _name in ("random", "randint", "randrange", "uniform", "choice", "shuffle", 
     HANDLERS[_bound] = _refuse("time and chance", f"random.{_name}")
     if isinstance(_bound, MethodType):
         HANDLERS[_bound.__func__] = HANDLERS[_bound]
+for _state in (eager_random.seed, eager_random.get_rng_state, eager_random.set_rng_state,
+               eager_random.initial_seed):  # fmt: skip
+    HANDLERS[_state] = _refuse("effect", f"eager.{_state.__name__}")
 HANDLERS[time.sleep] = lambda world, seconds: world.host_call(time.sleep, (seconds,), {})
 HANDLERS[typing.cast] = lambda world, cls, value: value

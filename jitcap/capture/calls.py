@@ -54,6 +54,10 @@ _TAKES_ITERABLES: Final = frozenset(
     "intersection_update difference_update symmetric_difference_update issubset issuperset "
     "isdisjoint __init__ __iadd__".split()
 )
+_REPORTS: Final = frozenset(
+    "debug info warning warn error critical exception log update set_postfix set_postfix_str "
+    "set_description set_description_str refresh write close display".split()
+)
 _ITERTOOLS: Final = tuple(v for v in vars(itertools).values() if isinstance(v, type))
 
 
@@ -90,10 +94,17 @@ def _call_function(world: World, fn: FunctionType, args: Any, kwargs: Any) -> An
         return native(world, fn, args, kwargs)
     module = fn.__globals__.get("__name__", "")
     if module.partition(".")[0] in HOST_MODULES:
-        return world.host_call(fn, args, kwargs)
+        return _host(world, fn, args, kwargs)
     if module.partition(".")[0] == "numpy":
         return _call_pure(world, fn, args, kwargs)
     return interpret(world, fn, args, kwargs)
+
+
+def _host(world: World, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """A call of logging, tqdm ... that only reports: it is made after the graph ran."""
+    if fn.__name__ not in _REPORTS:
+        raise Break("unknown call", f"{fn.__qualname__}() is called")
+    world.host_call(fn, args, kwargs)
 
 
 def interpret(world: World, fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -180,7 +191,7 @@ def method(world: World, owner: Any, fn: Any, args: tuple[Any, ...], kwargs: dic
             return special(world, owner, *args, **kwargs)
     if isinstance(owner, BaseException) or world.is_opaque(owner) or not _known_self(owner):
         return _method_of_unknown(world, owner, fn, args, kwargs)
-    if type(owner) is list and fn.__name__ == "append":
+    if type(owner) in (list, collections.deque) and fn.__name__ == "append":
         return fn(*args, **kwargs)  # it only stores: nothing is looked at
     if isinstance(owner, dict) and fn.__name__ in KEYED and args:
         _touch(world, owner, args[0], delete=fn.__name__ == "pop")
@@ -209,7 +220,7 @@ def _method_of_unknown(world: World, owner: Any, fn: Any, args: Any, kwargs: Any
     if isinstance(owner, BaseException) and not _outside(world, owner):
         return fn(*args, **kwargs)
     if type(owner).__module__.partition(".")[0] in HOST_MODULES:
-        return world.host_call(fn, args, kwargs)
+        return _host(world, fn, args, kwargs)
     if isinstance(owner, io.TextIOBase) and fn.__name__ in ("write", "writelines", "flush"):
         world.host_call(fn, args, kwargs)
         return Deferred(len, args) if fn.__name__ == "write" else None
@@ -266,6 +277,8 @@ def _call_unbound(world: World, fn: Any, args: tuple[Any, ...], kwargs: dict[str
 
 
 def _call_class(world: World, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if cls.__module__.partition(".")[0] in HOST_MODULES:
+        raise Break("unknown call", f"{cls.__module__}.{cls.__qualname__}() is called")
     if cls in _PURE_TYPES or cls in _ITERTOOLS:
         return native(world, cls, _iterables(world, args), kwargs)
     maker = attributes.class_raw(world, type(cls), "__call__")
@@ -325,7 +338,7 @@ def _call_instance(world: World, fn: Any, args: tuple[Any, ...], kwargs: dict[st
     if original is not None:
         return call(world, original, args, kwargs)
     if cls.__module__.partition(".")[0] in HOST_MODULES:
-        return world.host_call(fn, args, kwargs)
+        return _host(world, fn, args, kwargs)
     method_ = attributes.class_raw(world, cls, "__call__")
     if isinstance(method_, FunctionType):
         if is_native(method_):

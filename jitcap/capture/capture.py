@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FunctionType, MethodType
 from typing import Any, TypeVar
 
 from eager.autograd import mode
 from eager.dispatch import current_tracer
+from eager.traced import UnknownValue
 from jitcap.capture.breaks import Aliased, Break, Place
 from jitcap.capture.bytecode import UnsupportedPython
-from jitcap.capture.effects import epilogue, guard_aliases, tensors_of
+from jitcap.capture.effects import counters, epilogue, guard_aliases, tensors_of
 from jitcap.capture.origin import Attribute, Fixed, Keyword, Positional
 from jitcap.capture.outside import TensorShadow
 from jitcap.capture.result import Captured, Input, prepare
@@ -25,6 +27,8 @@ from jitcap.functional import DataDependent
 from jitcap.graph import Node
 from jitcap.guards import CodeIs, Names
 from jitcap.joint import build_joint
+
+T = TypeVar("T")
 
 
 def capture(
@@ -39,15 +43,28 @@ def capture(
     Raises Break (see its `record()`) when the call cannot be captured as a whole."""
     name = getattr(fn, "__qualname__", type(fn).__qualname__)
 
-    def attempt(shared: frozenset[int]) -> Captured:
+    def attempt(shared: frozenset[int], dynamic: frozenset[str]) -> tuple[Captured, frozenset[str]]:
         with tracing(World(name), dynamic, shared) as world:
             value = _run(world, fn, args, kwargs)
-            return finish(world, value, (len(args), tuple(kwargs)))
+            varies = counters(world)
+            return finish(world, value, (len(args), tuple(kwargs))), varies
 
-    return with_aliases(attempt)
+    return with_aliases(lambda shared: with_counters(partial(attempt, shared), dynamic))
 
 
-T = TypeVar("T")
+def with_counters(
+    attempt: Callable[[frozenset[str]], tuple[T, frozenset[str]]], dynamic: frozenset[str]
+) -> T:
+    """Once more with counters (ints that the program itself replaces) as run-time numbers.
+
+    If that cannot be captured (a shape depends on them), the first attempt stands."""
+    first, found = attempt(dynamic)
+    if found <= dynamic:
+        return first
+    try:
+        return attempt(dynamic | found)[0]
+    except Break:
+        return first
 
 
 def with_aliases(attempt: Callable[[frozenset[int]], T]) -> T:
@@ -71,7 +88,7 @@ def tracing(
     except Break as error:
         error.done = getattr(error, "__jitcap_done__", 0)
         raise
-    except DataDependent as error:
+    except (DataDependent, UnknownValue) as error:
         raise _placed(Break("data dependent", str(error)), error) from error
     except UnsupportedPython as error:
         raise Break("version", str(error)) from error

@@ -14,7 +14,7 @@ from eager.tensor import UNREAD, Tensor, wrap
 from eager.traced import Traced
 from jitcap.capture.attributes import TENSOR_FIELDS
 from jitcap.capture.breaks import Break
-from jitcap.capture.origin import Attribute, Origin
+from jitcap.capture.origin import Attribute, Contents, Item, Origin
 from jitcap.capture.outside import TensorShadow, ViewShadow
 from jitcap.capture.rebuild import CYCLE, Rebuilder
 from jitcap.capture.shadow import (
@@ -43,6 +43,7 @@ class Epilogue:
     with the index of the output that its memory takes."""
 
     lines: list[str] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)  # of the host, after everything else
     value: str = "None"
     outputs: list[Any] = field(default_factory=list)
     writes: list[tuple[TensorShadow, int]] = field(default_factory=list)
@@ -78,7 +79,8 @@ def _render(world: World, value: Any, make: Rebuilder) -> Epilogue:
     stores += _draws(world, make)
     stores += _grad_mode(world, make)
     calls = [_host_call(make, c) for c in world.host_calls]
-    out.lines = [*make.lines, *make.late, *stores, *calls]
+    out.lines = [*make.lines, *make.late, *stores]
+    out.calls = calls
     out.value = returned
     return out
 
@@ -121,6 +123,21 @@ def _check_memory(world: World, written: list[TensorShadow]) -> None:
                 f"{shown} share memory, and it is written",
                 frozenset(id(s.real._storage) for s in group),
             )
+
+
+def counters(world: World) -> frozenset[str]:
+    """The names of ints from outside that the program replaces by other ints: they will vary."""
+    found = set()
+    for shadow in world.outside.by_real.values():
+        if isinstance(shadow, DictShadow):
+            stored = ((Item(shadow.origin, k), k) for k in shadow.stored() if k in shadow.base)
+            pairs = [(o, shadow.base[k], dict.__getitem__(shadow.twin, k)) for o, k in stored]
+        elif isinstance(shadow, CellShadow) and shadow.changed():
+            pairs = [(Contents(shadow.origin), shadow.base, shadow.twin.cell_contents)]
+        else:
+            continue
+        found |= {o.show() for o, old, new in pairs if type(old) is int and type(new) is int}
+    return frozenset(found)
 
 
 # ---- tensors
@@ -182,6 +199,8 @@ def _list_replay(make: Rebuilder, shadow: ListShadow) -> list[str]:
         if len(items) > len(base) and all(a is b for a, b in zip(items, base, strict=False)):
             return [f"{name}.extend([{make.all(items[len(base) :])}])"]
         return [f"{name}[:] = [{make.all(items)}]"]
+    if not shadow.whole:
+        return [f"{name}.extend([{make.all(shadow.appended())}])"]
     return [f"{name}.clear()", f"{name}.extend([{make.all(items)}])"]
 
 

@@ -247,7 +247,9 @@ def getitem(world: World, obj: Any, key: Any) -> Any:
     if isinstance(obj, type):
         return _class_item(world, obj, key)
     shadow = world.outside.shadow(obj)
-    if isinstance(shadow, DictShadow) or (isinstance(shadow, ListShadow) and type(key) is int):
+    if isinstance(shadow, DictShadow) or (
+        isinstance(shadow, ListShadow) and type(key) is int and type(obj) is list
+    ):
         shadow.touch(world, key)
     else:
         world.see(obj, "an item")

@@ -272,10 +272,6 @@ def load_list(outside: Outside, real: Any, origin: Origin) -> Any:
     maxlen = getattr(real, "maxlen", None)
     twin: Any = collections.deque(maxlen=maxlen) if type(real) is collections.deque else []
     shadow = ListShadow(real, origin, twin)
-    if type(real) is collections.deque:
-        outside.register(shadow)
-        shadow.complete(outside.world)
-        return twin
     return outside.register(shadow)
 
 

@@ -79,6 +79,7 @@ class Captured:
             lines += self._attach(len(written))
         elif self.epilogue.tracked:
             lines += self._freed()
+        lines += self.epilogue.calls
         return [*lines, f"return {self.epilogue.value}"]
 
     def _renumbered(self, written: set[int]) -> str:
@@ -113,7 +114,8 @@ class Captured:
         node, lines = self.names.bind(_freed), []
         for index, name in self.epilogue.result_of.items():
             if index not in live:
-                lines.append(f"{node}({name})")
+                label = self.epilogue.tracked[index]._node.name()
+                lines.append(f"{node}({name}, {label!r})")
         return lines
 
     def entry(self, run: Run, miss: Any, region: Region | None = None) -> Callable[..., Any]:
@@ -133,8 +135,21 @@ class Captured:
         return explain(self.guards.items, args, kwargs)
 
 
-def _freed(tensor: Any) -> None:
-    tensor._node, tensor._index, tensor._requires_grad = FreedNode((), (tensor.aval,)), 0, True
+class _Freed(FreedNode):
+    """A used-up history under the name that it had."""
+
+    __slots__ = ("label",)
+
+    def __init__(self, tensor: Any, label: str) -> None:
+        super().__init__((), (tensor.aval,))
+        self.label = label
+
+    def name(self) -> str:
+        return self.label
+
+
+def _freed(tensor: Any, label: str) -> None:
+    tensor._node, tensor._index, tensor._requires_grad = _Freed(tensor, label), 0, True
 
 
 def prepare(guards: Guards, names: Names) -> None:

@@ -167,12 +167,32 @@ class ListShadow(Shadow):
 
     def complete(self, world: World) -> None:
         self.measure(world)
-        if not self.whole:
+        if self.whole:
+            return
+        if isinstance(self.twin, list):
             for index in range(len(self.base)):
                 self.touch(world, index)
-            self.whole = True
+        else:
+            self._complete_deque(world)
+        self.whole = True
+
+    def _complete_deque(self, world: World) -> None:
+        """All at once, under what was appended before anybody looked."""
+        place = enumerate(self.real)
+        self.base = [world.outside.load(x, Item(self.origin, i)) for i, x in place]
+        appended = self.appended()
+        self.twin.clear()
+        self.twin.extend([*self.base, *appended])
+
+    def appended(self) -> list[Any]:
+        """What was added at the end while nothing was looked at."""
+        now = list(self.twin)
+        start = next((i + 1 for i in reversed(range(len(now))) if now[i] is UNLOADED), 0)
+        return now[start:]
 
     def changed(self) -> bool:
+        if not self.whole and not isinstance(self.twin, list):
+            return bool(self.appended())
         now = list(self.twin)
         return len(now) != len(self.base) or any(
             a is not b for a, b in zip(now, self.base, strict=True)

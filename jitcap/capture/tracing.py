@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from eager import random
 from eager.random import Generator
 from eager.tensor import Tensor
 from eager.traced import Traced, fresh
@@ -76,6 +77,8 @@ class CaptureTracer(Tracer):
 
     def next_draw(self, generator: Generator) -> tuple[Any, Any]:
         """Seed and ordinal of the next random op, as run-time numbers."""
+        if not self.is_outside(generator):
+            return generator.seed_value, generator.next_ordinal()
         state = self.draws_of(generator)
         if state.seed is None:
             world, line = self.world, state.origin
@@ -84,6 +87,20 @@ class CaptureTracer(Tracer):
         state.count += 1
         ordinal = state.start + (state.count - 1) if state.count > 1 else state.start
         return state.seed, ordinal
+
+    def is_outside(self, generator: Generator) -> bool:
+        """Whether the generator existed before the call."""
+        known = self.world.outside.shadow(generator) is not None
+        return known or generator is random.default_generator
+
+    def reseed(self, generator: Generator, seed: int) -> None:
+        """`manual_seed`: the stream starts from its beginning."""
+        if not self.is_outside(generator):
+            generator.manual_seed(seed)
+            return
+        state = self.draws_of(generator)
+        state.seed, state.start, state.count = int(seed) & 0xFFFFFFFFFFFFFFFF, 0, 0
+        state.reseeded = True
 
     def draws_of(self, generator: Generator) -> Draws:
         found = self.draws.get(id(generator))

@@ -18,6 +18,8 @@ from eager.autograd import mode
 from eager.aval import scalar_aval
 from eager.sym import SymNumber
 from eager.tensor import Tensor
+from eager.traced import UnknownValue
+from eager.utils.data import DataLoader
 from jitcap.capture import attributes, calls, numbers, operators
 from jitcap.capture.breaks import Break, Place
 from jitcap.capture.builtins import HOST_MODULES
@@ -59,7 +61,7 @@ class World:
         self.guards = Guards()
         self.outside = Outside(self)
         self.vm = Interpreter(self, OPCODES)
-        self.vm.passthrough = (Break, DataDependent)
+        self.vm.passthrough = (Break, DataDependent, UnknownValue)
         self.host_calls: list[HostCall] = []
         self.fixed: dict[int, Any] = {}  # objects that are guarded by identity
         self.reached: dict[int, FunctionType] = {}  # functions that were interpreted
@@ -258,6 +260,8 @@ class World:
         """`iter(obj)`: something whose `__next__` native code and `next` can call."""
         if isinstance(obj, Generator):
             return obj
+        if self.is_opaque(obj):
+            raise Break("iteration", f"iteration over a {type(obj).__qualname__} from outside")
         cls = type(obj)
         if is_python_class(cls) and not isinstance(obj, Tensor):
             method = attributes.class_raw(self, cls, "__iter__")
@@ -267,7 +271,6 @@ class World:
                 return self.call(_by_index, (obj,), {})
         if isinstance(obj, Iterator) and self.outside.shadow(obj) is not None:
             raise Break("opaque object", f"iteration over a {cls.__qualname__} from outside")
-        self.see(obj, "iteration")
         self.settle(obj)
         return iter(obj)
 
@@ -352,6 +355,8 @@ class World:
 
     def is_opaque(self, value: Any) -> bool:
         """Whether `value` is an object from outside whose state we cannot see."""
+        if isinstance(value, DataLoader):
+            return self.outside.shadow(value) is not None
         return loader_of(type(value)) is load_opaque and self.outside.shadow(value) is not None
 
     def see(self, value: Any, what: str) -> None:
@@ -396,6 +401,8 @@ class World:
     def load_special(self, real: Any, origin: Origin) -> Any:
         """Objects that are taken as they are: random generators, loggers, progress bars."""
         module = type(real).__module__
+        if isinstance(real, DataLoader):
+            return load_opaque(self.outside, real, origin)
         if (
             module in ("eager.random", "jitcap.api", "jitcap.custom")
             or module.partition(".")[0] in HOST_MODULES
