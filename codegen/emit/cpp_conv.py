@@ -1,4 +1,4 @@
-"""Convolutions as library steps: what the routines of jitcap_conv.h are told, and the scratch they get. Writer -> lines."""
+"""Convolutions as library steps: what jitcap_conv.h is told, and its scratch. Writer -> lines."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, Final
 from codegen.emit.cpp_step import Writer, array, team
 
 BAND_BYTES: Final = 1 << 18  # a band of source stays in the second-level cache
-PARTIAL_BYTES: Final = 1280 << 10  # partial weight gradients: more of them cost more to add up than they gain
+PARTIAL_BYTES: Final = 1280 << 10  # partial weight gradients: more cost more than they gain
 SLACK: Final = 128  # elements that the last tile of a band may read past its end
 
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """A convolution x (n, c, *size) by w (o, c / groups, *kernel), brought to three spatial dimensions."""
+    """A convolution: x (n, c, *size), w (o, c / groups, *kernel); three spatial dimensions."""
 
     n: int
     c: int
@@ -56,7 +56,7 @@ def geometry(x: tuple[int, ...], w: tuple[int, ...], out: tuple[int, ...], attrs
 
 @dataclass(frozen=True, slots=True)
 class _Reach:
-    """One dimension of a band: results, how far apart they read, and the distance of the outermost taps."""
+    """One dimension of a band: results, how far apart they read, distance of the outermost taps."""
 
     count: int
     step: int
@@ -86,7 +86,7 @@ def band_elements(reach: list[_Reach], channels: int, rows: int) -> int:
 
 
 def band_room(reach: list[_Reach], channels: int, itemsize: int) -> int:
-    """Elements of scratch for one member's band: all rows, or what fits the cache, but one row at least."""
+    """Elements of one member's band: all rows, or what fits the cache, but one row at least."""
     whole = band_elements(reach, channels, reach[1].count)
     return max(band_elements(reach, channels, 1), min(whole, BAND_BYTES // itemsize))
 
@@ -122,15 +122,13 @@ def conv_input_grad(w: Writer) -> None:
 
 
 def _correlate(w: Writer, g: Geometry, name: str, reach: list[_Reach], cin: int, cout: int) -> None:
-    """A call that turns `cin` channels of the first operand into `cout` of the result, per group."""
+    """A call that turns `cin` channels of the first operand into `cout`, per group."""
     ctype, size = w.ctype(0), w.step.out_avals[0].dtype.itemsize
     source, weight = w.dense(0), w.dense(1)
     packed = g.groups * _padded(cout, size) * cin * g.taps
     room = _room(w, ctype, packed, g.taps, band_room(reach, cin, size), 0)
-    w.lines += [
-        f"static const Conv g = {g.text()};",
-        f"{name}<{ctype}>(g, {source}, {weight}, {w.out()}, {room});",
-    ]
+    w.lines.append(f"static const Conv g = {g.text()};")
+    w.call(f"{name}<{ctype}>", "g", source, weight, w.out(), room)
 
 
 def conv_weight_grad(w: Writer) -> None:
@@ -145,7 +143,5 @@ def conv_weight_grad(w: Writer) -> None:
     row = g.out[2] * _padded(1, size)
     turned = max(row, min(row * g.out[1], BAND_BYTES // size))
     room = _room(w, ctype, chunks * partial, cin * g.taps, band_room(reach, cin, size), turned)
-    w.lines += [
-        f"static const Conv g = {g.text()};",
-        f"conv_weight_grad<{ctype}>(g, {grad}, {source}, {w.out()}, {room}, {chunks});",
-    ]
+    w.lines.append(f"static const Conv g = {g.text()};")
+    w.call(f"conv_weight_grad<{ctype}>", "g", grad, source, w.out(), room, chunks)

@@ -1,16 +1,17 @@
-"""Library steps as C++: calls of the routines of jitcap_*.h, or of host callbacks. Library -> lines of the entry.
+"""Library steps as C++: calls of routines of jitcap_*.h, or of host callbacks. Library -> lines.
 
     lines = call(step, places, hosts, site)      # one block { ... } of the entry function
-    bytes = scratch_bytes(step)                  # what the plan reserves for it under the name scratch_name(step)
+    bytes = scratch_bytes(step)                  # what the plan reserves as scratch_name(step)
     includes = headers(steps)                    # ("jitcap_dot.h", "jitcap_conv.h")
 
-The lines stand in the entry itself, outside any parallel region (each routine opens its own), and use its names `arena` and
-`b` (where the host functions are). Scratch is private to the step and free again after it; it has room for `team()` threads, at
-run time there may be fewer, and results do not depend on how many there are.
+The lines stand in the entry itself, outside any parallel region (each routine opens its own), and
+use its names `arena` and `b` (where the host functions are). Scratch is private to the step and
+free again after it; it has room for `team()` threads, at run time there may be fewer, and results
+do not depend on how many there are.
 
-Reads may have any strides: `dot` hands them to BLAS where it can take them; every other routine gets contiguous memory, by a
-copy into scratch if need be. A step without a routine is a callback: the op's NumPy kernel runs on arrays over the compiled
-graph's memory.
+Reads may have any strides: `dot` hands them to BLAS where it can take them; other routines get
+contiguous memory, by a copy into scratch if need be. A step without a routine is a callback: the
+op's NumPy kernel runs on arrays over the compiled graph's memory.
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ from typing import Any, Final
 
 from codegen.access import matrix_order
 from codegen.emit import cpp_conv, cpp_rows
-from codegen.emit.cpp_step import Places, Routine, Writer, array
+from codegen.emit.cpp_step import Places, Routine, Writer
 from codegen.ir import Access, Library
 from codegen.runtime.artifact import Host, Spec
 from eager.aval import contiguous_strides
 
 
 def call(step: Library, places: Places, hosts: list[Host], site: Callable[[str], int]) -> list[str]:
-    """The lines that run `step`. Functions that stay in Python are added to `hosts`; `site` numbers a place that can fail."""
+    """The lines that run `step`. Functions that stay in Python are added to `hosts`; `site` numbers
+    a place that can fail."""
     w = Writer(step, places, hosts, site)
     routine(step).write(w)
     note = f"  // {step.where}" if step.where else ""
@@ -85,10 +87,8 @@ def _dot(w: Writer) -> None:
     n = w.access(1).shape[-1]
     dims = merge(tuple(batch), a.batch, b.batch)
     ctype = w.ctype(0)
-    w.lines += [
-        f"static const i64 batch[] = {array(v for dim in dims or [(1, 0, 0)] for v in dim)};",
-        f"dot<{ctype}>({m}, {n}, {k}, {a.text}, {b.text}, {w.out()}, {max(len(dims), 1)}, batch);",
-    ]
+    w.table("i64", "batch", (v for dim in dims or [(1, 0, 0)] for v in dim))
+    w.call(f"dot<{ctype}>", m, n, k, a.text, b.text, w.out(), max(len(dims), 1), "batch")
 
 
 def _matrix(w: Writer, i: int) -> _Operand:
@@ -120,7 +120,8 @@ def merge(shape: tuple[int, ...], *strides: tuple[int, ...]) -> list[tuple[int, 
 
 
 def _host(w: Writer) -> None:
-    """A callback into the op's own NumPy kernel. Numbers among the operands are bound in it; run-time scalars are passed."""
+    """A callback into the op's own NumPy kernel. Numbers among the operands are bound in it;
+    run-time scalars are passed."""
     number, step = len(w.hosts), w.step
     tensors = [i for i, r in enumerate(step.reads) if isinstance(r, Access)]
     slots = [i for i, r in enumerate(step.reads) if isinstance(r, str)]

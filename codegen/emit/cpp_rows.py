@@ -1,4 +1,4 @@
-"""Pools, scans, sorts and scatters as library steps: the calls of jitcap_{pool,scan,sort,scatter}.h. Writer -> lines."""
+"""Pools, scans, sorts and scatters as library steps. Writer -> calls of jitcap_{pool,...}.h."""
 
 from __future__ import annotations
 
@@ -78,36 +78,35 @@ def _name(w: Writer, dtype: DType) -> str:
 
 def scan(w: Writer) -> None:
     """cumsum, cumprod; cummax, cummin with two results."""
-    source, dtype = w.dense(0), w.aval(0).dtype
-    kind, monoid = _name(w, dtype), getattr(w.step.op, "monoid")  # noqa: B009: an attribute of the kind
-    lines = _lines(w)
+    dtype, out = w.aval(0).dtype, w.step.out_avals[0].dtype
+    kind, monoid = _name(w, dtype), w.step.op.monoid  # type: ignore[attr-defined]
+    source = f"({kind} *)({w.dense(0)})"
     if len(w.step.outs) == 2:
         most = str(monoid == "max").lower()
-        w.lines.append(
-            f"scan_extreme<{most}, {kind}>({lines}, ({kind} *)({source}), ({kind} *)({w.out(0)}), {w.out(1)});"
-        )
-        return
-    wide = REGISTER[w.step.out_avals[0].dtype.name]
-    w.lines.append(f"scan<{MONOIDS[monoid]}, {wide}>({lines}, ({kind} *)({source}), {w.out()});")
+        values = f"({kind} *)({w.out(0)})"
+        w.call(f"scan_extreme<{most}, {kind}>", _lines(w), source, values, w.out(1))
+    else:
+        w.call(f"scan<{MONOIDS[monoid]}, {REGISTER[out.name]}>", _lines(w), source, w.out())
 
 
 def sort(w: Writer) -> None:
-    source, dtype = w.dense(0), w.aval(0).dtype
+    dtype = w.aval(0).dtype
     kind = _name(w, dtype)
+    source, values = f"({kind} *)({w.dense(0)})", f"({kind} *)({w.out(0)})"
     _, n, _ = _around(w.aval(0).shape, w.step.attrs["dim"])
-    item = 16 if dtype.itemsize == 8 else 8
+    item = 16 if dtype.itemsize == 8 else 8  # a key and a 32-bit place
     room = w.take(team() * 2 * n * item)
     descending = str(bool(w.step.attrs["descending"])).lower()
-    w.lines.append(
-        f"sort<{kind}>({_lines(w)}, {descending}, ({kind} *)({source}), ({kind} *)({w.out(0)}), {w.out(1)}, {room}, {team()});"
-    )
+    w.call(f"sort<{kind}>", _lines(w), descending, source, values, w.out(1), room, team())
 
 
 # ---------------------------------------------------------------------------------- scatters
 
 
 def _where(w: Writer, dim: int, size: int) -> int:
-    text = f"{w.step.op.name}: index out of bounds for dimension {dim} with size {size}|{w.step.where}"
+    text = (
+        f"{w.step.op.name}: index out of bounds for dimension {dim} with size {size}|{w.step.where}"
+    )
     return w.site(text)
 
 
@@ -116,7 +115,7 @@ def _reduction(dtype: DType, name: str) -> str:
 
 
 def _shared(sizes: list[int]) -> int:
-    """The position of the largest size, by which a team divides the work; -1 where nothing is to divide."""
+    """The position of the largest size, by which a team divides the work; -1 if there is none."""
     return max(range(len(sizes)), key=lambda d: sizes[d], default=-1)
 
 
@@ -126,16 +125,13 @@ def scatter(w: Writer) -> None:
     at = [w.dense(i) for i in range(3)]
     dim, sizes = w.step.attrs["dim"] if x.shape else 0, index.shape or (1,)
     rows = [contiguous_strides(a.shape or (1,)) for a in (index, x, src)]
-    dims = [array(values) for values in zip(sizes, *rows, strict=True)]
+    w.table("ScatterDim", "dims", [array(values) for values in zip(sizes, *rows, strict=True)])
     free = [1 if d == dim else n for d, n in enumerate(sizes)]
     cut = _shared(free)
     extent = (x.shape or (1,))[dim]
+    numbers = (len(sizes), dim, cut if free[cut] > 1 else -1, extent, x.numel)
     op = _reduction(x.dtype, w.step.attrs["reduce"])
-    w.lines += [
-        f"static const ScatterDim dims[] = {{{', '.join(dims)}}};",
-        f"scatter<{op}>(dims, {len(dims)}, {dim}, {cut if free[cut] > 1 else -1}, {extent}, {x.numel}, {at[0]}, "
-        f"{at[1]}, {at[2]}, {w.out()}, arena, {_where(w, dim, extent)});",
-    ]
+    w.call(f"scatter<{op}>", "dims", *numbers, *at, w.out(), "arena", _where(w, dim, extent))
 
 
 def index_add(w: Writer) -> None:
@@ -147,47 +143,45 @@ def index_add(w: Writer) -> None:
     wide = MEMORY[x.dtype.compute.name] if x.dtype is not dt.bool_ else kind
     room = f"({wide} *){w.take(x.numel * 4)}" if wide != kind else f"({wide} *)0"
     source, added, out = (f"({kind} *)({p})" for p in (at[0], at[2], w.out()))
-    w.lines.append(
-        f"index_add<{_reduction(x.dtype, 'add')}, {wide}>({outer}, {size}, {n}, {inner}, {source}, {at[1]}, {added}, {out}, {room}, arena, "
-        f"{_where(w, dim, size)});"
-    )
+    name = f"index_add<{_reduction(x.dtype, 'add')}, {wide}>"
+    site = _where(w, dim, size)
+    w.call(name, outer, size, n, inner, source, at[1], added, out, room, "arena", site)
 
 
 def index_put(w: Writer) -> None:
-    """out = x, with value written (or added) where advanced indexing by the indices along `dims` would read."""
+    """out = x, with value written (or added) where advanced indexing along `dims` would read."""
     x, value, dims = w.aval(0), w.aval(1), w.step.attrs["dims"]
     source, values = w.dense(0), w.dense(1)
     steps = contiguous_strides(x.shape)
-    indices = range(2, 2 + len(dims))
-    picked = _broadcast([w.aval(i).shape for i in indices])
+    picked = _broadcast([w.aval(i).shape for i in range(2, 2 + len(dims))])
     rest = [d for d in range(x.ndim) if d not in dims]
     front = dims[0] if dims == tuple(range(dims[0], dims[0] + len(dims))) else 0
-    ndim = len(picked) + len(rest)
-    value_steps = _aligned(value.shape, ndim)
-    count, places = math.prod(picked), "places"
-    w.lines += [
-        f"i64 *places = (i64 *){w.take(8 * count)}, *from = (i64 *){w.take(8 * count)};",
-        f"__builtin_memset(places, 0, {8 * count});",
-        f"static const i64 all[] = {array((*picked, *value_steps[front : front + len(picked)]) or (0,))};",
-        f"spread_places(from, all, {len(picked)});",
-    ]
-    checks = []
-    for i, dim in zip(indices, dims, strict=True):
-        pointer, shape = w.dense(i), w.aval(i).shape
-        w.lines.append(f"static const i64 index{i}[] = {array((*picked, *_aligned(shape, len(picked))) or (0,))};")
-        checks.append(
-            f"add_places({places}, index{i}, {len(picked)}, {pointer}, {math.prod(shape)}, {x.shape[dim]}, "
-            f"{steps[dim]}, arena, {_where(w, dim, x.shape[dim])})"
-        )
-    own = value_steps[:front] + value_steps[front + len(picked) :]
-    table = [array((x.shape[d], steps[d], s)) for d, s in zip(rest, own, strict=True)]
-    cut = _shared([x.shape[d] for d in rest])
+    value_steps = _aligned(value.shape, len(picked) + len(rest))
+    inside = slice(front, front + len(picked))  # where the picked dimensions stand in the value
+    count = math.prod(picked)
+    for name in ("places", "from"):
+        w.lines.append(f"i64 *{name} = (i64 *){w.take(8 * count)};")
+    w.call("__builtin_memset", "places", 0, 8 * count)
+    w.table("i64", "all", (*picked, *value_steps[inside]))
+    w.call("spread_places", "from", "all", len(picked))
+    checks = [_places(w, 2 + i, dim, picked, steps[dim]) for i, dim in enumerate(dims)]
+    own = value_steps[: inside.start] + value_steps[inside.stop :]
+    sizes = [x.shape[d] for d in rest]
+    w.table("PutDim", "rest", map(array, zip(sizes, [steps[d] for d in rest], own, strict=True)))
     op = _reduction(x.dtype, "add" if w.step.attrs["accumulate"] else "set")
-    w.lines += [
-        f"static const PutDim rest[] = {{{', '.join(table) or '{}'}}};",
-        f"if ({' && '.join(checks)}) index_put<{op}>({count}, places, from, rest, {len(rest)}, {cut}, {x.numel}, "
-        f"{source}, {values}, {w.out()});",
-    ]
+    w.lines.append(f"if ({' && '.join(checks)})")
+    numbers = (len(rest), _shared(sizes), x.numel)
+    name = f"index_put<{op}>"
+    w.call(name, count, "places", "from", "rest", *numbers, source, values, w.out())
+
+
+def _places(w: Writer, i: int, dim: int, picked: tuple[int, ...], step: int) -> str:
+    """The call that adds index operand `i` to all places; false for an index out of range."""
+    shape, size, table = w.aval(i).shape, w.aval(0).shape[dim], f"index{i}"
+    pointer = w.dense(i)
+    w.table("i64", table, (*picked, *_aligned(shape, len(picked))))
+    numbers = f"{math.prod(shape)}, {size}, {step}, arena, {_where(w, dim, size)}"
+    return f"add_places(places, {table}, {len(picked)}, {pointer}, {numbers})"
 
 
 def _broadcast(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Library steps as C++, the workbench: what a routine's writer has at hand. Library step -> lines, bytes of scratch."""
+"""Library steps as C++, the workbench: what the writer of a routine's call has at hand."""
 
 from __future__ import annotations
 
@@ -53,6 +53,15 @@ class Writer:
         self.used += -(-nbytes // ALIGN) * ALIGN
         return f"({self.places.scratch(self.step)} + {at})"
 
+    def call(self, name: str, *args: object) -> None:
+        """A statement that calls a routine."""
+        self.lines.append(f"{name}({', '.join(map(str, args))});")
+
+    def table(self, kind: str, name: str, values: Iterable[object]) -> None:
+        """A constant array (of one element at least: C++ knows no empty ones)."""
+        text = ", ".join(map(str, values))
+        self.lines.append(f"static const {kind} {name}[] = {{{text or '{}'}}};")
+
     def aval(self, i: int) -> Aval:
         """The aval of read `i`, which is no plain number."""
         before = sum(isinstance(x, Access | str) for x in self.step.reads[:i])
@@ -82,11 +91,9 @@ class Writer:
             return self.at(i)
         ctype, name = f"u{8 * self.aval(i).dtype.itemsize}", f"c{i}"
         room = self.take(math.prod(x.shape) * self.aval(i).dtype.itemsize)
-        self.lines += [
-            f"{ctype} *{name} = ({ctype} *){room};",
-            f"static const i64 {name}_[] = {array((*x.shape, *x.strides))};",
-            f"copy_dense({name}, (const {ctype} *)({self.at(i)}), {len(x.shape)}, {name}_);",
-        ]
+        self.lines.append(f"{ctype} *{name} = ({ctype} *){room};")
+        self.table("i64", f"{name}_", (*x.shape, *x.strides))
+        self.call("copy_dense", name, f"(const {ctype} *)({self.at(i)})", len(x.shape), f"{name}_")
         return f"({self.ctype(i)} *){name}"
 
 

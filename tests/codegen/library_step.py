@@ -24,10 +24,13 @@ def access(name: str, x: Array) -> Access:
 def library(op: str, operands: Sequence[Any], attrs: dict[str, Any], name: str) -> Library:
     """The step `name` (a routine) for `op` on arrays; numbers stay as they are."""
     avals = tuple(
-        Aval(x.shape, from_numpy(x.dtype)) if isinstance(x, np.ndarray) else scalar_aval(x) for x in operands
+        Aval(x.shape, from_numpy(x.dtype)) if isinstance(x, np.ndarray) else scalar_aval(x)
+        for x in operands
     )
     outs = REGISTRY[op].abstract(avals, attrs)
-    reads = tuple(access(f"in{i}", x) if isinstance(x, np.ndarray) else x for i, x in enumerate(operands))
+    reads = tuple(
+        access(f"in{i}", x) if isinstance(x, np.ndarray) else x for i, x in enumerate(operands)
+    )
     own = tuple(a for a, x in zip(avals, operands, strict=True) if isinstance(x, np.ndarray))
     names = tuple(f"out{i}" for i in range(len(outs)))
     return Library(name, REGISTRY[op], reads, names, attrs, own, outs, "user.py:1")
@@ -36,7 +39,9 @@ def library(op: str, operands: Sequence[Any], attrs: dict[str, Any], name: str) 
 class Step:
     """A compiled step. `run(*operands)` may be called again with arrays of the same shapes and strides."""
 
-    def __init__(self, op: str, operands: Sequence[Any], attrs: dict[str, Any], name: str = "") -> None:
+    def __init__(
+        self, op: str, operands: Sequence[Any], attrs: dict[str, Any], name: str = ""
+    ) -> None:
         self.step = library(op, operands, attrs, name or op)
         self.sites: list[str] = []
         self.hosts: list[Host] = []
@@ -50,15 +55,17 @@ class Step:
 
     def source(self) -> str:
         lines = cpp_library.call(self.step, self, self.hosts, self.site)
-        return "\n".join([
-            *(f'#include "{h}"' for h in cpp_library.headers([self.step])),
-            "JC_MODULE",
-            "using namespace jc;",
-            "JC_ENTRY int entry(void **b, const double *s, void *arena) {",
-            *lines,
-            "return error_of(arena)->code != 0;",
-            "}",
-        ])
+        return "\n".join(
+            [
+                *(f'#include "{h}"' for h in cpp_library.headers([self.step])),
+                "JC_MODULE",
+                "using namespace jc;",
+                "JC_ENTRY int entry(void **b, const double *s, void *arena) {",
+                *lines,
+                "return error_of(arena)->code != 0;",
+                "}",
+            ]
+        )
 
     def pointer(self, name: str) -> str:
         return f"({self.types[name]} *)b[{self.slots[name]}]"

@@ -75,14 +75,20 @@ def test_forward(case: Case) -> None:
 def test_input_gradient(case: Case) -> None:
     _, w, g = operands(case)
     attrs = case.attrs | {"input_shape": case.x}
-    close(compiled("conv_input_grad", g, w, **attrs)[0], reference("conv_input_grad", g, w, **attrs)[0])
+    close(
+        compiled("conv_input_grad", g, w, **attrs)[0],
+        reference("conv_input_grad", g, w, **attrs)[0],
+    )
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_weight_gradient(case: Case) -> None:
     x, _, g = operands(case)
     attrs = case.attrs | {"weight_shape": case.w}
-    close(compiled("conv_weight_grad", g, x, **attrs)[0], reference("conv_weight_grad", g, x, **attrs)[0])
+    close(
+        compiled("conv_weight_grad", g, x, **attrs)[0],
+        reference("conv_weight_grad", g, x, **attrs)[0],
+    )
 
 
 def test_operands_of_any_strides() -> None:

@@ -8,7 +8,14 @@ import pytest
 import eager  # noqa: F401  (fills the registry)
 from tests.codegen.library_step import Array, compiled, reference
 
-SHAPES = [((3, 4), (4, 5)), ((1, 1), (1, 1)), ((65, 33), (33, 17)), ((2, 3, 7, 5), (2, 3, 5, 9)), ((300, 64), (64, 200)), ((1, 50), (50, 1))]
+SHAPES = [
+    ((3, 4), (4, 5)),
+    ((1, 1), (1, 1)),
+    ((65, 33), (33, 17)),
+    ((2, 3, 7, 5), (2, 3, 5, 9)),
+    ((300, 64), (64, 200)),
+    ((1, 50), (50, 1)),
+]
 
 
 def draw(shape: tuple[int, ...], dtype: str = "float32") -> Array:
@@ -31,7 +38,10 @@ def test_dot(a: tuple[int, ...], b: tuple[int, ...], dtype: str) -> None:
 
 @pytest.mark.parametrize(("a", "b"), SHAPES)
 def test_dot_of_transposed_operands(a: tuple[int, ...], b: tuple[int, ...]) -> None:
-    x, y = draw((*a[:-2], a[-1], a[-2])).swapaxes(-1, -2), draw((*b[:-2], b[-1], b[-2])).swapaxes(-1, -2)
+    x, y = (
+        draw((*a[:-2], a[-1], a[-2])).swapaxes(-1, -2),
+        draw((*b[:-2], b[-1], b[-2])).swapaxes(-1, -2),
+    )
     check(x, y)
     check(draw(a), y)
     check(x, draw(b))

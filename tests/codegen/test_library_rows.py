@@ -22,15 +22,21 @@ def draw(shape: tuple[int, ...], dtype: str = "float32", distinct: int = 0) -> A
     kind = np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
     if distinct or dtype in INTS:
         low = 0 if dtype in ("bool", "uint8") else -(distinct or 100) // 2
-        return rng.integers(low, low + (2 if dtype == "bool" else distinct or 100), shape).astype(kind)
+        return rng.integers(low, low + (2 if dtype == "bool" else distinct or 100), shape).astype(
+            kind
+        )
     return rng.standard_normal(shape).astype(kind)
 
 
 def same(op: str, *operands: Any, unit: float = 0, name: str = "", **attrs: Any) -> None:
     """Bitwise equal, or to within `unit` of the largest value."""
-    for got, want in zip(compiled(op, *operands, name=name, **attrs), reference(op, *operands, **attrs), strict=True):
+    for got, want in zip(
+        compiled(op, *operands, name=name, **attrs), reference(op, *operands, **attrs), strict=True
+    ):
         if unit:
-            np.testing.assert_allclose(got.astype(float), want.astype(float), rtol=unit, atol=unit * np.abs(want).max())
+            np.testing.assert_allclose(
+                got.astype(float), want.astype(float), rtol=unit, atol=unit * np.abs(want).max()
+            )
         else:
             np.testing.assert_array_equal(got, want)
 
@@ -67,7 +73,15 @@ def test_max_pool_with_ties_nan_infinity_and_dilation() -> None:
 
 # ---------------------------------------------------------------------------------- scans
 
-LINES = [((7,), 0), ((5, 33), 1), ((5, 33), 0), ((3, 6, 20), 1), ((4, 1, 3), 1), ((), 0), ((40, 300), 1)]
+LINES = [
+    ((7,), 0),
+    ((5, 33), 1),
+    ((5, 33), 0),
+    ((3, 6, 20), 1),
+    ((4, 1, 3), 1),
+    ((), 0),
+    ((40, 300), 1),
+]
 
 
 @pytest.mark.parametrize("op", ["cumsum", "cumprod", "cummax", "cummin"])
@@ -104,7 +118,9 @@ def test_sorts_of_all_types_are_stable(dtype: str, descending: bool) -> None:
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("n", [1, 2, 48, 49, 5000])
 def test_sorts_of_nan_zeros_and_infinities(n: int, descending: bool) -> None:
-    x = np.resize(np.array([0.0, -0.0, np.nan, 1, -1, np.inf, -np.inf, -np.nan, 1e-40], np.float32), (3, n))
+    x = np.resize(
+        np.array([0.0, -0.0, np.nan, 1, -1, np.inf, -np.inf, -np.nan, 1e-40], np.float32), (3, n)
+    )
     same("sort", x, dim=1, descending=descending)
     same("sort", x.astype(np.float64).T, dim=0, descending=descending)
 
@@ -143,7 +159,14 @@ def test_index_add(shape: tuple[int, ...], dim: int, dtype: str) -> None:
     index = places((40,), shape[dim])
     src = draw((*shape[:dim], 40, *shape[dim + 1 :]), dtype, distinct=2 if dtype == "bool" else 0)
     unit = {"float32": 2e-6, "float64": 1e-14, "float16": 2e-3, "bfloat16": 1e-2}.get(dtype, 0)
-    same("index_add", draw(shape, dtype, distinct=2 if dtype == "bool" else 0), index, src, dim=dim, unit=unit)
+    same(
+        "index_add",
+        draw(shape, dtype, distinct=2 if dtype == "bool" else 0),
+        index,
+        src,
+        dim=dim,
+        unit=unit,
+    )
 
 
 @pytest.mark.parametrize("accumulate", [False, True])
