@@ -116,7 +116,8 @@ class Entries:
     def _in_parts(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run what is not captured as a whole: compiled segments, and what lies between them."""
         plain, bound = function_of(self.fn) or (None, ())
-        assert self.splitter is not None and plain is not None
+        assert self.splitter is not None
+        assert plain is not None
         return self.splitter.call(plain, (*bound, *args), kwargs)
 
     def _part(self, captured: Captured) -> Version:
