@@ -12,6 +12,7 @@ import functools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -54,13 +55,15 @@ def array_aval(shape: tuple[int, ...], dtype: np.dtype) -> Aval:
 
 def scalar_aval(value: complex, device: str = "cpu") -> Aval:
     """The weak 0-dim aval of a Python bool, int, float or complex."""
-    if isinstance(value, bool):
-        return Aval((), dt.bool_, device, weak=True)
-    if isinstance(value, int):
-        return Aval((), dt.int64, device, weak=True)
-    if isinstance(value, float):
-        return Aval((), dt.float64, device, weak=True)
-    return Aval((), dt.complex128, device, weak=True)
+    kind: Any = type(value)
+    return _weak(kind, device)
+
+
+@functools.lru_cache(maxsize=64)
+def _weak(kind: type, device: str) -> Aval:
+    pairs = ((bool, dt.bool_), (int, dt.int64), (float, dt.float64))
+    dtype = next((d for t, d in pairs if issubclass(kind, t)), dt.complex128)
+    return Aval((), dtype, device, weak=True)
 
 
 def result_type(avals: Iterable[Aval]) -> DType:

@@ -21,6 +21,7 @@ stands for any number of them; `xs` in the derivative is their tuple.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -81,6 +82,12 @@ class Op:
         if self.vjp is not None:
             object.__setattr__(self, "saves", frozenset(inspect.signature(self.vjp).parameters))
         REGISTRY[self.name] = self
+
+    @functools.cached_property
+    def saved_operands(self) -> tuple[tuple[int, str], ...]:
+        """Which operands the derivative names: (position, name without the star)."""
+        names = [(i, name.lstrip("*")) for i, name in enumerate(self.operands)]
+        return tuple((i, name) for i, name in names if name in self.saves)
 
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
         """Shapes and dtypes of the outputs. Raises RuntimeError naming the op and all shapes when

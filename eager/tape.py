@@ -15,9 +15,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from eager import dtype as dt
-from eager.aval import Aval, scalar_aval
+from eager.aval import Aval, array_aval, scalar_aval
 from eager.op import Op
 from eager.tensor import Tensor, wrap
+from eager.traced import Traced
 
 Edge = tuple[Any, int] | None  # (Node, output index), (leaf Tensor, 0), or None: needs no gradient
 _sequence = itertools.count()
@@ -76,13 +77,11 @@ class Node:
 
     def __init__(self, operands: Sequence[Any], outs: tuple[Aval, ...]) -> None:
         self.edges: tuple[Edge, ...] = tuple(map(edge_of, operands))
-        self.avals = tuple(x.aval if isinstance(x, Tensor) else scalar_aval(x) for x in operands)
+        self.avals: tuple[Aval, ...] = tuple(map(_aval, operands))
         self.outs = outs
         self.sequence = next(_sequence)
         self.hooks: dict[int, dict[int, Any]] | None = None  # output index -> id -> hook
-        self.retained: dict[int, Tensor] | None = (
-            None  # output index -> tensor whose .grad is wanted
-        )
+        self.retained: dict[int, Tensor] | None = None  # the same: tensors whose .grad is wanted
 
     def name(self) -> str:
         return type(self).__name__
@@ -105,6 +104,17 @@ class Node:
         return self.sequence > other.sequence
 
 
+def _aval(x: Any) -> Aval:
+    if isinstance(x, Tensor):
+        array = x._array
+        return array.aval if type(array) is Traced else array_aval(array.shape, array.dtype)
+    return scalar_aval(x) if isinstance(x, (bool, int, float, complex)) else x.aval
+
+
+def _saved(x: Any, op: Op) -> Any:
+    return Saved(x, op.name) if isinstance(x, Tensor) else x
+
+
 class OpNode(Node):
     """A call of an op whose record has a derivative; `saved` holds exactly what that derivative
     names."""
@@ -117,17 +127,18 @@ class OpNode(Node):
         self.saved: dict[str, Any] | None = self._save(operands, attrs, outs)
 
     def _save(self, operands: Sequence[Any], attrs: Any, outs: Sequence[Tensor]) -> dict[str, Any]:
-        wanted, name = self.op.saves, self.name()
+        op, wanted = self.op, self.op.saves
         saved: dict[str, Any] = {key: attrs[key] for key in wanted if key in attrs}
-        for i, key in enumerate(self.op.operands):
-            uses = self.op.saves_for.get(key)
+        for i, key in op.saved_operands:
+            uses = op.saves_for.get(key)
             if uses is not None and not any(self.edges[j] for j in uses):
                 saved[key] = None
-            elif key.lstrip("*") in wanted:
-                kept = [Saved(x, name) if isinstance(x, Tensor) else x for x in operands[i:]]
-                saved[key.lstrip("*")] = tuple(kept) if key[0] == "*" else kept[0]
+            elif op.operands[i][0] == "*":
+                saved[key] = tuple(_saved(x, op) for x in operands[i:])
+            else:
+                saved[key] = _saved(operands[i], op)
         if "out" in wanted:  # without their tensors, which refer to this node
-            saved["out"] = tuple(Saved(wrap(t._array, t._storage), name) for t in outs)
+            saved["out"] = tuple(Saved(wrap(t._array, t._storage), op.name) for t in outs)
         return saved
 
     def name(self) -> str:
@@ -137,9 +148,8 @@ class OpNode(Node):
         if self.saved is None:
             raise RuntimeError(
                 "Trying to backward through the graph a second time (or directly access saved "
-                "tensors after they have "
-                "already been freed). Specify retain_graph=True if you need to backward through "
-                "the graph a second time."
+                "tensors after they have already been freed). Specify retain_graph=True if you "
+                "need to backward through the graph a second time."
             )
         op = self.op
         if op.vjp is None:

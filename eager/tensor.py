@@ -133,9 +133,7 @@ class Tensor:
     def aval(self) -> Aval:
         """Shape, dtype and device, without the data."""
         array = self._array
-        return (
-            array.aval if type(array) is Traced else Aval(array.shape, dt.from_numpy(array.dtype))
-        )
+        return array.aval if type(array) is Traced else array_aval(array.shape, array.dtype)
 
     @property
     def itemsize(self) -> int:

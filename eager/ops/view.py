@@ -26,8 +26,9 @@ Inverse = tuple[Op, dict[str, Any], bool]
 def norm_dim(dim: int, ndim: int, op: str) -> int:
     """A non-negative dimension; IndexError in PyTorch's words. A 0-dim tensor has a dimension 0 to
     speak of."""
-    bound = max(ndim, 1)
-    dim = dim.__index__()
+    bound = ndim or 1
+    if type(dim) is not int:
+        dim = dim.__index__()
     if not -bound <= dim < bound:
         raise IndexError(
             f"{op}(): Dimension out of range (expected to be in range of [{-bound}, {bound - 1}], "
@@ -109,8 +110,9 @@ def permute(input: Tensor, *dims: Any) -> Tensor:
 @public(alias=("swapaxes", "swapdims"), samples=s.calls(s.call(s.values((2, 3, 4)), 0, -1)))
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions exchanged."""
-    a, b = norm_dim(dim0, input.ndim, "transpose"), norm_dim(dim1, input.ndim, "transpose")
-    order = list(range(input.ndim))
+    ndim = input.ndim
+    a, b = norm_dim(dim0, ndim, "transpose"), norm_dim(dim1, ndim, "transpose")
+    order = list(range(ndim))
     if order:
         order[a], order[b] = order[b], order[a]
     return apply(PERMUTE, input, dims=tuple(order))
