@@ -6,7 +6,7 @@ memory. A view that does not fit is stored (copied) like any other value.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from codegen import affine
@@ -37,37 +37,39 @@ def step_operands(loops: Loops) -> Mapping[int, View]:
         if isinstance(item, Step):
             for v in item.call.operands:
                 if isinstance(v, Value):
-                    view = found.get(v.id) or _through_views(v, nests, values)
-                    if not _usable(item.name, v, view.strides):
-                        view = _copied(loops, v)
-                    found[v.id] = view
+                    found[v.id] = _lies(item.name, v, nests, values, found.get(v.id))
     return found
+
+
+def _lies(
+    name: str, v: Value, nests: Mapping[int, Nest], values: Mapping[int, Value], known: View | None
+) -> View:
+    """The deepest of the values that `v` is a view of, by strides that the routine `name` can use."""
+    if known is not None and _usable(name, v, known.strides):
+        return known
+    usable = [view for view in _through_views(v, nests, values) if _usable(name, v, view.strides)]
+    return usable[-1] if usable else View(v, 0, strides_of(v))
 
 
 def strides_of(v: Value) -> tuple[int, ...]:
     return contiguous_strides(v.aval.shape) if v.strides is None else v.strides
 
 
-def _copied(loops: Loops, v: Value) -> View:
-    return View(v, 0, strides_of(v))
-
-
-def _through_views(v: Value, nests: Mapping[int, Nest], values: Mapping[int, Value]) -> View:
-    """Follow view nests down to memory; stop at `v` itself when the form is not strided."""
+def _through_views(v: Value, nests: Mapping[int, Nest], values: Mapping[int, Value]) -> Iterator[View]:
+    """`v` seen from itself, from what it is a view of, and so on down to memory, where the form is strided."""
     base, axes = v, tuple(affine.axis(f"i{d}", n) for d, n in enumerate(v.aval.shape))
     index: tuple[Affine, ...] = axes
-    while base.id in nests and nests[base.id].view:
-        nest = nests[base.id]
-        if not isinstance(nest.body, Read):
-            break
+    while True:
+        form = affine.dot_strides(index, strides_of(base))
+        strides = [affine.coefficient(form, a) for a in axes]
+        if form.lo >= 0 and all(s is not None for s in strides):
+            yield View(base, form.const, tuple(s or 0 for s in strides))
+        nest = nests.get(base.id)
+        if nest is None or not nest.view or not isinstance(nest.body, Read):
+            return
         by = {a.terms[0][0]: i for a, i in zip(nest.axes, index, strict=True) if a.terms}
         index = tuple(affine.substitute(i, by) for i in nest.body.index)  # type: ignore[arg-type]
         base = values[nest.body.value]
-    form = affine.dot_strides(index, strides_of(base))
-    strides = [affine.coefficient(form, a) for a in axes]
-    if any(s is None for s in strides) or form.lo < 0:
-        return View(v, 0, strides_of(v))
-    return View(base, form.const, tuple(s or 0 for s in strides))
 
 
 def _usable(name: str, v: Value, strides: tuple[int, ...]) -> bool:

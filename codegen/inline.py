@@ -190,9 +190,12 @@ class _Decision:
 
 
 def _estimates(loops: Loops) -> tuple[dict[int, int], dict[int, int]]:
-    """Additions per element and number of full-size operands of each value, if its single-use producers are inlined."""
+    """Per value, if its single-use producers are inlined: additions per element, and operands of about its own size."""
     readers: dict[int, int] = {}
+    sizes = {v.id: v.aval.numel for v in loops.program.inputs}
     for item in loops.items:
+        for v in item.call.outs if isinstance(item, Step) else (item.value,):
+            sizes[v.id] = v.aval.numel
         if isinstance(item, Nest):
             for x in expr.walk(item.body):
                 if isinstance(x, Read):
@@ -208,15 +211,19 @@ def _estimates(loops: Loops) -> tuple[dict[int, int], dict[int, int]]:
                 continue
             own = leaves.get(x.value)
             if own is None or (readers[x.value] > 1 and cost[x.value] > CHEAP):
-                count += 1
+                count += is_large(sizes[x.value], item.value.aval.numel)
             else:
                 total += cost[x.value]
                 count += own
-        # A reduction is read, never recomputed.
-        cost[item.value.id], leaves[item.value.id] = (
-            (0, 1) if item.monoid else (min(total, 9999), count)
-        )
+        if item.monoid:  # read, never recomputed
+            total, count = 0, 1
+        cost[item.value.id], leaves[item.value.id] = min(total, 9999), count
     return cost, leaves
+
+
+def is_large(operand: int, result: int) -> bool:
+    """Whether reading an operand of so many elements counts beside writing the result (a bias or a row's mean does not)."""
+    return operand * 4 > result
 
 
 def _depends_on_last(item: Nest, x: Read) -> bool:
