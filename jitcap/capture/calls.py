@@ -27,8 +27,10 @@ from jitcap.capture.builtins import HANDLERS, HOST_MODULES, KEYED, PURE_MODULES
 from jitcap.capture.deferred import Deferred
 from jitcap.capture.functions import frame_for
 from jitcap.capture.native import is_native, is_native_class
+from jitcap.capture.origin import Attribute
 from jitcap.capture.outside import is_python_class
 from jitcap.capture.shadow import MISSING, DictShadow
+from jitcap.guards import Is
 from jitcap.marks import NO_CAPTURE
 
 if TYPE_CHECKING:
@@ -222,8 +224,7 @@ def _method_of_unknown(world: World, owner: Any, fn: Any, args: Any, kwargs: Any
     if type(owner).__module__.partition(".")[0] in HOST_MODULES:
         return _host(world, fn, args, kwargs)
     if isinstance(owner, io.TextIOBase) and fn.__name__ in ("write", "writelines", "flush"):
-        world.host_call(fn, args, kwargs)
-        return Deferred(len, args) if fn.__name__ == "write" else None
+        return _write_to_file(world, owner, fn, args)
     if not world.is_opaque(owner) and (
         type(owner).__module__ in PURE_MODULES or isinstance(owner, np.generic)
     ):
@@ -251,6 +252,17 @@ def _iterables(world: World, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _iterates(value: Any) -> bool:
     return isinstance(getattr(type(value), "__iter__", None), FunctionType)
+
+
+def _write_to_file(world: World, file: io.TextIOBase, fn: Any, args: tuple[Any, ...]) -> Any:
+    """Written after the graph ran; a file that is closed says so at once."""
+    if file.closed:
+        return fn(*args)
+    origin = world.outside.origin_of(file)
+    if origin is not None:
+        world.guards.add(Is(Attribute(origin, "closed"), world.line(), False))
+    world.host_call(fn, args, {})
+    return Deferred(len, args) if fn.__name__ == "write" else None
 
 
 def _call_pure(world: World, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
