@@ -193,6 +193,8 @@ class _Grouping:
         flat = affine.axis("flat", target.numel)
         by = {a: affine.mod(affine.floordiv(flat, c), a.size) for a, c in found}
         row = affine.substitute(own_row(stored), by)
+        if not affine.axes_of(row) <= affine.axes_of(flat):  # as in h @ w, which reads h for each column
+            raise NoFit("the reduction reads each element in several rows")
         new_rows = []
         for m in target.members:
             whole = {flat.terms[0][0]: own_row(m.stored)} if flat.terms else {}
