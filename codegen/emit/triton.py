@@ -24,6 +24,7 @@ from codegen.emit.triton_split import split
 from codegen.emit.triton_tile import DEFAULT, Sizes, roots, tile
 from codegen.expr import Apply
 from codegen.ir import Buffer, Fused, Kernel, Library, Unsupported
+from codegen.plan import place
 from eager import dtype as dt
 
 HEADER: Final = '''"""Triton kernels of one compiled graph."""
@@ -34,6 +35,7 @@ from triton.language.extra import libdevice
 
 from codegen.runtime import triton_prelude as jc
 '''
+ALIGN: Final = 256  # of temporaries, in bytes: what a device allocation has
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +63,19 @@ class Compiled:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TritonProgram:
-    """`source` is a Python module; `launches` run in order. `buffers` are the program's and the
-    temporaries made here."""
+    """`source` is a Python module; `launches` run in order.
+
+    `buffers` are the program's and the temporaries made here; `arena` gives the temporaries their
+    byte offsets in `arena_bytes` of memory, where those that are never alive together overlap.
+    """
 
     fused: Fused
     source: str
     kernels: Mapping[str, Compiled]
     launches: tuple[Launch, ...]
     buffers: Mapping[str, Buffer]
+    arena: Mapping[str, int]
+    arena_bytes: int
 
     @property
     def text(self) -> str:
@@ -128,7 +135,22 @@ def emit(fused: Fused, sizes: Sizes = DEFAULT) -> TritonProgram:
         else:
             _library(module, item)
     source = HEADER + "".join(f"\n\n{k.source}" for k in module.kernels.values())
-    return TritonProgram(fused, source, module.kernels, tuple(module.launches), module.buffers)
+    arena, size = place(_lives(module))
+    launches = tuple(module.launches)
+    return TritonProgram(fused, source, module.kernels, launches, module.buffers, arena, size)
+
+
+def _lives(module: _Module) -> dict[str, tuple[int, int, int]]:
+    """(first launch, last launch, bytes) of every temporary with memory of its own."""
+    lives: dict[str, tuple[int, int, int]] = {}
+    for i, launch in enumerate(module.launches):
+        slots = launch.tables.slots if launch.tables is not None else ()
+        for name in (*launch.arguments, *(n for slot in slots for n in slot)):
+            b = module.buffers.get(name)
+            if b is not None and b.kind == "temp" and not b.alias:
+                size = -(-max(b.size * b.dtype.itemsize, 1) // ALIGN) * ALIGN
+                lives[name] = (lives.get(name, (i,))[0], i, size)
+    return lives
 
 
 def _library(module: _Module, step: Library) -> None:

@@ -27,6 +27,7 @@ from codegen.writes import touched
 
 MEMBER: Final = 1 << 20  # the size that stands for every member's in the shared expression
 R: Final = "r"
+MOST_OPEN: Final = 64  # groups that wait for more members: keeps the search linear in the program
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ def form(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Form | None:
     axes = (*kernel.rows, *stage.loops)
     size = math.prod(a.size for a in axes)
     flat = affine.ravel([affine.axis(a.name, a.size) for a in axes], [a.size for a in axes])
-    if size < 2 or any(not isinstance(x, _PLAIN) for x in expr.walk(*stage_roots(stage))):
+    if not size or any(not isinstance(x, _PLAIN) for x in expr.walk(*stage_roots(stage))):
         return None
     slots = _Slots(buffers, flat, size)
     try:
@@ -123,12 +124,34 @@ Item = Kernel | Library
 
 
 @dataclass(eq=False)
-class _Pending:
-    """A group that is still open: nothing since its first member depends on it."""
+class _Open:
+    """A group that may still grow. `after`: the open groups that must run before it."""
 
-    forms: list[Form]
-    reads: set[str]
-    writes: set[str]
+    forms: list[Form] = field(default_factory=list)
+    reads: set[str] = field(default_factory=set)
+    writes: set[str] = field(default_factory=set)
+    after: list[_Open] = field(default_factory=list)
+
+    def conflicts(self, reads: set[str], writes: set[str]) -> bool:
+        return bool(self.writes & (reads | writes) or self.reads & writes)
+
+    def follows(self, other: _Open) -> bool:
+        """Whether `other` must run before this group."""
+        seen, stack = {id(self)}, list(self.after)
+        while stack:
+            g = stack.pop()
+            if g is other:
+                return True
+            if id(g) not in seen:
+                seen.add(id(g))
+                stack += g.after
+        return False
+
+    def add(self, own: Form, reads: set[str], writes: set[str], after: Iterable[_Open]) -> None:
+        self.forms.append(own)
+        self.reads |= reads
+        self.writes |= writes
+        self.after += [g for g in after if g not in self.after]
 
 
 def group(fused: Fused) -> list[Item | tuple[Form, ...]]:
@@ -137,26 +160,34 @@ def group(fused: Fused) -> list[Item | tuple[Form, ...]]:
 
 
 def _groups(fused: Fused) -> Iterator[Item | tuple[Form, ...]]:
-    pending: dict[tuple[Any, ...], _Pending] = {}
+    """Groups stay open until an item of another kind depends on them; then they run, in order."""
+    opened: list[_Open] = []
+    latest: dict[tuple[Any, ...], _Open] = {}
     for item in fused.items:
         reads, writes = _memory(item, fused.buffers)
-        for key, open_ in list(pending.items()):
-            if open_.writes & (reads | writes) or open_.reads & writes:
-                yield from _closed(pending.pop(key))
+        before = [g for g in opened if g.conflicts(reads, writes)]
         own = form(item, fused.buffers) if isinstance(item, Kernel) else None
         if own is None:
+            yield from _closed(before, opened)
             yield item
             continue
-        joined = pending.setdefault(own.key, _Pending([], set(), set()))
-        joined.forms.append(own)
-        joined.reads |= reads
-        joined.writes |= writes
-    for open_ in pending.values():
-        yield from _closed(open_)
+        target = latest.get(own.key)
+        if target not in opened or any(g is target or g.follows(target) for g in before):
+            target = latest[own.key] = _Open()
+            opened.append(target)
+            if len(opened) > MOST_OPEN:
+                yield from _closed(opened[:1], opened)
+        target.add(own, reads, writes, before)
+    yield from _closed(list(opened), opened)
 
 
-def _closed(open_: _Pending) -> Iterable[Item | tuple[Form, ...]]:
-    return [open_.forms[0].kernel] if len(open_.forms) == 1 else [tuple(open_.forms)]
+def _closed(wanted: Iterable[_Open], opened: list[_Open]) -> Iterator[Item | tuple[Form, ...]]:
+    """Close the groups, those they must follow first."""
+    for g in wanted:
+        if g in opened:
+            yield from _closed(g.after, opened)
+            opened.remove(g)
+            yield g.forms[0].kernel if len(g.forms) == 1 else tuple(g.forms)
 
 
 def _memory(item: Item, buffers: Mapping[str, Buffer]) -> tuple[set[str], set[str]]:

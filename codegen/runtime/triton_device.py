@@ -42,6 +42,8 @@ class DeviceProgram:
             name: device.allocate(size * program.buffers[name].dtype.itemsize)
             for name, size in self.spans.items()
         }
+        self.arena = device.allocate(program.arena_bytes)
+        self.addresses |= {name: self.arena + offset for name, offset in program.arena.items()}
         for b in program.buffers.values():
             if b.alias:
                 self.addresses[b.name] = self.addresses[b.alias]
@@ -58,7 +60,7 @@ class DeviceProgram:
         line."""
         with self.lock:
             self.device.activate()
-            memory = Memory(self.program, inputs)
+            memory = Memory(self.program, inputs, ("output",))
             self.upload(memory)
             self.run(memory)
             self.raise_errors()
@@ -128,21 +130,19 @@ class DeviceProgram:
 
     def close(self) -> None:
         """Give the device memory back."""
-        for b in self.program.buffers.values():
-            if b.name in self.addresses and not b.alias:
-                self.device.free(self.addresses[b.name])
-        places = [p for tables in self.tables for p in tables.values()]
-        for place in (*self.error_places, *places):
+        own = [self.addresses[name] for name in self.spans]
+        tables = [place for each in self.tables for place in each.values()]
+        for place in (self.arena, *own, *self.error_places, *tables):
             self.device.free(place)
 
 
 def _spans(program: TritonProgram) -> dict[str, int]:
-    """Elements from the first to the last that each buffer with memory of its own holds."""
+    """Elements from the first to the last that each input and output holds."""
     strides = {v.id: (v.aval.shape, v.strides) for v in program.fused.program.inputs}
     return {
         b.name: _span(b, strides)
         for b in program.buffers.values()
-        if b.kind in ("input", "temp", "output") and not b.alias
+        if b.kind in ("input", "output") and not b.alias
     }
 
 
@@ -187,6 +187,5 @@ def load(program: TritonProgram, isa: str) -> Artifact:
     Raises Unsupported when there is no GPU (and the interpreter was not asked for)."""
     run = interpreted(program) if isa == "interpreter" else on_default_device(program)
     kernels = tuple(Kernel(k.name, k.source) for k in program.kernels.values())
-    temporaries = (b for b in program.buffers.values() if b.kind == "temp" and not b.alias)
-    figures = {"arena_bytes": sum(b.size * b.dtype.itemsize for b in temporaries)}
+    figures = {"arena_bytes": program.arena_bytes}
     return Artifact(run, kernels, {"source": program.source}, figures)

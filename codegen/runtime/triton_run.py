@@ -30,9 +30,14 @@ Binaries = dict[str, tuple[Record, bytes]]
 
 
 class Memory:
-    """The arrays behind a program's buffers for one run on the host."""
+    """The arrays behind a program's buffers for one run; `kinds` are those to make."""
 
-    def __init__(self, program: TritonProgram, inputs: Sequence[Any]) -> None:
+    def __init__(
+        self,
+        program: TritonProgram,
+        inputs: Sequence[Any],
+        kinds: Sequence[str] = ("temp", "output"),
+    ) -> None:
         self.arrays: dict[str, Any] = {}
         by_value = {b.value: b for b in program.buffers.values() if b.kind in ("input", "scalar")}
         for value, given in zip(program.fused.program.inputs, inputs, strict=True):
@@ -40,7 +45,7 @@ class Memory:
             if own is not None:
                 self.arrays[own.name] = own.dtype.np.type(given) if own.kind == "scalar" else given
         for buffer in program.buffers.values():
-            if buffer.name not in self.arrays and buffer.kind in ("temp", "output"):
+            if buffer.name not in self.arrays and buffer.kind in kinds:
                 home = self.arrays.get(buffer.alias) if buffer.alias else None
                 self.arrays[buffer.name] = (
                     np.empty(buffer.size, buffer.dtype.np) if home is None else home
