@@ -4,6 +4,7 @@ A sample's arrays become tensors of the wanted dtype on both sides; everything e
 """
 
 import functools
+import importlib
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,11 @@ from eager import dtype as dt
 from eager.op import Sample
 from eager.registry import PUBLIC, Public
 
-torch = pytest.importorskip("torch")
+try:  # the newer Pythons run what needs no reference
+    torch: Any = importlib.import_module("torch")
+except ImportError:
+    torch = None
+needs_reference = pytest.mark.skipif(torch is None, reason="torch is not installed")
 
 FLOATS = (eager.float32, eager.float64)
 HALVES = (eager.float16, eager.bfloat16)
@@ -31,6 +36,8 @@ TOLERANCE = {
 
 def cases() -> list[Public]:
     """Every public function with samples and a reference."""
+    if torch is None:
+        return [p for _, p in sorted(PUBLIC.items()) if p.samples is not None]
     return [
         p for _, p in sorted(PUBLIC.items()) if p.samples is not None and reference(p) is not None
     ]
@@ -116,7 +123,7 @@ def flat(result: Any) -> list[Any]:
 
 
 def to_numpy(t: Any) -> Any:
-    if isinstance(t, torch.Tensor):
+    if torch is not None and isinstance(t, torch.Tensor):
         t = t.detach()
         return (
             t.float().numpy() if t.dtype == torch.bfloat16 else t.resolve_conj().numpy(force=True)
@@ -128,7 +135,7 @@ def to_numpy(t: Any) -> Any:
 
 
 def dtype_name(t: Any) -> str:
-    if isinstance(t, torch.Tensor):
+    if torch is not None and isinstance(t, torch.Tensor):
         return str(t.dtype).removeprefix("torch.")
     return t.dtype.name if isinstance(t, eager.Tensor) else type(t).__name__
 
