@@ -22,6 +22,7 @@ from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final
 
+from eager import autograd
 from eager import random as eager_random
 from eager.sym import SymNumber, emit_scalar
 from eager.tensor import Tensor
@@ -29,7 +30,7 @@ from jitcap.capture import attributes, polyfills
 from jitcap.capture.breaks import Break
 from jitcap.capture.deferred import Deferred
 from jitcap.capture.interpret import Generator
-from jitcap.capture.outside import is_python_class
+from jitcap.capture.outside import TensorShadow, is_python_class
 from jitcap.capture.shadow import DictShadow, ListShadow
 
 if TYPE_CHECKING:
@@ -477,6 +478,23 @@ def _manual_seed(world: World, seed: int) -> Any:
 def _generator_manual_seed(world: World, generator: Any, seed: int) -> Any:
     world.tracer.reseed(generator, seed)
     return generator
+
+
+def _sweep(fn: FunctionType) -> Handler:
+    """`backward`: refused at once if the history goes on outside, so that a split comes before it."""
+
+    def handler(world: World, *args: Any, **kwargs: Any) -> Any:
+        result = world.native(fn, args, kwargs)
+        for shadow in world.outside.by_real.values():
+            if isinstance(shadow, TensorShadow) and shadow.passes_on():
+                raise Break("effect", f"backward() goes on past {shadow.origin.show()}")
+        return result
+
+    return handler
+
+
+for _backward in (autograd.backward, Tensor.backward):
+    HANDLERS[_backward] = _sweep(_backward)
 
 
 def _refuse(kind: str, name: str) -> Handler:

@@ -87,23 +87,18 @@ def _render(world: World, value: Any, make: Rebuilder) -> Epilogue:
 
 def guard_aliases(world: World, written: list[TensorShadow]) -> None:
     """Objects that were changed must stay different objects, tensors different memory."""
-    changed = [s for s in world.outside.by_real.values() if isinstance(s, _MUTABLE) and s.changed()]
-    kinds = {type(s.real) for s in changed}
-    if changed:
-        others = [
-            s.origin for s in world.outside.by_real.values()
-            if isinstance(s, _MUTABLE) and type(s.real) in kinds
-        ]  # fmt: skip
-        _distinct(world, others)
+    groups: dict[Any, list[Shadow]] = {}
+    for shadow in world.outside.by_real.values():
+        if isinstance(shadow, _MUTABLE):
+            groups.setdefault(shadow.kin(), []).append(shadow)
+    for group in groups.values():
+        if len(group) > 1 and any(s.changed() for s in group):
+            first, *others = [s.origin for s in group]
+            world.guards.add(Distinct(first, world.line(), tuple(others)))
     if written:
         _check_memory(world, written)
         first, *others = [s.origin for s in tensors_of(world)]
         world.guards.add(Memory(first, world.line(), tuple(others)))
-
-
-def _distinct(world: World, origins: list[Origin]) -> None:
-    if len(origins) > 1:
-        world.guards.add(Distinct(origins[0], world.line(), tuple(origins[1:])))
 
 
 def tensors_of(world: World) -> list[TensorShadow]:
@@ -162,7 +157,7 @@ def _tensor_effects(make: Rebuilder, shadow: TensorShadow, out: Epilogue) -> lis
     if twin._requires_grad is not shadow.requires_grad:
         lines.append(f"{var()}._requires_grad = {twin._requires_grad}")
     if twin._grad is not UNREAD and twin._grad is not shadow.grad:
-        if shadow.real._node is not None and not shadow.real._retains:
+        if shadow.passes_on():
             raise Break("effect", f"backward() goes on past {shadow.origin.show()}")
         lines.append(f"{var()}._grad = {make.expr(twin._grad)}")
     for key, value in twin.__dict__.items():

@@ -63,6 +63,11 @@ class TensorShadow(Shadow):
         self.grad: Any = UNREAD  # what was loaded for `.grad`
         self.extra: dict[str, Any] = {}  # attributes that the user put on it, as loaded
 
+    def passes_on(self) -> bool:
+        """Whether it got a gradient that is not its own: its history goes on outside."""
+        given = self.twin._grad is not UNREAD and self.twin._grad is not self.grad
+        return bool(given and self.real._node is not None and not self.real._retains)
+
 
 class ViewShadow(Shadow):
     """A stand-in for a view whose base is (through the view) an input itself."""
@@ -257,6 +262,9 @@ def load_tuple(outside: Outside, real: tuple[Any, ...], origin: Origin) -> Any:
     """A new tuple of the loaded elements; the same one when all of them are constants."""
     cls = type(real)
     line = outside.world.line()
+    if cls is tuple and all(type(x) in (int, str) for x in real):
+        outside.guard(Equals(origin, line, real))
+        return real
     outside.guard(TypeIs(origin, line, cls))
     outside.guard(Length(origin, line, len(real)))
     items = [outside.load(x, Item(origin, i)) for i, x in enumerate(real)]
