@@ -185,7 +185,12 @@ def load(program: TritonProgram, isa: str) -> Artifact:
     """What the compiler returns: the program on the GPU, or, for isa "interpreter", on NumPy.
 
     Raises Unsupported when there is no GPU (and the interpreter was not asked for)."""
-    run = interpreted(program) if isa == "interpreter" else on_default_device(program)
+    try:
+        run = interpreted(program) if isa == "interpreter" else on_default_device(program)
+    except ModuleNotFoundError as error:
+        raise Unsupported(
+            f"the triton backend needs the package {error.name} (pip install 'jitcap[gpu]')"
+        ) from error
     kernels = tuple(Kernel(k.name, k.source) for k in program.kernels.values())
     figures = {"arena_bytes": program.arena_bytes}
     return Artifact(run, kernels, {"source": program.source}, figures)

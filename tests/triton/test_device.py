@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import triton_helpers as helpers
 
-pytest.importorskip("triton")
+pytest.importorskip("triton.language")
 
 import eager
 from codegen.runtime.triton_build import Record, load_kernels

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import triton_helpers as helpers
 
-pytest.importorskip("triton")
+pytest.importorskip("triton.language")
 
 import eager
 from codegen.runtime.triton_run import compile_program

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-pytest.importorskip("triton")
+pytest.importorskip("triton.language")
 
 from codegen.runtime.triton_build import compile_offline
 from codegen.runtime.triton_interpreter import interpret

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import triton_helpers as helpers
 
-pytest.importorskip("triton")
+pytest.importorskip("triton.language")
 
 from codegen.emit.triton_tile import DEFAULT, Sizes
 from codegen.ir import Unsupported

@@ -1,9 +1,11 @@
 """Whole training steps under @jit with backend="triton", one kernel after the other, on NumPy."""
 
+import sys
+
 import numpy as np
 import pytest
 
-pytest.importorskip("triton")
+pytest.importorskip("triton.language")
 
 import codegen
 import eager
@@ -128,3 +130,13 @@ def test_without_a_device_it_says_how_to_run_all_the_same():
         program = Program((x,), (Call(REGISTRY["neg"], (x,), {}, (y,)),), (y,))
         with pytest.raises(codegen.Unsupported, match="JITCAP_ISA=interpreter"):
             codegen.compile(program, codegen.Target("triton"))
+
+
+def test_without_triton_it_says_what_to_install(monkeypatch):
+    x, y = Value(0, Aval((4,), eager.float32)), Value(1, Aval((4,), eager.float32))
+    program = Program((x,), (Call(REGISTRY["cosh"], (x,), {}, (y,)),), (y,))
+    for name in [n for n in sys.modules if n.split(".")[0] == "triton"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, "codegen.runtime.triton_interpreter", raising=False)
+    with pytest.raises(codegen.Unsupported, match=r"pip install 'jitcap\[gpu\]'"):
+        codegen.compile(program, codegen.Target("triton", isa="interpreter"))
