@@ -8,7 +8,7 @@ row buffer, reductions become locals, all else loads from memory.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from codegen import affine, expr
@@ -31,6 +31,7 @@ from codegen.ir import (
     Store,
     Value,
 )
+from codegen.remat import at_index, outside_reads, recomputed
 from codegen.rewrite import Rewrite
 from eager import dtype as dt
 from eager.aval import contiguous_strides
@@ -41,7 +42,7 @@ ROW_BUFFER_BYTES = (
 
 
 def fuse(loops: Loops) -> Fused:
-    groups = group(inline(loops))
+    groups = _recompute(group(inline(loops)))
     return _Fuse(loops.program, groups).run()
 
 
@@ -52,7 +53,7 @@ class _Fuse:
         self.program = program
         self.groups = groups
         self.buffers: dict[str, Buffer] = {}
-        self.shared = _read_from_outside(groups)
+        self.shared = outside_reads(groups)
         self.outputs = {v.id for v in program.outputs}
         self.written = {v.id: target for target, v in program.writes}
         self.shapes: dict[int, tuple[Any, ...]] = {}
@@ -117,22 +118,25 @@ class _Fuse:
         return Access(self.memory(view.base), view.offset, v.aval.shape, view.strides)
 
 
-def _read_from_outside(groups: Groups) -> set[int]:
-    """Values read by another group than their own (or by a step)."""
-    home: dict[int, Group] = {}
-    outside: set[int] = set()
+def _recompute(groups: Groups) -> Groups:
+    """Members whose reads of other kernels' values are replaced by what those are made of, where that is cheaper."""
+    found = recomputed(groups, outside_reads(groups))
+    if not found:
+        return groups
     for item in groups.items:
-        if isinstance(item, Step):
-            operands = (v for v in item.call.operands if isinstance(v, Value))
-            outside |= {groups.inlined.operands[v.id].base.id for v in operands}
-            continue
-        for m in item.members:
-            home[m.stored.value.id] = item
-    for item in groups.items:
-        if isinstance(item, Group):
-            for m in item.members:
-                outside |= {x.value for x in m.stored.reads if home.get(x.value) is not item}
-    return outside
+        own = {m.stored.value.id for m in item.members} if isinstance(item, Group) else set()
+        for m in item.members if isinstance(item, Group) else ():
+            foreign = {v: found[v] for v in (x.value for x in m.stored.reads) if v in found and v not in own}
+            if foreign:
+                m.stored = _with_reads_replaced(m.stored, foreign)
+    return groups
+
+
+def _with_reads_replaced(stored: Stored, foreign: dict[int, tuple[Stored, Expr]]) -> Stored:
+    body = Rewrite({}, lambda value, index, x: at_index(foreign, value, index, x))(stored.body)
+    nodes = tuple(expr.walk(body))
+    reads = tuple(x for x in nodes if isinstance(x, Read))
+    return replace(stored, body=body, reads=reads, nodes=len(nodes))
 
 
 @dataclass(eq=False, slots=True)

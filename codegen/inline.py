@@ -65,7 +65,10 @@ def inline(loops: Loops) -> Inlined:
             items.append(item)
         elif item.value.id in kept:
             body = state.resolve(item.body)
-            items.append(_stored(item, body, forced))
+            stored = _stored(item, body, forced)
+            items.append(stored)
+            if not stored.reads and not item.monoid and cost_of(body) <= CHEAP:
+                state.inlined[item.value.id] = (item, body)  # an iota or a fill: nobody need read it
         elif item.value.id in kept.inlined:
             body = state.resolve(item.body)
             if not item.view and _size(body) > MAX_NODES:

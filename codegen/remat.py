@@ -1,0 +1,91 @@
+"""Between group and fuse: stored values that their other kernels compute again. Groups -> bodies by value.
+
+A value that its own kernel keeps in registers or in a row buffer, and that other kernels read, would have to be written to
+memory and read back. Where it is a short function of one large operand that lies in memory anyway (and of small ones: a row's
+mean, a bias), those kernels read that operand instead: one write and the memory are saved. The exponentials of a softmax and
+the centred rows of a norm, which their derivatives want, are such values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from codegen import expr
+from codegen.expr import Checked, Expr, Read
+from codegen.group import Group, Groups
+from codegen.inline import Stored, cost_of, is_large
+from codegen.ir import Step, Value
+from codegen.rewrite import Rewrite
+
+LIMIT: Final = 24  # additions per element: one exponential and a few more are cheaper than memory
+MAX_NODES: Final = 40
+
+
+def recomputed(groups: Groups, outside: set[int]) -> dict[int, tuple[Stored, Expr]]:
+    """Values to recompute: (nest, body over values in memory). `outside`: values that another kernel reads."""
+    memory, sizes = _in_memory(groups)
+    found: dict[int, tuple[Stored, Expr]] = {}
+    for item in groups.items:
+        for m in item.members if isinstance(item, Group) else ():
+            stored = m.stored
+            vid = stored.value.id
+            sizes[vid] = stored.value.aval.numel
+            if stored.forced or stored.nest.monoid:
+                memory.add(vid)
+            elif vid in outside:
+                body = _expanded(stored.body, found)
+                if _worth_it(stored, body, memory, sizes):
+                    found[vid] = (stored, body)
+                else:
+                    memory.add(vid)
+    return found
+
+
+def _in_memory(groups: Groups) -> tuple[set[int], dict[int, int]]:
+    """Inputs and results of library steps: their values and sizes."""
+    program = groups.inlined.loops.program
+    values = list(program.inputs)
+    for item in groups.items:
+        if isinstance(item, Step):
+            values += item.call.outs
+    return {v.id for v in values}, {v.id: v.aval.numel for v in values}
+
+
+def _expanded(body: Expr, found: Mapping[int, tuple[Stored, Expr]]) -> Expr:
+    """`body` with reads of recomputed values replaced by their bodies."""
+    return Rewrite({}, lambda value, index, x: at_index(found, value, index, x))(body)
+
+
+def at_index(found: Mapping[int, tuple[Stored, Expr]], value: int, index: tuple[object, ...], x: Read) -> Expr:
+    if value not in found:
+        return expr.read(value, index, x.dtype)  # type: ignore[arg-type]
+    stored, body = found[value]
+    by = {a.terms[0][0]: i for a, i in zip(stored.nest.axes, index, strict=True) if a.terms}
+    return Rewrite(by)(body)  # type: ignore[arg-type]
+
+
+def _worth_it(stored: Stored, body: Expr, memory: set[int], sizes: Mapping[int, int]) -> bool:
+    nodes = tuple(expr.walk(body))
+    if len(nodes) > MAX_NODES or cost_of(body) > LIMIT:
+        return False
+    if any(isinstance(x, Checked) for x in nodes):
+        return False  # a gather, with its checks
+    own = stored.value.aval.numel
+    reads = {x.value for x in nodes if isinstance(x, Read)}
+    large = [v for v in reads if is_large(sizes[v], own)]
+    return len(large) <= 1 and all(v in memory for v in reads)
+
+
+def outside_reads(groups: Groups) -> set[int]:
+    """Values read by another group than their own, or by a step."""
+    home = {m.stored.value.id: g for g in groups.items if isinstance(g, Group) for m in g.members}
+    outside: set[int] = set()
+    for item in groups.items:
+        if isinstance(item, Step):
+            operands = (v for v in item.call.operands if isinstance(v, Value))
+            outside |= {groups.inlined.operands[v.id].base.id for v in operands}
+            continue
+        for m in item.members:
+            outside |= {x.value for x in m.stored.reads if home.get(x.value) is not item}
+    return outside
