@@ -21,11 +21,13 @@ ENTRY = "jitcap_entry"
 
 @dataclass(eq=False, slots=True)
 class Source:
-    """The text, what the entry needs to be called, and the kernels for `explain`."""
+    """The text, what the entry needs to be called, and the kernels for `explain`. `units`: further
+    sources (file name -> text) of the same object, compiled beside it."""
 
     text: str
     signature: artifact.Signature
     kernels: tuple[artifact.Kernel, ...]
+    units: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(eq=False, slots=True)
@@ -63,10 +65,12 @@ def emit(tiled: Tiled, plan: Plan) -> Source:
             calls.append(call_kernel(name, text, places, sites))
         else:
             calls += cpp_library.call(item, places, sites.hosts, sites.number)
+    declared, units = cpp_library.heavy(steps)
     source = [
         '#include "jitcap_kernel.h"',
         *(f'#include "{name}"' for name in cpp_library.headers(steps)),
         "JC_MODULE",
+        *declared,
         "namespace jc {",
         *(text.replace("{name}", name) for text, name in functions.items()),
         "}",
@@ -77,7 +81,7 @@ def emit(tiled: Tiled, plan: Plan) -> Source:
         "}",
         "",
     ]
-    return Source("\n".join(source), signature(fused, plan, sites), tuple(kernels))
+    return Source("\n".join(source), signature(fused, plan, sites), tuple(kernels), units)
 
 
 class Places:

@@ -12,6 +12,10 @@ from codegen.emit.cpp_step import Writer, array, team
 BAND_BYTES: Final = 1 << 18  # a band of source stays in the second-level cache
 PARTIAL_BYTES: Final = 1280 << 10  # partial weight gradients: more cost more than they gain
 SLACK: Final = 128  # elements that the last tile of a band may read past its end
+_OPERANDS: Final = "const Conv &, const {T} *, const {T} *, {T} *, ConvRoom<{T}>"
+FORWARD: Final = f"void conv<{{T}}>({_OPERANDS})"
+INPUT_GRAD: Final = f"void conv_input_grad<{{T}}>({_OPERANDS})"
+WEIGHT_GRAD: Final = f"void conv_weight_grad<{{T}}>({_OPERANDS}, i64)"
 
 
 @dataclass(frozen=True, slots=True)

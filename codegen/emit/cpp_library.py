@@ -3,6 +3,7 @@
     lines = call(step, places, hosts, site)      # one block { ... } of the entry function
     bytes = scratch_bytes(step)                  # what the plan reserves as scratch_name(step)
     includes = headers(steps)                    # ("jitcap_dot.h", "jitcap_conv.h")
+    declared, units = heavy(steps)               # what is compiled in a unit of its own
 
 The lines stand in the entry itself, outside any parallel region (each routine opens its own), and
 use its names `arena` and `b` (where the host functions are). Scratch is private to the step and
@@ -23,6 +24,7 @@ from typing import Any, Final
 from codegen.access import matrix_order
 from codegen.emit import cpp_conv, cpp_rows
 from codegen.emit.cpp_step import Places, Routine, Writer
+from codegen.emit.cpp_table import MEMORY
 from codegen.ir import Access, Library
 from codegen.runtime.artifact import Host, Spec
 from eager.aval import contiguous_strides
@@ -52,6 +54,20 @@ def scratch_name(step: Library) -> str:
 def headers(steps: Iterable[Library]) -> tuple[str, ...]:
     """The headers that define the routines of `steps`."""
     return tuple(sorted({routine(s).header for s in steps}))
+
+
+def heavy(steps: Iterable[Library]) -> tuple[list[str], dict[str, str]]:
+    """Routines that are compiled beside the graph, at the same time: (lines that declare them in the
+    graph's source, sources by file name). Both empty if there are none."""
+    steps = [s for s in steps if routine(s).heavy]
+    types = {s: MEMORY[s.out_avals[0].dtype.name] for s in steps}
+    names = sorted({routine(s).heavy.format(T=types[s]) for s in steps})
+    if not names:
+        return [], {}
+    includes = [f'#include "{header}"' for header in headers(steps)]
+    made = [*includes, "namespace jc {", *(f"template {name};" for name in names), "}", ""]
+    declared = ["namespace jc {", *(f"extern template {name};" for name in names), "}"]
+    return declared, {"library.cpp": "\n".join(made)}
 
 
 class _Nowhere:
@@ -164,9 +180,11 @@ NOTHING: Final = Routine("jitcap_dot.h", lambda w: None)
 HOST: Final = Routine("jitcap_dot.h", _host)
 ROUTINES: Final[dict[str, Routine]] = {
     "dot": Routine("jitcap_dot.h", _dot),
-    "conv": Routine("jitcap_conv.h", cpp_conv.conv),
-    "conv_input_grad": Routine("jitcap_conv.h", cpp_conv.conv_input_grad),
-    "conv_weight_grad": Routine("jitcap_conv_weight.h", cpp_conv.conv_weight_grad),
+    "conv": Routine("jitcap_conv.h", cpp_conv.conv, cpp_conv.FORWARD),
+    "conv_input_grad": Routine("jitcap_conv.h", cpp_conv.conv_input_grad, cpp_conv.INPUT_GRAD),
+    "conv_weight_grad": Routine(
+        "jitcap_conv_weight.h", cpp_conv.conv_weight_grad, cpp_conv.WEIGHT_GRAD
+    ),
     "max_pool": Routine("jitcap_pool.h", cpp_rows.max_pool),
     "sum_pool": Routine("jitcap_pool.h", cpp_rows.sum_pool),
     "sum_pool_grad": Routine("jitcap_pool.h", cpp_rows.sum_pool_grad),

@@ -109,7 +109,11 @@ def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Routine:
-    """The header that defines it, and what writes the call."""
+    """The header that defines it, and what writes the call.
+
+    `heavy`: its declaration with {T} for the element type, if it takes so long to compile that it
+    gets a translation unit of its own, beside the graph's."""
 
     header: str
     write: Callable[[Writer], None]
+    heavy: str = ""
