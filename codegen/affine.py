@@ -214,10 +214,10 @@ def floordiv(index: Affine, d: int) -> Affine:
         d //= g
         if d == 1:
             return quotient + rest
-    parts = _coarse(rest, d)
+    parts = coarse(rest, d)
     if parts is not None:  # (g * a + b) // (g * k) == a // k when 0 <= b < g
-        g, coarse, _ = parts
-        return quotient + floordiv(coarse, d // g)
+        g, whole, _ = parts
+        return quotient + floordiv(whole, d // g)
     if len(rest.terms) == 1 and rest.const == 0 and rest.terms[0][1] == 1:
         atom = rest.terms[0][0]
         if type(atom) is FloorDiv:  # (x // a) // b == x // (a * b)
@@ -236,18 +236,18 @@ def mod(index: Affine, d: int) -> Affine:
     if g > 1:
         small = _intern(tuple((a, c // g) for a, c in rest.terms), rest.const // g)
         return mod(small, d // g) * g
-    parts = _coarse(rest, d)
+    parts = coarse(rest, d)
     if parts is not None:  # (g * a + b) % (g * k) == g * (a % k) + b when 0 <= b < g
-        g, coarse, fine = parts
-        return mod(coarse, d // g) * g + fine
+        g, whole, fine = parts
+        return mod(whole, d // g) * g + fine
     unwrapped = _unwrap_mods(rest, d)
     return mod(unwrapped, d) if unwrapped is not rest else _make(Mod, rest, d)
 
 
-def _coarse(index: Affine, d: int) -> tuple[int, Affine, Affine] | None:
-    """(g, a, b) with index == g * a + b, 0 <= b < g and g a proper divisor of d, for the largest g; or None."""
+def coarse(index: Affine, d: int) -> tuple[int, Affine, Affine] | None:
+    """(g, a, b) with index == g * a + b, 0 <= b < g and g > 1 a divisor of d, for the largest g; or None."""
     for g in sorted({math.gcd(d, c) for _, c in index.terms}, reverse=True):
-        if 1 < g < d:
+        if 1 < g <= d:
             fine = _intern(tuple((a, c) for a, c in index.terms if c % g), index.const % g)
             if fine.lo >= 0 and fine.hi < g:
                 whole = tuple((a, c // g) for a, c in index.terms if c % g == 0)

@@ -343,7 +343,25 @@ def _where(c: Expr, a: Expr, b: Expr) -> Expr | None:
     return (a if c.value else b) if isinstance(c, Const) else None
 
 
+def _coarse_compare(fn: str) -> Callable[[Expr, Expr], Expr | None]:
+    """g * a + b < g * k is a < k when 0 <= b < g: the finer digits of an index do not matter."""
+
+    def rule(x: Expr, y: Expr) -> Expr | None:
+        form, limit = _form(x), _form(y)
+        if form is None or limit is None or limit.terms or not form.terms:
+            return None
+        k = limit.const + (fn in ("le", "gt"))
+        parts = affine.coarse(form, k) if k > 0 else None
+        if parts is None:
+            return None
+        g, whole, _ = parts
+        return apply("lt" if fn in ("lt", "le") else "ge", index_of(whole), const(k // g, dt.int64))
+
+    return rule
+
+
 _RULES: Final[dict[str, Callable[..., Expr | None]]] = {
+    **{fn: _coarse_compare(fn) for fn in ("lt", "le", "gt", "ge")},
     "mul": _mul,
     "add": _add,
     "sub": _sub,
