@@ -393,7 +393,7 @@ def _math(fn: Any, op: str) -> Handler:
     def handler(world: World, *args: Any) -> Any:
         if len(args) == 1 and isinstance(args[0], SymNumber):
             return emit_scalar(op, float, args[0])
-        return world.native(fn, args, {})
+        return world.native(fn, tuple(map(world.known, args)), {})
 
     return handler
 

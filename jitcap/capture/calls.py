@@ -196,6 +196,7 @@ def method(world: World, owner: Any, fn: Any, args: tuple[Any, ...], kwargs: dic
     if type(owner) in (list, collections.deque) and fn.__name__ == "append":
         return fn(*args, **kwargs)  # it only stores: nothing is looked at
     if isinstance(owner, dict) and fn.__name__ in KEYED and args:
+        args = (world.known(args[0]), *args[1:])
         _touch(world, owner, args[0], delete=fn.__name__ == "pop")
         if not KEYED[fn.__name__]:
             return fn(*args, **kwargs)
@@ -266,10 +267,9 @@ def _write_to_file(world: World, file: io.TextIOBase, fn: Any, args: tuple[Any, 
 
 
 def _call_pure(world: World, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A builtin without effects: it runs now; over run-time numbers, text is put off."""
-    if fn.__name__ in _TAKES_ITERABLES:
-        args = _iterables(world, args)
-    return native(world, fn, args, kwargs)
+    """A builtin without effects: it runs now, on the values of run-time numbers."""
+    known = tuple(map(world.known, _iterables(world, args)))
+    return native(world, fn, known, {k: world.known(v) for k, v in kwargs.items()})
 
 
 def _call_unbound(world: World, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -49,6 +49,7 @@ _UNARY: Final[dict[str, tuple[Callable[[Any], Any], str]]] = {
     "UNARY_INVERT": (operator.invert, "__invert__"),
     "UNARY_POSITIVE": (operator.pos, "__pos__"),
 }
+_BITWISE: Final = frozenset({"&", "|", "^", "<<", ">>"})  # run-time numbers do not have these
 _PLAIN: Final = frozenset({int, float, str, bool, type(None), bytes, SymNumber})
 
 
@@ -58,6 +59,8 @@ def binary(world: World, op: str, a: Any, b: Any) -> Any:
         return _inplace(world, op, a, b)
     plain, name = _BINARY[op]
     if type(a) in _PLAIN and type(b) in _PLAIN:
+        if op in _BITWISE:
+            a, b = world.known(a), world.known(b)
         if op == "%" and type(a) is str and mentions_runtime(b):
             return Deferred(operator.mod, (a, b))
         return plain(a, b)
@@ -143,7 +146,7 @@ def unary(world: World, op: str, a: Any) -> Any:
         method = attributes.class_raw(world, type(a), name)
         if isinstance(method, FunctionType):
             return world.call(method, (a,), {})
-    return plain(a)
+    return plain(world.known(a) if op == "UNARY_INVERT" else a)
 
 
 def compare(world: World, op: str, a: Any, b: Any) -> Any:
@@ -187,6 +190,8 @@ def contains(world: World, item: Any, container: Any) -> Any:
                 for v in world.values_of(container)
             )
     world.see(container, "a membership test")
+    if isinstance(container, dict | set | frozenset):
+        item = world.known(item)
     shadow = world.outside.shadow(container)
     if isinstance(shadow, DictShadow) and not shadow.whole:
         shadow.touch(world, item)
@@ -240,6 +245,7 @@ def same(world: World, a: Any, b: Any) -> bool:
 
 def getitem(world: World, obj: Any, key: Any) -> Any:
     """`obj[key]`."""
+    key = world.known(key) if isinstance(obj, dict) else key
     if _python_class(obj):
         method = attributes.class_raw(world, type(obj), "__getitem__")
         if isinstance(method, FunctionType):
@@ -284,6 +290,7 @@ def _class_item(world: World, cls: type, key: Any) -> Any:
 
 def setitem(world: World, obj: Any, key: Any, value: Any) -> None:
     """`obj[key] = value`."""
+    key = world.known(key) if isinstance(obj, dict) else key
     if _python_class(obj):
         method = attributes.class_raw(world, type(obj), "__setitem__")
         if isinstance(method, FunctionType):
@@ -305,6 +312,7 @@ def setitem(world: World, obj: Any, key: Any, value: Any) -> None:
 
 def delitem(world: World, obj: Any, key: Any) -> None:
     """`del obj[key]`."""
+    key = world.known(key) if isinstance(obj, dict) else key
     if _python_class(obj):
         method = attributes.class_raw(world, type(obj), "__delitem__")
         if isinstance(method, FunctionType):

@@ -40,6 +40,10 @@ class Shadow:
         self.origin = origin
         self.twin = twin
 
+    def kin(self) -> Any:
+        """What the objects have in common that this one could be the same as."""
+        return type(self.real)
+
     def complete(self, world: World) -> None:
         """Load everything, so that native code may look at the twin."""
 
@@ -60,10 +64,14 @@ class DictShadow(Shadow):
         self.base: dict[Any, Any] = {}  # what was loaded, by key
         self.known: set[Any] = set()  # keys whose presence or absence is guarded
         self.whole = False
+        self.owner: type | None = None  # of an instance dictionary: the class of the instance
         # The class whose methods keep the twin consistent, whatever a subclass overrides.
         self.kind: Any = (
             collections.OrderedDict if isinstance(real, collections.OrderedDict) else dict
         )
+
+    def kin(self) -> Any:
+        return type(self.real), self.owner
 
     def before_delete(self, world: World, key: Any) -> None:
         """A key that is removed and comes back moves to the end: then the order matters."""
@@ -251,6 +259,7 @@ class ObjectShadow(Shadow):
         if hasattr(real, "__dict__"):
             fields: dict[str, Any] = {}
             self.fields = DictShadow(real.__dict__, DictOf(origin), fields)
+            self.fields.owner = type(real)
             object.__setattr__(twin, "__dict__", fields)
 
     def touch_slot(self, world: World, name: str, descriptor: Any) -> None:

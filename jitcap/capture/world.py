@@ -417,6 +417,14 @@ class World:
         self.tracer.hints[node] = real
         return SymNumber(self.tracer, node, type(real), real)
 
+    def known(self, value: Any) -> Any:
+        """A run-time number (also inside a tuple) as its value, guarded; anything else as it is."""
+        if isinstance(value, SymNumber):
+            return self.value_of(value)
+        if type(value) is tuple and any(isinstance(v, SymNumber | tuple) for v in value):
+            return tuple(map(self.known, value))
+        return value
+
     def value_of(self, number: SymNumber) -> Any:
         """The value itself, as a guard; DataDependent when only the graph knows it."""
         return numbers.concretize(self, number, number.pytype)
