@@ -94,7 +94,7 @@ class _Module:
     launches: list[Launch] = field(default_factory=list)
 
     def add(self, text: KernelText, hint: str, tables: Tables | None = None) -> None:
-        if not text.programs:
+        if not text.programs or not text.arguments:  # nothing to compute, or nothing is kept
             return
         key = text.body, text.parameters
         name = self.names.get(key)

@@ -165,6 +165,8 @@ def _groups(fused: Fused) -> Iterator[Item | tuple[Form, ...]]:
     latest: dict[tuple[Any, ...], _Open] = {}
     for item in fused.items:
         reads, writes = _memory(item, fused.buffers)
+        if not writes:  # what it computed was fused into its readers
+            continue
         before = [g for g in opened if g.conflicts(reads, writes)]
         own = form(item, fused.buffers) if isinstance(item, Kernel) else None
         if own is None:
