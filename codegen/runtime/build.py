@@ -31,7 +31,7 @@ from typing import Final
 
 HEADERS: Final = Path(__file__).resolve().parent.parent / "emit" / "cpp_headers"
 FLAGS: Final = (
-    "-std=c++17", "-O2", "-march=native", "-fPIC", "-pipe", "-fvisibility=hidden", "-fopenmp",
+    "-std=c++17", "-O2", "-march=native", "-fPIC", "-pipe", "-fvisibility=hidden", "-pthread",
     "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fwrapv", "-fno-strict-aliasing",
     "-fno-exceptions", "-fno-rtti", "-fno-plt", "-Wno-psabi",
 )  # fmt: skip

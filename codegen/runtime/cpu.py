@@ -3,16 +3,16 @@
     path = build_shared({"graph.cpp": source})         # compiled, or found in the cache
     run = load(path).runner("entry", signature)        # run(inputs: list) -> list of arrays
 
-Threads. Kernels use OpenMP teams of `threads()` members: $JITCAP_THREADS, else $OMP_NUM_THREADS,
-else the processors this process may use. libgomp is loaded with GOMP_SPINCOUNT=1000 unless the user
-chose a waiting policy: members that spin for milliseconds ruin every other process of a shared
-machine (0.3 ms -> 12 ms measured). After `fork` the child computes with one thread, because its
-copy of libgomp's team has no threads behind it and would hang.
+Threads. Parallel loops run in a team of our own (jitcap_team.h) of `threads()` members:
+$JITCAP_THREADS, else $OMP_NUM_THREADS, else the processors this process may use. Not OpenMP:
+libgomp's members either spin for milliseconds, which ruins every other process of a shared machine
+(0.3 ms -> 12 ms measured), or sleep, and waking them for every loop costs 13 to 25 us where ours
+costs 1; and a forked child hangs in libgomp.
 
 Matrix products. Small ones run in a kernel of our own (jitcap_gemm.h), compiled once per machine
 into an object that all graphs share: in each graph it would cost 0.4 s. The others run in OpenBLAS
-of the `scipy-openblas32` wheel, set to one thread: jc::gemm splits them over the same OpenMP team
-as everything else, so that two pools never fight for the processors. Without the wheel a plain loop
+of the `scipy-openblas32` wheel, set to one thread: jc::gemm splits them over the same team as
+everything else, so that two pools never fight for the processors. Without the wheel a plain loop
 is used.
 """
 
@@ -48,6 +48,9 @@ class Api(ctypes.Structure):
         ("small_sgemm", ctypes.c_void_p),
         ("small_dgemm", ctypes.c_void_p),
         ("blas_threads", ctypes.c_void_p),
+        ("run", ctypes.c_void_p),
+        ("member", ctypes.c_void_p),
+        ("team", ctypes.c_void_p),
         ("threads", ctypes.c_int),
     )
 
@@ -89,20 +92,6 @@ def _cgroup_limit() -> int:
         return 1 << 16
 
 
-def _load_openmp() -> None:
-    """Load libgomp with a short spin, unless the user chose a policy or it is loaded already."""
-    chosen = {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & set(os.environ)
-    if not chosen:
-        os.environ["GOMP_SPINCOUNT"] = "1000"
-    try:
-        ctypes.CDLL("libgomp.so.1")
-    except OSError:
-        pass  # another OpenMP runtime (clang's); the module's own dependency will load it
-    finally:
-        if not chosen:
-            del os.environ["GOMP_SPINCOUNT"]
-
-
 def _openblas() -> ctypes.CDLL | None:
     try:
         import scipy_openblas32
@@ -124,7 +113,6 @@ def _openblas() -> ctypes.CDLL | None:
 @functools.cache
 def api() -> Api:
     """The one Api structure of this process, shared by all loaded modules."""
-    _load_openmp()
     table = Api(threads=_wanted_threads())
     blas = _openblas()
     if blas is not None:
@@ -132,7 +120,6 @@ def api() -> Api:
             setattr(table, field, _address_of(blas, f"scipy_{symbol}"))
         table.blas_threads = _address_of(blas, "scipy_openblas_set_num_threads")
         blas.scipy_openblas_set_num_threads(1)
-    os.register_at_fork(after_in_child=functools.partial(setattr, table, "threads", 1))
     return table
 
 
@@ -152,7 +139,7 @@ def set_threads(n: int) -> None:
     api().threads = n
 
 
-# ---- the small-product kernels ---
+# ---- support objects: the team, the small-product kernels ---
 
 SMALL_GEMM: Final = """#include "jitcap_gemm.h"
 JC_ENTRY void small_gemm(bool ta, bool tb, long m, long n, long k, {T} alpha,
@@ -166,16 +153,36 @@ USES_PRODUCT: Final = {
     "_ZN2jc4UsesIfE7productE": ("float", "small_sgemm"),
     "_ZN2jc4UsesIdE7productE": ("double", "small_dgemm"),
 }
-_small_gemm_lock = threading.Lock()
+TEAM: Final = """#include "jitcap_team.h"
+extern "C" __attribute__((visibility("default"))) void run(
+    jc_team::Part part, void *body, long n, long grain, long pieces, int members) {
+  jc_team::run(part, body, n, grain, pieces, members);
+}
+extern "C" __attribute__((visibility("default"))) int member() { return jc_team::member; }
+extern "C" __attribute__((visibility("default"))) int team(double worth, int most) {
+  return jc_team::team(worth, most);
+}
+"""
+_support_lock = threading.Lock()
+
+
+def _provide_team() -> None:
+    _provide({"run": "run", "member": "member", "team": "team"}, {"team.cpp": TEAM})
 
 
 def _provide_small_gemm(ctype: str, field: str) -> None:
-    """Compile (or find in the cache) the kernel of one type and put it into the Api, once."""
-    with _small_gemm_lock:
-        if getattr(api(), field):
+    _provide({field: "small_gemm"}, {"gemm.cpp": SMALL_GEMM.format(T=ctype)})
+
+
+def _provide(fields: Mapping[str, str], sources: Mapping[str, str]) -> None:
+    """Put functions (Api field -> symbol) of a support object into the Api, once; compiled, or
+    found in the cache."""
+    with _support_lock:
+        if all(getattr(api(), field) for field in fields):
             return
-        library = ctypes.PyDLL(str(build_shared({"gemm.cpp": SMALL_GEMM.format(T=ctype)})))
-        setattr(api(), field, _address_of(library, "small_gemm"))
+        library = ctypes.PyDLL(str(build_shared(sources)))
+        for field, symbol in fields.items():
+            setattr(api(), field, _address_of(library, symbol))
         _keep.append(library)
 
 
@@ -238,6 +245,7 @@ class Module:
         self.path = path
         self.library = ctypes.PyDLL(str(path))  # keeps the GIL: jitcap_call releases it if it pays
         self.library.jitcap_init(ctypes.byref(self.api))
+        _provide_team()
         for symbol, (ctype, field) in USES_PRODUCT.items():
             if hasattr(self.library, symbol):
                 _provide_small_gemm(ctype, field)

@@ -54,6 +54,19 @@ template <class T> int product(void **b, const double *s) {
 }
 JC_ENTRY int product_f32(void **b, const double *s, void *) { return product<f32>(b, s); }
 JC_ENTRY int product_f64(void **b, const double *s, void *) { return product<f64>(b, s); }
+JC_ENTRY int pieces(void **b, const double *s, void *) {  // each element once, by a member of the team
+  i64 n = as_i64(s[0]), grain = as_i64(s[1]), team = as_i64(s[2]);
+  i64 *o = (i64 *)b[0];
+  i64 wrong = 0;
+  for (i64 round = 0; round < 300; round++)
+    parallel(n, grain, team, [=, &wrong](i64 lo, i64 hi) {
+      if (lo % grain || member() >= team) __atomic_store_n(&wrong, 1, __ATOMIC_RELAXED);
+      parallel(hi - lo, 1, team, [=](i64 from, i64 to) {
+        for (i64 i = lo + from; i < lo + to; i++) o[i]++;
+      });
+    });
+  return wrong;
+}
 JC_ENTRY int words(void **b, const double *s, void *) {  // seed, ordinal, start -> 4 x 64 words, vector and scalar
   u32 *o = (u32 *)b[0];
   for (i64 i = 0; i < 64; i += JC_W32) {
@@ -222,6 +235,19 @@ def test_many_threads(module):
     assert not failures
 
 
+@pytest.mark.parametrize(("n", "grain"), [(1, 1), (7, 16), (1000, 1), (1000, 16), (4097, 64)])
+@pytest.mark.parametrize("team", [1, 2, 5])
+def test_every_element_is_done_once(module, n, grain, team):
+    run = module.runner("pieces", Signature("tiii", ()))
+    counts = [np.zeros(n, np.int64) for _ in range(4)]
+    threads = [threading.Thread(target=run, args=([c, n, grain, team],)) for c in counts]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert all(np.all(c == 300) for c in counts)
+
+
 def _in_child(module, n, queue):
     x = np.ones(n, np.float32)
     (out,) = scale(module, n)([x, 3.0, n])
@@ -237,7 +263,7 @@ def test_forked_child_computes(module):
         warnings.simplefilter("ignore")  # Python warns of fork with threads
         child = context.Process(target=_in_child, args=(module, n, queue))
         child.start()
-    assert queue.get(timeout=30) == (3.0 * n, 1)
+    assert queue.get(timeout=30) == (3.0 * n, cpu.threads())
     child.join(30)
     assert child.exitcode == 0
 

@@ -313,7 +313,7 @@ template <class T> JC_NOINLINE void correlate(const Correlation &q, const T *src
     for (i64 i = lo; i < hi; i++) pack_weights(room.packed + i * piece, w + i / blocks * q.cin * q.cout * q.k[0] * q.k[1] * q.k[2], q, lanes, i % blocks);
   });
   share(outer * bands, team, [=, &q](i64 i) {
-    T *band = room.bands + omp_get_thread_num() * (room.room + room.turned);
+    T *band = room.bands + member() * (room.room + room.turned);
     i64 h = i % bands * rows, d = i / bands % q.s[0].count, map = i / bands / q.s[0].count;  // map: sample and group
     load_band(band, src + map * source, q.src, q.s, b, q.cin, d, h);
     T *out = dst + map * result + (d * q.s[0].to + q.s[0].at) * q.dst[1] * q.dst[2];

@@ -126,7 +126,7 @@ template <class T> JC_NOINLINE void conv_weight_grad(const Conv &g, const T *gra
   int team = work < 2e5 ? 1 : threads() < room.members ? threads() : (int)room.members;
   i64 parts = (team + chunks - 1) / chunks < q.cin ? (team + chunks - 1) / chunks : q.cin;  // of the input channels
   share(chunks * parts, team, [=, &w](i64 i) {
-    T *band = room.bands + omp_get_thread_num() * (room.room + room.turned);
+    T *band = room.bands + member() * (room.room + room.turned);
     weight_chunk(w, grad, x, room, band, i / parts, i % parts * w.q.cin / parts, (i % parts + 1) * w.q.cin / parts);
   });
   i64 all = q.groups * w.blocks * piece;

@@ -58,7 +58,7 @@ template <class T> JC_INLINE Product<T> product_for(bool ta, i64 m, i64 n, i64 k
 template <class T> JC_INLINE void serial_gemm(bool ta, bool tb, i64 m, i64 n, i64 k, T alpha, const T *a, i64 lda, const T *b, i64 ldb, T beta, T *c, i64 ldc) {
   product_for<T>(ta, m, n, k, lda)(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
-// gemm: split over one OpenMP team along the longer side of C. Every call packs its operands anew:
+// gemm: split over the team along the longer side of C. Every call packs its operands anew:
 // 8 pieces of a 2048-row product cost 10 % of BLAS's speed, 4 cost 5 %.
 template <class T> JC_NOINLINE void gemm(bool ta, bool tb, i64 m, i64 n, i64 k, T alpha, const T *a, i64 lda, const T *b, i64 ldb, T beta, T *c, i64 ldc) {
   auto product = product_for<T>(ta, m, n, k, lda);

@@ -9,7 +9,6 @@
 #pragma once
 #include "jitcap_call.h"
 #include "jitcap_simd.h"
-#include <omp.h>
 
 typedef int (*JcHost)(long id, void *const *buffers);  // a Python kernel called from compiled code
 typedef void (*JcSgemm)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int);
@@ -21,7 +20,11 @@ struct JcApi {  // mirrored by runtime/cpu.py: Api
   JcSmallGemm<float> small_sgemm;  // jitcap_gemm.h, or null
   JcSmallGemm<double> small_dgemm;
   void (*blas_threads)(int);
-  int threads;  // team size for parallel loops, >= 1
+  // jitcap_team.h: part(body, lo, hi) over pieces of [0, n); null: in the caller
+  void (*run)(void (*part)(void *, long, long), void *body, long n, long grain, long pieces, int members);
+  int (*member)();                   // number of the calling thread in its team, 0 for the caller
+  int (*team)(double worth, int most);  // members for a loop that is worth so many
+  int threads;      // team size for parallel loops, >= 1
 };
 extern "C" __attribute__((visibility("hidden"))) const JcApi *jc_api;
 #define JC_MODULE                                                                              \
@@ -61,43 +64,27 @@ JC_INLINE i64 checked(i64 index, i64 bound, void *arena, i64 site) {
 
 // ---- threads ----------------------------------------------------------------------------------
 JC_INLINE int threads() { return jc_api->threads; }
-// split: the half-open part of [0, n) for member `id` of `team`, in multiples of `grain`.
-JC_INLINE void split(i64 n, int id, int team, i64 grain, i64 *lo, i64 *hi) {
-  i64 blocks = (n + grain - 1) / grain, each = blocks / team, extra = blocks % team;
-  i64 first = id * each + (id < extra ? id : extra), count = each + (id < extra);
-  *lo = first * grain < n ? first * grain : n;
-  *hi = (first + count) * grain < n ? (first + count) * grain : n;
+JC_INLINE int member() { return jc_api->member ? jc_api->member() : 0; }
+// parallel(n, grain, team, body): body(lo, hi) over [0, n) in about `per_member` pieces per member, in
+// multiples of `grain`, taken as members get free: one that was put aside by another process holds up
+// a quarter of its share, not all of it. No result may depend on the cut. Choose the team by bytes:
+// team_for(bytes).
+template <class F> JC_NOINLINE void part_of(void *body, long lo, long hi) {
+  F f = *(F *)body;  // a copy that no store of the loop can alias
+  f(i64(lo), i64(hi));
+  fence();
 }
-// parallel(n, grain, team, body): body(lo, hi) over [0, n) in about `per_member` pieces per member,
-// taken as members get free: one that was put aside by another process holds up a quarter of its
-// share, not all of it.
-// No result may depend on the cut. One member: a plain call, with no OpenMP at all. Choose the
-// team by bytes: team_for(bytes).
 template <class F> JC_INLINE void parallel(i64 n, i64 grain, int team, F body, i64 per_member = 4) {
-  if (team <= 1) {
-    body(i64(0), n);
-    fence();
-    return;
-  }
-  i64 blocks = (n + grain - 1) / grain, most = per_member * team, next = 0;
-  i64 pieces = blocks < most ? blocks : most;
-#pragma omp parallel num_threads(team)
-  {
-    i64 lo, hi;
-    for (;;) {
-      i64 piece = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED);
-      if (piece >= pieces) break;
-      split(n, (int)piece, (int)pieces, grain, &lo, &hi);
-      if (lo < hi) body(lo, hi);
-    }
-    fence();
-  }
+  if (n <= 0) return;
+  i64 blocks = (n + grain - 1) / grain, most = per_member * team;
+  if (team <= 1 || !jc_api->run) part_of<F>(&body, 0, n);
+  else jc_api->run(part_of<F>, &body, n, grain, blocks < most ? blocks : most, team);
 }
-// How many members are worth waking: that costs 5 us on an idle machine and 15 to 30 on a virtual or
-// busy one, as much as streaming 1 MiB or 2 million multiply-adds. Below it a loop stays serial.
-JC_INLINE int team_of(f64 worth) { return worth < 2 ? 1 : worth < threads() ? (int)worth : threads(); }
-JC_INLINE int team_for(i64 bytes) { return team_of(bytes * (1.0 / (1 << 20))); }
-JC_INLINE int team_for_product(i64 m, i64 n, i64 k) { return team_of((f64)m * n * k * 0.5e-6); }
+// How many members are worth having: sharing a loop costs the caller 1 to 5 us, and a member's caches
+// are cold. Below 128 KiB of traffic or half a million multiply-adds per member a loop stays serial.
+JC_INLINE int team_of(f64 worth) { return worth < 2 || threads() < 2 || !jc_api->team ? 1 : jc_api->team(worth, threads()); }
+JC_INLINE int team_for(i64 bytes) { return team_of(bytes * (1.0 / (128 << 10))); }
+JC_INLINE int team_for_product(i64 m, i64 n, i64 k) { return team_of((f64)m * n * k * 2e-6); }
 
 // ---- random: Philox4x32-10 (Salmon et al., SC'11), one counter per lane -----------------------
 template <class U> JC_INLINE void mul_hilo(U a, u32 m, U *hi, U *lo) {

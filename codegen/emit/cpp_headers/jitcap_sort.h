@@ -62,7 +62,7 @@ template <class T> JC_NOINLINE void sort(i64 outer, i64 n, i64 inner, bool desce
   typedef typename SortKey<T>::type K;
   int team = team_for(16 * outer * n * inner);
   parallel(outer * inner, 1, team < members ? team : (int)members, [=](i64 lo, i64 hi) {
-    SortItem<K> *items = (SortItem<K> *)room + omp_get_thread_num() * 2 * n;
+    SortItem<K> *items = (SortItem<K> *)room + member() * 2 * n;
     for (i64 line = lo; line < hi; line++) {
       i64 at = line / inner * n * inner + line % inner;
       for (i64 i = 0; i < n; i++) {

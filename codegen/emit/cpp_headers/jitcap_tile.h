@@ -9,16 +9,9 @@ template <class T> constexpr int native_lanes = JC_BYTES / sizeof(T);
 // share(n, team, body): body(i) for every i in [0, n), handed out one by one. For items of some
 // microseconds and more: a member that the system holds up takes fewer of them.
 template <class F> JC_INLINE void share(i64 n, int team, F body) {
-  i64 next = 0;
-  if (team > n) team = (int)n;
-  auto work = [&next, n, body] {
-    for (i64 i; (i = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED)) < n;) body(i);
-  };
-  if (team <= 1) work();
-  else {
-#pragma omp parallel num_threads(team)
-    work();
-  }
+  parallel(n, 1, team, [=](i64 lo, i64 hi) {
+    for (i64 i = lo; i < hi; i++) body(i);
+  }, n);
 }
 // mac: a * b + c, in one instruction where there is one.
 template <class V> JC_INLINE V mac(V a, V b, V c) {
