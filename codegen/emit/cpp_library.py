@@ -57,8 +57,8 @@ def headers(steps: Iterable[Library]) -> tuple[str, ...]:
 
 
 def heavy(steps: Iterable[Library]) -> tuple[list[str], dict[str, str]]:
-    """Routines that are compiled beside the graph, at the same time: (lines that declare them in the
-    graph's source, sources by file name). Both empty if there are none."""
+    """Routines that are compiled beside the graph, at the same time: (lines that declare them in
+    the graph's source, sources by file name). Both empty if there are none."""
     steps = [s for s in steps if routine(s).heavy]
     types = {s: MEMORY[s.out_avals[0].dtype.name] for s in steps}
     names = sorted({routine(s).heavy.format(T=types[s]) for s in steps})
