@@ -63,7 +63,7 @@ def binary(world: World, op: str, a: Any, b: Any) -> Any:
             a, b = world.known(a), world.known(b)
         if op == "%" and type(a) is str and mentions_runtime(b):
             return Deferred(operator.mod, (a, b))
-        return plain(a, b)
+        return _numbers_or_values(world, plain, a, b)
     found = _interpreted(world, a, b, f"__{name}__", f"__r{name}__")
     if found is not MISSING:
         return found
@@ -83,7 +83,17 @@ def _native_binary(world: World, plain: Callable[[Any, Any], Any], a: Any, b: An
         return Deferred(plain, (a, b))
     if plain is operator.mod and isinstance(a, str) and mentions_runtime(b):
         return Deferred(operator.mod, (a, b))
-    return plain(a, b)
+    return _numbers_or_values(world, plain, a, b)
+
+
+def _numbers_or_values(world: World, plain: Callable[..., Any], *values: Any) -> Any:
+    """`plain(*values)`; what run-time numbers cannot do is done with their values."""
+    try:
+        return plain(*values)
+    except (TypeError, ZeroDivisionError):  # in Python's words: of the values
+        if not any(isinstance(v, SymNumber) for v in values):
+            raise
+    return plain(*map(world.known, values))
 
 
 def _inplace(world: World, op: str, a: Any, b: Any) -> Any:
@@ -146,14 +156,14 @@ def unary(world: World, op: str, a: Any) -> Any:
         method = attributes.class_raw(world, type(a), name)
         if isinstance(method, FunctionType):
             return world.call(method, (a,), {})
-    return plain(world.known(a) if op == "UNARY_INVERT" else a)
+    return _numbers_or_values(world, plain, a)
 
 
 def compare(world: World, op: str, a: Any, b: Any) -> Any:
     """`a op b`. For == and != the default is identity, as in Python."""
     plain, name, reflected = _COMPARE[op]
     if type(a) in _PLAIN and type(b) in _PLAIN:
-        return plain(a, b)
+        return _numbers_or_values(world, plain, a, b)
     if _python_class(a) or _python_class(b):
         found = _compared(world, op, a, b, (name, reflected))
         if found is not MISSING:

@@ -54,7 +54,17 @@ class Writer:
         self.lines.append("    " * indent + text)
 
     def statement(self, indent, depth):
-        kinds = ["assign", "append", "item", "aug", "attribute", "unpack", "print", "comprehension", "delete"]
+        kinds = [
+            "assign",
+            "append",
+            "item",
+            "aug",
+            "attribute",
+            "unpack",
+            "print",
+            "comprehension",
+            "delete",
+        ]
         if depth < 3:
             kinds += ["if", "for", "while", "try", "with", "def", "match", "gen"]
         getattr(self, "write_" + self.rng.choice(kinds))(indent, depth)
@@ -66,19 +76,42 @@ class Writer:
             self.names.append(name)
 
     def write_append(self, i, _):
-        self.add(i, self.pick(f"xs.append({self.number()})", f"xs.insert(0, {self.number()})", f"log.append(('s', {self.number()}))"))
+        self.add(
+            i,
+            self.pick(
+                f"xs.append({self.number()})",
+                f"xs.insert(0, {self.number()})",
+                f"log.append(('s', {self.number()}))",
+            ),
+        )
 
     def write_item(self, i, _):
-        self.add(i, self.pick(f"d[{self.number()} % 5] = {self.number()}", f"if xs: xs[-1] = {self.number()}", f"d.setdefault({self.number()} % 5, []) "))
+        self.add(
+            i,
+            self.pick(
+                f"d[{self.number()} % 5] = {self.number()}",
+                f"if xs: xs[-1] = {self.number()}",
+                f"d.setdefault({self.number()} % 5, []) ",
+            ),
+        )
 
     def write_aug(self, i, _):
         self.add(i, f"{self.pick('a', 'b')} {self.pick('+=', '-=', '*=')} {self.number()} % 11")
 
     def write_attribute(self, i, _):
-        self.add(i, self.pick(f"obj.total = {self.number()}", f"obj.extra = {self.number()}", f"setattr(obj, 'z', {self.number()})"))
+        self.add(
+            i,
+            self.pick(
+                f"obj.total = {self.number()}",
+                f"obj.extra = {self.number()}",
+                f"setattr(obj, 'z', {self.number()})",
+            ),
+        )
 
     def write_unpack(self, i, _):
-        self.add(i, self.pick("a, b = b, a", "a, *_ = [b, *xs]", "(a, b), _ = (b, a), d", "[a] = [b]"))
+        self.add(
+            i, self.pick("a, b = b, a", "a, *_ = [b, *xs]", "(a, b), _ = (b, a), d", "[a] = [b]")
+        )
 
     def write_print(self, i, _):
         self.add(i, f"print({self.number()}, f'{{a!r:>4}}', xs[:2])")
@@ -90,7 +123,16 @@ class Writer:
         ))  # fmt: skip
 
     def write_delete(self, i, _):
-        self.add(i, self.pick("d.pop(a % 5, None)", "xs[:1] = []", "d.update({a % 5: b})", "xs = xs[::-1]", "d = dict(d, k=a)"))
+        self.add(
+            i,
+            self.pick(
+                "d.pop(a % 5, None)",
+                "xs[:1] = []",
+                "d.update({a % 5: b})",
+                "xs = xs[::-1]",
+                "d = dict(d, k=a)",
+            ),
+        )
 
     def write_if(self, i, depth):
         self.add(i, f"if {self.test()}:")
@@ -116,8 +158,13 @@ class Writer:
     def write_try(self, i, depth):
         self.add(i, "try:")
         self.block(i + 1, depth + 1)
-        self.add(i + 1, self.pick("raise ValueError(a)", "d['missing']", "1 // (a % 2)", "xs[99]", "pass"))
-        self.add(i, self.pick("except (ValueError, KeyError) as error:", "except Exception as error:"))
+        self.add(
+            i + 1,
+            self.pick("raise ValueError(a)", "d['missing']", "1 // (a % 2)", "xs[99]", "pass"),
+        )
+        self.add(
+            i, self.pick("except (ValueError, KeyError) as error:", "except Exception as error:")
+        )
         self.add(i + 1, "log.append(type(error).__name__)")
         if self.rng.random() < 0.5:
             self.add(i, "finally:")
@@ -145,7 +192,9 @@ class Writer:
         self.add(i + 1, "for r in range(n):")
         self.add(i + 2, "got = yield r + a")
         self.add(i + 2, "if got: log.append(got)")
-        self.add(i, "it = gen(3); log.append(next(it)); log.append(it.send(5)); log.append(list(it))")
+        self.add(
+            i, "it = gen(3); log.append(next(it)); log.append(it.send(5)); log.append(list(it))"
+        )
 
     def program(self):
         self.add(0, "def program(a, b, xs, d, obj, log):")
@@ -196,7 +245,14 @@ def define(seed):
 
 def arguments(seed):
     rng = random.Random(seed)
-    return rng.randint(0, 9), rng.randint(0, 9), [rng.randint(0, 9) for _ in range(4)], {1: 2, 3: 4}, Obj(), []
+    return (
+        rng.randint(0, 9),
+        rng.randint(0, 9),
+        [rng.randint(0, 9) for _ in range(4)],
+        {1: 2, 3: 4},
+        Obj(),
+        [],
+    )
 
 
 @pytest.mark.parametrize("seed", range(START, START + COUNT))
