@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from builtins import bool as _bool
+from builtins import int as _int
 from typing import TYPE_CHECKING, Any
 
 from eager import accelerator as accelerator
@@ -54,6 +55,8 @@ from eager.dtype import set_default_dtype as set_default_dtype
 from eager.dtype import uint8 as uint8
 from eager.op import aval_of as _aval_of
 from eager.ops import activation as _activation
+from eager.ops import arrange as _arrange
+from eager.ops import complex as _complex
 from eager.ops import composite as _composite
 from eager.ops import contract as _contract
 from eager.ops import create as _create
@@ -66,6 +69,7 @@ from eager.ops import pointwise as _pointwise
 from eager.ops import products as _products
 from eager.ops import reduce as _reduce
 from eager.ops import scan as _scan
+from eager.ops import search as _search
 from eager.ops import select as _select
 from eager.ops import sort as _sort
 from eager.ops import view as _view
@@ -78,6 +82,9 @@ from eager.tensor import Tensor as Tensor
 
 __version__ = "0.1.0"
 _OP_MODULES = (
+    _arrange,
+    _complex,
+    _search,
     _activation,
     _composite,
     _contract,
@@ -130,6 +137,25 @@ def set_default_device(device: Any) -> None:
         raise RuntimeError(f"device {device} is not available: tensors live on the cpu")
 
 
+def get_default_device() -> device:
+    """Where constructors place tensors."""
+    return device("cpu")
+
+
+def get_num_threads() -> _int:
+    """How many threads eager kernels use: NumPy's element loops run on one."""
+    return 1
+
+
+def set_num_threads(num: _int) -> None:
+    """Eager kernels are not threaded (NumPy's matrix products follow OPENBLAS_NUM_THREADS)."""
+
+
+def typename(obj: Any) -> str:
+    """The name of a tensor's type ("eager.FloatTensor"), or of another object's class."""
+    return obj.type() if isinstance(obj, Tensor) else type(obj).__qualname__
+
+
 def use_deterministic_algorithms(mode: _bool, *, warn_only: _bool = False) -> None:
     """Eager and compiled code are deterministic either way."""
 
@@ -146,6 +172,15 @@ if TYPE_CHECKING:
 
 
 globals().update({p.name: p.fn for p in _PUBLIC.values() if p.namespace})
+
+# Functions of eager.nn.functional that PyTorch has here too.
+_ALSO_HERE = (
+    "alpha_dropout", "batch_norm", "bilinear", "binary_cross_entropy_with_logits", "celu", "conv1d",
+    "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+    "cosine_similarity", "dropout", "embedding", "group_norm", "hardshrink", "instance_norm",
+    "layer_norm", "pairwise_distance", "pixel_shuffle", "prelu",
+)  # fmt: skip
+globals().update({n: getattr(nn.functional, n) for n in _ALSO_HERE if hasattr(nn.functional, n)})
 
 # Modules whose functions capture calls as they are (on traced tensors) instead of reading their
 # bytecode: they have no state of the user's. Patterns of `fnmatch`.

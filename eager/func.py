@@ -11,7 +11,7 @@ from eager.dispatch import apply, apply_binary
 from eager.ops import pointwise as p
 from eager.ops.products import matmul
 from eager.sym import SymNumber
-from eager.tensor import Tensor
+from eager.tensor import Tensor, wrap
 
 _COMMON = frozenset({Tensor, float, int})
 _OPERANDS = (Tensor, bool, int, float, complex, SymNumber, np.generic)
@@ -23,9 +23,12 @@ def _ufunc_operators(op: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
     def forward(self: Tensor, other: Any) -> Any:
         if type(other) in _COMMON or isinstance(other, _OPERANDS):
             return apply_binary(op, self, other)
+        if isinstance(other, np.ndarray):  # takes part as a tensor
+            return apply(op, self, wrap(other))
         return NotImplemented
 
     def reflected(self: Tensor, other: Any) -> Any:
+        other = wrap(other) if isinstance(other, np.ndarray) else other
         return apply(op, other, self) if isinstance(other, _OPERANDS) else NotImplemented
 
     return forward, reflected
@@ -35,9 +38,11 @@ def _operators(fn: Callable[[Any, Any], Any]) -> tuple[Callable[..., Any], Calla
     """The same for operators that are more than one op."""
 
     def forward(self: Tensor, other: Any) -> Any:
+        other = wrap(other) if isinstance(other, np.ndarray) else other
         return fn(self, other) if isinstance(other, _OPERANDS) else NotImplemented
 
     def reflected(self: Tensor, other: Any) -> Any:
+        other = wrap(other) if isinstance(other, np.ndarray) else other
         return fn(other, self) if isinstance(other, _OPERANDS) else NotImplemented
 
     return forward, reflected

@@ -9,6 +9,7 @@ first when something stands between them).
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,10 @@ import numpy as np
 from eager import dtype as dt
 from eager.dispatch import apply, write_
 from eager.op import REGISTRY
+from eager.ops import samples as s
+from eager.ops.create import arange
 from eager.ops.view import alias, expand, reshape, select, slice_dim, unsqueeze
+from eager.registry import public
 from eager.sym import SymNumber
 from eager.tensor import Tensor, wrap
 
@@ -198,6 +202,43 @@ def _as_tensor(value: Any, like: Tensor) -> Tensor:
         value = value.item() if isinstance(value, np.generic) else value
         return apply(REGISTRY["full"], value, shape=(), dtype=like.dtype)
     return wrap(np.array(value, dtype=like.dtype.np))
+
+
+@public(
+    samples=s.calls(
+        s.call(s.values((3, 4)), (np.array([0, 2]), np.array([1, 1])), s.values((2,), seed=1)),
+        s.call(s.values((3,)), (np.array([0, 0]),), s.values((2,), seed=1), accumulate=True),
+    )
+)
+def index_put(
+    input: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: bool = False
+) -> Tensor:
+    """A copy with `values` written (or added) where `input[indices]` reads."""
+    _, picks = _view_part(input, _normalise(input, tuple(indices)))
+    dims = tuple(d for d, _ in picks)
+    tensors = [_checked(t) for _, t in picks]
+    op = REGISTRY["index_put"]
+    return apply(op, input, values.to(input.dtype), *tensors, dims=dims, accumulate=accumulate)
+
+
+@public(namespace=False)
+def index_put_(
+    self: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: bool = False
+) -> Tensor:
+    """`values` written (or added) where `self[indices]` reads."""
+    return write_(self, index_put(self, indices, values, accumulate))
+
+
+@public(namespace=False)
+def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
+    """`fill_value` on the main diagonal, in place."""
+    if self.ndim == 2:
+        self.diagonal().fill_(fill_value)
+        return self
+    n = min(self.shape)
+    places = arange(n)
+    setitem(self, (places,) * self.ndim, fill_value)
+    return self
 
 
 for _name, _fn in (("__getitem__", getitem), ("__setitem__", setitem)):

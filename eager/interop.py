@@ -173,6 +173,22 @@ def numel(input: Tensor) -> int:
     return input.numel()
 
 
+@public()
+def is_nonzero(input: Tensor) -> bool:
+    """Whether the one element is not zero."""
+    return _bool(input)
+
+
+@public()
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    return input.shape == other.shape
+
+
+@public(namespace=False)
+def resize_as_(self: Tensor, other: Tensor) -> Tensor:
+    return resize_(self, *other.shape)
+
+
 # ------------------------------------------------------------------------------ tensor -> data
 def _known(self: Tensor, what: str) -> Any:
     if type(self._array) is Traced:

@@ -355,3 +355,26 @@ def isclose(
     close = (input - other).abs() <= atol + rtol * other.abs()
     close = (input == other) | (close & other.isfinite() & input.isfinite())
     return close | (input.isnan() & other.isnan()) if equal_nan else close
+
+
+@public(samples=s.calls(s.call([1.0, float("inf"), -float("inf")], grad=False)))
+def isposinf(input: Tensor) -> Tensor:
+    return input == math.inf
+
+
+@public(samples=s.calls(s.call([1.0, float("inf"), -float("inf")], grad=False)))
+def isneginf(input: Tensor) -> Tensor:
+    return input == -math.inf
+
+
+@public(samples=s.on(grad=False))
+def isreal(input: Tensor) -> Tensor:
+    """Whether the imaginary part is 0."""
+    return input.imag == 0 if input.dtype.is_complex else input.isfinite() | True
+
+
+@public(samples=s.on_two(number=None))
+def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
+    """log2(2 ** input + 2 ** other), without overflow."""
+    scale = math.log(2.0)
+    return logaddexp(input * scale, other * scale) / scale

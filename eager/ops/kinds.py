@@ -440,3 +440,26 @@ def reshape_strides(
     for i in range(j, -1, -1):  # leading ones
         out[i] = 1
     return tuple(out)
+
+
+@dataclass(frozen=True, eq=False)
+class Host(Op):
+    """What only NumPy does: compiled code calls back. `rule(*avals, **attrs)` gives the results'
+    avals, `numpy(*arrays, **attrs)` the results."""
+
+    numpy: Callable[..., Any] = field(kw_only=True)
+    rule: Callable[..., tuple[Aval, ...]] = field(kw_only=True)
+    kind: ClassVar[str] = "extern"
+
+    def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
+        return self.rule(*avals, **attrs)
+
+    def compute(
+        self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]
+    ) -> tuple[Any, ...]:
+        found = self.numpy(*arrays, **attrs)
+        results = found if self.n_outputs > 1 else (found,)
+        return tuple(
+            np.asarray(r, dtype=out.dtype.np, order="C")
+            for r, out in zip(results, outs, strict=True)
+        )

@@ -4,6 +4,7 @@ tensors that share it."""
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,10 @@ from eager.ops.view import (
     replaced,
     select,
     slice_dim,
+    squeeze,
+    t,
     transpose,
+    unsqueeze,
     without,
 )
 from eager.registry import public
@@ -222,3 +226,32 @@ for _name, _get in (
     ("H", lambda self: _matrix_transpose(self) if self.ndim == 2 else self),
 ):
     setattr(Tensor, _name, property(_get))
+
+
+def _in_place(name: str, fn: Callable[..., Tensor]) -> None:
+    """`x.unsqueeze_()` and its like: the tensor itself becomes the view."""
+
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if self.is_leaf and self.requires_grad:
+            raise RuntimeError(
+                "a leaf Variable that requires grad is being used in an in-place operation."
+            )
+        out = fn(self, *args, **kwargs)
+        self._array, self._node, self._index = out._array, out._node, out._index
+        self._view = None if self._view is None else out._view
+        return self
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"`{fn.__name__}` in place."
+    setattr(Tensor, name, method)
+
+
+for _name, _view in (
+    ("unsqueeze_", unsqueeze),
+    ("squeeze_", squeeze),
+    ("transpose_", transpose),
+    ("swapaxes_", transpose),
+    ("swapdims_", transpose),
+    ("t_", t),
+):
+    _in_place(_name, _view)

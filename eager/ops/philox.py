@@ -68,7 +68,7 @@ def blocks(seed: int, ordinal: int, n: int) -> Iterator[tuple[slice, Array, Arra
 
 
 def scalar_words(seed: int, ordinal: int, index: int) -> tuple[int, int]:
-    """(word 0, word 1) of one element, in Python ints: the definition that the array and compiled forms must equal."""
+    """(word 0, word 1) of one element, in Python ints: what all other forms must equal."""
     low = 0xFFFFFFFF
     seed, ordinal = seed & _MASK64, ordinal & _MASK64
     c0, c1, c2, c3 = index & low, index >> 32, ordinal & low, ordinal >> 32

@@ -34,8 +34,10 @@ REFUSALS = (
     "Low precision dtypes not supported",
     "expected a tensor with 2 or more dimensions of float",
     "is not differentiable with respect to argument",
+    "tensors but got",  # complex numbers of 16-bit parts
     "must be either float or double dtype",
 )
+NO_HALVES = {"complex", "view_as_complex", "polar"}
 # Not the limit of differences: steps, and rounding to fewer bits.
 STEPS = {"sign", "sgn", "floor", "ceil", "trunc", "round", "float", "half", "bfloat16"}
 # Infinities on the way make the second derivative NaN; trigamma's derivative is not written.
@@ -53,7 +55,10 @@ def test_value(p, sample, dtype):
 
 @harness.needs_reference
 @pytest.mark.parametrize("dtype", harness.HALVES, ids=lambda d: d.name)
-@pytest.mark.parametrize(("p", "sample"), [c for c in CASES if c.id.split(":")[1] == "0"])
+@pytest.mark.parametrize(
+    ("p", "sample"),
+    [c for c in CASES if c.id.split(":")[1] == "0" and c.values[0].name not in NO_HALVES],
+)
 def test_value_in_16_bits(p, sample, dtype):
     reference, _ = _or_skip(
         lambda: harness.call(harness.reference(p), sample, lambda x: harness.theirs(x, dtype))

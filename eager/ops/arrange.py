@@ -1,0 +1,194 @@
+"""Arrangements of several tensors, windows and numeric sums over them: compositions of moves and
+views."""
+
+from __future__ import annotations
+
+import builtins
+import itertools
+import math
+from typing import Any
+
+from eager import dtype as dt
+from eager.aval import broadcast_shapes as _broadcast
+from eager.device import Size
+from eager.dtype import DType
+from eager.ops import samples as s
+from eager.ops.create import arange, full
+from eager.ops.move import cat, stack
+from eager.ops.parts import split
+from eager.ops.reduce import sum
+from eager.ops.view import norm_dim
+from eager.registry import public
+from eager.tensor import Tensor
+
+_m = s.values((4, 6))
+
+
+# ------------------------------------------------------------------------------------- shapes
+def _at_least(ndim: int) -> Any:
+    def each(*tensors: Any) -> Any:
+        if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
+            tensors = tuple(tensors[0])
+        done = tuple(_raised(x, ndim) for x in tensors)
+        return done[0] if len(done) == 1 else done
+
+    each.__name__ = each.__qualname__ = f"atleast_{ndim}d"
+    each.__doc__ = f"Tensors with at least {ndim} dimension(s), new ones of size 1."
+    shapes = ((), (3,), (2, 3))
+    return public(
+        each.__name__, method=False, samples=s.calls(*(s.call(s.values(n)) for n in shapes))
+    )(each)
+
+
+def _raised(x: Tensor, ndim: int) -> Tensor:
+    while x.ndim < min(ndim, 2):
+        x = x.unsqueeze(0)
+    return x.unsqueeze(-1) if x.ndim < ndim else x
+
+
+atleast_1d, atleast_2d, atleast_3d = map(_at_least, (1, 2, 3))
+
+
+def _splitter(name: str, dim_of: Any) -> Any:
+    def parts(input: Tensor, indices_or_sections: Any) -> Any:
+        return input.tensor_split(indices_or_sections, dim_of(input))
+
+    parts.__name__ = parts.__qualname__ = name
+    parts.__doc__ = f"`tensor_split` as NumPy's {name}."
+    x = s.values((4, 6, 2))
+    return public(name, samples=s.calls(s.call(x, 2), s.call(x, (1,))))(parts)
+
+
+hsplit = _splitter("hsplit", lambda x: 0 if x.ndim == 1 else 1)
+vsplit = _splitter("vsplit", lambda x: 0)
+dsplit = _splitter("dsplit", lambda x: 2)
+
+
+@public(namespace=False)
+def split_with_sizes(self: Tensor, split_sizes: Any, dim: int = 0) -> Any:
+    return split(self, list(split_sizes), dim)
+
+
+@public(method=False)
+def broadcast_shapes(*shapes: Any) -> Size:
+    """The common shape of several shapes."""
+    return Size(_broadcast(*((n,) if isinstance(n, int) else tuple(n) for n in shapes)))
+
+
+@public(method=False, samples=s.calls(s.call(s.values((2, 3)), s.values((1, 2), seed=1))))
+def block_diag(*tensors: Tensor) -> Tensor:
+    """Matrices along the diagonal of a large one, 0 elsewhere."""
+    blocks = [_raised(x, 2) for x in tensors]
+    width = builtins.sum(x.shape[1] for x in blocks)
+    rows, before = [], 0
+    for x in blocks:
+        after = width - before - x.shape[1]
+        sides = [x.new_zeros(x.shape[0], before), x, x.new_zeros(x.shape[0], after)]
+        rows.append(cat(sides, 1))
+        before += x.shape[1]
+    return cat(rows, 0)
+
+
+@public(
+    samples=s.calls(
+        s.call(s.values((2, 3)), s.values((3, 2), seed=1)),
+        s.call(s.values((2,)), s.values((2, 2), seed=1)),
+    )
+)
+def kron(input: Tensor, other: Tensor) -> Tensor:
+    """The Kronecker product."""
+    n = max(input.ndim, other.ndim)
+    a = input.reshape((1,) * (n - input.ndim) + tuple(input.shape))
+    b = other.reshape((1,) * (n - other.ndim) + tuple(other.shape))
+    left = a.reshape([k for size in a.shape for k in (size, 1)])
+    right = b.reshape([k for size in b.shape for k in (1, size)])
+    return (left * right).reshape([p * q for p, q in zip(a.shape, b.shape, strict=True)])
+
+
+@public(
+    method=False,
+    samples=s.calls(
+        s.call(s.values((4,))),
+        s.call(s.values((4,)), 3),
+        s.call(s.values((3,)), with_replacement=True),
+    ),
+)
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
+    """All ways to take r elements of a vector, in order, one per row."""
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    rows = list(choose(range(input.shape[0]), r))
+    if not rows:
+        return input.new_zeros(0, r)
+    return stack([stack([input[i] for i in row]) for row in rows])
+
+
+# ------------------------------------------------------------------------------- numeric sums
+@public(
+    method=False,
+    alias=("trapz",),
+    samples=s.calls(s.call(_m), s.call(_m, dx=0.5, dim=0), s.call(_m, s.values((6,), seed=1))),
+)
+def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
+    """The integral of samples by the trapezoidal rule along `dim`."""
+    d = norm_dim(dim, y.ndim, "trapezoid")
+    n = y.shape[d]
+    means = (y.narrow(d, 1, n - 1) + y.narrow(d, 0, n - 1)) / 2
+    if x is None:
+        return sum(means * dx, d)
+    steps = x.narrow(-1, 1, n - 1) - x.narrow(-1, 0, n - 1)
+    if steps.ndim == 1:
+        steps = steps.reshape([-1 if i == d else 1 for i in range(y.ndim)])
+    return sum(means * steps, d)
+
+
+@public(samples=s.calls(s.call(_m), s.call(_m, correction=0)))
+def cov(input: Tensor, *, correction: int = 1) -> Tensor:
+    """The covariance matrix of variables (rows) over observations (columns)."""
+    x = input.reshape(1, -1) if input.ndim < 2 else input
+    apart = x - x.mean(1, keepdim=True)
+    matrix = apart @ apart.t() / (x.shape[1] - correction)
+    return matrix.squeeze() if input.ndim < 2 else matrix
+
+
+@public(samples=s.calls(s.call(_m)))
+def corrcoef(input: Tensor) -> Tensor:
+    """The correlation matrix of variables (rows) over observations (columns)."""
+    c = cov(input)
+    if c.ndim == 0:
+        return c / c
+    spread = c.diagonal().sqrt()
+    return (c / spread.unsqueeze(0) / spread.unsqueeze(1)).clamp(-1, 1)
+
+
+@public(
+    method=False,
+    samples=s.calls(
+        s.call(s.values((3,)), grad=False),
+        s.call(s.values((3,)), 4, grad=False),
+        s.call(s.values((3,)), increasing=True, grad=False),
+    ),
+)
+def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
+    """Powers of a vector's elements, one column per power."""
+    n = x.shape[0] if N is None else N
+    powers = range(n) if increasing else range(n - 1, -1, -1)
+    return stack([x**p for p in powers], 1)
+
+
+# ------------------------------------------------------------------------------------ windows
+def _window(name: str, a: float) -> Any:
+    def make(
+        window_length: int, periodic: bool = True, *, dtype: DType | None = None, device: Any = None
+    ) -> Tensor:
+        n = window_length if periodic else window_length - 1
+        if window_length <= 1:
+            return full((window_length,), 1.0, dtype=dtype or dt.get_default_dtype())
+        angle = arange(window_length, dtype=dt.float64) * (2 * math.pi / n)
+        return (a - (1 - a) * angle.cos()).to(dtype or dt.get_default_dtype())
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"{name}(window_length, periodic=True): a raised cosine."
+    return public(name, method=False, samples=s.calls(s.call(6), s.call(5, False)))(make)
+
+
+hann_window, hamming_window = _window("hann_window", 0.5), _window("hamming_window", 0.54)

@@ -1,0 +1,136 @@
+"""Complex tensors: parts, conjugates, building them. tensors -> tensors.
+
+Compiled code calls back for these; arithmetic on complex numbers is that of the pointwise ops.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eager import dtype as dt
+from eager.aval import Aval
+from eager.dispatch import apply
+from eager.dtype import DType
+from eager.ops import samples as s
+from eager.ops.kinds import Host
+from eager.registry import public
+from eager.tensor import Tensor
+
+
+def _real_of(dtype: DType) -> DType:
+    return dt.float32 if dtype is dt.complex64 else dt.float64
+
+
+def _part(name: str, kernel: Any, vjp: Any) -> Host:
+    return Host(
+        name,
+        ("x",),
+        vjp,
+        numpy=kernel,
+        rule=lambda x: (Aval(x.shape, _real_of(x.dtype), x.device),),
+    )
+
+
+def _real_vjp(g: Tensor) -> tuple[Tensor]:
+    return (make_complex(g, g * 0),)
+
+
+def _imag_vjp(g: Tensor) -> tuple[Tensor]:
+    return (make_complex(g * 0, g),)
+
+
+def _conj_vjp(g: Tensor) -> tuple[Tensor]:
+    return (conj(g),)
+
+
+REAL = _part("real", np.real, _real_vjp)
+IMAG = _part("imag", np.imag, _imag_vjp)
+ANGLE = _part("angle", np.angle, None)
+CONJ = Host("conj", ("x",), _conj_vjp, numpy=np.conj, rule=lambda x: (x,))
+COMPLEX = Host(
+    "complex",
+    ("real", "imag"),
+    lambda g: (real(g), imag(g)),
+    numpy=lambda a, b: a + 1j * b,
+    rule=lambda a, b: (
+        Aval(
+            np.broadcast_shapes(a.shape, b.shape),
+            dt.complex64 if a.dtype is dt.float32 else dt.complex128,
+            a.device,
+        ),
+    ),
+)
+_complex = np.array([[1 + 2j, -0.5j], [3.0, -1 - 1j]])
+
+
+@public("complex", method=False, samples=s.calls(s.call(s.values((3,)), s.values((3,), seed=1))))
+def make_complex(real: Tensor, imag: Tensor) -> Tensor:
+    """real + i imag, of two float32 or float64 tensors."""
+    if real.dtype is not imag.dtype or real.dtype not in (dt.float32, dt.float64):
+        raise RuntimeError(
+            f"complex(): Expected both inputs to be Float or Double tensors, got {real.dtype} and "
+            f"{imag.dtype}"
+        )
+    return apply(COMPLEX, real, imag)
+
+
+def real(input: Tensor) -> Tensor:
+    """The real part; a real tensor itself."""
+    return apply(REAL, input) if input.dtype.is_complex else input
+
+
+def imag(input: Tensor) -> Tensor:
+    """The imaginary part. RuntimeError for a real tensor."""
+    if not input.dtype.is_complex:
+        raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
+    return apply(IMAG, input)
+
+
+public(method=False, samples=s.calls(s.call(_complex, grad=False)))(real)
+public(method=False, samples=s.calls(s.call(_complex, grad=False)))(imag)
+
+
+@public(alias=("conj_physical",), samples=s.calls(s.call(_complex, grad=False)))
+def conj(input: Tensor) -> Tensor:
+    """The complex conjugate; a real tensor itself."""
+    return apply(CONJ, input) if input.dtype.is_complex else input
+
+
+@public(alias=("arg",), samples=s.calls(s.call(_complex, grad=False)))
+def angle(input: Tensor) -> Tensor:
+    """The argument of complex numbers; 0 or pi for real ones."""
+    if input.dtype.is_complex:
+        return apply(ANGLE, input)
+    return (input < 0) * np.pi + input * 0.0
+
+
+@public(method=False, samples=s.calls(s.call(s.values((3,), 0.5, 2), s.values((3,), seed=1))))
+def polar(abs: Tensor, angle: Tensor) -> Tensor:
+    """abs * exp(i angle)."""
+    return make_complex(abs * angle.cos(), abs * angle.sin())
+
+
+@public(method=False, samples=s.calls(s.call(s.values((3, 2)), grad=False)))
+def view_as_complex(input: Tensor) -> Tensor:
+    """The last dimension, of size 2, as real and imaginary part (a copy)."""
+    if input.ndim == 0 or input.shape[-1] != 2:
+        raise RuntimeError("Tensor must have a last dimension of size 2")
+    return make_complex(input.select(-1, 0), input.select(-1, 1))
+
+
+@public(method=False, samples=s.calls(s.call(_complex, grad=False)))
+def view_as_real(input: Tensor) -> Tensor:
+    """Real and imaginary part along a new last dimension (a copy)."""
+    parts: Any = [real(input).unsqueeze(-1), imag(input).unsqueeze(-1)]
+    return (
+        parts[0]
+        .new_zeros((*input.shape, 2))
+        .slice_scatter(parts[0], -1, 0, 1)
+        .slice_scatter(parts[1], -1, 1, 2)
+    )
+
+
+for _name, _get in (("real", real), ("imag", imag), ("mH", lambda self: conj(self.mT))):
+    setattr(Tensor, _name, property(_get))

@@ -1,0 +1,216 @@
+"""Searching and counting: searchsorted, bincount, unique, histograms, membership. tensors ->
+tensors.
+
+What has a size known beforehand is an op that compiled code calls back for; `unique` and `bincount`
+have not, and split a captured program.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eager import dtype as dt
+from eager.aval import Aval
+from eager.dispatch import apply
+from eager.ops import samples as s
+from eager.ops.dynamic import Dynamic
+from eager.ops.kinds import Host
+from eager.ops.pointwise import is_integral
+from eager.ops.view import norm_dim
+from eager.registry import public
+from eager.tensor import Tensor
+
+
+def _searched(boundaries: Any, values: Any, right: bool) -> Any:
+    """Row by row when the boundaries have several rows."""
+    side: Any = "right" if right else "left"
+    if boundaries.ndim == 1:
+        return np.searchsorted(boundaries, values, side)
+    rows = zip(
+        boundaries.reshape(-1, boundaries.shape[-1]),
+        values.reshape(-1, values.shape[-1]),
+        strict=True,
+    )
+    return np.stack([np.searchsorted(b, v, side) for b, v in rows]).reshape(values.shape)
+
+
+SEARCHSORTED = Host(
+    "searchsorted",
+    ("boundaries", "values"),
+    numpy=_searched,
+    rule=lambda boundaries, values, right: (Aval(values.shape, dt.int64, values.device),),
+)
+_ordered = np.array([-1.0, 0.2, 0.9, 1.4])
+
+
+@public(
+    samples=s.calls(
+        s.call(_ordered, s.values((3, 4)), grad=False),
+        s.call(_ordered, s.values((3,)), right=True, grad=False),
+        s.call(np.stack([_ordered, _ordered + 1]), s.values((2, 3)), grad=False),
+    )
+)
+def searchsorted(
+    sorted_sequence: Tensor,
+    input: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+) -> Tensor:
+    """Where each element would be inserted to keep the (last dimension's) order: int64."""
+    right = right if side is None else side == "right"
+    values = input if isinstance(input, Tensor) else Tensor._full(input, Aval((), dt.float64))
+    found = apply(SEARCHSORTED, sorted_sequence, values, right=right)
+    return found.to(dt.int32) if out_int32 else found
+
+
+@public(samples=s.calls(s.call(s.values((3, 4)), _ordered, grad=False)))
+def bucketize(
+    input: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
+) -> Tensor:
+    """The interval between `boundaries` that each element falls into."""
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right)
+
+
+# ---------------------------------------------------------------------------------- counting
+BINCOUNT = Dynamic(
+    "bincount", ("x",), numpy=lambda x, least: np.bincount(x, minlength=least).astype(np.int64)
+)
+BINCOUNT_WEIGHTED = Dynamic(
+    "bincount_weighted",
+    ("x", "weights"),
+    numpy=lambda x, weights, least: np.bincount(x, weights, least).astype(weights.dtype),
+)
+
+
+@public(
+    samples=s.calls(
+        s.call(np.array([0, 2, 2, 5]), grad=False),
+        s.call(np.array([0, 2]), minlength=5, grad=False),
+        s.call(np.array([0, 2, 2]), np.array([0.5, 1.0, 2.0]), grad=False),
+    )
+)
+def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+    """How often each non-negative int occurs (or the sum of its weights)."""
+    if input.ndim != 1 or not is_integral(input):
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    if weights is None:
+        return apply(BINCOUNT, input, least=minlength)
+    return apply(BINCOUNT_WEIGHTED, input, weights, least=minlength)
+
+
+HISTC = Host(
+    "histc",
+    ("x",),
+    numpy=lambda x, bins, low, high: np.histogram(x, bins, (low, high))[0],
+    rule=lambda x, bins, low, high: (Aval((bins,), x.dtype, x.device),),
+)
+
+
+@public(samples=s.calls(s.call(s.values((20,)), 5, -1.0, 2.0, grad=False)))
+def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+    """Counts in equal bins of [min, max]; both 0 stand for the extremes of the data."""
+    if min == 0 and max == 0:
+        min, max = input.min().item(), input.max().item()
+    return apply(HISTC, input, bins=bins, low=float(min), high=float(max))
+
+
+# ----------------------------------------------------------------------------------- unique
+def _unique(x: Any, dim: int | None) -> Any:
+    values, inverse, counts = np.unique(x, return_inverse=True, return_counts=True, axis=dim)
+    shape = x.shape if dim is None else (-1,)
+    return values, inverse.reshape(shape).astype(np.int64), counts.astype(np.int64)
+
+
+def _runs(x: Any, dim: int | None) -> Any:
+    """Runs of equal neighbours along `dim` (of the flattened array for None)."""
+    flat = x.reshape(-1) if dim is None else np.moveaxis(x, dim, 0)
+    n = flat.shape[0]
+    rows = flat.reshape(n, -1)
+    starts = np.concatenate([[True], (rows[1:] != rows[:-1]).any(1)])[:n]
+    places = np.flatnonzero(starts)
+    counts = np.diff(np.concatenate([places, [n]]))
+    inverse = np.cumsum(starts) - 1
+    values = flat[places] if dim is None else np.moveaxis(flat[places], 0, dim)
+    return values, inverse.reshape(x.shape if dim is None else (-1,)), counts
+
+
+class _Three(Dynamic):
+    """A data-dependent op with several results."""
+
+    def run(self, arrays: tuple[Any, ...], attrs: Any) -> tuple[Any, ...]:
+        return tuple(self.numpy(*arrays, **attrs))
+
+
+UNIQUE = _Three("unique", ("x",), n_outputs=3, numpy=_unique)
+RUNS = _Three("unique_consecutive", ("x",), n_outputs=3, numpy=_runs)
+
+
+def _chosen(found: Any, return_inverse: bool, return_counts: bool) -> Any:
+    values, inverse, counts = found
+    if not return_inverse and not return_counts:
+        return values
+    return (values, *([inverse] if return_inverse else []), *([counts] if return_counts else []))
+
+
+_repeated = np.array([[3, 1, 3], [1, 1, 2]])
+
+
+@public(
+    samples=s.calls(
+        s.call(_repeated, grad=False),
+        s.call(_repeated, return_inverse=True, return_counts=True, grad=False),
+        s.call(_repeated, dim=0, grad=False),
+    )
+)
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
+    """The distinct elements (or slices along `dim`), sorted; and where each went, how often it
+    is."""
+    d = None if dim is None else norm_dim(dim, input.ndim, "unique")
+    return _chosen(apply(UNIQUE, input, dim=d), return_inverse, return_counts)
+
+
+@public(
+    samples=s.calls(
+        s.call(np.array([1, 1, 2, 2, 2, 1]), grad=False),
+        s.call(np.array([1, 1, 2, 1]), return_inverse=True, return_counts=True, grad=False),
+    )
+)
+def unique_consecutive(
+    input: Tensor,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
+    """The elements without repetitions of their neighbours."""
+    d = None if dim is None else norm_dim(dim, input.ndim, "unique_consecutive")
+    return _chosen(apply(RUNS, input, dim=d), return_inverse, return_counts)
+
+
+# -------------------------------------------------------------------------------- membership
+@public(samples=s.calls(s.call(_repeated, np.array([1, 7]), grad=False)), method=False)
+def isin(elements: Any, test_elements: Any, *, invert: bool = False) -> Tensor:
+    """Whether each element is among `test_elements`."""
+    flat = test_elements.reshape(-1) if isinstance(test_elements, Tensor) else test_elements
+    if isinstance(flat, Tensor):
+        found: Tensor = (elements.unsqueeze(-1) == flat).any(-1)
+    else:
+        found = elements == flat
+    return ~found if invert else found
+
+
+@public(method=True, samples=None)
+def allclose(
+    input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> bool:
+    """Whether all elements are close (see `isclose`): a Python bool."""
+    return bool(input.isclose(other, rtol, atol, equal_nan).all())
