@@ -410,6 +410,7 @@ def zero_(self: Tensor) -> Tensor:
 @public(namespace=False)
 def set_(self: Tensor, source: Tensor) -> Tensor:
     """Take the memory of `source`."""
+    _known(self, "set_()")
     self._array, self._storage = source._array, source._storage
     return self
 

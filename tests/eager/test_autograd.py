@@ -363,3 +363,17 @@ def test_a_long_chain_needs_no_recursion():
         y = y + 1
     y.sum().backward()
     assert x.grad.tolist() == [1.0]
+
+
+def test_views_in_place():
+    def program(m):
+        x = leaf(m, 1.0, 2.0, 3.0, 4.0)
+        y = (x * x).reshape(2, 2)
+        y.t_()
+        y.unsqueeze_(0)
+        (y * m.arange(4, dtype=m.float64).reshape(1, 2, 2)).sum().backward()
+        return [y, x.grad]
+
+    both(program)
+    with pytest.raises(RuntimeError, match="a leaf Variable"):
+        leaf(eager, 1.0).unsqueeze_(0)
