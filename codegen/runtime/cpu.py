@@ -18,6 +18,7 @@ is used.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -110,9 +111,19 @@ def _openblas() -> ctypes.CDLL | None:
     return None
 
 
-@functools.cache
+_api: list[Api] = []
+_api_lock = threading.Lock()
+
+
 def api() -> Api:
     """The one Api structure of this process, shared by all loaded modules."""
+    with _api_lock:
+        if not _api:
+            _api.append(_make_api())
+        return _api[0]
+
+
+def _make_api() -> Api:
     table = Api(threads=_wanted_threads())
     blas = _openblas()
     if blas is not None:
@@ -189,6 +200,19 @@ def _provide(fields: Mapping[str, str], sources: Mapping[str, str]) -> None:
 _keep: Final[list[ctypes.CDLL]] = []  # whose code the Api points to
 
 
+def _prefetch(sources: Mapping[str, str]) -> None:
+    """Begin to compile, beside a graph's own compile, the support objects that it will load."""
+
+    def work() -> None:
+        with contextlib.suppress(Exception):  # loading the graph tries again, and reports
+            _provide_team()
+            if any("dot<f32>" in text for text in sources.values()):
+                _provide_small_gemm("float", "small_sgemm")
+
+    if "team.cpp" not in sources and not api().run:
+        threading.Thread(target=work, name="jitcap-prefetch", daemon=True).start()
+
+
 # ---- build and load -------------------------------------------------------------------------
 
 
@@ -216,6 +240,7 @@ def build_shared(sources: Mapping[str, str], flags: Sequence[str] = ()) -> Path:
     store = cache.default()
     entry = store.get(key)
     if entry is None:
+        _prefetch(sources)
         with tempfile.TemporaryDirectory(prefix="jitcap-") as folder:
             out = Path(folder) / "graph.so"
             build.compile_shared(sources, out, flags=flags)
