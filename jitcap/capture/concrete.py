@@ -156,6 +156,9 @@ class ConcreteWorld:
     def settle(self, value: Any) -> None:
         """Real values are all there."""
 
+    def changing(self, fn: Any) -> None:
+        """Nothing to check."""
+
     def raising(self, error: BaseException) -> None:
         """Nothing to check."""
 

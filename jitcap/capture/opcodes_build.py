@@ -170,6 +170,7 @@ def make_function(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 @opcode("SET_FUNCTION_ATTRIBUTE", since=(3, 13))
 def set_function_attribute(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     fn, value = frame.pop(), frame.pop()
+    vm.world.changing(fn)
     if ins.arg == 8:
         again = FunctionType(fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, value)
         again.__kwdefaults__, again.__qualname__ = fn.__kwdefaults__, fn.__qualname__

@@ -343,6 +343,11 @@ class World:
             cell.cell_contents = cls
         return cls
 
+    def changing(self, fn: Any) -> None:
+        """A function that is not complete yet gets its defaults or its closure."""
+        if id(fn) not in self.made:
+            raise Break("effect", f"{fn.__qualname__} was begun before this part of the program")
+
     def raising(self, error: BaseException) -> None:
         """Raising an exception changes it (its context, its cause)."""
         if self.outside.shadow(error) is not None:
