@@ -9,7 +9,6 @@ conditions of the `Select`s they stand in (whose other branch may be out of boun
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -102,7 +101,7 @@ class Block:
     def bind(self, value: Text) -> Text:
         """Give a value a name."""
         name = self.fresh()
-        self.put(f"{name} = {value.text}")
+        self.put(f"{name} = {bare(value.text)}")
         return Text(name, value.dims)
 
     def store(self, s: Store, dims: Iterable[str], value: Text, address: Text) -> None:
@@ -112,7 +111,7 @@ class Block:
         span = dims_in(address.dims | value.dims | (dims & self.masks.keys()))
         target = self._widened(address, span)
         if s.mode == "set":
-            self.put(f"tl.store({target}, {value.text}{mask})")
+            self.put(f"tl.store({target}, {bare(value.text)}{mask})")
             return
         dtype = self.signature.buffers[s.buffer].dtype
         if not is_atomic(s.mode, dtype):
@@ -163,6 +162,8 @@ class Block:
         if index.const or not parts:
             parts.append(f"{'-' if index.const < 0 else '+'} {abs(index.const)}")
         text = " ".join(parts).removeprefix("+ ")
+        if len(parts) == 1 and text.startswith("("):
+            return Text(text, dims)  # a quotient or remainder in its own parentheses
         text = f"0 {text}" if text.startswith("-") else text
         return Text(
             text if (len(parts) == 1 and text.isidentifier()) or text.isdigit() else f"({text})",
@@ -213,6 +214,18 @@ class Block:
         return x.text if dims_in(x.dims) == tuple(span) else f"tl.broadcast_to({x.text}, {shape})"
 
 
+def bare(text: str) -> str:
+    """`text` without parentheses around the whole of it, for places that end it anyway."""
+    if not (text.startswith("(") and text.endswith(")")):
+        return text
+    depth = 0
+    for i, c in enumerate(text):
+        depth += (c == "(") - (c == ")")
+        if depth == 0 and i < len(text) - 1:
+            return text
+    return text[1:-1]
+
+
 def dims_in(dims: Iterable[str]) -> tuple[str, ...]:
     """Rows before columns."""
     return tuple(d for d in "rc" if d in dims)
@@ -252,7 +265,8 @@ def _apply(b: Block, x: Apply, guard: Guard) -> Text:
     literal = x.fn in NUMBERS_STAND_IN and operand is not dt.bool_ and table.is_infix(template)
     args = [(b.value if literal else b.named)(a, guard) for a in x.args]
     repeated = [a if template.count(f"{{{i}}}") == 1 else b.bind(a) for i, a in enumerate(args)]
-    text = template.format(*(a.text for a in repeated))
+    called = not template.startswith("(")
+    text = template.format(*(bare(a.text) if called else a.text for a in repeated))
     return Text(text, frozenset().union(*(a.dims for a in args)))
 
 
@@ -320,7 +334,3 @@ def use_counts(roots: Iterable[Expr]) -> dict[Expr, int]:
 def needs_int64(buffers: Iterable[Buffer], extents: Iterable[int]) -> bool:
     """Whether an offset or a counter may pass 2**31."""
     return max([*(b.size for b in buffers), *extents, 0]) >= 2**31
-
-
-def elements(axes: Iterable[Axis]) -> int:
-    return math.prod(a.size for a in axes)

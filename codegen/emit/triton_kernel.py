@@ -15,25 +15,16 @@ from typing import Final
 
 from codegen import affine, expr
 from codegen.affine import Axis
+from codegen.emit import triton_reduce as reduce
 from codegen.emit import triton_table as table
-from codegen.emit.triton_body import Block, Memo, Signature, Text, needs_int64, use_counts
+from codegen.emit.triton_body import Block, Memo, Signature, Text, use_counts
+from codegen.emit.triton_reduce import Span
 from codegen.emit.triton_tile import TiledStage, Tiling, roots
 from codegen.expr import Expr, Load
-from codegen.ir import Buffer, Reduction, Unsupported
-from eager import dtype as dt
-from eager.dtype import DType
+from codegen.ir import Buffer, Unsupported
 
 STEP: Final = "    "
 ALIGNED: Final = 16  # a size that is a multiple of this keeps vector accesses under a mask
-COMBINE: Final = {
-    "sum": "({0} + {1})",
-    "prod": "({0} * {1})",
-    "max": "jc.maximum({0}, {1})",
-    "min": "jc.minimum({0}, {1})",
-    "any": "({0} | {1})",
-    "all": "({0} & {1})",
-}
-CANONICAL: Final = {"amax": "max", "amin": "min"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +50,7 @@ class Writer:
         self.tiling = tiling
         self.buffers = buffers
         self.signature = Signature(buffers)
-        self.wide = needs_int64(
-            buffers.values(), [tiling.rows * max(s.cols, 1) for s in tiling.stages]
-        )
+        self.wide = any(_largest(tiling.rows, stage) >= 2**31 for stage in tiling.stages)
         self.numbers = count()
         self.two_dims = tiling.block > 1 and any(s.block > 1 for s in tiling.stages)
         self.dirty: set[str] = set()  # stored by an earlier stage and not fenced yet
@@ -210,7 +199,8 @@ class Writer:
 
     def loop(self, block: Block, stage: TiledStage) -> None:
         """A stage longer than a tile: accumulate over blocks of columns, then reduce once."""
-        accumulators = {r.name: self.accumulate(block, r, stage) for r in stage.stage.reductions}
+        span = self.span(stage)
+        accumulators = {r.name: reduce.start(block, r, span) for r in stage.stage.reductions}
         whole = stage.cols // stage.block * stage.block
         peel = stage.cols % ALIGNED != 0  # a mask in the loop would make every access scalar
         end = whole if peel else stage.cols
@@ -220,7 +210,7 @@ class Writer:
             block.put(f"for start in range({whole}, {stage.cols}, {stage.block}):")
             self.step(block, stage, "start", accumulators, masked=True)
         for r in stage.stage.reductions:
-            self.finish(block, r, accumulators[r.name], stage)
+            reduce.finish(block, r, accumulators[r.name], span)
         self.wrote(block, stage)
 
     def step(
@@ -237,32 +227,26 @@ class Writer:
         self.open_cols(inner, stage, f"{start} + {self.arange(stage.block)}", masked)
         inner.uses = use_counts(roots(stage.stage))
         for r in stage.stage.reductions:
-            self.fold(inner, r, stage, accumulators[r.name])
+            reduce.fold(inner, r, self.span(stage), accumulators[r.name])
         self.stores(inner, stage)
 
     def stage(self, block: Block, stage: TiledStage) -> None:
-        block.uses = use_counts(roots(stage.stage))
+        block.uses, span = use_counts(roots(stage.stage)), self.span(stage)
         for r in stage.stage.reductions:
-            self.finish(block, r, self.operands(block, r, stage), stage)
+            reduce.finish(block, r, reduce.operands(block, r, span), span)
         self.stores(block, stage)
         self.wrote(block, stage)
 
     def stores(self, block: Block, stage: TiledStage) -> None:
         """All values and addresses first: a store may overwrite what another one reads."""
-        dims = self.span(stage)
-        ready = []
-        for s in stage.stage.stores:
-            value = block.named(s.value)
-            ready.append(
-                (
-                    s,
-                    value,
-                    None if self.in_registers(s.buffer) else block.address(s.buffer, s.offset),
-                )
-            )
-        for s, value, address in ready:
-            if address is not None:
-                block.store(s, dims, value, address)
+        values = [block.named(s.value) for s in stage.stage.stores]
+        written = [
+            (s, value, block.address(s.buffer, s.offset))
+            for s, value in zip(stage.stage.stores, values, strict=True)
+            if not self.in_registers(s.buffer)
+        ]
+        for s, value, address in written:
+            block.store(s, self.span(stage).dims, value, address)
 
     def wrote(self, block: Block, stage: TiledStage) -> None:
         """After the stores: what registers hold of the written memory is stale, except the written
@@ -289,129 +273,14 @@ class Writer:
         own = self.buffers[buffer]
         return own.kind == "row" and all(b.name != buffer for b in self.tiling.scratch)
 
-    # ---- reductions
-
-    def span(self, stage: TiledStage) -> str:
-        """The block dimensions a stage runs over."""
-        rows = "r" if self.tiling.block > 1 else ""
-        return rows + ("c" if stage.block > 1 else "")
-
-    def shape(self, stage: TiledStage) -> str:
-        rows = [self.tiling.block] if self.tiling.block > 1 or self.two_dims else []
-        cols = [stage.block] if stage.block > 1 or self.two_dims else []
-        return f"[{', '.join(map(str, rows + cols))}]"
-
-    def operands(self, block: Block, r: Reduction, stage: TiledStage) -> list[str]:
-        """The blocks to reduce: the value with the monoid's identity outside the bounds; for
-        arg-reductions also positions."""
-        value = block.named(expr.cast(r.value, _wide(r)))
-        text = self.outside(block, block.full(value, self.span(stage), self.shape(stage)), stage, r)
-        if not r.monoid.startswith("arg"):
-            return [text]
-        places = f"tl.full({self.shape(stage)}, 0, tl.int64)"
-        if stage.block > 1:
-            places += f" + {block._counter_of('c')}"
-        return [text, self.outside_places(block, places)]
-
-    def outside(self, block: Block, text: str, stage: TiledStage, r: Reduction) -> str:
-        mask = block.masks.get("c")
-        if mask is None:
-            return text
-        return f"tl.where({mask}, {text}, {identity(r.monoid, _wide(r))})"
-
-    def outside_places(self, block: Block, text: str) -> str:
-        """Padding loses every tie: its position is last."""
-        mask = block.masks.get("c")
-        return text if mask is None else f"tl.where({mask}, {text}, {2**62})"
-
-    def finish(
-        self, block: Block, r: Reduction, operands: Sequence[str], stage: TiledStage
-    ) -> None:
-        """Name the reduced value, as a column [R, 1] (or a scalar)."""
-        if stage.block == 1 and not self.two_dims:
-            result = f"({operands[-1]})"
-        else:
-            axis = 1 if self.two_dims else 0
-            result = self.reduce(block, r.monoid, operands, axis)
-            result += "[:, None]" if self.two_dims else ""
-        if r.monoid in ("any", "all"):
-            result = f"({result} != 0)"
-        rows = frozenset("r") if self.tiling.block > 1 else frozenset()
-        block.locals[r.name] = block.bind(Text(_converted(result, r), rows))
-
-    def reduce(self, block: Block, monoid: str, operands: Sequence[str], axis: int) -> str:
-        kind = CANONICAL.get(monoid, monoid)
-        if kind == "sum":
-            return f"tl.sum({operands[0]}, {axis})"
-        if kind in ("any", "all"):
-            return f"tl.{'max' if kind == 'any' else 'min'}({operands[0]}.to(tl.int32), {axis})"
-        if kind.startswith("arg"):
-            best, where = block.fresh(), block.fresh()
-            pair = ", ".join(operands)
-            block.put(f"{best}, {where} = tl.reduce(({pair}), {axis}, jc.later_{kind[-3:]})")
-            return where
-        return f"tl.reduce({operands[0]}, {axis}, jc.{_FUNCTIONS[kind]})"
-
-    def accumulate(self, block: Block, r: Reduction, stage: TiledStage) -> list[str]:
-        """Start the accumulators of a looped reduction: full tiles of the identity."""
-        names = [f"a{block.fresh()}"]
-        shape, wide = self.shape(stage), _wide(r)
-        block.put(
-            f"{names[0]} = tl.full({shape}, {identity(r.monoid, wide)}, {table.type_name(wide)})"
-        )
-        if r.monoid.startswith("arg"):
-            names.append(f"a{block.fresh()}")
-            block.put(f"{names[1]} = tl.full({shape}, {2**62}, tl.int64)")
-        return names
-
-    def fold(self, block: Block, r: Reduction, stage: TiledStage, names: Sequence[str]) -> None:
-        operands = self.operands(block, r, stage)
-        kind = CANONICAL.get(r.monoid, r.monoid)
-        if kind.startswith("arg"):
-            both = ", ".join((*names, *operands))
-            block.put(f"{', '.join(names)} = jc.later_{kind[-3:]}({both})")
-            return
-        block.put(f"{names[0]} = {COMBINE[kind].format(names[0], operands[0])}")
+    def span(self, stage: TiledStage) -> Span:
+        return Span(self.tiling.block, stage.block, self.two_dims)
 
 
-_FUNCTIONS: Final = {"prod": "multiply", "max": "maximum", "min": "minimum"}
-
-
-def _wide(r: Reduction) -> DType:
-    """The type a reduction runs in: that of the value for arg-reductions, whose own type is the
-    position's."""
-    return r.value.dtype if r.monoid.startswith("arg") else r.dtype
-
-
-def _converted(text: str, r: Reduction) -> str:
-    """tl.sum widens small integers; the other reductions keep their type."""
-    small = r.monoid == "sum" and r.dtype.itemsize < 4
-    return f"{text}.to({table.type_name(r.dtype)})" if small else text
-
-
-def identity(monoid: str, dtype: DType) -> str:
-    """What padding contributes to a reduction, as a literal."""
-    return table.number(identity_value(monoid, dtype), dtype)
-
-
-def identity_value(monoid: str, dtype: DType) -> float:
-    """The value that changes nothing in a reduction; for arg-reductions the extremum that never
-    wins."""
-    kind = CANONICAL.get(monoid, monoid).removeprefix("arg")
-    if kind in ("sum", "any"):
-        return 0
-    if kind in ("prod", "all"):
-        return 1
-    if dtype.is_floating_point:
-        return -math.inf if kind == "max" else math.inf
-    if dtype is dt.bool_:
-        return kind == "min"
-    return _integer_range(dtype)[0 if kind == "max" else 1]
-
-
-def _integer_range(dtype: DType) -> tuple[int, int]:
-    bits = 8 * dtype.itemsize
-    return (-(1 << bits - 1), (1 << bits - 1) - 1) if dtype.is_signed else (0, (1 << bits) - 1)
+def _largest(rows: int, stage: TiledStage) -> int:
+    """The largest counter or offset of a stage."""
+    loads = (x.offset.hi for x in expr.walk(*roots(stage.stage)) if isinstance(x, Load))
+    return max(rows * max(stage.cols, 1), *loads, *(s.offset.hi for s in stage.stage.stores), 0)
 
 
 def _axis(name: str, size: int) -> Axis | None:

@@ -14,7 +14,8 @@ from typing import Final
 from codegen import affine
 from codegen.emit import triton_table as table
 from codegen.emit.triton_body import Signature, needs_int64
-from codegen.emit.triton_kernel import STEP, KernelText, finished, identity
+from codegen.emit.triton_kernel import STEP, KernelText, finished
+from codegen.emit.triton_reduce import identity
 from codegen.emit.triton_tile import Sizes, power_of_two
 from codegen.ir import Access, Buffer, Library, Unsupported
 from eager import dtype as dt

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from codegen import affine, expr
 from codegen.affine import Affine, Axis
-from codegen.emit.triton_kernel import identity_value
+from codegen.emit.triton_reduce import identity_value
 from codegen.emit.triton_tile import Sizes, is_column, rewrite_stage
 from codegen.expr import BUILD, Expr, Load
 from codegen.ir import Buffer, Kernel, Reduction, Stage, Store
