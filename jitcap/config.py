@@ -48,7 +48,12 @@ FLAGS: Final[dict[str, Flag]] = {
         Flag("check", "CHECK", False, "verify the program between stages"),
         Flag("strict", "JITCAP_STRICT", False, "a fault of the compiler raises; else eager runs"),
         Flag("backend", "JITCAP_BACKEND", "", "cpp, triton, python or eager for every @jit"),
-        Flag("isa", "JITCAP_ISA", "native", "native, avx512, avx2 or baseline"),
+        Flag(
+            "isa",
+            "JITCAP_ISA",
+            "native",
+            "native, avx512, avx2 or baseline; for triton also interpreter (its kernels on NumPy)",
+        ),
         Flag("threads", "JITCAP_THREADS", 0, "threads of compiled code; 0: one per core"),
         Flag("entries", "JITCAP_ENTRIES", 64, "compiled versions kept per function and guard set"),
         Flag("recompute", "JITCAP_RECOMPUTE", True, "backward may recompute what is cheap"),
