@@ -481,7 +481,7 @@ def _generator_manual_seed(world: World, generator: Any, seed: int) -> Any:
 
 
 def _sweep(fn: FunctionType) -> Handler:
-    """`backward`: refused at once if the history goes on outside, so that a split comes before it."""
+    """`backward`: refused at once if the history goes on outside, so that a split is before it."""
 
     def handler(world: World, *args: Any, **kwargs: Any) -> Any:
         result = world.native(fn, args, kwargs)

@@ -123,6 +123,7 @@ def _check_memory(world: World, written: list[TensorShadow]) -> None:
 def counters(world: World) -> frozenset[str]:
     """The names of ints from outside that the program replaces by other ints: they will vary."""
     found = set()
+    pairs: list[tuple[Origin, Any, Any]]
     for shadow in world.outside.by_real.values():
         if isinstance(shadow, DictShadow):
             stored = ((Item(shadow.origin, k), k) for k in shadow.stored() if k in shadow.base)

@@ -252,6 +252,8 @@ class Rebuilder:
         owner = getattr(fn, "__self__", None)
         if owner is None or isinstance(owner, type | types.ModuleType):
             return self.names.bind(fn)
+        if self.world.outside.shadow(owner) is None and is_python_class(type(owner)):
+            return self.names.bind(fn)  # of a library's own object: `random.random`
         return self.let(f"{self.let(self.expr(owner))}.{fn.__name__}")
 
     def _partial(self, value: functools.partial[Any]) -> str:

@@ -1,0 +1,159 @@
+"""Every kind of refusal: it is met by a program, says where it is, and costs nothing but speed."""
+
+import asyncio
+import random
+import time
+
+import numpy as np
+import pytest
+
+import eager
+from jitcap import disable, graph_break, jit
+from jitcap.capture.breaks import KINDS, Break
+from jitcap.capture.capture import capture
+
+PROGRAMS = {}
+
+
+def program(kind):
+    def register(fn):
+        PROGRAMS[kind, fn.__name__] = fn
+        return fn
+
+    return register
+
+
+@program("data dependent")
+def branch(x):
+    return x if x.sum() > 0 else -x
+
+
+@program("data dependent")
+def loop_on_a_number(x):
+    while x.sum().item() < 40:
+        x = x * 2
+    return x
+
+
+@program("data dependent")
+def index_by_a_value(x):
+    return [10, 20, 30][int(x.max().item())]
+
+
+@program("unknown call")
+def evaluates(x):
+    return x * eval("2 + 1")
+
+
+@program("opaque object")
+def reads_an_array(x, array=np.arange(3.0)):
+    return x * float(array[1])
+
+
+@program("time and chance")
+def looks_at_the_clock(x):
+    return x * (time.time() > 0)
+
+
+@program("time and chance")
+def draws(x):
+    random.seed(0)
+    return x * random.random()
+
+
+@program("requested")
+def asks(x):
+    y = x + 1
+    graph_break()
+    return y * 2
+
+
+@disable
+def hidden(x):
+    return x * 3
+
+
+@program("requested")
+def calls_disabled(x):
+    return hidden(x + 1)
+
+
+@program("iteration")
+def over_an_iterator(x, values=[3, 1]):
+    total = x
+    for v in values_of(values):
+        total = total + v
+    return total
+
+
+def values_of(values):
+    yield from values
+
+
+class Changed:
+    count = 0
+
+
+@program("effect")
+def changes_a_class(x):
+    Changed.count = 5
+    return x + Changed.count
+
+
+@program("numpy")
+def numpy_and_tensor(x):
+    return x * 1 if isinstance(np.ones(2) * 1.0, np.ndarray) else x
+
+
+@pytest.mark.parametrize(("kind", "name"), sorted(PROGRAMS))
+def test_same_answer(kind, name, recwarn):
+    fn = PROGRAMS[kind, name]
+    jitted = jit(fn, backend="eager")
+    for _ in range(2):
+        x = eager.tensor([1.0, 2.0])
+        got, expected = jitted(x), fn(x)
+        assert np.allclose(np.asarray(got), np.asarray(expected))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "branch",
+        "loop_on_a_number",
+        "evaluates",
+        "looks_at_the_clock",
+        "asks",
+        "calls_disabled",
+        "changes_a_class",
+    ],
+)
+def test_the_record(name):
+    kind, fn = next((k, f) for (k, n), f in PROGRAMS.items() if n == name)
+    with pytest.raises(Break) as caught:
+        capture(fn, (eager.tensor([1.0, 2.0]),), {})
+    record = caught.value.record()
+    assert record.kind == kind
+    assert record.place.file == __file__
+    text = str(record)
+    assert "^" in text
+    assert record.why in text
+    assert record.hint in text
+
+
+def test_a_coroutine_is_left_alone(recwarn):
+    async def step(x):
+        return x * 2
+
+    result = asyncio.run(jit(step)(eager.ones(2)))
+    assert result.tolist() == [2.0, 2.0]
+
+
+def test_an_unknown_kind_is_a_mistake():
+    with pytest.raises(KeyError, match="no such kind"):
+        Break("weather", "rain")
+
+
+def test_every_kind_says_why_and_what_to_do():
+    for kind in KINDS.values():
+        assert kind.why
+        assert kind.hint
