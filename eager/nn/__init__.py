@@ -3,7 +3,7 @@
 Modules, functions, initialisation, utilities.
 """
 
-from eager.nn import attention, functional, init, modules, parameter, utils
+from eager.nn import attention, functional, init, modules, parallel, parameter, utils
 from eager.nn.modules import (
     CELU,
     ELU,
@@ -144,6 +144,7 @@ from eager.nn.modules import (
     ZeroPad2d,
     ZeroPad3d,
 )
+from eager.nn.parallel import DataParallel
 from eager.nn.parameter import Buffer, Parameter
 
 __all__ = [
@@ -188,6 +189,7 @@ __all__ = [
     "CosineEmbeddingLoss",
     "CosineSimilarity",
     "CrossEntropyLoss",
+    "DataParallel",
     "Dropout",
     "Dropout1d",
     "Dropout2d",
@@ -291,6 +293,7 @@ __all__ = [
     "functional",
     "init",
     "modules",
+    "parallel",
     "parameter",
     "utils",
 ]

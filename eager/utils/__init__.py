@@ -1,5 +1,5 @@
-"""`eager.utils`: what surrounds training. `eager.utils.data` feeds it."""
+"""`eager.utils`: what surrounds training. `data` feeds it, `tensorboard` records it."""
 
-from eager.utils import data
+from eager.utils import data, tensorboard
 
-__all__ = ["data"]
+__all__ = ["data", "tensorboard"]

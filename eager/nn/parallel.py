@@ -1,0 +1,27 @@
+"""`eager.nn.parallel`: PyTorch's wrapper for several devices in one process. module -> the module,
+called as it is.
+
+Tensors live on one device here, and on one device PyTorch's wrapper calls the module too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eager.nn.modules.module import Module
+
+
+class DataParallel(Module):
+    """Holds `module` (so that state keys start with "module.", as programs expect) and calls it."""
+
+    def __init__(
+        self, module: Module, device_ids: Any = None, output_device: Any = None, dim: int = 0
+    ) -> None:
+        super().__init__()
+        if device_ids is not None and len(device_ids) > 1:
+            raise NotImplementedError(f"DataParallel: one device only, got device_ids={device_ids}")
+        self.module = module
+        self.dim = dim
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        return self.module(*inputs, **kwargs)
