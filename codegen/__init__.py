@@ -1,6 +1,8 @@
-"""Middle of the stack: op calls -> machine code. `compile(program, target)` is every stage in order; read it first.
+"""Middle of the stack: op calls -> machine code. `compile(program, target)` is every stage in
+order; read it first.
 
-Program --lower--> Loops --fuse--> Fused --tile--> Tiled --plan--> Plan --emit--> source --build--> Artifact
+Program --lower--> Loops --fuse--> Fused --tile--> Tiled --plan--> Plan --emit--> source --build-->
+Artifact
 """
 
 from __future__ import annotations
@@ -23,8 +25,10 @@ from codegen.runtime.artifact import Artifact, Kernel
 
 __all__ = ["Artifact", "Call", "Kernel", "Program", "Target", "Unsupported", "Value", "compile"]
 
-# Each stage: its name, and what it makes of the results of the stages before it. In this order because each needs the one
-# before; writes are placed after fusion (they ask which kernel reads what) and before memory is planned.
+# Each stage: its name, and what it makes of the results of the stages before it. In this order
+# because each needs the one
+# before; writes are placed after fusion (they ask which kernel reads what) and before memory is
+# planned.
 STAGES: Final[tuple[tuple[str, Callable[..., Any]], ...]] = (
     ("loops", lambda r: lower.lower(peephole.peephole(r["program"]))),
     ("fused", lambda r: fuse.fuse(r["loops"])),
@@ -33,7 +37,10 @@ STAGES: Final[tuple[tuple[str, Callable[..., Any]], ...]] = (
     ("source", lambda r: cpp.emit(r["tiled"], r["plan"])),
 )
 GPU_STAGES: Final[tuple[tuple[str, Callable[..., Any]], ...]] = (
-    ("loops", lambda r: lower.lower(peephole.peephole(r["program"]), widen=False)),  # tensor cores take 16 bits
+    (
+        "loops",
+        lambda r: lower.lower(peephole.peephole(r["program"]), widen=False),
+    ),  # tensor cores take 16 bits
     ("fused", lambda r: writes.place_writes(fuse.fuse(r["loops"]))),
     ("source", lambda r: triton.emit(r["fused"])),
 )
@@ -41,12 +48,15 @@ PYTHON_STAGES: Final[tuple[tuple[str, Callable[..., Any]], ...]] = (
     *GPU_STAGES[:2],
     ("source", lambda r: python.emit(r["fused"])),
 )
-DEPTH: Final = 10_000  # frames: passes recurse over expressions, and a kernel's may be a chain of 640 nodes
+DEPTH: Final = (
+    10_000  # frames: passes recurse over expressions, and a kernel's may be a chain of 640 nodes
+)
 _LOCK = threading.RLock()  # expressions and index forms are interned in tables of the process
 
 
-def compile(program: Program, target: Target | None = None) -> Artifact:  # noqa: A001
-    """Compile `program`. Raises build.NoCompiler, build.CompileError, or Unsupported (the caller runs it in eager)."""
+def compile(program: Program, target: Target | None = None) -> Artifact:
+    """Compile `program`. Raises build.NoCompiler, build.CompileError, or Unsupported (the caller
+    runs it in eager)."""
     target = target or Target()
     return BACKENDS[target.backend](program, target)
 
@@ -92,7 +102,8 @@ BACKENDS: Final[dict[str, Callable[[Program, Target], Artifact]]] = {
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """No garbage collection: the passes make no cycles to speak of, and scanning the tables costs as much as they do."""
+    """No garbage collection: the passes make no cycles to speak of, and scanning the tables costs
+    as much as they do."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -104,8 +115,9 @@ def _no_collection() -> Iterator[None]:
 
 def run_stages(
     program: Program, stages: tuple[tuple[str, Callable[..., Any]], ...] = STAGES
-) -> tuple[dict[str, Any], dict[str, str], dict[str, float]]:
-    """All stages but the build: (results, text of each, seconds of each); verified when CHECK is set."""
+) -> tuple[dict[str, Any], show.Texts, dict[str, float]]:
+    """All stages but the build: (results, text of each, seconds of each); verified when CHECK is
+    set."""
     sys.setrecursionlimit(max(sys.getrecursionlimit(), DEPTH))
     expr.clear_if_large()
     results: dict[str, Any] = {"program": program}

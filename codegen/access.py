@@ -1,7 +1,8 @@
-"""Beside fusion: operands of library steps that are strided views of stored memory, so that no copy is made. Loops -> Accesses.
+"""Beside fusion: operands of library steps that are strided views of stored memory, so that no copy
+is made. Loops -> Accesses.
 
-A matrix product takes any operand with a unit stride in one of its two matrix dimensions; other routines want contiguous
-memory. A view that does not fit is stored (copied) like any other value.
+A matrix product takes any operand with a unit stride in one of its two matrix dimensions; other
+routines want contiguous memory. A view that does not fit is stored (copied) like any other value.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class View:
 
 
 def step_operands(loops: Loops) -> Mapping[int, View]:
-    """For each value that a step reads: where it lies. A value that is not a usable view is its own base."""
+    """For each value that a step reads: where it lies. A value that is not a usable view is its own
+    base."""
     nests = {i.value.id: i for i in loops.items if isinstance(i, Nest)}
     values = {v.id: v for v in loops.program.inputs}
     for item in loops.items:
@@ -44,7 +46,8 @@ def step_operands(loops: Loops) -> Mapping[int, View]:
 def _lies(
     name: str, v: Value, nests: Mapping[int, Nest], values: Mapping[int, Value], known: View | None
 ) -> View:
-    """The deepest of the values that `v` is a view of, by strides that the routine `name` can use."""
+    """The deepest of the values that `v` is a view of, by strides that the routine `name` can
+    use."""
     if known is not None and _usable(name, v, known.strides):
         return known
     usable = [view for view in _through_views(v, nests, values) if _usable(name, v, view.strides)]
@@ -55,8 +58,11 @@ def strides_of(v: Value) -> tuple[int, ...]:
     return contiguous_strides(v.aval.shape) if v.strides is None else v.strides
 
 
-def _through_views(v: Value, nests: Mapping[int, Nest], values: Mapping[int, Value]) -> Iterator[View]:
-    """`v` seen from itself, from what it is a view of, and so on down to memory, where the form is strided."""
+def _through_views(
+    v: Value, nests: Mapping[int, Nest], values: Mapping[int, Value]
+) -> Iterator[View]:
+    """`v` seen from itself, from what it is a view of, and so on down to memory, where the form is
+    strided."""
     base, axes = v, tuple(affine.axis(f"i{d}", n) for d, n in enumerate(v.aval.shape))
     index: tuple[Affine, ...] = axes
     while True:
@@ -67,8 +73,8 @@ def _through_views(v: Value, nests: Mapping[int, Nest], values: Mapping[int, Val
         nest = nests.get(base.id)
         if nest is None or not nest.view or not isinstance(nest.body, Read):
             return
-        by = {a.terms[0][0]: i for a, i in zip(nest.axes, index, strict=True) if a.terms}
-        index = tuple(affine.substitute(i, by) for i in nest.body.index)  # type: ignore[arg-type]
+        by = affine.axes_by(nest.axes, index)
+        index = tuple(affine.substitute(i, by) for i in nest.body.index)
         base = values[nest.body.value]
 
 

@@ -1,4 +1,5 @@
-"""Index arithmetic of the loop IR: axes -> sums of coefficient * atom, with floordiv and mod simplified by known ranges.
+"""Index arithmetic of the loop IR: axes -> sums of coefficient * atom, with floordiv and mod
+simplified by known ranges.
 
 An `Affine` is hash-consed: equal forms are the same object, so equality is `is`. Its atoms are
 
@@ -7,8 +8,9 @@ An `Affine` is hash-consed: equal forms are the same object, so equality is `is`
     Mod(index, d)             index % d
     Opaque(expr, lo, hi)      an integer read from memory, known to lie in [lo, hi]
 
-Every form knows its range [lo, hi], and that is what simplification uses: (8*i + j) // 8 is i when 0 <= j < 8. Flattening
-after unflattening gives back the original, so views composed of views stay plain strided accesses.
+Every form knows its range [lo, hi], and that is what simplification uses: (8*i + j) // 8 is i when
+0 <= j < 8. Flattening after unflattening gives back the original, so views composed of views stay
+plain strided accesses.
 
     >>> i, j = axis("i", 4), axis("j", 8)
     >>> floordiv(i * 8 + j, 8) is i
@@ -50,7 +52,8 @@ class Mod:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Opaque:
-    """An integer expression (`codegen.expr.Expr`) used as an index; the program guarantees lo <= value <= hi."""
+    """An integer expression (`codegen.expr.Expr`) used as an index; the program guarantees lo <=
+    value <= hi."""
 
     expr: Any
     lo: int
@@ -63,7 +66,8 @@ Atom = Axis | FloorDiv | Mod | Opaque
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Affine:
-    """sum(coefficient * atom) + const, terms ordered by the atoms' age; `lo` and `hi` bound its value."""
+    """sum(coefficient * atom) + const, terms ordered by the atoms' age; `lo` and `hi` bound its
+    value."""
 
     terms: Terms
     const: int
@@ -147,7 +151,8 @@ def _make(kind: Callable[..., Atom], *fields: Any) -> Affine:
 
 
 def _sum(merged: Mapping[Atom, int], const: int) -> Affine:
-    """The form of a term table: zero coefficients dropped, x//d and x%d of one x put together again."""
+    """The form of a term table: zero coefficients dropped, x//d and x%d of one x put together
+    again."""
     items = [(a, c) for a, c in merged.items() if c]
     if len(items) > 1 and any(type(a) is Mod for a, _ in items):
         return _rejoin(dict(items), const)
@@ -187,6 +192,18 @@ def constant(value: int) -> Affine:
 def axis(name: str, size: int) -> Affine:
     """The counter `name` of a loop over range(size). An axis of size 1 is the constant 0."""
     return ZERO if size == 1 else _make(Axis, name, size)
+
+
+def axis_of(index: Affine) -> Axis:
+    """The axis that `index` is. Only for forms made by `axis`, of a size above 1."""
+    atom = index.terms[0][0]
+    assert isinstance(atom, Axis)
+    return atom
+
+
+def axes_by(axes: Iterable[Affine], index: Iterable[Affine]) -> dict[Axis, Affine]:
+    """The substitution of `axes` by `index`. (Axes of size 1 are constants already.)"""
+    return {axis_of(a): i for a, i in zip(axes, index, strict=True) if a.terms}
 
 
 def opaque(expr: Any, lo: int, hi: int) -> Affine:
@@ -245,7 +262,8 @@ def mod(index: Affine, d: int) -> Affine:
 
 
 def coarse(index: Affine, d: int) -> tuple[int, Affine, Affine] | None:
-    """(g, a, b) with index == g * a + b, 0 <= b < g and g > 1 a divisor of d, for the largest g; or None."""
+    """(g, a, b) with index == g * a + b, 0 <= b < g and g > 1 a divisor of d, for the largest g; or
+    None."""
     for g in sorted({math.gcd(d, c) for _, c in index.terms}, reverse=True):
         if 1 < g <= d:
             fine = _intern(tuple((a, c) for a, c in index.terms if c % g), index.const % g)

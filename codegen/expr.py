@@ -1,19 +1,22 @@
-"""Scalar expressions of the loop IR: what one element is computed from. Hash-consed, typed; equality is `is`, so CSE is free.
+"""Scalar expressions of the loop IR: what one element is computed from. Hash-consed, typed;
+equality is `is`, so CSE is free.
 
     Const(value)                     a number
-    Read(value, index)               element `index` (one Affine per dimension) of program value `value`: before fusion
-    Load(buffer, offset)             element at `offset` of a buffer: after fusion
+    Read(value, index)               element `index` of a program value (an Affine per dimension)
+    Load(buffer, offset)             element at `offset` of a buffer: what reads become in fusion
     IndexOf(index)                   the value of an index, int64
     Local(name)                      the result of a reduction of an earlier stage, one per row
     Apply(fn, args)                  a scalar intrinsic (`eager.scalar.VOCABULARY`)
     Cast(arg)                        conversion to `dtype`
-    Select(cond, then, other)        like where, but lazy: `then` may read out of bounds when `cond` is false
-    Checked(arg, lo, hi, where)      arg, an index from data: IndexError naming `where` unless lo <= arg <= hi
+    Select(cond, then, other)        like where, but lazy: the branch not taken may be out of bounds
+    Checked(arg, lo, hi, where)      arg, an index from data; IndexError unless lo <= arg <= hi
 
-Besides the vocabulary, `Apply` knows random_uniform, random_normal, random_bits (seed, ordinal, element index): see CODEGEN.
+Besides the vocabulary, `Apply` knows random_uniform, random_normal, random_bits (seed, ordinal,
+element index): see CODEGEN.
 
 dtype `float16`/`bfloat16` only occurs on Read, Load, Const and Cast: arithmetic runs in float32.
-Build with the functions below (never the classes); `BUILD` is the `m` for the bodies of pointwise ops.
+Build with the functions below (never the classes); `BUILD` is the `m` for the bodies of pointwise
+ops.
 
     >>> x = read(7, (axis("i0", 4),), dtype.float32)
     >>> y = BUILD.exp(x) + 1.0
@@ -23,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -36,7 +39,8 @@ from eager.scalar import VOCABULARY
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Expr:
-    """Base: the element type. Operators build, with Python numbers as constants of the operand's type."""
+    """Base: the element type. Operators build, with Python numbers as constants of the operand's
+    type."""
 
     dtype: DType
 
@@ -136,18 +140,20 @@ class Checked(Expr):
     where: str
 
 
-# Functions that only compiled code spells: Philox of (seed, ordinal, element index), result in the named dtype.
+# Functions that only compiled code spells: Philox of (seed, ordinal, element index), result in the
+# named dtype.
 CODEGEN: Final = ("random_uniform", "random_normal", "random_bits")
 
+E = TypeVar("E", bound=Expr)
 _nodes: dict[tuple[Any, ...], Expr] = {}
 
 
-def _intern(kind: type[Any], *fields: Any) -> Any:
+def _intern(kind: Callable[..., E], *fields: Any) -> E:
     key = (kind, *fields)
     node = _nodes.get(key)
     if node is None:
         node = _nodes[key] = kind(*fields)
-    return node
+    return node  # type: ignore[return-value]  # the key says the class
 
 
 def const(value: complex, dtype: DType) -> Expr:
@@ -322,7 +328,8 @@ def _div(x: Expr, y: Expr) -> Expr | None:
 
 
 def _pow(x: Expr, y: Expr) -> Expr | None:
-    """NumPy squares for an exponent of 2; small whole exponents and 0.5 are as exact as pow itself."""
+    """NumPy squares for an exponent of 2; small whole exponents and 0.5 are as exact as pow
+    itself."""
     if type(y) is not Const or not x.dtype.is_floating_point:
         return x * x if _is(y, 2) else None
     table: dict[float, Callable[[Expr], Expr]] = {
@@ -415,16 +422,15 @@ _DECIDE: Final[dict[str, Callable[[int, int, int, int], bool | None]]] = {
 
 
 class Builder:
-    """`m` for op bodies: each intrinsic builds an expression; Python numbers take the other operands' type, or `dtype`."""
+    """`m` for op bodies: each intrinsic builds an expression; Python numbers take the other
+    operands' type, or `dtype`."""
 
     def __init__(self, dtype: DType | None = None) -> None:
         self.dtype = dtype
 
     def __getattr__(self, name: str) -> Callable[..., Expr]:
         if name not in VOCABULARY:
-            raise AttributeError(
-                f"{name} is not a scalar intrinsic; known: {sorted(VOCABULARY)}"
-            )
+            raise AttributeError(f"{name} is not a scalar intrinsic; known: {sorted(VOCABULARY)}")
 
         def build(*args: Any) -> Expr:
             values = args[1:] if name == "where" else args

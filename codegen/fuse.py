@@ -1,8 +1,9 @@
 """Second stage: loop nests -> fused kernels over buffers. Loops -> Fused.
 
-`inline` says which values are stored, `group` which are computed together; here each group becomes one Kernel: members are laid
-out in stages, reads of a member in the same stage become its expression (registers), reads of an earlier stage become a local
-row buffer, reductions become locals, all else loads from memory.
+`inline` says which values are stored, `group` which are computed together; here each group becomes
+one Kernel: members are laid out in stages, reads of a member in the same stage become its
+expression (registers), reads of an earlier stage become a local row buffer, reductions become
+locals, all else loads from memory.
 """
 
 from __future__ import annotations
@@ -119,14 +120,19 @@ class _Fuse:
 
 
 def _recompute(groups: Groups) -> Groups:
-    """Members whose reads of other kernels' values are replaced by what those are made of, where that is cheaper."""
+    """Members whose reads of other kernels' values are replaced by what those are made of, where
+    that is cheaper."""
     found = recomputed(groups, outside_reads(groups))
     if not found:
         return groups
     for item in groups.items:
         own = {m.stored.value.id for m in item.members} if isinstance(item, Group) else set()
         for m in item.members if isinstance(item, Group) else ():
-            foreign = {v: found[v] for v in (x.value for x in m.stored.reads) if v in found and v not in own}
+            foreign = {
+                v: found[v]
+                for v in (x.value for x in m.stored.reads)
+                if v in found and v not in own
+            }
             if foreign:
                 m.stored = _with_reads_replaced(m.stored, foreign)
     return groups
@@ -141,7 +147,8 @@ def _with_reads_replaced(stored: Stored, foreign: dict[int, tuple[Stored, Expr]]
 
 @dataclass(eq=False, slots=True)
 class _Placed:
-    """A member with its axes replaced by the kernel's: `at` its index, `loop` its position in the row, `level` its stage."""
+    """A member with its axes replaced by the kernel's: `at` its index, `loop` its position in the
+    row, `level` its stage."""
 
     member: Member
     by: dict[Axis, Affine]
@@ -176,10 +183,10 @@ class _Build:
                 self.emit(p)
         stages = tuple(self.finish(key) for key in sorted(self.stages))
         members = self.source.members
-        rows = (self.r.terms[0][0],) if self.r.terms else ()
+        rows = (affine.axis_of(self.r),) if self.r.terms else ()
         note = " ".join(f"v{m.stored.value.id}" for m in members)
         where = next((m.stored.nest.where for m in members if m.stored.nest.where), "")
-        return Kernel(self.name, rows, stages, self.row_buffers(), note, where)  # type: ignore[arg-type]
+        return Kernel(self.name, rows, stages, self.row_buffers(), note, where)
 
     # ------------------------------------------------------------------ layout
 
@@ -189,17 +196,11 @@ class _Build:
         by: dict[Axis, Affine] = {}
         for a, c in digits(m.row, self.rows) or ():
             by[a] = affine.mod(affine.floordiv(self.r, c), a.size)
-        rest = (
-            nest.over
-            if nest.monoid
-            else tuple(a for a in nest.axes if a.terms and a.terms[0][0] not in by)
-        )
+        free = tuple(a for a in nest.axes if a.terms and affine.axis_of(a) not in by)
+        rest = nest.over if nest.monoid else free
         sizes = tuple(a.hi + 1 for a in rest)
         length = math.prod(sizes)
-        c = affine.axis("c", length)
-        for a, value in zip(rest, affine.unravel(c, sizes), strict=True):
-            if a.terms:
-                by[a.terms[0][0]] = value  # type: ignore[index]
+        by |= affine.axes_by(rest, affine.unravel(affine.axis("c", length), sizes))
         at = tuple(affine.substitute(a, by) for a in nest.axes)
         p = _Placed(m, by, at, length, affine.ravel(rest, sizes), sizes)
         p.level = max((self.after(p, x) for x in m.stored.reads), default=0)
@@ -283,9 +284,8 @@ class _Build:
             _, stores = self.stage(q.level, q.length)
             at = affine.axis("c", q.length)
             stores.append(Store(f"t{v.id}", at, q.value))
-        axes = [a.terms[0][0] if a.terms else None for a in q.member.stored.nest.axes]
-        by = {a: i for a, i in zip(axes, index, strict=True) if a is not None}
-        return expr.load(f"t{v.id}", affine.substitute(q.loop_at, by), x.dtype)  # type: ignore[arg-type]
+        by = affine.axes_by(q.member.stored.nest.axes, index)
+        return expr.load(f"t{v.id}", affine.substitute(q.loop_at, by), x.dtype)
 
     def row_buffers(self) -> tuple[Buffer, ...]:
         out = []
@@ -298,5 +298,5 @@ class _Build:
     def finish(self, key: tuple[int, int]) -> Stage:
         reductions, stores = self.stages[key]
         c = affine.axis("c", key[1])
-        loops = (c.terms[0][0],) if c.terms else ()
-        return Stage(loops, tuple(reductions), tuple(stores))  # type: ignore[arg-type]
+        loops = (affine.axis_of(c),) if c.terms else ()
+        return Stage(loops, tuple(reductions), tuple(stores))

@@ -1,11 +1,13 @@
 """Second half of fusion: which stored values are computed by one kernel. Inlined -> Groups.
 
-A group is a space of N rows and the nests that can be computed row by row: reading another member is allowed at any place of
-the same row. Each member's `row` is the row number as a function of its own axes. A group of elementwise nests only is
-`flexible` (rows None): every element is a row until a reduction joins and fixes the rows.
+A group is a space of N rows and the nests that can be computed row by row: reading another member
+is allowed at any place of the same row. Each member's `row` is the row number as a function of its
+own axes. A group of elementwise nests only is `flexible` (rows None): every element is a row until
+a reduction joins and fixes the rows.
 
-One sweep in program order. A value may join a group that stands no earlier than everything it reads, so there are no cycles
-to look for; candidates are the group of its latest producer and the latest groups that read the same memory.
+One sweep in program order. A value may join a group that stands no earlier than everything it
+reads, so there are no cycles to look for; candidates are the group of its latest producer and the
+latest groups that read the same memory.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ from codegen.inline import Inlined, Stored
 from codegen.ir import Refusal, Step
 
 MAX_MEMBERS: Final = 48
-MAX_NODES: Final = 640  # of all members: C++ compile time and register pressure grow faster than the kernel
+MAX_NODES: Final = (
+    640  # of all members: C++ compile time and register pressure grow faster than the kernel
+)
 SERIAL_WORK: Final = (
     1 << 16
 )  # elements that one thread may do alone: fewer rows than this are not worth threads
@@ -39,7 +43,8 @@ class Member:
 
 @dataclass(eq=False, slots=True)
 class Group:
-    """Nests of one kernel. `rows` None: flexible over `numel` elements. `column`: reductions run over outer dimensions."""
+    """Nests of one kernel. `rows` None: flexible over `numel` elements. `column`: reductions run
+    over outer dimensions."""
 
     position: int
     numel: int
@@ -184,7 +189,8 @@ class _Grouping:
         return row
 
     def fix_rows(self, target: Group, stored: Stored, inner: list[tuple[Member, Read]]) -> None:
-        """A flexible group becomes one of rows: those of the reduction `stored`, expressed by the flat position."""
+        """A flexible group becomes one of rows: those of the reduction `stored`, expressed by the
+        flat position."""
         member, x = inner[0]
         shape = member.stored.value.aval.shape
         found = digits(affine.ravel(x.index, shape), target.numel)
@@ -193,12 +199,14 @@ class _Grouping:
         flat = affine.axis("flat", target.numel)
         by = {a: affine.mod(affine.floordiv(flat, c), a.size) for a, c in found}
         row = affine.substitute(own_row(stored), by)
-        if not affine.axes_of(row) <= affine.axes_of(flat):  # as in h @ w, which reads h for each column
+        if not affine.axes_of(row) <= affine.axes_of(
+            flat
+        ):  # as in h @ w, which reads h for each column
             raise NoFit("the reduction reads each element in several rows")
         new_rows = []
         for m in target.members:
-            whole = {flat.terms[0][0]: own_row(m.stored)} if flat.terms else {}
-            new_rows.append(affine.substitute(row, whole))  # type: ignore[arg-type]
+            whole = {affine.axis_of(flat): own_row(m.stored)} if flat.terms else {}
+            new_rows.append(affine.substitute(row, whole))
         if any(digits(r, stored.value.aval.numel) is None for r in new_rows):
             raise NoFit("its rows are not whole dimensions of an elementwise value")
         for other, y in inner[1:]:
@@ -220,10 +228,8 @@ def _row_of_read(member: Member, x: Read) -> Affine:
 
 
 def _substitute_read(member: Member, row: Affine, x: Read) -> Affine:
-    by = {
-        a.terms[0][0]: i for a, i in zip(member.stored.nest.axes, x.index, strict=True) if a.terms
-    }
-    return affine.substitute(row, by)  # type: ignore[arg-type]
+    by = affine.axes_by(member.stored.nest.axes, x.index)
+    return affine.substitute(row, by)
 
 
 def _check_rows(inner: list[tuple[Member, Read]], row: Affine) -> None:
@@ -242,9 +248,10 @@ def _work(stored: Stored) -> int:
 
 
 def is_column(stored: Stored) -> bool:
-    """Whether the reduction's memory is contiguous along an output axis rather than a reduced one."""
-    over = {k.terms[0][0] for k in stored.nest.over if k.terms}
-    out = {a.terms[0][0] for a in stored.nest.axes if a.terms}
+    """Whether the reduction's memory is contiguous along an output axis rather than a reduced
+    one."""
+    over = {affine.axis_of(k) for k in stored.nest.over if k.terms}
+    out = {affine.axis_of(a) for a in stored.nest.axes if a.terms}
     votes = 0
     for x in stored.reads:
         last = next((affine.axes_of(i) for i in reversed(x.index) if i.terms), frozenset())
@@ -254,7 +261,8 @@ def is_column(stored: Stored) -> bool:
 
 
 def digits(index: Affine, total: int) -> tuple[tuple[Axis, int], ...] | None:
-    """(axis, coefficient) of a form that counts 0..total-1 once over its axes (a mixed radix number), or None."""
+    """(axis, coefficient) of a form that counts 0..total-1 once over its axes (a mixed radix
+    number), or None."""
     if index.const:
         return None
     step, out = 1, []

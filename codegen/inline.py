@@ -1,8 +1,9 @@
-"""First half of fusion: which values get memory, and their bodies with everything else inlined. Loops -> Inlined.
+"""First half of fusion: which values get memory, and their bodies with everything else inlined.
+Loops -> Inlined.
 
-A view is always inlined. A pointwise value is inlined where it is cheap or has one reader that does not repeat it; other
-values are `stored` (the second half may still keep them in a row's local memory or in registers). Reductions, outputs and
-operands of library steps are always stored.
+A view is always inlined. A pointwise value is inlined where it is cheap or has one reader that does
+not repeat it; other values are `stored` (the second half may still keep them in a row's local
+memory or in registers). Reductions, outputs and operands of library steps are always stored.
 """
 
 from __future__ import annotations
@@ -20,10 +21,17 @@ from codegen.ir import Loops, Nest, Step, Value
 from codegen.rewrite import Rewrite
 
 # Rough cost of an intrinsic in additions, for the recompute decision only.
-COST: Final[Mapping[str, int]] = dict.fromkeys(
-    "exp expm1 log log1p log2 sin cos tan tanh sinh cosh asin acos atan erf".split(), 12
-) | {"pow": 30, "atan2": 20, "lgamma": 40, "div": 4, "sqrt": 4, "rsqrt": 4, "mod": 8, "floor_div": 8, "fmod": 12,
-     "random_uniform": 25, "random_normal": 50, "random_bits": 25}  # fmt: skip
+COST: Final[Mapping[str, int]] = {
+    **dict.fromkeys("exp expm1 log log1p log2 sin cos tan tanh sinh cosh".split(), 12),
+    **dict.fromkeys("asin acos atan erf fmod".split(), 12),
+    **dict.fromkeys("div sqrt rsqrt".split(), 4),
+    **dict.fromkeys("mod floor_div".split(), 8),
+    **dict.fromkeys("random_uniform random_bits".split(), 25),
+    "random_normal": 50,
+    "lgamma": 40,
+    "pow": 30,
+    "atan2": 20,
+}
 CHEAP: Final = 8  # recomputing this much per element is cheaper than a trip through memory
 MAX_NODES: Final = (
     160  # a body larger than this is cut: registers, recursion and compile time have limits
@@ -32,7 +40,8 @@ MAX_NODES: Final = (
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Stored:
-    """A nest whose value is kept; `body` reads stored values and inputs only. `forced`: memory is needed in any case."""
+    """A nest whose value is kept; `body` reads stored values and inputs only. `forced`: memory is
+    needed in any case."""
 
     nest: Nest
     body: Expr
@@ -68,7 +77,10 @@ def inline(loops: Loops) -> Inlined:
             stored = _stored(item, body, forced)
             items.append(stored)
             if not stored.reads and not item.monoid and cost_of(body) <= CHEAP:
-                state.inlined[item.value.id] = (item, body)  # an iota or a fill: nobody need read it
+                state.inlined[item.value.id] = (
+                    item,
+                    body,
+                )  # an iota or a fill: nobody need read it
         elif item.value.id in kept.inlined:
             body = state.resolve(item.body)
             if not item.view and _size(body) > MAX_NODES:
@@ -111,12 +123,17 @@ class _Inliner:
 
 def substitute_axes(nest: Nest, body: Expr, index: tuple[Affine, ...]) -> Expr:
     """The body of `nest` at `index`."""
-    by = {a.terms[0][0]: i for a, i in zip(nest.axes, index, strict=True) if a.terms and a is not i}
-    return Rewrite(by)(body) if by else body  # type: ignore[arg-type]
+    by = {
+        affine.axis_of(a): i
+        for a, i in zip(nest.axes, index, strict=True)
+        if a.terms and a is not i
+    }
+    return Rewrite(by)(body) if by else body
 
 
 def forced_values(loops: Loops, operands: Mapping[int, View]) -> set[int]:
-    """Values that need memory whatever fusion does: outputs, written values, memory that steps read."""
+    """Values that need memory whatever fusion does: outputs, written values, memory that steps
+    read."""
     program = loops.program
     forced = {v.id for v in program.outputs} | {v.id for _, v in program.writes}
     return forced | {view.base.id for view in operands.values()}
@@ -132,9 +149,11 @@ class _Kept(set[int]):
 
 @dataclass(slots=True)
 class _Use:
-    """How a value is used by what is stored later: by which stored values, how often read, and by how large a loop.
+    """How a value is used by what is stored later: by which stored values, how often read, and by
+    how large a loop.
 
-    `outer`: every read leaves the reader's last axis out, so that the value is hoisted out of the inner loop."""
+    `outer`: every read leaves the reader's last axis out, so that the value is hoisted out of the
+    inner loop."""
 
     sinks: set[int]
     reads: int = 0
@@ -143,7 +162,8 @@ class _Use:
 
 
 class _Decision:
-    """Which values are stored: a reverse sweep, so that the fate of all readers is known when a value is decided."""
+    """Which values are stored: a reverse sweep, so that the fate of all readers is known when a
+    value is decided."""
 
     def __init__(self, loops: Loops, forced: set[int]) -> None:
         self.loops = loops
@@ -193,7 +213,8 @@ class _Decision:
 
 
 def _estimates(loops: Loops) -> tuple[dict[int, int], dict[int, int]]:
-    """Per value, if its single-use producers are inlined: additions per element, and operands of about its own size."""
+    """Per value, if its single-use producers are inlined: additions per element, and operands of
+    about its own size."""
     readers: dict[int, int] = {}
     sizes = {v.id: v.aval.numel for v in loops.program.inputs}
     for item in loops.items:
@@ -225,13 +246,14 @@ def _estimates(loops: Loops) -> tuple[dict[int, int], dict[int, int]]:
 
 
 def is_large(operand: int, result: int) -> bool:
-    """Whether reading an operand of so many elements counts beside writing the result (a bias or a row's mean does not)."""
+    """Whether reading an operand of so many elements counts beside writing the result (a bias or a
+    row's mean does not)."""
     return operand * 4 > result
 
 
 def _depends_on_last(item: Nest, x: Read) -> bool:
     last = next((a for a in reversed((*item.axes, *item.over)) if a.terms), None)
-    return last is not None and any(last.terms[0][0] in affine.axes_of(i) for i in x.index)
+    return last is not None and any(affine.axis_of(last) in affine.axes_of(i) for i in x.index)
 
 
 def cost_of(body: Expr) -> int:

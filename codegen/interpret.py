@@ -1,4 +1,5 @@
-"""Beside the backends: a program run op by op with the eager kernels, where there is no C++ compiler. Program -> Artifact."""
+"""Beside the backends: a program run op by op with the eager kernels, where there is no C++
+compiler. Program -> Artifact."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ _announced: list[bool] = []
 
 
 def interpret(program: Program, why: str) -> Artifact:
-    """An Artifact that calls each op's NumPy kernel in order. Says once per process that, and why, nothing was compiled."""
+    """An Artifact that calls each op's NumPy kernel in order. Says once per process that, and why,
+    nothing was compiled."""
     if not _announced:
         _announced.append(True)
         warnings.warn(f"programs run op by op, without fusion: {why}", stacklevel=2)

@@ -1,19 +1,23 @@
-"""The compiler's data: Program (op calls) -> Loops (one nest per value) -> Kernels (fused) -> Schedule. Each schema on one screen.
+"""The compiler's data: Program (op calls) -> Loops (one nest per value) -> Kernels (fused) ->
+Schedule. Each schema on one screen.
 
 Program   what `jitcap/lower.py` hands over: pure op calls in order, values with static shapes.
-Loops     every value as a function of its index (`Nest`), or an opaque step (`Step`: matrix product, sort, callback ...).
-Kernel    what the emitters spell: a loop over rows; in each row, stages in order; in each stage, inner loops.
+Loops     every value as a function of its index (`Nest`), or an opaque step (`Step`: matrix
+product, sort, callback ...). Kernel    what the emitters spell: a loop over rows; in each row,
+stages in order; in each stage, inner loops.
 
 A fused softmax over the last dimension of x[4096, 1000] is
 
     Kernel("k0", rows=(r0: 4096,), stages=(
         Stage(loops=(c0: 1000,), reductions=(Reduction("m", "max", float32, x[r0*1000 + c0]),)),
-        Stage(loops=(c0: 1000,), reductions=(Reduction("s", "sum", float32, exp(x[..] - m)),), stores=(Store("e", c0, exp(..)),)),
+        Stage(loops=(c0: 1000,), reductions=(Reduction("s", "sum", float32, exp(x[..] - m)),),
+              stores=(Store("e", c0, exp(..)),)),
         Stage(loops=(c0: 1000,), stores=(Store("out", r0*1000 + c0, e[c0] / s),)),
     ), locals=(Buffer("e", float32, 1000, "row"),))
 
-and means, as executable Python, `codegen.show` of it. Rows are independent (any order, in parallel); within a row, a stage is
-complete before the next starts; within a stage, reductions and stores at one loop index happen together in any loop order.
+and means, as executable Python, `codegen.show` of it. Rows are independent (any order, in
+parallel); within a row, a stage is complete before the next starts; within a stage, reductions and
+stores at one loop index happen together in any loop order.
 """
 
 from __future__ import annotations
@@ -33,7 +37,8 @@ from eager.op import Op
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Value:
-    """A tensor or run-time scalar (weak aval) of a program. `strides` in elements, for inputs; None: contiguous."""
+    """A tensor or run-time scalar (weak aval) of a program. `strides` in elements, for inputs;
+    None: contiguous."""
 
     id: int
     aval: Aval
@@ -53,7 +58,8 @@ class Call:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Program:
-    """Calls in order of execution. `writes` (input, value): after the run the input's memory holds the value."""
+    """Calls in order of execution. `writes` (input, value): after the run the input's memory holds
+    the value."""
 
     inputs: tuple[Value, ...]
     calls: tuple[Call, ...]
@@ -63,7 +69,8 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What to compile for. `isa`: "native", "avx512", "avx2" or "baseline"; threads 0: as many as there are cores."""
+    """What to compile for. `isa`: "native", "avx512", "avx2" or "baseline"; threads 0: as many as
+    there are cores."""
 
     backend: Literal["cpp", "triton", "python"] = "cpp"
     isa: str = "native"
@@ -71,7 +78,8 @@ class Target:
 
 
 class Unsupported(Exception):
-    """The program needs something this backend does not compile: the caller runs it in eager. Says what and where."""
+    """The program needs something this backend does not compile: the caller runs it in eager. Says
+    what and where."""
 
 
 # ---------------------------------------------------------------------------------- Loops
@@ -79,7 +87,8 @@ class Unsupported(Exception):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Nest:
-    """value[axes] = body, or, with a monoid, the reduction of body over `over` (axes outside `axes`)."""
+    """value[axes] = body, or, with a monoid, the reduction of body over `over` (axes outside
+    `axes`)."""
 
     value: Value
     axes: tuple[Affine, ...]  # one per dimension of the value: an Axis, or 0 for size 1
@@ -92,7 +101,8 @@ class Nest:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Step:
-    """An op that is not a loop over expressions; a library routine or a callback computes whole outputs."""
+    """An op that is not a loop over expressions; a library routine or a callback computes whole
+    outputs."""
 
     call: Call
     name: str  # "dot", "conv", ..., "extern"
@@ -113,7 +123,8 @@ BufferKind = Literal["input", "scalar", "output", "temp", "row"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Buffer:
-    """Flat memory of `size` elements. "scalar": a run-time number. "row": private to one row of one kernel.
+    """Flat memory of `size` elements. "scalar": a run-time number. "row": private to one row of one
+    kernel.
 
     `value` is the program value kept there; `alias` the input whose memory is written in place."""
 
@@ -127,10 +138,11 @@ class Buffer:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Store:
-    """buffer[offset] = value; or combined by `mode` ("add", "prod", "amax", "amin") with what is there.
+    """buffer[offset] = value; or combined by `mode` ("add", "prod", "amax", "amin") with what is
+    there.
 
-    Offsets of a "set" are distinct for distinct loop indices. A `mode` store, or one through an opaque index, may
-    collide: its stage runs in loop order."""
+    Offsets of a "set" are distinct for distinct loop indices. A `mode` store, or one through an
+    opaque index, may collide: its stage runs in loop order."""
 
     buffer: str
     offset: Affine
@@ -140,10 +152,11 @@ class Store:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Reduction:
-    """Local `name` of `dtype` = the reduction of `value` over the stage's loops; value.dtype is the type it accumulates in.
+    """Local `name` of `dtype` = the reduction of `value` over the stage's loops; value.dtype is the
+    type it accumulates in.
 
-    monoid: sum prod max min any all; argmax argmin give the `position` (an index form over the loops, int64) of the first
-    extremum. NaN wins max, min, argmax and argmin."""
+    monoid: sum prod max min any all; argmax argmin give the `position` (an index form over the
+    loops, int64) of the first extremum. NaN wins max, min, argmax and argmin."""
 
     name: str
     monoid: str
@@ -163,7 +176,8 @@ class Stage:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Kernel:
-    """Stages over independent rows. `note` says which ops were fused; `where` the first user's line."""
+    """Stages over independent rows. `note` says which ops were fused; `where` the first user's
+    line."""
 
     name: str
     rows: tuple[Axis, ...]
@@ -175,7 +189,8 @@ class Kernel:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Access:
-    """A strided view of a buffer: `shape` and `strides` in elements, one per dimension, from `offset`."""
+    """A strided view of a buffer: `shape` and `strides` in elements, one per dimension, from
+    `offset`."""
 
     buffer: str
     offset: int
@@ -185,7 +200,8 @@ class Access:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Library:
-    """A step with its operands placed: `name` is the routine, `outs` buffers (contiguous), `reads` accesses or numbers."""
+    """A step with its operands placed: `name` is the routine, `outs` buffers (contiguous), `reads`
+    accesses or numbers."""
 
     name: str
     op: Op
@@ -220,8 +236,9 @@ class Fused:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Schedule:
-    """How the CPU runs a kernel. `vector`: the axis spread over SIMD lanes, per stage (None: scalar); `parallel`: rows are
-    shared among threads. `row_vector`: lanes hold neighbouring rows (reductions over an outer dimension)."""
+    """How the CPU runs a kernel. `vector`: the axis spread over SIMD lanes, per stage (None:
+    scalar); `parallel`: rows are shared among threads. `row_vector`: lanes hold neighbouring rows
+    (reductions over an outer dimension)."""
 
     vector: tuple[Axis | None, ...]
     parallel: bool
@@ -238,7 +255,8 @@ class Tiled:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Plan:
-    """Byte offsets of the temporaries in the arena, and its size; `peak` is the planned peak of temporaries."""
+    """Byte offsets of the temporaries in the arena, and its size; `peak` is the planned peak of
+    temporaries."""
 
     offsets: Mapping[str, int]
     arena_bytes: int

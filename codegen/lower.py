@@ -1,7 +1,8 @@
 """First stage of codegen: op calls -> loop nests, one rule per KIND of op. Program -> Loops.
 
-Each value becomes a function of its index. What is not a loop over scalar expressions (matrix products, convolutions, sorts,
-scatters, callbacks into NumPy) becomes a `Step`, a library routine over whole tensors.
+Each value becomes a function of its index. What is not a loop over scalar expressions (matrix
+products, convolutions, sorts, scatters, callbacks into NumPy) becomes a `Step`, a library routine
+over whole tensors.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ class _Lower:
 def lower(program: Program, *, widen: bool = True) -> Loops:
     """Every call by the rule of its kind. Raises Unsupported for complex numbers.
 
-    `widen`: the backend multiplies no 16-bit floats, so operands of products are converted to float32 first."""
+    `widen`: the backend multiplies no 16-bit floats, so operands of products are converted to
+    float32 first."""
     state = _Lower(program, widen=widen)
     for call in program.calls:
         if any(v.aval.dtype.is_complex for v in (*call.outs, *_tensors(call))):
@@ -71,7 +73,8 @@ def _tensors(call: Call) -> tuple[Value, ...]:
 
 
 def _own_outputs(state: _Lower, program: Program) -> Program:
-    """Each output gets memory of its own: an input, a duplicate or a written value that is returned is copied."""
+    """Each output gets memory of its own: an input, a duplicate or a written value that is returned
+    is copied."""
     taken = {v.id for v in program.inputs} | {v.id for _, v in program.writes}
     outputs = []
     for v in program.outputs:
@@ -81,13 +84,12 @@ def _own_outputs(state: _Lower, program: Program) -> Program:
             v = copy
         taken.add(v.id)
         outputs.append(v)
-    writes, targets = [], set(taken)
+    writes: list[tuple[Value, Value]] = []
     for target, v in program.writes:
         if v.id in {w.id for _, w in writes} or v.id in {i.id for i in program.inputs}:
             copy = state.fresh(v.aval)
             state.nest(copy, lambda axes, v=v: expr.read(v.id, axes, v.aval.dtype), "")
             v = copy
-        targets.add(v.id)
         writes.append((target, v))
     return Program(program.inputs, program.calls, tuple(outputs), tuple(writes))
 
@@ -186,7 +188,8 @@ def reduce_nest(
     keepdim: bool,
     where: str,
 ) -> None:
-    """out = x reduced over `dims`; large reductions to few values go through fixed partial results."""
+    """out = x reduced over `dims`; large reductions to few values go through fixed partial
+    results."""
     shape = x.aval.shape
     if not math.prod(shape):
         unit = {"prod": 1, "all": 1}.get(monoid, 0)
@@ -194,7 +197,7 @@ def reduce_nest(
         return
     axes = axes_of(out.aval.shape)
     over = tuple(affine.axis(f"k{d}", shape[d]) for d in dims)
-    inner = iter(axes if keepdim else axes)
+    inner = iter(axes)
     index: list[Affine] = []
     for d in range(len(shape)):
         if d in dims:
@@ -408,7 +411,8 @@ SCATTERS: Final = ("scatter", "index_add", "index_put")
 
 
 def _contract(s: _Lower, call: Call) -> None:
-    """Products in the computing type; operands of 16 bits are widened once, and the result rounded once."""
+    """Products in the computing type; operands of 16 bits are widened once, and the result rounded
+    once."""
     out = call.outs[0]
     wide = out.aval.dtype.compute
     if call.op.name == "dot" and _is_small(call):

@@ -1,8 +1,10 @@
-"""Last part of tile: 64-bit index values in comparisons and casts become 32-bit ones. Kernel -> Kernel.
+"""Last part of tile: 64-bit index values in comparisons and casts become 32-bit ones. Kernel ->
+Kernel.
 
-`index < size` and `iota == label` are int64 by PyTorch's rules, and 8-byte values halve the lanes of everything beside them. An
-index form has a known range, so where it fits the comparison runs on int32; a label that is the same in all lanes is saturated
-to 32 bits first, which keeps every comparison with a 32-bit value right.
+`index < size` and `iota == label` are int64 by PyTorch's rules, and 8-byte values halve the lanes
+of everything beside them. An index form has a known range, so where it fits the comparison runs on
+int32; a label that is the same in all lanes is saturated to 32 bits first, which keeps every
+comparison with a 32-bit value right.
 """
 
 from __future__ import annotations
@@ -72,7 +74,7 @@ class _Narrow(Rewrite):
         """`x` as int32, or None."""
         if isinstance(x, IndexOf):
             i = x.index
-            fits = -LIMIT < i.lo and i.hi < LIMIT
+            fits = i.lo > -LIMIT and i.hi < LIMIT
             data = any(isinstance(a, affine.Opaque) for a in affine.walk_atoms(i))
             return expr.short_index(i) if fits and not data else None
         if isinstance(x, Const):

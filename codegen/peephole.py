@@ -1,10 +1,11 @@
 """Before lower: rewrites of op calls that loops cannot express later. Program -> Program.
 
-Equal calls become one: a derivative often computes again what the forward pass has. Ops are pure here (random ones take their
-seed and ordinal as operands), so equal operands and attributes give equal results.
+Equal calls become one: a derivative often computes again what the forward pass has. Ops are pure
+here (random ones take their seed and ordinal as operands), so equal operands and attributes give
+equal results.
 
-A product whose only use is its transpose is computed transposed: (A B)^T == B^T A^T. The gradient of a linear layer's weight is
-such a product, and the optimizer then reads it contiguously.
+A product whose only use is its transpose is computed transposed: (A B)^T == B^T A^T. The gradient
+of a linear layer's weight is such a product, and the optimizer then reads it contiguously.
 """
 
 from __future__ import annotations

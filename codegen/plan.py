@@ -1,7 +1,8 @@
 """Fourth stage: where everything lies. Tiled -> Plan (arena offsets of the temporaries).
 
-Live ranges over the order of execution, then greedy best fit by decreasing size: each temporary goes to the lowest offset that
-is free during its life. Temporaries whose lives do not overlap share memory; offsets are multiples of 64 bytes.
+Live ranges over the order of execution, then greedy best fit by decreasing size: each temporary
+goes to the lowest offset that is free during its life. Temporaries whose lives do not overlap share
+memory; offsets are multiples of 64 bytes.
 """
 
 from __future__ import annotations

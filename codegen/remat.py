@@ -1,9 +1,11 @@
-"""Between group and fuse: stored values that their other kernels compute again. Groups -> bodies by value.
+"""Between group and fuse: stored values that their other kernels compute again. Groups -> bodies by
+value.
 
-A value that its own kernel keeps in registers or in a row buffer, and that other kernels read, would have to be written to
-memory and read back. Where it is a short function of one large operand that lies in memory anyway (and of small ones: a row's
-mean, a bias), those kernels read that operand instead: one write and the memory are saved. The exponentials of a softmax and
-the centred rows of a norm, which their derivatives want, are such values.
+A value that its own kernel keeps in registers or in a row buffer, and that other kernels read,
+would have to be written to memory and read back. Where it is a short function of one large operand
+that lies in memory anyway (and of small ones: a row's mean, a bias), those kernels read that
+operand instead: one write and the memory are saved. The exponentials of a softmax and the centred
+rows of a norm, which their derivatives want, are such values.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from codegen import expr
+from codegen import affine, expr
+from codegen.affine import Affine
 from codegen.expr import Checked, Expr, Read
 from codegen.group import Group, Groups
 from codegen.inline import Stored, cost_of, is_large
@@ -23,7 +26,8 @@ MAX_NODES: Final = 40
 
 
 def recomputed(groups: Groups, outside: set[int]) -> dict[int, tuple[Stored, Expr]]:
-    """Values to recompute: (nest, body over values in memory). `outside`: values that another kernel reads."""
+    """Values to recompute: (nest, body over values in memory). `outside`: values that another
+    kernel reads."""
     memory, sizes = _in_memory(groups)
     found: dict[int, tuple[Stored, Expr]] = {}
     for item in groups.items:
@@ -57,12 +61,14 @@ def _expanded(body: Expr, found: Mapping[int, tuple[Stored, Expr]]) -> Expr:
     return Rewrite({}, lambda value, index, x: at_index(found, value, index, x))(body)
 
 
-def at_index(found: Mapping[int, tuple[Stored, Expr]], value: int, index: tuple[object, ...], x: Read) -> Expr:
+def at_index(
+    found: Mapping[int, tuple[Stored, Expr]], value: int, index: tuple[Affine, ...], x: Read
+) -> Expr:
     if value not in found:
-        return expr.read(value, index, x.dtype)  # type: ignore[arg-type]
+        return expr.read(value, index, x.dtype)
     stored, body = found[value]
-    by = {a.terms[0][0]: i for a, i in zip(stored.nest.axes, index, strict=True) if a.terms}
-    return Rewrite(by)(body)  # type: ignore[arg-type]
+    by = affine.axes_by(stored.nest.axes, index)
+    return Rewrite(by)(body)
 
 
 def _worth_it(stored: Stored, body: Expr, memory: set[int], sizes: Mapping[int, int]) -> bool:

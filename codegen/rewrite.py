@@ -1,4 +1,5 @@
-"""Rewriting of scalar expressions: (Expr, axis substitution, rule for leaves) -> Expr. Used by every stage after lower."""
+"""Rewriting of scalar expressions: (Expr, axis substitution, rule for leaves) -> Expr. Used by
+every stage after lower."""
 
 from __future__ import annotations
 
@@ -13,9 +14,11 @@ OnLoad = Callable[[str, Affine, Load], Expr]
 
 
 class Rewrite:
-    """One rewriting with its memo: call it on expressions. Axes are replaced by `axes`, then reads and loads by the rules.
+    """One rewriting with its memo: call it on expressions. Axes are replaced by `axes`, then reads
+    and loads by the rules.
 
-    The rules get the already substituted index. Rebuilding simplifies again, since indices may have become constant."""
+    The rules get the already substituted index. Rebuilding simplifies again, since indices may have
+    become constant."""
 
     def __init__(
         self,
@@ -44,7 +47,10 @@ def _apply(r: Rewrite, x: Apply) -> Expr:
     same = all(a is b for a, b in zip(args, x.args, strict=True))
     if same:
         return x
-    return expr.random(x.fn, *args, x.dtype) if x.fn in expr.CODEGEN else expr.apply(x.fn, *args)
+    if x.fn in expr.CODEGEN:
+        seed, ordinal, index = args
+        return expr.random(x.fn, seed, ordinal, index, x.dtype)
+    return expr.apply(x.fn, *args)
 
 
 def _checked(r: Rewrite, x: Checked) -> Expr:

@@ -1,4 +1,5 @@
-"""Beside every stage: IRs as text. A stage's result -> Python that says the same; made when somebody asks for it."""
+"""Beside every stage: IRs as text. A stage's result -> Python that says the same; made when
+somebody asks for it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""Third stage: axes of fused kernels split, merged and ordered, and how the CPU runs each. Fused -> Tiled.
+"""Third stage: axes of fused kernels split, merged and ordered, and how the CPU runs each. Fused ->
+Tiled.
 
-A kernel comes with one flat row axis and one flat loop axis per stage. Where accesses need r // 64 and r % 64, r is split into
-two axes, and the divisions disappear. Then the axis with unit strides becomes the SIMD axis: a loop axis (rows one by one,
-lanes along the row) or a row axis (lanes hold neighbouring rows: elementwise kernels, reductions over outer dimensions).
+A kernel comes with one flat row axis and one flat loop axis per stage. Where accesses need r // 64
+and r % 64, r is split into two axes, and the divisions disappear. Then the axis with unit strides
+becomes the SIMD axis: a loop axis (rows one by one, lanes along the row) or a row axis (lanes hold
+neighbouring rows: elementwise kernels, reductions over outer dimensions).
 """
 
 from __future__ import annotations
@@ -10,12 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from typing import Final
 
 from codegen import affine, expr
 from codegen.affine import Affine, Axis, FloorDiv, Mod
+from codegen.cases import cut
 from codegen.expr import Expr, Load
-from codegen.ir import Fused, Kernel, Reduction, Schedule, Stage, Store, Tiled
+from codegen.ir import Fused, Kernel, Library, Schedule, Stage, Store, Tiled
 from codegen.narrow import narrow
 from codegen.rewrite import Rewrite
 
@@ -25,17 +29,24 @@ PARALLEL_WORK: Final = 1 << 15
 
 
 def tile(fused: Fused) -> Tiled:
-    items, schedules = [], {}
+    items: list[Kernel | Library] = []
+    schedules: dict[str, Schedule] = {}
     for item in fused.items:
         if isinstance(item, Kernel):
-            item = split_axes(item)
-            schedules[item.name] = schedule(item)
-            item = narrow(order_loops(item, schedules[item.name]), schedules[item.name])
-        items.append(item)
+            items += [_arrange(piece, schedules) for piece in cut(split_axes(item))]
+        else:
+            items.append(item)
     return Tiled(replace(fused, items=tuple(items)), schedules)
 
 
-# ---------------------------------------------------------------------------------- walking a kernel
+def _arrange(kernel: Kernel, schedules: dict[str, Schedule]) -> Kernel:
+    """Decide the schedule; loops in its order, and its narrow types."""
+    plan = schedules[kernel.name] = schedule(kernel)
+    return narrow(order_loops(kernel, plan), plan)
+
+
+# ---------------------------------------------------------------------------------- walking a
+# kernel
 
 
 def stage_roots(stage: Stage) -> Iterator[Expr]:
@@ -99,14 +110,13 @@ def _split(a: Axis, indices: Iterable[Affine], by: dict[Axis, Affine]) -> list[A
         return [a]
     bounds = [1, *cuts, a.size]
     parts = [
-        (affine.axis(f"{a.name}_{i}", hi // lo), lo)
-        for i, (lo, hi) in enumerate(zip(bounds, bounds[1:], strict=False))
+        (affine.axis(f"{a.name}_{i}", hi // lo), lo) for i, (lo, hi) in enumerate(pairwise(bounds))
     ]
     total = affine.ZERO
     for part, step in parts:
         total = total + part * step
     by[a] = total
-    return [p.terms[0][0] for p, _ in reversed(parts) if p.terms]  # type: ignore[misc]
+    return [affine.axis_of(p) for p, _ in reversed(parts) if p.terms]
 
 
 def _divisors(a: Axis, indices: Iterable[Affine]) -> set[int]:
@@ -145,7 +155,8 @@ def _chain(divisors: set[int], size: int) -> list[int]:
 
 
 def schedule(kernel: Kernel) -> Schedule:
-    """SIMD along the rows or along each stage's loops, whichever accesses more elements contiguously."""
+    """SIMD along the rows or along each stage's loops, whichever accesses more elements
+    contiguously."""
     work = max((_work(kernel, s) for s in kernel.stages), default=0)
     parallel = work >= PARALLEL_WORK and math.prod(a.size for a in kernel.rows) > 1
     loops = [
@@ -167,12 +178,16 @@ def _work(kernel: Kernel, stage: Stage) -> int:
 
 
 def _vectorisable(stage: Stage) -> bool:
-    """Not where stores may collide: those run in order. Products of lanes are fine for every monoid."""
+    """Not where stores may collide: those run in order. Products of lanes are fine for every
+    monoid."""
     return all(s.mode == "set" for s in stage.stores)
 
 
-def _best(kernel: Kernel, axes: tuple[Axis, ...], stages: tuple[Stage, ...]) -> tuple[Axis | None, float]:
-    """The axis along which accesses are contiguous, and how much SIMD gains there (weighted elements)."""
+def _best(
+    kernel: Kernel, axes: tuple[Axis, ...], stages: tuple[Stage, ...]
+) -> tuple[Axis | None, float]:
+    """The axis along which accesses are contiguous, and how much SIMD gains there (weighted
+    elements)."""
     rows = math.prod(x.size for x in kernel.rows)
     best: tuple[Axis | None, float] = (None, 0.0)
     for a in reversed(axes):
@@ -191,14 +206,15 @@ def _score(a: Axis, stage: Stage) -> float:
         c = affine.coefficient(offset, at)
         total += 1.0 if c == 1 else 0.6 if c == 0 else 0.05
         count += 1
-    for r in stage.reductions:  # creating without loads still gains
-        total += 0.5 if not loads else 0.0
-        count += 1 if not loads else 0
+    if not loads:  # computing from nothing still gains
+        total += 0.5 * len(stage.reductions)
+        count += len(stage.reductions)
     return total / count if count else 0.5
 
 
 def order_loops(kernel: Kernel, plan: Schedule) -> Kernel:
-    """The SIMD axis innermost. Order of rows and of reduction loops is free (argmax numbers its positions itself)."""
+    """The SIMD axis innermost. Order of rows and of reduction loops is free (argmax numbers its
+    positions itself)."""
     stages = tuple(
         replace(s, loops=_last(s.loops, v)) for s, v in zip(kernel.stages, plan.vector, strict=True)
     )

@@ -1,4 +1,5 @@
-"""Between the stages of codegen, when CHECK is set: what each IR promises. A stage's result -> nothing, or VerifyError."""
+"""Between the stages of codegen, when CHECK is set: what each IR promises. A stage's result ->
+nothing, or VerifyError."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from codegen.tile import stage_indices, stage_roots
 
 
 class VerifyError(AssertionError):
-    """An IR breaks one of its promises: a bug of the stage before. Names the item and the promise."""
+    """An IR breaks one of its promises: a bug of the stage before. Names the item and the
+    promise."""
 
 
 def verify(stage: str, result: Any) -> None:
@@ -28,12 +30,13 @@ def _require(ok: bool, what: str, where: str) -> None:
 
 
 def _loops(loops: Loops) -> None:
-    """Single assignment, definitions before uses, reads of the right rank and type, only own axes."""
+    """Single assignment, definitions before uses, reads of the right rank and type, only own
+    axes."""
     known = {v.id: v for v in loops.program.inputs}
     for item in loops.items:
         if isinstance(item, Nest):
             where = f"nest of v{item.value.id} {item.value.aval!r}"
-            own = {a.terms[0][0] for a in (*item.axes, *item.over) if a.terms}
+            own = {affine.axis_of(a) for a in (*item.axes, *item.over) if a.terms}
             _require(expr.axes(item.body) <= own, "uses an axis that is not its own", where)
             for x in expr.walk(item.body):
                 if isinstance(x, Read):
@@ -64,7 +67,8 @@ def _tiled(tiled: Tiled) -> None:
 
 
 def kernel(k: Kernel, fused: Fused) -> None:
-    """Only own axes and known buffers; locals before use; unguarded accesses inside their buffers."""
+    """Only own axes and known buffers; locals before use; unguarded accesses inside their
+    buffers."""
     sizes = {n: b.size for n, b in fused.buffers.items()} | {b.name: b.size for b in k.locals}
     known: set[str] = set()
     for i, stage in enumerate(k.stages):

@@ -1,8 +1,9 @@
-"""Between fuse and tile: inputs that are updated in place. Fused -> Fused with written values in their inputs' memory.
+"""Between fuse and tile: inputs that are updated in place. Fused -> Fused with written values in
+their inputs' memory.
 
-A written value is computed straight into its input's memory when nothing reads the old value afterwards: every other reader is
-an earlier item, and in the same kernel reads happen at the index that is being written. Otherwise it goes to a temporary and is
-copied at the end.
+A written value is computed straight into its input's memory when nothing reads the old value
+afterwards: every other reader is an earlier item, and in the same kernel reads happen at the index
+that is being written. Otherwise it goes to a temporary and is copied at the end.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ def _in_place(
 
 
 def _reads_where_it_writes(kernel: Kernel, old: str, new: str) -> bool:
-    """Every read of `old` is at the offset that `new` is stored to, in the same stage or an earlier one."""
+    """Every read of `old` is at the offset that `new` is stored to, in the same stage or an earlier
+    one."""
     for i, stage in enumerate(kernel.stages):
         for store in stage.stores:
             if store.buffer == new:
@@ -98,5 +100,5 @@ def _copy(i: int, target: Value, value: Value) -> Kernel:
     strides = contiguous_strides(target.aval.shape) if target.strides is None else target.strides
     loaded = expr.load(f"v{value.id}", r, value.aval.dtype)
     store = Store(f"v{target.id}", affine.dot_strides(index, strides), loaded)
-    rows = tuple(a for a, _ in r.terms)
-    return Kernel(f"w{i}", rows, (Stage((), (), (store,)),), (), f"write v{target.id}")  # type: ignore[arg-type]
+    rows = (affine.axis_of(r),) if r.terms else ()
+    return Kernel(f"w{i}", rows, (Stage((), (), (store,)),), (), f"write v{target.id}")

@@ -1,7 +1,8 @@
 """Fifth stage, CPU: the whole program as one C++ source with one entry. Tiled + Plan -> Source.
 
-Kernels that are the same up to their buffers are emitted once. The entry is a straight line of calls; temporaries are offsets
-into the arena, library steps are calls of the headers' routines or of host callbacks.
+Kernels that are the same up to their buffers are emitted once. The entry is a straight line of
+calls; temporaries are offsets into the arena, library steps are calls of the headers' routines or
+of host callbacks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Scalar expressions as C++ statements, each at the outermost loop where its operands are known. Expr -> names in scopes.
+"""Scalar expressions as C++ statements, each at the outermost loop where its operands are known.
+Expr -> names in scopes.
 
-A `Scope` is one loop level: lines, and which expressions already have a name there. `Spell` knows which axis is spread over SIMD
-lanes; what does not depend on it stays scalar and is broadcast once, outside the loop.
+A `Scope` is one loop level: lines, and which expressions already have a name there. `Spell` knows
+which axis is spread over SIMD lanes; what does not depend on it stays scalar and is broadcast once,
+outside the loop.
 """
 
 from __future__ import annotations
@@ -56,7 +58,8 @@ class Names:
 
 
 class Spell:
-    """Writes expressions into a stack of scopes (outermost first; the last is the body of the innermost loop)."""
+    """Writes expressions into a stack of scopes (outermost first; the last is the body of the
+    innermost loop)."""
 
     def __init__(self, scopes: list[Scope], names: Names, vector: Axis | None, lanes: str) -> None:
         self.scopes = scopes
@@ -141,7 +144,8 @@ class Spell:
         return self.define(key, depth, ctype, _RULES[type(x)](self, x, guard, True))
 
     def needed(self, guard: Expr | None, x: Expr) -> Expr | None:
-        """The guard, if `x` reads memory that may not be there without it: run-time scalars always are."""
+        """The guard, if `x` reads memory that may not be there without it: run-time scalars always
+        are."""
         if guard is None or not has_load(x):
             return None
         return None if type(x) is Load and x.buffer in self.names.scalars else guard
@@ -173,7 +177,8 @@ class Spell:
         return body if c == 1 else f"{c}*{body}"
 
     def lane_index(self, index: Affine, guard: Expr | None) -> str:
-        """The index of lane `l_` as an i64 expression: the SIMD axis advanced by the lane, data indices by lane."""
+        """The index of lane `l_` as an i64 expression: the SIMD axis advanced by the lane, data
+        indices by lane."""
         parts = []
         for atom, c in index.terms:
             if isinstance(atom, Axis):
@@ -220,7 +225,8 @@ def has_load(x: Expr) -> bool:
     return found
 
 
-# ---------------------------------------------------------------------------------- one rule per node
+# ---------------------------------------------------------------------------------- one rule per
+# node
 
 
 def _apply(s: Spell, x: Apply, guard: Expr | None, vector: bool) -> str:
@@ -291,7 +297,8 @@ def _index_of(s: Spell, x: IndexOf, guard: Expr | None, vector: bool) -> str:
     step = s.step(x.index)
     wrap = f"vec<{lane}, {s.lanes}>"
     if step is None:
-        return f"lanes_of<{wrap}>(n_, [&](int l_) {{ return ({lane})({s.lane_index(x.index, guard)}); }})"
+        at = s.lane_index(x.index, guard)
+        return f"lanes_of<{wrap}>(n_, [&](int l_) {{ return ({lane})({at}); }})"
     first = f"splat<{lane}, {s.lanes}>({lane}({s.index_text(x.index, guard)}))"
     return f"{first} + iota<{lane}, {s.lanes}>() * {lane}({step})"
 
@@ -317,7 +324,8 @@ def _load(s: Spell, x: Load, guard: Expr | None, vector: bool) -> str:
 def _plain_load(s: Spell, x: Load, guard: Expr | None, p: str, step: int | None) -> str:
     if step is None:
         wrap = f"vec<{table.register(x.dtype)}, {s.lanes}>"
-        return f"lanes_of<{wrap}>(n_, [&](int l_) {{ return ld1({p} + {s.lane_index(x.offset, guard)}); }})"
+        at = s.lane_index(x.offset, guard)
+        return f"lanes_of<{wrap}>(n_, [&](int l_) {{ return ld1({p} + {at}); }})"
     at = f"{p} + {s.index_text(x.offset, guard)}"
     if step == 1:
         return f"ld<B, {s.lanes}>({at}, n_)"
@@ -333,7 +341,8 @@ def _guarded_load(s: Spell, x: Load, guard: Expr, p: str, step: int | None) -> s
     wrap = f"vec<{table.register(x.dtype)}, {s.lanes}>"
     if step == 0:
         at = s.index_text(x.offset)
-        return f"any({mask}) ? splat<{table.register(x.dtype)}, {s.lanes}>(ld1({p} + {at})) : {wrap}{{}}"
+        one = f"splat<{table.register(x.dtype)}, {s.lanes}>(ld1({p} + {at}))"
+        return f"any({mask}) ? {one} : {wrap}{{}}"
     at = s.lane_index(x.offset, guard)
     return f"lanes_of<{wrap}>(n_, [&](int l_) {{ return ld1_if({p} + {at}, lane({mask}, l_)); }})"
 

@@ -1,7 +1,9 @@
-"""One fused kernel as one C++ function: rows shared among threads, stages as SIMD loops. Kernel + Schedule -> KernelText.
+"""One fused kernel as one C++ function: rows shared among threads, stages as SIMD loops. Kernel +
+Schedule -> KernelText.
 
-Two shapes of function. By rows: a unit of work is one row, lanes run along the loops of each stage. By columns (the schedule
-has a `row_vector`): a unit is a block of neighbouring rows, a lane is a row, and reductions need no combining at the end.
+Two shapes of function. By rows: a unit of work is one row, lanes run along the loops of each stage.
+By columns (the schedule has a `row_vector`): a unit is a block of neighbouring rows, a lane is a
+row, and reductions need no combining at the end.
 """
 
 from __future__ import annotations
@@ -20,14 +22,20 @@ from codegen.tile import stage_roots
 from eager import dtype as dt
 from eager.dtype import DType
 
-CHUNK = 128  # a sum down a long column is a sum of sums of this many: error grows with the root of the length
+# A sum down a long column is a sum of sums of this many: errors grow with the root of the length.
+CHUNK = 128
+EACH = "JC_UNROLL for (int u_ = 0; u_ < U; u_++)"
+NOWHERE = "0x7fffffffffffffffl"
 MAP_BLOCK = 64  # vectors per unit of an elementwise kernel
-STREAM_BYTES = 4 << 20  # results from this size on are stored past the caches (measured: a gain from 2 MiB)
+STREAM_BYTES = (
+    4 << 20
+)  # results from this size on are stored past the caches (measured: a gain from 2 MiB)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class KernelText:
-    """`text` is the function with {name} for its name; the same text serves all kernels that differ in buffers only."""
+    """`text` is the function with {name} for its name; the same text serves all kernels that differ
+    in buffers only."""
 
     text: str
     params: tuple[str, ...]  # buffers, in the order of the parameters p0, p1, ...
@@ -51,8 +59,7 @@ def streamed(kernel: Kernel, buffers: Mapping[str, Buffer]) -> frozenset[str]:
     return frozenset(
         name
         for name in stored - read
-        if name in buffers
-        and buffers[name].size * buffers[name].dtype.itemsize >= STREAM_BYTES
+        if name in buffers and buffers[name].size * buffers[name].dtype.itemsize >= STREAM_BYTES
     )
 
 
@@ -161,7 +168,8 @@ class _Writer:
                 "  typedef decltype(block_) B;",
                 *indent(loops[-1].lines),
                 "};",
-                f"for (i64 {v} = 0; {v} + {w} <= {n}; {v} += {w}) body{number}(Full{{}}, {v}, {w});",
+                f"for (i64 {v} = 0; {v} + {w} <= {n}; {v} += {w})",
+                f"  body{number}(Full{{}}, {v}, {w});",
                 f"if constexpr ({n} % {w}) body{number}(Tail{{}}, {n} - {n} % {w}, {n} % {w});",
             ]
         for a, scope in zip(reversed(stage.loops[:-1]), reversed(loops[:-1]), strict=True):
@@ -172,9 +180,9 @@ class _Writer:
         p = self.names.buffer(store.buffer)
         value = store.value
         memory = self.names.dtypes[store.buffer]
-        if isinstance(value, expr.Cast) and memory in (dt.float16, dt.bfloat16):
-            if value.arg.dtype is dt.float32:
-                value = value.arg  # the store rounds
+        rounds = memory in (dt.float16, dt.bfloat16)
+        if rounds and isinstance(value, expr.Cast) and value.arg.dtype is dt.float32:
+            value = value.arg  # the store rounds
         step = s.step(store.offset)
         if s.vector is None or (step == 0 and not s.is_vector(value)):
             lane = table.register(memory)
@@ -231,7 +239,8 @@ class _Writer:
         for store in stage.stores:
             body.lines.append(self.store(s, store))
         inner = [
-            f"auto body{number} = [&](auto block_, const i64 {v.name}, const int n_, const int u_) JC_BODY {{",
+            f"auto body{number} = [&](auto block_, const i64 {v.name}, const int n_,",
+            "  const int u_) JC_BODY {",
             "  typedef decltype(block_) B;",
             *indent(body.lines),
             "};",
@@ -274,7 +283,8 @@ class _Writer:
             head = for_loop(stage.loops[i])
             if i == 0 and chunked:
                 n = stage.loops[0].name
-                head = f"for (i64 {n} = k_; {n} < {stage.loops[0].size} && {n} < k_ + {CHUNK}; {n}++) {{"
+                size = stage.loops[0].size
+                head = f"for (i64 {n} = k_; {n} < {size} && {n} < k_ + {CHUNK}; {n}++) {{"
             lines = [head, *indent(loops[i].lines), *indent(lines), "}"]
         if chunked:
             lines = [
@@ -301,7 +311,8 @@ class _Writer:
 
 
 class _Acc:
-    """The C++ of one reduction: accumulators of the stage's lanes, the step of the loop body, the result."""
+    """The C++ of one reduction: accumulators of the stage's lanes, the step of the loop body, the
+    result."""
 
     def __init__(self, writer: _Writer, r: Reduction, s: Spell, at: str) -> None:
         self.r = r
@@ -331,16 +342,16 @@ class _Acc:
     def declare(self) -> str:
         one = f"{self.vector} {self.name} = splat<{self.lane}, {self.s.lanes}>({self.identity});"
         if self.arg:
-            one += f" {self.place} {self.name}p = splat<i64, {self.s.lanes}>(0x7fffffffffffffffl);"
+            one += f" {self.place} {self.name}p = splat<i64, {self.s.lanes}>({NOWHERE});"
         return one
 
     def declare_block(self) -> str:
         fill = f"splat<{self.lane}, {self.s.lanes}>({self.identity})"
-        text = f"{self.vector} {self.name}[U]; JC_UNROLL for (int u_ = 0; u_ < U; u_++) {self.name}[u_] = {fill};"
+        text = f"{self.vector} {self.name}[U]; {EACH} {self.name}[u_] = {fill};"
         if self.arg:
             text += (
                 f" {self.place} {self.name}p[U];"
-                f" for (int u_ = 0; u_ < U; u_++) {self.name}p[u_] = splat<i64, W>(0x7fffffffffffffffl);"
+                f" {EACH} {self.name}p[u_] = splat<i64, W>({NOWHERE});"
             )
         return text
 
@@ -348,13 +359,13 @@ class _Acc:
         if self.arg:
             return f"{self.place} {self.total}[U];"
         fill = f"splat<{self.lane}, {self.s.lanes}>({self.identity})"
-        return f"{self.vector} {self.total}[U]; JC_UNROLL for (int u_ = 0; u_ < U; u_++) {self.total}[u_] = {fill};"
+        return f"{self.vector} {self.total}[U]; {EACH} {self.total}[u_] = {fill};"
 
     def add_block(self) -> str:
         """Fold the accumulators into the totals."""
         t, a = f"{self.total}[u_]", f"{self.name}[u_]"
         what = f"{t} = {self.name}p[u_];" if self.arg else f"{t} = {self.struct}::apply({t}, {a});"
-        return f"JC_UNROLL for (int u_ = 0; u_ < U; u_++) {what}"
+        return f"{EACH} {what}"
 
     def update(self) -> list[str]:
         acc = f"{self.name}{self.at}"
@@ -367,9 +378,8 @@ class _Acc:
         v = self.s.vector_of(self.r.value)
         if self.arg:
             at = self.position(scalar=False)
-            return [
-                f"arg_step<{self.max()}>({v}, {at}, live_lanes<{self.s.lanes}>(n_), {acc}, {self.name}p{self.at});"
-            ]
+            live = f"live_lanes<{self.s.lanes}>(n_)"
+            return [f"arg_step<{self.max()}>({v}, {at}, {live}, {acc}, {self.name}p{self.at});"]
         return [f"{acc} = {self.struct}::apply({acc}, tail({v}, n_, {self.identity}, B::full));"]
 
     def position(self, *, scalar: bool) -> str:

@@ -1,4 +1,5 @@
-"""Spelling of types, constants and the scalar vocabulary in C++. dtype or intrinsic -> text of jitcap_math.h."""
+"""Spelling of types, constants and the scalar vocabulary in C++. dtype or intrinsic -> text of
+jitcap_math.h."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import numpy as np
 from codegen.expr import Const
 from eager import dtype as dt
 from eager.dtype import DType
+from eager.scalar import VOCABULARY
 
 MEMORY: Final = {
     "bool": "bool", "uint8": "u8", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
@@ -18,17 +20,9 @@ MEMORY: Final = {
 # In registers bool is a mask of i32 lanes, and the 16-bit floats are f32.
 REGISTER: Final = MEMORY | {"bool": "i32", "float16": "f32", "bfloat16": "f32"}
 
-FUNCTIONS: Final = {
-    "add": "add", "sub": "sub", "mul": "mul", "div": "div", "floor_div": "floor_div",
-    "trunc_div": "trunc_div", "mod": "mod", "fmod": "fmod", "neg": "neg", "abs": "abs", "sign": "sign",
-    "min": "min", "max": "max", "pow": "pow", "floor": "floor", "ceil": "ceil", "trunc": "trunc",
-    "round": "round", "exp": "exp", "expm1": "expm1", "log": "log", "log1p": "log1p", "log2": "log2",
-    "sqrt": "sqrt", "rsqrt": "rsqrt", "sin": "sin", "cos": "cos", "tan": "tan", "asin": "asin",
-    "acos": "acos", "atan": "atan", "atan2": "atan2", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh",
-    "erf": "erf", "lgamma": "lgamma", "eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt",
-    "ge": "ge", "and_": "and_", "or_": "or_", "xor": "xor_", "not_": "not_", "shl": "shl", "shr": "shr",
-    "is_nan": "is_nan", "where": "select",
-}  # fmt: skip
+# Intrinsics whose C++ name is not their own.
+_RENAMED: Final = {"xor": "xor_", "where": "select"}
+FUNCTIONS: Final = {name: _RENAMED.get(name, name) for name in VOCABULARY}
 # On masks (0, -1): arithmetic is logic, and true is less than false.
 BOOL_FUNCTIONS: Final = FUNCTIONS | {
     "add": "or_", "mul": "and_", "max": "or_", "min": "and_", "sub": "xor_", "ne": "ne",

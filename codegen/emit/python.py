@@ -1,7 +1,8 @@
-"""Fifth stage, reference: fused kernels as executable Python loops over flat arrays. Fused -> Source (text and a callable).
+"""Fifth stage, reference: fused kernels as executable Python loops over flat arrays. Fused ->
+Source (text and a callable).
 
-Slow and exact: the oracle of the other backends. One statement per distinct subexpression, NumPy scalars for every element type,
-so that each operation rounds as eager's does.
+Slow and exact: the oracle of the other backends. One statement per distinct subexpression, NumPy
+scalars for every element type, so that each operation rounds as eager's does.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ def emit(fused: Fused) -> Source:
 
 
 class _Writer:
-    """One kernel. `lines` is the innermost open block; `names` the expressions that have a name there."""
+    """One kernel. `lines` is the innermost open block; `names` the expressions that have a name
+    there."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
@@ -70,7 +72,9 @@ class _Writer:
         lines = []
         for r in stage.reductions:
             start = f"identity('{r.monoid}', {r.value.dtype.name})"
-            lines.append(f"{r.name} = ({start}, None)" if r.position is not None else f"{r.name} = {start}")
+            lines.append(
+                f"{r.name} = ({start}, None)" if r.position is not None else f"{r.name} = {start}"
+            )
         pad = ""
         for a in stage.loops:
             lines.append(f"{pad}for {a.name} in range({a.size}):")
@@ -82,12 +86,15 @@ class _Writer:
         for s in stage.stores:
             block.lines.append(block.store(s))
         lines += [pad + line for line in block.lines]
-        lines += [f"{r.name} = int64({r.name}[1])" for r in stage.reductions if r.position is not None]
+        lines += [
+            f"{r.name} = int64({r.name}[1])" for r in stage.reductions if r.position is not None
+        ]
         return lines
 
 
 class _Block:
-    """Statements at one loop level. Inside the branch of a Select names are bound by `:=` and end with the branch."""
+    """Statements at one loop level. Inside the branch of a Select names are bound by `:=` and end
+    with the branch."""
 
     def __init__(self, writer: _Writer) -> None:
         self.writer = writer
@@ -126,7 +133,11 @@ class _Block:
     def store(self, s: Store) -> str:
         target = f"{s.buffer}[{self.index(s.offset)}]"
         value = self.value(s.value)
-        return f"{target} = {value}" if s.mode == "set" else f"{target} = {s.mode}_step({target}, {value})"
+        return (
+            f"{target} = {value}"
+            if s.mode == "set"
+            else f"{target} = {s.mode}_step({target}, {value})"
+        )
 
 
 def _literal(x: Const) -> str:
@@ -169,7 +180,8 @@ def _buffers(k: Kernel) -> set[str]:
     return found - own
 
 
-# ---------------------------------------------------------------------------------- what the text calls
+# ---------------------------------------------------------------------------------- what the text
+# calls
 
 
 def identity(monoid: str, dtype: DType) -> Any:
@@ -227,7 +239,7 @@ def _normal(seed: Any, ordinal: Any, index: Any, dtype: DType) -> Any:
 RUNTIME: Final[dict[str, Any]] = {
     **{d.name: d.np.type for d in dt.ALL},
     "m": NUMPY,
-    "empty": lambda n, t: np.empty(n, t),
+    "empty": np.empty,
     "identity": lambda monoid, t: identity(monoid, dt.from_numpy(np.dtype(t))),
     "cast": lambda x, t: _cast(x, dt.from_numpy(np.dtype(t))),
     "checked": _checked,

@@ -1,4 +1,5 @@
-"""Spelling of the scalar vocabulary in Python, for printing and for the reference backend. intrinsic -> operator."""
+"""Spelling of the scalar vocabulary in Python, for printing and for the reference backend.
+intrinsic -> operator."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""How the codegen tests compare: one function over eager tensors, run eagerly and through each backend."""
+"""How the codegen tests compare: one function over eager tensors, run eagerly and through each
+backend."""
 
 import numpy as np
-from tests.codegen.tracing import trace
 
 import codegen
 import eager
 from codegen.ir import Target
+from tests.codegen.tracing import trace
 
 
 def run_eager(fn, args):

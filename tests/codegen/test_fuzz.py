@@ -1,4 +1,5 @@
-"""Random programs: eager against fused C++ (and, for small ones, against the loops as Python). The seed is the test's name."""
+"""Random programs: eager against fused C++ (and, for small ones, against the loops as Python). The
+seed is the test's name."""
 
 import random
 
@@ -15,7 +16,13 @@ UNARY = [
     lambda x: eager.where(x > 0, x, x * 0.1),
     lambda x: x.clamp(-1, 1),
 ]
-BINARY = [lambda x, y: x + y, lambda x, y: x * y * 0.5, lambda x, y: x - y, eager.maximum, lambda x, y: x / (y.abs() + 1)]
+BINARY = [
+    lambda x, y: x + y,
+    lambda x, y: x * y * 0.5,
+    lambda x, y: x - y,
+    eager.maximum,
+    lambda x, y: x / (y.abs() + 1),
+]
 
 
 def pick(rng, pool):
@@ -92,7 +99,13 @@ def program(seed):
     return run
 
 
-SHAPES = [((4, 6), (6,), (4, 1)), ((2, 3, 8), (3, 8), (8,)), ((17,), (17,), (1,)), ((5, 33), (5, 33), (33,)), ((3, 1, 4), (2, 4), (3, 2, 1))]
+SHAPES = [
+    ((4, 6), (6,), (4, 1)),
+    ((2, 3, 8), (3, 8), (8,)),
+    ((17,), (17,), (1,)),
+    ((5, 33), (5, 33), (33,)),
+    ((3, 1, 4), (2, 4), (3, 2, 1)),
+]
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -100,4 +113,10 @@ def test_random_program(seed):
     shapes = SHAPES[seed % len(SHAPES)]
     args = [floats(*s, seed=seed + i) for i, s in enumerate(shapes)]
     with np.errstate(all="ignore"):
-        check(program(seed), *args, backends=("cpp", "python") if seed % 3 == 0 else ("cpp",), rtol=1e-4, atol=1e-4)
+        check(
+            program(seed),
+            *args,
+            backends=("cpp", "python") if seed % 3 == 0 else ("cpp",),
+            rtol=1e-4,
+            atol=1e-4,
+        )

@@ -1,12 +1,13 @@
-"""Every kind of op: the loops as Python and as C++ against eager, over odd shapes, strides and element types."""
+"""Every kind of op: the loops as Python and as C++ against eager, over odd shapes, strides and
+element types."""
 
 import ml_dtypes
 import numpy as np
 import pytest
-from tests.codegen.checking import check, compiled, floats, ints
 
 import eager
 import eager.nn.functional as F
+from tests.codegen.checking import check, compiled, floats, ints
 
 SHAPES = [(), (1,), (5,), (16,), (17,), (0,), (3, 1), (1, 37), (4, 33), (2, 3, 5), (0, 4)]
 DTYPES = [np.float32, np.float64, np.float16, ml_dtypes.bfloat16]
@@ -21,22 +22,47 @@ def test_pointwise(shape):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_float_types_round_where_eager_rounds(dtype):
     exact = {"rtol": 0, "atol": 0}
-    check(lambda x, y: x * y + x - 0.1, floats(67, dtype=dtype), floats(67, seed=1, dtype=dtype), **exact)
-    check(lambda x: (x.sum(1), x.amax(0), x.mean(1)), floats(6, 35, dtype=dtype), rtol=1e-2 if dtype != np.float64 else 1e-12, atol=1e-2)
+    check(
+        lambda x, y: x * y + x - 0.1,
+        floats(67, dtype=dtype),
+        floats(67, seed=1, dtype=dtype),
+        **exact,
+    )
+    check(
+        lambda x: (x.sum(1), x.amax(0), x.mean(1)),
+        floats(6, 35, dtype=dtype),
+        rtol=1e-2 if dtype != np.float64 else 1e-12,
+        atol=1e-2,
+    )
 
 
 @pytest.mark.parametrize("dtype", INTS)
 def test_int_types(dtype):
     x, y = ints(-100, 100, 37, dtype=dtype), ints(1, 9, 37, dtype=dtype)
-    check(lambda x, y: (x + y, x * y, x // y, x % y, x & y, x < y, x.sum(), x.to(eager.float32) / y), x, y)
+    check(
+        lambda x, y: (x + y, x * y, x // y, x % y, x & y, x < y, x.sum(), x.to(eager.float32) / y),
+        x,
+        y,
+    )
 
 
 def test_bool():
     x = floats(41)
-    check(lambda x: (eager.where(x > 0, x, 0.0), ~(x > 0), ((x > 0) | (x < -1)).sum(), (x > 0).any(), (x > 2).all()), x)
+    check(
+        lambda x: (
+            eager.where(x > 0, x, 0.0),
+            ~(x > 0),
+            ((x > 0) | (x < -1)).sum(),
+            (x > 0).any(),
+            (x > 2).all(),
+        ),
+        x,
+    )
 
 
-@pytest.mark.parametrize(("a", "b"), [((5, 7), (7,)), ((5, 1, 9), (4, 1)), ((1,), (3, 4)), ((), (2, 3))])
+@pytest.mark.parametrize(
+    ("a", "b"), [((5, 7), (7,)), ((5, 1, 9), (4, 1)), ((1,), (3, 4)), ((), (2, 3))]
+)
 def test_broadcast(a, b):
     check(lambda x, y: (x - y).exp() * y, floats(*a), floats(*b))
 
@@ -70,13 +96,34 @@ def test_strided_inputs():
 def test_reductions(shape):
     x = floats(*shape)
     last = len(shape) - 1
-    check(lambda x: (x.sum(), x.sum(0), x.sum(last), x.mean(last, keepdim=True)), x, rtol=1e-4, atol=1e-3, backends=("cpp",))
-    check(lambda x: (x.amax(0), x.amin(last), x.argmax(last), x.argmin(0), x.argmax()), x, backends=("cpp",))
+    check(
+        lambda x: (x.sum(), x.sum(0), x.sum(last), x.mean(last, keepdim=True)),
+        x,
+        rtol=1e-4,
+        atol=1e-3,
+        backends=("cpp",),
+    )
+    check(
+        lambda x: (x.amax(0), x.amin(last), x.argmax(last), x.argmin(0), x.argmax()),
+        x,
+        backends=("cpp",),
+    )
 
 
 def test_nan_and_infinity_are_kept():
     x = np.array([[1, np.nan, 3], [np.inf, -np.inf, 0], [-0.0, 0.0, 2]], np.float32)
-    check(lambda x: (x.amax(1), x.amin(1), x.argmax(1), x.sum(1), F.softmax(x, 1), x / x, eager.maximum(x, x * 0)), x)
+    check(
+        lambda x: (
+            x.amax(1),
+            x.amin(1),
+            x.argmax(1),
+            x.sum(1),
+            F.softmax(x, 1),
+            x / x,
+            eager.maximum(x, x * 0),
+        ),
+        x,
+    )
 
 
 @pytest.mark.parametrize("n", [1, 5, 16, 65, 100])
@@ -94,7 +141,13 @@ def test_masked_softmax_of_whole_rows():
 def test_norms():
     x, w, b = floats(4, 9, 64), floats(64), floats(64, seed=2)
     check(lambda x, w, b: F.layer_norm(x + 1, (64,), w, b), x, w, b, atol=1e-5)
-    check(lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True), floats(6, 8, 5, 5), floats(8), floats(8), atol=1e-5)
+    check(
+        lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True),
+        floats(6, 8, 5, 5),
+        floats(8),
+        floats(8),
+        atol=1e-5,
+    )
 
 
 def test_index_ops():
@@ -102,7 +155,9 @@ def test_index_ops():
     check(lambda x, i: eager.gather(x, 1, i) * 2, x, i)
     check(lambda w, i: F.embedding(i, w) + 1, x, ints(0, 50, 4, 6))
     check(lambda x, i: x[i].sum(-1), x, ints(-50, 50, 7))
-    check(lambda x, i, s: x.index_add(0, i, s), x, ints(0, 50, 20), floats(20, 33, seed=3), atol=1e-5)
+    check(
+        lambda x, i, s: x.index_add(0, i, s), x, ints(0, 50, 20), floats(20, 33, seed=3), atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("bad", [50, -1])
@@ -114,7 +169,9 @@ def test_index_out_of_range_is_an_index_error(bad):
             artifact.run(inputs)
 
 
-@pytest.mark.parametrize(("m", "k", "n"), [(1, 1, 1), (3, 4, 5), (30, 40, 50), (17, 1, 9), (64, 64, 64)])
+@pytest.mark.parametrize(
+    ("m", "k", "n"), [(1, 1, 1), (3, 4, 5), (30, 40, 50), (17, 1, 9), (64, 64, 64)]
+)
 def test_dot(m, k, n):
     check(lambda a, b: a @ b, floats(m, k), floats(k, n), atol=1e-4)
     check(lambda a, b: a.t() @ b.t() + 1, floats(k, m), floats(n, k), atol=1e-4)

@@ -56,7 +56,16 @@ def momentum(x, y):
     return x.mean()
 
 
-CASES = [add_in_place, swap, shift, transpose, softmax_in_place, old_value_returned, update_of_a_part, momentum]
+CASES = [
+    add_in_place,
+    swap,
+    shift,
+    transpose,
+    softmax_in_place,
+    old_value_returned,
+    update_of_a_part,
+    momentum,
+]
 
 
 @pytest.mark.parametrize("backend", ["cpp", "python"])

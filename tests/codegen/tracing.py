@@ -1,4 +1,5 @@
-"""Programs for the codegen tests without capture: a function over eager tensors -> Program, its inputs, its eager results."""
+"""Programs for the codegen tests without capture: a function over eager tensors -> Program, its
+inputs, its eager results."""
 
 from __future__ import annotations
 
@@ -66,7 +67,8 @@ class ProgramTracer:
         )
 
     def concretize(self, sym, want):
-        """Guards `x == 0` and `x < 0` are taken to be False, as they would be proved by a capture."""
+        """Guards `x == 0` and `x < 0` are taken to be False, as they would be proved by a
+        capture."""
         return want(False)
 
     def next_draw(self, generator):
@@ -84,8 +86,9 @@ def _dtype(array):
 
 
 def trace(fn, *args, written=()):
-    """(Program, inputs) of fn(*args): arrays become input tensors, numbers run-time scalars. Arguments whose storage fn wrote
-    are updated in place; `written` lists further tensors (closed over) to watch."""
+    """(Program, inputs) of fn(*args): arrays become input tensors, numbers run-time scalars.
+    Arguments whose storage fn wrote are updated in place; `written` lists further tensors (closed
+    over) to watch."""
     tracer = ProgramTracer()
     given = []
     for a in args:

@@ -1,0 +1,142 @@
+"""In the third stage: loops cut where a condition on their counter changes. Kernel -> Kernels.
+
+A concatenation or padding is written `x[i] if i < 32 else y[i - 32]`. Cut at 32 there are two loops
+without a condition, each of which reads and writes straight through memory. Rows are independent, so
+a cut row axis gives kernels of their own; a cut loop axis gives stages, where nothing is reduced.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from codegen import affine, expr
+from codegen.affine import Axis
+from codegen.expr import Apply, Const, Expr, IndexOf
+from codegen.ir import Kernel, Reduction, Stage, Store
+from codegen.rewrite import Rewrite
+
+MAX_PIECES: Final = 64
+MIN_LENGTH: Final = 16  # a shorter piece of the axis that runs through memory is not worth a loop
+
+# Where the answer changes: `index < value` at value, `index <= value` after it.
+_CHANGES: Final = {"lt": 0, "ge": 0, "le": 1, "gt": 1}
+
+
+def cut(kernel: Kernel) -> list[Kernel]:
+    """`kernel` in pieces, in which conditions on a single counter are decided."""
+    stages = tuple(piece for stage in kernel.stages for piece in _cut_loops(stage))
+    pending, done = [replace(kernel, stages=stages)], []
+    while pending:
+        one = pending.pop(0)
+        pieces = _cut_rows(one) if len(pending) + len(done) < MAX_PIECES else []
+        if pieces:
+            pending = pieces + pending
+        else:
+            done.append(one)
+    if len(done) == 1:
+        return done
+    return [replace(k, name=f"{kernel.name}_{i}") for i, k in enumerate(done)]
+
+
+def _cut_rows(kernel: Kernel) -> list[Kernel]:
+    """The kernel by intervals of its first row axis that has cuts; [] when there is none."""
+    for a in kernel.rows:
+        bounds = _bounds(a, kernel.stages)
+        if not bounds:
+            continue
+        pieces = []
+        for lo, hi in bounds:
+            part = affine.axis(a.name, hi - lo)
+            decide = _Deciding({a: part + lo})
+            rows = tuple(x for r in kernel.rows for x in ([r] if r is not a else _axes(part)))
+            stages = tuple(_map(s, decide, s.loops) for s in kernel.stages)
+            pieces.append(replace(kernel, rows=rows, stages=stages))
+        return pieces
+    return []
+
+
+def _cut_loops(stage: Stage) -> Iterator[Stage]:
+    """A stage by intervals of its loop axes."""
+    if not stage.reductions:
+        for a in stage.loops:
+            bounds = _bounds(a, (stage,))
+            for lo, hi in bounds:
+                part = affine.axis(a.name, hi - lo)
+                loops = tuple(x for c in stage.loops for x in ([c] if c is not a else _axes(part)))
+                yield from _cut_loops(_map(stage, _Deciding({a: part + lo}), loops))
+            if bounds:
+                return
+    yield stage
+
+
+def _axes(form: affine.Affine) -> list[Axis]:
+    return [atom for atom, _ in form.terms if isinstance(atom, Axis)]
+
+
+def _bounds(a: Axis, stages: tuple[Stage, ...]) -> list[tuple[int, int]]:
+    """The intervals of `a` between its cuts; [] when there is nothing to cut, or not worth it."""
+    cuts: set[int] = set()
+    for stage in stages:
+        for x in expr.walk(*_roots(stage)):
+            place = _change(x, a)
+            if place is not None and 0 < place < a.size:
+                cuts.add(place)
+    if not cuts or len(cuts) >= MAX_PIECES:
+        return []
+    edges = [0, *sorted(cuts), a.size]
+    bounds = list(itertools.pairwise(edges))
+    short = min(hi - lo for lo, hi in bounds) < MIN_LENGTH
+    return [] if short and _runs_through_memory(a, stages) else bounds
+
+
+def _change(x: Expr, a: Axis) -> int | None:
+    """The first value of `a` with another answer to the comparison `x`, if it asks about `a` alone."""
+    if not isinstance(x, Apply) or x.fn not in _CHANGES:
+        return None
+    index, limit = x.args
+    if not isinstance(index, IndexOf) or not isinstance(limit, Const):
+        return None
+    if index.index.terms != ((a, 1),):
+        return None
+    return int(limit.value) - index.index.const + _CHANGES[x.fn]
+
+
+def _runs_through_memory(a: Axis, stages: tuple[Stage, ...]) -> bool:
+    of = affine.axis(a.name, a.size)
+    return any(affine.coefficient(s.offset, of) == 1 for stage in stages for s in stage.stores)
+
+
+def _roots(stage: Stage) -> Iterator[Expr]:
+    for r in stage.reductions:
+        yield r.value
+    for s in stage.stores:
+        yield s.value
+
+
+class _Deciding(Rewrite):
+    """A substitution after which comparisons are answered where the ranges settle them."""
+
+    def __call__(self, x: Expr) -> Expr:
+        found = self.memo.get(x)
+        if found is None:
+            found = self.memo[x] = expr.decide(super().__call__(x))
+        return found
+
+
+def _map(stage: Stage, by: _Deciding, loops: tuple[Axis, ...]) -> Stage:
+    stores = tuple(Store(s.buffer, by.index(s.offset), by(s.value), s.mode) for s in stage.stores)
+    return replace(stage, loops=loops, reductions=_reductions(stage, by), stores=stores)
+
+
+def _reductions(stage: Stage, by: _Deciding) -> tuple[Reduction, ...]:
+    return tuple(
+        replace(
+            r,
+            value=by(r.value),
+            position=None if r.position is None else by.index(r.position),
+        )
+        for r in stage.reductions
+    )
