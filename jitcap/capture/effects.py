@@ -14,7 +14,7 @@ from eager.tensor import UNREAD, Tensor, wrap
 from eager.traced import Traced
 from jitcap.capture.attributes import TENSOR_FIELDS
 from jitcap.capture.breaks import Break
-from jitcap.capture.origin import Attribute, Contents, Item
+from jitcap.capture.origin import Attribute, Contents, Item, Origin
 from jitcap.capture.outside import TensorShadow, ViewShadow
 from jitcap.capture.rebuild import CYCLE, Rebuilder
 from jitcap.capture.shadow import (

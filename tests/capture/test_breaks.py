@@ -13,6 +13,7 @@ from jitcap.capture.breaks import KINDS, Break
 from jitcap.capture.capture import capture
 
 PROGRAMS = {}
+ARRAY = np.arange(3.0)
 
 
 def program(kind):
@@ -46,7 +47,7 @@ def evaluates(x):
 
 
 @program("opaque object")
-def reads_an_array(x, array=np.arange(3.0)):
+def reads_an_array(x, array=ARRAY):
     return x * float(array[1])
 
 
@@ -79,7 +80,7 @@ def calls_disabled(x):
 
 
 @program("iteration")
-def over_an_iterator(x, values=[3, 1]):
+def over_an_iterator(x, values=(3, 1)):
     total = x
     for v in values_of(values):
         total = total + v
