@@ -1,0 +1,76 @@
+"""Loops are cut where conditions on their counters change: same values, no conditions left."""
+
+import numpy as np
+import pytest
+
+import eager
+from jitcap import explain, jit
+
+F = eager.nn.functional
+
+
+def floats(*shape, seed=0):
+    return eager.from_numpy(np.random.default_rng(seed).standard_normal(shape).astype(np.float32))
+
+
+def cat_rows(x, y):
+    return eager.cat([x * 2, y, x + y], 0)
+
+
+def cat_columns(x, y):
+    return eager.cat([x * 2, y, x + y], 1).exp()
+
+
+def cat_then_reduce(x, y):
+    return eager.cat([x, y * 2], 1).sum(1), eager.cat([x, y], 0).sum(0)
+
+
+def cat_in_the_middle(x, y):
+    return eager.cat([x.reshape(4, 8, 8), y.reshape(4, 8, 8)], 1)
+
+
+def padded(x, y):
+    return F.pad(x, (1, 2)), F.pad(x, (20, 30)), F.pad(y, (0, 0, 3, 1), value=2.5)
+
+
+def scattered(x, y):
+    z = x.clone()
+    z[:, 16:48] = y[:, :32] * 3
+    z[2] = 1.0
+    return z
+
+
+def softmax_of_parts(x, y):
+    return eager.cat([x, y], 1).softmax(1)
+
+
+def joined_gradients(x, y):
+    w = (x * y).detach().requires_grad_()
+    a, b = w.chunk(2, 1)
+    return eager.autograd.grad((a.exp() * b).sum(), [w])[0]
+
+
+PROGRAMS = [
+    cat_rows, cat_columns, cat_then_reduce, cat_in_the_middle, padded, scattered,
+    softmax_of_parts, joined_gradients,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("fn", PROGRAMS, ids=lambda fn: fn.__name__)
+@pytest.mark.parametrize("columns", [64])
+def test_values(fn, columns):
+    x, y = floats(4, columns), floats(4, columns, seed=1)
+    expected = fn(x, y)
+    got = jit(fn)(x, y)
+    for a, b in zip(
+        got if isinstance(got, tuple) else (got,),
+        expected if isinstance(expected, tuple) else (expected,),
+        strict=True,
+    ):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("fn", [cat_rows, cat_columns, cat_in_the_middle])
+def test_no_condition_is_left(fn):
+    tiled = explain(fn)(floats(4, 64), floats(4, 64, seed=1)).stages["tiled"]
+    assert " if " not in tiled
