@@ -53,9 +53,12 @@ def array_aval(shape: tuple[int, ...], dtype: np.dtype) -> Aval:
     return Aval(shape, dt.from_numpy(dtype))
 
 
-def scalar_aval(value: complex, device: str = "cpu") -> Aval:
-    """The weak 0-dim aval of a Python bool, int, float or complex."""
+def scalar_aval(value: Any, device: str = "cpu") -> Aval:
+    """The weak 0-dim aval of a Python bool, int, float or complex, or of a run-time number (which
+    knows its own)."""
     kind: Any = type(value)
+    if not issubclass(kind, (int, float, complex)):
+        return value.aval
     return _weak(kind, device)
 
 

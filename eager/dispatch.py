@@ -185,7 +185,7 @@ def _trace(
             avals.append(traced.aval)
         else:
             handles.append(x.handle if isinstance(x, SymNumber) else x)
-            avals.append(x.aval if isinstance(x, SymNumber) else scalar_aval(x))
+            avals.append(scalar_aval(x))
     if op.kind == "copy":
         return (fresh(tracer, handles[0], avals[0]),)
     outs = op.abstract(tuple(avals), attrs)

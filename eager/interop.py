@@ -304,7 +304,8 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The tensor's legacy type name, or the tensor as `dtype` (a DType or such a name)."""
     if dtype is None:
         return "eager." + next(n for n, d in _LEGACY.items() if d is self.dtype)
-    return to(self, _LEGACY[dtype.rpartition(".")[2]] if isinstance(dtype, str) else dtype)
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", "")
+    return to(self, _LEGACY.get(name.rpartition(".")[2], dtype))
 
 
 def _legacy_constructor(name: str, dtype: DType) -> None:

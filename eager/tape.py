@@ -108,7 +108,7 @@ def _aval(x: Any) -> Aval:
     if isinstance(x, Tensor):
         array = x._array
         return array.aval if type(array) is Traced else array_aval(array.shape, array.dtype)
-    return scalar_aval(x) if isinstance(x, (bool, int, float, complex)) else x.aval
+    return scalar_aval(x)
 
 
 def _saved(x: Any, op: Op) -> Any:

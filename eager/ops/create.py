@@ -16,6 +16,7 @@ from eager.op import REGISTRY, Attrs
 from eager.ops.kinds import Create
 from eager.ops.view import as_ints
 from eager.registry import public
+from eager.sym import SymNumber
 from eager.tensor import Tensor, wrap
 
 
@@ -101,6 +102,12 @@ ones = _filled("ones", 1)
 empty = _filled("empty", 0)  # defined contents cost nothing: fresh pages are zero
 
 
+def _known_number(x: Any) -> Any:
+    """A number that decides a size: run-time numbers become guards."""
+    x = x.item() if isinstance(x, Tensor) else x
+    return x.pytype(x) if isinstance(x, SymNumber) else x
+
+
 @public(method=False)
 def arange(
     start: Any,
@@ -115,7 +122,7 @@ def arange(
     """start, start + step, ... below end. int64 if all three are ints, else the default dtype."""
     if end is None:
         start, end = 0, start
-    start, end, step = (x.item() if isinstance(x, Tensor) else x for x in (start, end, step))
+    start, end, step = map(_known_number, (start, end, step))
     if step == 0:
         raise RuntimeError("step must be nonzero")
     if (end - start) * step < 0:
@@ -185,8 +192,9 @@ def eye(
     **_: Any,
 ) -> Tensor:
     """1 on the diagonal of an n x m matrix, 0 elsewhere."""
-    columns = apply(IOTA, shape=(n if m is None else m,), dtype=dt.int64)
-    rows = apply(IOTA, shape=(n,), dtype=dt.int64).reshape(n, 1)
+    height, width = as_ints((n, n if m is None else m))
+    columns = apply(IOTA, shape=(width,), dtype=dt.int64)
+    rows = apply(IOTA, shape=(height,), dtype=dt.int64).reshape(height, 1)
     return finish((rows == columns).to(_default(dtype)), device, requires_grad)
 
 

@@ -215,4 +215,7 @@ def test_symbolic_numbers_meet_tensors():
         assert total.pytype is float
         assert value(x / total).sum() == pytest.approx(1, rel=1e-6)
         assert value(eager.full((2,), total))[0] == pytest.approx(total.handle)
+        assert eager.full((2,), total).dtype is eager.float32
+        assert value(eager.arange(SymNumber(tracer, 3, int))).tolist() == [0, 1, 2]
+        assert value(eager.eye(SymNumber(tracer, 2, int))).tolist() == [[1, 0], [0, 1]]
         assert value(eager.tensor([1.0, total]))[1] == pytest.approx(total.handle)
