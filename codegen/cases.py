@@ -2,7 +2,7 @@
 
 A concatenation or padding is written `x[i] if i < 32 else y[i - 32]`. Cut at 32 there are two loops
 without a condition, each of which reads and writes straight through memory. Rows are independent,
-so a cut row axis gives kernels of their own; a cut loop axis gives stages, where nothing is reduced.
+so a cut row axis gives kernels of their own; a cut loop axis gives stages (nothing is reduced).
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _bounds(a: Axis, stages: tuple[Stage, ...]) -> list[tuple[int, int]]:
 
 
 def _change(x: Expr, a: Axis) -> int | None:
-    """The first value of `a` with another answer to the comparison `x`, if it is about `a` alone."""
+    """The first value of `a` with another answer to `x`, if that compares `a` with a constant."""
     if not isinstance(x, Apply) or x.fn not in _CHANGES:
         return None
     index, limit = x.args
