@@ -30,6 +30,8 @@ template <class T> struct ConvRoom {  // scratch; sizes are computed in emit/cpp
 };
 template <class T> constexpr int conv_pixels = JC_BYTES == 64 ? 8 : native_lanes<T> < 4 ? native_lanes<T> : 4;
 
+constexpr int CONV_TILES = 16;             // whose sums may wait for the next input channels
+constexpr i64 CONV_WEIGHTS = 16 << 10;     // bytes of weights at a time
 constexpr int CONV_ROW_CHANNELS = JC_BYTES == 64 ? 8 : 4;
 // Output channels side by side in a block of packed weights: one or a few (lanes run along a row of
 // `count` results, which must be long), else one or two vectors of them.
@@ -89,34 +91,44 @@ JC_INLINE i64 band_rows(const Sweep *s, i64 channels, i64 room, i64 pixels_room,
   if (bands < parts) bands = parts < s[1].count ? parts : s[1].count;
   return (s[1].count + bands - 1) / bands;
 }
-// out[i] = row[from + i * step] for n elements that all exist.
+// Rows of a band are written in the order of memory, by whole vectors: what a vector writes past its
+// row is written again by the next row, or falls into the slack behind the band.
+template <class T> JC_INLINE void zero_columns(T *out, i64 from, i64 to) {
+  constexpr int N = native_lanes<T>;
+  for (i64 i = from; i < to; i += N) store(out + i, vec<T, N>{});
+}
+// out[i] = from[i * step] for n elements that all exist; zeros up to a whole vector.
 template <class T> JC_INLINE void pick_columns(T *out, const T *from, i64 step, i64 n) {
   constexpr int N = native_lanes<T>;
+  typedef vec<T, N> V;
   i64 i = 0;
   if (step == 1) {
-    __builtin_memcpy(out, from, n * sizeof(T));
+    for (; i + N <= n; i += N) store(out + i, load<N>(from + i));
+    if (i < n) store(out + i, load_n<N>(from + i, (int)(n - i)));
     return;
   }
   if (step == 2)
     for (; i + N < n; i += N) {
-      vec<T, N> a = load<N>(from + 2 * i), b = load<N>(from + 2 * i + N);
-      ints<vec<T, N>> even;
+      V a = load<N>(from + 2 * i), b = load<N>(from + 2 * i + N);
+      ints<V> even;
       JC_UNROLL
       for (int k = 0; k < N; k++) even[k] = 2 * k;
       store(out + i, __builtin_shuffle(a, b, even));
     }
-  for (; i < n; i++) out[i] = from[i * step];
+  for (i64 k = i; k < n; k++) out[k] = from[k * step];
+  zero_columns(out, n, (n + N - 1) / N * N);
 }
 // One row of a band: per phase, columns low + phase + i * step, zeros where there are none.
-template <class T> JC_NOINLINE void load_row(T *out, const T *row, i64 size, const Sweep &s, const Band &b) {
+template <class T> JC_INLINE void load_row(T *out, const T *row, i64 size, const Sweep &s, const Band &b) {
+  constexpr int N = native_lanes<T>;
   for (i64 phase = 0; phase < b.phases; phase++, out += b.width) {
     i64 first = s.low() + phase;
     i64 left = first < 0 ? (-first + s.step - 1) / s.step : 0, end = first < size ? (size - first + s.step - 1) / s.step : 0;
     left = left < b.width ? left : b.width;
     end = end < left ? left : end < b.width ? end : b.width;
-    for (i64 i = 0; i < left; i++) out[i] = 0;
+    zero_columns(out, 0, left);
     pick_columns(out + left, row + first + left * s.step, s.step, end - left);
-    for (i64 i = end; i < b.width; i++) out[i] = 0;
+    zero_columns(out, left + (end - left + N - 1) / N * N, b.width);
   }
 }
 // src is (channels, *size); the band begins at result (d, h).
@@ -127,7 +139,7 @@ template <class T> JC_NOINLINE void load_band(T *band, const T *src, const i64 *
       T *out = band + c * b.plane + t * b.slice;
       for (i64 r = 0; r < b.rows; r++, out += b.row) {
         i64 y = h * s[1].step + s[1].low() + r;
-        if (z < 0 || z >= size[0] || y < 0 || y >= size[1]) __builtin_memset(out, 0, b.row * sizeof(T));
+        if (z < 0 || z >= size[0] || y < 0 || y >= size[1]) zero_columns(out, 0, b.row);
         else load_row(out, src + (z * size[1] + y) * size[2], size[2], s[2], b);
       }
     }
@@ -207,13 +219,24 @@ template <int P, class T, class V> JC_INLINE void store_tile(const Place<T> &p, 
       for (i64 i = 0; i < p.pixels; i++) o[k * p.plane + i * p.to + p.skip] = tile[k * P + i];
   }
 }
+template <class T> struct Part {  // of the sum over input channels that a call of a tile adds
+  i64 channels;
+  bool first, last;
+  T *sums;  // where the tile is kept until the last part
+};
 // P results x OV vectors of channels.
-template <class T, int OV, int P> JC_NOINLINE void conv_tile(const T *x, i64 plane, i64 cin, i64 taps, const i64 *off, const T *w, const Place<T> &place) {
+template <class T, int OV, int P> JC_NOINLINE void conv_tile(const T *x, i64 plane, i64 taps, const i64 *off, const T *w, const Place<T> &place, const Part<T> &part) {
   constexpr int N = native_lanes<T>;
   typedef vec<T, N> V;
   V acc[OV * P];
-  JC_UNROLL
-  for (int i = 0; i < OV * P; i++) acc[i] = V{};
+  if (part.first) {
+    JC_UNROLL
+    for (int i = 0; i < OV * P; i++) acc[i] = V{};
+  } else {
+    JC_UNROLL
+    for (int i = 0; i < OV * P; i++) acc[i] = load<N>(part.sums + i * N);
+  }
+  i64 cin = part.channels;
   for (i64 c = 0; c < cin; c++, x += plane)
     for (i64 t = 0; t < taps; t++, w += OV * N) {
       const T *p = x + off[t];
@@ -227,6 +250,11 @@ template <class T, int OV, int P> JC_NOINLINE void conv_tile(const T *x, i64 pla
         for (int v = 0; v < OV; v++) acc[v * P + i] = mac(f[v], b, acc[v * P + i]);
       }
     }
+  if (!part.last) {
+    JC_UNROLL
+    for (int i = 0; i < OV * P; i++) store(part.sums + i * N, acc[i]);
+    return;
+  }
   JC_UNROLL
   for (int v = 0; v < OV; v++) store_tile<P>(place, v * N, acc + v * P);
 }
@@ -275,28 +303,52 @@ template <class T, int OB> JC_INLINE void conv_rows(const T *x, const Correlatio
   place.pixels = count - i;
   if (i < count) conv_row<T, OB, 1>(x + i, plane, q.cin, taps, off, w, place);
 }
-template <class T, int OV, int P> JC_INLINE void conv_tiles(const T *x, const Correlation &q, i64 plane, i64 taps, const i64 *off, const T *w, Place<T> place) {
-  i64 count = q.s[2].count;
-  for (i64 i = 0; i < count; i += P) {
-    place.pixels = count - i < P ? count - i : P;
-    conv_tile<T, OV, P>(x + i, plane, q.cin, taps, off, w, place);
-    place.at += P * place.to;
-    place.after -= P * place.to;
+struct View {  // what a band's rows have in common
+  const Correlation *q;
+  const Band *b;
+  const i64 *off;
+  i64 taps, plane_out;
+};
+template <class T> JC_INLINE Place<T> place_of(const View &v, T *dst, i64 h, i64 channels) {
+  const Sweep *s = v.q->s;
+  return {dst + (h * s[1].to + s[1].at) * v.q->dst[2], v.plane_out, s[2].to, s[2].at, channels, 0, v.q->dst[2]};
+}
+// Some rows, from `h` on, of one block of channels. Input channels are taken in parts whose weights stay
+// in the first-level cache over all tiles of these rows, whose sums wait there too.
+template <class T, int OV, int P> JC_NOINLINE void conv_tiles(const View &v, const T *band, const T *w, T *dst, i64 h, i64 rows, i64 channels) {
+  constexpr int N = native_lanes<T>, SIZE = OV * P * N;
+  alignas(64) T sums[CONV_TILES * SIZE];
+  i64 cin = v.q->cin, count = v.q->s[2].count, step = CONV_WEIGHTS / (OV * N * (i64)sizeof(T) * v.taps);
+  step = step < 1 ? 1 : step;
+  if (rows * ((count + P - 1) / P) > CONV_TILES || cin <= 2 * step) step = cin;
+  for (i64 c = 0; c < cin; c += step) {
+    Part<T> part = {cin - c < step ? cin - c : step, c == 0, c + step >= cin, sums};
+    for (i64 r = 0; r < rows; r++) {
+      const T *x = band + c * v.b->plane + r * v.q->s[1].step * v.b->row;
+      Place<T> place = place_of(v, dst, h + r, channels);
+      for (i64 i = 0; i < count; i += P) {
+        place.pixels = count - i < P ? count - i : P;
+        conv_tile<T, OV, P>(x + i, v.b->plane, v.taps, v.off, w + c * v.taps * OV * N, place, part);
+        place.at += P * place.to;
+        place.after -= P * place.to;
+        part.sums += SIZE;
+      }
+    }
   }
 }
-template <class T> JC_NOINLINE void correlate_band(const Correlation &q, const Band &b, const T *band, const i64 *off, const T *packed, T *dst, i64 h, i64 rows) {
+template <class T> JC_NOINLINE void correlate_band(const View &v, const T *band, const T *packed, T *dst, i64 h, i64 rows) {
   constexpr int N = native_lanes<T>, P = conv_pixels<T>;
-  i64 taps = q.s[0].taps * q.s[1].taps * q.s[2].taps, plane_out = q.dst[0] * q.dst[1] * q.dst[2];
-  i64 lanes = conv_block<T>(q.cout, q.s[2].count);
-  for (i64 co = 0; co < q.cout; co += lanes, packed += q.cin * taps * lanes, dst += lanes * plane_out)
-    for (i64 r = 0; r < rows; r++) {
-      const T *x = band + r * q.s[1].step * b.row;
-      T *out = dst + ((h + r) * q.s[1].to + q.s[1].at) * q.dst[2];
-      Place<T> place = {out, plane_out, q.s[2].to, q.s[2].at, q.cout - co, 0, q.dst[2]};
-      if (lanes == 1) conv_rows<T, 1>(x, q, b.plane, taps, off, packed, place);
-      else if (lanes == CONV_ROW_CHANNELS && lanes < N) conv_rows<T, CONV_ROW_CHANNELS>(x, q, b.plane, taps, off, packed, place);
-      else if (lanes == N) conv_tiles<T, 1, N>(x, q, b.plane, taps, off, packed, place);
-      else conv_tiles<T, 2, P>(x, q, b.plane, taps, off, packed, place);
+  const Correlation &q = *v.q;
+  i64 lanes = conv_block<T>(q.cout, q.s[2].count), across = (q.s[2].count + P - 1) / P;
+  i64 group = lanes < N ? 1 : across < CONV_TILES ? CONV_TILES / across : 1;  // rows at a time
+  for (i64 co = 0; co < q.cout; co += lanes, packed += q.cin * v.taps * lanes, dst += lanes * v.plane_out)
+    for (i64 r = 0; r < rows; r += group) {
+      const T *x = band + r * q.s[1].step * v.b->row;
+      i64 n = rows - r < group ? rows - r : group, left = q.cout - co;
+      if (lanes == 1) conv_rows<T, 1>(x, q, v.b->plane, v.taps, v.off, packed, place_of(v, dst, h + r, left));
+      else if (lanes < N) conv_rows<T, CONV_ROW_CHANNELS>(x, q, v.b->plane, v.taps, v.off, packed, place_of(v, dst, h + r, left));
+      else if (lanes == N) conv_tiles<T, 1, N>(v, x, packed, dst, h + r, n, left);
+      else conv_tiles<T, 2, P>(v, x, packed, dst, h + r, n, left);
     }
 }
 template <class T> JC_NOINLINE void correlate(const Correlation &q, const T *src, const T *w, T *dst, ConvRoom<T> room) {
@@ -312,12 +364,13 @@ template <class T> JC_NOINLINE void correlate(const Correlation &q, const T *src
   parallel(q.groups * blocks, 1, piece * q.groups * blocks < 30000 ? 1 : team, [=, &q](i64 lo, i64 hi) {
     for (i64 i = lo; i < hi; i++) pack_weights(room.packed + i * piece, w + i / blocks * q.cin * q.cout * q.k[0] * q.k[1] * q.k[2], q, lanes, i % blocks);
   });
-  share(outer * bands, team, [=, &q](i64 i) {
+  share(outer * bands, team, [=, &q, &b](i64 i) {
     T *band = room.bands + member() * (room.room + room.turned);
     i64 h = i % bands * rows, d = i / bands % q.s[0].count, map = i / bands / q.s[0].count;  // map: sample and group
     load_band(band, src + map * source, q.src, q.s, b, q.cin, d, h);
     T *out = dst + map * result + (d * q.s[0].to + q.s[0].at) * q.dst[1] * q.dst[2];
-    correlate_band(q, b, band, room.offsets, room.packed + map % q.groups * blocks * piece, out, h, q.s[1].count - h < rows ? q.s[1].count - h : rows);
+    View v = {&q, &b, room.offsets, taps, q.dst[0] * q.dst[1] * q.dst[2]};
+    correlate_band(v, band, room.packed + map % q.groups * blocks * piece, out, h, q.s[1].count - h < rows ? q.s[1].count - h : rows);
   });
 }
 template <class T> JC_NOINLINE void conv(const Conv &g, const T *x, const T *w, T *out, ConvRoom<T> room) {

@@ -17,10 +17,10 @@ template <class T, int OV, int U> JC_NOINLINE void weight_tile(const T *x, const
   V acc[U * OV * K];
   JC_UNROLL
   for (int i = 0; i < U * OV * K; i++) acc[i] = V{};
-  for (i64 r = 0; r < rows; r++, x += row) {
-    const T *p[K];
-    JC_UNROLL
-    for (int k = 0; k < K; k++) p[k] = x + off[k < pairs ? k : 0];
+  const T *p[K];
+  JC_UNROLL
+  for (int k = 0; k < K; k++) p[k] = x + off[k < pairs ? k : 0];
+  for (i64 r = 0; r < rows; r++) {
     i64 i = 0;
     for (; i + U <= count; i += U, g += U * OV * N) {
       V f[U * OV];
@@ -41,6 +41,8 @@ template <class T, int OV, int U> JC_NOINLINE void weight_tile(const T *x, const
         JC_UNROLL
         for (int v = 0; v < OV; v++) acc[v * K + k] = mac(load<N>(g + v * N), broadcast<V>(p[k] + i), acc[v * K + k]);
     }
+    JC_UNROLL
+    for (int k = 0; k < K; k++) p[k] += row;
   }
   JC_UNROLL
   for (int k = 0; k < K; k++)
