@@ -18,6 +18,7 @@ from codegen import expr
 from codegen.emit import triton_dot
 from codegen.emit import triton_nests as nests
 from codegen.emit import triton_scan as scan
+from codegen.emit.triton_epilogue import Product
 from codegen.emit.triton_group import Form, Tables, emit_group, group
 from codegen.emit.triton_kernel import KernelText, emit_kernel
 from codegen.emit.triton_split import split
@@ -132,6 +133,9 @@ def emit(fused: Fused, sizes: Sizes = DEFAULT) -> TritonProgram:
             module.group(item)
         elif isinstance(item, Kernel):
             module.kernel(item)
+        elif isinstance(item, Product):
+            text = triton_dot.dot(item.step, module.buffers, item.epilogue)
+            module.add(text, f"dot_{hint(item.epilogue)}")
         else:
             _library(module, item)
     source = HEADER + "".join(f"\n\n{k.source}" for k in module.kernels.values())

@@ -10,13 +10,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import count
 from typing import Final
 
+from codegen import affine, expr
+from codegen.affine import Affine, Axis
 from codegen.emit import triton_table as table
-from codegen.emit.triton_body import Signature, needs_int64
+from codegen.emit.triton_body import Block, Signature, Text, needs_int64, use_counts
 from codegen.emit.triton_kernel import STEP, KernelText, finished
-from codegen.emit.triton_tile import power_of_two
-from codegen.ir import Access, Buffer, Library, Unsupported
+from codegen.emit.triton_tile import power_of_two, rewrite_stage
+from codegen.expr import Expr
+from codegen.ir import Access, Buffer, Kernel, Library, Stage, Store, Unsupported
+from codegen.rewrite import Rewrite
+from codegen.tile import stage_roots
 from eager import dtype as dt
 from eager.dtype import DType
 
@@ -46,8 +52,9 @@ def dot_tile(m: int, n: int, k: int, dtype: DType) -> DotTile:
     )
 
 
-def dot(step: Library, buffers: Mapping[str, Buffer]) -> KernelText:
-    """out[*B, M, N] = a[*B, M, K] @ b[*B, K, N]."""
+def dot(step: Library, buffers: Mapping[str, Buffer], epilogue: Kernel | None = None) -> KernelText:
+    """out[*B, M, N] = a[*B, M, K] @ b[*B, K, N]; or what the elementwise kernel `epilogue` makes of
+    it."""
     a, b = step.reads
     assert isinstance(a, Access)
     assert isinstance(b, Access)
@@ -58,10 +65,9 @@ def dot(step: Library, buffers: Mapping[str, Buffer]) -> KernelText:
         raise Unsupported(f"the triton backend has no matrix product of {dtype.name}")
     tile = dot_tile(m, n, k, dtype)
     signature = Signature(buffers)
+    out = _result(step, (*batch, m, n), buffers, epilogue)
     wide = needs_int64((buffers[x] for x in (a.buffer, b.buffer, step.outs[0])), ())
-    result = table.type_name(buffers[step.outs[0]].dtype)
     blocks_m, blocks_n = math.ceil(m / tile.m), math.ceil(n / tile.n)
-    out = Access(step.outs[0], 0, (*batch, m, n), _contiguous((*batch, m, n)))
     lines = [
         f"pid = tl.program_id(0){'.to(tl.int64)' if wide else ''}",
         f"i = (pid // {blocks_n} % {blocks_m} * {tile.m} + tl.arange(0, {tile.m}))[:, None]",
@@ -71,15 +77,65 @@ def dot(step: Library, buffers: Mapping[str, Buffer]) -> KernelText:
         *_pointers("a", a, ("i", "k[None, :]"), signature),
         *_pointers("b", b, ("k[:, None]", "j"), signature),
         *_loop(tile, (m, n, k), a.strides[-1], b.strides[-2], dtype),
-        *_pointers("out", out, ("i", "j"), signature),
-        f"tl.store(out, acc.to({result}){_mask(_bounds(tile, m, n))})",
     ]
+    lines = [STEP + line for line in lines] + _finish(out, tile, signature, wide=wide)
     programs = blocks_m * blocks_n * math.prod(batch)
-    return finished(signature, [STEP + line for line in lines], programs, tile.warps)
+    return finished(signature, lines, programs, tile.warps)
 
 
-def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(math.prod(shape[d + 1 :]) for d in range(len(shape)))
+@dataclass(frozen=True, eq=False, slots=True)
+class _Result:
+    """What is stored: a stage over the counters batch, i and j, in which `product` stands for the
+    sum."""
+
+    stage: Stage
+    product: Expr
+    counters: tuple[Affine, Affine, Affine]
+    sizes: tuple[int, int]
+
+
+def _result(
+    step: Library, shape: tuple[int, ...], buffers: Mapping[str, Buffer], epilogue: Kernel | None
+) -> _Result:
+    *batch, m, n = shape
+    sizes = math.prod(batch), m, n
+    counters = tuple(
+        affine.axis(x, size) for x, size in zip(("batch", "i", "j"), sizes, strict=True)
+    )
+    flat = affine.ravel(counters, sizes)
+    product = expr.load(step.outs[0], flat, buffers[step.outs[0]].dtype)
+    if epilogue is None:
+        stage = Stage((), (), (Store(step.outs[0], flat, product),))
+    else:
+        (own,) = epilogue.stages
+        axes = (*epilogue.rows, *own.loops)
+        by = dict(zip(axes, affine.unravel(flat, tuple(a.size for a in axes)), strict=True))
+        stage = rewrite_stage(own, Rewrite(by))
+    return _Result(stage, product, (counters[0], counters[1], counters[2]), (m, n))
+
+
+def _finish(out: _Result, tile: DotTile, signature: Signature, *, wide: bool) -> list[str]:
+    """The lines that turn the sum into what is stored."""
+    numbers = count()
+    block = Block(signature, [], STEP, {}, {}, {}, {}, wide, lambda: f"v{next(numbers)}")
+    texts = Text("batch"), Text("i", frozenset("r")), Text("j", frozenset("c"))
+    for counter, text in zip(out.counters, texts, strict=True):
+        # an axis of size 1 is no axis, but its tile has rows or columns all the same
+        axis = counter.terms[0][0] if counter.terms else Axis(text.text, 1, -1)
+        block.counters[axis] = text  # type: ignore[index]
+    for dim, name, size, side in zip("rc", "ij", out.sizes, (tile.m, tile.n), strict=True):
+        if size % side:
+            block.put(f"m{name} = {name} < {size}")
+            block.masks[dim] = f"m{name}"
+    dtype = out.product.dtype
+    same = dtype in (dt.float32, dt.float64)
+    sum_ = Text("acc" if same else f"acc.to({table.type_name(dtype)})", frozenset("rc"))
+    block.memo[out.product, ()] = sum_
+    block.uses = use_counts(stage_roots(out.stage))
+    ready = [(s, block.named(s.value), block.address(s.buffer, s.offset)) for s in out.stage.stores]
+    for s, value, address in ready:
+        block.store(s, "rc", value, address)
+    return block.lines
 
 
 def _pointers(name: str, x: Access, last: tuple[str, str], signature: Signature) -> list[str]:

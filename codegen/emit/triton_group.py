@@ -17,13 +17,13 @@ from codegen import affine, expr
 from codegen.affine import ZERO, Affine
 from codegen.emit import triton_table as table
 from codegen.emit.triton_body import Block, Text
+from codegen.emit.triton_epilogue import Item, fuse_epilogues, memory
 from codegen.emit.triton_kernel import STEP, KernelText, Writer, child, parameter_type
 from codegen.emit.triton_tile import Sizes, TiledStage, Tiling
 from codegen.expr import Expr, Load
-from codegen.ir import Access, Buffer, Fused, Kernel, Library, Stage, Store
+from codegen.ir import Buffer, Fused, Kernel, Stage, Store
 from codegen.rewrite import Rewrite
 from codegen.tile import stage_roots
-from codegen.writes import touched
 
 MEMBER: Final = 1 << 20  # the size that stands for every member's in the shared expression
 R: Final = "r"
@@ -120,8 +120,6 @@ def _slot_stores(stage: Stage, slots: _Slots) -> Iterator[Store]:
 
 # ------------------------------------------------------------------------------- collecting
 
-Item = Kernel | Library
-
 
 @dataclass(eq=False)
 class _Open:
@@ -163,8 +161,8 @@ def _groups(fused: Fused) -> Iterator[Item | tuple[Form, ...]]:
     """Groups stay open until an item of another kind depends on them; then they run, in order."""
     opened: list[_Open] = []
     latest: dict[tuple[Any, ...], _Open] = {}
-    for item in fused.items:
-        reads, writes = _memory(item, fused.buffers)
+    for item in fuse_epilogues(fused):
+        reads, writes = _homes(item, fused.buffers)
         if not writes:  # what it computed was fused into its readers
             continue
         before = [g for g in opened if g.conflicts(reads, writes)]
@@ -192,13 +190,12 @@ def _closed(wanted: Iterable[_Open], opened: list[_Open]) -> Iterator[Item | tup
             yield g.forms[0].kernel if len(g.forms) == 1 else tuple(g.forms)
 
 
-def _memory(item: Item, buffers: Mapping[str, Buffer]) -> tuple[set[str], set[str]]:
+def _homes(item: Item, buffers: Mapping[str, Buffer]) -> tuple[set[str], set[str]]:
     """What an item reads and writes, buffers that share memory under one name."""
-    reads, writes = touched(item)
-    if isinstance(item, Library):
-        reads |= {x for x in item.reads if isinstance(x, str)}
-        reads |= {x.buffer for x in item.reads if isinstance(x, Access)}
-    return tuple({buffers[x].alias or x if x in buffers else x for x in s} for s in (reads, writes))  # type: ignore[return-value]
+    reads, writes = (
+        {buffers[x].alias or x if x in buffers else x for x in names} for names in memory(item)
+    )
+    return reads, writes
 
 
 # --------------------------------------------------------------------------------- emission

@@ -80,6 +80,12 @@ def matmul16(a, b):
     return F.relu(a.to(eager.bfloat16) @ b.to(eager.bfloat16))
 
 
+def overwrite_factor(w, x):
+    """The product's kernel must not write the factor that its other tiles still read."""
+    w.sub_((w @ x) * 0.1)
+    return ()
+
+
 def attention(q, k, v):
     return F.softmax(q @ k.transpose(-1, -2) * 0.125, -1) @ v
 
@@ -135,6 +141,12 @@ CASES = {
         3,
     ),
     "matmul16": (matmul16, lambda: (floats(40, 70), floats(70, 50)), None),
+    "linear_gelu": (
+        lambda x, w, b: F.gelu(F.linear(x, w, b)),
+        lambda: (floats(2, 33, 20), floats(50, 20), floats(50)),
+        1,
+    ),
+    "product_of_itself": (overwrite_factor, lambda: (floats(70, 70), floats(70, 70)), 2),
     "embedding_backward": (embedding_backward, lambda: (floats(20, 8), labels(30, 20)), None),
     "convolution_step": (
         convolution_step,

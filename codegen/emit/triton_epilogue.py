@@ -1,0 +1,109 @@
+"""Emit, before grouping: elementwise work on a matrix product moves into the product's kernel.
+Items -> items.
+
+A bias, an activation or a gradient step on the result is computed on the accumulator's tile: the
+product itself never goes to memory. Only for a product that nobody else reads, and for kernels that
+keep the tile's registers few.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from codegen import affine, expr
+from codegen.expr import Load
+from codegen.ir import Fused, Kernel, Library
+from codegen.tile import stage_roots
+from codegen.writes import touched
+
+MOST_READS: Final = 4  # buffers that the epilogue reads besides the product
+MOST_STORES: Final = 2
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Product:
+    """A matrix product and the kernel that is computed on its tiles."""
+
+    step: Library
+    epilogue: Kernel
+
+
+Item = Kernel | Library | Product
+
+
+def memory(item: Item) -> tuple[set[str], set[str]]:
+    """The buffers an item reads and writes; scalars of library steps count as read."""
+    if isinstance(item, Product):
+        reads, _ = memory(item.step)
+        more, writes = touched(item.epilogue)
+        return (reads | more) - set(item.step.outs), writes
+    reads, writes = touched(item)
+    if isinstance(item, Library):
+        reads |= {x for x in item.reads if isinstance(x, str)}
+    return reads, writes
+
+
+def fuse_epilogues(fused: Fused) -> list[Item]:
+    """The items of `fused`, with products joined to the elementwise kernel that alone reads
+    them."""
+    readers = Counter(name for item in fused.items for name in memory(item)[0])
+    waiting: dict[str, Library] = {}  # products that may still move down to their reader
+    out: list[Item] = []
+    for item in fused.items:
+        reads, writes = memory(item)
+        overwritten = _homes(writes, fused)
+        spoiled = [n for n, s in waiting.items() if overwritten & _homes(memory(s)[0], fused)]
+        for (
+            name
+        ) in spoiled:  # neither across what changes an operand, nor into it: tiles read all of it
+            del waiting[name]
+        joined = next((n for n in reads if n in waiting), None)
+        if joined is not None and isinstance(item, Kernel) and _is_epilogue(item, joined, fused):
+            step = waiting.pop(joined)
+            out.remove(step)
+            out.append(Product(step, item))
+            continue
+        out.append(item)
+        if (
+            isinstance(item, Library)
+            and item.op.name == "dot"
+            and _is_private(item, readers, fused)
+        ):
+            waiting[item.outs[0]] = item
+    return out
+
+
+def _homes(names: set[str], fused: Fused) -> set[str]:
+    """The memory behind buffers."""
+    return {fused.buffers[n].alias or n for n in names if n in fused.buffers}
+
+
+def _is_private(step: Library, readers: Counter[str], fused: Fused) -> bool:
+    """Whether one item alone reads the product, and nobody outside."""
+    (name,) = step.outs
+    own = fused.buffers[name]
+    kept = any(a.buffer == name for a in fused.outputs)
+    alone = readers[name] == 1 and not kept and own.kind == "temp" and not own.alias
+    return alone and own.dtype.is_floating_point
+
+
+def _is_epilogue(kernel: Kernel, product: str, fused: Fused) -> bool:
+    """Whether `kernel` works on each element of `product` by itself, with few other buffers."""
+    if len(kernel.stages) != 1 or kernel.stages[0].reductions or kernel.locals:
+        return False
+    (stage,) = kernel.stages
+    axes = (*kernel.rows, *stage.loops)
+    sizes = [a.size for a in axes]
+    flat = affine.ravel([affine.axis(a.name, a.size) for a in axes], sizes)
+    loads = {x for x in expr.walk(*stage_roots(stage)) if isinstance(x, Load)}
+    others = {x.buffer for x in loads} - {product}
+    return (
+        math.prod(sizes) == fused.buffers[product].size
+        and all(x.offset is flat for x in loads if x.buffer == product)
+        and all(s.mode == "set" for s in stage.stores)
+        and len(others) <= MOST_READS
+        and len(stage.stores) <= MOST_STORES
+    )
