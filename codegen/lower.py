@@ -19,6 +19,7 @@ from codegen.ir import Call, Loops, Nest, Program, Step, Unsupported, Value
 from eager import dtype as dt
 from eager.aval import Aval
 from eager.dtype import DType
+from eager.op import REGISTRY
 from eager.ops.kinds import Pointwise
 
 Item = Nest | Step
@@ -73,25 +74,28 @@ def _tensors(call: Call) -> tuple[Value, ...]:
 
 
 def _own_outputs(state: _Lower, program: Program) -> Program:
-    """Each output gets memory of its own: an input, a duplicate or a written value that is returned
-    is copied."""
-    taken = {v.id for v in program.inputs} | {v.id for _, v in program.writes}
+    """Each output and each written value gets memory of its own: an input, a duplicate or a written
+    value that is returned is copied."""
+    inputs = {v.id for v in program.inputs}
+    taken = inputs | {v.id for _, v in program.writes}
     outputs = []
     for v in program.outputs:
-        if v.id in taken:
-            copy = state.fresh(v.aval)
-            state.nest(copy, lambda axes, v=v: expr.read(v.id, axes, v.aval.dtype), "")
-            v = copy
-        taken.add(v.id)
-        outputs.append(v)
+        own = _copied(state, v) if v.id in taken else v
+        taken.add(own.id)
+        outputs.append(own)
     writes: list[tuple[Value, Value]] = []
     for target, v in program.writes:
-        if v.id in {w.id for _, w in writes} or v.id in {i.id for i in program.inputs}:
-            copy = state.fresh(v.aval)
-            state.nest(copy, lambda axes, v=v: expr.read(v.id, axes, v.aval.dtype), "")
-            v = copy
-        writes.append((target, v))
+        shared = v.id in inputs or any(v.id == w.id for _, w in writes)
+        writes.append((target, _copied(state, v) if shared else v))
     return Program(program.inputs, program.calls, tuple(outputs), tuple(writes))
+
+
+def _copied(state: _Lower, v: Value) -> Value:
+    copy = state.fresh(v.aval)
+    if v.aval.dtype.is_complex:
+        state.step(Call(REGISTRY["clone"], (v,), {}, (copy,)), "extern")
+        return copy
+    return state.nest(copy, lambda axes: expr.read(v.id, axes, v.aval.dtype), "")
 
 
 def axes_of(shape: tuple[int, ...], prefix: str = "i") -> tuple[Affine, ...]:

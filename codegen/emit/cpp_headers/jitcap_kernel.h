@@ -7,6 +7,8 @@
 #include "jitcap_rt.h"
 
 namespace jc {
+struct c64 { f32 re, im; };  // complex numbers are moved about, and computed on by callbacks only
+struct c128 { f64 re, im; };
 struct Full { static constexpr bool full = true; };
 struct Tail { static constexpr bool full = false; };
 #define JC_BODY __attribute__((always_inline))
