@@ -37,6 +37,12 @@ class Geometry:
     def taps(self) -> int:
         return math.prod(self.kernel)
 
+    @property
+    def is_product(self) -> bool:
+        """Whether it is a matrix product per sample, and one that is worth BLAS."""
+        plain = self.taps == self.groups == 1 and self.size == self.out and not any(self.padding)
+        return plain and min(self.c, self.o, math.prod(self.out)) >= 32
+
     def text(self) -> str:
         """The initialiser of a jc::Conv."""
         fields = (self.size, self.out, self.kernel, self.stride, self.padding, self.dilation)
@@ -129,10 +135,22 @@ def _correlate(w: Writer, g: Geometry, name: str, reach: list[_Reach], cin: int,
     """A call that turns `cin` channels of the first operand into `cout`, per group."""
     ctype, size = w.ctype(0), w.step.out_avals[0].dtype.itemsize
     source, weight = w.dense(0), w.dense(1)
+    if g.is_product:
+        _product(w, g, weight, source, cout)
+        return
     packed = g.groups * _padded(cout, size) * cin * g.taps
     room = _room(w, ctype, packed, g.taps, band_room(reach, cin, size), 0)
     w.lines.append(f"static const Conv g = {g.text()};")
     w.call(f"{name}<{ctype}>", "g", source, weight, w.out(), room)
+
+
+def _product(w: Writer, g: Geometry, weight: str, source: str, cout: int) -> None:
+    """A 1x1 filter: per sample, the weights (o, c), or their transpose, times (channels, places)."""
+    places, cin = math.prod(g.size), g.c + g.o - cout
+    transposed = str(w.step.name == "conv_input_grad").lower()
+    w.table("i64", "batch", (g.n, 0, cin * places))
+    a, b = f"{{{weight}, {g.c}, {transposed}}}", f"{{{source}, {places}, false}}"
+    w.call(f"dot<{w.ctype(0)}>", cout, places, cin, a, b, w.out(), 1, "batch")
 
 
 def conv_weight_grad(w: Writer) -> None:

@@ -1,4 +1,5 @@
-"""Convolutions and their gradients in compiled code against eager's, over strides, dilations, groups and odd shapes."""
+"""Convolutions and their gradients in compiled code against eager's, over strides, dilations,
+groups and odd shapes."""
 
 from __future__ import annotations
 
@@ -41,6 +42,7 @@ CASES = [
     Case((2, 5, 50), (33, 5, 7), stride=3, padding=5, dilation=2),
     Case((1, 2, 3000), (3, 2, 9), padding=4),
     Case((2, 4, 6, 7, 8), (12, 4, 3, 2, 3), stride=2, padding=1, dilation=2),
+    Case((3, 40, 6, 7), (33, 40, 1, 1)),
     Case((1, 1, 1, 1), (1, 1, 1, 1)),
     Case((1, 7, 5, 5), (9, 7, 5, 5)),
     Case((2, 3, 4, 4), (5, 3, 2, 2), padding=3),

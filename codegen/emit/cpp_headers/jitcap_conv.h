@@ -160,18 +160,29 @@ struct Correlation {
   i64 n, groups, cin, cout;  // channels per group
   i64 src[3], dst[3], k[3];  // spatial sizes
   i64 w_out, w_in;           // strides of the weights over output and input channels
+  bool forward;              // all taps, in the filter's order
 };
-// packed[block][ci][tap][lane]: `lanes` output channels side by side, zeros where there are none.
+// packed[ci][tap][lane] of one block of output channels, zeros where there are none; tap by tap as the
+// sweeps name them.
 template <class T> JC_NOINLINE void pack_weights(T *packed, const T *w, const Correlation &q, i64 lanes, i64 block) {
-  for (i64 lane = 0; lane < lanes; lane++) {
-    i64 co = block * lanes + lane;
-    T *out = packed + lane;
-    for (i64 ci = 0; ci < q.cin; ci++)
-      for (i64 z = 0; z < q.s[0].taps; z++)
-        for (i64 y = 0; y < q.s[1].taps; y++) {
-          i64 row = ((q.s[0].tap + z * q.s[0].dtap) * q.k[1] + q.s[1].tap + y * q.s[1].dtap) * q.k[2] + q.s[2].tap;
-          const T *in = w + co * q.w_out + ci * q.w_in + row;
-          for (i64 x = 0; x < q.s[2].taps; x++, out += lanes) *out = co < q.cout ? in[x * q.s[2].dtap] : T(0);
+  constexpr i64 MOST = 64;  // taps that are turned at once
+  i64 all = q.k[0] * q.k[1] * q.k[2], live = q.cout - block * lanes;
+  bool vectors = lanes >= native_lanes<T>;
+  w += block * lanes * q.w_out;
+  if (vectors && q.w_in == all && q.forward) {
+    turn(packed, w, q.w_out, live, lanes, q.cin * all);
+    return;
+  }
+  T turned[MOST * 2 * native_lanes<T>];
+  for (i64 ci = 0; ci < q.cin; ci++, w += q.w_in) {
+    if (vectors && all <= MOST) turn(turned, w, q.w_out, live, lanes, all);
+    for (i64 z = 0; z < q.s[0].taps; z++)
+      for (i64 y = 0; y < q.s[1].taps; y++)
+        for (i64 x = 0; x < q.s[2].taps; x++, packed += lanes) {
+          i64 tap = ((q.s[0].tap + z * q.s[0].dtap) * q.k[1] + q.s[1].tap + y * q.s[1].dtap) * q.k[2] + q.s[2].tap + x * q.s[2].dtap;
+          if (vectors && all <= MOST) __builtin_memcpy(packed, turned + tap * lanes, lanes * sizeof(T));
+          else
+            for (i64 lane = 0; lane < lanes; lane++) packed[lane] = lane < live ? w[lane * q.w_out + tap] : T(0);
         }
   }
 }
@@ -375,13 +386,13 @@ template <class T> JC_NOINLINE void correlate(const Correlation &q, const T *src
 }
 template <class T> JC_NOINLINE void conv(const Conv &g, const T *x, const T *w, T *out, ConvRoom<T> room) {
   i64 cin = g.c / g.groups, k = g.k[0] * g.k[1] * g.k[2];
-  Correlation q = {{forward_sweep(g, 0), forward_sweep(g, 1), forward_sweep(g, 2)}, g.n, g.groups, cin, g.o / g.groups, {}, {}, {}, cin * k, k};
+  Correlation q = {{forward_sweep(g, 0), forward_sweep(g, 1), forward_sweep(g, 2)}, g.n, g.groups, cin, g.o / g.groups, {}, {}, {}, cin * k, k, true};
   for (int d = 0; d < 3; d++) q.src[d] = g.in[d], q.dst[d] = g.out[d], q.k[d] = g.k[d];
   correlate(q, x, w, out, room);
 }
 template <class T> JC_NOINLINE void conv_input_grad(const Conv &g, const T *grad, const T *w, T *out, ConvRoom<T> room) {
   i64 cout = g.c / g.groups, k = g.k[0] * g.k[1] * g.k[2];
-  Correlation q = {{}, g.n, g.groups, g.o / g.groups, cout, {}, {}, {}, k, cout * k};
+  Correlation q = {{}, g.n, g.groups, g.o / g.groups, cout, {}, {}, {}, k, cout * k, false};
   for (int d = 0; d < 3; d++) q.src[d] = g.out[d], q.dst[d] = g.in[d], q.k[d] = g.k[d];
   bool gaps = false;  // inputs that no tap reaches
   for (int d = 0; d < 3; d++)

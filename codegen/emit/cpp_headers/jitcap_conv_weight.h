@@ -111,7 +111,7 @@ template <class T> JC_NOINLINE void weight_chunk(const WeightGrad &w, const T *g
   }
 }
 template <class T> JC_NOINLINE void conv_weight_grad(const Conv &g, const T *grad, const T *x, T *out, ConvRoom<T> room, i64 chunks) {
-  WeightGrad w = {{{forward_sweep(g, 0), forward_sweep(g, 1), forward_sweep(g, 2)}, g.n, g.groups, g.c / g.groups, g.o / g.groups, {}, {}, {}, 0, 0}};
+  WeightGrad w = {{{forward_sweep(g, 0), forward_sweep(g, 1), forward_sweep(g, 2)}, g.n, g.groups, g.c / g.groups, g.o / g.groups, {}, {}, {}, 0, 0, true}};
   Correlation &q = w.q;
   for (int d = 0; d < 3; d++) q.src[d] = g.in[d], q.dst[d] = g.out[d], q.k[d] = g.k[d];
   w.lanes = conv_block<T>(q.cout, 0);
