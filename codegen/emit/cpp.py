@@ -76,7 +76,7 @@ def emit(tiled: Tiled, plan: Plan) -> Source:
         *(text.replace("{name}", name) for text, name in functions.items()),
         "}",
         "using namespace jc;",
-        f"JC_ENTRY int {ENTRY}(void **b, const double *s, void *arena) {{",
+        f"JC_ENTRY JC_STRAIGHT int {ENTRY}(void **b, const double *s, void *arena) {{",
         *("  " + c for c in calls),
         "  return jc::error_of(arena)->code != 0;",
         "}",

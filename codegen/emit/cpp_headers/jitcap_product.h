@@ -55,7 +55,7 @@ template <class T> JC_INLINE Product<T> product_for(bool ta, i64 m, i64 n, i64 k
   bool fits = m >= 24 && n >= 32 && (f64)m * n * k <= 25e6 && !(ta && lda * sizeof(T) >= 4096);
   return {Blas<T>::small() && fits};
 }
-template <class T> JC_INLINE void serial_gemm(bool ta, bool tb, i64 m, i64 n, i64 k, T alpha, const T *a, i64 lda, const T *b, i64 ldb, T beta, T *c, i64 ldc) {
+template <class T> JC_NOINLINE void serial_gemm(bool ta, bool tb, i64 m, i64 n, i64 k, T alpha, const T *a, i64 lda, const T *b, i64 ldb, T beta, T *c, i64 ldc) {
   product_for<T>(ta, m, n, k, lda)(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 // gemm: split over the team along the longer side of C. Every call packs its operands anew:
