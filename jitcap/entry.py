@@ -23,14 +23,13 @@ from jitcap.capture.capture import capture
 from jitcap.capture.result import Captured
 from jitcap.config import config
 from jitcap.graph import Graph
-from jitcap.guards import Equals, explain
 from jitcap.joint import Region
 from jitcap.lower import Strides
 from jitcap.oracle import compare_first, search_nans
 from jitcap.pipeline import Executable, compile_graph
 from jitcap.record import Recompile, Stats, Trail, announce, say
 from jitcap.show import module
-from jitcap.split import Splitter
+from jitcap.split import Splitter, changed_ints
 from jitcap.tensor_guard import TensorLike
 
 
@@ -235,13 +234,7 @@ class Entries:
             raise RuntimeError(f'stance("fail_on_recompile"): {record}')
         if config.debug >= 2:
             say(f"recompile {record}")
-        self.varying |= _changed_ints(captured, args, kwargs)
-
-
-def _changed_ints(captured: Captured, args: tuple[Any, ...], kwargs: dict[str, Any]) -> set[str]:
-    """The names of ints whose guarded value is another now."""
-    ints = [g for g in captured.guards.items if isinstance(g, Equals) and type(g.value) is int]
-    return {g.origin.show() for g in ints if explain((g,), args, kwargs) is not None}
+        self.varying |= changed_ints(captured, args, kwargs)
 
 
 def _strides(captured: Captured) -> list[Strides | None]:

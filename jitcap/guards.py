@@ -261,6 +261,8 @@ class Holds(Guard):
         return f"{v} == {self.value!r}"
 
     def expected(self) -> str:
+        if isinstance(self.value, bool):
+            return self.origin.show() if self.value else f"not {self.origin.show()}"
         return f"{self.origin.show()} == {self.value!r}"
 
     def key(self) -> tuple[Any, ...]:

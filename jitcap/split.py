@@ -24,7 +24,7 @@ from jitcap.capture.native import is_library_module, is_native
 from jitcap.capture.opcodes_table import OPCODES
 from jitcap.capture.result import Captured
 from jitcap.capture.segment import RETURNED, capture_segment, live, point_of
-from jitcap.guards import Equals, explain
+from jitcap.guards import Equals, Length, explain
 from jitcap.marks import NO_CAPTURE
 
 Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
@@ -154,10 +154,18 @@ class Splitter:
         self._report(record)
 
 
-def changed_ints(captured: Captured, args: tuple[Any, ...]) -> set[str]:
-    """The names of ints whose guarded value is another now."""
-    ints = [g for g in captured.guards.items if isinstance(g, Equals) and type(g.value) is int]
-    return {g.origin.show() for g in ints if explain((g,), args, {}) is not None}
+def changed_ints(
+    captured: Captured, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
+) -> set[str]:
+    """The names of ints, and lengths of lists, whose guarded value is another now."""
+    found = set()
+    for guard in captured.guards.items:
+        counts = isinstance(guard, Length)
+        varies = counts or (isinstance(guard, Equals) and type(guard.value) is int)
+        if varies and explain((guard,), args, kwargs or {}) is not None:
+            name = guard.origin.show()
+            found.add(f"len({name})" if counts else name)
+    return found
 
 
 def splittable(fn: FunctionType) -> bool:

@@ -64,6 +64,10 @@ KINDS: Final[dict[str, Kind]] = {
         "the iterator was made outside: its next value is fetched between two compiled parts",
         "nothing to do: this is how a loop over a data loader runs",
     ),
+    "growing list": Kind(
+        "the program appends to this list, so it is another one at each call",
+        "keep a running sum beside the list",
+    ),
     "requested": Kind("graph_break() or disable() asks for it", "remove it to capture this part"),
     "version": Kind(
         "this version of Python has bytecode that is not known", "use Python 3.11, 3.12 or 3.13"

@@ -199,12 +199,9 @@ def _len(world: World, obj: Any) -> Any:
         return world.call(method, (obj,), {})
     world.see(obj, "len()")
     shadow = world.outside.shadow(obj)
-    if isinstance(shadow, DictShadow):
+    if isinstance(shadow, DictShadow | ListShadow):
         return shadow.size(world)
-    if isinstance(shadow, ListShadow):
-        shadow.measure(world)
-    else:
-        world.settle(obj)
+    world.settle(obj)
     return len(obj)
 
 
@@ -480,7 +477,7 @@ def _generator_manual_seed(world: World, generator: Any, seed: int) -> Any:
     return generator
 
 
-def _sweep(fn: FunctionType) -> Handler:
+def _sweep(fn: Any) -> Handler:
     """`backward`: refused at once if the history goes on outside, so that a split is before it."""
 
     def handler(world: World, *args: Any, **kwargs: Any) -> Any:
@@ -493,7 +490,7 @@ def _sweep(fn: FunctionType) -> Handler:
     return handler
 
 
-for _backward in (autograd.backward, Tensor.backward):
+for _backward in (autograd.backward, vars(Tensor)["backward"]):
     HANDLERS[_backward] = _sweep(_backward)
 
 

@@ -130,6 +130,9 @@ def counters(world: World) -> frozenset[str]:
             pairs = [(o, shadow.base[k], dict.__getitem__(shadow.twin, k)) for o, k in stored]
         elif isinstance(shadow, CellShadow) and shadow.changed():
             pairs = [(Contents(shadow.origin), shadow.base, shadow.twin.cell_contents)]
+        elif isinstance(shadow, ListShadow) and shadow.grows():
+            found.add(shadow.length_name)
+            continue
         else:
             continue
         found |= {o.show() for o, old, new in pairs if type(old) is int and type(new) is int}

@@ -47,6 +47,7 @@ def concretize(world: World, number: SymNumber, want: type) -> Any:
             f"{want.__name__}() of a value that is known only when the program runs"
         )
     value = hint_of(world, number.handle)
+    value = bool(value) if want is bool else value
     world.guards.add(Holds(origin, world.line(), value))
     return want(value)
 

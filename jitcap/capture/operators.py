@@ -227,10 +227,8 @@ def truth(world: World, a: Any) -> bool:
             return True
     world.see(a, "the truth")
     shadow = world.outside.shadow(a)
-    if isinstance(shadow, DictShadow):
-        return shadow.size(world) > 0
-    if isinstance(shadow, ListShadow):
-        shadow.measure(world)
+    if isinstance(shadow, DictShadow | ListShadow):
+        return bool(shadow.size(world) > 0)
     if isinstance(a, Deferred):
         raise Break("data dependent", "text made of run-time values decides a branch")
     return bool(a)

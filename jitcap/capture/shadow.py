@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 from types import CellType
 from typing import TYPE_CHECKING, Any, Final
 
-from jitcap.capture.origin import Attribute, Contents, DictOf, Item, ItemBy, Keys, Origin
+from jitcap.capture.breaks import Break
+from jitcap.capture.origin import Attribute, Computed, Contents, DictOf, Item, ItemBy, Keys, Origin
 from jitcap.guards import Absent, AbsentBy, Equals, Length
 
 if TYPE_CHECKING:
@@ -156,6 +157,7 @@ class ListShadow(Shadow):
         twin.extend(self.base)
         self.whole = not self.base
         self.measured = False
+        self.length: Any = None  # as a run-time number
 
     def measure(self, world: World) -> None:
         """Guard the length. Not before somebody looks: a log that only grows fits any length."""
@@ -164,16 +166,43 @@ class ListShadow(Shadow):
             world.guards.add(Length(self.origin, world.line(), len(self.real)))
 
     def touch(self, world: World, index: int) -> None:
-        """Load one element, if the twin still has its original length and place."""
-        self.measure(world)
+        """Load one element of a list. One that is there needs no guard on the length, and what
+        is counted from the end is counted from the end at every call."""
         if self.whole:
             return
-        index = index + len(self.base) if index < 0 else index
-        if 0 <= index < len(self.base) and self.twin[index] is UNLOADED:
-            value = world.outside.load(self.real[index], Item(self.origin, index))
-            self.base[index] = self.twin[index] = value
+        count, size = len(self.base), len(self.twin)
+        place = index + size if index < 0 else index
+        if not 0 <= place < count:
+            if index >= 0 or place < 0:  # appended by the program, counted from the start; or none
+                self.measure(world)
+        elif self.twin[place] is UNLOADED:
+            key = place - count if index < 0 else place
+            value = world.outside.load(self.real[place], Item(self.origin, key))
+            self.base[place] = self.twin[place] = value
+
+    @property
+    def length_name(self) -> str:
+        return f"len({self.origin.show()})"
+
+    def grows(self) -> bool:
+        """Whether the program appends to it, and has looked at its length only."""
+        return self.measured and not self.whole and len(self.twin) > len(self.base)
+
+    def size(self, world: World) -> Any:
+        """`len()`: a run-time number once it is known to vary."""
+        if self.whole or self.length_name not in world.outside.dynamic:
+            self.measure(world)
+            return len(self.twin)
+        if self.length is None:
+            place = Computed((self.origin,), "len({})")
+            self.length = world.number_input(len(self.real), place)
+        added = len(self.twin) - len(self.base)
+        return self.length + added if added else self.length
 
     def complete(self, world: World) -> None:
+        grown = len(self.twin) != len(self.base)
+        if not self.whole and grown and self.length_name in world.outside.dynamic:
+            raise Break("growing list", f"all of {self.origin.show()} is looked at")
         self.measure(world)
         if self.whole:
             return

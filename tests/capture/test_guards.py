@@ -1,6 +1,7 @@
 """Whatever reachable thing is changed between two calls, the compiled version refuses or is still right."""
 
 import copy
+import functools
 import types
 
 import pytest
@@ -289,7 +290,7 @@ def test_floats_do_not_recompile_and_ints_stop_to():
 
     schedule = Schedule()
 
-    @jit
+    @functools.partial(jit, backend="eager")
     def update(x):
         schedule.step += 1
         return x - schedule.lr * schedule.step
@@ -316,3 +317,38 @@ def test_capture_alone_changes_nothing():
     before = copy.deepcopy(plain([scene.config, scene.extra, scene.model.state_dict()]))
     version_of(program, scene.args(), {})
     assert plain([scene.config, scene.extra, scene.model.state_dict()]) == before
+
+
+def test_a_history_list_does_not_recompile_for_ever(recwarn):
+    losses, averages = [], []
+
+    def step(x):
+        losses.append(x.sum().item())
+        if len(losses) % 4 == 0:
+            averages.append(sum(losses) / len(losses))
+        return x + len(losses)
+
+    jitted = jit(step, backend="eager")
+    for i in range(30):
+        assert jitted(eager.ones(2) * i).tolist() == [i + i + 1.0] * 2
+    assert losses == [2.0 * i for i in range(30)]
+    assert averages == [sum(losses[: 4 * k]) / (4 * k) for k in range(1, 8)]
+    assert jitted.stats.compiles <= 8
+    assert jitted.stats.fallbacks == 0
+
+
+def test_a_modulus_of_a_counter_makes_two_versions():
+    class State:
+        step = 0
+
+    state = State()
+    state.step = 0
+
+    @functools.partial(jit, backend="eager")
+    def advance(x):
+        state.step += 1
+        return x * 2 if state.step % 7 else x
+
+    results = [advance(eager.ones(1)).item() for _ in range(21)]
+    assert results == [1.0 if (i + 1) % 7 == 0 else 2.0 for i in range(21)]
+    assert advance.stats.compiles == 2
