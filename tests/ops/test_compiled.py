@@ -23,14 +23,23 @@ CASES = [
 ]
 
 
-def _compare(mine, expected):
+TOLERANCE = {
+    "float32": (1e-5, 5e-6),
+    "float64": (1e-9, 1e-11),
+    "float16": (4e-3, 4e-3),
+    "bfloat16": (3e-2, 3e-2),
+}
+
+
+def _compare(mine, expected, dtype=eager.float32):
     a, b = harness.flat(mine), harness.flat(expected)
     assert len(a) == len(b)
+    rtol, atol = TOLERANCE[dtype.name]
     for x, y in zip(a, b, strict=True):
         assert harness.dtype_name(x) == harness.dtype_name(y)
         p, q = harness.to_numpy(x), harness.to_numpy(y)
         assert p.shape == q.shape
-        np.testing.assert_allclose(p, q, rtol=1e-5, atol=5e-6)
+        np.testing.assert_allclose(p, q, rtol=rtol, atol=atol)
 
 
 @pytest.mark.parametrize(("p", "sample"), CASES)
@@ -38,6 +47,17 @@ def test_compiled_value(p, sample):
     expected, _ = harness.call(p.fn, sample, lambda x: harness.ours(x, eager.float32))
     mine, _ = harness.call(jitcap.jit(p.fn), sample, lambda x: harness.ours(x, eager.float32))
     _compare(mine, expected)
+
+
+@pytest.mark.parametrize("dtype", [eager.float64, eager.float16, eager.bfloat16], ids=repr)
+@pytest.mark.parametrize(("p", "sample"), [c for c in CASES if c.id.endswith(":0")])
+def test_compiled_value_of_other_types(p, sample, dtype):
+    try:
+        expected, _ = harness.call(p.fn, sample, lambda x: harness.ours(x, dtype))
+    except RuntimeError as error:
+        pytest.skip(str(error))
+    mine, _ = harness.call(jitcap.jit(p.fn), sample, lambda x: harness.ours(x, dtype))
+    _compare(mine, expected, dtype)
 
 
 @pytest.mark.parametrize(("p", "sample"), [c for c in CASES if c.values[1].grad])
