@@ -14,6 +14,7 @@ from jitcap.passes.dead import dead_code
 from jitcap.passes.parts import join_parts
 from jitcap.passes.share import common_subexpressions
 from jitcap.passes.simplify import simplify
+from jitcap.passes.steps import hoist_products, sum_products
 
 Pass = Callable[[Graph], Graph]
 
@@ -22,6 +23,8 @@ PASSES: Final[tuple[tuple[Pass, str], ...]] = (
     (dead_code, "what nobody reads costs every later pass its time"),
     (simplify, "local identities; before sharing, so that two spellings of one value meet"),
     (common_subexpressions, "one value, one node: the backward repeats parts of the forward"),
+    (hoist_products, "after sharing: every step has the same weights"),
+    (sum_products, "before parts are joined, which hides additions"),
     (join_parts, "after sharing, so that only gradients used once are looked through"),
     (simplify, "sharing makes `where(c, x, x)` and its like visible"),
     (dead_code, "drop what the rewrites left behind"),

@@ -9,6 +9,7 @@ One sweep from the roots of the trees: O(n log n).
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -42,18 +43,22 @@ def join_parts(graph: Graph) -> Graph:
 
 def _trees(graph: Graph) -> dict[Node, tuple[list[Part], list[Arg]]]:
     """For each root of a tree of additions worth it: its disjoint parts, and its other terms."""
+    found: dict[Node, tuple[list[Part], list[Arg]]] = {}
+    for root, terms in trees_of_additions(graph):
+        split = _disjoint(terms)
+        if split is not None:
+            found[root] = split
+    return found
+
+
+def trees_of_additions(graph: Graph) -> Iterator[tuple[Node, list[Arg]]]:
+    """The root and the leaves (in order) of every largest tree of additions used nowhere else."""
     users = graph.users()
     outputs = set(graph.outputs)
     inside: set[Node] = set()
-    found: dict[Node, tuple[list[Part], list[Arg]]] = {}
     for n in reversed(graph.nodes):
-        if n.op.name != "add" or n in inside or n.aval.weak:
-            continue
-        terms = _terms(n, users, outputs, inside)
-        split = _disjoint(terms)
-        if split is not None:
-            found[n] = split
-    return found
+        if n.op.name == "add" and n not in inside and not n.aval.weak:
+            yield n, _terms(n, users, outputs, inside)
 
 
 def _terms(

@@ -194,3 +194,31 @@ def test_taking_every_row_is_no_gather():
     assert "take" in ops(graph)
     assert ops(after) == ["mul"]
     np.testing.assert_array_equal(graph.run([SPECIAL])[0], after.run([SPECIAL])[0])
+
+
+def test_products_over_time_are_one():
+    def fn(x, w, u):
+        w, u = w.detach().requires_grad_(), u.detach().requires_grad_()
+        h = eager.zeros(4, 32)
+        for t in range(6):
+            h = (x[:, t] @ w + h @ u).tanh()
+        return eager.autograd.grad((h * h).sum(), [w, u])
+
+    rng = np.random.default_rng(0)
+    arrays = [0.1 * rng.standard_normal(s).astype(np.float32) for s in ((4, 6, 24), (24, 32), (32, 32))]
+    graph = trace(fn, *map(eager.tensor, arrays)).graph
+    after = run_passes(graph)
+    # forward: 1 for x and 5 or 6 for h; backward: 5 through h, 1 for each gradient
+    assert ops(after).count("dot") <= 1 + 6 + 5 + 2 < ops(graph).count("dot")
+    for a, b in zip(graph.run(arrays), after.run(arrays), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_a_sum_of_large_products_stays():
+    def fn(a, b, c, d):
+        return a @ b + c @ d
+
+    rng = np.random.default_rng(0)
+    shapes = ((2, 50), (50, 3), (2, 40), (40, 3))
+    arrays = [eager.tensor(rng.standard_normal(s).astype(np.float32)) for s in shapes]
+    assert ops(run_passes(trace(fn, *arrays).graph)) == ["dot", "dot", "add"]
