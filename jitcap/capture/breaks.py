@@ -64,6 +64,10 @@ KINDS: Final[dict[str, Kind]] = {
         "the iterator was made outside: its next value is fetched between two compiled parts",
         "nothing to do: this is how a loop over a data loader runs",
     ),
+    "size": Kind(
+        "a graph of this size would compile for minutes",
+        "put @jit on the body of the loop instead of on the loop",
+    ),
     "growing list": Kind(
         "the program appends to this list, so it is another one at each call",
         "keep a running sum beside the list",
@@ -133,6 +137,9 @@ class Break(Exception):
         self.what = what
         self.place: Place | None = None
         self.done = 0  # instructions of the outermost frame that can be captured before it
+
+    def __str__(self) -> str:
+        return str(self.record()) if self.place else self.what
 
     @staticmethod
     def aliased(what: str, storages: frozenset[int]) -> Aliased:

@@ -24,6 +24,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from eager import autograd
 from eager import random as eager_random
+from eager.dtype import set_default_dtype
+from eager.printing import set_printoptions
+from eager.serialization import load, save
 from eager.sym import SymNumber, emit_scalar
 from eager.tensor import Tensor
 from jitcap.capture import attributes, polyfills
@@ -510,8 +513,11 @@ for _name in ("random", "randint", "randrange", "uniform", "choice", "shuffle", 
     HANDLERS[_bound] = _refuse("time and chance", f"random.{_name}")
     if isinstance(_bound, MethodType):
         HANDLERS[_bound.__func__] = HANDLERS[_bound]
-for _state in (eager_random.seed, eager_random.get_rng_state, eager_random.set_rng_state,
-               eager_random.initial_seed):  # fmt: skip
+for _state in (
+    eager_random.seed, eager_random.get_rng_state, eager_random.set_rng_state,
+    eager_random.initial_seed, eager_random.Generator.seed, eager_random.Generator.get_state,
+    eager_random.Generator.set_state, set_default_dtype, set_printoptions, save, load,
+):  # fmt: skip
     HANDLERS[_state] = _refuse("effect", f"eager.{_state.__name__}")
 HANDLERS[time.sleep] = lambda world, seconds: world.host_call(time.sleep, (seconds,), {})
 HANDLERS[typing.cast] = lambda world, cls, value: value

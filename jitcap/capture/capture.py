@@ -114,6 +114,8 @@ def _run(world: World, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     bound = int(isinstance(fn, MethodType))
     root: Any = fn
     if isinstance(plain, FunctionType):
+        world.entry_line = f"{plain.__code__.co_filename}:{plain.__code__.co_firstlineno}"
+    if isinstance(plain, FunctionType):
         origin = Fixed(plain, plain.__qualname__)
         world.fixed[id(plain)] = plain
         world.outside.register(Shadow(plain, origin, plain))
@@ -162,6 +164,7 @@ def finish(world: World, value: Any, shape: tuple[int, tuple[str, ...]]) -> Capt
         names=names,
         shape=shape,
         grad_mode=world.grad_mode,
+        inference=world.inference,
         joint=joint,
     )
 

@@ -252,9 +252,12 @@ def _draws(world: World, make: Rebuilder) -> list[str]:
 
 
 def _grad_mode(world: World, make: Rebuilder) -> list[str]:
-    if mode.enabled is world.grad_mode:
-        return []
-    return [f"{make.names.bind(mode)}.enabled = {mode.enabled}"]
+    lines, name = [], make.names.bind(mode)
+    if mode.enabled is not world.grad_mode:
+        lines.append(f"{name}.enabled = {mode.enabled}")
+    if mode.inference is not world.inference:
+        lines.append(f"{name}.inference = {mode.inference}")
+    return lines
 
 
 def _host_call(make: Rebuilder, call: Any) -> str:

@@ -1,7 +1,7 @@
 """Capture: which functions and classes run natively on traced values. module name -> yes or no.
 
 All of `eager` does, since its state lives in its arguments, except what is written like user code:
-layers, optimizers, data loading. Those are read from bytecode like the user's own.
+layers, optimizers, data loading, distributions. Those are read from bytecode like the user's own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from functools import lru_cache
 from types import FunctionType
 from typing import Any, Final
 
-_READ: Final = ("eager.nn.modules", "eager.nn.utils", "eager.optim", "eager.utils")
+_READ: Final = (
+    "eager.nn.modules", "eager.nn.utils", "eager.optim", "eager.utils", "eager.amp",
+    "eager.distributions",
+)  # fmt: skip
 _LIBRARIES: Final = frozenset({"eager", "jitcap", "codegen", "numpy"}) | sys.stdlib_module_names
 _OURS: Final = frozenset({"jitcap.capture.interpret", "jitcap.capture.world"})
 

@@ -44,6 +44,7 @@ class Captured:
     names: Names
     shape: tuple[int, tuple[str, ...]]  # number of positional arguments, names of the keywords
     grad_mode: bool
+    inference: bool
     joint: Joint | None = None
 
     def source(self, region: bool = False) -> str:
@@ -61,6 +62,7 @@ class Captured:
         test.append(f"len(kwargs) != {len(keywords)}" if keywords else "kwargs")
         grad, dtype = self.names.bind(mode), self.names.bind(default_dtype)
         test.append(f"{grad}.enabled is not {self.grad_mode}")
+        test.append(f"{grad}.inference is not {self.inference}")
         test.append(f"{dtype}[0] is not {self.names.bind(default_dtype[0])}")
         return ["def entry(args, kwargs):", f"  if {' or '.join(test)}: return MISS"]
 
@@ -132,6 +134,8 @@ class Captured:
             return f"expected {count} positional arguments and keywords {list(keywords)}"
         if mode.enabled is not self.grad_mode:
             return f"expected grad mode {'on' if self.grad_mode else 'off'}"
+        if mode.inference is not self.inference:
+            return f"expected inference mode {'on' if self.inference else 'off'}"
         return explain(self.guards.items, args, kwargs)
 
 

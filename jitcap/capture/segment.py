@@ -98,6 +98,7 @@ def _twin(world: World, frame: Frame) -> Frame:
     if isinstance(frame.function, FunctionType):
         world.fixed[id(frame.function)] = frame.function
     load = world.outside.load
+    world.entry_line = f"{frame.code.co_filename}:{frame.instruction.line}"
     twin.pc = frame.pc
     twin.fast = {name: load(v, Local(name)) for name, v in frame.fast.items()}
     twin.stack = [v if v is NULL else load(v, Slot(1, i)) for i, v in enumerate(frame.stack)]

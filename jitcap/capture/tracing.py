@@ -6,9 +6,12 @@ next random draw) is answered from the `World` of this capture.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from eager import random
+from eager.aval import Aval
+from eager.op import Attrs, Op
 from eager.random import Generator
 from eager.tensor import Tensor
 from eager.traced import Traced, fresh
@@ -16,10 +19,13 @@ from jitcap.capture import numbers
 from jitcap.capture.breaks import Break
 from jitcap.capture.origin import Attribute, Fixed, Origin
 from jitcap.functional import Tracer
-from jitcap.graph import Node
+from jitcap.graph import Arg, Node
 
 if TYPE_CHECKING:
     from jitcap.capture.world import World
+
+
+LARGEST: Final = 150_000  # operations of one graph; an unrolled recurrent step of 1,500 has 120,000
 
 
 class Draws:
@@ -50,6 +56,14 @@ class CaptureTracer(Tracer):
         self.constant_arrays: dict[Node, Any] = {}
         self.draws: dict[int, Draws] = {}
         self._kept: list[Tensor] = []
+
+    def emit(
+        self, op: Op, operands: Sequence[Arg], attrs: Attrs, outs: tuple[Aval, ...]
+    ) -> tuple[Node, ...]:
+        """As the base class; an endless loop is cut into graphs of a size that compiles."""
+        if len(self.nodes) >= LARGEST:
+            raise Break("size", f"more than {LARGEST} operations in one graph")
+        return super().emit(op, operands, attrs, outs)
 
     def _lift_concrete(self, tensor: Tensor) -> Traced:
         """A tensor that native code made of constants (`eager.tensor([1, 2])`)."""

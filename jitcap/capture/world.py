@@ -56,7 +56,8 @@ class World:
     """See `interpret.World` for what the interpreter asks."""
 
     def __init__(self, name: str) -> None:
-        self.grad_mode = mode.enabled
+        self.grad_mode, self.inference = mode.enabled, mode.inference
+        self.entry_line = ""  # where the function that is captured begins
         self.tracer = CaptureTracer(self, name)
         self.guards = Guards()
         self.outside = Outside(self)
@@ -100,7 +101,7 @@ class World:
 
     def line(self) -> str:
         place = self.where()
-        return f"{place.file}:{place.line}"
+        return f"{place.file}:{place.line}" if place.line else self.entry_line
 
     def is_library(self, module: str) -> bool:
         """Whether a module's functions are taken as fixed."""
