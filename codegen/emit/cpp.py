@@ -18,6 +18,7 @@ from codegen.runtime import artifact
 from eager.aval import Aval
 
 ENTRY = "jitcap_entry"
+UNIT_BYTES = 40_000  # kernels beyond twice this much text compile as a second source, side by side
 
 
 @dataclass(eq=False, slots=True)
@@ -67,13 +68,18 @@ def emit(tiled: Tiled, plan: Plan) -> Source:
         else:
             calls += cpp_library.call(item, places, sites.hosts, sites.number)
     declared, units = cpp_library.heavy(steps)
+    texts = [text.replace("{name}", name) for text, name in functions.items()]
+    here, beside = share_out(texts)
+    if beside:
+        units = {**units, "kernels.cpp": unit(beside)}
     source = [
         '#include "jitcap_kernel.h"',
         *(f'#include "{name}"' for name in cpp_library.headers(steps)),
         "JC_MODULE",
         *declared,
         "namespace jc {",
-        *(text.replace("{name}", name) for text, name in functions.items()),
+        *(head(text) + ";" for text in beside),
+        *here,
         "}",
         "using namespace jc;",
         f"JC_ENTRY JC_STRAIGHT int {ENTRY}(void **b, const double *s, void *arena) {{",
@@ -83,6 +89,29 @@ def emit(tiled: Tiled, plan: Plan) -> Source:
         "",
     ]
     return Source("\n".join(source), signature(fused, plan, sites), tuple(kernels), units)
+
+
+def share_out(texts: list[str]) -> tuple[list[str], list[str]]:
+    """Kernels of the graph's own source, and those of a second one: half of a large program."""
+    total, here = sum(map(len, texts)), 0
+    if total < 2 * UNIT_BYTES:
+        return texts, []
+    for i, text in enumerate(texts):
+        here += len(text)
+        if 2 * here >= total:
+            return texts[: i + 1], texts[i + 1 :]
+    return texts, []
+
+
+def head(text: str) -> str:
+    """The declaration of a kernel that another source defines."""
+    return text.split(" {\n", 1)[0].removeprefix("static ")
+
+
+def unit(texts: list[str]) -> str:
+    """A source of kernels only."""
+    kernels = "\n".join(text.removeprefix("static ") for text in texts)
+    return f'#include "jitcap_kernel.h"\nnamespace jc {{\n{kernels}\n}}\n'
 
 
 class Places:
