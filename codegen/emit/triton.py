@@ -54,12 +54,14 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """One kernel: its text, and how to compile it: parameters with Triton type names, warps."""
+    """One kernel: its text, how to compile it (parameters with Triton type names, warps), and what
+    was fused into it, from which line."""
 
     name: str
     source: str
     parameters: tuple[tuple[str, str], ...]
     warps: int
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -94,15 +96,23 @@ class _Module:
     kernels: dict[str, Compiled] = field(default_factory=dict)
     launches: list[Launch] = field(default_factory=list)
 
-    def add(self, text: KernelText, hint: str, tables: Tables | None = None) -> None:
+    def add(
+        self,
+        text: KernelText,
+        hint: str,
+        source: Kernel | Library,
+        tables: Tables | None = None,
+    ) -> None:
         if not text.programs or not text.arguments:  # nothing to compute, or nothing is kept
             return
         key = text.body, text.parameters
         name = self.names.get(key)
         if name is None:
             name = self.names[key] = f"k{len(self.kernels)}_{hint}"
-            source = f"@triton.jit\ndef {name}{text.body}\n"
-            self.kernels[name] = Compiled(name, source, text.parameters, text.warps)
+            written = f"@triton.jit\ndef {name}{text.body}\n"
+            what = source.note if isinstance(source, Kernel) else source.op.name
+            notes = (what, source.where)
+            self.kernels[name] = Compiled(name, written, text.parameters, text.warps, notes)
         self.launches.append(Launch(name, text.arguments, text.programs, text.checks, tables))
 
     def kernel(self, kernel: Kernel) -> None:
@@ -113,7 +123,8 @@ class _Module:
 
     def group(self, forms: tuple[Form, ...]) -> None:
         text, tables = emit_group(forms, self.buffers, self.sizes)
-        self.add(text, f"{hint(forms[0].kernel)}_of_{len(forms)}", tables)
+        first = forms[0].kernel
+        self.add(text, f"{hint(first)}_of_{len(forms)}", first, tables)
 
     def part(self, kernel: Kernel) -> None:
         for local in kernel.locals:
@@ -121,7 +132,7 @@ class _Module:
         tiling = tile(kernel, self.sizes)
         for b in tiling.scratch:
             self.buffers[b.name] = replace(b, size=b.size * max(tiling.rows, 1), kind="temp")
-        self.add(emit_kernel(tiling, self.buffers), hint(kernel))
+        self.add(emit_kernel(tiling, self.buffers), hint(kernel), kernel)
 
 
 def emit(fused: Fused, sizes: Sizes = DEFAULT) -> TritonProgram:
@@ -135,7 +146,7 @@ def emit(fused: Fused, sizes: Sizes = DEFAULT) -> TritonProgram:
             module.kernel(item)
         elif isinstance(item, Product):
             text = triton_dot.dot(item.step, module.buffers, item.epilogue)
-            module.add(text, f"dot_{hint(item.epilogue)}")
+            module.add(text, f"dot_{hint(item.epilogue)}", item.step)
         else:
             _library(module, item)
     source = HEADER + "".join(f"\n\n{k.source}" for k in module.kernels.values())
@@ -167,9 +178,9 @@ def _library(module: _Module, step: Library) -> None:
             module.kernel(kernel)
         return
     if step.op.name in scan.FUNCTIONS:
-        module.add(scan.scan(step, module.buffers, module.sizes), step.op.name)
+        module.add(scan.scan(step, module.buffers, module.sizes), step.op.name, step)
     elif step.op.name == "dot":
-        module.add(triton_dot.dot(step, module.buffers), step.op.name)
+        module.add(triton_dot.dot(step, module.buffers), step.op.name, step)
     else:
         where = f" at {step.where}" if step.where else ""
         raise Unsupported(f"the triton backend does not compile {step.op.name}{where}")

@@ -191,6 +191,6 @@ def load(program: TritonProgram, isa: str) -> Artifact:
         raise Unsupported(
             f"the triton backend needs the package {error.name} (pip install 'jitcap[gpu]')"
         ) from error
-    kernels = tuple(Kernel(k.name, k.source) for k in program.kernels.values())
+    kernels = tuple(Kernel(k.name, k.source, k.notes) for k in program.kernels.values())
     figures = {"arena_bytes": program.arena_bytes}
     return Artifact(run, kernels, {"source": program.source}, figures)

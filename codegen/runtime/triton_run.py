@@ -122,7 +122,8 @@ def compile_program(program: TritonProgram, target: Platform = DEFAULT_TARGET) -
 
     Needs triton for what is not cached, and no device. All pointers are promised to be 16-byte
     aligned: `triton_device` places every buffer so."""
-    key = cache.digest("triton", version("triton"), repr(target), _prelude(), program.source)
+    how = repr([target, *((k.name, k.parameters, k.warps) for k in program.kernels.values())])
+    key = cache.digest("triton", version("triton"), how, _prelude(), program.source)
     store = cache.default()
     entry = store.get(key)
     if entry is None:
