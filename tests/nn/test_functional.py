@@ -101,6 +101,18 @@ def test_batch_norm_moves_running_statistics():
         F.batch_norm(eager.ones(1, 3), m, v, training=True)
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_relu_in_place_after_a_norm_without_parameters(training):
+    grads = []
+    for library in (eager, torch):
+        (x,) = both((4, 3, 5))[0 if library is eager else 1]
+        x.requires_grad_()
+        norm = library.nn.InstanceNorm1d(3).train(training)
+        library.nn.ReLU(inplace=True)(norm(x)).square().sum().backward()
+        grads.append(x.grad)
+    same(*grads, tol=1e-4)
+
+
 def test_cross_entropy_of_a_large_loss_and_all_ignored():
     x = eager.tensor([[1e4, -1e4, 0.0]]).requires_grad_()
     loss = F.cross_entropy(x, eager.tensor([1]))

@@ -14,7 +14,9 @@ from jitcap import jit
 torch = pytest.importorskip("torch")
 
 STEPS = 20
-TOLERANCE = 1e-4  # of the largest value of each tensor
+# Of the largest value of each tensor. AdamW divides gradients that are rounding noise by their own size:
+# the other order of a sum is a difference of 1e-4 there (and of 1e-6 under SGD).
+TOLERANCE = 3e-4
 
 
 def build_cnn(torch):

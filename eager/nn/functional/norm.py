@@ -11,13 +11,50 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from eager.autograd import no_grad
+from eager.autograd import Function, is_grad_enabled, no_grad
 from eager.dispatch import apply
 from eager.nn.functional.register import functional, wide
 from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.move import PAD
 from eager.tensor import Tensor
+
+
+def _statistics(x: Tensor, dims: tuple[int, ...], eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean, variance and 1 / sqrt(variance + eps) over `dims`, which stay as 1."""
+    mean = x.mean(dims, keepdim=True)
+    centred = x - mean
+    variance = (centred * centred).mean(dims, keepdim=True)
+    return mean, variance, (variance + eps).rsqrt()
+
+
+class Standardise(Function):
+    """x, dims, eps -> (x - mean) / sqrt(variance + eps), and the mean and variance (no gradient).
+
+    The derivative is written out: it needs two sums, where the steps one by one would need a third
+    that has to wait for them (Ioffe, Szegedy 2015, section 3)."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, dims: tuple[int, ...], eps: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        mean, variance, scale = _statistics(x, dims, eps)
+        # Not the result: the next layer may overwrite it in place.
+        ctx.save_for_backward(x, mean, scale)
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(mean, variance)
+        ctx.settings = dims, eps
+        return (x - mean) * scale, mean, variance
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor, *_: Any) -> tuple[Any, ...]:
+        x, mean, scale = ctx.saved_tensors
+        dims, eps = ctx.settings
+        if is_grad_enabled():  # to be differentiated again: by way of x
+            mean, _variance, scale = _statistics(x, dims, eps)
+        normal = (x - mean) * scale
+        along = (g * normal).mean(dims, keepdim=True)
+        return (g - g.mean(dims, keepdim=True) - normal * along) * scale, None, None
 
 
 def _affine(x: Tensor, weight: Any, bias: Any) -> Tensor:
@@ -43,9 +80,8 @@ def layer_norm(
     2016)."""
     dims = _last_dims("layer_norm", input, normalized_shape)
     x = wide(input)
-    centred = x - x.mean(dims, keepdim=True)
-    variance = (centred * centred).mean(dims, keepdim=True)
-    return _affine(centred * (variance + eps).rsqrt(), weight, bias).to(input.dtype)
+    normal, _, _ = Standardise.apply(x, dims, eps)
+    return _affine(normal, weight, bias).to(input.dtype)
 
 
 def _last_dims(name: str, input: Tensor, normalized_shape: Sequence[int]) -> tuple[int, ...]:
@@ -116,9 +152,7 @@ def batch_norm(
                 "Expected more than 1 value per channel when training, got input size "
                 f"{input.shape}"
             )
-        mean = x.mean(dims, keepdim=True)
-        centred = x - mean
-        variance = (centred * centred).mean(dims, keepdim=True)
+        normal, mean, variance = Standardise.apply(x, dims, eps)
         if running_mean is not None:
             _move(running_mean, mean, momentum)
         if running_var is not None:
@@ -128,9 +162,9 @@ def batch_norm(
             raise RuntimeError(
                 "Expected running_mean and running_var to be defined when training=False"
             )
-        centred = x - _per_channel(running_mean, x.ndim)
-        variance = _per_channel(running_var, x.ndim)
-    normal = centred * (variance + eps).rsqrt()
+        shape = (1, -1, *(1,) * (x.ndim - 2))
+        scale = (running_var.reshape(shape) + eps).rsqrt()
+        normal = (x - running_mean.reshape(shape)) * scale
     return _affine(normal, _per_channel(weight, x.ndim), _per_channel(bias, x.ndim)).to(input.dtype)
 
 
@@ -164,9 +198,7 @@ def group_norm(
         )
     rest = math.prod(input.shape[2:])
     x = wide(input).reshape((n, num_groups, c // num_groups * rest))
-    centred = x - x.mean(2, keepdim=True)
-    variance = (centred * centred).mean(2, keepdim=True)
-    normal = (centred * (variance + eps).rsqrt()).reshape(input.shape)
+    normal = Standardise.apply(x, (2,), eps)[0].reshape(input.shape)
     weight, bias = _per_channel(weight, input.ndim), _per_channel(bias, input.ndim)
     return _affine(normal, weight, bias).to(input.dtype)
 
@@ -197,14 +229,11 @@ def instance_norm(
             f"Expected more than 1 spatial element when training, got input size {input.shape}"
         )
     x = wide(input)
-    mean = x.mean(dims, keepdim=True)
-    centred = x - mean
-    variance = (centred * centred).mean(dims, keepdim=True)
+    normal, mean, variance = Standardise.apply(x, dims, eps)
     if running_mean is not None:
         _move(running_mean, mean.mean(0), momentum)
     if running_var is not None:
         _move(running_var, variance.mean(0) * (count / (count - 1)), momentum)
-    normal = centred * (variance + eps).rsqrt()
     return _affine(normal, _per_channel(weight, x.ndim), _per_channel(bias, x.ndim)).to(input.dtype)
 
 
