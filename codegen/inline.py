@@ -32,6 +32,7 @@ COST: Final[Mapping[str, int]] = {
     "pow": 30,
     "atan2": 20,
 }
+FROM_NOTHING: Final = 24  # the same for what reads no large operand: a mask, a one-hot row
 CHEAP: Final = 8  # recomputing this much per element is cheaper than a trip through memory
 MAX_NODES: Final = (
     160  # a body larger than this is cut: registers, recursion and compile time have limits
@@ -209,7 +210,8 @@ class _Decision:
             return True  # hoisted: once per kernel
         if len(use.sinks) <= 1:
             return cost <= CHEAP or use.iterations <= size or use.outer
-        return cost <= CHEAP and self.leaves[nest.value.id] <= 1
+        leaves = self.leaves[nest.value.id]
+        return leaves <= 1 and cost <= (CHEAP if leaves else FROM_NOTHING)
 
 
 def _estimates(loops: Loops) -> tuple[dict[int, int], dict[int, int]]:

@@ -12,10 +12,13 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any, Final
 
+import numpy as np
+
 from codegen import affine, expr
 from codegen.affine import ZERO, Affine
 from codegen.expr import BUILD, Expr
 from codegen.ir import Call, Loops, Nest, Program, Step, Unsupported, Value
+from codegen.rewrite import Rewrite
 from eager import dtype as dt
 from eager.aval import Aval
 from eager.dtype import DType
@@ -24,6 +27,10 @@ from eager.ops.kinds import Pointwise
 
 Item = Nest | Step
 BUILDERS: Final = {d.name: expr.Builder(d) for d in dt.ALL}
+# Fewer results than FEW_ROWS, each of more than LONG_ROW elements, are reduced in parts.
+FEW_ROWS: Final = 16
+LONG_ROW: Final = 1 << 15
+CHUNK: Final = 4096
 SMALL_DOT: Final = 1 << 11  # multiply-adds: below this a library call costs more than the product
 
 
@@ -212,7 +219,52 @@ def reduce_nest(
             index.append(next(inner))
     wide = accumulator(monoid, x.aval.dtype, out.aval.dtype)
     body = expr.cast(element(x, tuple(index)), wide)
+    length = math.prod(shape[d] for d in dims)
+    if not monoid.startswith("arg") and out.aval.numel <= FEW_ROWS and length >= LONG_ROW:
+        body, over = _partial(s, Nest(out, axes, body, monoid, over, where=where), wide)
     s.items.append(Nest(out, axes, body, monoid, over, where=where))
+
+
+def _partial(s: _Lower, whole: Nest, wide: DType) -> tuple[Expr, tuple[Affine, ...]]:
+    """(body, loops) of `whole` over results of parts of about CHUNK elements, which are computed in
+    parallel. The parts depend on the sizes only, so the sum does not depend on the threads."""
+    sizes = tuple(k.hi + 1 for k in whole.over)
+    length = math.prod(sizes)
+    chunk = next((c for c in range(CHUNK, 4 * CHUNK) if length % c == 0), CHUNK)
+    count = -(-length // chunk)
+    part, inner = affine.axis("p0", count), affine.axis("q0", chunk)
+    flat = part * chunk + inner
+    by = affine.axes_by(whole.over, affine.unravel(flat, sizes))
+    body = Rewrite(by)(whole.body)
+    if count * chunk != length:
+        rest = expr.const(UNITS[whole.monoid](wide), wide)
+        body = expr.select(BUILD.lt(expr.index_of(flat), length), body, rest)
+    shape = (*whole.value.aval.shape, count)
+    value = s.fresh(Aval(shape, wide))
+    s.items.append(
+        Nest(value, (*whole.axes, part), body, whole.monoid, (inner,), where=whole.where)
+    )
+    return element(value, (*whole.axes, part)), (part,)
+
+
+def _extreme(dtype: DType, *, low: bool) -> float | int | bool:
+    if dtype.is_floating_point:
+        return -math.inf if low else math.inf
+    if dtype is dt.bool_:
+        return not low
+    info = np.iinfo(dtype.np)
+    return int(info.min if low else info.max)
+
+
+# What leaves a reduction unchanged, by monoid and type.
+UNITS: Final[dict[str, Callable[[DType], float | int | bool]]] = {
+    "sum": lambda _: 0,
+    "prod": lambda _: 1,
+    "any": lambda _: False,
+    "all": lambda _: True,
+    "max": lambda d: _extreme(d, low=True),
+    "min": lambda d: _extreme(d, low=False),
+}
 
 
 def accumulator(monoid: str, x: DType, out: DType) -> DType:

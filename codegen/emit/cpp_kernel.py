@@ -24,6 +24,7 @@ from eager.dtype import DType
 
 # A sum down a long column is a sum of sums of this many: errors grow with the root of the length.
 CHUNK = 128
+BLOCK = 4096  # the same along a row: 256 additions per lane
 EACH = "JC_UNROLL for (int u_ = 0; u_ < U; u_++)"
 NOWHERE = "0x7fffffffffffffffl"
 MAP_BLOCK = 64  # vectors per unit of an elementwise kernel
@@ -139,41 +140,48 @@ class _Writer:
             loops = [Scope(frozenset())]
         s = self.spell([self.top, self.row, *loops], vector, lanes)
         accs = [_Acc(self, r, s, "") for r in stage.reductions]
-        for a in accs:
-            lines.append(a.declare())
         body = loops[-1]
         for acc in accs:
             body.lines += acc.update()
         for store in stage.stores:
             body.lines.append(self.store(s, store))
-        lines += self.nest(stage, vector, loops, lanes, number)
+        blocks = _Blocks(stage, accs)
+        lines += [a.declare() for a in accs] + blocks.declare()
+        lines += self.nest(stage, vector, loops, number, blocks)
         for acc in accs:
             lines.append(f"const {table.register(acc.r.dtype)} {acc.total} = {acc.final()};")
             self.local_names[acc.r.name] = (acc.total, 1, False)
         return lines
 
     def nest(
-        self, stage: Stage, vector: Axis | None, loops: list[Scope], lanes: str, number: int
+        self, stage: Stage, vector: Axis | None, loops: list[Scope], number: int, blocks: _Blocks
     ) -> list[str]:
         """The loops of a stage around its body."""
         if not stage.loops:
             return ["{", *indent(loops[-1].lines), "}"]
         inner = stage.loops[-1]
+        lo, hi = ("k_", "e_") if blocks.cuts(inner) else ("0", str(inner.size))
         if vector is None:
-            lines = [for_loop(inner), *indent(loops[-1].lines), "}"]
+            lines = [for_loop(inner, lo, hi), *indent(loops[-1].lines), "}"]
+            lambdas = []
         else:
-            v, n, w = inner.name, inner.size, lanes
-            lines = [
+            v, n, w = inner.name, inner.size, f"W{number}"
+            last = f" && {hi} == {n}" if blocks.cuts(inner) else ""
+            lambdas = [
                 f"auto body{number} = [&](auto block_, const i64 {v}, const int n_) JC_BODY {{",
                 "  typedef decltype(block_) B;",
                 *indent(loops[-1].lines),
                 "};",
-                f"for (i64 {v} = 0; {v} + {w} <= {n}; {v} += {w})",
-                f"  body{number}(Full{{}}, {v}, {w});",
-                f"if constexpr ({n} % {w}) body{number}(Tail{{}}, {n} - {n} % {w}, {n} % {w});",
             ]
+            lines = [
+                f"for (i64 {v} = {lo}; {v} + {w} <= {hi}; {v} += {w})",
+                f"  body{number}(Full{{}}, {v}, {w});",
+                f"if ({n} % {w}{last}) body{number}(Tail{{}}, {n} - {n} % {w}, {n} % {w});",
+            ]
+        lines = [*lambdas, *blocks.around(inner, lines)]
         for a, scope in zip(reversed(stage.loops[:-1]), reversed(loops[:-1]), strict=True):
-            lines = [for_loop(a), *indent(scope.lines), *indent(lines), "}"]
+            body = [*scope.lines, *blocks.around(a, lines)]
+            lines = [for_loop(a), *indent(body), "}"]
         return lines
 
     def store(self, s: Spell, store: Store) -> str:
@@ -310,6 +318,41 @@ class _Writer:
         return [*out, *stage_lines, call]
 
 
+class _Blocks:
+    """A long sum is a sum of the sums of blocks: of the only loop, or of the turns of the outermost.
+
+    (Where the outermost loop is cut, `k_` and `e_` bound its current block.)"""
+
+    def __init__(self, stage: Stage, accs: list[_Acc]) -> None:
+        total = math.prod(a.size for a in stage.loops)
+        self.accs = accs if total >= 2 * BLOCK and all(a.chunked() for a in accs) else []
+        self.outer = stage.loops[0] if stage.loops else None
+        self.alone = len(stage.loops) == 1
+        self.turns = stage.loops[1] if len(stage.loops) > 1 else None
+
+    def declare(self) -> list[str]:
+        lines = [f"{a.vector} {a.name}t = {a.name};" for a in self.accs]
+        for a in self.accs:
+            a.result = f"{a.name}t"
+        return lines
+
+    def cuts(self, loop: Axis) -> bool:
+        return bool(self.accs) and self.alone and loop is self.outer
+
+    def around(self, loop: Axis, lines: list[str]) -> list[str]:
+        """`lines`, the whole of `loop`, with the sums of a block folded into the totals."""
+        if not self.accs or (loop is not self.turns and not self.cuts(loop)):
+            return lines
+        reset = [f"{a.name} = {a.start};" for a in self.accs]
+        fold = [f"{a.result} = {a.result} + {a.name};" for a in self.accs]
+        if not self.alone:
+            return [*reset, *lines, *fold]
+        n = loop.size
+        head = f"for (i64 k_ = 0; k_ < {n}; k_ += {BLOCK}) {{"
+        end = f"const i64 e_ = k_ + {BLOCK} < {n} ? k_ + {BLOCK} : {n};"
+        return [head, *indent([end, *reset, *lines, *fold]), "}"]
+
+
 class _Acc:
     """The C++ of one reduction: accumulators of the stage's lanes, the step of the loop body, the
     result."""
@@ -328,6 +371,8 @@ class _Acc:
         self.vector = f"vec<{self.lane}, {s.lanes}>"
         self.place = f"vec<i64, {s.lanes}>"
         self.total = writer.names.fresh("a")
+        self.start = f"splat<{self.lane}, {s.lanes}>({self.identity})"
+        self.result = self.name
 
     def struct_name(self) -> str:
         if self.arg:
@@ -393,7 +438,7 @@ class _Acc:
     def final(self) -> str:
         if self.arg:
             return f"arg_final<{self.max()}>({self.name}, {self.name}p)"
-        return f"reduce<{self.struct}>({self.name})"
+        return f"reduce<{self.struct}>({self.result})"
 
 
 # ---------------------------------------------------------------------------------- small texts
@@ -403,8 +448,8 @@ def indent(lines: list[str], by: int = 1) -> list[str]:
     return ["  " * by + line for line in lines]
 
 
-def for_loop(a: Axis) -> str:
-    return f"for (i64 {a.name} = 0; {a.name} < {a.size}; {a.name}++) {{"
+def for_loop(a: Axis, lo: str = "0", hi: str = "") -> str:
+    return f"for (i64 {a.name} = {lo}; {a.name} < {hi or a.size}; {a.name}++) {{"
 
 
 def decode(axes: tuple[Axis, ...], counter: str) -> list[str]:

@@ -1,0 +1,198 @@
+"""What is fused: kernel counts of the telling cases, one pass over memory, in-place updates, recorded refusals, a linear cost."""
+
+import time
+
+import numpy as np
+import pytest
+
+import codegen
+import eager
+import eager.nn.functional as F
+from codegen.ir import Kernel, Library
+from tests.codegen.checking import check, compiled, floats, ints
+from tests.codegen.tracing import trace
+
+
+def fused(fn, *args):
+    program, _ = trace(fn, *args)
+    return codegen.run_stages(program)[0]["tiled"].fused
+
+
+def kernels(fn, *args):
+    return [i for i in fused(fn, *args).items if isinstance(i, Kernel)]
+
+
+def gradient(fn):
+    """A function that returns fn's value and the gradient of its sum for every float argument."""
+
+    def run(*args):
+        wanted = [a.requires_grad_(True) for a in args if a.dtype.is_floating_point]
+        out = fn(*args)
+        grads = eager.autograd.grad(out.sum(), wanted)
+        return [out, *grads]
+
+    return run
+
+
+ONE_KERNEL = {
+    "softmax": (lambda x: F.softmax(x * 0.5 + 1, -1), (floats(64, 100),)),
+    "log_softmax": (lambda x: F.log_softmax(x, -1), (floats(64, 100),)),
+    "layer_norm": (
+        lambda x, w, b: F.layer_norm(x + 1, (64,), w, b),
+        (floats(8, 9, 64), floats(64), floats(64)),
+    ),
+    "gelu": (
+        lambda x, y: F.gelu(x * y + x, approximate="tanh") * y,
+        (floats(50, 40), floats(50, 40)),
+    ),
+    "masked softmax": (
+        lambda x: F.softmax(
+            eager.where(eager.arange(16).unsqueeze(1) >= eager.arange(16), x, -np.inf), -1
+        ),
+        (floats(3, 16, 16),),
+    ),
+    "batch_norm": (lambda x: F.batch_norm(x, None, None, training=True), (floats(8, 16, 6, 6),)),
+    "rms_norm": (lambda x: x * (x * x).mean(-1, keepdim=True).add(1e-6).rsqrt(), (floats(50, 64),)),
+    "softmax backward": (gradient(lambda x: F.softmax(x, -1) * x), (floats(64, 100),)),
+}
+
+
+@pytest.mark.parametrize("name", ONE_KERNEL)
+def test_one_kernel(name):
+    fn, args = ONE_KERNEL[name]
+    found = kernels(fn, *args)
+    assert len(found) == 1, codegen.show.show(found)
+
+
+def test_cross_entropy_reads_the_logits_once_per_direction():
+    fn = gradient(lambda x, y: F.cross_entropy(x, y))
+    found = kernels(fn, floats(256, 65), ints(0, 65, 256))
+    rows = [k for k in found if any(a.size == 65 for s in k.stages for a in s.loops)]
+    assert len(rows) == 2
+
+
+def test_rows_stay_in_local_memory():
+    (kernel,) = kernels(*_flat(ONE_KERNEL["softmax"]))
+    assert [b.kind for b in kernel.locals] == ["row"]
+
+
+def _flat(case):
+    fn, args = case
+    return (fn, *args)
+
+
+def test_views_of_products_are_not_copied():
+    x, w = floats(4, 6, 32), floats(32, 32)
+
+    def attention(x, w):
+        h = x.reshape(24, 32) @ w.t()
+        h = h.reshape(4, 6, 2, 16).transpose(1, 2)
+        return h @ h.transpose(-1, -2)
+
+    f = fused(attention, x, w)
+    assert all(isinstance(i, Library) for i in f.items)
+
+
+def test_the_gradient_of_a_weight_is_computed_in_its_own_layout():
+    f = fused(gradient(lambda x, w: F.linear(x, w)), floats(40, 30), floats(50, 30))
+    assert all(isinstance(i, Library) or not _strided(i) for i in f.items)
+
+
+def _strided(kernel):
+    return any("//" in repr(s.offset) for stage in kernel.stages for s in stage.stores)
+
+
+def test_what_a_derivative_wants_again_is_recomputed():
+    """The exponentials of a softmax are not kept for the derivative: scores and row maxima are."""
+
+    def attention(x, y):
+        p = F.softmax(x @ y, -1)
+        return p @ y.transpose(1, 2)
+
+    f = fused(gradient(attention), floats(4, 64, 32), floats(4, 32, 64))
+    large = [b for b in f.buffers.values() if b.kind == "temp" and b.size == 4 * 64 * 64]
+    assert len(large) <= 4
+
+
+def test_refusals_are_recorded():
+    def two_directions(x):
+        y = x.exp() + x.sin()
+        return y / y.sum(1, keepdim=True), y / y.sum(0, keepdim=True)
+
+    f = fused(two_directions, floats(300, 400))
+    assert any("outer dimension" in r.why for r in f.refusals)
+
+
+def test_equal_kernels_are_emitted_once():
+    def layers(x):
+        outs = []
+        for i in range(6):
+            x = F.layer_norm(x @ x, (64,))
+            outs.append(x)
+        return outs
+
+    artifact, _ = compiled(layers, (floats(64, 64),))
+    assert len(artifact.kernels) <= 2
+
+
+@pytest.mark.parametrize("shape", [(1 << 20,), (3, 100003), (20, 70000), (70000, 3)])
+def test_long_sums_are_accurate(shape):
+    x = np.abs(floats(*shape)) + 0.5
+    for dims in ((tuple(range(len(shape))),), ((len(shape) - 1,),), ((0,),)):
+        artifact, inputs = compiled(lambda x, d=dims[0]: x.sum(d), (x,))
+        (got,) = artifact.run(inputs)
+        np.testing.assert_allclose(got, x.astype(np.float64).sum(dims[0]), rtol=1e-6)
+
+
+def test_long_reductions_of_every_kind():
+    x = floats(40009)
+    check(
+        lambda x: (
+            x.amax(),
+            x.amin(),
+            (x > 5).any(),
+            (x > -6).all(),
+            (x * 0.001 + 1).prod(),
+            x.argmax(),
+        ),
+        x,
+        backends=("cpp",),
+        rtol=1e-4,
+    )
+
+
+def test_results_do_not_depend_on_the_number_of_threads():
+    from codegen.runtime import cpu
+
+    x = floats(300, 500)
+    artifact, inputs = compiled(lambda x: (x.sum(), x.sum(0), F.softmax(x, 1), x @ x.t()), (x,))
+    before = cpu.threads()
+    try:
+        results = []
+        for n in (1, 2, 3):
+            cpu.set_threads(n)
+            results.append([r.tobytes() for r in artifact.run(inputs)])
+    finally:
+        cpu.set_threads(before)
+    assert results[0][:3] == results[1][:3] == results[2][:3]
+
+
+def seconds(n):
+    def fn(x, w):
+        outs = []
+        for _ in range(n):
+            h = eager.relu(x @ w + 0.1)
+            outs.append(h.sum(0))
+            x = h - h.mean(1, keepdim=True)
+        return outs
+
+    program, _ = trace(fn, floats(64, 64), floats(64, 64))
+    start = time.process_time()
+    codegen.run_stages(program)
+    return time.process_time() - start
+
+
+def test_the_stages_are_linear_in_the_program():
+    seconds(20)
+    small, large = min(seconds(100) for _ in range(2)), seconds(400)
+    assert large < 4 * small * 2.2
