@@ -32,6 +32,7 @@ template <class T> constexpr int conv_pixels = JC_BYTES == 64 ? 8 : native_lanes
 
 constexpr int CONV_TILES = 16;             // whose sums may wait for the next input channels
 constexpr i64 CONV_WEIGHTS = 16 << 10;     // bytes of weights at a time
+constexpr i64 CONV_BLOCKS = 1200 << 10;    // bytes of weights that stay in the second-level cache
 constexpr int CONV_ROW_CHANNELS = JC_BYTES == 64 ? 8 : 4;
 // Output channels side by side in a block of packed weights: one or a few (lanes run along a row of
 // `count` results, which must be long), else one or two vectors of them.
@@ -95,7 +96,8 @@ JC_INLINE i64 band_rows(const Sweep *s, i64 channels, i64 room, i64 pixels_room,
 // row is written again by the next row, or falls into the slack behind the band.
 template <class T> JC_INLINE void zero_columns(T *out, i64 from, i64 to) {
   constexpr int N = native_lanes<T>;
-  for (i64 i = from; i < to; i += N) store(out + i, vec<T, N>{});
+  if (from < to) store(out + from, vec<T, N>{});  // outside the loop, which the compiler makes a call of memset
+  for (i64 i = from + N; i < to; i += N) store(out + i, vec<T, N>{});
 }
 // out[i] = from[i * step] for n elements that all exist; zeros up to a whole vector.
 template <class T> JC_INLINE void pick_columns(T *out, const T *from, i64 step, i64 n) {
@@ -118,29 +120,36 @@ template <class T> JC_INLINE void pick_columns(T *out, const T *from, i64 step, 
   for (i64 k = i; k < n; k++) out[k] = from[k * step];
   zero_columns(out, n, (n + N - 1) / N * N);
 }
-// One row of a band: per phase, columns low + phase + i * step, zeros where there are none.
-template <class T> JC_INLINE void load_row(T *out, const T *row, i64 size, const Sweep &s, const Band &b) {
+struct Columns {  // of one phase of a row: zeros up to `left`, then `live` of the source from `first` on
+  i64 first, left, live;
+};
+JC_INLINE Columns columns(const Sweep &s, const Band &b, i64 size, i64 phase) {
+  i64 first = s.low() + phase;
+  i64 left = first < 0 ? (-first + s.step - 1) / s.step : 0, end = first < size ? (size - first + s.step - 1) / s.step : 0;
+  left = left < b.width ? left : b.width;
+  end = end < left ? left : end < b.width ? end : b.width;
+  return {first + left * s.step, left, end - left};
+}
+template <class T> JC_INLINE void load_columns(T *out, const T *row, i64 step, i64 width, Columns c) {
   constexpr int N = native_lanes<T>;
-  for (i64 phase = 0; phase < b.phases; phase++, out += b.width) {
-    i64 first = s.low() + phase;
-    i64 left = first < 0 ? (-first + s.step - 1) / s.step : 0, end = first < size ? (size - first + s.step - 1) / s.step : 0;
-    left = left < b.width ? left : b.width;
-    end = end < left ? left : end < b.width ? end : b.width;
-    zero_columns(out, 0, left);
-    pick_columns(out + left, row + first + left * s.step, s.step, end - left);
-    zero_columns(out, left + (end - left + N - 1) / N * N, b.width);
-  }
+  zero_columns(out, 0, c.left);
+  pick_columns(out + c.left, row + c.first, step, c.live);
+  zero_columns(out, c.left + (c.live + N - 1) / N * N, width);
 }
 // src is (channels, *size); the band begins at result (d, h).
 template <class T> JC_NOINLINE void load_band(T *band, const T *src, const i64 *size, const Sweep *s, const Band &b, i64 channels, i64 d, i64 h) {
+  i64 step = s[2].step, top = h * s[1].step + s[1].low();
+  Columns only = columns(s[2], b, size[2], 0);
   for (i64 c = 0; c < channels; c++, src += size[0] * size[1] * size[2])
     for (i64 t = 0; t < s[0].taps; t++) {
       i64 z = d * s[0].step + s[0].off + t * s[0].doff;
+      const T *row = src + (z * size[1] + top) * size[2];
       T *out = band + c * b.plane + t * b.slice;
-      for (i64 r = 0; r < b.rows; r++, out += b.row) {
-        i64 y = h * s[1].step + s[1].low() + r;
+      for (i64 y = top; y < top + b.rows; y++, row += size[2], out += b.row) {
         if (z < 0 || z >= size[0] || y < 0 || y >= size[1]) zero_columns(out, 0, b.row);
-        else load_row(out, src + (z * size[1] + y) * size[2], size[2], s[2], b);
+        else if (b.phases == 1) load_columns(out, row, step, b.width, only);
+        else
+          for (i64 k = 0; k < b.phases; k++) load_columns(out + k * b.width, row, step, b.width, columns(s[2], b, size[2], k));
       }
     }
 }
@@ -347,15 +356,18 @@ template <class T, int OV, int P> JC_NOINLINE void conv_tiles(const View &v, con
     }
   }
 }
-template <class T> JC_NOINLINE void correlate_band(const View &v, const T *band, const T *packed, T *dst, i64 h, i64 rows) {
+// Blocks [first, last) of output channels of a band.
+template <class T> JC_NOINLINE void correlate_band(const View &v, const T *band, const T *packed, T *dst, i64 h, i64 rows, i64 first, i64 last) {
   constexpr int N = native_lanes<T>, P = conv_pixels<T>;
   const Correlation &q = *v.q;
   i64 lanes = conv_block<T>(q.cout, q.s[2].count), across = (q.s[2].count + P - 1) / P;
   i64 group = lanes < N ? 1 : across < CONV_TILES ? CONV_TILES / across : 1;  // rows at a time
-  for (i64 co = 0; co < q.cout; co += lanes, packed += q.cin * v.taps * lanes, dst += lanes * v.plane_out)
+  packed += first * q.cin * v.taps * lanes;
+  dst += first * lanes * v.plane_out;
+  for (i64 block = first; block < last; block++, packed += q.cin * v.taps * lanes, dst += lanes * v.plane_out)
     for (i64 r = 0; r < rows; r += group) {
       const T *x = band + r * q.s[1].step * v.b->row;
-      i64 n = rows - r < group ? rows - r : group, left = q.cout - co;
+      i64 n = rows - r < group ? rows - r : group, left = q.cout - block * lanes;
       if (lanes == 1) conv_rows<T, 1>(x, q, v.b->plane, v.taps, v.off, packed, place_of(v, dst, h + r, left));
       else if (lanes < N) conv_rows<T, CONV_ROW_CHANNELS>(x, q, v.b->plane, v.taps, v.off, packed, place_of(v, dst, h + r, left));
       else if (lanes == N) conv_tiles<T, 1, N>(v, x, packed, dst, h + r, n, left);
@@ -375,13 +387,16 @@ template <class T> JC_NOINLINE void correlate(const Correlation &q, const T *src
   parallel(q.groups * blocks, 1, piece * q.groups * blocks < 30000 ? 1 : team, [=, &q](i64 lo, i64 hi) {
     for (i64 i = lo; i < hi; i++) pack_weights(room.packed + i * piece, w + i / blocks * q.cin * q.cout * q.k[0] * q.k[1] * q.k[2], q, lanes, i % blocks);
   });
-  share(outer * bands, team, [=, &q, &b](i64 i) {
+  i64 some = blocks;  // whose weights stay in the second-level cache while all bands pass
+  while (some > 1 && some * piece * (i64)sizeof(T) > CONV_BLOCKS) some = (some + 1) / 2;
+  share((blocks + some - 1) / some * outer * bands, team, [=, &q, &b](i64 item) {
     T *band = room.bands + member() * (room.room + room.turned);
+    i64 i = item % (outer * bands), first = item / (outer * bands) * some, last = first + some < blocks ? first + some : blocks;
     i64 h = i % bands * rows, d = i / bands % q.s[0].count, map = i / bands / q.s[0].count;  // map: sample and group
     load_band(band, src + map * source, q.src, q.s, b, q.cin, d, h);
     T *out = dst + map * result + (d * q.s[0].to + q.s[0].at) * q.dst[1] * q.dst[2];
     View v = {&q, &b, room.offsets, taps, q.dst[0] * q.dst[1] * q.dst[2]};
-    correlate_band(v, band, room.packed + map % q.groups * blocks * piece, out, h, q.s[1].count - h < rows ? q.s[1].count - h : rows);
+    correlate_band(v, band, room.packed + map % q.groups * blocks * piece, out, h, q.s[1].count - h < rows ? q.s[1].count - h : rows, first, last);
   });
 }
 template <class T> JC_NOINLINE void conv(const Conv &g, const T *x, const T *w, T *out, ConvRoom<T> room) {
