@@ -56,6 +56,9 @@ class _Lower:
         self.items.append(Step(call, name))
 
 
+CAT_PARTS: Final = 32
+
+
 def lower(program: Program, *, widen: bool = True) -> Loops:
     """Every call by the rule of its kind. Raises Unsupported for complex numbers.
 
@@ -63,11 +66,17 @@ def lower(program: Program, *, widen: bool = True) -> Loops:
     float32 first."""
     state = _Lower(program, widen=widen)
     for call in program.calls:
-        if any(v.aval.dtype.is_complex for v in (*call.outs, *_tensors(call))):
+        is_complex = any(v.aval.dtype.is_complex for v in (*call.outs, *_tensors(call)))
+        if is_complex or (widen and _is_long_cat(call)):
             state.step(call, "extern")
             continue
         RULES.get(call.op.kind, _extern)(state, call)
     return Loops(_own_outputs(state, program), tuple(state.items))
+
+
+def _is_long_cat(call: Call) -> bool:
+    """So many parts that a loop for each is more code than it is worth: NumPy copies them."""
+    return call.op.name == "cat" and len(call.operands) > CAT_PARTS
 
 
 def _all_values(program: Program) -> Iterator[Value]:
