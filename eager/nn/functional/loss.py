@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from eager.dispatch import apply
-from eager.nn.functional.register import functional, legacy_reduction, reduced
+from eager.nn.functional.register import functional, legacy_reduction, reduced, wide
 from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.activation import logsigmoid
@@ -47,33 +47,40 @@ def _class_dim(name: str, input: Tensor, target: Tensor) -> int:
 
 
 def _picked_loss(
-    log_probs: Tensor,
+    scores: Tensor,
+    total: Tensor | None,
     target: Tensor,
     dim: int,
     weight: Tensor | None,
     ignore_index: int,
-    smoothing: float,
 ) -> tuple[Tensor, Tensor]:
-    """The weighted loss of each target and its weight, both zero where it is `ignore_index`."""
+    """The weighted loss `total - scores[target]` of each target and its weight, both zero where it
+    is `ignore_index`."""
     valid = target != ignore_index
     safe = where(valid, target, 0)
-    loss = -apply(GATHER, log_probs, safe.unsqueeze(dim), dim=dim).squeeze(dim)
-    scale = valid.to(log_probs.dtype)
-    if weight is not None:
-        scale = where(valid, apply(TAKE, weight, safe, dim=0), 0.0)
-        loss = loss * scale
-    if smoothing:
-        even = _smooth_part(log_probs, dim, weight)
-        loss = loss * (1 - smoothing) + even * (smoothing / log_probs.shape[dim])
-    return where(valid, loss, 0.0), scale
+    picked = apply(GATHER, scores, safe.unsqueeze(dim), dim=dim).squeeze(dim)
+    loss = -picked if total is None else total - picked
+    if weight is None:
+        return where(valid, loss, 0.0), valid.to(scores.dtype)
+    scale = where(valid, apply(TAKE, weight, safe, dim=0), 0.0)
+    return where(valid, loss * scale, 0.0), scale
 
 
-def _smooth_part(log_probs: Tensor, dim: int, weight: Tensor | None) -> Tensor:
-    if weight is not None:
-        log_probs = log_probs * weight.reshape(
-            [-1 if d == dim else 1 for d in range(log_probs.ndim)]
-        )
-    return -log_probs.sum(dim)
+def _log_sum_exp(logits: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """The logits less their maximum, and the logarithm of the sum of their exponentials.
+
+    Shifting changes nothing in `log(sum) - scores[target]`, so the maximum needs no gradient: the
+    derivative is softmax minus one-hot, without a reduction of its own."""
+    scores = logits - logits.detach().amax(dim, keepdim=True)
+    return scores, scores.exp().sum(dim).log()
+
+
+def _even_loss(scores: Tensor, total: Tensor, dim: int, weight: Tensor | None) -> Tensor:
+    """The (weighted) sum over all classes of `total - scores`: the part of label smoothing."""
+    if weight is None:
+        return total * scores.shape[dim] - scores.sum(dim)
+    along = weight.reshape([-1 if d == dim else 1 for d in range(scores.ndim)])
+    return total * weight.sum() - (scores * along).sum(dim)
 
 
 def _weighted(loss: Tensor, scale: Tensor, reduction: str) -> Tensor:
@@ -101,7 +108,7 @@ def nll_loss(
     """Minus the log-probability (N, C, *) of each target class (N, *), weighted by class."""
     reduction = legacy_reduction(size_average, reduce, reduction)
     dim = _class_dim("nll_loss", input, target)
-    loss, scale = _picked_loss(input, target, dim, weight, ignore_index, 0.0)
+    loss, scale = _picked_loss(input, None, target, dim, weight, ignore_index)
     return _weighted(loss, scale, reduction)
 
 
@@ -134,9 +141,12 @@ def cross_entropy(
     if tuple(target.shape) == tuple(input.shape) and target.dtype.is_floating_point:
         return _soft_cross_entropy(input, target, weight, reduction, label_smoothing)
     dim = _class_dim("cross_entropy", input, target)
-    log_probs = input.log_softmax(dim)
-    loss, scale = _picked_loss(log_probs, target, dim, weight, ignore_index, label_smoothing)
-    return _weighted(loss, scale, reduction)
+    scores, total = _log_sum_exp(wide(input), dim)
+    loss, scale = _picked_loss(scores, total, target, dim, weight, ignore_index)
+    if label_smoothing:
+        even = _even_loss(scores, total, dim, weight) * (label_smoothing / input.shape[dim])
+        loss = loss * (1 - label_smoothing) + where(target != ignore_index, even, 0.0)
+    return _weighted(loss, scale, reduction).to(input.dtype)
 
 
 def _soft_cross_entropy(
