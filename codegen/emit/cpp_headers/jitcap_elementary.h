@@ -86,7 +86,7 @@ template <class V> JC_INLINE V exp_poly(V r) {
 template <class V> JC_INLINE V exp_value(V r) { return fma(r * r, exp_poly(r), r) + konst<V>(1); }  // e^r
 // p 2^n for p near 1; k = n may leave the range of exponents, and the result is rounded once.
 template <class V> JC_INLINE V scaled(V p, V n, ints<V> k) {
-#if JC_AVX512
+#if JC_AVX512 && JC_X86
   if constexpr (lanes<V> > 1 && sizeof(V) == 64) {
     if constexpr (single<V>) return __builtin_ia32_scalefps512_mask(p, n, p, -1, 4);
     else return __builtin_ia32_scalefpd512_mask(p, n, p, -1, 4);

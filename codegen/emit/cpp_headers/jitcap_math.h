@@ -33,7 +33,7 @@ JC_INLINE f64 round_(f64 x, int how) {
 template <class V> JC_INLINE V fma(V a, V b, V c) {
   constexpr int Bytes = sizeof(V);
   constexpr bool S = same<elem<V>, f32>;
-#if defined(__FMA__) && defined(__x86_64__)
+#if defined(__FMA__) && JC_X86
 #if JC_AVX512
   if constexpr (Bytes == 64 && S) return __builtin_ia32_vfmaddps512_mask(a, b, c, -1, 4);
   else if constexpr (Bytes == 64) return __builtin_ia32_vfmaddpd512_mask(a, b, c, -1, 4);
@@ -50,7 +50,7 @@ template <class V> JC_INLINE V fma(V a, V b, V c) {
 template <class V> JC_INLINE V sqrt(V a) {
   constexpr int Bytes = sizeof(V);
   constexpr bool S = same<elem<V>, f32>;
-#if defined(__x86_64__)
+#if JC_X86
 #if JC_AVX512
   if constexpr (Bytes == 64 && S) return __builtin_ia32_sqrtps512_mask(a, a, -1, 4);
   else if constexpr (Bytes == 64) return __builtin_ia32_sqrtpd512_mask(a, a, -1, 4);
@@ -73,7 +73,7 @@ template <class V> JC_INLINE V sqrt(V a) {
     JC_PICK_NATIVE(ins)                                                                       \
     return select(op(a, b), a, b);                                                            \
   }
-#if defined(__x86_64__) && JC_AVX512
+#if JC_X86 && JC_AVX512
 #define JC_PICK_NATIVE(ins)                                                                    \
   constexpr int Bytes = is_float<elem<V>> && lanes<V> > 1 ? sizeof(V) : 0;                     \
   constexpr bool S = same<elem<V>, f32>;                                                       \
@@ -82,7 +82,7 @@ template <class V> JC_INLINE V sqrt(V a) {
   else if constexpr (Bytes == 32 && S) return __builtin_ia32_##ins##ps256(a, b);               \
   else if constexpr (Bytes == 32) return __builtin_ia32_##ins##pd256(a, b);                    \
   else
-#elif defined(__AVX__)
+#elif defined(__AVX__) && JC_X86
 #define JC_PICK_NATIVE(ins)                                                                    \
   constexpr int Bytes = is_float<elem<V>> && lanes<V> > 1 ? sizeof(V) : 0;                     \
   if constexpr (Bytes == 32 && same<elem<V>, f32>) return __builtin_ia32_##ins##ps256(a, b);   \
@@ -101,7 +101,7 @@ template <int how, class V> JC_INLINE V rounded(V a) {
   else {
     constexpr int Bytes = sizeof(V);
     constexpr bool S = same<elem<V>, f32>;
-#if defined(__SSE4_1__)
+#if defined(__SSE4_1__) && JC_X86
 #if JC_AVX512
     if constexpr (Bytes == 64 && S) return __builtin_ia32_rndscaleps_mask(a, how | 8, a, -1, 4);
     else if constexpr (Bytes == 64) return __builtin_ia32_rndscalepd_mask(a, how | 8, a, -1, 4);

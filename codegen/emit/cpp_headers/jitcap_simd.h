@@ -28,6 +28,12 @@
 #define JC_W32 (JC_BYTES / 4)
 #define JC_W64 (JC_BYTES / 8)
 #define JC_AVX512 (JC_BYTES == 64)
+// GCC's names of machine instructions; Clang spells many otherwise and gets portable forms.
+#if defined(__x86_64__) && !defined(__clang__)
+#define JC_X86 1
+#else
+#define JC_X86 0
+#endif
 #define JC_INLINE inline __attribute__((always_inline))
 #define JC_NOINLINE __attribute__((noinline))
 #define JC_ENTRY extern "C" __attribute__((visibility("default")))
@@ -38,7 +44,12 @@
 #else
 #define JC_STRAIGHT __attribute__((optimize("O0")))
 #endif
+#if defined(__clang__)
+#define JC_UNROLL _Pragma("clang loop unroll(full)")
+#define __builtin_shuffle jc::shuffled
+#else
 #define JC_UNROLL _Pragma("GCC unroll 64")
+#endif
 
 namespace jc {
 
@@ -121,6 +132,15 @@ template <class V> JC_INLINE elem<V> lane(V v, int i) {
   else return v[i];
 }
 
+#if defined(__clang__)  // GCC's __builtin_shuffle: lane i is element index[i] of a, or of a and b in a row
+template <class V, class I> JC_INLINE V shuffled(V a, V b, I index) {
+  V r;
+  JC_UNROLL
+  for (int i = 0; i < lanes<V>; i++) r[i] = index[i] < lanes<V> ? a[index[i]] : b[index[i] - lanes<V>];
+  return r;
+}
+template <class V, class I> JC_INLINE V shuffled(V a, I index) { return shuffled(a, a, index); }
+#endif
 // A lane-by-lane call of a scalar function: what has no vector form.
 template <class V, class F> JC_NOINLINE V each(V a, F f) {
   if constexpr (lanes<V> == 1) return f(a);
@@ -189,7 +209,7 @@ template <class V> JC_INLINE like<V, u16> f32_to_bf16(V v) {
   return cvt<u16>(select(ne(v, v), nan, rounded));
 }
 template <class U> JC_INLINE like<U, f32> f16_to_f32(U h) {
-#if defined(__F16C__)
+#if defined(__F16C__) && JC_X86
   if constexpr (lanes<U> == 8) return __builtin_ia32_vcvtph2ps256(bitcast<vec<i16, 8>>(h));
 #if JC_AVX512
   if constexpr (lanes<U> == 16)
@@ -208,7 +228,7 @@ template <class U> JC_INLINE like<U, f32> f16_to_f32(U h) {
   return bitcast<F>(r | sign);
 }
 template <class V> JC_INLINE like<V, u16> f32_to_f16(V v) {
-#if defined(__F16C__)
+#if defined(__F16C__) && JC_X86
   if constexpr (lanes<V> == 8) return bitcast<vec<u16, 8>>(__builtin_ia32_vcvtps2ph256(v, 0));
 #if JC_AVX512
   if constexpr (lanes<V> == 16)
@@ -257,7 +277,7 @@ JC_INLINE void fence() {
 #endif
 }
 template <class X> JC_INLINE bool stream_bits(void *p, X x) {
-#if defined(__x86_64__)
+#if JC_X86
   constexpr int Bytes = sizeof(X);
   typedef long long L __attribute__((vector_size(Bytes < 16 ? 16 : Bytes)));
   if ((u64)p % Bytes) return false;
@@ -283,7 +303,7 @@ template <class T, class V> JC_INLINE void store_stream(T *p, V v) {
 // Masked memory by AVX-512 builtins where one fits the element size and lane count; a copy loop
 // through the stack elsewhere.
 template <int Bytes, int N> struct Masked { static constexpr bool native = false; };
-#if JC_AVX512
+#if JC_AVX512 && JC_X86
 #define JC_MASKED(Bytes, N, T, K, load_, store_)                                               \
   template <> struct Masked<Bytes, N> {                                                        \
     static constexpr bool native = true;                                                       \
