@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
-from codegen import expr, fuse, interpret, lower, peephole, plan, show, tile, verify, writes
+from codegen import expr, fuse, interpret, lower, order, peephole, plan, show, tile, verify, writes
 from codegen.emit import cpp, python, triton
 from codegen.ir import Call, Program, Target, Unsupported, Value
 from codegen.runtime import build, cpu, triton_device
@@ -32,7 +32,7 @@ __all__ = ["Artifact", "Call", "Kernel", "Program", "Target", "Unsupported", "Va
 STAGES: Final[tuple[tuple[str, Callable[..., Any]], ...]] = (
     ("loops", lambda r: lower.lower(peephole.peephole(r["program"]))),
     ("fused", lambda r: fuse.fuse(r["loops"])),
-    ("tiled", lambda r: tile.tile(writes.place_writes(r["fused"]))),
+    ("tiled", lambda r: tile.tile(writes.place_writes(order.hoist_updates(r["fused"])))),
     ("plan", lambda r: plan.plan(r["tiled"])),
     ("source", lambda r: cpp.emit(r["tiled"], r["plan"])),
 )

@@ -184,7 +184,8 @@ class _Build:
         stages = tuple(self.finish(key) for key in sorted(self.stages))
         members = self.source.members
         rows = (affine.axis_of(self.r),) if self.r.terms else ()
-        note = " ".join(f"v{m.stored.value.id}" for m in members)
+        ops = dict.fromkeys(op for m in members for op in m.stored.ops)
+        note = " ".join(ops) + " -> " + " ".join(f"v{m.stored.value.id}" for m in members)
         where = next((m.stored.nest.where for m in members if m.stored.nest.where), "")
         return Kernel(self.name, rows, stages, self.row_buffers(), note, where)
 

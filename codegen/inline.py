@@ -49,6 +49,7 @@ class Stored:
     reads: tuple[Read, ...]
     forced: bool
     nodes: int
+    ops: tuple[str, ...] = ()  # of the nest and of what was inlined into it
 
     @property
     def value(self) -> Value:
@@ -75,7 +76,7 @@ def inline(loops: Loops) -> Inlined:
             items.append(item)
         elif item.value.id in kept:
             body = state.resolve(item.body)
-            stored = _stored(item, body, forced)
+            stored = _stored(item, body, forced, state.ops_of(item))
             items.append(stored)
             if not stored.reads and not item.monoid and cost_of(body) <= CHEAP:
                 state.inlined[item.value.id] = (
@@ -85,16 +86,17 @@ def inline(loops: Loops) -> Inlined:
         elif item.value.id in kept.inlined:
             body = state.resolve(item.body)
             if not item.view and _size(body) > MAX_NODES:
-                items.append(_stored(item, body, forced))
+                items.append(_stored(item, body, forced, state.ops_of(item)))
             else:
+                state.ops_of(item)
                 state.inlined[item.value.id] = (item, body)
     return Inlined(loops, tuple(items), operands)
 
 
-def _stored(item: Nest, body: Expr, forced: set[int]) -> Stored:
+def _stored(item: Nest, body: Expr, forced: set[int], ops: tuple[str, ...]) -> Stored:
     nodes = tuple(expr.walk(body))
     reads = tuple(x for x in nodes if isinstance(x, Read))
-    return Stored(item, body, reads, item.value.id in forced, len(nodes))
+    return Stored(item, body, reads, item.value.id in forced, len(nodes), ops)
 
 
 class _Inliner:
@@ -107,6 +109,18 @@ class _Inliner:
     ) -> None:
         self.inlined = inlined
         self.memo = memo
+        self.ops: dict[int, tuple[str, ...]] = {}
+
+    def ops_of(self, item: Nest) -> tuple[str, ...]:
+        """The ops that `item` computes, without repetition, in order; views are not worth naming."""
+        names: dict[str, None] = {}
+        for x in expr.walk(item.body):
+            if isinstance(x, Read) and x.value in self.inlined:
+                names |= dict.fromkeys(self.ops.get(x.value, ()))
+        if item.op and not item.view:
+            names[item.op] = None
+        found = self.ops[item.value.id] = tuple(names)
+        return found
 
     def resolve(self, body: Expr) -> Expr:
         return Rewrite({}, self.on_read)(body)

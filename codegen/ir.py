@@ -97,6 +97,7 @@ class Nest:
     over: tuple[Affine, ...] = ()
     view: bool = False  # body is a single Read: a change of index, never worth memory
     where: str = ""
+    op: str = ""  # the op that the value is of, for notes
 
 
 @dataclass(frozen=True, eq=False, slots=True)

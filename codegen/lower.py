@@ -39,6 +39,7 @@ class _Lower:
 
     def __init__(self, program: Program, *, widen: bool) -> None:
         self.items: list[Item] = []
+        self.op = ""  # the op of the call that is being lowered
         self.widen = widen
         top = max((v.id for v in _all_values(program)), default=0)
         self.ids = count(top + 1)
@@ -49,7 +50,7 @@ class _Lower:
     def nest(self, value: Value, body: Callable[..., Expr], where: str, **more: Any) -> Value:
         axes = axes_of(value.aval.shape)
         made = body(axes) if value.aval.numel else expr.const(0, value.aval.dtype)
-        self.items.append(Nest(value, axes, made, where=where, **more))
+        self.items.append(Nest(value, axes, made, where=where, op=self.op, **more))
         return value
 
     def step(self, call: Call, name: str) -> None:
@@ -66,6 +67,7 @@ def lower(program: Program, *, widen: bool = True) -> Loops:
     float32 first."""
     state = _Lower(program, widen=widen)
     for call in program.calls:
+        state.op = call.op.name
         is_complex = any(v.aval.dtype.is_complex for v in (*call.outs, *_tensors(call)))
         if is_complex or (widen and _is_long_cat(call)):
             state.step(call, "extern")
@@ -230,8 +232,8 @@ def reduce_nest(
     body = expr.cast(element(x, tuple(index)), wide)
     length = math.prod(shape[d] for d in dims)
     if not monoid.startswith("arg") and out.aval.numel <= FEW_ROWS and length >= LONG_ROW:
-        body, over = _partial(s, Nest(out, axes, body, monoid, over, where=where), wide)
-    s.items.append(Nest(out, axes, body, monoid, over, where=where))
+        body, over = _partial(s, Nest(out, axes, body, monoid, over, where=where, op=s.op), wide)
+    s.items.append(Nest(out, axes, body, monoid, over, where=where, op=s.op))
 
 
 def _partial(s: _Lower, whole: Nest, wide: DType) -> tuple[Expr, tuple[Affine, ...]]:
@@ -250,9 +252,8 @@ def _partial(s: _Lower, whole: Nest, wide: DType) -> tuple[Expr, tuple[Affine, .
         body = expr.select(BUILD.lt(expr.index_of(flat), length), body, rest)
     shape = (*whole.value.aval.shape, count)
     value = s.fresh(Aval(shape, wide))
-    s.items.append(
-        Nest(value, (*whole.axes, part), body, whole.monoid, (inner,), where=whole.where)
-    )
+    axes = (*whole.axes, part)
+    s.items.append(Nest(value, axes, body, whole.monoid, (inner,), where=whole.where, op=s.op))
     return element(value, (*whole.axes, part)), (part,)
 
 
@@ -522,7 +523,7 @@ def _small_dot(s: _Lower, call: Call) -> None:
     wide = out.aval.dtype.compute
     x = expr.cast(element(a, (*batch, m, k)), wide)
     y = expr.cast(element(b, (*batch, k, n)), wide)
-    s.items.append(Nest(out, axes, x * y, "sum", (k,), where=call.where))
+    s.items.append(Nest(out, axes, x * y, "sum", (k,), where=call.where, op=s.op))
 
 
 def _window(s: _Lower, call: Call) -> None:
