@@ -28,7 +28,8 @@ _CHANGES: Final = {"lt": 0, "ge": 0, "le": 1, "gt": 1}
 def cut(kernel: Kernel) -> list[Kernel]:
     """`kernel` in pieces, in which conditions on a single counter are decided."""
     stages = tuple(piece for stage in kernel.stages for piece in _cut_loops(stage))
-    pending, done = [replace(kernel, stages=stages)], []
+    pending = [replace(kernel, stages=stages)]
+    done: list[Kernel] = []
     while pending:
         one = pending.pop(0)
         pieces = _cut_rows(one) if len(pending) + len(done) < MAX_PIECES else []

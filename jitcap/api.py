@@ -112,6 +112,10 @@ def _jit(fn: Any, options: Options) -> Any:
         announce("dynamic", "jit(dynamic=True): sizes are compiled as they come, each once")
     if isinstance(fn, Jitted):
         return Jitted(fn.original, options)
+    if isinstance(fn, staticmethod | classmethod):
+        return type(fn)(Jitted(fn.__func__, options))
+    if isinstance(fn, type):
+        raise TypeError(f"jit: {fn.__name__} is a class: jit its methods, or an instance of it")
     if not callable(fn):
         raise TypeError(f"jit: expected something to call, got {type(fn).__name__}")
     forward = getattr(fn, "forward", None)

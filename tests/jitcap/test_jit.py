@@ -96,6 +96,29 @@ def test_callable_objects():
     same(fn(floats(3)), floats(3) + 5)
 
 
+class Tools:
+    @jit
+    @staticmethod
+    def double(x):
+        return x * 2
+
+    @classmethod
+    @jit
+    def triple(cls, x):
+        return x * 3 + (cls is Tools)
+
+
+def test_static_and_class_methods():
+    same(Tools.double(floats(3)), floats(3) * 2)
+    same(Tools().double(floats(3)), floats(3) * 2)
+    same(Tools().triple(floats(3)), floats(3) * 3 + 1)
+
+
+def test_a_class_is_refused():
+    with pytest.raises(TypeError, match="jit its methods"):
+        jit(Tools)
+
+
 def test_not_callable():
     with pytest.raises(TypeError, match="something to call"):
         jit(3)
