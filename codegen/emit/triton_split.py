@@ -10,14 +10,14 @@ timing, so results repeat bit by bit.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from codegen import affine, expr
 from codegen.affine import Affine, Axis
 from codegen.emit.triton_reduce import identity_value
-from codegen.emit.triton_tile import Sizes, is_column, rewrite_stage
-from codegen.expr import BUILD, Expr, Load
+from codegen.emit.triton_tile import Sizes, is_column, rewrite_stage, roots
+from codegen.expr import BUILD, Expr, Load, Local
 from codegen.ir import Buffer, Kernel, Reduction, Stage, Store
 from codegen.rewrite import Rewrite
 from eager import dtype as dt
@@ -64,18 +64,19 @@ class _Splitting:
     known: dict[Expr, Expr] = field(default_factory=dict)
 
     def run(self) -> Split:
-        for stage in self._shared_rows():
+        stages = list(self._shared_rows())
+        for i, stage in enumerate(stages):
             stage = self.resolved(stage)
             if not _too_long(self.kernel, stage, self.rows, self.sizes):
                 self.now.append(stage)
                 continue
-            self.flush()
+            self.flush(stages[i:])
             stage = self.resolved(stage)
             if stage.stores:
                 self.add((self.resolved(replace(stage, reductions=())),), self.kernel.rows)
             if stage.reductions:
                 self.two_phases(stage)
-        self.flush()
+        self.flush(())
         return Split(tuple(self.done), tuple(self.buffers))
 
     def _shared_rows(self) -> Iterable[Stage]:
@@ -106,11 +107,19 @@ class _Splitting:
         made.memo.update(self.known)
         return made
 
-    def flush(self) -> None:
-        """Close the kernel being collected; what it reduced goes to memory for the next ones."""
+    def flush(self, later: Sequence[Stage]) -> None:
+        """Close the kernel being collected; what it reduced and `later` stages need goes to
+        memory."""
         if not self.now:
             return
-        reductions = [r for stage in self.now for r in stage.reductions]
+        needed = {
+            x.name
+            for stage in later
+            for x in expr.walk(*roots(self.resolved(stage)))
+            if isinstance(x, Local)
+        }
+        found = [r for stage in self.now for r in stage.reductions]
+        reductions = [r for r in found if r.name in needed]
         place = affine.ravel(
             [_form(a) for a in self.kernel.rows], [a.size for a in self.kernel.rows]
         )

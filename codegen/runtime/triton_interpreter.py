@@ -172,8 +172,7 @@ def _interpreted_language() -> Iterator[None]:
     stock.interpreter_builder, stock.interpreter_semantic = _builder, _semantic
     scope = stock._LangPatchScope()
     try:
-        for patched in _patches():
-            scope.set_attr(*patched)
+        scope.set_attr(JITFunction, "__call__", _call_device_function)
         patch_libdevice(scope)
         language = stock._patch_lang(_SEES_LANGUAGE)
         try:
@@ -184,10 +183,6 @@ def _interpreted_language() -> Iterator[None]:
     finally:
         scope.restore()
         stock.interpreter_builder, stock.interpreter_semantic = saved
-
-
-def _patches() -> list[tuple[Any, str, Any]]:
-    return [(JITFunction, "__call__", _call_device_function)]
 
 
 def _patch_last(scope: Any) -> None:

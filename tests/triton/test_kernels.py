@@ -105,7 +105,7 @@ def moments(*shapes):
     return [t for s in shapes for t in (floats(*s), floats(*s), floats(*s), floats(*s).abs())]
 
 
-# name: (function, arguments, launches where the fusion is settled)
+# name: (function, arguments, launches at most)
 CASES = {
     "softmax": (softmax, lambda: (floats(37, 100),), 1),
     "softmax_long": (softmax, lambda: (floats(3, 9000),), None),
@@ -182,7 +182,7 @@ def test_interpreted(name, sizes, record_property):
         np.testing.assert_allclose(g.astype(np.float64), e.astype(np.float64), rtol=rtol, atol=2e-5)
     if sizes is DEFAULT:
         record_property("fused", 1)
-        assert launches in (None, len(program.launches)), program.source
+        assert launches is None or len(program.launches) <= launches, program.source
 
 
 @pytest.mark.slow
