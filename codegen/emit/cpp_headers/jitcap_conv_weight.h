@@ -110,6 +110,32 @@ template <class T> JC_NOINLINE void weight_chunk(const WeightGrad &w, const T *g
     }
   }
 }
+// out[lane][pair] = sum over chunks, which lie `all` apart, of sum[pair][lane]; only `live` lanes exist.
+template <class T> JC_NOINLINE void add_chunks(T *out, const T *sum, i64 all, i64 chunks, i64 lanes, i64 pairs, i64 live) {
+  constexpr int N = native_lanes<T>;
+  if (lanes == 1) {
+    for (i64 k = 0; k < pairs; k++) {
+      out[k] = sum[k];
+      for (i64 c = 1; c < chunks; c++) out[k] += sum[c * all + k];
+    }
+    return;
+  }
+  for (i64 k = 0; k < pairs; k += N)
+    for (i64 first = 0; first < lanes; first += N) {
+      vec<T, N> v[N];
+      int n = pairs - k < N ? (int)(pairs - k) : N;
+      JC_UNROLL
+      for (int i = 0; i < N; i++) {
+        const T *p = sum + (k + (i < n ? i : 0)) * lanes + first;
+        v[i] = load<N>(p);
+        for (i64 c = 1; c < chunks; c++) v[i] = v[i] + load<N>(p + c * all);
+      }
+      transpose<N>(v);
+      JC_UNROLL
+      for (int i = 0; i < N; i++)
+        if (first + i < live) store_n(out + (first + i) * pairs + k, v[i], n);
+    }
+}
 template <class T> JC_NOINLINE void conv_weight_grad(const Conv &g, const T *grad, const T *x, T *out, ConvRoom<T> room, i64 chunks) {
   WeightGrad w = {{{forward_sweep(g, 0), forward_sweep(g, 1), forward_sweep(g, 2)}, g.n, g.groups, g.c / g.groups, g.o / g.groups, {}, {}, {}, 0, 0, true}};
   Correlation &q = w.q;
@@ -132,15 +158,11 @@ template <class T> JC_NOINLINE void conv_weight_grad(const Conv &g, const T *gra
     weight_chunk(w, grad, x, room, band, i / parts, i % parts * w.q.cin / parts, (i % parts + 1) * w.q.cin / parts);
   });
   i64 all = q.groups * w.blocks * piece;
-  parallel(q.groups * w.blocks, 1, all * chunks < 60000 ? 1 : team, [=, &w](i64 lo, i64 hi) {
+  parallel(q.groups * w.blocks, 1, team_for(2 * all * chunks * (i64)sizeof(T)), [=, &w](i64 lo, i64 hi) {
     for (i64 i = lo; i < hi; i++) {
-      T *sum = room.packed + i * piece;
-      for (i64 c = 1; c < chunks; c++)
-        for (i64 k = 0; k < piece; k++) sum[k] += sum[c * all + k];
-      i64 first = i % w.blocks * w.lanes, pairs = w.q.cin * taps;
-      T *o = out + (i / w.blocks * w.q.cout + first) * pairs;
-      for (i64 lane = 0; lane < w.lanes && first + lane < w.q.cout; lane++)
-        for (i64 k = 0; k < pairs; k++) o[lane * pairs + k] = sum[k * w.lanes + lane];
+      i64 first = i % w.blocks * w.lanes;
+      T *o = out + (i / w.blocks * w.q.cout + first) * w.q.cin * taps;
+      add_chunks(o, room.packed + i * piece, all, chunks, w.lanes, w.q.cin * taps, w.q.cout - first);
     }
   });
 }
