@@ -89,8 +89,8 @@ from eager.nn.functional.pooling import (
     max_unpool2d,
     max_unpool3d,
 )
+from eager.nn.functional.sampling import affine_grid, grid_sample
 from eager.nn.functional.shape import (
-    affine_grid,
     channel_shuffle,
     fold,
     interpolate,
@@ -163,6 +163,7 @@ __all__ = [
     "gaussian_nll_loss",
     "gelu",
     "glu",
+    "grid_sample",
     "group_norm",
     "gumbel_softmax",
     "hardshrink",

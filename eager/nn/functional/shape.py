@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from eager import dtype as dt
-from eager.aval import Aval
 from eager.dispatch import apply
 from eager.nn.functional.pooling import (
     adaptive_avg_pool1d,
@@ -20,7 +19,7 @@ from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.contract import CONV_INPUT_GRAD
 from eager.ops.index import TAKE
-from eager.ops.move import PAD, stack
+from eager.ops.move import PAD
 from eager.ops.select import iota
 from eager.tensor import Tensor
 
@@ -354,22 +353,3 @@ def fold(
         dilation=spread,
         groups=channels,
     )
-
-
-@functional()
-def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
-    """The (N, H, W, 2) sampling places of 2-D affine maps `theta` (N, 2, 3), in [-1, 1]
-    coordinates."""
-    n, _, h, w = size
-
-    def axis(count: int) -> Tensor:
-        places = iota(count, theta.dtype.compute)
-        if align_corners:
-            return places * (2.0 / max(count - 1, 1)) - 1.0
-        return (places * 2.0 + 1.0) / count - 1.0
-
-    x = axis(w).expand((h, w))
-    y = axis(h).unsqueeze(1).expand((h, w))
-    ones = Tensor._full(1, Aval((h, w), x.dtype))
-    base = stack((x, y, ones), -1).reshape((1, h * w, 3)).expand((n, h * w, 3))
-    return (base.to(theta.dtype) @ theta.transpose(1, 2)).reshape((n, h, w, 2))
