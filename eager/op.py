@@ -8,7 +8,7 @@ adds is what differs: the body, the derivative, the samples.
 The derivative `vjp` declares what it needs by its parameter names, and exactly that is saved by
 the tape:
     `g`              the gradient(s) of the output(s) (a tuple when the op has several)
-    `out`            the output(s)
+    `out`            the output(s); `out0`, `out1`, ... one of several
     operand names    the operands (tensors or Python numbers), named as in the body
     `avals`          the operands' abstract values (shapes and dtypes, no data)
     `needs`          for each operand, whether its gradient is wanted (skip costly ones)

@@ -139,6 +139,9 @@ class OpNode(Node):
                 saved[key] = _saved(operands[i], op)
         if "out" in wanted:  # without their tensors, which refer to this node
             saved["out"] = tuple(Saved(wrap(t._array, t._storage), op.name) for t in outs)
+        for i, t in enumerate(outs if op.n_outputs > 1 else ()):
+            if f"out{i}" in wanted:
+                saved[f"out{i}"] = Saved(wrap(t._array, t._storage), op.name)
         return saved
 
     def name(self) -> str:
@@ -158,6 +161,9 @@ class OpNode(Node):
         if "out" in op.saves:
             outs = tuple(self._attach(t, i) for i, t in enumerate(given["out"]))
             given["out"] = outs if op.n_outputs > 1 else outs[0]
+        for i in range(op.n_outputs):
+            if f"out{i}" in given:
+                given[f"out{i}"] = self._attach(given[f"out{i}"], i)
         if "g" in op.saves:
             given["g"] = tuple(map(zeros_for, grads, self.outs)) if op.n_outputs > 1 else grads[0]
         if "avals" in op.saves:
@@ -196,7 +202,7 @@ class CopySlicesNode(Node):
         parts = [grads[0]]
         for op, attrs in self.chain:
             parts.append(self.apply(op, parts[-1], **attrs))
-        rest = parts[-1] * 0
+        rest = full(0, parts[-1].aval)  # not 0 * gradient: that may be inf or NaN
         for (op, attrs), whole in zip(reversed(self.chain), reversed(parts[:-1]), strict=True):
             inverse, inverse_attrs, takes_base = op.inverse(whole.aval, attrs)
             rest = self.apply(inverse, *((whole, rest) if takes_base else (rest,)), **inverse_attrs)

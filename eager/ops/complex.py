@@ -15,6 +15,7 @@ from eager.dispatch import apply
 from eager.dtype import DType
 from eager.ops import samples as s
 from eager.ops.kinds import Host
+from eager.ops.view import zeros_of
 from eager.registry import public
 from eager.tensor import Tensor
 
@@ -34,11 +35,11 @@ def _part(name: str, kernel: Any, vjp: Any) -> Host:
 
 
 def _real_vjp(g: Tensor) -> tuple[Tensor]:
-    return (make_complex(g, g * 0),)
+    return (make_complex(g, zeros_of(g)),)
 
 
 def _imag_vjp(g: Tensor) -> tuple[Tensor]:
-    return (make_complex(g * 0, g),)
+    return (make_complex(zeros_of(g), g),)
 
 
 def _conj_vjp(g: Tensor) -> tuple[Tensor]:

@@ -80,6 +80,12 @@ def _variance(
     return spread, average
 
 
+def _root(total: Tensor) -> Tensor:
+    """sqrt with derivative 0 at 0, as the norm of a zero vector has it."""
+    zero = total == 0
+    return where(zero, 0.0, where(zero, 1.0, total).sqrt())
+
+
 def _spread_samples() -> Samples:
     x = s.values((2, 3, 4))
     return s.calls(
@@ -116,7 +122,7 @@ def std(
     correction: Any = None,
 ) -> Tensor:
     """Standard deviation over `dim`: the root of `var`."""
-    return var(input, dim, unbiased, keepdim, correction=correction).sqrt()
+    return _root(var(input, dim, unbiased, keepdim, correction=correction))
 
 
 @public(method=False, samples=_spread_samples())
@@ -144,16 +150,10 @@ def std_mean(
 ) -> tuple[Tensor, Tensor]:
     """(standard deviation, mean) over `dim`."""
     spread, average = var_mean(input, dim, unbiased, keepdim, correction=correction)
-    return spread.sqrt(), average
+    return _root(spread), average
 
 
 # ------------------------------------------------------------------------------------- norms
-def _root(total: Tensor) -> Tensor:
-    """sqrt with derivative 0 at 0, as the norm of a zero vector has."""
-    zero = total == 0
-    return where(zero, 0.0, where(zero, 1.0, total).sqrt())
-
-
 @public(
     samples=s.calls(
         s.call(s.values((3, 4))),

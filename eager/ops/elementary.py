@@ -11,6 +11,7 @@ from eager.dispatch import apply
 from eager.ops import samples as s
 from eager.ops.kinds import Pointwise
 from eager.ops.pointwise import UnaryFn, binary, binary_op, is_integral, unary, where
+from eager.ops.view import zeros_of
 from eager.registry import public
 from eager.special import far_coefficients
 from eager.tensor import Tensor
@@ -20,7 +21,7 @@ _rounded = s.both(s.on(-3.3, 3.3), s.on_ints())
 
 
 def _zero(g: Tensor) -> tuple[Tensor]:
-    return (g * 0,)
+    return (zeros_of(g),)
 
 
 def _rounding(name: str, body: Any = None, alias: tuple[str, ...] = ()) -> Any:
@@ -290,7 +291,7 @@ COPYSIGN = binary_op(
     _copysign_body,
     lambda g, x, y, out: (
         g * where(x == 0, 0.0, where((x < 0) == (out < 0), 1.0, -1.0)),
-        g * 0.0,
+        zeros_of(g),
     ),
     result="float",
 )

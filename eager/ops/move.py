@@ -380,13 +380,14 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
         return roll(input.reshape(-1), shifts, 0).reshape(input.shape)
     moves = (shifts,) if isinstance(shifts, int) else shifts
     along = (dims,) if isinstance(dims, int) else dims
+    out = input
     for shift, dim in zip(moves, along, strict=True):
         d = norm_dim(dim, input.ndim, "roll")
         n = input.shape[d]
         cut = -shift % n if n else 0
         if cut:
-            input = cat([input.narrow(d, cut, n - cut), input.narrow(d, 0, cut)], d)
-    return input.clone() if input._view is not None else input
+            out = cat([out.narrow(d, cut, n - cut), out.narrow(d, 0, cut)], d)
+    return out.clone() if out is input else out
 
 
 @public(samples=s.calls(*(s.call(s.values((3, 4)), k) for k in range(4))))

@@ -129,7 +129,10 @@ UNFOLD = View(
         index[:-1], attrs["dim"], index[attrs["dim"]] * attrs["step"] + index[-1]
     ),
     numpy=lambda x, attrs: np.lib.stride_tricks.as_strided(
-        x, _unfold_shape(x.shape, attrs), _unfold_strides(x.shape, x.strides, attrs)[0]
+        x,
+        _unfold_shape(x.shape, attrs),
+        _unfold_strides(x.shape, x.strides, attrs)[0],
+        writeable=False,
     ),
     strides=_unfold_strides,
 )
@@ -142,6 +145,8 @@ UNFOLD = View(
 )
 def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """All windows of `size` along `dimension`, `step` apart, as a new last dimension (a view)."""
+    if input.ndim == 0:
+        return unfold(input.reshape(1), dimension, size, step).select(0, 0)
     d = norm_dim(dimension, input.ndim, "unfold")
     if size < 0 or size > input.shape[d] or step <= 0:
         raise RuntimeError(

@@ -17,7 +17,7 @@ from eager.dispatch import apply, apply_binary, apply_unary
 from eager.op import Samples
 from eager.ops import samples as s
 from eager.ops.kinds import Cast, Copy, Pointwise
-from eager.ops.view import constant
+from eager.ops.view import constant, zeros_of
 from eager.registry import public
 from eager.scalar import VOCABULARY
 from eager.tensor import Tensor
@@ -230,7 +230,7 @@ def _pow_vjp(g: Tensor, x: Any, y: Any, out: Tensor, needs: tuple[bool, bool]) -
             where(y == 0, 0.0, y * x ** (y - 1)) if isinstance(y, Tensor) else y * x ** (y - 1)
         )
         if not isinstance(y, Tensor) and y == 0:
-            dx = g * 0
+            dx = zeros_of(g)
     if needs[1]:
         base = x if isinstance(x, Tensor) else y * 0 + x
         log = where(base == 0, 0.0, where(base == 0, 1.0, base).log())
@@ -289,10 +289,10 @@ abs_ = unary(
     "abs", "abs", lambda g, x: (g * x.sgn(),), result="real", alias=("absolute",), samples=s.on()
 )
 sign = unary(
-    "sign", "sign", lambda g: (g * 0,), result="promote", samples=s.both(s.on(), s.on_ints())
+    "sign", "sign", lambda g: (zeros_of(g),), result="promote", samples=s.both(s.on(), s.on_ints())
 )
 sgn = unary(
-    "sgn", "sign", lambda g: (g * 0,), result="promote", samples=s.both(s.on(), s.on_ints())
+    "sgn", "sign", lambda g: (zeros_of(g),), result="promote", samples=s.both(s.on(), s.on_ints())
 )
 
 

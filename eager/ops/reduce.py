@@ -209,7 +209,7 @@ def _extreme(input: Tensor, dim: Any, keepdim: bool, maximal: bool) -> Any:
         return maximum(input, dim) if maximal else minimum(input, dim)
     indices = (argmax if maximal else argmin)(input, dim, True)
     d = norm_dim(dim, input.ndim, "max" if maximal else "min")
-    values = input.gather(d, indices) if input.ndim else input
+    values = input.gather(d, indices) if input.ndim else input.clone()
     if not keepdim and input.ndim:
         values, indices = values.squeeze(d), indices.squeeze(d)
     return Extreme(values, indices)

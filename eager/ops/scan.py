@@ -16,7 +16,7 @@ from eager.ops.kinds import Scan
 from eager.ops.move import flip
 from eager.ops.pointwise import where
 from eager.ops.reduce import Extreme
-from eager.ops.view import norm_dim
+from eager.ops.view import norm_dim, zeros_of
 from eager.registry import public
 from eager.tensor import Tensor
 
@@ -42,8 +42,8 @@ CUMSUM = Scan("cumsum", ("x",), lambda g, dim: (_backwards(g, dim),), monoid="su
 CUMPROD = Scan("cumprod", ("x",), _cumprod_vjp, monoid="prod")
 
 
-def _extreme_vjp(g: tuple[Tensor, Any], out: tuple[Tensor, Tensor], dim: int) -> tuple[Tensor]:
-    return ((g[0] * 0).scatter_add(dim, out[1], g[0]),)
+def _extreme_vjp(g: tuple[Tensor, Any], out1: Tensor, dim: int) -> tuple[Tensor]:
+    return (zeros_of(g[0]).scatter_add(dim, out1, g[0]),)
 
 
 CUMMAX = Scan("cummax", ("x",), _extreme_vjp, n_outputs=2, monoid="max")
@@ -67,7 +67,7 @@ class _Logarithmic(Scan):
 def _logcumsumexp_vjp(g: Tensor, x: Tensor, out: Tensor, dim: int) -> tuple[Tensor]:
     """exp(x) * sum_{i>=k} g_i exp(-out_i), with the positive and negative parts of g in
     logarithms."""
-    total = g * 0
+    total = zeros_of(g)
     for sign in (1.0, -1.0):
         part = where(g * sign > 0, g * sign, 0.0).log() - out
         total = total + sign * (flip(apply(LOGCUMSUMEXP, flip(part, dim), dim=dim), dim) + x).exp()

@@ -45,13 +45,13 @@ class Sort(Op):
         return np.take_along_axis(x, order, dim), order
 
 
-def _sort_vjp(g: Any, out: Any, avals: Any, dim: int) -> tuple[Any, ...]:
+def _sort_vjp(g: Any, out1: Any, avals: Any, dim: int) -> tuple[Any, ...]:
     if not avals[0].shape:
         return (g[0],)
     # The indices are a permutation, so nothing is added twice: the inverse permutation of the
     # gradient.
     zeros = Tensor._full(0, avals[0])
-    return (apply(SCATTER, zeros, out[1], g[0], dim=dim, reduce="set"),)
+    return (apply(SCATTER, zeros, out1, g[0], dim=dim, reduce="set"),)
 
 
 SORT = Sort("sort", ("x",), vjp=_sort_vjp, n_outputs=2)

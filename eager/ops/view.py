@@ -202,6 +202,8 @@ def expand(input: Tensor, *sizes: Any) -> Tensor:
         raise RuntimeError(
             f"expand(): -1 is not allowed in a leading, non-existing dimension: {wanted}"
         )
+    if math.prod(shape) == input.numel():  # nothing is repeated: a view that can be written
+        return apply(RESHAPE, input, shape=shape)
     return apply(EXPAND, input, shape=shape)
 
 
@@ -518,6 +520,11 @@ STOP = View(
     strides=lambda shape, strides, attrs: (strides, 0),
     stops=True,
 )
+
+
+def zeros_of(g: Tensor) -> Tensor:
+    """The gradient where there is none: not `g * 0`, which is NaN for an infinite g."""
+    return Tensor._full(0, g.aval)
 
 
 def constant(x: Tensor) -> Tensor:

@@ -131,8 +131,8 @@ class MaxPool(Window):
         return best.astype(outs[0].dtype.np, copy=False), index
 
 
-def _max_pool_vjp(g: Any, out: Any, avals: Any) -> tuple[Any, ...]:
-    gradient, index = g[0], out[1]
+def _max_pool_vjp(g: Any, out1: Any, avals: Any) -> tuple[Any, ...]:
+    gradient, index = g[0], out1
     shape = avals[0].shape
     flat = (*shape[:2], math.prod(shape[2:]))
     zeros = Tensor._full(0, Aval(flat, gradient.dtype, avals[0].device))
