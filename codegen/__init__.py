@@ -26,15 +26,15 @@ from codegen.runtime.artifact import Artifact, Kernel
 __all__ = ["Artifact", "Call", "Kernel", "Program", "Target", "Unsupported", "Value", "compile"]
 
 # Each stage: its name, and what it makes of the results of the stages before it. In this order
-# because each needs the one
-# before; writes are placed after fusion (they ask which kernel reads what) and before memory is
-# planned.
+# because each needs the one before; writes are placed after fusion (they ask which kernel reads
+# what), and memory is planned when the order of execution is final.
 STAGES: Final[tuple[tuple[str, Callable[..., Any]], ...]] = (
     ("loops", lambda r: lower.lower(peephole.peephole(r["program"]))),
     ("fused", lambda r: fuse.fuse(r["loops"])),
     ("tiled", lambda r: tile.tile(writes.place_writes(order.hoist_updates(r["fused"])))),
-    ("plan", lambda r: plan.plan(r["tiled"])),
-    ("source", lambda r: cpp.emit(r["tiled"], r["plan"])),
+    ("spelled", lambda r: cpp.spell(r["tiled"])),
+    ("plan", lambda r: plan.plan(r["spelled"].tiled)),
+    ("source", lambda r: cpp.emit(r["spelled"], r["plan"])),
 )
 GPU_STAGES: Final[tuple[tuple[str, Callable[..., Any]], ...]] = (
     (

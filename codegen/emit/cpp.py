@@ -1,18 +1,20 @@
-"""Fifth stage, CPU: the whole program as one C++ source with one entry. Tiled + Plan -> Source.
+"""The last two stages, CPU: the whole program as one C++ source with one entry. Tiled -> Spelled ->
+(with a Plan) Source.
 
-Kernels that are the same up to their buffers are emitted once. The entry is a straight line of
-calls; temporaries are offsets into the arena, library steps are calls of the headers' routines or
-of host callbacks.
+Kernels that are the same up to their buffers are emitted once, and those of a batch are launched as
+one. The entry is a straight line of calls; temporaries are offsets into the arena, library steps
+are calls of the headers' routines or of host callbacks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from codegen.emit import cpp_library
 from codegen.emit import cpp_table as table
 from codegen.emit.cpp_kernel import KernelText, emit_kernel
+from codegen.gather import Batch, gather
 from codegen.ir import Fused, Kernel, Library, Plan, Tiled
 from codegen.runtime import artifact
 from eager.aval import Aval
@@ -45,31 +47,59 @@ class _Sites:
         return self.names.index(where)
 
 
-def emit(tiled: Tiled, plan: Plan) -> Source:
+@dataclass(frozen=True, eq=False, slots=True)
+class Spelled:
+    """Kernels as functions, in batches: what the memory plan and the entry are made of.
+
+    `tiled` has its items in the order of the batches."""
+
+    tiled: Tiled
+    batches: tuple[Batch, ...]
+    texts: Mapping[str, KernelText]
+
+    @property
+    def text(self) -> str:
+        """One line per launch, for `explain`."""
+        return "\n".join(" ".join(item.name for item in batch) for batch in self.batches)
+
+
+def spell(tiled: Tiled) -> Spelled:
+    """Every kernel as a function; equal updates of different tensors side by side."""
     fused = tiled.fused
+    texts = {
+        item.name: emit_kernel(item, tiled.schedules[item.name], fused.buffers)
+        for item in fused.items
+        if isinstance(item, Kernel)
+    }
+    batches = gather(fused, {name: text.text for name, text in texts.items() if text.size})
+    items = tuple(item for batch in batches for item in batch)
+    return Spelled(replace(tiled, fused=replace(fused, items=items)), batches, texts)
+
+
+def emit(spelled: Spelled, plan: Plan) -> Source:
+    fused = spelled.tiled.fused
     places = Places(fused, plan)
-    functions: dict[str, str] = {}
+    functions: dict[str, tuple[str, KernelText]] = {}
     kernels: list[artifact.Kernel] = []
     calls: list[str] = []
     sites = _Sites()
     steps = [item for item in fused.items if isinstance(item, Library)]
-    for item in fused.items:
-        if isinstance(item, Kernel):
-            text = emit_kernel(item, tiled.schedules[item.name], fused.buffers)
-            name = functions.get(text.text)
-            if name is None:
-                name = functions[text.text] = f"k{len(functions)}"
-                kernels.append(
-                    artifact.Kernel(
-                        name, text.text.replace("{name}", name), (item.note, item.where)
-                    )
-                )
-            calls.append(call_kernel(name, text, places, sites))
-        else:
-            calls += cpp_library.call(item, places, sites.hosts, sites.number)
+    for batch in spelled.batches:
+        first = batch[0]
+        if isinstance(first, Library):
+            calls += cpp_library.call(first, places, sites.hosts, sites.number)
+            continue
+        texts = [spelled.texts[item.name] for item in batch]
+        body = texts[0].text
+        if body not in functions:
+            name = f"k{len(functions)}"
+            functions[body] = name, texts[0]
+            whole = body.replace("{name}", name)
+            kernels.append(artifact.Kernel(name, whole, (first.note, first.where)))
+        name = functions[body][0]
+        calls.append(call_kernel(name, texts, places, sites))
     declared, units = cpp_library.heavy(steps)
-    texts = [text.replace("{name}", name) for text, name in functions.items()]
-    here, beside = share_out(texts)
+    here, beside = share_out(list(functions.values()))
     if beside:
         units = {**units, "kernels.cpp": unit(beside)}
     source = [
@@ -78,8 +108,8 @@ def emit(tiled: Tiled, plan: Plan) -> Source:
         "JC_MODULE",
         *declared,
         "namespace jc {",
-        *(head(text) + ";" for text in beside),
-        *here,
+        *(f"{text.types}\n{text.head};".replace("{name}", name) for name, text in beside),
+        *(text.text.replace("{name}", name) for name, text in here),
         "}",
         "using namespace jc;",
         f"JC_ENTRY JC_STRAIGHT int {ENTRY}(void **b, const double *s, void *arena) {{",
@@ -91,27 +121,28 @@ def emit(tiled: Tiled, plan: Plan) -> Source:
     return Source("\n".join(source), signature(fused, plan, sites), tuple(kernels), units)
 
 
-def share_out(texts: list[str]) -> tuple[list[str], list[str]]:
+Functions = list[tuple[str, KernelText]]
+
+
+def share_out(functions: Functions) -> tuple[Functions, Functions]:
     """Kernels of the graph's own source, and those of a second one: half of a large program."""
-    total, here = sum(map(len, texts)), 0
+    total, here = sum(len(text.text) for _, text in functions), 0
     if total < 2 * UNIT_BYTES:
-        return texts, []
-    for i, text in enumerate(texts):
-        here += len(text)
+        return functions, []
+    for i, (_, text) in enumerate(functions):
+        here += len(text.text)
         if 2 * here >= total:
-            return texts[: i + 1], texts[i + 1 :]
-    return texts, []
+            return functions[: i + 1], functions[i + 1 :]
+    return functions, []
 
 
-def head(text: str) -> str:
-    """The declaration of a kernel that another source defines."""
-    return text.split(" {\n", 1)[0].removeprefix("static ")
-
-
-def unit(texts: list[str]) -> str:
-    """A source of kernels only."""
-    kernels = "\n".join(text.removeprefix("static ") for text in texts)
-    return f'#include "jitcap_kernel.h"\nnamespace jc {{\n{kernels}\n}}\n'
+def unit(functions: Functions) -> str:
+    """A source of kernels only, which another source calls."""
+    texts = [
+        text.text.replace(f"static {text.head}", text.head).replace("{name}", name)
+        for name, text in functions
+    ]
+    return "\n".join(['#include "jitcap_kernel.h"', "namespace jc {", *texts, "}", ""])
 
 
 class Places:
@@ -157,11 +188,18 @@ class Places:
         return f"-(i32)(as_i64({slot}) != 0)" if b.dtype.name == "bool" else f"as_i64({slot})"
 
 
-def call_kernel(name: str, text: KernelText, places: Places, sites: _Sites) -> str:
-    args = [places.argument(p) for p in text.params]
-    args += [str(sites.number(where)) for where in text.sites]
-    args += [str(n) for n in text.sizes]
-    return f"{name}({', '.join(['arena', *args])});"
+def call_kernel(name: str, texts: Sequence[KernelText], places: Places, sites: _Sites) -> str:
+    """The call of a function, or of a function of a table with one member per text."""
+    members = []
+    for text in texts:
+        args = [places.argument(p) for p in text.params]
+        args += [str(sites.number(where)) for where in text.sites]
+        members.append(args)
+    if not texts[0].size:
+        return f"{name}({', '.join(['arena', *members[0]])});"
+    rows = [", ".join([*args, str(t.size)]) for args, t in zip(members, texts, strict=True)]
+    table = ", ".join(f"{{{row}}}" for row in rows)
+    return f"{{ const {name}_t t[] = {{{table}}}; {name}(arena, t, {len(rows)}); }}"
 
 
 def signature(fused: Fused, plan: Plan, sites: _Sites) -> artifact.Signature:

@@ -39,8 +39,10 @@ class KernelText:
     in buffers only."""
 
     text: str
+    types: str  # what the declaration needs before `head`
+    head: str  # the function's declaration
     params: tuple[str, ...]  # buffers, in the order of the parameters p0, p1, ...
-    sizes: tuple[int, ...]  # run-time sizes n0, ...
+    size: int  # the run-time number of rows; 0: the function has its sizes written in
     sites: tuple[str, ...]
 
 
@@ -81,15 +83,42 @@ class _Writer:
     def run(self) -> KernelText:
         by_columns = self.plan.row_vector is not None
         body = self.columns() if by_columns else self.rows()
-        sizes: tuple[int, ...] = ()
         params = [self.parameter(name, p) for name, p in self.names.params.items()]
         params += [f"i64 site{i}" for i in range(len(self.names.sites))]
-        if self.sized():
-            sizes = (self.kernel.rows[0].size,)
-            params.append("const i64 n0")
-        head = f"static JC_NOINLINE void {{name}}(void *arena, {', '.join(params)})"
-        text = "\n".join([head + " {", *indent(self.top.lines), *indent(body), "}"])
-        return KernelText(text, tuple(self.names.params), sizes, tuple(self.names.sites))
+        lines = [*indent(self.top.lines), *indent(body)]
+        types, head, text = (self.many if self.sized() else self.one)(params, lines)
+        size = self.kernel.rows[0].size if self.sized() else 0
+        names = self.names
+        return KernelText(
+            "\n".join(text), types, head, tuple(names.params), size, tuple(names.sites)
+        )
+
+    def one(self, params: list[str], body: list[str]) -> tuple[str, str, list[str]]:
+        """A function of its parameters: types, head, text."""
+        head = f"JC_NOINLINE void {{name}}(void *arena, {', '.join(params)})"
+        return "", head, [f"static {head} {{", *body, "}"]
+
+    def many(self, params: list[str], body: list[str]) -> tuple[str, str, list[str]]:
+        """A function of a table whose members are sets of parameters: one loop over the blocks of
+        all members."""
+        fields = [p.removeprefix("const ") for p in (*params, "i64 n0")]
+        names = [field.rpartition(" ")[2].lstrip("*") for field in fields]
+        own = [f"  const auto {n} = t_.{n};" for n in names]
+        types = f"struct {{name}}_t {{ {'; '.join(fields)}; }};"
+        head = "JC_NOINLINE void {name}(void *arena, const {name}_t *t, int members)"
+        text = [
+            types,
+            "static JC_NOINLINE void {name}_blocks(void *arena, const {name}_t &t_,",
+            "                                    i64 lo_, i64 hi_) {",
+            *own,
+            *body,
+            "}",
+            f"static {head} {{",
+            f"  batch(t, members, {self.lanes()} * {self.vectors()}, {self.traffic()},",
+            "        [=](auto &t_, i64 lo, i64 hi) { {name}_blocks(arena, t_, lo, hi); });",
+            "}",
+        ]
+        return types, head, text
 
     def parameter(self, name: str, p: str) -> str:
         dtype = self.names.dtypes[name]
@@ -106,12 +135,14 @@ class _Writer:
         s.local_names = self.local_names
         return s
 
-    def team(self, units: str) -> str:
+    def traffic(self) -> int:
+        """What a row weighs, in bytes of plain traffic."""
+        return 4 * sum(math.prod(a.size for a in s.loops) * _weight(s) for s in self.kernel.stages)
+
+    def team(self) -> str:
         if not self.plan.parallel:
             return "1"
-        size = 4 * sum(math.prod(a.size for a in s.loops) * _weight(s) for s in self.kernel.stages)
-        rows = math.prod(a.size for a in self.kernel.rows)
-        return f"team_for(i64({rows * size}))"
+        return f"team_for(i64({math.prod(a.size for a in self.kernel.rows) * self.traffic()}))"
 
     # ------------------------------------------------------------------ by rows
 
@@ -120,7 +151,7 @@ class _Writer:
         for i, (stage, vector) in enumerate(zip(self.kernel.stages, self.plan.vector, strict=True)):
             self.row.lines += self.stage_by_rows(stage, vector, i)
         count = math.prod(a.size for a in self.kernel.rows)
-        out.append(f"parallel({count}, 1, {self.team(str(count))}, [=](i64 lo_, i64 hi_) {{")
+        out.append(f"parallel({count}, 1, {self.team()}, [=](i64 lo_, i64 hi_) {{")
         for b in self.kernel.locals:
             out.append(
                 f"  alignas(64) {table.MEMORY[b.dtype.name]} {self.names.locals[b.name]}[{b.size}];"
@@ -209,26 +240,37 @@ class _Writer:
     def columns(self) -> list[str]:
         v = self.plan.row_vector
         assert v is not None
-        wide = any(uses_wide(s, v) for s in self.kernel.stages)
-        units = self.vectors_per_unit(v)
         size = "n0" if self.sized() else str(v.size)
         outer = tuple(a for a in self.kernel.rows if a is not v)
         count = math.prod(a.size for a in outer)
         for i, stage in enumerate(self.kernel.stages):
-            self.row.lines += self.stage_by_columns(stage, v, i, units)
-        head = [
-            f"constexpr int W = {'JC_W64' if wide else 'JC_W32'}, U = {units};",
-            f"const i64 blocks_ = ({size} + W * U - 1) / (W * U);",
-            f"parallel({count} * blocks_, 1, {self.team('')}, [=](i64 lo_, i64 hi_) {{",
-            "  for (i64 r_ = lo_; r_ < hi_; r_++) {",
-            "    const i64 o_ = r_ / blocks_, v_ = (r_ % blocks_) * (W * U);",
-            f"    const int all_ = {size} - v_ < W * U ? int({size} - v_) : W * U;",
-            "    const int full_ = all_ / W, rest_ = all_ % W;",
+            self.row.lines += self.stage_by_columns(stage, v, i, self.vectors())
+        self.top.lines.insert(0, f"constexpr int W = {self.lanes()}, U = {self.vectors()};")
+        blocks = f"const i64 blocks_ = ({size} + W * U - 1) / (W * U);"
+        loop = [
+            "for (i64 r_ = lo_; r_ < hi_; r_++) {",
+            "  const i64 o_ = r_ / blocks_, v_ = (r_ % blocks_) * (W * U);",
+            f"  const int all_ = {size} - v_ < W * U ? int({size} - v_) : W * U;",
+            "  const int full_ = all_ / W, rest_ = all_ % W;",
+            *indent(decode(outer, "o_")),
+            *indent(self.row.lines),
+            "}",
         ]
-        self.top.lines.insert(0, head.pop(0))
-        return [*head, *indent(decode(outer, "o_"), 2), *indent(self.row.lines, 2), "  }", "});"]
+        if self.sized():
+            return [blocks, *loop]
+        head = f"parallel({count} * blocks_, 1, {self.team()}, [=](i64 lo_, i64 hi_) {{"
+        return [blocks, head, *indent(loop), "});"]
 
-    def vectors_per_unit(self, v: Axis) -> int:
+    def lanes(self) -> str:
+        """How many rows a vector holds."""
+        v = self.plan.row_vector
+        assert v is not None
+        return "JC_W64" if any(uses_wide(s, v) for s in self.kernel.stages) else "JC_W32"
+
+    def vectors(self) -> int:
+        """How many vectors of rows are a unit of work."""
+        v = self.plan.row_vector
+        assert v is not None
         if not any(s.reductions for s in self.kernel.stages):
             return MAP_BLOCK
         return 4 if v.size >= 256 else 2 if v.size >= 128 else 1
@@ -319,7 +361,7 @@ class _Writer:
 
 
 class _Blocks:
-    """A long sum is a sum of the sums of blocks: of the only loop, or of the turns of the outermost.
+    """A long sum is a sum of blocks' sums: of the only loop, or of the turns of the outermost.
 
     (Where the outermost loop is cut, `k_` and `e_` bound its current block.)"""
 

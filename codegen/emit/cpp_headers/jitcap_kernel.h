@@ -9,6 +9,21 @@
 namespace jc {
 struct c64 { f32 re, im; };  // complex numbers are moved about, and computed on by callbacks only
 struct c128 { f64 re, im; };
+// One loop over the blocks of all members of a table: T has the number of rows `n0`. A block is `block`
+// rows, a row weighs `bytes`. part(member, lo, hi) runs blocks of one member.
+template <class T, class F> JC_INLINE void batch(const T *t, int members, i64 block, i64 bytes, F part) {
+  i64 blocks = 0, rows = 0;
+  for (int i = 0; i < members; i++) blocks += (t[i].n0 + block - 1) / block, rows += t[i].n0;
+  parallel(blocks, 1, team_for(rows * bytes), [=](i64 lo, i64 hi) {
+    i64 at = 0;
+    for (int i = 0; i < members && at < hi; i++) {
+      i64 n = (t[i].n0 + block - 1) / block;
+      i64 a = lo > at ? lo : at, b = hi < at + n ? hi : at + n;
+      if (a < b) part(t[i], a - at, b - at);
+      at += n;
+    }
+  });
+}
 struct Full { static constexpr bool full = true; };
 struct Tail { static constexpr bool full = false; };
 #define JC_BODY __attribute__((always_inline))
