@@ -15,9 +15,11 @@ from typing import Any, Final
 import numpy as np
 
 from codegen import affine, expr
-from codegen.affine import ZERO, Affine
+from codegen.affine import Affine
+from codegen.elements import axes_of, element, number, operand, tensors
 from codegen.expr import BUILD, Expr
-from codegen.ir import Call, Loops, Nest, Program, Step, Unsupported, Value
+from codegen.ir import Call, Loops, Nest, Program, Step, Value
+from codegen.places import INDEX, MOVES
 from codegen.rewrite import Rewrite
 from eager import dtype as dt
 from eager.aval import Aval
@@ -68,7 +70,7 @@ def lower(program: Program, *, widen: bool = True) -> Loops:
     state = _Lower(program, widen=widen)
     for call in program.calls:
         state.op = call.op.name
-        is_complex = any(v.aval.dtype.is_complex for v in (*call.outs, *_tensors(call)))
+        is_complex = any(v.aval.dtype.is_complex for v in (*call.outs, *tensors(call)))
         if is_complex or (widen and _is_long_cat(call)):
             state.step(call, "extern")
             continue
@@ -85,10 +87,6 @@ def _all_values(program: Program) -> Iterator[Value]:
     yield from program.inputs
     for call in program.calls:
         yield from call.outs
-
-
-def _tensors(call: Call) -> tuple[Value, ...]:
-    return tuple(v for v in call.operands if isinstance(v, Value))
 
 
 def _own_outputs(state: _Lower, program: Program) -> Program:
@@ -114,36 +112,6 @@ def _copied(state: _Lower, v: Value) -> Value:
         state.step(Call(REGISTRY["clone"], (v,), {}, (copy,)), "extern")
         return copy
     return state.nest(copy, lambda axes: expr.read(v.id, axes, v.aval.dtype), "")
-
-
-def axes_of(shape: tuple[int, ...], prefix: str = "i") -> tuple[Affine, ...]:
-    return tuple(affine.axis(f"{prefix}{d}", n) for d, n in enumerate(shape))
-
-
-def number(value: complex, dtype: DType) -> Expr:
-    """A Python number as a constant; an int too large for the type wraps around, as in eager."""
-    if isinstance(value, complex):
-        raise Unsupported(f"the complex number {value}")
-    if dtype.category == dt.INT and isinstance(value, int):
-        bits = 8 * dtype.itemsize
-        value &= (1 << bits) - 1
-        if dtype.is_signed and value >> (bits - 1):
-            value -= 1 << bits
-    return expr.const(value, dtype)
-
-
-def operand(x: Value | complex, index: tuple[Affine, ...], dtype: DType) -> Expr:
-    """Operand `x` at the place that broadcasts to `index` of the result, converted to `dtype`."""
-    if not isinstance(x, Value):
-        return number(x, dtype)
-    shape = x.aval.shape
-    own = index[len(index) - len(shape) :] if shape else ()
-    at = tuple(ZERO if n == 1 else i for n, i in zip(shape, own, strict=True))
-    return expr.cast(expr.read(x.id, at, x.aval.dtype), dtype)
-
-
-def element(x: Value, index: tuple[Affine, ...]) -> Expr:
-    return expr.read(x.id, index, x.aval.dtype)
 
 
 # ---------------------------------------------------------------------------------- pointwise
@@ -296,94 +264,6 @@ def _view(s: _Lower, call: Call) -> None:
     s.nest(out, body, call.where, view=True)
 
 
-def _between(i: Affine, lo: int, hi: int) -> Expr:
-    """lo <= i < hi."""
-    value = expr.index_of(i)
-    return BUILD.and_(BUILD.ge(value, lo), BUILD.lt(value, hi))
-
-
-def _all_of(conditions: list[Expr]) -> Expr:
-    total = expr.const(True, dt.bool_)
-    for c in conditions:
-        total = BUILD.and_(total, expr.decide(c))
-    return total
-
-
-def _flip(axes: tuple[Affine, ...], call: Call) -> Expr:
-    x, dims = _tensors(call)[0], call.attrs["dims"]
-    return element(
-        x,
-        tuple(
-            -i + (n - 1) if d in dims else i
-            for d, (i, n) in enumerate(zip(axes, x.aval.shape, strict=True))
-        ),
-    )
-
-
-def _pad(axes: tuple[Affine, ...], call: Call) -> Expr:
-    x, fill, pads = call.operands[0], call.operands[1], call.attrs["pads"]
-    assert isinstance(x, Value)
-    index = tuple(i - lo for i, (lo, _) in zip(axes, pads, strict=True))
-    inside = _all_of([_between(i, 0, n) for i, n in zip(index, x.aval.shape, strict=True)])
-    other = operand(fill, (), x.aval.dtype.compute)
-    return expr.select(inside, element(x, index), expr.cast(other, x.aval.dtype))
-
-
-def _cat(axes: tuple[Affine, ...], call: Call) -> Expr:
-    dim, out = call.attrs["dim"], call.outs[0].aval.dtype
-    parts = [x for x in _tensors(call) if x.aval.numel]
-    ends = [0]
-    for x in parts:
-        ends.append(ends[-1] + x.aval.shape[dim])
-    result: Expr | None = None
-    for x, start in reversed(list(zip(parts, ends, strict=False))):
-        index = tuple(i - start if d == dim else i for d, i in enumerate(axes))
-        here = expr.cast(element(x, index), out)
-        before_next = BUILD.lt(expr.index_of(axes[dim]), start + x.aval.shape[dim])
-        result = here if result is None else expr.select(before_next, here, result)
-    assert result is not None
-    return result
-
-
-def _slice_scatter(axes: tuple[Affine, ...], call: Call) -> Expr:
-    base, src = _tensors(call)
-    dim, start, stop, step = (call.attrs[k] for k in ("dim", "start", "stop", "step"))
-    at = axes[dim] - start
-    conditions = [_between(axes[dim], start, stop)]
-    if step != 1:
-        conditions.append(BUILD.eq(expr.index_of(at % step), 0))
-    index = tuple(at // step if d == dim else i for d, i in enumerate(axes))
-    return expr.select(_all_of(conditions), element(src, index), element(base, axes))
-
-
-def _select_scatter(axes: tuple[Affine, ...], call: Call) -> Expr:
-    base, src = _tensors(call)
-    dim = call.attrs["dim"]
-    here = BUILD.eq(expr.index_of(axes[dim]), call.attrs["index"])
-    index = tuple(i for d, i in enumerate(axes) if d != dim)
-    return expr.select(expr.decide(here), element(src, index), element(base, axes))
-
-
-def _diagonal_scatter(axes: tuple[Affine, ...], call: Call) -> Expr:
-    base, src = _tensors(call)
-    offset, d1, d2 = (call.attrs[k] for k in ("offset", "dim1", "dim2"))
-    row, col = axes[d1] + min(offset, 0), axes[d2] - max(offset, 0)
-    n = src.aval.shape[-1]
-    on = _all_of([BUILD.eq(expr.index_of(row - col), 0), _between(row, 0, n)])
-    rest = tuple(i for d, i in enumerate(axes) if d not in (d1, d2))
-    return expr.select(on, element(src, (*rest, row)), element(base, axes))
-
-
-MOVES: Final[dict[str, Callable[[tuple[Affine, ...], Call], Expr]]] = {
-    "flip": _flip,
-    "pad": _pad,
-    "cat": _cat,
-    "slice_scatter": _slice_scatter,
-    "select_scatter": _select_scatter,
-    "diagonal_scatter": _diagonal_scatter,
-}
-
-
 def _move(s: _Lower, call: Call) -> None:
     rule = MOVES.get(call.op.name)
     if rule is None:
@@ -408,17 +288,6 @@ def _create(s: _Lower, call: Call) -> None:
 # ---------------------------------------------------------------------------------- index
 
 
-def place(index: Value, at: tuple[Affine, ...], size: int, where: str, *, negative: bool) -> Affine:
-    """The checked index that tensor `index` names at `at`, into a dimension of `size`."""
-    i = expr.cast(element(index, at), dt.int64)
-    if negative:
-        i = expr.checked(i, -size, size - 1, where)
-        i = BUILD.where(BUILD.lt(i, 0), i + size, i)
-    else:
-        i = expr.checked(i, 0, size - 1, where)
-    return affine.opaque(i, 0, max(size - 1, 0))
-
-
 def _index(s: _Lower, call: Call) -> None:
     rule = INDEX.get(call.op.name)
     x = call.operands[0]
@@ -428,48 +297,6 @@ def _index(s: _Lower, call: Call) -> None:
         s.nest(call.outs[0], lambda axes: rule(axes, call), call.where)
 
 
-def _where_of(call: Call, dim: int, size: int) -> str:
-    return f"{call.op.name}: index out of bounds for dimension {dim} with size {size}|{call.where}"
-
-
-def _gather(axes: tuple[Affine, ...], call: Call) -> Expr:
-    x, index = _tensors(call)
-    dim = call.attrs["dim"]
-    size = x.aval.shape[dim]
-    at = place(index, axes, size, _where_of(call, dim, size), negative=False)
-    return element(x, (*axes[:dim], at, *axes[dim + 1 :]))
-
-
-def _take(axes: tuple[Affine, ...], call: Call) -> Expr:
-    x, index = _tensors(call)
-    dim, n = call.attrs["dim"], index.aval.ndim
-    size = x.aval.shape[dim]
-    at = place(index, axes[dim : dim + n], size, _where_of(call, dim, size), negative=False)
-    return element(x, (*axes[:dim], at, *axes[dim + n :]))
-
-
-def _advanced(axes: tuple[Affine, ...], call: Call) -> Expr:
-    x, *indices = _tensors(call)
-    dims = call.attrs["dims"]
-    picked = max(i.aval.ndim for i in indices)
-    adjacent = dims == tuple(range(dims[0], dims[0] + len(dims)))
-    start = dims[0] if adjacent else 0
-    chosen, rest = axes[start : start + picked], iter((*axes[:start], *axes[start + picked :]))
-    at: dict[int, Affine] = {}
-    for dim, index in zip(dims, indices, strict=True):
-        shape = index.aval.shape
-        own = chosen[picked - len(shape) :]
-        own = tuple(ZERO if n == 1 else i for n, i in zip(shape, own, strict=True))
-        size = x.aval.shape[dim]
-        at[dim] = place(index, own, size, _where_of(call, dim, size), negative=True)
-    return element(x, tuple(at[d] if d in at else next(rest) for d in range(x.aval.ndim)))
-
-
-INDEX: Final[dict[str, Callable[[tuple[Affine, ...], Call], Expr]]] = {
-    "gather": _gather,
-    "take": _take,
-    "index": _advanced,
-}
 SCATTERS: Final = ("scatter", "index_add", "index_put")
 
 
@@ -490,7 +317,7 @@ def _contract(s: _Lower, call: Call) -> None:
     if not s.widen:
         s.step(call, call.op.name)
         return
-    operands = tuple(_widened(s, v, wide, call.where) for v in _tensors(call))
+    operands = tuple(_widened(s, v, wide, call.where) for v in tensors(call))
     target = out if out.aval.dtype is wide else s.fresh(Aval(out.aval.shape, wide))
     s.step(Call(call.op, operands, call.attrs, (target,), call.where), call.op.name)
     if target is not out:
@@ -504,7 +331,7 @@ def _widened(s: _Lower, v: Value, wide: DType, where: str) -> Value:
 
 
 def _is_small(call: Call) -> bool:
-    a, _ = _tensors(call)
+    a, _ = tensors(call)
     out = call.outs[0].aval
     return out.dtype is not dt.bool_ and (
         out.dtype.category == dt.INT or out.numel * a.aval.shape[-1] <= SMALL_DOT
@@ -512,7 +339,7 @@ def _is_small(call: Call) -> bool:
 
 
 def _small_dot(s: _Lower, call: Call) -> None:
-    (a, b), out = _tensors(call), call.outs[0]
+    (a, b), out = tensors(call), call.outs[0]
     depth = a.aval.shape[-1]
     axes = axes_of(out.aval.shape)
     if not depth or not out.aval.numel:

@@ -1,8 +1,9 @@
-"""Between fuse and writes: updates of inputs run as soon as they can. Fused -> Fused in another order.
+"""Between fuse and writes: updates of inputs run as soon as they can. Fused -> Fused in another
+order.
 
-An optimizer stands at the end of a step, so every gradient would be alive until then. An update that
-runs right after its gradient finds it in the cache and lets its memory go. It must come after whatever
-else reads the old value of the input it overwrites, or it could not be done in place.
+An optimizer stands at the end of a step, so every gradient would be alive until then. An update
+that runs right after its gradient finds it in the cache and lets its memory go. It must come after
+whatever else reads the old value of the input it overwrites, or it could not be done in place.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from codegen.writes import touched
 
 
 def hoist_updates(fused: Fused) -> Fused:
-    """`fused` with each kernel that updates inputs moved up to its last producer, or last rival reader."""
+    """`fused` with each kernel that updates inputs moved up to its last producer, or last rival
+    reader."""
     targets = {f"v{v.id}": f"v{t.id}" for t, v in fused.program.writes}
     if not targets:
         return fused
