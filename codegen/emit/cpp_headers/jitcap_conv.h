@@ -9,12 +9,9 @@
 // the second-level cache, zeros around it, columns of a stride sorted by remainder: then everything
 // below reads with unit step and tests no bounds. The tile in registers is P neighbouring results x OV
 // vectors of output channels (weights packed so that channels are contiguous): one vector of weights
-// is multiplied by P broadcast sources. Where a group has few output channels (depthwise) lanes run
-// along the row instead.
-//
-// The weight gradient keeps 8 taps x OV vectors of output channels in registers and walks along the
-// pixels of a band, gradients transposed to (pixel, channel). Samples are summed in chunks whose number
-// depends on the shapes alone: results do not depend on the number of threads.
+// is multiplied by P broadcast sources, and the tile is transposed when it is stored. Where channels
+// are few and rows long, or a group has hardly any channels (depthwise), lanes run along the row
+// instead. Every result is a sum in one fixed order: the number of threads changes nothing.
 #pragma once
 #include "jitcap_dot.h"
 
@@ -22,7 +19,7 @@ namespace jc {
 struct Conv {  // three spatial dimensions each; missing ones are of size 1. x (n, c, *in), w (o, c / groups, *k)
   i64 n, c, o, groups, in[3], out[3], k[3], stride[3], pad[3], dil[3];
 };
-template <class T> struct ConvRoom {  // scratch; sizes are computed in emit/cpp_library.py
+template <class T> struct ConvRoom {  // scratch; sizes are computed in emit/cpp_conv.py
   T *packed;     // weights, or partial weight gradients
   i64 *offsets;  // of taps
   T *bands;      // per member: `room` elements for a band of source, then `turned` for transposed gradients
@@ -30,9 +27,9 @@ template <class T> struct ConvRoom {  // scratch; sizes are computed in emit/cpp
 };
 template <class T> constexpr int conv_pixels = JC_BYTES == 64 ? 8 : native_lanes<T> < 4 ? native_lanes<T> : 4;
 
-constexpr int CONV_TILES = 16;             // whose sums may wait for the next input channels
-constexpr i64 CONV_WEIGHTS = 16 << 10;     // bytes of weights at a time
-constexpr i64 CONV_BLOCKS = 1200 << 10;    // bytes of weights that stay in the second-level cache
+constexpr int CONV_TILES = 16;           // tiles whose sums may wait for the next input channels
+constexpr i64 CONV_WEIGHTS = 16 << 10;   // bytes of weights that stay in the first-level cache
+constexpr i64 CONV_BLOCKS = 1200 << 10;  // and in the second-level cache
 constexpr int CONV_ROW_CHANNELS = JC_BYTES == 64 ? 8 : 4;
 // Output channels side by side in a block of packed weights: one or a few (lanes run along a row of
 // `count` results, which must be long), else one or two vectors of them.
