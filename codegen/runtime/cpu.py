@@ -36,7 +36,7 @@ from codegen.runtime.artifact import Array, Host, Signature, Spec
 
 RELEASE_GIL_BYTES: Final = 64 << 10  # smaller calls are over before another thread could profit
 INDEX_ERROR, HOST_ERROR = 1, 2
-PYTHON_ERROR, BUSY = -1, -2
+PYTHON_ERROR, BUSY, NOT_ARRAY = -1, -2, -3
 HostFunction = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_long, ctypes.POINTER(ctypes.c_void_p))
 
 
@@ -66,7 +66,9 @@ class PlanStruct(ctypes.Structure):
         ("inputs", ctypes.c_long),
         ("outputs", ctypes.c_long),
         ("data_offset", ctypes.c_long),
+        ("type_offset", ctypes.c_long),
         ("release_gil", ctypes.c_long),
+        ("array_type", ctypes.c_void_p),
         ("buffers", ctypes.c_void_p),
         ("scalars", ctypes.c_void_p),
     )
@@ -249,17 +251,26 @@ def build_shared(sources: Mapping[str, str], flags: Sequence[str] = ()) -> Path:
 
 
 @functools.cache
-def _data_offset() -> int:
-    """Where an ndarray object keeps its data pointer. Raises RuntimeError if it is not found."""
+def _layout() -> tuple[int, int]:
+    """Where an ndarray object keeps its data pointer and its type. Raises RuntimeError if that is
+    not found."""
     probes = [np.empty(n, np.uint8) for n in (1, 100, 10000)]
-    for offset in range(8, 64, 8):
-        found = [ctypes.c_void_p.from_address(id(p) + offset).value for p in probes]
-        if found == [p.ctypes.data for p in probes]:
+    data = _offset_of(probes, [p.ctypes.data for p in probes])
+    kind = _offset_of(probes, [id(np.ndarray)] * len(probes))
+    if data is None or kind is None:
+        raise RuntimeError(
+            f"cannot find the data pointer inside NumPy {np.__version__} arrays; compiled code "
+            "cannot be called. Use backend='python' and report this."
+        )
+    return data, kind
+
+
+def _offset_of(objects: Sequence[Any], pointers: Sequence[int]) -> int | None:
+    """The first offset at which each of the objects holds its pointer."""
+    for offset in range(0, 64, 8):
+        if [ctypes.c_void_p.from_address(id(x) + offset).value for x in objects] == list(pointers):
             return offset
-    raise RuntimeError(
-        f"cannot find the data pointer inside NumPy {np.__version__} arrays; compiled code cannot "
-        "be called. Use backend='python' and report this."
-    )
+    return None
 
 
 class Module:
@@ -305,7 +316,9 @@ class _PerThread:
             kinds=signature.kinds.encode(),
             inputs=len(signature.kinds),
             outputs=len(signature.outputs),
-            data_offset=_data_offset(),
+            data_offset=_layout()[0],
+            type_offset=_layout()[1],
+            array_type=id(np.ndarray),
             release_gil=runner.release_gil,
             buffers=ctypes.addressof(self.buffers),
             scalars=ctypes.addressof(self.scalars),
@@ -392,6 +405,10 @@ class Runner:
             code = self._call(inputs, outputs, state.address)
             if not code:
                 return
+        if code == NOT_ARRAY:
+            plain = self._as_arrays(inputs)
+            if not self._call(plain, outputs, state.address):
+                return
         if state.failure is not None:
             failure, state.failure = state.failure, None
             raise failure
@@ -401,3 +418,15 @@ class Runner:
         if record.code == INDEX_ERROR:
             _raise_index_error(where, int(record.value), int(record.bound))
         raise RuntimeError(f"compiled entry {self.name} failed with code {code} (at {where})")
+
+    def _as_arrays(self, inputs: list[Any]) -> list[Any]:
+        """The inputs with subclasses of ndarray as plain arrays. Raises TypeError for others."""
+        plain = list(inputs)
+        for i, kind in enumerate(self.signature.kinds):
+            if kind == "t":
+                if not isinstance(inputs[i], np.ndarray):
+                    raise TypeError(
+                        f"input {i} of {self.name} must be a NumPy array, got {type(inputs[i])}"
+                    )
+                plain[i] = inputs[i].view(np.ndarray)
+        return plain

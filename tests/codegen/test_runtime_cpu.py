@@ -113,6 +113,19 @@ def test_numpy_numbers_and_bools_are_scalars(module):
         scale(module, 3)([x, 1.0, 1 << 70])
 
 
+class Labelled(np.ndarray):
+    """A subclass, as users' libraries make them."""
+
+
+def test_only_arrays_stand_for_arrays(module):
+    x = np.ones(3, np.float32)
+    assert scale(module, 3)([x.view(Labelled), 2.0, 3])[0].tolist() == [2.0] * 3
+    with pytest.raises(TypeError, match=r"input 0 of scale must be a NumPy array, got .*float"):
+        scale(module, 3)([1.0, 2.0, 3])
+    with pytest.raises(IndexError):
+        scale(module, 3)([x])
+
+
 def test_unknown_entry(module):
     with pytest.raises(AttributeError, match="no_such"):
         module.runner("no_such", Signature("", ()))

@@ -3,7 +3,7 @@
 // Called through ctypes.PyDLL with the two lists themselves, which costs about 0.3 us however many
 // tensors there are; filling ctypes arrays from Python costs 0.15 us per tensor. The Python objects
 // are read with functions of the stable ABI, declared here because Python.h may not be installed.
-// The address of an ndarray's data is read at an offset that runtime/cpu.py has checked at start.
+// Type and data of an ndarray are read at offsets that runtime/cpu.py has found out at start.
 #pragma once
 #include "jitcap_simd.h"
 
@@ -24,13 +24,14 @@ struct JcPlan {  // runtime/cpu.py: PlanStruct; one per artifact and thread
   int (*entry)(void **, const double *, void *);
   JcArena *arena;
   const char *kinds;  // per input: t array, f float, i int
-  long inputs, outputs, data_offset, release_gil;
+  long inputs, outputs, data_offset, type_offset, release_gil;
+  void *array_type;  // numpy.ndarray; anything else where an array belongs is refused
   void **buffers;  // room for arrays and outputs; hosts are filled in by Python
   double *scalars;
 };
-enum { JC_CALL_PYTHON_ERROR = -1, JC_CALL_BUSY = -2 };
+enum { JC_CALL_PYTHON_ERROR = -1, JC_CALL_BUSY = -2, JC_CALL_TYPE = -3 };
 
-static inline void *jc_data_of(PyObject_ *array, long offset) { return *(void **)((char *)array + offset); }
+static inline void *jc_field(PyObject_ *x, long offset) { return *(void **)((char *)x + offset); }
 
 static inline int jc_call(PyObject_ *inputs, PyObject_ *outputs, JcPlan *p) {
   if (p->arena->busy) return JC_CALL_BUSY;  // a Python kernel called back into compiled code
@@ -39,8 +40,10 @@ static inline int jc_call(PyObject_ *inputs, PyObject_ *outputs, JcPlan *p) {
   for (long i = 0; i < p->inputs; i++) {
     PyObject_ *x = PyList_GetItem(inputs, i);
     if (!x) return JC_CALL_PYTHON_ERROR;
-    if (p->kinds[i] == 't') *buffer++ = jc_data_of(x, p->data_offset);
-    else if (p->kinds[i] == 'f') {
+    if (p->kinds[i] == 't') {
+      if (jc_field(x, p->type_offset) != p->array_type) return JC_CALL_TYPE;
+      *buffer++ = jc_field(x, p->data_offset);
+    } else if (p->kinds[i] == 'f') {
       if ((*scalar++ = PyFloat_AsDouble(x)) == -1.0 && PyErr_Occurred()) return JC_CALL_PYTHON_ERROR;
     } else {
       long long v = PyLong_AsLongLong(x);
@@ -48,7 +51,7 @@ static inline int jc_call(PyObject_ *inputs, PyObject_ *outputs, JcPlan *p) {
       __builtin_memcpy(scalar++, &v, 8);
     }
   }
-  for (long i = 0; i < p->outputs; i++) *buffer++ = jc_data_of(PyList_GetItem(outputs, i), p->data_offset);
+  for (long i = 0; i < p->outputs; i++) *buffer++ = jc_field(PyList_GetItem(outputs, i), p->data_offset);
   __builtin_memset((char *)p->arena->base - 64, 0, 64);  // the error record
   p->arena->busy = 1;
   void *thread = p->release_gil ? PyEval_SaveThread() : nullptr;
