@@ -7,35 +7,20 @@ everything else walks them. `__call__` is deliberately short: it is what the com
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
-from eager.autograd import no_grad
 from eager.dtype import DType, bfloat16, float16, float32, float64
 from eager.nn.modules.hooks import RemovableHandle, add_hook
+from eager.nn.modules.state import IncompatibleKeys as IncompatibleKeys
+from eager.nn.modules.state import State
 from eager.nn.parameter import Buffer, Parameter
 from eager.tensor import Tensor
 
 M = TypeVar("M", bound="Module")
 
 
-class IncompatibleKeys(NamedTuple):
-    """What `load_state_dict` did not find, and what it could not place."""
-
-    missing_keys: list[str]
-    unexpected_keys: list[str]
-
-    def __repr__(self) -> str:
-        if not self.missing_keys and not self.unexpected_keys:
-            return "<All keys matched successfully>"
-        return (
-            f"IncompatibleKeys(missing_keys={self.missing_keys}, "
-            f"unexpected_keys={self.unexpected_keys})"
-        )
-
-
-class Module:
+class Module(State):
     """Base class of models and layers. A subclass calls `super().__init__()`, assigns layers and
     parameters, and defines `forward`."""
 
@@ -208,97 +193,6 @@ class Module:
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self._parameters, *self._buffers, *self._modules})
 
-    # ------------------------------------------------------------------------------ walking
-    def named_modules(
-        self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
-    ) -> Iterator[tuple[str, Module]]:
-        """All modules of the tree, this one first, with dotted names; each once."""
-        memo = set() if memo is None else memo
-        if self in memo:
-            return
-        if remove_duplicate:
-            memo.add(self)
-        yield prefix, self
-        for name, module in self._modules.items():
-            if module is not None:
-                below = prefix + ("." if prefix else "") + name
-                yield from module.named_modules(memo, below, remove_duplicate)
-
-    def modules(self) -> Iterator[Module]:
-        for _, module in self.named_modules():
-            yield module
-
-    def named_children(self) -> Iterator[tuple[str, Module]]:
-        """The direct submodules; each once."""
-        seen = set()
-        for name, module in self._modules.items():
-            if module is not None and module not in seen:
-                seen.add(module)
-                yield name, module
-
-    def children(self) -> Iterator[Module]:
-        for _, module in self.named_children():
-            yield module
-
-    def _named(
-        self, which: str, prefix: str, recurse: bool, remove_duplicate: bool
-    ) -> Iterator[tuple[str, Any]]:
-        tree = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate)
-        seen = set()
-        for module_name, module in tree if recurse else [(prefix, self)]:
-            for name, value in getattr(module, which).items():
-                if value is None or id(value) in seen:
-                    continue
-                if remove_duplicate:
-                    seen.add(id(value))
-                yield module_name + ("." if module_name else "") + name, value
-
-    def named_parameters(
-        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
-    ) -> Iterator[tuple[str, Parameter]]:
-        """(dotted name, parameter) of the whole tree (of this module alone without `recurse`);
-        shared ones once."""
-        return self._named("_parameters", prefix, recurse, remove_duplicate)
-
-    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
-        for _, parameter in self.named_parameters(recurse=recurse):
-            yield parameter
-
-    def named_buffers(
-        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
-    ) -> Iterator[tuple[str, Tensor]]:
-        """(dotted name, buffer) of the whole tree."""
-        return self._named("_buffers", prefix, recurse, remove_duplicate)
-
-    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
-        for _, buffer in self.named_buffers(recurse=recurse):
-            yield buffer
-
-    def get_submodule(self, target: str) -> Module:
-        """The submodule at a dotted path. Raises AttributeError."""
-        module = self
-        for part in target.split(".") if target else ():
-            if part not in module._modules:
-                raise AttributeError(f"{type(module).__name__} has no attribute `{part}`")
-            module = module._modules[part]
-        return module
-
-    def get_parameter(self, target: str) -> Parameter:
-        """The parameter at a dotted path. Raises AttributeError."""
-        path, _, name = target.rpartition(".")
-        module = self.get_submodule(path)
-        if name not in module._parameters:
-            raise AttributeError(f"`{name}` is not an nn.Parameter")
-        return module._parameters[name]
-
-    def get_buffer(self, target: str) -> Tensor:
-        """The buffer at a dotted path. Raises AttributeError."""
-        path, _, name = target.rpartition(".")
-        module = self.get_submodule(path)
-        if name not in module._buffers:
-            raise AttributeError(f"`{name}` is not a buffer")
-        return module._buffers[name]
-
     # ----------------------------------------------------------------------------- changing
     def apply(self: M, fn: Callable[[Module], None]) -> M:
         """Call `fn` on every module of the tree, children first."""
@@ -394,90 +288,6 @@ class Module:
             elif parameter.grad is not None:
                 parameter.grad.detach_()
                 parameter.grad.zero_()
-
-    # -------------------------------------------------------------------------------- state
-    def state_dict(
-        self,
-        *,
-        destination: dict[str, Any] | None = None,
-        prefix: str = "",
-        keep_vars: bool = False,
-    ) -> dict[str, Any]:
-        """Dotted name -> tensor (detached, sharing memory) for all parameters and persistent
-        buffers."""
-        out: dict[str, Any] = OrderedDict() if destination is None else destination
-        self._save_to_state_dict(out, prefix, keep_vars)
-        for name, module in self._modules.items():
-            if module is not None:
-                module.state_dict(destination=out, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
-        return out
-
-    def _save_to_state_dict(
-        self, destination: dict[str, Any], prefix: str, keep_vars: bool
-    ) -> None:
-        for name, value in self._own_state().items():
-            destination[prefix + name] = value if keep_vars else value.detach()
-
-    def _own_state(self) -> dict[str, Tensor]:
-        """This module's own parameters and persistent buffers that are not None."""
-        own = {**self._parameters, **self._buffers}
-        skip = self._non_persistent_buffers_set
-        return {
-            name: value for name, value in own.items() if value is not None and name not in skip
-        }
-
-    def load_state_dict(
-        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
-    ) -> IncompatibleKeys:
-        """Copy the tensors of `state_dict` into the parameters and buffers of the same names.
-
-        Raises RuntimeError listing missing and unexpected keys (if `strict`) and shapes that differ
-        (always)."""
-        if not isinstance(state_dict, Mapping):
-            raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
-        missing: list[str] = []
-        errors: list[str] = []
-        known = set()
-        for prefix, module in self.named_modules(remove_duplicate=False):
-            start = prefix + "." if prefix else ""
-            for name in module._own_state():
-                known.add(start + name)
-                if start + name not in state_dict:
-                    missing.append(start + name)
-            module._load_from_state_dict(state_dict, start, assign, errors)
-        unexpected = [key for key in state_dict if key not in known]
-        if strict and unexpected:
-            listed = ", ".join(f'"{k}"' for k in unexpected)
-            errors.insert(0, f"Unexpected key(s) in state_dict: {listed}. ")
-        if strict and missing:
-            listed = ", ".join(f'"{k}"' for k in missing)
-            errors.insert(0, f"Missing key(s) in state_dict: {listed}. ")
-        if errors:
-            raise RuntimeError(
-                f"Error(s) in loading state_dict for {type(self).__name__}:\n\t"
-                + "\n\t".join(errors)
-            )
-        return IncompatibleKeys(missing, unexpected)
-
-    def _load_from_state_dict(
-        self, state_dict: Mapping[str, Any], prefix: str, assign: bool, errors: list[str]
-    ) -> None:
-        for name, value in self._own_state().items():
-            given = state_dict.get(prefix + name)
-            if given is None:
-                continue
-            if tuple(given.shape) != tuple(value.shape):
-                errors.append(
-                    f"size mismatch for {prefix + name}: copying a param with shape {given.shape} "
-                    "from "
-                    f"checkpoint, the shape in current model is {value.shape}."
-                )
-            elif assign:
-                keep = isinstance(value, Parameter)
-                setattr(self, name, Parameter(given, value.requires_grad) if keep else given)
-            else:
-                with no_grad():
-                    value.copy_(given)
 
     # ------------------------------------------------------------------------------ printing
     def _get_name(self) -> str:
