@@ -54,11 +54,10 @@ def fuse_epilogues(fused: Fused) -> list[Item]:
     out: list[Item] = []
     for item in fused.items:
         reads, writes = memory(item)
+        # A product moves neither across what changes an operand nor into it: tiles read all of it.
         overwritten = _homes(writes, fused)
         spoiled = [n for n, s in waiting.items() if overwritten & _homes(memory(s)[0], fused)]
-        for (
-            name
-        ) in spoiled:  # neither across what changes an operand, nor into it: tiles read all of it
+        for name in spoiled:
             del waiting[name]
         joined = next((n for n in reads if n in waiting), None)
         if joined is not None and isinstance(item, Kernel) and _is_epilogue(item, joined, fused):
