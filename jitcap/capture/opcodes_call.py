@@ -75,20 +75,11 @@ def _locals(vm: Interpreter, frame: Frame) -> dict[str, Any]:
 
 @opcode("CALL_FUNCTION_EX")
 def call_function_ex(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    kwargs = frame.pop() if _raw_flag(ins) else {}
+    kwargs = frame.pop() if (ins.arg or 0) & 1 else {}
     vm.world.settle(kwargs)
     args = tuple(vm.world.list_of(frame.pop()))
-    fn, bound = _callable_ex(frame)
+    fn, bound = _callable(frame)
     frame.push(vm.world.call(fn, (*bound, *args), dict(kwargs)))
-
-
-def _callable_ex(frame: Frame) -> tuple[Any, tuple[Any, ...]]:
-    first, second = frame.popn(2)
-    return (second if first is NULL else first), ()
-
-
-def _raw_flag(ins: Instruction) -> int:
-    return (ins.arg or 0) & 1
 
 
 @opcode("GET_ITER")

@@ -52,10 +52,6 @@ class Shadow:
         """Whether the twin differs from what was loaded."""
         return False
 
-    def children(self) -> Iterator[Any]:
-        """The values that a change of this object stores."""
-        return iter(())
-
 
 class DictShadow(Shadow):
     """A dictionary: entries are loaded one by one, or all in order when the whole is asked for."""
@@ -141,11 +137,6 @@ class DictShadow(Shadow):
 
     def changed(self) -> bool:
         return bool(self.removed() or self.stored() or self.reordered())
-
-    def children(self) -> Iterator[Any]:
-        for key in self.stored() if not self.reordered() else list(self.twin):
-            yield key
-            yield dict.__getitem__(self.twin, key)
 
 
 class ListShadow(Shadow):
@@ -235,9 +226,6 @@ class ListShadow(Shadow):
             a is not b for a, b in zip(now, self.base, strict=True)
         )
 
-    def children(self) -> Iterator[Any]:
-        return iter(self.twin)
-
 
 class SetShadow(Shadow):
     """A set of constants."""
@@ -249,9 +237,6 @@ class SetShadow(Shadow):
 
     def changed(self) -> bool:
         return bool(self.twin != self.base)
-
-    def children(self) -> Iterator[Any]:
-        return iter(self.twin)
 
 
 class CellShadow(Shadow):
@@ -274,9 +259,6 @@ class CellShadow(Shadow):
     def changed(self) -> bool:
         return self.base is not UNLOADED and self.twin.cell_contents is not self.base
 
-    def children(self) -> Iterator[Any]:
-        yield self.twin.cell_contents
-
 
 class ObjectShadow(Shadow):
     """An instance of a Python class: its dictionary is a twin too; slots are loaded singly."""
@@ -297,7 +279,7 @@ class ObjectShadow(Shadow):
                 value = descriptor.__get__(self.real, type(self.real))
             except AttributeError:
                 self.slots[name] = MISSING
-                world.guards.add(Equals(_has(self.origin, name), world.line(), False))
+                world.guards.add(Equals(_Has(self.origin, name), world.line(), False))
                 return
             value = world.outside.load(value, Attribute(self.origin, name))
             self.slots[name] = value
@@ -323,14 +305,6 @@ class ObjectShadow(Shadow):
     def changed(self) -> bool:
         return next(self.written_slots(), None) is not None
 
-    def children(self) -> Iterator[Any]:
-        return (v for _, v in self.written_slots() if v is not MISSING)
-
-
-def _has(origin: Origin, name: str) -> Origin:
-    from_ = origin
-    return _Has(from_, name)
-
 
 class _Has(Attribute):
     """`hasattr(base, name)`."""
@@ -352,6 +326,3 @@ def slots_of(cls: type) -> Iterator[tuple[str, Any]]:
 def _slot_names(base: type) -> tuple[str, ...]:
     names = vars(base).get("__slots__", ())
     return (names,) if isinstance(names, str) else tuple(names)
-
-
-SHADOW_LISTS: Final = (list, collections.deque)
