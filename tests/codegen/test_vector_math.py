@@ -60,6 +60,7 @@ BINARY = {
     "min": (np.minimum, 0, 0, (-1, 1)),
     "max": (np.maximum, 0, 0, (-1, 1)),
 }
+OTHERS = ("erfinv", "lgamma", "digamma")
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, -3.0, np.inf, -np.inf, np.nan]
 
 
@@ -71,7 +72,7 @@ def source():
             head = f"JC_ENTRY void %s_{ctype}_{suffix}(const {ctype} *a, const {ctype} *b, {ctype} *o, i64 n)"
             body = "{{ for (i64 i = 0; i < n; i += %s) store(o + i, jc::{}({})); }}" % n
             one, two = f"load<{n}>(a + i)", f"load<{n}>(a + i), load<{n}>(b + i)"
-            lines += [head % name + body.format(name, one) for name in UNARY]
+            lines += [head % name + body.format(name, one) for name in (*UNARY, *OTHERS)]
             lines += [head % name + body.format(name, two) for name in BINARY]
     return "\n".join(lines)
 
@@ -175,3 +176,29 @@ def test_binary(library, name, dtype):
     pad = np.zeros(-len(x) % 64, dtype)
     a, b = np.concatenate([x, pad, a]), np.concatenate([y, pad, b])
     check(library, name, reference, bound, a, b, [a, b])
+
+
+def test_special_functions(library):
+    """Functions without an independent NumPy reference: inverses, known values, Python's math."""
+    x = np.linspace(-0.999999, 0.999999, 4096)
+    y = call(library, "erfinv", "s", x, x)
+    np.testing.assert_allclose(libm("erf")(y), x, 4e-15, 4e-16)
+    assert same_bits(y, call(library, "erfinv", "v", x, x))
+    edges = np.array([1.0, -1.0, 0.0, -0.0, 1.5, np.nan, 1e-300, -1e-8] * 8)
+    got = call(library, "erfinv", "v", edges, edges)[:8]
+    np.testing.assert_array_equal(got[:4], [np.inf, -np.inf, 0.0, -0.0])
+    assert np.isnan(got[4:6]).all()
+    np.testing.assert_allclose(got[6:], edges[6:8] * math.sqrt(math.pi) / 2, 1e-14)
+    z = np.linspace(0.05, 30, 4096)
+    np.testing.assert_allclose(call(library, "lgamma", "v", z, z), libm("lgamma")(z), 1e-14, 1e-14)
+    psi = call(library, "digamma", "v", z, z)
+    np.testing.assert_allclose(call(library, "digamma", "v", z + 1, z), psi + 1 / z, 1e-13, 1e-13)
+    one = np.ones(64)
+    np.testing.assert_allclose(call(library, "digamma", "v", one, one), -0.5772156649015329, 1e-14)
+    reflected = call(library, "digamma", "v", 1 - z, z) - psi
+    fine = np.abs(np.sin(np.pi * z)) > 0.1
+    np.testing.assert_allclose(reflected[fine], (np.pi / np.tan(np.pi * z))[fine], 1e-9, 1e-9)
+
+
+def same_bits(a, b):
+    return np.array_equal(a.view(np.uint64), b.view(np.uint64))
