@@ -1,5 +1,4 @@
-"""Beside lower: how rules speak of elements. Program values and numbers at an index ->
-expressions."""
+"""Beside lower: how rules speak of elements. values and numbers at an index -> expressions."""
 
 from __future__ import annotations
 

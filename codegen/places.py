@@ -1,6 +1,4 @@
-"""Beside lower: ops of kind `move` and `index`. For each: which element of which operand an element
-of the result is. (index forms of the result, Call) -> Expr.
-"""
+"""Beside lower: ops of kind `move` and `index`. (result index, Call) -> the element found there."""
 
 from __future__ import annotations
 

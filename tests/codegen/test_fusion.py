@@ -68,7 +68,8 @@ def test_cross_entropy_reads_the_logits_once_per_direction():
     fn = gradient(lambda x, y: F.cross_entropy(x, y))
     found = kernels(fn, floats(256, 65), ints(0, 65, 256))
     rows = [k for k in found if any(a.size == 65 for s in k.stages for a in s.loops)]
-    assert len(rows) == 2
+    assert len(rows) <= 2
+    assert len(found) <= 3
 
 
 def test_rows_stay_in_local_memory():
@@ -175,6 +176,32 @@ def test_results_do_not_depend_on_the_number_of_threads():
     finally:
         cpu.set_threads(before)
     assert results[0][:3] == results[1][:3] == results[2][:3]
+
+
+def test_an_update_runs_right_after_its_gradient():
+    """Two layers: the update of the last layer's weight comes before the first layer's gradient."""
+
+    def step(x, w1, w2):
+        w1.requires_grad_(True)
+        w2.requires_grad_(True)
+        loss = ((x @ w1).tanh() @ w2).sum()
+        g1, g2 = eager.autograd.grad(loss, [w1, w2])
+        with eager.no_grad():
+            w1.sub_(g1 * 0.1)
+            w2.sub_(g2 * 0.1)
+        return loss.detach()
+
+    f = fused(step, floats(40, 64), floats(64, 64), floats(64, 64))
+    updates = [i for i, item in enumerate(f.items) if _updates(item, f.buffers)]
+    products = [i for i, item in enumerate(f.items) if isinstance(item, Library)]
+    assert len(updates) == 2
+    assert updates[0] < products[-1]
+
+
+def _updates(item, buffers):
+    return isinstance(item, Kernel) and any(
+        buffers[s.buffer].alias for stage in item.stages for s in stage.stores
+    )
 
 
 def seconds(n):
