@@ -1,59 +1,30 @@
 """The CPU runtime: emitted C++ and a Signature -> a loaded, callable entry.
 
-    path = build_shared({"graph.cpp": source})         # compiled, or found in the cache
-    run = load(path).runner("entry", signature)        # run(inputs: list) -> list of arrays
-
-Threads. Parallel loops run in a team of our own (jitcap_team.h) of `threads()` members:
-$JITCAP_THREADS, else $OMP_NUM_THREADS, else the processors this process may use. Not OpenMP:
-libgomp's members either spin for milliseconds, which ruins every other process of a shared machine
-(0.3 ms -> 12 ms measured), or sleep, and waking them for every loop costs 13 to 25 us where ours
-costs 1; and a forked child hangs in libgomp.
-
-Matrix products. Small ones run in a kernel of our own (jitcap_gemm.h), compiled once per machine
-into an object that all graphs share: in each graph it would cost 0.4 s. The others run in OpenBLAS
-of the `scipy-openblas32` wheel, set to one thread: jc::gemm splits them over the same team as
-everything else, so that two pools never fight for the processors. Without the wheel a plain loop
-is used.
+path = build_shared({"graph.cpp": source})         # compiled, or found in the cache
+run = load(path).runner("entry", signature)        # run(inputs: list) -> list of arrays
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import functools
-import os
-import tempfile
 import threading
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from codegen.runtime import build, cache, memory
+from codegen.runtime import memory, support
 from codegen.runtime.artifact import Array, Host, Signature, Spec
+from codegen.runtime.support import build_shared, set_threads, threads
+
+__all__ = ["Module", "Runner", "build_shared", "load", "set_threads", "threads"]
 
 RELEASE_GIL_BYTES: Final = 64 << 10  # smaller calls are over before another thread could profit
-INDEX_ERROR, HOST_ERROR = 1, 2
-PYTHON_ERROR, BUSY, NOT_ARRAY = -1, -2, -3
+INDEX_ERROR: Final = 1  # jc::fail's code
+BUSY, NOT_ARRAY = -2, -3  # jitcap_call's codes
 HostFunction = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_long, ctypes.POINTER(ctypes.c_void_p))
-
-
-class Api(ctypes.Structure):
-    """JcApi of jitcap_rt.h: what generated code gets from its surroundings."""
-
-    _fields_ = (
-        ("sgemm", ctypes.c_void_p),
-        ("dgemm", ctypes.c_void_p),
-        ("small_sgemm", ctypes.c_void_p),
-        ("small_dgemm", ctypes.c_void_p),
-        ("blas_threads", ctypes.c_void_p),
-        ("run", ctypes.c_void_p),
-        ("member", ctypes.c_void_p),
-        ("team", ctypes.c_void_p),
-        ("threads", ctypes.c_int),
-    )
 
 
 class PlanStruct(ctypes.Structure):
@@ -74,150 +45,6 @@ class PlanStruct(ctypes.Structure):
     )
 
 
-# ---- surroundings: threads and BLAS ---------------------------------------------------------
-
-
-def _wanted_threads() -> int:
-    for name in ("JITCAP_THREADS", "JITCAP_NUM_THREADS", "OMP_NUM_THREADS"):
-        text = os.environ.get(name, "").split(",")[0].strip()
-        if text.isdecimal() and int(text) > 0:
-            return int(text)
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(1, min(usable or 1, _cgroup_limit()))
-
-
-def _cgroup_limit() -> int:
-    """Processors granted by the container's quota, rounded up; a large number without one."""
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
-        return max(1, -(-int(quota) // int(period)))
-    except (OSError, ValueError):
-        return 1 << 16
-
-
-def _openblas() -> ctypes.CDLL | None:
-    try:
-        import scipy_openblas32
-    except ImportError:
-        return None
-    folder = Path(scipy_openblas32.get_lib_dir())
-    for path in sorted(folder.glob("libscipy_openblas*")):
-        try:
-            return ctypes.CDLL(str(path))
-        except OSError as error:
-            warnings.warn(
-                f"OpenBLAS at {path} cannot be loaded ({error}); matrix products in compiled code "
-                "use the slower built-in loop",
-                stacklevel=2,
-            )
-    return None
-
-
-_api: list[Api] = []
-_api_lock = threading.Lock()
-
-
-def api() -> Api:
-    """The one Api structure of this process, shared by all loaded modules."""
-    with _api_lock:
-        if not _api:
-            _api.append(_make_api())
-        return _api[0]
-
-
-def _make_api() -> Api:
-    table = Api(threads=_wanted_threads())
-    blas = _openblas()
-    if blas is not None:
-        for field, symbol in (("sgemm", "cblas_sgemm"), ("dgemm", "cblas_dgemm")):
-            setattr(table, field, _address_of(blas, f"scipy_{symbol}"))
-        table.blas_threads = _address_of(blas, "scipy_openblas_set_num_threads")
-        blas.scipy_openblas_set_num_threads(1)
-    return table
-
-
-def _address_of(library: ctypes.CDLL, symbol: str) -> int | None:
-    return ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value
-
-
-def threads() -> int:
-    """Members of a parallel loop's team."""
-    return int(api().threads)
-
-
-def set_threads(n: int) -> None:
-    """Use `n` threads from the next call on. Raises ValueError unless n >= 1."""
-    if n < 1:
-        raise ValueError(f"the number of threads must be at least 1, got {n}")
-    api().threads = n
-
-
-# ---- support objects: the team, the small-product kernels ---
-
-SMALL_GEMM: Final = """#include "jitcap_gemm.h"
-JC_ENTRY void small_gemm(bool ta, bool tb, long m, long n, long k, {T} alpha,
-                         const {T} *a, long lda, const {T} *b, long ldb, {T} beta, {T} *c,
-                         long ldc) {{
-  jc::small_gemm<{T}>(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-}}
-"""
-# The symbol by which an object says that it multiplies matrices of a type: the type, its Api field.
-USES_PRODUCT: Final = {
-    "_ZN2jc4UsesIfE7productE": ("float", "small_sgemm"),
-    "_ZN2jc4UsesIdE7productE": ("double", "small_dgemm"),
-}
-TEAM: Final = """#include "jitcap_team.h"
-extern "C" __attribute__((visibility("default"))) void run(
-    jc_team::Part part, void *body, long n, long grain, long pieces, int members) {
-  jc_team::run(part, body, n, grain, pieces, members);
-}
-extern "C" __attribute__((visibility("default"))) int member() { return jc_team::member; }
-extern "C" __attribute__((visibility("default"))) int team(double worth, int most) {
-  return jc_team::team(worth, most);
-}
-"""
-_support_lock = threading.Lock()
-
-
-def _provide_team() -> None:
-    _provide({"run": "run", "member": "member", "team": "team"}, {"team.cpp": TEAM})
-
-
-def _provide_small_gemm(ctype: str, field: str) -> None:
-    _provide({field: "small_gemm"}, {"gemm.cpp": SMALL_GEMM.format(T=ctype)})
-
-
-def _provide(fields: Mapping[str, str], sources: Mapping[str, str]) -> None:
-    """Put functions (Api field -> symbol) of a support object into the Api, once; compiled, or
-    found in the cache."""
-    with _support_lock:
-        if all(getattr(api(), field) for field in fields):
-            return
-        library = ctypes.PyDLL(str(build_shared(sources)))
-        for field, symbol in fields.items():
-            setattr(api(), field, _address_of(library, symbol))
-        _keep.append(library)
-
-
-_keep: Final[list[ctypes.CDLL]] = []  # whose code the Api points to
-
-
-def _prefetch(sources: Mapping[str, str]) -> None:
-    """Begin to compile, beside a graph's own compile, the support objects that it will load."""
-
-    def work() -> None:
-        with contextlib.suppress(Exception):  # loading the graph tries again, and reports
-            _provide_team()
-            if any("dot<f32>" in text for text in sources.values()):
-                _provide_small_gemm("float", "small_sgemm")
-
-    if "team.cpp" not in sources and not api().run:
-        threading.Thread(target=work, name="jitcap-prefetch", daemon=True).start()
-
-
-# ---- build and load -------------------------------------------------------------------------
-
-
 def _raise_index_error(site: str, value: int, bound: int) -> None:
     """Eager's message, from the user's line; `site`: "op: index out of bounds ...|file:line"."""
     what, _, place = site.rpartition("|")
@@ -230,24 +57,6 @@ def _raise_index_error(site: str, value: int, bound: int) -> None:
     # A statement at that line of that file: the traceback shows the user's source.
     code = compile("\n" * (int(line or 1) - 1) + "raise error", file or "<compiled>", "exec")
     exec(code, {"error": IndexError(text)})
-
-
-def build_shared(sources: Mapping[str, str], flags: Sequence[str] = ()) -> Path:
-    """The shared object of `sources` (file name -> C++ text), compiled unless the cache has it.
-
-    Raises build.NoCompiler or build.CompileError.
-    """
-    parts = [text for item in sources.items() for text in item]
-    key = cache.digest("cpp", build.fingerprint(flags), *parts)
-    store = cache.default()
-    entry = store.get(key)
-    if entry is None:
-        _prefetch(sources)
-        with tempfile.TemporaryDirectory(prefix="jitcap-") as folder:
-            out = Path(folder) / "graph.so"
-            build.compile_shared(sources, out, flags=flags)
-            entry = store.put(key, {"sources": list(sources)}, {"graph.so": out})
-    return entry.file("graph.so")
 
 
 @functools.cache
@@ -277,14 +86,14 @@ class Module:
     """A loaded shared object of compiled kernels."""
 
     def __init__(self, path: Path) -> None:
-        self.api = api()
+        self.api = support.api()
         self.path = path
         self.library = ctypes.PyDLL(str(path))  # keeps the GIL: jitcap_call releases it if it pays
         self.library.jitcap_init(ctypes.byref(self.api))
-        _provide_team()
-        for symbol, (ctype, field) in USES_PRODUCT.items():
+        support.provide_team()
+        for symbol, (ctype, field) in support.USES_PRODUCT.items():
             if hasattr(self.library, symbol):
-                _provide_small_gemm(ctype, field)
+                support.provide_small_gemm(ctype, field)
 
     def runner(self, name: str, signature: Signature) -> Runner:
         """The entry called `name`. Raises AttributeError if the object has none."""
@@ -311,7 +120,7 @@ class _PerThread:
             self.buffers[tensors + i] = ctypes.cast(function, ctypes.c_void_p).value
         arena.reserve(signature.arena_bytes)
         self.plan = PlanStruct(
-            entry=_address_of(runner.module.library, runner.name),
+            entry=support.address_of(runner.module.library, runner.name),
             arena=arena.address,
             kinds=signature.kinds.encode(),
             inputs=len(signature.kinds),

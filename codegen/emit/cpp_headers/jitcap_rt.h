@@ -14,12 +14,11 @@ typedef int (*JcHost)(long id, void *const *buffers);  // a Python kernel called
 typedef void (*JcSgemm)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int);
 typedef void (*JcDgemm)(int, int, int, int, int, int, double, const double *, int, const double *, int, double, double *, int);
 template <class T> using JcSmallGemm = void (*)(bool, bool, long, long, long, T, const T *, long, const T *, long, T, T *, long);
-struct JcApi {  // mirrored by runtime/cpu.py: Api
+struct JcApi {  // mirrored by runtime/support.py: Api
   JcSgemm sgemm;  // cblas_sgemm or null: then the plain loop of jitcap_product.h is used
   JcDgemm dgemm;
   JcSmallGemm<float> small_sgemm;  // jitcap_gemm.h, or null
   JcSmallGemm<double> small_dgemm;
-  void (*blas_threads)(int);
   // jitcap_team.h: part(body, lo, hi) over pieces of [0, n); null: in the caller
   void (*run)(void (*part)(void *, long, long), void *body, long n, long grain, long pieces, int members);
   int (*member)();                   // number of the calling thread in its team, 0 for the caller

@@ -1,4 +1,4 @@
-// The thread team: one per process, behind jc::parallel. Compiled once per machine (runtime/cpu.py).
+// The thread team: one per process, behind jc::parallel. Compiled once per machine (runtime/support.py).
 //
 // A loop is cut into pieces that members take as they get free, the caller among them. The caller
 // does not wait for a member that has not begun: where the system wakes members late, or another

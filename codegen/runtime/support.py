@@ -1,0 +1,204 @@
+"""Around the compiled entries: threads, matrix products, cached compiles. Text -> shared object.
+
+Threads. Parallel loops run in a team of our own (jitcap_team.h) of `threads()` members:
+$JITCAP_THREADS, else $OMP_NUM_THREADS, else the processors this process may use. Not OpenMP:
+libgomp's members either spin for milliseconds, which ruins every other process of a shared machine
+(0.3 ms -> 12 ms measured), or sleep, and waking them for every loop costs 13 to 25 us where ours
+costs 1; and a forked child hangs in libgomp.
+
+Matrix products. Small ones run in a kernel of our own (jitcap_gemm.h), compiled once per machine
+into an object that all graphs share: in each graph it would cost 0.4 s. The others run in OpenBLAS
+of the `scipy-openblas32` wheel, set to one thread: jc::gemm splits them over the same team as
+everything else, so that two pools never fight for the processors. Without the wheel a plain loop
+is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import tempfile
+import threading
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from codegen.runtime import build, cache
+
+
+class Api(ctypes.Structure):
+    """JcApi of jitcap_rt.h: what generated code gets from its surroundings."""
+
+    _fields_ = (
+        ("sgemm", ctypes.c_void_p),
+        ("dgemm", ctypes.c_void_p),
+        ("small_sgemm", ctypes.c_void_p),
+        ("small_dgemm", ctypes.c_void_p),
+        ("run", ctypes.c_void_p),
+        ("member", ctypes.c_void_p),
+        ("team", ctypes.c_void_p),
+        ("threads", ctypes.c_int),
+    )
+
+
+# ---- threads and BLAS -----------------------------------------------------------------------
+
+
+def _wanted_threads() -> int:
+    for name in ("JITCAP_THREADS", "JITCAP_NUM_THREADS", "OMP_NUM_THREADS"):
+        text = os.environ.get(name, "").split(",")[0].strip()
+        if text.isdecimal() and int(text) > 0:
+            return int(text)
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return max(1, min(usable or 1, _cgroup_limit()))
+
+
+def _cgroup_limit() -> int:
+    """Processors granted by the container's quota, rounded up; a large number without one."""
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+        return max(1, -(-int(quota) // int(period)))
+    except (OSError, ValueError):
+        return 1 << 16
+
+
+def _openblas() -> ctypes.CDLL | None:
+    try:
+        import scipy_openblas32
+    except ImportError:
+        return None
+    folder = Path(scipy_openblas32.get_lib_dir())
+    for path in sorted(folder.glob("libscipy_openblas*")):
+        try:
+            return ctypes.CDLL(str(path))
+        except OSError as error:
+            warnings.warn(
+                f"OpenBLAS at {path} cannot be loaded ({error}); matrix products in compiled code "
+                "use the slower built-in loop",
+                stacklevel=2,
+            )
+    return None
+
+
+_api: list[Api] = []
+_api_lock = threading.Lock()
+
+
+def api() -> Api:
+    """The one Api structure of this process, shared by all loaded modules."""
+    with _api_lock:
+        if not _api:
+            _api.append(_make_api())
+        return _api[0]
+
+
+def _make_api() -> Api:
+    table = Api(threads=_wanted_threads())
+    blas = _openblas()
+    if blas is not None:
+        for field, symbol in (("sgemm", "cblas_sgemm"), ("dgemm", "cblas_dgemm")):
+            setattr(table, field, address_of(blas, f"scipy_{symbol}"))
+        blas.scipy_openblas_set_num_threads(1)
+    return table
+
+
+def address_of(library: ctypes.CDLL, symbol: str) -> int | None:
+    return ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value
+
+
+def threads() -> int:
+    """Members of a parallel loop's team."""
+    return int(api().threads)
+
+
+def set_threads(n: int) -> None:
+    """Use `n` threads from the next call on. Raises ValueError unless n >= 1."""
+    if n < 1:
+        raise ValueError(f"the number of threads must be at least 1, got {n}")
+    api().threads = n
+
+
+# ---- support objects: the team, the small-product kernels ---
+
+SMALL_GEMM: Final = """#include "jitcap_gemm.h"
+JC_ENTRY void small_gemm(bool ta, bool tb, long m, long n, long k, {T} alpha,
+                         const {T} *a, long lda, const {T} *b, long ldb, {T} beta, {T} *c,
+                         long ldc) {{
+  jc::small_gemm<{T}>(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}}
+"""
+# The symbol by which an object says that it multiplies matrices of a type: the type, its Api field.
+USES_PRODUCT: Final = {
+    "_ZN2jc4UsesIfE7productE": ("float", "small_sgemm"),
+    "_ZN2jc4UsesIdE7productE": ("double", "small_dgemm"),
+}
+TEAM: Final = """#include "jitcap_team.h"
+extern "C" __attribute__((visibility("default"))) void run(
+    jc_team::Part part, void *body, long n, long grain, long pieces, int members) {
+  jc_team::run(part, body, n, grain, pieces, members);
+}
+extern "C" __attribute__((visibility("default"))) int member() { return jc_team::member; }
+extern "C" __attribute__((visibility("default"))) int team(double worth, int most) {
+  return jc_team::team(worth, most);
+}
+"""
+_support_lock = threading.Lock()
+
+
+def provide_team() -> None:
+    _provide({"run": "run", "member": "member", "team": "team"}, {"team.cpp": TEAM})
+
+
+def provide_small_gemm(ctype: str, field: str) -> None:
+    _provide({field: "small_gemm"}, {"gemm.cpp": SMALL_GEMM.format(T=ctype)})
+
+
+def _provide(fields: Mapping[str, str], sources: Mapping[str, str]) -> None:
+    """Put functions (Api field -> symbol) of a support object into the Api, once; compiled, or
+    found in the cache."""
+    with _support_lock:
+        if all(getattr(api(), field) for field in fields):
+            return
+        library = ctypes.PyDLL(str(build_shared(sources)))
+        for field, symbol in fields.items():
+            setattr(api(), field, address_of(library, symbol))
+        _keep.append(library)
+
+
+_keep: Final[list[ctypes.CDLL]] = []  # whose code the Api points to
+
+
+def _prefetch(sources: Mapping[str, str]) -> None:
+    """Begin to compile, beside a graph's own compile, the support objects that it will load."""
+
+    def work() -> None:
+        with contextlib.suppress(Exception):  # loading the graph tries again, and reports
+            provide_team()
+            if any("dot<f32>" in text for text in sources.values()):
+                provide_small_gemm("float", "small_sgemm")
+
+    if "team.cpp" not in sources and not api().run:
+        threading.Thread(target=work, name="jitcap-prefetch", daemon=True).start()
+
+
+# ---- cached compile ---------------------------------------------------------------------------
+
+
+def build_shared(sources: Mapping[str, str], flags: Sequence[str] = ()) -> Path:
+    """The shared object of `sources` (file name -> C++ text), compiled unless the cache has it.
+
+    Raises build.NoCompiler or build.CompileError.
+    """
+    parts = [text for item in sources.items() for text in item]
+    key = cache.digest("cpp", build.fingerprint(flags), *parts)
+    store = cache.default()
+    entry = store.get(key)
+    if entry is None:
+        _prefetch(sources)
+        with tempfile.TemporaryDirectory(prefix="jitcap-") as folder:
+            out = Path(folder) / "graph.so"
+            build.compile_shared(sources, out, flags=flags)
+            entry = store.put(key, {"sources": list(sources)}, {"graph.so": out})
+    return entry.file("graph.so")
