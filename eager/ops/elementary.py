@@ -155,6 +155,13 @@ HYPOT = binary_op(
     result="float",
 )
 hypot = binary(HYPOT, samples=s.on_two(number=None))
+LDEXP = binary_op(
+    "ldexp",
+    lambda m, x, y: x * m.pow(2.0, y),
+    lambda g, y, out: (g * 2.0**y, g * out * math.log(2.0)),
+    result="float",
+)
+ldexp = binary(LDEXP, doc="input * 2**other.", samples=s.on_two(number=None))
 
 # ------------------------------------------------------------------------ special functions
 _TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
