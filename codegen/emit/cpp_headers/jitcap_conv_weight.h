@@ -144,7 +144,7 @@ template <class T> JC_NOINLINE void conv_weight_grad(const Conv &g, const T *gra
   w.blocks = (q.cout + w.lanes - 1) / w.lanes;
   w.chunks = chunks;
   i64 outer = q.n * q.s[0].count, taps = w.taps(), piece = w.piece();
-  w.rows = band_rows(q.s, q.cin, room.room, room.turned / w.lanes, (chunks + outer - 1) / outer);
+  w.rows = band_rows(q.s, q.cin, room.room, room.turned / w.lanes, (chunks + outer - 1) / (outer ? outer : 1));
   w.bands = (q.s[1].count + w.rows - 1) / w.rows;
   w.b = band_of(q.s, w.rows);
   tap_offsets(room.offsets, q.s, w.b);
