@@ -512,10 +512,14 @@ def walk(*roots: Expr) -> Iterator[Expr]:
             stack.extend((c, False) for c in reversed(children(x)))
 
 
+# Tables that hold expressions, of this module and of others: all are emptied together.
+TABLES: Final[list[dict[Any, Any]]] = [_nodes, _axes_memo]
+
+
 def clear() -> None:
     """Forget all interned expressions and index forms."""
-    _nodes.clear()
-    _axes_memo.clear()
+    for table in TABLES:
+        table.clear()
     affine.clear()
 
 

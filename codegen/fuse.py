@@ -92,7 +92,7 @@ class _Fuse:
                 if kernel.stages:
                     items.append(kernel)
         outputs = tuple(self.whole(v) for v in self.program.outputs)
-        return Fused(self.program, self.buffers, tuple(items), outputs, (), tuple(self.refusals))
+        return Fused(self.program, self.buffers, tuple(items), outputs, tuple(self.refusals))
 
     def whole(self, v: Value) -> Access:
         return Access(self.memory(v), 0, v.aval.shape, contiguous_strides(v.aval.shape))

@@ -231,7 +231,6 @@ class Fused:
     buffers: Mapping[str, Buffer]
     items: tuple[Kernel | Library, ...]
     outputs: tuple[Access, ...]  # where each program output lies
-    copies: tuple[tuple[str, str], ...] = ()  # (input, temp): writes that need a copy at the end
     refusals: tuple[Refusal, ...] = ()
 
 

@@ -51,9 +51,6 @@ def live_ranges(fused: Fused) -> dict[str, tuple[int, int]]:
             if b is not None and b.kind == "temp" and not b.alias:
                 first = lives.get(name, (i, i))[0]
                 lives[name] = (first, i)
-    last = len(fused.items)
-    for _, temp in fused.copies:
-        lives[temp] = (lives[temp][0], last)
     return lives
 
 

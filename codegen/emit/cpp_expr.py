@@ -206,6 +206,7 @@ class Spell:
 
 _locals_memo: dict[Expr, frozenset[str]] = {}
 _load_memo: dict[Expr, bool] = {}
+expr.TABLES.extend((_locals_memo, _load_memo))
 
 
 def expr_locals(x: Expr) -> frozenset[str]:
