@@ -157,6 +157,7 @@ def make_function(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
         closure = tuple(CellType() for _ in code.co_freevars)
     annotations = frame.pop() if flags & 4 else None
     kwdefaults = frame.pop() if flags & 2 else None
+    vm.world.settle(kwdefaults)
     defaults = frame.pop() if flags & 1 else None
     fn = FunctionType(code, frame.globals, code.co_name, defaults, closure)
     fn.__kwdefaults__ = kwdefaults
@@ -171,6 +172,7 @@ def make_function(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 def set_function_attribute(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     fn, value = frame.pop(), frame.pop()
     vm.world.changing(fn)
+    vm.world.settle(value)
     if ins.arg == 8:
         again = FunctionType(fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, value)
         again.__kwdefaults__, again.__qualname__ = fn.__kwdefaults__, fn.__qualname__
