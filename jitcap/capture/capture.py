@@ -154,11 +154,13 @@ def finish(world: World, value: Any, shape: tuple[int, tuple[str, ...]]) -> Capt
     joint = None
     if end.tracked and leaves:
         joint = build_joint(tracer, end.outputs, list(end.tracked.items()), leaves)
+    writes = tuple((index[s.node], o) for s, o in end.writes)
+    end.release()
     return Captured(
         name=tracer.name,
         graph=graph,
         inputs=tuple(_input(world, node) for node in tracer.inputs),
-        writes=tuple((index[s.node], o) for s, o in end.writes),
+        writes=writes,
         guards=world.guards,
         epilogue=end,
         names=names,

@@ -47,9 +47,16 @@ class Epilogue:
     value: str = "None"
     outputs: list[Any] = field(default_factory=list)
     writes: list[tuple[TensorShadow, int]] = field(default_factory=list)
-    tracked: dict[int, Tensor] = field(default_factory=dict)
+    tracked: dict[int, Tensor] = field(default_factory=dict)  # until the capture is finished
+    histories: dict[int, str] = field(default_factory=dict)  # the names of their tape nodes
     result_of: dict[int, str] = field(default_factory=dict)
     owners: dict[int, str] = field(default_factory=dict)
+
+    def release(self) -> None:
+        """Let go of the capture's tensors: through them all that the program met would stay alive."""
+        self.histories = {i: t._node.name() for i, t in self.tracked.items()}
+        self.tracked = {}
+        self.writes = []
 
 
 def epilogue(world: World, value: Any, names: Names) -> Epilogue:

@@ -79,7 +79,7 @@ class Captured:
         lines += self.epilogue.lines
         if region:
             lines += self._attach(len(written))
-        elif self.epilogue.tracked:
+        elif self.epilogue.histories:
             lines += self._freed()
         lines += self.epilogue.calls
         return [*lines, f"return {self.epilogue.value}"]
@@ -106,7 +106,7 @@ class Captured:
         made = {**self.epilogue.owners, **self.epilogue.result_of}
         count = len(self.epilogue.outputs)
         outs = ", ".join(
-            made.get(i, "None" if i in self.epilogue.tracked else f"o[{i}]") for i in range(count)
+            made.get(i, "None" if i in self.epilogue.histories else f"o[{i}]") for i in range(count)
         )
         return [f"R.attach([{given}], [{outs}], o[{count}:])", *self._freed()]
 
@@ -116,7 +116,7 @@ class Captured:
         node, lines = self.names.bind(_freed), []
         for index, name in self.epilogue.result_of.items():
             if index not in live:
-                label = self.epilogue.tracked[index]._node.name()
+                label = self.epilogue.histories[index]
                 lines.append(f"{node}({name}, {label!r})")
         return lines
 

@@ -457,3 +457,11 @@ def enums(c):
         c == Color.BLUE,
         {c: 1}[Color.RED],
     )
+
+
+@case(3)
+def keyword_defaults(n):
+    def f(a, *, b=n, c=2, **more):
+        return a, b, c, sorted(more)
+
+    return f(1), f(1, b=5, z=0), (lambda *, k=n: k)()

@@ -2,7 +2,9 @@
 
 import copy
 import functools
+import gc
 import types
+import weakref
 
 import pytest
 
@@ -352,3 +354,22 @@ def test_a_modulus_of_a_counter_makes_two_versions():
     results = [advance(eager.ones(1)).item() for _ in range(21)]
     assert results == [1.0 if (i + 1) % 7 == 0 else 2.0 for i in range(21)]
     assert advance.stats.compiles == 2
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_no_batch_stays_alive(inside):
+    model = nn.Linear(4, 3)
+
+    @functools.partial(jit, backend="eager")
+    def step(x):
+        loss = model(x).sum()
+        if inside:
+            loss.backward()
+        return loss
+
+    batch = eager.ones(5, 4)
+    gone = weakref.ref(batch._array)
+    step(batch)
+    del batch
+    gc.collect()
+    assert gone() is None
