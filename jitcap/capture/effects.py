@@ -53,7 +53,7 @@ class Epilogue:
     owners: dict[int, str] = field(default_factory=dict)
 
     def release(self) -> None:
-        """Let go of the capture's tensors: through them all that the program met would stay alive."""
+        """Let go of the capture's tensors: all that the program met hangs on them."""
         self.histories = {i: t._node.name() for i, t in self.tracked.items()}
         self.tracked = {}
         self.writes = []
