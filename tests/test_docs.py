@@ -26,7 +26,8 @@ def test_the_readme_example_runs(capsys, tmp_path):
     ids=lambda p: p.name,
 )
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+    prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    for target in re.findall(r"\]\(([^)#:]+)\)", prose):
         assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
