@@ -32,6 +32,8 @@ class Scope:
 class Names:
     """Fresh names, buffers' parameters in order of first use, and error sites of one kernel."""
 
+    stored: frozenset[str] = frozenset()  # buffers that the kernel itself writes
+
     def __init__(self, dtypes: dict[str, DType], scalars: frozenset[str]) -> None:
         self.dtypes = dtypes
         self.scalars = scalars
@@ -83,10 +85,11 @@ class Spell:
         return max(level, 1) if level == 0 and self.reads_row(x) else level
 
     def reads_row(self, x: Expr) -> bool:
-        """Whether `x` loads from a row buffer, which exists inside the loop over rows only."""
-        locals_ = self.names.locals
-        return bool(locals_) and any(
-            isinstance(y, Load) and y.buffer in locals_ for y in expr.walk(x)
+        """Whether `x` loads from a row buffer, which exists inside the loop over rows only, or from
+        memory that an earlier stage of this kernel writes: it cannot be read before the loop."""
+        inside = self.names.locals.keys() | self.names.stored
+        return bool(inside) and any(
+            isinstance(y, Load) and y.buffer in inside for y in expr.walk(x)
         )
 
     def axis_depth(self, a: Axis) -> int:

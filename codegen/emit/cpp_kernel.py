@@ -73,6 +73,8 @@ class _Writer:
         own = [buffers[n] for n in set(touched(kernel)) if n in buffers]
         dtypes = {b.name: b.dtype for b in (*own, *kernel.locals)}
         self.names = Names(dtypes, frozenset(b.name for b in own if b.kind == "scalar"))
+        stores = (store for stage in kernel.stages for store in stage.stores)
+        self.names.stored = frozenset(store.buffer for store in stores)
         for i, b in enumerate(kernel.locals):
             self.names.locals[b.name] = f"t{i}"
         self.streamed = streamed(kernel, buffers)
@@ -247,9 +249,12 @@ class _Writer:
             self.row.lines += self.stage_by_columns(stage, v, i, self.vectors())
         self.top.lines.insert(0, f"constexpr int W = {self.lanes()}, U = {self.vectors()};")
         blocks = f"const i64 blocks_ = ({size} + W * U - 1) / (W * U);"
+        units = "const i64 o_ = r_ / blocks_, v_ = (r_ % blocks_) * (W * U);"
+        if self.plan.across is not None:  # the lanes stay where they are while the rows go on
+            units = f"const i64 o_ = r_ % {count}, v_ = (r_ / {count}) * (W * U);"
         loop = [
             "for (i64 r_ = lo_; r_ < hi_; r_++) {",
-            "  const i64 o_ = r_ / blocks_, v_ = (r_ % blocks_) * (W * U);",
+            f"  {units}",
             f"  const int all_ = {size} - v_ < W * U ? int({size} - v_) : W * U;",
             "  const int full_ = all_ / W, rest_ = all_ % W;",
             *indent(decode(outer, "o_")),
@@ -271,6 +276,8 @@ class _Writer:
         """How many vectors of rows are a unit of work."""
         v = self.plan.row_vector
         assert v is not None
+        if self.plan.across is not None:
+            return 1  # neighbouring columns may share a cache set: few of them at a time
         if not any(s.reductions for s in self.kernel.stages):
             return MAP_BLOCK
         return 4 if v.size >= 256 else 2 if v.size >= 128 else 1
