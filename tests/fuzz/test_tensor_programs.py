@@ -56,7 +56,7 @@ def loss_of(seed):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", [*range(60), 126, 210])
 def test_compiled_like_eager(seed):
     jitcap = pytest.importorskip("jitcap")
     arrays, _ = programs.draw(seed)
