@@ -63,12 +63,15 @@ def compile(program: Program, target: Target | None = None) -> Artifact:
 
 def _compile_cpp(program: Program, target: Target) -> Artifact:
     """Without a C++ compiler the program runs op by op, and a warning says so once."""
+    flags = cpu.isa_flags(target.isa)
+    if target.threads:
+        cpu.set_threads(target.threads)
     with _LOCK, _no_collection():
         results, texts, times = run_stages(program)
     source: cpp.Source = results["source"]
     start = time.perf_counter()
     try:
-        path = cpu.build_shared({"graph.cpp": source.text, **source.units})
+        path = cpu.build_shared({"graph.cpp": source.text, **source.units}, flags)
     except build.NoCompiler as error:
         return interpret.interpret(program, str(error))
     runner = cpu.load(path).runner(cpp.ENTRY, source.signature)

@@ -17,9 +17,9 @@ import numpy as np
 
 from codegen.runtime import memory, support
 from codegen.runtime.artifact import Array, Host, Signature, Spec
-from codegen.runtime.support import build_shared, set_threads, threads
+from codegen.runtime.support import build_shared, isa_flags, set_threads, threads
 
-__all__ = ["Module", "Runner", "build_shared", "load", "set_threads", "threads"]
+__all__ = ["Module", "Runner", "build_shared", "isa_flags", "load", "set_threads", "threads"]
 
 RELEASE_GIL_BYTES: Final = 64 << 10  # smaller calls are over before another thread could profit
 INDEX_ERROR: Final = 1  # jc::fail's code

@@ -183,6 +183,21 @@ def _prefetch(sources: Mapping[str, str]) -> None:
         threading.Thread(target=work, name="jitcap-prefetch", daemon=True).start()
 
 
+ISA_FLAGS: Final[Mapping[str, tuple[str, ...]]] = {
+    "native": (),
+    "avx512": ("-march=x86-64-v4",),
+    "avx2": ("-march=x86-64-v3",),
+    "baseline": ("-march=x86-64",),
+}
+
+
+def isa_flags(isa: str) -> tuple[str, ...]:
+    """Compiler flags for an instruction set by name. Raises ValueError for a name not known."""
+    if isa not in ISA_FLAGS:
+        raise ValueError(f"unknown instruction set {isa!r}; there are: {', '.join(ISA_FLAGS)}")
+    return ISA_FLAGS[isa]
+
+
 # ---- cached compile ---------------------------------------------------------------------------
 
 

@@ -94,3 +94,10 @@ def test_flags_and_text_are_in_the_key(monkeypatch):
 def test_isa_names_the_features():
     assert build.isa() == build.isa()
     assert os.uname().machine in build.isa()
+
+
+def test_instruction_sets_by_name():
+    assert cpu.isa_flags("native") == ()
+    assert build.fingerprint(cpu.isa_flags("avx2")) != build.fingerprint()
+    with pytest.raises(ValueError, match="unknown instruction set 'mmx'.*baseline"):
+        cpu.isa_flags("mmx")
