@@ -88,7 +88,7 @@ def test_flags_and_text_are_in_the_key(monkeypatch):
     again = cpu.build_shared({"one.cpp": text})
     other = cpu.build_shared({"one.cpp": text + "\n"})
     assert first == again != other
-    assert len(calls) == 2
+    assert sum("one.cpp" in call[0] for call in calls) == 2  # support objects may compile, too
 
 
 def test_isa_names_the_features():
