@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from itertools import count
+from typing import Any, Final
 
 from codegen import affine, expr
 from codegen.affine import Affine, Axis, FloorDiv, Mod
@@ -23,6 +24,7 @@ from eager import dtype as dt
 
 Dims = frozenset[str]
 NONE: Final[Dims] = frozenset()
+STEP: Final = "    "
 INLINE: Final = 60  # a value used once stands inside its user's line up to this length
 NUMBERS_STAND_IN: Final = frozenset("add sub mul div eq ne lt le gt ge".split())
 
@@ -154,7 +156,7 @@ class Block:
         """An index form; integer types are wide enough for its range by `wide`."""
         parts: list[str] = []
         dims: Dims = NONE
-        for atom, c in index.terms:
+        for atom, c in sorted(index.terms, key=_term_order):
             body = self._atom(atom, guard)
             dims |= body.dims
             sign, size = ("-" if c < 0 else "+"), abs(c)
@@ -212,6 +214,18 @@ class Block:
     def full(self, x: Text, span: Sequence[str], shape: str) -> str:
         """`x` as a block over all dimensions of `span`."""
         return x.text if dims_in(x.dims) == tuple(span) else f"tl.broadcast_to({x.text}, {shape})"
+
+
+def _term_order(term: tuple[affine.Atom, int]) -> tuple[Any, ...]:
+    """Large strides first: the form's own order depends on what was compiled before."""
+    atom, c = term
+    return -abs(c), type(atom).__name__, getattr(atom, "name", ""), getattr(atom, "divisor", 0)
+
+
+def plain_block(signature: Signature, *, wide: bool) -> Block:
+    """A block at the start of a kernel that names its values v0, v1 ..."""
+    numbers = count()
+    return Block(signature, [], STEP, {}, {}, {}, {}, wide, lambda: f"v{next(numbers)}")
 
 
 def bare(text: str) -> str:

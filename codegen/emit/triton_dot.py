@@ -10,14 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import count
 from typing import Final
 
 from codegen import affine, expr
 from codegen.affine import Affine, Axis
 from codegen.emit import triton_table as table
-from codegen.emit.triton_body import Block, Signature, Text, needs_int64, use_counts
-from codegen.emit.triton_kernel import STEP, KernelText, finished
+from codegen.emit.triton_body import STEP, Signature, Text, needs_int64, plain_block, use_counts
+from codegen.emit.triton_kernel import KernelText, finished
 from codegen.emit.triton_tile import power_of_two, rewrite_stage
 from codegen.expr import Expr
 from codegen.ir import Access, Buffer, Kernel, Library, Stage, Store, Unsupported
@@ -116,8 +115,7 @@ def _result(
 
 def _finish(out: _Result, tile: DotTile, signature: Signature, *, wide: bool) -> list[str]:
     """The lines that turn the sum into what is stored."""
-    numbers = count()
-    block = Block(signature, [], STEP, {}, {}, {}, {}, wide, lambda: f"v{next(numbers)}")
+    block = plain_block(signature, wide=wide)
     texts = Text("batch"), Text("i", frozenset("r")), Text("j", frozenset("c"))
     for counter, text in zip(out.counters, texts, strict=True):
         # an axis of size 1 is no axis, but its tile has rows or columns all the same

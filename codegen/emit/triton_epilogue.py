@@ -59,7 +59,7 @@ def fuse_epilogues(fused: Fused) -> list[Item]:
         spoiled = [n for n, s in waiting.items() if overwritten & _homes(memory(s)[0], fused)]
         for name in spoiled:
             del waiting[name]
-        joined = next((n for n in reads if n in waiting), None)
+        joined = next((n for n in sorted(reads) if n in waiting), None)
         if joined is not None and isinstance(item, Kernel) and _is_epilogue(item, joined, fused):
             step = waiting.pop(joined)
             out.remove(step)

@@ -16,9 +16,9 @@ from typing import Any, Final
 from codegen import affine, expr
 from codegen.affine import ZERO, Affine
 from codegen.emit import triton_table as table
-from codegen.emit.triton_body import Block, Text
+from codegen.emit.triton_body import STEP, Block, Text
 from codegen.emit.triton_epilogue import Item, fuse_epilogues, memory
-from codegen.emit.triton_kernel import STEP, KernelText, Writer, child, parameter_type
+from codegen.emit.triton_kernel import KernelText, Writer, child, parameter_type
 from codegen.emit.triton_tile import Sizes, TiledStage, Tiling
 from codegen.expr import Expr, Load
 from codegen.ir import Buffer, Fused, Kernel, Stage, Store

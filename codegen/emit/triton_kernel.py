@@ -17,13 +17,12 @@ from codegen import affine, expr
 from codegen.affine import Axis
 from codegen.emit import triton_reduce as reduce
 from codegen.emit import triton_table as table
-from codegen.emit.triton_body import Block, Memo, Signature, Text, use_counts
+from codegen.emit.triton_body import STEP, Block, Memo, Signature, Text, use_counts
 from codegen.emit.triton_reduce import Span
 from codegen.emit.triton_tile import TiledStage, Tiling, roots
 from codegen.expr import Expr, Load
 from codegen.ir import Buffer, Unsupported
 
-STEP: Final = "    "
 ALIGNED: Final = 16  # a size that is a multiple of this keeps vector accesses under a mask
 
 

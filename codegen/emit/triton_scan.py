@@ -13,8 +13,8 @@ from typing import Final
 
 from codegen import affine
 from codegen.emit import triton_table as table
-from codegen.emit.triton_body import Signature, needs_int64
-from codegen.emit.triton_kernel import STEP, KernelText, finished
+from codegen.emit.triton_body import STEP, Signature, Text, needs_int64, plain_block
+from codegen.emit.triton_kernel import KernelText, finished
 from codegen.emit.triton_reduce import identity
 from codegen.emit.triton_tile import Sizes, power_of_two
 from codegen.ir import Access, Buffer, Library, Unsupported
@@ -67,11 +67,14 @@ def scan(step: Library, buffers: Mapping[str, Buffer], sizes: Sizes) -> KernelTe
 def _place(shape: tuple[int, ...], dim: int, strides: tuple[int, ...], offset: int) -> str:
     """The offset of position c along `dim` in row r, as text."""
     others = tuple(n for d, n in enumerate(shape) if d != dim)
-    rest = affine.unravel(affine.axis("r", math.prod(others)), others)
-    index = (*rest[:dim], affine.axis("c", shape[dim]), *rest[dim:])
-    form = affine.dot_strides(index, strides or (1,), offset)
-    full = "" if len(affine.axes_of(form)) == 2 else " + 0 * (r + c)"  # a block in any case
-    return f"({affine.text(form)}{full})"
+    r, c = affine.axis("r", math.prod(others)), affine.axis("c", shape[dim])
+    rest = affine.unravel(r, others)
+    form = affine.dot_strides((*rest[:dim], c, *rest[dim:]), strides or (1,), offset)
+    block = plain_block(Signature({}), wide=False)
+    for axis in affine.axes_of(form):
+        block.counters[axis] = Text(axis.name)
+    text = block.index(form).text
+    return text if len(block.counters) == 2 else f"({text} + 0 * (r + c))"  # a block in any case
 
 
 def _start(outs: int, height: int, unit: str, wide: str) -> list[str]:
