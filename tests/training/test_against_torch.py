@@ -14,9 +14,11 @@ from jitcap import jit
 torch = pytest.importorskip("torch")
 
 STEPS = 20
-# Of the largest value of each tensor. AdamW divides gradients that are rounding noise by their own size:
-# the other order of a sum is a difference of 1e-4 there (and of 1e-6 under SGD).
-TOLERANCE = 3e-4
+# Of each tensor, in norm: |ours - torch's| / |torch's|.
+TOLERANCE = 1e-4
+# Of its largest value, for any one element. AdamW divides gradients that are rounding noise by their
+# own size: the other order of a sum is up to 1.5e-4 in single weights there (and 1e-6 under SGD).
+ELEMENT_TOLERANCE = 3e-4
 
 
 def build_cnn(torch):
@@ -95,8 +97,11 @@ def make(case, optimizer, torch):
 def close(name, ours, theirs):
     ours, theirs = (np.asarray(t.detach().numpy(), np.float64) for t in (ours, theirs))
     assert ours.shape == theirs.shape, name
-    gap = np.abs(ours - theirs).max() / max(np.abs(theirs).max(), 1e-12) if ours.size else 0.0
-    assert gap <= TOLERANCE, f"{name}: {gap:.1e} of the largest value"
+    difference, size = ours - theirs, max(np.linalg.norm(theirs), 1e-12)
+    gap = np.linalg.norm(difference) / size
+    assert gap <= TOLERANCE, f"{name}: {gap:.1e} in norm"
+    worst = np.abs(difference).max(initial=0.0) / max(np.abs(theirs).max(initial=0.0), 1e-12)
+    assert worst <= ELEMENT_TOLERANCE, f"{name}: an element is off by {worst:.1e} of the largest"
 
 
 def compare_state(ours, theirs):
