@@ -243,6 +243,9 @@ class Schedule:
     vector: tuple[Axis | None, ...]
     parallel: bool
     row_vector: Axis | None = None
+    across: Axis | None = (
+        None  # a transpose: the row axis along which other accesses are contiguous
+    )
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -167,8 +167,28 @@ def schedule(kernel: Kernel) -> Schedule:
     plain = not kernel.locals and all(_vectorisable(s) for s in kernel.stages)
     row, by_rows = _best(kernel, kernel.rows, kernel.stages) if plain else (None, 0.0)
     if row is not None and by_rows > by_loops:
-        return Schedule((None,) * len(kernel.stages), parallel, row)
+        lanes: tuple[Axis | None, ...] = (None,) * len(kernel.stages)
+        return Schedule(lanes, parallel, row, _across(kernel, row))
     return Schedule(tuple(a for a, _ in loops), parallel)
+
+
+def _across(kernel: Kernel, lanes: Axis) -> Axis | None:
+    """The row axis along which accesses are contiguous that are strided from lane to lane.
+
+    Walked next to the lanes, it finds the cache lines that the lanes have just touched."""
+    if any(s.reductions for s in kernel.stages):
+        return None
+    v = affine.axis(lanes.name, lanes.size)
+    strided = [
+        i for s in kernel.stages for i in stage_indices(s) if affine.coefficient(i, v) not in (0, 1)
+    ]
+    best, most = None, 0
+    for a in kernel.rows:
+        at = affine.axis(a.name, a.size)
+        found = sum(1 for i in strided if a is not lanes and affine.coefficient(i, at) == 1)
+        if found > most:
+            best, most = a, found
+    return best
 
 
 def _work(kernel: Kernel, stage: Stage) -> int:
@@ -218,7 +238,8 @@ def order_loops(kernel: Kernel, plan: Schedule) -> Kernel:
     stages = tuple(
         replace(s, loops=_last(s.loops, v)) for s, v in zip(kernel.stages, plan.vector, strict=True)
     )
-    return replace(kernel, stages=stages, rows=_last(kernel.rows, plan.row_vector))
+    rows = _last(_last(kernel.rows, plan.across), plan.row_vector)
+    return replace(kernel, stages=stages, rows=rows)
 
 
 def _last(axes: tuple[Axis, ...], a: Axis | None) -> tuple[Axis, ...]:
