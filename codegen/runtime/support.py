@@ -157,16 +157,27 @@ def provide_small_gemm(ctype: str, field: str) -> None:
 
 def _provide(fields: Mapping[str, str], sources: Mapping[str, str]) -> None:
     """Put functions (Api field -> symbol) of a support object into the Api, once; compiled, or
-    found in the cache."""
+    found in the cache. Without it graphs still run: serially, or with BLAS for every product."""
     with _support_lock:
-        if all(getattr(api(), field) for field in fields):
+        name = next(iter(sources))
+        if name in _unavailable or all(getattr(api(), field) for field in fields):
             return
-        library = ctypes.PyDLL(str(build_shared(sources)))
+        try:
+            library = ctypes.PyDLL(str(build_shared(sources)))
+        except (build.CompileError, OSError) as error:
+            _unavailable.add(name)
+            warnings.warn(
+                f"the support code {name} cannot be used on this system; compiled code runs "
+                f"slower. {error}",
+                stacklevel=2,
+            )
+            return
         for field, symbol in fields.items():
             setattr(api(), field, address_of(library, symbol))
         _keep.append(library)
 
 
+_unavailable: Final[set[str]] = set()
 _keep: Final[list[ctypes.CDLL]] = []  # whose code the Api points to
 
 

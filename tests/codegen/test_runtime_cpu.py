@@ -96,6 +96,17 @@ def scale(module, n):
     return module.runner("scale", Signature("tfi", (Spec((n,), F32),)))
 
 
+def test_without_support_code_graphs_run_serially(module, monkeypatch):
+    monkeypatch.setattr(support, "_unavailable", set())
+    for field in ("run", "member", "team"):
+        monkeypatch.setattr(module.api, field, None)
+    with pytest.warns(UserWarning, match="support code bad.cpp cannot be used"):
+        support._provide({"run": "run"}, {"bad.cpp": "no such code"})
+    support._provide({"run": "run"}, {"bad.cpp": "no such code"})  # said once
+    x = np.arange(1 << 20, dtype=np.float32)
+    np.testing.assert_array_equal(scale(module, len(x))([x, 2.0, len(x)])[0], x * 2)
+
+
 @pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 1000, 1 << 20])
 def test_arrays_and_scalars(module, n):
     x = np.arange(n, dtype=np.float32)
