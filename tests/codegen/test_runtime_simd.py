@@ -48,6 +48,10 @@ template <int N, class T> void gathers(const T *a, const i64 *index, T *o) {
     store_n(o + 500, gather<N>(a, load<N>(index + i), N / 2), N / 2);
   }
 }
+template <int N, class T> void streams(const T *a, T *o) {
+  for (int i = 0; i < 448; i += N) store_stream(o + i, load<N>(a + i));
+  fence();
+}
 template <int N, class T, class F> void pairs(const T *a, const T *b, T *o, F f) {
   for (int i = 0; i < 512; i += N) store(o + i, f(load<N>(a + i), load<N>(b + i)));
 }
@@ -61,6 +65,7 @@ def source():
         for s in TYPES:
             lines.append(
                 f"{void} tails_{s}_{w}(const {s} *a, {s} *o) {{ tails<{w}>(a, o); }}\n"
+                f"{void} streams_{s}_{w}(const {s} *a, {s} *o) {{ streams<{w}>(a, o); }}\n"
                 f"{void} gathers_{s}_{w}(const {s} *a, const i64 *x, {s} *o) {{ gathers<{w}>(a, x, o); }}"
             )
             lines += [
@@ -188,6 +193,19 @@ def test_partial_load_and_store(library, name, width):
         if same(out, expected):
             return
     raise AssertionError(lanes)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", TYPES)
+def test_stores_past_the_caches(library, name, width):
+    a = sample(name)
+    for shift in (0, 1):  # whole lines, and addresses that need ordinary stores
+        memory = np.zeros(N + 128, a.dtype)
+        start = (-memory.ctypes.data % 64) // a.dtype.itemsize + shift
+        out = memory[start : start + N]
+        call(library, f"streams_{name}_{width}", a, out)
+        assert same(out[:448].copy(), a[:448])
+        assert not np.any(out[448:].astype(np.float32))
 
 
 @pytest.mark.parametrize("width", WIDTHS)
