@@ -235,7 +235,7 @@ def _module_attribute(world: World, module: ModuleType, name: str) -> Any:
     if name == "__dict__":
         return world.globals_of(vars(module))
     if name in vars(module):
-        return world.module_value(vars(module), name)
+        return world.module_value(vars(module), name, own=False)
     return getattr(module, name)
 
 

@@ -12,7 +12,7 @@ import functools
 import sys
 from collections.abc import Callable, Iterator
 from types import CellType, FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import Any, Final
 
 from eager.autograd import mode
 from eager.aval import scalar_aval
@@ -41,6 +41,9 @@ from jitcap.capture.tracing import CaptureTracer
 from jitcap.functional import DataDependent
 from jitcap.graph import NOWHERE, Where
 from jitcap.guards import Guards
+
+_ATOMS: Final = frozenset({int, float, complex, str, bool, type(None)})
+_PARTS: Final = (FunctionType, type, ModuleType, type(len))
 
 
 class HostCall:
@@ -124,14 +127,13 @@ class World:
             and (origin.base.label == GLOBALS)
         )
 
-    def module_value(self, real: dict[str, Any], name: str) -> Any:
-        """A module's attribute that exists. A library's functions and classes need no guard."""
+    def module_value(self, real: dict[str, Any], name: str, *, own: bool = True) -> Any:
+        """What a module's dictionary holds, or MISSING. A library's constants need no guard, nor do
+        its functions and classes where its `own` code names them."""
         twin = self.globals_of(real)
         if name not in twin and self.is_library(real.get("__name__", "")):
             value = real.get(name, MISSING)
-            if isinstance(value, FunctionType | type | ModuleType) or (
-                type(value) is type(len) or value is MISSING
-            ):
+            if type(value) in _ATOMS or (own and isinstance(value, _PARTS)) or value is MISSING:
                 return value
         shadow = self.outside.shadow(twin)
         assert isinstance(shadow, DictShadow)

@@ -223,6 +223,11 @@ def mutations():
         return lambda: setattr(nn.Linear, "forward", before)
 
     @mutation
+    def library_function(s):
+        before, eager.nn.functional.linear = eager.nn.functional.linear, lambda x, w, b: x @ w.t()
+        return lambda: setattr(eager.nn.functional, "linear", before)
+
+    @mutation
     def grad_mode(s):
         eager.set_grad_enabled(False)
         return lambda: eager.set_grad_enabled(True)
