@@ -112,7 +112,7 @@ class _Inliner:
         self.ops: dict[int, tuple[str, ...]] = {}
 
     def ops_of(self, item: Nest) -> tuple[str, ...]:
-        """The ops that `item` computes, without repetition, in order; views are not worth naming."""
+        """The ops that `item` computes, each once, in order; views are not worth naming."""
         names: dict[str, None] = {}
         for x in expr.walk(item.body):
             if isinstance(x, Read) and x.value in self.inlined:

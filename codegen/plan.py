@@ -36,7 +36,9 @@ def scratch(fused: Fused) -> dict[str, tuple[int, int, int]]:
     """What library steps need while they run: (first, last, bytes) by name."""
     found = {}
     for i, item in enumerate(fused.items):
-        size = cpp_library.scratch_bytes(item) if isinstance(item, Library) else 0
+        if not isinstance(item, Library):
+            continue
+        size = cpp_library.scratch_bytes(item)
         if size:
             found[cpp_library.scratch_name(item)] = (i, i, -(-size // ALIGN) * ALIGN)
     return found

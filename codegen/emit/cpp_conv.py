@@ -145,7 +145,7 @@ def _correlate(w: Writer, g: Geometry, name: str, reach: list[_Reach], cin: int,
 
 
 def _product(w: Writer, g: Geometry, weight: str, source: str, cout: int) -> None:
-    """A 1x1 filter: per sample, the weights (o, c), or their transpose, times (channels, places)."""
+    """A 1x1 filter: per sample, weights (o, c), or their transpose, times (channels, places)."""
     places, cin = math.prod(g.size), g.c + g.o - cout
     transposed = str(w.step.name == "conv_input_grad").lower()
     w.table("i64", "batch", (g.n, 0, cin * places))

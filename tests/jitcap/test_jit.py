@@ -305,10 +305,13 @@ def test_a_returned_value_changed_before_backward():
     y = jit(fn)(w)
     with eager.no_grad():
         y.add_(1)
+    refusal = ""
     try:
         y.sum().backward()
     except RuntimeError as error:
-        assert "modified by an inplace operation" in str(error)
+        refusal = str(error)
+    if refusal:
+        assert "modified by an inplace operation" in refusal
     else:
         same(w.grad, 2 * (w * 2).exp())
 
@@ -375,9 +378,13 @@ def test_check_nans_names_the_line():
 
 def test_the_limit_of_versions_is_said():
     fn = jit(scaled)
-    with config(entries=3), pytest.warns(JitcapWarning, match="3 versions"):
+
+    def many_shapes():
         for n in range(1, 7):
             same(fn(floats(n)), scaled(floats(n)))
+
+    with config(entries=3), pytest.warns(JitcapWarning, match="3 versions"):
+        many_shapes()
     assert fn.stats.compiles == 3
 
 

@@ -34,7 +34,7 @@ CASES = {
     "divided by one": (lambda x: x / 1, []),
     "power one": (lambda x: x**1, []),
     "times zero keeps NaN": (lambda x: x * 0, ["mul"]),
-    "negated twice": (lambda x: -(-x), []),
+    "negated twice": (lambda x: (x.neg()).neg(), []),
     "plus a negated value": (lambda x: x + (-(x * 3)), ["mul", "sub"]),
     "to a wider type and back": (lambda x: x.to(eager.float64).to(eager.float32), []),
     "to a narrower type and back": (
