@@ -202,7 +202,7 @@ def identity(monoid: str, dtype: DType) -> Any:
 def _arg_step(better: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     def step(state: tuple[Any, int | None], x: Any, at: int) -> tuple[Any, int | None]:
         best, where = state
-        if where is None or (best == best and (better(x, best) or x != x)):  # noqa: PLR0124 (NaN)
+        if where is None or (best == best and (better(x, best) or x != x)):  # NaN
             return x, at
         return state
 
