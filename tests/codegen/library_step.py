@@ -1,4 +1,5 @@
-"""One library step as a program of its own: NumPy arrays of any strides -> compiled C++ -> NumPy arrays."""
+"""One library step as a program of its own: NumPy arrays of any strides -> compiled C++ -> NumPy
+arrays."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ def library(op: str, operands: Sequence[Any], attrs: dict[str, Any], name: str) 
 
 
 class Step:
-    """A compiled step. `run(*operands)` may be called again with arrays of the same shapes and strides."""
+    """A compiled step. `run(*operands)` may be called again with arrays of the same shapes and
+    strides."""
 
     def __init__(
         self, op: str, operands: Sequence[Any], attrs: dict[str, Any], name: str = ""

@@ -1,4 +1,5 @@
-"""Whole programs around library steps: @jit against eager, values, gradients, in-place writes and errors."""
+"""Whole programs around library steps: @jit against eager, values, gradients, in-place writes and
+errors."""
 
 from __future__ import annotations
 

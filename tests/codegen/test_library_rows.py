@@ -1,4 +1,5 @@
-"""Pools, scans, sorts and scatters in compiled code against eager's kernels: all element types, ties, NaN, bad indices."""
+"""Pools, scans, sorts and scatters in compiled code against eager's kernels: all element types,
+ties, NaN, bad indices."""
 
 from __future__ import annotations
 

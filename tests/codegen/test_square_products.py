@@ -1,4 +1,5 @@
-"""A value that is stored and also multiplied by a square matrix: its elements belong to every row of the product."""
+"""A value that is stored and also multiplied by a square matrix: its elements belong to every row
+of the product."""
 
 import numpy as np
 import pytest
