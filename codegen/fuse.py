@@ -37,9 +37,8 @@ from codegen.rewrite import Rewrite
 from eager import dtype as dt
 from eager.aval import contiguous_strides
 
-ROW_BUFFER_BYTES = (
-    1 << 18
-)  # a row larger than this leaves the second-level cache: it goes to memory
+# More than this per row leaves the second-level cache: it goes to memory.
+ROW_BUFFER_BYTES = 1 << 18
 
 
 def fuse(loops: Loops) -> Fused:
@@ -172,6 +171,7 @@ class _Build:
         self.rows = source.numel if source.rows is None else source.rows
         self.r = affine.axis("r", self.rows)
         self.placed: dict[int, _Placed] = {}
+        self.row_bytes = 0  # of the buffers that hold one row
         self.stages: dict[tuple[int, int], tuple[list[Reduction], list[Store]]] = {}
 
     def kernel(self) -> Kernel:
@@ -274,19 +274,26 @@ class _Build:
         v = q.member.stored.value
         if self.in_memory(q.member.stored):
             return expr.load(self.fuse.memory(v), self.fuse.address(v.id, index), x.dtype)
-        if self.source.column or q.length * v.aval.dtype.itemsize > ROW_BUFFER_BYTES:
-            if not q.in_memory:
-                q.in_memory = True
-                assert q.value is not None
-                self.stage(q.level, q.length)[1].append(self.store(q, q.value))
+        if not q.keep_row and not q.in_memory:
+            self.keep(q)
+        if q.in_memory:
             return expr.load(self.fuse.memory(v), self.fuse.address(v.id, index), x.dtype)
-        if q.value is not None and not q.keep_row:
-            q.keep_row = True
-            _, stores = self.stage(q.level, q.length)
-            at = affine.axis("c", q.length)
-            stores.append(Store(f"t{v.id}", at, q.value))
         by = affine.axes_by(q.member.stored.nest.axes, index)
         return expr.load(f"t{v.id}", affine.substitute(q.loop_at, by), x.dtype)
+
+    def keep(self, q: _Placed) -> None:
+        """Store `q` at its stage: in a buffer of the row, or in memory where those would not fit."""
+        assert q.value is not None
+        v = q.member.stored.value
+        _, stores = self.stage(q.level, q.length)
+        size = q.length * v.aval.dtype.itemsize
+        q.in_memory = self.source.column or self.row_bytes + size > ROW_BUFFER_BYTES
+        if q.in_memory:
+            stores.append(self.store(q, q.value))
+        else:
+            self.row_bytes += size
+            q.keep_row = True
+            stores.append(Store(f"t{v.id}", affine.axis("c", q.length), q.value))
 
     def row_buffers(self) -> tuple[Buffer, ...]:
         out = []

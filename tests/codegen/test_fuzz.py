@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import eager
-from tests.codegen.checking import check, floats
+from tests.codegen.checking import check, compiled, floats, same
 
 UNARY = [
     lambda x: x.tanh(),
@@ -120,3 +120,34 @@ def test_random_program(seed):
             rtol=1e-4,
             atol=1e-4,
         )
+
+
+def training_step(seed):
+    """A random program as a loss: its gradients, and an update of its arguments in place."""
+    forward = program(seed)
+
+    def run(*args):
+        for a in args:
+            a.requires_grad_(True)
+        loss = sum((o * o).mean() for o in forward(*args))
+        grads = eager.autograd.grad(loss, list(args), allow_unused=True)
+        with eager.no_grad():
+            for a, g in zip(args, grads, strict=True):
+                if g is not None:
+                    a.sub_(g * 0.01)
+        return [loss.detach(), *(g for g in grads if g is not None)]
+
+    return run
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_training_step(seed):
+    args = [floats(*s, seed=seed + i) for i, s in enumerate(SHAPES[seed % len(SHAPES)])]
+    with np.errstate(all="ignore"):
+        tensors = [eager.from_numpy(a.copy()) for a in args]
+        expected = [np.asarray(o.numpy()) for o in training_step(seed)(*tensors)]
+        artifact, inputs = compiled(training_step(seed), args)
+        for got, want in zip(artifact.run(inputs), expected, strict=True):
+            same(got, want, 2e-3, 2e-3)
+    for after, tensor in zip(args, tensors, strict=True):
+        same(after, tensor.detach().numpy(), 2e-3, 2e-3)
