@@ -85,7 +85,7 @@ class Tracer:
     def item(self, traced: Traced) -> SymNumber:
         """`.item()`: a run-time number with nothing known of its value."""
         zero = ZEROS[traced.aval.dtype.category]
-        (handle,) = self.emit(AS_NUMBER, (traced.handle,), {}, (scalar_aval(zero),))
+        (handle,) = self.emit(AS_NUMBER, (traced.read(),), {}, (scalar_aval(zero),))
         return SymNumber(self, handle, type(zero), None)
 
     def concretize(self, number: SymNumber, want: type) -> Any:

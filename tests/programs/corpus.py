@@ -534,3 +534,14 @@ def try_except_with_and_generators(t: Any) -> Any:
         (data(t, 3, seed=1), "missing"),
         (data(t, 3, seed=2), "b"),
     ]
+
+
+@program
+def number_of_a_view_whose_base_was_written(t: Any) -> Any:
+    def step(x: Any) -> Any:
+        base = x.clone()
+        first = base[0]
+        base.mul_(3.0)
+        return first.item() * 2, first
+
+    return step, [(data(t, 3, seed=i),) for i in range(2)]

@@ -36,6 +36,8 @@ def assert_same(got: Any, want: Any, path: str) -> None:
         assert list(got) == list(want), path
         for k in want:
             assert_same(got[k], want[k], f"{path}[{k!r}]")
+    elif isinstance(want, float):
+        assert got == pytest.approx(want, rel=2e-4, abs=2e-5), path
     elif isinstance(want, list):
         assert len(got) == len(want), path
         for i, (g, w) in enumerate(zip(got, want, strict=True)):
