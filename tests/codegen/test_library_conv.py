@@ -120,3 +120,11 @@ def test_results_do_not_depend_on_the_number_of_threads() -> None:
     finally:
         cpu.set_threads(before)
     np.testing.assert_array_equal(many, one)
+
+
+def test_an_empty_batch_has_a_zero_weight_gradient() -> None:
+    attrs = CASES[0].attrs | {"weight_shape": (16, 3, 3, 3)}
+    (got,) = compiled(
+        "conv_weight_grad", draw((0, 16, 8, 8), "float32"), draw((0, 3, 8, 8), "float32"), **attrs
+    )
+    np.testing.assert_array_equal(got, np.zeros((16, 3, 3, 3), np.float32))
