@@ -282,7 +282,7 @@ class _Build:
         return expr.load(f"t{v.id}", affine.substitute(q.loop_at, by), x.dtype)
 
     def keep(self, q: _Placed) -> None:
-        """Store `q` at its stage: in a buffer of the row, or in memory where those would not fit."""
+        """Store `q` at its stage: in a buffer of the row, or in memory where there is no room."""
         assert q.value is not None
         v = q.member.stored.value
         _, stores = self.stage(q.level, q.length)
