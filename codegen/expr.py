@@ -471,7 +471,7 @@ def children(x: Expr) -> tuple[Expr, ...]:
     """Operand expressions, those inside index forms included."""
     kind = type(x)
     if kind is Apply:
-        return x.args  # type: ignore[attr-defined,no-any-return]
+        return x.args  # type: ignore[attr-defined]
     if kind is Cast or kind is Checked:
         return (x.arg,)  # type: ignore[attr-defined]
     if kind is Select:
