@@ -205,7 +205,9 @@ def test_products_over_time_are_one():
         return eager.autograd.grad((h * h).sum(), [w, u])
 
     rng = np.random.default_rng(0)
-    arrays = [0.1 * rng.standard_normal(s).astype(np.float32) for s in ((4, 6, 24), (24, 32), (32, 32))]
+    arrays = [
+        0.1 * rng.standard_normal(s).astype(np.float32) for s in ((4, 6, 24), (24, 32), (32, 32))
+    ]
     graph = trace(fn, *map(eager.tensor, arrays)).graph
     after = run_passes(graph)
     # forward: 1 for x and 5 or 6 for h; backward: 5 through h, 1 for each gradient

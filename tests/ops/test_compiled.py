@@ -12,15 +12,15 @@ if not hasattr(jitcap, "jit"):
 
 pytestmark = [pytest.mark.compiled, pytest.mark.slow]
 
-# These run as plain Python and say so in a warning, which has a test of its own.
-SIZES_DEPEND_ON_VALUES = {"argwhere", "masked_select", "nonzero"}
-# One sample of each layout and one with arguments are enough: the rest is eager's business.
-CASES = [
-    pytest.param(p, sample, id=f"{p.torch}:{i}")
-    for p in harness.cases()
-    for i, sample in enumerate(harness.samples(p))
-    if i in (0, 1) and p.name not in SIZES_DEPEND_ON_VALUES
-]
+# These run between two compiled parts and say so in a warning, which has a test of its own.
+VALUES_DECIDE = {
+    *("argwhere", "bincount", "equal", "masked_select", "nonzero"),
+    *("unique", "unique_consecutive"),
+}
+NO_DERIVATIVE = {"floor_divide"}  # in the reference as little
+# All calls of one function are compiled together: a compiler process for each would take minutes.
+CASES = [pytest.param(p, id=p.torch) for p in harness.cases() if p.name not in VALUES_DECIDE]
+DTYPES = (eager.float32, eager.float64, eager.float16, eager.bfloat16)
 
 
 TOLERANCE = {
@@ -31,7 +31,27 @@ TOLERANCE = {
 }
 
 
-def _compare(mine, expected, dtype=eager.float32):
+def _calls(p, dtypes=DTYPES, grad=False):
+    """(dtype, tensors, arguments by position, by name) of the calls to make: one sample of each layout
+    and one with arguments are enough, in the first dtype; the first sample in the others.
+    """
+    samples = [s for s in harness.samples(p)[:2] if s.grad or not grad]
+    for k, dtype in enumerate(dtypes):
+        for sample in samples if k == 0 else samples[:1]:
+
+            def make(x, dtype=dtype):
+                return harness.ours(x, dtype, grad)
+
+            try:
+                (args, kwargs), made = harness.call(lambda *a, **k: (a, k), sample, make)
+                p.fn(*args, **kwargs)
+            except RuntimeError:  # no such op on 16-bit floats, in eager as little
+                assert dtype in harness.HALVES
+                continue
+            yield dtype, made, args, kwargs
+
+
+def _compare(mine, expected, dtype):
     a, b = harness.flat(mine), harness.flat(expected)
     assert len(a) == len(b)
     rtol, atol = TOLERANCE[dtype.name]
@@ -42,29 +62,38 @@ def _compare(mine, expected, dtype=eager.float32):
         np.testing.assert_allclose(p, q, rtol=rtol, atol=atol)
 
 
-@pytest.mark.parametrize(("p", "sample"), CASES)
-def test_compiled_value(p, sample):
-    expected, _ = harness.call(p.fn, sample, lambda x: harness.ours(x, eager.float32))
-    mine, _ = harness.call(jitcap.jit(p.fn), sample, lambda x: harness.ours(x, eager.float32))
-    _compare(mine, expected)
+@pytest.mark.parametrize("p", CASES)
+def test_compiled_value(p):
+    calls = list(_calls(p))
+
+    def every():
+        return [p.fn(*args, **kwargs) for _, _, args, kwargs in calls]
+
+    eager.manual_seed(0)
+    expected = every()
+    eager.manual_seed(0)
+    step = jitcap.jit(every)
+    for (dtype, *_), mine, wanted in zip(calls, step(), expected, strict=True):
+        _compare(mine, wanted, dtype)
+    assert (step.stats.graphs, step.stats.splits, step.stats.fallbacks) == (1, 0, 0)
 
 
-@pytest.mark.parametrize("dtype", [eager.float64, eager.float16, eager.bfloat16], ids=repr)
-@pytest.mark.parametrize(("p", "sample"), [c for c in CASES if c.id.endswith(":0")])
-def test_compiled_value_of_other_types(p, sample, dtype):
-    try:
-        expected, _ = harness.call(p.fn, sample, lambda x: harness.ours(x, dtype))
-    except RuntimeError as error:
-        pytest.skip(str(error))
-    mine, _ = harness.call(jitcap.jit(p.fn), sample, lambda x: harness.ours(x, dtype))
-    _compare(mine, expected, dtype)
+@pytest.mark.parametrize("p", [c for c in CASES if c.values[0].name not in NO_DERIVATIVE])
+def test_compiled_gradient(p):
+    calls = list(_calls(p, DTYPES[:1], grad=True))
 
+    def every():
+        return [p.fn(*args, **kwargs) for _, _, args, kwargs in calls]
 
-@pytest.mark.parametrize(("p", "sample"), [c for c in CASES if c.values[1].grad])
-def test_compiled_gradient(p, sample):
-    try:
-        expected = harness.gradients(p, p.fn, sample, eager, eager.float32)
-    except RuntimeError as error:
-        pytest.skip(str(error))
-    mine = harness.gradients(p, jitcap.jit(p.fn), sample, eager, eager.float32)
-    _compare(mine or [], expected or [])
+    def gradients(run):
+        eager.manual_seed(0)
+        total = harness.weighted_sum(run(), eager)
+        leaves = [t for _, made, _, _ in calls for t in made if t.requires_grad]
+        if total is None or not total.requires_grad or not leaves:
+            return []
+        return eager.autograd.grad(total, leaves, allow_unused=True, materialize_grads=True)
+
+    expected = gradients(every)
+    if not expected:
+        pytest.skip("not differentiable")
+    _compare(gradients(jitcap.jit(every)), expected, eager.float32)
