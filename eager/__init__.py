@@ -67,6 +67,7 @@ from eager.ops import move as _move
 from eager.ops import parts as _parts
 from eager.ops import pointwise as _pointwise
 from eager.ops import products as _products
+from eager.ops import rank as _rank
 from eager.ops import reduce as _reduce
 from eager.ops import scan as _scan
 from eager.ops import search as _search
@@ -96,6 +97,7 @@ _OP_MODULES = (
     _parts,
     _pointwise,
     _products,
+    _rank,
     _reduce,
     _scan,
     _select,

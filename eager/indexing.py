@@ -68,6 +68,9 @@ def _normalise(x: Tensor, index: Any) -> list[Any]:
     if isinstance(index, list) and any(isinstance(i, (slice, Tensor)) or i is None for i in index):
         index = tuple(index)
     items = [_as_index(i) for i in (index if isinstance(index, tuple) else (index,))]
+    items = [
+        i.to(dt.bool_) if isinstance(i, Tensor) and i.dtype is dt.uint8 else i for i in items
+    ]  # bytes are masks, as they were before there were bools
     used = sum(map(_consumed, items))
     if used > x.ndim:
         raise IndexError(f"too many indices for tensor of dimension {x.ndim}")
@@ -78,6 +81,11 @@ def _normalise(x: Tensor, index: Any) -> list[Any]:
     return items[:at] + [slice(None)] * (x.ndim - used) + items[at + 1 :]
 
 
+def _is_switch(item: Tensor) -> bool:
+    """A mask without dimensions: all of the tensor in a new dimension of size 1, or nothing."""
+    return item.dtype is dt.bool_ and item.ndim == 0
+
+
 def _view_part(x: Tensor, items: list[Any]) -> tuple[Tensor, Picks]:
     """All view indices applied; the advanced ones with the dimension of the view they stand at."""
     picks: Picks = []
@@ -85,9 +93,10 @@ def _view_part(x: Tensor, items: list[Any]) -> tuple[Tensor, Picks]:
     for item in items:
         if item is None:
             x, dim = unsqueeze(x, dim), dim + 1
-        elif isinstance(item, bool):
+        elif isinstance(item, bool) or (isinstance(item, Tensor) and _is_switch(item)):
             x = unsqueeze(x, dim)
-            picks.append((dim, wrap(np.zeros(1 if item else 0, np.int64))))
+            there = wrap(np.array([item])) if isinstance(item, bool) else item.reshape(1)
+            picks.append((dim, there.nonzero(as_tuple=True)[0]))
             dim += 1
         elif isinstance(item, int):
             x = select(x, dim, item)

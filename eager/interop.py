@@ -449,6 +449,12 @@ def _bool(self: Tensor) -> bool:
     return bool(item(self))
 
 
+def _number(self: Tensor) -> Any:
+    if self._array.size != 1:
+        raise ValueError("only one element tensors can be converted to Python scalars")
+    return item(self)
+
+
 def _index(self: Tensor) -> Any:
     if self._array.size != 1 or self.dtype.category >= dt.FLOAT:
         raise TypeError("only integer tensors of a single element can be converted to an index")
@@ -520,9 +526,9 @@ def _dlpack(self: Tensor, **kwargs: Any) -> Any:
 for _name, _fn in {
     "__array__": _array_protocol,
     "__bool__": _bool,
-    "__int__": lambda self: int(item(self)),
-    "__float__": lambda self: float(item(self)),
-    "__complex__": lambda self: complex(item(self)),
+    "__int__": lambda self: int(_number(self)),
+    "__float__": lambda self: float(_number(self)),
+    "__complex__": lambda self: complex(_number(self)),
     "__index__": _index,
     "__iter__": _iter,
     "__contains__": _contains,

@@ -15,8 +15,10 @@ the tape:
     attribute names  static attributes
 It is written in eager's own operations and returns one gradient per operand (None where there is
 none). Whoever calls it sums a gradient down to its operand's shape and converts it to its
-operand's dtype, so broadcasting and promotion are not its concern. A last operand named "*xs"
-stands for any number of them; `xs` in the derivative is their tuple.
+operand's dtype, so broadcasting and promotion are not its concern. Where a kind is `analytic`, so
+is the derivative (g * y for x * y), also in complex numbers: whoever calls it conjugates `g` and
+the results. A last operand named "*xs" stands for any number of them; `xs` in the derivative is
+their tuple.
 """
 
 from __future__ import annotations
@@ -75,6 +77,7 @@ class Op:
     stops: bool = False
     ufunc: Any = None
     kind: ClassVar[str] = "op"
+    analytic: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.name in REGISTRY:

@@ -8,6 +8,8 @@ of the same name).
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -33,6 +35,7 @@ class Public:
 
 
 PUBLIC: dict[str, Public] = {}
+_NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}  # PyTorch takes them in place of its own
 
 
 def public(
@@ -53,20 +56,37 @@ def public(
 
     def register(fn: F) -> F:
         own = name or fn.__name__
+        called = _with_numpy_names(fn)
         for each in (own, *alias):
             key = each if namespace else f"{fn.__module__}.{each}"
             if key in PUBLIC:
                 raise ValueError(f"the public function {key!r} is registered twice")
             given = samples if each == own else None
-            PUBLIC[key] = Public(each, fn, torch or each, given, namespace)
+            PUBLIC[key] = Public(each, called, torch or each, given, namespace)
             if method:
-                setattr(Tensor, each, fn)
+                setattr(Tensor, each, called)
             if inplace:
                 op = inplace if isinstance(inplace, Op) else None
                 setattr(Tensor, each + "_", in_place(each + "_", fn, op))
         return fn
 
     return register
+
+
+def _with_numpy_names(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """`fn`, which also takes `axis` for `dim` and `keepdims` for `keepdim` if it has those."""
+    parameters = inspect.signature(fn).parameters
+    names = {old: new for old, new in _NUMPY_NAMES.items() if new in parameters}
+    if not names or names.keys() & parameters.keys():
+        return fn
+
+    @functools.wraps(fn)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        if kwargs and not names.keys().isdisjoint(kwargs):
+            kwargs = {names.get(each, each): value for each, value in kwargs.items()}
+        return fn(*args, **kwargs)
+
+    return called
 
 
 def in_place(name: str, fn: Callable[..., Any], op: Op | None = None) -> Callable[..., Tensor]:

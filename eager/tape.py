@@ -115,6 +115,11 @@ def _saved(x: Any, op: Op) -> Any:
     return Saved(x, op.name) if isinstance(x, Tensor) else x
 
 
+def _conj(x: Any) -> Any:
+    """The conjugate of a complex tensor; anything else as it is."""
+    return x.conj() if isinstance(x, Tensor) and x.dtype.is_complex else x
+
+
 class OpNode(Node):
     """A call of an op whose record has a derivative; `saved` holds exactly what that derivative
     names."""
@@ -170,7 +175,10 @@ class OpNode(Node):
             given["avals"] = self.avals
         if "needs" in op.saves:
             given["needs"] = tuple(e is not None for e in self.edges)
-        return op.vjp(**given)
+        if not (op.analytic and self.outs[0].dtype.is_complex):
+            return op.vjp(**given)
+        given["g"] = tuple(map(_conj, grads)) if op.n_outputs > 1 else _conj(grads[0])
+        return tuple(map(_conj, op.vjp(**given)))
 
     def _attach(self, bare: Tensor, index: int) -> Tensor:
         """A saved output as it was: on the tape, made by this node."""

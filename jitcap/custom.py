@@ -35,6 +35,7 @@ class _Custom(Op):
 
     user: CustomOp = field(kw_only=True)
     kind: ClassVar[str] = "extern"
+    analytic: ClassVar[bool] = False
 
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
         return self.user.shapes(avals)

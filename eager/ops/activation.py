@@ -95,7 +95,7 @@ THRESHOLD = Pointwise(
     "threshold",
     ("x", "limit", "value"),
     lambda g, x, limit: (where(x > limit, g, 0.0), None, None),
-    body=lambda m, x, limit, value: m.where(x > limit, x, value),
+    body=lambda m, x, limit, value: m.where(x <= limit, value, x),  # NaN stays
 )
 
 
@@ -268,11 +268,15 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
 # -------------------------------------------------------------------------------- shrinkage
 @_f("softshrink", 0.3)
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """x moved towards 0 by lambd, 0 within."""
-    return where(input > lambd, input - lambd, where(input < -lambd, input + lambd, 0.0))
+    """x moved towards 0 by lambd, 0 within; NaN stays."""
+    return where(
+        input > lambd,
+        input - lambd,
+        where(input < -lambd, input + lambd, where(input != input, input, 0.0)),
+    )
 
 
 @_f("hardshrink", 0.3)
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """x outside [-lambd, lambd], 0 inside."""
-    return where(input.abs() > lambd, input, 0.0)
+    """x outside [-lambd, lambd], 0 inside; NaN stays."""
+    return where(input.abs() <= lambd, 0.0, input)

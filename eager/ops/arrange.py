@@ -132,7 +132,9 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int =
     """The integral of samples by the trapezoidal rule along `dim`."""
     d = norm_dim(dim, y.ndim, "trapezoid")
     n = y.shape[d]
-    means = (y.narrow(d, 1, n - 1) + y.narrow(d, 0, n - 1)) / 2
+    if n == 0:
+        return sum(y / 2, d)
+    means = y.narrow(d, 1, n - 1) / 2 + y.narrow(d, 0, n - 1) / 2
     if x is None:
         return sum(means * dx, d)
     steps = x.narrow(-1, 1, n - 1) - x.narrow(-1, 0, n - 1)
@@ -146,8 +148,8 @@ def cov(input: Tensor, *, correction: int = 1) -> Tensor:
     """The covariance matrix of variables (rows) over observations (columns)."""
     x = input.reshape(1, -1) if input.ndim < 2 else input
     apart = x - x.mean(1, keepdim=True)
-    matrix = apart @ apart.t() / (x.shape[1] - correction)
-    return matrix.squeeze() if input.ndim < 2 else matrix
+    matrix = apart @ apart.mH / max(x.shape[1] - correction, 0)
+    return matrix.squeeze() if x.shape[0] == 1 else matrix
 
 
 @public(samples=s.calls(s.call(_m)))

@@ -48,7 +48,15 @@ def _conj_vjp(g: Tensor) -> tuple[Tensor]:
 
 REAL = _part("real", np.real, _real_vjp)
 IMAG = _part("imag", np.imag, _imag_vjp)
-ANGLE = _part("angle", np.angle, None)
+
+
+def _angle_vjp(g: Tensor, x: Tensor) -> tuple[Tensor]:
+    a, b = real(x), imag(x)
+    size = a * a + b * b
+    return (make_complex(-g * b / size, g * a / size),)
+
+
+ANGLE = _part("angle", np.angle, _angle_vjp)
 CONJ = Host("conj", ("x",), _conj_vjp, numpy=np.conj, rule=lambda x: (x,))
 COMPLEX = Host(
     "complex",
@@ -133,5 +141,5 @@ def view_as_real(input: Tensor) -> Tensor:
     )
 
 
-for _name, _get in (("real", real), ("imag", imag), ("mH", lambda self: conj(self.mT))):
+for _name, _get in (("real", real), ("imag", imag)):
     setattr(Tensor, _name, property(_get))

@@ -45,10 +45,8 @@ def mean(
     keepdim: bool = False,
     *,
     dtype: DType | None = None,
-    axis: Any = None,
 ) -> Tensor:
     """Mean over `dim` (all by default). RuntimeError for ints and bools without `dtype`."""
-    dim = axis if dim is None else dim
     x = input if dtype is None else input.to(dtype)
     _need_float(x, "mean")
     dims = norm_dims(dim, x.ndim, "mean")
@@ -71,13 +69,16 @@ def _variance(
     _need_float(x, name)
     dims = norm_dims(dim, x.ndim, name)
     average = mean(x, dims, keepdim=True)
-    apart = x - average
-    total = sum(apart * apart, dims, keepdim)
-    left = _count(x, dims) - correction
-    spread = total / left if left > 0 else total * math.nan if left == 0 else total / 0.0
+    total = sum(_squared(x - average), dims, keepdim)
+    spread = total / max(_count(x, dims) - correction, 0)
     if not keepdim:
         average = average.squeeze(dims) if dims else average
     return spread, average
+
+
+def _squared(x: Tensor) -> Tensor:
+    """|x|^2: real, also of complex numbers."""
+    return x.real * x.real + x.imag * x.imag if x.dtype.is_complex else x * x
 
 
 def _root(total: Tensor) -> Tensor:
@@ -177,7 +178,7 @@ def norm(
     x = input if dtype is None else input.to(dtype)
     dims = norm_dims(dim, x.ndim, "norm")
     if p in ("fro", 2, None):
-        return _root(sum(x * x, dims, keepdim))
+        return _root(sum(_squared(x), dims, keepdim))
     size = x.abs()
     if p == 1:
         return sum(size, dims, keepdim)
@@ -186,8 +187,10 @@ def norm(
     if p == -math.inf:
         return amin(size, dims, keepdim)
     if p == 0:
-        return sum(x != 0, dims, keepdim).to(x.dtype)
-    return sum(size**p, dims, keepdim) ** (1.0 / p)
+        return sum(x != 0, dims, keepdim).to(size.dtype)
+    total = sum(size**p, dims, keepdim)
+    zero = total == 0  # the root's slope there is infinite for p > 1; the gradient is 0
+    return where(zero, total, where(zero, 1.0, total) ** (1.0 / p))
 
 
 @public(
@@ -258,6 +261,8 @@ def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log(sum(exp(x))) over `dim`, without overflow; -inf of nothing but -inf."""
     dims = norm_dims(dim, input.ndim, "logsumexp")
+    if input.numel() == 0:
+        return sum(input.exp(), dims, keepdim).log()
     high = constant(amax(input, dims, keepdim=True))
     high = where(high.abs() == math.inf, 0.0, high)
     total = sum((input - high).exp(), dims, keepdim).log()
@@ -324,6 +329,8 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     """A vector as a diagonal matrix; the diagonal of a matrix."""
     if input.ndim == 1:
         return diag_embed(input, diagonal)
+    if input.ndim != 2:
+        raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {input.ndim}D")
     return input.diagonal(diagonal).clone()
 
 
@@ -335,6 +342,8 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
 @public(samples=s.calls(s.call(s.values((3, 3))), s.call(s.values((2, 3)))))
 def trace(input: Tensor) -> Tensor:
     """Sum of the diagonal of a matrix."""
+    if input.ndim != 2:
+        raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")
     return sum(input.diagonal())
 
 
@@ -351,8 +360,9 @@ def diff(
     parts = [x for x in (prepend, input, append) if x is not None]
     x = input if len(parts) == 1 else cat(parts, d)
     for _ in range(n):
-        size = x.shape[d]
-        x = x.narrow(d, 1, size - 1) - x.narrow(d, 0, size - 1)
+        size = max(x.shape[d] - 1, 0)
+        left, right = x.narrow(d, 0, size), x.narrow(d, x.shape[d] - size, size)
+        x = left ^ right if x.dtype is dt.bool_ else right - left
     return x
 
 

@@ -60,15 +60,10 @@ class Dot(Contract):
         return np.matmul(a, b)
 
 
-def _adjoint(x: Any) -> Any:
-    t = x.transpose(-1, -2)
-    return t.conj() if x.dtype.is_complex else t
-
-
 def _dot_vjp(g: Any, a: Any, b: Any, needs: Any) -> tuple[Any, ...]:
     return (
-        apply(DOT, g, _adjoint(b)) if needs[0] else None,
-        apply(DOT, _adjoint(a), g) if needs[1] else None,
+        apply(DOT, g, b.mT) if needs[0] else None,
+        apply(DOT, a.mT, g) if needs[1] else None,
     )
 
 

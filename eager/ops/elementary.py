@@ -104,16 +104,24 @@ atan = unary("atan", "atan", lambda g, x: (g / (x * x + 1),), alias=("arctan",))
 sinh = unary("sinh", "sinh", lambda g, x: (g * cosh(x),))
 cosh: UnaryFn = unary("cosh", "cosh", lambda g, x: (g * sinh(x),))
 tanh = unary("tanh", "tanh", lambda g, out: (g * (1 - out * out),), samples=_with_ints)
+
+
+def _asinh_body(m: Any, x: Any, size: Any) -> Any:
+    """log1p(a + a^2 / (1 + sqrt(1 + a^2))) with the fraction cut by a: a^2 may overflow."""
+    one_over = 1.0 / size
+    return m.sign(x) * m.log1p(size + size / (one_over + m.sqrt(1.0 + one_over * one_over)))
+
+
 asinh = unary(
     "asinh",
-    lambda m, x: m.sign(x) * m.log1p(m.abs(x) + x * x / (1.0 + m.sqrt(x * x + 1.0))),
+    lambda m, x: _asinh_body(m, x, m.abs(x)),
     lambda g, x: (g * (x * x + 1).rsqrt(),),
     alias=("arcsinh",),
 )
 acosh = unary(
     "acosh",
-    lambda m, x: m.log(x + m.sqrt(x * x - 1.0)),
-    lambda g, x: (g * (x * x - 1).rsqrt(),),
+    lambda m, x: m.log1p(x - 1.0 + m.sqrt(x - 1.0) * m.sqrt(x + 1.0)),  # x * x may overflow
+    lambda g, x: (g * ((x - 1).rsqrt() * (x + 1).rsqrt()),),  # on the branch of acosh itself
     alias=("arccosh",),
     samples=s.on(1.1, 4.0),
 )
@@ -220,10 +228,12 @@ lgamma = unary("lgamma", "lgamma", lambda g, x: (g * digamma(x),), samples=s.on(
 
 
 def _digamma_body(m: Any, x: Any) -> Any:
-    """Reflection for x < 0, recurrence up to 8, then the asymptotic series (Bernardo 1976)."""
+    """Reflection for x < 0, recurrence up to 8, then the asymptotic series (Bernardo 1976). A
+    negative whole number is a pole: NaN."""
     negative = x < 0.0
     z = m.where(negative, 1.0 - x, x)
-    total = m.where(negative, -math.pi / m.tan(x * math.pi), 0.0 * x)
+    reflected = m.where(m.eq(x, m.floor(x)), float("nan"), -math.pi / m.tan(x * math.pi))
+    total = m.where(negative, reflected, 0.0)
     for _ in range(8):
         small = z < 8.0
         total = total - m.where(small, 1.0 / z, 0.0)

@@ -27,6 +27,7 @@ class Extern(Op):
     shapes: Callable[..., tuple[Aval, ...]] = field(kw_only=True)
     square: bool = True
     kind: ClassVar[str] = "extern"
+    analytic: ClassVar[bool] = False
 
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
         first = avals[0]

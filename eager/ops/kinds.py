@@ -450,6 +450,7 @@ class Host(Op):
     numpy: Callable[..., Any] = field(kw_only=True)
     rule: Callable[..., tuple[Aval, ...]] = field(kw_only=True)
     kind: ClassVar[str] = "extern"
+    analytic: ClassVar[bool] = False
 
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
         return self.rule(*avals, **attrs)

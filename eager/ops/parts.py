@@ -202,6 +202,8 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     size = input.shape[norm_dim(dim, input.ndim, "chunk")]
+    if size == 0:
+        return split(input, [0] * chunks, dim)
     return split(input, max(1, -(-size // chunks)), dim)
 
 
@@ -226,10 +228,22 @@ def _matrix_transpose(self: Tensor) -> Tensor:
     return transpose(self, -2, -1)
 
 
+@public(samples=s.calls(s.call(s.values((2, 3, 4)))))
+def adjoint(input: Tensor) -> Tensor:
+    """The last two dimensions swapped, and conjugated: `mH`."""
+    return _adjoint(input)
+
+
+def _adjoint(input: Tensor) -> Tensor:
+    turned = _matrix_transpose(input)
+    return apply(REGISTRY["conj"], turned) if input.dtype.is_complex else turned
+
+
 for _name, _get in (
     ("T", lambda self: permute(self, *reversed(range(self.ndim))) if self.ndim else self),
     ("mT", _matrix_transpose),
-    ("H", lambda self: _matrix_transpose(self) if self.ndim == 2 else self),
+    ("mH", _adjoint),
+    ("H", lambda self: _adjoint(self) if self.ndim else self),
 ):
     setattr(Tensor, _name, property(_get))
 

@@ -291,9 +291,16 @@ abs_ = unary(
 sign = unary(
     "sign", "sign", lambda g: (zeros_of(g),), result="promote", samples=s.both(s.on(), s.on_ints())
 )
-sgn = unary(
-    "sgn", "sign", lambda g: (zeros_of(g),), result="promote", samples=s.both(s.on(), s.on_ints())
-)
+
+
+def _sgn_vjp(g: Tensor, x: Tensor, out: Tensor) -> tuple[Tensor]:
+    """0, but for complex numbers: there the part of g across x turns it."""
+    if not x.dtype.is_complex:
+        return (zeros_of(g),)
+    return (where(x == 0, 0, (g - (g * out).real * out.conj()) / x.abs()),)
+
+
+sgn = unary("sgn", "sign", _sgn_vjp, result="promote", samples=s.both(s.on(), s.on_ints()))
 
 
 @public(samples=s.on())

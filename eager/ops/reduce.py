@@ -94,12 +94,11 @@ def sum(
     keepdim: bool = False,
     *,
     dtype: DType | None = None,
-    axis: Any = None,
 ) -> Tensor:
     """Sum over `dim` (all by default). Ints and bools give int64; `dtype` converts first."""
-    dim = axis if dim is None else dim
     x = input if dtype is None else input.to(dtype)
-    return apply(SUM, x, dim=norm_dims(dim, x.ndim, "sum"), keepdim=keepdim)
+    out = apply(SUM, x, dim=norm_dims(dim, x.ndim, "sum"), keepdim=keepdim)
+    return out if dtype is None else out.to(dtype)  # of small ints it is int64
 
 
 @public(
@@ -116,7 +115,8 @@ def prod(
     """Product over one dimension, or of everything. Ints and bools give int64."""
     x = input if dtype is None else input.to(dtype)
     dims = norm_dims(dim, x.ndim, "prod")
-    return apply(PROD, x, dim=dims, keepdim=keepdim)
+    out = apply(PROD, x, dim=dims, keepdim=keepdim)
+    return out if dtype is None else out.to(dtype)
 
 
 @public(

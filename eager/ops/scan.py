@@ -55,6 +55,7 @@ class _Logarithmic(Scan):
     """A running logsumexp: stable only as a recurrence, which NumPy has and compiled code calls."""
 
     kind: ClassVar[str] = "extern"
+    analytic: ClassVar[bool] = False
 
     def compute(self, arrays: tuple[Any, ...], attrs: Attrs, outs: Any) -> tuple[Any, ...]:
         (x,) = arrays
@@ -92,14 +93,16 @@ _zeros = s.calls(
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """Running sum along `dim`. Ints and bools give int64."""
     x = input if dtype is None else input.to(dtype)
-    return apply(CUMSUM, x, dim=norm_dim(dim, x.ndim, "cumsum"))
+    out = apply(CUMSUM, x, dim=norm_dim(dim, x.ndim, "cumsum"))
+    return out if dtype is None else out.to(dtype)
 
 
 @public(samples=s.both(_samples, _ints, _zeros), inplace=True)
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """Running product along `dim`. Ints and bools give int64."""
     x = input if dtype is None else input.to(dtype)
-    return apply(CUMPROD, x, dim=norm_dim(dim, x.ndim, "cumprod"))
+    out = apply(CUMPROD, x, dim=norm_dim(dim, x.ndim, "cumprod"))
+    return out if dtype is None else out.to(dtype)
 
 
 @public(

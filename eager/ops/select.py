@@ -222,7 +222,9 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
 
 
 def _put_slices(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    return apply(INDEX_PUT, input, source, index.reshape(-1), dims=(dim,), accumulate=False)
+    x = input if input.ndim else input.reshape(1)
+    out = apply(INDEX_PUT, x, source, index.reshape(-1), dims=(dim,), accumulate=False)
+    return out if input.ndim else out.reshape(())
 
 
 # -------------------------------------------------------------------------------- ordering
@@ -244,23 +246,24 @@ def sort(
     input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, **_: Any
 ) -> Sorted:
     """Sorted along `dim` (always stably), with the indices. NaN counts as the largest value."""
-    return Sorted(*_sorted(input, dim, descending, "sort"))
+    return Sorted(*sorted_along(input, dim, descending, "sort"))
 
 
-def _sorted(input: Tensor, dim: int, descending: bool, name: str) -> tuple[Tensor, Tensor]:
+def sorted_along(input: Tensor, dim: int, descending: bool, name: str) -> tuple[Tensor, Tensor]:
+    """(values, indices) of the op `sort`, called by the public function `name`."""
     return apply(SORT, input, dim=norm_dim(dim, input.ndim, name), descending=bool(descending))
 
 
 @public(samples=lambda: [Sample((s.values((3, 4)),)), Sample((s.values((3, 4)), 0, True))])
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
     """The indices that sort `input` along `dim`."""
-    return _sorted(input, dim, descending, "argsort")[1]
+    return sorted_along(input, dim, descending, "argsort")[1]
 
 
 @public(samples=lambda: [Sample((s.values((3, 4)),))])
 def msort(input: Tensor) -> Tensor:
     """Sorted along the first dimension."""
-    return _sorted(input, 0, False, "msort")[0]
+    return sorted_along(input, 0, False, "msort")[0]
 
 
 @public(samples=lambda: [Sample((s.values((3, 4)), 2)), Sample((s.values((3, 4)), 2, 0, False))])
@@ -270,7 +273,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     d = norm_dim(dim, input.ndim, "topk")
     if not 0 <= k <= (input.shape[d] if input.ndim else 1):
         raise RuntimeError("topk(): selected index k out of range")
-    values, indices = _sorted(input, d, largest, "topk")
+    values, indices = sorted_along(input, d, largest, "topk")
     if not input.ndim:
         return Sorted(values, indices)
     return Sorted(values.narrow(d, 0, k), indices.narrow(d, 0, k))
@@ -282,11 +285,11 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Sor
     d = norm_dim(dim, input.ndim, "kthvalue")
     if not 1 <= k <= (input.shape[d] if input.ndim else 1):
         raise RuntimeError("kthvalue(): selected number k out of range for dimension " + str(d))
-    values, indices = _sorted(input, d, False, "kthvalue")
-    return _pick(values, indices, d, k - 1, keepdim)
+    values, indices = sorted_along(input, d, False, "kthvalue")
+    return pick(values, indices, d, k - 1, keepdim)
 
 
-def _pick(values: Tensor, indices: Tensor, dim: int, at: int, keepdim: bool) -> Sorted:
+def pick(values: Tensor, indices: Tensor, dim: int, at: int, keepdim: bool) -> Sorted:
     if not values.ndim:
         return Sorted(values, indices)
     if keepdim:
@@ -304,37 +307,13 @@ def _pick(values: Tensor, indices: Tensor, dim: int, at: int, keepdim: bool) -> 
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median of all elements, or (values, indices) along `dim`. NaN wins."""
     if dim is None:
-        return median(input.reshape(-1), 0).values
+        return median(input.reshape(-1), 0).values if input.numel() else input.sum() / 0  # NaN
     d = norm_dim(dim, input.ndim, "median")
-    values, indices = _sorted(input, d, False, "median")
+    values, indices = sorted_along(input, d, False, "median")
     if not input.ndim:
         return Sorted(values, indices)
     n = input.shape[d]
-    middle = _pick(values, indices, d, (n - 1) // 2, keepdim)
-    last = _pick(values, indices, d, n - 1, keepdim)  # NaN, if there is one, is sorted last
+    middle = pick(values, indices, d, (n - 1) // 2, keepdim)
+    last = pick(values, indices, d, n - 1, keepdim)  # NaN, if there is one, is sorted last
     nan = last.values != last.values
     return Sorted(where(nan, last.values, middle.values), where(nan, last.indices, middle.indices))
-
-
-@public(
-    samples=lambda: [
-        Sample((s.values((3, 4)), 0.3)),
-        Sample((s.values((3, 4)), 0.6, 1, True)),
-        Sample((s.values((3, 4)), np.array([0.1, 0.7]), 0), grad=False),
-    ]
-)
-def quantile(input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    """The q-th quantile(s) along `dim` (of all elements by default), with linear interpolation; q a
-    number or tensor."""
-    x = input.reshape(-1) if dim is None else input
-    d = 0 if dim is None else norm_dim(dim, input.ndim, "quantile")
-    values = _sorted(x, d, False, "quantile")[0].movedim(d, -1)
-    q = Tensor._full(q, Aval((), x.dtype)) if not isinstance(q, Tensor) else q.to(x.dtype)
-    place = q.reshape(-1) * (x.shape[d] - 1)
-    low = place.floor()
-    below = apply(TAKE, values, low.to(dt.int64), dim=values.ndim - 1)
-    above = apply(TAKE, values, place.ceil().to(dt.int64), dim=values.ndim - 1)
-    out = (below + (above - below) * (place - low)).movedim(-1, 0)  # (len(q), *rest)
-    if keepdim:
-        out = out.unsqueeze(d + 1) if dim is not None else out.reshape([-1, *[1] * input.ndim])
-    return out.squeeze(0) if q.ndim == 0 else out

@@ -87,8 +87,8 @@ def cosine_embedding_loss(
 @functional(lambda: [Sample(_two(3, 4)), Sample(_two(3, 4), {"dim": 0})])
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along dim."""
-    length1 = (x1 * x1).sum(dim, keepdim=True).sqrt().clamp(min=eps)
-    length2 = (x2 * x2).sum(dim, keepdim=True).sqrt().clamp(min=eps)
+    length1 = x1.norm(dim=dim, keepdim=True).clamp(min=eps)  # its gradient at 0 is 0
+    length2 = x2.norm(dim=dim, keepdim=True).clamp(min=eps)
     return ((x1 / length1) * (x2 / length2)).sum(dim)
 
 

@@ -1,0 +1,141 @@
+"""Values and gradients where formulas break: infinities, NaN, zeros, nothing at all, complex
+numbers. The same program on eager and on the reference."""
+
+import numpy as np
+import pytest
+
+import eager
+
+torch = pytest.importorskip("torch")
+
+INF, NAN = float("inf"), float("nan")
+WIDE = [1e20, -1e20, INF, -INF, NAN, 1e-30, 0.0, 3.0]
+Z = [complex(-1, 0.5), complex(2, -0.3)]
+W = [[1 + 2j, 0.5j], [0.3, 1 - 1j]]
+
+
+def both(program, *values):
+    """`program(m, *tensors)` on both libraries: its results and the gradients of its operands."""
+    outcome = []
+    for m in (torch, eager):
+        given = [m.tensor(v, dtype=getattr(m, np.asarray(v).dtype.name)) for v in values]
+        given = [x.requires_grad_(not x.dtype == m.int64) for x in given]
+        results = program(m, *given)
+        results = list(results) if isinstance(results, tuple) else [results]
+        for out in results:
+            if out.requires_grad:
+                out = m.view_as_real(out * 1) if out.dtype.is_complex else out
+                weights = m.arange(out.numel(), dtype=out.dtype).reshape(out.shape) + 1
+                (out * weights).sum().backward(retain_graph=True)
+        outcome.append([*results, *(x.grad for x in given if x.grad is not None)])
+    for a, b in zip(*outcome, strict=True):
+        assert str(a.dtype).partition(".")[2] == str(b.dtype).partition(".")[2]
+        expected = a.detach().resolve_conj().numpy(force=True)
+        np.testing.assert_allclose(b.detach().numpy(), expected, rtol=1e-6, atol=1e-9)
+
+
+VALUES = {
+    "asinh": lambda m, x: x.detach().asinh(),
+    "acosh": lambda m, x: x.detach().acosh(),
+    "digamma": lambda m, x: x.detach()[2:].digamma(),
+    "hardshrink": lambda m, x: m.nn.functional.hardshrink(x.detach()),
+    "softshrink": lambda m, x: m.nn.functional.softshrink(x.detach()),
+    "threshold": lambda m, x: m.nn.functional.threshold(x.detach(), 0.1, 20.0),
+    "quantile": lambda m, x: x.detach().quantile(0.3),
+    "nanquantile": lambda m, x: x.detach()[4:].nanquantile(m.tensor([0.3, 0.9]).double()),
+    "nanmedian": lambda m, x: (x.nanmedian(), x.reshape(2, 4).nanmedian(1, True).values),
+    "mode": lambda m, x: tuple((x.detach() > 1).double().reshape(2, 4).mode(0)),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_infinite_and_not_a_number(name):
+    both(VALUES[name], np.array(WIDE))
+
+
+EMPTY = {
+    "logsumexp": lambda m, x: (x.logsumexp(0), x.logsumexp((0, 1), keepdim=True)),
+    "median": lambda m, x: x.median(),
+    "diff": lambda m, x: (x.diff(dim=0), x.t().diff(2)),
+    "trapezoid": lambda m, x: m.trapezoid(x, dim=0).detach(),
+    "chunk": lambda m, x: x.chunk(3),
+    "cov": lambda m, x: x.t().cov().detach(),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", EMPTY)
+def test_of_nothing(name):
+    both(EMPTY[name], np.zeros((0, 3)))
+
+
+ZEROS = {
+    "p-norm": lambda m, x: (x.norm(3, -1), x.norm(1.5)),
+    "cosine": lambda m, x: m.nn.functional.cosine_similarity(x, x.detach() + 1, 1),
+    "std": lambda m, x: x.detach().std(0, correction=2),
+    "cov": lambda m, x: (x[:1].cov(), x[:1].corrcoef().detach()),
+    "0-dim": lambda m, x: (
+        x[0, 0][m.tensor(True)],
+        x[0, 0][m.tensor(False)],
+        x[0, 1].quantile(0.5, 0, True),
+        x[0, 1].index_fill(0, m.tensor([0]), 2.0),
+    ),
+    "NumPy's names": lambda m, x: (
+        x.mean(axis=1, keepdims=True),
+        m.sum(x, axis=0, keepdims=True),
+        x.max(axis=1)[0],
+        m.cat([x, x], axis=1),
+        x.softmax(axis=0),
+    ),
+    "small dtypes": lambda m, x: (
+        x.to(m.uint8).sum(dtype=m.int32),
+        x.to(m.int8).cumsum(0, dtype=m.int16),
+        x.bool().diff(),
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ZEROS)
+def test_zeros_and_dtypes(name):
+    both(ZEROS[name], np.array([[0.5, 1.0, 2.0], [0.0, 0.0, 0.0]]))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_bytes_as_an_index_are_a_mask():
+    both(lambda m, x: x[m.tensor([0, 1], dtype=m.uint8)], np.array([1.0, 2.0]))
+
+
+def test_conversion_to_a_number_needs_one_element():
+    for convert in (int, float):
+        with pytest.raises(ValueError, match="only one element"):
+            convert(eager.ones(2))
+    for fn in (eager.trace, eager.diag):
+        with pytest.raises(RuntimeError):
+            fn(eager.ones(2, 2, 2))
+
+
+COMPLEX = {
+    "functions": lambda m, z, w: (z.exp(), z.sqrt(), z.sin(), z.log(), z.acosh(), z**2.5),
+    "parts": lambda m, z, w: (z.abs(), z.angle(), z.sgn(), z.real * z.imag, 1 / z.conj()),
+    "arithmetic": lambda m, z, w: (z * w, w / z, z.cumprod(0), w.prod(0), z**w, 2 * z * 1j),
+    "products": lambda m, z, w: (w @ z, w @ w @ w.mH, m.einsum("ij,j->i", w, z), w.H, w.adjoint()),
+    "moves": lambda m, z, w: (m.cat([w, z[None]]), m.where(z.real > 0, z, w), w.flip(0).t()),
+    "mixed with reals": lambda m, z, w: m.complex(z.real, 2 * z.real.exp()) * w.real,
+    "statistics": lambda m, z, w: (w.var(0), w.std(), w.norm(), w.norm(3, 1), w.mean(1)),
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_complex_numbers(name):
+    both(COMPLEX[name], np.array(Z), np.array(W))
+
+
+def test_rotary_embedding_by_complex_numbers():
+    """The gradient of a product is the other factor's conjugate."""
+
+    def program(m, x):
+        turns = m.polar(m.ones(2, dtype=m.float64), m.tensor([0.3, 1.1], dtype=m.float64))
+        return m.view_as_real(m.view_as_complex(x.reshape(2, 2, 2)) * turns).flatten(1)
+
+    both(program, np.arange(8.0).reshape(2, 4))
