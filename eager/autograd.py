@@ -154,14 +154,20 @@ def grad(
     grad_outputs: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    only_inputs: bool = True,
     allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> tuple[Any, ...]:
     """Gradients of `outputs` with respect to `inputs` (a tuple, one per input); `.grad` stays as
-    it is.
+    it is (`only_inputs` has no other value). Batches of gradients are refused.
 
     An input that `outputs` do not depend on is an error unless `allow_unused` (None) or
     `materialize_grads` (zeros)."""
+    if is_grads_batched:
+        raise NotImplementedError(
+            "grad(is_grads_batched=True) is not there: call it once for each of the grad_outputs"
+        )
     outs, ins = _as_tuple(outputs), _as_tuple(inputs)
     given = _as_tuple(grad_outputs) if grad_outputs is not None else (None,) * len(outs)
     for t in ins:

@@ -96,13 +96,19 @@ def in_place(name: str, fn: Callable[..., Any], op: Op | None = None) -> Callabl
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if op is not None and len(args) == 1 and not kwargs and write_ufunc(op, self, args[0]):
             return self
-        since = sequence_now()
-        value = fn(self, *args, **kwargs)
-        if value._requires_grad:
-            keep_operand(value._node, since, self._storage)
-        return write_(self, value)
+        return overwrite(fn, self, *args, **kwargs)
 
     method.__name__ = name
     method.__qualname__ = f"Tensor.{name}"
     method.__doc__ = f"In-place version of `{fn.__name__}`."
     return method
+
+
+def overwrite(fn: Callable[..., Any], target: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """`target` becomes `fn(target, ...)`, in its own memory; what the derivative needs of its old
+    value is kept."""
+    since = sequence_now()
+    value = fn(target, *args, **kwargs)
+    if value._requires_grad:
+        keep_operand(value._node, since, target._storage)
+    return write_(target, value)

@@ -17,7 +17,7 @@ from eager.ops import samples as s
 from eager.ops.elementary import sigmoid
 from eager.ops.kinds import Pointwise
 from eager.ops.pointwise import Vjp, where
-from eager.registry import F, public
+from eager.registry import F, in_place, overwrite, public
 from eager.tensor import Tensor
 
 _wide = s.both(s.on(-3.1, 3.3), s.on(-4.57, 4.31))
@@ -30,18 +30,12 @@ def functional(
     op = Pointwise(name, ("x",), vjp, body=body)
 
     def fn(input: Tensor, inplace: bool = False) -> Tensor:
-        out = apply(op, input)
-        return overwrite(input, out) if inplace else out
+        return overwrite(fn, input) if inplace else apply(op, input)
 
     fn.__name__ = fn.__qualname__ = name
     fn.__doc__ = f"{name}(input, inplace=False): elementwise."
     shared = {"method": False, "namespace": False, "torch": f"nn.functional.{name}"}
     return public(name, samples=samples, **{**shared, **how})(fn)
-
-
-def overwrite(input: Tensor, out: Tensor) -> Tensor:
-    """`inplace=True`: the input becomes the result."""
-    return input.copy_(out)
 
 
 def _float_constants(samples: Samples) -> Samples:
@@ -59,7 +53,8 @@ relu = functional(
     method=True,
     torch="relu",
 )
-setattr(Tensor, "relu_", lambda self: relu(self, True))  # noqa: B010
+relu_ = in_place("relu_", relu)
+setattr(Tensor, "relu_", relu_)  # noqa: B010
 relu6 = functional(
     "relu6",
     lambda m, x: m.min(m.max(x, 0.0), 6.0),
@@ -115,8 +110,12 @@ def _f(name: str, *extra: Any) -> Callable[[F], F]:
 @_f("leaky_relu", 0.2)
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """x for x > 0, negative_slope * x below."""
-    out = apply(LEAKY_RELU, input, negative_slope)
-    return overwrite(input, out) if inplace else out
+    if inplace:
+        return leaky_relu_(input, negative_slope)
+    return apply(LEAKY_RELU, input, negative_slope)
+
+
+leaky_relu_ = in_place("leaky_relu_", leaky_relu)
 
 
 @_f("hardtanh", -0.5, 0.7)
@@ -124,8 +123,12 @@ def hardtanh(
     input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
 ) -> Tensor:
     """x limited to [min_val, max_val]; no gradient at the limits."""
-    out = apply(HARDTANH, input, min_val, max_val)
-    return overwrite(input, out) if inplace else out
+    if inplace:
+        return hardtanh_(input, min_val, max_val)
+    return apply(HARDTANH, input, min_val, max_val)
+
+
+hardtanh_ = in_place("hardtanh_", hardtanh)
 
 
 @public(
@@ -135,8 +138,12 @@ def hardtanh(
 )
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """x where x > threshold, `value` elsewhere."""
-    out = apply(THRESHOLD, input, threshold, value)
-    return overwrite(input, out) if inplace else out
+    if inplace:
+        return threshold_(input, threshold, value)
+    return apply(THRESHOLD, input, threshold, value)
+
+
+threshold_ = in_place("threshold_", threshold)
 
 
 # ------------------------------------------------------------------------------ exponential
@@ -169,8 +176,12 @@ SOFTPLUS = Pointwise(
 @_f("elu", 0.7)
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x for x > 0, alpha * (exp(x) - 1) below."""
-    out = apply(ELU, input, alpha, 1.0)
-    return overwrite(input, out) if inplace else out
+    if inplace:
+        return elu_(input, alpha)
+    return apply(ELU, input, alpha, 1.0)
+
+
+elu_ = in_place("elu_", elu)
 
 
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
@@ -179,15 +190,23 @@ _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804
 @public(torch="selu", method=False, samples=_wide)
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """The self-normalising ELU (Klambauer et al. 2017)."""
-    out = apply(ELU, input, _SELU_ALPHA, _SELU_SCALE)
-    return overwrite(input, out) if inplace else out
+    if inplace:
+        return selu_(input)
+    return apply(ELU, input, _SELU_ALPHA, _SELU_SCALE)
+
+
+selu_ = in_place("selu_", selu)
 
 
 @_f("celu", 0.7)
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
-    out = apply(CELU, input, alpha)
-    return overwrite(input, out) if inplace else out
+    if inplace:
+        return celu_(input, alpha)
+    return apply(CELU, input, alpha)
+
+
+celu_ = in_place("celu_", celu)
 
 
 @_f("softplus", 2.0, 3.0)

@@ -105,6 +105,16 @@ def test_grad_of_intermediates_unused_and_materialised():
     assert x.grad is None
 
 
+def test_grad_takes_the_arguments_of_torch_in_their_order():
+    x = eager.tensor([1.0, 2.0], requires_grad=True)
+    unused = eager.zeros(2, requires_grad=True)
+    found = eager.autograd.grad((x * x).sum(), [x, unused], None, True, False, True, True)
+    assert found[0].tolist() == [2, 4]
+    assert found[1] is None
+    with pytest.raises(NotImplementedError, match="is_grads_batched"):
+        eager.autograd.grad(x.sum(), x, is_grads_batched=True)
+
+
 def test_hooks_on_leaves_and_results():
     def program(m):
         seen = []

@@ -251,3 +251,20 @@ def test_initialisations():
     )
     with pytest.raises(ValueError):
         eager.nn.init.xavier_uniform_(eager.empty(3))
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["celu_", "elu_", "hardtanh_", "leaky_relu_", "relu_", "selu_", "threshold_"]
+    + ["relu6", "hardsigmoid", "hardswish", "mish", "silu", "leaky_relu", "elu", "threshold"],
+)
+def test_activations_in_place(call):
+    """The input becomes the result, and its gradient is that of the value it had."""
+    (x,), (y,) = both((40,))
+    arguments = (0.1, 0.5) if "threshold" in call else ()
+    keywords = {} if call.endswith("_") else {"inplace": True}
+    for lib, z in ((F, x.requires_grad_()), (TF, y.requires_grad_())):
+        middle = z * 3
+        assert getattr(lib, call)(middle, *arguments, **keywords) is middle
+        (middle * middle).sum().backward()
+    same(x.grad, y.grad)
