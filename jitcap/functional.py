@@ -17,7 +17,7 @@ from typing import Any
 
 from eager.aval import Aval, scalar_aval
 from eager.dispatch import current_tracer
-from eager.op import Attrs, Op
+from eager.op import REGISTRY, Attrs, Op
 from eager.sym import SymNumber
 from eager.tensor import Tensor, wrap
 from eager.traced import Traced, fresh
@@ -84,6 +84,8 @@ class Tracer:
 
     def item(self, traced: Traced) -> SymNumber:
         """`.item()`: a run-time number with nothing known of its value."""
+        if traced.aval.shape:
+            traced = traced.view(REGISTRY["reshape"], {"shape": ()})
         zero = ZEROS[traced.aval.dtype.category]
         (handle,) = self.emit(AS_NUMBER, (traced.read(),), {}, (scalar_aval(zero),))
         return SymNumber(self, handle, type(zero), None)

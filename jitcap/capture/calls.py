@@ -193,8 +193,11 @@ def method(world: World, owner: Any, fn: Any, args: tuple[Any, ...], kwargs: dic
             return special(world, owner, *args, **kwargs)
     if isinstance(owner, BaseException) or world.is_opaque(owner) or not _known_self(owner):
         return _method_of_unknown(world, owner, fn, args, kwargs)
-    if type(owner) in (list, collections.deque) and fn.__name__ == "append":
-        return fn(*args, **kwargs)  # it only stores: nothing is looked at
+    if type(owner) in (list, collections.deque):  # these only store: nothing is looked at
+        if fn.__name__ == "append":
+            return fn(*args, **kwargs)
+        if fn.__name__ == "extend" and len(args) == 1:
+            return fn(world.list_of(args[0]), **kwargs)
     if isinstance(owner, dict) and fn.__name__ in KEYED and args:
         args = (world.known(args[0]), *args[1:])
         _touch(world, owner, args[0], delete=fn.__name__ == "pop")

@@ -205,7 +205,7 @@ def _list_replay(make: Rebuilder, shadow: ListShadow) -> list[str]:
         if len(items) > len(base) and all(a is b for a, b in zip(items, base, strict=False)):
             return [f"{name}.extend([{make.all(items[len(base) :])}])"]
         return [f"{name}[:] = [{make.all(items)}]"]
-    if not shadow.whole:
+    if not (shadow.whole and shadow.measured):  # nobody looked: it may hold more at another call
         return [f"{name}.extend([{make.all(shadow.appended())}])"]
     return [f"{name}.clear()", f"{name}.extend([{make.all(items)}])"]
 

@@ -6,6 +6,7 @@ classes have their methods interpreted; everything else is Python's own on value
 
 from __future__ import annotations
 
+import collections
 import operator
 from collections.abc import Callable
 from types import FunctionType
@@ -107,8 +108,10 @@ def _inplace(world: World, op: str, a: Any, b: Any) -> Any:
             if result is not NotImplemented:
                 return result
         return binary(world, op[:-1], a, b)
-    if isinstance(a, list) and op == "+=":
+    if isinstance(a, list | collections.deque) and op == "+=":
         b = world.list_of(b)
+        if type(a) in (list, collections.deque):  # it only stores: nothing is looked at
+            return operator.iadd(a, b)
     return _native_binary(world, _INPLACE[op], a, b)
 
 

@@ -1,6 +1,7 @@
 """Whatever reachable thing is changed between two calls, the compiled version refuses or is still right."""
 
 import copy
+import collections
 import functools
 import gc
 import types
@@ -342,6 +343,27 @@ def test_a_history_list_does_not_recompile_for_ever(recwarn):
     assert averages == [sum(losses[: 4 * k]) / (4 * k) for k in range(1, 8)]
     assert jitted.stats.compiles <= 8
     assert jitted.stats.fallbacks == 0
+
+
+def test_lists_that_only_grow_are_not_guarded():
+    log, queue, wide = [], collections.deque(maxlen=3), []
+
+    @functools.partial(jit, backend="eager")
+    def step(x):
+        nonlocal log
+        total = x.sum().item()
+        log += [total]
+        log.extend(y * total for y in (1, 2))
+        queue.extend((total, "end"))
+        wide.append((x * 2).item())  # of a tensor that has a dimension
+        return x
+
+    for i in range(5):
+        step(eager.full((1,), float(i)))
+    assert log == [float(y) for i in range(5) for y in (i, i, 2 * i)]
+    assert list(queue) == ["end", 4.0, "end"]
+    assert wide == [0.0, 2.0, 4.0, 6.0, 8.0]
+    assert step.stats.compiles == 1
 
 
 def test_a_modulus_of_a_counter_makes_two_versions():
