@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import eager
+from jitcap import jit
 from eager import dtype as dt
 
 torch = pytest.importorskip("torch")
@@ -329,3 +330,16 @@ def test_dtype_names_round_trip():
     for d in dt.ALL:
         assert pickle.loads(pickle.dumps(d)) is d
         assert dt.by_name(d.name) is d
+
+
+def test_functions_take_the_names_of_numpy():
+    x = eager.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    assert eager.cumprod(x, axis=0).tolist() == [[1, 2, 3], [4, 10, 18]]
+    assert x.argmax(axis=1, keepdims=True).tolist() == [[2], [2]]
+    assert eager.stack([x, x], axis=1).shape == (2, 2, 3)
+    assert eager.cat([x, x], axis=-1).shape == (2, 6)
+    assert x.mean(axis=0, keepdims=True).tolist() == [[2.5, 3.5, 4.5]]
+    assert x.cumsum_(axis=1)[0].tolist() == [1, 3, 6]
+    with pytest.raises(TypeError, match="axis"):
+        x.reshape(axis=1)
+    assert jit(lambda y: eager.softmax(y.sum(axis=1), axis=0).argmin(axis=0))(x) == 0
