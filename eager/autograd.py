@@ -128,24 +128,18 @@ def backward(
         if grad_tensors is None or isinstance(grad_tensors, Tensor)
         else grad_tensors
     )
-    only = (
-        None
-        if inputs is None
-        else {id(t) for t in ((inputs,) if isinstance(inputs, Tensor) else inputs)}
-    )
     roots = [(_root_edge(t), _root_grad(t, g)) for t, g in zip(tensors, given, strict=True)]
     keep = create_graph if retain_graph is None else retain_graph
-    wanted = {_key(t) for t in _as_tuple(inputs) if t._node is not None}
+    wanted = None if inputs is None else {_key(t) for t in _as_tuple(inputs)}
     found, leaves = sweep(roots, wanted, keep=keep, create=create_graph)
     with set_grad_enabled(create_graph):
         for t in _as_tuple(inputs):
             if _key(t) in found:
                 accumulate(t, found[_key(t)])
         for leaf, grad in leaves.values():
-            if only is None or id(leaf) in only:
-                accumulate(leaf, hooked(leaf, grad))
-                for hook in tuple((leaf._accumulate_hooks or {}).values()):
-                    hook(leaf)
+            accumulate(leaf, hooked(leaf, grad))
+            for hook in tuple((leaf._accumulate_hooks or {}).values()):
+                hook(leaf)
 
 
 def grad(

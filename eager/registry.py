@@ -35,7 +35,8 @@ class Public:
 
 
 PUBLIC: dict[str, Public] = {}
-_NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}  # PyTorch takes them in place of its own
+# What PyTorch also calls these parameters: NumPy's names, and the name that methods have.
+_OTHER_NAMES = {"axis": "dim", "keepdims": "keepdim", "split_size": "split_size_or_sections"}
 
 
 def public(
@@ -56,7 +57,7 @@ def public(
 
     def register(fn: F) -> F:
         own = name or fn.__name__
-        called = _with_numpy_names(fn)
+        called = _with_other_names(fn)
         for each in (own, *alias):
             key = each if namespace else f"{fn.__module__}.{each}"
             if key in PUBLIC:
@@ -67,16 +68,16 @@ def public(
                 setattr(Tensor, each, called)
             if inplace:
                 op = inplace if isinstance(inplace, Op) else None
-                setattr(Tensor, each + "_", in_place(each + "_", fn, op))
+                setattr(Tensor, each + "_", in_place(each + "_", called, op))
         return fn
 
     return register
 
 
-def _with_numpy_names(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """`fn`, which also takes `axis` for `dim` and `keepdims` for `keepdim` if it has those."""
+def _with_other_names(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """`fn`, which also takes the other names (`axis` for `dim`) of parameters that it has."""
     parameters = inspect.signature(fn).parameters
-    names = {old: new for old, new in _NUMPY_NAMES.items() if new in parameters}
+    names = {old: new for old, new in _OTHER_NAMES.items() if new in parameters}
     if not names or names.keys() & parameters.keys():
         return fn
 

@@ -191,6 +191,7 @@ def _power(x: Any, y: Any) -> Any:
     wide = _wider(x, y)
     if wide is int and not y >= 0:  # Python leaves the integers here
         x, wide = x * 1.0, float
-    if wide is float and x == 0 and y < 0:
+    # Asked as of a divisor: what only the graph knows is no error (0 ** -1 is inf, as in tensors).
+    if wide is float and not x != 0 and not (y >= 0) != 0:
         raise ZeroDivisionError("0.0 cannot be raised to a negative power")
     return emit_scalar("pow", wide, x, y)

@@ -271,7 +271,8 @@ def sweep(
     keep: bool,
     create: bool,
 ) -> tuple[dict[tuple[int, int], Tensor], dict[int, tuple[Tensor, Tensor]]]:
-    """Run the tape backwards from `roots` (edge, gradient).
+    """Run the tape backwards from `roots` (edge, gradient); only to the `wanted` (id of node or
+    leaf, output index), if given.
 
     Returns the gradients arriving at the `wanted` (id of node, output index) and, by id, at each
     leaf (leaf, gradient)."""
@@ -279,9 +280,10 @@ def sweep(
     leaves: dict[int, tuple[Tensor, Tensor]] = {}
     found: dict[tuple[int, int], Tensor] = {}
     heap: list[Node] = []
+    ways = None if wanted is None else _ways_to(wanted, [edge for edge, _ in roots])
 
     def deliver(edge: Edge, grad: Tensor) -> None:
-        if edge is None:
+        if edge is None or not _leads(edge, wanted, ways):
             return
         target, index = edge
         if isinstance(target, Tensor):
@@ -301,6 +303,8 @@ def sweep(
         while heap:
             node = heapq.heappop(heap)
             grads = _arrived(node, pending.pop(node), wanted, found)
+            if ways is not None and id(node) not in ways:
+                continue  # wanted itself, and nothing behind it is
             for edge, aval, grad in zip(node.edges, node.avals, node.vjp(grads), strict=True):
                 if edge is not None and grad is not None:
                     deliver(edge, _fit(grad, aval))
@@ -309,6 +313,27 @@ def sweep(
     finally:
         mode.enabled = before
     return found, leaves
+
+
+def _ways_to(wanted: set[tuple[int, int]], roots: Sequence[Edge]) -> set[int]:
+    """The nodes (their ids) behind `roots` through which a gradient reaches one of the `wanted`."""
+    seen: set[Node] = set()
+    stack = [e[0] for e in roots if e is not None]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Tensor) or node in seen:
+            continue
+        seen.add(node)
+        stack.extend(e[0] for e in node.edges if e is not None)
+    ways: set[int] = set()
+    for node in sorted(seen, key=lambda n: n.sequence):  # inputs first
+        if any(e is not None and _leads(e, wanted, ways) for e in node.edges):
+            ways.add(id(node))
+    return ways
+
+
+def _leads(edge: tuple[Any, int], wanted: Any, ways: set[int] | None) -> bool:
+    return ways is None or id(edge[0]) in ways or (id(edge[0]), edge[1]) in wanted
 
 
 def _arrived(

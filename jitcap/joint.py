@@ -53,7 +53,7 @@ def build_joint(
     `leaves` the stand-ins of inputs that do, with their index among the inputs. Must be called with
     the tracer active, when everything else has been traced.
     """
-    live = [(i, t) for i, t in tracked if t._node is not None and not was_freed(t)]
+    live = [(i, t) for i, t in tracked if t._node is not None and not is_spent(t)]
     if not live or not leaves:
         return None
     tangents = [placeholder(f"g{i}", t.aval) for i, t in live]
@@ -79,8 +79,8 @@ def _value(tracer: Tracer, grad: Tensor) -> Node:
     return node
 
 
-def was_freed(tensor: Tensor) -> bool:
-    """Whether a backward inside the region has already used up the tensor's history."""
+def is_spent(tensor: Tensor) -> bool:
+    """Whether the tensor's history was used up, or what it saved overwritten, inside the region."""
     seen: set[Any] = set()
     stack = [tensor._node]
     while stack:
@@ -88,21 +88,29 @@ def was_freed(tensor: Tensor) -> bool:
         if node in seen or isinstance(node, Tensor):
             continue
         seen.add(node)
-        if getattr(node, "saved", ()) is None:
+        kept = getattr(node, "saved", ())
+        if kept is None or any(map(_is_stale, kept.values() if isinstance(kept, dict) else kept)):
             return True
         stack.extend(e[0] for e in node.edges if e is not None)
     return False
 
 
+def _is_stale(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return any(map(_is_stale, value))
+    return isinstance(value, Saved) and value.version != value.tensor._storage.version
+
+
 class FreedNode(autograd.Node):
-    """The history of an output that a backward inside the region used up: asking again raises."""
+    """The history of an output that was spent inside the region: asking again raises."""
 
     __slots__ = ()
 
     def vjp(self, grads: list[Any]) -> Sequence[Any]:
         raise RuntimeError(
-            "Trying to backward through the graph a second time: backward() already ran inside the "
-            "compiled region that made this tensor. Specify retain_graph=True there if you need to."
+            "Trying to backward through the graph a second time, or through values that were "
+            "overwritten since (by an optimizer's step): inside the compiled region that made this "
+            "tensor, its history was used up. Call backward() there, before what overwrites."
         )
 
 

@@ -7,8 +7,7 @@ differ from call to call: they are checked in full and not remembered, so that n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from eager.aval import contiguous_strides
@@ -18,13 +17,14 @@ from jitcap.guards import Guard, Names
 
 
 class Seen:
-    """The arrays that an entry saw at its last full check, and whether their memory is known to be
-    distinct."""
+    """The arrays that an entry saw at its last full check, and whether what it writes is known to
+    lie in memory of its own: `written` are those storages, `memory` all of them."""
 
     def __init__(self) -> None:
         self.arrays: list[Any] = []
         self.distinct = False
         self.memory: set[Any] = set()
+        self.written: set[Any] = set()
 
     def slot(self) -> int:
         self.arrays.append(None)
@@ -43,10 +43,12 @@ class Seen:
         self.distinct = False
         return True
 
-    def apart(self, storages: Iterable[Any], count: int) -> bool:
-        """Whether `count` storages are pairwise different, remembered until an array changes."""
-        self.memory = set(storages)
-        self.distinct = len(self.memory) == count
+    def apart(self, written: tuple[Any, ...], read: tuple[Any, ...]) -> bool:
+        """Whether no `written` storage is another one of them, remembered until an array
+        changes."""
+        self.written = set(written)
+        self.memory = self.written.union(read)
+        self.distinct = len(self.written) == len(written) and self.written.isdisjoint(read)
         return self.distinct
 
 
@@ -144,26 +146,37 @@ class ViewOfBase(Guard):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Memory(Guard):
-    """The tensors at `origin` and `others` share no memory: one of them is written."""
+    """The tensors written, at `origin` and `written`, share no memory with each other, nor with
+    those only `read` (which may share theirs: two slices of one batch)."""
 
-    others: tuple[Origin, ...] = field(default=())
+    written: tuple[Origin, ...] = ()
+    read: tuple[Origin, ...] = ()
 
     def test(self, names: Names) -> str:
-        everything = (self.origin, *self.others)
-        fixed = [f"{names.var(o)}._storage" for o in everything if not is_argument(o)]
-        given = [f"{names.var(o)}._storage" for o in everything if is_argument(o)]
+        fixed: list[str] = []
+        given: list[list[str]] = []
+        for origins in ((self.origin, *self.written), self.read):
+            args = [is_argument(o) for o in origins]
+            stores = [f"{names.var(o)}._storage" for o in origins]
+            of_objects = [s for s, arg in zip(stores, args, strict=True) if not arg]
+            fixed.append(f"({', '.join(of_objects)}{',' if of_objects else ''})")
+            given.append([s for s, arg in zip(stores, args, strict=True) if arg])
         _, name = seen_of(names)
-        tests = []
-        if fixed:
-            tests.append(f"({name}.distinct or {name}.apart(({', '.join(fixed)},), {len(fixed)}))")
-            tests += [f"{g} not in {name}.memory" for g in given]
-        if len(given) > 1:
-            tests.append(f"len({{{', '.join(given)}}}) == {len(given)}")
-        return " and ".join(tests) or "True"
+        writes, reads = given
+        tests = [f"({name}.distinct or {name}.apart({fixed[0]}, {fixed[1]}))"]
+        tests += [f"{g} not in {name}.memory" for g in writes]
+        tests += [f"{g} not in {name}.written" for g in reads]
+        if len(writes) > 1:
+            tests.append(f"len({{{', '.join(writes)}}}) == {len(writes)}")
+        if writes and reads:
+            tests.append(f"{{{', '.join(writes)}}}.isdisjoint(({', '.join(reads)},))")
+        return " and ".join(tests)
 
     def expected(self) -> str:
-        shown = ", ".join(o.show() for o in (self.origin, *self.others)[:6])
-        return f"no shared memory among {shown}{' ...' if len(self.others) > 5 else ''}"
+        written = (self.origin, *self.written)
+        first = ", ".join(o.show() for o in written[:5]) + (" ..." if len(written) > 5 else "")
+        others = ", ".join(o.show() for o in self.read[:5]) + (" ..." if len(self.read) > 5 else "")
+        return f"no shared memory of {first} (written) with each other{others and f' or {others}'}"
 
     def got(self, value: Any) -> str:
         return "two tensors in one piece of memory"

@@ -104,8 +104,10 @@ def guard_aliases(world: World, written: list[TensorShadow]) -> None:
             world.guards.add(Distinct(first, world.line(), tuple(others)))
     if written:
         _check_memory(world, written)
-        first, *others = [s.origin for s in tensors_of(world)]
-        world.guards.add(Memory(first, world.line(), tuple(others)))
+        first, *others = [s.origin for s in written]
+        chosen = {id(s) for s in written}
+        read = [s.origin for s in tensors_of(world) if id(s) not in chosen]
+        world.guards.add(Memory(first, world.line(), tuple(others), tuple(read)))
 
 
 def tensors_of(world: World) -> list[TensorShadow]:

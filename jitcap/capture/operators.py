@@ -111,7 +111,8 @@ def _inplace(world: World, op: str, a: Any, b: Any) -> Any:
     if isinstance(a, list | collections.deque) and op == "+=":
         b = world.list_of(b)
         if type(a) in (list, collections.deque):  # it only stores: nothing is looked at
-            return operator.iadd(a, b)
+            a += b
+            return a
     return _native_binary(world, _INPLACE[op], a, b)
 
 

@@ -1,7 +1,7 @@
 """Whatever reachable thing is changed between two calls, the compiled version refuses or is still right."""
 
-import copy
 import collections
+import copy
 import functools
 import gc
 import types
@@ -364,6 +364,61 @@ def test_lists_that_only_grow_are_not_guarded():
     assert list(queue) == ["end", 4.0, "end"]
     assert wide == [0.0, 2.0, 4.0, 6.0, 8.0]
     assert step.stats.compiles == 1
+
+
+def test_what_is_only_read_may_share_memory():
+    """Two slices of one batch, and a constant read twice, beside parameters that are written."""
+    weight = eager.ones(3)
+    rows = [*eager.arange(6.0).view(2, 3)]
+
+    @functools.partial(jit, backend="eager")
+    def step(x, y):
+        weight.add_((x * rows[0] + y * rows[1]).sum(0))
+        return weight * 1
+
+    data, expected = eager.arange(40.0).view(4, 10), eager.ones(3)
+    for i in range(3):
+        x, y = data[i : i + 2, :3], data[i : i + 2, 3:6]
+        expected = expected + (x * rows[0] + y * rows[1]).sum(0)
+        assert step(x, y).tolist() == expected.tolist()
+    assert (step.stats.compiles, step.stats.fallbacks) == (1, 0)
+    before = weight.clone()
+    both = eager.stack([weight, weight])
+    expected = before + (both * rows[0] + before * rows[1]).sum(0)
+    assert step(both, weight).tolist() == expected.tolist()  # now an argument is what is written
+    assert step.stats.compiles == 2
+
+
+def test_a_spent_history_is_an_error_only_when_it_is_asked_for():
+    w = eager.ones(2, requires_grad=True)
+
+    @functools.partial(jit, backend="eager")
+    def step(x):
+        loss = (w * w * x).sum()
+        loss.backward(retain_graph=True)
+        with eager.no_grad():
+            w.sub_(w.grad)
+        return loss
+
+    assert step(eager.ones(2)).item() == 2
+    loss = step(eager.ones(2))
+    assert step.stats.fallbacks == 0
+    with pytest.raises(RuntimeError, match="second time"):
+        loss.backward()
+
+
+def test_powers_of_what_only_the_graph_knows():
+    """As with a divisor: 0 to a negative power gives inf, and is no reason to split."""
+
+    @functools.partial(jit, backend="eager")
+    def norm(x, base):
+        total = sum(y.item() ** 2 for y in x) ** (1.0 / 2)
+        return total, base ** x[0].item(), total**-1, x * base**2.0
+
+    norms = norm(eager.tensor([3.0, 4.0]), 0.0)
+    assert norms[:3] == (5.0, 0.0, 0.2)
+    assert norm(eager.zeros(2), 0.0)[1:3] == (1.0, float("inf"))
+    assert (norm.stats.compiles, norm.stats.splits, norm.stats.fallbacks) == (1, 0, 0)
 
 
 def test_a_modulus_of_a_counter_makes_two_versions():

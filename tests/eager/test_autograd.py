@@ -115,6 +115,26 @@ def test_grad_takes_the_arguments_of_torch_in_their_order():
         eager.autograd.grad(x.sum(), x, is_grads_batched=True)
 
 
+def test_grad_goes_no_further_than_its_inputs():
+    """What lies behind the inputs is not computed, so it is not used up and no hook is called."""
+    x = eager.tensor([1.0, 2.0], requires_grad=True)
+    seen = []
+    x.register_hook(seen.append)
+    y = x * x
+    z = y * 3
+    loss = (z * z).sum()
+    (found,) = eager.autograd.grad(loss, y)
+    assert found.tolist() == [18, 72]
+    assert seen == []
+    loss = (y * y).sum()
+    loss.backward(inputs=[y])
+    assert y.grad.tolist() == [2, 8]
+    assert x.grad is None
+    y.sum().backward()
+    assert x.grad.tolist() == [2, 4]
+    assert len(seen) == 1
+
+
 def test_hooks_on_leaves_and_results():
     def program(m):
         seen = []

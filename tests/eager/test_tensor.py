@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import eager
-from jitcap import jit
 from eager import dtype as dt
+from jitcap import jit
 
 torch = pytest.importorskip("torch")
 
@@ -332,13 +332,14 @@ def test_dtype_names_round_trip():
         assert dt.by_name(d.name) is d
 
 
-def test_functions_take_the_names_of_numpy():
+def test_functions_take_the_other_names_of_their_parameters():
     x = eager.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
     assert eager.cumprod(x, axis=0).tolist() == [[1, 2, 3], [4, 10, 18]]
     assert x.argmax(axis=1, keepdims=True).tolist() == [[2], [2]]
     assert eager.stack([x, x], axis=1).shape == (2, 2, 3)
     assert eager.cat([x, x], axis=-1).shape == (2, 6)
     assert x.mean(axis=0, keepdims=True).tolist() == [[2.5, 3.5, 4.5]]
+    assert x.split(split_size=2, dim=1)[1].tolist() == [[3], [6]]
     assert x.cumsum_(axis=1)[0].tolist() == [1, 3, 6]
     with pytest.raises(TypeError, match="axis"):
         x.reshape(axis=1)
