@@ -297,7 +297,7 @@ def _index(s: _Lower, call: Call) -> None:
         s.nest(call.outs[0], lambda axes: rule(axes, call), call.where)
 
 
-SCATTERS: Final = ("scatter", "index_add", "index_put")
+SCATTERS: Final = ("scatter", "scatter_reduce", "index_add", "index_put")
 
 
 # ---------------------------------------------------------------------------------- the rest

@@ -194,6 +194,7 @@ ROUTINES: Final[dict[str, Routine]] = {
     "cummin": Routine("jitcap_scan.h", cpp_rows.scan),
     "sort": Routine("jitcap_sort.h", cpp_rows.sort),
     "scatter": Routine("jitcap_scatter.h", cpp_rows.scatter),
+    "scatter_reduce": Routine("jitcap_scatter.h", cpp_rows.scatter),
     "index_add": Routine("jitcap_scatter.h", cpp_rows.index_add),
     "index_put": Routine("jitcap_scatter.h", cpp_rows.index_put),
 }

@@ -386,6 +386,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "sum_pool": sum_pool,
     "sum_pool_grad": sum_pool_grad,
     "scatter": scatter,
+    "scatter_reduce": scatter,
     "index_add": index_add,
     "index_put": index_put,
 }

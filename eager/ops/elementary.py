@@ -317,7 +317,8 @@ copysign = binary(COPYSIGN, samples=s.on_two(number=None))
 LERP = Pointwise(
     "lerp",
     ("x", "y", "w"),
-    lambda g, x, y, w: (g * (1 - w), g * w, g * (y - x)),
+    lambda g, x, y, w, needs: (g * (1 - w), g * w, g * (y - x) if needs[2] else None),
+    saves_for={"x": (2,), "y": (2,)},
     body=lambda m, x, y, w: m.where(m.abs(w) < 0.5, x + w * (y - x), y - (y - x) * (1.0 - w)),
 )
 _triple = (s.values((3, 4)), s.values((3, 4), seed=1), s.values((4,), 0.5, 2.0, seed=2))

@@ -159,22 +159,19 @@ class Scatter(Index):
         return (out,)
 
 
-def _scatter_vjp(
+def _scatter_vjp(g: Any, index: Any, avals: Any, dim: int, reduce: str) -> tuple[Any, ...]:
+    own = g
+    if reduce == "set":
+        own = apply(SCATTER, g, index, _zeros(index.shape, g), dim=dim, reduce="set")
+    return own, None, _fill_up(apply(GATHER, g, index, dim=dim), avals[2].shape)
+
+
+def _scatter_reduce_vjp(
     g: Any, out: Any, x: Any, index: Any, src: Any, dim: int, reduce: str
 ) -> tuple[Any, ...]:
-    picked = apply(GATHER, g, index, dim=dim)
-    if reduce == "add":
-        return g, None, _fill_up(picked, src.shape)
-    if reduce == "set":
-        zeros = _zeros(index.shape, g)
-        return (
-            apply(SCATTER, g, index, zeros, dim=dim, reduce="set"),
-            None,
-            _fill_up(picked, src.shape),
-        )
     inner = _cut(src, index.shape)
     if reduce == "prod":  # as in the reference, exact where no factor is zero
-        rest = picked * apply(GATHER, out, index, dim=dim) / inner
+        rest = apply(GATHER, g * out, index, dim=dim) / inner
         return g * out / x, None, _fill_up(rest, src.shape)
     return _extremum_vjp(g, out, x, index, inner, src.shape, dim)
 
@@ -201,7 +198,14 @@ def _fill_up(x: Any, shape: tuple[int, ...]) -> Any:
     return apply(REGISTRY["pad"], x, 0.0, pads=pads)
 
 
+# Two ops, because only the second one's derivative keeps its operands and its result.
 SCATTER = Scatter("scatter", ("x", "index", "src"), vjp=_scatter_vjp)
+SCATTER_REDUCE = Scatter("scatter_reduce", ("x", "index", "src"), vjp=_scatter_reduce_vjp)
+
+
+def scatter_by(reduce: str) -> Scatter:
+    """The op that combines by `reduce`: set, add; prod, amax, amin."""
+    return SCATTER if reduce in ("set", "add") else SCATTER_REDUCE
 
 
 class IndexAdd(Index):

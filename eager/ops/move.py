@@ -206,7 +206,7 @@ FLIP: Move = Move(
     ("x",),
     lambda g, dims: (apply(FLIP, g, dims=dims),),
     shape=lambda avals, attrs: avals[0].shape,
-    numpy=lambda arrays, attrs: np.flip(arrays[0], attrs["dims"]),
+    numpy=lambda arrays, attrs: np.flip(arrays[0], attrs["dims"]).copy(),  # also of one element
 )
 
 

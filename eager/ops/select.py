@@ -14,7 +14,7 @@ from eager.dtype import DType
 from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.create import IOTA
-from eager.ops.index import GATHER, INDEX_ADD, INDEX_PUT, SCATTER, TAKE
+from eager.ops.index import GATHER, INDEX_ADD, INDEX_PUT, SCATTER, TAKE, scatter_by
 from eager.ops.pointwise import where
 from eager.ops.sort import SORT
 from eager.ops.view import norm_dim
@@ -122,7 +122,8 @@ def scatter(
         raise RuntimeError("reduce argument must be either add or multiply.")
     source = _source(value if src is None else src, input, index)
     d = norm_dim(dim, input.ndim, "scatter")
-    return apply(SCATTER, input, index, source, dim=d, reduce=_REDUCE[reduce])
+    how = _REDUCE[reduce]
+    return apply(scatter_by(how), input, index, source, dim=d, reduce=how)
 
 
 @public(
@@ -157,7 +158,8 @@ def scatter_reduce(
         raise RuntimeError("reduce argument must be either sum, prod, mean, amax or amin.")
     base = input if include_self else _reset(input, d, index, reduce)
     if reduce != "mean":
-        return apply(SCATTER, base, index, src, dim=d, reduce=_REDUCE[reduce])
+        how = _REDUCE[reduce]
+        return apply(scatter_by(how), base, index, src, dim=d, reduce=how)
     total = apply(SCATTER, base, index, src, dim=d, reduce="add")
     ones = Tensor._full(1, Aval(tuple(index.shape), input.dtype, str(input.device)))
     start = Tensor._full(1 if include_self else 0, input.aval)
@@ -276,7 +278,8 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     values, indices = sorted_along(input, d, largest, "topk")
     if not input.ndim:
         return Sorted(values, indices)
-    return Sorted(values.narrow(d, 0, k), indices.narrow(d, 0, k))
+    first = values.narrow(d, 0, k), indices.narrow(d, 0, k)
+    return Sorted(*(part.contiguous() for part in first))  # may be viewed
 
 
 @public(samples=lambda: [Sample((s.values((3, 4)), 2)), Sample((s.values((3, 4)), 3, 0, True))])

@@ -11,6 +11,7 @@ import pytest
 
 import eager  # noqa: F401  (fills the registry)
 from codegen.runtime.artifact import Array
+from eager.ops.index import scatter_by
 from tests.codegen.library_step import compiled, reference
 
 FLOATS = ["float32", "float64", "float16", "bfloat16"]
@@ -138,14 +139,14 @@ def places(shape: tuple[int, ...], size: int, dtype: str = "int64", low: int = 0
 def test_scatter(reduce: str, dim: int) -> None:
     x, src = draw((6, 7, 8)), draw((5, 6, 9))
     index = places((5, 6, 8) if dim != 2 else (5, 6, 9), x.shape[dim])
-    same("scatter", x, index, src, dim=dim, reduce=reduce)
+    same(scatter_by(reduce).name, x, index, src, dim=dim, reduce=reduce)
 
 
 @pytest.mark.parametrize("reduce", ["set", "add", "prod", "amax", "amin"])
 @pytest.mark.parametrize("dtype", FLOATS + INTS)
 def test_scatter_of_all_types(reduce: str, dtype: str) -> None:
     x, src = draw((4, 9), dtype, distinct=2), draw((4, 20), dtype, distinct=2)
-    same("scatter", x, places((4, 20), 9, "int32"), src, dim=1, reduce=reduce)
+    same(scatter_by(reduce).name, x, places((4, 20), 9, "int32"), src, dim=1, reduce=reduce)
 
 
 def test_scatter_into_vectors_scalars_and_with_nothing() -> None:

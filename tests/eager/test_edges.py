@@ -139,3 +139,23 @@ def test_rotary_embedding_by_complex_numbers():
         return m.view_as_real(m.view_as_complex(x.reshape(2, 2, 2)) * turns).flatten(1)
 
     both(program, np.arange(8.0).reshape(2, 4))
+
+
+WRITTEN = {
+    "flipped": lambda m, x: (x[:, :1].flip(1).mul_(2), x * 1),
+    "scattered": lambda m, x: x.scatter_add(1, m.zeros_like(x).long(), x).div_(2),
+    "reduced": lambda m, x: x.scatter_reduce(0, m.zeros_like(x).long(), x, "amax") * 2,
+    "interpolated": lambda m, x: _then(x * 1, lambda y: m.lerp(y, x, 0.3), lambda y: y.zero_()),
+    "largest": lambda m, x: x.topk(2, 1)[0].view(-1),
+}
+
+
+def _then(start, made, written):
+    out = made(start)
+    written(start)
+    return out
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_memory_and_what_is_kept_are_the_reference_s(name):
+    both(WRITTEN[name], np.array([[0.5, 1.0, 2.0], [3.0, -1.0, 0.7]]))
