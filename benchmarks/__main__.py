@@ -125,14 +125,16 @@ def main() -> None:
             print(f"{rival.label}: skipped, {missing} is not installed")
     rivals = [rival for rival in rivals if not rival.missing()]
     names, results = [rival.name for rival in rivals], {}
+    args.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as cache:
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", cache)
         for workload in workloads:
             results[workload.name] = run_workload(workload, rivals, args)
+            # After each, so that a run that is stopped leaves what it measured.
+            report.save_json(args.out / "benchmarks.json", results, describe_machine())
+            print(report.line(results, workload.name), file=sys.stderr)
             gc.collect()
     print(report.show(results, names))
-    args.out.mkdir(parents=True, exist_ok=True)
-    report.save_json(args.out / "benchmarks.json", results, describe_machine())
     print(f"figures: {args.out / 'benchmarks.json'}")
     print(report.save_png(args.out / "benchmarks.png", results, names))
 

@@ -24,6 +24,15 @@ def table(rows: list[list[str]]) -> str:
     return "\n".join(lines)
 
 
+def line(results: dict[str, Any], workload: str) -> str:
+    """One workload's medians, for whoever waits for the rest."""
+    medians = (
+        f"{LABELS[name]} {milliseconds(timing['median'])}"
+        for name, timing in results[workload]["times"].items()
+    )
+    return f"  {workload}, ms: {', '.join(medians)}"
+
+
 def times_table(results: dict[str, Any], names: list[str]) -> str:
     """Milliseconds per call, median and (minimum)."""
     rows = [["ms: median (min)", *(LABELS[name] for name in names)]]

@@ -12,7 +12,6 @@ import keyword
 import math
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -81,7 +80,8 @@ def _statement(n: Node, names: dict[Node, str], lines: bool) -> str:
     text = f"    {names[n]} = {_call(n, args)}"
     if not lines:
         return text
-    where = f"  {Path(n.where.file).name}:{n.where.line}" if n.where.file else ""
+    file = n.where.file.rpartition("/")[2]
+    where = f"  {file}:{n.where.line}" if file else ""
     return f"{text}  # {', '.join(map(repr, n.avals))}{where}"
 
 

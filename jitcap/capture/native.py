@@ -27,6 +27,7 @@ def is_native_module(name: str) -> bool:
     return name.partition(".")[0] == "eager" and not name.startswith(_READ)
 
 
+@lru_cache(maxsize=4096)
 def is_library_module(name: str) -> bool:
     """Whether a module's functions are taken as fixed: ours, NumPy's, the standard library's."""
     return name.partition(".")[0] in _LIBRARIES
