@@ -247,8 +247,7 @@ def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Remo
     if not self.requires_grad:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     if self._node is None:
-        self._hooks = {} if self._hooks is None else self._hooks
-        return RemovableHandle(self._hooks, hook)
+        return RemovableHandle(_hooks_of_leaf(self)[0], hook)
     if self._node.hooks is None:
         self._node.hooks = {}
     return RemovableHandle(self._node.hooks.setdefault(self._index, {}), hook)
@@ -260,8 +259,14 @@ def register_post_accumulate_grad_hook(
     """Call `hook(tensor)` after a gradient was added to this leaf's `.grad`."""
     if self._node is not None:
         raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
-    self._accumulate_hooks = {} if self._accumulate_hooks is None else self._accumulate_hooks
-    return RemovableHandle(self._accumulate_hooks, hook)
+    return RemovableHandle(_hooks_of_leaf(self)[1], hook)
+
+
+def _hooks_of_leaf(leaf: Tensor) -> tuple[dict[int, Any], dict[int, Any]]:
+    """Both tables of hooks. They are made together: `_hooks is None` says that there are none."""
+    if leaf._hooks is None or leaf._accumulate_hooks is None:
+        leaf._hooks, leaf._accumulate_hooks = {}, {}
+    return leaf._hooks, leaf._accumulate_hooks
 
 
 def retain_grad(self: Tensor) -> None:

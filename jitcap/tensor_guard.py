@@ -73,7 +73,8 @@ def is_argument(origin: Origin) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorLike(Guard):
-    """Class, shape, element type, strides (bytes; None: contiguous), requires_grad, leaf."""
+    """Class, shape, element type, strides (bytes; None: contiguous), requires_grad, leaf, and
+    whether hooks were ever registered on it (those are guarded one by one)."""
 
     cls: type
     shape: tuple[int, ...]
@@ -81,6 +82,7 @@ class TensorLike(Guard):
     strides: tuple[int, ...] | None
     requires_grad: bool
     leaf: bool
+    hooked: bool
 
     @staticmethod
     def of(tensor: Tensor, origin: Origin, where: str) -> TensorLike:
@@ -88,7 +90,7 @@ class TensorLike(Guard):
         strides = None if array.flags.c_contiguous else array.strides
         return TensorLike(
             origin, where, type(tensor), array.shape, array.dtype, strides,
-            tensor.requires_grad, tensor._node is None,
+            tensor.requires_grad, tensor._node is None, tensor._hooks is not None,
         )  # fmt: skip
 
     def test(self, names: Names) -> str:
@@ -97,6 +99,8 @@ class TensorLike(Guard):
         own.append(f"{v}._requires_grad" if self.requires_grad else f"not {v}._requires_grad")
         if self.requires_grad:
             own.append(f"{v}._node is{'' if self.leaf else ' not'} None")
+            if not self.hooked:
+                own.append(f"{v}._hooks is None")
         return f"{' and '.join(own)} and {self._array_test(names, v)}"
 
     def _array_test(self, names: Names, v: str) -> str:
@@ -122,7 +126,8 @@ class TensorLike(Guard):
             return f"a {type(value).__qualname__}"
         array = value._array
         strides = None if array.flags.c_contiguous else array.strides
-        return _describe(type(value), array.shape, array.dtype, strides, value.requires_grad)
+        text = _describe(type(value), array.shape, array.dtype, strides, value.requires_grad)
+        return f"{text}{'' if value._hooks is None else ' (hooks)'}"
 
     def key(self) -> tuple[Any, ...]:
         return (TensorLike, self.shape, self.strides, self.requires_grad)

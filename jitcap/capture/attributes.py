@@ -16,7 +16,7 @@ from jitcap.capture.native import is_native_class
 from jitcap.capture.origin import Attribute, DictOf, Fixed, Item
 from jitcap.capture.outside import TensorShadow, is_python_class
 from jitcap.capture.shadow import MISSING, DictShadow, ObjectShadow
-from jitcap.guards import CodeIs, Is
+from jitcap.guards import Absent, CodeIs, Is, Length
 
 if TYPE_CHECKING:
     from jitcap.capture.world import World
@@ -80,11 +80,29 @@ def super_get(world: World, cls: type, obj: Any, name: str) -> Any:
 
 
 def class_raw(world: World, cls: type, name: str) -> Any:
-    """What the class or a base holds under `name` (unbound), or MISSING. Guarded."""
+    """What the class or a base holds under `name` (unbound), or MISSING. Guarded, also against a
+    class nearer in the order of resolution that gets a member of this name later."""
+    nearer: list[type] = []
     for owner in cls.__mro__:
         if name in vars(owner):
-            return _guarded_raw(world, cls, owner, name)
+            raw = _guarded_raw(world, cls, owner, name)
+            if not isinstance(raw, FunctionType):  # those are guarded as read through `cls`
+                _guard_members(world, nearer)
+            return raw
+        nearer.append(owner)
+    _guard_members(world, nearer)
     return MISSING
+
+
+def _guard_members(world: World, classes: list[type]) -> None:
+    """These classes get no further members. A library's are taken as they are."""
+    for cls in classes:
+        if id(cls) in world.measured_classes or id(cls) in world.made:
+            continue
+        world.measured_classes[id(cls)] = cls
+        if is_python_class(cls) and not world.is_library(cls.__module__):
+            members = Attribute(Fixed(cls, cls.__qualname__), "__dict__")
+            world.guards.add(Length(members, world.line(), len(vars(cls))))
 
 
 def _guarded_raw(world: World, cls: type, owner: type, name: str) -> Any:
@@ -279,7 +297,12 @@ def _tensor_attribute(world: World, tensor: Tensor, name: str) -> Any:
     raw = _user_class_attribute(world, type(tensor), name)
     if raw is not MISSING:
         return bind(world, raw, tensor, type(tensor))
-    return getattr(tensor, name)
+    try:
+        return getattr(tensor, name)
+    except AttributeError:
+        if isinstance(shadow, TensorShadow):
+            world.guards.add(Absent(DictOf(shadow.origin), world.line(), name))
+        raise
 
 
 def _user_class_attribute(world: World, cls: type, name: str) -> Any:

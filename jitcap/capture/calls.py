@@ -13,7 +13,7 @@ import io
 import itertools
 import operator
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -189,7 +189,7 @@ def method(world: World, owner: Any, fn: Any, args: tuple[Any, ...], kwargs: dic
             return _call_pure(world, fn, args, kwargs)
     if is_python_class(type(owner)):
         special = HANDLERS.get((object, fn.__name__))
-        if special is not None:
+        if special is not None and (fn.__name__ != "__init__" or _of_object(fn)):
             return special(world, owner, *args, **kwargs)
     if isinstance(owner, BaseException) or world.is_opaque(owner) or not _known_self(owner):
         return _method_of_unknown(world, owner, fn, args, kwargs)
@@ -209,7 +209,17 @@ def method(world: World, owner: Any, fn: Any, args: tuple[Any, ...], kwargs: dic
         return Deferred(fn, args, kwargs)
     if fn.__name__ in _TAKES_ITERABLES:
         args = _iterables(world, args)
+    if fn.__name__ in ("index", "count", "remove") and isinstance(owner, Iterable):
+        world.hashing((*owner, *args))
+    elif isinstance(owner, set | frozenset | dict):
+        for arg in args:
+            world.hashing(arg if type(arg) in (set, frozenset, list, tuple) else (arg,))
     return native(world, fn, args, kwargs)
+
+
+def _of_object(fn: Any) -> bool:
+    """Whether a bound method is `object`'s own, not that of another builtin base."""
+    return bool(fn.__qualname__.startswith("object."))
 
 
 def _is_deferred(value: Any) -> bool:
@@ -294,6 +304,9 @@ def _call_unbound(world: World, fn: Any, args: tuple[Any, ...], kwargs: dict[str
 def _call_class(world: World, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if cls.__module__.partition(".")[0] in HOST_MODULES:
         raise Break("unknown call", f"{cls.__module__}.{cls.__qualname__}() is called")
+    if cls in (set, frozenset) and len(args) == 1:
+        args = (world.list_of(args[0]),)
+        world.hashing(args[0])
     if cls in _PURE_TYPES or cls in _ITERTOOLS:
         return native(world, cls, _iterables(world, args), kwargs)
     maker = attributes.class_raw(world, type(cls), "__call__")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
@@ -155,6 +155,9 @@ class ConcreteWorld:
 
     def settle(self, value: Any) -> None:
         """Real values are all there."""
+
+    def hashing(self, values: Iterable[Any]) -> None:
+        """Nothing to note."""
 
     def changing(self, fn: Any) -> None:
         """Nothing to check."""

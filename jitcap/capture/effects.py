@@ -93,8 +93,16 @@ def _render(world: World, value: Any, make: Rebuilder) -> Epilogue:
 
 
 def guard_aliases(world: World, written: list[TensorShadow]) -> None:
-    """Objects that were changed must stay different objects, tensors different memory."""
+    """Objects that were changed, or that a set or dictionary told apart, must stay different
+    objects; tensors different memory."""
     groups: dict[Any, list[Shadow]] = {}
+    for shadow in world.hashed.values():
+        groups.setdefault(type(shadow.real), []).append(shadow)
+    for group in groups.values():
+        if len(group) > 1:
+            first, *others = [s.origin for s in group]
+            world.guards.add(Distinct(first, world.line(), tuple(others)))
+    groups = {}
     for shadow in world.outside.by_real.values():
         if isinstance(shadow, _MUTABLE):
             groups.setdefault(shadow.kin(), []).append(shadow)
@@ -160,6 +168,9 @@ def _tensor_effects(make: Rebuilder, shadow: TensorShadow, out: Epilogue) -> lis
 
     if twin._node is not None:
         raise Break("effect", f"{shadow.origin.show()} gets a history by an in-place operation")
+    for table in ("_hooks", "_accumulate_hooks"):
+        if {*(getattr(twin, table) or ())} != {*(getattr(shadow.real, table) or ())}:
+            raise Break("effect", f"a hook of {shadow.origin.show()} is registered or removed")
     if shadow.memory.handle is not shadow.node:
         out.writes.append((shadow, make.output(shadow.memory.handle)))
         count = max(twin._storage.version, 1)

@@ -40,6 +40,11 @@ def is_native(fn: FunctionType) -> bool:
     return is_native_module(fn.__globals__.get("__name__", ""))
 
 
+def is_interpreted(fn: FunctionType) -> bool:
+    """Whether a call of `fn` reads its bytecode."""
+    return not is_native(fn) and fn.__globals__.get("__name__", "").partition(".")[0] != "numpy"
+
+
 def _holds_user_code(cell: Any) -> bool:
     try:
         held = cell.cell_contents

@@ -23,12 +23,15 @@ def build_list(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("BUILD_SET")
 def build_set(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    frame.push(set(frame.popn(ins.arg)))
+    values = frame.popn(ins.arg)
+    vm.world.hashing(values)
+    frame.push(set(values))
 
 
 @opcode("BUILD_MAP")
 def build_map(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     items = frame.popn(2 * ins.arg)
+    vm.world.hashing(items[::2])
     frame.push(dict(zip(items[::2], items[1::2], strict=True)))
 
 
@@ -59,12 +62,14 @@ def list_append(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 @opcode("SET_ADD")
 def set_add(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     value = frame.pop()
+    vm.world.hashing((value,))
     _container(vm, frame, ins).add(value)
 
 
 @opcode("MAP_ADD")
 def map_add(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     key, value = frame.popn(2)
+    vm.world.hashing((key,))
     _container(vm, frame, ins)[key] = value
 
 
@@ -77,6 +82,7 @@ def list_extend(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 @opcode("SET_UPDATE")
 def set_update(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     values = vm.world.list_of(frame.pop())
+    vm.world.hashing(values)
     _container(vm, frame, ins).update(values)
 
 

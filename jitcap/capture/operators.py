@@ -172,7 +172,13 @@ def compare(world: World, op: str, a: Any, b: Any) -> Any:
         found = _compared(world, op, a, b, (name, reflected))
         if found is not MISSING:
             return found
+        if op in ("==", "!=") and _compares_identity(a) and _compares_identity(b):
+            return same(world, a, b) is (op == "==")
     return _native_binary(world, plain, a, b)
+
+
+def _compares_identity(value: Any) -> bool:
+    return getattr(type(value), "__eq__", None) is object.__eq__
 
 
 def _compared(world: World, op: str, a: Any, b: Any, names: tuple[str, str]) -> Any:
@@ -204,9 +210,11 @@ def contains(world: World, item: Any, container: Any) -> Any:
                 for v in world.values_of(container)
             )
     world.see(container, "a membership test")
+    shadow = world.outside.shadow(container)
     if isinstance(container, dict | set | frozenset):
         item = world.known(item)
-    shadow = world.outside.shadow(container)
+        if shadow is None:
+            world.hashing((item,))
     if isinstance(shadow, DictShadow) and not shadow.whole:
         shadow.touch(world, item)
         return item in container
@@ -214,7 +222,9 @@ def contains(world: World, item: Any, container: Any) -> Any:
     if isinstance(container, list | tuple) and (
         _python_class(item) or any(_python_class(v) for v in container)
     ):
-        return any(v is item or world.truth(compare(world, "==", v, item)) for v in container)
+        return any(
+            same(world, v, item) or world.truth(compare(world, "==", v, item)) for v in container
+        )
     return item in container
 
 
@@ -273,6 +283,8 @@ def getitem(world: World, obj: Any, key: Any) -> Any:
         world.see(obj, "an item")
         world.settle(obj)
     if isinstance(obj, dict):
+        if shadow is None:
+            world.hashing((key,))
         return _dict_item(world, obj, key)
     if isinstance(obj, Tensor):
         world.settle(key)
@@ -315,6 +327,8 @@ def setitem(world: World, obj: Any, key: Any, value: Any) -> None:
         shadow.kind.__setitem__(obj, key, value)
         return
     world.see(obj, "an item")
+    if isinstance(obj, dict):
+        world.hashing((key,))
     if isinstance(shadow, ListShadow):
         shadow.complete(world)
     if isinstance(obj, Tensor):

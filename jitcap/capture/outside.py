@@ -23,7 +23,7 @@ from eager.storage import Storage
 from eager.tensor import UNREAD, Tensor, ViewOf, wrap
 from eager.traced import Traced, TracedStorage
 from jitcap.capture.breaks import Break
-from jitcap.capture.native import is_native_class
+from jitcap.capture.native import is_interpreted, is_native_class
 from jitcap.capture.origin import Attribute, CellOf, Contents, Fixed, Item, Origin
 from jitcap.capture.shadow import (
     CellShadow,
@@ -220,10 +220,11 @@ def load_fixed(outside: Outside, real: Any, origin: Origin) -> Any:
 
 
 def load_function(outside: Outside, real: FunctionType, origin: Origin) -> Any:
-    """A function of the program's text is guarded by identity, another by its code."""
+    """A function of the program's text is guarded by identity, another by its code; one that is not
+    read (two of `eager`'s can have the same code) by identity."""
     world = outside.world
     static = isinstance(origin.root, Fixed) and not isinstance(origin, Item | Contents)
-    if static or world.is_globals(origin):
+    if static or world.is_globals(origin) or not is_interpreted(real):
         outside.fix(real, origin)
     else:
         outside.register(Shadow(real, origin, real))
@@ -364,7 +365,13 @@ def load_tensor(outside: Outside, real: Tensor, origin: Origin) -> Any:
         twin._requires_grad = True
     twin._grad = UNREAD
     outside.guard(TensorLike.of(real, origin, world.line()))
-    return outside.register_tensor(TensorShadow(real, origin, twin, node))
+    outside.register_tensor(TensorShadow(real, origin, twin, node))
+    if real.requires_grad and real._hooks is not None:
+        for field in ("_hooks", "_accumulate_hooks"):
+            hooks = outside.load(getattr(real, field), Attribute(origin, field))
+            world.settle(hooks)
+            setattr(twin, field, {key: world.reentry(hook) for key, hook in hooks.items()})
+    return twin
 
 
 def load_view(outside: Outside, real: Tensor, origin: Origin) -> Any:

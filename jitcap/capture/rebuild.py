@@ -150,9 +150,10 @@ class Rebuilder:
         return self._mutable(value, cls)
 
     def _exception(self, value: BaseException, cls: type) -> str:
-        make = self.names.bind(BaseException.__new__)
-        kind = self.names.bind(cls)
-        name = self.let(f"{make}({kind}, {self.all(value.args)})")
+        native: Any = next(b for b in cls.__mro__ if not is_python_class(b))  # OSError, groups ...
+        make, init = self.names.bind(native.__new__), self.names.bind(native.__init__)
+        name = self.let(f"{make}({self.all((cls, *value.args))})")
+        self.lines.append(f"{init}({', '.join([name, *map(self.expr, value.args)])})")
         self.lines.append(f"{name}.args = ({self.all(value.args)}{',' if value.args else ''})")
         for field in ("__cause__", "__context__", "__suppress_context__"):
             if getattr(value, field):
@@ -345,6 +346,8 @@ class Rebuilder:
         self._keep.append(tensor)
         if tensor._requires_grad and tensor._node is None:
             self.lines.append(f"{name}._requires_grad = True")
+        if tensor._hooks is not None:
+            raise Break("effect", "a tensor that is made inside has hooks")
         if tensor._grad is not None:
             self.lines.append(f"{name}._grad = {self.expr(tensor._grad)}")
         for key, value in tensor.__dict__.items():

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import builtins
 import collections
-import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
@@ -36,6 +35,7 @@ from jitcap.capture.shadow import (
     DictShadow,
     ListShadow,
     ObjectShadow,
+    Shadow,
 )
 from jitcap.capture.tracing import CaptureTracer
 from jitcap.functional import DataDependent
@@ -43,6 +43,7 @@ from jitcap.graph import NOWHERE, Where
 from jitcap.guards import Guards
 
 _ATOMS: Final = frozenset({int, float, complex, str, bool, type(None)})
+_BY_IDENTITY: Final[tuple[Any, ...]] = (object.__hash__, Tensor.__hash__)
 _PARTS: Final = (FunctionType, type, ModuleType, type(len))
 
 
@@ -70,6 +71,8 @@ class World:
         self.fixed: dict[int, Any] = {}  # objects that are guarded by identity
         self.reached: dict[int, FunctionType] = {}  # functions that were interpreted
         self.made: dict[int, Any] = {}  # classes and functions that the program made
+        self.hashed: dict[int, Shadow] = {}  # objects whose identity a set or dictionary used
+        self.measured_classes: dict[int, type] = {}  # guarded to get no further members
         self.class_reads: dict[tuple[int, str], tuple[type, Any]] = {}
         self._globals: dict[int, dict[str, Any]] = {}
         self._function_fields: dict[int, dict[str, Any]] = {}
@@ -227,6 +230,10 @@ class World:
     def call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return calls.call(self, fn, args, kwargs)
 
+    def reentry(self, fn: Any) -> calls.Reentry:
+        """`fn` for native code: calling it comes back to the interpreter."""
+        return calls.Reentry(self, fn)
+
     def native(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return calls.native(self, fn, args, kwargs)
 
@@ -300,6 +307,16 @@ class World:
 
     def values_of(self, iterable: Any) -> Iterator[Any]:
         return iter(self.iter(iterable))
+
+    def hashing(self, values: Iterable[Any]) -> None:
+        """Note the objects from outside that a new set or dictionary tells apart by identity."""
+        for value in values:
+            if type(value) is tuple:
+                self.hashing(value)
+            elif type(value).__hash__ in _BY_IDENTITY:
+                shadow = self.outside.shadow(value)
+                if shadow is not None and not self.outside.is_fixed(value):
+                    self.hashed[id(value)] = shadow
 
     # ---- text
 
@@ -468,7 +485,6 @@ def _by_index(obj: Any) -> Iterator[Any]:
         i += 1
 
 
-@functools.lru_cache(maxsize=4096)
 def compares_in_python(cls: Any) -> bool:
     """Whether native code that hashes, compares or sorts instances looks at their attributes."""
     return any(
