@@ -29,7 +29,7 @@ from jitcap.oracle import compare_first, search_nans
 from jitcap.pipeline import Executable, compile_graph
 from jitcap.record import Recompile, Stats, Trail, announce, say
 from jitcap.show import module
-from jitcap.split import Splitter, changed_ints
+from jitcap.split import Splitter, changed_ints, splittable
 from jitcap.tensor_guard import TensorLike
 
 
@@ -112,6 +112,11 @@ class Entries:
         result = version(args, kwargs)
         return self._unstable(args, kwargs) if result is MISS else result
 
+    def _has_parts(self) -> bool:
+        """Whether what is not captured as a whole can be split."""
+        plain = function_of(self.fn)
+        return plain is not None and splittable(plain[0])
+
     def _in_parts(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run what is not captured as a whole: compiled segments, and what lies between them."""
         plain, bound = function_of(self.fn) or (None, ())
@@ -145,53 +150,59 @@ class Entries:
                 return result
         return self.miss(args, kwargs, stance)
 
-    def _plainly(self, args: tuple[Any, ...], kwargs: dict[str, Any], raised: str) -> Any:
+    def _plainly(self, args: tuple[Any, ...], kwargs: dict[str, Any], raised: Record | None) -> Any:
         """Run the function itself. Where capture met an exception, Python's own is raised here; if
-        none is, capture was wrong, and says so."""
+        none is, capture was wrong, says so, and the next call goes in parts around that place."""
         result = self.fn(*args, **kwargs)
-        if raised:
-            self._refuse(raised)
+        if raised is not None:
+            what = f"capture met {raised.what}, which Python does not raise"
+            if self.options.fullgraph or not self._has_parts():
+                self._refuse(str(Record("internal", what, raised.place)))
+            else:
+                self._report_split(Record("internal", what, raised.place))
+                self.splitter = Splitter(self._part, self._report_split, MISS)
         return result
 
     def _unstable(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A version that does not fit the very call it was made for: something moves by itself."""
         found = self.compiled.get(self.versions[0])
         why = found.captured.explain(args, kwargs) if found else None
+        result = self.fn(*args, **kwargs)  # if it raises, that was why
         self._refuse(f"the guards do not hold for the call they were made from: {why}")
-        return self.fn(*args, **kwargs)
+        return result
 
     # ---- compiling
 
     def _try_compile(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str
-    ) -> tuple[Version | None, str]:
+    ) -> tuple[Version | None, Record | None]:
         """A new version for this call, or None when it has to run plainly: because the program
         raised the exception that comes with it, or for a reason that was announced."""
         if len(self.versions) >= config.entries:
             self._say_limit()
-            return None, ""
+            return None, None
         start = time.perf_counter()
         try:
             made = compile_call(self.fn, args, kwargs, self.options, frozenset(self.varying))
         except Break as refusal:
             if refusal.kind == "exception":
-                return None, str(refusal.record())
+                return None, refusal.record()
             if self.options.fullgraph or stance == "fail_on_split":
                 raise
-            if refusal.kind not in WHOLE and function_of(self.fn) is not None:
+            if refusal.kind not in WHOLE and self._has_parts():
                 self.splitter = Splitter(self._part, self._report_split, MISS)
-                return None, ""
+                return None, None
             self._refuse(str(refusal.record()))
-            return None, ""
+            return None, None
         except Exception as fault:
             if config.strict or config.check:
                 raise
             self._refuse(f"the compiler failed: {type(fault).__name__}: {fault}")
-            return None, ""
+            return None, None
         self._count(made, time.perf_counter() - start)
         self.compiled[made.call] = made
         self.versions = (made.call, *self.versions)
-        return made.call, ""
+        return made.call, None
 
     def _count(self, made: Compiled, seconds: float) -> None:
         stats = self.stats

@@ -7,6 +7,8 @@ fit: `expected ... got ..., read as self.layers[0].p` (`explain`).
 
 from __future__ import annotations
 
+import enum
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
@@ -271,12 +273,22 @@ class Holds(Guard):
 
 def _short(value: Any) -> str:
     """A value in an error message: its repr when that is short and safe, else its type."""
-    if isinstance(value, (int, float, str, bytes, bool, type(None))):
+    if isinstance(value, enum.Enum):
+        return f"{type(value).__qualname__}.{value.name}"
+    if _is_short(value) or (
+        type(value) in (list, tuple, set, frozenset) and all(map(_is_short, value))
+    ):
         text = repr(value)
         return text if len(text) <= 60 else text[:57] + "..."
     if isinstance(value, FunctionType | type):
         return f"{value.__module__}.{value.__qualname__}"
+    if isinstance(value, range | slice | complex | re.Pattern):
+        return repr(value)
     return f"a {type(value).__qualname__}"
+
+
+def _is_short(value: Any) -> bool:
+    return isinstance(value, (int, float, str, bytes, type(None)))
 
 
 @dataclass(slots=True)

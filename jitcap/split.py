@@ -11,12 +11,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any, Final
 
 from eager.nn import Module
 from jitcap.capture.breaks import Break, Record
 from jitcap.capture.builtins import HOST_MODULES
+from jitcap.capture.bytecode import decode
 from jitcap.capture.concrete import ConcreteWorld
 from jitcap.capture.functions import real_frame
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, Frame, Interpreter
@@ -75,7 +77,7 @@ class Splitter:
 
     def _run(self, frame: Frame) -> Any:
         points = self._points.setdefault((frame.code, id(frame.globals)), {})
-        vm = Interpreter(ConcreteWorld(self.call), OPCODES)
+        vm = Interpreter(ConcreteWorld(frame, self.call, splittable), OPCODES)
         vm.passthrough = ()
         vm.frames.append(frame)
         while True:
@@ -84,7 +86,7 @@ class Splitter:
                 if outcome[0] == RETURNED:
                     return outcome[1]
                 _, frame.pc, frame.fast, frame.stack, frame.handled = outcome
-            done = vm.step(frame)
+            done = _step(vm, frame)
             if done is not None:
                 return done.value
 
@@ -154,6 +156,20 @@ class Splitter:
         self._report(record)
 
 
+def _step(vm: Interpreter, frame: Frame) -> Any:
+    """One instruction; in an `except` block, as there: what it calls may ask `sys.exc_info()`."""
+    error = frame.handled[-1]
+    if error is None:
+        return vm.step(frame)
+    link = error.__traceback__
+    try:
+        raise error
+    except BaseException:  # noqa: BLE001 - it is handled already
+        error.__traceback__ = link
+        del error
+        return vm.step(frame)
+
+
 def changed_ints(
     captured: Captured, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
 ) -> set[str]:
@@ -168,9 +184,17 @@ def changed_ints(
     return found
 
 
+@lru_cache(maxsize=4096)
+def _readable(code: CodeType) -> bool:
+    """Whether every instruction can be executed one by one."""
+    if code.co_flags & (CO_GENERATOR | CO_ASYNC):
+        return False
+    return all(ins.op in OPCODES for ins in decode(code).instructions)
+
+
 def splittable(fn: FunctionType) -> bool:
     """Whether a function's instructions are worth reading: the user's, or a module's `__call__`."""
-    if hasattr(fn, NO_CAPTURE) or fn.__code__.co_flags & (CO_GENERATOR | CO_ASYNC):
+    if hasattr(fn, NO_CAPTURE) or not _readable(fn.__code__):
         return False
     module = fn.__globals__.get("__name__", "")
     if module.startswith(Module.__module__.rpartition(".")[0]):

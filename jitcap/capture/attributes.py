@@ -235,6 +235,8 @@ def bind(world: World, raw: Any, obj: Any, cls: type) -> Any:
         return MethodType(raw.__func__, cls)
     if isinstance(raw, property):
         return raw if obj is None else world.call(raw.fget, (obj,), {})
+    if isinstance(raw, types.ClassMethodDescriptorType):
+        return raw.__get__(None, cls)
     if isinstance(raw, _DESCRIPTORS):
         return raw if obj is None else raw.__get__(obj, cls)
     if is_python_class(type(raw)):
@@ -398,6 +400,7 @@ def remove(world: World, obj: Any, name: str) -> None:
         return
     if isinstance(obj, type | ModuleType | FunctionType):
         raise Break("effect", f"attribute {name!r} of a {type(obj).__name__} is deleted")
+    world.see(obj, f".{name}")
     custom = class_raw(world, type(obj), "__delattr__")
     if isinstance(custom, FunctionType):
         world.call(custom, (obj, name), {})
@@ -410,8 +413,12 @@ def default_remove(world: World, obj: Any, name: str) -> None:
     raw = class_raw(world, type(obj), name)
     if isinstance(raw, property):
         if raw.fdel is None:
-            raise AttributeError(f"property {name!r} has no deleter")
+            raise AttributeError(
+                f"property {name!r} of {type(obj).__name__!r} object has no deleter"
+            )
         world.call(raw.fdel, (obj,), {})
+    elif is_python_class(type(raw)) and _has_method(type(raw), "__delete__"):
+        world.call(class_raw(world, type(raw), "__delete__"), (raw, obj), {})
     elif isinstance(raw, MemberDescriptorType):
         _slot(world, obj, name, raw)
         raw.__delete__(obj)

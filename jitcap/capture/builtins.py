@@ -11,9 +11,11 @@ import builtins
 import copy
 import functools
 import io
+import json
 import math
 import operator
 import random
+import re
 import sys
 import time
 import typing
@@ -33,6 +35,7 @@ from jitcap.capture import attributes, polyfills
 from jitcap.capture.breaks import Break
 from jitcap.capture.deferred import Deferred
 from jitcap.capture.interpret import Generator
+from jitcap.capture.located import warn_above
 from jitcap.capture.outside import TensorShadow, is_python_class
 from jitcap.capture.shadow import DictShadow, ListShadow
 
@@ -323,6 +326,9 @@ def _copy(world: World, obj: Any) -> Any:
 
 def _number(cls: type) -> Handler:
     def handler(world: World, *args: Any, **kwargs: Any) -> Any:
+        if len(args) > 1 or kwargs:  # complex(re, im), int(text, base)
+            args = tuple(map(world.known, args))
+            kwargs = {k: world.known(v) for k, v in kwargs.items()}
         if args and isinstance(args[0], SymNumber):
             return world.cast_number(args[0], cls)
         if args and isinstance(args[0], Tensor):
@@ -345,14 +351,47 @@ def _bool(world: World, value: Any = False) -> bool:
     return world.truth(value)
 
 
+def _by_method(fn: Any, name: str) -> Handler:
+    """A builtin that asks its first argument."""
+
+    def handler(world: World, value: Any, *rest: Any) -> Any:
+        method = _python_method(world, value, name)
+        if method is not None:
+            return world.call(method, (value, *rest), {})
+        return world.native(fn, tuple(map(world.known, (value, *rest))), {})
+
+    return handler
+
+
+for _fn, _name in {hash: "__hash__", math.floor: "__floor__", math.ceil: "__ceil__",
+                   math.trunc: "__trunc__", operator.index: "__index__"}.items():  # fmt: skip
+    HANDLERS[_fn] = _by_method(_fn, _name)
+
+
 @handles(abs)
 def _abs(world: World, value: Any) -> Any:
     method = _python_method(world, value, "__abs__")
     return world.call(method, (value,), {}) if method is not None else abs(value)
 
 
+@handles(divmod)
+def _divmod(world: World, a: Any, b: Any) -> Any:
+    return world.binary("divmod", a, b)
+
+
+@handles(pow)
+def _power(world: World, base: Any, exp: Any, mod: Any = None) -> Any:
+    if mod is None:
+        return world.binary("**", base, exp)
+    return _by_method(pow, "__pow__")(world, base, exp, mod)
+
+
 @handles(round)
-def _round(world: World, value: Any, *digits: Any) -> Any:
+def _round(world: World, value: Any, *digits: Any, ndigits: Any = None) -> Any:
+    digits = digits or (() if ndigits is None else (ndigits,))
+    method = _python_method(world, value, "__round__")
+    if method is not None:
+        return world.call(method, (value, *digits), {})
     if isinstance(value, SymNumber | Deferred):
         return Deferred(round, (value, *digits))
     return world.native(round, (value, *digits), {})
@@ -374,6 +413,27 @@ def _text(fn: Any, dunder: str) -> Handler:
 
 HANDLERS[str] = _text(str, "__str__")
 HANDLERS[repr] = _text(repr, "__repr__")
+
+
+def _pure(fn: Any) -> Handler:
+    def handler(world: World, *args: Any, **kwargs: Any) -> Any:
+        return world.native(fn, tuple(map(world.known, args)), kwargs)
+
+    return handler
+
+
+for _name in "compile escape findall finditer fullmatch match search split sub subn".split():
+    HANDLERS[getattr(re, _name)] = _pure(getattr(re, _name))
+
+
+@handles(json.dumps)
+def _dumps(world: World, value: Any, **options: Any) -> Any:
+    if any(callable(v) for v in options.values()):
+        raise Break("unknown call", "json.dumps() with functions is called")
+    return world.text(json.dumps, (value,), options)
+
+
+HANDLERS[json.loads] = _pure(json.loads)
 
 
 @handles(format)
@@ -450,8 +510,15 @@ def _print(
 
 
 @handles(warnings.warn)
-def _warn(world: World, *args: Any, **kwargs: Any) -> None:
-    world.host_call(warnings.warn, args, kwargs)
+def _warn(
+    world: World, message: Any, category: Any = None, stacklevel: Any = 1, *rest: Any, **kwargs: Any
+) -> None:
+    above = stacklevel - len(world.vm.frames)
+    kwargs |= dict(zip(("source",), rest, strict=False))
+    if above <= 0:
+        world.report(warnings.warn, (message, category), {**kwargs, "stacklevel": stacklevel})
+    else:
+        world.host_call(warn_above, (above, message, category), kwargs)
 
 
 class Identity(int):

@@ -7,10 +7,12 @@ else is a break. Python callables that native code gets are wrapped so that they
 
 from __future__ import annotations
 
+import builtins
 import collections
 import functools
 import io
 import itertools
+import logging
 import operator
 import types
 from collections.abc import Callable, Iterable, Iterator
@@ -27,10 +29,10 @@ from jitcap.capture.builtins import HANDLERS, HOST_MODULES, KEYED, PURE_MODULES
 from jitcap.capture.deferred import Deferred
 from jitcap.capture.functions import frame_for
 from jitcap.capture.native import is_native, is_native_class
-from jitcap.capture.origin import Attribute
+from jitcap.capture.origin import Attribute, Computed, Fixed
 from jitcap.capture.outside import is_python_class
 from jitcap.capture.shadow import MISSING, DictShadow
-from jitcap.guards import Is
+from jitcap.guards import Holds, Is
 from jitcap.marks import NO_CAPTURE
 
 if TYPE_CHECKING:
@@ -102,11 +104,20 @@ def _call_function(world: World, fn: FunctionType, args: Any, kwargs: Any) -> An
     return interpret(world, fn, args, kwargs)
 
 
-def _host(world: World, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _host(world: World, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call of logging, tqdm ... that only reports: it is made after the graph ran."""
+    if fn is logging.Logger.isEnabledFor:
+        level = world.known(args[1])
+        origin = world.outside.origin_of(args[0]) or Fixed(args[0], "logger")
+        answer = Computed((origin,), f"{{}}.isEnabledFor({level!r})")
+        world.guards.add(Holds(answer, world.line(), args[0].isEnabledFor(level)))
+        return args[0].isEnabledFor(level)
     if fn.__name__ not in _REPORTS:
         raise Break("unknown call", f"{fn.__qualname__}() is called")
-    world.host_call(fn, args, kwargs)
+    if fn.__name__ == "exception" or kwargs.get("exc_info"):
+        raise Break("effect", "a traceback is logged")
+    (world.report if fn.__module__ == "logging" else world.host_call)(fn, args, kwargs)
+    return None
 
 
 def interpret(world: World, fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -171,6 +182,8 @@ def _call_builtin(world: World, fn: Any, args: tuple[Any, ...], kwargs: dict[str
     owner = getattr(fn, "__self__", None)
     if owner is None or isinstance(owner, types.ModuleType):
         module = getattr(fn, "__module__", None) or getattr(owner, "__name__", "")
+        if owner is None and hasattr(builtins, fn.__qualname__.partition(".")[0]):
+            module = "builtins"  # a static method: `str.maketrans`
         if module in PURE_MODULES:
             return _call_pure(world, fn, args, kwargs)
         raise Break("unknown call", f"{module}.{fn.__qualname__}() is not known")
@@ -378,6 +391,8 @@ def _call_instance(world: World, fn: Any, args: tuple[Any, ...], kwargs: dict[st
         return _call_pure(world, fn, args, kwargs)
     if isinstance(fn, operator.attrgetter | operator.methodcaller | operator.itemgetter):
         return _getter(world, fn, args[0])
+    if method_ is not MISSING and is_python_class(type(method_)):  # a method that is jitted
+        return call(world, attributes.bind(world, method_, fn, cls), args, kwargs)
     if method_ is MISSING:
         raise TypeError(f"{cls.__name__!r} object is not callable")
     raise Break("unknown call", f"a {cls.__module__}.{cls.__qualname__} is called")

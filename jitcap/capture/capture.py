@@ -6,6 +6,7 @@ gives is a graph, the guards under which it is the function, and how to replay i
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -29,6 +30,7 @@ from jitcap.guards import CodeIs, Names
 from jitcap.joint import build_joint
 
 T = TypeVar("T")
+FRAMES = 10_000  # an interpreted call is several of ours
 
 
 def capture(
@@ -83,29 +85,44 @@ def tracing(
     world.outside.dynamic, world.outside.shared = dynamic, shared
     token = current_tracer.set(world.tracer)
     before = mode.enabled, mode.inference
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), FRAMES))
     try:
         yield world
     except Break as error:
         error.done = getattr(error, "__jitcap_done__", 0)
+        error.place = error.place or world.entry
         raise
     except (DataDependent, UnknownValue) as error:
-        raise _placed(Break("data dependent", str(error)), error) from error
+        raise _placed(Break("data dependent", str(error)), error, world) from error
     except UnsupportedPython as error:
         raise Break("version", str(error)) from error
     except RecursionError as error:
-        raise _placed(Break("exception", "RecursionError"), error) from error
+        raise _placed(Break("exception", "RecursionError"), error, world) from error
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
-        raise _placed(Break("exception", text), error) from error
+        raise _placed(Break("exception", text), error, world) from error
     finally:
+        world.vm.over = True
         mode.enabled, mode.inference = before
         current_tracer.reset(token)
+        world.outside.forget()
 
 
-def _placed(found: Break, cause: BaseException) -> Break:
-    found.place = getattr(cause, "__jitcap_place__", Place())
+def _placed(found: Break, cause: BaseException, world: World) -> Break:
+    found.place = getattr(cause, "__jitcap_place__", world.entry)
     found.done = getattr(cause, "__jitcap_done__", 0)
     return found
+
+
+def _beginning(fn: Any) -> Place:
+    """Where a function, or the method that a callable object runs, begins."""
+    while isinstance(fn, MethodType | partial):
+        fn = fn.func if isinstance(fn, partial) else fn.__func__
+    method = fn if isinstance(fn, FunctionType) else getattr(type(fn), "__call__", None)  # noqa: B004
+    if not isinstance(method, FunctionType):
+        return Place(function=getattr(fn, "__qualname__", type(fn).__qualname__))
+    code = method.__code__
+    return Place(code.co_filename, code.co_firstlineno, function=code.co_qualname)
 
 
 def _run(world: World, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -113,8 +130,7 @@ def _run(world: World, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     plain = fn.__func__ if isinstance(fn, MethodType) else fn
     bound = int(isinstance(fn, MethodType))
     root: Any = fn
-    if isinstance(plain, FunctionType):
-        world.entry_line = f"{plain.__code__.co_filename}:{plain.__code__.co_firstlineno}"
+    world.entry = _beginning(plain)
     if isinstance(plain, FunctionType):
         origin = Fixed(plain, plain.__qualname__)
         world.fixed[id(plain)] = plain
@@ -138,6 +154,10 @@ def _run(world: World, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 def finish(world: World, value: Any, shape: tuple[int, tuple[str, ...]]) -> Captured:
     """Outputs, effects, aliases, the joint graph; then everything as source."""
+    if world.vm.dropped is not None:
+        raise world.vm.dropped
+    if any(generator.in_block() for generator in tuple(world.vm.generators)):
+        raise Break("generator", "a generator is left inside a try or with block")
     tracer = world.tracer
     probe = epilogue(world, value, Names())
     guard_aliases(world, [s for s, _ in probe.writes])

@@ -14,6 +14,7 @@ from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
 from jitcap.capture.interpret import NULL, Frame
+from jitcap.capture.located import caller_at, locate
 
 Nested = Callable[[FunctionType, tuple[Any, ...], dict[str, Any]], Any]
 
@@ -36,10 +37,13 @@ _UNARY: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 class ConcreteWorld:
-    """See `interpret.World`. `nested` runs Python functions (they may be compiled in turn)."""
+    """See `interpret.World`, for one frame. `nested` runs the Python functions that `splits` says
+    may be compiled in turn; others are called in the name of the frame."""
 
-    def __init__(self, nested: Nested) -> None:
+    def __init__(self, frame: Frame, nested: Nested, splits: Callable[[Any], bool]) -> None:
         self._nested = nested
+        self._splits = splits
+        self._frame = frame
 
     def binary(self, op: str, a: Any, b: Any) -> Any:
         return _BINARY[op](a, b)
@@ -88,12 +92,14 @@ class ConcreteWorld:
         given = args
         while type(target) is MethodType:
             target, given = target.__func__, (target.__self__, *given)
-        if type(target) is FunctionType:
+        if type(target) is FunctionType and self._splits(target):
             return self._nested(target, given, kwargs)
-        method = getattr(type(target), "__call__", None)  # noqa: B004 - the function is wanted
-        if type(method) is FunctionType and not isinstance(target, type):
+        method: Any = getattr(type(target), "__call__", None)  # noqa: B004 - the function is wanted
+        is_object = type(method) is FunctionType and not isinstance(target, type)
+        if is_object and self._splits(method):
             return self._nested(method, (target, *given), kwargs)
-        return fn(*args, **kwargs)
+        frame = self._frame
+        return caller_at(frame.code, frame.instruction.line, frame.globals)(fn, args, kwargs)
 
     def load_global(self, frame: Frame, name: str | None) -> Any:
         if name is None:
@@ -169,4 +175,5 @@ class ConcreteWorld:
         return value
 
     def place(self, frame: Frame, refusal: BaseException) -> None:
-        """Real errors carry their own traceback."""
+        """Real errors show the user's lines."""
+        locate(refusal, frame.code, frame.instruction.line, frame.globals)

@@ -281,6 +281,9 @@ def _grad_mode(world: World, make: Rebuilder) -> list[str]:
 
 
 def _host_call(make: Rebuilder, call: Any) -> str:
+    if call.at is not None:
+        given = f"({make.all(call.args)}{',' if call.args else ''}), {make.expr(call.kwargs)}"
+        return f"{make.names.bind(call.at)}({make.expr(call.fn)}, {given})"
     keywords = [f"{k}={make.expr(v)}" for k, v in call.kwargs.items()]
     given = ", ".join([*map(make.expr, call.args), *keywords])
     return f"{make.expr(call.fn)}({given})"

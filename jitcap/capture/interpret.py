@@ -7,6 +7,7 @@ world: `capture.world` reads with guards and traces; `capture.concrete` simply d
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from types import CellType, CodeType
 from typing import Any, Final, Protocol
@@ -128,6 +129,9 @@ class Interpreter:
         self.world = world
         self.opcodes = opcodes
         self.frames: list[Frame] = []
+        self.over = False  # whether nothing is executed any more
+        self.dropped: Break | None = None  # what went wrong when a generator was dropped
+        self.generators: weakref.WeakSet[Generator] = weakref.WeakSet()
         self.passthrough: tuple[type[BaseException], ...] = (Break,)
 
     def run(self, frame: Frame, limit: int | None = None) -> Any:  # Done | None: see `limit`
@@ -154,16 +158,20 @@ class Interpreter:
         except self.passthrough as refusal:
             self.world.place(frame, refusal)
             raise
-        except Exception as error:  # noqa: BLE001 - whatever the program raises, it may handle
+        except (Exception, GeneratorExit) as error:  # noqa: BLE001 - the program may handle it
             self.unwind(frame, error)
             return None
 
     def unwind(self, frame: Frame, error: BaseException) -> None:
         """Continue at the handler of the current instruction, or raise `error` to the caller."""
         handler = frame.bytecode.handler_at(frame.pc - 1)
-        if handler is None:
+        if frame.instruction.op != "RERAISE":
             self.world.place(frame, error)
-            raise error
+        if handler is None:
+            try:
+                raise error
+            finally:
+                del error  # its traceback holds this frame: no cycle, so that locals die on time
         del frame.stack[handler.depth :]
         if handler.lasti:
             frame.push(frame.pc - 1)
@@ -200,6 +208,7 @@ class Generator:
         self.frame: Frame | None = frame
         self.started = False
         self.running = False
+        vm.generators.add(self)
         frame.push(None)  # what the first resumption "receives"; the body pops it
 
     def __iter__(self) -> Iterator[Any]:
@@ -240,18 +249,40 @@ class Generator:
         self.frame = None
         raise StopIteration(done.value)
 
+    def in_block(self) -> bool:
+        """Whether it is suspended inside a `try` or `with`."""
+        if self.frame is None or not self.started or self.running:
+            return False
+        code = self.frame.bytecode
+        handler = code.handler_at(self.frame.pc - 1)  # from 3.12 on one covers the whole body
+        return handler is not None and code.instructions[handler.target].op != "STOPITERATION_ERROR"
+
+    def __del__(self) -> None:
+        """Dropped before its end: its `finally` and `with` blocks are left now, as in CPython."""
+        if self.vm.over or not self.in_block():
+            return
+        try:
+            self.close()
+        except Break as refusal:
+            self.vm.dropped = refusal
+        except Exception as error:  # noqa: BLE001 - CPython prints it
+            self.vm.dropped = Break("generator", f"{type(error).__name__} in one that is dropped")
+
     def throw(self, error: Any, value: Any = None, tb: Any = None) -> Any:
         """Raise `error` where the generator is suspended."""
         frame = self._ready()
         raised = error if isinstance(error, BaseException) else error(*([value] if value else []))
         if not self.started:
             self.frame = None
-            raise raised
         try:
+            if self.frame is None:
+                raise raised
             self.vm.unwind(frame, raised)
         except BaseException:
             self.frame = None
             raise
+        finally:
+            del raised, error  # see `unwind`
         return self._resume(frame)
 
     def close(self) -> None:

@@ -6,7 +6,6 @@ import builtins
 from types import CellType
 from typing import Any
 
-from jitcap.capture.breaks import Break
 from jitcap.capture.bytecode import VERSION, Instruction
 from jitcap.capture.interpret import NULL, Done, Frame, Generator, Interpreter
 from jitcap.capture.opcodes import opcode
@@ -129,11 +128,6 @@ def cleanup_throw(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
         raise error
     del frame.stack[-3:]
     frame.stack += [None, error.value]
-
-
-@opcode("CALL_INTRINSIC_1", since=(3, 12))
-def call_intrinsic_1(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    raise Break("opcode", f"the intrinsic {ins.arg} (type parameters, import *) is not captured")
 
 
 @opcode("STOPITERATION_ERROR")

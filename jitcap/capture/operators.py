@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import operator
 from collections.abc import Callable
-from types import FunctionType
+from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -33,6 +33,7 @@ _BINARY: Final[dict[str, tuple[Callable[[Any, Any], Any], str]]] = {
     "%": (operator.mod, "mod"), "**": (operator.pow, "pow"), "@": (operator.matmul, "matmul"),
     "&": (operator.and_, "and"), "|": (operator.or_, "or"), "^": (operator.xor, "xor"),
     "<<": (operator.lshift, "lshift"), ">>": (operator.rshift, "rshift"),
+    "divmod": (divmod, "divmod"),
 }  # fmt: skip
 _INPLACE: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "+=": operator.iadd, "-=": operator.isub, "*=": operator.imul, "/=": operator.itruediv,
@@ -362,6 +363,8 @@ def mentions_runtime(value: Any, depth: int = 0) -> bool:
         return True
     if type(value) in (list, tuple, set) and depth < 4:
         return any(mentions_runtime(v, depth + 1) for v in value)
+    if type(value) is SimpleNamespace:
+        value = vars(value)
     if type(value) is dict and depth < 4:
         return any(mentions_runtime(v, depth + 1) for v in value.values())
     return False

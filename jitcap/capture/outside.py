@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import enum
 import functools
+import re
 import types
 from collections.abc import Callable
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 Loader = Callable[["Outside", Any, Origin], Any]
 _SINGLETONS: Final = (type(None), bool, type(Ellipsis), type(NotImplemented))
-_BY_VALUE: Final = (int, str, bytes, complex, range, slice, frozenset, DType, device)
+_BY_VALUE: Final = (int, str, bytes, complex, range, slice, frozenset, DType, device, re.Pattern)
 _BY_IDENTITY: Final = (
     types.WrapperDescriptorType, types.MethodDescriptorType,
     types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
@@ -87,8 +88,15 @@ class Outside:
         self.by_node: dict[Any, TensorShadow] = {}
         self._owners: dict[int, TensorShadow] = {}  # by id of the traced memory
         self.numbers: dict[Any, Origin] = {}  # graph input of a run-time number -> where it is read
+        self.constants: dict[int, tuple[Any, Origin]] = {}  # guarded to be equal
         self.shared: frozenset[int] = frozenset()  # storages whose views are loaded by their base
         self.dynamic: frozenset[str] = frozenset()  # shown origins of ints that have varied
+
+    def forget(self) -> None:
+        """Let go of the program's objects: a capture is full of cycles, and a batch is large."""
+        for table in (self.by_real, self.by_twin, self.by_node, self._owners):
+            table.clear()
+        self.world.hashed.clear()
 
     def load(self, real: Any, origin: Origin) -> Any:
         """The value to work with for `real`, found at `origin`. Raises Break if it is opaque."""
@@ -173,7 +181,7 @@ def loader_of(cls: type) -> Loader:
         return load_fixed
     if issubclass(cls, tuple):
         return load_tuple
-    if issubclass(cls, np.generic | int | str | bytes):
+    if issubclass(cls, np.generic | int | float | complex | str | bytes):
         return load_equal
     return load_instance if is_python_class(cls) else load_opaque
 
@@ -187,6 +195,8 @@ def is_python_class(cls: Any) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _is_python_class(cls: Any) -> bool:
+    if cls is types.SimpleNamespace:  # an empty class in all but name
+        return True
     flags = cls.__flags__
     if cls.__module__ == "eager.sym" or cls.__module__.startswith("jitcap.capture."):
         return False
@@ -200,6 +210,7 @@ def load_singleton(outside: Outside, real: Any, origin: Origin) -> Any:
 
 def load_equal(outside: Outside, real: Any, origin: Origin) -> Any:
     outside.guard(Equals(origin, outside.world.line(), real))
+    outside.constants[id(real)] = real, origin
     return real
 
 
@@ -265,8 +276,7 @@ def load_tuple(outside: Outside, real: tuple[Any, ...], origin: Origin) -> Any:
     cls = type(real)
     line = outside.world.line()
     if cls is tuple and all(type(x) in (int, str) for x in real):
-        outside.guard(Equals(origin, line, real))
-        return real
+        return load_equal(outside, real, origin)
     outside.guard(TypeIs(origin, line, cls))
     outside.guard(Length(origin, line, len(real)))
     items = [outside.load(x, Item(origin, i)) for i, x in enumerate(real)]
@@ -330,7 +340,7 @@ def load_instance(outside: Outside, real: Any, origin: Origin) -> Any:
         ObjectShadow(real, origin, twin)
         return outside.register(ListShadow(real, origin, twin))
     try:
-        twin = object.__new__(cls)
+        twin = types.SimpleNamespace() if cls is types.SimpleNamespace else object.__new__(cls)
     except TypeError:
         raise Break("opaque object", f"{origin.show()} is a {cls.__qualname__}") from None
     shadow = ObjectShadow(real, origin, twin)

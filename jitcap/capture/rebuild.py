@@ -9,10 +9,11 @@ from __future__ import annotations
 import collections
 import enum
 import functools
+import re
 import sys
 import types
 from collections.abc import Iterable
-from types import BuiltinFunctionType, CellType, FunctionType, MethodType
+from types import BuiltinFunctionType, CellType, FunctionType, MethodType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -41,7 +42,10 @@ _CONSTANTS: Final = (
     float, complex, range, DType, device, np.generic, np.dtype, type, types.ModuleType,
     enum.Enum, property, types.MethodDescriptorType,
     types.WrapperDescriptorType, types.GenericAlias, types.CodeType, types.TracebackType, Null,
+    re.Pattern, re.Match,
 )  # fmt: skip
+_VALUES: Final = (int, float, complex, str, bytes)
+_BASES: Final = (object, dict, list, set, collections.OrderedDict, SimpleNamespace)
 _EMPTY: Final[tuple[Any, ...]] = ([], (), range(0), {}, {}.values(), {}.items(), set(), "")
 _ITERATORS: Final[tuple[Any, ...]] = (
     *(type(iter(x)) for x in _EMPTY), enumerate, zip, reversed, type(reversed([])),
@@ -78,6 +82,9 @@ class Rebuilder:
         cls = type(value)
         if value is None or cls is bool or value is Ellipsis or value is NotImplemented:
             return repr(value)
+        given = self.world.outside.constants.get(id(value))
+        if given is not None and not _is_interned(value):  # the very object, as in Python
+            return self.names.var(given[1])
         if cls in _LITERALS:
             return repr(value)
         found = self.memo.get(id(value))
@@ -185,16 +192,23 @@ class Rebuilder:
         kind = self.names.bind(cls)
         if cls is collections.deque:
             return f"{kind}(maxlen={value.maxlen})"
+        if cls is bytearray:
+            return f"{kind}({bytes(value)!r})"
         if cls is collections.defaultdict:
             return f"{kind}({self.expr(value.default_factory)})"
         if cls in (list, dict, set, collections.OrderedDict, CellType):
             return f"{kind}()"
         if isinstance(value, Generator) or not is_python_class(cls):
             raise Break("generator" if isinstance(value, Generator) else "effect", _escapes(cls))
-        base = next(
-            (b for b in (collections.OrderedDict, dict, list, set) if isinstance(value, b)), object
-        )
-        return f"{self.names.bind(base)}.__new__({kind})"
+        base: Any = next(b for b in cls.__mro__ if not is_python_class(b) or b is SimpleNamespace)
+        make = f"{self.names.bind(base)}.__new__({kind}"
+        if base in _VALUES:
+            return f"{make}, {self.names.bind(base(value))})"
+        if base is collections.deque:
+            return f"{self.names.bind(_empty_deque)}({kind}, {value.maxlen})"
+        if base not in _BASES:
+            raise Break("effect", _escapes(cls))
+        return f"{make})"
 
     def _filling(self, name: str, value: Any, cls: type) -> list[str]:
         """Statements that fill the empty object `name`."""
@@ -203,7 +217,9 @@ class Rebuilder:
             content = _content(value)
             return [f"{name}.cell_contents = {self.expr(content[0])}"] if content else []
         if isinstance(value, list | collections.deque):
-            extend = self.names.bind(list.extend if isinstance(value, list) else type(value).extend)
+            extend = self.names.bind(
+                (list if isinstance(value, list) else collections.deque).extend
+            )
             lines.append(f"{extend}({name}, [{self.all(value)}])" if value else "")
         elif isinstance(value, set):
             lines.append(f"{name}.update([{self.all(value)}])" if value else "")
@@ -354,6 +370,20 @@ class Rebuilder:
             if key not in TENSOR_FIELDS:
                 self.lines.append(f"{name}.{key} = {self.expr(value)}")
         return name
+
+
+def _empty_deque(cls: Any, maxlen: int | None) -> Any:
+    """An empty deque of a subclass, whose own `__init__` may take other arguments."""
+    made = collections.deque.__new__(cls)
+    collections.deque.__init__(made, (), maxlen)
+    return made
+
+
+def _is_interned(value: Any) -> bool:
+    """Whether equal values of this kind are usually one object."""
+    if type(value) is str:
+        return value.isidentifier()
+    return type(value) is int and -5 <= value <= 256
 
 
 def _escapes(cls: type) -> str:

@@ -123,7 +123,7 @@ class Captured:
     def entry(self, run: Run, miss: Any, region: Region | None = None) -> Callable[..., Any]:
         """The function that a call runs: `entry(args, kwargs)` gives the result, or `miss`."""
         text = self.source(region is not None)
-        scope = {**self.names.namespace, "K": run, "R": region, "MISS": miss}
+        scope = {"__name__": __name__, **self.names.namespace, "K": run, "R": region, "MISS": miss}
         exec(compile(text, f"<entry of {self.name}>", "exec"), scope)
         return scope["entry"]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import CellType, FunctionType
 from typing import Any
 
-from jitcap.capture.breaks import Break
+from jitcap.capture.breaks import Break, Place
 from jitcap.capture.capture import finish, tracing, with_aliases
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, NULL, Done, Frame
 from jitcap.capture.origin import Bind, Origin, Variable
@@ -85,8 +85,11 @@ def _attempt(world: World, frame: Frame, limit: int | None) -> tuple[Captured, i
     except BaseException as error:
         error.__jitcap_done__ = twin.count  # type: ignore[attr-defined]
         raise
+    value = _value(twin, done)
+    if done is not None:
+        twin.fast, twin.stack = {}, []  # as if the frame were gone
     try:
-        return finish(world, _value(twin, done), (3, ())), twin.count
+        return finish(world, value, (3, ())), twin.count
     except BaseException as error:
         error.__jitcap_done__ = -1  # type: ignore[attr-defined]
         raise
@@ -98,7 +101,8 @@ def _twin(world: World, frame: Frame) -> Frame:
     if isinstance(frame.function, FunctionType):
         world.fixed[id(frame.function)] = frame.function
     load = world.outside.load
-    world.entry_line = f"{frame.code.co_filename}:{frame.instruction.line}"
+    code, line = frame.code, frame.instruction.line
+    world.entry = Place(code.co_filename, line, function=code.co_qualname)
     twin.pc = frame.pc
     twin.fast = {name: load(v, Local(name)) for name, v in frame.fast.items()}
     twin.stack = [v if v is NULL else load(v, Slot(1, i)) for i, v in enumerate(frame.stack)]

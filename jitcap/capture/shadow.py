@@ -129,11 +129,12 @@ class DictShadow(Shadow):
         return [k for k, v in dict.items(self.twin) if k not in base or base[k] is not v]
 
     def reordered(self) -> bool:
-        """Whether an old key was removed and inserted again, so that it moved."""
+        """Whether a key was moved, or was removed and inserted again: new keys come last."""
         if not self.whole:
             return False
+        now = list(self.twin)
         kept = [k for k in self.base if k in self.twin]
-        return [k for k in self.twin if k in self.base] != kept
+        return now != kept + [k for k in now if k not in self.base]
 
     def changed(self) -> bool:
         return bool(self.removed() or self.stored() or self.reordered())
@@ -268,10 +269,8 @@ class ObjectShadow(Shadow):
         self.slots: dict[str, Any] = {}  # name -> what was loaded (MISSING: it is unset)
         self.fields: DictShadow | None = None
         if hasattr(real, "__dict__"):
-            fields: dict[str, Any] = {}
-            self.fields = DictShadow(real.__dict__, DictOf(origin), fields)
+            self.fields = DictShadow(real.__dict__, DictOf(origin), twin.__dict__)
             self.fields.owner = type(real)
-            object.__setattr__(twin, "__dict__", fields)
 
     def touch_slot(self, world: World, name: str, descriptor: Any) -> None:
         if name not in self.slots:

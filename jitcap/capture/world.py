@@ -10,7 +10,7 @@ import builtins
 import collections
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from types import CellType, FunctionType, MethodType, ModuleType
+from types import CellType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any, Final
 
 from eager.autograd import mode
@@ -25,6 +25,7 @@ from jitcap.capture.builtins import HOST_MODULES
 from jitcap.capture.deferred import Deferred
 from jitcap.capture.functions import frame_for
 from jitcap.capture.interpret import NULL, Frame, Generator, Interpreter
+from jitcap.capture.located import caller_at
 from jitcap.capture.native import is_library_module
 from jitcap.capture.opcodes_table import OPCODES
 from jitcap.capture.origin import GLOBALS, Attribute, DictOf, Fixed, Item, Origin
@@ -50,10 +51,13 @@ _PARTS: Final = (FunctionType, type, ModuleType, type(len))
 class HostCall:
     """A call of the host (print, logging ...) to be made after the graph ran, in program order."""
 
-    def __init__(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(
+        self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], at: Any = None
+    ) -> None:
         self.fn = fn
         self.args = args
         self.kwargs = kwargs
+        self.at = at  # a function that makes the call in the user's name
 
 
 class World:
@@ -61,7 +65,7 @@ class World:
 
     def __init__(self, name: str) -> None:
         self.grad_mode, self.inference = mode.enabled, mode.inference
-        self.entry_line = ""  # where the function that is captured begins
+        self.entry = Place()  # where the function that is captured begins
         self.tracer = CaptureTracer(self, name)
         self.guards = Guards()
         self.outside = Outside(self)
@@ -107,7 +111,9 @@ class World:
 
     def line(self) -> str:
         place = self.where()
-        return f"{place.file}:{place.line}" if place.line else self.entry_line
+        if not place.line:
+            place = self.entry  # type: ignore[assignment]
+        return f"{place.file}:{place.line}" if place.line else self.entry.function
 
     def is_library(self, module: str) -> bool:
         """Whether a module's functions are taken as fixed."""
@@ -413,6 +419,16 @@ class World:
         taken = tuple(snapshot(a) for a in args)
         self.host_calls.append(HostCall(fn, taken, {k: snapshot(v) for k, v in kwargs.items()}))
 
+    def report(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Put off a call that tells from where it was made: a warning, a log record."""
+        frames, level = self.vm.frames, kwargs.get("stacklevel", 1)
+        if not 1 <= level <= len(frames):
+            self.host_call(fn, args, kwargs)
+            return
+        frame = frames[-level]
+        self.host_call(fn, args, {k: v for k, v in kwargs.items() if k != "stacklevel"})
+        self.host_calls[-1].at = caller_at(frame.code, frame.instruction.line, frame.globals)
+
     def original_of(self, fn: Any) -> Any:
         """The function that a `Jitted` wraps, or None."""
         if type(fn).__module__ != "jitcap.api":
@@ -487,7 +503,7 @@ def _by_index(obj: Any) -> Iterator[Any]:
 
 def compares_in_python(cls: Any) -> bool:
     """Whether native code that hashes, compares or sorts instances looks at their attributes."""
-    return any(
+    return issubclass(cls, SimpleNamespace) or any(
         isinstance(getattr(cls, name, None), FunctionType)
         for name in ("__eq__", "__hash__", "__lt__")
     )

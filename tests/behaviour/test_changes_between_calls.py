@@ -4,8 +4,15 @@ A program is a generator of results. It is run twice, once with a `jit` that doe
 yield the same. `backend="eager"` runs the captured graph without compiling: capture is meant here.
 """
 
+import collections
+import contextlib
 import copy
 import functools
+import gc
+import json
+import re
+import types
+import weakref
 
 import pytest
 
@@ -162,6 +169,163 @@ def objects_told_apart_by_identity(jit):
     yield once([one, two])
 
 
+@program
+def a_namespace_as_configuration(jit):
+    config = types.SimpleNamespace(rate=0.5, n=2, inner=types.SimpleNamespace(log=[1]))
+
+    @jit
+    def step(x):
+        config.n += 1
+        config.inner.log.append(config.n)
+        made = types.SimpleNamespace(x=x, y=config.n)
+        del made.x
+        return x * config.rate * config.n, hasattr(config, "late"), vars(made), repr(made)
+
+    for _ in range(3):
+        yield step(eager.ones(1)), vars(config.inner), config.n
+        config.rate += 1
+    config.late = True
+    yield step(eager.ones(1))
+
+
+@program
+def ordered_dictionary_from_outside(jit):
+    table = collections.OrderedDict(a=1)
+
+    @jit
+    def step(x):
+        table["n"] = x
+        table.move_to_end("a")
+
+    step(eager.ones(1))
+    yield list(table)
+
+
+class Text(str):
+    __slots__ = ()
+
+    def __new__(cls, text):
+        return super().__new__(cls, text + "!")
+
+
+class Whole(int):
+    pass
+
+
+class Window(collections.deque):
+    def __init__(self, values):
+        super().__init__(values, 2)
+
+
+class Problem(Exception):
+    def __init__(self, code, extra):
+        super().__init__(code)
+        self.extra = extra
+
+
+@program
+def subclasses_of_builtin_types(jit):
+    @jit
+    def step(x):
+        try:
+            raise Problem(3, x)
+        except Problem as error:
+            made = [Text("a"), Whole(4), Window([1, 2, 3]), bytearray(b"ab"), error.args, error]
+        return made, complex(x.shape[0], 2), int("11", 2), dict.fromkeys("ab", 0)
+
+    for _ in range(2):
+        made, *rest = step(eager.ones(2))
+        *made, error = made
+        yield [type(m).__name__ for m in made], [repr(m) for m in made], rest, error.extra
+
+
+@program
+def regular_expressions_and_json(jit):
+    pattern = re.compile(r"(\w+)=(\d+)")
+
+    @jit
+    def step(x, text):
+        found = pattern.match(text)
+        read = json.loads('{"k": [1, null]}')
+        return x * int(found.group(2)), re.sub("l", "m", text), json.dumps([text, x.shape[0]]), read
+
+    yield step(eager.ones(1), "lr=3"), step(eager.ones(1), "lr=3"), step(eager.ones(1), "mom=5")
+
+
+@program
+def generators_left_in_the_middle(jit):
+    log = []
+
+    @contextlib.contextmanager
+    def opened(name):
+        log.append(name)
+        try:
+            yield name
+        finally:
+            log.append(f"closed {name}")
+
+    def numbers():
+        with opened("outer"), opened("inner"):
+            yield from range(5)
+
+    @jit
+    def step(x):
+        for n in numbers():
+            if n == 1:
+                break
+        log.append("after the loop")
+        next(numbers())
+        log.append("after next")
+        kept = numbers()
+        return x + next(kept)
+
+    for _ in range(2):
+        yield step(eager.ones(1)), log
+
+
+@program
+def arguments_come_back_as_they_are(jit):
+    given = [
+        10**30,
+        b"bytes",
+        "a word",
+        (1, "x"),
+        frozenset([1]),
+        slice(1, 2),
+        range(3),
+        1 + 2j,
+        0.5,
+    ]
+    step = jit(lambda *values: values)
+    for _ in range(2):
+        given = [*map(copy.deepcopy, given[:-1]), 0.5]
+        yield [a is b for a, b in zip(step(*given), given, strict=True)]
+
+
+class Doubling:
+    @compiled
+    def __call__(self, x):
+        return x * 2
+
+
+@program
+def a_callable_with_a_jitted_call(jit):
+    yield jit(Doubling())(eager.ones(1))
+
+
 @pytest.mark.parametrize("run", PROGRAMS, ids=lambda run: run.__name__)
 def test_same(run):
     assert list(map(plain, run(compiled))) == list(map(plain, run(plainly)))
+
+
+def test_a_batch_is_freed_without_a_collection():
+    step = compiled(lambda x: x.sum())
+    batch = eager.ones(4)
+    alive = weakref.ref(batch)
+    gc.disable()
+    try:
+        step(batch)
+        del batch
+        assert alive() is None
+    finally:
+        gc.enable()

@@ -2,8 +2,10 @@
 
 import collections
 import copy
+import enum
 import functools
 import gc
+import itertools
 import types
 import weakref
 
@@ -289,6 +291,28 @@ def test_a_miss_is_explained():
     assert "expected 3, got 4" in why
     assert "config.width" in why
     assert "test_guards.py:" in why
+
+
+class Mode(enum.Enum):
+    FIRST = 1
+    SECOND = 2
+
+
+class Applied:
+    def __call__(self, x, mode):
+        return x
+
+
+def test_a_miss_says_which_value_and_where():
+    for fn, name in ((Applied(), "args[1]"), (Applied().__call__, "mode")):
+        step = jit(fn, backend="eager")
+        for value in (Mode.FIRST, Mode.SECOND, frozenset([1]), range(3)):
+            step(eager.ones(1), value)
+        place = f"at {__file__}:{Applied.__call__.__code__.co_firstlineno}, read as {name}"
+        values = ["Mode.FIRST", "Mode.SECOND", "frozenset({1})", "range(0, 3)"]
+        assert [r.reason for r in step.stats.recompiles] == [
+            f"expected {a}, got {b}, {place}" for a, b in itertools.pairwise(values)
+        ]
 
 
 def test_floats_do_not_recompile_and_ints_stop_to():

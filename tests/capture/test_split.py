@@ -1,6 +1,9 @@
 """Functions cut into segments at every place: what is carried from one segment to the next is complete."""
 
 import copy
+import logging
+import traceback
+import warnings
 
 import pytest
 
@@ -135,3 +138,76 @@ def test_fullgraph_refuses():
     step = jit(lambda x: x if x.sum() > 0 else -x, fullgraph=True)
     with pytest.raises(Break, match="known only when the program runs"):
         step(eager.ones(2))
+
+
+def test_the_users_lines_show(recwarn, caplog):
+    """In a traceback, a warning and a log record, also of what runs between two parts."""
+
+    def inner(x):
+        if x.sum() > 0:
+            return {}["missing"]
+
+    def step(x):
+        warnings.warn("careful", stacklevel=1)
+        warnings.warn("caller", stacklevel=2)
+        logging.getLogger("steps").warning("noted")
+        try:
+            inner(x)
+        except KeyError:
+            logging.getLogger("steps").exception("missing")
+            shown = traceback.format_exc()
+        return inner(x), shown
+
+    first = step.__code__.co_firstlineno
+    jitted = jit(step, backend="eager")
+    with pytest.raises(KeyError) as caught:
+        jitted(eager.ones(2))
+    lines = [(f.name, f.lineno) for f in traceback.extract_tb(caught.value.__traceback__)]
+    assert lines[-2:] == [("step", first + 9), ("inner", inner.__code__.co_firstlineno + 2)]
+    places = {str(w.message): (w.filename, w.lineno) for w in recwarn}
+    assert places["careful"] == (__file__, first + 1)
+    assert places["caller"] == (__file__, first + 14)
+    assert [(r.funcName, r.lineno) for r in caplog.records] == [
+        ("step", first + 3),
+        ("step", first + 7),
+    ]
+    assert f"line {inner.__code__.co_firstlineno + 2}, in inner" in caplog.text
+
+
+def test_what_capture_gets_wrong_is_split_off(recwarn):
+    class Place:
+        def __init__(self, n):
+            self.n = n
+
+        def __index__(self):
+            return self.n
+
+    step = jit(lambda x, place: (x * 2, "abc"[place]), backend="eager")
+    for n in (0, 1, 2, 1, 0):
+        assert step(eager.ones(1), Place(n))[1] == "abc"[n]
+    assert step.stats.splits == 1
+    assert step.stats.fallbacks == 0
+    assert "internal" in step.stats.refusals[0]
+
+
+def test_exception_groups_run_plainly(recwarn):
+    def step(x):
+        try:
+            raise ExceptionGroup("two", [ValueError(1), TypeError(2)])
+        except* ValueError:
+            x = x + 1
+        except* TypeError:
+            x = x + 10
+        return x
+
+    jitted = jit(step)
+    assert jitted(eager.ones(1)).item() == 12
+    assert jitted.stats.fallbacks == 1
+
+
+def test_evaluated_text_sees_the_locals(recwarn):
+    def step(x, n):
+        y = x + n
+        return eval("y * 2")
+
+    assert jit(step, backend="eager")(eager.ones(1), 3).item() == 8

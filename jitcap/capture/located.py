@@ -1,0 +1,62 @@
+"""Beside capture: what runs elsewhere shows the user's line. (place, call) -> frames like Python's.
+
+An instruction that is executed between two compiled parts has no frame of its own, and a host call
+(a warning, a log record) is made by the entry. Both names come from a function that is made for
+the place: the same file, line, name and globals, nothing but a call.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from functools import lru_cache
+from types import CodeType, FrameType, FunctionType, TracebackType
+from typing import Any, Final
+
+_OURS: Final = ("jitcap", "eager", "codegen")
+_INTERNAL: Final = ("jitcap.capture.", "jitcap.split")
+
+
+def _shim(fn: Any, args: Any, kwargs: Any) -> Any:
+    return fn(*args, **kwargs)
+
+
+@lru_cache(maxsize=1024)
+def _code_at(code: CodeType, line: int) -> CodeType:
+    """The line table counts from the first line; the call is on the one after it."""
+    return _shim.__code__.replace(
+        co_filename=code.co_filename,
+        co_name=code.co_name,
+        co_qualname=code.co_qualname,
+        co_firstlineno=max(line - 1, 1),
+    )
+
+
+def caller_at(code: CodeType, line: int, space: dict[str, Any]) -> Callable[..., Any]:
+    """`call(fn, args, kwargs)`, which seems to stand at that line of the user's function."""
+    return FunctionType(_code_at(code, line), space, code.co_name)
+
+
+def locate(error: BaseException, code: CodeType, line: int, space: dict[str, Any]) -> None:
+    """Put the user's line on the traceback of `error`, in place of the interpreter's frames."""
+    kept, shim = [], _code_at(code, line)
+    link = error.__traceback__
+    while link is not None:
+        module = link.tb_frame.f_globals.get("__name__", "")
+        if not module.startswith(_INTERNAL) and link.tb_frame.f_code is not shim:
+            kept.append(link)
+        link = link.tb_next
+    for old in reversed(kept):
+        link = TracebackType(link, old.tb_frame, old.tb_lasti, old.tb_lineno)
+    frame = caller_at(code, line, space)(sys._getframe, (), {})
+    error.__traceback__ = TracebackType(link, frame, frame.f_lasti, line)
+
+
+def warn_above(levels: int, message: Any, category: Any, **kwargs: Any) -> None:
+    """`warnings.warn` in the name of the `levels`-th frame above the function that is compiled."""
+    frame: FrameType | None = sys._getframe(1)
+    level = 2
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _OURS:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, level + levels - 1, **kwargs)
