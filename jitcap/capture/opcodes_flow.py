@@ -57,6 +57,11 @@ def jump_if_false_or_pop(vm: Interpreter, frame: Frame, ins: Instruction) -> Non
         frame.pc = ins.target
 
 
+@opcode("END_FOR", since=(3, 12))
+def end_for(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Never reached: an exhausted FOR_ITER goes on behind it."""
+
+
 @opcode("FOR_ITER")
 def for_iter(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     try:
