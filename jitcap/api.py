@@ -21,6 +21,7 @@ from jitcap.capture.breaks import Break
 from jitcap.entry import MISS, Compiled, Entries, Options, compile_call, readable
 from jitcap.explain import Explanation, explanation
 from jitcap.marks import no_capture
+from jitcap.pipeline import known_backend
 from jitcap.record import Stats, announce, forget_announcements, merged
 
 STANCES: Final = ("default", "eager", "fail_on_split", "fail_on_recompile")
@@ -101,6 +102,7 @@ def jit(
 
     Raises TypeError if `fn` cannot be called, ValueError for an unknown backend.
     """
+    known_backend(backend)
     options = Options(fullgraph, dynamic, backend, verify, check_nans)
     if fn is None:
         return functools.partial(_jit, options=options)

@@ -101,6 +101,9 @@ class Config:
             self.__dict__.clear()
             self.__dict__.update(before)
 
+    def __dir__(self) -> list[str]:
+        return list(FLAGS)
+
     def __repr__(self) -> str:
         rows = (f"  {n} = {getattr(self, n)!r:12}  # {f.env}: {f.what}" for n, f in FLAGS.items())
         return "config(\n" + "\n".join(rows) + "\n)"

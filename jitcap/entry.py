@@ -101,8 +101,7 @@ class Entries:
         with self._lock:
             again = self.versions is not seen  # another thread compiled meanwhile
             if not again:
-                self._record_recompile(args, kwargs, stance)
-                version, raised = self._try_compile(args, kwargs, stance)
+                version, raised = self._new_version(args, kwargs, stance)
         if again:
             return self.retry(args, kwargs, stance)
         if version is None and self.splitter is not None:
@@ -173,14 +172,21 @@ class Entries:
 
     # ---- compiling
 
+    def _new_version(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str
+    ) -> tuple[Version | None, Record | None]:
+        """As `_try_compile`, up to the limit of versions; the guard that failed is noted."""
+        if len(self.versions) >= config.entries and stance != "fail_on_recompile":
+            self._say_limit()
+            return None, None
+        self._record_recompile(args, kwargs, stance)
+        return self._try_compile(args, kwargs, stance)
+
     def _try_compile(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str
     ) -> tuple[Version | None, Record | None]:
         """A new version for this call, or None when it has to run plainly: because the program
         raised the exception that comes with it, or for a reason that was announced."""
-        if len(self.versions) >= config.entries:
-            self._say_limit()
-            return None, None
         start = time.perf_counter()
         try:
             made = compile_call(self.fn, args, kwargs, self.options, frozenset(self.varying))

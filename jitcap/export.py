@@ -68,8 +68,12 @@ def export(fn: Callable[..., Any], args: Sequence[Tensor]) -> Exported:
     """The program that `fn(*args)` is, for tensors like `args`: a tensor or tuple of tensors.
 
     Tensors that `fn` refers to (parameters, say) are copied. Python control flow is fixed as taken.
-    Raises ValueError if `fn` writes its arguments, DataDependent if it asks for a tensor's value.
+    Raises TypeError if `args` is no tuple or list, ValueError if `fn` writes its arguments,
+    DataDependent if it asks for a tensor's value.
     """
+    if not isinstance(args, tuple | list):
+        kind = type(args).__name__
+        raise TypeError(f"export: args is a tuple of tensors, as in export(fn, (x,)); got a {kind}")
     found = trace(fn, *args, name="exported")
     if found.writes:
         raise ValueError("export: the function writes its arguments in place; export a pure one")

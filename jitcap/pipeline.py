@@ -117,11 +117,16 @@ def _keep_artifact(artifact: Artifact, trail: Trail) -> None:
     trail.kernels.extend(artifact.kernels)
 
 
+def known_backend(name: str | None) -> str:
+    """`name` itself ("" for none). Raises ValueError if there is no such backend."""
+    if name and name not in BACKENDS:
+        raise ValueError(f"unknown backend {name!r}; there are {', '.join(BACKENDS)}")
+    return name or ""
+
+
 def choose_backend(graph: Graph, asked: str | None) -> str:
     """The backend asked for (in the call, else in the settings), else by the inputs' device."""
-    backend = asked or config.backend
-    if backend and backend not in BACKENDS:
-        raise ValueError(f"unknown backend {backend!r}; there are {', '.join(BACKENDS)}")
+    backend = known_backend(asked or config.backend)
     devices = {n.aval.device.partition(":")[0] for n in graph.inputs if not n.aval.weak}
     return backend or ("triton" if devices == {"cuda"} else "cpp")
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from jitcap.config import config
 
@@ -31,6 +31,9 @@ class Recompile:
 
     def __str__(self) -> str:
         return f"{self.function}: {self.reason}"
+
+
+SHOWN: Final = 8  # recompiles in the print of Stats, the last ones
 
 
 @dataclass(slots=True)
@@ -53,7 +56,10 @@ class Stats:
             f"{self.splits} splits, {self.fallbacks} fallbacks, {self.kernels} kernels, "
             f"{self.compile_seconds:.3f} s compiling"
         )
-        return "\n".join([counts, *(f"  {r}" for r in (*self.recompiles, *self.refusals))])
+        earlier = len(self.recompiles) - SHOWN
+        lines = [f"  {earlier} recompiles, then"] if earlier > 0 else []
+        lines += [f"  {r}" for r in (*self.recompiles[-SHOWN:], *self.refusals)]
+        return "\n".join([counts, *lines])
 
 
 @dataclass(slots=True)

@@ -54,6 +54,11 @@ def test_export_and_load(tmp_path):
         again(x.t())
 
 
+def test_export_takes_a_tuple():
+    with pytest.raises(TypeError, match=r"export\(fn, \(x,\)\)"):
+        jitcap.export(lambda x: x, eager.ones(2))
+
+
 def test_loading_something_else(tmp_path):
     np.savez(tmp_path / "x.npz", a=np.zeros(3))
     with pytest.raises(ValueError, match="not an exported program"):

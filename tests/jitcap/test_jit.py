@@ -126,7 +126,7 @@ def test_not_callable():
 
 def test_unknown_backend():
     with pytest.raises(ValueError, match="cpp, triton, python, eager"):
-        jit(scaled, backend="fortran")(floats(3))
+        jit(scaled, backend="fortran")
 
 
 def test_guards_recompile_and_say_why():
@@ -386,6 +386,8 @@ def test_the_limit_of_versions_is_said():
     with config(entries=3), pytest.warns(JitcapWarning, match="3 versions"):
         many_shapes()
     assert fn.stats.compiles == 3
+    assert fn.stats.fallbacks == 3
+    assert len(fn.stats.recompiles) == 2  # a call that runs plainly leaves nothing behind
 
 
 def test_explain(tmp_path):
