@@ -8,6 +8,7 @@ from eager.autograd import no_grad
 from eager.distributions.distribution import Distribution
 from eager.interop import tensor
 from eager.nn.functional import binary_cross_entropy_with_logits, softplus
+from eager.ops.view import broadcast_tensors
 from eager.random import bernoulli, multinomial
 from eager.tensor import Tensor
 
@@ -44,9 +45,8 @@ class Categorical(Distribution):
         return drawn.t().reshape(self._extended(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        index = value.long().unsqueeze(-1)
-        shape = (*index.shape[:-1], self._num_events)
-        return self.logits.expand(shape).gather(-1, index).squeeze(-1)
+        index, logits = broadcast_tensors(value.long().unsqueeze(-1), self.logits)
+        return logits.gather(-1, index[..., :1]).squeeze(-1)
 
     def entropy(self) -> Tensor:
         return -(self.logits.clamp(min=-3.4028e38) * self.probs).sum(-1)
@@ -81,7 +81,7 @@ class Bernoulli(Distribution):
             return bernoulli(self.probs.expand(self._extended(sample_shape)))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        logits = self.logits.expand(value.shape)
+        logits, value = broadcast_tensors(self.logits, value)
         return -binary_cross_entropy_with_logits(logits, value, reduction="none")
 
     def entropy(self) -> Tensor:

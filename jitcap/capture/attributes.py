@@ -8,6 +8,8 @@ import types
 from types import FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from eager.sym import SymNumber
 from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
@@ -323,6 +325,8 @@ def _number_attribute(world: World, number: SymNumber, name: str) -> Any:
     if name == "real":
         return number
     value = world.value_of(number)
+    if isinstance(number.hint, np.generic):
+        value = type(number.hint)(value)
     return getattr(value, name)
 
 

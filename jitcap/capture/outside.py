@@ -406,6 +406,7 @@ LOADERS: Final[dict[type, Loader]] = {
     **dict.fromkeys(_BY_IDENTITY, load_fixed),
     int: load_int,
     float: load_number,
+    np.float64: load_number,  # a float: what NumPy computes for a schedule or a mixture
     type: load_fixed,
     object: load_fixed,
     FunctionType: load_function,

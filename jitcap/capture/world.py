@@ -455,8 +455,9 @@ class World:
         """A run-time scalar that is read from outside at every call."""
         node = self.tracer.input(f"s{len(self.tracer.inputs)}", scalar_aval(real))
         self.outside.numbers[node] = origin
-        self.tracer.hints[node] = real
-        return SymNumber(self.tracer, node, type(real), real)
+        plain = float(real) if isinstance(real, float) else real  # of a np.float64
+        self.tracer.hints[node] = plain
+        return SymNumber(self.tracer, node, type(plain), real)
 
     def known(self, value: Any) -> Any:
         """A run-time number (also inside a tuple) as its value, guarded; anything else as it is."""

@@ -9,6 +9,7 @@ import itertools
 import types
 import weakref
 
+import numpy as np
 import pytest
 
 import eager
@@ -443,6 +444,27 @@ def test_powers_of_what_only_the_graph_knows():
     assert norms[:3] == (5.0, 0.0, 0.2)
     assert norm(eager.zeros(2), 0.0)[1:3] == (1.0, float("inf"))
     assert (norm.stats.compiles, norm.stats.splits, norm.stats.fallbacks) == (1, 0, 0)
+
+
+def test_numbers_of_numpy_are_runtime_numbers():
+    """What NumPy computes (`np.exp`, `np.random.beta`) is a `np.float64`, which is a float."""
+
+    @functools.partial(jit, backend="eager")
+    def mix(x, lam):
+        return lam * x + (1 - lam) * x * 2, lam, isinstance(lam, float)
+
+    for i in range(4):
+        y, lam, is_float = mix(eager.ones(2), np.float64(i / 4))
+        assert y.tolist() == [2 - i / 4] * 2
+        assert (type(lam), is_float) == (np.float64, True)
+    assert (mix.stats.compiles, mix.stats.fallbacks) == (1, 0)
+
+    @functools.partial(jit, backend="eager")
+    def narrow(x, lam):
+        return x * lam, lam.astype(np.float32)
+
+    assert type(narrow(eager.ones(2), np.float64(2))[1]) is np.float32
+    assert narrow.stats.fallbacks == 0
 
 
 def test_a_modulus_of_a_counter_makes_two_versions():

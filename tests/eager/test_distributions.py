@@ -73,3 +73,14 @@ def test_samples_are_differentiable():
     eager.distributions.Normal(loc, 1.0).rsample((5,)).sum().backward()
     assert loc.grad.tolist() == [5.0, 5.0]
     assert not eager.distributions.Normal(loc, 1.0).sample().requires_grad
+
+
+def test_values_and_parameters_broadcast():
+    """A batch of one with a single value; one distribution with many values."""
+    row, p = eager.tensor([[0.25, 0.75]]), eager.tensor([0.25])
+    one = eager.distributions.Categorical(row)
+    np.testing.assert_allclose(one.log_prob(eager.tensor(1)).exp(), [0.75], rtol=1e-6)
+    np.testing.assert_allclose(one.log_prob(eager.tensor([0, 1])).exp(), [0.25, 0.75], rtol=1e-6)
+    coin = eager.distributions.Bernoulli(p)
+    np.testing.assert_allclose(coin.log_prob(eager.tensor(0.0)).exp(), [0.75], rtol=1e-6)
+    np.testing.assert_allclose(coin.log_prob(eager.ones(2)).exp(), [0.25, 0.25], rtol=1e-6)
