@@ -19,7 +19,7 @@ from types import FunctionType, MethodType
 from typing import Any, Final
 
 from jitcap.capture.breaks import Break, Record
-from jitcap.capture.capture import capture
+from jitcap.capture.capture import capture, search
 from jitcap.capture.result import Captured
 from jitcap.config import config
 from jitcap.graph import Graph
@@ -194,6 +194,9 @@ class Entries:
             if refusal.kind == "exception":
                 return None, refusal.record()
             if self.options.fullgraph or stance == "fail_on_split":
+                own = refusal.record()
+                found = search(self.fn, args, kwargs)
+                refusal.others = tuple(r for r in found if r.place != own.place)
                 raise
             if refusal.kind not in WHOLE and self._has_parts():
                 self.splitter = Splitter(self._part, self._report_split, MISS)

@@ -136,10 +136,12 @@ class Break(Exception):
         self.kind = kind
         self.what = what
         self.place: Place | None = None
+        self.others: tuple[Record, ...] = ()  # further places, where all are looked for
         self.done = 0  # instructions of the outermost frame that can be captured before it
 
     def __str__(self) -> str:
-        return str(self.record()) if self.place else self.what
+        own = str(self.record()) if self.place else self.what
+        return "\n".join([own, *map(str, self.others)])
 
     @staticmethod
     def aliased(what: str, storages: frozenset[int]) -> Aliased:

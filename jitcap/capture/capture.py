@@ -16,12 +16,13 @@ from typing import Any, TypeVar
 from eager.autograd import mode
 from eager.dispatch import current_tracer
 from eager.traced import UnknownValue
-from jitcap.capture.breaks import Aliased, Break, Place
+from jitcap.capture.breaks import Aliased, Break, Place, Record
 from jitcap.capture.bytecode import UnsupportedPython
 from jitcap.capture.effects import counters, epilogue, guard_aliases, tensors_of
 from jitcap.capture.origin import Attribute, Fixed, Keyword, Positional
 from jitcap.capture.outside import TensorShadow
 from jitcap.capture.result import Captured, Input, prepare
+from jitcap.capture.search import Search
 from jitcap.capture.shadow import Shadow
 from jitcap.capture.world import World
 from jitcap.functional import DataDependent
@@ -150,6 +151,25 @@ def _run(world: World, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         given.append(world.outside.load(value, Positional(i, label)))
     keywords = {k: world.outside.load(v, Keyword(k)) for k, v in kwargs.items()}
     return world.call(root, tuple(given), keywords)
+
+
+def search(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Record, ...]:
+    """All places where this call would be split that capture can get to. Changes nothing."""
+    records: dict[Any, Record] = {}
+    for first in (True, False):
+        world = World(getattr(fn, "__qualname__", type(fn).__qualname__))
+        found = world.search = Search(world, records, first)
+        world.vm.step_over = found.step_over
+        try:
+            with tracing(world, frozenset()):
+                _run(world, fn, args, kwargs)
+        except Break as refusal:
+            found.note(refusal)
+        except Exception:  # noqa: BLE001, S112 - what is known so far is reported
+            continue
+    return tuple(records.values())
 
 
 def finish(world: World, value: Any, shape: tuple[int, tuple[str, ...]]) -> Captured:

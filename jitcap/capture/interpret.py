@@ -122,6 +122,9 @@ class Done:
 Opcode = Callable[["Interpreter", Frame, Instruction], Done | None]
 
 
+StepOver = Callable[[Frame, Instruction, list[Any], BaseException], bool]
+
+
 class Interpreter:
     """Executes frames. `frames` is the stack of active ones, for error messages and `Where`."""
 
@@ -132,6 +135,7 @@ class Interpreter:
         self.over = False  # whether nothing is executed any more
         self.dropped: Break | None = None  # what went wrong when a generator was dropped
         self.generators: weakref.WeakSet[Generator] = weakref.WeakSet()
+        self.step_over: StepOver | None = None  # of a search for all refusals
         self.passthrough: tuple[type[BaseException], ...] = (Break,)
 
     def run(self, frame: Frame, limit: int | None = None) -> Any:  # Done | None: see `limit`
@@ -153,13 +157,17 @@ class Interpreter:
         """Execute one instruction, or go to the handler of what it raises."""
         ins = frame.bytecode.instructions[frame.pc]
         frame.pc += 1
+        before = list(frame.stack) if self.step_over is not None else []
         try:
             return self.opcodes[ins.op](self, frame, ins)
         except self.passthrough as refusal:
             self.world.place(frame, refusal)
-            raise
+            if self.step_over is None or not self.step_over(frame, ins, before, refusal):
+                raise
+            return None
         except (Exception, GeneratorExit) as error:  # noqa: BLE001 - the program may handle it
-            self.unwind(frame, error)
+            if self.step_over is None or not self.step_over(frame, ins, before, error):
+                self.unwind(frame, error)
             return None
 
     def unwind(self, frame: Frame, error: BaseException) -> None:

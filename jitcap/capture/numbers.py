@@ -43,9 +43,10 @@ def concretize(world: World, number: SymNumber, want: type) -> Any:
     if origin is None:
         if want is bool and _is_divisor_check(number):
             return True
-        raise DataDependent(
-            f"{want.__name__}() of a value that is known only when the program runs"
-        )
+        what = f"{want.__name__}() of a value that is known only when the program runs"
+        if world.search is not None:
+            return world.search.decide(want, what)
+        raise DataDependent(what)
     value = hint_of(world, number.handle)
     value = bool(value) if want is bool else value
     world.guards.add(Holds(origin, world.line(), value))

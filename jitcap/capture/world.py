@@ -30,6 +30,7 @@ from jitcap.capture.native import is_library_module
 from jitcap.capture.opcodes_table import OPCODES
 from jitcap.capture.origin import GLOBALS, Attribute, DictOf, Fixed, Item, Origin
 from jitcap.capture.outside import Outside, is_python_class, load_opaque, loader_of
+from jitcap.capture.search import Search
 from jitcap.capture.shadow import (
     MISSING,
     CellShadow,
@@ -71,6 +72,7 @@ class World:
         self.outside = Outside(self)
         self.vm = Interpreter(self, OPCODES)
         self.vm.passthrough = (Break, DataDependent, UnknownValue)
+        self.search: Search | None = None  # for all refusals, not for a graph
         self.host_calls: list[HostCall] = []
         self.fixed: dict[int, Any] = {}  # objects that are guarded by identity
         self.reached: dict[int, FunctionType] = {}  # functions that were interpreted

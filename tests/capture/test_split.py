@@ -2,13 +2,15 @@
 
 import copy
 import logging
+import os
+import time
 import traceback
 import warnings
 
 import pytest
 
 import eager
-from jitcap import jit
+from jitcap import disable, graph_break, jit, stance
 from jitcap.capture.breaks import Break
 from jitcap.capture.segment import capture_segment
 from jitcap.entry import Options, assemble
@@ -138,6 +140,43 @@ def test_fullgraph_refuses():
     step = jit(lambda x: x if x.sum() > 0 else -x, fullgraph=True)
     with pytest.raises(Break, match="known only when the program runs"):
         step(eager.ones(2))
+
+
+def test_fullgraph_lists_every_split():
+    """Both ways of a decision are looked at, and nothing has happened when it raises."""
+    log = []
+
+    @disable
+    def plainly(x):
+        log.append("ran")
+        return x
+
+    def inner(y):
+        if y.max() > 3:
+            graph_break()
+            return y + 1
+        return y - time.time()
+
+    def step(x):
+        log.append("begun")
+        y = plainly(inner(x))
+        while x.sum() < 10:
+            x = x * 2
+        with open(os.devnull) as file:
+            file.read()
+        return x.tolist(), y.tolist()
+
+    expected = {
+        "if y.max() > 3:", "graph_break()", "return y - time.time()", "y = plainly(inner(x))",
+        "while x.sum() < 10:", "with open(os.devnull) as file:", "return x.tolist(), y.tolist()",
+    }  # fmt: skip
+    for jitted, name in ((jit(step, fullgraph=True), "default"), (jit(step), "fail_on_split")):
+        with pytest.raises(Break) as caught, stance(name):
+            jitted(eager.ones(2))
+        lines = [t.strip() for t in str(caught.value).splitlines() if t.startswith("    ")]
+        shown = {t for t in lines if not t.startswith("^")}
+        assert shown == expected
+        assert log == []
 
 
 def test_the_users_lines_show(recwarn, caplog):
