@@ -56,6 +56,8 @@ def build_joint(
     live = [(i, t) for i, t in tracked if t._node is not None and not is_spent(t)]
     if not live or not leaves:
         return None
+    for _, leaf in leaves:  # their hooks are called on the tape, when the gradient gets there
+        leaf._hooks = leaf._accumulate_hooks = None
     tangents = [placeholder(f"g{i}", t.aval) for i, t in live]
     given: list[Tensor] = [wrap(fresh(tracer, n, n.aval)) for n in tangents]
     grads = autograd.grad(

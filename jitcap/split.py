@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import CodeType, FunctionType
@@ -69,9 +70,14 @@ class Splitter:
         depth = getattr(self._state, "depth", 0)
         if self.hopeless or depth >= DEPTH or not splittable(fn):
             return fn(*args, **kwargs)
+        frame = None
+        with suppress(TypeError):
+            frame = real_frame(fn, args, kwargs)
+        if frame is None:  # the arguments do not fit: in Python's own words
+            return fn(*args, **kwargs)
         self._state.depth = depth + 1
         try:
-            return self._run(real_frame(fn, args, kwargs))
+            return self._run(frame)
         finally:
             self._state.depth = depth
 

@@ -24,6 +24,7 @@ import numpy as np
 from eager.sym import SymNumber
 from eager.tensor import Tensor
 from jitcap.capture import attributes
+from jitcap.capture import builtins_values as _registered  # noqa: F401 - fills HANDLERS
 from jitcap.capture.breaks import Break
 from jitcap.capture.builtins import HANDLERS, HOST_MODULES, KEYED, PURE_MODULES
 from jitcap.capture.deferred import Deferred

@@ -14,7 +14,7 @@ from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
 from jitcap.capture.interpret import NULL, Frame
-from jitcap.capture.located import caller_at, locate
+from jitcap.capture.located import caller_at, is_of, links, locate
 
 Nested = Callable[[FunctionType, tuple[Any, ...], dict[str, Any]], Any]
 
@@ -175,5 +175,9 @@ class ConcreteWorld:
         return value
 
     def place(self, frame: Frame, refusal: BaseException) -> None:
-        """Real errors show the user's lines."""
-        locate(refusal, frame.code, frame.instruction.line, frame.globals)
+        """Real errors show the user's lines; one that is raised again keeps those it has."""
+        again = frame.instruction.op == "RERAISE"
+        if again and any(is_of(frame.code, link) for link in links(refusal)):
+            return
+        line = frame.instruction.line or frame.code.co_firstlineno
+        locate(refusal, frame.code, line, frame.globals)

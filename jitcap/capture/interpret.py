@@ -173,7 +173,7 @@ class Interpreter:
     def unwind(self, frame: Frame, error: BaseException) -> None:
         """Continue at the handler of the current instruction, or raise `error` to the caller."""
         handler = frame.bytecode.handler_at(frame.pc - 1)
-        if frame.instruction.op != "RERAISE":
+        if frame.instruction.op != "RERAISE" or handler is None:
             self.world.place(frame, error)
         if handler is None:
             try:

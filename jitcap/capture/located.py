@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any, Final
@@ -38,15 +38,30 @@ def caller_at(code: CodeType, line: int, space: dict[str, Any]) -> Callable[...,
     return FunctionType(_code_at(code, line), space, code.co_name)
 
 
-def locate(error: BaseException, code: CodeType, line: int, space: dict[str, Any]) -> None:
-    """Put the user's line on the traceback of `error`, in place of the interpreter's frames."""
-    kept, shim = [], _code_at(code, line)
+def links(error: BaseException) -> Iterator[TracebackType]:
+    """The entries of a traceback, outermost first."""
     link = error.__traceback__
     while link is not None:
-        module = link.tb_frame.f_globals.get("__name__", "")
-        if not module.startswith(_INTERNAL) and link.tb_frame.f_code is not shim:
-            kept.append(link)
+        yield link
         link = link.tb_next
+
+
+def is_of(code: CodeType, link: TracebackType) -> bool:
+    """Whether an entry is about a function with this code."""
+    found = link.tb_frame.f_code
+    return found.co_qualname == code.co_qualname and found.co_filename == code.co_filename
+
+
+def locate(error: BaseException, code: CodeType, line: int, space: dict[str, Any]) -> None:
+    """Put the user's line on the traceback of `error`, in place of the interpreter's frames."""
+    shim = _code_at(code, line)
+    kept = [
+        old
+        for old in links(error)
+        if not old.tb_frame.f_globals.get("__name__", "").startswith(_INTERNAL)
+        and old.tb_frame.f_code is not shim
+    ]
+    link: TracebackType | None = None
     for old in reversed(kept):
         link = TracebackType(link, old.tb_frame, old.tb_lasti, old.tb_lineno)
     frame = caller_at(code, line, space)(sys._getframe, (), {})

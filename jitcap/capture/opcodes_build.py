@@ -118,9 +118,15 @@ def list_to_tuple(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     frame.push(tuple(frame.pop()))
 
 
+def _unpacked(vm: Interpreter, value: Any) -> list[Any]:
+    if not hasattr(type(value), "__iter__") and not hasattr(type(value), "__getitem__"):
+        raise TypeError(f"cannot unpack non-iterable {type(value).__name__} object")
+    return vm.world.list_of(value)
+
+
 @opcode("UNPACK_SEQUENCE")
 def unpack_sequence(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    values = vm.world.list_of(frame.pop())
+    values = _unpacked(vm, frame.pop())
     if len(values) < ins.arg:
         raise ValueError(f"not enough values to unpack (expected {ins.arg}, got {len(values)})")
     if len(values) > ins.arg:
@@ -131,7 +137,7 @@ def unpack_sequence(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 @opcode("UNPACK_EX")
 def unpack_ex(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     before, after = ins.arg & 0xFF, ins.arg >> 8
-    values = vm.world.list_of(frame.pop())
+    values = _unpacked(vm, frame.pop())
     if len(values) < before + after:
         raise ValueError(
             f"not enough values to unpack (expected at least {before + after}, got {len(values)})"

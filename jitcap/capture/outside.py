@@ -259,7 +259,17 @@ def load_builtin(outside: Outside, real: Any, origin: Origin) -> Any:
     outside.guard(TypeIs(origin, outside.world.line(), type(real)))
     outside.guard(Equals(Attribute(origin, "__name__"), outside.world.line(), real.__name__))
     twin = outside.load(owner, Attribute(origin, "__self__"))
-    return outside.register(Shadow(real, origin, getattr(twin, real.__name__)))
+    bound = base_method(owner, real).__get__(twin) if is_python_class(type(owner)) else None
+    return outside.register(Shadow(real, origin, bound or getattr(twin, real.__name__)))
+
+
+def base_method(owner: Any, bound: Any) -> Any:
+    """What the builtin base of `owner`'s class holds, of which `bound` is a method."""
+    return next(
+        vars(base)[bound.__name__]
+        for base in type(owner).__mro__
+        if not is_python_class(base) and bound.__name__ in vars(base)
+    )
 
 
 def load_partial(outside: Outside, real: functools.partial[Any], origin: Origin) -> Any:

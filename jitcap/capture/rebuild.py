@@ -29,7 +29,7 @@ from jitcap.capture.attributes import TENSOR_FIELDS
 from jitcap.capture.breaks import Break
 from jitcap.capture.deferred import Deferred
 from jitcap.capture.interpret import Generator, Null
-from jitcap.capture.outside import is_python_class
+from jitcap.capture.outside import base_method, is_python_class
 from jitcap.capture.shadow import slots_of
 from jitcap.graph import Node
 from jitcap.guards import Names
@@ -271,6 +271,10 @@ class Rebuilder:
             return self.names.bind(fn)
         if self.world.outside.shadow(owner) is None and is_python_class(type(owner)):
             return self.names.bind(fn)  # of a library's own object: `random.random`
+        if is_python_class(type(owner)):  # the base's own method, whatever overrides it
+            return self.let(
+                f"{self.names.bind(base_method(owner, fn))}.__get__({self.expr(owner)})"
+            )
         return self.let(f"{self.let(self.expr(owner))}.{fn.__name__}")
 
     def _partial(self, value: functools.partial[Any]) -> str:

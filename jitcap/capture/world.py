@@ -316,12 +316,15 @@ class World:
     def values_of(self, iterable: Any) -> Iterator[Any]:
         return iter(self.iter(iterable))
 
+    def hashes_identity(self, value: Any) -> bool:
+        return type(value).__hash__ in _BY_IDENTITY
+
     def hashing(self, values: Iterable[Any]) -> None:
         """Note the objects from outside that a new set or dictionary tells apart by identity."""
         for value in values:
             if type(value) is tuple:
                 self.hashing(value)
-            elif type(value).__hash__ in _BY_IDENTITY:
+            elif self.hashes_identity(value):
                 shadow = self.outside.shadow(value)
                 if shadow is not None and not self.outside.is_fixed(value):
                     self.hashed[id(value)] = shadow

@@ -124,6 +124,42 @@ def hooks_of_a_parameter(jit):
 
 
 @program
+def hooks_of_a_parameter_whose_gradient_is_asked_for_outside(jit):
+    log = []
+    w = nn.Parameter(eager.ones(1))
+    forward = jit(lambda x: (w * x).sum())
+    handle = w.register_hook(lambda grad: log.append(float(grad)) or grad * 2)
+    for _ in range(2):
+        forward(eager.tensor([3.0])).backward()
+        yield w.grad, log
+    handle.remove()
+    forward(eager.tensor([3.0])).backward()
+    yield w.grad, log
+
+
+@program
+def a_metaclass_that_decides_what_is_an_instance(jit):
+    class Meta(type):
+        def __instancecheck__(cls, obj):
+            return hasattr(obj, "made")
+
+        def __subclasscheck__(cls, other):
+            return other.__name__ == "Thing"
+
+    class Checked(metaclass=Meta):
+        pass
+
+    class Thing:
+        pass
+
+    thing = Thing()
+    step = jit(lambda it: (isinstance(it, (int, Checked)), issubclass(type(it), Checked)))
+    yield step(thing)
+    thing.made = True
+    yield step(thing)
+
+
+@program
 def attributes_of_a_tensor(jit):
     step = jit(lambda x: x * getattr(x, "gain", 1))
     x = eager.tensor([2.0])

@@ -250,3 +250,34 @@ def test_evaluated_text_sees_the_locals(recwarn):
         return eval("y * 2")
 
     assert jit(step, backend="eager")(eager.ones(1), 3).item() == 8
+
+
+def test_wrong_arguments_are_told_in_pythons_words(recwarn):
+    def inner(a, /, *, b):
+        return a, b
+
+    def step(x, kind):
+        if x.sum() > 0:
+            x = x + 1
+        return (lambda: inner(1), lambda: inner(a=1, b=2), lambda: inner(1, 2, b=3))[kind]()
+
+    jitted = jit(step, backend="eager")
+    for kind in range(3):
+        messages = []
+        for run in (step, jitted):
+            with pytest.raises(TypeError) as caught:
+                run(eager.ones(1), kind)
+            messages.append(str(caught.value))
+        assert messages[0] == messages[1]
+
+
+class Doubled(list):
+    def append(self, value):
+        super().append(value * 2)
+
+
+@pytest.mark.parametrize("every", [1, 2, 3])
+def test_a_method_of_the_base_is_carried_over(every):
+    values = Doubled()
+    Chopper(every).call(Doubled.append, (values, 1), {})
+    assert values == [2]
