@@ -3,6 +3,7 @@ devices."""
 
 from __future__ import annotations
 
+import collections
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,12 @@ from eager.traced import Traced, UnknownValue
 
 _KNOWN = frozenset(d.np for d in dt.ALL)
 
+_NESTED = (list, tuple, collections.deque)
+
 
 # ------------------------------------------------------------------------------ data -> tensor
+
+
 def _array_of(data: Any, dtype: DType | None) -> Any:
     """A fresh NumPy array of nested lists, numbers or arrays; Python floats become the default
     dtype."""
@@ -43,7 +48,7 @@ def _array_of(data: Any, dtype: DType | None) -> Any:
 
 def _holds_arrays(data: Any) -> bool:
     """Whether nested lists end in arrays or tensors, which have a dtype of their own."""
-    while isinstance(data, (list, tuple)) and data:
+    while isinstance(data, _NESTED) and data:
         data = data[0]
     return isinstance(data, (np.ndarray, np.generic, Tensor))
 
@@ -52,21 +57,21 @@ def _plain(data: Any) -> Any:
     """Nested lists with tensors replaced by their values."""
     if isinstance(data, Tensor):
         return data.detach().numpy()
-    if isinstance(data, (list, tuple)):
+    if isinstance(data, _NESTED):
         return [_plain(x) for x in data]
     return data
 
 
 def _has_traced(data: Any) -> bool:
     """Whether values unknown until run time are in nested lists."""
-    if isinstance(data, (list, tuple)):
+    if isinstance(data, _NESTED):
         return any(map(_has_traced, data))
     return isinstance(data, SymNumber) or (isinstance(data, Tensor) and type(data._array) is Traced)
 
 
 def _stacked(data: Any, dtype: DType | None) -> Tensor:
     """A tensor of nested lists with run-time values in them."""
-    if isinstance(data, (list, tuple)):
+    if isinstance(data, _NESTED):
         parts = [unsqueeze(_stacked(x, dtype), 0) for x in data]
         return apply(REGISTRY["cat"], *parts, dim=0)
     if isinstance(data, Tensor):
@@ -74,6 +79,8 @@ def _stacked(data: Any, dtype: DType | None) -> Tensor:
     if dtype is None:
         kind = data.pytype if isinstance(data, SymNumber) else type(data)
         dtype = {bool: dt.bool_, int: dt.int64}.get(kind, dt.get_default_dtype())
+        if isinstance(data, SymNumber) and data.of_numpy:
+            dtype = dt.float64
     return apply(REGISTRY["full"], data, shape=(), dtype=dtype)
 
 

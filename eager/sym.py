@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from eager import dtype as dt
 from eager.aval import Aval
 from eager.op import REGISTRY
@@ -69,8 +71,13 @@ class SymNumber:
     def __round__(self, digits: int | None = None) -> Any:
         return round(self.tracer.concretize(self, self.pytype), digits)
 
+    @property
+    def of_numpy(self) -> bool:
+        """Whether Python has a `np.float64` here: a float, but tensors of it are float64."""
+        return isinstance(self.hint, np.generic)
+
     def item(self) -> SymNumber:
-        return self
+        return SymNumber(self.tracer, self.handle, self.pytype) if self.of_numpy else self
 
     def __eq__(self, other: object) -> Any:
         return _compare("eq", self, other)
@@ -148,7 +155,8 @@ def emit_scalar(name: str, pytype: type, *operands: Any) -> SymNumber:
     tracer = next(x.tracer for x in operands if isinstance(x, SymNumber))
     handles = tuple(x.handle if isinstance(x, SymNumber) else x for x in operands)
     (handle,) = tracer.emit(REGISTRY[name], handles, {}, (_AVALS[pytype],))
-    return SymNumber(tracer, handle, pytype)
+    of_numpy = pytype is float and any(isinstance(x, SymNumber) and x.of_numpy for x in operands)
+    return SymNumber(tracer, handle, pytype, np.float64("nan") if of_numpy else None)
 
 
 def _type(x: Any) -> type | None:

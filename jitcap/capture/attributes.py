@@ -325,8 +325,8 @@ def _number_attribute(world: World, number: SymNumber, name: str) -> Any:
     if name == "real":
         return number
     value = world.value_of(number)
-    if isinstance(number.hint, np.generic):
-        value = type(number.hint)(value)
+    if number.of_numpy:
+        value = np.float64(value)
     return getattr(value, name)
 
 

@@ -130,7 +130,7 @@ def cast(world: World, number: Any, cls: type) -> Any:
     if not isinstance(number, SymNumber):
         return cls(number)
     if number.pytype is cls:
-        return number
+        return number.item()
     if cls is int and number.pytype is float and origin_of(world, number.handle) is not None:
         return int(concretize(world, number, float))
     aval: Aval = scalar_aval(cls())

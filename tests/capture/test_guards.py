@@ -460,11 +460,16 @@ def test_numbers_of_numpy_are_runtime_numbers():
     assert (mix.stats.compiles, mix.stats.fallbacks) == (1, 0)
 
     @functools.partial(jit, backend="eager")
-    def narrow(x, lam):
-        return x * lam, lam.astype(np.float32)
+    def several(x, lam, y):
+        tensors = (lam, [1 - lam, 2.0], lam.item(), float(lam), collections.deque([y, y]))
+        return lam.astype(np.float32), *map(eager.tensor, tensors)
 
-    assert type(narrow(eager.ones(2), np.float64(2))[1]) is np.float32
-    assert narrow.stats.fallbacks == 0
+    given = eager.ones(2), np.float64(2), 0.5
+    expected = several.original(*given)
+    for one, other in zip(several(*given), expected, strict=True):
+        assert (one.dtype, one.tolist()) == (other.dtype, other.tolist())
+    assert [t.dtype.itemsize for t in expected] == [4, 8, 8, 4, 4, 4]
+    assert (several.stats.splits, several.stats.fallbacks) == (0, 0)
 
 
 def test_a_modulus_of_a_counter_makes_two_versions():

@@ -268,3 +268,13 @@ def test_activations_in_place(call):
         assert getattr(lib, call)(middle, *arguments, **keywords) is middle
         (middle * middle).sum().backward()
     same(x.grad, y.grad)
+
+
+def test_checkpoint():
+    """PyTorch's call for recomputation gives what the function gives."""
+    checkpoint = eager.utils.checkpoint
+    x = eager.ones(2, requires_grad=True)
+    y = checkpoint.checkpoint(lambda a, *, by: a * a * by, x, by=3, use_reentrant=False)
+    layers = eager.nn.Sequential(eager.nn.ReLU(), eager.nn.Flatten(0))
+    checkpoint.checkpoint_sequential(layers, 2, y, use_reentrant=True).sum().backward()
+    assert x.grad.tolist() == [6, 6]

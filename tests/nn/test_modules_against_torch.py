@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch")
 from nn_cases import CASES, arrays, flat, tensors  # noqa: E402
 
 import eager  # noqa: E402
+from jitcap import jit  # noqa: E402
 
 
 def build(name, args, kwargs):
@@ -98,3 +99,39 @@ def test_initial_values_have_the_same_spread(name):
         a, b = a.detach().numpy(), b.detach().numpy()
         assert abs(a.std() - b.std()) <= 0.1 * b.std() + 1e-12, key
         assert abs(a.max() - b.max()) <= 0.25 * abs(b.max()) + 1e-12, key
+
+
+@pytest.mark.filterwarnings("ignore:.*is deprecated:FutureWarning")
+@pytest.mark.parametrize("name", ["weight_norm", "weight_norm of all", "spectral_norm"])
+def test_norms_of_weights(name):
+    """Parameters, three compiled steps of descent, and the layer without the norm again."""
+    kind, _, dim = name.partition(" ")
+    results = []
+    for lib in (torch, eager):
+        layer = getattr(lib.nn, "ConvTranspose2d" if kind == "spectral_norm" else "Conv2d")(2, 3, 2)
+        with lib.no_grad():
+            for i, p in enumerate(layer.parameters()):
+                p.copy_(lib.linspace(-1, 2 + i, p.numel()).view(p.shape))
+        make = getattr(lib.nn.utils, kind)
+        make(layer, **({"dim": None} if dim else {}))
+        with pytest.raises(RuntimeError, match="two"):
+            make(layer)
+        for key, buffer in layer.named_buffers():
+            buffer.copy_(lib.nn.functional.normalize(lib.ones(buffer.shape), dim=0))
+        names = list(layer.state_dict())
+
+        def step(x, layer=layer):
+            layer.zero_grad()
+            out = layer(x)
+            (out * out).mean().backward()
+            return out.detach(), [p.grad.clone() for p in layer.parameters()]
+
+        x = lib.linspace(-1, 1, 36).view(2, 2, 3, 3)
+        run = jit(step) if lib is eager else step
+        steps = [run(x) for _ in range(2)]
+        getattr(lib.nn.utils, f"remove_{kind}")(layer.eval())
+        results.append((names, list(layer.state_dict()), [*steps[0][1], *steps[1][1], layer(x)]))
+    (names, after, want), (our_names, our_after, got) = results
+    assert (names, sorted(after)) == (our_names, sorted(our_after))
+    for ours, theirs in zip(got, want, strict=True):
+        np.testing.assert_allclose(ours.detach(), theirs.detach(), rtol=1e-4, atol=1e-5)

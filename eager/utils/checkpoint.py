@@ -1,0 +1,39 @@
+"""`eager.utils.checkpoint`: PyTorch's way to trade time for memory. a function -> its result.
+
+Under `@jit` the compiler chooses what the backward recomputes (`jitcap/partition.py`), so the
+function is simply called. Eagerly it is called as well: values and gradients are the same, and the
+memory of its intermediate results is not saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+
+def checkpoint(
+    function: Callable[..., Any],
+    *args: Any,
+    use_reentrant: bool | None = None,
+    context_fn: Any = None,
+    determinism_check: str = "default",
+    debug: bool = False,
+    early_stop: bool = True,
+    preserve_rng_state: bool = True,
+    **kwargs: Any,
+) -> Any:
+    """`function(*args, **kwargs)`. The other arguments are accepted for PyTorch's sake."""
+    return function(*args, **kwargs)
+
+
+def checkpoint_sequential(
+    functions: Iterable[Callable[..., Any]],
+    segments: int,
+    input: Any,
+    use_reentrant: bool | None = None,
+    preserve_rng_state: bool = True,
+) -> Any:
+    """The functions (or the layers of a Sequential) one after the other."""
+    for function in functions:
+        input = function(input)
+    return input
