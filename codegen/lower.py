@@ -246,7 +246,9 @@ UNITS: Final[dict[str, Callable[[DType], float | int | bool]]] = {
 
 
 def accumulator(monoid: str, x: DType, out: DType) -> DType:
-    """The type a reduction runs in."""
+    """The type a reduction runs in. Truth as a mask has no order: its place is found among ints."""
+    if x is dt.bool_ and monoid.startswith("arg"):
+        return dt.uint8
     return x.compute if monoid in ("max", "min", "argmax", "argmin") else out.compute
 
 

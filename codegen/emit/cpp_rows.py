@@ -97,7 +97,8 @@ def sort(w: Writer) -> None:
     item = 16 if dtype.itemsize == 8 else 8  # a key and a 32-bit place
     room = w.take(team() * 2 * n * item)
     descending = str(bool(w.step.attrs["descending"])).lower()
-    w.call(f"sort<{kind}>", _lines(w), descending, source, values, w.out(1), room, team())
+    keep = w.step.attrs.get("keep", n)
+    w.call(f"sort<{kind}>", _lines(w), keep, descending, source, values, w.out(1), room, team())
 
 
 # ---------------------------------------------------------------------------------- scatters

@@ -251,9 +251,13 @@ def sort(
     return Sorted(*sorted_along(input, dim, descending, "sort"))
 
 
-def sorted_along(input: Tensor, dim: int, descending: bool, name: str) -> tuple[Tensor, Tensor]:
+def sorted_along(
+    input: Tensor, dim: int, descending: bool, name: str, keep: int | None = None
+) -> tuple[Tensor, Tensor]:
     """(values, indices) of the op `sort`, called by the public function `name`."""
-    return apply(SORT, input, dim=norm_dim(dim, input.ndim, name), descending=bool(descending))
+    attrs = {} if keep is None or not input.ndim else {"keep": keep}
+    d = norm_dim(dim, input.ndim, name)
+    return apply(SORT, input, dim=d, descending=bool(descending), **attrs)
 
 
 @public(samples=lambda: [Sample((s.values((3, 4)),)), Sample((s.values((3, 4)), 0, True))])
@@ -275,11 +279,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     d = norm_dim(dim, input.ndim, "topk")
     if not 0 <= k <= (input.shape[d] if input.ndim else 1):
         raise RuntimeError("topk(): selected index k out of range")
-    values, indices = sorted_along(input, d, largest, "topk")
-    if not input.ndim:
-        return Sorted(values, indices)
-    first = values.narrow(d, 0, k), indices.narrow(d, 0, k)
-    return Sorted(*(part.contiguous() for part in first))  # may be viewed
+    return Sorted(*sorted_along(input, d, largest, "topk", k))
 
 
 @public(samples=lambda: [Sample((s.values((3, 4)), 2)), Sample((s.values((3, 4)), 3, 0, True))])
@@ -288,7 +288,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Sor
     d = norm_dim(dim, input.ndim, "kthvalue")
     if not 1 <= k <= (input.shape[d] if input.ndim else 1):
         raise RuntimeError("kthvalue(): selected number k out of range for dimension " + str(d))
-    values, indices = sorted_along(input, d, False, "kthvalue")
+    values, indices = sorted_along(input, d, False, "kthvalue", k)
     return pick(values, indices, d, k - 1, keepdim)
 
 

@@ -16,14 +16,17 @@ from eager.tensor import Tensor
 
 
 class Sort(Op):
-    """sort(x; dim, descending) -> (values, int64 indices). Stable; NaN counts as the largest
-    value."""
+    """sort(x; dim, descending, keep) -> (values, int64 indices), only the first `keep` if that is
+    given. Stable; NaN counts as the largest value."""
 
     kind: ClassVar[str] = "sort"
 
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
         (x,) = avals
-        return x, Aval(x.shape, dt.int64, x.device)
+        dim, shape = attrs["dim"], x.shape
+        if "keep" in attrs:
+            shape = (*shape[:dim], attrs["keep"], *shape[dim + 1 :])
+        return Aval(shape, x.dtype, x.device), Aval(shape, dt.int64, x.device)
 
     def compute(
         self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]
@@ -35,14 +38,39 @@ class Sort(Op):
         keys = x.astype(
             outs[0].dtype.compute.np, copy=False
         )  # the same order, without slow 16-bit sorts
-        if attrs["descending"]:
-            # Sorting the mirror image upwards and mirroring the result keeps equal values in order.
-            order = np.argsort(np.flip(keys, dim), axis=dim, kind="stable")
-            order = np.flip(x.shape[dim] - 1 - order, dim)
+        n = x.shape[dim]
+        keep = attrs.get("keep", n)
+        if 0 < keep <= n // 8:
+            chosen = _foremost(keys, keep, dim, attrs["descending"])
+            order = _order(np.take_along_axis(keys, chosen, dim), dim, attrs["descending"])
+            order = np.take_along_axis(chosen, order, dim)
         else:
-            order = np.argsort(keys, axis=dim, kind="stable")
+            order = _order(keys, dim, attrs["descending"]).take(range(keep), dim)
         order = np.ascontiguousarray(order)
         return np.take_along_axis(x, order, dim), order
+
+
+def _order(keys: Any, dim: int, descending: bool) -> Any:
+    """The stable order."""
+    if not descending:
+        return np.argsort(keys, axis=dim, kind="stable")
+    # Sorting the mirror image upwards and mirroring the result keeps equal values in order.
+    order = np.argsort(np.flip(keys, dim), axis=dim, kind="stable")
+    return np.flip(keys.shape[dim] - 1 - order, dim)
+
+
+def _foremost(keys: Any, keep: int, dim: int, descending: bool) -> Any:
+    """The places along `dim` of the `keep` elements that the stable order has first, in rising
+    order: all beyond the `keep`-th, and the first that equal it."""
+    at = keys.shape[dim] - keep if descending else keep - 1
+    last = np.take(np.partition(keys, at, dim), [at], dim)
+    nan, last_nan = keys != keys, last != last
+    beyond = (keys > last) | (nan & ~last_nan) if descending else (keys < last) | (~nan & last_nan)
+    equal = (keys == last) | (nan & last_nan)
+    left = keep - beyond.sum(dim, keepdims=True)
+    chosen = np.moveaxis(beyond | (equal & (equal.cumsum(dim) <= left)), dim, -1)
+    places = np.nonzero(chosen)[-1].reshape(*chosen.shape[:-1], keep)
+    return np.moveaxis(places, -1, dim)
 
 
 def _sort_vjp(g: Any, out1: Any, avals: Any, dim: int) -> tuple[Any, ...]:

@@ -110,6 +110,21 @@ def test_reductions(shape):
     )
 
 
+def test_the_place_of_truth():
+    """True lanes are -1 in a mask, which is below False."""
+    x = np.array([[1, -1, 3], [-2, -1, -4]], np.float32)
+    check(
+        lambda x: (
+            *(x > 0).max(0),
+            *(x > 0).max(1),
+            *(x < 0).min(1),
+            *(x.repeat(1, 9) > 2).max(1),
+            *(x.repeat(9, 1) > 2).min(0),
+        ),
+        x,
+    )
+
+
 def test_nan_and_infinity_are_kept():
     x = np.array([[1, np.nan, 3], [np.inf, -np.inf, 0], [-0.0, 0.0, 2]], np.float32)
     check(

@@ -115,6 +115,8 @@ def test_sorts_of_all_types_are_stable(dtype: str, descending: bool) -> None:
     x = draw((3, 200), dtype, distinct=2 if dtype == "bool" else 50)
     same("sort", x, dim=1, descending=descending)
     same("sort", draw((30, 7), dtype), dim=0, descending=descending)
+    same("sort", x, dim=1, descending=descending, keep=30)
+    same("sort", draw((300, 7), dtype, distinct=20), dim=0, descending=descending, keep=5)
 
 
 @pytest.mark.parametrize("descending", [False, True])
@@ -125,6 +127,7 @@ def test_sorts_of_nan_zeros_and_infinities(n: int, descending: bool) -> None:
     )
     same("sort", x, dim=1, descending=descending)
     same("sort", x.astype(np.float64).T, dim=0, descending=descending)
+    same("sort", x, dim=1, descending=descending, keep=n // 9)
 
 
 # ---------------------------------------------------------------------------------- scatters

@@ -3,6 +3,7 @@
 // Elements become unsigned keys whose order is the wanted one (both zeros equal, NaN above all), kept
 // beside their places; short lines are sorted by insertion, long ones by least significant byte first
 // radix passes (Knuth, The Art of Computer Programming 3, 5.2.5). Passes over equal bytes are skipped.
+// Where only the first `keep` are wanted, those found so far are sorted whenever there are twice as many.
 #pragma once
 #include "jitcap_dot.h"
 
@@ -57,24 +58,50 @@ template <class K> JC_NOINLINE SortItem<K> *radix_sort(SortItem<K> *a, SortItem<
   }
   return a;
 }
+template <class K> JC_INLINE SortItem<K> *sort_items(SortItem<K> *a, SortItem<K> *b, i64 n) {
+  if (n > 48) return radix_sort(a, b, n);
+  insertion_sort(a, n);
+  return a;
+}
+// The first `keep` of n elements in stable order. An element that equals the last of those found so far comes after it.
+template <class T, class K> JC_NOINLINE SortItem<K> *sort_first(SortItem<K> *items, i64 n, i64 keep, i64 held, K flip, const T *x, i64 inner) {
+  SortItem<K> *a = items, *b = items + held;
+  i64 count = 0;
+  if (held == n) {
+    for (i64 i = 0; i < n; i++) a[i] = {K(SortKey<T>::of(x[i * inner]) ^ flip), (u32)i};
+    return sort_items(a, b, n);
+  }
+  K bound = K(~K(0));
+  bool full = false;
+  for (i64 i = 0; i < n; i++) {
+    K key = K(SortKey<T>::of(x[i * inner]) ^ flip);
+    if (full && key >= bound) continue;
+    a[count++] = {key, (u32)i};
+    if (count < held) continue;
+    SortItem<K> *sorted = sort_items(a, b, count);
+    b = sorted == a ? b : a;
+    a = sorted;
+    count = keep;
+    bound = a[keep - 1].key;
+    full = true;
+  }
+  return sort_items(a, b, count);
+}
 // `room` holds 2 * n items for each of `members` threads.
-template <class T> JC_NOINLINE void sort(i64 outer, i64 n, i64 inner, bool descending, const T *x, T *values, i64 *order, void *room, i64 members) {
+template <class T> JC_NOINLINE void sort(i64 outer, i64 n, i64 inner, i64 keep, bool descending, const T *x, T *values, i64 *order, void *room, i64 members) {
   typedef typename SortKey<T>::type K;
   int team = team_for(16 * outer * n * inner);
   parallel(outer * inner, 1, team < members ? team : (int)members, [=](i64 lo, i64 hi) {
     SortItem<K> *items = (SortItem<K> *)room + member() * 2 * n;
+    K flip = descending ? K(~K(0)) : K(0);
+    i64 held = 2 * keep < 48 ? 48 : 2 * keep;
+    if (held > n || keep == 0) held = n;  // then all are sorted once
     for (i64 line = lo; line < hi; line++) {
-      i64 at = line / inner * n * inner + line % inner;
-      for (i64 i = 0; i < n; i++) {
-        K key = SortKey<T>::of(x[at + i * inner]);
-        items[i] = {descending ? K(~key) : key, (u32)i};
-      }
-      SortItem<K> *sorted = items;
-      if (n <= 48) insertion_sort(items, n);
-      else sorted = radix_sort(items, items + n, n);
-      for (i64 i = 0; i < n; i++) {
-        values[at + i * inner] = x[at + (i64)sorted[i].at * inner];
-        order[at + i * inner] = sorted[i].at;
+      i64 at = line / inner * n * inner + line % inner, to = line / inner * keep * inner + line % inner;
+      SortItem<K> *sorted = sort_first<T, K>(items, n, keep, held, flip, x + at, inner);
+      for (i64 i = 0; i < keep; i++) {
+        values[to + i * inner] = x[at + (i64)sorted[i].at * inner];
+        order[to + i * inner] = sorted[i].at;
       }
     }
   });
