@@ -35,8 +35,8 @@ FLAGS: Final = (
     "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fwrapv", "-fno-strict-aliasing",
     "-fno-exceptions", "-fno-rtti", "-fno-plt", "-Wno-psabi",
 )  # fmt: skip
-# Generated code throws nothing, allocates nothing by `new` and prints nothing: without the C++ run-time
-# library, linking takes half the time and loading needs no libstdc++.
+# Generated code throws nothing, allocates nothing by `new` and prints nothing: without the C++
+# run-time library, linking takes half the time and loading needs no libstdc++.
 LIBRARIES: Final = ("-nodefaultlibs", "-lm", "-lpthread", "-lc", "-lgcc")
 DEADLINE: Final = 300.0
 
