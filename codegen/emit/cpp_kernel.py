@@ -26,7 +26,7 @@ from eager.dtype import DType
 CHUNK = 128
 BLOCK = 4096  # the same along a row: 256 additions per lane
 EACH = "JC_UNROLL for (int u_ = 0; u_ < U; u_++)"
-NOWHERE = "0x7fffffffffffffffl"
+NOWHERE = {"i32": "0x7fffffff", "i64": "0x7fffffffffffffffl"}  # behind every position
 MAP_BLOCK = 64  # vectors per unit of an elementwise kernel
 STREAM_BYTES = (
     4 << 20
@@ -418,7 +418,8 @@ class _Acc:
             "Or" if r.monoid == "any" else "And" if r.monoid == "all" else self.struct_name()
         )
         self.vector = f"vec<{self.lane}, {s.lanes}>"
-        self.place = f"vec<i64, {s.lanes}>"
+        self.spot = table.register(position_of(r).dtype) if self.arg else ""
+        self.place = f"vec<{self.spot}, {s.lanes}>"
         self.total = writer.names.fresh("a")
         self.start = f"splat<{self.lane}, {s.lanes}>({self.identity})"
         self.result = self.name
@@ -436,7 +437,8 @@ class _Acc:
     def declare(self) -> str:
         one = f"{self.vector} {self.name} = splat<{self.lane}, {self.s.lanes}>({self.identity});"
         if self.arg:
-            one += f" {self.place} {self.name}p = splat<i64, {self.s.lanes}>({NOWHERE});"
+            nowhere = f"splat<{self.spot}, {self.s.lanes}>({NOWHERE[self.spot]})"
+            one += f" {self.place} {self.name}p = {nowhere};"
         return one
 
     def declare_block(self) -> str:
@@ -445,20 +447,22 @@ class _Acc:
         if self.arg:
             text += (
                 f" {self.place} {self.name}p[U];"
-                f" {EACH} {self.name}p[u_] = splat<i64, W>({NOWHERE});"
+                f" {EACH} {self.name}p[u_] = splat<{self.spot}, W>({NOWHERE[self.spot]});"
             )
         return text
 
     def declare_total(self) -> str:
         if self.arg:
-            return f"{self.place} {self.total}[U];"
+            return f"vec<i64, {self.s.lanes}> {self.total}[U];"
         fill = f"splat<{self.lane}, {self.s.lanes}>({self.identity})"
         return f"{self.vector} {self.total}[U]; {EACH} {self.total}[u_] = {fill};"
 
     def add_block(self) -> str:
         """Fold the accumulators into the totals."""
         t, a = f"{self.total}[u_]", f"{self.name}[u_]"
-        what = f"{t} = {self.name}p[u_];" if self.arg else f"{t} = {self.struct}::apply({t}, {a});"
+        if self.arg:
+            return f"{EACH} {t} = cvt<i64>({self.name}p[u_]);"
+        what = f"{t} = {self.struct}::apply({t}, {a});"
         return f"{EACH} {what}"
 
     def update(self) -> list[str]:
@@ -477,9 +481,8 @@ class _Acc:
         return [f"{acc} = {self.struct}::apply({acc}, tail({v}, n_, {self.identity}, B::full));"]
 
     def position(self, *, scalar: bool) -> str:
-        assert self.r.position is not None
-        at = expr.index_of(self.r.position)
-        return f"vec<i64, 1>({self.s.scalar(at)})" if scalar else self.s.vector_of(at)
+        at = position_of(self.r)
+        return f"vec<{self.spot}, 1>({self.s.scalar(at)})" if scalar else self.s.vector_of(at)
 
     def max(self) -> str:
         return "true" if self.r.monoid == "argmax" else "false"
@@ -525,6 +528,13 @@ def width(stage: Stage, vector: Axis) -> str:
     return "JC_W64" if uses_wide(stage, vector) else "JC_W32"
 
 
+def position_of(r: Reduction) -> expr.Expr:
+    """The position of an argmax as a value, in 32 bits where it fits: twice the lanes."""
+    assert r.position is not None
+    fits = r.position.lo >= 0 and r.position.hi < 0x7FFFFFFF
+    return expr.short_index(r.position) if fits else expr.index_of(r.position)
+
+
 def uses_wide(stage: Stage, vector: Axis) -> bool:
     """Whether any value that differs between lanes takes 8 bytes."""
 
@@ -532,8 +542,7 @@ def uses_wide(stage: Stage, vector: Axis) -> bool:
         return d.itemsize == 8
 
     roots = list(stage_roots(stage))
-    if any(r.monoid.startswith("arg") for r in stage.reductions):
-        return True
+    roots += [position_of(r) for r in stage.reductions if r.monoid.startswith("arg")]
     return any(wide(x.dtype) and vector in expr.axes(x) for x in expr.walk(*roots))
 
 
