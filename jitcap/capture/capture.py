@@ -167,8 +167,8 @@ def search(
                 _run(world, fn, args, kwargs)
         except Break as refusal:
             found.note(refusal)
-        except Exception:  # noqa: BLE001, S112 - what is known so far is reported
-            continue
+        except Exception:  # noqa: BLE001, S112 - a branch that this call does not take may raise; the
+            continue  # refusal that led here is raised in any case, with what is known so far
     return tuple(records.values())
 
 
