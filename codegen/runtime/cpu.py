@@ -15,9 +15,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from codegen.runtime import memory, support
+from codegen.runtime import support
+from codegen.runtime.arena import Arena, arena
 from codegen.runtime.artifact import Array, Host, Signature, Spec
 from codegen.runtime.support import build_shared, isa_flags, set_threads, threads
+from eager import memory
 
 __all__ = ["Module", "Runner", "build_shared", "isa_flags", "load", "set_threads", "threads"]
 
@@ -108,7 +110,7 @@ def load(path: Path) -> Module:
 class _PerThread:
     """The call structure of one runner on one thread, and what must live as long as it."""
 
-    def __init__(self, runner: Runner, arena: memory.Arena) -> None:
+    def __init__(self, runner: Runner, arena: Arena) -> None:
         signature = runner.signature
         tensors = signature.kinds.count("t") + len(signature.outputs)
         self.arena = arena
@@ -200,7 +202,7 @@ class Runner:
         try:
             state = self._local.state
         except AttributeError:
-            state = self._local.state = _PerThread(self, memory.arena())
+            state = self._local.state = _PerThread(self, arena())
         code = self._call(inputs, outputs, state.address)
         if code:
             self._failed(code, state, inputs, outputs)
@@ -210,7 +212,7 @@ class Runner:
         self, code: int, state: _PerThread, inputs: list[Any], outputs: list[Array]
     ) -> None:
         if code == BUSY:  # called from inside a compiled call on this thread: use a second arena
-            state = _PerThread(self, memory.Arena())
+            state = _PerThread(self, Arena())
             code = self._call(inputs, outputs, state.address)
             if not code:
                 return

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from eager import dtype as dt
+from eager import memory
 from eager.aval import Aval, scalar_aval
 from eager.device import CPU, device
 from eager.dispatch import apply
@@ -22,9 +23,10 @@ from eager.tensor import Tensor, wrap
 
 def _full_kernel(arrays: tuple[Any, ...], attrs: Attrs) -> Any:
     (value,) = arrays
-    if type(value) in (int, float, bool) and value == 0:
-        return np.zeros(attrs["shape"], attrs["dtype"].np)  # fresh pages are zero already
-    out = np.empty(attrs["shape"], attrs["dtype"].np)
+    shape, kind = attrs["shape"], attrs["dtype"].np
+    if type(value) in (int, float, bool) and value == 0 and not memory.pooled(shape, kind):
+        return np.zeros(shape, kind)  # fresh pages are zero already
+    out = memory.empty(shape, kind)
     np.copyto(out, value, casting="unsafe")
     return out
 

@@ -9,8 +9,10 @@ import warnings
 import numpy as np
 import pytest
 
-from codegen.runtime import build, cpu, memory, support
+from codegen.runtime import build, cpu, support
+from codegen.runtime.arena import Arena, arena
 from codegen.runtime.artifact import Host, Signature, Spec
+from eager import memory
 
 F32 = np.dtype(np.float32)
 SOURCE = """
@@ -311,25 +313,25 @@ def test_number_of_threads(monkeypatch):
 
 
 def test_arena_is_aligned_grows_and_is_per_thread():
-    arena = memory.Arena()
-    assert arena.struct.base % 64 == 0
-    arena.reserve(10 << 20)
-    assert arena.struct.bytes >= 10 << 20
-    base = arena.struct.base
-    arena.reserve(1 << 20)
-    assert arena.struct.base == base
+    own = Arena()
+    assert own.struct.base % 64 == 0
+    own.reserve(10 << 20)
+    assert own.struct.bytes >= 10 << 20
+    base = own.struct.base
+    own.reserve(1 << 20)
+    assert own.struct.base == base
     found = []
-    thread = threading.Thread(target=lambda: found.append(memory.arena()))
+    thread = threading.Thread(target=lambda: found.append(arena()))
     thread.start()
     thread.join()
-    assert memory.arena() is memory.arena() is not found[0]
+    assert arena() is arena() is not found[0]
 
 
 def test_a_growing_arena_reaches_entries_called_before(module):
     run = hosted(module, np.square)
     x = np.ones(4, np.float32)
     run([x])
-    memory.arena().reserve(memory.arena().struct.bytes + (4 << 20))
+    arena().reserve(arena().struct.bytes + (4 << 20))
     assert run([x])[0].tolist() == [2] * 4
 
 
@@ -345,6 +347,19 @@ def test_pool_reuses_a_block_when_the_last_view_dies():
     gc.collect()
     assert pool.held() == 1 << 20
     assert pool.lease(1 << 20).block.address == address
+
+
+def test_blocks_of_a_few_mib_are_cut_from_one_slab():
+    pool = memory.Pool()
+    sizes = [1 << 20, 3 << 20, 1 << 18, 8 << 20]
+    leases = [pool.lease(size) for size in sizes]
+    places = sorted((lease.block.address, size) for lease, size in zip(leases, sizes, strict=True))
+    assert len({id(lease.block.slab) for lease in leases}) == 1
+    for (address, size), (following, _) in zip(places, places[1:], strict=False):
+        assert address + size <= following
+    assert type(pool.lease(9 << 20).block) is memory.Block
+    pool.clear()
+    assert pool.lease(1 << 20).block.slab is not leases[0].block.slab
 
 
 def test_pool_is_bounded():
@@ -368,9 +383,9 @@ def test_empty(shape, dtype):
     assert np.all(array == 1)
 
 
-def test_size_classes_waste_little():
+def testsize_classes_waste_little():
     for size in (1, 4096, 4097, 300_000, (1 << 20) + 1, 123_456_789):
-        assert size <= memory._size_class(size) <= max(size + 4096, size * 1.126)
+        assert size <= memory.size_class(size) <= max(size + 4096, size * 1.126)
 
 
 def test_more_memory_than_there_is():

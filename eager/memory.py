@@ -1,12 +1,10 @@
-"""Under the compiled calls: memory that is reused. A size -> a warm, aligned block.
+"""Under large tensors: memory that is reused. A size -> a warm, aligned block.
 
 Fresh pages cost more than arithmetic (a 16 Mi-element GELU takes 4 ms into a reused buffer and 10
-into a new one), so two kinds of memory are kept:
-
-* `arena()`: one block per thread for the temporaries of compiled graphs, shared by all artifacts
-  that run on the thread (none needs its contents between calls), grown to the largest demand.
-* `empty(shape, dtype)`: arrays for results that escape. Large ones lie in pooled blocks; when the
-  last view of such an array dies, its block goes back to the pool, still mapped and warm.
+into a new one). `empty(shape, dtype)` makes arrays in pooled blocks; when the last view of such an
+array dies, its block goes back to the pool, still mapped and warm. Blocks of up to a few MiB are
+cut from slabs, which huge pages back: parameters, gradients and optimizer state would else take one
+page fault per 4 KiB, and two if they are read before they are written.
 """
 
 from __future__ import annotations
@@ -16,14 +14,14 @@ import ctypes
 import math
 import mmap
 import os
-import threading
 from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 
 HUGE: Final = 2 << 20
-ALIGN: Final = 64
+SLAB: Final = 32 << 20
+SLAB_SHARE: Final = 4  # blocks of up to a fourth of a slab are cut from one
 SMALL: Final = 256 << 10  # below this NumPy's own allocator is faster, and malloc reuses its memory
 
 
@@ -45,78 +43,24 @@ class Block:
                 self._pages.madvise(mmap.MADV_HUGEPAGE)
 
 
+class Piece:
+    """A part of a slab, which lives as long as one of its pieces does."""
+
+    __slots__ = ("address", "slab")
+
+    def __init__(self, slab: Block, offset: int) -> None:
+        self.slab = slab
+        self.address = slab.address + offset
+
+
 def _address(pages: mmap.mmap) -> int:
     return ctypes.addressof(ctypes.c_char.from_buffer(pages))
 
 
-def _size_class(size: int) -> int:
+def size_class(size: int) -> int:
     """`size` rounded up to a page and to 1/16 of a power of two: at most 12.5 % is wasted."""
     step = max(mmap.PAGESIZE, 1 << max(0, (size - 1).bit_length() - 4))
     return -(-size // step) * step
-
-
-# ---- arena ----------------------------------------------------------------------------------
-
-
-class ArenaStruct(ctypes.Structure):
-    """JcArena of jitcap_call.h: where the temporaries lie now, and whether a call is using them."""
-
-    _fields_ = (
-        ("base", ctypes.c_void_p),
-        ("bytes", ctypes.c_int64),
-        ("busy", ctypes.c_int64),
-    )
-
-
-class ErrorRecord(ctypes.Structure):
-    """jc::Error of jitcap_rt.h: the 64 bytes before the arena."""
-
-    _fields_ = (
-        ("code", ctypes.c_int64),
-        ("site", ctypes.c_int64),
-        ("value", ctypes.c_int64),
-        ("bound", ctypes.c_int64),
-        ("unused", ctypes.c_int64 * 4),
-    )
-
-
-class Arena:
-    """Temporary memory of one thread: 64-byte aligned, grown and never shrunk while it lives."""
-
-    def __init__(self) -> None:
-        self.struct = ArenaStruct()
-        self.address = ctypes.addressof(self.struct)
-        self._block: Block | None = None
-        self.reserve(0)
-
-    def reserve(self, size: int) -> None:
-        """Make at least `size` bytes available. The contents are not kept."""
-        if self._block is not None and size <= self.struct.bytes:
-            return
-        total = _size_class(size + ALIGN)
-        self._block = Block(total)
-        self.struct.base = self._block.address + ALIGN
-        self.struct.bytes = total - ALIGN
-
-    def error(self) -> ErrorRecord:
-        """The error record of the last call."""
-        return ErrorRecord.from_address(self.struct.base - ALIGN)
-
-
-class _ThreadArena(threading.local):
-    def __init__(self) -> None:
-        self.arena = Arena()
-
-
-_arenas = _ThreadArena()
-
-
-def arena() -> Arena:
-    """The calling thread's arena."""
-    return _arenas.arena
-
-
-# ---- arrays that escape ---------------------------------------------------------------------
 
 
 def _default_limit() -> int:
@@ -133,13 +77,14 @@ class Pool:
 
     def __init__(self, limit_bytes: int | None = None) -> None:
         self.limit_bytes = _default_limit() if limit_bytes is None else limit_bytes
-        self._free: dict[int, list[Block]] = {}
+        self._free: dict[int, list[Block | Piece]] = {}
+        self._slabs: list[tuple[Block, int]] = []  # with the number of bytes cut off
         self._leases: dict[int, Any] = {}
 
     def lease(self, size: int) -> Any:
         """An object with the buffer interface over `size` bytes or a little more; when it dies its
         block returns to the pool."""
-        cls = _size_class(size)
+        cls = size_class(size)
         lease_type = self._leases.get(cls)
         if lease_type is None:
             lease_type = self._lease_type(cls)
@@ -159,14 +104,27 @@ class Pool:
         """Give every free block back to the operating system."""
         for blocks in list(self._free.values()):
             blocks.clear()
+        self._slabs.clear()
 
-    def _fresh(self, cls: int) -> Block:
-        try:
+    def _cut(self, cls: int) -> Block | Piece:
+        if cls > SLAB // SLAB_SHARE:
             return Block(cls)
+        try:
+            slab, used = self._slabs.pop()  # nobody else has it now
+        except IndexError:
+            slab, used = Block(SLAB), 0
+        if used + cls > SLAB:
+            slab, used = Block(SLAB), 0
+        self._slabs.append((slab, used + cls))
+        return Piece(slab, used)
+
+    def _fresh(self, cls: int) -> Block | Piece:
+        try:
+            return self._cut(cls)
         except OSError:  # address space or memory limit: drop what is kept, then try once more
             self.clear()
             try:
-                return Block(cls)
+                return self._cut(cls)
             except OSError as error:
                 raise MemoryError(f"no memory for a tensor of {cls} bytes ({error})") from None
 
@@ -182,6 +140,11 @@ class Pool:
 
 
 POOL: Final = Pool()
+
+
+def pooled(shape: Sequence[int], dtype: np.dtype[Any]) -> bool:
+    """Whether `empty` cuts such an array from a slab."""
+    return SMALL <= math.prod(shape) * dtype.itemsize <= SLAB // SLAB_SHARE
 
 
 def empty(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray[Any, np.dtype[Any]]:
