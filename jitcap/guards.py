@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from jitcap.capture.origin import Origin
 
@@ -26,6 +26,12 @@ class Guard:
 
     origin: Origin
     where: str
+    after_rows: ClassVar[bool] = False  # whether it relies on guards that are tested in loops
+
+    def row(self, names: Names) -> tuple[str, tuple[str, Any]] | None:
+        """For a test that many guards share: the condition on `v` and `i`, and this guard's place
+        and constant for them."""
+        return None
 
     def test(self, names: Names) -> str:
         """Source of a condition that is true when the guard holds."""
@@ -306,14 +312,35 @@ class Guards:
 
 
 def render(guards: Iterable[Guard], names: Names, miss: str) -> list[str]:
-    """Statements that `return <miss>` unless all guards hold. Reads may raise READ_ERRORS."""
+    """Statements that `return <miss>` unless all guards hold. Reads may raise READ_ERRORS.
+
+    Guards that differ in place and constant only are tested in a loop, after the others: a model's
+    parameters and their state would else be most of the source."""
     seen: set[str] = set()
+    tables: dict[str, list[tuple[str, Any]]] = {}
     for guard in guards:
+        if guard.after_rows:
+            _loops(tables, names, miss)
+        shared = guard.row(names)
+        if shared is not None:
+            tables.setdefault(shared[0], []).append(shared[1])
+            continue
         test = guard.test(names)
         if test not in seen:
             seen.add(test)
             names.lines.append(f"if not ({test}): return {miss}")
+    _loops(tables, names, miss)
     return names.lines
+
+
+def _loops(tables: dict[str, list[tuple[str, Any]]], names: Names, miss: str) -> None:
+    """One loop per condition that rows share; the tables are empty afterwards."""
+    for test, rows in tables.items():
+        places = ", ".join(place for place, _ in rows)
+        constants = names.bind(tuple(constant for _, constant in rows))
+        names.lines.append(f"for v, i in zip(({places},), {constants}):")
+        names.lines.append(f"  if not ({test}): return {miss}")
+    tables.clear()
 
 
 def explain(guards: Iterable[Guard], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:

@@ -8,7 +8,9 @@ differ from call to call: they are checked in full and not remembered, so that n
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
+
+import numpy as np
 
 from eager.aval import contiguous_strides
 from eager.tensor import Tensor
@@ -17,22 +19,26 @@ from jitcap.guards import Guard, Names
 
 
 class Seen:
-    """The arrays that an entry saw at its last full check, and whether what it writes is known to
-    lie in memory of its own: `written` are those storages, `memory` all of them."""
+    """The arrays that an entry saw at its last full check, the layouts that it expects, and whether
+    what it writes is known to lie in memory of its own: `written` names those pieces of memory,
+    `memory` all of them."""
 
     def __init__(self) -> None:
         self.arrays: list[Any] = []
+        self.layouts: list[tuple[Any, ...]] = []
         self.distinct = False
-        self.memory: set[Any] = set()
-        self.written: set[Any] = set()
+        self.memory: set[int] = set()
+        self.written: set[int] = set()
 
-    def slot(self) -> int:
+    def slot(self, layout: tuple[Any, ...]) -> int:
+        """A new place. `layout`: (shape, dtype, strides in bytes, whether any contiguous does)."""
         self.arrays.append(None)
+        self.layouts.append(layout)
         return len(self.arrays) - 1
 
-    def check(self, index: int, array: Any, layout: tuple[Any, ...]) -> bool:
+    def check(self, index: int, array: Any) -> bool:
         """A full check of an array, remembered when it passes."""
-        shape, dtype, strides, contiguous = layout
+        shape, dtype, strides, contiguous = self.layouts[index]
         if (
             array.shape != shape
             or array.dtype != dtype
@@ -43,13 +49,23 @@ class Seen:
         self.distinct = False
         return True
 
-    def apart(self, written: tuple[Any, ...], read: tuple[Any, ...]) -> bool:
-        """Whether no `written` storage is another one of them, remembered until an array
+    def apart(self, written: tuple[Tensor, ...], read: tuple[Tensor, ...]) -> bool:
+        """Whether the memory of each `written` tensor is its own, remembered until an array
         changes."""
-        self.written = set(written)
-        self.memory = self.written.union(read)
-        self.distinct = len(self.written) == len(written) and self.written.isdisjoint(read)
+        others = {memory_of(t) for t in read}
+        self.written = {memory_of(t) for t in written}
+        self.memory = self.written | others
+        self.distinct = len(self.written) == len(written) and self.written.isdisjoint(others)
         return self.distinct
+
+
+def memory_of(tensor: Tensor) -> int:
+    """A number for the memory that a tensor lies in, unique while it lives: of the memory's owner.
+    Not of its `_storage`, which counts writes: `.data` and `from_numpy` share memory without it."""
+    owner: Any = tensor._array
+    while type(owner) is np.ndarray and owner.base is not None:
+        owner = owner.base
+    return id(owner)
 
 
 def seen_of(names: Names) -> tuple[Seen, str]:
@@ -95,28 +111,41 @@ class TensorLike(Guard):
 
     def test(self, names: Names) -> str:
         v = names.var(self.origin)
+        own = self._own_test(names, v)
+        if is_argument(self.origin):
+            return f"{own} and {self._array_test(names, v)}"
+        return f"{own} and {_seen_test(names, v, str(self._slot(names)))}"
+
+    def row(self, names: Names) -> tuple[str, tuple[str, Any]] | None:
+        if is_argument(self.origin):
+            return None
+        test = f"{self._own_test(names, 'v')} and {_seen_test(names, 'v', 'i')}"
+        return test, (names.var(self.origin), self._slot(names))
+
+    def _own_test(self, names: Names, v: str) -> str:
         own = [f"type({v}) is {names.bind(self.cls)}"]
         own.append(f"{v}._requires_grad" if self.requires_grad else f"not {v}._requires_grad")
         if self.requires_grad:
             own.append(f"{v}._node is{'' if self.leaf else ' not'} None")
             if not self.hooked:
                 own.append(f"{v}._hooks is None")
-        return f"{' and '.join(own)} and {self._array_test(names, v)}"
+        return " and ".join(own)
+
+    def _byte_strides(self) -> tuple[int, ...]:
+        if self.strides is not None:
+            return self.strides
+        return tuple(s * self.dtype.itemsize for s in contiguous_strides(self.shape))
 
     def _array_test(self, names: Names, v: str) -> str:
-        strides = self.strides
-        if strides is None:
-            strides = tuple(s * self.dtype.itemsize for s in contiguous_strides(self.shape))
-        if is_argument(self.origin):
-            exact = f"{v}._array.strides == {names.bind(strides)}"
-            if self.strides is None:
-                exact = f"({exact} or {v}._array.flags.c_contiguous)"
-            shape, dtype = names.bind(self.shape), names.bind(self.dtype)
-            return f"{v}._array.shape == {shape} and {v}._array.dtype is {dtype} and {exact}"
-        seen, name = seen_of(names)
-        index, arrays = seen.slot(), names.bind(seen.arrays)
-        layout = names.bind((self.shape, self.dtype, strides, self.strides is None))
-        return f"({v}._array is {arrays}[{index}] or {name}.check({index}, {v}._array, {layout}))"
+        exact = f"{v}._array.strides == {names.bind(self._byte_strides())}"
+        if self.strides is None:
+            exact = f"({exact} or {v}._array.flags.c_contiguous)"
+        shape, dtype = names.bind(self.shape), names.bind(self.dtype)
+        return f"{v}._array.shape == {shape} and {v}._array.dtype is {dtype} and {exact}"
+
+    def _slot(self, names: Names) -> int:
+        seen, _ = seen_of(names)
+        return seen.slot((self.shape, self.dtype, self._byte_strides(), self.strides is None))
 
     def expected(self) -> str:
         return _describe(self.cls, self.shape, self.dtype, self.strides, self.requires_grad)
@@ -131,6 +160,12 @@ class TensorLike(Guard):
 
     def key(self) -> tuple[Any, ...]:
         return (TensorLike, self.shape, self.strides, self.requires_grad)
+
+
+def _seen_test(names: Names, v: str, index: str) -> str:
+    seen, name = seen_of(names)
+    arrays = names.bind(seen.arrays)
+    return f"({v}._array is {arrays}[{index}] or {name}.check({index}, {v}._array))"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,16 +191,16 @@ class Memory(Guard):
 
     written: tuple[Origin, ...] = ()
     read: tuple[Origin, ...] = ()
+    after_rows: ClassVar[bool] = True  # an array that changed makes `Seen` look at memory again
 
     def test(self, names: Names) -> str:
         fixed: list[str] = []
         given: list[list[str]] = []
         for origins in ((self.origin, *self.written), self.read):
-            args = [is_argument(o) for o in origins]
-            stores = [f"{names.var(o)}._storage" for o in origins]
-            of_objects = [s for s, arg in zip(stores, args, strict=True) if not arg]
-            fixed.append(f"({', '.join(of_objects)}{',' if of_objects else ''})")
-            given.append([s for s, arg in zip(stores, args, strict=True) if arg])
+            objects = [names.var(o) for o in origins if not is_argument(o)]
+            fixed.append(f"({', '.join(objects)}{',' if objects else ''})")
+            args = [names.var(o) for o in origins if is_argument(o)]
+            given.append([f"{names.bind(memory_of)}({v})" for v in args])
         _, name = seen_of(names)
         writes, reads = given
         tests = [f"({name}.distinct or {name}.apart({fixed[0]}, {fixed[1]}))"]

@@ -75,7 +75,7 @@ def _render(world: World, value: Any, make: Rebuilder) -> Epilogue:
     out = Epilogue(outputs=make.outputs, tracked=make.tracked, result_of=make.result_of)
     out.owners = make.owners
     returned = make.expr(value)
-    stores: list[str] = []
+    stores = _versions(world, make)
     for shadow in list(world.outside.by_real.values()):
         if isinstance(shadow, TensorShadow):
             stores += _tensor_effects(make, shadow, out)
@@ -159,6 +159,20 @@ def counters(world: World) -> frozenset[str]:
 # ---- tensors
 
 
+def _versions(world: World, make: Rebuilder) -> list[str]:
+    """The tensors that the graph wrote count it, in one loop per number of writes: an optimizer has
+    hundreds."""
+    groups: dict[int, list[str]] = {}
+    for shadow in tensors_of(world):
+        if shadow.memory.handle is not shadow.node:
+            count = max(shadow.twin._storage.version, 1)
+            groups.setdefault(count, []).append(make.names.var(shadow.origin))
+    return [
+        f"for t in ({', '.join(names)},): t._storage.version += {count}"
+        for count, names in groups.items()
+    ]
+
+
 def _tensor_effects(make: Rebuilder, shadow: TensorShadow, out: Epilogue) -> list[str]:
     twin, lines = shadow.twin, []
     name = ""
@@ -173,8 +187,6 @@ def _tensor_effects(make: Rebuilder, shadow: TensorShadow, out: Epilogue) -> lis
             raise Break("effect", f"a hook of {shadow.origin.show()} is registered or removed")
     if shadow.memory.handle is not shadow.node:
         out.writes.append((shadow, make.output(shadow.memory.handle)))
-        count = max(twin._storage.version, 1)
-        lines.append(f"{var()}._storage.version += {count}")
     if type(twin._array) is not Traced or twin._array.storage is not shadow.memory:
         again: Tensor = wrap(twin._array)
         lines.append(f"{var()}._array = {make.expr(again)}._array")

@@ -12,13 +12,14 @@ import gc
 import json
 import re
 import types
+import warnings
 import weakref
 
 import pytest
 
 import eager
 from eager import nn
-from jitcap import jit
+from jitcap import JitcapWarning, jit
 
 PROGRAMS = []
 compiled = functools.partial(jit, backend="eager")
@@ -83,6 +84,30 @@ def members_of_classes(jit):
     yield store(thing)
     Base.__setattr__ = lambda self, name, value: object.__setattr__(self, name, 2 * value)
     yield store(thing)
+
+
+@program
+def parameters_that_come_to_share_memory(jit):
+    """What was told apart when it was captured is the same memory in a later call."""
+    first, second, third = (nn.Parameter(eager.ones(3) * i) for i in range(3))
+
+    @jit
+    def step():
+        with eager.no_grad():
+            first.add_(second)
+            second.mul_(3)
+            return first + third
+
+    yield step(), first, second
+    third.data = eager.ones(3)
+    yield step(), first, second, third
+    with warnings.catch_warnings():  # written through two parameters: runs as plain Python
+        warnings.simplefilter("ignore", JitcapWarning)
+        third.data = second.data
+        yield step(), first, second, third
+        second.data = first.data
+        yield step(), first, second
+        yield step(), first, second
 
 
 @program
