@@ -109,6 +109,8 @@ def _raise_category(result: DType, higher: DType, *, weak: bool) -> DType:
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """NumPy broadcasting. Raises RuntimeError naming both shapes and the dimension when they do
     not fit."""
+    if shapes and shapes.count(shapes[0]) == len(shapes):
+        return shapes[0]
     out: list[int] = []
     ndim = max((len(s) for s in shapes), default=0)
     for axis in range(-ndim, 0):
@@ -125,6 +127,7 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(out)
 
 
+@functools.lru_cache(maxsize=4096)
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Row-major strides in elements."""
     strides: list[int] = []

@@ -104,7 +104,7 @@ class Node:
     @property
     def parents(self) -> tuple[Node, ...]:
         """The argument nodes, in order, numbers left out."""
-        return tuple(a for a in self.args if isinstance(a, Node))
+        return tuple([a for a in self.args if type(a) is Node])
 
     def __repr__(self) -> str:
         shown = ", ".join("%" if isinstance(a, Node) else repr(a) for a in self.args)
@@ -207,6 +207,14 @@ def items(node: Node) -> tuple[Node, ...]:
     )
 
 
+def with_args(node: Node, args: tuple[Arg, ...]) -> Node:
+    """`node` with other arguments; the same object when they are the same (1 is not 1.0)."""
+    for a, b in zip(args, node.args, strict=True):
+        if a is not b:
+            return Node(node.op, args, node.attrs, node.avals, node.where)
+    return node
+
+
 class Rewriter:
     """Rebuilds a graph node by node: what every pass shares. `lookup`: old argument -> new."""
 
@@ -221,7 +229,7 @@ class Rewriter:
     def args(self, node: Node) -> tuple[Arg, ...]:
         """`node`'s arguments in the new graph."""
         mapped = self.mapped
-        return tuple([mapped[a] if isinstance(a, Node) else a for a in node.args])
+        return tuple([mapped[a] if type(a) is Node else a for a in node.args])
 
     def emit(self, op: Op, args: tuple[Arg, ...], attrs: Attrs, like: Node) -> Node:
         """A new node whose avals the op's own rule gives; `like` lends its line."""
@@ -234,9 +242,7 @@ class Rewriter:
 
     def keep(self, node: Node, args: tuple[Arg, ...]) -> Node:
         """`node` with new arguments; the same object when nothing changed."""
-        if all(a is b for a, b in zip(args, node.args, strict=True)):
-            return self.append(node)
-        return self.append(Node(node.op, args, node.attrs, node.avals, node.where))
+        return self.append(with_args(node, args))
 
     def finish(self) -> Graph:
         outputs = tuple(self.mapped[o] for o in self.graph.outputs)

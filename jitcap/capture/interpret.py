@@ -71,7 +71,8 @@ class Frame:
     """One activation: like CPython's, locals and cells share one table of slots, by name."""
 
     __slots__ = (
-        "bytecode", "count", "fast", "function", "globals", "handled", "namespace", "pc", "stack",
+        "bytecode", "count", "fast", "function", "globals", "handled", "library", "namespace", "pc",
+        "stack",
     )  # fmt: skip
 
     def __init__(self, code: CodeType, globals: dict[str, Any], function: Any = None) -> None:
@@ -79,6 +80,7 @@ class Frame:
         self.fast: dict[str, Any] = {}
         self.globals = globals
         self.function = function
+        self.library: bool | None = None  # whether a library's function runs, once asked
         self.namespace: dict[str, Any] | None = None  # of a class body
         self.stack: list[Any] = []
         self.pc = 0

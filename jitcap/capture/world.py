@@ -88,7 +88,9 @@ class World:
     def user_frame(self) -> Frame | None:
         """The innermost interpreted frame that is not a library's."""
         for frame in reversed(self.vm.frames):
-            if not self.is_library(frame.globals.get("__name__", "")):
+            if frame.library is None:
+                frame.library = self.is_library(frame.globals.get("__name__", ""))
+            if not frame.library:
                 return frame
         return self.vm.frames[0] if self.vm.frames else None
 

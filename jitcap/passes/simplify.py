@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from eager.op import REGISTRY, Op
-from jitcap.graph import Arg, Graph, Node, Rewriter, aval_of, is_number
+from jitcap.graph import Arg, Graph, Node, Rewriter, aval_of, is_number, with_args
 from jitcap.passes import identities, products, shapes
 from jitcap.passes.rules import Rule
 
@@ -25,7 +25,7 @@ def _merge(tables: tuple[Mapping[str, tuple[Rule, ...]], ...]) -> dict[str, tupl
     for table in tables:
         for name, rules in table.items():
             merged[name] = (*merged.get(name, ()), *rules)
-    return merged
+    return {name: (*rules, *identities.EVERY) for name, rules in merged.items()}
 
 
 RULES: Final = _merge(TABLES)
@@ -42,14 +42,11 @@ class Simplifier(Rewriter):
 
     def add(self, n: Node) -> Arg:
         """The simplest known value of a candidate node, appended if it is new."""
-        for rule in (*RULES.get(n.op.name, ()), *_EVERY):
+        for rule in RULES.get(n.op.name, identities.EVERY):
             new = rule(self, n)
             if new is not None and _same_kind(n, new):
                 return new
         return self.append(n)
-
-
-_EVERY: Final[tuple[Rule, ...]] = identities.EVERY
 
 
 def _same_kind(n: Node, new: Arg) -> bool:
@@ -66,9 +63,7 @@ def simplify(graph: Graph) -> Graph:
     s = Simplifier(graph)
     kept = set(graph.outputs)
     for n in graph.nodes:
-        args = s.args(n)
-        same = all(a is b for a, b in zip(args, n.args, strict=True))
-        candidate = n if same else Node(n.op, args, n.attrs, n.avals, n.where)
+        candidate = with_args(n, s.args(n))
         new = s.add(candidate) if len(n.avals) == 1 else s.append(candidate)
         s.mapped[n] = s.append(candidate) if n in kept and is_number(new) else new
     return s.finish()
