@@ -39,7 +39,10 @@ def _where(c: Any, a: Any, b: Any) -> Any:
 
 
 def _sign(x: Any) -> Any:
-    return np.sign(x)
+    """-1, 0 or 1; 0 for NaN."""
+    if x.dtype == bool:
+        return x
+    return np.where(x == x, np.sign(x), 0)
 
 
 def _trunc_div(x: Any, y: Any) -> Any:

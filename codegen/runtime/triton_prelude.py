@@ -34,10 +34,8 @@ def maximum(a, b):
 
 @triton.jit
 def sign(x):
-    """-1, 0 or 1; zero keeps its sign bit and NaN stays NaN."""
-    zero = x * 0
-    one = zero + 1
-    return tl.where(x > 0, one, tl.where(x < 0, -one, x))
+    """-1, 0 or 1; 0 for NaN."""
+    return (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
 
 
 @triton.jit

@@ -47,7 +47,7 @@ def _float_constants(samples: Samples) -> Samples:
 relu = functional(
     "relu",
     lambda m, x: m.max(x, 0),
-    lambda g, out: (where(out > 0, g, 0.0),),
+    lambda g, out: (where(out <= 0, 0.0, g),),  # the gradient passes where NaN is
     s.both(_wide, s.on_ints()),
     namespace=True,
     method=True,
@@ -70,7 +70,7 @@ hardsigmoid = functional(
 hardswish = functional(
     "hardswish",
     lambda m, x: x * m.min(m.max(x + 3.0, 0.0), 6.0) / 6.0,
-    lambda g, x: (where(x <= -3, 0.0, where(x < 3, g * (x / 3 + 0.5), g)),),
+    lambda g, x: (where(x <= -3, 0.0, where(x >= 3, g, g * (x / 3 + 0.5))),),
 )
 
 
@@ -89,7 +89,7 @@ HARDTANH = Pointwise(
 THRESHOLD = Pointwise(
     "threshold",
     ("x", "limit", "value"),
-    lambda g, x, limit: (where(x > limit, g, 0.0), None, None),
+    lambda g, x, limit: (where(x <= limit, 0.0, g), None, None),
     body=lambda m, x, limit, value: m.where(x <= limit, value, x),  # NaN stays
 )
 

@@ -170,10 +170,25 @@ def _scatter_reduce_vjp(
     g: Any, out: Any, x: Any, index: Any, src: Any, dim: int, reduce: str
 ) -> tuple[Any, ...]:
     inner = _cut(src, index.shape)
-    if reduce == "prod":  # as in the reference, exact where no factor is zero
-        rest = apply(GATHER, g * out, index, dim=dim) / inner
-        return g * out / x, None, _fill_up(rest, src.shape)
+    if reduce == "prod":
+        own, theirs = _prod_slopes(g, out, x, index, inner, dim)
+        return own, None, _fill_up(theirs, src.shape)
     return _extremum_vjp(g, out, x, index, inner, src.shape, dim)
+
+
+def _prod_slopes(g: Any, out: Any, x: Any, index: Any, src: Any, dim: int) -> tuple[Any, Any]:
+    """The others' product: the whole by the factor, or, where the factor is zero, the product
+    with 1 in its place; 0 beside another zero."""
+    where = REGISTRY["where"]
+    place = {"dim": dim, "reduce": "prod"}
+    factor = apply(where, x == 0, 1.0, x)
+    own = g * apply(SCATTER_REDUCE, factor, index, src, **place) / factor
+    zero = src == 0
+    zeros = apply(SCATTER, _zeros(x.shape, g), index, zero.to(g.dtype), dim=dim, reduce="add")
+    single = zero & (apply(GATHER, zeros, index, dim=dim) == 1)
+    others = apply(SCATTER_REDUCE, x, index, apply(where, single, 1.0, src), **place)
+    whole = apply(GATHER, g * out, index, dim=dim) / apply(where, zero, 1.0, src)
+    return own, apply(where, single, apply(GATHER, g * others, index, dim=dim), whole)
 
 
 def _extremum_vjp(

@@ -38,18 +38,22 @@ class Pointwise(Op):
     `result` says the type of the result: "promote" (the operands' common type), "float" (the same,
     with ints raised to the default float), "bool", "first" (the first operand's) or "real" (the
     real part's). The first `mask` operands are conditions: bool, and no part of promotion.
-    `ufunc` is a NumPy function equal to the body on one dtype, where there is one.
+    `ufunc` is a NumPy function equal to the body on one dtype, where there is one. `refuses` says
+    what is wrong with operands that the op does not take ("" for those that it does).
     """
 
     body: Callable[..., Any] = field(kw_only=True)
     result: str = "promote"
     mask: int = 0
+    refuses: Callable[[Sequence[Aval]], str] | None = None
     kind: ClassVar[str] = "pointwise"
     _plans: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def common(self, avals: Sequence[Aval]) -> DType:
         """The type the operands are converted to (before widening 16-bit floats)."""
         operands = avals[self.mask :]
+        if self.refuses is not None and (reason := self.refuses(operands)):
+            raise RuntimeError(reason)
         if all(a.weak for a in operands) and all(a.weak for a in avals):
             common = _PYTHON_TYPES[max(a.dtype.category for a in operands)]
             default = dt.float64

@@ -7,12 +7,13 @@ method follow from it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from eager import dtype as dt
+from eager.aval import Aval
 from eager.dispatch import apply, apply_binary, apply_unary
 from eager.op import Samples
 from eager.ops import samples as s
@@ -41,6 +42,7 @@ def unary(
     vjp: Vjp | None = None,
     *,
     result: str = "float",
+    refuses: Callable[[Sequence[Aval]], str] | None = None,
     samples: Samples | None = None,
     doc: str = "",
     **how: Any,
@@ -51,7 +53,7 @@ def unary(
     inplace)."""
     spelled: Body = (lambda m, x: getattr(m, body)(x)) if isinstance(body, str) else body
     ufunc = _ufunc(body) if isinstance(body, str) else None
-    op = Pointwise(name, ("x",), vjp, body=spelled, result=result, ufunc=ufunc)
+    op = Pointwise(name, ("x",), vjp, body=spelled, result=result, ufunc=ufunc, refuses=refuses)
 
     def fn(input: Tensor) -> Tensor:
         return apply_unary(op, input)
@@ -93,7 +95,30 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
 
 # -------------------------------------------------------------------------------- arithmetic
 ADD = binary_op("add", "add", lambda g: (g, g))
-SUB = binary_op("sub", "sub", lambda g: (g, -g))
+
+
+def _no_bools(operands: Sequence[Aval]) -> str:
+    """What is said of `-` with bools; Python's own are numbers."""
+    bools = [x.dtype is dt.bool_ for x in operands]
+    if not any(bools) or all(x.weak for x in operands):
+        return ""
+    if len(operands) == 1:
+        return (
+            "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to "
+            "invert a mask, use the `~` or `logical_not()` operator instead."
+        )
+    if all(bools):
+        return (
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
+            "`logical_xor()` operator instead."
+        )
+    return (
+        "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to "
+        "invert a mask, use the `~` or `logical_not()` operator instead."
+    )
+
+
+SUB = binary_op("sub", "sub", lambda g: (g, -g), refuses=_no_bools)
 MUL = binary_op(
     "mul",
     "mul",
@@ -212,11 +237,19 @@ def fmod(input: Any, other: Any) -> Tensor:
     return _nonzero(FMOD, input, other)
 
 
-neg = unary("neg", "neg", lambda g: (-g,), result="promote", alias=("negative",))
+neg = unary("neg", "neg", lambda g: (-g,), result="promote", alias=("negative",), refuses=_no_bools)
 reciprocal = unary(
     "reciprocal", lambda m, x: 1.0 / x, lambda g, out: (-g * (out * out),), samples=s.on(0.5, 3.0)
 )
-square = unary("square", lambda m, x: x * x, lambda g, x: (g * (2 * x),), result="promote")
+SQUARE = Pointwise("square", ("x",), lambda g, x: (g * (2 * x),), body=lambda m, x: x * x)
+
+
+@public(inplace=True, samples=s.both(s.on(), s.calls(s.call(s.booleans((3, 4)), grad=False))))
+def square(input: Tensor) -> Tensor:
+    """x * x; of bools in int64, as `pow`."""
+    return apply_unary(SQUARE, input.to(dt.int64) if input.dtype is dt.bool_ else input)
+
+
 sqrt = unary("sqrt", "sqrt", lambda g, out: (g / (2 * out),), samples=s.on(0.1, 4.0))
 rsqrt = unary(
     "rsqrt", "rsqrt", lambda g, out: (-0.5 * g * (out * out * out),), samples=s.on(0.1, 4.0)
@@ -288,9 +321,15 @@ def float_power(input: Tensor, exponent: Any) -> Tensor:
 abs_ = unary(
     "abs", "abs", lambda g, x: (g * x.sgn(),), result="real", alias=("absolute",), samples=s.on()
 )
-sign = unary(
-    "sign", "sign", lambda g: (zeros_of(g),), result="promote", samples=s.both(s.on(), s.on_ints())
+_signed = s.both(
+    s.on(),
+    s.on_ints(),
+    s.calls(
+        s.call(s.booleans((3, 4)), grad=False),
+        s.call(np.array([np.nan, np.inf, -np.inf, -0.0]), grad=False),
+    ),
 )
+sign = unary("sign", "sign", lambda g: (zeros_of(g),), result="promote", samples=_signed)
 
 
 def _sgn_vjp(g: Tensor, x: Tensor, out: Tensor) -> tuple[Tensor]:
@@ -300,7 +339,7 @@ def _sgn_vjp(g: Tensor, x: Tensor, out: Tensor) -> tuple[Tensor]:
     return (where(x == 0, 0, (g - (g * out).real * out.conj()) / x.abs()),)
 
 
-sgn = unary("sgn", "sign", _sgn_vjp, result="promote", samples=s.both(s.on(), s.on_ints()))
+sgn = unary("sgn", "sign", _sgn_vjp, result="promote", samples=_signed)
 
 
 @public(samples=s.on())

@@ -12,7 +12,7 @@ from eager.aval import Aval
 from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.pointwise import where
-from eager.ops.select import Sorted, iota_along, pick, sorted_along
+from eager.ops.select import Sorted, iota_along, pick, shared, sorted_along
 from eager.ops.view import norm_dim
 from eager.registry import public
 from eager.tensor import Tensor
@@ -112,7 +112,7 @@ def _between(below: Tensor, above: Tensor, share: Any) -> Tensor:
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """`median` of the elements that are not NaN; NaN where there are no others."""
     if dim is None:
-        return nanmedian(input.reshape(-1), 0).values
+        return shared(input, nanmedian(input.reshape(-1), 0).values)
     d = norm_dim(dim, input.ndim, "nanmedian")
     values, indices = sorted_along(input, d, False, "nanmedian")
     if not input.ndim:

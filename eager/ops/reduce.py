@@ -244,19 +244,25 @@ _truths = s.calls(
     s.call(s.integers((3, 4)), 0, keepdim=True, grad=False),
     s.call(s.booleans((0, 2)), grad=False),
     s.call(s.values((3, 4)), grad=False),
+    s.call(np.array([[0, 1], [2, 3]], np.uint8), 1, grad=False),
 )
 
 
 @public(samples=_truths)
 def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """Whether an element over `dim` is not zero."""
-    return apply(ANY, input, dim=norm_dims(dim, input.ndim, "any"), keepdim=keepdim)
+    """Whether an element over `dim` is not zero: bool, or uint8 of uint8."""
+    return _truth(ANY, input, dim, keepdim)
 
 
 @public(samples=_truths)
 def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """Whether no element over `dim` is zero."""
-    return apply(ALL, input, dim=norm_dims(dim, input.ndim, "all"), keepdim=keepdim)
+    """Whether no element over `dim` is zero: bool, or uint8 of uint8."""
+    return _truth(ALL, input, dim, keepdim)
+
+
+def _truth(op: Reduce, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    out = apply(op, input, dim=norm_dims(dim, input.ndim, op.name), keepdim=keepdim)
+    return out.to(dt.uint8) if input.dtype is dt.uint8 else out
 
 
 @public(

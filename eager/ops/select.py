@@ -3,6 +3,7 @@ ops -> tensors."""
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from eager.ops.create import IOTA
 from eager.ops.index import GATHER, INDEX_ADD, INDEX_PUT, SCATTER, TAKE, scatter_by
 from eager.ops.pointwise import where
 from eager.ops.sort import SORT
-from eager.ops.view import norm_dim
+from eager.ops.view import constant, norm_dim
 from eager.registry import public
 from eager.tensor import Tensor
 
@@ -310,7 +311,9 @@ def pick(values: Tensor, indices: Tensor, dim: int, at: int, keepdim: bool) -> S
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median of all elements, or (values, indices) along `dim`. NaN wins."""
     if dim is None:
-        return median(input.reshape(-1), 0).values if input.numel() else input.sum() / 0  # NaN
+        if not input.numel():
+            return input.sum() / 0  # NaN
+        return shared(input, median(input.reshape(-1), 0).values)
     d = norm_dim(dim, input.ndim, "median")
     values, indices = sorted_along(input, d, False, "median")
     if not input.ndim:
@@ -320,3 +323,12 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     last = pick(values, indices, d, n - 1, keepdim)  # NaN, if there is one, is sorted last
     nan = last.values != last.values
     return Sorted(where(nan, last.values, middle.values), where(nan, last.indices, middle.indices))
+
+
+def shared(input: Tensor, chosen: Tensor) -> Tensor:
+    """`chosen`, one of the elements of `input`, by a way on which all that equal it share the
+    gradient evenly; `chosen` itself where it is NaN."""
+    if not input.dtype.is_floating_point:
+        return chosen
+    largest = where(input <= constant(chosen), input, -math.inf).amax()
+    return where(chosen == chosen, largest, chosen)

@@ -44,6 +44,13 @@ VALUES = {
     "quantile": lambda m, x: x.detach().quantile(0.3),
     "nanquantile": lambda m, x: x.detach()[4:].nanquantile(m.tensor([0.3, 0.9]).double()),
     "nanmedian": lambda m, x: (x.nanmedian(), x.reshape(2, 4).nanmedian(1, True).values),
+    "passed on": lambda m, x: (
+        m.nn.functional.relu(x),
+        m.nn.functional.threshold(x, 0.1, 20.0),
+        m.nn.functional.hardtanh(x),
+        m.nn.functional.rrelu(x),
+        x.abs(),
+    ),
     "mode": lambda m, x: tuple((x.detach() > 1).double().reshape(2, 4).mode(0)),
 }
 
@@ -87,6 +94,12 @@ ZEROS = {
         m.cat([x, x], axis=1),
         x.softmax(axis=0),
     ),
+    "ties": lambda m, x: (x.median(), x.flatten()[1:].nanmedian(), x[1].nanmedian()),
+    "factors": lambda m, x: tuple(
+        x[row].scatter_reduce(0, m.tensor([0, 0, 1]), x[other], "prod", include_self=own)
+        for row, other, own in ((0, 1, True), (1, 0, True), (0, 1, False), (0, 0, True))
+    ),
+    "one zero": lambda m, x: x[:, 0].scatter_reduce(0, m.tensor([1, 0]), x[:, 0], "prod"),
     "small dtypes": lambda m, x: (
         x.to(m.uint8).sum(dtype=m.int32),
         x.to(m.int8).cumsum(0, dtype=m.int16),
@@ -104,6 +117,24 @@ def test_zeros_and_dtypes(name):
 @pytest.mark.filterwarnings("ignore")
 def test_bytes_as_an_index_are_a_mask():
     both(lambda m, x: x[m.tensor([0, 1], dtype=m.uint8)], np.array([1.0, 2.0]))
+
+
+def test_minus_is_not_for_bools():
+    """Two bools, one and a negation: the same type of error, with the same text."""
+    programs = (
+        lambda m, x: (x > 0) - (x < 0),
+        lambda m, x: x - (x < 0),
+        lambda m, x: 1 - (x > 0),
+        lambda m, x: x.sub_(True),
+        lambda m, x: -(x > 0),
+    )
+    for program in programs:
+        said = []
+        for m in (torch, eager):
+            with pytest.raises(RuntimeError) as error:
+                program(m, m.tensor([1.0, -2.0]))
+            said.append(str(error.value))
+        assert said[0] == said[1]
 
 
 def test_conversion_to_a_number_needs_one_element():

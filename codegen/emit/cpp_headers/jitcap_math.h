@@ -138,9 +138,9 @@ template <class V> JC_INLINE V abs(V a) {
   else return select(lt(a, fill<V>(0)), V(-a), a);
 }
 template <class V> JC_INLINE V copysign(V a, V b) { return bitcast<V>((bits(a) ^ sign_of(a)) | sign_of(b)); }
-template <class V> JC_INLINE V sign(V a) {  // NaN stays NaN, zeros stay zeros
-  V one = select(lt(a, fill<V>(0)), fill<V>(elem<V>(-1)), fill<V>(1));
-  return select(ne(a, fill<V>(0)) & eq(a, a), one, a);
+template <class V> JC_INLINE V sign(V a) {  // 0 for NaN
+  V zero = fill<V>(0);
+  return select(gt(a, zero), fill<V>(1), select(lt(a, zero), fill<V>(elem<V>(-1)), zero));
 }
 // min and max propagate NaN (torch.minimum); fmin and fmax prefer the number.
 template <class V> JC_INLINE V min(V a, V b) {

@@ -120,7 +120,7 @@ def rrelu(
     if training:
         uniform = draw("uniform", tuple(input.shape), input.dtype.compute, None).to(input.dtype)
         slope = uniform * (upper - lower) + lower
-    out = where(input >= 0, input, input * slope)
+    out = where(input > 0, input, input * slope)
     return input.copy_(out) if inplace else out
 
 
