@@ -139,6 +139,10 @@ def _load_class_value(world: World, cls: type, owner: type, name: str, raw: Any)
 
 def _class_attribute(world: World, cls: type, name: str) -> Any:
     """`cls.name`: metaclass data descriptors, then the class and its bases, then the metaclass."""
+    if name == "__dict__":
+        if id(cls) not in world.made:
+            raise Break("opaque object", f"the dictionary of the class {cls.__qualname__}")
+        return cls.__dict__
     meta = type(cls)
     above = class_raw(world, meta, name) if meta is not type else MISSING
     if isinstance(above, property):

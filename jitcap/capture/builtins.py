@@ -10,6 +10,7 @@ import _thread
 import abc
 import builtins
 import copy
+import dataclasses
 import functools
 import io
 import random
@@ -33,8 +34,10 @@ from jitcap.capture.breaks import Break
 from jitcap.capture.deferred import Deferred
 from jitcap.capture.interpret import Generator
 from jitcap.capture.located import warn_above
+from jitcap.capture.origin import Computed, Fixed
 from jitcap.capture.outside import TensorShadow, is_python_class
-from jitcap.capture.shadow import DictShadow, ListShadow
+from jitcap.capture.shadow import DictShadow, ListShadow, slots_of
+from jitcap.guards import Holds
 
 if TYPE_CHECKING:
     from jitcap.capture.world import World
@@ -176,6 +179,19 @@ def _object_getattribute(world: World, obj: Any, name: str) -> Any:
     return attributes.default_get(world, obj, name)
 
 
+@handles((object, "__reduce_ex__"))
+def _object_reduce_ex(world: World, obj: Any, protocol: int) -> Any:
+    return world.call(polyfills.reduce_ex, (obj, protocol), {})
+
+
+@handles((object, "__getstate__"))
+def _object_getstate(world: World, obj: Any) -> Any:
+    fields = world.getattr(obj, "__dict__") if hasattr(obj, "__dict__") else None
+    names = [name for name, _ in slots_of(type(obj)) if _hasattr(world, obj, name)]
+    slots = {name: world.getattr(obj, name) for name in names}
+    return (fields, slots) if slots else fields
+
+
 @handles((object, "__init__"), (object, "__init_subclass__"))
 def _object_init(world: World, obj: Any, *args: Any, **kwargs: Any) -> None:
     """Nothing to do."""
@@ -200,6 +216,24 @@ def _dir(world: World, obj: Any) -> Any:
 @handles(builtins.__build_class__)
 def _build_class(world: World, *args: Any, **kwargs: Any) -> Any:
     return world.build_class(args, kwargs)
+
+
+@handles(dataclasses.field)
+def _field(world: World, **options: Any) -> Any:
+    """For the real `dataclass()`, which compares with its module's own sentinels."""
+    return dataclasses.field(**options)
+
+
+@handles(dataclasses.dataclass)
+def _dataclass(world: World, cls: Any = None, /, **options: Any) -> Any:
+    if cls is None:
+        return functools.partial(dataclasses.dataclass, **options)
+    if id(cls) not in world.made:
+        raise Break("effect", f"dataclass() changes {cls.__qualname__}")
+    for method in vars(made := world.made_inside(dataclasses.dataclass(cls, **options))).values():
+        if isinstance(method, FunctionType):
+            world.made_inside(method)
+    return made
 
 
 # ---- containers and iteration
@@ -330,7 +364,33 @@ def _copy(world: World, obj: Any) -> Any:
     return copy.copy(obj)
 
 
+@handles(functools.singledispatch(len).dispatch.__code__)  # the closure of every generic function
+def _dispatch(world: World, dispatch: Any, cls: Any) -> Any:
+    """Which implementation a generic function has for a class: asked again by a guard."""
+    origin = world.outside.origin_of(dispatch) or Fixed(dispatch, "dispatch")
+    return world.outside.load(dispatch(cls), Computed((origin,), "{}({})", (cls,)))
+
+
 # ---- the host
+
+
+@handles(sys.exception)
+def _exception(world: World) -> BaseException | None:
+    """What the program handles; that nothing is handled around it is guarded."""
+    frames = reversed(world.vm.frames)
+    error = next((f.handled[-1] for f in frames if f.handled[-1] is not None), None)
+    if error is None:
+        if sys.exception() is not None:
+            raise Break("effect", "sys.exception() of an exception that is handled outside")
+        place = Computed((), "{}() is None", (sys.exception,))
+        world.guards.add(Holds(place, world.line(), True))
+    return error
+
+
+@handles(sys.exc_info)
+def _exc_info(world: World) -> tuple[Any, Any, Any]:
+    error = _exception(world)
+    return (error and type(error), error, error and error.__traceback__)
 
 
 @handles(print)

@@ -97,6 +97,9 @@ def _call_function(world: World, fn: FunctionType, args: Any, kwargs: Any) -> An
         raise Break("requested", f"{fn.__qualname__}() is called")
     if is_native(fn):
         return native(world, fn, args, kwargs)
+    generic = HANDLERS.get(fn.__code__)
+    if generic is not None:
+        return generic(world, fn, *args)
     module = fn.__globals__.get("__name__", "")
     if module.partition(".")[0] in HOST_MODULES:
         return _host(world, fn, args, kwargs)

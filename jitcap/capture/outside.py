@@ -116,6 +116,12 @@ class Outside:
         self.by_twin[id(shadow.twin)] = shadow
         return shadow.twin
 
+    def register_object(self, shadow: ObjectShadow) -> None:
+        """Remember an instance, and its dictionary as an object of its own."""
+        self.register(shadow)
+        if shadow.fields is not None:
+            self.register(shadow.fields)
+
     def register_tensor(self, shadow: TensorShadow) -> Any:
         self.by_node[shadow.node] = shadow
         self._owners[id(shadow.memory)] = shadow
@@ -342,21 +348,19 @@ def load_instance(outside: Outside, real: Any, origin: Origin) -> Any:
     world.fixed[id(cls)] = cls
     if isinstance(real, dict):
         twin = dict.__new__(cls)
-        outside.register(ObjectShadow(real, origin, twin))
+        outside.register_object(ObjectShadow(real, origin, twin))
         return outside.register(DictShadow(real, origin, twin))
     if isinstance(real, list):
         outside.guard(Length(origin, world.line(), len(real)))
         twin = list.__new__(cls)
-        ObjectShadow(real, origin, twin)
+        outside.register_object(ObjectShadow(real, origin, twin))
         return outside.register(ListShadow(real, origin, twin))
     try:
         twin = types.SimpleNamespace() if cls is types.SimpleNamespace else object.__new__(cls)
     except TypeError:
         raise Break("opaque object", f"{origin.show()} is a {cls.__qualname__}") from None
     shadow = ObjectShadow(real, origin, twin)
-    outside.register(shadow)
-    if shadow.fields is not None:
-        outside.register(shadow.fields)
+    outside.register_object(shadow)
     if is_native_class(cls):
         shadow.complete(world)
     return twin

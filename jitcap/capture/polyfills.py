@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
@@ -97,6 +98,17 @@ def _merge_sort(items: list[Any]) -> list[Any]:
             out.append(left[i])
             i += 1
     return out + left[i:] + right[j:]
+
+
+def reduce_ex(obj: Any, protocol: int) -> Any:
+    """`object.__reduce_ex__` from protocol 2 on, which `copy.deepcopy` asks."""
+    cls: Any = type(obj)
+    if cls.__reduce__ is not object.__reduce__:
+        return obj.__reduce__()
+    given = obj.__getnewargs__() if hasattr(obj, "__getnewargs__") else ()
+    items = iter(obj) if isinstance(obj, list) else None
+    pairs = iter(obj.items()) if isinstance(obj, dict) else None
+    return copyreg.__newobj__, (cls, *given), obj.__getstate__(), items, pairs  # type: ignore[attr-defined]
 
 
 FOLDS: Final[dict[Any, Any]] = {sum: sum_, max: max_, min: min_, sorted: sorted_}

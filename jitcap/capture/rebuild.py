@@ -116,6 +116,9 @@ class Rebuilder:
     # ---- by type
 
     def _new(self, value: Any, cls: type) -> str:
+        made = value if isinstance(value, type) else cls
+        if id(made) in self.world.made:
+            raise Break("effect", f"the class {made.__qualname__}, made by every call, escapes")
         if isinstance(value, Tensor):
             return self._tensor(value)
         if cls is SymNumber:
@@ -196,7 +199,7 @@ class Rebuilder:
             return f"{kind}({bytes(value)!r})"
         if cls is collections.defaultdict:
             return f"{kind}({self.expr(value.default_factory)})"
-        if cls in (list, dict, set, collections.OrderedDict, CellType):
+        if cls in (list, dict, set, collections.OrderedDict, CellType, object):
             return f"{kind}()"
         if isinstance(value, Generator) or not is_python_class(cls):
             raise Break("generator" if isinstance(value, Generator) else "effect", _escapes(cls))

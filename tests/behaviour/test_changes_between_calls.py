@@ -374,6 +374,35 @@ def a_callable_with_a_jitted_call(jit):
     yield jit(Doubling())(eager.ones(1))
 
 
+@program
+def generic_functions_and_attributes_of_lists(jit):
+    """A generic function learns another class; a list's subclass has attributes."""
+
+    @functools.singledispatch
+    def scaled(factor, x):
+        return x
+
+    @jit
+    def step(x, factor):
+        return scaled(factor, x)
+
+    yield step(eager.ones(2), 3.0)
+    scaled.register(float, lambda factor, x: x * factor)
+    yield step(eager.ones(2), 3.0)
+
+    class Stack(list):
+        pass
+
+    stack = Stack([1.0])
+
+    @jit
+    def labelled(x):
+        return x * stack.weight, vars(stack)
+
+    for stack.weight in (2.0, 3.0):
+        yield labelled(eager.ones(2))
+
+
 @pytest.mark.parametrize("run", PROGRAMS, ids=lambda run: run.__name__)
 def test_same(run):
     assert list(map(plain, run(compiled))) == list(map(plain, run(plainly)))
@@ -390,3 +419,20 @@ def test_a_batch_is_freed_without_a_collection():
         assert alive() is None
     finally:
         gc.enable()
+
+
+def test_a_class_is_made_by_every_call():
+    @compiled
+    def make(x):
+        class Result:
+            made = 0
+
+        result = Result()
+        result.value = x * 2
+        return result
+
+    with pytest.warns(JitcapWarning, match="the class .*Result, made by every call, escapes"):
+        results = [make(eager.ones(2)) for _ in range(3)]
+    type(results[0]).made += 1
+    assert [r.made for r in results] == [1, 0, 0]
+    assert results[2].value.tolist() == [2, 2]

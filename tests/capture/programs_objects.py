@@ -1,6 +1,9 @@
 """Conformance programs: classes, builtins, containers, identity."""
 
 import collections
+import contextlib
+import copy
+import dataclasses
 import functools
 import itertools
 import math
@@ -371,3 +374,89 @@ def boolean_short_circuit(n):
 
     r = t(0) or t(n) and t("") or t("end")
     return r, log
+
+
+class Named(list):
+    pass
+
+
+class Linked(Described):
+    __slots__ = ("me", "next")
+
+
+@case([1, [2]])
+def deep_copies(items):
+    named, linked, table = Named(items), Linked(), collections.defaultdict(list, a=[items])
+    named.note = linked
+    linked.me, linked.own = linked, {"x": items}
+    copied = copy.deepcopy([named, linked, table, Color.RED, len, Linked])
+    copied[0][1].append(3)
+    copied[2]["b"].append(4)
+    return (
+        copied[0], copied[0].note is copied[1] is copied[1].me, copied[1].own, dict(copied[2]),
+        copied[3] is Color.RED, copied[4:], items, named.note is linked,
+    )  # fmt: skip
+
+
+@case(4)
+def dataclasses_made_inside(n):
+    @dataclasses.dataclass(order=True)
+    class Settings:
+        a: int
+        b: int = n
+        rest: list = dataclasses.field(default_factory=lambda: [n])
+
+        def total(self):
+            return self.a + self.b + sum(self.rest)
+
+    one, two = Settings(1), Settings(2, b=7)
+    one.rest.append(5)
+    return one.total(), two.rest, one < two, repr(two), Settings.__dict__["b"]
+
+
+@functools.singledispatch
+def describe(value, *rest):
+    raise TypeError(f"a {type(value).__name__}")
+
+
+@describe.register(int)
+def _(value, *rest):
+    return ("int", value, rest)
+
+
+@describe.register(list)
+@describe.register(tuple)
+def _(value, *rest):
+    return [describe(v, *rest) for v in value]
+
+
+@case([1, (2, True)])
+def generic_functions(items):
+    try:
+        describe("text")
+    except TypeError as error:
+        return describe(items, 1), str(error)
+
+
+@case(3)
+def exit_stacks(n):
+    log = []
+
+    @contextlib.contextmanager
+    def opened(i):
+        log.append(("open", i))
+        try:
+            yield i
+        finally:
+            log.append(("close", i))
+
+    with contextlib.suppress(KeyError), contextlib.ExitStack() as stack:
+        total = sum(stack.enter_context(opened(i)) for i in range(n))
+        stack.callback(log.append, "called")
+        raise KeyError(total)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(opened(n))
+        kept = stack.pop_all()
+    log.append("kept")
+    kept.close()
+    return log
