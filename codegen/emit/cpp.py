@@ -8,6 +8,7 @@ are calls of the headers' routines or of host callbacks.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -20,7 +21,7 @@ from codegen.runtime import artifact
 from eager.aval import Aval
 
 ENTRY = "jitcap_entry"
-UNIT_BYTES = 40_000  # kernels beyond twice this much text compile as a second source, side by side
+UNIT_BYTES = 10_000  # kernels of this much text are worth a compiler process of their own
 
 
 @dataclass(eq=False, slots=True)
@@ -99,9 +100,9 @@ def emit(spelled: Spelled, plan: Plan) -> Source:
         name = functions[body][0]
         calls.append(call_kernel(name, texts, places, sites))
     declared, units = cpp_library.heavy(steps)
-    here, beside = share_out(list(functions.values()))
-    if beside:
-        units = {**units, "kernels.cpp": unit(beside)}
+    here, *others = share_out(list(functions.values()), os.cpu_count() or 1)
+    units = {**units, **{f"kernels{i}.cpp": unit(part) for i, part in enumerate(others)}}
+    beside = [each for part in others for each in part]
     source = [
         '#include "jitcap_kernel.h"',
         *(f'#include "{name}"' for name in cpp_library.headers(steps)),
@@ -124,16 +125,20 @@ def emit(spelled: Spelled, plan: Plan) -> Source:
 Functions = list[tuple[str, KernelText]]
 
 
-def share_out(functions: Functions) -> tuple[Functions, Functions]:
-    """Kernels of the graph's own source, and those of a second one: half of a large program."""
-    total, here = sum(len(text.text) for _, text in functions), 0
-    if total < 2 * UNIT_BYTES:
-        return functions, []
-    for i, (_, text) in enumerate(functions):
-        here += len(text.text)
-        if 2 * here >= total:
-            return functions[: i + 1], functions[i + 1 :]
-    return functions, []
+def share_out(functions: Functions, most: int) -> list[Functions]:
+    """The kernels of the graph's own source, then those of others that compile at the same time: at
+    most `most` parts of about the same length."""
+    total = sum(len(text.text) for _, text in functions)
+    count = min(most, total // UNIT_BYTES, len(functions))
+    if count < 2:
+        return [functions]
+    parts: list[Functions] = [[] for _ in range(count)]
+    loads = [0] * count
+    for each in sorted(functions, key=lambda f: len(f[1].text), reverse=True):
+        lightest = loads.index(min(loads))
+        parts[lightest].append(each)
+        loads[lightest] += len(each[1].text)
+    return parts
 
 
 def unit(functions: Functions) -> str:

@@ -153,19 +153,16 @@ def compile_shared(
 
 
 def _run_all(commands: Sequence[Sequence[str]], work: Path, until: float) -> None:
-    """Run the commands, at most one per processor at a time; the first failure ends all."""
-    width = max(1, os.cpu_count() or 1)
-    for first in range(0, len(commands), width):
-        jobs = [
-            _Job(command, work, first + i)
-            for i, command in enumerate(commands[first : first + width])
-        ]
-        try:
-            for job in jobs:
-                job.wait(until)
-        finally:
-            for job in jobs:
-                job.kill()
+    """Run the commands at the same time (there are hardly more than processors); the first failure
+    ends all."""
+    jobs: list[_Job] = []
+    try:
+        jobs += (_Job(command, work, i) for i, command in enumerate(commands))
+        for job in jobs:
+            job.wait(until)
+    finally:
+        for job in jobs:
+            job.kill()
 
 
 class _Job:

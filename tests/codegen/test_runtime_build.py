@@ -6,9 +6,13 @@ import stat
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import eager
+from codegen.emit import cpp
 from codegen.runtime import build, cpu
+from jitcap import jit
 
 ONE = 'extern "C" __attribute__((visibility("default"))) int one() { return 1; }'
 
@@ -33,6 +37,40 @@ def test_several_sources_become_one_object(tmp_path):
     two += " int two() { return 2 * one(); }"
     build.compile_shared({"one.cpp": ONE, "two.cpp": two}, tmp_path / "x.so")
     assert ctypes.CDLL(str(tmp_path / "x.so")).two() == 2
+
+
+def test_kernels_are_shared_out_among_the_processors(monkeypatch):
+    """A kernel that stands in another source than the entry is declared there, and called."""
+    compiled = []
+    shared = build.compile_shared
+
+    def spy(sources, out, **rest):
+        compiled.append([*sources])
+        shared(sources, out, **rest)
+
+    monkeypatch.setattr(build, "compile_shared", spy)
+    monkeypatch.setattr(cpp, "UNIT_BYTES", 500)
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    parameters = [eager.nn.Parameter(eager.ones(7, n)) for n in (3, 5)]
+    optimizer = eager.optim.AdamW(parameters)
+    x = eager.arange(35.0).reshape(7, 5) / 35
+
+    def step():
+        optimizer.zero_grad()
+        loss = (x * parameters[1]).softmax(1).exp().mean() + parameters[0].sum(0).tanh().sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    got = [jit(step)(), *parameters]
+    got = [t.tolist() for t in got]
+    assert ["graph.cpp", "kernels0.cpp", "kernels1.cpp"] in compiled
+    with eager.no_grad():
+        for p in parameters:
+            p.fill_(1)
+    optimizer = eager.optim.AdamW(parameters)
+    for ours, theirs in zip(got, [step(), *parameters], strict=True):
+        np.testing.assert_allclose(ours, theirs.detach().numpy(), rtol=1e-5)
 
 
 def test_error_shows_the_message_and_keeps_the_source(tmp_path):
