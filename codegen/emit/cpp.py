@@ -26,13 +26,13 @@ UNIT_BYTES = 10_000  # kernels of this much text are worth a compiler process of
 
 @dataclass(eq=False, slots=True)
 class Source:
-    """The text, what the entry needs to be called, and the kernels for `explain`. `units`: further
-    sources (file name -> text) of the same object, compiled beside it."""
+    """The text, to read; what the entry needs to be called; the kernels for `explain`. `files`: the
+    same as it is compiled (file name -> text), in parts that compile at the same time."""
 
     text: str
     signature: artifact.Signature
     kernels: tuple[artifact.Kernel, ...]
-    units: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str]
 
 
 @dataclass(eq=False, slots=True)
@@ -99,18 +99,23 @@ def emit(spelled: Spelled, plan: Plan) -> Source:
             kernels.append(artifact.Kernel(name, whole, (first.note, first.where)))
         name = functions[body][0]
         calls.append(call_kernel(name, texts, places, sites))
-    declared, units = cpp_library.heavy(steps)
-    here, *others = share_out(list(functions.values()), os.cpu_count() or 1)
-    units = {**units, **{f"kernels{i}.cpp": unit(part) for i, part in enumerate(others)}}
-    beside = [each for part in others for each in part]
-    source = [
+    whole = main(list(functions.values()), [], steps, calls)
+    files = share(list(functions.values()), steps, calls)
+    return Source(whole, signature(fused, plan, sites), tuple(kernels), files)
+
+
+Functions = list[tuple[str, KernelText]]
+
+
+def main(functions: Functions, declared: list[str], steps: list[Library], calls: list[str]) -> str:
+    """The source with the entry, and with `functions`; `declared` stand elsewhere."""
+    lines = [
         '#include "jitcap_kernel.h"',
         *(f'#include "{name}"' for name in cpp_library.headers(steps)),
         "JC_MODULE",
         *declared,
         "namespace jc {",
-        *(f"{text.types}\n{text.head};".replace("{name}", name) for name, text in beside),
-        *(text.text.replace("{name}", name) for name, text in here),
+        *(text.text.replace("{name}", name) for name, text in functions),
         "}",
         "using namespace jc;",
         f"JC_ENTRY JC_STRAIGHT int {ENTRY}(void **b, const double *s, void *arena) {{",
@@ -119,10 +124,18 @@ def emit(spelled: Spelled, plan: Plan) -> Source:
         "}",
         "",
     ]
-    return Source("\n".join(source), signature(fused, plan, sites), tuple(kernels), units)
+    return "\n".join(lines)
 
 
-Functions = list[tuple[str, KernelText]]
+def share(functions: Functions, steps: list[Library], calls: list[str]) -> dict[str, str]:
+    """The program as files that compile at the same time, one or more."""
+    declared, files = cpp_library.heavy(steps)
+    here, *others = share_out(functions, os.cpu_count() or 1)
+    for i, part in enumerate(others):
+        heads = (f"{text.types}\n{text.head};".replace("{name}", name) for name, text in part)
+        declared += ["namespace jc {", *heads, "}"]
+        files[f"kernels{i}.cpp"] = unit(part)
+    return {"graph.cpp": main(here, declared, steps, calls), **files}
 
 
 def share_out(functions: Functions, most: int) -> list[Functions]:
