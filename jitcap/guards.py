@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import CodeType, FunctionType
 from typing import Any, ClassVar, Final
 
-from jitcap.capture.origin import Origin
+from jitcap.capture.origin import Drawn, Origin
 
 _ATOMS: Final = (type(None), bool, type(Ellipsis), type(NotImplemented))
 READ_ERRORS: Final = (LookupError, AttributeError, TypeError, ValueError)
@@ -84,6 +84,12 @@ class Names:
             self.variables[id(origin)] = name
             self.keep.append(origin)
         return name
+
+    def later(self, drawn: Drawn) -> str:
+        """The statement, for after the guards, that draws a number."""
+        self.variables[id(drawn)] = drawn.name
+        self.keep.append(drawn)
+        return f"{drawn.name} = {drawn.expr(self.var, self.bind)}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,13 +13,12 @@ import copy
 import dataclasses
 import functools
 import io
-import random
 import sys
 import time
 import typing
 import warnings
 from collections.abc import Callable
-from types import FunctionType, MethodType
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
 from eager import autograd
@@ -475,11 +474,6 @@ for _impure in _IMPURE:
     HANDLERS[_impure] = _refuse("unknown call", _impure.__name__)
 for _name in ("time", "perf_counter", "monotonic", "process_time", "time_ns", "perf_counter_ns"):
     HANDLERS[getattr(time, _name)] = _refuse("time and chance", f"time.{_name}")
-for _name in ("random", "randint", "randrange", "uniform", "choice", "shuffle", "sample", "gauss"):
-    _bound = getattr(random, _name)
-    HANDLERS[_bound] = _refuse("time and chance", f"random.{_name}")
-    if isinstance(_bound, MethodType):
-        HANDLERS[_bound.__func__] = HANDLERS[_bound]
 for _state in (
     eager_random.seed, eager_random.get_rng_state, eager_random.set_rng_state,
     eager_random.initial_seed, eager_random.Generator.seed, eager_random.Generator.get_state,

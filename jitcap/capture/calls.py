@@ -25,6 +25,7 @@ from eager.sym import SymNumber
 from eager.tensor import Tensor
 from jitcap.capture import attributes
 from jitcap.capture import builtins_values as _registered  # noqa: F401 - fills HANDLERS
+from jitcap.capture import chance as _chance  # noqa: F401 - fills HANDLERS
 from jitcap.capture.breaks import Break
 from jitcap.capture.builtins import HANDLERS, HOST_MODULES, KEYED, PURE_MODULES
 from jitcap.capture.deferred import Deferred
@@ -184,6 +185,9 @@ def _outside(world: World, value: Any) -> bool:
 
 def _call_builtin(world: World, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     owner = getattr(fn, "__self__", None)
+    of_type = HANDLERS.get((type(owner), fn.__name__))
+    if of_type is not None:
+        return of_type(world, owner, *args, **kwargs)
     if owner is None or isinstance(owner, types.ModuleType):
         module = getattr(fn, "__module__", None) or getattr(owner, "__name__", "")
         if owner is None and hasattr(builtins, fn.__qualname__.partition(".")[0]):

@@ -183,6 +183,7 @@ def finish(world: World, value: Any, shape: tuple[int, tuple[str, ...]]) -> Capt
     guard_aliases(world, [s for s, _ in probe.writes])
     names = Names()
     prepare(world.guards, names)
+    draws = tuple(map(names.later, world.drawn.values()))
     end = epilogue(world, value, names)
     _drop_unused_inputs(world, end.outputs)
     index = {node: i for i, node in enumerate(tracer.inputs)}
@@ -208,6 +209,7 @@ def finish(world: World, value: Any, shape: tuple[int, tuple[str, ...]]) -> Capt
         grad_mode=world.grad_mode,
         inference=world.inference,
         joint=joint,
+        draws=draws,
     )
 
 
@@ -222,7 +224,7 @@ def _drop_unused_inputs(world: World, outputs: list[Any]) -> None:
 
 
 def _input(world: World, node: Node) -> Input:
-    number = world.outside.numbers.get(node)
+    number = world.outside.numbers.get(node) or world.drawn.get(node)
     if number is not None:
         return Input(number, tensor=False)
     if node in world.tracer.constant_arrays:

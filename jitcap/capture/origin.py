@@ -135,6 +135,27 @@ GLOBALS = "globals()"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Drawn(Origin):
+    """A number that the host draws for the call: read once, after the guards, in this order."""
+
+    index: int
+    method: Any
+    args: tuple[Any, ...]
+    label: str
+
+    @property
+    def name(self) -> str:
+        """The variable that holds it."""
+        return f"n{self.index}"
+
+    def expr(self, var: Variable, bind: Bind) -> str:
+        return f"{bind(self.method)}({', '.join(map(bind, self.args))})"
+
+    def show(self) -> str:
+        return f"{self.label}({', '.join(map(repr, self.args))})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ItemBy(Step):
     """`base[key]` where the key is itself an object from outside (`optimizer.state[p]`)."""
 

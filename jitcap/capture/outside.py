@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import enum
 import functools
+import random
 import re
 import types
 from collections.abc import Callable
@@ -265,6 +266,8 @@ def load_builtin(outside: Outside, real: Any, origin: Origin) -> Any:
     outside.guard(TypeIs(origin, outside.world.line(), type(real)))
     outside.guard(Equals(Attribute(origin, "__name__"), outside.world.line(), real.__name__))
     twin = outside.load(owner, Attribute(origin, "__self__"))
+    if twin is owner:
+        return outside.register(Shadow(real, origin, real))
     bound = base_method(owner, real).__get__(twin) if is_python_class(type(owner)) else None
     return outside.register(Shadow(real, origin, bound or getattr(twin, real.__name__)))
 
@@ -438,4 +441,5 @@ LOADERS: Final[dict[type, Loader]] = {
     set: load_set,
     CellType: load_cell,
     frozenset: load_frozenset,
+    **dict.fromkeys((random.Random, np.random.RandomState, np.random.Generator), load_fixed),
 }

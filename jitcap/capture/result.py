@@ -46,6 +46,7 @@ class Captured:
     grad_mode: bool
     inference: bool
     joint: Joint | None = None
+    draws: tuple[str, ...] = ()  # statements before the graph runs
 
     def source(self, region: bool = False) -> str:
         """The entry as Python source; `K` runs the graph, `R` is the region, `MISS` the refusal."""
@@ -71,10 +72,10 @@ class Captured:
 
     def _body(self, region: bool) -> list[str]:
         gathered = ", ".join(map(self._array, self.inputs))
-        lines = [f"o = K([{gathered}])"]
+        lines = [*self.draws, f"o = K([{gathered}])"]
         written = {o for _, o in self.writes}
         if written and self.epilogue.outputs:
-            lines[0] = lines[0].replace("o = K", "r = K")
+            lines[-1] = lines[-1].replace("o = K", "r = K")
             lines.append(f"o = {self._renumbered(written)}")
         lines += self.epilogue.lines
         if region:

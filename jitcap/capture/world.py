@@ -28,7 +28,7 @@ from jitcap.capture.interpret import NULL, Frame, Generator, Interpreter
 from jitcap.capture.located import caller_at
 from jitcap.capture.native import is_library_module
 from jitcap.capture.opcodes_table import OPCODES
-from jitcap.capture.origin import GLOBALS, Attribute, DictOf, Fixed, Item, Origin
+from jitcap.capture.origin import GLOBALS, Attribute, DictOf, Drawn, Fixed, Item, Origin
 from jitcap.capture.outside import Outside, is_python_class, load_opaque, loader_of
 from jitcap.capture.search import Search
 from jitcap.capture.shadow import (
@@ -41,7 +41,7 @@ from jitcap.capture.shadow import (
 )
 from jitcap.capture.tracing import CaptureTracer
 from jitcap.functional import DataDependent
-from jitcap.graph import NOWHERE, Where
+from jitcap.graph import NOWHERE, Node, Where
 from jitcap.guards import Guards
 
 _ATOMS: Final = frozenset({int, float, complex, str, bool, type(None)})
@@ -74,6 +74,7 @@ class World:
         self.vm.passthrough = (Break, DataDependent, UnknownValue)
         self.search: Search | None = None  # for all refusals, not for a graph
         self.host_calls: list[HostCall] = []
+        self.drawn: dict[Node, Drawn] = {}  # graph input -> the number that the host draws for it
         self.fixed: dict[int, Any] = {}  # objects that are guarded by identity
         self.reached: dict[int, FunctionType] = {}  # functions that were interpreted
         self.made: dict[int, Any] = {}  # classes and functions that the program made

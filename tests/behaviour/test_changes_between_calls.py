@@ -10,11 +10,13 @@ import copy
 import functools
 import gc
 import json
+import random
 import re
 import types
 import warnings
 import weakref
 
+import numpy as np
 import pytest
 
 import eager
@@ -401,6 +403,27 @@ def generic_functions_and_attributes_of_lists(jit):
 
     for stack.weight in (2.0, 3.0):
         yield labelled(eager.ones(2))
+
+
+@program
+def numbers_are_drawn_by_every_call(jit):
+    """`random` and NumPy leave their generators where plain Python does, also when unused."""
+    own, numpys = random.Random(5), np.random.default_rng(4)
+    random.seed(3)
+    np.random.seed(3)
+
+    @jit
+    def mix(x, alpha):
+        share = np.random.beta(alpha, alpha)
+        random.random()
+        noise = own.uniform(-1, 1) + numpys.normal(0.0, 2.0) + random.gauss(0, 1)
+        keep = float(random.random() > 0.5)
+        return x * share + keep * noise, share, keep, random.randint(0, 9)
+
+    for alpha in (0.4, 0.4, 0.7):
+        yield mix(eager.ones(2, dtype=eager.float64), alpha)
+    assert jit is plainly or (mix.stats.compiles <= 2 and mix.stats.splits == 0)
+    yield random.random(), np.random.rand(), own.random(), numpys.random()
 
 
 @pytest.mark.parametrize("run", PROGRAMS, ids=lambda run: run.__name__)

@@ -1,0 +1,69 @@
+"""Capture: numbers drawn by `random` and NumPy inside a program. generator's method -> SymNumber.
+
+The host draws them anew at every call, in program order, after the guards and before the graph,
+which takes them as run-time numbers. What depends on their value otherwise (a branch, an index, a
+shape) is decided between two compiled parts. Registered beside the handlers of `builtins.py`.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from eager.aval import scalar_aval
+from eager.sym import SymNumber
+from jitcap.capture.breaks import Break
+from jitcap.capture.builtins import HANDLERS, Handler
+from jitcap.capture.origin import Drawn
+
+if TYPE_CHECKING:
+    from jitcap.capture.world import World
+
+# Names of methods that give one float, or one int, when called with at most so many arguments.
+_FLOATS: Final = {
+    "random": 0, "rand": 0, "randn": 0, "random_sample": 0, "standard_normal": 0, "uniform": 2,
+    "normal": 2, "beta": 2, "gamma": 2, "exponential": 1, "lognormal": 2, "triangular": 3,
+    "gauss": 2, "normalvariate": 2, "lognormvariate": 2, "expovariate": 1, "betavariate": 2,
+    "gammavariate": 2, "vonmisesvariate": 2, "paretovariate": 1, "weibullvariate": 2,
+}  # fmt: skip
+_INTS: Final[dict[Any, dict[str, int]]] = {
+    random.Random: {"randint": 2, "randrange": 3},
+    np.random.RandomState: {"randint": 2},
+}
+GENERATORS: Final = (random.Random, np.random.RandomState, np.random.Generator)
+
+
+def _drawing(cls: type, name: str, pytype: type, most: int) -> Handler:
+    def handler(world: World, owner: Any, *args: Any, **kwargs: Any) -> SymNumber:
+        label = f"{cls.__module__.partition('.')[0]}.{name}"
+        if not world.outside.is_fixed(owner) or len(args) > most or kwargs:
+            raise Break("time and chance", f"{label}() is called")
+        given = tuple(map(world.known, args))
+        node = world.tracer.input(f"n{len(world.drawn)}", scalar_aval(pytype()))
+        world.drawn[node] = Drawn(len(world.drawn), getattr(owner, name), given, label)
+        return SymNumber(world.tracer, node, pytype)
+
+    return handler
+
+
+def _refusing(cls: type, name: str) -> Handler:
+    def handler(world: World, *args: Any, **kwargs: Any) -> Any:
+        raise Break("time and chance", f"{cls.__module__.partition('.')[0]}.{name}() is called")
+
+    return handler
+
+
+for _cls in GENERATORS:
+    _ints = _INTS.get(_cls, {})
+    for _name in dir(_cls):
+        if _name.startswith("_"):
+            continue
+        _method = getattr(_cls, _name)
+        _most = _FLOATS.get(_name, _ints.get(_name))
+        if _most is not None:
+            _handler = _drawing(_cls, _name, int if _name in _ints else float, _most)
+        else:
+            _handler = _refusing(_cls, _name)
+        HANDLERS[_method] = HANDLERS[_cls, _name] = _handler
