@@ -348,7 +348,7 @@ def _guarded_load(s: Spell, x: Load, guard: Expr, p: str, step: int | None) -> s
         one = f"splat<{table.register(x.dtype)}, {s.lanes}>(ld1({p} + {at}))"
         return f"any({mask}) ? {one} : {wrap}{{}}"
     at = s.lane_index(x.offset, guard)
-    return f"lanes_of<{wrap}>(n_, [&](int l_) {{ return ld1_if({p} + {at}, lane({mask}, l_)); }})"
+    return f"lanes_if<{wrap}>({mask}, n_, [&](int l_) {{ return ld1({p} + {at}); }})"
 
 
 _RULES: Final[dict[type[Expr], Callable[[Spell, Any, Expr | None, bool], str]]] = {

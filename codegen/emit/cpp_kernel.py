@@ -172,7 +172,7 @@ class _Writer:
         if not loops:
             loops = [Scope(frozenset())]
         s = self.spell([self.top, self.row, *loops], vector, lanes)
-        accs = [_Acc(self, r, s, "") for r in stage.reductions]
+        accs = [_Acc(self, r, s, "", stage.loops) for r in stage.reductions]
         body = loops[-1]
         for acc in accs:
             body.lines += acc.update()
@@ -290,7 +290,7 @@ class _Writer:
         for name in self.local_names:
             cpp, _, _ = self.local_names[name]
             self.local_names[name] = (cpp, len(loops) + 2, True)
-        accs = [_Acc(self, r, s, "[u_]") for r in stage.reductions]
+        accs = [_Acc(self, r, s, "[u_]", stage.loops) for r in stage.reductions]
         for acc in accs:
             body.lines += acc.update()
         for store in stage.stores:
@@ -406,7 +406,9 @@ class _Acc:
     """The C++ of one reduction: accumulators of the stage's lanes, the step of the loop body, the
     result."""
 
-    def __init__(self, writer: _Writer, r: Reduction, s: Spell, at: str) -> None:
+    def __init__(
+        self, writer: _Writer, r: Reduction, s: Spell, at: str, loops: tuple[Axis, ...]
+    ) -> None:
         self.r = r
         self.s = s
         self.at = at
@@ -418,6 +420,7 @@ class _Acc:
             "Or" if r.monoid == "any" else "And" if r.monoid == "all" else self.struct_name()
         )
         self.vector = f"vec<{self.lane}, {s.lanes}>"
+        self.how = f"{self.max()}, {str(self.arg and rises(r, loops)).lower()}"
         self.spot = table.register(position_of(r).dtype) if self.arg else ""
         self.place = f"vec<{self.spot}, {s.lanes}>"
         self.total = writer.names.fresh("a")
@@ -461,7 +464,7 @@ class _Acc:
         """Fold the accumulators into the totals."""
         t, a = f"{self.total}[u_]", f"{self.name}[u_]"
         if self.arg:
-            return f"{EACH} {t} = cvt<i64>({self.name}p[u_]);"
+            return f"{EACH} {t} = arg_place({self.name}p[u_], {self.first()});"
         what = f"{t} = {self.struct}::apply({t}, {a});"
         return f"{EACH} {what}"
 
@@ -471,13 +474,13 @@ class _Acc:
             x = f"vec<{self.lane}, 1>({self.s.scalar(self.r.value)})"
             if self.arg:
                 at = self.position(scalar=True)
-                return [f"arg_step<{self.max()}>({x}, {at}, -1, {self.name}, {self.name}p);"]
+                return [f"arg_step<{self.how}>({x}, {at}, -1, {self.name}, {self.name}p);"]
             return [f"{acc} = {self.struct}::apply({acc}, {x});"]
         v = self.s.vector_of(self.r.value)
         if self.arg:
             at = self.position(scalar=False)
             live = f"live_lanes<{self.s.lanes}>(n_)"
-            return [f"arg_step<{self.max()}>({v}, {at}, {live}, {acc}, {self.name}p{self.at});"]
+            return [f"arg_step<{self.how}>({v}, {at}, {live}, {acc}, {self.name}p{self.at});"]
         return [f"{acc} = {self.struct}::apply({acc}, tail({v}, n_, {self.identity}, B::full));"]
 
     def position(self, *, scalar: bool) -> str:
@@ -487,9 +490,13 @@ class _Acc:
     def max(self) -> str:
         return "true" if self.r.monoid == "argmax" else "false"
 
+    def first(self) -> str:
+        assert self.r.position is not None
+        return str(self.r.position.lo)
+
     def final(self) -> str:
         if self.arg:
-            return f"arg_final<{self.max()}>({self.name}, {self.name}p)"
+            return f"arg_final<{self.max()}>({self.name}, {self.name}p, {self.first()})"
         return f"reduce<{self.struct}>({self.result})"
 
 
@@ -533,6 +540,19 @@ def position_of(r: Reduction) -> expr.Expr:
     assert r.position is not None
     fits = r.position.lo >= 0 and r.position.hi < 0x7FFFFFFF
     return expr.short_index(r.position) if fits else expr.index_of(r.position)
+
+
+def rises(r: Reduction, loops: tuple[Axis, ...]) -> bool:
+    """Whether the position of an argmax only grows while `loops` (outermost first) run."""
+    assert r.position is not None
+    steps = dict(r.position.terms)
+    reach = 0  # of the loops within
+    for a in reversed(loops):
+        step = steps.pop(a, 0)
+        if step <= reach:
+            return False
+        reach += step * (a.size - 1)
+    return not steps
 
 
 def uses_wide(stage: Stage, vector: Axis) -> bool:

@@ -125,6 +125,42 @@ def test_the_place_of_truth():
     )
 
 
+def test_the_place_where_all_are_as_extreme_as_can_be():
+    """What equals the start of the search is found, too: the first of them."""
+    low, high = np.full((3, 21), -np.inf, np.float32), np.full((3, 21), 127, np.int8)
+    check(
+        lambda x, y: (
+            *(x.argmax(0), x.argmax(1), x.argmax(), (-x).argmin(1), x.T.argmax(), (-x.T).argmin()),
+            *(y.argmin(0), y.argmin(1), y.argmin(), (-y - 1).argmax(1)),
+        ),
+        low,
+        high,
+    )
+
+
+@pytest.mark.filterwarnings("ignore:.*encountered in")
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.int8, np.uint8, np.float32, np.float64])
+def test_division_with_a_rest(dtype):
+    """Vectors divide in floating point where the quotient fits; to the bit as NumPy everywhere."""
+    if np.issubdtype(dtype, np.integer):
+        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+        edges = [0, 1, 2, 3, 7, 49, low, high, low + 1, high - 1]
+        edges += [n for n in (-1, -7, 2**31, 2**51 - 1, 2**51, -(2**51) - 1) if low <= n <= high]
+    else:
+        edges = [0.0, -0.0, 0.1, 0.3, -0.3, 7, -7, 1e30, -1e30, np.inf, -np.inf, np.nan]
+        edges += [2.0**22, 2.0**51 + 1, np.finfo(dtype).tiny / 8, np.finfo(dtype).max]
+    edges = np.array(edges).astype(dtype)
+    draw = np.random.default_rng(0).integers(-50, 50, 2000)
+    x = np.concatenate([np.repeat(edges, len(edges)), draw.astype(dtype)])
+    y = np.concatenate([np.tile(edges, len(edges)), draw[::-1].astype(dtype)])
+    check(
+        lambda x, y: (x // y, x % y, x.fmod(y), x.div(y, rounding_mode="trunc"), x // 7, x % 7),
+        x,
+        y,
+        backends=("cpp",),
+    )
+
+
 def test_nan_and_infinity_are_kept():
     x = np.array([[1, np.nan, 3], [np.inf, -np.inf, 0], [-0.0, 0.0, 2]], np.float32)
     check(

@@ -62,37 +62,47 @@ template <class V, class F> JC_INLINE V lanes_of(int n, F f) {
     return r;
   }
 }
+// The same where m holds, 0 elsewhere.
+template <class V, class F> JC_INLINE V lanes_if(mask<lanes<V>> m, int n, F f) {
+  if (!any(m)) return V{};
+  return lanes_of<V>(n, [=](int i) { return lane(m, i) ? elem<V>(f(i)) : elem<V>(0); });
+}
 // Contiguous load of the lanes where m holds; 0 elsewhere, and nothing is read there.
 template <class B, int W, class T> JC_INLINE auto ld_if(const T *p, mask<W> m, int n) {
   typedef decltype(load<W>(p)) V;
   if constexpr (W == 1) return ld1_if(p, (B::full || n > 0) ? m : 0);
   else {
     if (B::full && all(m)) return load<W>(p);
-    return lanes_of<V>(n, [=](int i) { return m[i] ? load<1>(p + i) : elem<V>(0); });
+    return lanes_if<V>(m, n, [=](int i) { return load<1>(p + i); });
   }
 }
 template <class V> JC_INLINE V tail(V v, int n, elem<V> identity, bool full) { return full ? v : keep(v, n, identity); }
 
-// argmax / argmin: NaN is extreme, the smallest position wins among equals.
-template <bool Max, class V, class P> JC_INLINE void arg_step(V x, P at, mask<lanes<V>> live, V &best, P &where) {
-  auto nan_x = is_nan(x), nan_b = is_nan(best);
-  auto better = (Max ? gt(x, best) : lt(x, best)) & ~nan_b;
-  auto wins = better | (nan_x & ~nan_b) | ((eq(x, best) | (nan_x & nan_b)) & lt(at, where));
-  wins = wins & live;
+// argmax / argmin: NaN is extreme, the smallest position wins among equals. Where positions come in
+// rising order (Rising) none is smaller than one before, and what equals the identity stays nowhere.
+template <bool Max, bool Rising, class V, class P>
+JC_INLINE void arg_step(V x, P at, mask<lanes<V>> live, V &best, P &where) {
+  auto nan_b = is_nan(best);
+  auto wins = ~(Max ? le(x, best) : ge(x, best)) & ~nan_b & live;  // better, or NaN
+  if constexpr (!Rising) wins = wins | ((eq(x, best) | (is_nan(x) & nan_b)) & lt(at, where) & live);
   best = select(wins, x, best);
   where = select(wins, at, where);
 }
-template <bool Max, class V, class P> JC_INLINE i64 arg_final(V best, P where) {
-  if constexpr (lanes<V> == 1) return where;
+// Nowhere means that all elements are the identity: the first one's position then.
+template <class P> JC_INLINE like<P, i64> arg_place(P where, elem<P> first) {
+  return cvt<i64>(select(eq(where, fill<P>(elem<P>(elem<uints<P>>(-1) >> 1))), fill<P>(first), where));
+}
+template <bool Max, class V, class P> JC_INLINE i64 arg_final(V best, P where, elem<P> first) {
+  if constexpr (lanes<V> == 1) return arg_place(where, first);
   else {
     elem<V> b = best[0];
     elem<P> w = where[0];
     for (int i = 1; i < lanes<V>; i++) {
       elem<V> x = best[i];
       elem<P> at = where[i];
-      arg_step<Max>(x, at, -1, b, w);
+      arg_step<Max, false>(x, at, -1, b, w);
     }
-    return w;
+    return arg_place(w, first);
   }
 }
 template <int W> JC_INLINE mask<W> live_lanes(int n) { return lt(iota<i32, W>(), fill<mask<W>>(n)); }

@@ -178,21 +178,63 @@ template <class T> JC_INLINE T int_floor_div(T a, T b) {
 JC_INLINE f32 fmod_(f32 a, f32 b) { return __builtin_fmodf(a, b); }
 JC_INLINE f64 fmod_(f64 a, f64 b) { return __builtin_fmod(a, b); }
 #define JC_EACH2(fn) each(a, b, [](elem<V> x, elem<V> y) { return fn(x, y); })
+// Ints divide in f64, which holds them below 2^51 (false where one is larger): a quotient that is no
+// whole number lies further from one than it is rounded. What is divided by 0 gives 0, rest 0.
+template <class V> JC_INLINE like<V, f64> wide_of(V a) {
+  if constexpr (sizeof(elem<V>) < 8) return cvt<f64>(a);
+  else return bitcast<like<V, f64>>(V(a + fill<V>(0x4338000000000000))) - fill<like<V, f64>>(0x1.8p52);
+}
+template <class V> JC_INLINE V whole_of(like<V, f64> a) {
+  if constexpr (sizeof(elem<V>) < 8) return cvt<elem<V>>(a);
+  else return bitcast<V>(a + fill<like<V, f64>>(0x1.8p52)) - fill<V>(0x4338000000000000);
+}
+template <class V> JC_INLINE bool divided(V a, V b, V &quotient, V &rest) {
+  typedef like<V, f64> F;
+  if constexpr (lanes<V> == 1) return false;
+  else {
+    if constexpr (sizeof(elem<V>) == 8) {
+      V half = fill<V>(i64(1) << 51);
+      if (__builtin_expect(any(V(((a + half) | (b + half)) & ~(half + half - fill<V>(1)))), 0)) return false;
+    }
+    F x = wide_of(a), y = wide_of(b), q = trunc(F(x / y));
+    auto zero = eq(b, fill<V>(0));
+    quotient = select(zero, fill<V>(0), whole_of<V>(q));
+    rest = select(zero, fill<V>(0), whole_of<V>(fma(F(-q), y, x)));
+    return true;
+  }
+}
+// Where the quotient is below 1 / epsilon it is one too large at most, and what is left is exact.
 template <class V> JC_INLINE V fmod(V a, V b) {
-  if constexpr (is_float<elem<V>>) return JC_EACH2(fmod_);
-  else return JC_EACH2(int_fmod);
+  if constexpr (!is_float<elem<V>>) {
+    V q, r;
+    if (divided(a, b, q, r)) return r;
+    return JC_EACH2(int_fmod);
+  } else if constexpr (lanes<V> == 1) return fmod_(a, b);
+  else {
+    V zero = fill<V>(0), q = trunc(V(a / b)), r = fma(V(-q), b, a);
+    r = select(ne(r, zero) & ne(lt(r, zero), lt(a, zero)), V(r + copysign(b, a)), r);
+    auto exact = lt(abs(q), fill<V>(sizeof(elem<V>) == 4 ? elem<V>(0x1p22) : elem<V>(0x1p51))) & eq(r, r);
+    if (__builtin_expect(all(exact), 1)) return copysign(r, a);
+    return JC_EACH2(fmod_);
+  }
 }
 template <class V> JC_INLINE V mod(V a, V b) {  // sign of the divisor, as Python and NumPy
-  if constexpr (!is_float<elem<V>>) return JC_EACH2(int_mod);
-  else {
+  if constexpr (!is_float<elem<V>>) {
+    V q, r, zero = fill<V>(0);
+    if (divided(a, b, q, r)) return select(ne(r, zero) & ne(lt(r, zero), lt(b, zero)), V(r + b), r);
+    return JC_EACH2(int_mod);
+  } else {
     V r = fmod(a, b), zero = fill<V>(0);
     V moved = select(ne(lt(r, zero), lt(b, zero)), V(r + b), r);
     return select(eq(r, zero), copysign(zero, b), moved);
   }
 }
 template <class V> JC_INLINE V floor_div(V a, V b) {  // NumPy's npy_divmod
-  if constexpr (!is_float<elem<V>>) return JC_EACH2(int_floor_div);
-  else {
+  if constexpr (!is_float<elem<V>>) {
+    V q, r, zero = fill<V>(0);
+    if (divided(a, b, q, r)) return select(ne(r, zero) & ne(lt(r, zero), lt(b, zero)), V(q - fill<V>(1)), q);
+    return JC_EACH2(int_floor_div);
+  } else {
     V zero = fill<V>(0), r = fmod(a, b), q = (a - r) / b;
     q = select(ne(r, zero) & ne(lt(r, zero), lt(b, zero)), V(q - fill<V>(1)), q);
     V f = floor(q);
@@ -203,7 +245,11 @@ template <class V> JC_INLINE V floor_div(V a, V b) {  // NumPy's npy_divmod
 }
 template <class V> JC_INLINE V trunc_div(V a, V b) {
   if constexpr (is_float<elem<V>>) return trunc(V(a / b));
-  else return JC_EACH2(int_trunc_div);
+  else {
+    V q, r;
+    if (divided(a, b, q, r)) return q;
+    return JC_EACH2(int_trunc_div);
+  }
 }
 template <class V> JC_INLINE V div(V a, V b) {
   if constexpr (is_float<elem<V>>) return a / b;

@@ -421,6 +421,13 @@ template <class V> JC_INLINE V keep(V v, int n, elem<V> identity) {
 }
 struct Or { template <class V> static JC_INLINE V apply(V a, V b) { return a | b; } };
 struct And { template <class V> static JC_INLINE V apply(V a, V b) { return a & b; } };
-template <class M> JC_INLINE bool any(M m) { return reduce<Or>(m) != 0; }
-template <class M> JC_INLINE bool all(M m) { return reduce<And>(m) != 0; }
+template <class M> JC_INLINE bool any(M m) {
+#if defined(__AVX__) && JC_X86
+  if constexpr (sizeof(M) == 32) return !__builtin_ia32_ptestz256(bitcast<vec<long long, 4>>(m), bitcast<vec<long long, 4>>(m));
+  else if constexpr (sizeof(M) == 16) return !__builtin_ia32_ptestz128(bitcast<vec<long long, 2>>(m), bitcast<vec<long long, 2>>(m));
+  else
+#endif
+  return reduce<Or>(m) != 0;
+}
+template <class M> JC_INLINE bool all(M m) { return !any(M(~m)); }
 }  // namespace jc

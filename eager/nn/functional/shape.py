@@ -19,20 +19,35 @@ from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.contract import CONV_INPUT_GRAD
 from eager.ops.index import TAKE
-from eager.ops.move import PAD
+from eager.ops.move import CAT, PAD
 from eager.ops.select import iota
 from eager.tensor import Tensor
 
 
 # --------------------------------------------------------------------------------- padding
-def _reflect(places: Tensor, n: int) -> Tensor:
-    return (n - 1) - ((n - 1) - places.abs()).abs()
+def _reflected(x: Tensor, dim: int, before: int, after: int) -> tuple[Tensor, Tensor]:
+    n = x.shape[dim]
+    head, tail = x.narrow(dim, 1, before), x.narrow(dim, n - 1 - after, after)
+    return head.flip(dim), tail.flip(dim)
 
 
-_SOURCE: dict[str, Callable[[Tensor, int], Tensor]] = {
-    "reflect": _reflect,
-    "replicate": lambda places, n: places.clamp(0, n - 1),
-    "circular": lambda places, n: places % n,
+def _replicated(x: Tensor, dim: int, before: int, after: int) -> tuple[Tensor, Tensor]:
+    head, tail = x.narrow(dim, 0, 1), x.narrow(dim, x.shape[dim] - 1, 1)
+    return tuple(
+        edge.expand([count if d == dim else -1 for d in range(x.ndim)])
+        for edge, count in ((head, before), (tail, after))
+    )
+
+
+def _wrapped(x: Tensor, dim: int, before: int, after: int) -> tuple[Tensor, Tensor]:
+    return x.narrow(dim, x.shape[dim] - before, before), x.narrow(dim, 0, after)
+
+
+# What stands before and after a tensor: views of it, so that nothing is gathered or scattered.
+_AROUND: dict[str, Callable[[Tensor, int, int, int], tuple[Tensor, Tensor]]] = {
+    "reflect": _reflected,
+    "replicate": _replicated,
+    "circular": _wrapped,
 }
 
 
@@ -43,6 +58,8 @@ _SOURCE: dict[str, Callable[[Tensor, int], Tensor]] = {
         Sample((s.values((2, 3, 4)), (2, 1)), {"mode": "reflect"}),
         Sample((s.values((2, 3, 4, 4)), (2, 1, 0, 1)), {"mode": "replicate"}),
         Sample((s.values((2, 3, 4)), (1, 2)), {"mode": "circular"}),
+        Sample((s.values((2, 3, 4)), (-1, 2)), {"mode": "circular"}),
+        Sample((s.values((2, 3, 4)), (2, -1)), {"mode": "reflect"}),
     ]
 )
 def pad(
@@ -65,7 +82,7 @@ def pad(
     if mode == "constant":
         pads = ((0, 0),) * (input.ndim - len(pairs)) + tuple(reversed(pairs))
         return apply(PAD, input, 0.0 if value is None else value, pads=pads)
-    if mode not in _SOURCE:
+    if mode not in _AROUND:
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
     for i, (before, after) in enumerate(pairs):
         input = _pad_from_inside(input, input.ndim - 1 - i, before, after, mode)
@@ -81,10 +98,11 @@ def _pad_from_inside(input: Tensor, dim: int, before: int, after: int, mode: str
             "of shape "
             f"{list(input.shape)}: at most {limit}"
         )
-    if not before and not after:
-        return input
-    places = iota(n + before + after) - before
-    return apply(TAKE, input, _SOURCE[mode](places, n), dim=dim)
+    cut = (max(-before, 0), max(-after, 0))
+    middle = input.narrow(dim, cut[0], n - sum(cut)) if any(cut) else input
+    head, tail = _AROUND[mode](middle, dim, max(before, 0), max(after, 0))
+    parts = [part for part in (head, middle, tail) if part.shape[dim]]
+    return apply(CAT, *parts, dim=dim) if len(parts) > 1 else middle.clone()
 
 
 # -------------------------------------------------------------------------------- resizing
