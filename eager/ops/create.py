@@ -141,6 +141,13 @@ def arange(
     return finish(out, device, requires_grad)
 
 
+def _rounded(x: Any, kind: DType) -> Any:
+    """A number as `kind` holds it."""
+    if isinstance(x, SymNumber):
+        x = full((), x, dtype=dt.float64)
+    return x.to(kind).to(dt.float64) if isinstance(x, Tensor) else float(np.asarray(x, kind.np))
+
+
 @public(method=False)
 def linspace(
     start: Any,
@@ -157,13 +164,17 @@ def linspace(
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
     start, end = (x.item() if isinstance(x, Tensor) else x for x in (start, end))
-    step = (end - start) / (steps - 1) if steps > 1 else 0.0
+    dtype = _default(dtype)
+    work = dtype if dtype.is_floating_point else dt.float64
+    # As PyTorch: ends and step in the result's precision, each product and sum rounded once.
+    first, last = _rounded(start, dtype), _rounded(end, dtype)
+    step = _rounded(_rounded(last - first, work) / max(steps - 1, 1), work)
     i = apply(IOTA, shape=(steps,), dtype=dt.float64)
-    out = apply(
-        REGISTRY["where"], i < (steps + 1) // 2, i * step + start, (i - (steps - 1)) * step + end
-    )
-    out = out if steps > 1 else i + start
-    return finish(out.to(_default(dtype)), device, requires_grad)
+    out: Any = i + first
+    if steps > 1:
+        below, above = i * step + first, (i - (steps - 1)) * step + last
+        out = apply(REGISTRY["where"], i < steps // 2, below, above)
+    return finish(out.to(dtype), device, requires_grad)
 
 
 @public(method=False)

@@ -190,3 +190,25 @@ def _then(start, made, written):
 @pytest.mark.parametrize("name", WRITTEN)
 def test_memory_and_what_is_kept_are_the_reference_s(name):
     both(WRITTEN[name], np.array([[0.5, 1.0, 2.0], [3.0, -1.0, 0.7]]))
+
+
+@pytest.mark.parametrize("padding_mode", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("size", [5, 8])
+def test_sampling_on_the_pixels_and_the_border(padding_mode, size):
+    """The identity flow: one bit of a coordinate decides between two neighbours."""
+
+    def sampled(m, image, shift):
+        line = m.linspace(-1, 1, size)
+        y, x = m.meshgrid(line, line, indexing="ij")
+        grid = m.stack([x, y], -1)[None] + shift
+        kwargs = {"padding_mode": padding_mode, "align_corners": True}
+        return m.nn.functional.grid_sample(image, grid, **kwargs)
+
+    image = np.arange(size * size, dtype=np.float32).reshape((1, 1, size, size)) % 7  # exact sums
+    both(sampled, image, np.zeros((1, size, size, 2), np.float32))
+
+
+def test_linspace_to_the_last_bit():
+    for start, end, steps in ((-1, 1, 8), (0, 2 * np.pi, 31), (1e-4, 0.02, 1000), (3, -7, 7)):
+        made = [m.linspace(start, end, steps).tolist() for m in (torch, eager)]
+        assert made[1] == made[0]

@@ -17,6 +17,7 @@ from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.index import GATHER
 from eager.ops.move import stack
+from eager.ops.pointwise import where
 from eager.ops.select import iota
 from eager.tensor import Tensor
 
@@ -106,7 +107,8 @@ def _place(at: Tensor, size: int, padding_mode: str, align: bool) -> Tensor:
         rest = distance - turns * max(span, 1)
         back = turns - 2 * (turns / 2).floor()  # 1 on the way back
         place = rest + back * (span - 2 * rest) + low
-    return place.clamp(0, size - 1)
+    within = (place > 0) & (place < size - 1)  # PyTorch's gradient is zero on the border itself
+    return where(within, place, place.detach().clamp(0, size - 1))
 
 
 def _read(input: Tensor, x: Tensor, y: Tensor) -> Tensor:
