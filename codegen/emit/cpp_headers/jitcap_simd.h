@@ -264,7 +264,19 @@ template <int N> JC_INLINE vec<f32, N> load(const f16 *p) { return f16_to_f32(lo
 template <class T, class V> JC_INLINE void store(T *p, V v) {
   *(typename Unaligned<T, lanes<V>>::type *)p = v;
 }
-template <class M> JC_INLINE void store(bool *p, M m) { store((i8 *)p, cvt<i8>(m & 1)); }
+template <class M> JC_INLINE void store(bool *p, M m) {
+#if defined(__SSE2__) && JC_X86
+  if constexpr (lanes<M> == 8) {  // two packings; a conversion goes through more shuffles
+    struct Halves { vec<i32, 4> lo, hi; } h = bitcast<Halves>(m);
+    auto words = __builtin_ia32_packssdw128(h.lo, h.hi);
+    auto bytes = bitcast<vec<i64, 2>>(__builtin_ia32_packsswb128(words, words));
+    i64 ones = bytes[0] & 0x0101010101010101;
+    __builtin_memcpy(p, &ones, 8);
+    return;
+  }
+#endif
+  store((i8 *)p, cvt<i8>(m & 1));
+}
 template <class V> JC_INLINE void store(bf16 *p, V v) { store((u16 *)p, f32_to_bf16(v)); }
 template <class V> JC_INLINE void store(f16 *p, V v) { store((u16 *)p, f32_to_f16(v)); }
 
