@@ -86,6 +86,34 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     return apply(extern.SOLVE, A, B)
 
 
+@_linalg(
+    lambda: [
+        Sample((_regular(3, 3), s.values((3, 2))), {"upper": False}),
+        Sample((_regular(2, 3, 3), s.values((2, 3, 2))), {"upper": True, "unitriangular": True}),
+        Sample((_regular(3, 3), s.values((2, 3))), {"upper": True, "left": False}),
+    ]
+)
+def solve_triangular(
+    A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Tensor:
+    """X with A X = B (X A = B when not `left`) for the upper or lower triangle of A, whose diagonal
+    counts as ones when `unitriangular`."""
+    if unitriangular:
+        ones = A.new_ones(A.shape[-1]).diag()
+        A = (A.triu(1) if upper else A.tril(-1)) + ones
+    return solve(A.triu() if upper else A.tril(), B, left=left)
+
+
+# PyTorch's gradient is not zero in the triangle that it does not read.
+@public(samples=lambda: [Sample((s.values((3, 2)), _regular(3, 3)), {"upper": u}, grad=False)
+                         for u in (False, True)])  # fmt: skip
+def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
+    """X with L L^T X = B for the factor L that `linalg.cholesky` gives (L^T L when `upper`)."""
+    factor = L.transpose(-1, -2) if upper else L
+    half = solve_triangular(factor, B, upper=False)
+    return solve_triangular(factor.transpose(-1, -2), half, upper=True)
+
+
 @_linalg(lambda: [Sample((_regular(3, 3),)), Sample((_regular(2, 3, 3),))])
 def det(A: Tensor) -> Tensor:
     """The determinant."""
