@@ -9,7 +9,7 @@ outputs (`build_joint`). `partition` cuts the result in two; at run time the out
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,13 +56,19 @@ def build_joint(
     live = [(i, t) for i, t in tracked if t._node is not None and not is_spent(t)]
     if not live or not leaves:
         return None
-    for _, leaf in leaves:  # their hooks are called on the tape, when the gradient gets there
-        leaf._hooks = leaf._accumulate_hooks = None
     tangents = [placeholder(f"g{i}", t.aval) for i, t in live]
     given: list[Tensor] = [wrap(fresh(tracer, n, n.aval)) for n in tangents]
-    grads = autograd.grad(
-        [t for _, t in live], [t for _, t in leaves], given, retain_graph=True, allow_unused=True
-    )
+    hooks = [(leaf, leaf._hooks) for _, leaf in leaves if leaf._hooks is not None]
+    try:
+        for leaf, _ in hooks:  # they are called on the tape, when the gradient gets there
+            leaf._hooks = None
+        ins = [t for _, t in leaves]
+        grads = autograd.grad(
+            [t for _, t in live], ins, given, retain_graph=True, allow_unused=True
+        )
+    finally:
+        for leaf, own in hooks:
+            leaf._hooks = own
     reached = [(i, g) for (i, _), g in zip(leaves, grads, strict=True) if g is not None]
     if not reached:
         return None
@@ -81,20 +87,34 @@ def _value(tracer: Tracer, grad: Tensor) -> Node:
     return node
 
 
-def is_spent(tensor: Tensor) -> bool:
-    """Whether the tensor's history was used up, or what it saved overwritten, inside the region."""
+def _history(tensors: Iterable[Tensor]) -> Iterator[autograd.Node]:
+    """The nodes of the tape behind `tensors`, each once."""
     seen: set[Any] = set()
-    stack = [tensor._node]
+    stack: list[Any] = [t._node for t in tensors]
     while stack:
         node = stack.pop()
-        if node in seen or isinstance(node, Tensor):
+        if node is None or node in seen or isinstance(node, Tensor):
             continue
         seen.add(node)
+        yield node
+        stack.extend(e[0] for e in node.edges if e is not None)
+
+
+def is_spent(tensor: Tensor) -> bool:
+    """Whether the tensor's history was used up, or what it saved overwritten, inside the region."""
+    for node in _history((tensor,)):
         kept = getattr(node, "saved", ())
         if kept is None or any(map(_is_stale, kept.values() if isinstance(kept, dict) else kept)):
             return True
-        stack.extend(e[0] for e in node.edges if e is not None)
     return False
+
+
+def runs_python(tensors: Iterable[Tensor]) -> bool:
+    """Whether the backward of `tensors` calls the user's own functions, or keeps a gradient."""
+    return any(
+        node.hooks or node.retained or isinstance(node, autograd.FunctionNode)
+        for node in _history(tensors)
+    )
 
 
 def _is_stale(value: Any) -> bool:

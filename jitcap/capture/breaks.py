@@ -57,6 +57,10 @@ KINDS: Final[dict[str, Kind]] = {
         "this change of the outside world cannot be replayed after the compiled part",
         "do it outside @jit",
     ),
+    "later effect": Kind(
+        "backward() is called outside, where the compiled gradient would not do this",
+        "call backward() inside @jit",
+    ),
     "exception": Kind(
         "the program raised an exception", "it is run plainly, so that you see Python's own error"
     ),

@@ -33,6 +33,7 @@ from jitcap.capture.breaks import Break
 from jitcap.capture.deferred import Deferred
 from jitcap.capture.interpret import Generator
 from jitcap.capture.located import warn_above
+from jitcap.capture.native import is_native_class
 from jitcap.capture.origin import Computed, Fixed
 from jitcap.capture.outside import TensorShadow, is_python_class
 from jitcap.capture.shadow import DictShadow, ListShadow, slots_of
@@ -461,6 +462,31 @@ def _sweep(fn: Any) -> Handler:
 
 for _backward in (autograd.backward, vars(Tensor)["backward"]):
     HANDLERS[_backward] = _sweep(_backward)
+
+
+@handles(autograd.retain_grad)
+def _retain_grad(world: World, tensor: Tensor) -> None:
+    shadow = world.outside.shadow(tensor)
+    if isinstance(shadow, TensorShadow) and shadow.real._node is not None:
+        raise Break("effect", f"{shadow.origin.show()}, made outside, is to keep its gradient")
+    autograd.retain_grad(tensor)
+
+
+class _OwnFunction:
+    """A user's Function for `Function.apply`: its methods are interpreted."""
+
+    def __init__(self, world: World, cls: Any) -> None:
+        self.__name__ = cls.__name__
+        self.forward = world.reentry(world.getattr(cls, "forward"))
+        self.backward = world.reentry(world.getattr(cls, "backward"))
+        setup = world.getattr(cls, "setup_context")
+        self.setup_context = None if setup is None else world.reentry(setup)
+
+
+@handles(vars(autograd.Function)["apply"].__func__)
+def _apply_function(world: World, cls: Any, *args: Any) -> Any:
+    owner: Any = cls if is_native_class(cls) else _OwnFunction(world, cls)
+    return vars(autograd.Function)["apply"].__func__(owner, *args)
 
 
 def _refuse(kind: str, name: str) -> Handler:

@@ -7,18 +7,19 @@ gives is a graph, the guards under which it is the function, and how to replay i
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from types import FunctionType, MethodType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, TypeVar
 
 from eager.autograd import mode
 from eager.dispatch import current_tracer
+from eager.tensor import Tensor
 from eager.traced import UnknownValue
 from jitcap.capture.breaks import Aliased, Break, Place, Record
 from jitcap.capture.bytecode import UnsupportedPython
-from jitcap.capture.effects import counters, epilogue, guard_aliases, tensors_of
+from jitcap.capture.effects import Epilogue, counters, epilogue, guard_aliases, tensors_of
 from jitcap.capture.origin import Attribute, Fixed, Keyword, Positional
 from jitcap.capture.outside import TensorShadow
 from jitcap.capture.result import Captured, Input, prepare
@@ -27,10 +28,11 @@ from jitcap.capture.shadow import Shadow
 from jitcap.capture.world import World
 from jitcap.functional import DataDependent
 from jitcap.graph import Node
-from jitcap.guards import CodeIs, Names
-from jitcap.joint import build_joint
+from jitcap.guards import CodeIs, Is, Names
+from jitcap.joint import build_joint, runs_python
 
 T = TypeVar("T")
+_PARTS = (ModuleType, type, FunctionType, BuiltinFunctionType)  # of a program: they stay
 FRAMES = 10_000  # an interpreted call is several of ours
 
 
@@ -180,6 +182,8 @@ def finish(world: World, value: Any, shape: tuple[int, tuple[str, ...]]) -> Capt
         raise Break("generator", "a generator is left inside a try or with block")
     tracer = world.tracer
     probe = epilogue(world, value, Names())
+    wanted = [(0, s.twin) for s in tensors_of(world) if s.requires_grad]
+    _rehearse(world, value, probe, wanted)
     guard_aliases(world, [s for s, _ in probe.writes])
     names = Names()
     prepare(world.guards, names)
@@ -195,6 +199,7 @@ def finish(world: World, value: Any, shape: tuple[int, tuple[str, ...]]) -> Capt
     joint = None
     if end.tracked and leaves:
         joint = build_joint(tracer, end.outputs, list(end.tracked.items()), leaves)
+        graph = graph.with_(inputs=tuple(tracer.inputs))  # with the constants of the gradients
     writes = tuple((index[s.node], o) for s, o in end.writes)
     end.release()
     return Captured(
@@ -211,6 +216,29 @@ def finish(world: World, value: Any, shape: tuple[int, tuple[str, ...]]) -> Capt
         joint=joint,
         draws=draws,
     )
+
+
+def _rehearse(
+    world: World, value: Any, end: Epilogue, leaves: Sequence[tuple[int, Tensor]]
+) -> None:
+    """Run the user's part of a backward (hooks, a Function's own) once, before the guards are text.
+
+    Only its tensors get into the joint graph, so it must change nothing that lives on, and read
+    nothing from outside that may be another one by then."""
+    tracked = list(end.tracked.items())
+    if not leaves or not runs_python(t for _, t in tracked):
+        return
+    known = len(world.guards.items)
+    build_joint(world.tracer, end.outputs, tracked, leaves)
+    after = epilogue(world, value, Names())
+    if any(getattr(end, f) != getattr(after, f) for f in ("lines", "calls", "value")):
+        raise Break("later effect", "a hook or a Function's backward() changes what is outside")
+    for guard in world.guards.items[known:]:
+        if not isinstance(guard, CodeIs) and not (
+            isinstance(guard, Is) and isinstance(guard.value, _PARTS)
+        ):
+            what = f"a hook or a Function's backward() reads {guard.origin.show()}"
+            raise Break("later effect", what)
 
 
 def _drop_unused_inputs(world: World, outputs: list[Any]) -> None:

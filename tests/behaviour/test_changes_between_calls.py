@@ -23,12 +23,18 @@ import eager
 from eager import nn
 from jitcap import JitcapWarning, jit
 
-PROGRAMS = []
+PROGRAMS, SPLITTING = [], []
 compiled = functools.partial(jit, backend="eager")
 
 
 def program(function):
     PROGRAMS.append(function)
+    return function
+
+
+def splitting(function):
+    """A program that is announced to be split."""
+    SPLITTING.append(function)
     return function
 
 
@@ -365,6 +371,75 @@ def arguments_come_back_as_they_are(jit):
         yield [a is b for a, b in zip(step(*given), given, strict=True)]
 
 
+@splitting
+def hooks_of_a_value_whose_gradient_is_asked_for_outside(jit):
+    log, scale = [], [2.0]
+
+    def noted(grad):
+        log.append(float(grad.sum()))
+
+    def scaled(grad):
+        return grad * scale[0]
+
+    for hook in (noted, log.append, scaled, lambda grad: grad.clamp(-1, 1) * 3):
+
+        @jit
+        def step(x, hook=hook):
+            y = x * 2
+            y.register_hook(hook)
+            return (y * y).sum()
+
+        for factor in (2.0, 3.0):
+            x = eager.tensor([1.0, 3.0], requires_grad=True)
+            loss = step(x)
+            scale[0] = factor  # read by the hook, in backward
+            yield log
+            loss.backward()
+            yield x.grad, log
+
+
+@splitting
+def a_function_of_ones_own_counts_and_reads_what_is_outside(jit):
+    log, scale = [], [2.0]
+
+    class Scaled(eager.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            log.append("forward")
+            ctx.scale = scale[0]
+            return x * scale[0]
+
+        @staticmethod
+        def backward(ctx, grad):
+            log.append("backward")
+            return grad * ctx.scale
+
+    outside = jit(lambda x: Scaled.apply(x).sum())
+    inside = jit(lambda x: Scaled.apply(x).sum().backward())
+    for scale[0] in (2.0, 2.0, 3.0):
+        x = eager.tensor([1.0, 3.0], requires_grad=True)
+        loss = outside(x)
+        yield loss, log
+        loss.backward()
+        yield x.grad, log
+        inside(x)
+        yield x.grad, log
+
+
+@splitting
+def a_value_that_keeps_its_gradient(jit):
+    @jit
+    def step(x):
+        y = x * 2
+        y.retain_grad()
+        return y, (y * y).sum()
+
+    for _ in range(2):
+        y, loss = step(eager.tensor([1.0, 3.0], requires_grad=True))
+        loss.backward()
+        yield y.grad
+
+
 class Doubling:
     @compiled
     def __call__(self, x):
@@ -431,6 +506,11 @@ def test_same(run):
     assert list(map(plain, run(compiled))) == list(map(plain, run(plainly)))
 
 
+@pytest.mark.parametrize("run", SPLITTING, ids=lambda run: run.__name__)
+def test_same_in_parts(run, recwarn):
+    assert [plain(v) for v in run(compiled)] == [plain(v) for v in run(plainly)]
+
+
 def test_a_batch_is_freed_without_a_collection():
     step = compiled(lambda x: x.sum())
     batch = eager.ones(4)
@@ -459,3 +539,16 @@ def test_a_class_is_made_by_every_call():
     type(results[0]).made += 1
     assert [r.made for r in results] == [1, 0, 0]
     assert results[2].value.tolist() == [2, 2]
+
+
+def test_a_hook_without_effects_is_in_the_graph_of_a_gradient_asked_for_later():
+    @compiled
+    def step(x):
+        y = x * 2
+        y.register_hook(lambda grad: eager.clamp(grad, -1, 1) * eager.tensor([3.0, 0.5]))
+        return (y * y).sum()
+
+    x = eager.tensor([1.0, 3.0], requires_grad=True)
+    step(x).backward()
+    assert x.grad.tolist() == [6, 1]
+    assert (step.stats.graphs, step.stats.splits, step.stats.fallbacks) == (1, 0, 0)
