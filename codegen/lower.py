@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import count
 from typing import Any, Final
 
@@ -33,6 +34,7 @@ BUILDERS: Final = {d.name: expr.Builder(d) for d in dt.ALL}
 FEW_ROWS: Final = 16
 LONG_ROW: Final = 1 << 15
 CHUNK: Final = 4096
+SHORT_SUM: Final = (1 << 31) >> 8  # so many bytes add up to less than 2^31
 SMALL_DOT: Final = 1 << 11  # multiply-adds: below this a library call costs more than the product
 
 
@@ -196,12 +198,20 @@ def reduce_nest(
                 next(inner)
         else:
             index.append(next(inner))
-    wide = accumulator(monoid, x.aval.dtype, out.aval.dtype)
-    body = expr.cast(element(x, tuple(index)), wide)
     length = math.prod(shape[d] for d in dims)
-    if not monoid.startswith("arg") and out.aval.numel <= FEW_ROWS and length >= LONG_ROW:
-        body, over = _partial(s, Nest(out, axes, body, monoid, over, where=where, op=s.op), wide)
-    s.items.append(Nest(out, axes, body, monoid, over, where=where, op=s.op))
+    wide = accumulator(monoid, x.aval.dtype, out.aval.dtype, length)
+    body = expr.cast(element(x, tuple(index)), wide)
+    _append_reduction(s, Nest(out, axes, body, monoid, over, where=where, op=s.op), wide)
+
+
+def _append_reduction(s: _Lower, nest: Nest, wide: DType) -> None:
+    """`nest`, which reduces in `wide`; few long rows through partial results."""
+    length = math.prod(k.hi + 1 for k in nest.over)
+    few = nest.value.aval.numel <= FEW_ROWS
+    if not nest.monoid.startswith("arg") and few and length >= LONG_ROW:
+        body, over = _partial(s, nest, wide)
+        nest = replace(nest, body=body, over=over)
+    s.items.append(nest)
 
 
 def _partial(s: _Lower, whole: Nest, wide: DType) -> tuple[Expr, tuple[Affine, ...]]:
@@ -245,10 +255,14 @@ UNITS: Final[dict[str, Callable[[DType], float | int | bool]]] = {
 }
 
 
-def accumulator(monoid: str, x: DType, out: DType) -> DType:
-    """The type a reduction runs in. Truth as a mask has no order: its place is found among ints."""
+def accumulator(monoid: str, x: DType, out: DType, length: int) -> DType:
+    """The type a reduction over `length` elements runs in. Truth as a mask has no order: its place
+    is found among ints; and its sum, like that of bytes, is counted in 32 bits where it fits."""
     if x is dt.bool_ and monoid.startswith("arg"):
         return dt.uint8
+    small = x.itemsize == 1 and out is dt.int64 and length <= SHORT_SUM
+    if small and monoid == "sum":
+        return dt.int32
     return x.compute if monoid in ("max", "min", "argmax", "argmin") else out.compute
 
 
@@ -310,8 +324,8 @@ def _contract(s: _Lower, call: Call) -> None:
     once."""
     out = call.outs[0]
     wide = out.aval.dtype.compute
-    if call.op.name == "dot" and _is_small(call):
-        _small_dot(s, call)
+    if call.op.name == "dot" and (_is_small(call) or (s.widen and _is_vector(call))):
+        _loop_dot(s, call)
         return
     if wide.category != dt.FLOAT or not out.aval.numel:
         s.step(call, "extern")
@@ -340,7 +354,16 @@ def _is_small(call: Call) -> bool:
     )
 
 
-def _small_dot(s: _Lower, call: Call) -> None:
+def _is_vector(call: Call) -> bool:
+    """Whether a side of the product is 1: every element of the matrix is read once, so a loop at
+    the speed of memory (shared among threads, fused with its neighbours) is all there is to gain.
+    """
+    a, b = tensors(call)
+    out = call.outs[0].aval
+    return out.dtype.compute.category == dt.FLOAT and 1 in (*a.aval.shape[-2:], b.aval.shape[-1])
+
+
+def _loop_dot(s: _Lower, call: Call) -> None:
     (a, b), out = tensors(call), call.outs[0]
     depth = a.aval.shape[-1]
     axes = axes_of(out.aval.shape)
@@ -352,7 +375,7 @@ def _small_dot(s: _Lower, call: Call) -> None:
     wide = out.aval.dtype.compute
     x = expr.cast(element(a, (*batch, m, k)), wide)
     y = expr.cast(element(b, (*batch, k, n)), wide)
-    s.items.append(Nest(out, axes, x * y, "sum", (k,), where=call.where, op=s.op))
+    _append_reduction(s, Nest(out, axes, x * y, "sum", (k,), where=call.where, op=s.op), wide)
 
 
 def _window(s: _Lower, call: Call) -> None:

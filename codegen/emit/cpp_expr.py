@@ -134,7 +134,7 @@ class Spell:
         found = self.find(key)
         if found is not None:
             return found
-        lane_type = table.register(x.dtype)
+        lane_type = table.lane(x.dtype)
         ctype = f"vec<{lane_type}, {self.lanes}>"
         lanes_vary = self.is_vector(x) or (guard is not None and self.is_vector(guard))
         if not lanes_vary:
@@ -280,7 +280,7 @@ def _select(s: Spell, x: Select, guard: Expr | None, vector: bool) -> str:
     if guard is not None:
         yes, no = expr.BUILD.and_(guard, yes), expr.BUILD.and_(guard, no)
     then, other = s.value(x.then, yes, vector), s.value(x.other, no, vector)
-    wrap = f"vec<{table.register(x.dtype)}, {s.lanes if vector else 1}>"
+    wrap = f"vec<{table.lane(x.dtype)}, {s.lanes if vector else 1}>"
     return f"select<{wrap}>({cond}, {wrap}({then}), {wrap}({other}))"
 
 
@@ -321,20 +321,20 @@ def _load(s: Spell, x: Load, guard: Expr | None, vector: bool) -> str:
     text = _plain_load(s, x, guard, p, step)
     if guard is None:
         return text
-    wrap = f"vec<{table.register(x.dtype)}, {s.lanes}>"
+    wrap = f"vec<{table.lane(x.dtype)}, {s.lanes}>"
     return f"{s.scalar(guard)} ? {text} : {wrap}{{}}"
 
 
 def _plain_load(s: Spell, x: Load, guard: Expr | None, p: str, step: int | None) -> str:
     if step is None:
-        wrap = f"vec<{table.register(x.dtype)}, {s.lanes}>"
+        wrap = f"vec<{table.lane(x.dtype)}, {s.lanes}>"
         at = s.lane_index(x.offset, guard)
         return f"lanes_of<{wrap}>(n_, [&](int l_) {{ return ld1({p} + {at}); }})"
     at = f"{p} + {s.index_text(x.offset, guard)}"
     if step == 1:
         return f"ld<B, {s.lanes}>({at}, n_)"
     if step == 0:
-        return f"splat<{table.register(x.dtype)}, {s.lanes}>(ld1({at}))"
+        return f"splat<{table.lane(x.dtype)}, {s.lanes}>(ld1({at}))"
     return f"ld_strided<B, {s.lanes}>({at}, {step}, n_)"
 
 
@@ -342,10 +342,10 @@ def _guarded_load(s: Spell, x: Load, guard: Expr, p: str, step: int | None) -> s
     mask = s.vector_of(guard)
     if step == 1:
         return f"ld_if<B, {s.lanes}>({p} + {s.index_text(x.offset, guard)}, {mask}, n_)"
-    wrap = f"vec<{table.register(x.dtype)}, {s.lanes}>"
+    wrap = f"vec<{table.lane(x.dtype)}, {s.lanes}>"
     if step == 0:
         at = s.index_text(x.offset)
-        one = f"splat<{table.register(x.dtype)}, {s.lanes}>(ld1({p} + {at}))"
+        one = f"splat<{table.lane(x.dtype)}, {s.lanes}>(ld1({p} + {at}))"
         return f"any({mask}) ? {one} : {wrap}{{}}"
     at = s.lane_index(x.offset, guard)
     return f"lanes_if<{wrap}>({mask}, n_, [&](int l_) {{ return ld1({p} + {at}); }})"

@@ -16,15 +16,16 @@ from codegen import expr
 from codegen.affine import Axis
 from codegen.emit import cpp_table as table
 from codegen.emit.cpp_expr import Names, Scope, Spell
+from codegen.emit.cpp_lanes import position_of, width
 from codegen.ir import Buffer, Kernel, Reduction, Schedule, Stage, Store
 from codegen.plan import touched
 from codegen.tile import stage_roots
 from eager import dtype as dt
-from eager.dtype import DType
 
 # A sum down a long column is a sum of sums of this many: errors grow with the root of the length.
 CHUNK = 128
 BLOCK = 4096  # the same along a row: 256 additions per lane
+EXIT = 1024  # any and all look so often whether they know the answer
 EACH = "JC_UNROLL for (int u_ = 0; u_ < U; u_++)"
 NOWHERE = {"i32": "0x7fffffff", "i64": "0x7fffffffffffffffl"}  # behind every position
 MAP_BLOCK = 64  # vectors per unit of an elementwise kernel
@@ -167,7 +168,7 @@ class _Writer:
         lanes = "1" if vector is None else f"W{number}"
         lines: list[str] = []
         if vector is not None:
-            self.top.lines.insert(0, f"constexpr int W{number} = {width(stage, vector)};")
+            self.top.lines.insert(0, f"constexpr int W{number} = {width((stage,), vector)};")
         loops = [Scope(frozenset((a,))) for a in stage.loops]
         if not loops:
             loops = [Scope(frozenset())]
@@ -270,7 +271,7 @@ class _Writer:
         """How many rows a vector holds."""
         v = self.plan.row_vector
         assert v is not None
-        return "JC_W64" if any(uses_wide(s, v) for s in self.kernel.stages) else "JC_W32"
+        return width(self.kernel.stages, v)
 
     def vectors(self) -> int:
         """How many vectors of rows are a unit of work."""
@@ -375,6 +376,8 @@ class _Blocks:
     def __init__(self, stage: Stage, accs: list[_Acc]) -> None:
         total = math.prod(a.size for a in stage.loops)
         self.accs = accs if total >= 2 * BLOCK and all(a.chunked() for a in accs) else []
+        decides = all(a.decided() for a in accs) and accs and not stage.stores
+        self.exits = accs if total >= 2 * EXIT and decides else []
         self.outer = stage.loops[0] if stage.loops else None
         self.alone = len(stage.loops) == 1
         self.turns = stage.loops[1] if len(stage.loops) > 1 else None
@@ -386,19 +389,22 @@ class _Blocks:
         return lines
 
     def cuts(self, loop: Axis) -> bool:
-        return bool(self.accs) and self.alone and loop is self.outer
+        return bool(self.accs or self.exits) and self.alone and loop is self.outer
 
     def around(self, loop: Axis, lines: list[str]) -> list[str]:
-        """`lines`, the whole of `loop`, with the sums of a block folded into the totals."""
-        if not self.accs or (loop is not self.turns and not self.cuts(loop)):
+        """`lines`, the whole of `loop`, with the sums of a block folded into the totals, or left
+        where what follows cannot change the result."""
+        if not (self.accs or self.exits) or (loop is not self.turns and not self.cuts(loop)):
             return lines
         reset = [f"{a.name} = {a.start};" for a in self.accs]
         fold = [f"{a.result} = {a.result} + {a.name};" for a in self.accs]
+        if self.exits:
+            fold = [f"if ({' && '.join(a.decided() for a in self.exits)}) break;"]
         if not self.alone:
             return [*reset, *lines, *fold]
-        n = loop.size
-        head = f"for (i64 k_ = 0; k_ < {n}; k_ += {BLOCK}) {{"
-        end = f"const i64 e_ = k_ + {BLOCK} < {n} ? k_ + {BLOCK} : {n};"
+        n, block = loop.size, EXIT if self.exits else BLOCK
+        head = f"for (i64 k_ = 0; k_ < {n}; k_ += {block}) {{"
+        end = f"const i64 e_ = k_ + {block} < {n} ? k_ + {block} : {n};"
         return [head, *indent([end, *reset, *lines, *fold]), "}"]
 
 
@@ -413,7 +419,7 @@ class _Acc:
         self.s = s
         self.at = at
         self.name = writer.names.fresh("s")
-        self.lane = table.register(r.value.dtype)
+        self.lane = table.lane(r.value.dtype)
         self.arg = r.monoid.startswith("arg")
         self.identity = table.identity(r.monoid, r.value.dtype)
         self.struct = (
@@ -436,6 +442,11 @@ class _Acc:
 
     def chunked(self) -> bool:
         return self.r.monoid == "sum" and self.r.value.dtype.is_floating_point
+
+    def decided(self) -> str:
+        """The C++ condition under which no further element changes the result; "" if there is
+        none."""
+        return {"Or": f"any({self.name})", "And": f"!all({self.name})"}.get(self.struct, "")
 
     def declare(self) -> str:
         one = f"{self.vector} {self.name} = splat<{self.lane}, {self.s.lanes}>({self.identity});"
@@ -531,17 +542,6 @@ def _weight(stage: Stage) -> int:
     return max(1, sum(1 for _ in expr.walk(*stage_roots(stage))) // 3)
 
 
-def width(stage: Stage, vector: Axis) -> str:
-    return "JC_W64" if uses_wide(stage, vector) else "JC_W32"
-
-
-def position_of(r: Reduction) -> expr.Expr:
-    """The position of an argmax as a value, in 32 bits where it fits: twice the lanes."""
-    assert r.position is not None
-    fits = r.position.lo >= 0 and r.position.hi < 0x7FFFFFFF
-    return expr.short_index(r.position) if fits else expr.index_of(r.position)
-
-
 def rises(r: Reduction, loops: tuple[Axis, ...]) -> bool:
     """Whether the position of an argmax only grows while `loops` (outermost first) run."""
     assert r.position is not None
@@ -553,17 +553,6 @@ def rises(r: Reduction, loops: tuple[Axis, ...]) -> bool:
             return False
         reach += step * (a.size - 1)
     return not steps
-
-
-def uses_wide(stage: Stage, vector: Axis) -> bool:
-    """Whether any value that differs between lanes takes 8 bytes."""
-
-    def wide(d: DType) -> bool:
-        return d.itemsize == 8
-
-    roots = list(stage_roots(stage))
-    roots += [position_of(r) for r in stage.reductions if r.monoid.startswith("arg")]
-    return any(wide(x.dtype) and vector in expr.axes(x) for x in expr.walk(*roots))
 
 
 Emitter = Callable[[Kernel, Schedule, Mapping[str, Buffer]], KernelText]

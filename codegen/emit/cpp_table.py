@@ -18,7 +18,7 @@ MEMORY: Final = {
     "bool": "bool", "uint8": "u8", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
     "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64",
 }  # fmt: skip
-# In registers bool is a mask of i32 lanes, and the 16-bit floats are f32.
+# In registers bool is a mask (a scalar one is i32), and the 16-bit floats are f32.
 REGISTER: Final = MEMORY | {"bool": "i32", "float16": "f32", "bfloat16": "f32"}
 
 # Intrinsics whose C++ name is not their own.
@@ -44,6 +44,11 @@ MONOIDS: Final = {
 
 def register(dtype: DType) -> str:
     return REGISTER[dtype.name]
+
+
+def lane(dtype: DType) -> str:
+    """The T of vec<T, N>. A mask's lanes are as wide as N leaves room for."""
+    return "bool" if dtype is dt.bool_ else REGISTER[dtype.name]
 
 
 def identity(monoid: str, dtype: DType) -> str:

@@ -255,3 +255,35 @@ def test_random_draws_are_the_same_bits():
 
 def test_extern():
     check(lambda x: eager.linalg.inv(x @ x.t() + 3) * 2, floats(6, 6), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("n", [1, 256, 33007])
+def test_masks_and_bytes_alone(n):
+    x = ints(0, 2, n).astype(bool)
+    no, yes, late = np.zeros(n, bool), np.ones(n, bool), np.arange(n) == n - 1
+    grid, small = ints(0, 2, 3, n).astype(bool), ints(-100, 100, n, dtype=np.int8)
+
+    def fn(x, no, yes, late, grid, small):
+        whole = (no.any(), yes.all(), late.any(), (~late).all(), x.any(), x.sum())
+        rows = (grid.any(1), grid.all(0), grid.T.any(0), grid.sum(1), grid[:, ::2] ^ True)
+        bits = (x & late, ~x | no, x == yes, eager.where(x, late, yes), (x ^ late).float())
+        return *whole, *rows, *bits, small + small, small > 3, small.abs(), small.int(), -small
+
+    check(fn, x, no, yes, late, grid, small)
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(1, 40000, 1), (7, 33, 1), (1, 33, 70)])
+def test_products_with_a_vector(m, k, n):
+    a, b = floats(m, k), floats(k, n, seed=1)
+    a[0, 0] = np.inf
+
+    def fn(a, b):
+        return (
+            a @ b,
+            a.half() @ b.half(),
+            a.T.contiguous().T @ b,
+            a[:, ::2] @ b[::2],
+            a[:, :1] @ b[:1],
+        )
+
+    check(fn, a, b, rtol=2e-3, atol=1e-3)

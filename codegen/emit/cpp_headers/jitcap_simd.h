@@ -7,11 +7,13 @@
 // Contract
 //   vec<T,N>      N lanes of T; vec<T,1> is T itself. Every function below takes vectors or scalars
 //                 and computes the same bits lane by lane, so tails in scalar code are exact.
-//   mask<N>       the one boolean type: i32 lanes, 0 or -1 (scalar: i32). Combine with & | ^ ~.
+//   mask<N>       the one boolean type: lanes of 0 or -1, combined with & | ^ ~. Of i32 (scalar: i32),
+//                 or of i8 where there are JC_W8 lanes.
 //   storage       bool, bf16, f16 live in memory only: load gives mask / f32 / f32, store rounds
 //                 (nearest even) back. Other element types load as vec<T,N>.
 //   JC_W32, JC_W64  native lane counts for 4- and 8-byte elements. A loop that computes on any
-//                 8-byte type should use JC_W64 lanes for everything; others JC_W32.
+//                 8-byte type should use JC_W64 lanes for everything; others JC_W32, or JC_W8 where
+//                 all is masks and bytes.
 // Flags: -ffp-contract=off (a*b+c rounds twice, as in eager; fma() is explicit), -fwrapv,
 // -fno-strict-aliasing, never -ffast-math.
 #pragma once
@@ -25,6 +27,7 @@
 #define JC_BYTES 16
 #endif
 #endif
+#define JC_W8 JC_BYTES
 #define JC_W32 (JC_BYTES / 4)
 #define JC_W64 (JC_BYTES / 8)
 #define JC_AVX512 (JC_BYTES == 64)
@@ -69,13 +72,18 @@ static_assert(sizeof(i64) == 8, "jitcap kernels need an LP64 platform");
 
 template <class T, int N> struct VecOf { typedef T type __attribute__((vector_size(sizeof(T) * N))); };
 template <class T> struct VecOf<T, 1> { typedef T type; };
+template <int N> struct MaskOf { typedef i32 type; };
+template <> struct MaskOf<JC_W8> { typedef i8 type; };
+template <int N> using mask_lane = typename MaskOf<N>::type;
+template <int N> struct VecOf<bool, N> { typedef typename VecOf<mask_lane<N>, N>::type type; };
+template <> struct VecOf<bool, 1> { typedef i32 type; };
 #define JC_STORAGE(T, R)                                                         \
   template <int N> struct VecOf<T, N> { typedef typename VecOf<R, N>::type type; }; \
   template <> struct VecOf<T, 1> { typedef R type; };
-JC_STORAGE(bool, i32) JC_STORAGE(bf16, f32) JC_STORAGE(f16, f32)
+JC_STORAGE(bf16, f32) JC_STORAGE(f16, f32)
 #undef JC_STORAGE
 template <class T, int N> using vec = typename VecOf<T, N>::type;
-template <int N> using mask = vec<i32, N>;
+template <int N> using mask = vec<bool, N>;
 
 // elem<V>: lane type of V; lanes<V>: lane count.
 template <class V> struct Traits {
@@ -113,7 +121,7 @@ template <class To, class From> JC_INLINE To bitcast(From x) {
   __builtin_memcpy(&r, &x, sizeof(To));
   return r;
 }
-template <class T, int N> JC_INLINE vec<T, N> splat(T x) {
+template <class T, int N> JC_INLINE vec<T, N> splat(elem<vec<T, N>> x) {
   if constexpr (N == 1) return x;
   else return x - vec<T, N>{};  // one broadcast; filling lane by lane becomes N masked ones
 }
@@ -167,8 +175,58 @@ template <class V, class F> JC_NOINLINE V each(V a, V b, F f) {
 // ---- conversion -------------------------------------------------------------------------------
 // cvt<T>(v): value conversion as NumPy's astype. Float to a narrow int goes through i32 (wraps);
 // float to u32 through i64. Out-of-range results are the machine's, as they are in NumPy.
+//
+// Between bytes (or shorts) and lanes of 4 or 8 bytes a conversion of vectors goes lane by lane; the
+// machine has an instruction, or three, for the widths that kernels use.
+#if defined(__AVX2__) && JC_X86
+#define JC_WIDTHS 1
+typedef char Bytes16 __attribute__((vector_size(16)));
+typedef short Shorts8 __attribute__((vector_size(16)));
+template <class X> JC_INLINE vec<i64, 2> in_low(X v) {
+  if constexpr (sizeof(X) == 8) return vec<i64, 2>{bitcast<i64>(v), 0};
+  else return vec<i64, 2>{(i64)bitcast<u32>(v), 0};
+}
+template <class S, class T, int N> constexpr bool widens =
+    !is_float<S> && !is_float<T> && ((sizeof(S) == 1 && sizeof(T) == 4 && (N == 4 || N == 8)) ||
+                                     (sizeof(S) <= 2 && sizeof(T) == 8 && N == 4));
+template <class S, class T, int N> constexpr bool narrows =
+    !is_float<S> && sizeof(S) == 4 && sizeof(T) == 1 && (N == 4 || N == 8);
+template <class T, class V> JC_INLINE like<V, T> widened(V v) {
+  constexpr bool Signed = elem<V>(-1) < elem<V>(0);
+  auto x = in_low(v);
+  auto bytes = bitcast<Bytes16>(x);
+  auto shorts = bitcast<Shorts8>(x);
+#define JC_EXTEND(what, from) bitcast<like<V, T>>(Signed ? __builtin_ia32_pmovsx##what(from) : __builtin_ia32_pmovzx##what(from))
+  if constexpr (sizeof(elem<V>) == 2) return JC_EXTEND(wq256, shorts);
+  else if constexpr (sizeof(T) == 8) return JC_EXTEND(bq256, bytes);
+  else if constexpr (lanes<V> == 8) return JC_EXTEND(bd256, bytes);
+  else return JC_EXTEND(bd128, bytes);
+#undef JC_EXTEND
+}
+template <class T, class V> JC_INLINE like<V, T> narrowed(V v) {
+  V low = v & 255;
+  vec<i32, 4> a, b;
+  if constexpr (lanes<V> == 8) {
+    struct Halves { vec<i32, 4> a, b; } h = bitcast<Halves>(low);
+    a = h.a, b = h.b;
+  } else a = b = bitcast<vec<i32, 4>>(low);
+  auto words = __builtin_ia32_packssdw128(a, b);
+  auto bytes = bitcast<vec<i64, 2>>(__builtin_ia32_packuswb128(words, words));
+  if constexpr (lanes<V> == 8) return bitcast<like<V, T>>(i64(bytes[0]));
+  else return bitcast<like<V, T>>(i32(bytes[0]));
+}
+#else
+#define JC_WIDTHS 0
+#endif
 template <class T, class V> JC_INLINE like<V, T> cvt(V v) {
   typedef elem<V> S;
+#if JC_WIDTHS
+  if constexpr (widens<S, T, lanes<V>>) return widened<T>(v);
+  else if constexpr (narrows<S, T, lanes<V>>) return narrowed<T>(v);
+  else if constexpr (!is_float<S> && sizeof(S) == 1 && is_float<T> && (lanes<V> == 4 || lanes<V> == 8))
+    return __builtin_convertvector(cvt<i32>(v), like<V, T>);
+  else
+#endif
   if constexpr (same<S, T>) return v;
   else if constexpr (is_float<S> && !is_float<T> && sizeof(T) < 4) return cvt<T>(cvt<i32>(v));
   else if constexpr (is_float<S> && same<T, u32>) return cvt<T>(cvt<i64>(v));
@@ -177,7 +235,7 @@ template <class T, class V> JC_INLINE like<V, T> cvt(V v) {
 }
 template <class V> JC_INLINE mask<lanes<V>> to_mask(ints<V> m) {  // compare result -> mask
   if constexpr (lanes<V> == 1) return -(i32)(m != 0);
-  else return cvt<i32>(m);
+  else return cvt<mask_lane<lanes<V>>>(m);
 }
 // select(m, a, b): lane-wise m ? a : b, for any element type.
 template <int N, class V> JC_INLINE V select_(mask<N> m, V a, V b) {
@@ -192,7 +250,7 @@ template <class T, class M> JC_INLINE like<M, T> from_mask(M m) {  // mask -> 0 
 #define JC_COMPARE(name, op)                                                                 \
   template <class V> JC_INLINE mask<lanes<V>> name(V a, V b) {                               \
     if constexpr (lanes<V> == 1) return -(i32)(a op b);                                      \
-    else return cvt<i32>((ints<V>)(a op b));                                                 \
+    else return cvt<mask_lane<lanes<V>>>((ints<V>)(a op b));                                 \
   }
 JC_COMPARE(lt, <) JC_COMPARE(le, <=) JC_COMPARE(gt, >) JC_COMPARE(ge, >=)
 JC_COMPARE(eq, ==) JC_COMPARE(ne, !=)
@@ -256,7 +314,7 @@ template <class T, int N> struct Unaligned {
 template <class T> struct Unaligned<T, 1> { typedef T type __attribute__((aligned(1), may_alias)); };
 template <int N, class T> JC_INLINE vec<T, N> load(const T *p) { return *(const typename Unaligned<T, N>::type *)p; }
 template <int N> JC_INLINE mask<N> load(const bool *p) {
-  return to_bool(cvt<i32>(*(const typename Unaligned<u8, N>::type *)p));
+  return to_bool(cvt<mask_lane<N>>(*(const typename Unaligned<u8, N>::type *)p));
 }
 template <int N> JC_INLINE vec<f32, N> load(const bf16 *p) { return bf16_to_f32(load<N>((const u16 *)p)); }
 template <int N> JC_INLINE vec<f32, N> load(const f16 *p) { return f16_to_f32(load<N>((const u16 *)p)); }
@@ -265,16 +323,6 @@ template <class T, class V> JC_INLINE void store(T *p, V v) {
   *(typename Unaligned<T, lanes<V>>::type *)p = v;
 }
 template <class M> JC_INLINE void store(bool *p, M m) {
-#if defined(__SSE2__) && JC_X86
-  if constexpr (lanes<M> == 8) {  // two packings; a conversion goes through more shuffles
-    struct Halves { vec<i32, 4> lo, hi; } h = bitcast<Halves>(m);
-    auto words = __builtin_ia32_packssdw128(h.lo, h.hi);
-    auto bytes = bitcast<vec<i64, 2>>(__builtin_ia32_packsswb128(words, words));
-    i64 ones = bytes[0] & 0x0101010101010101;
-    __builtin_memcpy(p, &ones, 8);
-    return;
-  }
-#endif
   store((i8 *)p, cvt<i8>(m & 1));
 }
 template <class V> JC_INLINE void store(bf16 *p, V v) { store((u16 *)p, f32_to_bf16(v)); }
@@ -358,7 +406,7 @@ template <class T, class V> JC_INLINE void store_n_(T *p, V v, int n) {
   }
 }
 template <int N, class T> JC_INLINE vec<T, N> load_n(const T *p, int n) { return load_n_<N>(p, n); }
-template <int N> JC_INLINE mask<N> load_n(const bool *p, int n) { return to_bool(cvt<i32>(load_n_<N>((const u8 *)p, n))); }
+template <int N> JC_INLINE mask<N> load_n(const bool *p, int n) { return to_bool(cvt<mask_lane<N>>(load_n_<N>((const u8 *)p, n))); }
 template <int N> JC_INLINE vec<f32, N> load_n(const bf16 *p, int n) { return bf16_to_f32(load_n_<N>((const u16 *)p, n)); }
 template <int N> JC_INLINE vec<f32, N> load_n(const f16 *p, int n) { return f16_to_f32(load_n_<N>((const u16 *)p, n)); }
 template <class T, class V> JC_INLINE void store_n(T *p, V v, int n) { store_n_(p, v, n); }
@@ -429,7 +477,8 @@ template <class Op, class V> JC_INLINE elem<V> reduce(V v) {
 }
 // keep(v, n, identity): lanes from n on replaced, so that a tail can be folded in.
 template <class V> JC_INLINE V keep(V v, int n, elem<V> identity) {
-  return select(lt(iota<i32, lanes<V>>(), fill<mask<lanes<V>>>(n)), v, fill<V>(identity));
+  typedef mask_lane<lanes<V>> I;
+  return select(lt(iota<I, lanes<V>>(), splat<I, lanes<V>>(n)), v, fill<V>(identity));
 }
 struct Or { template <class V> static JC_INLINE V apply(V a, V b) { return a | b; } };
 struct And { template <class V> static JC_INLINE V apply(V a, V b) { return a & b; } };
