@@ -14,6 +14,7 @@ from eager import autograd as autograd
 from eager import backends as backends
 from eager import cuda as cuda
 from eager import distributions as distributions
+from eager import fft as fft
 from eager import func as func
 from eager import indexing as indexing
 from eager import interop as interop
@@ -189,6 +190,7 @@ globals().update({n: getattr(nn.functional, n) for n in _ALSO_HERE if hasattr(nn
 NATIVE_MODULES = (
     "eager.autograd",
     "eager.dispatch",
+    "eager.fft",
     "eager.func",
     "eager.indexing",
     "eager.interop",
