@@ -18,12 +18,14 @@ from eager import fft as fft
 from eager import func as func
 from eager import indexing as indexing
 from eager import interop as interop
+from eager import jit as jit
 from eager import linalg as linalg
 from eager import nn as nn
 from eager import optim as optim
 from eager import printing as printing
 from eager import random as random
 from eager import serialization as serialization
+from eager import testing as testing
 from eager import utils as utils
 from eager.amp import autocast as autocast
 from eager.autograd import enable_grad as enable_grad

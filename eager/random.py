@@ -18,6 +18,7 @@ from eager.dispatch import apply, current_tracer
 from eager.dtype import DType
 from eager.ops.random import RANDOM
 from eager.ops.sort import SORT
+from eager.ops.view import as_ints
 from eager.registry import public
 from eager.tensor import Tensor, wrap
 
@@ -115,13 +116,6 @@ def draw(dist: str, shape: tuple[int, ...], dtype: DType, generator: Generator |
     return out if dtype.compute is dtype else out.to(dtype)
 
 
-def _shape(size: tuple[Any, ...]) -> tuple[int, ...]:
-    """`f(2, 3)` and `f((2, 3))` alike."""
-    if len(size) == 1 and not hasattr(size[0], "__index__"):
-        size = tuple(size[0])
-    return tuple(int(n) for n in size)
-
-
 def _floating(name: str, dtype: DType | None) -> DType:
     dtype = dt.get_default_dtype() if dtype is None else dtype
     if not dtype.is_floating_point:
@@ -136,7 +130,8 @@ def _finish(x: Tensor, device: Any, requires_grad: bool) -> Tensor:
 
 @public(method=False)
 def rand(
-    *size: Any,
+    *sizes: Any,
+    size: Any = None,
     generator: Generator | None = None,
     out: None = None,
     dtype: DType | None = None,
@@ -146,13 +141,14 @@ def rand(
     pin_memory: bool = False,
 ) -> Tensor:
     """Uniform draws from [0, 1) of shape `size`."""
-    x = draw("uniform", _shape(size), _floating("rand", dtype), generator)
+    x = draw("uniform", as_ints(sizes, size), _floating("rand", dtype), generator)
     return _finish(x, device, requires_grad)
 
 
 @public(method=False)
 def randn(
-    *size: Any,
+    *sizes: Any,
+    size: Any = None,
     generator: Generator | None = None,
     out: None = None,
     dtype: DType | None = None,
@@ -162,7 +158,7 @@ def randn(
     pin_memory: bool = False,
 ) -> Tensor:
     """Draws from the standard normal distribution, of shape `size`."""
-    x = draw("normal", _shape(size), _floating("randn", dtype), generator)
+    x = draw("normal", as_ints(sizes, size), _floating("randn", dtype), generator)
     return _finish(x, device, requires_grad)
 
 
@@ -184,7 +180,7 @@ def _integers(
 
 @public(method=False)
 def randint(
-    low: int,
+    low: Any = 0,
     high: Any = None,
     size: Any = None,
     *,
@@ -198,7 +194,9 @@ def randint(
     """Integers from [low, high), or from [0, low) when called as `randint(high, size)`."""
     if size is None:
         low, high, size = 0, low, high
-    x = _integers(int(low), int(high), _shape((size,)), dtype or dt.int64, generator)
+    elif high is None:
+        low, high = 0, low
+    x = _integers(int(low), int(high), as_ints((size,)), dtype or dt.int64, generator)
     return _finish(x, device, requires_grad)
 
 

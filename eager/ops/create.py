@@ -65,7 +65,8 @@ def full(
     dtype: DType | None = None,
     device: Any = None,
     requires_grad: bool = False,
-    **_: Any,
+    layout: Any = None,
+    pin_memory: bool = False,
 ) -> Tensor:
     """A tensor of `size` filled with one value, whose type decides the dtype unless given."""
     if dtype is None:
@@ -85,13 +86,16 @@ def full(
 
 def _filled(name: str, value: int) -> Any:
     def make(
-        *size: Any,
+        *sizes: Any,
+        size: Any = None,
         dtype: DType | None = None,
         device: Any = None,
         requires_grad: bool = False,
-        **_: Any,
+        memory_format: Any = None,
+        layout: Any = None,
+        pin_memory: bool = False,
     ) -> Tensor:
-        out = apply(FULL, value, shape=as_ints(size), dtype=_default(dtype))
+        out = apply(FULL, value, shape=as_ints(sizes, size), dtype=_default(dtype))
         return finish(out, device, requires_grad)
 
     make.__name__ = make.__qualname__ = name
@@ -112,18 +116,22 @@ def _known_number(x: Any) -> Any:
 
 @public(method=False)
 def arange(
-    start: Any,
+    start: Any = None,
     end: Any = None,
     step: Any = 1,
     *,
     dtype: DType | None = None,
     device: Any = None,
     requires_grad: bool = False,
-    **_: Any,
+    layout: Any = None,
+    pin_memory: bool = False,
 ) -> Tensor:
     """start, start + step, ... below end. int64 if all three are ints, else the default dtype."""
     if end is None:
-        start, end = 0, start
+        start, end = None, start
+    if end is None:
+        raise TypeError("arange() needs an end")
+    start = 0 if start is None else start
     start, end, step = map(_known_number, (start, end, step))
     if step == 0:
         raise RuntimeError("step must be nonzero")
@@ -157,7 +165,8 @@ def linspace(
     dtype: DType | None = None,
     device: Any = None,
     requires_grad: bool = False,
-    **_: Any,
+    layout: Any = None,
+    pin_memory: bool = False,
 ) -> Tensor:
     """`steps` values evenly from start to end, both included; symmetric, so that both ends are
     exact."""
@@ -187,7 +196,8 @@ def logspace(
     dtype: DType | None = None,
     device: Any = None,
     requires_grad: bool = False,
-    **_: Any,
+    layout: Any = None,
+    pin_memory: bool = False,
 ) -> Tensor:
     """base ** linspace(start, end, steps)."""
     out = (base ** linspace(start, end, steps, dtype=dt.float64)).to(_default(dtype))
@@ -202,7 +212,8 @@ def eye(
     dtype: DType | None = None,
     device: Any = None,
     requires_grad: bool = False,
-    **_: Any,
+    layout: Any = None,
+    pin_memory: bool = False,
 ) -> Tensor:
     """1 on the diagonal of an n x m matrix, 0 elsewhere."""
     height, width = as_ints((n, n if m is None else m))
@@ -220,7 +231,8 @@ def _like(name: str, value: int) -> Any:
         device: Any = None,
         requires_grad: bool = False,
         memory_format: Any = None,
-        **_: Any,
+        layout: Any = None,
+        pin_memory: bool = False,
     ) -> Tensor:
         out = apply(FULL, value, shape=tuple(input.shape), dtype=dtype or input.dtype)
         return finish(out, input.device if device is None else device, requires_grad)
@@ -243,7 +255,9 @@ def full_like(
     dtype: DType | None = None,
     device: Any = None,
     requires_grad: bool = False,
-    **_: Any,
+    memory_format: Any = None,
+    layout: Any = None,
+    pin_memory: bool = False,
 ) -> Tensor:
     out = apply(FULL, fill_value, shape=tuple(input.shape), dtype=dtype or input.dtype)
     return finish(out, input.device if device is None else device, requires_grad)
@@ -252,12 +266,15 @@ def full_like(
 def _new(name: str, value: int) -> None:
     def make(
         self: Tensor,
-        *size: Any,
+        *sizes: Any,
+        size: Any = None,
         dtype: DType | None = None,
         device: Any = None,
         requires_grad: bool = False,
+        layout: Any = None,
+        pin_memory: bool = False,
     ) -> Tensor:
-        out = apply(FULL, value, shape=as_ints(size), dtype=dtype or self.dtype)
+        out = apply(FULL, value, shape=as_ints(sizes, size), dtype=dtype or self.dtype)
         return finish(out, self.device if device is None else device, requires_grad)
 
     make.__name__ = make.__qualname__ = name

@@ -211,9 +211,9 @@ FLIP: Move = Move(
 
 
 @public(samples=s.calls(s.call(s.values((3, 4)), (0,)), s.call(s.values((2, 3, 4)), (0, -1))))
-def flip(input: Tensor, *dims: Any) -> Tensor:
+def flip(input: Tensor, *each: Any, dims: Any = None) -> Tensor:
     """The order along `dims` reversed (a copy)."""
-    return apply(FLIP, input, dims=norm_dims(as_ints(dims), input.ndim, "flip"))
+    return apply(FLIP, input, dims=norm_dims(as_ints(each, dims), input.ndim, "flip"))
 
 
 @public(samples=s.calls(s.call(s.values((3, 4)))))
@@ -319,9 +319,9 @@ def column_stack(tensors: Sequence[Tensor]) -> Tensor:
         s.call(s.values((2, 3)), 2, 1), s.call(s.values((3,)), 2, 2), s.call(s.values((2,)), 0)
     ),
 )
-def repeat(input: Tensor, *repeats: Any) -> Tensor:
+def repeat(input: Tensor, *each: Any, repeats: Any = None) -> Tensor:
     """The whole tensor repeated along each dimension (new ones in front)."""
-    times = as_ints(repeats)
+    times = as_ints(each, repeats)
     lead = len(times) - input.ndim
     if lead < 0:
         raise RuntimeError(
@@ -335,9 +335,9 @@ def repeat(input: Tensor, *repeats: Any) -> Tensor:
 
 
 @public(samples=s.calls(s.call(s.values((2, 3)), (2, 2)), s.call(s.values((2, 3)), (2,))))
-def tile(input: Tensor, *dims: Any) -> Tensor:
+def tile(input: Tensor, *each: Any, dims: Any = None) -> Tensor:
     """`repeat`, with fewer numbers than dimensions allowed."""
-    times = as_ints(dims)
+    times = as_ints(each, dims)
     return repeat(input, *(1,) * (input.ndim - len(times)), *times)
 
 

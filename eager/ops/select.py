@@ -245,9 +245,7 @@ class Sorted(NamedTuple):
         Sample((np.array([1.0, np.nan, 0.0]),), grad=False),
     ]
 )
-def sort(
-    input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, **_: Any
-) -> Sorted:
+def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Sorted:
     """Sorted along `dim` (always stably), with the indices. NaN counts as the largest value."""
     return Sorted(*sorted_along(input, dim, descending, "sort"))
 

@@ -48,9 +48,13 @@ def norm_dims(dim: Any, ndim: int, op: str) -> tuple[int, ...]:
     return tuple(sorted(dims)) if ndim else ()
 
 
-def as_ints(values: Sequence[Any]) -> tuple[int, ...]:
+def as_ints(values: Sequence[Any], named: Any = None) -> tuple[int, ...]:
     """`f(2, 3)`, `f((2, 3))` and `f(Size)` alike: a tuple of ints (0-dim integer tensors count as
-    ints)."""
+    ints). `named`: what was given by keyword instead."""
+    if named is not None:
+        if values:
+            raise TypeError(f"sizes are given twice: {values} and {named}")
+        values = (named,)
     if len(values) == 1 and isinstance(values[0], (tuple, list)):
         values = values[0]
     return tuple(v if type(v) is int else v.__index__() for v in values)
@@ -94,11 +98,11 @@ PERMUTE = View(
 
 
 @public(samples=s.calls(s.call(s.values((2, 3, 4)), (2, 0, 1)), s.call(s.values((2, 3)), (-1, 0))))
-def permute(input: Tensor, *dims: Any) -> Tensor:
+def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """Dimensions in the order `dims`. RuntimeError unless `dims` names each once."""
-    if not dims:
+    if not order and dims is None:
         raise TypeError("permute() missing the dims")
-    order = tuple(norm_dim(d, input.ndim, "permute") for d in as_ints(dims))
+    order = tuple(norm_dim(d, input.ndim, "permute") for d in as_ints(order, dims))
     if sorted(order) != list(range(input.ndim)):
         raise RuntimeError(
             f"permute(): dims {order} is not an ordering of the {input.ndim} dimensions of "
@@ -176,10 +180,10 @@ EXPAND = View(
     torch="Tensor.expand",
     samples=s.calls(s.call(s.values((3, 1)), 2, -1, 4), s.call(s.values(()), 2)),
 )
-def expand(input: Tensor, *sizes: Any) -> Tensor:
+def expand(input: Tensor, *sizes: Any, size: Any = None, implicit: bool = False) -> Tensor:
     """Dimensions of size 1 repeated to `sizes` without copying; -1 keeps a size, new dimensions
     come in front."""
-    wanted = as_ints(sizes)
+    wanted = as_ints(sizes, size)
     lead = len(wanted) - input.ndim
     if lead < 0:
         raise RuntimeError(
@@ -253,18 +257,20 @@ RESHAPE: View = View(
 
 
 @public(samples=s.calls(s.call(s.values((3, 4)), (2, -1)), s.call(s.values((4, 3)).T, (12,))))
-def reshape(input: Tensor, *shape: Any) -> Tensor:
+def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     """The elements in row-major order in another shape (one -1 is inferred); a view where the
     memory allows."""
-    return apply(RESHAPE, input, shape=infer_shape(as_ints(shape), input.numel()))
+    return apply(RESHAPE, input, shape=infer_shape(as_ints(sizes, shape), input.numel()))
 
 
 @public(namespace=False, torch="Tensor.view", samples=s.calls(s.call(s.values((3, 4)), 2, -1)))
-def view(input: Tensor, *shape: Any) -> Tensor:
+def view(input: Tensor, *shape: Any, size: Any = None, dtype: DType | None = None) -> Tensor:
     """Like `reshape`, but never a copy: RuntimeError where only a copy could do it."""
     if len(shape) == 1 and isinstance(shape[0], DType):
-        return input if shape[0] is input.dtype else bits(input, shape[0])
-    wanted = infer_shape(as_ints(shape), input.numel())
+        dtype = shape[0]
+    if dtype is not None:
+        return input if dtype is input.dtype else bits(input, dtype)
+    wanted = infer_shape(as_ints(shape, size), input.numel())
     if reshape_strides(tuple(input.shape), input.stride(), wanted) is None:
         raise RuntimeError(
             "view size is not compatible with input tensor's size and stride (at least one "

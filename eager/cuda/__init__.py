@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from eager import amp as amp
+from eager.cuda import amp as amp
 
 
 def is_available() -> bool:

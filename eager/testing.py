@@ -1,0 +1,108 @@
+"""At the edge: `eager.testing`, comparing tensors in tests. Two values -> nothing, or an error.
+
+The default tolerances are PyTorch's, by dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from eager import dtype as dt
+from eager.dtype import DType
+from eager.interop import as_tensor
+from eager.tensor import Tensor
+
+# dtype -> (rtol, atol); exact for all others.
+TOLERANCES: dict[DType, tuple[float, float]] = {
+    dt.float16: (1e-3, 1e-5),
+    dt.bfloat16: (1.6e-2, 1e-5),
+    dt.float32: (1.3e-6, 1e-5),
+    dt.float64: (1e-7, 1e-7),
+    dt.complex64: (1.3e-6, 1e-5),
+    dt.complex128: (1e-7, 1e-7),
+}
+
+
+def assert_close(
+    actual: Any,
+    expected: Any,
+    *,
+    allow_subclasses: bool = True,
+    rtol: float | None = None,
+    atol: float | None = None,
+    equal_nan: bool = False,
+    check_device: bool = True,
+    check_dtype: bool = True,
+    check_layout: bool = True,
+    check_stride: bool = False,
+    msg: Any = None,
+) -> None:
+    """|actual - expected| <= atol + rtol * |expected| everywhere, with equal shapes and dtypes.
+
+    Tensors, arrays, numbers, and sequences and mappings of them. AssertionError says where they
+    differ most; ValueError if one tolerance is given without the other."""
+    if (rtol is None) is not (atol is None):
+        raise ValueError("rtol and atol must both be specified or both be unspecified")
+    options = (rtol, atol, equal_nan, check_dtype, check_stride)
+    problem = _difference(actual, expected, "", options)
+    if problem:
+        raise AssertionError(msg(problem) if callable(msg) else msg or problem)
+
+
+def _difference(actual: Any, expected: Any, place: str, options: tuple[Any, ...]) -> str:
+    """What is wrong, or ""."""
+    if isinstance(actual, Mapping) and isinstance(expected, Mapping):
+        if {*actual} != {*expected}:
+            return f"The keys{place} do not match: {[*actual]} and {[*expected]}"
+        pairs = [(f"[{k!r}]", actual[k], expected[k]) for k in actual]
+    elif isinstance(actual, list | tuple) and isinstance(expected, list | tuple):
+        if len(actual) != len(expected):
+            return f"The lengths{place} do not match: {len(actual)} and {len(expected)}"
+        each = zip(actual, expected, strict=True)
+        pairs = [(f"[{i}]", a, b) for i, (a, b) in enumerate(each)]
+    elif actual is None and expected is None:
+        return ""
+    else:
+        return _of_tensors(actual, expected, place, *options)
+    found = (_difference(a, b, f"{place or ' at '}{key}", options) for key, a, b in pairs)
+    return next((text for text in found if text), "")
+
+
+def _of_tensors(
+    actual: Any,
+    expected: Any,
+    place: str,
+    rtol: float | None,
+    atol: float | None,
+    equal_nan: bool,
+    check_dtype: bool,
+    check_stride: bool,
+) -> str:
+    numbers = not isinstance(actual, Tensor | np.ndarray)
+    a, b = (as_tensor(x).detach() for x in (actual, expected))
+    if a.shape != b.shape:
+        return f"The shapes{place} do not match: {[*a.shape]} and {[*b.shape]}"
+    if check_dtype and not numbers and a.dtype is not b.dtype:
+        return f"The dtypes{place} do not match: {a.dtype} and {b.dtype}"
+    if check_stride and a.stride() != b.stride():
+        return f"The strides{place} do not match: {a.stride()} and {b.stride()}"
+    if rtol is None or atol is None:
+        wide = max((a.dtype, b.dtype), key=lambda d: TOLERANCES.get(d, (0.0, 0.0)))
+        rtol, atol = TOLERANCES.get(wide, (0.0, 0.0))
+    kind = complex if a.is_complex() or b.is_complex() else np.float64
+    exact = not (a.is_floating_point() or a.is_complex() or b.is_floating_point() or b.is_complex())
+    x, y = (t.numpy() if exact else np.asarray(t.numpy(), kind) for t in (a, b))
+    close = x == y if exact else np.isclose(x, y, rtol, atol, equal_nan)
+    if close.all():
+        return ""
+    wrong = int(close.size - close.sum())
+    with np.errstate(all="ignore"):
+        off = np.where(close, 0, np.nan_to_num(np.abs(x.astype(kind) - y.astype(kind)), nan=np.inf))
+    worst = np.unravel_index(int(off.argmax()), off.shape)
+    return (
+        f"Tensor-likes are not close{place}: {wrong} of {close.size} elements differ, most at "
+        f"{tuple(map(int, worst))}: {x[worst]} and {y[worst]} (rtol {rtol}, atol {atol})"
+    )
