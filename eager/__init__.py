@@ -21,6 +21,7 @@ from eager import interop as interop
 from eager import jit as jit
 from eager import linalg as linalg
 from eager import nn as nn
+from eager import operators as operators
 from eager import optim as optim
 from eager import printing as printing
 from eager import random as random
@@ -29,6 +30,8 @@ from eager import testing as testing
 from eager import utils as utils
 from eager.amp import autocast as autocast
 from eager.autograd import enable_grad as enable_grad
+from eager.autograd import function as _function
+from eager.autograd import functional as _functional
 from eager.autograd import inference_mode as inference_mode
 from eager.autograd import is_grad_enabled as is_grad_enabled
 from eager.autograd import is_inference_mode_enabled as is_inference_mode_enabled
@@ -85,6 +88,7 @@ from eager.registry import PUBLIC as _PUBLIC
 from eager.tensor import Tensor as Tensor
 
 __version__ = "0.1.0"
+_AUTOGRAD_MODULES = (_function, _functional)
 _OP_MODULES = (
     _arrange,
     _complex,
@@ -191,6 +195,7 @@ globals().update({n: getattr(nn.functional, n) for n in _ALSO_HERE if hasattr(nn
 # bytecode: they have no state of the user's. Patterns of `fnmatch`.
 NATIVE_MODULES = (
     "eager.autograd",
+    "eager.autograd.*",
     "eager.dispatch",
     "eager.fft",
     "eager.func",
@@ -200,6 +205,7 @@ NATIVE_MODULES = (
     "eager.nn.functional",
     "eager.nn.functional.*",
     "eager.nn.init",
+    "eager.operators",
     "eager.ops.*",
     "eager.printing",
     "eager.random",

@@ -1,112 +1,237 @@
-"""The operators: what Python's syntax calls on tensors. `x + y` -> `add(x, y)`."""
+"""`eager.func`: derivatives as functions of functions. func -> a function that gives its gradient.
+
+Arguments are tensors, or tuples, lists and dictionaries of them. A gradient keeps a history only
+where it depends on tensors that require one (so derivatives nest). `vmap` is not there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
-from eager.dispatch import apply, apply_binary
-from eager.ops import pointwise as p
-from eager.ops.products import matmul
-from eager.sym import SymNumber
-from eager.tensor import Tensor, wrap
-
-_COMMON = frozenset({Tensor, float, int})
-_OPERANDS = (Tensor, bool, int, float, complex, SymNumber, np.generic)
+from eager import autograd
+from eager.autograd import enable_grad, is_grad_enabled
+from eager.nn.utils.stateless import functional_call as functional_call
+from eager.ops.move import stack
+from eager.tape import full
+from eager.tensor import Tensor
 
 
-def _ufunc_operators(op: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """`__op__` and `__rop__`; anything but tensors and numbers is the other operand's business."""
-
-    def forward(self: Tensor, other: Any) -> Any:
-        if type(other) in _COMMON or isinstance(other, _OPERANDS):
-            return apply_binary(op, self, other)
-        if isinstance(other, np.ndarray):  # takes part as a tensor
-            return apply(op, self, wrap(other))
-        return NotImplemented
-
-    def reflected(self: Tensor, other: Any) -> Any:
-        other = wrap(other) if isinstance(other, np.ndarray) else other
-        return apply(op, other, self) if isinstance(other, _OPERANDS) else NotImplemented
-
-    return forward, reflected
+def _leaves(tree: Any) -> list[Tensor]:
+    if isinstance(tree, Tensor):
+        return [tree]
+    children = tree.values() if isinstance(tree, dict) else tree
+    return [t for child in children for t in _leaves(child)] if _is_tree(tree) else []
 
 
-def _operators(fn: Callable[[Any, Any], Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The same for operators that are more than one op."""
-
-    def forward(self: Tensor, other: Any) -> Any:
-        other = wrap(other) if isinstance(other, np.ndarray) else other
-        return fn(self, other) if isinstance(other, _OPERANDS) else NotImplemented
-
-    def reflected(self: Tensor, other: Any) -> Any:
-        other = wrap(other) if isinstance(other, np.ndarray) else other
-        return fn(other, self) if isinstance(other, _OPERANDS) else NotImplemented
-
-    return forward, reflected
+def _is_tree(x: Any) -> bool:
+    return isinstance(x, dict | list | tuple)
 
 
-def _comparison(name: str) -> Callable[[Tensor, Any], Any]:
-    op = p.COMPARE[name]
-
-    def compare(self: Tensor, other: Any) -> Any:
-        return apply_binary(op, self, other) if isinstance(other, _OPERANDS) else NotImplemented
-
-    return compare
-
-
-def _inplace(fn: Callable[[Any, Any], Any]) -> Callable[[Tensor, Any], Any]:
-    def update(self: Tensor, other: Any) -> Any:
-        return fn(self, other) if isinstance(other, _OPERANDS) else NotImplemented
-
-    return update
+def _map(fn: Callable[[Tensor], Any], tree: Any) -> Any:
+    """`tree` with `fn` of its tensors in their places."""
+    if isinstance(tree, Tensor):
+        return fn(tree)
+    if isinstance(tree, dict):
+        return type(tree)((k, _map(fn, v)) for k, v in tree.items())
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(_map(fn, v) for v in tree))
+    return type(tree)(_map(fn, v) for v in tree) if isinstance(tree, list | tuple) else tree
 
 
-_UFUNCS = {"add": p.ADD, "sub": p.SUB, "mul": p.MUL, "truediv": p.DIV}
-_BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "floordiv": p.floor_divide,
-    "mod": p.remainder,
-    "pow": p.pow_,
-    "matmul": matmul,
-    "and": p.bitwise_and,
-    "or": p.bitwise_or,
-    "xor": p.bitwise_xor,
-    "lshift": p.bitwise_left_shift,
-    "rshift": p.bitwise_right_shift,
-}
-_INPLACE = {
-    "add": "add_",
-    "sub": "sub_",
-    "mul": "mul_",
-    "truediv": "div_",
-    "floordiv": "floor_divide_",
-    "mod": "remainder_",
-    "pow": "pow_",
-    "and": "bitwise_and_",
-    "or": "bitwise_or_",
-    "xor": "bitwise_xor_",
-}
+def _fill(tree: Any, values: Sequence[Any]) -> Any:
+    """`tree` with `values` in the places of its tensors."""
+    rest = iter(values)
+    return _map(lambda _: next(rest), tree)
 
 
-def _install() -> None:
-    pairs = {name: _ufunc_operators(op) for name, op in _UFUNCS.items()}
-    pairs |= {name: _operators(fn) for name, fn in _BINARY.items()}
-    for name, (forward, reflected) in pairs.items():
-        setattr(Tensor, f"__{name}__", forward)
-        setattr(Tensor, f"__r{name}__", reflected)
-    for name, method in _INPLACE.items():
-        setattr(Tensor, f"__i{name}__", _inplace(getattr(Tensor, method)))
-    for name in p.COMPARE:
-        setattr(Tensor, f"__{name}__", _comparison(name))
-    for name, unary in (
-        ("neg", p.neg),
-        ("pos", p.positive),
-        ("abs", p.abs_),
-        ("invert", p.bitwise_not),
-    ):
-        setattr(Tensor, f"__{name}__", unary)
+def _tracked(x: Tensor) -> Tensor:
+    """`x` as a variable of its own; the history it has is still behind it."""
+    return x.view_as(x) if x.requires_grad else x.detach().requires_grad_()
 
 
-_install()
+def _settled(result: Tensor, own: set[int], keep: bool) -> Tensor:
+    """`result` without its history if that leads to nothing but the variables of this call."""
+    seen: set[int] = set()
+    stack: list[Any] = [result._node] if result._node is not None else [result]
+    while keep and stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, Tensor):
+            if id(node) not in own:
+                return result
+        else:
+            stack += [e[0] for e in node.edges if e is not None]
+    return result.detach()
+
+
+def _gradients(outs: Sequence[Tensor], ins: Sequence[Tensor], v: Sequence[Any]) -> list[Tensor]:
+    pairs = [(o, g) for o, g in zip(outs, v, strict=True) if o.requires_grad]
+    found: Sequence[Any] = (None,) * len(ins)
+    if pairs:
+        live, given = zip(*pairs, strict=True)
+        found = autograd.grad(live, ins, given, create_graph=True, allow_unused=True)
+    return [full(0, x.aval) if g is None else g for g, x in zip(found, ins, strict=True)]
+
+
+def _parted(result: Any, has_aux: bool) -> tuple[Any, Any]:
+    if not has_aux:
+        return result, None
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise RuntimeError(
+            "has_aux=True: the function is to return a tuple of two, (output, aux), got "
+            f"{type(result).__name__}"
+        )
+    return result
+
+
+def _at(args: Sequence[Any], argnums: int | Sequence[int]) -> tuple[list[Any], Any]:
+    """`args` with the chosen ones as variables, and the chosen ones."""
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    for n in numbers:
+        if not -len(args) <= n < len(args):
+            raise RuntimeError(f"argnum={n} is out of range for {len(args)} positional arguments")
+    changed = list(args)
+    for n in numbers:
+        changed[n] = _map(_tracked, args[n])
+    chosen = tuple(changed[n] for n in numbers)
+    return changed, chosen[0] if isinstance(argnums, int) else chosen
+
+
+def _value_and_gradient(
+    func: Any, argnums: Any, has_aux: bool, args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[Any, Any, Any]:
+    """The gradient by the chosen arguments, the value, and what else `func` returned."""
+    keep = is_grad_enabled()
+    with enable_grad():
+        changed, chosen = _at(args, argnums)
+        out, aux = _parted(func(*changed, **kwargs), has_aux)
+        if not isinstance(out, Tensor):
+            raise RuntimeError(  # noqa: TRY004 - as PyTorch
+                f"grad_and_value(f)(*args): Expected f(*args) to return a tensor, got {type(out)}"
+            )
+        if out.ndim:
+            raise RuntimeError(
+                "grad_and_value(f)(*args): Expected f(*args) to return a scalar tensor, got tensor "
+                f"with {out.ndim} dims. Maybe you wanted to use the vjp or jacrev APIs instead?"
+            )
+        ins = _leaves(chosen)
+        found = _gradients([out], ins, [full(1, out.aval)])
+    own = {id(x) for x in ins}
+
+    def settled(x: Tensor) -> Tensor:
+        return _settled(x, own, keep)
+
+    return _fill(chosen, [*map(settled, found)]), settled(out), _map(settled, aux)
+
+
+def grad(
+    func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
+    """The gradient of a scalar function by its arguments `argnums`, as a function of all of them;
+    with what it returns beside the scalar if `has_aux`."""
+
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        found, _, aux = _value_and_gradient(func, argnums, has_aux, args, kwargs)
+        return (found, aux) if has_aux else found
+
+    return gradient
+
+
+def grad_and_value(
+    func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
+    """Like `grad`: (gradient, value), or (gradient, (value, aux))."""
+
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        found, out, aux = _value_and_gradient(func, argnums, has_aux, args, kwargs)
+        return found, (out, aux) if has_aux else out
+
+    return gradient
+
+
+def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """(func(*primals), a function of v that gives v^T J as a tuple by primal), and aux."""
+    keep = is_grad_enabled()
+    with enable_grad():
+        changed = [_map(_tracked, p) for p in primals]
+        out, aux = _parted(func(*changed), has_aux)
+    ins = _leaves(changed)
+    own = {id(x) for x in ins}
+
+    def settled(x: Tensor) -> Tensor:
+        return _settled(x, own, keep)
+
+    def pullback(*v: Any) -> Any:
+        given = _leaves(v[0] if len(v) == 1 else v)
+        with enable_grad():
+            found = _gradients(_leaves(out), ins, given)
+        own.update(id(x) for x in given if not x.requires_grad)
+        return tuple(_fill(changed, [*map(settled, found)]))
+
+    result = _map(settled, out), pullback
+    return (*result, _map(settled, aux)) if has_aux else result
+
+
+def jvp(
+    func: Callable[..., Any],
+    primals: Any,
+    tangents: Any,
+    *,
+    strict: bool = False,
+    has_aux: bool = False,
+) -> Any:
+    """(func(*primals), J tangents), and aux, by double backward: u^T J is linear in u."""
+    keep = is_grad_enabled()
+    with enable_grad():
+        changed = [_map(_tracked, p) for p in primals]
+        out, aux = _parted(func(*changed), has_aux)
+        ins, outs = _leaves(changed), _leaves(out)
+        dual = [full(0, o.aval).requires_grad_() for o in outs]
+        products = _gradients(_gradients(outs, ins, dual), dual, _leaves(tangents))
+    own = {id(x) for x in [*ins, *dual]}
+
+    def settled(x: Tensor) -> Tensor:
+        return _settled(x, own, keep)
+
+    result = _map(settled, out), _fill(out, [*map(settled, products)])
+    return (*result, _map(settled, aux)) if has_aux else result
+
+
+def jacrev(
+    func: Callable[..., Any],
+    argnums: int | tuple[int, ...] = 0,
+    *,
+    has_aux: bool = False,
+    chunk_size: int | None = None,
+) -> Callable[..., Any]:
+    """The Jacobian by the arguments `argnums`: (*output, *input), one backward per element of the
+    output (`chunk_size` changes nothing)."""
+
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        keep = is_grad_enabled()
+        with enable_grad():
+            changed, chosen = _at(args, argnums)
+            out, aux = _parted(func(*changed, **kwargs), has_aux)
+            ins = _leaves(chosen)
+            own = {id(x) for x in ins}
+            found = _map(lambda o: _fill(chosen, _rows(o, ins, own, keep)), out)
+        return (found, _map(lambda x: _settled(x, own, keep), aux)) if has_aux else found
+
+    return jacobian
+
+
+def _rows(out: Tensor, ins: Sequence[Tensor], own: set[int], keep: bool) -> list[Tensor]:
+    flat = out.reshape(-1)
+    rows = [_gradients([e], ins, [full(1, e.aval)]) for e in (flat[j] for j in range(len(flat)))]
+    return [
+        _settled(stack([r[i] for r in rows]), own, keep).reshape((*out.shape, *x.shape))
+        for i, x in enumerate(ins)
+    ]
+
+
+def hessian(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0) -> Callable[..., Any]:
+    """The second derivatives: the Jacobian of the Jacobian."""
+    return jacrev(jacrev(func, argnums), argnums)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from eager.nn import Module
 from eager.sym import SymNumber
 from eager.tensor import Tensor
 from jitcap.capture import attributes
@@ -159,9 +160,11 @@ def native(
 def for_native(world: World, value: Any) -> Any:
     """`value` as native code may have it: loaded in full, callables wrapped."""
     cls = type(value)
-    if cls in (FunctionType, MethodType) and not _runs_natively(value):
+    if isinstance(value, Module) or (
+        cls in (FunctionType, MethodType) and not _runs_natively(value)
+    ):
         return Reentry(world, value)
-    if isinstance(value, Tensor | SymNumber | type) or cls in (int, str, float, bool):
+    if isinstance(value, Tensor | SymNumber | type | Reentry) or cls in (int, str, float, bool):
         return value
     if cls is Deferred:
         raise Break("data dependent", f"text made of {value.show()} is read")

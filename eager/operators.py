@@ -1,0 +1,112 @@
+"""The operators: what Python's syntax calls on tensors. `x + y` -> `add(x, y)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from eager.dispatch import apply, apply_binary
+from eager.ops import pointwise as p
+from eager.ops.products import matmul
+from eager.sym import SymNumber
+from eager.tensor import Tensor, wrap
+
+_COMMON = frozenset({Tensor, float, int})
+_OPERANDS = (Tensor, bool, int, float, complex, SymNumber, np.generic)
+
+
+def _ufunc_operators(op: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """`__op__` and `__rop__`; anything but tensors and numbers is the other operand's business."""
+
+    def forward(self: Tensor, other: Any) -> Any:
+        if type(other) in _COMMON or isinstance(other, _OPERANDS):
+            return apply_binary(op, self, other)
+        if isinstance(other, np.ndarray):  # takes part as a tensor
+            return apply(op, self, wrap(other))
+        return NotImplemented
+
+    def reflected(self: Tensor, other: Any) -> Any:
+        other = wrap(other) if isinstance(other, np.ndarray) else other
+        return apply(op, other, self) if isinstance(other, _OPERANDS) else NotImplemented
+
+    return forward, reflected
+
+
+def _operators(fn: Callable[[Any, Any], Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The same for operators that are more than one op."""
+
+    def forward(self: Tensor, other: Any) -> Any:
+        other = wrap(other) if isinstance(other, np.ndarray) else other
+        return fn(self, other) if isinstance(other, _OPERANDS) else NotImplemented
+
+    def reflected(self: Tensor, other: Any) -> Any:
+        other = wrap(other) if isinstance(other, np.ndarray) else other
+        return fn(other, self) if isinstance(other, _OPERANDS) else NotImplemented
+
+    return forward, reflected
+
+
+def _comparison(name: str) -> Callable[[Tensor, Any], Any]:
+    op = p.COMPARE[name]
+
+    def compare(self: Tensor, other: Any) -> Any:
+        return apply_binary(op, self, other) if isinstance(other, _OPERANDS) else NotImplemented
+
+    return compare
+
+
+def _inplace(fn: Callable[[Any, Any], Any]) -> Callable[[Tensor, Any], Any]:
+    def update(self: Tensor, other: Any) -> Any:
+        return fn(self, other) if isinstance(other, _OPERANDS) else NotImplemented
+
+    return update
+
+
+_UFUNCS = {"add": p.ADD, "sub": p.SUB, "mul": p.MUL, "truediv": p.DIV}
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "floordiv": p.floor_divide,
+    "mod": p.remainder,
+    "pow": p.pow_,
+    "matmul": matmul,
+    "and": p.bitwise_and,
+    "or": p.bitwise_or,
+    "xor": p.bitwise_xor,
+    "lshift": p.bitwise_left_shift,
+    "rshift": p.bitwise_right_shift,
+}
+_INPLACE = {
+    "add": "add_",
+    "sub": "sub_",
+    "mul": "mul_",
+    "truediv": "div_",
+    "floordiv": "floor_divide_",
+    "mod": "remainder_",
+    "pow": "pow_",
+    "and": "bitwise_and_",
+    "or": "bitwise_or_",
+    "xor": "bitwise_xor_",
+}
+
+
+def _install() -> None:
+    pairs = {name: _ufunc_operators(op) for name, op in _UFUNCS.items()}
+    pairs |= {name: _operators(fn) for name, fn in _BINARY.items()}
+    for name, (forward, reflected) in pairs.items():
+        setattr(Tensor, f"__{name}__", forward)
+        setattr(Tensor, f"__r{name}__", reflected)
+    for name, method in _INPLACE.items():
+        setattr(Tensor, f"__i{name}__", _inplace(getattr(Tensor, method)))
+    for name in p.COMPARE:
+        setattr(Tensor, f"__{name}__", _comparison(name))
+    for name, unary in (
+        ("neg", p.neg),
+        ("pos", p.positive),
+        ("abs", p.abs_),
+        ("invert", p.bitwise_not),
+    ):
+        setattr(Tensor, f"__{name}__", unary)
+
+
+_install()
