@@ -188,6 +188,10 @@ def _trace(
             avals.append(scalar_aval(x))
     if op.kind == "copy":
         return (fresh(tracer, handles[0], avals[0]),)
+    if op.kind == "dynamic":
+        values = [tracer.value(h) for h in handles]
+        if all(v is not None for v in values):
+            return op.run(tuple(values), attrs)
     outs = op.abstract(tuple(avals), attrs)
     return tuple(
         map(fresh, [tracer] * len(outs), tracer.emit(op, tuple(handles), attrs, outs), outs)

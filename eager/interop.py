@@ -233,7 +233,10 @@ def tolist(self: Tensor) -> Any:
     """Nested Python lists of numbers; a number for a 0-dim tensor."""
     if self.ndim == 0:
         return item(self)
-    array = _known(self, "tolist()")
+    array = self._array
+    if type(array) is Traced:
+        array = array.storage.tracer.value(array.read())
+    array = _known(self, "tolist()") if array is None else array
     return array.astype(np.float32).tolist() if self.dtype is dt.bfloat16 else array.tolist()
 
 

@@ -40,6 +40,9 @@ class Tracer(Protocol):
     def item(self, traced: Traced) -> Any:
         """`.item()`: the run-time scalar (a SymNumber) of a one-element tensor."""
 
+    def value(self, handle: Handle) -> Any:
+        """The array or number that a handle is sure to stand for (made of constants), or None."""
+
     def concretize(self, sym: Any, want: type) -> Any:
         """`bool()`, `int()`, `float()` or use as an index of a SymNumber: a guard, or an
         exception."""

@@ -90,6 +90,10 @@ class Tracer:
         (handle,) = self.emit(AS_NUMBER, (traced.read(),), {}, (scalar_aval(zero),))
         return SymNumber(self, handle, type(zero), None)
 
+    def value(self, handle: Any) -> Any:
+        """The value of what is made of constants only: not looked for here."""
+        return None
+
     def concretize(self, number: SymNumber, want: type) -> Any:
         """`bool()`, `int()`, `float()` or an index of a run-time number."""
         return self._concretize(number, want)

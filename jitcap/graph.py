@@ -164,12 +164,17 @@ def _evaluate(graph: Graph, env: dict[Node, Any]) -> Iterator[tuple[Node, Any]]:
     dead = last_uses(graph)
     for n in graph.nodes:
         arrays = tuple(env[a] if isinstance(a, Node) else a for a in n.args)
-        results = n.op.compute(arrays, n.attrs, n.avals)
-        results = tuple(_plain(r, a) for r, a in zip(results, n.avals, strict=True))
-        env[n] = results if len(n.avals) != 1 else results[0]
+        env[n] = evaluate(n, arrays)
         yield n, env[n]
         for d in dead.get(n, ()):
             env.pop(d, None)
+
+
+def evaluate(node: Node, arrays: tuple[Any, ...]) -> Any:
+    """The value of one operation by the eager kernels (a tuple for several outputs)."""
+    results = node.op.compute(arrays, node.attrs, node.avals)
+    results = tuple(_plain(r, a) for r, a in zip(results, node.avals, strict=True))
+    return results if len(node.avals) != 1 else results[0]
 
 
 def _plain(value: Any, aval: Aval) -> Any:

@@ -2,7 +2,7 @@
 
 A number that comes from outside has a value now, and control flow may ask for it: the answer
 becomes a guard on the *condition* (`lr > 0.0`), not on the number. A number that only the graph
-knows (`loss.item()`) cannot answer.
+knows (`loss.item()`) cannot answer, unless it is made of constants.
 """
 
 from __future__ import annotations
@@ -38,9 +38,13 @@ _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
 
 
 def concretize(world: World, number: SymNumber, want: type) -> Any:
-    """The value of `number` as `want`, guarded. Raises DataDependent if only the graph knows it."""
+    """The value of `number` as `want`, guarded where it is read from outside. Raises DataDependent
+    if only the graph knows it."""
     origin = origin_of(world, number.handle)
     if origin is None:
+        known = world.tracer.value(number.handle)
+        if known is not None:
+            return want(known)
         if want is bool and _is_divisor_check(number):
             return True
         what = f"{want.__name__}() of a value that is known only when the program runs"

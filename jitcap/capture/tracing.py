@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from eager import random
 from eager.aval import Aval
 from eager.op import Attrs, Op
@@ -19,12 +21,13 @@ from jitcap.capture import numbers
 from jitcap.capture.breaks import Break
 from jitcap.capture.origin import Attribute, Fixed, Origin
 from jitcap.functional import Tracer
-from jitcap.graph import Arg, Node
+from jitcap.graph import INPUT, Arg, Node, evaluate
 
 if TYPE_CHECKING:
     from jitcap.capture.world import World
 
 
+LARGEST_VALUE: Final = 1 << 16  # elements of a constant that is computed while capturing
 LARGEST: Final = 150_000  # operations of one graph; an unrolled recurrent step of 1,500 has 120,000
 
 
@@ -55,6 +58,7 @@ class CaptureTracer(Tracer):
         self.hints: dict[Node, Any] = {}  # the value of a run-time number as seen while capturing
         self.constant_arrays: dict[Node, Any] = {}
         self.draws: dict[int, Draws] = {}
+        self._values: dict[Node, Any] = {}  # of what was asked for, and of what that is made of
         self._kept: list[Tensor] = []
 
     def emit(
@@ -80,6 +84,28 @@ class CaptureTracer(Tracer):
     def lifted(self, tensor: Tensor) -> Traced | None:
         """The graph value of a constant tensor that the program used or wrote."""
         return self._lifted.get(id(tensor))
+
+    def value(self, handle: Any) -> Any:
+        """What constants alone decide, by the eager kernels: a mask, a grid of times. None for what
+        is read from outside, drawn, or too large to be computed just in case."""
+        stack = [handle] if isinstance(handle, Node) else []
+        while stack:
+            node = stack[-1]
+            missing = [p for p in node.parents if p not in self._values]
+            if missing:
+                stack += missing
+                continue
+            self._values[stack.pop()] = self._value_of(node)
+        return self._values[handle] if isinstance(handle, Node) else handle
+
+    def _value_of(self, node: Node) -> Any:
+        if node.op is INPUT:
+            return self.constant_arrays.get(node)
+        args = tuple(self._values[a] if isinstance(a, Node) else a for a in node.args)
+        if any(a is None for a in args) or sum(a.numel for a in node.avals) > LARGEST_VALUE:
+            return None
+        with np.errstate(all="ignore"):
+            return evaluate(node, args)
 
     def _first_grad(self, tensor: Tensor) -> Tensor | None:
         """`.grad` of a stand-in is read for the first time."""

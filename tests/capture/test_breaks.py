@@ -158,3 +158,44 @@ def test_every_kind_says_why_and_what_to_do():
     for kind in KINDS.values():
         assert kind.why
         assert kind.hint
+
+
+def test_what_constants_decide_splits_nothing():
+    """A grid of times, a causal mask: branches, sizes and indices that need no input are known."""
+
+    def solve(x):
+        times = eager.linspace(0, 1, 5)
+        assert (times[1:] > times[:-1]).all()
+        y, j = x, 1
+        while j < len(times) and times[j] <= 0.5:
+            y = y + (times[j] - times[j - 1]) * y.sin()
+            j += 1
+        mask = eager.tril(eager.ones(3, 3)) > 0
+        picked = x[:3, :3][mask] if mask.any() else x
+        eager.manual_seed(3)
+        drawn = 1 if eager.rand(()) < 0.5 else 2  # the seed is a constant, too
+        classes = eager.unique(eager.tensor([1, 2, 2, 3]))
+        rows = mask.nonzero().sum() + int(mask.sum())
+        return y.sum() + picked.sum() + rows, times.tolist(), len(classes), drawn, j
+
+    x = eager.arange(16.0).reshape(4, 4) / 16
+    step = jit(solve)
+    for scale in (1, 2):
+        (value, *rest), (expected, *others) = step(x * scale), solve(x * scale)
+        np.testing.assert_allclose(value.numpy(), expected.numpy(), rtol=1e-6)
+        assert rest == others
+    assert (step.stats.graphs, step.stats.splits, step.stats.compiles) == (1, 0, 1)
+
+
+def test_what_a_constant_becomes_is_not_known(recwarn):
+    """A constant that the input is written into decides nothing."""
+
+    def fill(x):
+        total = eager.zeros(())
+        total.add_(x.sum())
+        return x if total > 0 else -x
+
+    step = jit(fill)
+    for x in (eager.ones(3), -eager.ones(3)):
+        assert step(x).tolist() == fill(x).tolist() == [1, 1, 1]
+    assert step.stats.splits == 1
