@@ -29,6 +29,14 @@ BOOL_FUNCTIONS: Final = FUNCTIONS | {
     "add": "or_", "mul": "and_", "max": "or_", "min": "and_", "sub": "xor_", "ne": "ne",
     "lt": "gt", "gt": "lt", "le": "ge", "ge": "le",
 }  # fmt: skip
+# Ints divided by a known number above 0.
+DIVISIONS: Final = {
+    "floor_div": "floor_div_by",
+    "trunc_div": "trunc_div_by",
+    "div": "trunc_div_by",
+    "mod": "mod_by",
+    "fmod": "fmod_by",
+}
 # Ints: rounding is the identity.
 INT_IDENTITY: Final = frozenset(("floor", "ceil", "trunc", "round"))
 

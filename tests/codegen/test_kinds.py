@@ -154,7 +154,11 @@ def test_division_with_a_rest(dtype):
     x = np.concatenate([np.repeat(edges, len(edges)), draw.astype(dtype)])
     y = np.concatenate([np.tile(edges, len(edges)), draw[::-1].astype(dtype)])
     check(
-        lambda x, y: (x // y, x % y, x.fmod(y), x.div(y, rounding_mode="trunc"), x // 7, x % 7),
+        lambda x, y: (
+            (x // y, x % y, x.fmod(y), x.div(y, rounding_mode="trunc"))
+            + (x // 7, x % 7, x.fmod(7), x.div(7, rounding_mode="trunc"), x // 1, x % 64)
+            + (x // 100, x[1::3] // 7)
+        ),
         x,
         y,
         backends=("cpp",),

@@ -203,6 +203,32 @@ template <class V> JC_INLINE bool divided(V a, V b, V &quotient, V &rest) {
     return true;
   }
 }
+// Ints by a number D above 0 that stands in the source: multiplied and shifted. What is below 0 is
+// rounded down as the complement of the complement's quotient.
+// Bytes and shorts divide as 32 bits.
+#define JC_BY(name, expr)                                                                     \
+  template <i64 D, class V> JC_INLINE V name(V a) {                                           \
+    typedef elem<V> T;                                                                        \
+    if constexpr (sizeof(T) < 4) return cvt<T>(name<D>(cvt<i32>(a)));                         \
+    else return expr;                                                                         \
+  }
+template <i64 D, class V> JC_INLINE V quotient_by(V a) {
+  typedef elem<V> T;
+  if constexpr (lanes<V> == 1) return a / T(D);
+  else if constexpr (sizeof(T) < 8) return a / fill<V>(T(D));
+  else {
+    V r;
+    JC_UNROLL
+    for (int i = 0; i < lanes<V>; i++) r[i] = a[i] / T(D);
+    return r;
+  }
+}
+template <class V> JC_INLINE V below_0(V a) { return a >> (8 * (int)sizeof(elem<V>) - 1); }
+JC_BY(trunc_div_by, quotient_by<D>(a))
+JC_BY(floor_div_by, V(quotient_by<D>(V(a ^ below_0(a))) ^ below_0(a)))
+JC_BY(fmod_by, V(a - quotient_by<D>(a) * fill<V>(T(D))))
+JC_BY(mod_by, V(a - floor_div_by<D>(a) * fill<V>(T(D))))
+#undef JC_BY
 // Where the quotient is below 1 / epsilon it is one too large at most, and what is left is exact.
 template <class V> JC_INLINE V fmod(V a, V b) {
   if constexpr (!is_float<elem<V>>) {
