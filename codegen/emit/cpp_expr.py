@@ -237,9 +237,9 @@ def _apply(s: Spell, x: Apply, guard: Expr | None, vector: bool) -> str:
     if x.fn in expr.CODEGEN:
         return _random(s, x, guard, vector)
     kind, by = x.args[-1].dtype, x.args[-1]
-    known = type(by) is Const and kind.category == dt.INT and by.value > 0
-    if vector and known and x.fn in table.DIVISIONS:
-        return f"{table.DIVISIONS[x.fn]}<{int(by.value)}>({s.value(x.args[0], guard, vector)})"
+    known = by.value if isinstance(by, Const) and kind.category == dt.INT else 0
+    if vector and known > 0 and x.fn in table.DIVISIONS:
+        return f"{table.DIVISIONS[x.fn]}<{int(known)}>({s.value(x.args[0], guard, vector)})"
     args = [s.value(a, guard, vector) for a in x.args]
     if kind is dt.bool_:
         return f"{table.BOOL_FUNCTIONS[x.fn]}({', '.join(args)})"

@@ -58,11 +58,21 @@ def _angle_vjp(g: Tensor, x: Tensor) -> tuple[Tensor]:
 
 ANGLE = _part("angle", np.angle, _angle_vjp)
 CONJ = Host("conj", ("x",), _conj_vjp, numpy=np.conj, rule=lambda x: (x,))
+
+
+def _joined(a: Any, b: Any) -> Any:
+    """(a + 1j * b makes NaN of infinite parts.)"""
+    shape, wide = np.broadcast_shapes(a.shape, b.shape), a.dtype.itemsize > 4
+    out = np.empty(shape, np.complex128 if wide else np.complex64)
+    out.real, out.imag = a, b
+    return out
+
+
 COMPLEX = Host(
     "complex",
     ("real", "imag"),
     lambda g: (real(g), imag(g)),
-    numpy=lambda a, b: a + 1j * b,
+    numpy=_joined,
     rule=lambda a, b: (
         Aval(
             np.broadcast_shapes(a.shape, b.shape),

@@ -157,8 +157,19 @@ def is_integral(*operands: Any) -> bool:
     )
 
 
-def _scaled(other: Any, alpha: Any) -> Any:
-    return other if type(alpha) is int and alpha == 1 else other * alpha
+def _scaled(input: Any, other: Any, alpha: Any) -> Any:
+    """alpha * other, where alpha takes the type of `input` and `other` together."""
+    if type(alpha) is int and alpha == 1:
+        return other
+    if is_integral(input, other):
+        if isinstance(alpha, float):
+            raise RuntimeError(
+                "For integral input tensors, argument alpha must not be a floating point number, "
+                f"got {alpha}: convert an operand with .float()"
+            )
+        if all(getattr(x, "dtype", type(x)) in (dt.bool_, bool) for x in (input, other)):
+            return other * bool(alpha) if isinstance(other, Tensor) else other and bool(alpha)
+    return other * alpha
 
 
 _arithmetic = s.both(s.on_two(), s.on_ints(two=True))
@@ -169,20 +180,20 @@ _divisible = s.both(
 
 @public(inplace=ADD, samples=_arithmetic)
 def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
-    """input + alpha * other."""
-    return apply(ADD, input, _scaled(other, alpha))
+    """input + alpha * other. Raises RuntimeError for a float alpha of ints."""
+    return apply(ADD, input, _scaled(input, other, alpha))
 
 
 @public(inplace=SUB, alias=("subtract",), samples=_arithmetic)
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
-    """input - alpha * other."""
-    return apply(SUB, input, _scaled(other, alpha))
+    """input - alpha * other. Raises RuntimeError for a float alpha of ints."""
+    return apply(SUB, input, _scaled(input, other, alpha))
 
 
 @public(samples=_arithmetic)
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
-    """other - alpha * input."""
-    return apply(SUB, other, _scaled(input, alpha))
+    """other - alpha * input. Raises RuntimeError for a float alpha of ints."""
+    return apply(SUB, other, _scaled(other, input, alpha))
 
 
 mul = binary(MUL, alias=("multiply",), samples=_arithmetic)

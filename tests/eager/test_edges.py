@@ -212,3 +212,22 @@ def test_linspace_to_the_last_bit():
     for start, end, steps in ((-1, 1, 8), (0, 2 * np.pi, 31), (1e-4, 0.02, 1000), (3, -7, 7)):
         made = [m.linspace(start, end, steps).tolist() for m in (torch, eager)]
         assert made[1] == made[0]
+
+
+def test_alpha_takes_the_type_of_the_operands():
+    mask, i = eager.tensor([True, False]), eager.tensor([1])
+    for alpha, expected in ((2, [True, True]), (0, [True, False])):
+        out = mask.add(~mask, alpha=alpha)
+        assert out.dtype is eager.bool
+        assert out.tolist() == expected
+    assert mask.add(True, alpha=2).dtype is eager.bool
+    assert i.add(1.5, alpha=2.5).tolist() == [4.75]
+    for wrong in (i.add, i.sub, i.add_, lambda x, alpha: eager.rsub(i, x, alpha=alpha), mask.add):
+        with pytest.raises(RuntimeError, match="alpha must not be a floating point"):
+            wrong(1, alpha=2.5)
+
+
+def test_complex_of_infinite_parts():
+    one, inf = eager.tensor([1.0]), eager.tensor([float("inf")])
+    out = eager.view_as_real(eager.cat([eager.complex(one, inf), eager.complex(inf, one)]))
+    assert out.tolist() == [[1.0, float("inf")], [float("inf"), 1.0]]
