@@ -1,10 +1,11 @@
 """`eager.optim`: optimizers and learning rate schedules under PyTorch's names."""
 
-from eager.optim import lr_scheduler
+from eager.optim import lr_scheduler, swa_utils
 from eager.optim.adam import Adam, Adamax, AdamW, NAdam, RAdam
 from eager.optim.lbfgs import LBFGS
 from eager.optim.optimizer import Optimizer
 from eager.optim.rms import Adadelta, Adagrad, RMSprop
+from eager.optim.rprop import Rprop
 from eager.optim.sgd import SGD
 
 __all__ = [
@@ -19,5 +20,7 @@ __all__ = [
     "Optimizer",
     "RAdam",
     "RMSprop",
+    "Rprop",
     "lr_scheduler",
+    "swa_utils",
 ]

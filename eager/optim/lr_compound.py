@@ -4,7 +4,7 @@ on a plateau."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from eager.optim.lr_epochs import LRScheduler, _per_group
@@ -128,6 +128,80 @@ def _set_peaks(optimizer: Optimizer, max_lr: Any, divide: float, final: float) -
         group["initial_lr"] = peak / divide
         group["max_lr"] = peak
         group["min_lr"] = group["initial_lr"] / final
+
+
+class CyclicLR(LRScheduler):
+    """Up from `base_lr` to `max_lr` and down again, over and over; momentum (or beta1) the other
+    way (Smith 2017).
+
+    `mode`: "triangular", "triangular2" (half as high each cycle), "exp_range" (gamma ** step as
+    high); or `scale_fn` of the cycle or of the iteration (`scale_mode`)."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        base_lr: Any,
+        max_lr: Any,
+        step_size_up: int = 2000,
+        step_size_down: int | None = None,
+        mode: str = "triangular",
+        gamma: float = 1.0,
+        scale_fn: Callable[[float], float] | None = None,
+        scale_mode: str = "cycle",
+        cycle_momentum: bool = True,
+        base_momentum: Any = 0.8,
+        max_momentum: Any = 0.9,
+        last_epoch: int = -1,
+    ) -> None:
+        if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
+            raise ValueError("mode is invalid and scale_fn is None")
+        base_lrs = _per_group(base_lr, optimizer, "base_lr")
+        self.max_lrs = _per_group(max_lr, optimizer, "max_lr")
+        down = step_size_up if step_size_down is None else step_size_down
+        self.total_size = float(step_size_up + down)
+        self.step_ratio = step_size_up / self.total_size
+        self.mode, self.gamma, self._scale_fn_custom = mode, gamma, scale_fn
+        self.scale_mode = "iterations" if scale_fn is None and mode == "exp_range" else scale_mode
+        self.cycle_momentum = cycle_momentum
+        self.base_momentums = _per_group(base_momentum, optimizer, "base_momentum")
+        self.max_momentums = _per_group(max_momentum, optimizer, "max_momentum")
+        if cycle_momentum and not {"momentum", "betas"} & optimizer.defaults.keys():
+            raise ValueError(
+                "optimizer must support momentum or beta1 with `cycle_momentum` option enabled"
+            )
+        if last_epoch == -1:
+            for lr, group in zip(base_lrs, optimizer.param_groups, strict=True):
+                group["lr"] = lr
+        super().__init__(optimizer, last_epoch)
+        self.base_lrs = base_lrs
+
+    def scale_fn(self, x: float) -> float:
+        """How high cycle (or iteration) `x` goes."""
+        if self._scale_fn_custom is not None:
+            return self._scale_fn_custom(x)
+        if self.mode == "triangular2":
+            return 1 / (2.0 ** (x - 1))
+        return self.gamma**x if self.mode == "exp_range" else 1.0
+
+    def get_lr(self) -> list[Any]:
+        cycle = math.floor(1 + self.last_epoch / self.total_size)
+        x = 1.0 + self.last_epoch / self.total_size - cycle
+        up = x <= self.step_ratio
+        share = x / self.step_ratio if up else (x - 1) / (self.step_ratio - 1)
+        scale = self.scale_fn(cycle if self.scale_mode == "cycle" else self.last_epoch)
+        if self.cycle_momentum:
+            for group, low, high in zip(
+                self.optimizer.param_groups, self.base_momentums, self.max_momentums, strict=True
+            ):
+                momentum = high - (high - low) * share * scale
+                if "betas" in self.optimizer.defaults:
+                    group["betas"] = (momentum, *group["betas"][1:])
+                else:
+                    group["momentum"] = momentum
+        return [
+            low + (high - low) * share * scale
+            for low, high in zip(self.base_lrs, self.max_lrs, strict=True)
+        ]
 
 
 class SequentialLR(LRScheduler):

@@ -2,6 +2,7 @@
 
 from eager.optim.lr_compound import (
     ChainedScheduler,
+    CyclicLR,
     OneCycleLR,
     ReduceLROnPlateau,
     SequentialLR,
@@ -26,6 +27,7 @@ __all__ = [
     "ConstantLR",
     "CosineAnnealingLR",
     "CosineAnnealingWarmRestarts",
+    "CyclicLR",
     "ExponentialLR",
     "LRScheduler",
     "LambdaLR",

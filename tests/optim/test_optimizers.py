@@ -27,6 +27,7 @@ CASES = [
     ("RMSprop", {"lr": 0.01, "momentum": 0.9, "centered": True, "weight_decay": 0.1}),
     ("Adagrad", {"lr": 0.05, "lr_decay": 0.1, "initial_accumulator_value": 0.5}),
     ("Adadelta", {"lr": 0.5, "weight_decay": 0.1}),
+    ("Rprop", {"lr": 0.05, "etas": (0.4, 1.3), "step_sizes": (1e-3, 0.2)}),
 ]
 SHAPES = ((3, 4), (5,), ())
 

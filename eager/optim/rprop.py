@@ -1,0 +1,59 @@
+"""Rprop: steps by the signs of gradients. (parameters, gradients) -> parameters in place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eager.ops.pointwise import where
+from eager.optim.adam import step_count
+from eager.optim.optimizer import Optimizer, Params, check, zeros_like
+from eager.tensor import Tensor
+
+
+class Rprop(Optimizer):
+    """p -= step sign(g): each element's step grows by etas[1] while its sign stays, and shrinks by
+    etas[0] (and waits) when it turns (Riedmiller, Braun 1993). For full batches."""
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-2,
+        etas: tuple[float, float] = (0.5, 1.2),
+        step_sizes: tuple[float, float] = (1e-6, 50),
+        *,
+        capturable: bool = False,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check("learning rate", lr, lr >= 0)
+        if not 0.0 < etas[0] < 1.0 < etas[1]:
+            raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
+        defaults = {
+            "lr": lr,
+            "etas": etas,
+            "step_sizes": step_sizes,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "capturable": capturable,
+        }
+        super().__init__(params, defaults)
+
+    def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        size = zeros_like(parameter).fill_(group["lr"])
+        return {"step": step_count(), "prev": zeros_like(parameter), "step_size": size}
+
+    def update(
+        self, parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
+        (down, up), (smallest, largest) = group["etas"], group["step_sizes"]
+        if group["maximize"]:
+            gradient = -gradient
+        state["step"].add_(1)
+        agree = gradient * state["prev"]
+        factor = where(agree > 0, up, where(agree < 0, down, 1.0)).to(parameter.dtype)
+        state["step_size"].mul_(factor).clamp_(smallest, largest)
+        gradient = where(agree < 0, 0.0, gradient).to(parameter.dtype)
+        parameter.addcmul_(gradient.sign(), state["step_size"], value=-1)
+        state["prev"].copy_(gradient)
