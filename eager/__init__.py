@@ -169,6 +169,15 @@ def use_deterministic_algorithms(mode: _bool, *, warn_only: _bool = False) -> No
     """Eager and compiled code are deterministic either way."""
 
 
+def are_deterministic_algorithms_enabled() -> _bool:
+    """Whether an op would be refused for not being deterministic: none is."""
+    return False
+
+
+def is_deterministic_algorithms_warn_only_enabled() -> _bool:
+    return False
+
+
 def compile(model: Any = None, **_: Any) -> Any:
     """`torch.compile`'s place: the function or module as it is. `jitcap.jit` compiles whole
     steps."""
@@ -184,12 +193,27 @@ globals().update({p.name: p.fn for p in _PUBLIC.values() if p.namespace})
 
 # Functions of eager.nn.functional that PyTorch has here too.
 _ALSO_HERE = (
-    "alpha_dropout", "batch_norm", "bilinear", "binary_cross_entropy_with_logits", "celu", "conv1d",
+    "adaptive_avg_pool1d", "adaptive_max_pool1d", "alpha_dropout", "avg_pool1d", "batch_norm",
+    "bilinear", "binary_cross_entropy_with_logits", "celu", "celu_", "channel_shuffle", "conv1d",
     "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
-    "cosine_similarity", "dropout", "embedding", "group_norm", "hardshrink", "instance_norm",
-    "layer_norm", "pairwise_distance", "pixel_shuffle", "prelu",
+    "cosine_similarity", "dropout", "feature_alpha_dropout", "group_norm", "hardshrink",
+    "instance_norm", "layer_norm", "max_pool1d", "max_pool2d", "max_pool3d", "pairwise_distance",
+    "pixel_shuffle", "pixel_unshuffle", "prelu", "relu_", "rms_norm", "rrelu", "selu_",
+    "threshold_",
 )  # fmt: skip
-globals().update({n: getattr(nn.functional, n) for n in _ALSO_HERE if hasattr(nn.functional, n)})
+globals().update({n: getattr(nn.functional, n) for n in _ALSO_HERE})
+
+# Methods that PyTorch has as functions, too.
+_METHODS_HERE = (
+    "abs_", "acos_", "acosh_", "addmv_", "arccos_", "arccosh_", "arcsin_", "arcsinh_", "arctan_",
+    "arctanh_", "asin_", "asinh_", "atan_", "atanh_", "ceil_", "clamp_", "clamp_max_", "clamp_min_",
+    "clip_", "cos_", "cosh_", "deg2rad_", "detach", "detach_", "erf_", "erfc_", "exp2_", "exp_",
+    "expm1_", "fill_", "fix_", "floor_", "frac_", "index_put_", "ldexp_", "log10_", "log1p_",
+    "log2_", "log_", "logit_", "nan_to_num_", "neg_", "negative_", "rad2deg_", "reciprocal_",
+    "round_", "rsqrt_", "sigmoid_", "sin_", "sinc_", "sinh_", "split_with_sizes", "sqrt_",
+    "square_", "tan_", "tanh_", "trunc_", "xlogy_", "zero_",
+)  # fmt: skip
+globals().update({n: getattr(Tensor, n) for n in _METHODS_HERE})
 
 # Modules whose functions capture calls as they are (on traced tensors) instead of reading their
 # bytecode: they have no state of the user's. Patterns of `fnmatch`.

@@ -148,12 +148,18 @@ class Tensor:
         return self.device.type == "cuda"
 
     @property
+    def is_cpu(self) -> bool:
+        return self.device.type == "cpu"
+
+    @property
     def layout(self) -> str:
         return "eager.strided"
 
     @property
     def is_sparse(self) -> bool:
         return False
+
+    is_quantized = is_nested = is_meta = is_mps = is_xpu = is_sparse  # what there is not
 
     def numel(self) -> int:
         return int(self._array.size)

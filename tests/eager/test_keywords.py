@@ -182,3 +182,9 @@ class Nested:
 def test_what_no_argument_is_called_is_refused(text):
     with pytest.raises(TypeError):
         eval(f"L.{text}", {"L": eager})
+
+
+@pytest.mark.parametrize("name", eager._METHODS_HERE + eager._ALSO_HERE)
+def test_functions_that_are_methods_or_functional_too(name):
+    assert callable(getattr(torch, name))
+    assert callable(getattr(eager, name))
