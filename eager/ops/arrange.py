@@ -17,6 +17,7 @@ from eager.ops.create import arange, full
 from eager.ops.move import cat, stack
 from eager.ops.parts import split
 from eager.ops.reduce import sum
+from eager.ops.scan import cumsum
 from eager.ops.view import norm_dim
 from eager.registry import public
 from eager.tensor import Tensor
@@ -131,16 +132,31 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
     """The integral of samples by the trapezoidal rule along `dim`."""
     d = norm_dim(dim, y.ndim, "trapezoid")
+    return sum(_trapezoids(y, x, dx, d), d) if y.shape[d] else sum(y / 2, d)
+
+
+def _trapezoids(y: Tensor, x: Tensor | None, dx: float, d: int) -> Tensor:
+    """The areas between neighbours along dimension d, one less than samples."""
     n = y.shape[d]
-    if n == 0:
-        return sum(y / 2, d)
     means = y.narrow(d, 1, n - 1) / 2 + y.narrow(d, 0, n - 1) / 2
     if x is None:
-        return sum(means * dx, d)
+        return means * dx
     steps = x.narrow(-1, 1, n - 1) - x.narrow(-1, 0, n - 1)
     if steps.ndim == 1:
         steps = steps.reshape([-1 if i == d else 1 for i in range(y.ndim)])
-    return sum(means * steps, d)
+    return means * steps
+
+
+@public(
+    method=False,
+    samples=s.calls(s.call(_m), s.call(_m, dx=0.5, dim=0), s.call(_m, s.values((6,), seed=1))),
+)
+def cumulative_trapezoid(
+    y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1
+) -> Tensor:
+    """The integrals by the trapezoidal rule up to each sample but the first."""
+    d = norm_dim(dim, y.ndim, "cumulative_trapezoid")
+    return cumsum(_trapezoids(y, x, dx, d), d)
 
 
 @public(samples=s.calls(s.call(_m), s.call(_m, correction=0)))
