@@ -159,6 +159,61 @@ def cumulative_trapezoid(
     return cumsum(_trapezoids(y, x, dx, d), d)
 
 
+@public(
+    method=False,
+    samples=s.calls(
+        s.call(_m),
+        s.call(_m, spacing=0.5, dim=0, edge_order=2),
+        s.call(_m, spacing=(0.5, 2.0), dim=(0, 1)),
+        s.call(_m, spacing=(s.values((6,), seed=1),), dim=1, edge_order=2),
+    ),
+)
+def gradient(
+    input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1
+) -> list[Tensor]:
+    """Derivatives of samples along each of `dim` (all by default): central differences inside,
+    one-sided ones of `edge_order` at both ends.
+
+    `spacing` is the distance, one for each dimension, or tensors with the coordinates. Raises
+    RuntimeError for fewer samples than `edge_order` + 1."""
+    dims = range(input.ndim) if dim is None else (dim,) if isinstance(dim, int) else dim
+    along = [norm_dim(d, input.ndim, "gradient") for d in dims]
+    gaps = spacing if isinstance(spacing, list | tuple) else [spacing] * len(along)
+    if len(gaps) != len(along):
+        raise RuntimeError(
+            f"torch.gradient expected spacing to be unspecified, a scalar or a list of length "
+            f"equal to 'dim', got {len(gaps)} of them for {len(along)} dimensions"
+        )
+    if edge_order not in (1, 2):
+        raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
+    if any(input.shape[d] < edge_order + 1 for d in along):
+        raise RuntimeError(
+            "torch.gradient expected each dimension size to be at least edge_order+1"
+        )
+    return [_slope(input, d, h, edge_order) for d, h in zip(along, gaps, strict=True)]
+
+
+def _slope(x: Tensor, d: int, spacing: Any, edge_order: int) -> Tensor:
+    n = x.shape[d]
+    places = spacing if isinstance(spacing, Tensor) else arange(n, dtype=x.dtype) * spacing
+    if places.ndim == 0:
+        places = arange(n, dtype=x.dtype) * places
+    h = (places.narrow(0, 1, n - 1) - places.narrow(0, 0, n - 1)).reshape(
+        [-1 if i == d else 1 for i in range(x.ndim)]
+    )
+    steps = (x.narrow(d, 1, n - 1) - x.narrow(d, 0, n - 1)) / h  # slopes between neighbours
+    first, last = steps.narrow(d, 0, 1), steps.narrow(d, n - 2, 1)
+    if n == 2:
+        return cat([first, last], d)
+    left, right = h.narrow(d, 0, n - 2), h.narrow(d, 1, n - 2)
+    a, b = steps.narrow(d, 0, n - 2), steps.narrow(d, 1, n - 2)
+    if edge_order == 2:  # of the parabola through three samples
+        bend = (b - a) / (left + right)
+        first = first - bend.narrow(d, 0, 1) * left.narrow(d, 0, 1)
+        last = last + bend.narrow(d, n - 3, 1) * right.narrow(d, n - 3, 1)
+    return cat([first, (a * right + b * left) / (left + right), last], d)
+
+
 @public(samples=s.calls(s.call(_m), s.call(_m, correction=0)))
 def cov(input: Tensor, *, correction: int = 1) -> Tensor:
     """The covariance matrix of variables (rows) over observations (columns)."""
