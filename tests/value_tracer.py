@@ -44,6 +44,10 @@ class ValueTracer:
         value = traced.read().item()
         return SymNumber(self, value, type(value), value)
 
+    def value(self, handle):
+        """Nothing is known while tracing, though the handles are values."""
+        return None
+
     def concretize(self, sym, want):
         return want(sym.handle)
 

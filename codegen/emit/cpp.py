@@ -8,7 +8,6 @@ are calls of the headers' routines or of host callbacks.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -18,6 +17,7 @@ from codegen.emit.cpp_kernel import KernelText, emit_kernel
 from codegen.gather import Batch, gather
 from codegen.ir import Fused, Kernel, Library, Plan, Tiled
 from codegen.runtime import artifact
+from codegen.runtime.support import wanted_threads
 from eager.aval import Aval
 
 ENTRY = "jitcap_entry"
@@ -130,7 +130,7 @@ def main(functions: Functions, declared: list[str], steps: list[Library], calls:
 def share(functions: Functions, steps: list[Library], calls: list[str]) -> dict[str, str]:
     """The program as files that compile at the same time, one or more."""
     declared, files = cpp_library.heavy(steps)
-    here, *others = share_out(functions, os.cpu_count() or 1)
+    here, *others = share_out(functions, wanted_threads())
     for i, part in enumerate(others):
         heads = (f"{text.types}\n{text.head};".replace("{name}", name) for name, text in part)
         declared += ["namespace jc {", *heads, "}"]

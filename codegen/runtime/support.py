@@ -46,7 +46,8 @@ class Api(ctypes.Structure):
 # ---- threads and BLAS -----------------------------------------------------------------------
 
 
-def _wanted_threads() -> int:
+def wanted_threads() -> int:
+    """How many threads, and compiler processes at a time, the environment grants this process."""
     for name in ("JITCAP_THREADS", "JITCAP_NUM_THREADS", "OMP_NUM_THREADS"):
         text = os.environ.get(name, "").split(",")[0].strip()
         if text.isdecimal() and int(text) > 0:
@@ -95,7 +96,7 @@ def api() -> Api:
 
 
 def _make_api() -> Api:
-    table = Api(threads=_wanted_threads())
+    table = Api(threads=wanted_threads())
     blas = _openblas()
     if blas is not None:
         for field, symbol in (("sgemm", "cblas_sgemm"), ("dgemm", "cblas_dgemm")):

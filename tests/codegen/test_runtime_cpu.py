@@ -298,12 +298,12 @@ def test_number_of_threads(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "3,2")
     monkeypatch.delenv("JITCAP_NUM_THREADS", raising=False)
     monkeypatch.delenv("JITCAP_THREADS", raising=False)
-    assert support._wanted_threads() == 3
+    assert support.wanted_threads() == 3
     monkeypatch.setenv("JITCAP_NUM_THREADS", "2")
-    assert support._wanted_threads() == 2
+    assert support.wanted_threads() == 2
     monkeypatch.setenv("JITCAP_NUM_THREADS", "many")
     monkeypatch.delenv("OMP_NUM_THREADS")
-    assert 1 <= support._wanted_threads() <= os.cpu_count()
+    assert 1 <= support.wanted_threads() <= os.cpu_count()
     before = cpu.threads()
     cpu.set_threads(1)
     assert cpu.threads() == 1
