@@ -16,7 +16,7 @@ PyObject_ *PyErr_Occurred(void);
 void *PyEval_SaveThread(void);
 void PyEval_RestoreThread(void *);
 }
-struct JcArena {  // runtime/memory.py: ArenaStruct
+struct JcArena {  // runtime/arena.py: ArenaStruct
   void *base;
   long bytes, busy;
 };
