@@ -48,7 +48,7 @@ _BY_IDENTITY: Final = (
     types.WrapperDescriptorType, types.MethodDescriptorType,
     types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
     ModuleType, np.ufunc, CodeType, property, types.GenericAlias,
-    types.UnionType, np.dtype, functools.cached_property,
+    types.UnionType, functools.cached_property,
 )  # fmt: skip
 HEAP_TYPE: Final = 1 << 9
 IMMUTABLE_TYPE: Final = 1 << 8
@@ -188,7 +188,7 @@ def loader_of(cls: type) -> Loader:
         return load_fixed
     if issubclass(cls, tuple):
         return load_tuple
-    if issubclass(cls, np.generic | int | float | complex | str | bytes):
+    if issubclass(cls, np.generic | np.dtype | int | float | complex | str | bytes):
         return load_equal
     return load_instance if is_python_class(cls) else load_opaque
 
