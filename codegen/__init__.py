@@ -71,7 +71,7 @@ def _compile_cpp(program: Program, target: Target) -> Artifact:
     source: cpp.Source = results["source"]
     start = time.perf_counter()
     try:
-        path = cpu.build_shared(source.files, flags)
+        path = cpu.build_shared(source.files, flags, source.libraries)
     except build.NoCompiler as error:
         return interpret.interpret(program, str(error))
     runner = cpu.load(path).runner(cpp.ENTRY, source.signature)

@@ -27,12 +27,14 @@ UNIT_BYTES = 10_000  # kernels of this much text are worth a compiler process of
 @dataclass(eq=False, slots=True)
 class Source:
     """The text, to read; what the entry needs to be called; the kernels for `explain`. `files`: the
-    same as it is compiled (file name -> text), in parts that compile at the same time."""
+    same as it is compiled (file name -> text), in parts that compile at the same time; `libraries`:
+    parts whose text other programs have, too."""
 
     text: str
     signature: artifact.Signature
     kernels: tuple[artifact.Kernel, ...]
     files: Mapping[str, str]
+    libraries: Mapping[str, str]
 
 
 @dataclass(eq=False, slots=True)
@@ -100,8 +102,9 @@ def emit(spelled: Spelled, plan: Plan) -> Source:
         name = functions[body][0]
         calls.append(call_kernel(name, texts, places, sites))
     whole = main(list(functions.values()), [], steps, calls)
-    files = share(list(functions.values()), steps, calls)
-    return Source(whole, signature(fused, plan, sites), tuple(kernels), files)
+    declared, libraries = cpp_library.heavy(steps)
+    files = share(list(functions.values()), declared, steps, calls)
+    return Source(whole, signature(fused, plan, sites), tuple(kernels), files, libraries)
 
 
 Functions = list[tuple[str, KernelText]]
@@ -127,13 +130,15 @@ def main(functions: Functions, declared: list[str], steps: list[Library], calls:
     return "\n".join(lines)
 
 
-def share(functions: Functions, steps: list[Library], calls: list[str]) -> dict[str, str]:
+def share(
+    functions: Functions, declared: list[str], steps: list[Library], calls: list[str]
+) -> dict[str, str]:
     """The program as files that compile at the same time, one or more."""
-    declared, files = cpp_library.heavy(steps)
+    files: dict[str, str] = {}
     here, *others = share_out(functions, wanted_threads())
     for i, part in enumerate(others):
         heads = (f"{text.types}\n{text.head};".replace("{name}", name) for name, text in part)
-        declared += ["namespace jc {", *heads, "}"]
+        declared = [*declared, "namespace jc {", *heads, "}"]
         files[f"kernels{i}.cpp"] = unit(part)
     return {"graph.cpp": main(here, declared, steps, calls), **files}
 

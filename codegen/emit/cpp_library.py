@@ -3,7 +3,7 @@
     lines = call(step, places, hosts, site)      # one block { ... } of the entry function
     bytes = scratch_bytes(step)                  # what the plan reserves as scratch_name(step)
     includes = headers(steps)                    # ("jitcap_dot.h", "jitcap_conv.h")
-    declared, units = heavy(steps)               # what is compiled in a unit of its own
+    declared, libraries = heavy(steps)           # what is compiled once, for all programs
 
 The lines stand in the entry itself, outside any parallel region (each routine opens its own), and
 use its names `arena` and `b` (where the host functions are). Scratch is private to the step and
@@ -57,17 +57,23 @@ def headers(steps: Iterable[Library]) -> tuple[str, ...]:
 
 
 def heavy(steps: Iterable[Library]) -> tuple[list[str], dict[str, str]]:
-    """Routines that are compiled beside the graph, at the same time: (lines that declare them in
-    the graph's source, sources by file name). Both empty if there are none."""
-    steps = [s for s in steps if routine(s).heavy]
-    types = {s: MEMORY[s.out_avals[0].dtype.name] for s in steps}
-    names = sorted({routine(s).heavy.format(T=types[s]) for s in steps})
+    """Routines that are compiled apart: (lines that declare them in the graph's source, sources by
+    file name). Both empty if there are none. A source holds all such routines in one type, so that
+    its text is the same for every program: they share most of their code."""
+    types = {s: MEMORY[s.out_avals[0].dtype.name] for s in steps if routine(s).heavy}
+    names = sorted({routine(s).heavy.format(T=t) for s, t in types.items()})
     if not names:
         return [], {}
-    includes = [f'#include "{header}"' for header in headers(steps)]
-    made = [*includes, "namespace jc {", *(f"template {name};" for name in names), "}", ""]
     declared = ["namespace jc {", *(f"extern template {name};" for name in names), "}"]
-    return declared, {"library.cpp": "\n".join(made)}
+    return declared, {f"library_{t}.cpp": _library(t) for t in sorted(set(types.values()))}
+
+
+def _library(ctype: str) -> str:
+    """The source of all heavy routines for elements of a type."""
+    routines = [r for r in ROUTINES.values() if r.heavy]
+    includes = (f'#include "{header}"' for header in sorted({r.header for r in routines}))
+    made = (f"template {r.heavy.format(T=ctype)};" for r in routines)
+    return "\n".join([*includes, "namespace jc {", *made, "}", ""])
 
 
 class _Nowhere:

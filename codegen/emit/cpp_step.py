@@ -112,7 +112,7 @@ class Routine:
     """The header that defines it, and what writes the call.
 
     `heavy`: its declaration with {T} for the element type, if it takes so long to compile that it
-    gets a translation unit of its own, beside the graph's."""
+    is compiled once, for all programs."""
 
     header: str
     write: Callable[[Writer], None]

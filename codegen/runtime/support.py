@@ -213,19 +213,35 @@ def isa_flags(isa: str) -> tuple[str, ...]:
 # ---- cached compile ---------------------------------------------------------------------------
 
 
-def build_shared(sources: Mapping[str, str], flags: Sequence[str] = ()) -> Path:
-    """The shared object of `sources` (file name -> C++ text), compiled unless the cache has it.
+def build_shared(
+    sources: Mapping[str, str],
+    flags: Sequence[str] = (),
+    libraries: Mapping[str, str] | None = None,
+) -> Path:
+    """The shared object of `sources` and `libraries` (file name -> C++ text), compiled unless the
+    cache has it. Objects of the libraries are kept, for other programs that have them.
 
     Raises build.NoCompiler or build.CompileError.
     """
-    parts = [text for item in sources.items() for text in item]
-    key = cache.digest("cpp", build.fingerprint(flags), *parts)
+    made_by = build.fingerprint(flags)
+    files = {**sources, **(libraries or {})}
+    key = cache.digest("cpp", made_by, *(text for item in files.items() for text in item))
     store = cache.default()
     entry = store.get(key)
-    if entry is None:
-        _prefetch(sources)
-        with tempfile.TemporaryDirectory(prefix="jitcap-") as folder:
-            out = Path(folder) / "graph.so"
-            build.compile_shared(sources, out, flags=flags)
-            entry = store.put(key, {"sources": list(sources)}, {"graph.so": out})
+    if entry is not None:
+        return entry.file("graph.so")
+    _prefetch(sources)
+    keys = {n: cache.digest("object", made_by, text) for n, text in (libraries or {}).items()}
+    kept = {name: store.get(k) for name, k in keys.items()}
+    with tempfile.TemporaryDirectory(prefix="jitcap-") as folder:
+        out = Path(folder) / "graph.so"
+        objects = {
+            name: e.file("library.o") if e else Path(folder) / f"{name}.o"
+            for name, e in kept.items()
+        }
+        build.compile_shared(files, out, flags=flags, objects=objects)
+        for name, path in objects.items():
+            if kept[name] is None:
+                store.put(keys[name], {"sources": [name]}, {"library.o": path})
+        entry = store.put(key, {"sources": list(files)}, {"graph.so": out})
     return entry.file("graph.so")

@@ -73,6 +73,21 @@ def test_kernels_are_shared_out_among_the_processors(monkeypatch):
         np.testing.assert_allclose(ours, theirs.detach().numpy(), rtol=1e-5)
 
 
+def test_a_library_is_compiled_once(monkeypatch):
+    commands = []
+    run_all = build._run_all
+    monkeypatch.setattr(build, "_run_all", lambda c, *a: (commands.extend(c), run_all(c, *a))[1])
+    two = f"// {time.time_ns()}\n" + ONE.replace("one()", "two()").replace("1", "2")
+    paths = [
+        cpu.build_shared({"one.cpp": ONE + f"\n// {time.time_ns()}"}, (), {"two.cpp": two})
+        for _ in range(2)
+    ]
+    for library in (ctypes.CDLL(str(path)) for path in paths):
+        assert (library.one(), library.two()) == (1, 2)
+    for source, times in (("one.cpp", 2), ("two.cpp", 1)):
+        assert sum(source in command for command in commands) == times
+
+
 def test_error_shows_the_message_and_keeps_the_source(tmp_path):
     with pytest.raises(build.CompileError, match="no_such_name") as caught:
         build.compile_shared({"bad.cpp": "int f() { return no_such_name; }"}, tmp_path / "x.so")
