@@ -1,9 +1,10 @@
-"""One library step as a program of its own: NumPy arrays of any strides -> compiled C++ -> NumPy
+"""Library steps without a graph around them: NumPy arrays of any strides -> compiled C++ -> NumPy
 arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -37,14 +38,36 @@ def library(op: str, operands: Sequence[Any], attrs: dict[str, Any], name: str) 
     return Library(name, REGISTRY[op], reads, names, attrs, own, outs, "user.py:1")
 
 
-class Step:
-    """A compiled step. `run(*operands)` may be called again with arrays of the same shapes and
-    strides."""
+@dataclass(frozen=True, eq=False)
+class Call:
+    """An op on arrays of any strides and on numbers, run by the routine `name`."""
 
-    def __init__(
-        self, op: str, operands: Sequence[Any], attrs: dict[str, Any], name: str = ""
-    ) -> None:
-        self.step = library(op, operands, attrs, name or op)
+    op: str
+    operands: tuple[Any, ...]
+    attrs: dict[str, Any]
+    name: str
+
+    def reference(self) -> tuple[Array, ...]:
+        """What eager's kernel makes of it."""
+        return REGISTRY[self.op].run(self.operands, self.attrs)
+
+    def __str__(self) -> str:
+        shapes = [f"{x.dtype}{x.shape}" for x in self.operands if isinstance(x, np.ndarray)]
+        return f"{self.op} of {', '.join(shapes)} with {self.attrs}"
+
+
+def call(op: str, *operands: Any, name: str = "", **attrs: Any) -> Call:
+    return Call(op, operands, attrs, name or op)
+
+
+class Step:
+    """A call as a step of a graph; `compile_steps` makes it run. `run(*operands)` may be called
+    again with arrays of the same shapes and strides."""
+
+    runner: cpu.Runner
+
+    def __init__(self, call: Call) -> None:
+        self.step = library(call.op, call.operands, call.attrs, call.name)
         self.sites: list[str] = []
         self.hosts: list[Host] = []
         places = [r.buffer for r in self.step.reads if isinstance(r, Access)] + list(self.step.outs)
@@ -52,22 +75,14 @@ class Step:
         self.slots = {name: i for i, name in enumerate(places)}
         self.types = {name: MEMORY[a.dtype.name] for name, a in zip(places, avals, strict=True)}
         self.first_host = len(places)
-        module = cpu.load(cpu.build_shared({"step.cpp": self.source()}))
-        self.runner = module.runner("entry", self.signature(len(places) - len(self.step.outs)))
 
-    def source(self) -> str:
-        lines = cpp_library.call(self.step, self, self.hosts, self.site)
-        return "\n".join(
-            [
-                *(f'#include "{h}"' for h in cpp_library.headers([self.step])),
-                "JC_MODULE",
-                "using namespace jc;",
-                "JC_ENTRY int entry(void **b, const double *s, void *arena) {",
-                *lines,
-                "return error_of(arena)->code != 0;",
-                "}",
-            ]
-        )
+    def entry(self, name: str) -> list[str]:
+        return [
+            f"JC_ENTRY int {name}(void **b, const double *s, void *arena) {{",
+            *cpp_library.call(self.step, self, self.hosts, self.site),
+            "return error_of(arena)->code != 0;",
+            "}",
+        ]
 
     def pointer(self, name: str) -> str:
         return f"({self.types[name]} *)b[{self.slots[name]}]"
@@ -81,18 +96,36 @@ class Step:
         self.sites.append(text)
         return len(self.sites) - 1
 
-    def signature(self, inputs: int) -> Signature:
+    def signature(self) -> Signature:
         outputs = tuple(Spec(a.shape, a.dtype.np) for a in self.step.out_avals)
         arena = cpp_library.scratch_bytes(self.step)
-        return Signature("t" * inputs, outputs, arena, tuple(self.sites), tuple(self.hosts))
+        kinds = "t" * (self.first_host - len(outputs))
+        return Signature(kinds, outputs, arena, tuple(self.sites), tuple(self.hosts))
 
     def run(self, *operands: Any) -> list[Array]:
         return self.runner([x for x in operands if isinstance(x, np.ndarray)])
 
 
-def compiled(op: str, *operands: Any, name: str = "", **attrs: Any) -> list[Array]:
-    return Step(op, operands, attrs, name).run(*operands)
+def compile_steps(*calls: Call) -> list[Step]:
+    """The steps, each an entry of one source: a process of the C++ compiler for each would take
+    minutes."""
+    made = [Step(each) for each in calls]
+    steps = [m.step for m in made]
+    declared, libraries = cpp_library.heavy(steps)
+    entries = [line for i, m in enumerate(made) for line in m.entry(f"entry{i}")]
+    includes = (f'#include "{h}"' for h in cpp_library.headers(steps))
+    source = [*includes, "JC_MODULE", *declared, "using namespace jc;", *entries, ""]
+    module = cpu.load(cpu.build_shared({"step.cpp": "\n".join(source)}, (), libraries))
+    for i, m in enumerate(made):
+        m.runner = module.runner(f"entry{i}", m.signature())
+    return made
+
+
+def compiled(*calls: Call) -> list[list[Array]]:
+    """The results of each."""
+    steps = compile_steps(*calls)
+    return [step.run(*each.operands) for step, each in zip(steps, calls, strict=True)]
 
 
 def reference(op: str, *operands: Any, **attrs: Any) -> tuple[Array, ...]:
-    return REGISTRY[op].run(operands, attrs)
+    return call(op, *operands, **attrs).reference()

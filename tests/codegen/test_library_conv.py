@@ -6,12 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pytest
 
 import eager  # noqa: F401  (fills the registry)
 from codegen.runtime import cpu
 from codegen.runtime.artifact import Array
-from tests.codegen.library_step import Step, compiled, reference
+from tests.codegen.library_step import Call, call, compile_steps, compiled, reference
 
 
 @dataclass(frozen=True)
@@ -56,9 +55,9 @@ def draw(shape: tuple[int, ...], dtype: str) -> Array:
     return np.random.default_rng(sum(shape)).standard_normal(shape).astype(dtype)
 
 
-def close(got: Array, want: Array) -> None:
+def close(got: Array, want: Array, what: str) -> None:
     unit = 2e-6 if want.dtype == np.float32 else 2e-13
-    np.testing.assert_allclose(got, want, rtol=unit, atol=unit * np.abs(want).max())
+    np.testing.assert_allclose(got, want, rtol=unit, atol=unit * np.abs(want).max(), err_msg=what)
 
 
 def operands(case: Case) -> tuple[Array, Array, Array]:
@@ -67,51 +66,49 @@ def operands(case: Case) -> tuple[Array, Array, Array]:
     return x, w, draw(out.shape, case.dtype)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_forward(case: Case) -> None:
-    x, w, _ = operands(case)
-    close(compiled("conv", x, w, **case.attrs)[0], reference("conv", x, w, **case.attrs)[0])
+def check(*calls: Call) -> None:
+    for each, (got,) in zip(calls, compiled(*calls), strict=True):
+        close(got, each.reference()[0], str(each))
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_input_gradient(case: Case) -> None:
-    _, w, g = operands(case)
-    attrs = case.attrs | {"input_shape": case.x}
-    close(
-        compiled("conv_input_grad", g, w, **attrs)[0],
-        reference("conv_input_grad", g, w, **attrs)[0],
-    )
+def test_forward() -> None:
+    check(*(call("conv", *operands(case)[:2], **case.attrs) for case in CASES))
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_weight_gradient(case: Case) -> None:
-    x, _, g = operands(case)
-    attrs = case.attrs | {"weight_shape": case.w}
-    close(
-        compiled("conv_weight_grad", g, x, **attrs)[0],
-        reference("conv_weight_grad", g, x, **attrs)[0],
-    )
+def test_input_gradient() -> None:
+    calls = []
+    for case in CASES:
+        _, w, g = operands(case)
+        calls.append(call("conv_input_grad", g, w, **case.attrs, input_shape=case.x))
+    check(*calls)
+
+
+def test_weight_gradient() -> None:
+    calls = []
+    for case in CASES:
+        x, _, g = operands(case)
+        calls.append(call("conv_weight_grad", g, x, **case.attrs, weight_shape=case.w))
+    check(*calls)
 
 
 def test_operands_of_any_strides() -> None:
     x = draw((2, 9, 8, 3), "float32").transpose(0, 3, 1, 2)
     w = draw((3, 3, 3, 4), "float32").T
-    attrs = Case(x.shape, w.shape, padding=1).attrs
-    close(compiled("conv", x, w, **attrs)[0], reference("conv", x, w, **attrs)[0])
+    check(call("conv", x, w, **Case(x.shape, w.shape, padding=1).attrs))
 
 
 def test_nan_stays_where_windows_see_it() -> None:
     x, w, _ = operands(CASES[0])
     x[0, 1, 3, 4], x[1, 0, 0, 0] = np.nan, np.inf
-    (got,) = compiled("conv", x, w, **CASES[0].attrs)
-    (want,) = reference("conv", x, w, **CASES[0].attrs)
+    made = call("conv", x, w, **CASES[0].attrs)
+    (((got,),), (want,)) = compiled(made), made.reference()
     np.testing.assert_array_equal(np.isfinite(got), np.isfinite(want))
 
 
 def test_results_do_not_depend_on_the_number_of_threads() -> None:
     case = Case((9, 16, 20, 20), (24, 16, 3, 3), padding=1)
     x, _, g = operands(case)
-    step = Step("conv_weight_grad", (g, x), case.attrs | {"weight_shape": case.w})
+    (step,) = compile_steps(call("conv_weight_grad", g, x, **case.attrs, weight_shape=case.w))
     before = cpu.threads()
     many = step.run(g, x)[0]
     try:
@@ -123,8 +120,7 @@ def test_results_do_not_depend_on_the_number_of_threads() -> None:
 
 
 def test_an_empty_batch_has_a_zero_weight_gradient() -> None:
+    g, x = draw((0, 16, 8, 8), "float32"), draw((0, 3, 8, 8), "float32")
     attrs = CASES[0].attrs | {"weight_shape": (16, 3, 3, 3)}
-    (got,) = compiled(
-        "conv_weight_grad", draw((0, 16, 8, 8), "float32"), draw((0, 3, 8, 8), "float32"), **attrs
-    )
+    ((got,),) = compiled(call("conv_weight_grad", g, x, **attrs))
     np.testing.assert_array_equal(got, np.zeros((16, 3, 3, 3), np.float32))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import eager  # noqa: F401  (fills the registry)
-from tests.codegen.library_step import Array, compiled, reference
+from tests.codegen.library_step import Array, call, compiled, reference
 
 SHAPES = [
     ((3, 4), (4, 5)),
@@ -22,47 +22,49 @@ def draw(shape: tuple[int, ...], dtype: str = "float32") -> Array:
     return np.random.default_rng(len(shape) + sum(shape)).standard_normal(shape).astype(dtype)
 
 
-def check(a: Array, b: Array) -> None:
-    (got,) = compiled("dot", a, b)
-    (want,) = reference("dot", a, b)
-    scale = np.sqrt(a.shape[-1])
-    tolerance = (1e-12 if a.dtype == np.float64 else 1e-6) * scale
-    np.testing.assert_allclose(got, want, rtol=tolerance, atol=4 * tolerance)
+def check(*products: tuple[Array, Array]) -> None:
+    calls = [call("dot", a, b) for a, b in products]
+    for product, (got,) in zip(calls, compiled(*calls), strict=True):
+        (want,) = product.reference()
+        a, _ = product.operands
+        scale = np.sqrt(a.shape[-1])
+        tolerance = (1e-12 if a.dtype == np.float64 else 1e-6) * scale
+        np.testing.assert_allclose(
+            got, want, rtol=tolerance, atol=4 * tolerance, err_msg=str(product)
+        )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(("a", "b"), SHAPES)
-def test_dot(a: tuple[int, ...], b: tuple[int, ...], dtype: str) -> None:
-    check(draw(a, dtype), draw(b, dtype))
+def test_dot(dtype: str) -> None:
+    check(*((draw(a, dtype), draw(b, dtype)) for a, b in SHAPES))
 
 
-@pytest.mark.parametrize(("a", "b"), SHAPES)
-def test_dot_of_transposed_operands(a: tuple[int, ...], b: tuple[int, ...]) -> None:
-    x, y = (
-        draw((*a[:-2], a[-1], a[-2])).swapaxes(-1, -2),
-        draw((*b[:-2], b[-1], b[-2])).swapaxes(-1, -2),
-    )
-    check(x, y)
-    check(draw(a), y)
-    check(x, draw(b))
-
-
-def test_dot_of_heads_inside_rows() -> None:
-    q, k = draw((2, 16, 3, 8)), draw((2, 16, 3, 8))
-    check(q.transpose(0, 2, 1, 3), k.transpose(0, 2, 3, 1))
+def test_dot_of_transposed_operands() -> None:
+    products = []
+    for a, b in SHAPES:
+        x, y = (
+            draw((*a[:-2], a[-1], a[-2])).swapaxes(-1, -2),
+            draw((*b[:-2], b[-1], b[-2])).swapaxes(-1, -2),
+        )
+        products += [(x, y), (draw(a), y), (x, draw(b))]
+    check(*products)
 
 
 def test_dot_of_strided_expanded_and_reversed_operands() -> None:
-    check(draw((10, 12))[::2, ::3], draw((4, 6)))
-    check(np.broadcast_to(draw((1, 7)), (5, 7)), draw((7, 3)))
-    check(np.broadcast_to(draw((6, 7)), (4, 6, 7)), draw((4, 7, 3)))
-    check(draw((6, 7))[::-1], draw((7, 3))[:, ::-1])
+    q, k = draw((2, 16, 3, 8)), draw((2, 16, 3, 8))  # heads inside rows
+    check(
+        (q.transpose(0, 2, 1, 3), k.transpose(0, 2, 3, 1)),
+        (draw((10, 12))[::2, ::3], draw((4, 6))),
+        (np.broadcast_to(draw((1, 7)), (5, 7)), draw((7, 3))),
+        (np.broadcast_to(draw((6, 7)), (4, 6, 7)), draw((4, 7, 3))),
+        (draw((6, 7))[::-1], draw((7, 3))[:, ::-1]),
+    )
 
 
 def test_nan_and_infinity_pass_through() -> None:
     a, b = draw((20, 30)), draw((30, 40))
     a[3, 4], b[7, 8], b[4, 2] = np.nan, np.inf, 0
-    (got,) = compiled("dot", a, b)
+    ((got,),) = compiled(call("dot", a, b))
     (want,) = reference("dot", a, b)
     np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
     np.testing.assert_array_equal(np.isinf(got), np.isinf(want))
