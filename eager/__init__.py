@@ -39,6 +39,8 @@ from eager.autograd import no_grad as no_grad
 from eager.autograd import set_grad_enabled as set_grad_enabled
 from eager.aval import Aval as Aval
 from eager.aval import result_type as _result_type
+from eager.casts import get_autocast_dtype as get_autocast_dtype
+from eager.casts import is_autocast_enabled as is_autocast_enabled
 from eager.device import Size as Size
 from eager.device import device as device
 from eager.dtype import DType as DType

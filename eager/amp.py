@@ -1,41 +1,53 @@
-"""At the edge: `eager.amp`, mixed precision as PyTorch spells it. On the CPU both are off.
-
-PyTorch itself turns both off where there is no GPU, and so do we; CPU autocast, which would run
-matrix products in bfloat16, is refused rather than ignored.
+"""At the edge: `eager.amp`, mixed precision as PyTorch spells it. On the CPU it is bfloat16 or
+float16 in matrix products and convolutions (`eager/casts.py`); where there is no GPU, what is asked
+of one is off, as in PyTorch.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from eager import dtype as dt
+from eager.casts import get_autocast_dtype, is_autocast_enabled, set_autocast, to_precision
 from eager.dtype import DType
+from eager.ops.create import full
+from eager.ops.pointwise import where
+from eager.ops.reduce import any as any_of
+from eager.tensor import Tensor
 
 
 class autocast:
-    """`with autocast("cuda"): ...`: runs the block in the tensors' own dtypes. Also a decorator.
+    """`with autocast("cpu", dtype=bfloat16): ...`: matrix products and convolutions in `dtype`.
 
-    NotImplementedError for `autocast("cpu")` unless `enabled=False`."""
+    Also a decorator; `enabled=False` turns it off inside. For "cuda" it does nothing where there is
+    no GPU. Raises RuntimeError for a type other than bfloat16 and float16."""
 
     def __init__(
         self,
-        device_type: str = "cuda",
+        device_type: str,
         dtype: DType | None = None,
         enabled: bool = True,
         cache_enabled: bool | None = None,
     ) -> None:
-        if device_type == "cpu" and enabled:
-            raise NotImplementedError(
-                "autocast('cpu') is not supported: convert the model and its inputs by "
-                ".to(eager.bfloat16)"
+        self.device = device_type
+        self.fast_dtype = get_autocast_dtype(device_type) if dtype is None else dtype
+        if enabled and self.fast_dtype not in (dt.bfloat16, dt.float16):
+            raise RuntimeError(
+                f"autocast runs in bfloat16 or float16, not in {self.fast_dtype}: leave it out, or "
+                "pass enabled=False"
             )
+        self._wanted = self.fast_dtype if enabled else None
 
     def __enter__(self) -> autocast:
+        if self.device == "cpu":
+            self._before = set_autocast(self._wanted)
         return self
 
     def __exit__(self, *_: object) -> None:
-        pass
+        if self.device == "cpu":
+            set_autocast(self._before)
 
     def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(fn)
@@ -46,32 +58,176 @@ class autocast:
         return inside
 
 
-class GradScaler:
-    """Loss scaling for float16 training on GPUs; without one it passes everything through."""
+def custom_fwd(
+    fwd: Any = None, *, device_type: str, cast_inputs: DType | None = None
+) -> Callable[..., Any]:
+    """For the forward of an `autograd.Function`: with `cast_inputs` it gets its floats in that type
+    and runs without autocast; its backward is then run as the forward was."""
+    if fwd is None:
+        return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
 
-    def __init__(self, device: str = "cuda", enabled: bool = True, **_: Any) -> None:
-        self._enabled = False
+    @functools.wraps(fwd)
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        ctx, on = args[0], is_autocast_enabled("cpu")
+        ctx._autocast = get_autocast_dtype("cpu") if on else None
+        if cast_inputs is None or not is_autocast_enabled(device_type):
+            return fwd(*args, **kwargs)
+        ctx._autocast = None
+        given = [to_precision(x, cast_inputs) for x in args]
+        with autocast(device_type, enabled=False):
+            return fwd(*given, **{k: to_precision(v, cast_inputs) for k, v in kwargs.items()})
+
+    return forward
+
+
+def custom_bwd(bwd: Any = None, *, device_type: str) -> Callable[..., Any]:
+    """For the backward of an `autograd.Function` whose forward has `custom_fwd`."""
+    if bwd is None:
+        return functools.partial(custom_bwd, device_type=device_type)
+
+    @functools.wraps(bwd)
+    def backward(*args: Any, **kwargs: Any) -> Any:
+        before = set_autocast(args[0]._autocast)
+        try:
+            return bwd(*args, **kwargs)
+        finally:
+            set_autocast(before)
+
+    return backward
+
+
+class GradScaler:
+    """Loss scaling for training in float16: a step whose gradients overflow is left out, and the
+    scale is halved; after `growth_interval` good ones it doubles.
+
+    For "cuda" it passes everything through where there is no GPU."""
+
+    def __init__(
+        self,
+        device: str = "cuda",
+        init_scale: float = 2.0**16,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        enabled: bool = True,
+    ) -> None:
+        self._enabled = enabled and device == "cpu"
+        self._init_scale = init_scale
+        self._growth_factor = growth_factor
+        self._backoff_factor = backoff_factor
+        self._growth_interval = growth_interval
+        if self._enabled:
+            if growth_factor <= 1 or backoff_factor >= 1:
+                raise ValueError("The growth factor must be > 1.0 and the backoff factor < 1.0.")
+            self._scale = full((), init_scale, dtype=dt.float32)
+            self._growth_tracker = full((), 0, dtype=dt.int32)
+            self._found: dict[Any, Tensor] = {}  # by optimizer that was unscaled: any overflow
+            self._stepped: list[Any] = []
 
     def scale(self, outputs: Any) -> Any:
-        return outputs
+        """A loss, or an iterable of them, times the scale."""
+        if not self._enabled:
+            return outputs
+        if isinstance(outputs, Tensor):
+            return outputs * self._scale.to(outputs.dtype)
+        if isinstance(outputs, Iterable):
+            scaled = [self.scale(each) for each in outputs]
+            return scaled if isinstance(outputs, list) else tuple(scaled)
+        raise ValueError("outputs must be a Tensor or an iterable of Tensors")
 
     def unscale_(self, optimizer: Any) -> None:
-        """Gradients are not scaled."""
+        """Divide the gradients of an optimizer by the scale, so that they can be clipped. Raises
+        RuntimeError the second time before `update`."""
+        if not self._enabled:
+            return
+        if optimizer in self._found:
+            raise RuntimeError(
+                "unscale_() has already been called on this optimizer since the last update()."
+            )
+        if optimizer in self._stepped:
+            raise RuntimeError("unscale_() is being called after step().")
+        found, inverse = full((), False, dtype=dt.bool_), 1 / self._scale
+        gradients = [p.grad for g in optimizer.param_groups for p in g["params"]]
+        for gradient in gradients:
+            if gradient is not None:
+                found = found | any_of(~gradient.isfinite())
+                gradient.detach().mul_(inverse.to(gradient.dtype))
+        self._found[optimizer] = found
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        """`optimizer.step(...)`, unless a gradient is infinite or NaN. Raises RuntimeError for a
+        second call without `update`."""
+        if not self._enabled:
+            return optimizer.step(*args, **kwargs)
+        if "closure" in kwargs:
+            raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
+        if optimizer in self._stepped:
+            raise RuntimeError("step() has already been called since the last update().")
+        if optimizer not in self._found:
+            self.unscale_(optimizer)
+        self._stepped.append(optimizer)
+        if self._found[optimizer]:
+            return None
         return optimizer.step(*args, **kwargs)
 
     def update(self, new_scale: Any = None) -> None:
-        """There is no scale to adapt."""
+        """Adapt the scale to whether a gradient overflowed since the last time, or set it."""
+        if not self._enabled:
+            return
+        if new_scale is not None:
+            self._scale.fill_(new_scale)
+        else:
+            if not self._found:
+                raise RuntimeError("No inf checks were recorded prior to update.")
+            self._adapt()
+        self._found, self._stepped = {}, []
+
+    def _adapt(self) -> None:
+        found = full((), False, dtype=dt.bool_)
+        for each in self._found.values():
+            found = found | each
+        good = where(found, 0, self._growth_tracker + 1)
+        grows = good == self._growth_interval
+        self._growth_tracker.copy_(where(grows, 0, good))
+        kept = where(grows, self._scale * self._growth_factor, self._scale)
+        kept = where(kept.isfinite(), kept, self._scale)
+        self._scale.copy_(where(found, self._scale * self._backoff_factor, kept))
 
     def get_scale(self) -> float:
-        return 1.0
+        return float(self._scale.item()) if self._enabled else 1.0
 
     def is_enabled(self) -> bool:
         return self._enabled
 
+    def get_growth_factor(self) -> float:
+        return self._growth_factor
+
+    def get_backoff_factor(self) -> float:
+        return self._backoff_factor
+
+    def get_growth_interval(self) -> int:
+        return self._growth_interval
+
     def state_dict(self) -> dict[str, Any]:
-        return {}
+        """The scale and the settings; {} when not enabled."""
+        if not self._enabled:
+            return {}
+        return {
+            "scale": self.get_scale(),
+            "growth_factor": self._growth_factor,
+            "backoff_factor": self._backoff_factor,
+            "growth_interval": self._growth_interval,
+            "_growth_tracker": int(self._growth_tracker.item()),
+        }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Nothing is kept."""
+        """Take over what `state_dict` gave. Raises RuntimeError for {} of one that was off."""
+        if not self._enabled:
+            return
+        if not state_dict:
+            raise RuntimeError("The source state dict is empty: it is of a disabled GradScaler.")
+        self._scale.fill_(state_dict["scale"])
+        self._growth_factor = state_dict["growth_factor"]
+        self._backoff_factor = state_dict["backoff_factor"]
+        self._growth_interval = state_dict["growth_interval"]
+        self._growth_tracker.fill_(state_dict["_growth_tracker"])

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
+from eager.casts import full_precision, lower_precision
 from eager.dispatch import apply
 from eager.op import Sample, Samples
 from eager.ops import extern
@@ -64,6 +65,7 @@ class SlogDet(NamedTuple):
 
 
 @_linalg(lambda: [Sample((_regular(3, 3),)), Sample((_regular(2, 3, 3),))])
+@full_precision
 def inv(A: Tensor) -> Tensor:
     """The inverse. RuntimeError for a singular matrix."""
     return apply(extern.INV, A)
@@ -72,6 +74,7 @@ def inv(A: Tensor) -> Tensor:
 @_linalg(
     lambda: [Sample((_regular(3, 3), s.values((3, 2)))), Sample((_regular(3, 3), s.values((3,))))]
 )
+@full_precision
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """X with A X = B (X A = B when not `left`); B may be a vector. RuntimeError for a singular
     matrix."""
@@ -127,6 +130,7 @@ def slogdet(A: Tensor) -> SlogDet:
 
 
 @_linalg(lambda: [Sample((_definite(3, 3),), grad=False)])  # differences would leave the symmetric
+@full_precision
 def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     """L with L L^H = A for a positive definite A. RuntimeError for another."""
     lower = apply(extern.CHOLESKY, A)
@@ -169,6 +173,7 @@ def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
 
 
 @_linalg(lambda: [Sample((_regular(4, 3),))])
+@full_precision
 def pinv(A: Tensor, rcond: float = 1e-15) -> Tensor:
     """The pseudo-inverse; singular values below `rcond` times the largest count as 0."""
     u, values, vh = apply(extern.SVD, A)
@@ -194,6 +199,7 @@ def matrix_power(A: Tensor, n: int) -> Tensor:
 
 
 @_linalg()
+@lower_precision
 def multi_dot(tensors: Any) -> Tensor:
     """The product of all matrices, from left to right."""
     first, *rest = tensors

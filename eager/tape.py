@@ -25,10 +25,11 @@ _sequence = itertools.count()
 
 
 class _Mode(threading.local):
-    """Whether operations are recorded, per thread."""
+    """Whether operations are recorded, and in which types they run, per thread."""
 
     enabled = True
     inference = False
+    autocast: dt.DType | None = None  # the type that matrix products have under autocast
 
 
 mode = _Mode()

@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import functools
 
 from eager import amp
+from eager import dtype as dt
 from eager.dtype import DType
 
 
 class autocast(amp.autocast):
-    """`with autocast(enabled=...): ...`: runs the block in the tensors' own dtypes."""
+    """`autocast("cuda", ...)`."""
 
     def __init__(
-        self, enabled: bool = True, dtype: DType | None = None, cache_enabled: bool = True
+        self, enabled: bool = True, dtype: DType = dt.float16, cache_enabled: bool = True
     ) -> None:
         super().__init__("cuda", dtype, enabled, cache_enabled)
 
 
 class GradScaler(amp.GradScaler):
-    """Passes everything through."""
+    """`GradScaler("cuda", ...)`."""
 
-    def __init__(self, init_scale: float = 65536.0, **settings: Any) -> None:
-        super().__init__("cuda", settings.get("enabled", True))
+    def __init__(
+        self,
+        init_scale: float = 2.0**16,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        enabled: bool = True,
+    ) -> None:
+        super().__init__(
+            "cuda", init_scale, growth_factor, backoff_factor, growth_interval, enabled
+        )
 
 
-def custom_fwd(fwd: Any = None, *, cast_inputs: DType | None = None) -> Any:
-    """The forward of an `autograd.Function` as it is: without autocast there is nothing to undo."""
-    return fwd if fwd is not None else lambda each: each
-
-
-def custom_bwd(bwd: Callable[..., Any]) -> Callable[..., Any]:
-    """The backward as it is."""
-    return bwd
+custom_fwd = functools.partial(amp.custom_fwd, device_type="cuda")
+custom_bwd = functools.partial(amp.custom_bwd, device_type="cuda")

@@ -11,6 +11,7 @@ import math
 from typing import Any
 
 from eager import dtype as dt
+from eager.casts import full_precision
 from eager.dispatch import apply
 from eager.dtype import DType
 from eager.op import Samples
@@ -199,6 +200,7 @@ def norm(
         s.call(s.values((3,)), s.values((3,), seed=1), 1),
     )
 )
+@full_precision
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     """The p-norm of input - other."""
     return norm(input - other, p)
@@ -340,6 +342,7 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
 
 
 @public(samples=s.calls(s.call(s.values((3, 3))), s.call(s.values((2, 3)))))
+@full_precision
 def trace(input: Tensor) -> Tensor:
     """Sum of the diagonal of a matrix."""
     if input.ndim != 2:

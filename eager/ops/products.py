@@ -11,11 +11,13 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
+from eager.casts import full_precision, given_precision, lower_precision, to_precision
 from eager.dispatch import apply
 from eager.op import Sample, Samples
 from eager.ops import samples as s
 from eager.ops.contract import DOT
 from eager.registry import public
+from eager.tape import mode
 from eager.tensor import Tensor
 
 
@@ -34,6 +36,7 @@ def _matrix(name: str, x: Tensor, ndim: int) -> None:
 
 
 @public(samples=_calls(_operands((2, 3), (3, 4))))
+@lower_precision
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """(M, K) x (K, N) -> (M, N). Raises RuntimeError when the shapes or dtypes do not fit."""
     _matrix("mm", input, 2)
@@ -50,6 +53,7 @@ def _cannot_multiply(a: Tensor, b: Tensor) -> str:
 
 
 @public(samples=_calls(_operands((2, 2, 3), (2, 3, 4))))
+@lower_precision
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """(B, M, K) x (B, K, N) -> (B, M, N)."""
     _matrix("bmm", input, 3)
@@ -58,6 +62,7 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
 
 
 @public(samples=_calls(_operands((2, 3), (3,))))
+@given_precision
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """(M, K) x (K) -> (M)."""
     _matrix("mv", input, 2)
@@ -66,6 +71,7 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
 
 
 @public(samples=_calls(_operands((3,), (3,))))
+@given_precision
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """(K) x (K) -> ()."""
     if input.ndim != 1 or tensor.ndim != 1:
@@ -112,6 +118,7 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
         _operands((0, 3), (3, 4)),
     )
 )
+@lower_precision
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """The matrix product with PyTorch's rules: vectors gain and lose a dimension, leading
     dimensions broadcast.
@@ -177,6 +184,7 @@ def _scaled_sum(base: Tensor, product: Tensor, beta: float, alpha: float) -> Ten
         _operands((4,), (2, 3), (3, 4)), _operands((2, 4), (2, 3), (3, 4), beta=0.5, alpha=2.0)
     ),
 )
+@lower_precision
 def addmm(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
@@ -197,6 +205,7 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: f
 
 
 @public(inplace=True, samples=_calls(_operands((2, 4), (2, 2, 3), (2, 3, 4))))
+@lower_precision
 def baddbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
@@ -205,6 +214,7 @@ def baddbmm(
 
 
 @public(inplace=True, samples=_calls(_operands((2, 4), (2, 2, 3), (2, 3, 4))))
+@lower_precision
 def addbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
@@ -216,6 +226,7 @@ def addbmm(
     method=False,
     samples=_calls(_operands((3, 4), (5, 4)), _operands((2, 3, 4), (2, 5, 4), p=1.0)),
 )
+@full_precision
 def cdist(
     x1: Tensor,
     x2: Tensor,
@@ -246,6 +257,8 @@ def contract_pair(
     columns = [n for n in names_b if n not in names_a]
     a = a.permute([names_a.index(n) for n in (*batch, *rows, *summed)])
     b = b.permute([names_b.index(n) for n in (*batch, *summed, *columns)])
+    if summed and mode.autocast is not None:
+        a, b = to_precision(a, mode.autocast), to_precision(b, mode.autocast)
     nb, nr, ns = len(batch), len(rows), len(summed)
     sizes = list(_batch_sizes(a, b, nb))
     m, k, n = a.shape[nb : nb + nr], a.shape[nb + nr :], b.shape[nb + ns :]

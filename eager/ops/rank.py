@@ -9,6 +9,7 @@ import numpy as np
 
 from eager import dtype as dt
 from eager.aval import Aval
+from eager.casts import full_precision
 from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.pointwise import where
@@ -27,6 +28,7 @@ from eager.tensor import Tensor
         Sample((s.values((3, 4)), np.array([0.1, 0.7]), 0), grad=False),
     ]
 )
+@full_precision
 def quantile(
     input: Tensor,
     q: Any,
@@ -49,6 +51,7 @@ def quantile(
         Sample((np.array([1.0, np.nan, 0.0]), np.array([0.3, 0.9])), grad=False),
     ]
 )
+@full_precision
 def nanquantile(
     input: Tensor,
     q: Any,

@@ -9,6 +9,7 @@ import numpy as np
 
 from eager import dtype as dt
 from eager.aval import Aval
+from eager.casts import full_precision
 from eager.dispatch import apply
 from eager.dtype import DType
 from eager.op import Samples
@@ -109,6 +110,7 @@ def sum(
         ),
     )
 )
+@full_precision
 def prod(
     input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None
 ) -> Tensor:

@@ -87,7 +87,7 @@ def tracing(
     """Everything inside runs under the world's tracer; refusals come out as Break, with a place."""
     world.outside.dynamic, world.outside.shared = dynamic, shared
     token = current_tracer.set(world.tracer)
-    before = mode.enabled, mode.inference
+    before = mode.enabled, mode.inference, mode.autocast
     sys.setrecursionlimit(max(sys.getrecursionlimit(), FRAMES))
     try:
         yield world
@@ -106,7 +106,7 @@ def tracing(
         raise _placed(Break("exception", text), error, world) from error
     finally:
         world.vm.over = True
-        mode.enabled, mode.inference = before
+        mode.enabled, mode.inference, mode.autocast = before
         current_tracer.reset(token)
         world.outside.forget()
 
@@ -213,6 +213,7 @@ def finish(world: World, value: Any, shape: tuple[int, tuple[str, ...]]) -> Capt
         shape=shape,
         grad_mode=world.grad_mode,
         inference=world.inference,
+        autocast=world.autocast,
         joint=joint,
         draws=draws,
     )

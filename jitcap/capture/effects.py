@@ -289,6 +289,8 @@ def _grad_mode(world: World, make: Rebuilder) -> list[str]:
         lines.append(f"{name}.enabled = {mode.enabled}")
     if mode.inference is not world.inference:
         lines.append(f"{name}.inference = {mode.inference}")
+    if mode.autocast is not world.autocast:
+        lines.append(f"{name}.autocast = {make.names.bind(mode.autocast)}")
     return lines
 
 

@@ -45,6 +45,7 @@ class Captured:
     shape: tuple[int, tuple[str, ...]]  # number of positional arguments, names of the keywords
     grad_mode: bool
     inference: bool
+    autocast: Any
     joint: Joint | None = None
     draws: tuple[str, ...] = ()  # statements before the graph runs
 
@@ -64,6 +65,7 @@ class Captured:
         grad, dtype = self.names.bind(mode), self.names.bind(default_dtype)
         test.append(f"{grad}.enabled is not {self.grad_mode}")
         test.append(f"{grad}.inference is not {self.inference}")
+        test.append(f"{grad}.autocast is not {self.names.bind(self.autocast)}")
         test.append(f"{dtype}[0] is not {self.names.bind(default_dtype[0])}")
         return ["def entry(args, kwargs):", f"  if {' or '.join(test)}: return MISS"]
 
@@ -137,6 +139,8 @@ class Captured:
             return f"expected grad mode {'on' if self.grad_mode else 'off'}"
         if mode.inference is not self.inference:
             return f"expected inference mode {'on' if self.inference else 'off'}"
+        if mode.autocast is not self.autocast:
+            return f"expected autocast {self.autocast or 'off'}"
         return explain(self.guards.items, args, kwargs)
 
 

@@ -66,6 +66,7 @@ class World:
 
     def __init__(self, name: str) -> None:
         self.grad_mode, self.inference = mode.enabled, mode.inference
+        self.autocast = mode.autocast
         self.entry = Place()  # where the function that is captured begins
         self.tracer = CaptureTracer(self, name)
         self.guards = Guards()

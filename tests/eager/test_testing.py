@@ -54,15 +54,13 @@ def test_message_names_the_worst_element():
 
 
 def test_marks_of_torchscript_and_of_mixed_precision_change_nothing():
-    from eager.cuda.amp import GradScaler, autocast, custom_bwd, custom_fwd
+    from eager.cuda.amp import GradScaler, autocast
 
     @eager.jit.script
     def double(x):
         return x * 2
 
     @eager.jit.ignore(drop=True)
-    @custom_fwd(cast_inputs=eager.float16)
-    @custom_bwd
     def triple(x):
         return x * 3
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from eager.casts import lower_precision
 from eager.dispatch import apply
 from eager.nn.functional.register import functional, per_dim
 from eager.op import Sample
@@ -81,6 +82,7 @@ def _images(n: int, channels: int, *more: Any, size: int = 5) -> tuple[Any, ...]
         Sample((*_images(1, 4), s.values((4, 2, 3))), {"padding": 1, "stride": 2, "groups": 2}),
     ]
 )
+@lower_precision
 def conv1d(
     input: Tensor,
     weight: Tensor,
@@ -102,6 +104,7 @@ def conv1d(
         Sample((*_images(2, 2), s.values((3, 2, 2, 2))), {"dilation": 2}),
     ]
 )
+@lower_precision
 def conv2d(
     input: Tensor,
     weight: Tensor,
@@ -116,6 +119,7 @@ def conv2d(
 
 
 @functional(lambda: [Sample((*_images(3, 2, size=3), s.values((3, 2, 2, 2, 2)), s.values((3,))))])
+@lower_precision
 def conv3d(
     input: Tensor,
     weight: Tensor,
@@ -181,6 +185,7 @@ def _conv_transpose(
         Sample((*_images(1, 4), s.values((4, 2, 3)), None, 2, 1, 1, 2)),
     ]
 )
+@lower_precision
 def conv_transpose1d(
     input: Tensor,
     weight: Tensor,
@@ -212,6 +217,7 @@ def conv_transpose1d(
         Sample((*_images(2, 2, size=3), s.values((2, 3, 3, 3)), None, 2, 1, 1)),
     ]
 )
+@lower_precision
 def conv_transpose2d(
     input: Tensor,
     weight: Tensor,
@@ -238,6 +244,7 @@ def conv_transpose2d(
 
 
 @functional(lambda: [Sample((*_images(3, 2, size=2), s.values((2, 3, 2, 2, 2)), s.values((3,))))])
+@lower_precision
 def conv_transpose3d(
     input: Tensor,
     weight: Tensor,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from eager import dtype as dt
+from eager.casts import given_precision, lower_precision
 from eager.dispatch import apply
 from eager.nn.functional.dropout import dropout
 from eager.nn.functional.register import functional
@@ -29,6 +30,7 @@ from eager.tensor import Tensor
         Sample((s.values((4,)), s.values((5, 4)), s.values((5,)))),
     ]
 )
+@lower_precision
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input (*, K) @ weight (N, K) transposed + bias (N) -> (*, N). A 1-D weight (K) gives (*)."""
     if weight.ndim == 1:
@@ -51,6 +53,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         Sample((s.values((3, 4)), s.values((3, 2)), s.values((5, 4, 2)), s.values((5,)))),
     ]
 )
+@given_precision
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """out[..., o] = input1[..., i] weight[o, i, j] input2[..., j] + bias[o]."""
     out = einsum("...i,oij,...j->...o", input1, weight, input2)
@@ -186,6 +189,7 @@ def _qkv(*batch: int) -> tuple[Any, ...]:
         Sample((*_qkv(2), np.tri(5, dtype=bool)), {"scale": 0.3}),
     ]
 )
+@lower_precision
 def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,

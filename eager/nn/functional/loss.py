@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from eager.casts import full_precision
 from eager.dispatch import apply
 from eager.nn.functional.register import functional, legacy_reduction, reduced, wide
 from eager.op import Sample
@@ -96,6 +97,7 @@ def _weighted(loss: Tensor, scale: Tensor, reduction: str) -> Tensor:
         Sample((s.values((4,)), _classes())),
     ]
 )
+@full_precision
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -121,6 +123,7 @@ def nll_loss(
         Sample((s.values((4,)), _classes())),
     ]
 )
+@full_precision
 def cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -172,6 +175,7 @@ def _probabilities(*shape: int) -> Any:
         Sample((_probabilities(3), _probabilities(3), s.values((3,), 0.5, 2))),
     ]
 )
+@full_precision
 def binary_cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -199,6 +203,7 @@ def binary_cross_entropy(
         Sample((s.values((3, 4)), _probabilities(3, 4)), {"pos_weight": s.values((4,), 0.5, 2)}),
     ]
 )
+@full_precision
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -228,6 +233,7 @@ def _two(*shape: int) -> tuple[Any, Any]:
 
 
 @functional(lambda: [Sample(_two(3, 4)), Sample(_two(3, 4), {"reduction": "sum"})])
+@full_precision
 def mse_loss(
     input: Tensor,
     target: Tensor,
@@ -247,6 +253,7 @@ def mse_loss(
 
 
 @functional(lambda: [Sample(_two(3, 4)), Sample(_two(3, 4), {"reduction": "none"})])
+@full_precision
 def l1_loss(
     input: Tensor,
     target: Tensor,
@@ -259,6 +266,7 @@ def l1_loss(
 
 
 @functional(lambda: [Sample(_two(3, 4)), Sample(_two(3, 4), {"beta": 0.3})])
+@full_precision
 def smooth_l1_loss(
     input: Tensor,
     target: Tensor,
@@ -281,6 +289,7 @@ def smooth_l1_loss(
 
 
 @functional(lambda: [Sample(_two(3, 4)), Sample(_two(3, 4), {"delta": 0.3})])
+@full_precision
 def huber_loss(
     input: Tensor,
     target: Tensor,
@@ -304,6 +313,7 @@ def huber_loss(
         Sample((_two(3, 4)), {"log_target": True, "reduction": "sum"}),
     ]
 )
+@full_precision
 def kl_div(
     input: Tensor,
     target: Tensor,
@@ -332,6 +342,7 @@ def kl_div(
         ),
     ]
 )
+@full_precision
 def poisson_nll_loss(
     input: Tensor,
     target: Tensor,

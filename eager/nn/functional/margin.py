@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from eager.casts import full_precision
 from eager.dispatch import apply
 from eager.nn.functional.register import functional, legacy_reduction, reduced
 from eager.op import Sample
@@ -25,6 +26,7 @@ def _signs(*shape: int) -> Any:
 
 
 @functional(lambda: [Sample((*_two(3, 4), _signs(3, 4), 0.13)), Sample((*_two(3), _signs(3), 0.5))])
+@full_precision
 def margin_ranking_loss(
     input1: Tensor,
     input2: Tensor,
@@ -40,6 +42,7 @@ def margin_ranking_loss(
 
 
 @functional(lambda: [Sample((s.values((3, 4)), _signs(3, 4)))])
+@full_precision
 def hinge_embedding_loss(
     input: Tensor,
     target: Tensor,
@@ -55,6 +58,7 @@ def hinge_embedding_loss(
 
 
 @functional(lambda: [Sample((s.values((3, 4)), _signs(3, 4)))])
+@full_precision
 def soft_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -68,6 +72,7 @@ def soft_margin_loss(
 
 
 @functional(lambda: [Sample((*_two(3, 4), _signs(3)), {"margin": 0.1})])
+@full_precision
 def cosine_embedding_loss(
     input1: Tensor,
     input2: Tensor,
@@ -106,6 +111,7 @@ def pairwise_distance(
         Sample((*_two(3, 4), s.values((3, 4), -1.7, 2.2, 2)), {"swap": True, "margin": 9.0}),
     ]
 )
+@full_precision
 def triplet_margin_loss(
     anchor: Tensor,
     positive: Tensor,
@@ -152,6 +158,7 @@ def triplet_margin_with_distance_loss(
         Sample((s.values((3, 4)), s.integers((3,), 0, 4)), {"p": 2, "margin": 0.5}),
     ]
 )
+@full_precision
 def multi_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -178,6 +185,7 @@ def multi_margin_loss(
 
 
 @functional(lambda: [Sample((s.values((3, 4)), s.booleans((3, 4)).astype(float)))])
+@full_precision
 def multilabel_soft_margin_loss(
     input: Tensor,
     target: Tensor,

@@ -7,6 +7,7 @@ from typing import Any
 
 from eager import dtype as dt
 from eager.aval import Aval
+from eager.casts import full_precision
 from eager.dispatch import apply
 from eager.nn.functional.register import functional, per_dim
 from eager.op import Sample
@@ -185,6 +186,7 @@ def avg_pool2d(
 
 
 @functional(lambda: [Sample((_image(3, 3), 2)), Sample((_image(3, 3), 2, 1))])
+@full_precision
 def avg_pool3d(
     input: Tensor,
     kernel_size: Any,

@@ -11,6 +11,7 @@ from typing import Any
 
 from eager import dtype as dt
 from eager.aval import Aval
+from eager.casts import full_precision
 from eager.dispatch import apply
 from eager.nn.functional.register import functional
 from eager.op import Sample
@@ -62,6 +63,7 @@ def _grid() -> tuple[Any, Any]:
         Sample(_grid(), {"align_corners": False, "mode": "nearest"}, grad=False),
     ]
 )
+@full_precision
 def grid_sample(
     input: Tensor,
     grid: Tensor,
