@@ -61,6 +61,7 @@ from eager.dtype import int64 as int64
 from eager.dtype import promote_types as promote_types
 from eager.dtype import set_default_dtype as set_default_dtype
 from eager.dtype import uint8 as uint8
+from eager.foreach import FOREACH as _FOREACH
 from eager.op import aval_of as _aval_of
 from eager.ops import activation as _activation
 from eager.ops import arrange as _arrange
@@ -87,6 +88,7 @@ from eager.printing import set_printoptions as set_printoptions
 from eager.random import Generator as Generator
 from eager.random import default_generator as default_generator
 from eager.registry import PUBLIC as _PUBLIC
+from eager.registry import with_out as _with_out
 from eager.tensor import Tensor as Tensor
 
 __version__ = "0.1.0"
@@ -191,7 +193,15 @@ if TYPE_CHECKING:
     def __getattr__(name: str) -> Any: ...  # the public functions of the registry
 
 
-globals().update({p.name: p.fn for p in _PUBLIC.values() if p.namespace})
+globals().update(
+    {
+        p.name: _with_out(p.fn) if p.fn.__module__.startswith("eager.ops.") else p.fn
+        for p in _PUBLIC.values()
+        if p.namespace
+    }
+)
+
+globals().update(_FOREACH)
 
 # Functions of eager.nn.functional that PyTorch has here too.
 _ALSO_HERE = (

@@ -180,10 +180,16 @@ class iinfo:
 
 class _Module(ModuleType):
     """`eager.dtype` is this module; as in PyTorch it is also the type of dtypes: `isinstance(x,
-    eager.dtype)`."""
+    eager.dtype)`, and `eager.dtype | None` in an annotation."""
 
     def __instancecheck__(self, instance: Any) -> bool:
         return isinstance(instance, DType)
+
+    def __or__(self, other: Any) -> Any:
+        return DType | other
+
+    def __ror__(self, other: Any) -> Any:
+        return other | DType
 
 
 sys.modules[__name__].__class__ = _Module

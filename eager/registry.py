@@ -90,6 +90,36 @@ def _with_other_names(fn: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
+def with_out(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """`fn`, which also writes its result into tensors that are given as `out=`.
+
+    RuntimeError where the result has a gradient; `out` takes the shape of the result."""
+
+    @functools.wraps(fn)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        out = kwargs.pop("out", None) if kwargs else None
+        result = fn(*args, **kwargs)
+        if out is None:
+            return result
+        if not isinstance(result, tuple):
+            return _into(out, result)
+        outs = [_into(o, r) for o, r in zip(out, result, strict=True)]
+        return type(result)(*outs) if hasattr(result, "_fields") else tuple(outs)
+
+    return called
+
+
+def _into(out: Any, result: Tensor) -> Tensor:
+    if result._requires_grad:
+        raise RuntimeError(
+            "functions with out=... arguments don't support automatic differentiation, but one of "
+            "the arguments requires grad."
+        )
+    if out._array.shape != result._array.shape:
+        out.resize_(result._array.shape)
+    return write_(out, result)
+
+
 def in_place(name: str, fn: Callable[..., Any], op: Op | None = None) -> Callable[..., Tensor]:
     """The method that overwrites its tensor by what `fn` returns for it (`op`, if it is just
     that)."""

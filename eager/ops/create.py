@@ -170,6 +170,7 @@ def linspace(
 ) -> Tensor:
     """`steps` values evenly from start to end, both included; symmetric, so that both ends are
     exact."""
+    steps = int(steps)
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
     start, end = (x.item() if isinstance(x, Tensor) else x for x in (start, end))

@@ -378,7 +378,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """Elements moved along `dims`, those pushed out coming in at the other end."""
     if dims is None:
         return roll(input.reshape(-1), shifts, 0).reshape(input.shape)
-    moves = (shifts,) if isinstance(shifts, int) else shifts
+    moves = shifts if isinstance(shifts, list | tuple) else (int(shifts),)
     along = (dims,) if isinstance(dims, int) else dims
     out = input
     for shift, dim in zip(moves, along, strict=True):

@@ -179,14 +179,20 @@ _divisible = s.both(
 
 
 @public(inplace=ADD, samples=_arithmetic)
-def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
-    """input + alpha * other. Raises RuntimeError for a float alpha of ints."""
+def add(input: Any, other: Any, *tensor: Any, alpha: Any = 1) -> Tensor:
+    """input + alpha * other. Raises RuntimeError for a float alpha of ints. As it was once spelled:
+    `add(input, alpha, other)`."""
+    if tensor:
+        alpha, (other,) = other, tensor
     return apply(ADD, input, _scaled(input, other, alpha))
 
 
 @public(inplace=SUB, alias=("subtract",), samples=_arithmetic)
-def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
-    """input - alpha * other. Raises RuntimeError for a float alpha of ints."""
+def sub(input: Any, other: Any, *tensor: Any, alpha: Any = 1) -> Tensor:
+    """input - alpha * other. Raises RuntimeError for a float alpha of ints. As it was once spelled:
+    `sub(input, alpha, other)`."""
+    if tensor:
+        alpha, (other,) = other, tensor
     return apply(SUB, input, _scaled(input, other, alpha))
 
 
@@ -494,6 +500,8 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     `nonzero(as_tuple=True)`."""
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)
+    if isinstance(condition, Tensor) and condition.dtype is dt.uint8:
+        condition = condition.to(dt.bool_)  # masks were bytes before there were bools
     if isinstance(condition, Tensor) and condition.dtype is not dt.bool_:
         raise RuntimeError(
             f"where expected condition to be a boolean tensor, got {condition.dtype}"

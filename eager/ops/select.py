@@ -275,7 +275,7 @@ def msort(input: Tensor) -> Tensor:
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Sorted:
     """The k largest (or smallest) elements along `dim`, in order. RuntimeError when there are fewer
     than k."""
-    d = norm_dim(dim, input.ndim, "topk")
+    k, d = int(k), norm_dim(dim, input.ndim, "topk")
     if not 0 <= k <= (input.shape[d] if input.ndim else 1):
         raise RuntimeError("topk(): selected index k out of range")
     return Sorted(*sorted_along(input, d, largest, "topk", k))
@@ -284,7 +284,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
 @public(samples=lambda: [Sample((s.values((3, 4)), 2)), Sample((s.values((3, 4)), 3, 0, True))])
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Sorted:
     """The k-th smallest element along `dim` (counted from 1), and its index."""
-    d = norm_dim(dim, input.ndim, "kthvalue")
+    k, d = int(k), norm_dim(dim, input.ndim, "kthvalue")
     if not 1 <= k <= (input.shape[d] if input.ndim else 1):
         raise RuntimeError("kthvalue(): selected number k out of range for dimension " + str(d))
     values, indices = sorted_along(input, d, False, "kthvalue", k)

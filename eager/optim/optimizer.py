@@ -18,6 +18,16 @@ from eager.tensor import Tensor
 Params = Iterable[Any]
 
 
+class _RequiredParameter:
+    """The default of a setting that every group must give."""
+
+    def __repr__(self) -> str:
+        return "<required parameter>"
+
+
+required = _RequiredParameter()
+
+
 class Optimizer:
     """Holds `param_groups` (dicts with "params" and settings) and `state` (parameter -> dict).
 
@@ -56,6 +66,11 @@ class Optimizer:
         group["params"] = [given] if isinstance(given, Tensor) else [_plain(p) for p in given]
         _check_parameters(group["params"])
         for name, default in self.defaults.items():
+            if default is required and name not in group:
+                raise ValueError(
+                    "parameter group didn't specify a value of required optimization parameter "
+                    f"{name}"
+                )
             group.setdefault(name, default)
         taken = {id(p) for other in self.param_groups for p in other["params"]}
         if any(id(p) in taken for p in group["params"]):

@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 
 import eager
+from eager.nn.modules.utils import _pair
+from jitcap import jit
 
 torch = pytest.importorskip("torch")
 
@@ -231,3 +233,49 @@ def test_complex_of_infinite_parts():
     one, inf = eager.tensor([1.0]), eager.tensor([float("inf")])
     out = eager.view_as_real(eager.cat([eager.complex(one, inf), eager.complex(inf, one)]))
     assert out.tolist() == [[1.0, float("inf")], [float("inf"), 1.0]]
+
+
+def test_sizes_may_be_tensors_and_masks_bytes():
+    two, x = eager.tensor(2), eager.tensor([3.0, 1.0, 2.0])
+    assert eager.nn.functional.one_hot(eager.tensor([1, 0]), two).tolist() == [[0, 1], [1, 0]]
+    assert x.topk(two).values.tolist() == [3, 2]
+    assert x.kthvalue(two).values.item() == 2
+    assert x.roll(two).tolist() == [1, 2, 3]
+    assert eager.linspace(0, 1, two).tolist() == [0, 1]
+    mask = eager.tensor([1, 0, 1], dtype=eager.uint8)
+    assert eager.where(mask, x, -x).tolist() == [3, -1, 2]
+    assert _pair(3) == _pair([3, 3]) == (3, 3)
+
+
+def test_out_takes_the_result():
+    a, b = eager.tensor([1.0, 5.0]), eager.tensor([3.0, 2.0])
+    assert eager.max(a, b, out=a) is a
+    assert a.tolist() == [3, 5]
+    values, places = eager.zeros(2), eager.zeros(0, dtype=eager.int64)
+    found = eager.sort(eager.tensor([2.0, 1.0, 3.0]), descending=True, out=(values, places))
+    assert found.indices is places
+    assert (values.tolist(), places.tolist()) == ([3, 2, 1], [2, 0, 1])
+    assert eager.cat([a, b], out=None).tolist() == [3, 5, 3, 2]
+    with pytest.raises(RuntimeError, match="automatic differentiation"):
+        eager.mul(a.clone().requires_grad_(), b, out=b)
+    with eager.no_grad():
+        eager.mul(a.clone().requires_grad_(), b, out=b)
+    assert b.tolist() == [9, 10]
+    jitted = jit(lambda x, y: eager.addcmul(x, x, y, out=y) + y, backend="eager")
+    assert jitted(a, b).tolist() == [60, 110]
+    assert b.tolist() == [30, 55]
+    assert jitted.stats.splits == 0
+
+
+def test_numbers_may_come_before_the_tensor_as_they_once_did():
+    x, y = eager.tensor([4.0]), eager.tensor([3.0])
+    assert x.add(2, y).item() == eager.add(x, 2, y).item() == x.clone().add_(2, y).item() == 10
+    assert x.sub(2, y).item() == -2
+    assert x.clone().addcmul_(2, y, y).item() == 22
+    assert x.addcdiv(2, y, y).item() == 6
+
+
+def test_the_type_of_dtypes_in_annotations():
+    assert isinstance(eager.float32, eager.dtype | None)
+    assert isinstance(None, None | eager.dtype)
+    assert not isinstance(3, eager.dtype | None)

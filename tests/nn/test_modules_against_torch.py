@@ -2,6 +2,7 @@
 repr."""
 
 import copy
+import functools
 
 import numpy as np
 import pytest
@@ -135,3 +136,35 @@ def test_norms_of_weights(name):
     assert (names, sorted(after)) == (our_names, sorted(our_after))
     for ours, theirs in zip(got, want, strict=True):
         np.testing.assert_allclose(ours.detach(), theirs.detach(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
+def test_backward_hooks_see_and_change_gradients():
+    def run(lib, jitted=lambda f: f):
+        m = lib.nn.Sequential(lib.nn.Linear(2, 2), lib.nn.Tanh(), lib.nn.Linear(2, 1))
+        with lib.no_grad():
+            for i, p in enumerate(m.parameters()):
+                p.copy_(lib.arange(p.numel()).reshape(p.shape) / 4 - i)
+        seen = []
+        for each in m:
+            each.register_full_backward_hook(lambda mod, i, o: seen.append([*i, *o]))
+        m[1].register_full_backward_pre_hook(lambda mod, o: (o[0] * 0.5,))
+        handle = m[2].register_full_backward_hook(lambda mod, i, o: (i[0] * 3,))
+
+        @jitted
+        def step(x):
+            m.zero_grad()
+            m(x).pow(2).sum().backward()
+            return [p.grad for p in m.parameters()]
+
+        grads = [step(lib.tensor([[1.0, 2.0], [0.5, -1.0]]))]
+        handle.remove()
+        seen.append(step(lib.tensor([[1.0, 2.0], [0.5, -1.0]])))
+        given = [None if g is None else g.tolist() for g in sum(seen + grads, [])]
+        return np.array([v for g in given if g is not None for v in np.ravel(g)]), given
+
+    theirs, shape = run(torch)
+    for jitted in (lambda f: f, functools.partial(jit, backend="eager")):
+        ours, mine = run(eager, jitted)
+        assert [g is None for g in mine] == [g is None for g in shape]
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)

@@ -172,6 +172,39 @@ def test_bad_settings(make, error):
         make(parameters(eager))
 
 
+def test_operations_on_lists_of_tensors():
+    """`torch._foreach_*`: names that begin with an underscore, and which all the world calls."""
+
+    def run(lib):
+        xs = [lib.tensor([1.0, -2.0]), lib.tensor([[3.0, 0.5]])]
+        ys = [lib.tensor([0.5, 4.0]), lib.tensor([[1.0, 2.0]])]
+        lib._foreach_add_(xs, ys, alpha=2)
+        lib._foreach_mul_(xs, [2.0, 3.0])
+        lib._foreach_lerp_(xs, ys, weight=0.25)
+        lib._foreach_addcmul_(xs, ys, ys, 0.5)
+        lib._foreach_addcdiv_(xs, ys, xs, scalars=[1.0, 2.0])
+        lib._foreach_maximum_(xs, 0.7)
+        lib._foreach_zero_(ys[:1])
+        norms = lib._foreach_norm(xs, 1)
+        roots = lib._foreach_sqrt(lib._foreach_pow(xs, 3))
+        return [t.tolist() for t in (*xs, *ys, *norms, *roots, *lib._foreach_sub(xs, ys))]
+
+    for ours, theirs in zip(run(eager), run(torch), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def test_settings_may_be_required():
+    from eager.optim.optimizer import required
+
+    class Plain(eager.optim.Optimizer):
+        pass
+
+    with pytest.raises(ValueError, match="didn't specify a value of required .* lr"):
+        Plain(parameters(eager), {"lr": required})
+    groups = [{"params": parameters(eager), "lr": 0.5}]
+    assert Plain(groups, {"lr": required}).param_groups[0]["lr"] == 0.5
+
+
 def test_a_custom_optimizer_may_define_step():
     class Plain(eager.optim.Optimizer):
         def __init__(self, params, lr):

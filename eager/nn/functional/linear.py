@@ -170,9 +170,10 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     index needs."""
     if tensor.dtype is not dt.int64:
         raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
-    if num_classes == -1:
-        num_classes = int(tensor.max().item()) + 1
-    return (tensor.unsqueeze(-1) == iota(num_classes)).to(dt.int64)
+    classes = int(num_classes)
+    if classes == -1:
+        classes = int(tensor.max().item()) + 1
+    return (tensor.unsqueeze(-1) == iota(classes)).to(dt.int64)
 
 
 # ------------------------------------------------------------------------------- attention

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from eager.dtype import DType, bfloat16, float16, float32, float64
-from eager.nn.modules.hooks import RemovableHandle, add_hook
+from eager.nn.modules.hooks import BACKWARD, BACKWARD_PRE, BackwardHooks, RemovableHandle, add_hook
 from eager.nn.modules.state import IncompatibleKeys as IncompatibleKeys
 from eager.nn.modules.state import State
 from eager.nn.parameter import Buffer, Parameter
@@ -58,12 +58,16 @@ class Module(State):
                 changed = hook(self, args)
                 if changed is not None:
                     args = changed if isinstance(changed, tuple) else (changed,)
+        backward = BackwardHooks(self, self._forward_hooks)
+        args = backward.enter(args)
         result = self.forward(*args, **kwargs)
         for hook, with_kwargs in list(self._forward_hooks.values()):
+            if with_kwargs in (BACKWARD, BACKWARD_PRE):
+                continue
             changed = hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
             if changed is not None:
                 result = changed
-        return result
+        return backward.leave(result) if backward.hooks or backward.before else result
 
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
@@ -81,6 +85,22 @@ class Module(State):
     ) -> RemovableHandle:
         """`hook(module, args, output)` runs after `forward` and may return another output."""
         return add_hook(self._forward_hooks, hook, prepend, with_kwargs)
+
+    def register_full_backward_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """`hook(module, grad_input, grad_output)` runs when the gradients of the arguments are
+        there, and may return others."""
+        return add_hook(self._forward_hooks, hook, prepend, BACKWARD)
+
+    register_backward_hook = register_full_backward_hook  # its older form
+
+    def register_full_backward_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """`hook(module, grad_output)` runs before the gradient goes through the module, and may
+        return another."""
+        return add_hook(self._forward_hooks, hook, prepend, BACKWARD_PRE)
 
     # ------------------------------------------------------------------------- registration
     def register_parameter(self, name: str, param: Parameter | None) -> None:
