@@ -100,6 +100,16 @@ def _history(tensors: Iterable[Tensor]) -> Iterator[autograd.Node]:
         stack.extend(e[0] for e in node.edges if e is not None)
 
 
+def leaves_of(tensors: Iterable[Tensor]) -> set[int]:
+    """The ids of the leaves that a gradient of `tensors` goes to."""
+    return {
+        id(edge[0])
+        for node in _history(tensors)
+        for edge in node.edges
+        if edge is not None and isinstance(edge[0], Tensor)
+    }
+
+
 def is_spent(tensor: Tensor) -> bool:
     """Whether the tensor's history was used up, or what it saved overwritten, inside the region."""
     for node in _history((tensor,)):

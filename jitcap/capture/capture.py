@@ -29,7 +29,7 @@ from jitcap.capture.world import World
 from jitcap.functional import DataDependent
 from jitcap.graph import Node
 from jitcap.guards import CodeIs, Is, Names
-from jitcap.joint import build_joint, runs_python
+from jitcap.joint import build_joint, leaves_of, runs_python
 
 T = TypeVar("T")
 _PARTS = (ModuleType, type, FunctionType, BuiltinFunctionType)  # of a program: they stay
@@ -189,7 +189,7 @@ def finish(world: World, value: Any, shape: tuple[int, tuple[str, ...]]) -> Capt
     prepare(world.guards, names)
     draws = tuple(map(names.later, world.drawn.values()))
     end = epilogue(world, value, names)
-    _drop_unused_inputs(world, end.outputs)
+    _drop_unused_inputs(world, end)
     index = {node: i for i, node in enumerate(tracer.inputs)}
     leaves = [
         (index[s.node], s.twin) for s in tensors_of(world)
@@ -242,10 +242,14 @@ def _rehearse(
             raise Break("later effect", what)
 
 
-def _drop_unused_inputs(world: World, outputs: list[Any]) -> None:
-    """What was read for guards only, or looked at and not used, is no input of the graph."""
+def _drop_unused_inputs(world: World, end: Epilogue) -> None:
+    """What was read for guards only, or looked at and not used, is no input of the graph.
+
+    A parameter that got other data (`p.data = x`) is one for its gradient's sake."""
     tracer = world.tracer
-    used: set[Any] = set(outputs)
+    used: set[Any] = set(end.outputs)
+    reached = leaves_of(end.tracked.values())
+    used.update(s.node for s in tensors_of(world) if id(s.twin) in reached)
     for node in tracer.nodes:
         used.update(node.parents)
     written = {s.node for s in tensors_of(world) if s.memory.handle is not s.node}

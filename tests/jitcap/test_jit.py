@@ -316,6 +316,20 @@ def test_a_returned_value_changed_before_backward():
         same(w.grad, 2 * (w * 2).exp())
 
 
+def test_a_parameter_given_other_data_has_its_gradient():
+    """`p.data = x` inside: the old values are not read, and the gradient still goes to `p`."""
+
+    def fn(p, x):
+        p.data = x * 2
+        return (p * p).sum()
+
+    for call in (jit(fn, backend="eager"), fn):
+        p = floats(3, grad=True)
+        for i in range(2):
+            call(p, floats(3, seed=i)).backward()
+        same(p.grad, 4 * floats(3, seed=0) + 4 * floats(3, seed=1))
+
+
 def test_a_step_with_its_backward_inside():
     class Model:
         def __init__(self):
