@@ -18,8 +18,10 @@ VALUES_DECIDE = {
     *("unique", "unique_consecutive"),
 }
 NO_DERIVATIVE = {"floor_divide"}  # in the reference as little
-# All calls of one function are compiled together: a compiler process for each would take minutes.
-CASES = [pytest.param(p, id=p.torch) for p in harness.cases() if p.name not in VALUES_DECIDE]
+# Calls of a few functions are compiled together: a compiler process for each would take minutes.
+TOGETHER = 6
+FUNCTIONS = [p for p in harness.cases() if p.name not in VALUES_DECIDE]
+CASES = [FUNCTIONS[i : i + TOGETHER] for i in range(0, len(FUNCTIONS), TOGETHER)]
 DTYPES = (eager.float32, eager.float64, eager.float16, eager.bfloat16)
 
 
@@ -31,15 +33,17 @@ TOLERANCE = {
 }
 
 
-def _calls(p, dtypes=DTYPES, grad=False):
+def _calls(p):
     """(dtype, tensors, arguments by position, by name) of the calls to make: one sample of each layout
-    and one with arguments are enough, in the first dtype; the first sample in the others.
+    and one with arguments are enough, in the first dtype, which has gradients; the first sample in
+    the others.
     """
-    samples = [s for s in harness.samples(p)[:2] if s.grad or not grad]
-    for k, dtype in enumerate(dtypes):
+    samples = harness.samples(p)[:2]
+    for k, dtype in enumerate(DTYPES):
         for sample in samples if k == 0 else samples[:1]:
+            grad = k == 0 and sample.grad and p.name not in NO_DERIVATIVE
 
-            def make(x, dtype=dtype):
+            def make(x, dtype=dtype, grad=grad):
                 return harness.ours(x, dtype, grad)
 
             try:
@@ -51,49 +55,45 @@ def _calls(p, dtypes=DTYPES, grad=False):
             yield dtype, made, args, kwargs
 
 
-def _compare(mine, expected, dtype):
+def _compare(mine, expected, dtype, what):
     a, b = harness.flat(mine), harness.flat(expected)
-    assert len(a) == len(b)
+    assert len(a) == len(b), what
     rtol, atol = TOLERANCE[dtype.name]
     for x, y in zip(a, b, strict=True):
-        assert harness.dtype_name(x) == harness.dtype_name(y)
+        assert harness.dtype_name(x) == harness.dtype_name(y), what
         p, q = harness.to_numpy(x), harness.to_numpy(y)
-        assert p.shape == q.shape
-        np.testing.assert_allclose(p, q, rtol=rtol, atol=atol)
+        assert p.shape == q.shape, what
+        np.testing.assert_allclose(p, q, rtol=rtol, atol=atol, err_msg=what)
 
 
-@pytest.mark.parametrize("p", CASES)
-def test_compiled_value(p):
-    calls = list(_calls(p))
+@pytest.mark.parametrize("functions", CASES, ids=lambda ps: "-".join(p.torch for p in ps))
+def test_compiled(functions):
+    """Values in one graph, gradients in another that continues it."""
+    calls = [(p, list(_calls(p))) for p in functions]
+    leaves = [[t for _, made, *_ in each for t in made if t.requires_grad] for _, each in calls]
 
     def every():
-        return [p.fn(*args, **kwargs) for _, _, args, kwargs in calls]
+        return [[p.fn(*args, **kwargs) for _, _, args, kwargs in each] for p, each in calls]
+
+    def gradients(results):
+        """Of one number that depends on all results; a list for each function."""
+        totals = [harness.weighted_sum(each, eager) for each in results]
+        totals = [t for t in totals if t is not None]
+        if not totals:
+            return [[] for _ in calls]
+        every_leaf = [t for tensors in leaves for t in tensors]
+        found = eager.autograd.grad(totals, every_leaf, allow_unused=True, materialize_grads=True)
+        found = iter(found)
+        return [[next(found) for _ in tensors] for tensors in leaves]
 
     eager.manual_seed(0)
     expected = every()
     eager.manual_seed(0)
     step = jitcap.jit(every)
-    for (dtype, *_), mine, wanted in zip(calls, step(), expected, strict=True):
-        _compare(mine, wanted, dtype)
+    results = step()
     assert (step.stats.graphs, step.stats.splits, step.stats.fallbacks) == (1, 0, 0)
-
-
-@pytest.mark.parametrize("p", [c for c in CASES if c.values[0].name not in NO_DERIVATIVE])
-def test_compiled_gradient(p):
-    calls = list(_calls(p, DTYPES[:1], grad=True))
-
-    def every():
-        return [p.fn(*args, **kwargs) for _, _, args, kwargs in calls]
-
-    def gradients(run):
-        eager.manual_seed(0)
-        total = harness.weighted_sum(run(), eager)
-        leaves = [t for _, made, _, _ in calls for t in made if t.requires_grad]
-        if total is None or not total.requires_grad or not leaves:
-            return []
-        return eager.autograd.grad(total, leaves, allow_unused=True, materialize_grads=True)
-
-    expected = gradients(every)
-    if not expected:
-        pytest.skip("not differentiable")
-    _compare(gradients(jitcap.jit(every)), expected, eager.float32)
+    for (p, each), mine, wanted in zip(calls, results, expected, strict=True):
+        for (dtype, *_), a, b in zip(each, mine, wanted, strict=True):
+            _compare(a, b, dtype, p.torch)
+    for (p, _), mine, wanted in zip(calls, gradients(results), gradients(expected), strict=True):
+        _compare(mine, wanted, DTYPES[0], f"gradient of {p.torch}")
