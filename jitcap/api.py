@@ -18,11 +18,12 @@ from typing import Any, Final
 
 from eager.dispatch import current_tracer
 from jitcap.capture.breaks import Break
-from jitcap.entry import MISS, Compiled, Entries, Options, compile_call, readable
+from jitcap.entry import Entries, compile_call, readable
 from jitcap.explain import Explanation, explanation
 from jitcap.marks import no_capture
 from jitcap.pipeline import known_backend
 from jitcap.record import Stats, announce, forget_announcements, merged
+from jitcap.version import MISS, Compiled, Options
 
 STANCES: Final = ("default", "eager", "fail_on_split", "fail_on_recompile")
 _stance: contextvars.ContextVar[str] = contextvars.ContextVar("stance", default="default")
@@ -162,14 +163,14 @@ def explain(
 def _shown(fn: Any, made: list[Compiled], splits: tuple[Any, ...]) -> Explanation:
     """The explanation of one region, or of the parts of a split function."""
     name = getattr(fn, "__qualname__", type(fn).__qualname__)
-    parts = [m for m in made if len(m.captured.graph)] or made
+    parts = [m for m in made if m.graph] or made
     trail = parts[0].trail if len(parts) == 1 else merged(name, [m.trail for m in parts])
     guards = [
         f"{readable(g.origin.show())}: {g.expected()}  # {g.where}"
         for m in parts
         for g in m.captured.guards.items
     ]
-    graphs = tuple(m.captured.graph for m in parts)
+    graphs = tuple(m.graph for m in parts)
     return explanation(name, trail, graphs=graphs, splits=splits, guards=tuple(guards))
 
 

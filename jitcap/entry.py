@@ -14,57 +14,25 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import FunctionType, MethodType
 from typing import Any, Final
 
 from jitcap.capture.breaks import Break, Record
 from jitcap.capture.capture import capture, search
-from jitcap.capture.result import Captured
+from jitcap.capture.result import Captured, why_not
 from jitcap.config import config
 from jitcap.graph import Graph
-from jitcap.joint import Region
-from jitcap.lower import Strides
+from jitcap.joint import Joint, Region
+from jitcap.kept import versions as kept
 from jitcap.oracle import compare_first, search_nans
-from jitcap.pipeline import Executable, compile_graph
+from jitcap.pipeline import compile_graph
 from jitcap.record import Recompile, Stats, Trail, announce, say
 from jitcap.show import module
 from jitcap.split import Splitter, changed_ints, splittable
-from jitcap.tensor_guard import TensorLike
+from jitcap.version import MISS, Call, Compiled, Options
 
-
-class _Miss:
-    """What a version answers when the call does not fit it."""
-
-    def __repr__(self) -> str:
-        return "<miss>"
-
-
-MISS: Final = _Miss()
-Version = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 WHOLE: Final = frozenset({"async", "version", "aliasing"})  # refusals of the call, not of a place
 REFUSALS: Final = 3  # after so many refused captures a function stays plain
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How a function is to be compiled: the arguments of `jit`."""
-
-    fullgraph: bool = False
-    dynamic: bool | None = None
-    backend: str | None = None
-    verify: bool = False
-    check_nans: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class Compiled:
-    """One version: what was captured, what was made of it, and the log of both."""
-
-    call: Version
-    captured: Captured
-    executable: Executable
-    trail: Trail
 
 
 class Entries:
@@ -74,8 +42,8 @@ class Entries:
         self.fn = fn
         self.options = options
         self.stats = Stats()
-        self.versions: tuple[Version, ...] = ()  # replaced, never changed: readers need no lock
-        self.compiled: dict[Version, Compiled] = {}
+        self.versions: tuple[Call, ...] = ()  # replaced, never changed: readers need no lock
+        self.compiled: dict[Call, Compiled] = {}
         self.varying: set[str] = set()  # ints whose value has changed between calls, by name
         self.refused = 0
         self.splits: list[Record] = []
@@ -86,7 +54,7 @@ class Entries:
     def name(self) -> str:
         return getattr(self.fn, "__qualname__", type(self.fn).__qualname__)
 
-    def prefer(self, version: Version) -> None:
+    def prefer(self, version: Call) -> None:
         """Move to the front what was just used."""
         others = tuple(v for v in self.versions if v is not version)
         self.versions = (version, *others)
@@ -123,7 +91,7 @@ class Entries:
         assert plain is not None
         return self.splitter.call(plain, (*bound, *args), kwargs)
 
-    def _part(self, captured: Captured) -> Version:
+    def _part(self, captured: Captured) -> Call:
         """Compile one segment."""
         trail = Trail(captured.name)
         start = time.perf_counter()
@@ -165,7 +133,7 @@ class Entries:
     def _unstable(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A version that does not fit the very call it was made for: something moves by itself."""
         found = self.compiled.get(self.versions[0])
-        why = found.captured.explain(args, kwargs) if found else None
+        why = why_not(found.captured, args, kwargs) if found else None
         result = self.fn(*args, **kwargs)  # if it raises, that was why
         self._refuse(f"the guards do not hold for the call they were made from: {why}")
         return result
@@ -174,7 +142,7 @@ class Entries:
 
     def _new_version(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str
-    ) -> tuple[Version | None, Record | None]:
+    ) -> tuple[Call | None, Record | None]:
         """As `_try_compile`, up to the limit of versions; the guard that failed is noted."""
         if len(self.versions) >= config.entries and stance != "fail_on_recompile":
             self._say_limit()
@@ -184,10 +152,15 @@ class Entries:
 
     def _try_compile(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str
-    ) -> tuple[Version | None, Record | None]:
+    ) -> tuple[Call | None, Record | None]:
         """A new version for this call, or None when it has to run plainly: because the program
         raised the exception that comes with it, or for a reason that was announced."""
         start = time.perf_counter()
+        key = kept.key_of(self.fn, args, kwargs, self.options, self.varying)
+        if key is not None:
+            recalled = kept.recall(key, self.fn, args, kwargs, self.options, self._region)
+            if recalled is not None:
+                return self._add(recalled, start), None
         try:
             made = compile_call(self.fn, args, kwargs, self.options, frozenset(self.varying))
         except Break as refusal:
@@ -208,10 +181,20 @@ class Entries:
                 raise
             self._refuse(f"the compiler failed: {type(fault).__name__}: {fault}")
             return None, None
+        version = self._add(made, start)
+        if key is not None:
+            kept.remember(key, self.fn, made)
+        return version, None
+
+    def _add(self, made: Compiled, start: float) -> Call:
+        """A new version, which is tried first from now on."""
         self._count(made, time.perf_counter() - start)
         self.compiled[made.call] = made
         self.versions = (made.call, *self.versions)
-        return made.call, None
+        return made.call
+
+    def _region(self, joint: Joint, writes: tuple[tuple[int, int], ...], trail: Trail) -> Region:
+        return Region(joint, writes, _compiler(self.options, trail))
 
     def _count(self, made: Compiled, seconds: float) -> None:
         stats = self.stats
@@ -221,10 +204,9 @@ class Entries:
         stats.compile_seconds += seconds
         stats.fallbacks += bool(made.executable.refused)
         if config.debug >= 1:
-            say(
-                f"jit {self.name}: {len(made.captured.graph)} ops, "
-                f"{len(made.executable.kernels)} kernels, {made.trail.line()}"
-            )
+            ops = "from disk" if made.graph is None else f"{len(made.graph)} ops"
+            kernels = f"{len(made.executable.kernels)} kernels"
+            say(f"jit {self.name}: {ops}, {kernels}, {made.trail.line()}")
 
     def _refuse(self, why: str) -> None:
         """Count and announce a fallback to plain Python."""
@@ -247,7 +229,7 @@ class Entries:
         if not self.versions:
             return
         captured = self.compiled[self.versions[0]].captured
-        reason = captured.explain(args, kwargs) or "another thread changed what is guarded"
+        reason = why_not(captured, args, kwargs) or "another thread changed what is guarded"
         record = Recompile(self.name, reason)
         self.stats.recompiles.append(record)
         if stance == "fail_on_recompile":
@@ -255,23 +237,6 @@ class Entries:
         if config.debug >= 2:
             say(f"recompile {record}")
         self.varying |= changed_ints(captured, args, kwargs)
-
-
-def _strides(captured: Captured) -> list[Strides | None]:
-    """The inputs' strides in elements, as the guards have them (None: contiguous)."""
-    seen = {id(g.origin): g for g in captured.guards.items if isinstance(g, TensorLike)}
-    strides: list[Strides | None] = []
-    for given in captured.inputs:
-        if given.origin is None:
-            array = given.value
-            strides.append(tuple(s // array.itemsize for s in array.strides))
-            continue
-        guard = seen.get(id(given.origin))
-        if guard is None or guard.strides is None:
-            strides.append(None)
-        else:
-            strides.append(tuple(s // guard.dtype.itemsize for s in guard.strides))
-    return strides
 
 
 def function_of(fn: Any) -> tuple[FunctionType, tuple[Any, ...]] | None:
@@ -325,12 +290,12 @@ def assemble(captured: Captured, options: Options, trail: Trail) -> Compiled:
             region = Region(joint, captured.writes, _compiler(options, trail))
             graph = region.forward
     executable = compile_graph(
-        graph, captured.writes, backend=options.backend, strides=_strides(captured), trail=trail
+        graph, captured.writes, backend=options.backend, strides=captured.strides, trail=trail
     )
     run = _with_oracles(executable.run, graph, captured.writes, options)
     with trail.stage("assemble"):
         call = captured.entry(run, MISS, region)
-    return Compiled(call, captured, executable, trail)
+    return Compiled(call, captured, executable, trail, captured.graph)
 
 
 def _name_inputs(captured: Captured) -> None:

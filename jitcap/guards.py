@@ -57,10 +57,14 @@ class Names:
         self._bound: dict[int, str] = {}
         self._texts: dict[str, str] = {}  # expression -> the variable that holds it
         self.lines: list[str] = []
+        self.found: list[tuple[int, str, str]] = []  # (index into lines, bound name, where it is)
+        self.fixed: set[str] = set()  # names of objects that no other may replace
         self.keep: list[Any] = []
 
-    def bind(self, value: Any) -> str:
-        """The name of `value` in generated code."""
+    def bind(self, value: Any, where: str | None = "") -> str:
+        """The name of `value` in generated code. `where`: the expression that finds this object of
+        the program, for another process, in which it is another one; None if it is this object
+        that is meant, not its value, and nothing is known of its place."""
         if type(value) in _ATOMS:
             return repr(value)
         name = self._bound.get(id(value))
@@ -68,7 +72,21 @@ class Names:
             name = self._bound[id(value)] = f"C{len(self._bound)}"
             self.namespace[name] = value
             self.keep.append(value)
+            if where is None:
+                self.fixed.add(name)
+            elif where:
+                self.found.append((len(self.lines), name, where))
+                self._bind_around(value, name)
         return name
+
+    def _bind_around(self, value: Any, name: str) -> None:
+        """What hangs on a class that was found, and has no name of its own either."""
+        if isinstance(value, type):
+            for i, base in enumerate(value.__mro__[1:], 1):
+                if "<locals>" in base.__qualname__:
+                    self.bind(base, f"{name}.__mro__[{i}]")
+            if "<locals>" in type(value).__qualname__:
+                self.bind(type(value), f"type({name})")
 
     def var(self, origin: Origin) -> str:
         """The variable that holds the value at `origin`; its reading is appended when it is new."""
@@ -99,7 +117,8 @@ class TypeIs(Guard):
     cls: type
 
     def test(self, names: Names) -> str:
-        return f"type({names.var(self.origin)}) is {names.bind(self.cls)}"
+        v = names.var(self.origin)
+        return f"type({v}) is {names.bind(self.cls, f'type({v})')}"
 
     def expected(self) -> str:
         return f"type {self.cls.__qualname__}"
@@ -118,7 +137,8 @@ class Is(Guard):
     value: Any
 
     def test(self, names: Names) -> str:
-        return f"{names.var(self.origin)} is {names.bind(self.value)}"
+        v = names.var(self.origin)
+        return f"{v} is {names.bind(self.value, v)}"
 
     def expected(self) -> str:
         return _short(self.value)
@@ -154,7 +174,7 @@ class CodeIs(Guard):
     def test(self, names: Names) -> str:
         v = names.var(self.origin)
         plain = f"type({v}) is {names.bind(FunctionType)}"
-        return f"{plain} and {v}.__code__ is {names.bind(self.code)}"
+        return f"{plain} and {v}.__code__ is {names.bind(self.code, f'{v}.__code__')}"
 
     def expected(self) -> str:
         return (

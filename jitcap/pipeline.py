@@ -6,6 +6,9 @@
     codegen     codegen/            Program -> loops -> kernels -> source -> Artifact
     entry       jitcap/entry.py     guards + Artifact -> the guarded call (runs capture, too)
 
+What is made is kept on disk: artifacts by `jitcap/warm.py`, whole versions by `jitcap/kept/`, so
+that another process captures and compiles nothing.
+
 Regions whose gradient is asked for later, from outside, go through `jitcap/joint.py` and
 `jitcap/partition.py` first, which make two graphs of one; each then takes this road.
 """
@@ -47,6 +50,7 @@ class Executable:
     kernels: tuple[Any, ...] = ()
     refused: str = ""
     artifact: Any = field(default=None, repr=False)
+    key: str | None = None  # under which the artifact is kept on disk
 
 
 def compile_graph(
@@ -72,7 +76,7 @@ def compile_graph(
     target = Target(backend, config.isa, config.threads)  # type: ignore[arg-type]
     try:
         with trail.stage("codegen"):
-            artifact = _generate(optimised, writes, strides, target)
+            artifact, key = _generate(optimised, writes, strides, target)
     except (Unsupported, NoCompiler) as refusal:
         announce(("unsupported", str(refusal)), f"{trail.name} runs op by op: {refusal}")
         return Executable(op_by_op(optimised, writes), "eager", refused=str(refusal))
@@ -83,7 +87,17 @@ def compile_graph(
         announce(("fault", text), f"{trail.name} runs op by op, code generation failed: {text}")
         return Executable(op_by_op(optimised, writes), "eager", refused=text)
     _keep_artifact(artifact, trail)
-    return Executable(artifact.run, backend, tuple(artifact.kernels), artifact=artifact)
+    return Executable(artifact.run, backend, tuple(artifact.kernels), artifact=artifact, key=key)
+
+
+def recall(key: str, trail: Trail) -> Executable | None:
+    """What `compile_graph` made and kept under `key`, if it is still there."""
+    with trail.stage("codegen"):
+        artifact = warm.recall(key, None, Target("cpp", config.isa, config.threads))
+    if artifact is None:
+        return None
+    _keep_artifact(artifact, trail)
+    return Executable(artifact.run, "cpp", tuple(artifact.kernels), artifact=artifact, key=key)
 
 
 def _generate(
@@ -91,19 +105,19 @@ def _generate(
     writes: Sequence[tuple[int, int]],
     strides: Sequence[Strides | None] | None,
     target: Target,
-) -> Artifact:
-    """Lower and compile, unless an equal graph was compiled before, here or in another process."""
+) -> tuple[Artifact, str | None]:
+    """Lower and compile, unless an equal graph was compiled before, here or in another process;
+    the artifact, and its name on disk."""
     program = functools.partial(lower, graph, writes, strides)
     if config.check:  # verify every stage, every time
-        return codegen.compile(program(), target)
+        return codegen.compile(program(), target), None
     key = warm.key_of(show(graph), (strides, writes), target)
     found = None if key is None else warm.recall(key, program, target)
     if found is not None:
-        return found
+        return found, key
     artifact = codegen.compile(program(), target)
-    if key is not None:
-        warm.remember(key, artifact)
-    return artifact
+    kept = key is not None and warm.remember(key, artifact)
+    return artifact, key if kept else None
 
 
 def _keep_artifact(artifact: Artifact, trail: Trail) -> None:

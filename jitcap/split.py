@@ -25,7 +25,7 @@ from jitcap.capture.functions import real_frame
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, Frame, Interpreter
 from jitcap.capture.native import is_library_module, is_native
 from jitcap.capture.opcodes_table import OPCODES
-from jitcap.capture.result import Captured
+from jitcap.capture.result import Captured, Version
 from jitcap.capture.segment import RETURNED, capture_segment, live, point_of
 from jitcap.guards import Equals, Length, explain
 from jitcap.marks import NO_CAPTURE
@@ -177,7 +177,7 @@ def _step(vm: Interpreter, frame: Frame) -> Any:
 
 
 def changed_ints(
-    captured: Captured, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
+    captured: Version, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
 ) -> set[str]:
     """The names of ints, and lengths of lists, whose guarded value is another now."""
     found = set()

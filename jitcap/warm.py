@@ -8,6 +8,7 @@ shared object); the texts of the stages are made again when somebody asks for th
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -21,15 +22,21 @@ from codegen.runtime import build, cache, cpu
 from codegen.runtime.artifact import Artifact, Kernel, Signature, Spec
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-SOURCES: Final = ("eager/**/*.py", "codegen/**/*.py", "jitcap/lower.py")
+PACKAGES: Final = ("eager", "codegen", "jitcap")
 
 
 @functools.cache
 def package_build() -> str:
-    """Changes with every change of the code that decides what is generated."""
-    files = sorted(path for pattern in SOURCES for path in ROOT.glob(pattern))
-    stats = ((str(path), path.stat()) for path in files)
-    return cache.digest(*(f"{name} {s.st_size} {s.st_mtime_ns}" for name, s in stats))
+    """Changes with every change of our own code."""
+    rows = []
+    for package in PACKAGES:
+        for folder, _, names in os.walk(ROOT / package):
+            for name in names:
+                if name.endswith(".py"):
+                    path = f"{folder}/{name}"
+                    found = os.stat(path)  # noqa: PTH116 - some 270 files: a Path each is slow
+                    rows.append(f"{path} {found.st_size} {found.st_mtime_ns}")
+    return cache.digest(*sorted(rows))
 
 
 def key_of(text: str, layout: Sequence[Any], target: Target) -> str | None:
@@ -44,8 +51,9 @@ def key_of(text: str, layout: Sequence[Any], target: Target) -> str | None:
     return cache.digest("graph", package_build(), machine, repr(target), repr(layout), text)
 
 
-def recall(key: str, program: Callable[[], Program], target: Target) -> Artifact | None:
-    """The artifact kept under `key`. Never raises for what is on disk."""
+def recall(key: str, program: Callable[[], Program] | None, target: Target) -> Artifact | None:
+    """The artifact kept under `key`, without texts if there is no `program` to make them from.
+    Never raises for what is on disk."""
     entry = cache.default().get(key)
     if entry is None:
         return None
@@ -59,18 +67,19 @@ def recall(key: str, program: Callable[[], Program], target: Target) -> Artifact
         )
         kernels = tuple(Kernel(n, source, tuple(notes)) for n, source, notes in data["kernels"])
         runner = cpu.load(entry.file("graph.so")).runner(cpp.ENTRY, signature)
-        stages = _Stages(tuple(data["stages"]), program, target)
+        texts = None if program is None else _Stages(tuple(data["stages"]), program, target)
     except (KeyError, TypeError, ValueError, OSError, AttributeError):
         cache.default().delete(key)
         return None
-    return Artifact(runner, kernels, stages, dict(data["plan"]))
+    return Artifact(runner, kernels, texts or {}, dict(data["plan"]))
 
 
-def remember(key: str, artifact: Artifact) -> None:
-    """Keep an artifact whose entry is native code alone (kernels called back are not data)."""
+def remember(key: str, artifact: Artifact) -> bool:
+    """Keep an artifact whose entry is native code alone (kernels called back are not data); whether
+    it is kept."""
     run = artifact.run
     if not isinstance(run, cpu.Runner) or run.signature.hosts or run.signature.shapes is not None:
-        return
+        return False
     signature = run.signature
     data = {
         "kinds": signature.kinds,
@@ -84,7 +93,8 @@ def remember(key: str, artifact: Artifact) -> None:
     try:
         cache.default().put(key, data, {"graph.so": run.module.path})
     except OSError:
-        return  # a full disk: the next process compiles again
+        return False  # a full disk: the next process compiles again
+    return True
 
 
 class _Stages(Mapping[str, str]):

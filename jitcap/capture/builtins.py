@@ -11,6 +11,7 @@ import abc
 import builtins
 import copy
 import dataclasses
+import decimal
 import functools
 import io
 import sys
@@ -18,10 +19,9 @@ import time
 import typing
 import warnings
 from collections.abc import Callable
+from datetime import date, datetime
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
-
-import numpy as np
 
 from eager import autograd
 from eager import random as eager_random
@@ -248,10 +248,8 @@ def _len(world: World, obj: Any) -> Any:
     method = python_method(world, obj, "__len__")
     if method is not None:
         return world.call(method, (obj,), {})
-    shadow = world.outside.shadow(obj)
-    if shadow is not None and type(obj) is np.ndarray:
-        return world.getattr(obj, "shape")[0]
     world.see(obj, "len()")
+    shadow = world.outside.shadow(obj)
     if isinstance(shadow, DictShadow | ListShadow):
         return shadow.size(world)
     world.settle(obj)
@@ -431,11 +429,13 @@ class Identity(int):
 
 @handles(id)
 def _id(world: World, obj: Any) -> int:
+    world.bound_to = "id()"
     return Identity(id(obj))
 
 
 @handles(_thread.get_ident)
 def _get_ident(world: World) -> int:
+    world.bound_to = "the thread"
     return Identity(_thread.get_ident())
 
 
@@ -502,8 +502,14 @@ def _refuse(kind: str, name: str) -> Handler:
 
 for _impure in _IMPURE:
     HANDLERS[_impure] = _refuse("unknown call", _impure.__name__)
-for _name in ("time", "perf_counter", "monotonic", "process_time", "time_ns", "perf_counter_ns"):
-    HANDLERS[getattr(time, _name)] = _refuse("time and chance", f"time.{_name}")
+for _clock in (
+    time.time, time.perf_counter, time.monotonic, time.process_time, time.time_ns,
+    time.perf_counter_ns, datetime.now, datetime.utcnow, datetime.today, date.today,
+):  # fmt: skip
+    _home = f"{_clock.__module__}." if _clock.__module__ else ""
+    HANDLERS[_clock] = _refuse("time and chance", f"{_home}{_clock.__qualname__}")
+for _context in (decimal.getcontext, decimal.setcontext, decimal.localcontext):
+    HANDLERS[_context] = _refuse("unknown call", f"decimal.{_context.__name__}")
 for _state in (
     eager_random.seed, eager_random.get_rng_state, eager_random.set_rng_state,
     eager_random.initial_seed, eager_random.Generator.seed, eager_random.Generator.get_state,

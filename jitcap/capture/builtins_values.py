@@ -9,13 +9,10 @@ import json
 import math
 import operator
 import re
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from eager.interop import as_tensor, asarray, from_numpy, tensor
 from eager.sym import SymNumber, emit_scalar
 from eager.tensor import Tensor
-from jitcap.capture import arrays
 from jitcap.capture.breaks import Break
 from jitcap.capture.builtins import HANDLERS, Handler, Identity, handles, python_method
 from jitcap.capture.deferred import Deferred
@@ -58,6 +55,8 @@ def _by_method(fn: Any, name: str) -> Handler:
         method = python_method(world, value, name)
         if method is not None and not isinstance(value, Tensor):
             return world.call(method, (value, *rest), {})
+        if fn is hash:
+            world.bound_to = "hash()"
         if fn is hash and world.hashes_identity(value):
             return Identity(hash(value))
         return world.native(fn, tuple(map(world.known, (value, *rest))), {})
@@ -190,20 +189,3 @@ HANDLERS[operator.contains] = lambda world, a, b: world.contains(b, a)
 HANDLERS[operator.truth] = lambda world, a: world.truth(a)
 HANDLERS[operator.not_] = lambda world, a: not world.truth(a)
 HANDLERS[operator.neg] = lambda world, a: world.unary("UNARY_NEGATIVE", a)
-
-
-# ---- tensors of arrays
-
-
-def _converting(fn: Callable[..., Tensor]) -> Handler:
-    def handler(world: World, data: Any, *args: Any, **kwargs: Any) -> Any:
-        shared = arrays.tensor_of(world, data)
-        if shared is not data and fn is from_numpy:
-            return shared
-        return world.native(fn, (shared, *args), kwargs)
-
-    return handler
-
-
-for _fn in (as_tensor, asarray, from_numpy, tensor):
-    HANDLERS[_fn] = _converting(_fn)

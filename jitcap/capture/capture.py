@@ -216,6 +216,13 @@ def finish(world: World, value: Any, shape: tuple[int, tuple[str, ...]]) -> Capt
         autocast=world.autocast,
         joint=joint,
         draws=draws,
+        bound_to=world.bound_to,
+        assumed=tuple((*key, value) for key, value in world.assumed.items()),
+        read=tuple(
+            f.__code__
+            for f in world.reached.values()
+            if not world.is_library(f.__globals__.get("__name__", ""))
+        ),
     )
 
 

@@ -8,9 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-Bind = Callable[[Any], str]  # an object -> the name by which generated code reaches it
+
+class Bind(Protocol):
+    """An object -> the name by which generated code reaches it (see `guards.Names.bind`)."""
+
+    def __call__(self, value: Any, where: str | None = "") -> str: ...
+
+
 Variable = Callable[["Origin"], str]  # an origin -> the variable that holds its value
 
 
@@ -73,10 +79,21 @@ class Fixed(Origin):
     label: str
 
     def expr(self, var: Variable, bind: Bind) -> str:
-        return bind(self.value)
+        return bind(self.value, None)
 
     def show(self) -> str:
         return self.label
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FixedPart(Fixed):
+    """A part of a function that is fixed itself: a cell, its globals."""
+
+    function: Any
+    part: str
+
+    def expr(self, var: Variable, bind: Bind) -> str:
+        return bind(self.value, f"{bind(self.function)}.{self.part}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -26,7 +26,7 @@ from eager.tensor import UNREAD, Tensor, ViewOf, wrap
 from eager.traced import Traced, TracedStorage
 from jitcap.capture.breaks import Break
 from jitcap.capture.native import is_interpreted, is_native_class
-from jitcap.capture.origin import Attribute, CellOf, Contents, Fixed, Item, Origin
+from jitcap.capture.origin import Attribute, CellOf, Contents, Fixed, FixedPart, Item, Origin
 from jitcap.capture.shadow import (
     CellShadow,
     DictShadow,
@@ -48,7 +48,7 @@ _BY_IDENTITY: Final = (
     types.WrapperDescriptorType, types.MethodDescriptorType,
     types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
     ModuleType, np.ufunc, CodeType, property, types.GenericAlias,
-    types.UnionType, functools.cached_property,
+    types.UnionType, np.dtype, functools.cached_property, functools._lru_cache_wrapper,
 )  # fmt: skip
 HEAP_TYPE: Final = 1 << 9
 IMMUTABLE_TYPE: Final = 1 << 8
@@ -159,7 +159,7 @@ class Outside:
             return real
         name = fn.__code__.co_freevars[index]
         owner = self.origin_of(fn)
-        origin: Origin = Fixed(real, name)
+        origin: Origin = FixedPart(real, name, fn, f"__closure__[{index}]")
         if owner is not None and not self.is_fixed(fn):
             origin = CellOf(owner, index, name)
         return self.register(CellShadow(real, origin))
@@ -188,7 +188,7 @@ def loader_of(cls: type) -> Loader:
         return load_fixed
     if issubclass(cls, tuple):
         return load_tuple
-    if issubclass(cls, np.generic | np.dtype | int | float | complex | str | bytes):
+    if issubclass(cls, np.generic | int | float | complex | str | bytes):
         return load_equal
     return load_instance if is_python_class(cls) else load_opaque
 

@@ -6,9 +6,10 @@ run the compiled graph, replay the effects, return the value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from types import CodeType
+from typing import Any, Protocol
 
 from eager.autograd import mode
 from eager.dtype import _default as default_dtype
@@ -17,8 +18,10 @@ from jitcap.capture.origin import Origin
 from jitcap.graph import Graph
 from jitcap.guards import READ_ERRORS, Guards, Names, explain, render
 from jitcap.joint import FreedNode, Joint, Region
+from jitcap.lower import Strides
+from jitcap.tensor_guard import TensorLike
 
-Run = Callable[[Sequence[Any]], list[Any]]
+Run = Callable[[list[Any]], list[Any]]
 
 
 @dataclass(slots=True)
@@ -48,6 +51,27 @@ class Captured:
     autocast: Any
     joint: Joint | None = None
     draws: tuple[str, ...] = ()  # statements before the graph runs
+    bound_to: str = ""  # what of this process the version depends on, without a guard
+    assumed: tuple[tuple[str, str, Any], ...] = ()  # (module, name, value) of a library's constants
+    read: tuple[CodeType, ...] = ()  # of the program's functions, as far as they were interpreted
+    code: CodeType | None = None  # of the entry, when it was made
+
+    @property
+    def strides(self) -> list[Strides | None]:
+        """The inputs' strides in elements, as the guards have them (None: contiguous)."""
+        seen = {id(g.origin): g for g in self.guards.items if isinstance(g, TensorLike)}
+        strides: list[Strides | None] = []
+        for given in self.inputs:
+            if given.origin is None:
+                array = given.value
+                strides.append(tuple(s // array.itemsize for s in array.strides))
+                continue
+            guard = seen.get(id(given.origin))
+            if guard is None or guard.strides is None:
+                strides.append(None)
+            else:
+                strides.append(tuple(s // guard.dtype.itemsize for s in guard.strides))
+        return strides
 
     def source(self, region: bool = False) -> str:
         """The entry as Python source; `K` runs the graph, `R` is the region, `MISS` the refusal."""
@@ -126,22 +150,59 @@ class Captured:
     def entry(self, run: Run, miss: Any, region: Region | None = None) -> Callable[..., Any]:
         """The function that a call runs: `entry(args, kwargs)` gives the result, or `miss`."""
         text = self.source(region is not None)
-        scope = {"__name__": __name__, **self.names.namespace, "K": run, "R": region, "MISS": miss}
-        exec(compile(text, f"<entry of {self.name}>", "exec"), scope)
-        return scope["entry"]
+        self.code = compile(text, f"<entry of {self.name}>", "exec")
+        return link(self.code, self.names.namespace, run, miss, region)
 
-    def explain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-        """Why a call does not fit this version; None when it fits."""
-        count, keywords = self.shape
-        if len(args) != count or {*kwargs} != {*keywords}:
-            return f"expected {count} positional arguments and keywords {list(keywords)}"
-        if mode.enabled is not self.grad_mode:
-            return f"expected grad mode {'on' if self.grad_mode else 'off'}"
-        if mode.inference is not self.inference:
-            return f"expected inference mode {'on' if self.inference else 'off'}"
-        if mode.autocast is not self.autocast:
-            return f"expected autocast {self.autocast or 'off'}"
-        return explain(self.guards.items, args, kwargs)
+    def finder(self) -> CodeType:
+        """The guards once more, as `find(args, kwargs, take)` for another process: each object of
+        the program is taken where it is (`take` refuses another one) before a guard names it."""
+        body, places = [], [*self.names.found]
+        for i, line in enumerate(self._checks()):
+            while places and places[0][0] == i:
+                _, name, where = places.pop(0)
+                body.append(f"{name} = take({name!r}, {where})")
+            body.append(line)
+        lines = ["def find(args, kwargs, take):", *(f"  {line}" for line in body), "  return True"]
+        return compile("\n".join(lines), f"<guards of {self.name}>", "exec")
+
+
+class Version(Protocol):
+    """What calls a version is for."""
+
+    @property
+    def shape(self) -> tuple[int, tuple[str, ...]]: ...
+    @property
+    def grad_mode(self) -> bool: ...
+    @property
+    def inference(self) -> bool: ...
+    @property
+    def autocast(self) -> Any: ...
+    @property
+    def guards(self) -> Guards: ...
+
+
+def why_not(version: Version, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    """Why a call does not fit a version; None when it fits."""
+    count, keywords = version.shape
+    if len(args) != count or {*kwargs} != {*keywords}:
+        return f"expected {count} positional arguments and keywords {list(keywords)}"
+    if mode.enabled is not version.grad_mode:
+        return f"expected grad mode {'on' if version.grad_mode else 'off'}"
+    if mode.inference is not version.inference:
+        return f"expected inference mode {'on' if version.inference else 'off'}"
+    if mode.autocast is not version.autocast:
+        return f"expected autocast {version.autocast or 'off'}"
+    return explain(version.guards.items, args, kwargs)
+
+
+def link(
+    code: CodeType, names: Mapping[str, Any], run: Run, miss: Any, region: Region | None
+) -> Callable[..., Any]:
+    """An entry's code with what it calls: the function `entry(args, kwargs)`."""
+    scope = {"__name__": __name__, **names, "K": run, "R": region, "MISS": miss}
+    exec(code, scope)
+    entry: Callable[..., Any] = scope["entry"]
+    return entry
 
 
 class _Freed(FreedNode):

@@ -28,7 +28,7 @@ from jitcap.capture.interpret import NULL, Frame, Generator, Interpreter
 from jitcap.capture.located import caller_at
 from jitcap.capture.native import is_library_module
 from jitcap.capture.opcodes_table import OPCODES
-from jitcap.capture.origin import GLOBALS, Attribute, DictOf, Drawn, Fixed, Item, Origin
+from jitcap.capture.origin import GLOBALS, Attribute, DictOf, Drawn, Fixed, FixedPart, Item, Origin
 from jitcap.capture.outside import Outside, is_python_class, load_opaque, loader_of
 from jitcap.capture.search import Search
 from jitcap.capture.shadow import (
@@ -47,6 +47,7 @@ from jitcap.guards import Guards
 _ATOMS: Final = frozenset({int, float, complex, str, bool, type(None)})
 _BY_IDENTITY: Final[tuple[Any, ...]] = (object.__hash__, Tensor.__hash__)
 _PARTS: Final = (FunctionType, type, ModuleType, type(len))
+_CONTAINERS: Final = frozenset({list, tuple, dict, collections.deque, set, frozenset})
 
 
 class HostCall:
@@ -79,10 +80,11 @@ class World:
         self.fixed: dict[int, Any] = {}  # objects that are guarded by identity
         self.reached: dict[int, FunctionType] = {}  # functions that were interpreted
         self.made: dict[int, Any] = {}  # classes and functions that the program made
-        self.arrays: dict[int, Tensor] = {}  # by id of a NumPy array: the input that shares it
         self.hashed: dict[int, Shadow] = {}  # objects whose identity a set or dictionary used
         self.measured_classes: dict[int, type] = {}  # guarded to get no further members
         self.class_reads: dict[tuple[int, str], tuple[type, Any]] = {}
+        self.assumed: dict[tuple[str, str], Any] = {}  # a library's constants that were read
+        self.bound_to = ""  # what the program saw that holds in this process only
         self._globals: dict[int, dict[str, Any]] = {}
         self._function_fields: dict[int, dict[str, Any]] = {}
 
@@ -133,7 +135,11 @@ class World:
         twin = self._globals.get(id(real))
         if twin is None:
             twin = self._globals[id(real)] = {}
-            self.outside.register(DictShadow(real, Fixed(real, GLOBALS), twin))
+            origin = Fixed(real, GLOBALS)
+            if real is not vars(sys.modules.get(real.get("__name__", ""), SimpleNamespace())):
+                owners = (f for f in self.reached.values() if f.__globals__ is real)
+                origin = FixedPart(real, GLOBALS, next(owners), "__globals__")
+            self.outside.register(DictShadow(real, origin, twin))
         return twin
 
     def is_globals(self, origin: Origin) -> bool:
@@ -149,7 +155,10 @@ class World:
         twin = self.globals_of(real)
         if name not in twin and self.is_library(real.get("__name__", "")):
             value = real.get(name, MISSING)
-            if type(value) in _ATOMS or (own and isinstance(value, _PARTS)) or value is MISSING:
+            if type(value) in _ATOMS:
+                self.assumed[real["__name__"], name] = value
+                return value
+            if (own and isinstance(value, _PARTS)) or value is MISSING:
                 return value
         shadow = self.outside.shadow(twin)
         assert isinstance(shadow, DictShadow)
@@ -405,16 +414,10 @@ class World:
         if self.is_opaque(value):
             raise Break("opaque object", f"{what} of a {type(value).__qualname__}")
 
-    def see_within(self, value: Any, what: str) -> None:
-        """Refuse opaque objects in nested tuples, lists and dictionaries."""
-        if type(value) in (tuple, list, dict):
-            for item in value.values() if type(value) is dict else value:
-                self.see_within(item, what)
-        else:
-            self.see(value, what)
-
     def settle(self, value: Any, depth: int = 0) -> None:
         """Load everything that native code may look at in `value`."""
+        if type(value) in (set, frozenset) and not all(type(x) in (int, float) for x in value):
+            self.bound_to = "the order of a set"
         shadow = self.outside.shadow(value)
         cls: Any = type(value)
         if isinstance(shadow, DictShadow | ListShadow) or (
@@ -423,7 +426,7 @@ class World:
             shadow.complete(self)
         if depth < 12 and isinstance(value, list | tuple | dict | collections.deque):
             for item in value.values() if isinstance(value, dict) else value:
-                if type(item) in (list, tuple, dict, collections.deque):
+                if type(item) in _CONTAINERS:
                     self.settle(item, depth + 1)
 
     def load_all(self, value: Any) -> None:

@@ -239,6 +239,18 @@ def objects_told_apart_by_identity(jit):
 
 
 @program
+def a_cached_function_that_is_replaced(jit):
+    def cached(factor):
+        return functools.lru_cache(lambda n: n * factor)
+
+    scale = cached(2.0)
+    step = jit(lambda x: x * scale(3))
+    yield step(eager.ones(2))
+    scale = cached(5.0)
+    yield step(eager.ones(2))
+
+
+@program
 def a_namespace_as_configuration(jit):
     config = types.SimpleNamespace(rate=0.5, n=2, inner=types.SimpleNamespace(log=[1]))
 

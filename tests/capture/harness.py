@@ -6,9 +6,10 @@ import io
 
 from jitcap.capture.breaks import Break
 from jitcap.capture.capture import capture
-from jitcap.entry import MISS as MISS
-from jitcap.entry import Options, assemble
+from jitcap.entry import assemble
 from jitcap.record import Trail
+from jitcap.version import MISS as MISS
+from jitcap.version import Options
 
 
 def plain(value):

@@ -1,6 +1,7 @@
 """Every kind of refusal: it is met by a program, says where it is, and costs nothing but speed."""
 
 import asyncio
+import datetime
 import random
 import time
 
@@ -49,6 +50,11 @@ def evaluates(x):
 @program("opaque object")
 def reads_an_array(x, array=ARRAY):
     return x * float(array[1])
+
+
+@program("time and chance")
+def today(x):
+    return x * (datetime.datetime.now().year > 2000)
 
 
 @program("time and chance")

@@ -13,9 +13,10 @@ import eager
 from jitcap import disable, graph_break, jit, stance
 from jitcap.capture.breaks import Break
 from jitcap.capture.segment import capture_segment
-from jitcap.entry import Options, assemble
+from jitcap.entry import assemble
 from jitcap.record import Trail
 from jitcap.split import Splitter
+from jitcap.version import Options
 
 from . import programs_language as programs_language
 from . import programs_objects as programs_objects

@@ -26,8 +26,8 @@ try:
 except IndexError as error:
     print(error)
 (made,) = fn._entries.compiled.values()
-print("source" in made.executable.artifact.stages, "build" in made.trail.seconds)
-print("#include" in made.executable.artifact.stages["source"])
+print(made.graph is None, "build" in made.trail.seconds)
+print("#include" in explain(step)(x, w, eager.tensor([0, 2])).stages["source"])
 """
 
 
@@ -44,7 +44,7 @@ def run(tmp_path):
 @pytest.mark.slow
 def test_the_second_process_compiles_nothing(tmp_path):
     first, second = run(tmp_path), run(tmp_path)
-    assert first[2] == "True True"
+    assert first[2] == "False True"
     assert second[2] == "True False"
     assert first[:2] == second[:2]
     assert "out of bounds" in second[1]

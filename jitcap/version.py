@@ -1,0 +1,49 @@
+"""Between capture and the entry: one compiled version of a function, and what was asked for.
+
+A `Compiled` comes from the whole road (`entry.compile_call`) or from disk (`kept.recall`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from jitcap.capture.result import Version
+from jitcap.graph import Graph
+from jitcap.pipeline import Executable
+from jitcap.record import Trail
+
+
+class _Miss:
+    """What a version answers when the call does not fit it."""
+
+    def __repr__(self) -> str:
+        return "<miss>"
+
+
+MISS: Final = _Miss()
+Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a function is to be compiled: the arguments of `jit`."""
+
+    fullgraph: bool = False
+    dynamic: bool | None = None
+    backend: str | None = None
+    verify: bool = False
+    check_nans: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Compiled:
+    """One version: which calls it is for, what was made of it, the log, and the graph that was
+    captured (None: by an earlier process)."""
+
+    call: Call
+    captured: Version
+    executable: Executable
+    trail: Trail
+    graph: Graph | None = None
