@@ -6,8 +6,8 @@
     codegen     codegen/            Program -> loops -> kernels -> source -> Artifact
     entry       jitcap/entry.py     guards + Artifact -> the guarded call (runs capture, too)
 
-What is made is kept on disk: artifacts by `jitcap/warm.py`, whole versions by `jitcap/kept/`, so
-that another process captures and compiles nothing.
+What is made is kept on disk, compiled graphs and whole versions (`jitcap/kept/`), so that another
+process captures and compiles nothing.
 
 Regions whose gradient is asked for later, from outside, go through `jitcap/joint.py` and
 `jitcap/partition.py` first, which make two graphs of one; each then takes this road.
@@ -27,9 +27,9 @@ import codegen
 from codegen import Target, Unsupported
 from codegen.runtime.artifact import Artifact
 from codegen.runtime.build import NoCompiler
-from jitcap import warm
 from jitcap.config import config
 from jitcap.graph import Graph
+from jitcap.kept import graphs
 from jitcap.lower import Strides, lower
 from jitcap.passes import PASSES
 from jitcap.record import Trail, announce, say
@@ -93,7 +93,7 @@ def compile_graph(
 def recall(key: str, trail: Trail) -> Executable | None:
     """What `compile_graph` made and kept under `key`, if it is still there."""
     with trail.stage("codegen"):
-        artifact = warm.recall(key, None, Target("cpp", config.isa, config.threads))
+        artifact = graphs.recall(key, None, Target("cpp", config.isa, config.threads))
     if artifact is None:
         return None
     _keep_artifact(artifact, trail)
@@ -111,12 +111,12 @@ def _generate(
     program = functools.partial(lower, graph, writes, strides)
     if config.check:  # verify every stage, every time
         return codegen.compile(program(), target), None
-    key = warm.key_of(show(graph), (strides, writes), target)
-    found = None if key is None else warm.recall(key, program, target)
+    key = graphs.key_of(show(graph), (strides, writes), target)
+    found = None if key is None else graphs.recall(key, program, target)
     if found is not None:
         return found, key
     artifact = codegen.compile(program(), target)
-    kept = key is not None and warm.remember(key, artifact)
+    kept = key is not None and graphs.remember(key, artifact)
     return artifact, key if kept else None
 
 

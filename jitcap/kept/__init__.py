@@ -1,6 +1,9 @@
-"""Beside the entry: whole versions kept on disk, so that another process starts without capturing.
+"""Beside the pipeline: what was made, kept on disk, so that another process starts from there.
 
-fingerprint.py   an object of the program -> digest of what it is made of
-pickling.py      the constants of generated code <-> bytes, live objects by where they are found
-versions.py      remember a version; recall those that fit a call
+    graphs.py        a graph -> its compiled artifact
+    versions.py      a call -> the version that fits it: code, guards, executable
+    pickling.py      the constants of a version's code <-> bytes
+    fingerprint.py   an object of the program -> digest of what it is made of
+
+The entries lie in the cache of `codegen.runtime.cache`.
 """

@@ -27,13 +27,12 @@ from codegen.runtime import build, cache
 from eager.autograd import mode
 from eager.dtype import _default as default_dtype
 from eager.tensor import Tensor
-from jitcap import warm
 from jitcap.capture.result import Captured, link
 from jitcap.config import config
 from jitcap.graph import Graph
 from jitcap.guards import READ_ERRORS, Guards
 from jitcap.joint import Joint, Region
-from jitcap.kept import pickling
+from jitcap.kept import graphs, pickling
 from jitcap.kept.fingerprint import Unkept, fingerprint
 from jitcap.lower import Strides
 from jitcap.pipeline import compile_graph
@@ -64,7 +63,7 @@ def key_of(
     flags = (config.backend, config.isa, config.threads, config.recompute)
     state = (mode.enabled, mode.inference, mode.autocast, default_dtype[0], sorted(varying))
     call = [*map(_look, args), *((k, _look(v)) for k, v in kwargs.items())]
-    versions = (sys.version, np.__version__, warm.package_build(), machine)
+    versions = (sys.version, np.__version__, graphs.package_build(), machine)
     return cache.digest("version", text, *map(repr, (versions, flags, options, state, call)))
 
 

@@ -21,7 +21,7 @@ from codegen.emit import cpp
 from codegen.runtime import build, cache, cpu
 from codegen.runtime.artifact import Artifact, Kernel, Signature, Spec
 
-ROOT: Final = Path(__file__).resolve().parent.parent
+ROOT: Final = Path(__file__).resolve().parent.parent.parent
 PACKAGES: Final = ("eager", "codegen", "jitcap")
 
 
