@@ -8,6 +8,7 @@ fit: `expected ... got ..., read as self.layers[0].p` (`explain`).
 from __future__ import annotations
 
 import enum
+import functools
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -17,6 +18,13 @@ from typing import Any, ClassVar, Final
 from jitcap.capture.origin import Drawn, Origin
 
 _ATOMS: Final = (type(None), bool, type(Ellipsis), type(NotImplemented))
+_FUNCTIONS_IN: Final[dict[type, tuple[str, ...]]] = {
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    property: ("fget", "fset", "fdel"),
+    functools.cached_property: ("func",),
+    functools._lru_cache_wrapper: ("__wrapped__",),
+}
 READ_ERRORS: Final = (LookupError, AttributeError, TypeError, ValueError)
 
 
@@ -80,13 +88,16 @@ class Names:
         return name
 
     def _bind_around(self, value: Any, name: str) -> None:
-        """What hangs on a class that was found, and has no name of its own either."""
+        """What hangs on an object that was found, and has no name of its own either."""
         if isinstance(value, type):
             for i, base in enumerate(value.__mro__[1:], 1):
                 if "<locals>" in base.__qualname__:
                     self.bind(base, f"{name}.__mro__[{i}]")
             if "<locals>" in type(value).__qualname__:
                 self.bind(type(value), f"type({name})")
+        for part in _FUNCTIONS_IN.get(type(value), ()):
+            if getattr(value, part) is not None:
+                self.bind(getattr(value, part), f"{name}.{part}")
 
     def var(self, origin: Origin) -> str:
         """The variable that holds the value at `origin`; its reading is appended when it is new."""

@@ -131,7 +131,7 @@ def _load_class_value(world: World, cls: type, owner: type, name: str, raw: Any)
         return raw
     place = Item(Attribute(Fixed(owner, owner.__qualname__), "__dict__"), name)
     if isinstance(raw, _DESCRIPTORS):
-        if not name.startswith("__"):
+        if not name.startswith("__") or name == "__new__":
             world.guards.add(Is(place, world.line(), raw))
         return raw
     return world.outside.load(raw, place)

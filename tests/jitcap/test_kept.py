@@ -38,7 +38,7 @@ def test_programs_that_change_what_a_step_sees(run, recalled):
 
 # Everything that `step` reads, in the ways that programs read things; an edit changes one of them.
 MODULE = """
-import dataclasses, enum, functools, math
+import collections, dataclasses, enum, functools, math
 import eager
 from eager import nn
 from eager.nn.functional import relu as activation
@@ -46,6 +46,8 @@ from jitcap import jit
 
 FACTOR = 2.0
 TABLE = {"a": [1, 2], "b": (3, 4.5)}
+
+Pair = collections.namedtuple("Pair", "first second")
 
 class Mode(enum.Enum):
     FAST = 3
@@ -128,7 +130,7 @@ def make():
         out = model(x) * FACTOR + TABLE["a"][1] + TABLE["b"][1] + Mode.FAST.value
         out = out + settings.width * len(settings.names) + model.cached
         out = with_default(wrapped(nested(out))) + looked_up(2) + sum(counted(3))
-        out = by_name["square"](out) + closed(x) + math.tau
+        out = by_name["square"](out) + closed(x) + math.tau * Pair(1, 2).second
         loss = Own.apply(out).sum()
         loss.backward()
         return loss, model.weight.grad
