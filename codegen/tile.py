@@ -18,8 +18,8 @@ from typing import Final
 from codegen import affine, expr
 from codegen.affine import Affine, Axis, FloorDiv, Mod
 from codegen.cases import cut
-from codegen.expr import Expr, Load
-from codegen.ir import Fused, Kernel, Library, Schedule, Stage, Store, Tiled
+from codegen.expr import Expr, Load, Select
+from codegen.ir import Buffer, Fused, Kernel, Library, Schedule, Stage, Store, Tiled
 from codegen.narrow import narrow
 from codegen.rewrite import Rewrite
 
@@ -57,6 +57,39 @@ def stage_roots(stage: Stage) -> Iterator[Expr]:
         for atom in affine.walk_atoms(s.offset):
             if isinstance(atom, affine.Opaque):
                 yield atom.expr
+
+
+def overwrites(stage: Stage, buffers: Mapping[str, Buffer]) -> bool:
+    """Whether a store may overwrite what a later one is the first to read: an input's old value,
+    where a new one is stored in place. What a Select guards is read where it is needed."""
+
+    def memory(name: str) -> str:
+        return (buffers[name].alias or name) if name in buffers else name
+
+    seen: set[Expr] = set()
+    written: set[str] = set()
+    for root in stage.reductions:
+        seen |= _loads_at_once(root.value)
+    for store in stage.stores:
+        at_once = _loads_at_once(store.value)
+        seen |= {x for x in at_once if memory(x.buffer) not in written}
+        for x in expr.walk(store.value, *(a.expr for a in _opaque(store.offset))):
+            if isinstance(x, Load) and memory(x.buffer) in written and x not in seen:
+                return True
+        written.add(memory(store.buffer))
+    return False
+
+
+def _loads_at_once(value: Expr) -> set[Load]:
+    """The loads of a value that is read as a whole."""
+    found = tuple(expr.walk(value))
+    if any(isinstance(x, Select) for x in found):
+        return set()
+    return {x for x in found if isinstance(x, Load)}
+
+
+def _opaque(index: Affine) -> Iterator[affine.Opaque]:
+    return (atom for atom in affine.walk_atoms(index) if isinstance(atom, affine.Opaque))
 
 
 def stage_indices(stage: Stage) -> Iterator[Affine]:

@@ -19,7 +19,7 @@ from codegen.emit.cpp_expr import Names, Scope, Spell
 from codegen.emit.cpp_lanes import position_of, width
 from codegen.ir import Buffer, Kernel, Reduction, Schedule, Stage, Store
 from codegen.plan import touched
-from codegen.tile import stage_roots
+from codegen.tile import overwrites, stage_roots
 from eager import dtype as dt
 
 # A sum down a long column is a sum of sums of this many: errors grow with the root of the length.
@@ -71,6 +71,7 @@ class _Writer:
     def __init__(self, kernel: Kernel, plan: Schedule, buffers: Mapping[str, Buffer]) -> None:
         self.kernel = kernel
         self.plan = plan
+        self.buffers = buffers
         own = [buffers[n] for n in set(touched(kernel)) if n in buffers]
         dtypes = {b.name: b.dtype for b in (*own, *kernel.locals)}
         self.names = Names(dtypes, frozenset(b.name for b in own if b.kind == "scalar"))
@@ -177,8 +178,7 @@ class _Writer:
         body = loops[-1]
         for acc in accs:
             body.lines += acc.update()
-        for store in stage.stores:
-            body.lines.append(self.store(s, store))
+        self.store_all(s, body, stage)
         blocks = _Blocks(stage, accs)
         lines += [a.declare() for a in accs] + blocks.declare()
         lines += self.nest(stage, vector, loops, number, blocks)
@@ -217,6 +217,14 @@ class _Writer:
             body = [*scope.lines, *blocks.around(a, lines)]
             lines = [for_loop(a), *indent(body), "}"]
         return lines
+
+    def store_all(self, s: Spell, body: Scope, stage: Stage) -> None:
+        """The stores of a stage, each after its value, or all values before all stores."""
+        if overwrites(stage, self.buffers):
+            body.lines += [self.store(s, store) for store in stage.stores]
+            return
+        for store in stage.stores:
+            body.lines.append(self.store(s, store))
 
     def store(self, s: Spell, store: Store) -> str:
         p = self.names.buffer(store.buffer)
@@ -294,8 +302,7 @@ class _Writer:
         accs = [_Acc(self, r, s, "[u_]", stage.loops) for r in stage.reductions]
         for acc in accs:
             body.lines += acc.update()
-        for store in stage.stores:
-            body.lines.append(self.store(s, store))
+        self.store_all(s, body, stage)
         inner = [
             f"auto body{number} = [&](auto block_, const i64 {v.name}, const int n_,",
             "  const int u_) JC_BODY {",

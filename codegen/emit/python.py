@@ -83,8 +83,7 @@ class _Writer:
         for r in stage.reductions:
             at = f", {block.index(r.position)}" if r.position is not None else ""
             block.lines.append(f"{r.name} = {r.monoid}_step({r.name}, {block.value(r.value)}{at})")
-        for s in stage.stores:
-            block.lines.append(block.store(s))
+        block.lines += [block.store(s) for s in stage.stores]  # after all values: see `overwrites`
         lines += [pad + line for line in block.lines]
         lines += [
             f"{r.name} = int64({r.name}[1])" for r in stage.reductions if r.position is not None

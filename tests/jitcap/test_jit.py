@@ -330,6 +330,27 @@ def test_a_parameter_given_other_data_has_its_gradient():
         same(p.grad, 4 * floats(3, seed=0) + 4 * floats(3, seed=1))
 
 
+@pytest.mark.parametrize("backend", ["cpp", "python"])
+def test_an_old_value_is_read_before_its_memory_is_written(backend):
+    """Whatever the order of the results in one kernel: `b` is kept and written over `a`."""
+
+    def fn(a, c, x):
+        b, d = x * 2, x * 3
+        moved, chosen = a + b, eager.where(x > 0, c, d)
+        a.copy_(b)
+        c.copy_(d)
+        return b, moved, d, chosen
+
+    mine, plain = ([floats(5, 7, seed=7), floats(5, 7, seed=8)] for _ in range(2))
+    compiled = jit(fn, backend=backend)
+    for i in range(2):
+        x = floats(5, 7, seed=i + 1)
+        for one, other in zip(compiled(*mine, x), fn(*plain, x), strict=True):
+            same(one, other)
+        for one, other in zip(mine, plain, strict=True):
+            same(one, other)
+
+
 def test_a_step_with_its_backward_inside():
     class Model:
         def __init__(self):
