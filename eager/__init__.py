@@ -26,6 +26,7 @@ from eager import optim as optim
 from eager import printing as printing
 from eager import random as random
 from eager import serialization as serialization
+from eager import special as special
 from eager import testing as testing
 from eager import utils as utils
 from eager.amp import autocast as autocast

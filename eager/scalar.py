@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from eager import special
+from eager import special_arrays
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +95,8 @@ _TABLE: Final = (
     Intrinsic("sinh", 1, np.sinh),
     Intrinsic("cosh", 1, np.cosh),
     Intrinsic("tanh", 1, np.tanh),
-    Intrinsic("erf", 1, special.erf),
-    Intrinsic("lgamma", 1, special.lgamma),
+    Intrinsic("erf", 1, special_arrays.erf),
+    Intrinsic("lgamma", 1, special_arrays.lgamma),
     # comparison and logic
     Intrinsic("eq", 2, np.equal, "bool"),
     Intrinsic("ne", 2, np.not_equal, "bool"),

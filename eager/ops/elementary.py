@@ -13,7 +13,7 @@ from eager.ops.kinds import Pointwise
 from eager.ops.pointwise import UnaryFn, binary, binary_op, is_integral, unary, where
 from eager.ops.view import zeros_of
 from eager.registry import public
-from eager.special import far_coefficients
+from eager.special_arrays import far_coefficients
 from eager.tensor import Tensor
 
 # ---------------------------------------------------------------------------------- rounding
