@@ -137,8 +137,8 @@ class World:
             twin = self._globals[id(real)] = {}
             origin = Fixed(real, GLOBALS)
             if real is not vars(sys.modules.get(real.get("__name__", ""), SimpleNamespace())):
-                owners = (f for f in self.reached.values() if f.__globals__ is real)
-                origin = FixedPart(real, GLOBALS, next(owners), "__globals__")
+                owner = next((f for f in self.reached.values() if f.__globals__ is real), None)
+                origin = FixedPart(real, GLOBALS, owner, "__globals__") if owner else origin
             self.outside.register(DictShadow(real, origin, twin))
         return twin
 
