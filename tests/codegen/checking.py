@@ -30,10 +30,22 @@ def check(fn, *args, backends=("cpp", "python"), rtol=2e-5, atol=2e-6):
         artifact, inputs = compiled(fn, args, backend)
         got = artifact.run(inputs)
         assert len(got) == len(expected)
-        for g, e in zip(got, expected, strict=True):
-            same(g, e, rtol, atol, backend)
+        for i, (g, e) in enumerate(zip(got, expected, strict=True)):
+            same(g, e, rtol, atol, f"{backend}, result {i}")
         artifacts[backend] = artifact
     return artifacts.get("cpp")
+
+
+def check_each(calls, **how):
+    """`check` of many calls (function, arguments) as one program: a compiler process for each would
+    take minutes. A function stands for itself and its results for its place among them."""
+
+    def run(*args):
+        given = iter(args)
+        outs = [fn(*(next(given) for _ in own)) for fn, own in calls]
+        return [o for out in outs for o in (out if isinstance(out, tuple | list) else (out,))]
+
+    return check(run, *(a for _, own in calls for a in own), **how)
 
 
 def same(got, expected, rtol, atol, label=""):

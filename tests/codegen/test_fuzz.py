@@ -1,5 +1,5 @@
 """Random programs: eager against fused C++ (and, for small ones, against the loops as Python). The
-seed is the test's name."""
+first seed of a program is the test's name."""
 
 import random
 
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import eager
-from tests.codegen.checking import check, compiled, floats, same
+from tests.codegen.checking import check_each, compiled, floats, same
 
 UNARY = [
     lambda x: x.tanh(),
@@ -108,28 +108,24 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_random_program(seed):
-    shapes = SHAPES[seed % len(SHAPES)]
-    args = [floats(*s, seed=seed + i) for i, s in enumerate(shapes)]
+@pytest.mark.parametrize("first", range(0, 60, 4))
+def test_random_programs(first):
+    calls = []
+    for seed in range(first, first + 4):
+        shapes = SHAPES[seed % len(SHAPES)]
+        calls.append((program(seed), [floats(*s, seed=seed + i) for i, s in enumerate(shapes)]))
+    backends = ("cpp", "python") if first % 3 == 0 else ("cpp",)
     with np.errstate(all="ignore"):
-        check(
-            program(seed),
-            *args,
-            backends=("cpp", "python") if seed % 3 == 0 else ("cpp",),
-            rtol=1e-4,
-            atol=1e-4,
-        )
+        check_each(calls, backends=backends, rtol=1e-4, atol=1e-4)
 
 
-def training_step(seed):
-    """A random program as a loss: its gradients, and an update of its arguments in place."""
-    forward = program(seed)
+def training_steps(seeds):
+    """Random programs of three arguments as losses: their gradients, and updates in place."""
 
-    def run(*args):
+    def one(seed, *args):
         for a in args:
             a.requires_grad_(True)
-        loss = sum((o * o).mean() for o in forward(*args))
+        loss = sum((o * o).mean() for o in program(seed)(*args))
         grads = eager.autograd.grad(loss, list(args), allow_unused=True)
         with eager.no_grad():
             for a, g in zip(args, grads, strict=True):
@@ -137,16 +133,24 @@ def training_step(seed):
                     a.sub_(g * 0.01)
         return [loss.detach(), *(g for g in grads if g is not None)]
 
+    def run(*args):
+        return [o for i, seed in enumerate(seeds) for o in one(seed, *args[3 * i : 3 * i + 3])]
+
     return run
 
 
-@pytest.mark.parametrize("seed", range(24))
-def test_random_training_step(seed):
-    args = [floats(*s, seed=seed + i) for i, s in enumerate(SHAPES[seed % len(SHAPES)])]
+@pytest.mark.parametrize("first", range(0, 24, 4))
+def test_random_training_steps(first):
+    seeds = range(first, first + 4)
+    args = [
+        floats(*s, seed=seed + i)
+        for seed in seeds
+        for i, s in enumerate(SHAPES[seed % len(SHAPES)])
+    ]
     with np.errstate(all="ignore"):
         tensors = [eager.from_numpy(a.copy()) for a in args]
-        expected = [np.asarray(o.numpy()) for o in training_step(seed)(*tensors)]
-        artifact, inputs = compiled(training_step(seed), args)
+        expected = [np.asarray(o.numpy()) for o in training_steps(seeds)(*tensors)]
+        artifact, inputs = compiled(training_steps(seeds), args)
         for got, want in zip(artifact.run(inputs), expected, strict=True):
             same(got, want, 2e-3, 2e-3)
     for after, tensor in zip(args, tensors, strict=True):

@@ -7,16 +7,18 @@ import pytest
 
 import eager
 import eager.nn.functional as F
-from tests.codegen.checking import check, compiled, floats, ints
+from tests.codegen.checking import check, check_each, compiled, floats, ints
 
 SHAPES = [(), (1,), (5,), (16,), (17,), (0,), (3, 1), (1, 37), (4, 33), (2, 3, 5), (0, 4)]
 DTYPES = [np.float32, np.float64, np.float16, ml_dtypes.bfloat16]
 INTS = [np.int8, np.uint8, np.int16, np.int32, np.int64]
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_pointwise(shape):
-    check(lambda x, y: (x * y + 1).tanh() - y / 3, floats(*shape), floats(*shape, seed=1))
+def test_pointwise():
+    def fn(x, y):
+        return (x * y + 1).tanh() - y / 3
+
+    check_each([(fn, (floats(*shape), floats(*shape, seed=1))) for shape in SHAPES])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -60,16 +62,16 @@ def test_bool():
     )
 
 
-@pytest.mark.parametrize(
-    ("a", "b"), [((5, 7), (7,)), ((5, 1, 9), (4, 1)), ((1,), (3, 4)), ((), (2, 3))]
-)
-def test_broadcast(a, b):
-    check(lambda x, y: (x - y).exp() * y, floats(*a), floats(*b))
+def test_broadcast():
+    def fn(x, y):
+        return (x - y).exp() * y
+
+    shapes = [((5, 7), (7,)), ((5, 1, 9), (4, 1)), ((1,), (3, 4)), ((), (2, 3))]
+    check_each([(fn, (floats(*a), floats(*b))) for a, b in shapes])
 
 
-@pytest.mark.parametrize(
-    "fn",
-    [
+def test_views_and_moves():
+    fns = [
         lambda x: x.permute(2, 0, 1) * 2,
         lambda x: x[1:4, ::2] + x[:3, 1::2],
         lambda x: (x.reshape(10, -1).t() + 1).reshape(-1),
@@ -79,35 +81,25 @@ def test_broadcast(a, b):
         lambda x: eager.flip(x, (1, 2)),
         lambda x: F.pad(x, (1, 2, 3, -1)) * 2,
         lambda x: eager.cat([x, x * 2, x[:, :2]], 1) + 1,
-    ],
-)
-def test_views_and_moves(fn):
-    check(fn, floats(5, 6, 40))
+    ]
+    check_each([(fn, (floats(5, 6, 40),)) for fn in fns])
 
 
 def test_strided_inputs():
     base = floats(12, 20)
-    for x in (base.T, base[::2, 1::3], np.broadcast_to(base[:, :1], (12, 20)), base[:, 0]):
-        check(lambda x: (x * 2).sum(), x)
-        check(lambda x: x.exp() + 1, x)
+    fns = [lambda x: (x * 2).sum(), lambda x: x.exp() + 1]
+    strided = (base.T, base[::2, 1::3], np.broadcast_to(base[:, :1], (12, 20)), base[:, 0])
+    check_each([(fn, (x,)) for x in strided for fn in fns])
 
 
-@pytest.mark.parametrize("shape", [(7, 11), (1, 1), (33, 100), (3, 5, 64), (300, 3), (2, 70000)])
-def test_reductions(shape):
-    x = floats(*shape)
-    last = len(shape) - 1
-    check(
-        lambda x: (x.sum(), x.sum(0), x.sum(last), x.mean(last, keepdim=True)),
-        x,
-        rtol=1e-4,
-        atol=1e-3,
-        backends=("cpp",),
-    )
-    check(
-        lambda x: (x.amax(0), x.amin(last), x.argmax(last), x.argmin(0), x.argmax()),
-        x,
-        backends=("cpp",),
-    )
+def test_reductions():
+    shapes = [(7, 11), (1, 1), (33, 100), (3, 5, 64), (300, 3), (2, 70000)]
+    fns = [
+        lambda x: (x.sum(), x.sum(0), x.sum(-1), x.mean(-1, keepdim=True)),
+        lambda x: (x.amax(0), x.amin(-1), x.argmax(-1), x.argmin(0), x.argmax()),
+    ]
+    for fn, how in zip(fns, ({"rtol": 1e-4, "atol": 1e-3}, {}), strict=True):
+        check_each([(fn, (floats(*shape),)) for shape in shapes], **how, backends=("cpp",))
 
 
 def test_the_place_of_truth():
@@ -181,16 +173,14 @@ def test_nan_and_infinity_are_kept():
     )
 
 
-@pytest.mark.parametrize("n", [1, 5, 16, 65, 100])
 @pytest.mark.parametrize("dim", [0, 1])
-def test_softmax_family(n, dim):
-    check(lambda x: (F.softmax(x * 0.5 + 1, dim), F.log_softmax(x, dim)), floats(33, n))
+def test_softmax_family(dim):
+    def fn(x):
+        return F.softmax(x * 0.5 + 1, dim), F.log_softmax(x, dim)
 
-
-def test_masked_softmax_of_whole_rows():
-    x = floats(9, 9)
-    x[3] = -np.inf
-    check(lambda x: F.softmax(x, 1), x)
+    masked = floats(9, 9)
+    masked[3] = -np.inf
+    check_each([*((fn, (floats(33, n),)) for n in (1, 5, 16, 65, 100)), (fn, (masked,))])
 
 
 def test_norms():
@@ -207,9 +197,13 @@ def test_norms():
 
 def test_index_ops():
     x, i = floats(50, 33), ints(0, 33, 50, 4)
-    check(lambda x, i: eager.gather(x, 1, i) * 2, x, i)
-    check(lambda w, i: F.embedding(i, w) + 1, x, ints(0, 50, 4, 6))
-    check(lambda x, i: x[i].sum(-1), x, ints(-50, 50, 7))
+    check_each(
+        [
+            (lambda x, i: eager.gather(x, 1, i) * 2, (x, i)),
+            (lambda w, i: F.embedding(i, w) + 1, (x, ints(0, 50, 4, 6))),
+            (lambda x, i: x[i].sum(-1), (x, ints(-50, 50, 7))),
+        ]
+    )
     check(
         lambda x, i, s: x.index_add(0, i, s), x, ints(0, 50, 20), floats(20, 33, seed=3), atol=1e-5
     )
@@ -224,12 +218,14 @@ def test_index_out_of_range_is_an_index_error(bad):
             artifact.run(inputs)
 
 
-@pytest.mark.parametrize(
-    ("m", "k", "n"), [(1, 1, 1), (3, 4, 5), (30, 40, 50), (17, 1, 9), (64, 64, 64)]
-)
-def test_dot(m, k, n):
-    check(lambda a, b: a @ b, floats(m, k), floats(k, n), atol=1e-4)
-    check(lambda a, b: a.t() @ b.t() + 1, floats(k, m), floats(n, k), atol=1e-4)
+def test_dot():
+    calls = []
+    for m, k, n in [(1, 1, 1), (3, 4, 5), (30, 40, 50), (17, 1, 9), (64, 64, 64)]:
+        calls += [
+            (lambda a, b: a @ b, (floats(m, k), floats(k, n))),
+            (lambda a, b: a.t() @ b.t() + 1, (floats(k, m), floats(n, k))),
+        ]
+    check_each(calls, atol=1e-4)
 
 
 def test_batched_dot_and_attention():
@@ -276,11 +272,7 @@ def test_masks_and_bytes_alone(n):
     check(fn, x, no, yes, late, grid, small)
 
 
-@pytest.mark.parametrize(("m", "k", "n"), [(1, 40000, 1), (7, 33, 1), (1, 33, 70)])
-def test_products_with_a_vector(m, k, n):
-    a, b = floats(m, k), floats(k, n, seed=1)
-    a[0, 0] = np.inf
-
+def test_products_with_a_vector():
     def fn(a, b):
         return (
             a @ b,
@@ -290,4 +282,9 @@ def test_products_with_a_vector(m, k, n):
             a[:, :1] @ b[:1],
         )
 
-    check(fn, a, b, rtol=2e-3, atol=1e-3)
+    calls = []
+    for m, k, n in ((1, 40000, 1), (7, 33, 1), (1, 33, 70)):
+        a, b = floats(m, k), floats(k, n, seed=1)
+        a[0, 0] = np.inf
+        calls.append((fn, (a, b)))
+    check_each(calls, rtol=2e-3, atol=1e-3)
