@@ -54,30 +54,51 @@ def loss_of(seed):
     return loss
 
 
+def outcomes(run, seeds):
+    """(values, what was refused, gradients) of the programs of `seeds`; None if an error ends them."""
+    leaves = [[eager.tensor(a).requires_grad_() for a in programs.draw(seed)[0]] for seed in seeds]
+    try:
+        results = run(leaves)
+    except RuntimeError:
+        return None
+    return [(*r, [t.grad for t in own]) for r, own in zip(results, leaves, strict=True)]
+
+
+def programs_of(seeds):
+    losses = [loss_of(seed) for seed in seeds]
+
+    def run(leaves):
+        return [loss(own) for loss, own in zip(losses, leaves, strict=True)]
+
+    return run
+
+
+SEEDS = [*range(60), 126, 210]
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("seed", [*range(60), 126, 210])
-def test_compiled_like_eager(seed):
+@pytest.mark.parametrize("first", range(0, len(SEEDS), 4))
+def test_compiled_like_eager(first):
+    """Four programs in one graph, and each that ends in an error alone."""
     jitcap = pytest.importorskip("jitcap")
-    arrays, _ = programs.draw(seed)
-    outcome = []
-    for fn in (loss_of(seed), jitcap.jit(loss_of(seed))):
-        leaves = [eager.tensor(a).requires_grad_() for a in arrays]
-        try:
-            values, refused = fn(leaves)
-        except RuntimeError as error:
-            outcome.append(str(error))
-            continue
-        grads = [t.grad for t in leaves]
-        outcome.append((refused, values, grads))
-    plain, compiled = outcome
-    if isinstance(plain, str):
-        assert isinstance(compiled, str)
-        return
-    assert plain[0] == compiled[0]
-    for a, b in zip(compiled[1] + compiled[2], plain[1] + plain[2], strict=True):
-        assert (a is None) == (b is None)
-        if a is not None:
-            np.testing.assert_allclose(
-                a.detach().numpy(), b.detach().numpy(), rtol=1e-8, atol=1e-10
-            )
+    expected = {seed: outcomes(programs_of([seed]), [seed]) for seed in SEEDS[first : first + 4]}
+    for seed in (seed for seed, plain in expected.items() if plain is None):
+        assert outcomes(jitcap.jit(programs_of([seed])), [seed]) is None, seed
+    sound = [seed for seed, plain in expected.items() if plain is not None]
+    step = jitcap.jit(programs_of(sound))
+    compiled = outcomes(step, sound)
+    assert (step.stats.graphs, step.stats.splits, step.stats.fallbacks) == (1, 0, 0), step.stats
+    for seed, (values, refused, grads) in zip(sound, compiled, strict=True):
+        ((want, wanted_refused, want_grads),) = expected[seed]
+        assert refused == wanted_refused, seed
+        for a, b in zip(values + grads, want + want_grads, strict=True):
+            assert (a is None) == (b is None), seed
+            if a is not None:
+                np.testing.assert_allclose(
+                    a.detach().numpy(),
+                    b.detach().numpy(),
+                    rtol=1e-8,
+                    atol=1e-10,
+                    err_msg=f"seed {seed}",
+                )
