@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from codegen.runtime import build
+from codegen.runtime import build, cpu
 
 TYPES = {
     "f32": np.float32, "f64": np.float64, "i8": np.int8, "i16": np.int16, "i32": np.int32,
@@ -87,7 +87,7 @@ def source():
 
 
 @pytest.fixture(scope="module", params=["native", "haswell", "x86-64"])
-def library(request, tmp_path_factory):
+def library(request):
     march = request.param
     needed = {"native": None, "haswell": "avx2", "x86-64": "sse2"}[march]
     if needed and needed not in build.isa().split():
@@ -96,9 +96,7 @@ def library(request, tmp_path_factory):
         build.compiler()
     except build.NoCompiler as error:
         pytest.skip(str(error))
-    out = tmp_path_factory.mktemp("simd") / "simd.so"
-    build.compile_shared({"simd.cpp": source()}, out, flags=[f"-march={march}", "-O1"])
-    return ctypes.CDLL(str(out))
+    return ctypes.CDLL(str(cpu.build_shared({"simd.cpp": source()}, [f"-march={march}", "-O1"])))
 
 
 def call(library, name, *arrays):

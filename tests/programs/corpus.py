@@ -398,7 +398,7 @@ def gru_module_and_custom_function(t: Any) -> Any:
         out, h = m(x)
         return (Clip.apply(out) ** 2).sum() + h.abs().mean()
 
-    return trainer(t, rnn, opt, loss_fn), [(data(t, 2, 7, 4, seed=i),) for i in range(3)]
+    return trainer(t, rnn, opt, loss_fn), [(data(t, 2, 5, 4, seed=i),) for i in range(3)]
 
 
 @program
