@@ -156,6 +156,10 @@ class Spell:
     def value(self, x: Expr, guard: Expr | None, vector: bool) -> str:
         return self.vector_of(x, guard) if vector else self.scalar(x, guard)
 
+    def anywhere(self, guard: Expr) -> str:
+        """Whether any lane needs what is the same in all of them."""
+        return f"any({self.vector_of(guard)})" if self.is_vector(guard) else self.scalar(guard)
+
     # ------------------------------------------------------------------ indices
 
     def index_text(self, index: Affine, guard: Expr | None = None) -> str:
@@ -316,7 +320,7 @@ def _load(s: Spell, x: Load, guard: Expr | None, vector: bool) -> str:
     p = s.names.buffer(x.buffer)
     if not vector:
         at = f"{p} + {s.index_text(x.offset, guard)}"
-        return f"ld1({at})" if guard is None else f"ld1_if({at}, {s.scalar(guard)})"
+        return f"ld1({at})" if guard is None else f"ld1_if({at}, {s.anywhere(guard)})"
     step = s.step(x.offset)
     if guard is not None and s.is_vector(guard):
         data = any(isinstance(a, affine.Opaque) for a in affine.walk_atoms(x.offset))

@@ -351,6 +351,18 @@ def test_an_old_value_is_read_before_its_memory_is_written(backend):
             same(one, other)
 
 
+def test_rows_picked_from_blocks_side_by_side():
+    """Which block an element comes from differs by lane, its row does not: both decide what is
+    read."""
+
+    def fn(x, y, rows):
+        left, right = eager.stack([x * 2, x * 3]), eager.stack([y * 2, y * 3])
+        return eager.cat([left, right], -1).reshape(-1, 4).index_select(0, rows)
+
+    given = floats(2, 2), floats(2, 2, seed=1), eager.tensor([0, 1, 3])
+    same(jit(fn)(*given), fn(*given))
+
+
 def test_a_step_with_its_backward_inside():
     class Model:
         def __init__(self):
