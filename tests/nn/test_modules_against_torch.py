@@ -168,3 +168,36 @@ def test_backward_hooks_see_and_change_gradients():
         ours, mine = run(eager, jitted)
         assert [g is None for g in mine] == [g is None for g in shape]
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("kind", "sorts"), [("LSTM", False), ("GRU", True)])
+def test_packed_sequences(kind, sorts):
+    theirs = getattr(torch.nn, kind)(2, 3, 2, bidirectional=True)
+    ours = getattr(eager.nn, kind)(2, 3, 2, bidirectional=True)
+    ours.load_state_dict({k: eager.tensor(v.numpy()) for k, v in theirs.state_dict().items()})
+    lengths = [4, 3, 1] if sorts else [2, 4, 3]
+    data = np.random.default_rng(0).standard_normal((4, 3, 2), dtype=np.float32)
+    state = np.random.default_rng(1).standard_normal((4, 3, 3), dtype=np.float32)
+
+    def run(lib, layer, x, h):
+        rnn = lib.nn.utils.rnn
+        given = rnn.pack_padded_sequence(x, lengths, enforce_sorted=sorts)
+        out, last = layer(given, (h, h) if kind == "LSTM" else h)
+        padded, sizes = rnn.pad_packed_sequence(out, padding_value=-1.0, total_length=5)
+        last = last if kind == "LSTM" else (last,)
+        (padded.sum() + last[-1].sum()).backward()
+        parts = rnn.unpack_sequence(
+            rnn.pack_sequence([x[:n, i] for i, n in enumerate(lengths)], sorts)
+        )
+        return [given.data, given.batch_sizes, padded, sizes, *last, x.grad, *parts]
+
+    expected = run(torch, theirs, torch.tensor(data, requires_grad=True), torch.tensor(state))
+    step = jit(run, backend="eager")
+    for call in (run, step):
+        got = call(eager, ours, eager.tensor(data, requires_grad=True), eager.tensor(state))
+        for a, b in zip(got, expected, strict=True):
+            np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-4, atol=1e-6)
+    assert (step.stats.compiles, step.stats.splits, step.stats.fallbacks) == (1, 0, 0)
+    if not sorts:
+        with pytest.raises(RuntimeError, match="sorted in decreasing order"):
+            eager.nn.utils.rnn.pack_padded_sequence(eager.tensor(data), lengths)

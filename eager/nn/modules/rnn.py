@@ -8,14 +8,17 @@ layouts are PyTorch's.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from eager.nn import functional as F
 from eager.nn import init
 from eager.nn.modules.module import Module
 from eager.nn.parameter import Parameter
-from eager.ops.create import empty
+from eager.nn.utils.rnn import PackedSequence, packed, unpacked
+from eager.ops.create import arange, empty
 from eager.ops.move import cat, stack
+from eager.ops.pointwise import where
 from eager.tensor import Tensor
 
 _GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
@@ -47,6 +50,20 @@ def _lstm_step(
 
 
 # ---------------------------------------------------------------------------------- layers
+def _kept(before: Any, after: Any, live: Tensor) -> Any:
+    """The new state (of LSTM: both parts) of those that live, the old one of the others."""
+    if isinstance(after, tuple):
+        return tuple(where(live, a, b) for a, b in zip(after, before, strict=True))
+    return where(live, after, before)
+
+
+def _selected(states: Any, places: Tensor) -> Any:
+    """States (layers, batch, features) in another order of the batch."""
+    if isinstance(states, tuple):
+        return tuple(s.index_select(1, places) for s in states)
+    return states.index_select(1, places)
+
+
 class RNNBase(Module):
     """Layers and directions of one kind of cell. `mode` is RNN_TANH, RNN_RELU, LSTM or GRU."""
 
@@ -123,16 +140,20 @@ class RNNBase(Module):
             return w_ih, w_hh, None, None
         return w_ih, w_hh, getattr(self, "bias_ih" + suffix), getattr(self, "bias_hh" + suffix)
 
-    def _direction(self, x: Tensor, suffix: str, state: Any) -> tuple[Tensor, Any]:
+    def _direction(
+        self, x: Tensor, suffix: str, state: Any, live: Sequence[int] | None
+    ) -> tuple[Tensor, Any]:
         """One direction of one layer over x (time, batch, features): all outputs, and the last
-        state."""
+        state. `live`: how many of the batch have each step; the others keep their state."""
         w_ih, w_hh, b_ih, b_hh = self._weights(suffix)
         gates = F.linear(x, w_ih, b_ih)
         steps = range(x.shape[0])
         outputs = []
         backwards = suffix.endswith("_reverse")
         for t in reversed(steps) if backwards else steps:
-            state = self._step(gates[t], state, w_hh, b_hh, suffix)
+            before, state = state, self._step(gates[t], state, w_hh, b_hh, suffix)
+            if live is not None and live[t] < x.shape[1]:
+                state = _kept(before, state, (arange(x.shape[1]) < live[t]).unsqueeze(1))
             outputs.append(state[0] if self.mode == "LSTM" else state)
         if backwards:
             outputs.reverse()
@@ -148,13 +169,15 @@ class RNNBase(Module):
             h = F.linear(h, getattr(self, "weight_hr" + suffix))
         return h, c
 
-    def _run(self, x: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
+    def _run(
+        self, x: Tensor, states: list[Any], live: Sequence[int] | None = None
+    ) -> tuple[Tensor, list[Any]]:
         """All layers; `states` has one entry per layer and direction."""
         last: list[Any] = []
         for layer in range(self.num_layers):
             outputs = []
             for suffix in self._suffixes(layer):
-                out, state = self._direction(x, suffix, states[len(last)])
+                out, state = self._direction(x, suffix, states[len(last)], live)
                 outputs.append(out)
                 last.append(state)
             x = cat(outputs, -1) if len(outputs) > 1 else outputs[0]
@@ -162,13 +185,29 @@ class RNNBase(Module):
                 x = F.dropout(x, self.dropout, self.training)
         return x, last
 
+    def _packed(self, input: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
+        """The layers over packed sequences: padded, each state kept when its sequence is over."""
+        live = input.batch_sizes.tolist()
+        x = unpacked(input.data, live)
+        if hx is not None and input.sorted_indices is not None:
+            hx = _selected(hx, input.sorted_indices)
+        out, last = self._layers(x, hx, False, live)
+        if input.unsorted_indices is not None:
+            last = _selected(last, input.unsorted_indices)
+        return input._replace(data=packed(out, live)), last
+
+    def _layers(
+        self, x: Tensor, hx: Any, single: bool, live: Sequence[int] | None = None
+    ) -> tuple[Tensor, Any]:
+        """All outputs of x (time, batch, features), and the last state as it is returned."""
+        raise NotImplementedError
+
     def _enter(self, input: Tensor) -> tuple[Tensor, bool]:
         """(time, batch, features), and whether a batch dimension was added."""
         if not isinstance(input, Tensor):
             raise TypeError(
-                f"{type(self).__name__}: expected a Tensor, got {type(input).__name__}; packed "
-                "sequences "
-                "are not supported: pad them"
+                f"{type(self).__name__}: expected a Tensor or a PackedSequence, got "
+                f"{type(input).__name__}"
             )
         if input.ndim not in (2, 3):
             raise ValueError(
@@ -219,11 +258,18 @@ class RNNBase(Module):
 class _Simple(RNNBase):
     """RNN and GRU: the state is one tensor."""
 
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
+        if isinstance(input, PackedSequence):
+            return self._packed(input, hx)
         x, single = self._enter(input)
-        out, last = self._run(x, self._split(hx, x, self.hidden_size, single))
-        h = stack(last)
+        out, h = self._layers(x, hx, single)
         return self._leave(out, single), h.squeeze(1) if single else h
+
+    def _layers(
+        self, x: Tensor, hx: Any, single: bool, live: Sequence[int] | None = None
+    ) -> tuple[Tensor, Any]:
+        out, last = self._run(x, self._split(hx, x, self.hidden_size, single), live)
+        return out, stack(last)
 
 
 class RNN(_Simple):
@@ -256,17 +302,24 @@ class LSTM(RNNBase):
         super().__init__("LSTM", *args, **kwargs)
 
     def forward(
-        self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        self, input: Any, hx: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Any, tuple[Tensor, Tensor]]:
+        if isinstance(input, PackedSequence):
+            return self._packed(input, hx)
         x, single = self._enter(input)
-        h0, c0 = (None, None) if hx is None else hx
-        hidden = self._split(h0, x, self.proj_size or self.hidden_size, single)
-        cells = self._split(c0, x, self.hidden_size, single)
-        out, last = self._run(x, list(zip(hidden, cells, strict=True)))
-        h, c = stack([s[0] for s in last]), stack([s[1] for s in last])
+        out, (h, c) = self._layers(x, hx, single)
         if single:
             h, c = h.squeeze(1), c.squeeze(1)
         return self._leave(out, single), (h, c)
+
+    def _layers(
+        self, x: Tensor, hx: Any, single: bool, live: Sequence[int] | None = None
+    ) -> tuple[Tensor, Any]:
+        h0, c0 = (None, None) if hx is None else hx
+        hidden = self._split(h0, x, self.proj_size or self.hidden_size, single)
+        cells = self._split(c0, x, self.hidden_size, single)
+        out, last = self._run(x, list(zip(hidden, cells, strict=True)), live)
+        return out, (stack([s[0] for s in last]), stack([s[1] for s in last]))
 
 
 # ----------------------------------------------------------------------------------- cells
