@@ -5,6 +5,7 @@ nothing installed, and also looks at imports inside functions.
 """
 
 import ast
+import functools
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
@@ -18,6 +19,12 @@ REFERENCES = ("torch", "jax")
 SOURCES = [path for package in STACK for path in sorted((ROOT / package).rglob("*.py"))]
 
 
+@functools.cache
+def nodes(path):
+    """Every node of a source."""
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
 def imported_names(node):
     """Top-level package names that an import statement brings in ("" for a relative one)."""
     if isinstance(node, ast.Import):
@@ -27,10 +34,10 @@ def imported_names(node):
     return []
 
 
-def type_checking_imports(tree):
+def type_checking_imports(path):
     """Imports under `if TYPE_CHECKING:`, which never run."""
     guarded = [
-        n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.dump(n.test)
+        n for n in nodes(path) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.dump(n.test)
     ]
     return {inner for block in guarded for inner in ast.walk(block)}
 
@@ -41,7 +48,7 @@ def test_imports_go_down_the_stack(package):
     above = STACK[STACK.index(package) + 1 :]
     faults = []
     for path in sorted((ROOT / package).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             bad = [n for n in imported_names(node) if n in above or n in REFERENCES]
             faults += [f"{path.relative_to(ROOT)}:{node.lineno} imports {name}" for name in bad]
     assert not faults, "\n".join(faults)
@@ -51,9 +58,8 @@ def test_imports_go_down_the_stack(package):
 def test_no_import_of_our_own_inside_a_function():
     faults = []
     for path in SOURCES:
-        tree = ast.parse(path.read_text())
-        skip = type_checking_imports(tree)
-        for function in ast.walk(tree):
+        skip = type_checking_imports(path)
+        for function in nodes(path):
             if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
             for node in ast.walk(function):
@@ -69,7 +75,7 @@ def test_only_the_lowering_knows_both_graph_and_loop_ir():
     for path in sorted((ROOT / "jitcap").rglob("*.py")):
         modules = {
             f"{node.module}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name
-            for node in ast.walk(ast.parse(path.read_text()))
+            for node in nodes(path)
             if isinstance(node, ast.Import | ast.ImportFrom)
             for alias in node.names
         }
