@@ -66,6 +66,7 @@ class Names:
         self._texts: dict[str, str] = {}  # expression -> the variable that holds it
         self.lines: list[str] = []
         self.found: list[tuple[int, str, str]] = []  # (index into lines, bound name, where it is)
+        self._found_names: set[str] = set()
         self.fixed: set[str] = set()  # names of objects that no other may replace
         self.keep: list[Any] = []
 
@@ -84,7 +85,10 @@ class Names:
                 self.fixed.add(name)
             elif where:
                 self.found.append((len(self.lines), name, where))
+                self._found_names.add(name)
                 self._bind_around(value, name)
+        elif where and where != name and name in self._found_names:
+            self.found.append((len(self.lines), name, where))
         return name
 
     def _bind_around(self, value: Any, name: str) -> None:

@@ -88,6 +88,7 @@ class Outside:
         self.by_twin: dict[int, Shadow] = {}
         self.by_node: dict[Any, TensorShadow] = {}
         self._owners: dict[int, TensorShadow] = {}  # by id of the traced memory
+        self._cells: dict[tuple[int, int], CellType] = {}  # (function, index) -> twin
         self.numbers: dict[Any, Origin] = {}  # graph input of a run-time number -> where it is read
         self.constants: dict[int, tuple[Any, Origin]] = {}  # guarded to be equal
         self.shared: frozenset[int] = frozenset()  # storages whose views are loaded by their base
@@ -95,7 +96,7 @@ class Outside:
 
     def forget(self) -> None:
         """Let go of the program's objects: a capture is full of cycles, and a batch is large."""
-        for table in (self.by_real, self.by_twin, self.by_node, self._owners):
+        for table in (self.by_real, self.by_twin, self.by_node, self._owners, self._cells):
             table.clear()
         self.world.hashed.clear()
 
@@ -152,17 +153,21 @@ class Outside:
         real = (fn.__closure__ or ())[index]
         if id(fn) in self.world.made:
             return real
-        known = self.by_real.get(id(real))
-        if known is not None:
-            return known.twin
-        if id(real) in self.by_twin:
+        place = id(fn), index
+        if place in self._cells:
+            return self._cells[place]
+        if id(real) in self.by_twin and id(real) not in self.by_real:
             return real
         name = fn.__code__.co_freevars[index]
         owner = self.origin_of(fn)
         origin: Origin = FixedPart(real, name, fn, f"__closure__[{index}]")
         if owner is not None and not self.is_fixed(fn):
             origin = CellOf(owner, index, name)
-        return self.register(CellShadow(real, origin))
+        known = self.by_real.get(id(real))
+        if known is not None:  # two functions share a variable: they must at every call
+            self.guard(Same(origin, self.world.line(), known.origin))
+        twin = known.twin if known else self.register(CellShadow(real, origin))
+        return self._cells.setdefault(place, twin)
 
     def is_fixed(self, value: Any) -> bool:
         """Whether `value` is guarded by identity (what hangs on it can be named directly)."""
@@ -246,6 +251,7 @@ def load_function(outside: Outside, real: FunctionType, origin: Origin) -> Any:
         outside.fix(real, origin)
     else:
         outside.register(Shadow(real, origin, real))
+        outside.guard(Is(Attribute(origin, "__globals__"), world.line(), real.__globals__))
     if not world.is_library(real.__globals__.get("__name__", "")) or not outside.is_fixed(real):
         outside.guard(CodeIs(origin, world.line(), real.__code__))
     return real

@@ -83,7 +83,9 @@ def remember(key: str, fn: Any, made: Compiled) -> None:
     assert isinstance(captured, Captured)
     try:
         files = _files(captured, fn, made.executable.key)
-    except Unkept as reason:
+    except Exception as reason:
+        if config.strict and not isinstance(reason, Unkept):
+            raise
         if config.debug >= 2:
             say(f"{captured.name} is captured again by the next process: it needs {reason}")
         return
@@ -109,7 +111,10 @@ def _files(captured: Captured, fn: Any, executable: str | None) -> dict[str, byt
         raise Unkept(captured.bound_to)
     namespace = captured.names.namespace
     codes: set[CodeType] = set()
-    found = {name: fingerprint(namespace[name], codes) for _, name, _ in captured.names.found}
+    found = {
+        name: fingerprint(namespace[name], codes)
+        for name in dict.fromkeys(name for _, name, _ in captured.names.found)
+    }
     constants = {name: value for name, value in namespace.items() if name not in found}
     roots = {id(value): name for name, value in _roots(fn).items()}
     for name in captured.names.fixed:
@@ -211,8 +216,9 @@ def recall(
                 names = _names(start, fn, args, kwargs)
             if names is not None:
                 return _compiled(start, Recalled(start, rest, names), options, make_region, trail)
-        except UNREADABLE:
-            continue
+        except Exception as fault:  # the call is captured, as if nothing were kept
+            if config.strict and not isinstance(fault, UNREADABLE):
+                raise
     return None
 
 
@@ -253,10 +259,16 @@ def _names(
         if fingerprint(value) != text:
             return None
 
+    distinct = set(map(id, names.values()))
+
     def take(name: str, value: Any) -> Any:
-        if fingerprint(value) != start.found[name]:
+        """The object at one of its places: everywhere the same, and no other's."""
+        new = name not in names and id(value) not in distinct
+        if new and fingerprint(value) == start.found[name]:
+            names[name] = value
+            distinct.add(id(value))
+        if names.get(name) is not value:
             raise LookupError(f"{name} is another object")
-        names[name] = value
         return value
 
     scope = dict(names, MISS=False)

@@ -239,6 +239,23 @@ def objects_told_apart_by_identity(jit):
 
 
 @program
+def functions_that_share_a_variable_or_do_not(jit):
+    def make(n):
+        return (lambda x: x * n), (lambda x: x + n)
+
+    (times2, plus2), (times5, plus5) = make(2), make(5)
+    step = jit(lambda x, f: times2(x) + f(x))
+    yield step(eager.ones(1), plus2)
+    yield step(eager.ones(1), plus5)
+    code = (lambda x: x * FACTOR).__code__  # noqa: F821
+    here, there = (types.FunctionType(code, {"FACTOR": n}) for n in (2, 5))
+    yield step(eager.ones(1), here), step(eager.ones(1), there)
+    both = jit(lambda x, f, g: f(x) + g(x))
+    for f, g in ((times2, plus2), (times2, plus5), (times5, plus2)):
+        yield both(eager.ones(1), f, g)
+
+
+@program
 def a_cached_function_that_is_replaced(jit):
     def cached(factor):
         return functools.lru_cache(lambda n: n * factor)

@@ -216,3 +216,16 @@ def test_a_gradient_asked_for_outside(recalled):
         jit(square)(x).backward()
         assert x.grad.tolist() == [2, 6]
         assert (recalled[-1] is not None) == found
+
+
+def test_objects_that_were_different_and_are_one_now(recalled):
+    def make(n):
+        return lambda x: x * n
+
+    def program(f, g):
+        return jit(lambda x: (f(x), g(x), f is g), backend="eager")
+
+    x, one, other = eager.ones(1), make(2), make(2)
+    for f, g in ((one, other), (one, one), (other, one), (other, other)):
+        assert program(f, g)(x)[2] is (f is g)
+    assert [found is not None for found in recalled] == [False, False, True, True]
