@@ -123,7 +123,22 @@ def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Tens
     return out if device is None else out.to(device)
 
 
-@public(method=False, alias=("asarray",))
+@public(method=False)
+def asarray(
+    obj: Any, *, dtype: DType | None = None, device: Any = None, copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """As `as_tensor`; `copy=True` never shares memory, `copy=False` raises ValueError where it
+    must not be shared."""
+    out = as_tensor(obj, dtype=dtype, device=device)
+    if isinstance(obj, (Tensor, np.ndarray)) and as_tensor(obj).dtype is out.dtype:
+        out = out.clone() if copy else out
+    elif copy is False:
+        raise ValueError("asarray(): copy=False, but obj has to be converted")
+    return out.detach().requires_grad_() if requires_grad else out
+
+
+@public(method=False)
 def from_numpy(ndarray: Any) -> Tensor:
     """A tensor that shares the array's memory. TypeError for anything but an array of a known
     dtype."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from eager.sym import SymNumber
 from eager.tensor import Tensor
+from jitcap.capture import arrays
 from jitcap.capture.breaks import Break
 from jitcap.capture.deferred import Deferred
 from jitcap.capture.native import is_native_class
@@ -52,6 +53,8 @@ def get(world: World, obj: Any, name: str) -> Any:
         return _instance_attribute(world, obj, name)
     if isinstance(obj, io.TextIOBase) and name in ("write", "writelines", "flush"):
         return getattr(obj, name)
+    if cls is np.ndarray and world.outside.shadow(obj) is not None:
+        return arrays.attribute(world, obj, name)
     world.see(obj, f".{name}")
     return getattr(obj, name)
 

@@ -23,6 +23,8 @@ from datetime import date, datetime
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from eager import autograd
 from eager import random as eager_random
 from eager.dtype import set_default_dtype
@@ -248,8 +250,10 @@ def _len(world: World, obj: Any) -> Any:
     method = python_method(world, obj, "__len__")
     if method is not None:
         return world.call(method, (obj,), {})
-    world.see(obj, "len()")
     shadow = world.outside.shadow(obj)
+    if shadow is not None and type(obj) is np.ndarray:
+        return world.getattr(obj, "shape")[0]
+    world.see(obj, "len()")
     if isinstance(shadow, DictShadow | ListShadow):
         return shadow.size(world)
     world.settle(obj)

@@ -9,10 +9,13 @@ import json
 import math
 import operator
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from eager.interop import as_tensor, asarray, from_numpy, tensor
 from eager.sym import SymNumber, emit_scalar
 from eager.tensor import Tensor
+from jitcap.capture import arrays
 from jitcap.capture.breaks import Break
 from jitcap.capture.builtins import HANDLERS, Handler, Identity, handles, python_method
 from jitcap.capture.deferred import Deferred
@@ -189,3 +192,20 @@ HANDLERS[operator.contains] = lambda world, a, b: world.contains(b, a)
 HANDLERS[operator.truth] = lambda world, a: world.truth(a)
 HANDLERS[operator.not_] = lambda world, a: not world.truth(a)
 HANDLERS[operator.neg] = lambda world, a: world.unary("UNARY_NEGATIVE", a)
+
+
+# ---- tensors of arrays
+
+
+def _converting(fn: Callable[..., Tensor]) -> Handler:
+    def handler(world: World, data: Any, *args: Any, **kwargs: Any) -> Any:
+        shared = arrays.tensor_of(world, data)
+        if shared is not data and fn is from_numpy:
+            return shared
+        return world.native(fn, (shared, *args), kwargs)
+
+    return handler
+
+
+for _fn in (as_tensor, asarray, from_numpy, tensor):
+    HANDLERS[_fn] = _converting(_fn)

@@ -154,7 +154,10 @@ def native(
 ) -> Any:
     """Run a function of `eager`, or a builtin, on values of this capture."""
     given = tuple(for_native(world, a) for a in args)
-    return fn(*given, **{k: for_native(world, v) for k, v in kwargs.items()})
+    named = {k: for_native(world, v) for k, v in kwargs.items()}
+    if type(fn) is FunctionType:  # one of `eager`, which looks at all that it gets
+        world.see_within((*given, named), "use")
+    return fn(*given, **named)
 
 
 def for_native(world: World, value: Any) -> Any:

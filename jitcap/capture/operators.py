@@ -17,7 +17,7 @@ import numpy as np
 from eager.sym import SymNumber
 from eager.tensor import Tensor, wrap
 from eager.traced import Traced, fresh
-from jitcap.capture import attributes, deferred
+from jitcap.capture import arrays, attributes, deferred
 from jitcap.capture.breaks import Break
 from jitcap.capture.deferred import Deferred
 from jitcap.capture.outside import is_python_class
@@ -280,6 +280,8 @@ def getitem(world: World, obj: Any, key: Any) -> Any:
         isinstance(shadow, ListShadow) and type(key) is int and type(obj) is list
     ):
         shadow.touch(world, key)
+    elif shadow is not None and type(obj) is np.ndarray:
+        return arrays.item(world, obj, key)
     else:
         world.see(obj, "an item")
         world.settle(obj)
@@ -288,7 +290,7 @@ def getitem(world: World, obj: Any, key: Any) -> Any:
             world.hashing((key,))
         return _dict_item(world, obj, key)
     if isinstance(obj, Tensor):
-        world.settle(key)
+        key = _index(world, key)
     return obj[key]
 
 
@@ -313,6 +315,14 @@ def _class_item(world: World, cls: type, key: Any) -> Any:
     return cls[key]  # type: ignore[index]
 
 
+def _index(world: World, key: Any) -> Any:
+    """What a tensor is indexed with, all of it loaded."""
+    key = arrays.index_of(world, key)
+    world.settle(key)
+    world.see_within(key, "an index")
+    return key
+
+
 def setitem(world: World, obj: Any, key: Any, value: Any) -> None:
     """`obj[key] = value`."""
     key = world.known(key) if isinstance(obj, dict) else key
@@ -333,7 +343,7 @@ def setitem(world: World, obj: Any, key: Any, value: Any) -> None:
     if isinstance(shadow, ListShadow):
         shadow.complete(world)
     if isinstance(obj, Tensor):
-        world.settle(key)
+        key = _index(world, key)
     obj[key] = value
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import enum
 import functools
+import operator
 import random
 import re
 import types
@@ -48,7 +49,8 @@ _BY_IDENTITY: Final = (
     types.WrapperDescriptorType, types.MethodDescriptorType,
     types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
     ModuleType, np.ufunc, CodeType, property, types.GenericAlias,
-    types.UnionType, np.dtype, functools.cached_property, functools._lru_cache_wrapper,
+    types.UnionType, functools.cached_property, functools._lru_cache_wrapper,
+    operator.itemgetter, operator.attrgetter, operator.methodcaller,
 )  # fmt: skip
 HEAP_TYPE: Final = 1 << 9
 IMMUTABLE_TYPE: Final = 1 << 8
@@ -193,7 +195,7 @@ def loader_of(cls: type) -> Loader:
         return load_fixed
     if issubclass(cls, tuple):
         return load_tuple
-    if issubclass(cls, np.generic | int | float | complex | str | bytes):
+    if issubclass(cls, np.generic | np.dtype | int | float | complex | str | bytes):
         return load_equal
     return load_instance if is_python_class(cls) else load_opaque
 

@@ -80,6 +80,7 @@ class World:
         self.fixed: dict[int, Any] = {}  # objects that are guarded by identity
         self.reached: dict[int, FunctionType] = {}  # functions that were interpreted
         self.made: dict[int, Any] = {}  # classes and functions that the program made
+        self.arrays: dict[int, Tensor] = {}  # by id of a NumPy array: the input that shares it
         self.hashed: dict[int, Shadow] = {}  # objects whose identity a set or dictionary used
         self.measured_classes: dict[int, type] = {}  # guarded to get no further members
         self.class_reads: dict[tuple[int, str], tuple[type, Any]] = {}
@@ -413,6 +414,14 @@ class World:
         """Refuse to look into an opaque object."""
         if self.is_opaque(value):
             raise Break("opaque object", f"{what} of a {type(value).__qualname__}")
+
+    def see_within(self, value: Any, what: str) -> None:
+        """Refuse opaque objects in nested tuples, lists and dictionaries."""
+        if type(value) in (tuple, list, dict):
+            for item in value.values() if type(value) is dict else value:
+                self.see_within(item, what)
+        else:
+            self.see(value, what)
 
     def settle(self, value: Any, depth: int = 0) -> None:
         """Load everything that native code may look at in `value`."""

@@ -8,13 +8,14 @@ import gc
 import itertools
 import types
 import weakref
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
 import eager
 from eager import nn
-from jitcap import jit
+from jitcap import JitcapWarning, jit
 from jitcap.capture.result import why_not
 
 from .harness import MISS, outcome, plain, version_of
@@ -471,6 +472,43 @@ def test_numbers_of_numpy_are_runtime_numbers():
         assert (one.dtype, one.tolist()) == (other.dtype, other.tolist())
     assert [t.dtype.itemsize for t in expected] == [4, 8, 8, 4, 4, 4]
     assert (several.stats.splits, several.stats.fallbacks) == (0, 0)
+
+
+def test_arrays_of_numpy_are_read_at_every_call():
+    """A step gets its batch, or the places of its minibatch, as arrays, which it must not bake in."""
+
+    @functools.partial(jit, backend="eager")
+    def take(x, places, batch):
+        rows = eager.from_numpy(batch)
+        parts = [eager.tensor(batch[1:]), eager.as_tensor(batch, dtype=eager.float64), rows]
+        x = x.clone()
+        x[places[:1], 0] = len(batch) * batch.shape[1]
+        return x[places], x[0, places], x[(places, places)], parts, batch.dtype == np.float32
+
+    places, batch = np.array([2, 0, 1]), np.ones((2, 3), np.float32)
+
+    def leaves(values):
+        return [v for value in values for v in (value if type(value) is list else [value])]
+
+    for i in range(4):
+        x = eager.arange(9.0).reshape(3, 3) + i
+        got, expected = (f(x, places, batch) for f in (take, take.original))
+        for one, other in zip(leaves(got), leaves(expected), strict=True):
+            assert np.array_equal(one, other)
+        got[3][2].add_(1)  # shares the array's memory
+        assert batch[0, 0] == i + 2
+        places[:] = np.roll(places, 1)
+        places = places.copy() if i % 2 else places
+    assert (take.stats.compiles, take.stats.splits, take.stats.fallbacks) == (1, 0, 0)
+
+    @functools.partial(jit, backend="eager")
+    def nested(arrays):
+        return eager.tensor(arrays)
+
+    for i in range(2):  # a list of arrays is left to NumPy
+        with pytest.warns(JitcapWarning, match="a ndarray") if i == 0 else nullcontext():
+            assert nested([np.full(2, i), np.full(2, i)]).tolist() == [[i, i]] * 2
+    assert eager.asarray([1.0, 2.0]).tolist() == [1, 2]
 
 
 def test_a_modulus_of_a_counter_makes_two_versions():
