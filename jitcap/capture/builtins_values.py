@@ -36,6 +36,7 @@ def _number(cls: type) -> Handler:
         method = python_method(world, args[0], f"__{cls.__name__}__") if args else None
         if method is not None:
             return world.call(method, args, kwargs)
+        world.see_within(args, f"{cls.__name__}()")
         return cls(*args, **kwargs)
 
     return handler
@@ -75,7 +76,10 @@ for _fn, _name in {hash: "__hash__", math.floor: "__floor__", math.ceil: "__ceil
 @handles(abs)
 def _abs(world: World, value: Any) -> Any:
     method = python_method(world, value, "__abs__")
-    return world.call(method, (value,), {}) if method is not None else abs(value)
+    if method is not None:
+        return world.call(method, (value,), {})
+    world.see(value, "abs()")
+    return abs(value)
 
 
 @handles(divmod)

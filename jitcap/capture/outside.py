@@ -197,7 +197,8 @@ def loader_of(cls: type) -> Loader:
         return load_tuple
     if issubclass(cls, np.generic | np.dtype | int | float | complex | str | bytes):
         return load_equal
-    return load_instance if is_python_class(cls) else load_opaque
+    readable = is_python_class(cls) and not cls.__module__.startswith("numpy.")
+    return load_instance if readable else load_opaque  # NumPy's own methods are not interpreted
 
 
 def is_python_class(cls: Any) -> bool:
