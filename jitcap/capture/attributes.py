@@ -159,6 +159,9 @@ def _class_attribute(world: World, cls: type, name: str) -> Any:
         )
     if above is not MISSING:
         return bind(world, above, cls, meta)
+    fallback = class_raw(world, meta, "__getattr__") if meta is not type else MISSING
+    if isinstance(fallback, FunctionType) and not hasattr(type, name):
+        return world.call(fallback, (cls, name), {})
     return getattr(cls, name)  # __name__, __mro__, __dict__ ...: fixed for a class
 
 

@@ -42,7 +42,7 @@ def _call(vm: Interpreter, frame: Frame, values: list[Any], kwnames: tuple[str, 
     elif fn is builtins.locals or (fn is builtins.vars and not args):
         frame.push(_locals(vm, frame))
         return
-    elif fn in (builtins.eval, builtins.exec) and len(args) == 1:
+    elif (fn is builtins.eval or fn is builtins.exec) and len(args) == 1:
         args = (*args, vm.world.load_global(frame, None), _locals(vm, frame))
     elif fn is builtins.globals:
         frame.push(vm.world.load_global(frame, None))

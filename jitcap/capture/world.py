@@ -225,7 +225,8 @@ class World:
             name = f"{base}.{name}" if name else base
         if name not in sys.modules:
             raise Break("effect", f"import of {name}, which has not been imported before")
-        return sys.modules[name if fromlist else name.partition(".")[0]]
+        name = name if fromlist else name.partition(".")[0]
+        return self.outside.load(sys.modules[name], Item(Fixed(sys.modules, "sys.modules"), name))
 
     def import_from(self, module: Any, name: str) -> Any:
         try:

@@ -41,6 +41,7 @@ Name = Callable[[Any], Any]  # an object -> a token for it, or None
 _OWN: Final = {
     id(value): (module, name)
     for module, name, value in (
+        ("sys", "modules", sys.modules),
         ("eager.tape", "mode", tape.mode),
         ("eager.dtype", "_default", dt._default),
         ("eager.random", "default_generator", random.default_generator),
@@ -134,7 +135,7 @@ def read(data: bytes, objects: Mapping[str, Any]) -> Any:
 def has_copies(value: Any) -> bool:
     """Whether `read` makes another object of `value`, equal to it."""
     if type(value) is dict:
-        return not _module_of(value)
+        return id(value) not in _OWN and not _module_of(value)
     return type(value) in (list, tuple, set, bytearray, collections.deque, np.ndarray, slice)
 
 

@@ -2,7 +2,9 @@
 
 import copy
 import pickle
+import sys
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -204,3 +206,49 @@ def test_nan_and_infinity_pass_through():
     )
     for plain, compiled in zip(f(x), jit(f)(x), strict=True):
         np.testing.assert_allclose(compiled.numpy(), plain.numpy(), rtol=1e-6, equal_nan=True)
+
+
+def test_an_object_that_equals_everything_is_called():
+    class Same:
+        def __eq__(self, other):
+            return True
+
+        def __hash__(self):
+            return 1
+
+        def __call__(self, x):
+            return x - 1
+
+    same = Same()
+    step = jit(lambda x: same(x), fullgraph=True)
+    assert step(eager.ones(2)).tolist() == [0, 0]
+
+
+def test_attributes_that_a_metaclass_makes():
+    class Meta(type):
+        def __getattr__(cls, name):
+            return len(name)
+
+    class Sized(metaclass=Meta):
+        pass
+
+    step, x = jit(lambda x: x * Sized.four), eager.ones(1)
+    assert step(x).item() == 4
+    Meta.__getattr__ = lambda cls, name: 7
+    assert step(x).item() == 7
+    Sized.four = 2
+    assert step(x).item() == 2
+
+
+def test_a_module_that_is_replaced(monkeypatch):
+    def step(x):
+        import shared_settings
+
+        return x * shared_settings.factor
+
+    compiled = jit(step)
+    for factor in (2, 5):
+        module = types.ModuleType("shared_settings")
+        module.factor = factor
+        monkeypatch.setitem(sys.modules, "shared_settings", module)
+        assert compiled(eager.ones(1)).item() == factor
