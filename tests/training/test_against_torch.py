@@ -14,8 +14,16 @@ from jitcap import jit
 torch = pytest.importorskip("torch")
 
 STEPS = 20
-# Of each tensor, in norm: |ours - torch's| / |torch's|; and of its largest value, for any element.
+# Of each tensor, in norm: |ours - torch's| / |torch's|.
 TOLERANCE = {"float32": 1e-4, "float64": 1e-9}
+# Of its largest value, for any one element. AdamW divides a gradient that is rounding noise by its own
+# size, so that in float32 another order of a sum (another processor) shows in single weights: up to
+# 4.4e-4, under SGD 1e-6. Float64 has no such noise (and SGD in it nothing that AdamW has not).
+ELEMENT = {
+    ("sgd", "float32"): 1e-4,
+    ("adamw", "float32"): 1e-3,
+    ("adamw", "float64"): 1e-9,
+}
 
 
 def build_cnn(torch):
@@ -92,34 +100,32 @@ def make(case, optimizer, torch, dtype):
     return model, chosen, workloads.training_step(program)
 
 
-def close(name, ours, theirs, dtype):
+def close(name, ours, theirs, dtype, element):
     ours, theirs = (np.asarray(t.detach().numpy(), np.float64) for t in (ours, theirs))
     assert ours.shape == theirs.shape, name
     difference, size = ours - theirs, max(np.linalg.norm(theirs), 1e-12)
     gap = np.linalg.norm(difference) / size
     assert gap <= TOLERANCE[dtype], f"{name}: {gap:.1e} in norm"
     worst = np.abs(difference).max(initial=0.0) / max(np.abs(theirs).max(initial=0.0), 1e-12)
-    assert worst <= TOLERANCE[dtype], f"{name}: an element is off by {worst:.1e} of the largest"
+    assert worst <= element, f"{name}: an element is off by {worst:.1e} of the largest"
 
 
-def compare_state(ours, theirs, dtype):
+def compare_state(ours, theirs, *bounds):
     (model, optimizer), (ref_model, ref_optimizer) = ours, theirs
     reference = ref_model.state_dict()
     state = model.state_dict()
     assert list(state) == list(reference)
     for name, tensor in state.items():
-        close(name, tensor, reference[name], dtype)
+        close(name, tensor, reference[name], *bounds)
     ours_by_number = optimizer.state_dict()["state"]
     for number, entries in ref_optimizer.state_dict()["state"].items():
         assert set(ours_by_number[number]) == set(entries)
         for name, value in entries.items():
             if hasattr(value, "detach"):
-                close(f"optimizer {number} {name}", ours_by_number[number][name], value, dtype)
+                close(f"optimizer {number} {name}", ours_by_number[number][name], value, *bounds)
 
 
-# AdamW divides a gradient that is rounding noise by its own size, so that in float32 another order of a
-# sum (another processor) shows in single weights: up to 4.4e-4, under SGD 1e-6.
-@pytest.mark.parametrize(("optimizer", "dtype"), [("sgd", "float32"), ("adamw", "float64")])
+@pytest.mark.parametrize(("optimizer", "dtype"), ELEMENT)
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "jit"])
 @pytest.mark.parametrize("name", CASES)
 def test_twenty_steps(name, optimizer, compiled, dtype):
@@ -127,14 +133,15 @@ def test_twenty_steps(name, optimizer, compiled, dtype):
     model, ours, step = make(case, optimizer, eager, dtype)
     ref_model, theirs, ref_step = make(case, optimizer, torch, dtype)
     step = jit(step) if compiled else step
+    bounds = dtype, ELEMENT[optimizer, dtype]
     rng = np.random.default_rng(1)
     for number in range(STEPS):
         x, y = case.draw(rng)
         x = x.astype(dtype) if x.dtype.kind == "f" else x
         loss = step(eager.from_numpy(x), eager.from_numpy(y))
         reference = ref_step(torch.from_numpy(x), torch.from_numpy(y))
-        close(f"loss of step {number}", loss, reference, dtype)
-    compare_state((model, ours), (ref_model, theirs), dtype)
+        close(f"loss of step {number}", loss, reference, *bounds)
+    compare_state((model, ours), (ref_model, theirs), *bounds)
     if compiled:
         stats = step.stats
         assert (stats.compiles, stats.graphs, stats.splits, stats.fallbacks) == (1, 1, 0, 0)
