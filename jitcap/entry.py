@@ -123,6 +123,8 @@ class Entries:
         result = self.fn(*args, **kwargs)
         if raised is not None:
             what = f"capture met {raised.what}, which Python does not raise"
+            if config.strict:
+                raise RuntimeError(str(Record("internal", what, raised.place)))
             if self.options.fullgraph or not self._has_parts():
                 self._refuse(str(Record("internal", what, raised.place)))
             else:

@@ -197,7 +197,7 @@ def loader_of(cls: type) -> Loader:
         return load_tuple
     if issubclass(cls, np.generic | np.dtype | int | float | complex | str | bytes):
         return load_equal
-    readable = is_python_class(cls) and not cls.__module__.startswith("numpy.")
+    readable = is_python_class(cls) and cls.__module__.partition(".")[0] != "numpy"
     return load_instance if readable else load_opaque  # NumPy's own methods are not interpreted
 
 

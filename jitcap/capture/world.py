@@ -409,6 +409,8 @@ class World:
         """Whether `value` is an object from outside whose state we cannot see."""
         if isinstance(value, DataLoader):
             return self.outside.shadow(value) is not None
+        if isinstance(value, calls.Reentry):  # ours, though native code may have put it into a cell
+            return False
         return loader_of(type(value)) is load_opaque and self.outside.shadow(value) is not None
 
     def see(self, value: Any, what: str) -> None:
