@@ -81,14 +81,14 @@ class Names:
             name = self._bound[id(value)] = f"C{len(self._bound)}"
             self.namespace[name] = value
             self.keep.append(value)
-            if where is None:
-                self.fixed.add(name)
-            elif where:
+            if where:
                 self.found.append((len(self.lines), name, where))
                 self._found_names.add(name)
                 self._bind_around(value, name)
         elif where and where != name and name in self._found_names:
             self.found.append((len(self.lines), name, where))
+        if where is None:
+            self.fixed.add(name)
         return name
 
     def _bind_around(self, value: Any, name: str) -> None:

@@ -3,14 +3,14 @@
 Values are kept as they are; modules, functions, classes and the library's own objects by name. An
 object of the program that has no name is found at its place by the version itself (`Names.found`).
 Everything else refuses: a copy of it would not be it. What is read back is trusted as the compiled
-code beside it is: the cache is private to its user, and checked.
+code beside it is: the cache is private to its user, and checked. Pickle and not JSON, because
+guards share objects and point at each other; reading looks names up, and imports nothing.
 """
 
 from __future__ import annotations
 
 import collections
 import enum
-import importlib
 import io
 import pickle
 import re
@@ -75,7 +75,7 @@ class _Writer(pickle.Pickler):
         if isinstance(value, ModuleType):
             if sys.modules.get(value.__name__) is not value:
                 raise Unkept(f"the module {value.__name__}, which is not imported by that name")
-            return importlib.import_module, (value.__name__,)
+            return _module, (value.__name__,)
         if isinstance(value, np.dtype):
             if np.dtype(value.type) is not value:
                 raise Unkept(f"the dtype {value!r}")
@@ -106,6 +106,12 @@ class _Reader(pickle.Unpickler):
         super().__init__(io.BytesIO(data))
         self._objects = objects
 
+    def find_class(self, module: str, name: str) -> Any:
+        """Only of modules that are imported: reading imports nothing."""
+        if module not in sys.modules:
+            raise KeyError(module)
+        return super().find_class(module, name)
+
     def persistent_load(self, token: Any) -> Any:
         if isinstance(token, str):
             return self._objects[token]
@@ -128,8 +134,12 @@ def write(value: Any, names: Mapping[int, str]) -> tuple[bytes, list[Any]]:
 
 
 def read(data: bytes, objects: Mapping[str, Any]) -> Any:
-    """What `write` was given. Raises what importing and looking up raise."""
+    """What `write` was given. Raises what looking up raises."""
     return _Reader(data, objects).load()
+
+
+def _module(name: str) -> ModuleType:
+    return sys.modules[name]
 
 
 def has_copies(value: Any) -> bool:

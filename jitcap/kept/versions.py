@@ -117,7 +117,7 @@ def _files(captured: Captured, fn: Any, executable: str | None) -> dict[str, byt
     }
     constants = {name: value for name, value in namespace.items() if name not in found}
     roots = {id(value): name for name, value in _roots(fn).items()}
-    for name in captured.names.fixed:
+    for name in captured.names.fixed - found.keys():
         value = namespace[name]
         if id(value) not in roots and pickling.has_copies(value):
             raise Unkept(f"a {type(value).__qualname__} that no module holds")
@@ -127,7 +127,7 @@ def _files(captured: Captured, fn: Any, executable: str | None) -> dict[str, byt
     if unknown is not None:
         raise Unkept(f"{unknown.co_qualname}(), whose text it does not compare")
     whole = captured.joint is not None or executable is None
-    start = _Start(
+    start = (  # the fields of _Start
         captured.name, captured.shape, captured.grad_mode, captured.inference, captured.autocast,
         captured.assumed, found, objects, texts,
         marshal.dumps(captured.finder()), marshal.dumps(captured.code),
@@ -136,7 +136,7 @@ def _files(captured: Captured, fn: Any, executable: str | None) -> dict[str, byt
     names = {id(value): name for name, value in namespace.items()}
     graph = captured.joint or captured.graph if whole else None
     rest, _ = pickling.write((captured.guards.items, graph), names)
-    return {"start": pickle.dumps(start), "rest": rest}
+    return {"start": pickling.write(start, {})[0], "rest": rest}
 
 
 def _roots(fn: Any) -> dict[str, Any]:
@@ -209,8 +209,8 @@ def recall(
         if entry is None:
             continue
         try:
-            start = pickle.loads(entry.file("start").read_bytes())  # noqa: S301 - as trusted as the
-            rest = entry.file("rest").read_bytes()  # shared object: checked, and the user's own
+            start = _Start(*pickling.read(entry.file("start").read_bytes(), {}))
+            rest = entry.file("rest").read_bytes()
             trail = Trail(start.name)
             with trail.stage("recall"):
                 names = _names(start, fn, args, kwargs)
@@ -277,5 +277,5 @@ def _names(
 
 
 def _code(data: bytes) -> CodeType:
-    code: CodeType = marshal.loads(data)  # noqa: S302 - see above
+    code: CodeType = marshal.loads(data)  # noqa: S302 - as trusted as the shared object beside it
     return code
