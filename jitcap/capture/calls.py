@@ -220,6 +220,8 @@ def method(world: World, owner: Any, fn: Any, args: tuple[Any, ...], kwargs: dic
             return special(world, owner, *args, **kwargs)
     if isinstance(owner, BaseException) or world.is_opaque(owner) or not _known_self(owner):
         return _method_of_unknown(world, owner, fn, args, kwargs)
+    if not isinstance(owner, type | str | tuple):
+        world.wrote(owner)
     if type(owner) in (list, collections.deque):  # these only store: nothing is looked at
         if fn.__name__ == "append":
             return fn(*args, **kwargs)

@@ -239,7 +239,7 @@ def _rehearse(
     known = len(world.guards.items)
     build_joint(world.tracer, end.outputs, tracked, leaves)
     after = epilogue(world, value, Names())
-    if any(getattr(end, f) != getattr(after, f) for f in ("lines", "calls", "value")):
+    if any(getattr(end, f) != getattr(after, f) for f in ("lines", "effects", "calls", "value")):
         raise Break("later effect", "a hook or a Function's backward() changes what is outside")
     for guard in world.guards.items[known:]:
         if not isinstance(guard, CodeIs) and not (

@@ -89,10 +89,12 @@ def _attempt(world: World, frame: Frame, limit: int | None) -> tuple[Captured, i
     if done is not None:
         twin.fast, twin.stack = {}, []  # as if the frame were gone
     try:
-        return finish(world, value, (3, ())), twin.count
+        captured = finish(world, value, (3, ()))
     except BaseException as error:
         error.__jitcap_done__ = -1  # type: ignore[attr-defined]
         raise
+    captured.limit = limit
+    return captured, twin.count
 
 
 def _twin(world: World, frame: Frame) -> Frame:

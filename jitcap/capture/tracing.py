@@ -6,7 +6,7 @@ next random draw) is answered from the `World` of this capture.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -15,13 +15,14 @@ from eager import random
 from eager.aval import Aval
 from eager.op import Attrs, Op
 from eager.random import Generator
+from eager.tape import mode
 from eager.tensor import Tensor
 from eager.traced import Traced, fresh
 from jitcap.capture import numbers
 from jitcap.capture.breaks import Break
 from jitcap.capture.origin import Attribute, Fixed, Origin
 from jitcap.functional import Tracer
-from jitcap.graph import INPUT, Arg, Node, evaluate
+from jitcap.graph import INPUT, Arg, Node, Where, evaluate
 
 if TYPE_CHECKING:
     from jitcap.capture.world import World
@@ -150,5 +151,13 @@ class CaptureTracer(Tracer):
         return found
 
 
-def world_where(world: World) -> Any:
-    return world.where
+def world_where(world: World) -> Callable[[], Where]:
+    """The user's line, and for an operation of a derivative whose it is."""
+
+    def where() -> Where:
+        place, behind = world.where(), mode.behind
+        if behind is None:
+            return place
+        return place._replace(function=f"{place.function}, derivative of {behind.name()}")
+
+    return where

@@ -60,6 +60,7 @@ class HostCall:
         self.args = args
         self.kwargs = kwargs
         self.at = at  # a function that makes the call in the user's name
+        self.where = ""  # the user's line
 
 
 class World:
@@ -76,6 +77,7 @@ class World:
         self.vm.passthrough = (Break, DataDependent, UnknownValue)
         self.search: Search | None = None  # for all refusals, not for a graph
         self.host_calls: list[HostCall] = []
+        self.written: dict[tuple[int, Any], Where] = {}  # (id of a twin, key) -> the last write
         self.drawn: dict[Node, Drawn] = {}  # graph input -> the number that the host draws for it
         self.fixed: dict[int, Any] = {}  # objects that are guarded by identity
         self.reached: dict[int, FunctionType] = {}  # functions that were interpreted
@@ -124,6 +126,22 @@ class World:
         if not place.line:
             place = self.entry  # type: ignore[assignment]
         return f"{place.file}:{place.line}" if place.line else self.entry.function
+
+    def wrote(self, obj: Any, key: Any = None) -> None:
+        """Note the user's line that writes to an object from outside."""
+        shadow = self.outside.shadow(obj)
+        if shadow is not None:
+            fields = shadow.fields if isinstance(shadow, ObjectShadow) else None
+            where = self.where()
+            for twin in (obj,) if fields is None else (obj, fields.twin):
+                self.written[id(twin), None] = where
+                if type(key) in (str, int):
+                    self.written[id(twin), key] = where
+
+    def written_at(self, twin: Any, key: Any) -> str:
+        """The line that last wrote there, "" if that was not noted."""
+        found = self.written.get((id(twin), key if type(key) in (str, int) else None))
+        return f"{found.file}:{found.line}" if found else ""
 
     def is_library(self, module: str) -> bool:
         """Whether a module's functions are taken as fixed."""
@@ -199,6 +217,7 @@ class World:
 
     def store_cell(self, cell: CellType, value: Any) -> None:
         shadow = self.outside.shadow(cell)
+        self.wrote(cell)
         if value is NULL:
             if shadow is not None:
                 raise Break("effect", "a closure variable from outside is deleted")
@@ -243,9 +262,11 @@ class World:
         return attributes.get(self, obj, name)
 
     def setattr(self, obj: Any, name: str, value: Any) -> None:
+        self.wrote(obj, name)
         attributes.put(self, obj, name, value)
 
     def delattr(self, obj: Any, name: str) -> None:
+        self.wrote(obj, name)
         attributes.remove(self, obj, name)
 
     def super_getattr(self, cls: Any, obj: Any, name: str) -> Any:
@@ -283,9 +304,11 @@ class World:
         return operators.getitem(self, obj, key)
 
     def setitem(self, obj: Any, key: Any, value: Any) -> None:
+        self.wrote(obj, key)
         operators.setitem(self, obj, key, value)
 
     def delitem(self, obj: Any, key: Any) -> None:
+        self.wrote(obj, key)
         operators.delitem(self, obj, key)
 
     # ---- iteration
@@ -451,6 +474,7 @@ class World:
         """Put off a call of the host whose result is not used."""
         taken = tuple(snapshot(a) for a in args)
         self.host_calls.append(HostCall(fn, taken, {k: snapshot(v) for k, v in kwargs.items()}))
+        self.host_calls[-1].where = self.line()
 
     def report(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Put off a call that tells from where it was made: a warning, a log record."""
