@@ -28,6 +28,7 @@ from jitcap.oracle.copies import owner_of
 from jitcap.oracle.host import first_other
 from jitcap.oracle.noise import disturbed, far, judge
 from jitcap.passes import PASSES
+from jitcap.passes.dead import dead_code
 
 if TYPE_CHECKING:
     from jitcap.oracle.verified import VerifiedCall
@@ -58,6 +59,7 @@ class Blame:
     def __init__(self, call: VerifiedCall) -> None:
         self.call = call
         self.captured: Captured = call.version.captured
+        self.graph = call.version.graph
         self.first: Difference = call.differences[0]
         self.inputs = list(call.begun.inputs)
 
@@ -82,7 +84,7 @@ class Blame:
             place = f"{readable(guard.origin.show())}, read at {guard.where}"
             why = f"a version is used that is not for this call: it {had}, found {guard.expected()}"
             return place, why
-        node = _other_node(self.captured.graph, fresh.graph)
+        node = _other_node(self.graph, dead_code(fresh.graph))
         if node is not None:
             why = "a capture of this call has another operation there: a value is not guarded"
             return _shown(node), why
@@ -104,9 +106,9 @@ class Blame:
         index = self._output()
         if index is None or self.call.outcome is None:
             return None
-        node = self.captured.graph.outputs[index]
+        node = self.graph.outputs[index]
         got = self.call.outcome.outputs[index]
-        want = self._run(self.captured.graph)[index]
+        want = self._run(self.graph)[index]
         if not self._off(node, got, want):
             return self._wrong_capture(node)
         return self._wrong_pass(index, got, want) or self._wrong_kernel(index, node)
@@ -116,7 +118,7 @@ class Blame:
         array, outcome = self.first.array, self.call.outcome
         if array is None or outcome is None:
             return None
-        outputs = outcome.outputs[: len(self.captured.graph.outputs)]
+        outputs = outcome.outputs[: len(self.graph.outputs)]
         for i, value in enumerate(outputs):
             if isinstance(array, np.ndarray):
                 if isinstance(value, np.ndarray) and owner_of(value) is owner_of(array):
@@ -133,7 +135,7 @@ class Blame:
         """Whether a value of `node` is another than the graph gives op by op."""
         if np.shape(got) != np.shape(want) or np.asarray(got).dtype != np.asarray(want).dtype:
             return True
-        graph = self.captured.graph.with_(outputs=(node,))
+        graph = self.graph.with_(outputs=(node,))
         return bool(far(got, want).any() and judge(Leaf("", got, want), self._samples(graph)))
 
     def _samples(self, graph: Graph) -> Callable[[float], Iterator[dict[str, Any]]]:
@@ -146,11 +148,11 @@ class Blame:
 
     def _wrong_pass(self, index: int, got: Any, want: Any) -> tuple[str, str] | None:
         """The first graph pass after which the graph gives another value."""
-        graph = self.captured.graph
+        graph = self.graph
         for each, _ in PASSES:
             before, graph = graph, each(graph)
             value = self._run(graph)[index]
-            if graph is not before and self._off(self.captured.graph.outputs[index], value, want):
+            if graph is not before and self._off(self.graph.outputs[index], value, want):
                 node = self._first_new(before, graph, index)
                 return _shown(node), f"the pass {each.__name__} changes what the graph computes"
         return None
@@ -171,7 +173,7 @@ class Blame:
 
     def _wrong_kernel(self, index: int, node: Node) -> tuple[str, str]:
         """The first operation that is wrong when it is compiled as the end of the graph."""
-        graph = self.captured.graph
+        graph = self.graph
         needed = reachable([node])
         chain = [n for n in graph.nodes if n in needed and len(n.avals) == 1]
         low, high = 0, len(chain) - 1
@@ -186,7 +188,7 @@ class Blame:
         return _shown(chain[high]), "its kernel is wrong: op by op the graph gives Python's value"
 
     def _compiles_wrong(self, node: Node) -> bool:
-        graph = self.captured.graph.with_(outputs=(node,))
+        graph = self.graph.with_(outputs=(node,))
         arrays = self.call.pristine.again()
         (got,) = self.call.version.compile_again(graph)([arrays.of(x) for x in self.inputs])
         return self._off(node, got, self._run(graph)[0])
@@ -200,7 +202,7 @@ class Blame:
     def _wrong_derivative(self) -> tuple[str, str] | None:
         """The first operation whose derivative is another under capture than on the tape."""
         inputs = [self.call.pristine.again().of(x) for x in self.inputs]
-        graph = self.captured.graph
+        graph = self.graph
         values: dict[Node, Any] = dict(zip(graph.inputs, inputs, strict=True))
         values |= dict(graph.steps(inputs))
         for n in graph.nodes:
@@ -213,10 +215,11 @@ class Blame:
 
     def _gradient(self) -> tuple[str, str]:
         """A gradient that a result would pass on: of the joint graph, or of its kernels."""
-        region, outcome = self.call.version.region, self.call.outcome
+        version, outcome = self.call.version, self.call.outcome
+        region, joint = version.region, version.joint
         assert region is not None
+        assert joint is not None
         assert outcome is not None
-        joint = region.joint.graph
         paths = list(outcome.gradients)
         index = paths.index(self.first.path)
         node = joint.outputs[region.joint.outputs + index]
@@ -238,7 +241,7 @@ class Blame:
             return f"{path}, written at {line}"
         index = self._output()
         if index is not None:
-            return f"{path}: {_shown(self.captured.graph.outputs[index])}"
+            return f"{path}: {_shown(self.graph.outputs[index])}"
         report = self._report()
         if report:
             return f"{path}, at {report}"

@@ -9,6 +9,7 @@ where the other does.
 from __future__ import annotations
 
 import collections
+import copy
 import functools
 import types
 from collections.abc import Iterable
@@ -27,6 +28,10 @@ from jitcap.oracle.copies import owner_of
 
 _NUMBERS: Final = (bool, int, float, complex, np.generic)
 _LEAVES: Final = (*_NUMBERS, str, bytes, np.ndarray)
+# Of these one can stand for another: what is left to go through counts.
+_ITERATORS: Final[tuple[Any, ...]] = tuple(
+    type(iter(x)) for x in ([], (), {}, {}.values(), {}.items(), set(), range(0))
+)
 _EXACT: Final = (range, slice, np.dtype, types.GenericAlias)
 
 
@@ -76,7 +81,9 @@ class Comparison:
         """Compare `a` of the compiled version with `b`."""
         if a is b:
             return
-        if type(a) is not type(b):
+        if isinstance(a, _ITERATORS) and isinstance(b, _ITERATORS):
+            self.sequence(path, list(copy.copy(a)), list(copy.copy(b)))
+        elif type(a) is not type(b):
             self.differ(path, f"{_name(a)} in the compiled version, {_name(b)} in Python")
         elif isinstance(a, _LEAVES):
             self.leaves.append(Leaf(path, a, b))

@@ -44,7 +44,7 @@ def contents(obj: Any, copies: Copies | None = None) -> Any:
             enabled=mode.enabled, inference=mode.inference, autocast=mode.autocast
         )
     if is_python_class(type(obj)) and not isinstance(obj, type):
-        return _of_slots(obj) or None
+        return _of_slots(obj)
     return None
 
 
@@ -79,9 +79,11 @@ def _of_cell(cell: CellType) -> CellType:
         return CellType()
 
 
-def _of_slots(obj: Any) -> dict[str, Any]:
-    held = {}
+def _of_slots(obj: Any) -> dict[str, Any] | None:
+    """The slots that are set; None for a class that has none."""
+    held: dict[str, Any] | None = None
     for name, descriptor in slots_of(type(obj)):
+        held = {} if held is None else held
         try:
             held[name] = descriptor.__get__(obj, type(obj))
         except AttributeError:

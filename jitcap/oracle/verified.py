@@ -39,6 +39,7 @@ from jitcap.oracle.contents import again, contents
 from jitcap.oracle.copies import Copies, owner_of
 from jitcap.oracle.host import Heard, expected, listening, streams_of, told
 from jitcap.oracle.noise import Samples, disturbed, far, judge
+from jitcap.passes.dead import dead_code
 from jitcap.version import MISS, STANCE
 
 VALUE = "the returned value"
@@ -117,6 +118,8 @@ class Verified:
         self.captured = captured
         self.plain = plain
         self.region = region
+        self.graph = dead_code(captured.graph)
+        self.joint = dead_code(region.joint.graph) if region is not None else None
         self.compile_again = compile_again
         self.attachments = _Attachments(region)
         self._run = run
@@ -158,7 +161,7 @@ class Verified:
 
     def evaluate_graph(self, inputs: list[Any], amplitude: float, seed: int) -> list[Any]:
         """The captured graph op by op, disturbed by so many roundings."""
-        values = disturbed(self.captured.graph, inputs, amplitude, seed)
+        values = disturbed(self.graph, inputs, amplitude, seed)
         for i, o in self.captured.writes:
             np.copyto(inputs[i], values[o])
         return [v.copy() if isinstance(v, np.ndarray) else v for v in values]
@@ -211,6 +214,8 @@ class VerifiedCall:
         try:
             self.outcome = self.attempt(evaluate)
             self._gradients(self.outcome)
+        except FloatingPointError:  # of `check_nans`: it is meant for the user
+            raise
         except Exception as error:  # noqa: BLE001 - Python must raise it too
             return error
         return None
@@ -379,7 +384,8 @@ class VerifiedCall:
     def _sample_gradients(self, region: Region, amplitude: float, seed: int) -> dict[str, Any]:
         arrays = self.pristine.again()
         inputs = [arrays.of(x) for x in self.begun.inputs]
-        graph = region.joint.graph
+        graph = self.version.joint
+        assert graph is not None
         values = disturbed(graph, [*inputs, *self.tangents], amplitude, seed)
         return self._named(values[region.joint.outputs :], region)
 
