@@ -30,6 +30,7 @@ class _Mode(threading.local):
     enabled = True
     inference = False
     autocast: dt.DType | None = None  # the type that matrix products have under autocast
+    behind: Node | None = None  # whose derivative is being taken
 
 
 mode = _Mode()
@@ -297,7 +298,7 @@ def sweep(
             heapq.heappush(heap, target)
         slots[index] = grad if slots[index] is None else slots[index] + grad
 
-    before, mode.enabled = mode.enabled, create
+    before, outer, mode.enabled = mode.enabled, mode.behind, create
     try:
         for edge, grad in roots:
             deliver(edge, grad)
@@ -306,13 +307,14 @@ def sweep(
             grads = _arrived(node, pending.pop(node), wanted, found)
             if ways is not None and id(node) not in ways:
                 continue  # wanted itself, and nothing behind it is
+            mode.behind = node
             for edge, aval, grad in zip(node.edges, node.avals, node.vjp(grads), strict=True):
                 if edge is not None and grad is not None:
                     deliver(edge, _fit(grad, aval))
             if not keep:
                 node.release()
     finally:
-        mode.enabled = before
+        mode.enabled, mode.behind = before, outer
     return found, leaves
 
 

@@ -7,7 +7,6 @@ off. Compiling happens at the first call with given guards: see `jitcap.entry`.
 
 from __future__ import annotations
 
-import contextvars
 import copy
 import functools
 import weakref
@@ -23,10 +22,9 @@ from jitcap.explain import Explanation, explanation
 from jitcap.marks import no_capture
 from jitcap.pipeline import known_backend
 from jitcap.record import Stats, announce, forget_announcements, merged
-from jitcap.version import MISS, Compiled, Options
+from jitcap.version import MISS, STANCE, Compiled, Options
 
 STANCES: Final = ("default", "eager", "fail_on_split", "fail_on_recompile")
-_stance: contextvars.ContextVar[str] = contextvars.ContextVar("stance", default="default")
 _all: weakref.WeakSet[Jitted] = weakref.WeakSet()
 
 
@@ -49,7 +47,7 @@ class Jitted:
         return self._entries.stats
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        stance = _stance.get()
+        stance = STANCE.get()
         if current_tracer.get() is not None or stance == "eager":
             return self.original(*args, **kwargs)
         entries = self._entries
@@ -154,7 +152,7 @@ def explain(
             if fullgraph:
                 raise
         entries = Entries(inner, options)
-        entries.miss(args, kwargs, _stance.get())
+        entries.miss(args, kwargs, STANCE.get())
         return _shown(inner, list(entries.compiled.values()), tuple(entries.splits))
 
     return explained
@@ -179,11 +177,11 @@ def stance(name: str) -> Iterator[None]:
     """For a `with` block: "eager" (no @jit), "fail_on_split", "fail_on_recompile" or "default"."""
     if name not in STANCES:
         raise ValueError(f"unknown stance {name!r}; there are {', '.join(STANCES)}")
-    token = _stance.set(name)
+    token = STANCE.set(name)
     try:
         yield
     finally:
-        _stance.reset(token)
+        STANCE.reset(token)
 
 
 def reset() -> None:

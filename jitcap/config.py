@@ -57,7 +57,12 @@ FLAGS: Final[dict[str, Flag]] = {
         Flag("threads", "JITCAP_THREADS", 0, "threads of compiled code; 0: one per core"),
         Flag("entries", "JITCAP_ENTRIES", 64, "compiled versions kept per function and guard set"),
         Flag("recompute", "JITCAP_RECOMPUTE", True, "backward may recompute what is cheap"),
-        Flag("tolerance", "JITCAP_TOLERANCE", 1e-4, "relative difference that verify=True allows"),
+        Flag(
+            "tolerance",
+            "JITCAP_TOLERANCE",
+            16.0,
+            "roundings by which verify=True lets floats differ",
+        ),
     )
 }
 

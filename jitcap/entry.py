@@ -9,11 +9,11 @@ again); what cannot be captured runs plainly, with a record of why.
 from __future__ import annotations
 
 import gc
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FunctionType, MethodType
 from typing import Any, Final
 
@@ -24,7 +24,8 @@ from jitcap.config import config
 from jitcap.graph import Graph
 from jitcap.joint import Joint, Region
 from jitcap.kept import versions as kept
-from jitcap.oracle import compare_first, search_nans
+from jitcap.oracle import Plain, Verified, search_nans
+from jitcap.oracle.blame import readable as readable
 from jitcap.pipeline import compile_graph
 from jitcap.record import Recompile, Stats, Trail, announce, say
 from jitcap.show import module
@@ -91,12 +92,12 @@ class Entries:
         assert plain is not None
         return self.splitter.call(plain, (*bound, *args), kwargs)
 
-    def _part(self, captured: Captured) -> Call:
+    def _part(self, captured: Captured, plain: Plain) -> Call:
         """Compile one segment."""
         trail = Trail(captured.name)
         start = time.perf_counter()
         _name_inputs(captured)
-        made = assemble(captured, self.options, trail)
+        made = assemble(captured, self.options, trail, plain)
         if len(captured.graph):
             self._count(made, time.perf_counter() - start)
         self.compiled[made.call] = made
@@ -266,7 +267,7 @@ def compile_call(
         with trail.stage("capture"):
             captured = capture(fn, args, kwargs, dynamic=varying)
             _name_inputs(captured)
-        return assemble(captured, options, trail)
+        return assemble(captured, options, trail, Whole(fn, varying))
 
 
 @contextmanager
@@ -282,8 +283,11 @@ def collection_paused() -> Iterator[None]:
             gc.enable()
 
 
-def assemble(captured: Captured, options: Options, trail: Trail) -> Compiled:
-    """The road from a captured region on: (joint, partition), compile, assemble."""
+def assemble(
+    captured: Captured, options: Options, trail: Trail, plain: Plain | None = None
+) -> Compiled:
+    """The road from a captured region on: (joint, partition), compile, assemble. `plain` is what
+    `verify=True` compares with."""
     graph, region = captured.graph, None
     if captured.joint is not None:
         joint = captured.joint
@@ -294,9 +298,12 @@ def assemble(captured: Captured, options: Options, trail: Trail) -> Compiled:
     executable = compile_graph(
         graph, captured.writes, backend=options.backend, strides=captured.strides, trail=trail
     )
-    run = _with_oracles(executable.run, graph, captured.writes, options)
+    run = _with_oracle(executable.run, graph, options)
     with trail.stage("assemble"):
-        call = captured.entry(run, MISS, region)
+        if options.verify and plain is not None:
+            call: Call = Verified(captured, run, region, plain, _compiler(options, Trail("verify")))
+        else:
+            call = captured.entry(run, MISS, region)
     return Compiled(call, captured, executable, trail, captured.graph)
 
 
@@ -307,22 +314,39 @@ def _name_inputs(captured: Captured) -> None:
             node.attrs["name"] = readable(given.origin.show())  # type: ignore[index]
 
 
-def readable(name: str) -> str:
-    """A place as the user writes it: `model._modules['fc']._parameters['w']` is model.fc.w."""
-    return re.sub(r"\._(?:modules|parameters|buffers)\['(\w+)'\]", r".\1", name)
-
-
 def _compiler(options: Options, trail: Trail) -> Callable[[Graph], Any]:
     """What a region compiles its backward with, when it is first asked for."""
 
     def compile_backward(graph: Graph) -> Any:
         run = compile_graph(graph, backend=options.backend, trail=trail).run
-        return _with_oracles(run, graph, (), options)
+        return _with_oracle(run, graph, options)
 
     return compile_backward
 
 
-def _with_oracles(run: Any, graph: Graph, writes: Any, options: Options) -> Any:
-    if options.verify:
-        run = compare_first(run, graph, writes)
+def _with_oracle(run: Any, graph: Graph, options: Options) -> Any:
     return search_nans(run, graph) if options.check_nans else run
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A function that was captured as a whole: what a verified version of it is compared with."""
+
+    fn: Callable[..., Any]
+    varying: frozenset[str]
+
+    @property
+    def place(self) -> str:
+        plain = function_of(self.fn)
+        code = plain[0].__code__ if plain else None
+        name = getattr(self.fn, "__qualname__", type(self.fn).__qualname__)
+        return f"{name} at {code.co_filename}:{code.co_firstlineno}" if code else name
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self.fn(*args, **kwargs)
+
+    def capture(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Captured | None:
+        try:
+            return capture(self.fn, args, kwargs, dynamic=self.varying)
+        except Break:
+            return None

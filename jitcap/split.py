@@ -25,9 +25,10 @@ from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, Frame, Interpreter
 from jitcap.capture.native import HOST_MODULES, is_library_module, is_native
 from jitcap.capture.opcodes_table import OPCODES
 from jitcap.capture.result import Captured, Version
-from jitcap.capture.segment import RETURNED, capture_segment, live, point_of
+from jitcap.capture.segment import RETURNED, STOPPED, capture_segment, live, point_of
 from jitcap.guards import Equals, Length, explain
 from jitcap.marks import NO_CAPTURE
+from jitcap.oracle import Plain
 
 Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 VERSIONS: Final = 8  # of one segment; beyond, its instructions are executed one by one
@@ -52,7 +53,10 @@ class Splitter:
     a version answers when it does not fit."""
 
     def __init__(
-        self, assemble: Callable[[Captured], Call], report: Callable[[Record], None], miss: Any
+        self,
+        assemble: Callable[[Captured, Plain], Call],
+        report: Callable[[Record], None],
+        miss: Any,
     ) -> None:
         self._assemble = assemble
         self._report = report
@@ -127,7 +131,7 @@ class Splitter:
         if captured is None:
             point.plain = not point.versions
             return None
-        call = self._assemble(captured)
+        call = self._assemble(captured, Part.of(frame, captured.limit, frozenset(point.varying)))
         point.versions.insert(0, (call, captured))
         return call
 
@@ -159,6 +163,59 @@ class Splitter:
             return
         self._reported.add(key)
         self._report(record)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A segment: what a verified version of it is compared with. Its plain run executes the same
+    number of instructions one by one (`limit`; None: up to the return)."""
+
+    code: CodeType
+    globals: dict[str, Any]
+    function: Any
+    pc: int
+    limit: int | None
+    varying: frozenset[str]
+
+    @staticmethod
+    def of(frame: Frame, limit: int | None, varying: frozenset[str]) -> Part:
+        return Part(frame.code, frame.globals, frame.function, frame.pc, limit, varying)
+
+    @property
+    def place(self) -> str:
+        return (
+            f"{self.code.co_qualname} at {self.code.co_filename}:{self._frame(()).instruction.line}"
+        )
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        frame = self._frame(args)
+        vm = Interpreter(ConcreteWorld(frame, _never, lambda _: False), OPCODES)
+        vm.passthrough = ()
+        vm.frames.append(frame)
+        while frame.count != self.limit:
+            done = _step(vm, frame)
+            if done is not None:
+                return RETURNED, done.value
+            frame.count += 1
+        return STOPPED, frame.pc, frame.fast, frame.stack, frame.handled
+
+    def capture(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Captured | None:
+        with suppress(Break):
+            return capture_segment(self._frame(args), self.limit, self.varying)[0]
+        return None
+
+    def _frame(self, args: tuple[Any, ...]) -> Frame:
+        """A frame of its own with these live values."""
+        frame = Frame(self.code, self.globals, self.function)
+        frame.pc = self.pc
+        if args:
+            fast, stack, handled = args
+            frame.fast, frame.stack, frame.handled = dict(fast), list(stack), list(handled)
+        return frame
+
+
+def _never(*_: Any) -> Any:
+    raise AssertionError("a plain run splits nothing")
 
 
 def _step(vm: Interpreter, frame: Frame) -> Any:

@@ -6,6 +6,7 @@ A `Compiled` comes from the whole road (`entry.compile_call`) or from disk (`kep
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ class _Miss:
 
 
 MISS: Final = _Miss()
+STANCE: Final[ContextVar[str]] = ContextVar("stance", default="default")  # see `jitcap.stance`
 Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
 

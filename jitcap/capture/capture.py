@@ -243,7 +243,7 @@ def _rehearse(
     known = len(session.guards.items)
     build_joint(session.tracer, end.outputs, tracked, leaves)
     after = epilogue(session, value, Names())
-    if any(getattr(end, f) != getattr(after, f) for f in ("lines", "calls", "value")):
+    if any(getattr(end, f) != getattr(after, f) for f in ("lines", "effects", "calls", "value")):
         raise Break("later effect", "a hook or a Function's backward() changes what is outside")
     for guard in session.guards.items[known:]:
         if not isinstance(guard, CodeIs) and not (

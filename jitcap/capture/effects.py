@@ -1,12 +1,15 @@
-"""Capture's last step: what the program changed and returned -> the entry's epilogue, as source.
+"""Capture's last step: what the program changed and returned -> the entry's epilogue, as data.
 
-Twins are compared with what was loaded. The differences are written to the real objects after the
-graph ran; then the host calls are made, in program order; then the value is returned.
+Twins are compared with what was loaded. The differences (`Effect`) are written to the real objects
+after the graph ran; then the host calls (`Report`) are made, in program order; then the value is
+returned. Each renders to the statement that does it, or, for `verify=True`, to what records it.
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from eager.autograd import mode
@@ -19,7 +22,7 @@ from jitcap.capture.kinds.mappings import DictShadow
 from jitcap.capture.kinds.objects import ObjectShadow
 from jitcap.capture.kinds.sequences import ListShadow, SetShadow
 from jitcap.capture.kinds.tensors import TENSOR_FIELDS, TensorShadow, ViewShadow
-from jitcap.capture.origin import Attribute, Contents, Item, Origin
+from jitcap.capture.origin import Attribute, Contents, Fixed, Item, Origin
 from jitcap.capture.outside import Shadow
 from jitcap.capture.rebuild import CYCLE, Rebuilder
 from jitcap.capture.session import Session
@@ -28,16 +31,78 @@ from jitcap.tensor_guard import Memory
 
 _MUTABLE: Final = (DictShadow, ListShadow, ObjectShadow, CellShadow, SetShadow)
 
+# Fields of a tensor by the names with which a program writes them.
+USER_NAMES: Final = {"_array": "data", "_grad": "grad", "_requires_grad": "requires_grad"}
+ITEM: Final = "{t}[{k}] = {v}"
+DROP_ITEM: Final = "del {t}[{k}]"
+ATTRIBUTE: Final = "{t}.{k} = {v}"
+PUT: Final = "{f}({t}, {k}, {v})"
+DROP: Final = "{f}({t}, {k})"
+EXTEND: Final = "{t}.extend({v})"
+VERSION: Final = "{t}._storage.version += {v}"
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One write to an object from outside: what is found at `origin`, `target` in the source.
+
+    `form` is the statement, `key`, `value` and `fn` (a method) are the expressions in it; `model`
+    is the statement on a copy of the object's contents. `name` is the key as data where it is a
+    constant, `where` the user's line that wrote, where it is known."""
+
+    origin: Origin
+    target: str
+    form: str
+    key: str = ""
+    value: str = ""
+    fn: str = ""
+    model: str = ""
+    name: Any = None
+    where: str = ""
+
+    def statement(self) -> str:
+        """The statement that replays it."""
+        return self._filled(self.form, self.target)
+
+    def record(self, target: str) -> str:
+        """The statement that does it to `target`, a copy of the contents of the object."""
+        return self._filled(self.model or self.form, target)
+
+    def _filled(self, form: str, target: str) -> str:
+        return form.format(t=target, k=self.key, v=self.value, f=self.fn)
+
+    def show(self) -> str:
+        """The place that is written, as the user writes it."""
+        place = self.origin.show()
+        if self.form == ATTRIBUTE:
+            name = USER_NAMES.get(self.key, self.key)
+            return place if name == "cell_contents" else f"{place}.{name}"
+        if self.name is None:
+            return place
+        return Item(self.origin, self.name).show()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One call of the host: the statement that makes it, the tuple (function, arguments, keyword
+    arguments) that records it, and the user's line."""
+
+    statement: str
+    record: str
+    where: str
+
 
 @dataclass(slots=True)
 class Epilogue:
-    """`lines` make the values and replay the effects; `value` is the expression that is returned.
+    """`lines` make the values, `effects` are replayed on the real objects, then `calls` are made;
+    `value` is the expression that is returned.
 
     `outputs` are the graph values that the lines call `o[i]`; `writes` pairs a tensor from outside
     with the index of the output that its memory takes."""
 
     lines: list[str] = field(default_factory=list)
-    calls: list[str] = field(default_factory=list)  # of the host, after everything else
+    effects: list[Effect] = field(default_factory=list)
+    calls: list[Report] = field(default_factory=list)  # of the host, after everything else
     value: str = "None"
     outputs: list[Any] = field(default_factory=list)
     writes: list[tuple[TensorShadow, int]] = field(default_factory=list)
@@ -45,6 +110,18 @@ class Epilogue:
     histories: dict[int, str] = field(default_factory=dict)  # the names of their tape nodes
     result_of: dict[int, str] = field(default_factory=dict)
     owners: dict[int, str] = field(default_factory=dict)
+
+    def replay(self) -> list[str]:
+        """The statements of the effects. Those that count writes are loops: an optimizer has
+        hundreds."""
+        lines: list[str] = []
+        for (form, value), group in itertools.groupby(self.effects, lambda e: (e.form, e.value)):
+            if form == VERSION:
+                targets = "".join(f"{e.target}, " for e in group)
+                lines.append(f"for t in ({targets}): {VERSION.format(t='t', v=value)}")
+            else:
+                lines += [e.statement() for e in group]
+        return lines
 
     def release(self) -> None:
         """Let go of the capture's tensors: all that the program met hangs on them."""
@@ -80,7 +157,8 @@ def _render(session: Session, value: Any, make: Rebuilder) -> Epilogue:
     stores += _draws(session, make)
     stores += _grad_mode(session, make)
     calls = [_host_call(make, c) for c in session.host_calls]
-    out.lines = [*make.lines, *make.late, *stores]
+    out.lines = [*make.lines, *make.late]
+    out.effects = stores
     out.calls = calls
     out.value = returned
     return out
@@ -153,26 +231,27 @@ def counters(session: Session) -> frozenset[str]:
 # ---- tensors
 
 
-def _versions(session: Session, make: Rebuilder) -> list[str]:
-    """The tensors that the graph wrote count it, in one loop per number of writes: an optimizer has
-    hundreds."""
-    groups: dict[int, list[str]] = {}
+def _versions(session: Session, make: Rebuilder) -> list[Effect]:
+    """The tensors that the graph wrote count it, grouped by the number of writes."""
+    effects = []
     for shadow in tensors_of(session):
         if shadow.memory.handle is not shadow.node:
             count = max(shadow.twin._storage.version, 1)
-            groups.setdefault(count, []).append(make.names.var(shadow.origin))
-    return [
-        f"for t in ({', '.join(names)},): t._storage.version += {count}"
-        for count, names in groups.items()
-    ]
+            effects.append(
+                Effect(shadow.origin, make.names.var(shadow.origin), VERSION, value=str(count))
+            )
+    return sorted(effects, key=lambda e: int(e.value))
 
 
-def _tensor_effects(make: Rebuilder, shadow: TensorShadow, out: Epilogue) -> list[str]:
-    twin, lines = shadow.twin, []
-    name = ""
+def _tensor_effects(make: Rebuilder, shadow: TensorShadow, out: Epilogue) -> list[Effect]:
+    twin, effects = shadow.twin, []
 
-    def var() -> str:
-        return name or make.names.var(shadow.origin)
+    def put(name: str, value: str) -> None:
+        target, where = (
+            make.names.var(shadow.origin),
+            make.session.written_at(twin, USER_NAMES.get(name, name)),
+        )
+        effects.append(Effect(shadow.origin, target, ATTRIBUTE, name, value, where=where))
 
     if twin._node is not None:
         raise Break("effect", f"{shadow.origin.show()} gets a history by an in-place operation")
@@ -183,75 +262,94 @@ def _tensor_effects(make: Rebuilder, shadow: TensorShadow, out: Epilogue) -> lis
         out.writes.append((shadow, make.output(shadow.memory.handle)))
     if type(twin._array) is not Traced or twin._array.storage is not shadow.memory:
         again: Tensor = wrap(twin._array)
-        lines.append(f"{var()}._array = {make.expr(again)}._array")
+        put("_array", f"{make.expr(again)}._array")
     if twin._requires_grad is not shadow.requires_grad:
-        lines.append(f"{var()}._requires_grad = {twin._requires_grad}")
+        put("_requires_grad", repr(twin._requires_grad))
     if twin._grad is not UNREAD and twin._grad is not shadow.grad:
         if shadow.passes_on():
             raise Break("effect", f"backward() goes on past {shadow.origin.show()}")
-        lines.append(f"{var()}._grad = {make.expr(twin._grad)}")
+        put("_grad", make.expr(twin._grad))
     for key, value in twin.__dict__.items():
         if key not in TENSOR_FIELDS and shadow.extra.get(key, MISSING) is not value:
-            lines.append(f"{var()}.{key} = {make.expr(value)}")
-    return lines
+            put(key, make.expr(value))
+    return effects
 
 
 # ---- containers and objects
 
 
-def _dict_replay(make: Rebuilder, shadow: DictShadow) -> list[str]:
-    name = make.names.var(shadow.origin)
+def _dict_replay(make: Rebuilder, shadow: DictShadow) -> list[Effect]:
+    target, at = make.names.var(shadow.origin), partial(make.session.written_at, shadow.twin)
+    write = partial(Effect, shadow.origin, target)
+    kind = shadow.kind
     if shadow.reordered():
         pairs = ", ".join(f"{make.expr(k)}: {make.expr(v)}" for k, v in shadow.twin.items())
-        clear, update = make.names.bind(shadow.kind.clear), make.names.bind(shadow.kind.update)
-        return [f"{clear}({name})", f"{update}({name}, {{{pairs}}})"]
-    kind = shadow.kind
+        clear, update = make.names.bind(kind.clear), make.names.bind(kind.update)
+        return [
+            write("{f}({t})", fn=clear, where=at(None)),
+            write("{f}({t}, {v})", fn=update, value=f"{{{pairs}}}", where=at(None)),
+        ]
     drop, put = make.names.bind(kind.__delitem__), make.names.bind(kind.__setitem__)
-    plain = type(shadow.real) in (dict, kind)
-    lines = [f"{drop}({name}, {make.expr(k)})" for k in shadow.removed()]
-    for key in shadow.stored():
-        key_text, text = make.expr(key), make.expr(dict.__getitem__(shadow.twin, key))
-        lines.append(
-            f"{name}[{key_text}] = {text}" if plain else f"{put}({name}, {key_text}, {text})"
-        )
-    return lines
+    form = ITEM if type(shadow.real) in (dict, kind) else PUT
+    effects = [
+        write(DROP, make.expr(k), fn=drop, name=_constant(k), where=at(k)) for k in shadow.removed()
+    ]
+    for k in shadow.stored():
+        key, value = make.expr(k), make.expr(dict.__getitem__(shadow.twin, k))
+        effects.append(write(form, key, value, put, name=_constant(k), where=at(k)))
+    return effects
 
 
-def _list_replay(make: Rebuilder, shadow: ListShadow) -> list[str]:
-    name, items = make.names.var(shadow.origin), list(shadow.twin)
-    base = shadow.base
+def _constant(key: Any) -> Any:
+    """A key as data, if it is one that can be shown."""
+    return key if type(key) in (int, str) else None
+
+
+def _list_replay(make: Rebuilder, shadow: ListShadow) -> list[Effect]:
+    items, base = list(shadow.twin), shadow.base
+    write = partial(
+        Effect, shadow.origin, make.names.var(shadow.origin),
+        where=make.session.written_at(shadow.twin, None),
+    )  # fmt: skip
     if isinstance(shadow.real, list):
         if len(items) > len(base) and all(a is b for a, b in zip(items, base, strict=False)):
-            return [f"{name}.extend([{make.all(items[len(base) :])}])"]
-        return [f"{name}[:] = [{make.all(items)}]"]
+            return [write(EXTEND, value=f"[{make.all(items[len(base) :])}]")]
+        return [write("{t}[:] = {v}", value=f"[{make.all(items)}]")]
     if not (shadow.whole and shadow.measured):  # nobody looked: it may hold more at another call
-        return [f"{name}.extend([{make.all(shadow.appended())}])"]
-    return [f"{name}.clear()", f"{name}.extend([{make.all(items)}])"]
+        return [write(EXTEND, value=f"[{make.all(shadow.appended())}]")]
+    return [write("{t}.clear()"), write(EXTEND, value=f"[{make.all(items)}]")]
 
 
-def _set_replay(make: Rebuilder, shadow: SetShadow) -> list[str]:
-    name = make.names.var(shadow.origin)
+def _set_replay(make: Rebuilder, shadow: SetShadow) -> list[Effect]:
+    write = partial(
+        Effect, shadow.origin, make.names.var(shadow.origin),
+        where=make.session.written_at(shadow.twin, None),
+    )  # fmt: skip
     gone = [x for x in shadow.base if x not in shadow.twin]
     new = [x for x in shadow.twin if x not in shadow.base]
-    lines = [f"{name}.difference_update([{make.all(gone)}])"] if gone else []
-    return lines + ([f"{name}.update([{make.all(new)}])"] if new else [])
+    effects = [write("{t}.difference_update({v})", value=f"[{make.all(gone)}]")] if gone else []
+    return effects + ([write("{t}.update({v})", value=f"[{make.all(new)}]")] if new else [])
 
 
-def _cell_replay(make: Rebuilder, shadow: CellShadow) -> list[str]:
-    return [
-        f"{make.names.var(shadow.origin)}.cell_contents = {make.expr(shadow.twin.cell_contents)}"
-    ]
+def _cell_replay(make: Rebuilder, shadow: CellShadow) -> list[Effect]:
+    target, value = make.names.var(shadow.origin), make.expr(shadow.twin.cell_contents)
+    where = make.session.written_at(shadow.twin, None)
+    return [Effect(shadow.origin, target, ATTRIBUTE, "cell_contents", value, where=where)]
 
 
-def _object_replay(make: Rebuilder, shadow: ObjectShadow) -> list[str]:
-    name, lines = make.names.var(shadow.origin), []
+def _object_replay(make: Rebuilder, shadow: ObjectShadow) -> list[Effect]:
+    effects = []
     put, drop = make.names.bind(object.__setattr__), make.names.bind(object.__delattr__)
     for slot, value in shadow.written_slots():
+        write = partial(
+            Effect, shadow.origin, make.names.var(shadow.origin), key=repr(slot), name=slot,
+            where=make.session.written_at(shadow.twin, slot),
+        )  # fmt: skip
         if value is MISSING:
-            lines.append(f"{drop}({name}, {slot!r})")
+            effects.append(write(DROP, fn=drop, model=DROP_ITEM))
         else:
-            lines.append(f"{put}({name}, {slot!r}, {make.expr(value)})")
-    return lines
+            effects.append(write(PUT, value=make.expr(value), fn=put, model=ITEM))
+    return effects
 
 
 _REPLAY: Final[dict[type[Shadow], Any]] = {
@@ -263,35 +361,38 @@ _REPLAY: Final[dict[type[Shadow], Any]] = {
 # ---- state of the library, host calls
 
 
-def _draws(session: Session, make: Rebuilder) -> list[str]:
+def _draws(session: Session, make: Rebuilder) -> list[Effect]:
     """Generators end where plain Python would have left them."""
-    lines = []
+    effects = []
     for state in session.tracer.draws.values():
-        name = make.names.var(state.origin)
+        write = partial(Effect, state.origin, make.names.var(state.origin), ATTRIBUTE)
         if state.reseeded:
-            lines.append(f"{name}.seed_value = {make.expr(state.seed)}")
-            lines.append(f"{name}.ordinal = {make.expr(state.start)} + {state.count}")
+            effects.append(write("seed_value", make.expr(state.seed)))
+            effects.append(write("ordinal", f"{make.expr(state.start)} + {state.count}"))
         else:
             before = make.names.var(Attribute(state.origin, "ordinal"))
-            lines.append(f"{name}.ordinal = {before} + {state.count}")
-    return lines
+            effects.append(write("ordinal", f"{before} + {state.count}"))
+    return effects
 
 
-def _grad_mode(session: Session, make: Rebuilder) -> list[str]:
-    lines, name = [], make.names.bind(mode)
+def _grad_mode(session: Session, make: Rebuilder) -> list[Effect]:
+    write = partial(Effect, Fixed(mode, "grad mode"), make.names.bind(mode), ATTRIBUTE)
+    effects = []
     if mode.enabled is not session.grad_mode:
-        lines.append(f"{name}.enabled = {mode.enabled}")
+        effects.append(write("enabled", repr(mode.enabled)))
     if mode.inference is not session.inference:
-        lines.append(f"{name}.inference = {mode.inference}")
+        effects.append(write("inference", repr(mode.inference)))
     if mode.autocast is not session.autocast:
-        lines.append(f"{name}.autocast = {make.names.bind(mode.autocast)}")
-    return lines
+        effects.append(write("autocast", make.names.bind(mode.autocast)))
+    return effects
 
 
-def _host_call(make: Rebuilder, call: Any) -> str:
+def _host_call(make: Rebuilder, call: Any) -> Report:
+    fn, args = make.expr(call.fn), [make.expr(a) for a in call.args]
+    values = {k: make.expr(v) for k, v in call.kwargs.items()}
+    given = f"({', '.join(args)}{',' if args else ''})"
+    keywords = f"{{{', '.join(f'{k!r}: {v}' for k, v in values.items())}}}"
+    statement = f"{fn}({', '.join([*args, *(f'{k}={v}' for k, v in values.items())])})"
     if call.at is not None:
-        given = f"({make.all(call.args)}{',' if call.args else ''}), {make.expr(call.kwargs)}"
-        return f"{make.names.bind(call.at)}({make.expr(call.fn)}, {given})"
-    keywords = [f"{k}={make.expr(v)}" for k, v in call.kwargs.items()]
-    given = ", ".join([*map(make.expr, call.args), *keywords])
-    return f"{make.expr(call.fn)}({given})"
+        statement = f"{make.names.bind(call.at)}({fn}, {given}, {keywords})"
+    return Report(statement, f"({fn}, {given}, {keywords})", call.where)

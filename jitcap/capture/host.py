@@ -18,11 +18,14 @@ from jitcap.guards import Holds
 class HostCall:
     """A call whose result is not used. What it is given is looked at as it is now."""
 
-    def __init__(self, fn: Any, args: Args, kwargs: Kwargs, at: Callable[..., Any] | None) -> None:
+    def __init__(
+        self, fn: Any, args: Args, kwargs: Kwargs, at: Callable[..., Any] | None, where: str
+    ) -> None:
         self.fn = fn
         self.args = tuple(map(snapshot, args))
         self.kwargs = {k: snapshot(v) for k, v in kwargs.items()}
         self.at = at  # a function that makes the call in the user's name
+        self.where = where  # the user's line
 
 
 def call(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:

@@ -30,6 +30,10 @@ class Shadow:
         """What the objects have in common that this one could be the same as."""
         return type(self.real)
 
+    def parts(self) -> tuple[Shadow, ...]:
+        """Itself, and the shadows of what belongs to it."""
+        return (self,)
+
     def changed(self) -> bool:
         """Whether the twin differs from what was loaded."""
         return False

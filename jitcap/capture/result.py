@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from eager.autograd import mode
 from eager.dtype import _default as default_dtype
 from jitcap.capture.effects import Epilogue
-from jitcap.capture.origin import Origin
+from jitcap.capture.origin import Drawn, Origin
 from jitcap.graph import Graph
 from jitcap.guards import READ_ERRORS, Guards, Names, explain, render
 from jitcap.joint import FreedNode, Joint, Region
@@ -55,6 +55,7 @@ class Captured:
     assumed: tuple[tuple[str, str, Any], ...] = ()  # (module, name, value) of a library's constants
     read: tuple[CodeType, ...] = ()  # of the program's functions, as far as they were interpreted
     code: CodeType | None = None  # of the entry, when it was made
+    limit: int | None = None  # of a segment: how many instructions it has (None: to the return)
 
     @property
     def strides(self) -> list[Strides | None]:
@@ -75,7 +76,10 @@ class Captured:
 
     def source(self, region: bool = False) -> str:
         """The entry as Python source; `K` runs the graph, `R` is the region, `MISS` the refusal."""
-        body = self._body(region)  # first: it may read further places, above
+        return self._function(self._body(region))
+
+    def _function(self, body: list[str]) -> str:
+        """The guards, and then `body`; it was rendered first, since it may read further places."""
         lines = [*self._header(), "  try:", *(f"    {line}" for line in self._checks())]
         errors = self.names.bind(READ_ERRORS)
         lines += [f"  except {errors}: return MISS"]
@@ -103,13 +107,49 @@ class Captured:
         if written and self.epilogue.outputs:
             lines[-1] = lines[-1].replace("o = K", "r = K")
             lines.append(f"o = {self._renumbered(written)}")
-        lines += self.epilogue.lines
-        if region:
-            lines += self._attach(len(written))
-        elif self.epilogue.histories:
-            lines += self._freed()
-        lines += self.epilogue.calls
+        lines += [*self.epilogue.lines, *self.epilogue.replay()]
+        lines += self._histories(region, len(written))
+        lines += [call.statement for call in self.epilogue.calls]
         return [*lines, f"return {self.epilogue.value}"]
+
+    def places(self) -> dict[str, Origin]:
+        """Everything that was read from outside: its name in the source, and where it is found."""
+        found: dict[str, Origin] = {}
+        effects = [e.origin for e in self.epilogue.effects]
+        stack = [g.origin for g in self.guards.items] + effects
+        stack += [i.origin for i in self.inputs if i.origin is not None]
+        while stack:
+            origin = stack.pop()
+            if not isinstance(origin, Drawn):
+                name = self.names.var(origin)
+                if name not in found:
+                    found[name] = origin
+                    stack += origin.parents()
+        return found
+
+    def recorder(self, region: bool) -> str:
+        """The entry that changes nothing: it hands `K` the inputs, what is found at each of the
+        `places`, and `finish(o, copies)`, which makes the value and does the effects to copies of
+        the contents of what they are about; that gives (value, host calls)."""
+        effects = self.epilogue.effects
+        targets = {e.target: f"copy_of_{e.target}" for e in effects}
+        finish = [f"{name} = copies[{target!r}]" for target, name in targets.items()]
+        finish += self.epilogue.lines
+        finish += [e.record(targets[e.target]) for e in effects]
+        finish += self._histories(region, len(self.writes))
+        calls = "".join(f"{call.record}, " for call in self.epilogue.calls)
+        finish.append(f"return {self.epilogue.value}, ({calls})")
+        gathered = ", ".join(map(self._array, self.inputs))
+        places = ", ".join(f"{name!r}: {name}" for name in self.places())  # may read further ones
+        body = [*self.draws, "def finish(o, copies):", *(f"  {line}" for line in finish)]
+        body.append(f"return K([{gathered}], {{{places}}}, finish)")
+        return self._function(body)
+
+    def _histories(self, region: bool, written: int) -> list[str]:
+        """What puts outputs on the tape."""
+        if region:
+            return self._attach(written)
+        return self._freed() if self.epilogue.histories else []
 
     def _renumbered(self, written: set[int]) -> str:
         """Outputs that are written back do not come back: put the others at their places."""

@@ -89,10 +89,12 @@ def _attempt(session: Session, frame: Frame, limit: int | None) -> tuple[Capture
     if done is not None:
         twin.fast, twin.stack = {}, []  # as if the frame were gone
     try:
-        return finish(session, value, (3, ())), twin.count
+        captured = finish(session, value, (3, ()))
     except BaseException as error:
         error.__jitcap_done__ = -1  # type: ignore[attr-defined]
         raise
+    captured.limit = limit
+    return captured, twin.count
 
 
 def _twin(session: Session, frame: Frame) -> Frame:

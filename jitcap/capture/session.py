@@ -121,6 +121,7 @@ class Session(base.Session):
         return _CELLS.get(self, cell)
 
     def store_cell(self, cell: CellType, value: Any) -> None:
+        self.wrote(cell)
         if value is NULL:
             _CELLS.empty(self, cell)
         else:
@@ -208,7 +209,7 @@ class Session(base.Session):
 
     def host_call(self, fn: Any, args: Args, kwargs: Kwargs, at: Any = None) -> None:
         """Put off a call of the host whose result is not used, made by `at` in the user's name."""
-        self.host_calls.append(host.HostCall(fn, args, kwargs, at))
+        self.host_calls.append(host.HostCall(fn, args, kwargs, at, self.line()))
 
     def changing(self, fn: Any) -> None:
         """A function that is not complete yet gets its defaults or its closure."""

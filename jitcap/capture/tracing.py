@@ -15,6 +15,7 @@ from eager import random
 from eager.aval import Aval
 from eager.op import Attrs, Op
 from eager.random import Generator
+from eager.tape import mode
 from eager.tensor import Tensor
 from eager.traced import Traced, fresh
 from jitcap.capture import numbers
@@ -23,7 +24,7 @@ from jitcap.capture.kinds.base import Session
 from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.origin import Attribute, Fixed, Origin
 from jitcap.functional import Tracer
-from jitcap.graph import INPUT, Arg, Node, evaluate
+from jitcap.graph import INPUT, Arg, Node, Where, evaluate
 
 LARGEST_VALUE: Final = 1 << 16  # elements of a constant that is computed while capturing
 LARGEST: Final = 150_000  # operations of one graph; an unrolled recurrent step of 1,500 has 120,000
@@ -49,7 +50,7 @@ class CaptureTracer(Tracer):
             lift=self._lift_concrete,
             concretize=lambda number, want: numbers.concretize(session, number, want),
             load_grad=self._first_grad,
-            where=session.where,
+            where=self._where,
             name=name,
         )
         self.session = session
@@ -58,6 +59,13 @@ class CaptureTracer(Tracer):
         self.draws: dict[int, Draws] = {}
         self._values: dict[Node, Any] = {}  # of what was asked for, and of what that is made of
         self._kept: list[Tensor] = []
+
+    def _where(self) -> Where:
+        """The user's line, and for an operation of a derivative whose it is."""
+        place, behind = self.session.where(), mode.behind
+        if behind is None:
+            return place
+        return place._replace(function=f"{place.function}, derivative of {behind.name()}")
 
     def emit(
         self, op: Op, operands: Sequence[Arg], attrs: Attrs, outs: tuple[Aval, ...]

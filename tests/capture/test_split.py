@@ -31,8 +31,8 @@ class Chopper(Splitter):
         super().__init__(self.compile, lambda record: None, MISS)
         self.every = every
 
-    def compile(self, captured):
-        return assemble(captured, Options(backend="eager"), Trail("test")).call
+    def compile(self, captured, part):
+        return assemble(captured, Options(backend="eager", verify=bool(__import__("os").environ.get("VER"))), Trail("test"), part).call
 
     def _capture(self, point, frame):
         try:

@@ -70,6 +70,7 @@ class Session:
         self.inputs: dict[Any, Any] = {}  # graph input -> the shadow of its tensor
         self.owners: dict[int, Any] = {}  # id of traced memory -> the shadow whose it is
         self.cells: dict[tuple[int, int], CellType] = {}  # (function, index) -> twin
+        self.written: dict[tuple[int, Any], Any] = {}  # (id of a twin, key) -> the last write
         self.arrays: dict[int, Any] = {}  # by id of an OutsideArray: the input that shares it
         self.hashed: dict[int, Shadow] = {}  # objects whose identity a set or dictionary used
         self.measured_classes: dict[int, type] = {}  # guarded to get no further members
@@ -81,18 +82,22 @@ class Session:
         return kind_of(obj).getattr(self, obj, name)
 
     def setattr(self, obj: Any, name: str, value: Any) -> None:
+        self.wrote(obj, name)
         kind_of(obj).setattr(self, obj, name, value)
 
     def delattr(self, obj: Any, name: str) -> None:
+        self.wrote(obj, name)
         kind_of(obj).delattr(self, obj, name)
 
     def getitem(self, obj: Any, key: Any) -> Any:
         return kind_of(obj).getitem(self, obj, key)
 
     def setitem(self, obj: Any, key: Any, value: Any) -> None:
+        self.wrote(obj, key)
         kind_of(obj).setitem(self, obj, key, value)
 
     def delitem(self, obj: Any, key: Any) -> None:
+        self.wrote(obj, key)
         kind_of(obj).delitem(self, obj, key)
 
     def contains(self, item: Any, container: Any) -> Any:
@@ -148,6 +153,21 @@ class Session:
                 shadow = self.outside.shadow(value)
                 if shadow is not None and not self.outside.is_fixed(value):
                     self.hashed[id(value)] = shadow
+
+    def wrote(self, obj: Any, key: Any = None) -> None:
+        """Note the user's line that writes to an object from outside."""
+        shadow = self.outside.shadow(obj)
+        if shadow is not None:
+            where = self.where()
+            for part in shadow.parts():
+                self.written[id(part.twin), None] = where
+                if type(key) in (str, int):
+                    self.written[id(part.twin), key] = where
+
+    def written_at(self, twin: Any, key: Any) -> str:
+        """The line that last wrote there, "" if that was not noted."""
+        found = self.written.get((id(twin), key if type(key) in (str, int) else None))
+        return f"{found.file}:{found.line}" if found else ""
 
     # what `jitcap.capture.session` adds
 

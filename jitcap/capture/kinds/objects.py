@@ -36,6 +36,9 @@ class ObjectShadow(Shadow):
             self.fields = DictShadow(real.__dict__, DictOf(origin), twin.__dict__)
             self.fields.owner = type(real)
 
+    def parts(self) -> tuple[Shadow, ...]:
+        return (self,) if self.fields is None else (self, self.fields)
+
     def touch_slot(self, s: Session, name: str, descriptor: Any) -> None:
         if name not in self.slots:
             try:

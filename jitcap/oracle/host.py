@@ -1,0 +1,183 @@
+"""Verified calls: what the plain run tells the host, beside what the compiled version would have.
+
+Text that is printed is seen where it is written: the `write` of the stream itself, which stays the
+same object. Log records are seen where they are made, warnings where they are shown. Only what the
+calling thread does counts. A stream whose `write` cannot be watched is not compared.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+import threading
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from eager.tensor import Tensor
+
+LEVELS: Final = {
+    "debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING,
+    "warn": logging.WARNING, "error": logging.ERROR, "critical": logging.CRITICAL,
+}  # fmt: skip
+Call = tuple[Any, tuple[Any, ...], dict[str, Any]]  # function, arguments, keyword arguments
+
+
+@dataclass(slots=True)
+class Heard:
+    """What went to the host: text by stream, log records and warnings, in order. `by` and
+    `logged_by` tell which call each came from, where that is known."""
+
+    streams: dict[int, list[str]] = field(default_factory=dict)
+    by: dict[int, list[int]] = field(default_factory=dict)
+    logged: list[tuple[str, int, str]] = field(default_factory=list)
+    logged_by: list[int] = field(default_factory=list)
+    warned: list[tuple[str, str]] = field(default_factory=list)
+
+    def write(self, stream: Any, text: str, call: int = -1) -> None:
+        self.streams.setdefault(id(stream), []).append(text)
+        self.by.setdefault(id(stream), []).append(call)
+
+
+def expected(calls: Sequence[Call]) -> Heard:
+    """What the host would hear of these calls."""
+    heard = Heard()
+    for i, (fn, args, kwargs) in enumerate(calls):
+        owner, name = getattr(fn, "__self__", None), getattr(fn, "__name__", "")
+        if fn is print:
+            buffer, stream = io.StringIO(), kwargs.get("file") or sys.stdout
+            print(*args, **{**kwargs, "file": buffer})
+            heard.write(stream, buffer.getvalue(), i)
+        elif isinstance(owner, io.TextIOBase) and name == "write":
+            heard.write(owner, args[0], i)
+        elif isinstance(owner, io.TextIOBase) and name == "writelines":
+            heard.write(owner, "".join(args[0]), i)
+        elif getattr(fn, "__module__", "") == "logging" and name in (*LEVELS, "log"):
+            _expect_record(heard, name, args)
+            heard.logged_by += [i] * (len(heard.logged) - len(heard.logged_by))
+        elif name in ("warn", "warn_above"):
+            given = args[1:] if name == "warn_above" else args
+            category = given[1] if len(given) > 1 and given[1] else UserWarning
+            heard.warned.append((str(given[0]), category.__name__))
+    return heard
+
+
+def told(heard: Heard, watched: dict[int, str]) -> dict[str, str]:
+    """The texts that the host heard, by what they are."""
+    texts = {}
+    for stream, name in watched.items():
+        texts[f"what is printed to {name}"] = "".join(heard.streams.get(stream, []))
+    for i, (name, level, text) in enumerate(heard.logged, 1):
+        texts[f"log record {i}"] = f"{name}:{level}:{text}"
+    return texts
+
+
+def first_other(path: str, calls: Sequence[Call], heard: Heard) -> int | None:
+    """Which of the calls said something else at `path` than what was heard; the last if nothing
+    was said where something was heard."""
+    wanted = expected(calls)
+    if path.startswith("log record"):
+        number = int(path.rsplit(maxsplit=1)[-1]) - 1
+        return wanted.logged_by[number] if number < len(wanted.logged_by) else None
+    for stream in heard.streams.keys() | wanted.streams.keys():
+        rest, by = "".join(heard.streams.get(stream, [])), wanted.by.get(stream, [])
+        for text, call in zip(wanted.streams.get(stream, []), by, strict=True):
+            if not rest.startswith(text):
+                return call
+            rest = rest[len(text) :]
+        if rest and by:
+            return by[-1]
+    return len(calls) - 1 if calls else None
+
+
+def _expect_record(heard: Heard, name: str, args: tuple[Any, ...]) -> None:
+    logger = logging.root
+    if args and isinstance(args[0], logging.Logger | logging.LoggerAdapter):
+        logger, args = args[0], args[1:]  # type: ignore[assignment]
+    level, args = (args[0], args[1:]) if name == "log" else (LEVELS[name], args)
+    if logger.isEnabledFor(level):
+        heard.logged.append((logger.name, level, _text(args[0], args[1:])))
+
+
+def _text(message: Any, args: Any) -> str:
+    """A log record's text; its form alone if making it would run code of the user's."""
+    plain = all(isinstance(a, str | int | float | Tensor | None) for a in args)
+    return str(message) % args if args and plain else str(message)
+
+
+def streams_of(calls: Sequence[Call]) -> list[Any]:
+    """The streams to watch: the standard ones, and those that the calls name."""
+    found = [sys.stdout, sys.stderr]
+    for fn, _, kwargs in calls:
+        owner = getattr(fn, "__self__", None)
+        found += [s for s in (kwargs.get("file"), owner) if isinstance(s, io.TextIOBase)]
+    return list({id(s): s for s in found if s is not None}.values())
+
+
+@contextmanager
+def listening(streams: Sequence[Any]) -> Iterator[tuple[Heard, dict[int, str]]]:
+    """What this thread tells the host inside the block, and the streams that are watched, by id
+    with their names."""
+    heard, thread = Heard(), threading.get_ident()
+    watched: dict[int, str] = {}
+    with ExitStack() as stack:
+        for stream in streams:
+            if _watch(stream, heard, thread, stack):
+                watched[id(stream)] = _name(stream)
+        _watch_records(heard, thread, stack)
+        _watch_warnings(heard, thread, stack)
+        yield heard, watched
+
+
+def _name(stream: Any) -> str:
+    known = {id(sys.stdout): "stdout", id(sys.stderr): "stderr"}
+    return known.get(id(stream)) or str(getattr(stream, "name", "a stream"))
+
+
+def _watch(stream: Any, heard: Heard, thread: int, stack: ExitStack) -> bool:
+    """Put a listening `write` on the stream; False if it takes no attributes."""
+    original = stream.write
+
+    def write(text: Any, *rest: Any) -> Any:
+        if threading.get_ident() == thread and isinstance(text, str):
+            heard.write(stream, text)
+        return original(text, *rest)
+
+    own = "write" in getattr(stream, "__dict__", {})
+    try:
+        stream.write = write
+    except AttributeError:
+        return False
+    if own:
+        stack.callback(setattr, stream, "write", original)
+    else:
+        stack.callback(delattr, stream, "write")
+    return True
+
+
+def _watch_records(heard: Heard, thread: int, stack: ExitStack) -> None:
+    original = logging.getLogRecordFactory()
+
+    def record(*args: Any, **kwargs: Any) -> Any:
+        made = original(*args, **kwargs)
+        if threading.get_ident() == thread:
+            heard.logged.append((made.name, made.levelno, _text(made.msg, made.args)))
+        return made
+
+    logging.setLogRecordFactory(record)
+    stack.callback(logging.setLogRecordFactory, original)
+
+
+def _watch_warnings(heard: Heard, thread: int, stack: ExitStack) -> None:
+    original = warnings.showwarning
+
+    def show(message: Any, category: Any, *rest: Any, **kwargs: Any) -> None:
+        if threading.get_ident() == thread:
+            heard.warned.append((str(message), category.__name__))
+        original(message, category, *rest, **kwargs)
+
+    warnings.showwarning = show
+    stack.callback(setattr, warnings, "showwarning", original)
