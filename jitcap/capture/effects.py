@@ -10,76 +10,21 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from eager.autograd import mode
 from eager.tensor import UNREAD, Tensor, wrap
 from eager.traced import Traced
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import MISSING
-from jitcap.capture.kinds.cells import CellShadow
-from jitcap.capture.kinds.mappings import DictShadow
-from jitcap.capture.kinds.objects import ObjectShadow
-from jitcap.capture.kinds.sequences import ListShadow, SetShadow
-from jitcap.capture.kinds.tensors import TENSOR_FIELDS, TensorShadow, ViewShadow
-from jitcap.capture.origin import Attribute, Contents, Fixed, Item, Origin
+from jitcap.capture.kinds.tensors import TENSOR_FIELDS, TensorShadow
+from jitcap.capture.origin import Attribute, Fixed
 from jitcap.capture.outside import Shadow
 from jitcap.capture.rebuild import CYCLE, Rebuilder
+from jitcap.capture.replay import ATTRIBUTE, USER_NAMES, VERSION, Effect
 from jitcap.capture.session import Session
 from jitcap.guards import Distinct, Names
 from jitcap.tensor_guard import Memory
-
-_MUTABLE: Final = (DictShadow, ListShadow, ObjectShadow, CellShadow, SetShadow)
-
-# Fields of a tensor by the names with which a program writes them.
-USER_NAMES: Final = {"_array": "data", "_grad": "grad", "_requires_grad": "requires_grad"}
-ITEM: Final = "{t}[{k}] = {v}"
-DROP_ITEM: Final = "del {t}[{k}]"
-ATTRIBUTE: Final = "{t}.{k} = {v}"
-PUT: Final = "{f}({t}, {k}, {v})"
-DROP: Final = "{f}({t}, {k})"
-EXTEND: Final = "{t}.extend({v})"
-VERSION: Final = "{t}._storage.version += {v}"
-
-
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """One write to an object from outside: what is found at `origin`, `target` in the source.
-
-    `form` is the statement, `key`, `value` and `fn` (a method) are the expressions in it; `model`
-    is the statement on a copy of the object's contents. `name` is the key as data where it is a
-    constant, `where` the user's line that wrote, where it is known."""
-
-    origin: Origin
-    target: str
-    form: str
-    key: str = ""
-    value: str = ""
-    fn: str = ""
-    model: str = ""
-    name: Any = None
-    where: str = ""
-
-    def statement(self) -> str:
-        """The statement that replays it."""
-        return self._filled(self.form, self.target)
-
-    def record(self, target: str) -> str:
-        """The statement that does it to `target`, a copy of the contents of the object."""
-        return self._filled(self.model or self.form, target)
-
-    def _filled(self, form: str, target: str) -> str:
-        return form.format(t=target, k=self.key, v=self.value, f=self.fn)
-
-    def show(self) -> str:
-        """The place that is written, as the user writes it."""
-        place = self.origin.show()
-        if self.form == ATTRIBUTE:
-            name = USER_NAMES.get(self.key, self.key)
-            return place if name == "cell_contents" else f"{place}.{name}"
-        if self.name is None:
-            return place
-        return Item(self.origin, self.name).show()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +95,8 @@ def _render(session: Session, value: Any, make: Rebuilder) -> Epilogue:
     for shadow in list(session.outside.by_real.values()):
         if isinstance(shadow, TensorShadow):
             stores += _tensor_effects(make, shadow, out)
-        elif isinstance(shadow, ViewShadow) and shadow.changed():
-            raise Break("effect", f"{shadow.origin.show()}, a view of another input, is changed")
-        elif isinstance(shadow, _MUTABLE) and shadow.changed():
-            stores += _REPLAY[type(shadow)](make, shadow)
+        elif shadow.changed():
+            stores += shadow.replay(make)
     stores += _draws(session, make)
     stores += _grad_mode(session, make)
     calls = [_host_call(make, c) for c in session.host_calls]
@@ -176,7 +119,7 @@ def guard_aliases(session: Session, written: list[TensorShadow]) -> None:
             session.guards.add(Distinct(first, session.line(), tuple(others)))
     groups = {}
     for shadow in session.outside.by_real.values():
-        if isinstance(shadow, _MUTABLE):
+        if shadow.mutable:
             groups.setdefault(shadow.kin(), []).append(shadow)
     for group in groups.values():
         if len(group) > 1 and any(s.changed() for s in group):
@@ -211,21 +154,7 @@ def _check_memory(session: Session, written: list[TensorShadow]) -> None:
 
 def counters(session: Session) -> frozenset[str]:
     """The names of ints from outside that the program replaces by other ints: they will vary."""
-    found = set()
-    pairs: list[tuple[Origin, Any, Any]]
-    for shadow in session.outside.by_real.values():
-        if isinstance(shadow, DictShadow):
-            stored = ((Item(shadow.origin, k), k) for k in shadow.stored() if k in shadow.base)
-            pairs = [(o, shadow.base[k], dict.__getitem__(shadow.twin, k)) for o, k in stored]
-        elif isinstance(shadow, CellShadow) and shadow.changed():
-            pairs = [(Contents(shadow.origin), shadow.base, shadow.twin.cell_contents)]
-        elif isinstance(shadow, ListShadow) and shadow.grows():
-            found.add(shadow.length_name)
-            continue
-        else:
-            continue
-        found |= {o.show() for o, old, new in pairs if type(old) is int and type(new) is int}
-    return frozenset(found)
+    return frozenset().union(*(shadow.counters() for shadow in session.outside.by_real.values()))
 
 
 # ---- tensors
@@ -273,89 +202,6 @@ def _tensor_effects(make: Rebuilder, shadow: TensorShadow, out: Epilogue) -> lis
         if key not in TENSOR_FIELDS and shadow.extra.get(key, MISSING) is not value:
             put(key, make.expr(value))
     return effects
-
-
-# ---- containers and objects
-
-
-def _dict_replay(make: Rebuilder, shadow: DictShadow) -> list[Effect]:
-    target, at = make.names.var(shadow.origin), partial(make.session.written_at, shadow.twin)
-    write = partial(Effect, shadow.origin, target)
-    kind = shadow.kind
-    if shadow.reordered():
-        pairs = ", ".join(f"{make.expr(k)}: {make.expr(v)}" for k, v in shadow.twin.items())
-        clear, update = make.names.bind(kind.clear), make.names.bind(kind.update)
-        return [
-            write("{f}({t})", fn=clear, where=at(None)),
-            write("{f}({t}, {v})", fn=update, value=f"{{{pairs}}}", where=at(None)),
-        ]
-    drop, put = make.names.bind(kind.__delitem__), make.names.bind(kind.__setitem__)
-    form = ITEM if type(shadow.real) in (dict, kind) else PUT
-    effects = [
-        write(DROP, make.expr(k), fn=drop, name=_constant(k), where=at(k)) for k in shadow.removed()
-    ]
-    for k in shadow.stored():
-        key, value = make.expr(k), make.expr(dict.__getitem__(shadow.twin, k))
-        effects.append(write(form, key, value, put, name=_constant(k), where=at(k)))
-    return effects
-
-
-def _constant(key: Any) -> Any:
-    """A key as data, if it is one that can be shown."""
-    return key if type(key) in (int, str) else None
-
-
-def _list_replay(make: Rebuilder, shadow: ListShadow) -> list[Effect]:
-    items, base = list(shadow.twin), shadow.base
-    write = partial(
-        Effect, shadow.origin, make.names.var(shadow.origin),
-        where=make.session.written_at(shadow.twin, None),
-    )  # fmt: skip
-    if isinstance(shadow.real, list):
-        if len(items) > len(base) and all(a is b for a, b in zip(items, base, strict=False)):
-            return [write(EXTEND, value=f"[{make.all(items[len(base) :])}]")]
-        return [write("{t}[:] = {v}", value=f"[{make.all(items)}]")]
-    if not (shadow.whole and shadow.measured):  # nobody looked: it may hold more at another call
-        return [write(EXTEND, value=f"[{make.all(shadow.appended())}]")]
-    return [write("{t}.clear()"), write(EXTEND, value=f"[{make.all(items)}]")]
-
-
-def _set_replay(make: Rebuilder, shadow: SetShadow) -> list[Effect]:
-    write = partial(
-        Effect, shadow.origin, make.names.var(shadow.origin),
-        where=make.session.written_at(shadow.twin, None),
-    )  # fmt: skip
-    gone = [x for x in shadow.base if x not in shadow.twin]
-    new = [x for x in shadow.twin if x not in shadow.base]
-    effects = [write("{t}.difference_update({v})", value=f"[{make.all(gone)}]")] if gone else []
-    return effects + ([write("{t}.update({v})", value=f"[{make.all(new)}]")] if new else [])
-
-
-def _cell_replay(make: Rebuilder, shadow: CellShadow) -> list[Effect]:
-    target, value = make.names.var(shadow.origin), make.expr(shadow.twin.cell_contents)
-    where = make.session.written_at(shadow.twin, None)
-    return [Effect(shadow.origin, target, ATTRIBUTE, "cell_contents", value, where=where)]
-
-
-def _object_replay(make: Rebuilder, shadow: ObjectShadow) -> list[Effect]:
-    effects = []
-    put, drop = make.names.bind(object.__setattr__), make.names.bind(object.__delattr__)
-    for slot, value in shadow.written_slots():
-        write = partial(
-            Effect, shadow.origin, make.names.var(shadow.origin), key=repr(slot), name=slot,
-            where=make.session.written_at(shadow.twin, slot),
-        )  # fmt: skip
-        if value is MISSING:
-            effects.append(write(DROP, fn=drop, model=DROP_ITEM))
-        else:
-            effects.append(write(PUT, value=make.expr(value), fn=put, model=ITEM))
-    return effects
-
-
-_REPLAY: Final[dict[type[Shadow], Any]] = {
-    DictShadow: _dict_replay, ListShadow: _list_replay, SetShadow: _set_replay,
-    CellShadow: _cell_replay, ObjectShadow: _object_replay,
-}  # fmt: skip
 
 
 # ---- state of the library, host calls

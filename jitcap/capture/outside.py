@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from jitcap.capture.origin import Origin
+from jitcap.capture.replay import Effect, Maker
 from jitcap.guards import Equals, Guard, Guards, Is, Same
 
 _SINGLETONS: Final = (type(None), bool, type(Ellipsis), type(NotImplemented))
@@ -20,6 +21,8 @@ _SINGLETONS: Final = (type(None), bool, type(Ellipsis), type(NotImplemented))
 
 class Shadow:
     """A real object, where it came from, and its twin: what the program works with."""
+
+    mutable = False  # whether the program can change it, so that another name for it matters
 
     def __init__(self, real: Any, origin: Origin, twin: Any) -> None:
         self.real = real
@@ -37,6 +40,14 @@ class Shadow:
     def changed(self) -> bool:
         """Whether the twin differs from what was loaded."""
         return False
+
+    def replay(self, make: Maker) -> list[Effect]:
+        """The writes that make the real object what the twin is now."""
+        raise NotImplementedError
+
+    def counters(self) -> set[str]:
+        """The names of ints in it that the program replaced by other ints: they will vary."""
+        return set()
 
 
 class Outside:

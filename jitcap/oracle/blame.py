@@ -18,7 +18,7 @@ import numpy as np
 from eager import autograd
 from eager.dispatch import apply
 from eager.tensor import Tensor, wrap
-from jitcap.capture.effects import Effect
+from jitcap.capture.replay import Effect
 from jitcap.capture.result import Captured
 from jitcap.functional import trace
 from jitcap.graph import INPUT, ITEM, Graph, Node, reachable

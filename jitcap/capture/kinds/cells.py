@@ -10,11 +10,14 @@ from jitcap.capture.kinds.base import MISSING, UNLOADED, Session
 from jitcap.capture.kinds.constants import NativeKind
 from jitcap.capture.origin import CellOf, Contents, FixedPart, Origin
 from jitcap.capture.outside import Shadow
+from jitcap.capture.replay import ATTRIBUTE, Effect, Maker
 from jitcap.guards import Same
 
 
 class CellShadow(Shadow):
     """A closure cell; its content is loaded at the first read."""
+
+    mutable = True
 
     def __init__(self, real: CellType, origin: Origin) -> None:
         super().__init__(real, origin, CellType())
@@ -32,6 +35,15 @@ class CellShadow(Shadow):
 
     def changed(self) -> bool:
         return self.base is not UNLOADED and self.twin.cell_contents is not self.base
+
+    def replay(self, make: Maker) -> list[Effect]:
+        target, value = make.names.var(self.origin), make.expr(self.twin.cell_contents)
+        where = make.written_at(self.twin, None)
+        return [Effect(self.origin, target, ATTRIBUTE, "cell_contents", value, where=where)]
+
+    def counters(self) -> set[str]:
+        same = type(self.base) is int and self.changed() and type(self.twin.cell_contents) is int
+        return {Contents(self.origin).show()} if same else set()
 
 
 def closure_cell(s: Session, fn: FunctionType, index: int) -> CellType:

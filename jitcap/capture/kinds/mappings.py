@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import collections
+from functools import partial
 from typing import Any, Final
 
 from jitcap.capture.kinds.base import MISSING, Args, Kwargs, Session, kind_of
 from jitcap.capture.kinds.sequences import ContainerKind
 from jitcap.capture.origin import Attribute, Item, ItemBy, Keys, Origin
 from jitcap.capture.outside import Shadow
+from jitcap.capture.replay import DROP, ITEM, PUT, Effect, Maker
 from jitcap.guards import Absent, AbsentBy, Equals, Guard, Length, TypeIs
 
 # Methods that look at one key only.
@@ -17,6 +19,8 @@ _KEYED: Final = frozenset({"get", "__getitem__", "__contains__", "pop", "setdefa
 
 class DictShadow(Shadow):
     """A dictionary: entries are loaded one by one, or all in order when the whole is asked for."""
+
+    mutable = True
 
     def __init__(self, real: dict[Any, Any], origin: Origin, twin: dict[Any, Any]) -> None:
         super().__init__(real, origin, twin)
@@ -100,6 +104,40 @@ class DictShadow(Shadow):
 
     def changed(self) -> bool:
         return bool(self.removed() or self.stored() or self.reordered())
+
+    def replay(self, make: Maker) -> list[Effect]:
+        target, at = make.names.var(self.origin), partial(make.written_at, self.twin)
+        write = partial(Effect, self.origin, target)
+        kind = self.kind
+        if self.reordered():
+            pairs = ", ".join(f"{make.expr(k)}: {make.expr(v)}" for k, v in self.twin.items())
+            clear, update = make.names.bind(kind.clear), make.names.bind(kind.update)
+            return [
+                write("{f}({t})", fn=clear, where=at(None)),
+                write("{f}({t}, {v})", fn=update, value=f"{{{pairs}}}", where=at(None)),
+            ]
+        drop, put = make.names.bind(kind.__delitem__), make.names.bind(kind.__setitem__)
+        form = ITEM if type(self.real) in (dict, kind) else PUT
+        effects = [
+            write(DROP, make.expr(k), fn=drop, name=_constant(k), where=at(k))
+            for k in self.removed()
+        ]
+        for k in self.stored():
+            key, value = make.expr(k), make.expr(dict.__getitem__(self.twin, k))
+            effects.append(write(form, key, value, put, name=_constant(k), where=at(k)))
+        return effects
+
+    def counters(self) -> set[str]:
+        return {
+            Item(self.origin, k).show()
+            for k in self.stored()
+            if type(self.base.get(k)) is int and type(dict.__getitem__(self.twin, k)) is int
+        }
+
+
+def _constant(key: Any) -> Any:
+    """A key as data, if it is one that can be shown."""
+    return key if type(key) in (int, str) else None
 
 
 def touch(s: Session, mapping: Any, key: Any) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import FunctionType, MemberDescriptorType, SimpleNamespace
 from typing import Any
 
@@ -22,11 +23,14 @@ from jitcap.capture.kinds.sequences import ListShadow
 from jitcap.capture.native import is_native, is_native_class
 from jitcap.capture.origin import Attribute, DictOf, Origin
 from jitcap.capture.outside import Shadow
+from jitcap.capture.replay import DROP, DROP_ITEM, ITEM, PUT, Effect, Maker
 from jitcap.guards import Equals, Length, TypeIs
 
 
 class ObjectShadow(Shadow):
     """An instance of a Python class: its dictionary is a twin too; slots are loaded singly."""
+
+    mutable = True
 
     def __init__(self, real: Any, origin: Origin, twin: Any) -> None:
         super().__init__(real, origin, twin)
@@ -70,6 +74,20 @@ class ObjectShadow(Shadow):
 
     def changed(self) -> bool:
         return next(self.written_slots(), None) is not None
+
+    def replay(self, make: Maker) -> list[Effect]:
+        effects = []
+        put, drop = make.names.bind(object.__setattr__), make.names.bind(object.__delattr__)
+        for slot, value in self.written_slots():
+            write = partial(
+                Effect, self.origin, make.names.var(self.origin), key=repr(slot), name=slot,
+                where=make.written_at(self.twin, slot),
+            )  # fmt: skip
+            if value is MISSING:
+                effects.append(write(DROP, fn=drop, model=DROP_ITEM))
+            else:
+                effects.append(write(PUT, value=make.expr(value), fn=put, model=ITEM))
+        return effects
 
 
 class _Has(Attribute):

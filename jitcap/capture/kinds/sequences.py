@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+from functools import partial
 from typing import Any, Final
 
 from jitcap.capture.breaks import Break
@@ -10,6 +11,7 @@ from jitcap.capture.kinds.base import UNLOADED, Args, Kwargs, Session, kind_of, 
 from jitcap.capture.kinds.constants import ConstantKind, NativeKind
 from jitcap.capture.origin import Computed, Item, Origin
 from jitcap.capture.outside import Shadow
+from jitcap.capture.replay import EXTEND, Effect, Maker
 from jitcap.guards import Length, TypeIs
 
 DEPTH: Final = 12  # containers in containers that are settled with the outermost
@@ -61,6 +63,8 @@ class TupleKind(SequenceKind):
 
 class ListShadow(Shadow):
     """A list or deque: elements are loaded one by one, or all when the whole is asked for."""
+
+    mutable = True
 
     def __init__(self, real: Any, origin: Origin, twin: Any) -> None:
         super().__init__(real, origin, twin)
@@ -146,6 +150,23 @@ class ListShadow(Shadow):
             a is not b for a, b in zip(now, self.base, strict=True)
         )
 
+    def replay(self, make: Maker) -> list[Effect]:
+        items, base = list(self.twin), self.base
+        write = partial(
+            Effect, self.origin, make.names.var(self.origin),
+            where=make.written_at(self.twin, None),
+        )  # fmt: skip
+        if isinstance(self.real, list):
+            if len(items) > len(base) and all(a is b for a, b in zip(items, base, strict=False)):
+                return [write(EXTEND, value=f"[{make.all(items[len(base) :])}]")]
+            return [write("{t}[:] = {v}", value=f"[{make.all(items)}]")]
+        if not (self.whole and self.measured):  # nobody looked: it may hold more at another call
+            return [write(EXTEND, value=f"[{make.all(self.appended())}]")]
+        return [write("{t}.clear()"), write(EXTEND, value=f"[{make.all(items)}]")]
+
+    def counters(self) -> set[str]:
+        return {self.length_name} if self.grows() else set()
+
 
 class ListKind(SequenceKind):
     """A list, or a deque."""
@@ -190,6 +211,8 @@ class ListKind(SequenceKind):
 class SetShadow(Shadow):
     """A set of constants."""
 
+    mutable = True
+
     def __init__(self, real: set[Any], origin: Origin, twin: set[Any]) -> None:
         super().__init__(real, origin, twin)
         self.base = frozenset(real)
@@ -197,6 +220,16 @@ class SetShadow(Shadow):
 
     def changed(self) -> bool:
         return bool(self.twin != self.base)
+
+    def replay(self, make: Maker) -> list[Effect]:
+        write = partial(
+            Effect, self.origin, make.names.var(self.origin),
+            where=make.written_at(self.twin, None),
+        )  # fmt: skip
+        gone = [x for x in self.base if x not in self.twin]
+        new = [x for x in self.twin if x not in self.base]
+        effects = [write("{t}.difference_update({v})", value=f"[{make.all(gone)}]")] if gone else []
+        return effects + ([write("{t}.update({v})", value=f"[{make.all(new)}]")] if new else [])
 
 
 class FrozensetKind(ContainerKind):

@@ -28,6 +28,7 @@ from jitcap.capture.kinds.text import Deferred, snapshot
 from jitcap.capture.native import is_native_class
 from jitcap.capture.origin import Attribute, Bind, DictOf, Item, Origin, Step, Variable
 from jitcap.capture.outside import Shadow
+from jitcap.capture.replay import Effect, Maker
 from jitcap.guards import Absent, TypeIs
 from jitcap.tensor_guard import TensorLike, ViewOfBase
 
@@ -61,6 +62,9 @@ class ViewShadow(Shadow):
     def changed(self) -> bool:
         twin = self.twin
         return twin._requires_grad or twin._node is not None or twin._grad is not None
+
+    def replay(self, make: Maker) -> list[Effect]:
+        raise Break("effect", f"{self.origin.show()}, a view of another input, is changed")
 
 
 class TensorKind(NativeKind):
