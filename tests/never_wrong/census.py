@@ -7,6 +7,7 @@ import importlib
 import os
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 os.environ.setdefault("JITCAP_STRICT", "1")
@@ -23,8 +24,11 @@ def main(part: str = "") -> None:
     wrong = {}
     chosen = {name: each for name, each in harness.CASES.items() if part in f"{each.group}-{name}"}
     for name, each in chosen.items():
+        start = time.perf_counter()
         with tempfile.TemporaryDirectory() as cache:
             found = harness.check(name, Path(cache))
+        if (seconds := time.perf_counter() - start) > 1:
+            print(f"---- {name} takes {seconds:.1f} s")
         counts[each.group]["wrong" if found else "right"] += 1
         if found:
             wrong[name] = found
@@ -32,7 +36,7 @@ def main(part: str = "") -> None:
     for group, count in counts.items():
         print(f"{group}: {count['right']} right, {count['wrong']} wrong")
     print(f"all: {len(chosen) - len(wrong)} right, {len(wrong)} wrong")
-    print("to be marked:", *sorted(wrong.keys() - marks.keys()))
+    print("to be marked:", *[name for name in wrong if name not in marks])
     print("to be unmarked:", *sorted((marks.keys() & chosen.keys()) - wrong.keys()))
 
 

@@ -21,6 +21,7 @@ import logging
 import os
 import random
 import re
+import signal
 import types
 import warnings
 from collections.abc import Callable
@@ -35,6 +36,7 @@ import jitcap
 from jitcap import JitcapWarning, config, jit
 
 HERE = str(Path(__file__).parent)
+SECONDS = 3  # a case takes a tenth of one; what takes so long does not end
 ROUNDS = ("jit", "jit over the cache that the first left")
 CASES: dict[str, "Case"] = {}
 
@@ -285,6 +287,26 @@ def lines_of(error: BaseException) -> list[str]:
 # ---- one run
 
 
+class Endless(BaseException):
+    """A case takes so long that it counts as one that does not end."""
+
+
+@contextlib.contextmanager
+def at_most(seconds: float):
+    """Endless is raised inside the block, and again each second, when the time is over."""
+
+    def ring(*_: Any) -> None:
+        raise Endless(f"does not end in {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 class _Records(logging.Handler):
     def __init__(self, text: Callable[[str, str], None]) -> None:
         super().__init__(logging.DEBUG)
@@ -311,6 +333,8 @@ def outcome(
         warnings.simplefilter("always")
         try:
             result = step(*call.args, **call.kwargs)
+        except Endless:
+            raise
         except BaseException as raised:
             error = raised
     logging.getLogger().removeHandler(records)
@@ -400,9 +424,7 @@ def _check(each: Case) -> str:
             jitcap.reset()
             try:
                 got, step = run(each, wrap)
-            except (
-                BaseException
-            ) as error:  # the harness itself met it: what the world holds is broken
+            except BaseException as error:
                 return f"{title}, {backend}: {type(error).__name__}: {error}"
             wrong = difference(got, want)
             wrong = wrong or (miscounts(each, step.stats) if title == "jit" else "")
