@@ -53,9 +53,9 @@ def a_function_of_the_standard_library_is_replaced():
 @case("library")
 def a_function_that_the_standard_library_uses_is_replaced():
     def step(x):
-        return textwrap.indent("a", "-"), textwrap.shorten("a b c", 3)
+        return textwrap.indent("a", "-"), textwrap.shorten("a b c d e f g h", 12)
 
-    return patched(step, textwrap, "fill", lambda *a, **k: "patched")
+    return patched(step, textwrap.TextWrapper, "fill", lambda self, text: "patched")
 
 
 @case("library")
