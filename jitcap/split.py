@@ -18,12 +18,11 @@ from typing import Any, Final
 
 from eager.nn import Module
 from jitcap.capture.breaks import Break, Record
-from jitcap.capture.builtins import HOST_MODULES
 from jitcap.capture.bytecode import decode
 from jitcap.capture.concrete import ConcreteWorld
-from jitcap.capture.functions import real_frame
+from jitcap.capture.frames import real_frame
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, Frame, Interpreter
-from jitcap.capture.native import is_library_module, is_native
+from jitcap.capture.native import HOST_MODULES, is_library_module, is_native
 from jitcap.capture.opcodes_table import OPCODES
 from jitcap.capture.result import Captured, Version
 from jitcap.capture.segment import RETURNED, capture_segment, live, point_of

@@ -1,4 +1,4 @@
-"""Capture: builtins whose meaning differs on captured values. builtin -> handler(world, ...).
+"""Capture: builtins whose meaning differs on captured values. builtin -> handler(session, ...).
 
 What is not listed here but lives in one of `PURE_MODULES` runs as it is. `polyfills.py` has those
 that are best written as plain Python and interpreted.
@@ -18,12 +18,9 @@ import sys
 import time
 import typing
 import warnings
-from collections.abc import Callable
 from datetime import date, datetime
-from types import FunctionType
-from typing import TYPE_CHECKING, Any, Final
-
-import numpy as np
+from types import CellType, FunctionType
+from typing import Any, Final
 
 from eager import autograd
 from eager import random as eager_random
@@ -32,211 +29,199 @@ from eager.printing import set_printoptions
 from eager.serialization import load, save
 from eager.sym import SymNumber
 from eager.tensor import Tensor
-from jitcap.capture import attributes, polyfills
+from jitcap.capture import host, polyfills
 from jitcap.capture.breaks import Break
-from jitcap.capture.deferred import Deferred
-from jitcap.capture.interpret import Generator
+from jitcap.capture.frames import frame_for
+from jitcap.capture.kinds.base import HANDLERS, Handler, Session, handles, kind_of
+from jitcap.capture.kinds.classes import Super
+from jitcap.capture.kinds.objects import (
+    ObjectShadow,
+    default_get,
+    default_put,
+    default_remove,
+    slots_of,
+)
+from jitcap.capture.kinds.tensors import TensorShadow
+from jitcap.capture.kinds.text import Deferred
 from jitcap.capture.located import warn_above
 from jitcap.capture.native import is_native_class
 from jitcap.capture.origin import Computed, Fixed
-from jitcap.capture.outside import TensorShadow, is_python_class
-from jitcap.capture.shadow import DictShadow, ListShadow, slots_of
 from jitcap.guards import Holds
 
-if TYPE_CHECKING:
-    from jitcap.capture.world import World
-
-Handler = Callable[..., Any]
-HANDLERS: Final[dict[Any, Handler]] = {}
-PURE_MODULES: Final = frozenset({
-    "_abc", "_bisect", "_collections", "_collections_abc", "_decimal", "_functools", "_heapq",
-    "_operator", "_string", "_struct", "_typing", "abc", "builtins", "cmath", "collections",
-    "copy", "datetime", "decimal", "enum", "fractions", "functools", "itertools", "math",
-    "numbers", "numpy", "operator", "re", "string", "struct", "textwrap", "types", "typing",
-    "unicodedata",
-})  # fmt: skip
-HOST_MODULES: Final = frozenset({"logging", "tqdm", "warnings"})
-# Dictionary methods that look at one key only; True: the other arguments need native care too.
-KEYED: Final = {
-    "get": False, "__getitem__": False, "__contains__": False, "pop": False, "setdefault": False,
-}  # fmt: skip
 _IMPURE: Final[tuple[Any, ...]] = (
     builtins.open, builtins.input, builtins.eval, builtins.exec, builtins.compile,
     builtins.breakpoint, builtins.__import__, builtins.memoryview,
 )  # fmt: skip
 
 
-def handles(*functions: Any) -> Callable[[Handler], Handler]:
-    """Register a handler for builtin functions."""
-
-    def register(handler: Handler) -> Handler:
-        for fn in functions:
-            assert fn not in HANDLERS, f"{fn} is registered twice"
-            HANDLERS[fn] = handler
-        return handler
-
-    return register
-
-
-def type_of(value: Any) -> type:
-    """`type(value)` as the program sees it."""
-    if isinstance(value, SymNumber):
-        return value.pytype
-    if isinstance(value, Deferred):
-        return str
-    return type(value)
-
-
 # ---- types and attributes
 
 
 @handles(type)
-def _type(world: World, *args: Any, **kwargs: Any) -> Any:
+def _type(s: Session, *args: Any, **kwargs: Any) -> Any:
     if len(args) == 1:
-        return type_of(args[0])
+        return kind_of(args[0]).type_of(args[0])
     cls = type(*args, **kwargs)
-    world.made[id(cls)] = cls
+    s.made[id(cls)] = cls
     return cls
 
 
 @handles(isinstance)
-def _isinstance(world: World, obj: Any, classes: Any) -> Any:
-    if isinstance(obj, SymNumber | Deferred):
-        return _issubclass(world, type_of(obj), classes)
-    if isinstance(obj, Generator):
-        return isinstance(_SAMPLE, classes)
-    return _checked(world, "__instancecheck__", isinstance, obj, classes)
+def _isinstance(s: Session, obj: Any, classes: Any) -> Any:
+    cls = kind_of(obj).type_of(obj)
+    if cls is not type(obj):  # of what stands for a value, the class of that
+        return _issubclass(s, cls, classes)
+    return _checked(s, "__instancecheck__", isinstance, obj, classes)
 
 
-def _checked(world: World, name: str, builtin: Any, obj: Any, classes: Any) -> Any:
+def _checked(s: Session, name: str, builtin: Any, obj: Any, classes: Any) -> Any:
     """`isinstance` and `issubclass`: a user's metaclass is asked by the interpreter."""
     if type(classes) is tuple:
-        return any(_checked(world, name, builtin, obj, c) for c in classes)
+        return any(_checked(s, name, builtin, obj, c) for c in classes)
     if type(classes) in (type, abc.ABCMeta) or not isinstance(classes, type):
         return builtin(obj, classes)
-    check = attributes.class_raw(world, type(classes), name)
-    if not isinstance(check, FunctionType) or world.is_library(check.__globals__["__name__"]):
+    check = kind_of(classes).special(s, classes, name)
+    if check is None or s.is_library(check.__globals__["__name__"]):
         return builtin(obj, classes)
-    return world.truth(world.call(check, (classes, obj), {}))
-
-
-def _sample() -> Any:
-    yield
-
-
-_SAMPLE: Final = _sample()
+    return s.truth(s.call(check, (classes, obj), {}))
 
 
 @handles(issubclass)
-def _issubclass(world: World, cls: Any, classes: Any) -> Any:
-    return _checked(world, "__subclasscheck__", issubclass, cls, classes)
+def _issubclass(s: Session, cls: Any, classes: Any) -> Any:
+    return _checked(s, "__subclasscheck__", issubclass, cls, classes)
 
 
 @handles(callable)
-def _callable(world: World, obj: Any) -> bool:
+def _callable(s: Session, obj: Any) -> bool:
     return callable(obj)
 
 
 @handles(getattr)
-def _getattr(world: World, obj: Any, name: str, *default: Any) -> Any:
+def _getattr(s: Session, obj: Any, name: str, *default: Any) -> Any:
     if not default:
-        return world.getattr(obj, name)
+        return s.getattr(obj, name)
     try:
-        return world.getattr(obj, name)
+        return s.getattr(obj, name)
     except AttributeError:
         return default[0]
 
 
 @handles(hasattr)
-def _hasattr(world: World, obj: Any, name: str) -> bool:
+def _hasattr(s: Session, obj: Any, name: str) -> bool:
     try:
-        world.getattr(obj, name)
+        s.getattr(obj, name)
     except AttributeError:
         return False
     return True
 
 
 @handles(setattr)
-def _setattr(world: World, obj: Any, name: str, value: Any) -> None:
-    world.setattr(obj, name, value)
+def _setattr(s: Session, obj: Any, name: str, value: Any) -> None:
+    s.setattr(obj, name, value)
 
 
 @handles(delattr)
-def _delattr(world: World, obj: Any, name: str) -> None:
-    world.delattr(obj, name)
+def _delattr(s: Session, obj: Any, name: str) -> None:
+    s.delattr(obj, name)
 
 
 @handles((object, "__setattr__"))
-def _object_setattr(world: World, obj: Any, name: str, value: Any) -> None:
-    attributes.default_put(world, obj, name, value)
+def _object_setattr(s: Session, obj: Any, name: str, value: Any) -> None:
+    default_put(s, obj, name, value)
 
 
 @handles((object, "__delattr__"))
-def _object_delattr(world: World, obj: Any, name: str) -> None:
-    attributes.default_remove(world, obj, name)
+def _object_delattr(s: Session, obj: Any, name: str) -> None:
+    default_remove(s, obj, name)
 
 
 @handles((object, "__getattribute__"))
-def _object_getattribute(world: World, obj: Any, name: str) -> Any:
+def _object_getattribute(s: Session, obj: Any, name: str) -> Any:
     if isinstance(obj, Tensor):
-        return world.getattr(obj, name)
-    return attributes.default_get(world, obj, name)
+        return s.getattr(obj, name)
+    return default_get(s, obj, name)
 
 
 @handles((object, "__reduce_ex__"))
-def _object_reduce_ex(world: World, obj: Any, protocol: int) -> Any:
-    return world.call(polyfills.reduce_ex, (obj, protocol), {})
+def _object_reduce_ex(s: Session, obj: Any, protocol: int) -> Any:
+    return s.call(polyfills.reduce_ex, (obj, protocol), {})
 
 
 @handles((object, "__getstate__"))
-def _object_getstate(world: World, obj: Any) -> Any:
-    fields = world.getattr(obj, "__dict__") if hasattr(obj, "__dict__") else None
-    names = [name for name, _ in slots_of(type(obj)) if _hasattr(world, obj, name)]
-    slots = {name: world.getattr(obj, name) for name in names}
+def _object_getstate(s: Session, obj: Any) -> Any:
+    fields = s.getattr(obj, "__dict__") if hasattr(obj, "__dict__") else None
+    names = [name for name, _ in slots_of(type(obj)) if _hasattr(s, obj, name)]
+    slots = {name: s.getattr(obj, name) for name in names}
     return (fields, slots) if slots else fields
 
 
 @handles((object, "__init__"), (object, "__init_subclass__"))
-def _object_init(world: World, obj: Any, *args: Any, **kwargs: Any) -> None:
+def _object_init(s: Session, obj: Any, *args: Any, **kwargs: Any) -> None:
     """Nothing to do."""
 
 
 @handles(super)
-def _super(world: World, cls: Any, obj: Any = None) -> Any:
-    return attributes.Super(cls, obj)
+def _super(s: Session, cls: Any, obj: Any = None) -> Any:
+    return Super(cls, obj)
 
 
 @handles(vars)
-def _vars(world: World, obj: Any) -> Any:
-    return world.getattr(obj, "__dict__")
+def _vars(s: Session, obj: Any) -> Any:
+    return s.getattr(obj, "__dict__")
 
 
 @handles(dir)
-def _dir(world: World, obj: Any) -> Any:
-    world.load_all(obj)
+def _dir(s: Session, obj: Any) -> Any:
+    _load_all(s, obj)
     return dir(obj)
 
 
+def _load_all(s: Session, obj: Any) -> None:
+    """Load every attribute of an instance."""
+    shadow = s.outside.shadow(obj)
+    if isinstance(shadow, ObjectShadow):
+        shadow.complete(s)
+
+
 @handles(builtins.__build_class__)
-def _build_class(world: World, *args: Any, **kwargs: Any) -> Any:
-    return world.build_class(args, kwargs)
+def _build_class(s: Session, body: Any, name: str, *bases: Any, **kwargs: Any) -> Any:
+    """The `class` statement: the body is interpreted, the class is real."""
+    meta = kwargs.pop("metaclass", type)
+    if any(hasattr(b, "__mro_entries__") for b in bases) or not isinstance(meta, type):
+        raise Break("opcode", f"class {name} has bases or a metaclass that are made")
+    meta = max([meta, *map(type, bases)], key=lambda m: len(m.__mro__))
+    frame = frame_for(s, body, (), {})
+    frame.namespace = dict(meta.__prepare__(name, bases, **kwargs))
+    cell = s.vm.run(frame).value
+    cls = s.made_inside(meta(name, bases, frame.namespace, **kwargs))
+    if isinstance(cell, CellType) and not _filled(cell):
+        cell.cell_contents = cls
+    return cls
+
+
+def _filled(cell: CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
 
 
 @handles(dataclasses.field)
-def _field(world: World, **options: Any) -> Any:
+def _field(s: Session, **options: Any) -> Any:
     """For the real `dataclass()`, which compares with its module's own sentinels."""
     return dataclasses.field(**options)
 
 
 @handles(dataclasses.dataclass)
-def _dataclass(world: World, cls: Any = None, /, **options: Any) -> Any:
+def _dataclass(s: Session, cls: Any = None, /, **options: Any) -> Any:
     if cls is None:
         return functools.partial(dataclasses.dataclass, **options)
-    if id(cls) not in world.made:
+    if id(cls) not in s.made:
         raise Break("effect", f"dataclass() changes {cls.__qualname__}")
-    for method in vars(made := world.made_inside(dataclasses.dataclass(cls, **options))).values():
+    for method in vars(made := s.made_inside(dataclasses.dataclass(cls, **options))).values():
         if isinstance(method, FunctionType):
-            world.made_inside(method)
+            s.made_inside(method)
     return made
 
 
@@ -244,33 +229,21 @@ def _dataclass(world: World, cls: Any = None, /, **options: Any) -> Any:
 
 
 @handles(len)
-def _len(world: World, obj: Any) -> Any:
-    if isinstance(obj, Tensor):
-        return len(obj)
-    method = python_method(world, obj, "__len__")
-    if method is not None:
-        return world.call(method, (obj,), {})
-    shadow = world.outside.shadow(obj)
-    if shadow is not None and type(obj) is np.ndarray:
-        return world.getattr(obj, "shape")[0]
-    world.see(obj, "len()")
-    if isinstance(shadow, DictShadow | ListShadow):
-        return shadow.size(world)
-    world.settle(obj)
-    return len(obj)
+def _len(s: Session, obj: Any) -> Any:
+    return s.length(obj)
 
 
 @handles(iter)
-def _iter(world: World, obj: Any, *sentinel: Any) -> Any:
+def _iter(s: Session, obj: Any, *sentinel: Any) -> Any:
     if sentinel:
-        return world.call(polyfills.iter_until, (obj, *sentinel), {})
-    return world.iter(obj)
+        return s.call(polyfills.iter_until, (obj, *sentinel), {})
+    return s.iter(obj)
 
 
 @handles(next)
-def _next(world: World, iterator: Any, *default: Any) -> Any:
+def _next(s: Session, iterator: Any, *default: Any) -> Any:
     try:
-        return world.next(iterator)
+        return s.next(iterator)
     except StopIteration:
         if default:
             return default[0]
@@ -278,36 +251,28 @@ def _next(world: World, iterator: Any, *default: Any) -> Any:
 
 
 @handles(reversed)
-def _reversed(world: World, obj: Any) -> Any:
-    method = python_method(world, obj, "__reversed__")
+def _reversed(s: Session, obj: Any) -> Any:
+    method = kind_of(obj).special(s, obj, "__reversed__")
     if method is not None:
-        return world.call(method, (obj,), {})
-    if is_python_class(type(obj)) and not isinstance(obj, list | tuple | dict):
-        return world.call(polyfills.reversed_sequence, (obj,), {})
-    world.settle(obj)
+        return s.call(method, (obj,), {})
+    if kind_of(obj).python and not isinstance(obj, list | tuple | dict):
+        return s.call(polyfills.reversed_sequence, (obj,), {})
+    s.settle(obj)
     return reversed(obj)
-
-
-def python_method(world: World, obj: Any, name: str) -> FunctionType | None:
-    """The method of a user's class, if it is written in Python."""
-    if not is_python_class(type(obj)):
-        return None
-    raw = attributes.class_raw(world, type(obj), name)
-    return raw if isinstance(raw, FunctionType) else None
 
 
 def _folded(builtin: Any, polyfill: Any) -> Handler:
     """`builtin` on plain values; the polyfill when elements have interpreted methods."""
 
-    def handler(world: World, *args: Any, **kwargs: Any) -> Any:
+    def handler(s: Session, *args: Any, **kwargs: Any) -> Any:
         if len(args) == 1 or builtin is sum:
-            values = world.list_of(args[0])
+            values = s.list_of(args[0])
             args = (values, *args[1:])
         else:
             values = list(args)
-        if any(is_python_class(type(v)) and not isinstance(v, Tensor) for v in values):
-            return world.call(polyfill, args, kwargs)
-        return world.native(builtin, args, kwargs)
+        if any(kind_of(v).python for v in values):
+            return s.call(polyfill, args, kwargs)
+        return s.native(builtin, args, kwargs)
 
     return handler
 
@@ -317,114 +282,115 @@ for _builtin, _polyfill in polyfills.FOLDS.items():
 
 
 @handles(map)
-def _map(world: World, fn: Any, *iterables: Any) -> Any:
-    return world.call(polyfills.map_, (fn, *iterables), {})
+def _map(s: Session, fn: Any, *iterables: Any) -> Any:
+    return s.call(polyfills.map_, (fn, *iterables), {})
 
 
 @handles(filter)
-def _filter(world: World, fn: Any, iterable: Any) -> Any:
-    return world.call(polyfills.filter_, (fn, iterable), {})
+def _filter(s: Session, fn: Any, iterable: Any) -> Any:
+    return s.call(polyfills.filter_, (fn, iterable), {})
 
 
 @handles(any)
-def _any(world: World, iterable: Any) -> bool:
-    return any(world.truth(v) for v in world.values_of(iterable))
+def _any(s: Session, iterable: Any) -> bool:
+    return any(s.truth(v) for v in s.iter(iterable))
 
 
 @handles(all)
-def _all(world: World, iterable: Any) -> bool:
-    return all(world.truth(v) for v in world.values_of(iterable))
+def _all(s: Session, iterable: Any) -> bool:
+    return all(s.truth(v) for v in s.iter(iterable))
 
 
 @handles(functools.reduce)
-def _reduce(world: World, fn: Any, iterable: Any, *initial: Any) -> Any:
-    return world.call(polyfills.reduce, (fn, iterable, *initial), {})
+def _reduce(s: Session, fn: Any, iterable: Any, *initial: Any) -> Any:
+    return s.call(polyfills.reduce, (fn, iterable, *initial), {})
 
 
 @handles(dict)
-def _dict(world: World, *args: Any, **kwargs: Any) -> dict[Any, Any]:
+def _dict(s: Session, *args: Any, **kwargs: Any) -> dict[Any, Any]:
     out: dict[Any, Any] = {}
-    if args and (isinstance(args[0], dict) or attributes_has(world, args[0], "keys")):
-        for key in world.list_of(world.call(world.getattr(args[0], "keys"), (), {})):
-            out[key] = world.getitem(args[0], key)
+    if args and (isinstance(args[0], dict) or attributes_has(s, args[0], "keys")):
+        for key in s.list_of(s.call(s.getattr(args[0], "keys"), (), {})):
+            out[key] = s.getitem(args[0], key)
     elif args:
-        out.update(dict([tuple(world.list_of(pair)) for pair in world.list_of(args[0])]))
+        out.update(dict([tuple(s.list_of(pair)) for pair in s.list_of(args[0])]))
     return out | kwargs
 
 
-def attributes_has(world: World, obj: Any, name: str) -> bool:
-    return _hasattr(world, obj, name)
+def attributes_has(s: Session, obj: Any, name: str) -> bool:
+    return _hasattr(s, obj, name)
 
 
 @handles(copy.copy)
-def _copy(world: World, obj: Any) -> Any:
-    if is_python_class(type(obj)) and not isinstance(obj, Tensor | list | tuple | dict):
-        method = python_method(world, obj, "__copy__")
+def _copy(s: Session, obj: Any) -> Any:
+    if kind_of(obj).python and not isinstance(obj, list | tuple | dict):
+        method = kind_of(obj).special(s, obj, "__copy__")
         if method is not None:
-            return world.call(method, (obj,), {})
+            return s.call(method, (obj,), {})
         new = object.__new__(type(obj))
-        world.load_all(obj)
+        _load_all(s, obj)
         new.__dict__.update(obj.__dict__)
         return new
-    world.settle(obj)
+    s.settle(obj)
     return copy.copy(obj)
 
 
 @handles(functools.singledispatch(len).dispatch.__code__)  # the closure of every generic function
-def _dispatch(world: World, dispatch: Any, cls: Any) -> Any:
+def _dispatch(s: Session, dispatch: Any, cls: Any) -> Any:
     """Which implementation a generic function has for a class: asked again by a guard."""
-    origin = world.outside.origin_of(dispatch) or Fixed(dispatch, "dispatch")
-    return world.outside.load(dispatch(cls), Computed((origin,), "{}({})", (cls,)))
+    origin = s.outside.origin_of(dispatch) or Fixed(dispatch, "dispatch")
+    return s.outside.load(dispatch(cls), Computed((origin,), "{}({})", (cls,)))
 
 
 # ---- the host
 
 
 @handles(sys.exception)
-def _exception(world: World) -> BaseException | None:
+def _exception(s: Session) -> BaseException | None:
     """What the program handles; that nothing is handled around it is guarded."""
-    frames = reversed(world.vm.frames)
+    frames = reversed(s.vm.frames)
     error = next((f.handled[-1] for f in frames if f.handled[-1] is not None), None)
     if error is None:
         if sys.exception() is not None:
             raise Break("effect", "sys.exception() of an exception that is handled outside")
         place = Computed((), "{}() is None", (sys.exception,))
-        world.guards.add(Holds(place, world.line(), True))
+        s.guards.add(Holds(place, s.line(), True))
     return error
 
 
 @handles(sys.exc_info)
-def _exc_info(world: World) -> tuple[Any, Any, Any]:
-    error = _exception(world)
+def _exc_info(s: Session) -> tuple[Any, Any, Any]:
+    error = _exception(s)
     return (error and type(error), error, error and error.__traceback__)
 
 
 @handles(print)
 def _print(
-    world: World, *args: Any, sep: Any = None, end: Any = None, file: Any = None, flush: Any = False
+    s: Session, *args: Any, sep: Any = None, end: Any = None, file: Any = None, flush: Any = False
 ) -> None:
     if file not in (None, sys.stdout, sys.stderr) and not isinstance(file, io.TextIOBase):
         raise Break("effect", "print to a file")
     shown = tuple(
-        a if isinstance(a, Tensor | SymNumber | Deferred | str) else world.call(str, (a,), {})
+        a if isinstance(a, Tensor | SymNumber | Deferred | str) else s.call(str, (a,), {})
         for a in args
     )
     kwargs = {"sep": sep, "end": end, "flush": flush}
     if file is not None:
         kwargs["file"] = file
-    world.host_call(print, shown, kwargs)
+    s.host_call(print, shown, kwargs)
 
 
 @handles(warnings.warn)
 def _warn(
-    world: World, message: Any, category: Any = None, stacklevel: Any = 1, *rest: Any, **kwargs: Any
+    s: Session, message: Any, category: Any = None, stacklevel: Any = 1, *rest: Any, **kwargs: Any
 ) -> None:
-    above = stacklevel - len(world.vm.frames)
+    above = stacklevel - len(s.vm.frames)
     kwargs |= dict(zip(("source",), rest, strict=False))
     if above <= 0:
-        world.report(warnings.warn, (message, category), {**kwargs, "stacklevel": stacklevel})
+        given = {**kwargs, "stacklevel": stacklevel}
+        host.report(s, warnings.warn, (message, category), given)
     else:
-        world.host_call(warn_above, (above, message, category), kwargs)
+        s.host_call(warn_above, (above, message, category), kwargs)
 
 
 class Identity(int):
@@ -432,35 +398,35 @@ class Identity(int):
 
 
 @handles(id)
-def _id(world: World, obj: Any) -> int:
-    world.bound_to = "id()"
+def _id(s: Session, obj: Any) -> int:
+    s.bound_to = "id()"
     return Identity(id(obj))
 
 
 @handles(_thread.get_ident)
-def _get_ident(world: World) -> int:
-    world.bound_to = "the thread"
+def _get_ident(s: Session) -> int:
+    s.bound_to = "the thread"
     return Identity(_thread.get_ident())
 
 
 @handles(eager_random.manual_seed)
-def _manual_seed(world: World, seed: int) -> Any:
-    world.tracer.reseed(eager_random.default_generator, seed)
+def _manual_seed(s: Session, seed: int) -> Any:
+    s.tracer.reseed(eager_random.default_generator, seed)
     return eager_random.default_generator
 
 
 @handles(eager_random.Generator.manual_seed)
-def _generator_manual_seed(world: World, generator: Any, seed: int) -> Any:
-    world.tracer.reseed(generator, seed)
+def _generator_manual_seed(s: Session, generator: Any, seed: int) -> Any:
+    s.tracer.reseed(generator, seed)
     return generator
 
 
 def _sweep(fn: Any) -> Handler:
     """`backward`: refused at once if the history goes on outside, so that a split is before it."""
 
-    def handler(world: World, *args: Any, **kwargs: Any) -> Any:
-        result = world.native(fn, args, kwargs)
-        for shadow in world.outside.by_real.values():
+    def handler(s: Session, *args: Any, **kwargs: Any) -> Any:
+        result = s.native(fn, args, kwargs)
+        for shadow in s.outside.by_real.values():
             if isinstance(shadow, TensorShadow) and shadow.passes_on():
                 raise Break("effect", f"backward() goes on past {shadow.origin.show()}")
         return result
@@ -473,8 +439,8 @@ for _backward in (autograd.backward, vars(Tensor)["backward"]):
 
 
 @handles(autograd.retain_grad)
-def _retain_grad(world: World, tensor: Tensor) -> None:
-    shadow = world.outside.shadow(tensor)
+def _retain_grad(s: Session, tensor: Tensor) -> None:
+    shadow = s.outside.shadow(tensor)
     if isinstance(shadow, TensorShadow) and shadow.real._node is not None:
         raise Break("effect", f"{shadow.origin.show()}, made outside, is to keep its gradient")
     autograd.retain_grad(tensor)
@@ -483,22 +449,22 @@ def _retain_grad(world: World, tensor: Tensor) -> None:
 class _OwnFunction:
     """A user's Function for `Function.apply`: its methods are interpreted."""
 
-    def __init__(self, world: World, cls: Any) -> None:
+    def __init__(self, s: Session, cls: Any) -> None:
         self.__name__ = cls.__name__
-        self.forward = world.reentry(world.getattr(cls, "forward"))
-        self.backward = world.reentry(world.getattr(cls, "backward"))
-        setup = world.getattr(cls, "setup_context")
-        self.setup_context = None if setup is None else world.reentry(setup)
+        self.forward = s.reentry(s.getattr(cls, "forward"))
+        self.backward = s.reentry(s.getattr(cls, "backward"))
+        setup = s.getattr(cls, "setup_context")
+        self.setup_context = None if setup is None else s.reentry(setup)
 
 
 @handles(vars(autograd.Function)["apply"].__func__)
-def _apply_function(world: World, cls: Any, *args: Any) -> Any:
-    owner: Any = cls if is_native_class(cls) else _OwnFunction(world, cls)
+def _apply_function(s: Session, cls: Any, *args: Any) -> Any:
+    owner: Any = cls if is_native_class(cls) else _OwnFunction(s, cls)
     return vars(autograd.Function)["apply"].__func__(owner, *args)
 
 
 def _refuse(kind: str, name: str) -> Handler:
-    def handler(world: World, *args: Any, **kwargs: Any) -> Any:
+    def handler(s: Session, *args: Any, **kwargs: Any) -> Any:
         raise Break(kind, f"{name}() is called")
 
     return handler
@@ -520,5 +486,5 @@ for _state in (
     eager_random.Generator.set_state, set_default_dtype, set_printoptions, save, load,
 ):  # fmt: skip
     HANDLERS[_state] = _refuse("effect", f"eager.{_state.__name__}")
-HANDLERS[time.sleep] = lambda world, seconds: world.host_call(time.sleep, (seconds,), {})
-HANDLERS[typing.cast] = lambda world, cls, value: value
+HANDLERS[time.sleep] = lambda s, seconds: s.host_call(time.sleep, (seconds,), {})
+HANDLERS[typing.cast] = lambda s, cls, value: value

@@ -1,4 +1,4 @@
-"""Capture: builtins on numbers and text, and the operator module. builtin -> handler(world, ...).
+"""Capture: builtins on numbers and text, and the operator module. builtin -> handler(s, ...).
 
 Registered beside those of `builtins.py`, for the same table.
 """
@@ -10,33 +10,39 @@ import math
 import operator
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from eager.interop import as_tensor, asarray, from_numpy, tensor
 from eager.sym import SymNumber, emit_scalar
 from eager.tensor import Tensor
-from jitcap.capture import arrays
+from jitcap.capture import numbers
 from jitcap.capture.breaks import Break
-from jitcap.capture.builtins import HANDLERS, Handler, Identity, handles, python_method
-from jitcap.capture.deferred import Deferred
-
-if TYPE_CHECKING:
-    from jitcap.capture.world import World
+from jitcap.capture.builtins import Identity
+from jitcap.capture.kinds.base import (
+    HANDLERS,
+    Handler,
+    Session,
+    handles,
+    hashes_identity,
+    kind_of,
+)
+from jitcap.capture.kinds.tensors import tensor_of
+from jitcap.capture.kinds.text import Deferred
 
 
 def _number(cls: type) -> Handler:
-    def handler(world: World, *args: Any, **kwargs: Any) -> Any:
+    def handler(s: Session, *args: Any, **kwargs: Any) -> Any:
         if len(args) > 1 or kwargs:  # complex(re, im), int(text, base)
-            args = tuple(map(world.known, args))
-            kwargs = {k: world.known(v) for k, v in kwargs.items()}
+            args = tuple(map(s.known, args))
+            kwargs = {k: s.known(v) for k, v in kwargs.items()}
         if args and isinstance(args[0], SymNumber):
-            return world.cast_number(args[0], cls)
+            return numbers.cast(s, args[0], cls)
         if args and isinstance(args[0], Tensor):
-            return world.cast_number(args[0].item(), cls)
-        method = python_method(world, args[0], f"__{cls.__name__}__") if args else None
+            return numbers.cast(s, args[0].item(), cls)
+        method = kind_of(args[0]).special(s, args[0], f"__{cls.__name__}__") if args else None
         if method is not None:
-            return world.call(method, args, kwargs)
-        world.see_within(args, f"{cls.__name__}()")
+            return s.call(method, args, kwargs)
+        s.see_within(args, f"{cls.__name__}()")
         return cls(*args, **kwargs)
 
     return handler
@@ -48,22 +54,22 @@ HANDLERS[complex] = _number(complex)
 
 
 @handles(bool)
-def _bool(world: World, value: Any = False) -> bool:
-    return world.truth(value)
+def _bool(s: Session, value: Any = False) -> bool:
+    return s.truth(value)
 
 
 def _by_method(fn: Any, name: str) -> Handler:
     """A builtin that asks its first argument."""
 
-    def handler(world: World, value: Any, *rest: Any) -> Any:
-        method = python_method(world, value, name)
+    def handler(s: Session, value: Any, *rest: Any) -> Any:
+        method = kind_of(value).special(s, value, name)
         if method is not None and not isinstance(value, Tensor):
-            return world.call(method, (value, *rest), {})
+            return s.call(method, (value, *rest), {})
         if fn is hash:
-            world.bound_to = "hash()"
-        if fn is hash and world.hashes_identity(value):
+            s.bound_to = "hash()"
+        if fn is hash and hashes_identity(value):
             return Identity(hash(value))
-        return world.native(fn, tuple(map(world.known, (value, *rest))), {})
+        return s.native(fn, tuple(map(s.known, (value, *rest))), {})
 
     return handler
 
@@ -74,47 +80,47 @@ for _fn, _name in {hash: "__hash__", math.floor: "__floor__", math.ceil: "__ceil
 
 
 @handles(abs)
-def _abs(world: World, value: Any) -> Any:
-    method = python_method(world, value, "__abs__")
+def _abs(s: Session, value: Any) -> Any:
+    method = kind_of(value).special(s, value, "__abs__")
     if method is not None:
-        return world.call(method, (value,), {})
-    world.see(value, "abs()")
+        return s.call(method, (value,), {})
+    kind_of(value).see(s, value, "abs()")
     return abs(value)
 
 
 @handles(divmod)
-def _divmod(world: World, a: Any, b: Any) -> Any:
-    return world.binary("divmod", a, b)
+def _divmod(s: Session, a: Any, b: Any) -> Any:
+    return s.binary("divmod", a, b)
 
 
 @handles(pow)
-def _power(world: World, base: Any, exp: Any, mod: Any = None) -> Any:
+def _power(s: Session, base: Any, exp: Any, mod: Any = None) -> Any:
     if mod is None:
-        return world.binary("**", base, exp)
-    return _by_method(pow, "__pow__")(world, base, exp, mod)
+        return s.binary("**", base, exp)
+    return _by_method(pow, "__pow__")(s, base, exp, mod)
 
 
 @handles(round)
-def _round(world: World, value: Any, *digits: Any, ndigits: Any = None) -> Any:
+def _round(s: Session, value: Any, *digits: Any, ndigits: Any = None) -> Any:
     digits = digits or (() if ndigits is None else (ndigits,))
-    method = python_method(world, value, "__round__")
+    method = kind_of(value).special(s, value, "__round__")
     if method is not None:
-        return world.call(method, (value, *digits), {})
+        return s.call(method, (value, *digits), {})
     if isinstance(value, SymNumber | Deferred):
         return Deferred(round, (value, *digits))
-    return world.native(round, (value, *digits), {})
+    return s.native(round, (value, *digits), {})
 
 
 def _text(fn: Any, dunder: str) -> Handler:
-    def handler(world: World, *args: Any, **kwargs: Any) -> Any:
+    def handler(s: Session, *args: Any, **kwargs: Any) -> Any:
         if not args:
             return fn(**kwargs)
-        method = python_method(world, args[0], dunder)
+        method = kind_of(args[0]).special(s, args[0], dunder)
         if method is None and dunder == "__str__":
-            method = python_method(world, args[0], "__repr__")
+            method = kind_of(args[0]).special(s, args[0], "__repr__")
         if method is not None and not isinstance(args[0], Tensor):
-            return world.call(method, (args[0],), {})
-        return world.text(fn, args, kwargs)
+            return s.call(method, (args[0],), {})
+        return kind_of(args[0]).text(s, fn, args, kwargs)
 
     return handler
 
@@ -124,8 +130,8 @@ HANDLERS[repr] = _text(repr, "__repr__")
 
 
 def _pure(fn: Any) -> Handler:
-    def handler(world: World, *args: Any, **kwargs: Any) -> Any:
-        return world.native(fn, tuple(map(world.known, args)), kwargs)
+    def handler(s: Session, *args: Any, **kwargs: Any) -> Any:
+        return s.native(fn, tuple(map(s.known, args)), kwargs)
 
     return handler
 
@@ -135,18 +141,25 @@ for _name in "compile escape findall finditer fullmatch match search split sub s
 
 
 @handles(json.dumps)
-def _dumps(world: World, value: Any, **options: Any) -> Any:
+def _dumps(s: Session, value: Any, **options: Any) -> Any:
     if any(callable(v) for v in options.values()):
         raise Break("unknown call", "json.dumps() with functions is called")
-    return world.text(json.dumps, (value,), options)
+    return kind_of(value).text(s, json.dumps, (value,), options)
 
 
 HANDLERS[json.loads] = _pure(json.loads)
 
 
 @handles(format)
-def _format(world: World, value: Any, spec: Any = "") -> Any:
-    return world.format(value, spec)
+def _format(s: Session, value: Any, spec: Any = "") -> Any:
+    if isinstance(spec, Deferred):
+        return Deferred(format, (value, spec))
+    method = kind_of(value).special(s, value, "__format__")
+    if method is not None:
+        return s.call(method, (value, spec), {})
+    if kind_of(value).python and not spec:
+        return s.call(str, (value,), {})
+    return kind_of(value).text(s, format, (value, spec), {})
 
 
 _MATH: Final = {
@@ -158,10 +171,10 @@ _MATH: Final = {
 
 
 def _math(fn: Any, op: str) -> Handler:
-    def handler(world: World, *args: Any) -> Any:
+    def handler(s: Session, *args: Any) -> Any:
         if len(args) == 1 and isinstance(args[0], SymNumber):
             return emit_scalar(op, float, args[0])
-        return world.native(fn, tuple(map(world.known, args)), {})
+        return s.native(fn, tuple(map(s.known, args)), {})
 
     return handler
 
@@ -171,9 +184,9 @@ for _fn, _op in _MATH.items():
 
 
 @handles(math.pow)
-def _pow(world: World, x: Any, y: Any) -> Any:
+def _pow(s: Session, x: Any, y: Any) -> Any:
     if isinstance(x, SymNumber) or isinstance(y, SymNumber):
-        return world.binary("**", world.cast_number(x, float), world.cast_number(y, float))
+        return s.binary("**", numbers.cast(s, x, float), numbers.cast(s, y, float))
     return math.pow(x, y)
 
 
@@ -185,28 +198,28 @@ _OPERATORS: Final = {
     operator.itruediv: "/=",
 }  # fmt: skip
 for _operator, _op in _OPERATORS.items():
-    HANDLERS[_operator] = lambda world, a, b, _op=_op: world.binary(_op, a, b)
+    HANDLERS[_operator] = lambda s, a, b, _op=_op: s.binary(_op, a, b)
 for _compare, _op in {operator.lt: "<", operator.le: "<=", operator.eq: "==", operator.ne: "!=",
                  operator.gt: ">", operator.ge: ">="}.items():  # fmt: skip
-    HANDLERS[_compare] = lambda world, a, b, _op=_op: world.compare(_op, a, b)
-HANDLERS[operator.getitem] = lambda world, a, b: world.getitem(a, b)
-HANDLERS[operator.setitem] = lambda world, a, b, c: world.setitem(a, b, c)
-HANDLERS[operator.is_] = lambda world, a, b: world.same(a, b)
-HANDLERS[operator.contains] = lambda world, a, b: world.contains(b, a)
-HANDLERS[operator.truth] = lambda world, a: world.truth(a)
-HANDLERS[operator.not_] = lambda world, a: not world.truth(a)
-HANDLERS[operator.neg] = lambda world, a: world.unary("UNARY_NEGATIVE", a)
+    HANDLERS[_compare] = lambda s, a, b, _op=_op: s.compare(_op, a, b)
+HANDLERS[operator.getitem] = lambda s, a, b: s.getitem(a, b)
+HANDLERS[operator.setitem] = lambda s, a, b, c: s.setitem(a, b, c)
+HANDLERS[operator.is_] = lambda s, a, b: s.same(a, b)
+HANDLERS[operator.contains] = lambda s, a, b: s.contains(b, a)
+HANDLERS[operator.truth] = lambda s, a: s.truth(a)
+HANDLERS[operator.not_] = lambda s, a: not s.truth(a)
+HANDLERS[operator.neg] = lambda s, a: s.unary("UNARY_NEGATIVE", a)
 
 
 # ---- tensors of arrays
 
 
 def _converting(fn: Callable[..., Tensor]) -> Handler:
-    def handler(world: World, data: Any, *args: Any, **kwargs: Any) -> Any:
-        shared = arrays.tensor_of(world, data)
+    def handler(s: Session, data: Any, *args: Any, **kwargs: Any) -> Any:
+        shared = tensor_of(s, data)
         if shared is not data and fn is from_numpy:
             return shared
-        return world.native(fn, (shared, *args), kwargs)
+        return s.native(fn, (shared, *args), kwargs)
 
     return handler
 

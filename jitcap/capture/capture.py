@@ -20,12 +20,12 @@ from eager.traced import UnknownValue
 from jitcap.capture.breaks import Aliased, Break, Place, Record
 from jitcap.capture.bytecode import UnsupportedPython
 from jitcap.capture.effects import Epilogue, counters, epilogue, guard_aliases, tensors_of
+from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.origin import Attribute, Fixed, Keyword, Positional
-from jitcap.capture.outside import TensorShadow
+from jitcap.capture.outside import Shadow
 from jitcap.capture.result import Captured, Input, prepare
 from jitcap.capture.search import Search
-from jitcap.capture.shadow import Shadow
-from jitcap.capture.world import World
+from jitcap.capture.session import Session
 from jitcap.functional import DataDependent
 from jitcap.graph import Node
 from jitcap.guards import CodeIs, Is, Names
@@ -49,10 +49,10 @@ def capture(
     name = getattr(fn, "__qualname__", type(fn).__qualname__)
 
     def attempt(shared: frozenset[int], dynamic: frozenset[str]) -> tuple[Captured, frozenset[str]]:
-        with tracing(World(name), dynamic, shared) as world:
-            value = _run(world, fn, args, kwargs)
-            varies = counters(world)
-            return finish(world, value, (len(args), tuple(kwargs))), varies
+        with tracing(Session(name), dynamic, shared) as session:
+            value = _run(session, fn, args, kwargs)
+            varies = counters(session)
+            return finish(session, value, (len(args), tuple(kwargs))), varies
 
     return with_aliases(lambda shared: with_counters(partial(attempt, shared), dynamic))
 
@@ -82,37 +82,39 @@ def with_aliases(attempt: Callable[[frozenset[int]], T]) -> T:
 
 @contextmanager
 def tracing(
-    world: World, dynamic: frozenset[str], shared: frozenset[int] = frozenset()
-) -> Iterator[World]:
+    session: Session, dynamic: frozenset[str], shared: frozenset[int] = frozenset()
+) -> Iterator[Session]:
     """Everything inside runs under the world's tracer; refusals come out as Break, with a place."""
-    world.outside.dynamic, world.outside.shared = dynamic, shared
-    token = current_tracer.set(world.tracer)
+    session.outside.dynamic, session.outside.shared = dynamic, shared
+    token = current_tracer.set(session.tracer)
     before = mode.enabled, mode.inference, mode.autocast
     sys.setrecursionlimit(max(sys.getrecursionlimit(), FRAMES))
     try:
-        yield world
+        yield session
     except Break as error:
         error.done = getattr(error, "__jitcap_done__", 0)
-        error.place = error.place or world.entry
+        error.place = error.place or session.entry
         raise
     except (DataDependent, UnknownValue) as error:
-        raise _placed(Break("data dependent", str(error)), error, world) from error
+        raise _placed(Break("data dependent", str(error)), error, session) from error
     except UnsupportedPython as error:
         raise Break("version", str(error)) from error
     except RecursionError as error:
-        raise _placed(Break("exception", "RecursionError"), error, world) from error
+        raise _placed(Break("exception", "RecursionError"), error, session) from error
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
-        raise _placed(Break("exception", text), error, world) from error
+        raise _placed(Break("exception", text), error, session) from error
     finally:
-        world.vm.over = True
+        session.vm.over = True
         mode.enabled, mode.inference, mode.autocast = before
         current_tracer.reset(token)
-        world.outside.forget()
+        session.outside.forget()
+        for table in (session.hashed, session.inputs, session.owners, session.cells):
+            table.clear()
 
 
-def _placed(found: Break, cause: BaseException, world: World) -> Break:
-    found.place = getattr(cause, "__jitcap_place__", world.entry)
+def _placed(found: Break, cause: BaseException, session: Session) -> Break:
+    found.place = getattr(cause, "__jitcap_place__", session.entry)
     found.done = getattr(cause, "__jitcap_done__", 0)
     return found
 
@@ -128,31 +130,33 @@ def _beginning(fn: Any) -> Place:
     return Place(code.co_filename, code.co_firstlineno, function=code.co_qualname)
 
 
-def _run(world: World, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _run(session: Session, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Load the arguments and interpret the call."""
     plain = fn.__func__ if isinstance(fn, MethodType) else fn
     bound = int(isinstance(fn, MethodType))
     root: Any = fn
-    world.entry = _beginning(plain)
+    session.entry = _beginning(plain)
     if isinstance(plain, FunctionType):
         origin = Fixed(plain, plain.__qualname__)
-        world.fixed[id(plain)] = plain
-        world.outside.register(Shadow(plain, origin, plain))
-        world.guards.add(CodeIs(origin, plain.__qualname__, plain.__code__))
+        session.outside.fixed[id(plain)] = plain
+        session.outside.register(Shadow(plain, origin, plain))
+        session.guards.add(CodeIs(origin, plain.__qualname__, plain.__code__))
         root = plain
         if bound:
             owner = Fixed(fn, plain.__qualname__)
-            root = MethodType(plain, world.outside.load(fn.__self__, Attribute(owner, "__self__")))
+            root = MethodType(
+                plain, session.outside.load(fn.__self__, Attribute(owner, "__self__"))
+            )
     else:
-        root = world.outside.load(fn, Fixed(fn, "the function"))
+        root = session.outside.load(fn, Fixed(fn, "the function"))
     names = plain.__code__.co_varnames[bound:] if isinstance(plain, FunctionType) else ()
     count = plain.__code__.co_argcount - bound if isinstance(plain, FunctionType) else 0
     given = []
     for i, value in enumerate(args):
         label = names[i] if i < count else f"args[{i}]"
-        given.append(world.outside.load(value, Positional(i, label)))
-    keywords = {k: world.outside.load(v, Keyword(k)) for k, v in kwargs.items()}
-    return world.call(root, tuple(given), keywords)
+        given.append(session.outside.load(value, Positional(i, label)))
+    keywords = {k: session.outside.load(v, Keyword(k)) for k, v in kwargs.items()}
+    return session.call(root, tuple(given), keywords)
 
 
 def search(
@@ -161,12 +165,12 @@ def search(
     """All places where this call would be split that capture can get to. Changes nothing."""
     records: dict[Any, Record] = {}
     for first in (True, False):
-        world = World(getattr(fn, "__qualname__", type(fn).__qualname__))
-        found = world.search = Search(world, records, first)
-        world.vm.step_over = found.step_over
+        session = Session(getattr(fn, "__qualname__", type(fn).__qualname__))
+        found = session.search = Search(session, records, first)
+        session.vm.step_over = found.step_over
         try:
-            with tracing(world, frozenset()):
-                _run(world, fn, args, kwargs)
+            with tracing(session, frozenset()):
+                _run(session, fn, args, kwargs)
         except Break as refusal:
             found.note(refusal)
         except Exception:  # noqa: BLE001, S112 - a branch that this call does not take may raise; the
@@ -174,25 +178,25 @@ def search(
     return tuple(records.values())
 
 
-def finish(world: World, value: Any, shape: tuple[int, tuple[str, ...]]) -> Captured:
+def finish(session: Session, value: Any, shape: tuple[int, tuple[str, ...]]) -> Captured:
     """Outputs, effects, aliases, the joint graph; then everything as source."""
-    if world.vm.dropped is not None:
-        raise world.vm.dropped
-    if any(generator.in_block() for generator in tuple(world.vm.generators)):
+    if session.vm.dropped is not None:
+        raise session.vm.dropped
+    if any(generator.in_block() for generator in tuple(session.vm.generators)):
         raise Break("generator", "a generator is left inside a try or with block")
-    tracer = world.tracer
-    probe = epilogue(world, value, Names())
-    wanted = [(0, s.twin) for s in tensors_of(world) if s.requires_grad]
-    _rehearse(world, value, probe, wanted)
-    guard_aliases(world, [s for s, _ in probe.writes])
+    tracer = session.tracer
+    probe = epilogue(session, value, Names())
+    wanted = [(0, s.twin) for s in tensors_of(session) if s.requires_grad]
+    _rehearse(session, value, probe, wanted)
+    guard_aliases(session, [s for s, _ in probe.writes])
     names = Names()
-    prepare(world.guards, names)
-    draws = tuple(map(names.later, world.drawn.values()))
-    end = epilogue(world, value, names)
-    _drop_unused_inputs(world, end)
+    prepare(session.guards, names)
+    draws = tuple(map(names.later, session.drawn.values()))
+    end = epilogue(session, value, names)
+    _drop_unused_inputs(session, end)
     index = {node: i for i, node in enumerate(tracer.inputs)}
     leaves = [
-        (index[s.node], s.twin) for s in tensors_of(world)
+        (index[s.node], s.twin) for s in tensors_of(session)
         if s.node in index and s.requires_grad
     ]  # fmt: skip
     graph = tracer.graph(end.outputs)  # before the joint graph adds its nodes
@@ -205,29 +209,29 @@ def finish(world: World, value: Any, shape: tuple[int, tuple[str, ...]]) -> Capt
     return Captured(
         name=tracer.name,
         graph=graph,
-        inputs=tuple(_input(world, node) for node in tracer.inputs),
+        inputs=tuple(_input(session, node) for node in tracer.inputs),
         writes=writes,
-        guards=world.guards,
+        guards=session.guards,
         epilogue=end,
         names=names,
         shape=shape,
-        grad_mode=world.grad_mode,
-        inference=world.inference,
-        autocast=world.autocast,
+        grad_mode=session.grad_mode,
+        inference=session.inference,
+        autocast=session.autocast,
         joint=joint,
         draws=draws,
-        bound_to=world.bound_to,
-        assumed=tuple((*key, value) for key, value in world.assumed.items()),
+        bound_to=session.bound_to,
+        assumed=tuple((*key, value) for key, value in session.assumed.items()),
         read=tuple(
             f.__code__
-            for f in world.reached.values()
-            if not world.is_library(f.__globals__.get("__name__", ""))
+            for f in session.reached.values()
+            if not session.is_library(f.__globals__.get("__name__", ""))
         ),
     )
 
 
 def _rehearse(
-    world: World, value: Any, end: Epilogue, leaves: Sequence[tuple[int, Tensor]]
+    session: Session, value: Any, end: Epilogue, leaves: Sequence[tuple[int, Tensor]]
 ) -> None:
     """Run the user's part of a backward (hooks, a Function's own) once, before the guards are text.
 
@@ -236,12 +240,12 @@ def _rehearse(
     tracked = list(end.tracked.items())
     if not leaves or not runs_python(t for _, t in tracked):
         return
-    known = len(world.guards.items)
-    build_joint(world.tracer, end.outputs, tracked, leaves)
-    after = epilogue(world, value, Names())
+    known = len(session.guards.items)
+    build_joint(session.tracer, end.outputs, tracked, leaves)
+    after = epilogue(session, value, Names())
     if any(getattr(end, f) != getattr(after, f) for f in ("lines", "calls", "value")):
         raise Break("later effect", "a hook or a Function's backward() changes what is outside")
-    for guard in world.guards.items[known:]:
+    for guard in session.guards.items[known:]:
         if not isinstance(guard, CodeIs) and not (
             isinstance(guard, Is) and isinstance(guard.value, _PARTS)
         ):
@@ -249,25 +253,25 @@ def _rehearse(
             raise Break("later effect", what)
 
 
-def _drop_unused_inputs(world: World, end: Epilogue) -> None:
+def _drop_unused_inputs(session: Session, end: Epilogue) -> None:
     """What was read for guards only, or looked at and not used, is no input of the graph.
 
     A parameter that got other data (`p.data = x`) is one for its gradient's sake."""
-    tracer = world.tracer
+    tracer = session.tracer
     used: set[Any] = set(end.outputs)
     reached = leaves_of(end.tracked.values())
-    used.update(s.node for s in tensors_of(world) if id(s.twin) in reached)
+    used.update(s.node for s in tensors_of(session) if id(s.twin) in reached)
     for node in tracer.nodes:
         used.update(node.parents)
-    written = {s.node for s in tensors_of(world) if s.memory.handle is not s.node}
+    written = {s.node for s in tensors_of(session) if s.memory.handle is not s.node}
     tracer.inputs[:] = [n for n in tracer.inputs if n in used or n in written]
 
 
-def _input(world: World, node: Node) -> Input:
-    number = world.outside.numbers.get(node) or world.drawn.get(node)
+def _input(session: Session, node: Node) -> Input:
+    number = session.outside.numbers.get(node) or session.drawn.get(node)
     if number is not None:
         return Input(number, tensor=False)
-    if node in world.tracer.constant_arrays:
-        return Input(None, tensor=True, value=world.tracer.constant_arrays[node])
-    owner: TensorShadow = world.outside.by_node[node]
+    if node in session.tracer.constant_arrays:
+        return Input(None, tensor=True, value=session.tracer.constant_arrays[node])
+    owner: TensorShadow = session.inputs[node]
     return Input(owner.origin, tensor=True)

@@ -8,18 +8,16 @@ shape) is decided between two compiled parts. Registered beside the handlers of 
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from eager.aval import scalar_aval
 from eager.sym import SymNumber
 from jitcap.capture.breaks import Break
-from jitcap.capture.builtins import HANDLERS, Handler
+from jitcap.capture.kinds.base import HANDLERS, Handler, Session
+from jitcap.capture.kinds.table import GENERATORS
 from jitcap.capture.origin import Drawn
-
-if TYPE_CHECKING:
-    from jitcap.capture.world import World
 
 # Names of methods that give one float, or one int, when called with at most so many arguments.
 _FLOATS: Final = {
@@ -32,24 +30,23 @@ _INTS: Final[dict[Any, dict[str, int]]] = {
     random.Random: {"randint": 2, "randrange": 3},
     np.random.RandomState: {"randint": 2},
 }
-GENERATORS: Final = (random.Random, np.random.RandomState, np.random.Generator)
 
 
 def _drawing(cls: type, name: str, pytype: type, most: int) -> Handler:
-    def handler(world: World, owner: Any, *args: Any, **kwargs: Any) -> SymNumber:
+    def handler(s: Session, owner: Any, *args: Any, **kwargs: Any) -> SymNumber:
         label = f"{cls.__module__.partition('.')[0]}.{name}"
-        if not world.outside.is_fixed(owner) or len(args) > most or kwargs:
+        if not s.outside.is_fixed(owner) or len(args) > most or kwargs:
             raise Break("time and chance", f"{label}() is called")
-        given = tuple(map(world.known, args))
-        node = world.tracer.input(f"n{len(world.drawn)}", scalar_aval(pytype()))
-        world.drawn[node] = Drawn(len(world.drawn), getattr(owner, name), given, label)
-        return SymNumber(world.tracer, node, pytype)
+        given = tuple(map(s.known, args))
+        node = s.tracer.input(f"n{len(s.drawn)}", scalar_aval(pytype()))
+        s.drawn[node] = Drawn(len(s.drawn), getattr(owner, name), given, label)
+        return SymNumber(s.tracer, node, pytype)
 
     return handler
 
 
 def _refusing(cls: type, name: str) -> Handler:
-    def handler(world: World, *args: Any, **kwargs: Any) -> Any:
+    def handler(s: Session, *args: Any, **kwargs: Any) -> Any:
         raise Break("time and chance", f"{cls.__module__.partition('.')[0]}.{name}() is called")
 
     return handler

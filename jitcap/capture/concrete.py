@@ -156,9 +156,6 @@ class ConcreteWorld:
                 raise ImportError(f"cannot import name {name!r}") from None
             return found
 
-    def build_class(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return builtins.__build_class__(*args, **kwargs)
-
     def settle(self, value: Any) -> None:
         """Real values are all there."""
 

@@ -7,30 +7,24 @@ graph ran; then the host calls are made, in program order; then the value is ret
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from eager.autograd import mode
 from eager.tensor import UNREAD, Tensor, wrap
 from eager.traced import Traced
-from jitcap.capture.attributes import TENSOR_FIELDS
 from jitcap.capture.breaks import Break
+from jitcap.capture.kinds.base import MISSING
+from jitcap.capture.kinds.cells import CellShadow
+from jitcap.capture.kinds.mappings import DictShadow
+from jitcap.capture.kinds.objects import ObjectShadow
+from jitcap.capture.kinds.sequences import ListShadow, SetShadow
+from jitcap.capture.kinds.tensors import TENSOR_FIELDS, TensorShadow, ViewShadow
 from jitcap.capture.origin import Attribute, Contents, Item, Origin
-from jitcap.capture.outside import TensorShadow, ViewShadow
+from jitcap.capture.outside import Shadow
 from jitcap.capture.rebuild import CYCLE, Rebuilder
-from jitcap.capture.shadow import (
-    MISSING,
-    CellShadow,
-    DictShadow,
-    ListShadow,
-    ObjectShadow,
-    SetShadow,
-    Shadow,
-)
+from jitcap.capture.session import Session
 from jitcap.guards import Distinct, Names
 from jitcap.tensor_guard import Memory
-
-if TYPE_CHECKING:
-    from jitcap.capture.world import World
 
 _MUTABLE: Final = (DictShadow, ListShadow, ObjectShadow, CellShadow, SetShadow)
 
@@ -59,73 +53,73 @@ class Epilogue:
         self.writes = []
 
 
-def epilogue(world: World, value: Any, names: Names) -> Epilogue:
+def epilogue(session: Session, value: Any, names: Names) -> Epilogue:
     """Render the effects and the return value. Raises Break for what cannot be replayed."""
     early: set[int] = set()
     while True:
-        rebuilder = Rebuilder(world, names)
+        rebuilder = Rebuilder(session, names)
         rebuilder._early = early
         try:
-            return _render(world, value, rebuilder)
+            return _render(session, value, rebuilder)
         except CYCLE:
             continue
 
 
-def _render(world: World, value: Any, make: Rebuilder) -> Epilogue:
+def _render(session: Session, value: Any, make: Rebuilder) -> Epilogue:
     out = Epilogue(outputs=make.outputs, tracked=make.tracked, result_of=make.result_of)
     out.owners = make.owners
     returned = make.expr(value)
-    stores = _versions(world, make)
-    for shadow in list(world.outside.by_real.values()):
+    stores = _versions(session, make)
+    for shadow in list(session.outside.by_real.values()):
         if isinstance(shadow, TensorShadow):
             stores += _tensor_effects(make, shadow, out)
         elif isinstance(shadow, ViewShadow) and shadow.changed():
             raise Break("effect", f"{shadow.origin.show()}, a view of another input, is changed")
         elif isinstance(shadow, _MUTABLE) and shadow.changed():
             stores += _REPLAY[type(shadow)](make, shadow)
-    stores += _draws(world, make)
-    stores += _grad_mode(world, make)
-    calls = [_host_call(make, c) for c in world.host_calls]
+    stores += _draws(session, make)
+    stores += _grad_mode(session, make)
+    calls = [_host_call(make, c) for c in session.host_calls]
     out.lines = [*make.lines, *make.late, *stores]
     out.calls = calls
     out.value = returned
     return out
 
 
-def guard_aliases(world: World, written: list[TensorShadow]) -> None:
+def guard_aliases(session: Session, written: list[TensorShadow]) -> None:
     """Objects that were changed, or that a set or dictionary told apart, must stay different
     objects; tensors different memory."""
     groups: dict[Any, list[Shadow]] = {}
-    for shadow in world.hashed.values():
+    for shadow in session.hashed.values():
         groups.setdefault(type(shadow.real), []).append(shadow)
     for group in groups.values():
         if len(group) > 1:
             first, *others = [s.origin for s in group]
-            world.guards.add(Distinct(first, world.line(), tuple(others)))
+            session.guards.add(Distinct(first, session.line(), tuple(others)))
     groups = {}
-    for shadow in world.outside.by_real.values():
+    for shadow in session.outside.by_real.values():
         if isinstance(shadow, _MUTABLE):
             groups.setdefault(shadow.kin(), []).append(shadow)
     for group in groups.values():
         if len(group) > 1 and any(s.changed() for s in group):
             first, *others = [s.origin for s in group]
-            world.guards.add(Distinct(first, world.line(), tuple(others)))
+            session.guards.add(Distinct(first, session.line(), tuple(others)))
     if written:
-        _check_memory(world, written)
+        _check_memory(session, written)
         first, *others = [s.origin for s in written]
         chosen = {id(s) for s in written}
-        read = [s.origin for s in tensors_of(world) if id(s) not in chosen]
-        world.guards.add(Memory(first, world.line(), tuple(others), tuple(read)))
+        read = [s.origin for s in tensors_of(session) if id(s) not in chosen]
+        session.guards.add(Memory(first, session.line(), tuple(others), tuple(read)))
 
 
-def tensors_of(world: World) -> list[TensorShadow]:
-    return [s for s in world.outside.by_real.values() if isinstance(s, TensorShadow)]
+def tensors_of(session: Session) -> list[TensorShadow]:
+    return [s for s in session.outside.by_real.values() if isinstance(s, TensorShadow)]
 
 
-def _check_memory(world: World, written: list[TensorShadow]) -> None:
+def _check_memory(session: Session, written: list[TensorShadow]) -> None:
     """Two inputs in one piece of memory, one of them written: the graph would not see it."""
     owners: dict[int, list[TensorShadow]] = {}
-    for shadow in tensors_of(world):
+    for shadow in tensors_of(session):
         owners.setdefault(shadow.real._memory()[0], []).append(shadow)
     chosen = {id(s) for s in written}
     for group in owners.values():
@@ -137,11 +131,11 @@ def _check_memory(world: World, written: list[TensorShadow]) -> None:
             )
 
 
-def counters(world: World) -> frozenset[str]:
+def counters(session: Session) -> frozenset[str]:
     """The names of ints from outside that the program replaces by other ints: they will vary."""
     found = set()
     pairs: list[tuple[Origin, Any, Any]]
-    for shadow in world.outside.by_real.values():
+    for shadow in session.outside.by_real.values():
         if isinstance(shadow, DictShadow):
             stored = ((Item(shadow.origin, k), k) for k in shadow.stored() if k in shadow.base)
             pairs = [(o, shadow.base[k], dict.__getitem__(shadow.twin, k)) for o, k in stored]
@@ -159,11 +153,11 @@ def counters(world: World) -> frozenset[str]:
 # ---- tensors
 
 
-def _versions(world: World, make: Rebuilder) -> list[str]:
+def _versions(session: Session, make: Rebuilder) -> list[str]:
     """The tensors that the graph wrote count it, in one loop per number of writes: an optimizer has
     hundreds."""
     groups: dict[int, list[str]] = {}
-    for shadow in tensors_of(world):
+    for shadow in tensors_of(session):
         if shadow.memory.handle is not shadow.node:
             count = max(shadow.twin._storage.version, 1)
             groups.setdefault(count, []).append(make.names.var(shadow.origin))
@@ -269,10 +263,10 @@ _REPLAY: Final[dict[type[Shadow], Any]] = {
 # ---- state of the library, host calls
 
 
-def _draws(world: World, make: Rebuilder) -> list[str]:
+def _draws(session: Session, make: Rebuilder) -> list[str]:
     """Generators end where plain Python would have left them."""
     lines = []
-    for state in world.tracer.draws.values():
+    for state in session.tracer.draws.values():
         name = make.names.var(state.origin)
         if state.reseeded:
             lines.append(f"{name}.seed_value = {make.expr(state.seed)}")
@@ -283,13 +277,13 @@ def _draws(world: World, make: Rebuilder) -> list[str]:
     return lines
 
 
-def _grad_mode(world: World, make: Rebuilder) -> list[str]:
+def _grad_mode(session: Session, make: Rebuilder) -> list[str]:
     lines, name = [], make.names.bind(mode)
-    if mode.enabled is not world.grad_mode:
+    if mode.enabled is not session.grad_mode:
         lines.append(f"{name}.enabled = {mode.enabled}")
-    if mode.inference is not world.inference:
+    if mode.inference is not session.inference:
         lines.append(f"{name}.inference = {mode.inference}")
-    if mode.autocast is not world.autocast:
+    if mode.autocast is not session.autocast:
         lines.append(f"{name}.autocast = {make.names.bind(mode.autocast)}")
     return lines
 

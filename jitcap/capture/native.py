@@ -1,4 +1,4 @@
-"""Capture: which functions and classes run natively on traced values. module name -> yes or no.
+"""Capture: which functions run natively, which classes are read. function, class -> yes or no.
 
 All of `eager` does, since its state lives in its arguments, except what is written like user code:
 layers, optimizers, data loading, distributions. Those are read from bytecode like the user's own.
@@ -7,6 +7,7 @@ layers, optimizers, data loading, distributions. Those are read from bytecode li
 from __future__ import annotations
 
 import sys
+import types
 from functools import lru_cache
 from types import FunctionType
 from typing import Any, Final
@@ -16,7 +17,17 @@ _READ: Final = (
     "eager.distributions",
 )  # fmt: skip
 _LIBRARIES: Final = frozenset({"eager", "jitcap", "codegen", "numpy"}) | sys.stdlib_module_names
-_OURS: Final = frozenset({"jitcap.capture.interpret", "jitcap.capture.world"})
+_OURS: Final = frozenset({"jitcap.capture.interpret", "jitcap.capture.kinds.iterators"})
+PURE_MODULES: Final = frozenset({
+    "_abc", "_bisect", "_collections", "_collections_abc", "_decimal", "_functools", "_heapq",
+    "_operator", "_string", "_struct", "_typing", "abc", "builtins", "cmath", "collections",
+    "copy", "datetime", "decimal", "enum", "fractions", "functools", "itertools", "math",
+    "numbers", "numpy", "operator", "re", "string", "struct", "textwrap", "types", "typing",
+    "unicodedata",
+})  # fmt: skip
+HOST_MODULES: Final = frozenset({"logging", "tqdm", "warnings"})
+HEAP_TYPE: Final = 1 << 9
+IMMUTABLE_TYPE: Final = 1 << 8
 
 
 @lru_cache(maxsize=4096)
@@ -53,6 +64,23 @@ def _holds_user_code(cell: Any) -> bool:
     if isinstance(held, FunctionType):
         return not is_native_module(held.__globals__.get("__name__", ""))
     return callable(held) and not isinstance(held, type) and not is_native_class(type(held))
+
+
+def is_python_class(cls: type) -> bool:
+    """A class whose statements are Python: instances keep their state in a dictionary or slots.
+
+    The values that stand for something else during a capture are none of the program's objects."""
+    return _is_python_class(cls)
+
+
+@lru_cache(maxsize=4096)
+def _is_python_class(cls: Any) -> bool:
+    if cls is types.SimpleNamespace:  # an empty class in all but name
+        return True
+    flags = cls.__flags__
+    if cls.__module__ == "eager.sym" or cls.__module__.startswith("jitcap.capture."):
+        return False
+    return bool(flags & HEAP_TYPE and not flags & IMMUTABLE_TYPE) and "__module__" in vars(cls)
 
 
 def is_native_class(cls: type) -> bool:

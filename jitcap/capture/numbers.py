@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from eager.aval import Aval, scalar_aval
 from eager.ops.pointwise import CAST
 from eager.sym import SymNumber
+from jitcap.capture.kinds.base import Session
 from jitcap.capture.origin import Computed, Origin
 from jitcap.functional import DataDependent
 from jitcap.graph import Node
 from jitcap.guards import Holds
-
-if TYPE_CHECKING:
-    from jitcap.capture.world import World
 
 # How a scalar node is spelled in Python and computed while capturing.
 _INFIX: Final = {
@@ -37,23 +35,23 @@ _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
 }  # fmt: skip
 
 
-def concretize(world: World, number: SymNumber, want: type) -> Any:
+def concretize(s: Session, number: SymNumber, want: type) -> Any:
     """The value of `number` as `want`, guarded where it is read from outside. Raises DataDependent
     if only the graph knows it."""
-    origin = origin_of(world, number.handle)
+    origin = origin_of(s, number.handle)
     if origin is None:
-        known = world.tracer.value(number.handle)
+        known = s.tracer.value(number.handle)
         if known is not None:
             return want(known)
         if want is bool and _is_divisor_check(number):
             return True
         what = f"{want.__name__}() of a value that is known only when the program runs"
-        if world.search is not None:
-            return world.search.decide(want, what)
+        if s.search is not None:
+            return s.search.decide(want, what)
         raise DataDependent(what)
-    value = hint_of(world, number.handle)
+    value = hint_of(s, number.handle)
     value = bool(value) if want is bool else value
-    world.guards.add(Holds(origin, world.line(), value))
+    s.guards.add(Holds(origin, s.line(), value))
     return want(value)
 
 
@@ -63,17 +61,17 @@ def _is_divisor_check(number: SymNumber) -> bool:
     return isinstance(node, Node) and node.op.name == "ne" and node.args[1] == 0
 
 
-def origin_of(world: World, handle: Any) -> Origin | None:
+def origin_of(s: Session, handle: Any) -> Origin | None:
     """How to compute a number from the outside before the graph runs, or None."""
     if not isinstance(handle, Node):
         return Computed((), "{}", (handle,))
-    found = world.outside.numbers.get(handle)
+    found = s.outside.numbers.get(handle)
     if found is not None:
         return found
     template = _template(handle)
     if template is None:
         return None
-    parts = [origin_of(world, a) if isinstance(a, Node) else a for a in handle.args]
+    parts = [origin_of(s, a) if isinstance(a, Node) else a for a in handle.args]
     if any(p is None for p in parts):
         return None
     sources = tuple(p for p in parts if isinstance(p, Origin))
@@ -112,13 +110,13 @@ def _literal(value: Any) -> str:
     return repr(value)
 
 
-def hint_of(world: World, handle: Any) -> Any:
+def hint_of(s: Session, handle: Any) -> Any:
     """The value of a number now, in Python's arithmetic."""
     if not isinstance(handle, Node):
         return handle
-    hints = world.tracer.hints
+    hints = s.tracer.hints
     if handle not in hints:
-        values = [hint_of(world, a) for a in handle.args]
+        values = [hint_of(s, a) for a in handle.args]
         template = _template(handle)
         assert template is not None
         if handle.op.name in _FUNCTIONS:
@@ -129,14 +127,14 @@ def hint_of(world: World, handle: Any) -> Any:
     return hints[handle]
 
 
-def cast(world: World, number: Any, cls: type) -> Any:
+def cast(s: Session, number: Any, cls: type) -> Any:
     """`int(x)`, `float(x)` of a run-time number: still a run-time number."""
     if not isinstance(number, SymNumber):
         return cls(number)
     if number.pytype is cls:
         return number.item()
-    if cls is int and number.pytype is float and origin_of(world, number.handle) is not None:
-        return int(concretize(world, number, float))
+    if cls is int and number.pytype is float and origin_of(s, number.handle) is not None:
+        return int(concretize(s, number, float))
     aval: Aval = scalar_aval(cls())
-    (handle,) = world.tracer.emit(CAST, (number.handle,), {"dtype": aval.dtype}, (aval,))
-    return SymNumber(world.tracer, handle, cls)
+    (handle,) = s.tracer.emit(CAST, (number.handle,), {"dtype": aval.dtype}, (aval,))
+    return SymNumber(s.tracer, handle, cls)

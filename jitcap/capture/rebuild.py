@@ -14,7 +14,7 @@ import sys
 import types
 from collections.abc import Iterable
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -25,17 +25,16 @@ from eager.sym import SymNumber
 from eager.tensor import Tensor, wrap
 from eager.traced import Traced, TracedStorage
 from jitcap.capture import numbers
-from jitcap.capture.attributes import TENSOR_FIELDS
 from jitcap.capture.breaks import Break
-from jitcap.capture.deferred import Deferred
 from jitcap.capture.interpret import Generator, Null
-from jitcap.capture.outside import base_method, is_python_class
-from jitcap.capture.shadow import slots_of
+from jitcap.capture.kinds.functions import base_method
+from jitcap.capture.kinds.objects import slots_of
+from jitcap.capture.kinds.tensors import TENSOR_FIELDS
+from jitcap.capture.kinds.text import Deferred
+from jitcap.capture.native import is_python_class
+from jitcap.capture.session import Session
 from jitcap.graph import Node
 from jitcap.guards import Names
-
-if TYPE_CHECKING:
-    from jitcap.capture.world import World
 
 _LITERALS: Final = (int, str, bytes)
 _CONSTANTS: Final = (
@@ -59,8 +58,8 @@ class _Cycle(Exception):
 class Rebuilder:
     """Renders values. `outputs` collects the graph outputs that the source refers to as `o[i]`."""
 
-    def __init__(self, world: World, names: Names) -> None:
-        self.world = world
+    def __init__(self, session: Session, names: Names) -> None:
+        self.session = session
         self.names = names
         self.outputs: list[Node] = []
         self.tracked: dict[int, Tensor] = {}  # output index -> traced tensor that requires grad
@@ -82,7 +81,7 @@ class Rebuilder:
         cls = type(value)
         if value is None or cls is bool or value is Ellipsis or value is NotImplemented:
             return repr(value)
-        given = self.world.outside.constants.get(id(value))
+        given = self.session.outside.constants.get(id(value))
         if given is not None and not _is_interned(value):  # the very object, as in Python
             return self.names.var(given[1])
         if cls in _LITERALS:
@@ -90,7 +89,7 @@ class Rebuilder:
         found = self.memo.get(id(value))
         if found is not None:
             return found
-        shadow = self.world.outside.shadow(value)
+        shadow = self.session.outside.shadow(value)
         if shadow is not None:
             text = self.names.var(shadow.origin)
         else:
@@ -117,7 +116,7 @@ class Rebuilder:
 
     def _new(self, value: Any, cls: type) -> str:
         made = value if isinstance(value, type) else cls
-        if id(made) in self.world.made:
+        if id(made) in self.session.made:
             raise Break("effect", f"the class {made.__qualname__}, made by every call, escapes")
         if isinstance(value, Tensor):
             return self._tensor(value)
@@ -252,7 +251,7 @@ class Rebuilder:
         return self.let(f"{self.names.bind(tuple.__new__)}({self.names.bind(cls)}, {text})")
 
     def _function(self, fn: FunctionType) -> str:
-        if id(fn) in self.world.fixed or _importable(fn):
+        if self.session.outside.is_fixed(fn) or _importable(fn):
             return self.names.bind(fn)
         code, scope = self.names.bind(fn.__code__), self.names.bind(fn.__globals__)
         cells = f"({self.all(fn.__closure__)},)" if fn.__closure__ else "None"
@@ -272,7 +271,7 @@ class Rebuilder:
         owner = getattr(fn, "__self__", None)
         if owner is None or isinstance(owner, type | types.ModuleType):
             return self.names.bind(fn)
-        if self.world.outside.shadow(owner) is None and is_python_class(type(owner)):
+        if self.session.outside.shadow(owner) is None and is_python_class(type(owner)):
             return self.names.bind(fn)  # of a library's own object: `random.random`
         if is_python_class(type(owner)):  # the base's own method, whatever overrides it
             return self.let(
@@ -297,7 +296,7 @@ class Rebuilder:
     # ---- run-time values
 
     def _number(self, number: SymNumber) -> str:
-        origin = numbers.origin_of(self.world, number.handle)
+        origin = numbers.origin_of(self.session, number.handle)
         if origin is not None:
             return self.names.var(origin)
         index = self.output(number.handle)
@@ -305,7 +304,7 @@ class Rebuilder:
 
     def _tensor(self, tensor: Tensor) -> str:
         array = tensor._array
-        lifted = self.world.tracer.lifted(tensor)
+        lifted = self.session.tracer.lifted(tensor)
         if type(array) is not Traced:
             if lifted is None:
                 name = self._constant_tensor(tensor)
@@ -314,7 +313,7 @@ class Rebuilder:
         if self.has_history(tensor):
             return self._dress(self._tracked(tensor, array), tensor)
         storage = array.storage
-        owner = self.world.outside.owner_of(storage)
+        owner = self.session.owners.get(id(storage))
         if owner is not None:
             base = self.names.var(owner.origin)
             return self._dress(self._view(base, array, tensor), tensor)

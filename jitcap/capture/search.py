@@ -8,15 +8,12 @@ can be said about. What lies behind an instruction that cannot be stepped over i
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from eager.traced import UnknownValue
 from jitcap.capture.breaks import Break, Place, Record
 from jitcap.capture.bytecode import Instruction
 from jitcap.capture.interpret import NULL, Frame
-
-if TYPE_CHECKING:
-    from jitcap.capture.world import World
 
 MOST: Final = 200  # refusals stepped over in one run: a loop may go round and round
 _QUIET: Final = frozenset({"exception", "iteration"})  # no splits: see `jitcap.split`
@@ -50,8 +47,8 @@ _EFFECTS: Final[dict[str, Callable[[Any], tuple[int, int]]]] = {
 class Search:
     """What one run finds. `first`: what is decided where a decision is asked for the first time."""
 
-    def __init__(self, world: World, records: dict[tuple[str, Any], Record], first: bool) -> None:
-        self.world = world
+    def __init__(self, session: Any, records: dict[tuple[str, Any], Record], first: bool) -> None:
+        self.session = session
         self.records = records
         self.first = first
         self.visits: dict[Place, int] = {}
@@ -66,9 +63,9 @@ class Search:
     def decide(self, want: type, what: str) -> Any:
         """A value that only the graph knows: a truth value is another one at each visit."""
         refusal = Break("data dependent", what)
-        frame = self.world.user_frame()
+        frame = self.session.user_frame()
         if frame is not None:
-            self.world.place(frame, refusal)
+            self.session.place(frame, refusal)
         self.note(refusal)
         place = refusal.place or Place()
         visit = self.visits[place] = self.visits.get(place, -1) + 1

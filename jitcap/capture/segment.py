@@ -16,7 +16,7 @@ from jitcap.capture.capture import finish, tracing, with_aliases
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, NULL, Done, Frame
 from jitcap.capture.origin import Bind, Origin, Variable
 from jitcap.capture.result import Captured
-from jitcap.capture.world import World
+from jitcap.capture.session import Session
 
 RETURNED, STOPPED = 0, 1
 
@@ -72,16 +72,16 @@ def capture_segment(
         raise Break("generator", f"{frame.code.co_qualname} is a generator")
 
     def attempt(shared: frozenset[int]) -> tuple[Captured, int]:
-        with tracing(World(frame.code.co_qualname), dynamic, shared) as world:
-            return _attempt(world, frame, limit)
+        with tracing(Session(frame.code.co_qualname), dynamic, shared) as session:
+            return _attempt(session, frame, limit)
 
     return with_aliases(attempt)
 
 
-def _attempt(world: World, frame: Frame, limit: int | None) -> tuple[Captured, int]:
-    twin = _twin(world, frame)
+def _attempt(session: Session, frame: Frame, limit: int | None) -> tuple[Captured, int]:
+    twin = _twin(session, frame)
     try:
-        done = world.vm.run(twin, limit)
+        done = session.vm.run(twin, limit)
     except BaseException as error:
         error.__jitcap_done__ = twin.count  # type: ignore[attr-defined]
         raise
@@ -89,20 +89,20 @@ def _attempt(world: World, frame: Frame, limit: int | None) -> tuple[Captured, i
     if done is not None:
         twin.fast, twin.stack = {}, []  # as if the frame were gone
     try:
-        return finish(world, value, (3, ())), twin.count
+        return finish(session, value, (3, ())), twin.count
     except BaseException as error:
         error.__jitcap_done__ = -1  # type: ignore[attr-defined]
         raise
 
 
-def _twin(world: World, frame: Frame) -> Frame:
+def _twin(session: Session, frame: Frame) -> Frame:
     """The frame of the capture: the same place, every live value loaded."""
     twin = Frame(frame.code, frame.globals, frame.function)
     if isinstance(frame.function, FunctionType):
-        world.fixed[id(frame.function)] = frame.function
-    load = world.outside.load
+        session.outside.fixed[id(frame.function)] = frame.function
+    load = session.outside.load
     code, line = frame.code, frame.instruction.line
-    world.entry = Place(code.co_filename, line, function=code.co_qualname)
+    session.entry = Place(code.co_filename, line, function=code.co_qualname)
     twin.pc = frame.pc
     twin.fast = {name: load(v, Local(name)) for name, v in frame.fast.items()}
     twin.stack = [v if v is NULL else load(v, Slot(1, i)) for i, v in enumerate(frame.stack)]

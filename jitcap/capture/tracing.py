@@ -1,13 +1,13 @@
 """Capture: the tracer whose questions the capture answers. eager's calls -> nodes, with provenance.
 
 What `eager` asks while it runs on traced values (a value from outside, the truth of a number, the
-next random draw) is answered from the `World` of this capture.
+next random draw) is answered from the `Session` of this capture.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,13 +19,11 @@ from eager.tensor import Tensor
 from eager.traced import Traced, fresh
 from jitcap.capture import numbers
 from jitcap.capture.breaks import Break
+from jitcap.capture.kinds.base import Session
+from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.origin import Attribute, Fixed, Origin
 from jitcap.functional import Tracer
 from jitcap.graph import INPUT, Arg, Node, evaluate
-
-if TYPE_CHECKING:
-    from jitcap.capture.world import World
-
 
 LARGEST_VALUE: Final = 1 << 16  # elements of a constant that is computed while capturing
 LARGEST: Final = 150_000  # operations of one graph; an unrolled recurrent step of 1,500 has 120,000
@@ -44,17 +42,17 @@ class Draws:
 
 
 class CaptureTracer(Tracer):
-    """E's tracer, answering from a `World`."""
+    """E's tracer, answering from a `Session`."""
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, session: Session, name: str) -> None:
         super().__init__(
             lift=self._lift_concrete,
-            concretize=lambda number, want: numbers.concretize(world, number, want),
+            concretize=lambda number, want: numbers.concretize(session, number, want),
             load_grad=self._first_grad,
-            where=world_where(world),
+            where=session.where,
             name=name,
         )
-        self.world = world
+        self.session = session
         self.hints: dict[Node, Any] = {}  # the value of a run-time number as seen while capturing
         self.constant_arrays: dict[Node, Any] = {}
         self.draws: dict[int, Draws] = {}
@@ -73,7 +71,7 @@ class CaptureTracer(Tracer):
         """A tensor that native code made of constants (`eager.tensor([1, 2])`)."""
         found = self._lifted.get(id(tensor))
         if found is None:
-            if self.world.outside.by_real.get(id(tensor)) is not None:
+            if self.session.outside.by_real.get(id(tensor)) is not None:
                 raise Break("opaque object", "native code holds a tensor from outside")
             node = self.input(f"c{len(self.inputs)}", tensor.aval)
             self.constant_arrays[node] = tensor._array
@@ -109,10 +107,10 @@ class CaptureTracer(Tracer):
 
     def _first_grad(self, tensor: Tensor) -> Tensor | None:
         """`.grad` of a stand-in is read for the first time."""
-        shadow = self.world.outside.shadow(tensor)
-        assert shadow is not None
-        value = self.world.outside.load(shadow.real._grad, Attribute(shadow.origin, "_grad"))
-        shadow.grad = value  # type: ignore[attr-defined]
+        shadow = self.session.outside.shadow(tensor)
+        assert isinstance(shadow, TensorShadow)
+        value = self.session.outside.load(shadow.real._grad, Attribute(shadow.origin, "_grad"))
+        shadow.grad = value
         return value
 
     def next_draw(self, generator: Generator) -> tuple[Any, Any]:
@@ -121,16 +119,16 @@ class CaptureTracer(Tracer):
             return generator.seed_value, generator.next_ordinal()
         state = self.draws_of(generator)
         if state.seed is None:
-            world, line = self.world, state.origin
-            state.seed = world.number_input(generator.seed_value, Attribute(line, "seed_value"))
-            state.start = world.number_input(generator.ordinal, Attribute(line, "ordinal"))
+            session, line = self.session, state.origin
+            state.seed = session.number_input(generator.seed_value, Attribute(line, "seed_value"))
+            state.start = session.number_input(generator.ordinal, Attribute(line, "ordinal"))
         state.count += 1
         ordinal = state.start + (state.count - 1) if state.count > 1 else state.start
         return state.seed, ordinal
 
     def is_outside(self, generator: Generator) -> bool:
         """Whether the generator existed before the call."""
-        known = self.world.outside.shadow(generator) is not None
+        known = self.session.outside.shadow(generator) is not None
         return known or generator is random.default_generator
 
     def reseed(self, generator: Generator, seed: int) -> None:
@@ -145,10 +143,6 @@ class CaptureTracer(Tracer):
     def draws_of(self, generator: Generator) -> Draws:
         found = self.draws.get(id(generator))
         if found is None:
-            origin = self.world.outside.origin_of(generator) or Fixed(generator, "generator")
+            origin = self.session.outside.origin_of(generator) or Fixed(generator, "generator")
             found = self.draws[id(generator)] = Draws(generator, origin)
         return found
-
-
-def world_where(world: World) -> Any:
-    return world.where

@@ -7,6 +7,7 @@ class's bases and members. What a version reads beyond that (cells, globals, att
 
 from __future__ import annotations
 
+import collections
 import enum
 import functools
 import re
@@ -23,10 +24,8 @@ from codegen.runtime.cache import digest
 from eager.device import device
 from eager.dtype import DType
 from eager.random import Generator
-from jitcap.capture.builtins import HOST_MODULES
-from jitcap.capture.chance import GENERATORS
-from jitcap.capture.native import is_library_module
-from jitcap.capture.outside import is_python_class
+from jitcap.capture.kinds.table import GENERATORS
+from jitcap.capture.native import HOST_MODULES, is_library_module, is_python_class
 
 
 class Unkept(Exception):
@@ -180,6 +179,11 @@ def _pattern(value: re.Pattern[Any]) -> Iterator[Any]:
     yield from (value.pattern, value.flags)
 
 
+def _field(value: Any) -> Iterator[Any]:
+    """The place of a named tuple's field."""
+    yield from value.__reduce__()[1]
+
+
 def _bare(value: Any) -> Iterator[Any]:
     """Of an object whose state the version reads and guards, if it does: nothing more."""
     return iter(())
@@ -222,4 +226,5 @@ _DESCRIBE: Final[dict[type, Callable[[Any], Iterator[Any]]]] = {
     CodeType: _code,
     FunctionType: _function,
     re.Pattern: _pattern,
+    collections._tuplegetter: _field,  # type: ignore[attr-defined]
 }  # fmt: skip

@@ -4,31 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from jitcap.capture.interpret import Frame
+from jitcap.capture.kinds.base import Session, kind_of_class
+from jitcap.capture.kinds.cells import closure_cell
 from jitcap.capture.origin import Attribute, Fixed, Item, Origin
-from jitcap.capture.outside import load_equal, load_fixed, load_number, load_singleton, loader_of
 from jitcap.guards import Is
-
-if TYPE_CHECKING:
-    from jitcap.capture.world import World
 
 VARARGS: Final = 0x04
 VARKEYWORDS: Final = 0x08
-_CONSTANTS: Final = (load_equal, load_fixed, load_number, load_singleton)
 
 
-def frame_for(
-    world: World, fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Frame:
+def frame_for(s: Session, fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Frame:
     """A frame of `fn`, arguments bound, closure in place. Raises TypeError as Python."""
     frame = Frame(fn.__code__, fn.__globals__, fn)
     frame.fast = bind_arguments(
-        fn, args, kwargs, lambda field, holder, key: _default(world, fn, field, holder, key)
+        fn, args, kwargs, lambda field, holder, key: _default(s, fn, field, holder, key)
     )
     for i, name in enumerate(fn.__code__.co_freevars):
-        frame.fast[name] = world.outside.cell(fn, i)
+        frame.fast[name] = closure_cell(s, fn, i)
     return frame
 
 
@@ -116,20 +111,20 @@ def _missing(fn: FunctionType, unbound: list[str]) -> TypeError:
     )
 
 
-def _default(world: World, fn: FunctionType, field: str, holder: Any, key: Any) -> Any:
+def _default(s: Session, fn: FunctionType, field: str, holder: Any, key: Any) -> Any:
     """One default value. A constant needs only that the holder is the same; others are loaded."""
     value = holder[key]
-    owner: Origin | None = world.outside.origin_of(fn)
-    if id(fn) in world.made:
+    owner: Origin | None = s.outside.origin_of(fn)
+    if id(fn) in s.made:
         return value
-    if world.is_library(fn.__globals__.get("__name__", "")):
+    if s.is_library(fn.__globals__.get("__name__", "")):
         return (
             value
-            if loader_of(type(value)) in _CONSTANTS
-            else world.outside.load(value, Item(Attribute(Fixed(fn, fn.__qualname__), field), key))
+            if kind_of_class(type(value)).constant
+            else s.outside.load(value, Item(Attribute(Fixed(fn, fn.__qualname__), field), key))
         )
     place = Attribute(owner or Fixed(fn, fn.__qualname__), field)
-    world.outside.guard(Is(place, world.line(), holder))
-    if loader_of(type(value)) in _CONSTANTS and isinstance(holder, tuple):
+    s.outside.guard(Is(place, s.line(), holder))
+    if kind_of_class(type(value)).constant and isinstance(holder, tuple):
         return value
-    return world.outside.load(value, Item(place, key))
+    return s.outside.load(value, Item(place, key))

@@ -1,0 +1,301 @@
+"""Capture: what every kind of value is asked. The table of kinds; the protocol of a session.
+
+A *kind* is a class with the operations that a program can ask of its values (get, set, call,
+iterate, compare, hash ...) and those that the road asks (load from outside, settle for native
+code, replay, rebuild). It has no state: like CPython's type slots it is found by the value's type
+(`kind_of`), and keeps what it knows of an object from outside in a `Shadow`. What a kind does not
+define refuses with a record.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from types import CellType, FunctionType
+from typing import Any, Final, NoReturn
+
+from eager.tensor import Tensor
+from jitcap.capture.breaks import Break
+from jitcap.capture.native import is_library_module
+from jitcap.capture.origin import Origin
+from jitcap.capture.outside import Outside, Shadow
+from jitcap.guards import Guards
+
+Args = tuple[Any, ...]
+Kwargs = dict[str, Any]
+Handler = Callable[..., Any]
+HANDLERS: Final[dict[Any, Handler]] = {}  # builtins whose meaning differs on captured values
+
+
+def handles(*functions: Any) -> Callable[[Handler], Handler]:
+    """Register `handler(session, *args, **kwargs)` for builtin functions, for code objects, or for
+    methods as (type, name)."""
+
+    def register(handler: Handler) -> Handler:
+        for fn in functions:
+            assert fn not in HANDLERS, f"{fn} is registered twice"
+            HANDLERS[fn] = handler
+        return handler
+
+    return register
+
+
+class _Nothing:
+    """Stands where there is no value, which None may be."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+
+UNLOADED: Final = _Nothing("unloaded")  # in a list's twin: an element that nobody has read
+MISSING: Final = _Nothing("missing")
+
+
+class Session:
+    """One capture: its state, and the operations, each handed to its value's kind.
+
+    `jitcap.capture.session` has the rest: calls of native code and of the host, the interpreter."""
+
+    guards: Guards
+    outside: Outside
+    tracer: Any
+    vm: Any
+
+    def __init__(self) -> None:
+        self.made: dict[int, Any] = {}  # classes and functions that the program made
+        self.reached: dict[int, FunctionType] = {}  # functions that were interpreted
+        self.inputs: dict[Any, Any] = {}  # graph input -> the shadow of its tensor
+        self.owners: dict[int, Any] = {}  # id of traced memory -> the shadow whose it is
+        self.cells: dict[tuple[int, int], CellType] = {}  # (function, index) -> twin
+        self.arrays: dict[int, Any] = {}  # by id of an OutsideArray: the input that shares it
+        self.hashed: dict[int, Shadow] = {}  # objects whose identity a set or dictionary used
+        self.measured_classes: dict[int, type] = {}  # guarded to get no further members
+        self.class_reads: dict[tuple[int, str], tuple[type, Any]] = {}
+        self.assumed: dict[tuple[str, str], Any] = {}  # a library's constants that were read
+        self.bound_to = ""  # what the program saw that holds in this process only
+
+    def getattr(self, obj: Any, name: str) -> Any:
+        return kind_of(obj).getattr(self, obj, name)
+
+    def setattr(self, obj: Any, name: str, value: Any) -> None:
+        kind_of(obj).setattr(self, obj, name, value)
+
+    def delattr(self, obj: Any, name: str) -> None:
+        kind_of(obj).delattr(self, obj, name)
+
+    def getitem(self, obj: Any, key: Any) -> Any:
+        return kind_of(obj).getitem(self, obj, key)
+
+    def setitem(self, obj: Any, key: Any, value: Any) -> None:
+        kind_of(obj).setitem(self, obj, key, value)
+
+    def delitem(self, obj: Any, key: Any) -> None:
+        kind_of(obj).delitem(self, obj, key)
+
+    def contains(self, item: Any, container: Any) -> Any:
+        return kind_of(container).contains(self, container, item)
+
+    def length(self, obj: Any) -> Any:
+        return kind_of(obj).length(self, obj)
+
+    def truth(self, a: Any) -> bool:
+        return a if a is True or a is False else kind_of(a).truth(self, a)
+
+    def iter(self, obj: Any) -> Any:
+        """`iter(obj)`: something whose `__next__` native code and `next` can call."""
+        return kind_of(obj).iter(self, obj)
+
+    def next(self, iterator: Any) -> Any:
+        return kind_of(iterator).next(self, iterator)
+
+    def list_of(self, iterable: Any) -> list[Any]:
+        return list(self.iter(iterable))
+
+    def settle(self, value: Any) -> None:
+        """Load everything that native code may look at in `value`."""
+        kind_of(value).settle(self, value, 0)
+
+    def special(self, obj: Any, name: str) -> FunctionType | None:
+        """The special method of the object's class, if it is written in Python."""
+        return kind_of(obj).special(self, obj, name)
+
+    def is_library(self, module: str) -> bool:
+        """Whether a module's functions are taken as fixed."""
+        return is_library_module(module)
+
+    def made_inside(self, value: Any) -> Any:
+        """Note a class or function that the program made: it is no part of the outside."""
+        self.made[id(value)] = value
+        return value
+
+    def see_within(self, value: Any, what: str) -> None:
+        """Refuse opaque objects in nested tuples, lists and dictionaries."""
+        if type(value) in (tuple, list, dict):
+            for item in value.values() if type(value) is dict else value:
+                self.see_within(item, what)
+        else:
+            kind_of(value).see(self, value, what)
+
+    def hashing(self, values: Iterable[Any]) -> None:
+        """Note the objects from outside that a new set or dictionary tells apart by identity."""
+        for value in values:
+            if type(value) is tuple:
+                self.hashing(value)
+            elif hashes_identity(value):
+                shadow = self.outside.shadow(value)
+                if shadow is not None and not self.outside.is_fixed(value):
+                    self.hashed[id(value)] = shadow
+
+    # what `jitcap.capture.session` adds
+
+    line: Callable[[], str]
+    where: Callable[[], Any]
+    search: Any  # for all refusals, not for a graph
+    drawn: dict[Any, Any]  # graph input -> the number that the host draws for it
+    call: Callable[[Any, Args, Kwargs], Any]
+    interpret: Callable[[FunctionType, Args, Kwargs], Any]
+    native: Callable[[Callable[..., Any], Args, Kwargs], Any]
+    pure: Callable[[Callable[..., Any], Args, Kwargs], Any]
+    foreign: Callable[[Any, Any, Args, Kwargs], Any]
+    host: Callable[[Any, Args, Kwargs], Any]
+    host_call: Callable[..., None]
+    reentry: Callable[[Any], Any]
+    driven: Callable[[Any], Any]
+    binary: Callable[[str, Any, Any], Any]
+    compare: Callable[[str, Any, Any], Any]
+    same: Callable[[Any, Any], bool]
+    known: Callable[[Any], Any]
+    number_input: Callable[[Any, Origin], Any]
+
+
+_BY_IDENTITY: Final[tuple[Any, ...]] = (object.__hash__, Tensor.__hash__)
+
+
+def hashes_identity(value: Any) -> bool:
+    return type(value).__hash__ in _BY_IDENTITY
+
+
+class Kind:
+    """The operations; each refuses until a kind defines it."""
+
+    python = False  # whether its special methods may be written in Python
+    constant = False  # whether its values are guarded whole when they are loaded
+
+    def refuse(self, obj: Any, what: str) -> NoReturn:
+        raise Break("opaque object", f"{what} of a {self.type_of(obj).__qualname__}")
+
+    # ---- the road
+
+    def load(self, s: Session, real: Any, origin: Origin) -> Any:
+        """The value to work with for `real`, found at `origin`; makes the guard of the read."""
+        raise Break("opaque object", f"{origin.show()} is a {type(real).__qualname__}")
+
+    def settle(self, s: Session, value: Any, depth: int) -> None:
+        """Load everything that native code may look at. `depth`: of containers around it."""
+
+    def to_native(self, s: Session, value: Any) -> Any:
+        """`value` as native code may have it. Raises Break for what it must not see."""
+        self.settle(s, value, 0)
+        return value
+
+    def see(self, s: Session, value: Any, what: str) -> None:
+        """Refuse if `value` cannot be looked into (its parts are asked in their turn)."""
+
+    # ---- the program
+
+    def type_of(self, value: Any) -> type:
+        """`type(value)` as the program sees it."""
+        return type(value)
+
+    def special(self, s: Session, obj: Any, name: str) -> FunctionType | None:
+        """The special method `name` of the object's class, if it is written in Python."""
+        return None
+
+    def getattr(self, s: Session, obj: Any, name: str) -> Any:
+        self.refuse(obj, f".{name}")
+
+    def setattr(self, s: Session, obj: Any, name: str, value: Any) -> None:
+        self.refuse(obj, f".{name}")
+
+    def delattr(self, s: Session, obj: Any, name: str) -> None:
+        self.refuse(obj, f".{name}")
+
+    def getitem(self, s: Session, obj: Any, key: Any) -> Any:
+        self.refuse(obj, "an item")
+
+    def setitem(self, s: Session, obj: Any, key: Any, value: Any) -> None:
+        self.refuse(obj, "an item")
+
+    def delitem(self, s: Session, obj: Any, key: Any) -> None:
+        self.refuse(obj, "an item")
+
+    def contains(self, s: Session, obj: Any, item: Any) -> Any:
+        self.refuse(obj, "a membership test")
+
+    def length(self, s: Session, obj: Any) -> Any:
+        self.refuse(obj, "len()")
+
+    def truth(self, s: Session, obj: Any) -> bool:
+        self.refuse(obj, "the truth")
+
+    def iter(self, s: Session, obj: Any) -> Any:
+        """Something whose `__next__` native code and `next` can call."""
+        raise Break("iteration", f"iteration over a {self.type_of(obj).__qualname__} from outside")
+
+    def next(self, s: Session, obj: Any) -> Any:
+        self.refuse(obj, "next()")
+
+    def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        self.refuse(fn, "a call")
+
+    def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        """`fn`, a method that is written in C and bound to `owner`."""
+        self.refuse(owner, f".{fn.__name__}()")
+
+    def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        """`fn(*args)`, which makes text of args[0]: str, repr, ascii, format."""
+        self.refuse(args[0], "text")
+
+
+class Refusing:
+    """What stands for a value that native code must not have: nothing native can be done with it.
+
+    Not equal, hashed, printed, nor asked for its truth by accident: the operations that every
+    object has in Python refuse here."""
+
+    __slots__ = ()
+
+    def refusal(self) -> Break:
+        """What cannot be done, and why."""
+        raise NotImplementedError
+
+    def _refuse(self, *_: Any) -> Any:
+        raise self.refusal()
+
+    __len__ = __getitem__ = __iter__ = __next__ = __contains__ = __bool__ = _refuse
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = _refuse
+    __str__ = __format__ = __int__ = __float__ = __complex__ = __index__ = _refuse
+    __add__ = __radd__ = __mul__ = __rmul__ = __mod__ = __rmod__ = __sub__ = __rsub__ = _refuse
+    __truediv__ = __rtruediv__ = __matmul__ = __rmatmul__ = __neg__ = __abs__ = __round__ = _refuse
+    __array__ = __reduce_ex__ = __copy__ = __deepcopy__ = _refuse
+
+
+KINDS: Final[dict[type, Kind]] = {}  # by exact type; filled by `jitcap.capture.kinds.table`
+RULES: Final[list[Callable[[type], Kind | None]]] = []  # for the other types, in order
+
+
+def _kind_of_class(cls: type) -> Kind:
+    """The kind of the instances of a class: a row of the table, or what the first rule says."""
+    kind = KINDS.get(cls)
+    return kind or next(k for k in (rule(cls) for rule in RULES) if k is not None)
+
+
+kind_of_class: Callable[[type], Kind] = functools.lru_cache(maxsize=4096)(_kind_of_class)
+
+
+def kind_of(value: Any) -> Kind:
+    """The kind of a value of this capture."""
+    return kind_of_class(type(value))

@@ -1,0 +1,86 @@
+"""Capture: closure cells. The content is loaded at the first read."""
+
+from __future__ import annotations
+
+from types import CellType, FunctionType
+from typing import Any
+
+from jitcap.capture.breaks import Break
+from jitcap.capture.kinds.base import MISSING, UNLOADED, Session
+from jitcap.capture.kinds.constants import NativeKind
+from jitcap.capture.origin import CellOf, Contents, FixedPart, Origin
+from jitcap.capture.outside import Shadow
+from jitcap.guards import Same
+
+
+class CellShadow(Shadow):
+    """A closure cell; its content is loaded at the first read."""
+
+    def __init__(self, real: CellType, origin: Origin) -> None:
+        super().__init__(real, origin, CellType())
+        self.base: Any = UNLOADED
+
+    def touch(self, s: Session) -> None:
+        if self.base is UNLOADED:
+            self.base = s.outside.load(self.real.cell_contents, Contents(self.origin))
+            self.twin.cell_contents = self.base
+
+    def store(self, value: Any) -> None:
+        if self.base is UNLOADED:
+            self.base = MISSING
+        self.twin.cell_contents = value
+
+    def changed(self) -> bool:
+        return self.base is not UNLOADED and self.twin.cell_contents is not self.base
+
+
+def closure_cell(s: Session, fn: FunctionType, index: int) -> CellType:
+    """The twin of the `index`-th closure cell of a function from outside."""
+    real = (fn.__closure__ or ())[index]
+    if id(fn) in s.made:
+        return real
+    found = s.cells.get((id(fn), index))
+    if found is not None:
+        return found
+    outside = s.outside
+    if id(real) in outside.by_twin and id(real) not in outside.by_real:
+        return real
+    name = fn.__code__.co_freevars[index]
+    owner = outside.origin_of(fn)
+    origin: Origin = FixedPart(real, name, fn, f"__closure__[{index}]")
+    if owner is not None and not outside.is_fixed(fn):
+        origin = CellOf(owner, index, name)
+    known = outside.by_real.get(id(real))
+    if known is None:
+        known = CellShadow(real, origin)
+        outside.register(known)
+    else:  # two functions share a variable: they must at every call
+        outside.guard(Same(origin, s.line(), known.origin))
+    s.cells[id(fn), index] = cell = known.twin
+    return cell
+
+
+class CellKind(NativeKind):
+    """A cell: a variable that functions share, or that is itself a value."""
+
+    def load(self, s: Session, real: CellType, origin: Origin) -> Any:
+        return s.outside.register(CellShadow(real, origin))
+
+    def get(self, s: Session, cell: CellType) -> Any:
+        """What it holds. Raises ValueError if it is empty."""
+        shadow = s.outside.shadow(cell)
+        if isinstance(shadow, CellShadow):
+            shadow.touch(s)
+        return cell.cell_contents
+
+    def put(self, s: Session, cell: CellType, value: Any) -> None:
+        shadow = s.outside.shadow(cell)
+        if isinstance(shadow, CellShadow):
+            shadow.store(value)
+        else:
+            cell.cell_contents = value
+
+    def empty(self, s: Session, cell: CellType) -> None:
+        if s.outside.shadow(cell) is not None:
+            raise Break("effect", "a closure variable from outside is deleted")
+        del cell.cell_contents

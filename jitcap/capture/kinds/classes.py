@@ -1,0 +1,281 @@
+"""Capture: classes. What they hold, a guard for every read; making instances; changing them."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import itertools
+import types
+from types import FunctionType, MemberDescriptorType, MethodType
+from typing import Any, Final
+
+import numpy as np
+
+from eager.tensor import Tensor
+from jitcap.capture.breaks import Break
+from jitcap.capture.kinds.base import HANDLERS, MISSING, Args, Kwargs, Session, kind_of_class
+from jitcap.capture.kinds.constants import FixedKind, ForeignKind, driven
+from jitcap.capture.native import HOST_MODULES, PURE_MODULES, is_native_class, is_python_class
+from jitcap.capture.origin import Attribute, Fixed, Item
+from jitcap.guards import CodeIs, Is, Length
+
+DESCRIPTORS: Final[tuple[Any, ...]] = (
+    staticmethod, classmethod, property, functools.cached_property, MemberDescriptorType,
+    types.GetSetDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType,
+    types.ClassMethodDescriptorType, types.BuiltinFunctionType,
+)  # fmt: skip
+_PURE_TYPES: Final = frozenset({
+    str, bytes, bytearray, int, float, bool, complex, slice, range, object, list, tuple, dict, set,
+    frozenset, enumerate, zip, map, filter, reversed, staticmethod, classmethod, property,
+    types.SimpleNamespace, types.MethodType, types.CellType, functools.partial,
+    collections.OrderedDict, collections.deque, collections.defaultdict,
+    *(v for v in vars(itertools).values() if isinstance(v, type)),
+})  # fmt: skip
+
+
+# ---- what a class holds
+
+
+def class_raw(s: Session, cls: type, name: str) -> Any:
+    """What the class or a base holds under `name` (unbound), or MISSING. Guarded, also against a
+    class nearer in the order of resolution that gets a member of this name later."""
+    nearer: list[type] = []
+    for owner in cls.__mro__:
+        if name in vars(owner):
+            raw = guarded_raw(s, cls, owner, name)
+            if not isinstance(raw, FunctionType):  # those are guarded as read through `cls`
+                _guard_members(s, nearer)
+            return raw
+        nearer.append(owner)
+    _guard_members(s, nearer)
+    return MISSING
+
+
+def _guard_members(s: Session, classes: list[type]) -> None:
+    """These classes get no further members. A library's are taken as they are."""
+    for cls in classes:
+        if id(cls) in s.measured_classes or id(cls) in s.made:
+            continue
+        s.measured_classes[id(cls)] = cls
+        if is_python_class(cls) and not s.is_library(cls.__module__):
+            members = Attribute(Fixed(cls, cls.__qualname__), "__dict__")
+            s.guards.add(Length(members, s.line(), len(vars(cls))))
+
+
+def guarded_raw(s: Session, cls: type, owner: type, name: str) -> Any:
+    """What `owner` holds under `name`, read through `cls`."""
+    raw = vars(owner)[name]
+    if not is_python_class(owner) or id(cls) in s.made or id(owner) in s.made:
+        return raw
+    key = (id(cls), name)
+    if key not in s.class_reads:
+        s.class_reads[key] = (cls, _load_class_value(s, cls, owner, name, raw))
+    return s.class_reads[key][1]
+
+
+def _load_class_value(s: Session, cls: type, owner: type, name: str, raw: Any) -> Any:
+    if is_native_class(owner):
+        return raw
+    if isinstance(raw, FunctionType):
+        origin = Attribute(Fixed(cls, cls.__qualname__), name)
+        s.guards.add(Is(origin, s.line(), raw))
+        s.outside.fixed[id(raw)] = raw
+        if not s.is_library(owner.__module__):
+            s.guards.add(CodeIs(Fixed(raw, raw.__qualname__), s.line(), raw.__code__))
+        return raw
+    place = Item(Attribute(Fixed(owner, owner.__qualname__), "__dict__"), name)
+    if isinstance(raw, DESCRIPTORS) or _is_native_descriptor(type(raw)):
+        if not name.startswith("__") or name == "__new__":
+            s.guards.add(Is(place, s.line(), raw))
+        return raw
+    return s.outside.load(raw, place)
+
+
+def _is_native_descriptor(cls: type) -> bool:
+    """One that is written in C and of no kind of its own: the fields of a named tuple."""
+    return hasattr(cls, "__get__") and type(kind_of_class(cls)) is ForeignKind
+
+
+def bind(s: Session, raw: Any, obj: Any, cls: type) -> Any:
+    """What a class attribute becomes when read through an instance (or, obj=None, the class)."""
+    if isinstance(raw, FunctionType):
+        return raw if obj is None else MethodType(raw, obj)
+    if isinstance(raw, staticmethod):
+        return raw.__func__
+    if isinstance(raw, classmethod):
+        return MethodType(raw.__func__, cls)
+    if isinstance(raw, property):
+        return raw if obj is None else s.call(raw.fget, (obj,), {})
+    if isinstance(raw, types.ClassMethodDescriptorType):
+        return raw.__get__(None, cls)
+    if isinstance(raw, DESCRIPTORS):
+        return raw if obj is None else raw.__get__(obj, cls)
+    if is_python_class(type(raw)):
+        getter = class_raw(s, type(raw), "__get__")
+        if isinstance(getter, FunctionType):
+            return s.call(getter, (raw, obj, cls), {})
+    elif obj is not None and hasattr(type(raw), "__get__"):
+        return raw.__get__(obj, cls)
+    return raw
+
+
+class Super:
+    """What `super(cls, obj)` gives."""
+
+    def __init__(self, cls: type, obj: Any) -> None:
+        self.cls = cls
+        self.obj = obj
+
+
+def super_get(s: Session, cls: type, obj: Any, name: str) -> Any:
+    """`super(cls, obj).name`: the lookup starts after `cls` in the order of resolution."""
+    start = obj if isinstance(obj, type) and issubclass(obj, cls) else type(obj)
+    mro = start.__mro__
+    owner = next((c for c in mro[mro.index(cls) + 1 :] if name in vars(c)), None)
+    if owner is None:
+        raise AttributeError(f"'super' object has no attribute {name!r}")
+    raw = guarded_raw(s, owner, owner, name)
+    return bind(s, raw, None if start is obj else obj, start)
+
+
+class SuperKind(FixedKind):
+    def getattr(self, s: Session, obj: Any, name: str) -> Any:
+        return super_get(s, obj.cls, obj.obj, name)
+
+
+# ---- classes as values
+
+
+class ClassKind(FixedKind):
+    """A class: metaclass data descriptors, then the class and its bases, then the metaclass."""
+
+    def to_native(self, s: Session, value: Any) -> Any:
+        return value
+
+    def special(self, s: Session, obj: Any, name: str) -> FunctionType | None:
+        meta = type(obj)
+        raw = class_raw(s, meta, name) if meta is not type else None
+        return raw if isinstance(raw, FunctionType) else None
+
+    def getattr(self, s: Session, obj: Any, name: str) -> Any:
+        cls, meta = obj, type(obj)
+        if name == "__dict__":
+            if id(cls) not in s.made:
+                raise Break("opaque object", f"the dictionary of the class {cls.__qualname__}")
+            return cls.__dict__
+        above = class_raw(s, meta, name) if meta is not type else MISSING
+        if isinstance(above, property):
+            return s.call(above.fget, (cls,), {})
+        raw = class_raw(s, cls, name)
+        if raw is not MISSING:
+            return bind(s, raw, None, cls)
+        if above is not MISSING:
+            return bind(s, above, cls, meta)
+        fallback = None if hasattr(type, name) else self.special(s, cls, "__getattr__")
+        if fallback is not None:
+            return s.call(fallback, (cls, name), {})
+        return getattr(cls, name)  # __name__, __mro__, __dict__ ...: fixed for a class
+
+    def setattr(self, s: Session, obj: Any, name: str, value: Any) -> None:
+        if id(obj) not in s.made:
+            raise Break("effect", f"{obj.__qualname__}.{name} = ... changes a class")
+        setattr(obj, name, value)
+
+    def delattr(self, s: Session, obj: Any, name: str) -> None:
+        raise Break("effect", f"attribute {name!r} of a {type(obj).__name__} is deleted")
+
+    def getitem(self, s: Session, obj: Any, key: Any) -> Any:
+        """`Color["RED"]`, `list[int]`."""
+        method = self.special(s, obj, "__getitem__")
+        if method is not None and type(obj).__module__ != "enum":
+            return s.call(method, (obj, key), {})
+        return obj[key]
+
+    def contains(self, s: Session, obj: Any, item: Any) -> Any:
+        method = self.special(s, obj, "__contains__")
+        if method is not None:
+            return s.truth(s.call(method, (obj, item), {}))
+        return item in obj
+
+    def length(self, s: Session, obj: Any) -> Any:
+        method = self.special(s, obj, "__len__")
+        return len(obj) if method is None else s.call(method, (obj,), {})
+
+    def truth(self, s: Session, obj: Any) -> bool:
+        for name in ("__bool__", "__len__"):
+            method = self.special(s, obj, name)
+            if method is not None:
+                return bool(s.call(method, (obj,), {}))
+        return True
+
+    def iter(self, s: Session, obj: Any) -> Any:
+        method = self.special(s, obj, "__iter__")
+        return iter(obj) if method is None else s.iter(s.call(method, (obj,), {}))
+
+    def call(self, s: Session, fn: type, args: Args, kwargs: Kwargs) -> Any:
+        if fn.__module__.partition(".")[0] in HOST_MODULES:
+            raise Break("unknown call", f"{fn.__module__}.{fn.__qualname__}() is called")
+        if fn in (set, frozenset) and len(args) == 1:
+            args = (s.list_of(args[0]),)
+            s.hashing(args[0])
+        if fn in _PURE_TYPES:
+            return s.native(fn, driven(s, args), kwargs)
+        maker = class_raw(s, type(fn), "__call__")
+        if isinstance(maker, FunctionType):
+            meta = type(fn)
+            if issubclass(fn, Tensor) or is_native_class(meta) or meta.__module__ == "enum":
+                return s.native(fn, args, kwargs)
+            return s.call(maker, (fn, *args), kwargs)
+        if is_native_class(fn):
+            return s.native(fn, args, kwargs)
+        return construct(s, fn, args, kwargs)
+
+    def invoke(self, s: Session, owner: type, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        """`object.__new__(cls)`, `tuple.__new__(cls, items)`, `type.__call__(cls)`, `cls.mro()`."""
+        if fn.__name__ == "__call__":
+            return construct(s, owner, args, kwargs)
+        if fn.__name__ == "__new__":
+            if owner is object:
+                return object.__new__(args[0])
+            return s.native(fn, (args[0], *driven(s, args[1:])), kwargs)
+        handler = HANDLERS.get((object, fn.__name__)) if is_python_class(type(owner)) else None
+        if handler is not None and (fn.__name__ != "__init__" or of_object(fn)):
+            return handler(s, owner, *args, **kwargs)
+        return s.pure(fn, args, kwargs)
+
+
+def of_object(fn: Any) -> bool:
+    """Whether a bound method is `object`'s own, not that of another builtin base."""
+    return bool(fn.__qualname__.startswith("object."))
+
+
+def construct(s: Session, cls: type, args: Args, kwargs: Kwargs) -> Any:
+    """`type.__call__`: `__new__`, then `__init__` if an instance came out."""
+    new = class_raw(s, cls, "__new__")
+    new = new.__func__ if isinstance(new, staticmethod) else new
+    init = class_raw(s, cls, "__init__")
+    python_new, python_init = isinstance(new, FunctionType), isinstance(init, FunctionType)
+    if not python_new and not python_init and not is_python_class(cls):
+        return _construct_foreign(s, cls, args, kwargs)
+    if python_new:
+        obj = s.call(new, (cls, *args), kwargs)
+    elif new is object.__new__ or new is MISSING:
+        obj = object.__new__(cls) if python_init else cls(*args, **kwargs)
+    else:
+        obj = s.native(cls.__new__, (cls, *driven(s, args)), kwargs)
+    if not isinstance(obj, cls):
+        return obj
+    if python_init:
+        if s.call(init, (obj, *args), kwargs) is not None:
+            raise TypeError("__init__() should return None")
+    elif init is not object.__init__ and not python_new and new is not object.__new__:
+        s.native(init, (obj, *driven(s, args)), kwargs)
+    return obj
+
+
+def _construct_foreign(s: Session, cls: type, args: Args, kwargs: Kwargs) -> Any:
+    if issubclass(cls, BaseException):
+        return cls(*args, **kwargs)
+    if cls.__module__ in PURE_MODULES or issubclass(cls, np.generic):
+        return s.native(cls, args, kwargs)
+    raise Break("unknown call", f"{cls.__module__}.{cls.__qualname__}() is not known")

@@ -1,0 +1,252 @@
+"""Capture: values that are all there, and those that are refused. Constants, fixed objects, opaque.
+
+`NativeKind` is Python itself: what a value of a builtin type does when all of it may be looked at.
+Kinds of containers inherit from it and load first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from eager.sym import SymNumber
+from eager.tensor import Tensor
+from jitcap.capture.breaks import Break
+from jitcap.capture.kinds.base import (
+    HANDLERS,
+    Args,
+    Kind,
+    Kwargs,
+    Refusing,
+    Session,
+    hashes_identity,
+    kind_of,
+)
+from jitcap.capture.kinds.text import Deferred, text_of
+from jitcap.capture.origin import Attribute, Origin
+from jitcap.capture.outside import Shadow
+from jitcap.guards import Is, TypeIs
+
+# Methods that run through an argument; the others (append, insert, ...) store it.
+_TAKES_ITERABLES: Final = frozenset(
+    "extend extendleft update join union intersection difference symmetric_difference fromkeys "
+    "intersection_update difference_update symmetric_difference_update issubset issuperset "
+    "isdisjoint __init__ __iadd__".split()
+)
+
+
+class NativeKind(Kind):
+    """A builtin type's own behaviour, on a value that is settled first."""
+
+    def getattr(self, s: Session, obj: Any, name: str) -> Any:
+        return getattr(obj, name)
+
+    def setattr(self, s: Session, obj: Any, name: str, value: Any) -> None:
+        setattr(obj, name, value)
+
+    def delattr(self, s: Session, obj: Any, name: str) -> None:
+        delattr(obj, name)
+
+    def getitem(self, s: Session, obj: Any, key: Any) -> Any:
+        self.settle(s, obj, 0)
+        return obj[key]
+
+    def setitem(self, s: Session, obj: Any, key: Any, value: Any) -> None:
+        self.settle(s, obj, 0)
+        obj[key] = value
+
+    def delitem(self, s: Session, obj: Any, key: Any) -> None:
+        self.settle(s, obj, 0)
+        del obj[key]
+
+    def contains(self, s: Session, obj: Any, item: Any) -> Any:
+        self.settle(s, obj, 0)
+        return item in obj
+
+    def length(self, s: Session, obj: Any) -> Any:
+        self.settle(s, obj, 0)
+        return len(obj)
+
+    def truth(self, s: Session, obj: Any) -> bool:
+        self.settle(s, obj, 0)
+        return bool(obj)
+
+    def iter(self, s: Session, obj: Any) -> Any:
+        self.settle(s, obj, 0)
+        return iter(obj)
+
+    def next(self, s: Session, obj: Any) -> Any:
+        return next(obj)
+
+    def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        if not callable(fn):
+            raise TypeError(f"{self.type_of(fn).__name__!r} object is not callable")
+        cls = type(fn)
+        raise Break("unknown call", f"a {cls.__module__}.{cls.__qualname__} is called")
+
+    def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        self.settle(s, owner, 0)
+        if isinstance(owner, str | bytes) and any(map(_is_later, (*args, *kwargs.values()))):
+            return Deferred(fn, args, kwargs)
+        if fn.__name__ in _TAKES_ITERABLES:
+            args = driven(s, args)
+        if fn.__name__ in ("index", "count", "remove") and isinstance(owner, Iterable):
+            s.hashing((*owner, *args))
+        elif isinstance(owner, set | frozenset | dict):
+            for arg in args:
+                s.hashing(arg if type(arg) in (set, frozenset, list, tuple) else (arg,))
+        return s.native(fn, args, kwargs)
+
+    def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        self.settle(s, args[0], 0)
+        return text_of(s, fn, args, kwargs)
+
+
+def _is_later(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return any(map(_is_later, value))
+    return isinstance(value, Deferred | SymNumber | Tensor)
+
+
+def driven(s: Session, args: Args) -> Args:
+    """Arguments for native code that iterates: instances of Python classes as iterators."""
+    return tuple(s.iter(a) if kind_of(a).special(s, a, "__iter__") else a for a in args)
+
+
+class ConstantKind(NativeKind):
+    """Numbers, text, and other values without identity: guarded to be equal."""
+
+    constant = True
+
+    def load(self, s: Session, real: Any, origin: Origin) -> Any:
+        return s.outside.constant(real, origin)
+
+    def settle(self, s: Session, value: Any, depth: int) -> None:
+        """It has no parts."""
+
+
+class SingletonKind(ConstantKind):
+    """None, True, False, Ellipsis, NotImplemented."""
+
+    def load(self, s: Session, real: Any, origin: Origin) -> Any:
+        s.outside.guard(Is(origin, s.line(), real))
+        return real
+
+
+class FixedKind(NativeKind):
+    """An object that is guarded by identity."""
+
+    constant = True
+
+    def load(self, s: Session, real: Any, origin: Origin) -> Any:
+        return s.outside.fix(real, origin)
+
+
+# ---- what cannot be looked into
+
+
+class Opaque(Refusing):
+    """An object from outside whose state cannot be read: it can be passed along, not used.
+
+    It holds the type only; the object itself is reached at every call, where it was found."""
+
+    __slots__ = ("cls",)
+
+    def __init__(self, cls: type) -> None:
+        self.cls = cls
+
+    def refusal(self) -> Break:
+        return Break("opaque object", f"use of a {self.cls.__qualname__}")
+
+
+class OpaqueKind(Kind):
+    """Every operation refuses."""
+
+    def load(self, s: Session, real: Any, origin: Origin) -> Any:
+        s.outside.guard(TypeIs(origin, s.line(), type(real)))
+        return s.outside.register(Shadow(real, origin, Opaque(type(real))))
+
+    def to_native(self, s: Session, value: Any) -> Any:
+        self.refuse(value, "use")
+
+    def see(self, s: Session, value: Any, what: str) -> None:
+        self.refuse(value, what)
+
+    def type_of(self, value: Any) -> type:
+        return value.cls if isinstance(value, Opaque) else type(value)
+
+    def getattr(self, s: Session, obj: Any, name: str) -> Any:
+        if name == "__class__":
+            return self.type_of(obj)
+        return self.refuse(obj, f".{name}")
+
+    def next(self, s: Session, obj: Any) -> Any:
+        what = f"next() of a {self.type_of(obj).__qualname__} from outside"
+        raise Break("iteration", what)
+
+
+class ForeignKind(NativeKind):
+    """A type written in C that is none of the above: one made inside is used, one from outside is
+    opaque, but for functions (of Cython) that have a handler."""
+
+    def load(self, s: Session, real: Any, origin: Origin) -> Any:
+        known = callable(real) and hashes_identity(real) and real in HANDLERS
+        return s.outside.fix(real, origin) if known else OPAQUE.load(s, real, origin)
+
+    def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        return s.foreign(owner, fn, args, kwargs)
+
+
+class ExceptionKind(NativeKind):
+    """An exception of a builtin class. One from outside is kept as it is, for `raise`; it cannot
+    be looked into."""
+
+    def load(self, s: Session, real: Any, origin: Origin) -> Any:
+        s.outside.guard(TypeIs(origin, s.line(), type(real)))
+        return s.outside.register(Shadow(real, origin, real))
+
+    def settle(self, s: Session, value: Any, depth: int) -> None:
+        self.see(s, value, "use")
+
+    def see(self, s: Session, value: Any, what: str) -> None:
+        if s.outside.shadow(value) is not None:
+            self.refuse(value, what)
+
+    def getattr(self, s: Session, obj: Any, name: str) -> Any:
+        self.see(s, obj, f".{name}")
+        return getattr(obj, name)
+
+    def setattr(self, s: Session, obj: Any, name: str, value: Any) -> None:
+        self.see(s, obj, f".{name}")
+        setattr(obj, name, value)
+
+    def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        self.see(s, owner, f".{fn.__name__}()")
+        return fn(*args, **kwargs)
+
+
+class FileKind(OpaqueKind):
+    """A text file: what is written to it is written after the graph ran."""
+
+    def load(self, s: Session, real: Any, origin: Origin) -> Any:
+        s.outside.guard(TypeIs(origin, s.line(), type(real)))
+        return s.outside.register(Shadow(real, origin, real))
+
+    def getattr(self, s: Session, obj: Any, name: str) -> Any:
+        if name in ("write", "writelines", "flush") or s.outside.shadow(obj) is None:
+            return getattr(obj, name)
+        return self.refuse(obj, f".{name}")
+
+    def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        if fn.__name__ not in ("write", "writelines", "flush"):
+            self.refuse(owner, f".{fn.__name__}()")
+        if owner.closed:
+            return fn(*args)
+        origin = s.outside.origin_of(owner)
+        if origin is not None:
+            s.guards.add(Is(Attribute(origin, "closed"), s.line(), False))
+        s.host_call(fn, args, {})
+        return Deferred(len, args) if fn.__name__ == "write" else None
+
+
+OPAQUE: Final = OpaqueKind()

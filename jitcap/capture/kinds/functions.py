@@ -1,0 +1,308 @@
+"""Capture: what can be called. (callable, arguments) -> value.
+
+The policy: a function of `eager` runs natively on traced values; a Python function is interpreted;
+a known builtin runs for real (on values of this capture, so it cannot touch the outside); anything
+else is a break. Python callables that native code gets are wrapped so that they come back here.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import operator
+from types import FunctionType, MethodType, ModuleType
+from typing import Any, Final
+
+from eager.tensor import Tensor
+from jitcap.capture.breaks import Break
+from jitcap.capture.kinds.base import HANDLERS, Args, Kwargs, Session, kind_of
+from jitcap.capture.kinds.constants import OPAQUE, FixedKind, NativeKind, Opaque
+from jitcap.capture.kinds.mappings import DictShadow, touch
+from jitcap.capture.kinds.objects import ObjectKind
+from jitcap.capture.native import (
+    HOST_MODULES,
+    PURE_MODULES,
+    is_interpreted,
+    is_native,
+    is_python_class,
+)
+from jitcap.capture.origin import GLOBALS, Attribute, Contents, DictOf, Fixed, Item, Origin
+from jitcap.capture.outside import Shadow
+from jitcap.guards import CodeIs, Equals, Is, TypeIs
+from jitcap.marks import NO_CAPTURE
+
+_PLAIN_FIELDS: Final = frozenset({"__name__", "__qualname__", "__doc__", "__module__"})
+REPORTS: Final = frozenset(
+    "debug info warning warn error critical exception log update set_postfix set_postfix_str "
+    "set_description set_description_str refresh write close display".split()
+)
+
+
+class Reentry:
+    """A Python callable in the hands of native code: calling it comes back to the interpreter."""
+
+    def __init__(self, s: Session, fn: Any) -> None:
+        functools.update_wrapper(self, fn)
+        self._session = s
+        self._fn = fn
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._session.call(self._fn, args, kwargs)
+
+
+class ReentryKind(NativeKind):
+    """One that native code put where the program finds it."""
+
+    def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        return s.call(fn._fn, args, kwargs)
+
+
+class FunctionKind(NativeKind):
+    """A Python function, of the outside or made inside."""
+
+    def load(self, s: Session, real: FunctionType, origin: Origin) -> Any:
+        """A function of the program's text is guarded by identity, another by its code; one that is
+        not read (two of `eager`'s can have the same code) by identity."""
+        static = isinstance(origin.root, Fixed) and not isinstance(origin, Item | Contents)
+        if static or _is_global(origin) or not is_interpreted(real):
+            s.outside.fix(real, origin)
+        else:
+            s.outside.register(Shadow(real, origin, real))
+            s.outside.guard(Is(Attribute(origin, "__globals__"), s.line(), real.__globals__))
+        if not s.is_library(real.__globals__.get("__name__", "")) or not s.outside.is_fixed(real):
+            s.outside.guard(CodeIs(origin, s.line(), real.__code__))
+        return real
+
+    def to_native(self, s: Session, value: Any) -> Any:
+        return value if is_native(value) else s.reentry(value)
+
+    def getattr(self, s: Session, obj: FunctionType, name: str) -> Any:
+        if name in _PLAIN_FIELDS or (name.startswith("__") and name != "__dict__"):
+            return getattr(obj, name)
+        if not self._is_outside(s, obj):
+            return getattr(obj, name)
+        fields = fields_of(s, obj)
+        if name == "__dict__":
+            return fields
+        touch(s, fields, name)
+        if name not in fields:
+            raise AttributeError(f"'function' object has no attribute {name!r}")
+        return fields[name]
+
+    def _is_outside(self, s: Session, fn: FunctionType) -> bool:
+        return s.outside.origin_of(fn) is not None or s.outside.is_fixed(fn)
+
+    def setattr(self, s: Session, obj: FunctionType, name: str, value: Any) -> None:
+        if not self._is_outside(s, obj):
+            setattr(obj, name, value)
+        elif name.startswith("__"):
+            raise Break("effect", f"{obj.__qualname__}.{name} = ... changes a function")
+        else:
+            s.setitem(fields_of(s, obj), name, value)
+
+    def delattr(self, s: Session, obj: Any, name: str) -> None:
+        raise Break("effect", f"attribute {name!r} of a function is deleted")
+
+    def call(self, s: Session, fn: FunctionType, args: Args, kwargs: Kwargs) -> Any:
+        if hasattr(fn, NO_CAPTURE):
+            raise Break("requested", f"{fn.__qualname__}() is called")
+        if is_native(fn):
+            return s.native(fn, args, kwargs)
+        generic = HANDLERS.get(fn.__code__)
+        if generic is not None:
+            return generic(s, fn, *args)
+        module = fn.__globals__.get("__name__", "").partition(".")[0]
+        if module in HOST_MODULES:
+            return s.host(fn, args, kwargs)
+        if module == "numpy":
+            return s.pure(fn, args, kwargs)
+        return s.interpret(fn, args, kwargs)
+
+
+def _is_global(origin: Origin) -> bool:
+    """Whether it is read from a module's dictionary."""
+    fixed = origin.base if isinstance(origin, Item) else None
+    return isinstance(fixed, Fixed) and fixed.label == GLOBALS
+
+
+def fields_of(s: Session, fn: FunctionType) -> dict[str, Any]:
+    """The twin of a function's attribute dictionary."""
+    shadow = s.outside.by_real.get(id(fn.__dict__))
+    if shadow is None:
+        origin = s.outside.origin_of(fn) or Fixed(fn, fn.__qualname__)
+        shadow = DictShadow(fn.__dict__, DictOf(origin), {})
+        s.outside.register(shadow)
+    fields: dict[str, Any] = shadow.twin
+    return fields
+
+
+class MethodKind(NativeKind):
+    """A Python function bound to an object."""
+
+    def load(self, s: Session, real: MethodType, origin: Origin) -> Any:
+        s.outside.guard(TypeIs(origin, s.line(), MethodType))
+        fn = s.outside.load(real.__func__, Attribute(origin, "__func__"))
+        owner = s.outside.load(real.__self__, Attribute(origin, "__self__"))
+        return s.outside.register(Shadow(real, origin, MethodType(fn, owner)))
+
+    def to_native(self, s: Session, value: Any) -> Any:
+        fn = value
+        while type(fn) is MethodType:
+            fn = fn.__func__
+        return value if type(fn) is not FunctionType or is_native(fn) else s.reentry(value)
+
+    def call(self, s: Session, fn: MethodType, args: Args, kwargs: Kwargs) -> Any:
+        return s.call(fn.__func__, (fn.__self__, *args), kwargs)
+
+
+class BuiltinKind(FixedKind):
+    """A function written in C, alone or bound to an object."""
+
+    constant = False
+
+    def load(self, s: Session, real: Any, origin: Origin) -> Any:
+        """A builtin function is fixed; a bound method of a builtin type is bound to the twin."""
+        owner = getattr(real, "__self__", None)
+        if owner is None or isinstance(owner, type | ModuleType):
+            return s.outside.fix(real, origin)
+        s.outside.guard(TypeIs(origin, s.line(), type(real)))
+        s.outside.guard(Equals(Attribute(origin, "__name__"), s.line(), real.__name__))
+        twin = s.outside.load(owner, Attribute(origin, "__self__"))
+        if isinstance(twin, Opaque):
+            return s.outside.register(Shadow(real, origin, Opaque(type(real))))
+        if twin is owner:
+            return s.outside.register(Shadow(real, origin, real))
+        bound = base_method(owner, real).__get__(twin) if is_python_class(type(owner)) else None
+        return s.outside.register(Shadow(real, origin, bound or getattr(twin, real.__name__)))
+
+    def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        owner = getattr(fn, "__self__", None)
+        of_type = HANDLERS.get((type(owner), fn.__name__))
+        if of_type is not None:
+            return of_type(s, owner, *args, **kwargs)
+        if owner is not None and not isinstance(owner, ModuleType):
+            return kind_of(owner).invoke(s, owner, fn, args, kwargs)
+        module = getattr(fn, "__module__", None) or getattr(owner, "__name__", "")
+        if owner is None and hasattr(builtins, fn.__qualname__.partition(".")[0]):
+            module = "builtins"  # a static method: `str.maketrans`
+        if module in PURE_MODULES:
+            return s.pure(fn, args, kwargs)
+        raise Break("unknown call", f"{module}.{fn.__qualname__}() is not known")
+
+
+def base_method(owner: Any, bound: Any) -> Any:
+    """What the builtin base of `owner`'s class holds, of which `bound` is a method."""
+    return next(
+        vars(base)[bound.__name__]
+        for base in type(owner).__mro__
+        if not is_python_class(base) and bound.__name__ in vars(base)
+    )
+
+
+class UnboundKind(FixedKind):
+    """`list.append`, `object.__setattr__`: a method that is given its object at the call."""
+
+    def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        if not args:
+            raise TypeError(f"unbound method {fn.__qualname__}() needs an argument")
+        if fn.__objclass__ is object:
+            handler = HANDLERS.get((object, fn.__name__))
+            if handler is not None:
+                return handler(s, *args, **kwargs)
+        owner = args[0]
+        if isinstance(owner, Tensor):
+            return s.native(fn, args, kwargs)
+        bound = fn.__get__(owner, type(owner))
+        return kind_of(owner).invoke(s, owner, bound, args[1:], kwargs)
+
+
+class PartialKind(NativeKind):
+    """`functools.partial`."""
+
+    def load(self, s: Session, real: functools.partial[Any], origin: Origin) -> Any:
+        s.outside.guard(TypeIs(origin, s.line(), functools.partial))
+        fn = s.outside.load(real.func, Attribute(origin, "func"))
+        args = s.outside.load(real.args, Attribute(origin, "args"))
+        keywords = s.outside.load(real.keywords, Attribute(origin, "keywords"))
+        s.settle(keywords)
+        return s.outside.register(Shadow(real, origin, functools.partial(fn, *args, **keywords)))
+
+    def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        return s.call(fn.func, (*fn.args, *args), {**fn.keywords, **kwargs})
+
+
+class CacheKind(FixedKind):
+    """`functools.lru_cache`."""
+
+    def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        return s.call(fn.__wrapped__, args, kwargs)
+
+
+class UfuncKind(FixedKind):
+    """A function of NumPy on arrays."""
+
+    def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        if any(isinstance(a, Tensor) for a in args):
+            raise Break("numpy", f"np.{fn.__name__} of a tensor")
+        return s.pure(fn, args, kwargs)
+
+
+class GetterKind(FixedKind):
+    """`operator.itemgetter`, `attrgetter`, `methodcaller`."""
+
+    def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        (obj,) = args
+        make, given = fn.__reduce__()
+        if isinstance(fn, operator.methodcaller):
+            if isinstance(make, functools.partial):
+                return s.call(s.getattr(obj, make.args[0]), given, dict(make.keywords))
+            return s.call(s.getattr(obj, given[0]), given[1:], {})
+        if isinstance(fn, operator.itemgetter):
+            found = tuple(s.getitem(obj, key) for key in given)
+        else:
+            found = tuple(functools.reduce(s.getattr, name.split("."), obj) for name in given)
+        return found[0] if len(given) == 1 else found
+
+
+class HostKind(ObjectKind):
+    """Objects that are taken as they are: random generators, loggers, progress bars."""
+
+    def load(self, s: Session, real: Any, origin: Origin) -> Any:
+        return s.outside.fix(real, origin)
+
+    def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        if type(fn).__module__.partition(".")[0] in HOST_MODULES:
+            return s.host(fn, args, kwargs)
+        return super().call(s, fn, args, kwargs)
+
+    def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        if type(owner).__module__.partition(".")[0] in HOST_MODULES:
+            return s.host(fn, args, kwargs)
+        return super().invoke(s, owner, fn, args, kwargs)
+
+
+class JittedKind(HostKind):
+    """A function that is compiled on its own: here the function itself is interpreted."""
+
+    def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        original = fn.original
+        if isinstance(original, MethodType) and s.outside.shadow(original) is None:
+            origin = s.outside.origin_of(fn) or Fixed(fn, "jit")
+            original = s.outside.load(original, Attribute(origin, "original"))
+        return s.call(original, args, kwargs)
+
+
+class LoaderKind(ObjectKind):
+    """A data loader: one from outside is iterated between two compiled parts."""
+
+    def load(self, s: Session, real: Any, origin: Origin) -> Any:
+        return OPAQUE.load(s, real, origin)
+
+
+class EnumKind(ObjectKind):
+    """A member of an enumeration."""
+
+    constant = True
+
+    def load(self, s: Session, real: Any, origin: Origin) -> Any:
+        return s.outside.fix(real, origin)

@@ -1,0 +1,187 @@
+"""Capture: dictionaries. Entries from outside are loaded one by one, or all in order."""
+
+from __future__ import annotations
+
+import collections
+from typing import Any, Final
+
+from jitcap.capture.kinds.base import MISSING, Args, Kwargs, Session, kind_of
+from jitcap.capture.kinds.sequences import ContainerKind
+from jitcap.capture.origin import Attribute, Item, ItemBy, Keys, Origin
+from jitcap.capture.outside import Shadow
+from jitcap.guards import Absent, AbsentBy, Equals, Guard, Length, TypeIs
+
+# Methods that look at one key only.
+_KEYED: Final = frozenset({"get", "__getitem__", "__contains__", "pop", "setdefault"})
+
+
+class DictShadow(Shadow):
+    """A dictionary: entries are loaded one by one, or all in order when the whole is asked for."""
+
+    def __init__(self, real: dict[Any, Any], origin: Origin, twin: dict[Any, Any]) -> None:
+        super().__init__(real, origin, twin)
+        self.base: dict[Any, Any] = {}  # what was loaded, by key
+        self.known: set[Any] = set()  # keys whose presence or absence is guarded
+        self.whole = False
+        self.owner: type | None = None  # of an instance dictionary: the class of the instance
+        # The class whose methods keep the twin consistent, whatever a subclass overrides.
+        self.kind: Any = (
+            collections.OrderedDict if isinstance(real, collections.OrderedDict) else dict
+        )
+
+    def kin(self) -> Any:
+        return type(self.real), self.owner
+
+    def before_delete(self, s: Session, key: Any) -> None:
+        """A key that is removed and comes back moves to the end: then the order matters."""
+        self.touch(s, key)
+        if key in self.base:
+            self.complete(s)
+
+    def touch(self, s: Session, key: Any) -> None:
+        """Make the twin tell the truth about `key`."""
+        if self.whole or key in self.known:
+            return
+        self.known.add(key)
+        real_key, origin = s.outside.key_of(key)
+        value = dict.get(self.real, real_key, MISSING)
+        if value is MISSING:
+            absent: Guard = Absent(self.origin, s.line(), real_key)
+            if origin is not None:
+                absent = AbsentBy(self.origin, s.line(), origin)
+            s.guards.add(absent)
+            return
+        step = Item(self.origin, real_key) if origin is None else ItemBy(self.origin, origin)
+        self.base[key] = value = s.outside.load(value, step)
+        self.kind.__setitem__(self.twin, key, value)
+
+    def complete(self, s: Session) -> None:
+        if self.whole:
+            return
+        keys = list(dict.keys(self.real))
+        listed = Keys(self.origin)
+        if all(type(k) in (int, str) for k in keys):
+            s.guards.add(Equals(listed, s.line(), keys))
+            twins = keys
+        else:
+            s.guards.add(Length(listed, s.line(), len(keys)))
+            twins = [s.outside.load(k, Item(listed, i)) for i, k in enumerate(keys)]
+        for key in twins:
+            self.touch(s, key)
+        now = dict(self.twin)
+        self.kind.clear(self.twin)
+        for key in (*(k for k in twins if k in now), *(k for k in now if k not in self.base)):
+            self.kind.__setitem__(self.twin, key, now[key])
+        self.whole = True
+
+    def size(self, s: Session) -> int:
+        """`len()`: of an unchanged dictionary the number is guarded, not every key."""
+        if not self.whole and not self.stored() and not self.removed():
+            s.guards.add(Length(self.origin, s.line(), len(self.real)))
+            return len(self.real)
+        self.complete(s)
+        return len(self.twin)
+
+    def removed(self) -> list[Any]:
+        return [k for k in self.base if k not in self.twin]
+
+    def stored(self) -> list[Any]:
+        """Keys whose value the program set, in the twin's order."""
+        base = self.base
+        return [k for k, v in dict.items(self.twin) if k not in base or base[k] is not v]
+
+    def reordered(self) -> bool:
+        """Whether a key was moved, or was removed and inserted again: new keys come last."""
+        if not self.whole:
+            return False
+        now = list(self.twin)
+        kept = [k for k in self.base if k in self.twin]
+        return now != kept + [k for k in now if k not in self.base]
+
+    def changed(self) -> bool:
+        return bool(self.removed() or self.stored() or self.reordered())
+
+
+def touch(s: Session, mapping: Any, key: Any) -> None:
+    """Load one entry of a dictionary from outside."""
+    shadow = s.outside.shadow(mapping)
+    if isinstance(shadow, DictShadow):
+        shadow.touch(s, key)
+
+
+class DictKind(ContainerKind):
+    """`dict`, `OrderedDict`, `defaultdict`, and what subclasses of them inherit."""
+
+    def load(self, s: Session, real: dict[Any, Any], origin: Origin) -> Any:
+        s.outside.guard(TypeIs(origin, s.line(), type(real)))
+        if isinstance(real, collections.defaultdict):
+            factory = s.outside.load(real.default_factory, Attribute(origin, "default_factory"))
+            return s.outside.register(DictShadow(real, origin, collections.defaultdict(factory)))
+        return s.outside.register(DictShadow(real, origin, type(real)()))
+
+    def complete(self, s: Session, value: Any) -> None:
+        shadow = s.outside.shadow(value)
+        if isinstance(shadow, DictShadow):
+            shadow.complete(s)
+
+    def parts(self, value: Any) -> Any:
+        return dict.values(value)
+
+    def getitem(self, s: Session, obj: Any, key: Any) -> Any:
+        key = s.known(key)
+        if s.outside.shadow(obj) is None:
+            s.hashing((key,))
+        touch(s, obj, key)
+        if not dict.__contains__(obj, key) and type(obj) is not dict:
+            missing = kind_of(obj).special(s, obj, "__missing__")
+            if missing is not None:
+                return s.call(missing, (obj, key), {})
+            factory = getattr(obj, "default_factory", None)
+            if factory is not None:
+                value = s.call(factory, (), {})
+                self.setitem(s, obj, key, value)
+                return value
+        return dict.__getitem__(obj, key)
+
+    def setitem(self, s: Session, obj: Any, key: Any, value: Any) -> None:
+        key = s.known(key)
+        shadow = s.outside.shadow(obj)
+        if not isinstance(shadow, DictShadow):
+            s.hashing((key,))
+            obj[key] = value
+            return
+        if not shadow.whole:
+            shadow.known.add(key)
+        shadow.kind.__setitem__(obj, key, value)
+
+    def delitem(self, s: Session, obj: Any, key: Any) -> None:
+        key = s.known(key)
+        shadow = s.outside.shadow(obj)
+        if isinstance(shadow, DictShadow):
+            shadow.before_delete(s, key)
+        del obj[key]
+
+    def contains(self, s: Session, obj: Any, item: Any) -> Any:
+        item = s.known(item)
+        if s.outside.shadow(obj) is None:
+            s.hashing((item,))
+        touch(s, obj, item)
+        return dict.__contains__(obj, item)
+
+    def length(self, s: Session, obj: Any) -> Any:
+        shadow = s.outside.shadow(obj)
+        return shadow.size(s) if isinstance(shadow, DictShadow) else len(obj)
+
+    def truth(self, s: Session, obj: Any) -> bool:
+        return bool(self.length(s, obj) > 0)
+
+    def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        if fn.__name__ not in _KEYED or not args:
+            return super().invoke(s, owner, fn, args, kwargs)
+        args = (s.known(args[0]), *args[1:])
+        shadow = s.outside.shadow(owner)
+        if isinstance(shadow, DictShadow) and fn.__name__ == "pop":
+            shadow.before_delete(s, args[0])
+        else:
+            touch(s, owner, args[0])
+        return fn(*args, **kwargs)

@@ -1,0 +1,388 @@
+"""Capture: instances of Python classes. Attributes as CPython has them, a guard for every read.
+
+An instance behaves as its class says in Python, and else as the builtin type that the class is
+derived from: `object`, or `dict`, `list`, `int` ... (`ObjectKind.base`).
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable, Iterator
+from types import FunctionType, MemberDescriptorType, SimpleNamespace
+from typing import Any
+
+from eager.nn import Module
+from jitcap.capture.breaks import Break
+from jitcap.capture.kinds.base import HANDLERS, MISSING, Args, Kind, Kwargs, Session, kind_of
+from jitcap.capture.kinds.classes import bind, class_raw, of_object
+from jitcap.capture.kinds.constants import FixedKind
+from jitcap.capture.kinds.mappings import DictShadow, touch
+from jitcap.capture.kinds.sequences import ListShadow
+from jitcap.capture.native import is_native, is_native_class
+from jitcap.capture.origin import Attribute, DictOf, Origin
+from jitcap.capture.outside import Shadow
+from jitcap.guards import Equals, Length, TypeIs
+
+
+class ObjectShadow(Shadow):
+    """An instance of a Python class: its dictionary is a twin too; slots are loaded singly."""
+
+    def __init__(self, real: Any, origin: Origin, twin: Any) -> None:
+        super().__init__(real, origin, twin)
+        self.slots: dict[str, Any] = {}  # name -> what was loaded (MISSING: it is unset)
+        self.fields: DictShadow | None = None
+        if hasattr(real, "__dict__"):
+            self.fields = DictShadow(real.__dict__, DictOf(origin), twin.__dict__)
+            self.fields.owner = type(real)
+
+    def touch_slot(self, s: Session, name: str, descriptor: Any) -> None:
+        if name not in self.slots:
+            try:
+                value = descriptor.__get__(self.real, type(self.real))
+            except AttributeError:
+                self.slots[name] = MISSING
+                s.guards.add(Equals(_Has(self.origin, name), s.line(), False))
+                return
+            value = s.outside.load(value, Attribute(self.origin, name))
+            self.slots[name] = value
+            descriptor.__set__(self.twin, value)
+
+    def complete(self, s: Session) -> None:
+        if self.fields is not None:
+            self.fields.complete(s)
+        for name, descriptor in slots_of(type(self.real)):
+            self.touch_slot(s, name, descriptor)
+
+    def written_slots(self) -> Iterator[tuple[str, Any]]:
+        """(name, new value or MISSING) of the slots that the program set or deleted."""
+        for name, descriptor in slots_of(type(self.real)):
+            if name in self.slots:
+                try:
+                    now = descriptor.__get__(self.twin, type(self.real))
+                except AttributeError:
+                    now = MISSING
+                if now is not self.slots[name]:
+                    yield name, now
+
+    def changed(self) -> bool:
+        return next(self.written_slots(), None) is not None
+
+
+class _Has(Attribute):
+    """`hasattr(base, name)`."""
+
+    def expr(self, var: Callable[[Origin], str], bind: Callable[[Any], str]) -> str:
+        return f"hasattr({var(self.base)}, {self.name!r})"
+
+
+def slots_of(cls: type) -> Iterator[tuple[str, Any]]:
+    """The slot descriptors of a class and its bases."""
+    for base in cls.__mro__:
+        names = vars(base).get("__slots__", ())
+        for name in (names,) if isinstance(names, str) else tuple(names):
+            mangled = f"_{base.__name__.lstrip('_')}{name}" if name.startswith("__") else name
+            descriptor = vars(base).get(mangled)
+            if descriptor is not None and name not in ("__dict__", "__weakref__"):
+                yield mangled, descriptor
+
+
+# ---- attributes by the default rules
+
+
+def default_get(s: Session, obj: Any, name: str) -> Any:
+    """`object.__getattribute__(obj, name)`."""
+    cls = type(obj)
+    if name == "__class__":
+        return cls
+    raw = class_raw(s, cls, name)
+    if isinstance(raw, property):
+        if raw.fget is None:
+            raise AttributeError(f"property {name!r} of {cls.__name__!r} object has no getter")
+        return s.call(raw.fget, (obj,), {})
+    if isinstance(raw, MemberDescriptorType):
+        return _slot(s, obj, name, raw)
+    if name == "__dict__" and hasattr(obj, "__dict__"):
+        return obj.__dict__
+    if _has_method(type(raw), "__set__") and not isinstance(raw, types.GetSetDescriptorType):
+        return bind(s, raw, obj, cls)
+    value = _own(s, obj, name)
+    if value is not MISSING:
+        return value
+    if isinstance(raw, functools.cached_property):
+        value = s.call(raw.func, (obj,), {})
+        store_field(s, obj, name, value)
+        return value
+    if raw is not MISSING:
+        return bind(s, raw, obj, cls)
+    raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}")
+
+
+def _own(s: Session, obj: Any, name: str) -> Any:
+    """The entry of the instance dictionary, or MISSING."""
+    fields = getattr(obj, "__dict__", None)
+    if fields is None:
+        return MISSING
+    touch(s, fields, name)
+    return fields.get(name, MISSING)
+
+
+def _slot(s: Session, obj: Any, name: str, descriptor: Any) -> Any:
+    shadow = s.outside.shadow(obj)
+    if isinstance(shadow, ObjectShadow):
+        shadow.touch_slot(s, name, descriptor)
+    return descriptor.__get__(obj, type(obj))
+
+
+def _has_method(cls: type, name: str) -> bool:
+    return any(name in vars(c) for c in cls.__mro__)
+
+
+def default_put(s: Session, obj: Any, name: str, value: Any) -> None:
+    """`object.__setattr__(obj, name, value)`."""
+    cls = type(obj)
+    raw = class_raw(s, cls, name)
+    if isinstance(raw, property):
+        if raw.fset is None:
+            raise AttributeError(f"property {name!r} of {cls.__name__!r} object has no setter")
+        s.call(raw.fset, (obj, value), {})
+    elif isinstance(raw, MemberDescriptorType):
+        _load_slot(s, obj, name, raw)
+        raw.__set__(obj, value)
+    elif name == "__dict__":
+        raise Break("effect", "the instance dictionary is replaced")
+    elif kind_of(raw).python and _has_method(type(raw), "__set__"):
+        s.call(class_raw(s, type(raw), "__set__"), (raw, obj, value), {})
+    elif not hasattr(obj, "__dict__"):
+        raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}")
+    else:
+        store_field(s, obj, name, value)
+
+
+def _load_slot(s: Session, obj: Any, name: str, descriptor: Any) -> None:
+    shadow = s.outside.shadow(obj)
+    if isinstance(shadow, ObjectShadow):
+        shadow.touch_slot(s, name, descriptor)
+
+
+def store_field(s: Session, obj: Any, name: str, value: Any) -> None:
+    """Write the instance dictionary."""
+    fields = s.outside.shadow(obj.__dict__)
+    if s.outside.shadow(obj) is not None and not isinstance(fields, DictShadow):
+        raise Break("effect", f"attribute {name!r} of a {type(obj).__qualname__} is set")
+    s.setitem(obj.__dict__, name, value)
+
+
+def default_remove(s: Session, obj: Any, name: str) -> None:
+    """`object.__delattr__(obj, name)`."""
+    cls = type(obj)
+    raw = class_raw(s, cls, name)
+    if isinstance(raw, property):
+        if raw.fdel is None:
+            raise AttributeError(f"property {name!r} of {cls.__name__!r} object has no deleter")
+        s.call(raw.fdel, (obj,), {})
+    elif kind_of(raw).python and _has_method(type(raw), "__delete__"):
+        s.call(class_raw(s, type(raw), "__delete__"), (raw, obj), {})
+    elif isinstance(raw, MemberDescriptorType):
+        _slot(s, obj, name, raw)
+        raw.__delete__(obj)
+    elif _own(s, obj, name) is MISSING:
+        raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}")
+    else:
+        s.delitem(obj.__dict__, name)
+
+
+# ---- instances as values
+
+
+class ObjectKind(Kind):
+    """An instance: what the class defines in Python is interpreted, the rest is the base's."""
+
+    python = True
+
+    def __init__(self, base: Kind) -> None:
+        self.base = base
+
+    # the road
+
+    def load(self, s: Session, real: Any, origin: Origin) -> Any:
+        """A twin of the same class. Lists, dictionaries and their subclasses get contents too."""
+        cls = type(real)
+        if isinstance(real, int | float | complex | str | bytes):
+            return s.outside.constant(real, origin)
+        if isinstance(real, tuple):
+            return self.base.load(s, real, origin)
+        s.outside.guard(TypeIs(origin, s.line(), cls))
+        s.outside.fixed[id(cls)] = cls
+        if isinstance(real, dict):
+            twin: Any = dict.__new__(cls)
+            self._register(s, ObjectShadow(real, origin, twin))
+            return s.outside.register(DictShadow(real, origin, twin))
+        if isinstance(real, list):
+            s.outside.guard(Length(origin, s.line(), len(real)))
+            twin = list.__new__(cls)
+            self._register(s, ObjectShadow(real, origin, twin))
+            return s.outside.register(ListShadow(real, origin, twin))
+        try:
+            twin = SimpleNamespace() if cls is SimpleNamespace else object.__new__(cls)
+        except TypeError:
+            raise Break("opaque object", f"{origin.show()} is a {cls.__qualname__}") from None
+        shadow = ObjectShadow(real, origin, twin)
+        self._register(s, shadow)
+        if is_native_class(cls):
+            shadow.complete(s)
+        return twin
+
+    def _register(self, s: Session, shadow: ObjectShadow) -> None:
+        """Remember an instance, and its dictionary as an object of its own."""
+        s.outside.register(shadow)
+        if shadow.fields is not None:
+            s.outside.register(shadow.fields)
+
+    def settle(self, s: Session, value: Any, depth: int) -> None:
+        shadow = s.outside.shadow(value)
+        if isinstance(shadow, ObjectShadow) and compares_in_python(type(value)):
+            shadow.complete(s)
+        self.base.settle(s, value, depth)
+
+    def to_native(self, s: Session, value: Any) -> Any:
+        if isinstance(value, Module):
+            return s.reentry(value)
+        return super().to_native(s, value)
+
+    def see(self, s: Session, value: Any, what: str) -> None:
+        self.base.see(s, value, what)
+
+    # the program
+
+    def special(self, s: Session, obj: Any, name: str) -> FunctionType | None:
+        raw = class_raw(s, type(obj), name)
+        return raw if isinstance(raw, FunctionType) else None
+
+    def getattr(self, s: Session, obj: Any, name: str) -> Any:
+        custom = self.special(s, obj, "__getattribute__")
+        if custom is not None:
+            return s.call(custom, (obj, name), {})
+        try:
+            return default_get(s, obj, name)
+        except AttributeError:
+            fallback = self.special(s, obj, "__getattr__")
+            if fallback is None:
+                raise
+        return s.call(fallback, (obj, name), {})
+
+    def setattr(self, s: Session, obj: Any, name: str, value: Any) -> None:
+        custom = self.special(s, obj, "__setattr__")
+        if custom is not None:
+            s.call(custom, (obj, name, value), {})
+        else:
+            default_put(s, obj, name, value)
+
+    def delattr(self, s: Session, obj: Any, name: str) -> None:
+        custom = self.special(s, obj, "__delattr__")
+        if custom is not None:
+            s.call(custom, (obj, name), {})
+        else:
+            default_remove(s, obj, name)
+
+    def getitem(self, s: Session, obj: Any, key: Any) -> Any:
+        method = self.special(s, obj, "__getitem__")
+        if method is not None:
+            return s.call(method, (obj, key), {})
+        return self.base.getitem(s, obj, key)
+
+    def setitem(self, s: Session, obj: Any, key: Any, value: Any) -> None:
+        method = self.special(s, obj, "__setitem__")
+        if method is not None:
+            s.call(method, (obj, key, value), {})
+        else:
+            self.base.setitem(s, obj, key, value)
+
+    def delitem(self, s: Session, obj: Any, key: Any) -> None:
+        method = self.special(s, obj, "__delitem__")
+        if method is not None:
+            s.call(method, (obj, key), {})
+        else:
+            self.base.delitem(s, obj, key)
+
+    def contains(self, s: Session, obj: Any, item: Any) -> Any:
+        method = self.special(s, obj, "__contains__")
+        if method is not None:
+            return s.truth(s.call(method, (obj, item), {}))
+        return self.base.contains(s, obj, item)
+
+    def length(self, s: Session, obj: Any) -> Any:
+        method = self.special(s, obj, "__len__")
+        return self.base.length(s, obj) if method is None else s.call(method, (obj,), {})
+
+    def truth(self, s: Session, obj: Any) -> bool:
+        for name in ("__bool__", "__len__"):
+            method = self.special(s, obj, name)
+            if method is not None:
+                return bool(s.call(method, (obj,), {}))
+        return self.base.truth(s, obj)
+
+    def iter(self, s: Session, obj: Any) -> Any:
+        method = self.special(s, obj, "__iter__")
+        if method is not None:
+            return s.driven(s.call(method, (obj,), {}))
+        return self.base.iter(s, obj)
+
+    def next(self, s: Session, obj: Any) -> Any:
+        method = self.special(s, obj, "__next__")
+        return self.base.next(s, obj) if method is None else s.call(method, (obj,), {})
+
+    def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        method = class_raw(s, type(fn), "__call__")
+        if isinstance(method, FunctionType):
+            if is_native(method):
+                return s.native(fn, args, kwargs)
+            return s.call(method, (fn, *args), kwargs)
+        if kind_of(method).python:  # a method that is jitted
+            return s.call(bind(s, method, fn, type(fn)), args, kwargs)
+        return self.base.call(s, fn, args, kwargs)
+
+    def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        handler = HANDLERS.get((object, fn.__name__))
+        if handler is not None and (fn.__name__ != "__init__" or of_object(fn)):
+            return handler(s, owner, *args, **kwargs)
+        return self.base.invoke(s, owner, fn, args, kwargs)
+
+    def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        return self.base.text(s, fn, args, kwargs)
+
+
+class PlainKind(FixedKind):
+    """What instances inherit from `object`."""
+
+    def contains(self, s: Session, obj: Any, item: Any) -> Any:
+        found = s.iter(obj)
+        return any(s.same(v, item) or s.truth(s.compare("==", v, item)) for v in found)
+
+    def truth(self, s: Session, obj: Any) -> bool:
+        return True
+
+    def iter(self, s: Session, obj: Any) -> Any:
+        if kind_of(obj).special(s, obj, "__getitem__") is not None:
+            return s.call(by_index, (obj,), {})
+        return iter(obj)
+
+
+def by_index(obj: Any) -> Iterator[Any]:
+    """Iteration by `__getitem__`, interpreted."""
+    i = 0
+    while True:
+        try:
+            value = obj[i]
+        except IndexError:
+            return
+        yield value
+        i += 1
+
+
+def compares_in_python(cls: type) -> bool:
+    """Whether native code that hashes, compares or sorts instances looks at their attributes."""
+    return issubclass(cls, SimpleNamespace) or any(
+        isinstance(getattr(cls, name, None), FunctionType)
+        for name in ("__eq__", "__hash__", "__lt__")
+    )

@@ -1,0 +1,314 @@
+"""Capture: tensors, run-time numbers, and NumPy's arrays from outside, of which tensors are made.
+
+A tensor from outside is a stand-in whose array is a graph input; what `eager` does with it appends
+nodes. An array that is converted or picks elements is an input of the graph too, read anew at every
+call: `from_numpy(batch)`, `x[places]`. What NumPy itself does with it splits the program, but for
+parts and shapes of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from eager import dtype as dt
+from eager.aval import Aval
+from eager.interop import from_numpy
+from eager.storage import Storage
+from eager.sym import SymNumber
+from eager.tensor import UNREAD, Tensor, ViewOf, wrap
+from eager.traced import Traced, TracedStorage
+from jitcap.capture.breaks import Break
+from jitcap.capture.kinds.base import MISSING, Args, Kind, Kwargs, Session
+from jitcap.capture.kinds.classes import bind, class_raw
+from jitcap.capture.kinds.constants import ConstantKind, NativeKind, Opaque, OpaqueKind
+from jitcap.capture.kinds.text import Deferred, snapshot
+from jitcap.capture.native import is_native_class
+from jitcap.capture.origin import Attribute, Bind, DictOf, Item, Origin, Step, Variable
+from jitcap.capture.outside import Shadow
+from jitcap.guards import Absent, TypeIs
+from jitcap.tensor_guard import TensorLike, ViewOfBase
+
+TENSOR_FIELDS: Final = frozenset(
+    {"_array", "_storage", "_requires_grad", "_node", "_index", "_grad", "_view", "_hooks",
+     "_accumulate_hooks", "_retains"}
+)  # fmt: skip
+_HOST_READS: Final = frozenset({"data_ptr", "numpy", "tolist", "__array__"})
+
+
+class TensorShadow(Shadow):
+    """A stand-in for a tensor from outside. `node`: the graph input with its value on entry."""
+
+    def __init__(self, real: Tensor, origin: Origin, twin: Tensor, node: Any) -> None:
+        super().__init__(real, origin, twin)
+        self.node = node
+        self.memory: TracedStorage = twin._array.storage
+        self.requires_grad = twin._requires_grad
+        self.grad: Any = UNREAD  # what was loaded for `.grad`
+        self.extra: dict[str, Any] = {}  # attributes that the user put on it, as loaded
+
+    def passes_on(self) -> bool:
+        """Whether it got a gradient that is not its own: its history goes on outside."""
+        given = self.twin._grad is not UNREAD and self.twin._grad is not self.grad
+        return bool(given and self.real._node is not None and not self.real._retains)
+
+
+class ViewShadow(Shadow):
+    """A stand-in for a view whose base is (through the view) an input itself."""
+
+    def changed(self) -> bool:
+        twin = self.twin
+        return twin._requires_grad or twin._node is not None or twin._grad is not None
+
+
+class TensorKind(NativeKind):
+    """A tensor, and instances of its subclasses. `eager` answers; what the user put on one from
+    outside is loaded first."""
+
+    def load(self, s: Session, real: Tensor, origin: Origin) -> Any:
+        """A stand-in whose array is a graph input."""
+        if type(real._array) is Traced:
+            what = f"{origin.show()} belongs to another capture that is going on"
+            raise Break("opaque object", what)
+        shared = id(real._storage) in s.outside.shared and real._view is not None
+        if shared and not real.requires_grad:
+            return self._load_view(s, real, origin)
+        item = real._array.itemsize
+        strides = tuple(k // item for k in real._array.strides)
+        aval: Aval = real.aval
+        node = s.tracer.input(f"x{len(s.tracer.inputs)}", aval)
+        storage = TracedStorage(s.tracer, node, aval)
+        twin = wrap(Traced(aval, storage, node, (), strides), Storage(), type(real))
+        if real.requires_grad:
+            twin._requires_grad = True
+        twin._grad = UNREAD
+        s.outside.guard(TensorLike.of(real, origin, s.line()))
+        shadow = TensorShadow(real, origin, twin, node)
+        s.inputs[node] = s.owners[id(shadow.memory)] = shadow
+        s.outside.register(shadow)
+        if real.requires_grad and real._hooks is not None:
+            for field in ("_hooks", "_accumulate_hooks"):
+                hooks = s.outside.load(getattr(real, field), Attribute(origin, field))
+                s.settle(hooks)
+                setattr(twin, field, {key: s.reentry(hook) for key, hook in hooks.items()})
+        return twin
+
+    def _load_view(self, s: Session, real: Tensor, origin: Origin) -> Any:
+        """A view of its base's stand-in, so that writes to either show in both."""
+        where = real._view
+        assert where is not None
+        s.outside.guard(ViewOfBase(origin, s.line(), type(real), where.chain))
+        base = s.outside.load(where.base, Attribute(Attribute(origin, "_view"), "base"))
+        array = base._array
+        for op, attrs in where.chain:
+            array = array.view(op, attrs)
+        if array.storage is not base._array.storage:
+            raise Break("aliasing", f"{origin.show()} is a view that cannot be made again")
+        twin = wrap(array, base._storage, type(real))
+        twin._view = ViewOf(base, where.chain, base._storage.history)
+        return s.outside.register(ViewShadow(real, origin, twin))
+
+    def to_native(self, s: Session, value: Any) -> Any:
+        return value
+
+    def getattr(self, s: Session, obj: Any, name: str) -> Any:
+        shadow = s.outside.shadow(obj)
+        if isinstance(shadow, TensorShadow) and name not in obj.__dict__:
+            if name in shadow.real.__dict__ and name not in TENSOR_FIELDS:
+                place = Item(DictOf(shadow.origin), name)
+                value = s.outside.load(shadow.real.__dict__[name], place)
+                shadow.extra[name] = obj.__dict__[name] = value
+            elif name in _HOST_READS or (name == "is_leaf" and shadow.real._node is not None):
+                raise Break("data dependent", f".{name} of a tensor")
+        raw = _user_class_attribute(s, type(obj), name)
+        if raw is not MISSING:
+            return bind(s, raw, obj, type(obj))
+        try:
+            return getattr(obj, name)
+        except AttributeError:
+            if isinstance(shadow, TensorShadow):
+                s.guards.add(Absent(DictOf(shadow.origin), s.line(), name))
+            raise
+
+    def getitem(self, s: Session, obj: Any, key: Any) -> Any:
+        return obj[_index(s, key)]
+
+    def setitem(self, s: Session, obj: Any, key: Any, value: Any) -> None:
+        obj[_index(s, key)] = value
+
+    def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        return Deferred(fn, tuple(map(snapshot, args)), kwargs)
+
+    def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        return s.native(fn, args, kwargs)
+
+
+def _user_class_attribute(s: Session, cls: type, name: str) -> Any:
+    """What a user's subclass of Tensor adds."""
+    for owner in cls.__mro__:
+        if owner is Tensor or is_native_class(owner):
+            return MISSING
+        if name in vars(owner):
+            return class_raw(s, cls, name)
+    return MISSING
+
+
+def _index(s: Session, key: Any) -> Any:
+    """What a tensor is indexed with, all of it loaded, with tensors for the arrays in it."""
+    if type(key) is tuple:
+        key = tuple(tensor_of(s, k) for k in key)
+    else:
+        key = tensor_of(s, key)
+    s.settle(key)
+    s.see_within(key, "an index")
+    return key
+
+
+# ---- numbers
+
+
+class NumberKind(ConstantKind):
+    """A number whose value is known only at run time: see `eager.sym`."""
+
+    def to_native(self, s: Session, value: Any) -> Any:
+        return value
+
+    def type_of(self, value: SymNumber) -> type:
+        return value.pytype
+
+    def getattr(self, s: Session, obj: SymNumber, name: str) -> Any:
+        if name in ("item", "__class__"):
+            return obj.item if name == "item" else obj.pytype
+        if name == "real":
+            return obj
+        value = s.known(obj)
+        return getattr(np.float64(value) if obj.of_numpy else value, name)
+
+    def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        return Deferred(fn, args, kwargs)
+
+
+class FloatKind(NativeKind):
+    """A float from outside is a run-time number, guarded by type only."""
+
+    constant = True
+
+    def load(self, s: Session, real: complex, origin: Origin) -> Any:
+        s.outside.guard(TypeIs(origin, s.line(), type(real)))
+        return s.number_input(real, origin)
+
+
+class IntKind(ConstantKind):
+    """An int is a constant, until it is known to vary between calls."""
+
+    def load(self, s: Session, real: int, origin: Origin) -> Any:
+        if origin.show() not in s.outside.dynamic:
+            return super().load(s, real, origin)
+        s.outside.guard(TypeIs(origin, s.line(), int))
+        return s.number_input(real, origin)
+
+
+# ---- arrays
+
+
+class OutsideArray(Opaque):
+    """A NumPy array from outside."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AsTensor(Step):
+    """The tensor that shares an array's memory: another object at every call."""
+
+    def expr(self, var: Variable, bind: Bind) -> str:
+        return f"{bind(_input)}({var(self.base)})"
+
+    def show(self) -> str:
+        return f"from_numpy({self.base.show()})"
+
+
+_KNOWN: Final = frozenset(d.np for d in dt.ALL)
+
+
+def _input(array: Any) -> Tensor | None:
+    """The input that a guard checks: None where there is no tensor of the array."""
+    if (
+        type(array) is not np.ndarray
+        or array.dtype not in _KNOWN
+        or min(array.strides, default=0) < 0
+    ):
+        return None
+    return from_numpy(array)
+
+
+def tensor_of(s: Session, value: Any) -> Any:
+    """The tensor that shares the memory of an array from outside; any other value as it is."""
+    if type(value) is not OutsideArray:
+        return value
+    shadow = s.outside.shadow(value)
+    assert shadow is not None
+    known = s.arrays.get(id(value))
+    if known is None:
+        made = _input(shadow.real)
+        if made is None:
+            return value
+        known = s.arrays[id(value)] = s.outside.load(made, AsTensor(shadow.origin))
+    return known.detach()
+
+
+class ArrayKind(OpaqueKind):
+    """A NumPy array from outside: its layout and parts of it can be asked for."""
+
+    def load(self, s: Session, real: Any, origin: Origin) -> Any:
+        s.outside.guard(TypeIs(origin, s.line(), type(real)))
+        return s.outside.register(Shadow(real, origin, OutsideArray(type(real))))
+
+    def getattr(self, s: Session, obj: Any, name: str) -> Any:
+        if name not in ("shape", "ndim", "size", "dtype", "T"):
+            return super().getattr(s, obj, name)
+        shadow = s.outside.shadow(obj)
+        assert shadow is not None
+        return s.outside.load(getattr(shadow.real, name), Attribute(shadow.origin, name))
+
+    def length(self, s: Session, obj: Any) -> Any:
+        return self.getattr(s, obj, "shape")[0]
+
+    def getitem(self, s: Session, obj: Any, key: Any) -> Any:
+        """Raises Break unless `key` is made of ints."""
+        shadow = s.outside.shadow(obj)
+        assert shadow is not None
+        key = _known(s, key)
+        part = shadow.real[key] if _is_plain(key) else None
+        if type(part) is not np.ndarray:  # a number may be another one by now
+            self.refuse(obj, "an item")
+        return s.outside.load(part, Item(shadow.origin, key))
+
+
+class MadeArrayKind(NativeKind):
+    """A NumPy array of constants, made inside; one from outside is an `OutsideArray`."""
+
+    def load(self, s: Session, real: Any, origin: Origin) -> Any:
+        return ARRAY.load(s, real, origin)
+
+    def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        return s.foreign(owner, fn, args, kwargs)
+
+
+ARRAY: Final[Kind] = ArrayKind()
+
+
+def _known(s: Session, key: Any) -> Any:
+    if type(key) is slice:
+        return slice(*map(s.known, (key.start, key.stop, key.step)))
+    return tuple(_known(s, k) for k in key) if type(key) is tuple else s.known(key)
+
+
+def _is_plain(key: Any) -> bool:
+    if type(key) is slice:
+        key = (key.start, key.stop, key.step)
+    if type(key) is tuple:
+        return all(map(_is_plain, key))
+    return key is None or key is Ellipsis or type(key) is int

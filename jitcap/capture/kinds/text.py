@@ -1,0 +1,114 @@
+"""Capture: text about values that only the graph knows. (function, arguments) -> promise of a text.
+
+Text made of run-time numbers (`f"{loss.item():.4f}"`) is not needed by the graph: it is made after
+the graph ran, where it is printed, logged, stored or returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from eager.sym import SymNumber
+from eager.tensor import Tensor, wrap
+from eager.traced import Traced, fresh
+from jitcap.capture.breaks import Break
+from jitcap.capture.kinds.base import Args, Kind, Kwargs, Refusing, Session
+
+
+class Deferred(Refusing):
+    """`fn(*args, **kwargs)`, to be done when the run-time values are there."""
+
+    __slots__ = ("args", "fn", "kwargs")
+
+    def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Any = None) -> None:
+        self.fn = fn
+        self.args = args
+        self.kwargs = dict(kwargs or {})
+
+    def refusal(self) -> Break:
+        what = f"what {self.show()} makes of run-time values is looked into"
+        return Break("data dependent", what)
+
+    def show(self) -> str:
+        return getattr(self.fn, "__name__", "a function")
+
+
+class TextKind(Kind):
+    """Text that is made later: it can be formatted again, stored, printed and returned."""
+
+    def to_native(self, s: Session, value: Deferred) -> Any:
+        raise Break("data dependent", f"text made of {value.show()} is read")
+
+    def type_of(self, value: Any) -> type:
+        return str
+
+    def getattr(self, s: Session, obj: Any, name: str) -> Any:
+        raise Break("data dependent", f".{name} of text made of run-time values")
+
+    def truth(self, s: Session, obj: Any) -> bool:
+        raise Break("data dependent", "text made of run-time values decides a branch")
+
+    def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        return Deferred(fn, args, kwargs)
+
+    def refuse(self, obj: Any, what: str) -> Any:
+        raise Break("data dependent", f"{what} of text made of run-time values")
+
+
+def join(*parts: str) -> str:
+    """The pieces of an f-string."""
+    return "".join(parts)
+
+
+def joined(parts: list[Any]) -> Any:
+    """An f-string of these pieces, now or later."""
+    if any(isinstance(p, Deferred) for p in parts):
+        return Deferred(join, tuple(parts))
+    return "".join(parts)
+
+
+def mentions_runtime(value: Any, depth: int = 0) -> bool:
+    """Whether text about `value` needs run-time values."""
+    if isinstance(value, Tensor | SymNumber | Deferred):
+        return True
+    if depth >= 4:
+        return False
+    if isinstance(value, BaseException):
+        value = value.args
+    if type(value) is SimpleNamespace:
+        value = vars(value)
+    if isinstance(value, dict):
+        value = dict.values(value)
+    elif not isinstance(value, list | tuple | set | frozenset):
+        return False
+    return any(mentions_runtime(v, depth + 1) for v in value)
+
+
+def text_of(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+    """`fn(*args)` of a value that is all there: now, or later if it mentions run-time values."""
+    if mentions_runtime(args):
+        return Deferred(fn, tuple(map(snapshot, args)), kwargs)
+    return fn(*args, **kwargs)
+
+
+def snapshot(value: Any) -> Any:
+    """What is looked at later is as it is now: containers and tensors are copied."""
+    if isinstance(value, Tensor):
+        return frozen(value)
+    if type(value) in (list, tuple, set):
+        return type(value)(snapshot(v) for v in value)
+    if type(value) is dict:
+        return {k: snapshot(v) for k, v in value.items()}
+    return value
+
+
+def frozen(tensor: Tensor) -> Tensor:
+    """The tensor as it is now: later in-place writes do not show."""
+    array = tensor._array
+    if type(array) is not Traced:
+        return tensor
+    out: Tensor = wrap(fresh(array.storage.tracer, array.read(), array.aval))
+    out._requires_grad, out._node, out._index = tensor._requires_grad, tensor._node, tensor._index
+    return out

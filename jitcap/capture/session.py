@@ -1,0 +1,237 @@
+"""Capture: the state of one capture, and the interpreter's questions handed to the kinds.
+
+A `Session` belongs to one capture and owns all its state: the tracer, the outside (twins), the
+guards, the host calls in program order. Nothing here is global, so captures can run side by side.
+What an operation means is its values' kind's to say (`jitcap.capture.kinds`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import CellType, FunctionType
+from typing import Any, Final
+
+from eager.autograd import mode
+from eager.aval import scalar_aval
+from eager.sym import SymNumber
+from eager.traced import UnknownValue
+from jitcap.capture import builtins as _builtins  # noqa: F401 - fills HANDLERS
+from jitcap.capture import builtins_values as _values  # noqa: F401 - fills HANDLERS
+from jitcap.capture import chance as _chance  # noqa: F401 - fills HANDLERS
+from jitcap.capture import host, numbers, operators
+from jitcap.capture.breaks import Break, Place
+from jitcap.capture.frames import frame_for
+from jitcap.capture.interpret import NULL, Frame, Interpreter
+from jitcap.capture.kinds import base, modules, table
+from jitcap.capture.kinds.base import HANDLERS, MISSING, Args, Kwargs, kind_of
+from jitcap.capture.kinds.classes import super_get
+from jitcap.capture.kinds.constants import driven as driven_arguments
+from jitcap.capture.kinds.functions import Reentry
+from jitcap.capture.kinds.iterators import driven
+from jitcap.capture.kinds.text import joined
+from jitcap.capture.native import PURE_MODULES
+from jitcap.capture.opcodes_table import OPCODES
+from jitcap.capture.origin import Drawn, Origin
+from jitcap.capture.outside import Outside
+from jitcap.capture.search import Search
+from jitcap.capture.tracing import CaptureTracer
+from jitcap.functional import DataDependent
+from jitcap.graph import NOWHERE, Node, Where
+from jitcap.guards import Guards
+
+_CELLS: Final = table.CELLS
+DEEPEST: Final = 150  # frames
+
+
+class Session(base.Session):
+    """See `interpret.World` for what the interpreter asks, `kinds.base.Session` for the kinds."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.grad_mode, self.inference = mode.enabled, mode.inference
+        self.autocast = mode.autocast
+        self.entry = Place()  # where the function that is captured begins
+        self.tracer = CaptureTracer(self, name)
+        self.guards = Guards()
+        self.outside = Outside(self.guards, self.line, self._read)
+        self.vm = Interpreter(self, OPCODES)
+        self.vm.passthrough = (Break, DataDependent, UnknownValue)
+        self.search: Search | None = None  # for all refusals, not for a graph
+        self.host_calls: list[host.HostCall] = []
+        self.drawn: dict[Node, Drawn] = {}  # graph input -> the number that the host draws for it
+
+    def _read(self, real: Any, origin: Origin) -> Any:
+        return kind_of(real).load(self, real, origin)
+
+    # ---- where we are
+
+    def user_frame(self) -> Frame | None:
+        """The innermost interpreted frame that is not a library's."""
+        for frame in reversed(self.vm.frames):
+            if frame.library is None:
+                frame.library = self.is_library(frame.globals.get("__name__", ""))
+            if not frame.library:
+                return frame
+        return self.vm.frames[0] if self.vm.frames else None
+
+    def where(self) -> Where:
+        frame = self.user_frame()
+        if frame is None:
+            return NOWHERE
+        return Where(frame.code.co_filename, frame.instruction.line, frame.code.co_qualname)
+
+    def place(self, frame: Frame, refusal: BaseException) -> None:
+        """Note the user's line on a refusal that passes through `frame`, innermost first."""
+        if getattr(refusal, "__jitcap_place__", None) is None and (
+            len(self.vm.frames) == 1 or not self.is_library(frame.globals.get("__name__", ""))
+        ):
+            line, end_line, column, end_column = frame.instruction.columns
+            code = frame.code
+            refusal.__jitcap_place__ = found = Place(  # type: ignore[attr-defined]
+                code.co_filename, line, end_line, column, end_column, code.co_qualname
+            )
+            if isinstance(refusal, Break):
+                refusal.place = found
+
+    def line(self) -> str:
+        place = self.where()
+        if not place.line:
+            place = self.entry  # type: ignore[assignment]
+        return f"{place.file}:{place.line}" if place.line else self.entry.function
+
+    # ---- names
+
+    def load_global(self, frame: Frame, name: str | None) -> Any:
+        if name is None:
+            twin = modules.globals_of(self, frame.globals)
+            self.settle(twin)
+            return twin
+        value = modules.module_value(self, frame.globals, name)
+        return modules.builtin_value(frame.globals, name) if value is MISSING else value
+
+    def store_global(self, frame: Frame, name: str, value: Any) -> None:
+        self.setitem(modules.globals_of(self, frame.globals), name, value)
+
+    def delete_global(self, frame: Frame, name: str) -> None:
+        if modules.module_value(self, frame.globals, name) is MISSING:
+            raise NameError(f"name {name!r} is not defined")
+        self.delitem(modules.globals_of(self, frame.globals), name)
+
+    def load_cell(self, cell: CellType) -> Any:
+        return _CELLS.get(self, cell)
+
+    def store_cell(self, cell: CellType, value: Any) -> None:
+        if value is NULL:
+            _CELLS.empty(self, cell)
+        else:
+            _CELLS.put(self, cell, value)
+
+    def import_name(self, frame: Frame, name: str, fromlist: Any, level: int) -> Any:
+        return modules.import_module(self, frame.globals, name, fromlist, level)
+
+    def import_from(self, module: Any, name: str) -> Any:
+        return modules.import_from(self, module, name)
+
+    # ---- operations: each value's kind knows
+
+    def super_getattr(self, cls: Any, obj: Any, name: str) -> Any:
+        return super_get(self, cls, obj, name)
+
+    def driven(self, iterator: Any) -> Any:
+        return driven(self, iterator)
+
+    def binary(self, op: str, a: Any, b: Any) -> Any:
+        return operators.binary(self, op, a, b)
+
+    def unary(self, op: str, a: Any) -> Any:
+        return operators.unary(self, op, a)
+
+    def compare(self, op: str, a: Any, b: Any) -> Any:
+        return operators.compare(self, op, a, b)
+
+    def same(self, a: Any, b: Any) -> bool:
+        return operators.same(self, a, b)
+
+    def format(self, value: Any, spec: Any) -> Any:
+        return HANDLERS[format](self, value, spec)
+
+    def convert(self, value: Any, kind: int) -> Any:
+        return self.call((None, str, repr, ascii)[kind], (value,), {})
+
+    def join(self, parts: list[Any]) -> Any:
+        return joined(parts)
+
+    # ---- calls
+
+    def call(self, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        """Raises Break when the call cannot be captured, else what it raises."""
+        kind = kind_of(fn)
+        handler = None if kind.python or type(fn).__hash__ is None else HANDLERS.get(fn)
+        if handler is not None:
+            return handler(self, *args, **kwargs)
+        return kind.call(self, fn, args, kwargs)
+
+    def interpret(self, fn: FunctionType, args: Args, kwargs: Kwargs) -> Any:
+        """Inline a Python function."""
+        if len(self.vm.frames) > DEEPEST:
+            what = f"{fn.__qualname__} is called more than {DEEPEST} levels deep"
+            raise Break("unknown call", what)
+        self.reached[id(fn)] = fn
+        return self.vm.execute(frame_for(self, fn, args, kwargs))
+
+    def native(self, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Any:
+        """Run a function of `eager`, or a builtin, on values of this capture: the door through
+        which they reach native code, loaded in full, callables wrapped."""
+        given = tuple(kind_of(a).to_native(self, a) for a in args)
+        named = {k: kind_of(v).to_native(self, v) for k, v in kwargs.items()}
+        if type(fn) is FunctionType:  # one of `eager`, which looks at all that it gets
+            self.see_within((*given, named), "use")
+        return fn(*given, **named)
+
+    def pure(self, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Any:
+        """A builtin without effects: it runs now, on the values of run-time numbers."""
+        known = tuple(map(self.known, driven_arguments(self, args)))
+        return self.native(fn, known, {k: self.known(v) for k, v in kwargs.items()})
+
+    def foreign(self, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        """A method of a type that is written in C and of no kind of its own."""
+        if type(owner).__module__ in PURE_MODULES:
+            return self.pure(fn, args, kwargs)
+        raise Break("opaque object", f".{fn.__name__}() of a {type(owner).__qualname__}")
+
+    def reentry(self, fn: Any) -> Reentry:
+        """`fn` for native code: calling it comes back to the interpreter."""
+        return Reentry(self, fn)
+
+    def host(self, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        return host.call(self, fn, args, kwargs)
+
+    def host_call(self, fn: Any, args: Args, kwargs: Kwargs, at: Any = None) -> None:
+        """Put off a call of the host whose result is not used, made by `at` in the user's name."""
+        self.host_calls.append(host.HostCall(fn, args, kwargs, at))
+
+    def changing(self, fn: Any) -> None:
+        """A function that is not complete yet gets its defaults or its closure."""
+        if id(fn) not in self.made:
+            raise Break("effect", f"{fn.__qualname__} was begun before this part of the program")
+
+    def raising(self, error: BaseException) -> None:
+        """Raising an exception changes it (its context, its cause)."""
+        if self.outside.shadow(error) is not None:
+            raise Break("effect", f"a {type(error).__name__} from outside is raised")
+
+    def number_input(self, real: complex, origin: Origin) -> SymNumber:
+        """A run-time scalar that is read from outside at every call."""
+        node = self.tracer.input(f"s{len(self.tracer.inputs)}", scalar_aval(real))
+        self.outside.numbers[node] = origin
+        plain = float(real) if isinstance(real, float) else real  # of a np.float64
+        self.tracer.hints[node] = plain
+        return SymNumber(self.tracer, node, type(plain), real)
+
+    def known(self, value: Any) -> Any:
+        """A run-time number (also inside a tuple) as its value, guarded; anything else as it is."""
+        if isinstance(value, SymNumber):
+            return numbers.concretize(self, value, value.pytype)
+        if type(value) is tuple and any(isinstance(v, SymNumber | tuple) for v in value):
+            return tuple(map(self.known, value))
+        return value
