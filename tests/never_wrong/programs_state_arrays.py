@@ -1,0 +1,136 @@
+"""NumPy's arrays: written, shared, replaced."""
+
+import numpy as np
+
+import eager
+
+from .harness import case
+from .scene import nothing, rows, scene
+
+
+@case("arrays")
+def an_array_is_written_between_calls():
+    scale = np.array([1.0, 2.0, 3.0], dtype=np.float32)
+
+    def step(x):
+        return x * eager.from_numpy(scale), float(scale[0])
+
+    return scene(step, lambda: scale.__imul__(2), lambda: scale.__setitem__(0, 9))
+
+
+@case("arrays")
+def an_array_shares_memory_with_a_tensor():
+    scale = np.ones(3, dtype=np.float32)
+    t = eager.from_numpy(scale)
+
+    def step(x):
+        t.add_(1)
+        return x * t, float(scale[0])
+
+    return scene(step, lambda: scale.__setitem__(0, 9), observe=lambda: scale)
+
+
+@case("arrays")
+def an_array_is_written_inside():
+    total = np.zeros(2)
+
+    def step(x):
+        total[0] += 1
+        total.__iadd__(1)
+        return x * float(total.sum())
+
+    return scene(step, nothing, observe=lambda: total)
+
+
+@case("arrays")
+def an_array_becomes_another():
+    state = {"a": np.arange(3)}
+
+    def step(x):
+        a = state["a"]
+        return a.dtype.name, a.shape, a.sum(), a.tolist(), x
+
+    return scene(
+        step,
+        lambda: state.update(a=np.arange(3.0)),
+        lambda: state.update(a=np.array(5)),
+        lambda: (
+            state.update(a=np.array(["s", None], dtype=object)) or state.update(a=np.ones((2, 2)))
+        ),
+        lambda: state.update(a=np.ones((0, 2))),
+    )
+
+
+@case("arrays")
+def an_array_in_place_of_a_list():
+    def step(x, values):
+        return len(values), values[0] * 2, x * float(values[1])
+
+    x = eager.ones(1)
+    return rows(step, (x, [1, 2]), (x, np.array([1, 2])), (x, (1, 2)), (x, np.array([1.5, 2])))
+
+
+@case("arrays")
+def a_scalar_of_numpy_in_place_of_a_number():
+    def step(x, n):
+        return n * 3, type(n * 3).__name__, n == 2, x + n
+
+    x = eager.tensor([1, 2])
+    return rows(
+        step, (x, 2), (x, np.int64(2)), (x, np.int8(2)), (x, np.uint8(200)), (x, np.array(2))
+    )
+
+
+@case("arrays")
+def a_view_of_an_array():
+    whole = np.arange(4.0)
+    part = whole[1:3]
+
+    def step(x):
+        whole[1] = 10
+        return x * float(part[0]), part.base is whole
+
+    return scene(step, lambda: part.__setitem__(1, 7), observe=lambda: (whole, part))
+
+
+@case("arrays")
+def an_array_of_the_graph():
+    def step(x):
+        a = x.detach().numpy()
+        b = a * 2
+        a[0] = 9
+        return x, eager.from_numpy(b), b
+
+    return scene(step, nothing)
+
+
+@case("arrays")
+def a_subclass_of_arrays():
+    class Loud(np.ndarray):
+        def __getitem__(self, key):
+            return "loud"
+
+    a = np.arange(3).view(Loud)
+
+    def step(x):
+        return a[0], x, type(a).__name__
+
+    return scene(step, nothing)
+
+
+@case("arrays")
+def ufuncs_and_their_methods():
+    a = np.arange(1, 4)
+
+    def step(x):
+        return np.add.reduce(a), np.maximum(a, 2).tolist(), np.multiply.outer(a, a)[1, 2], x
+
+    return scene(step, lambda: a.__setitem__(0, 50))
+
+
+@case("arrays")
+def tolist_and_item_of_a_tensor():
+    def step(x):
+        return x.tolist(), x.sum().item(), float(x[0]), int(x[1]), [v.item() for v in x], bool(x[0])
+
+    return rows(step, (eager.tensor([1.0, 2.0]),), (eager.tensor([0.0, 7.5]),))

@@ -1,0 +1,388 @@
+"""Containers of the standard library and of the user."""
+
+import array
+import collections
+import collections.abc
+import types
+
+import eager
+
+from .harness import Call, Program, case
+from .scene import nothing, rows, scene
+from .scene_subjects import Missing
+
+
+@case("containers")
+def a_dict_with_missing():
+    table = Missing(a=1)
+
+    def step(x):
+        return table["a"], table["b"], table.get("c"), "b" in table, len(table)
+
+    return scene(
+        step,
+        lambda: table.update(b=2),
+        lambda: setattr(Missing, "n", 1),
+        observe=lambda: dict(table),
+    )
+
+
+@case("containers")
+def missing_that_stores():
+    class Memo(dict):
+        def __missing__(self, key):
+            self[key] = key * 2
+            return self[key]
+
+    table = Memo()
+
+    def step(x):
+        return x * table[3], table[4]
+
+    return scene(step, nothing, table.clear, observe=lambda: dict(table))
+
+
+@case("containers")
+def a_default_dict_grows_when_it_is_read():
+    table = collections.defaultdict(list)
+
+    def step(x):
+        table["a"].append(1)
+        table["b"]
+        return x * len(table["a"]), table.get("c"), len(table)
+
+    def change():
+        table.default_factory = None
+
+    return scene(step, nothing, change, observe=lambda: dict(table))
+
+
+@case("containers")
+def a_default_dict_with_another_factory():
+    table = collections.defaultdict(int)
+
+    def step(x, key):
+        table[key] += 1
+        return x * table[key]
+
+    x = eager.ones(1)
+    return Program(
+        step,
+        [
+            Call((x, "a")),
+            Call((x, "b"), before=lambda: setattr(table, "default_factory", lambda: 10)),
+            Call((x, "c")),
+            Call((x, "d"), before=lambda: setattr(table, "default_factory", None)),
+        ],
+        lambda: dict(table),
+    )
+
+
+@case("containers")
+def a_counter():
+    count = collections.Counter("aab")
+
+    def step(x):
+        count["a"] += 1
+        count.update("bc")
+        count.subtract(["b"])
+        return (
+            count["z"],
+            count.most_common(1),
+            count.total(),
+            +count,
+            count & collections.Counter("ab"),
+        )
+
+    return scene(step, nothing, lambda: count.update("zz"), observe=lambda: dict(count))
+
+
+@case("containers")
+def an_ordered_dict_moves_to_the_end():
+    table = collections.OrderedDict(a=1, b=2, c=3)
+
+    def step(x):
+        table.move_to_end("a")
+        return list(table), table == collections.OrderedDict(b=2, c=3, a=1), next(reversed(table))
+
+    return scene(
+        step, nothing, lambda: table.move_to_end("b", last=False), observe=lambda: list(table)
+    )
+
+
+@case("containers")
+def the_order_of_a_dictionary_changes():
+    table = {"a": 1, "b": 2}
+
+    def step(x):
+        return list(table), [v for v in table.values()], next(iter(table))
+
+    def change():
+        table["a"] = table.pop("a")
+
+    return scene(step, change, nothing)
+
+
+@case("containers")
+def the_order_of_items_with_object_keys():
+    class Key:
+        def __init__(self, n):
+            self.n = n
+
+    a, b = Key(1), Key(2)
+    table = {a: "a", b: "b"}
+
+    def step(x):
+        return [k.n for k in table], list(table.values())
+
+    def change():
+        table[a] = table.pop(a)
+
+    return scene(step, change)
+
+
+@case("containers")
+def a_popitem_and_a_reversal():
+    table = {"a": 1, "b": 2, "c": 3}
+
+    def step(x):
+        last = table.popitem()
+        table["z"] = last[1]
+        return last, list(reversed(table)), list(table.items())
+
+    return scene(step, nothing, lambda: table.update(q=5), observe=lambda: list(table.items()))
+
+
+@case("containers")
+def views_of_a_dictionary_are_kept():
+    table = {"a": 1}
+    keys, items = table.keys(), table.items()
+
+    def step(x):
+        table["n"] = table.get("n", 0) + 1
+        return list(keys), len(items), ("n", 1) in items, keys & {"a"}, keys == {"a", "n"}
+
+    return scene(step, nothing, lambda: table.update(z=1), observe=lambda: list(items))
+
+
+@case("containers")
+def a_view_made_inside_is_returned():
+    table = {"a": 1}
+
+    def step(x):
+        return table.keys(), table.values()
+
+    return scene(step, lambda: table.update(b=2), observe=lambda: dict(table))
+
+
+@case("containers")
+def a_mapping_proxy():
+    table = {"a": 1}
+    proxy = types.MappingProxyType(table)
+
+    def step(x):
+        return x * proxy["a"], len(proxy), "b" in proxy, dict(proxy)
+
+    return scene(step, lambda: table.update(a=2), lambda: table.update(b=2))
+
+
+@case("containers")
+def user_containers():
+    d, l, s = collections.UserDict(a=1), collections.UserList([1]), collections.UserString("ab")
+
+    def step(x):
+        d["n"] = d.get("n", 0) + 1
+        l.append(len(l))
+        return x * d["a"], l[-1], s.upper(), len(l), "n" in d, l + [1]
+
+    return scene(step, lambda: d.update(a=2), lambda: l.clear(), observe=lambda: (d.data, l.data))
+
+
+@case("containers")
+def a_deque_of_limited_length():
+    window = collections.deque([1, 2, 3], maxlen=3)
+
+    def step(x):
+        window.append(window[-1] + 1)
+        window.rotate(1)
+        return x * window[0], window.maxlen, list(window), sum(window)
+
+    return scene(step, nothing, lambda: window.appendleft(50), observe=lambda: list(window))
+
+
+@case("containers")
+def a_deque_with_another_length():
+    class State:
+        window = None
+
+    state = State()
+    state.window = collections.deque([1, 2], maxlen=2)
+
+    def step(x):
+        state.window.append(9)
+        return list(state.window), len(state.window)
+
+    return scene(
+        step,
+        lambda: setattr(state, "window", collections.deque([1, 2], maxlen=3)),
+        lambda: setattr(state, "window", collections.deque([1, 2])),
+        lambda: setattr(state, "window", [1, 2]),
+        observe=lambda: list(state.window),
+    )
+
+
+@case("containers")
+def a_deque_that_is_only_appended_to():
+    window = collections.deque(maxlen=2)
+
+    def step(x):
+        window.append(x.sum())
+        return x + 1
+
+    return scene(step, nothing, nothing, window.clear, observe=lambda: list(window))
+
+
+@case("containers")
+def both_ends_of_a_deque():
+    window = collections.deque([1, 2, 3])
+
+    def step(x):
+        first, last = window.popleft(), window.pop()
+        window.extendleft([last, first])
+        return first, last, window.index(first), window.count(2)
+
+    return scene(step, nothing, lambda: window.extend([7, 8, 9]), observe=lambda: list(window))
+
+
+@case("containers")
+def an_array_of_numbers():
+    numbers = array.array("i", [1, 2])
+
+    def step(x):
+        numbers.append(len(numbers))
+        return x * numbers[0], sum(numbers), numbers.typecode
+
+    return scene(step, lambda: numbers.__setitem__(0, 5), observe=lambda: list(numbers))
+
+
+@case("containers")
+def a_bytearray_is_written():
+    data = bytearray(b"abc")
+
+    def step(x):
+        data[0] += 1
+        data.extend(b"z")
+        return x * data[1], bytes(data), data.find(b"z")
+
+    return scene(step, nothing, lambda: data.__setitem__(1, 5), observe=lambda: bytes(data))
+
+
+@case("containers")
+def a_memoryview():
+    data = bytearray(b"abc")
+    view = memoryview(data)
+
+    def step(x):
+        view[0] = view[1]
+        return x * view[2], bytes(view[1:]), len(view)
+
+    return scene(step, lambda: data.__setitem__(1, 5), observe=lambda: bytes(data))
+
+
+@case("containers")
+def a_set_of_tuples_and_its_order():
+    members = frozenset([("a", 1), ("b", 2)])
+
+    def step(x, extra):
+        return sorted(members | {extra}), len(members & {extra}), extra in members
+
+    x = eager.ones(1)
+    return rows(step, (x, ("a", 1)), (x, ("a", True)), (x, ("c", 3)), (x, ("a", 1.0)))
+
+
+@case("containers")
+def a_set_is_changed_in_place():
+    members = {1, 2}
+
+    def step(x):
+        members.add(len(members) + 1)
+        members.discard(1)
+        return len(members), sorted(members), members >= {2}
+
+    return scene(step, nothing, lambda: members.add(1), observe=lambda: sorted(members))
+
+
+@case("containers")
+def a_set_holds_equal_members_of_other_types():
+    members = {1}
+
+    def step(x):
+        members.add(True)
+        members.add(1.0)
+        return sorted(map(repr, members)), [type(v).__name__ for v in members]
+
+    return scene(
+        step,
+        lambda: (members.clear(), members.add(1.0)),
+        lambda: (members.clear(), members.add(True)),
+    )
+
+
+@case("containers")
+def a_subclass_of_list():
+    class Log(list):
+        def append(self, item):
+            super().append((len(self), item))
+
+        def __len__(self):
+            return list.__len__(self) + 100
+
+    log = Log()
+
+    def step(x):
+        log.append("a")
+        return len(log), log[-1], bool(log), [*log]
+
+    return scene(step, nothing, observe=lambda: list.__len__(log))
+
+
+@case("containers")
+def a_subclass_of_dict_with_a_getter():
+    class Loud(dict):
+        def __getitem__(self, key):
+            return "loud", dict.__getitem__(self, key)
+
+        def keys(self):
+            return ["k"]
+
+    table = Loud(a=1)
+
+    def inner(**kwargs):
+        return kwargs
+
+    def step(x):
+        return table["a"], table.get("a"), {**{"a": 2}}, [*table], dict.copy(table)
+
+    return scene(step, lambda: table.update(a=2), observe=lambda: dict.__getitem__(table, "a"))
+
+
+@case("containers")
+def a_subclass_of_tuple_and_set():
+    class Shape(tuple):  # noqa: SLOT001
+        def __add__(self, other):
+            return "sum"
+
+        @property
+        def rank(self):
+            return len(self)
+
+    class Names(set):
+        def __contains__(self, item):
+            return True
+
+    shape, names = Shape((2, 3)), Names(["a"])
+
+    def step(x):
+        return shape + (1,), shape.rank, "z" in names, shape == (2, 3), len(names)
+
+    return scene(step, lambda: names.add("b"))

@@ -1,0 +1,234 @@
+"""The function itself: its attributes, its defaults, how its arguments are given."""
+
+import functools
+
+import numpy as np
+
+import eager
+
+from .harness import Call, Program, case
+from .scene import module, nothing, rows, scene
+
+
+@case("function")
+def attributes_on_the_function_itself():
+    def step(x):
+        step.calls = getattr(step, "calls", 0) + 1
+        return x * step.calls
+
+    return scene(
+        step, nothing, lambda: setattr(step, "calls", 10), observe=lambda: vars(step).get("calls")
+    )
+
+
+@case("function")
+def an_attribute_of_a_helper_changes():
+    def helper(x):
+        return x * helper.scale
+
+    helper.scale = 2
+    return scene(
+        lambda x: helper(x), lambda: setattr(helper, "scale", 3), lambda: delattr(helper, "scale")
+    )
+
+
+@case("function")
+def the_name_of_a_helper_changes():
+    def helper(x):
+        """first"""
+        return x
+
+    def step(x):
+        return helper.__name__, helper.__doc__, helper.__qualname__.rpartition(".")[2]
+
+    def rename():
+        helper.__name__, helper.__doc__, helper.__qualname__ = "renamed", "second", "renamed"
+
+    return scene(step, rename)
+
+
+@case("function")
+def the_code_of_a_helper_is_replaced():
+    def helper(x):
+        return x * 2
+
+    def other(x):
+        return x * 3
+
+    def swap():
+        helper.__code__ = other.__code__
+
+    return scene(lambda x: helper(x), swap)
+
+
+@case("function")
+def the_defaults_of_a_helper_are_replaced():
+    def helper(x, scale=2, *, shift=1):
+        return x * scale + shift
+
+    def positional():
+        helper.__defaults__ = (3,)
+
+    def keyword():
+        helper.__kwdefaults__ = {"shift": 5}
+
+    def none():
+        helper.__kwdefaults__["shift"] = 7
+
+    return scene(lambda x: helper(x), positional, keyword, none)
+
+
+@case("function")
+def the_defaults_of_the_step_are_replaced():
+    def step(x, scale=2, *, shift=1):
+        return x * scale + shift
+
+    def positional():
+        step.__defaults__ = (3,)
+
+    def keyword():
+        step.__kwdefaults__["shift"] = 7
+
+    return scene(step, positional, keyword)
+
+
+@case("function")
+def a_default_is_a_list_that_grows():
+    def step(x, seen=[]):  # noqa: B006
+        seen.append(len(seen))
+        return x * len(seen), list(seen)
+
+    return scene(step, nothing, nothing, observe=lambda: step.__defaults__)
+
+
+@case("function")
+def the_order_of_keyword_arguments():
+    def step(**kwargs):
+        return list(kwargs), [v for v in kwargs.values()]
+
+    x = eager.ones(1)
+    return Program(
+        step,
+        calls=[
+            Call((), {"a": x, "b": 2}),
+            Call((), {"b": 2, "a": x}),
+            Call((), {"b": 2}),
+            Call((), {"a": x, "b": 2}),
+        ],
+        observe=nothing,
+    )
+
+
+@case("function")
+def keyword_arguments_in_another_order_are_passed_on():
+    def order(**kwargs):
+        return "".join(kwargs)
+
+    def step(x, **kwargs):
+        return order(**kwargs), order(z=1, **kwargs), dict(kwargs)
+
+    x = eager.ones(1)
+    return Program(
+        step,
+        calls=[Call((x,), {"p": 1, "q": 2}), Call((x,), {"q": 2, "p": 1})],
+        observe=nothing,
+    )
+
+
+@case("function")
+def an_argument_by_name_then_by_position():
+    def step(x, scale=2):
+        return x * scale
+
+    x = eager.ones(2)
+    return Program(
+        step,
+        calls=[Call((x, 3)), Call((x,), {"scale": 4}), Call((), {"scale": 5, "x": x}), Call((x,))],
+        observe=nothing,
+    )
+
+
+@case("function")
+def the_arguments_do_not_fit():
+    def step(x, scale, *, shift=0):
+        return x * scale + shift
+
+    x = eager.ones(2)
+    return Program(
+        step,
+        calls=[
+            Call((x,)),
+            Call((x, 1, 2)),
+            Call((x, 1), {"scale": 2}),
+            Call((x, 1), {"other": 2}),
+            Call((x, 1)),
+        ],
+        observe=nothing,
+    )
+
+
+@case("function")
+def an_unused_number_changes():
+    def step(x, epoch, note=""):
+        return x * 2
+
+    x = eager.ones(2)
+    return rows(step, (x, 1), (x, 2, "b"), (x, 10**30), (x, 1.5), (x, None), (x, x))
+
+
+@case("function")
+def a_number_becomes_a_tensor():
+    def step(x, scale):
+        return x * scale
+
+    x = eager.ones(2)
+    return rows(step, (x, 2), (x, eager.tensor([1.0, 2.0])), (x, 2.0), (x, True), (x, 2))
+
+
+@case("function")
+def a_global_number_becomes_a_tensor_and_none():
+    m = module("S = 2\ndef step(x): return x if S is None else x * S\n")
+    return scene(
+        m.step,
+        lambda: setattr(m, "S", eager.tensor([1.0, 2.0, 3.0])),
+        lambda: setattr(m, "S", None),
+        lambda: setattr(m, "S", "no"),
+        lambda: setattr(m, "S", 2),
+    )
+
+
+@case("function")
+def an_attribute_becomes_an_array():
+    class State:
+        scale = 2
+
+    state = State()
+
+    def step(x):
+        return x * 2 if isinstance(state.scale, int) else x * 3
+
+    return scene(
+        step,
+        lambda: setattr(state, "scale", np.ones(3)),
+        lambda: setattr(state, "scale", [2]),
+        lambda: setattr(state, "scale", 2),
+    )
+
+
+@case("function")
+def a_function_is_jitted_with_a_wrapper():
+    log = []
+
+    def traced(fn):
+        @functools.wraps(fn)
+        def wrapper(*args):
+            log.append(fn.__name__)
+            return fn(*args)
+
+        return wrapper
+
+    @traced
+    def step(x):
+        return x * 2
+
+    return scene(step, nothing, observe=lambda: list(log))

@@ -1,0 +1,213 @@
+"""What is taken for granted of libraries: constants, functions, classes."""
+
+import builtins
+import collections
+import functools
+import math
+import string
+import sys
+import textwrap
+import types
+
+import eager
+from eager import nn
+
+from .harness import case
+from .scene import module, nothing, scene
+
+
+def patched(step, owner, name, *values, observe=nothing):
+    """`owner.name` takes each of `values` in turn, then has its own value again."""
+    original = getattr(owner, name)
+    changes = [functools.partial(setattr, owner, name, v) for v in (*values, original)]
+    program = scene(step, *changes, observe=observe)
+    program.close = functools.partial(setattr, owner, name, original)
+    return program
+
+
+@case("library")
+def a_constant_of_math_is_replaced():
+    return patched(lambda x: x * math.pi, math, "pi", 3.0, 3)
+
+
+@case("library")
+def a_constant_of_string_is_replaced():
+    return patched(lambda x: (len(string.digits), string.digits[:2]), string, "digits", "ab")
+
+
+@case("library")
+def a_constant_of_eager_is_replaced():
+    return patched(lambda x: x * eager.pi, eager, "pi", 3.0)
+
+
+@case("library")
+def a_constant_of_sys_is_replaced():
+    return patched(lambda x: x * (sys.maxsize % 100), sys, "maxsize", 5)
+
+
+@case("library")
+def a_function_of_the_standard_library_is_replaced():
+    return patched(lambda x: textwrap.dedent("  a"), textwrap, "dedent", lambda t: "patched")
+
+
+@case("library")
+def a_function_that_the_standard_library_uses_is_replaced():
+    def step(x):
+        return textwrap.indent("a", "-"), textwrap.shorten("a b c d e f g h", 12)
+
+    return patched(step, textwrap.TextWrapper, "fill", lambda self, text: "patched")
+
+
+@case("library")
+def a_module_in_a_global_is_replaced_by_another():
+    m = module("import json\ndef step(x): return json.dumps({'a': 1}), x\n")
+    fake = types.SimpleNamespace(dumps=lambda value: "patched")
+    return scene(m.step, lambda: setattr(m, "json", fake))
+
+
+@case("library")
+def a_class_of_collections_gets_a_member():
+    def step(x):
+        return collections.UserDict(a=1).get("a"), getattr(collections.UserDict, "never_wrong", 0)
+
+    def add():
+        collections.UserDict.never_wrong = 5
+
+    def replace():
+        collections.UserDict.get = lambda self, key: "patched"
+
+    original = collections.UserDict.get
+    program = scene(step, add, replace)
+
+    def close():
+        vars(collections.UserDict).get("never_wrong") and delattr(
+            collections.UserDict, "never_wrong"
+        )
+        collections.UserDict.get = original
+
+    program.close = close
+    return program
+
+
+@case("library")
+def a_default_of_a_library_function_is_replaced():
+    original = nn.functional.leaky_relu.__defaults__
+
+    def step(x):
+        return nn.functional.leaky_relu(x - 2)
+
+    def change():
+        nn.functional.leaky_relu.__defaults__ = (0.5, *original[1:])
+
+    program = scene(step, change)
+
+    def close():
+        nn.functional.leaky_relu.__defaults__ = original
+
+    program.close = close
+    return program
+
+
+@case("library")
+def a_module_that_is_called_like_one_of_the_library():
+    """A script of the user's may well be called profile.py or code.py."""
+    space = {"__name__": "profile", "SCALE": 2}
+    exec("def helper(x): return x * SCALE\ndef step(x): return helper(x) + SCALE\n", space)
+
+    def helper():
+        exec("def helper(x): return x * 100\n", space)
+
+    return scene(space["step"], lambda: space.update(SCALE=3), helper)
+
+
+@case("library")
+def a_module_that_is_called_like_ours():
+    space = {"__name__": "eager_utils", "SCALE": 2}
+    exec("def helper(x): return x * SCALE\ndef step(x): return helper(x) + SCALE\n", space)
+    return scene(space["step"], lambda: space.update(SCALE=3))
+
+
+@case("library")
+def functions_without_a_module_name():
+    space = {"SCALE": 2}
+    exec("def step(x): return x * SCALE, __name__\n", space)
+    return scene(space["step"], lambda: space.update(SCALE=3), lambda: space.update(__name__="n"))
+
+
+@case("library")
+def an_initializer_of_a_layer_is_replaced():
+    original = nn.Linear.reset_parameters
+
+    def step(x):
+        layer = nn.Linear(3, 1)
+        return layer(x).detach()
+
+    def change():
+        nn.Linear.reset_parameters = lambda self: (
+            self.weight.data.fill_(1),
+            self.bias.data.zero_(),
+        )
+
+    program = scene(step, change)
+
+    def close():
+        nn.Linear.reset_parameters = original
+
+    program.close = close
+    return program
+
+
+@case("library")
+def a_class_attribute_of_a_layer_is_set():
+    layer = nn.LeakyReLU(0.5)
+    program = scene(
+        lambda x: (layer(x - 2), getattr(layer, "never_wrong", 1)),
+        lambda: setattr(nn.LeakyReLU, "never_wrong", 2),
+        lambda: setattr(nn.Module, "never_wrong", 3),
+        lambda: delattr(nn.LeakyReLU, "never_wrong"),
+    )
+
+    def close():
+        for cls in (nn.LeakyReLU, nn.Module):
+            if "never_wrong" in vars(cls):
+                delattr(cls, "never_wrong")
+
+    program.close = close
+    return program
+
+
+@case("library")
+def the_import_function_is_replaced():
+    original = builtins.__import__
+
+    def step(x):
+        import math as m
+
+        return x * m.floor(2.5)
+
+    def change():
+        fake = types.SimpleNamespace(floor=lambda v: 7)
+        builtins.__import__ = lambda name, *a: fake if name == "math" else original(name, *a)
+
+    return scene(step, change, lambda: setattr(builtins, "__import__", original))
+
+
+@case("library")
+def the_class_builder_is_replaced():
+    original = builtins.__build_class__
+
+    def step(x):
+        class Box:
+            n = 2
+
+        return x * Box.n
+
+    def change():
+        def build(body, name, *bases, **kwargs):
+            made = original(body, name, *bases, **kwargs)
+            made.n = 9
+            return made
+
+        builtins.__build_class__ = build
+
+    return scene(step, change, lambda: setattr(builtins, "__build_class__", original))

@@ -1,0 +1,191 @@
+"""The library's own methods, functions and layers, replaced between calls."""
+
+import eager
+from eager import nn
+from eager.nn import functional as F
+
+from .harness import case
+from .scene import scene
+
+
+@case("replaced")
+def a_method_of_tensors_is_replaced():
+    original = eager.Tensor.relu
+
+    def step(x):
+        return (x - 2).relu()
+
+    return scene(
+        step,
+        lambda: setattr(eager.Tensor, "relu", lambda self: self * 10),
+        lambda: setattr(eager.Tensor, "relu", original),
+    )
+
+
+@case("replaced")
+def an_operator_of_tensors_is_replaced():
+    original = eager.Tensor.__add__
+
+    def step(x):
+        return x + 1
+
+    return scene(
+        step,
+        lambda: setattr(eager.Tensor, "__add__", lambda self, other: self * 10),
+        lambda: setattr(eager.Tensor, "__add__", original),
+    )
+
+
+@case("replaced")
+def a_method_is_added_to_tensors():
+    def step(x):
+        return x.never_wrong() if hasattr(x, "never_wrong") else x
+
+    return scene(
+        step,
+        lambda: (
+            setattr(eager.Tensor, "never_wrong", lambda self: self * 2, None)
+            if False
+            else setattr(eager.Tensor, "never_wrong", lambda self: self * 2)
+        ),
+        lambda: setattr(eager.Tensor, "never_wrong", lambda self: self * 3),
+        lambda: delattr(eager.Tensor, "never_wrong"),
+    )
+
+
+@case("replaced")
+def a_class_attribute_of_tensors_is_seen():
+    def step(x):
+        return getattr(x, "never_wrong", 1) * x
+
+    return scene(
+        step,
+        lambda: setattr(eager.Tensor, "never_wrong", 5),
+        lambda: delattr(eager.Tensor, "never_wrong"),
+    )
+
+
+@case("replaced")
+def a_function_of_eager_is_replaced():
+    original = eager.exp
+
+    def step(x):
+        return eager.exp(x * 0)
+
+    return scene(
+        step,
+        lambda: setattr(eager, "exp", lambda v: v + 5),
+        lambda: setattr(eager, "exp", original),
+    )
+
+
+@case("replaced")
+def a_function_of_functional_is_replaced():
+    original = F.relu
+    layer = nn.Sequential(nn.ReLU())
+
+    def step(x):
+        return F.relu(x - 2), layer(x - 2)
+
+    return scene(
+        step,
+        lambda: setattr(F, "relu", lambda v, inplace=False: v * 10),
+        lambda: setattr(F, "relu", original),
+    )
+
+
+@case("replaced")
+def the_forward_of_a_library_layer_is_replaced():
+    original, layer = nn.ReLU.forward, nn.ReLU()
+
+    def step(x):
+        return layer(x - 2)
+
+    return scene(
+        step,
+        lambda: setattr(nn.ReLU, "forward", lambda self, v: v * 10),
+        lambda: setattr(nn.ReLU, "forward", original),
+    )
+
+
+@case("replaced")
+def the_forward_of_one_layer_is_replaced():
+    layer = nn.ReLU()
+
+    def step(x):
+        return layer(x - 2)
+
+    return scene(
+        step,
+        lambda: setattr(layer, "forward", lambda v: v * 10),
+        lambda: delattr(layer, "forward"),
+    )
+
+
+@case("replaced")
+def the_step_of_an_optimizer_is_replaced():
+    w = eager.ones(3, requires_grad=True)
+    optimizer = eager.optim.SGD([w], lr=0.5)
+    log = []
+
+    def step(x):
+        optimizer.zero_grad()
+        (w * x).sum().backward()
+        optimizer.step()
+        return w.detach().clone()
+
+    return scene(
+        step,
+        lambda: setattr(optimizer, "step", lambda: log.append("step")),
+        lambda: delattr(optimizer, "step"),
+        observe=lambda: (w, list(log)),
+    )
+
+
+@case("replaced")
+def a_bound_name_of_a_function_survives_a_replacement():
+    exp, original = eager.exp, eager.exp
+
+    def step(x):
+        return exp(x), eager.exp(x) if eager.exp is not exp else None
+
+    return scene(
+        step,
+        lambda: setattr(eager, "exp", eager.sin),
+        lambda: setattr(eager, "exp", original),
+    )
+
+
+@case("replaced")
+def the_call_of_modules_is_replaced():
+    original, layer = nn.Module.__call__, nn.ReLU()
+
+    def step(x):
+        return layer(x - 2)
+
+    def twice(self, *args):
+        return original(self, *args) * 2
+
+    return scene(
+        step,
+        lambda: setattr(nn.Module, "__call__", twice),
+        lambda: setattr(nn.Module, "__call__", original),
+    )
+
+
+@case("replaced")
+def a_method_of_a_user_class_is_replaced():
+    class Layer:
+        def __call__(self, x):
+            return self.run(x)
+
+        def run(self, x):
+            return x * 2
+
+    layer = Layer()
+    return scene(
+        lambda x: layer(x),
+        lambda: setattr(Layer, "run", lambda self, x: x * 3),
+        lambda: setattr(layer, "run", lambda x: x * 4),
+        lambda: setattr(Layer, "__call__", lambda self, x: x * 5),
+    )

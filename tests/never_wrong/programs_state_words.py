@@ -1,0 +1,106 @@
+"""Errors in Python's words: of attributes, of calls, of operators."""
+
+import numpy as np
+
+from .harness import case
+from .scene import nothing, rows, scene
+
+
+@case("words")
+def attributes_of_what_is_written_in_c():
+    import decimal
+
+    context, array = decimal.Context(), np.arange(4)
+
+    def step(x):
+        context.prec = 5
+        array.shape = (2, 2) if array.ndim == 1 else (4,)
+        return context.prec, array.shape, x
+
+    return scene(step, nothing, observe=lambda: (context.prec, array))
+
+
+@case("words")
+def a_read_only_attribute_is_written():
+    frozen = range(3)
+
+    def step(x):
+        told = []
+        for target, name in (
+            (frozen, "start"),
+            (5, "real"),
+            (None, "a"),
+            ("s", "b"),
+            (object(), "c"),
+        ):
+            try:
+                setattr(target, name, 1)
+            except (AttributeError, TypeError) as error:
+                told.append((type(error).__name__, str(error)))
+        return told
+
+    return scene(step, nothing)
+
+
+@case("words")
+def a_missing_attribute_in_python_s_words():
+    class Thing:
+        __slots__ = ("a",)
+
+    thing = Thing()
+
+    def step(x):
+        told = []
+        for target in (thing, Thing, 5, "s", None, x, [1], len, 2.5, range(2), step):
+            try:
+                target.nothing_there
+            except AttributeError as error:
+                told.append((str(error).replace("'", ""), error.name, error.obj is target))
+        return told
+
+    return scene(step, nothing)
+
+
+@case("words")
+def wrong_calls_in_python_s_words():
+    class Thing:
+        def run(self, a, *, b):
+            return a
+
+    def helper(a, /, b, *, c=1):
+        return a
+
+    five, one, none = 5, [1], None
+    calls = [
+        lambda: helper(),
+        lambda: helper(1),
+        lambda: helper(1, 2, 3),
+        lambda: helper(a=1, b=2),
+        lambda: helper(1, 2, d=3),
+        lambda: helper(1, b=2, **{"b": 3}),  # noqa: PLE1132
+        lambda: Thing().run(),
+        lambda: Thing().run(1),
+        lambda: Thing(1),
+        lambda: five(),
+        lambda: [][0],  # noqa: PLE0643
+        lambda: {}["k"],
+        lambda: one["a"],
+        lambda: len(5),
+        lambda: 1 + "a",
+        lambda: "a" < 1,
+        lambda: iter(5),
+        lambda: int("x"),
+        lambda: [*5],
+        lambda: {**5},
+        lambda: -"a",
+        lambda: none[0],
+        lambda: sum("ab"),
+    ]
+
+    def step(x, i):
+        try:
+            return calls[i]()
+        except (TypeError, LookupError, ValueError) as error:
+            return type(error).__name__, str(error)
+
+    return rows(step, *((0, i) for i in range(len(calls))))

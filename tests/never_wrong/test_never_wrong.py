@@ -1,0 +1,36 @@
+"""Every case of the programs_*.py beside this file: plain Python's answer, exception and effects."""
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from .harness import CASES, check
+from .wrong_today import WRONG_TODAY as VALUES
+from .wrong_today_state import WRONG_TODAY as STATE
+
+WRONG_TODAY = VALUES | STATE
+
+for path in sorted(Path(__file__).parent.glob("programs_*.py")):
+    importlib.import_module(f".{path.stem}", __package__)
+
+PARAMETERS = [
+    pytest.param(
+        name,
+        id=f"{each.group}-{name}",
+        marks=[pytest.mark.xfail(strict=True, reason=WRONG_TODAY[name])]
+        if name in WRONG_TODAY
+        else [],
+    )
+    for name, each in CASES.items()
+]
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_case(name, tmp_path):
+    wrong = check(name, tmp_path)
+    assert not wrong, wrong
+
+
+def test_marks_name_cases():
+    assert not WRONG_TODAY.keys() - CASES.keys()
