@@ -141,6 +141,11 @@ class FixedKind(NativeKind):
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
         return s.outside.fix(real, origin)
 
+    def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        if s.outside.shadow(owner) is not None:  # it may have a state that nothing guards
+            self.refuse(owner, f".{fn.__name__}()")
+        return super().invoke(s, owner, fn, args, kwargs)
+
 
 # ---- what cannot be looked into
 

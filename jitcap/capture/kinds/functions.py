@@ -232,19 +232,15 @@ class PartialKind(NativeKind):
         return s.call(fn.func, (*fn.args, *args), {**fn.keywords, **kwargs})
 
 
-class CacheKind(FixedKind):
-    """`functools.lru_cache`."""
-
-    def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
-        return s.call(fn.__wrapped__, args, kwargs)
-
-
 class UfuncKind(FixedKind):
     """A function of NumPy on arrays."""
 
     def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         if any(isinstance(a, Tensor) for a in args):
             raise Break("numpy", f"np.{fn.__name__} of a tensor")
+        return s.pure(fn, args, kwargs)
+
+    def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         return s.pure(fn, args, kwargs)
 
 

@@ -23,6 +23,7 @@ from eager.tensor import Tensor
 from eager.utils.data import DataLoader
 from jitcap.capture.interpret import Generator, Null
 from jitcap.capture.kinds.base import KINDS, RULES, Kind, kind_of_class
+from jitcap.capture.kinds.caches import CacheKind
 from jitcap.capture.kinds.cells import CellKind
 from jitcap.capture.kinds.classes import ClassKind, Super, SuperKind
 from jitcap.capture.kinds.constants import (
@@ -38,7 +39,6 @@ from jitcap.capture.kinds.constants import (
 )
 from jitcap.capture.kinds.functions import (
     BuiltinKind,
-    CacheKind,
     EnumKind,
     FunctionKind,
     GetterKind,
