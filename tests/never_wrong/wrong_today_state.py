@@ -5,9 +5,6 @@ from typing import Final
 _BY_CAUSE: Final = {
     "decimals are taken as pure, whatever their context is": """
         the_precision_of_decimals_changes the_flags_of_decimals_are_raised""",
-    "storing an attribute that C holds says that there is none": """
-        a_local_context_inside attributes_of_what_is_written_in_c
-        a_read_only_attribute_is_written""",
     "the answer of isinstance and issubclass is not guarded": """
         a_class_is_registered_later issubclass_of_a_class_that_is_registered_later
         a_class_becomes_a_sequence a_runtime_protocol_is_met_later
@@ -100,7 +97,7 @@ _BY_CAUSE: Final = {
     "finalizers run while capturing, and never again": """
         del_runs_at_each_call del_runs_when_the_last_reference_goes
         a_finalizer_is_registered_inside""",
-    "the type of a generator is capture's own": "a_generator_is_returned",
+    "a property of a module's class is not looked up": "the_module_of_another_class",
     "throw() is not passed on by `yield from`": "yield_from_and_exceptions",
     "frames are capture's own": """
         the_frame_above the_locals_of_the_caller the_stack_is_inspected
