@@ -95,7 +95,7 @@ class DictShadow(Shadow):
             twins = self._load_keys(s, keys)
         for key in twins:
             self.touch(s, key)
-        now = dict(self.twin)
+        now = dict(self.kind.items(self.twin))
         self.kind.clear(self.twin)
         for key in (*(k for k in twins if k in now), *(k for k in now if k not in self.base)):
             self.kind.__setitem__(self.twin, key, now[key])
@@ -124,10 +124,10 @@ class DictShadow(Shadow):
             s.guards.add(Length(self.origin, s.line(), count, by))
             return count
         self.complete(s)
-        return len(self.twin)
+        return dict.__len__(self.twin)
 
     def removed(self) -> list[Any]:
-        return [k for k in self.base if k not in self.twin]
+        return [k for k in self.base if not dict.__contains__(self.twin, k)]
 
     def stored(self) -> list[Any]:
         """Keys whose value the program set, in the twin's order."""
@@ -138,8 +138,8 @@ class DictShadow(Shadow):
         """Whether a key was moved, or was removed and inserted again: new keys come last."""
         if not self.whole:
             return False
-        now = list(self.twin)
-        kept = [k for k in self.base if k in self.twin]
+        now = [*self.kind.keys(self.twin)]
+        kept = [k for k in self.base if dict.__contains__(self.twin, k)]
         return now != kept + [k for k in now if k not in self.base]
 
     def changed(self) -> bool:
