@@ -25,6 +25,7 @@ from jitcap.capture.kinds.base import (
 from jitcap.capture.kinds.text import Deferred, text_of
 from jitcap.capture.origin import Attribute, Origin
 from jitcap.capture.outside import Shadow
+from jitcap.equality import comparable
 from jitcap.guards import Is, TypeIs
 
 # Methods that run through an argument; the others (append, insert, ...) store it.
@@ -119,10 +120,23 @@ class ConstantKind(NativeKind):
     constant = True
 
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
+        if not comparable(real):
+            return OPAQUE.load(s, real, origin)
         return s.outside.constant(real, origin)
 
     def settle(self, s: Session, value: Any, depth: int) -> None:
         """It has no parts."""
+
+
+class SliceKind(NativeKind):
+    """A slice of the loaded parts; the same one when all of them are constants."""
+
+    def load(self, s: Session, real: slice, origin: Origin) -> Any:
+        s.outside.guard(TypeIs(origin, s.line(), slice))
+        given = {name: getattr(real, name) for name in ("start", "stop", "step")}
+        parts = [s.outside.load(value, Attribute(origin, name)) for name, value in given.items()]
+        same = all(a is b for a, b in zip(parts, given.values(), strict=True))
+        return s.outside.register(Shadow(real, origin, real if same else slice(*parts)))
 
 
 class SingletonKind(ConstantKind):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from types import FunctionType, MemberDescriptorType, SimpleNamespace
+from types import FunctionType, MemberDescriptorType, ModuleType, SimpleNamespace
 from typing import Any
 
 from eager.nn import Module
@@ -21,10 +21,10 @@ from jitcap.capture.kinds.constants import FixedKind
 from jitcap.capture.kinds.mappings import DictShadow, touch
 from jitcap.capture.kinds.sequences import ListShadow
 from jitcap.capture.native import is_native, is_native_class
-from jitcap.capture.origin import Attribute, DictOf, Origin
+from jitcap.capture.origin import Attribute, DictOf, IsUnset, Origin, Slot
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import DROP, DROP_ITEM, ITEM, PUT, Effect, Maker
-from jitcap.guards import Equals, Length, TypeIs
+from jitcap.guards import Is, Length, TypeIs
 
 
 class ObjectShadow(Shadow):
@@ -36,9 +36,14 @@ class ObjectShadow(Shadow):
         super().__init__(real, origin, twin)
         self.slots: dict[str, Any] = {}  # name -> what was loaded (MISSING: it is unset)
         self.fields: DictShadow | None = None
-        if hasattr(real, "__dict__"):
-            self.fields = DictShadow(real.__dict__, DictOf(origin), twin.__dict__)
-            self.fields.owner = type(real)
+        try:
+            fields = object.__getattribute__(real, "__dict__")
+        except AttributeError:
+            return
+        by = None if plain_attributes(type(real)) else object.__getattribute__
+        mine = object.__getattribute__(twin, "__dict__")
+        self.fields = DictShadow(fields, DictOf(origin, by), mine)
+        self.fields.owner = type(real)
 
     def parts(self) -> tuple[Shadow, ...]:
         return (self,) if self.fields is None else (self, self.fields)
@@ -49,11 +54,17 @@ class ObjectShadow(Shadow):
                 value = descriptor.__get__(self.real, type(self.real))
             except AttributeError:
                 self.slots[name] = MISSING
-                s.guards.add(Equals(_Has(self.origin, name), s.line(), False))
+                s.guards.add(Is(IsUnset(self.origin, name, descriptor), s.line(), True))
                 return
-            value = s.outside.load(value, Attribute(self.origin, name))
+            value = s.outside.load(value, self._place(name, descriptor))
             self.slots[name] = value
             descriptor.__set__(self.twin, value)
+
+    def _place(self, name: str, descriptor: Any) -> Origin:
+        cls = type(self.real)
+        if plain_attributes(cls) and not hasattr(cls, "__getattr__"):
+            return Attribute(self.origin, name)
+        return Slot(self.origin, name, descriptor)
 
     def complete(self, s: Session) -> None:
         if self.fields is not None:
@@ -90,11 +101,10 @@ class ObjectShadow(Shadow):
         return effects
 
 
-class _Has(Attribute):
-    """`hasattr(base, name)`."""
-
-    def expr(self, var: Callable[[Origin], str], bind: Callable[[Any], str]) -> str:
-        return f"hasattr({var(self.base)}, {self.name!r})"
+def plain_attributes(cls: type) -> bool:
+    """Whether reading an attribute that is there runs none of the class's code."""
+    read: Any = cls.__getattribute__
+    return read is object.__getattribute__ or read is ModuleType.__getattribute__
 
 
 def slots_of(cls: type) -> Iterator[tuple[str, Any]]:
@@ -240,7 +250,8 @@ class ObjectKind(Kind):
             self._register(s, ObjectShadow(real, origin, twin))
             return s.outside.register(DictShadow(real, origin, twin))
         if isinstance(real, list):
-            s.outside.guard(Length(origin, s.line(), len(real)))
+            count = list.__len__(real)
+            s.outside.guard(Length(origin, s.line(), count, list.__len__))
             twin = list.__new__(cls)
             self._register(s, ObjectShadow(real, origin, twin))
             return s.outside.register(ListShadow(real, origin, twin))

@@ -36,6 +36,7 @@ from jitcap.capture.kinds.constants import (
     NativeKind,
     Opaque,
     SingletonKind,
+    SliceKind,
 )
 from jitcap.capture.kinds.functions import (
     BuiltinKind,
@@ -73,7 +74,8 @@ CELLS: Final = CellKind()
 GENERATORS: Final = (random.Random, np.random.RandomState, np.random.Generator)
 _ROWS: Final[tuple[tuple[Kind, tuple[Any, ...]], ...]] = (
     (SingletonKind(), (type(None), bool, type(Ellipsis), type(NotImplemented))),
-    (ConstantKind(), (str, bytes, complex, range, slice, DType, device, re.Pattern)),
+    (ConstantKind(), (str, bytes, complex, range, DType, device, re.Pattern)),
+    (SliceKind(), (slice,)),
     (IntKind(), (int,)),
     (FloatKind(), (float, np.float64)),  # the second: what NumPy computes for a schedule
     (FixedKind(), (
