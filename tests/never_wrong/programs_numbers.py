@@ -147,7 +147,7 @@ def fibonacci_grows():
     state = {"a": 0, "b": 1}
 
     def step(x):
-        for _ in range(23):
+        for _ in range(26):  # whatever is made of the sum of sums must not double each time
             state["a"], state["b"] = state["b"], state["a"] + state["b"]
         return x * 2, state["a"] % 1000
 
@@ -853,3 +853,168 @@ def slices_by_numbers():
         return items[n:], items[:n], items[::n], x
 
     return over(step, [1, 2, -1, True, 10**30, 0])
+
+
+# ---- numbers beyond the range of the graph that meet a tensor
+
+
+MEETING = {
+    "power_modulo": (lambda n: n**25 % 11, [3, 5, 7, 12]),
+    "two_to_the_n": (lambda n: 2**n % 7, [3, 62, 63, 64, 200]),
+    "hash": (lambda n: (n * 6364136223846793005 + 1442695040888963407) % 2**64 % 5, [1, 2, 3, 2**40]),
+    "huge_quotient": (lambda n: n * 10**30 * 3 / 7, [1, 2, 5]),
+    "huge_floor": (lambda n: n * 10**30 // 10**29, [1, 2, 5]),
+    "square_and_back": (lambda n: (n * n) // n, [3, 5, 2**40, 2**62]),
+    "difference_of_huge": (lambda n: (2**64 + n) - 2**64, [1, 2, 3]),
+    "true_division": (lambda n: n / 3, [1, 2**53 + 1, 2**62 + 1]),
+    "comparison": (lambda n: int(n * n > 2**63), [3, 5, 2**32, 2**33]),
+    "negative_power": (lambda n: n**-1, [1, 2, 4, 2**40]),
+    "rounded": (lambda n: round(n / 2), [1, 3, 5, 6]),
+    "rounded_digits": (lambda n: round(n / 3, 1), [1, 2, 5]),
+    "floor_of_quotient": (lambda n: math.floor(n / 4) + math.ceil(n / 4), [1, 2, 7, -7]),
+    "minimum_of_huge": (lambda n: min(n * 2**62, 9), [1, 2, 4, -1]),
+    "conditional": (lambda n: n * 2**62 if n < 0 else n, [1, 2, -1, -4]),
+    "factorial": (lambda n: math.factorial(n) % 13, [5, 12, 21, 25]),
+    "int_of_a_float": (lambda n: int(n * 1e19) % 10, [1, 2, 3]),
+    "bool_sum": (lambda n: (n > 1) + (n > 2), [1, 2, 3]),
+    "float_power": (lambda n: (n / 2) ** 0.5, [2, 8, -2]),
+    "float_overflow": (lambda n: min((n * 1.0) ** 300, 5.0), [1, 2, 100]),
+    "modulo_of_a_float": (lambda n: -n % 0.75 + n % -4, [1, 2, 5]),
+}  # fmt: skip
+
+
+def _meeting_cases():
+    for name, (compute, values) in MEETING.items():
+
+        def build(compute=compute, values=values):
+            counter = {"n": 0}
+
+            def step(x, n):
+                counter["n"] = n
+                return x * compute(counter["n"])
+
+            return over(step, values, lambda: dict(counter))
+
+        build.__name__ = f"{name}_meets_a_tensor"
+        case("numbers")(build)
+
+
+_meeting_cases()
+
+
+@case("numbers")
+def constants_beyond_64_bits():
+    def step(x, f):
+        return x * (10**30 * 3 / 7 / 1e30), f * (10**30), 10**30 * 3 // 7, x * f
+
+    return over(step, [1.0, 2.0])
+
+
+@case("numbers")
+def all_of_an_item_that_is_not_zero():
+    def step(x):
+        return "yes" if all([x.sum().item() != 0]) else "no"
+
+    return Program(step, [(eager.tensor(v),) for v in ([1.0], [0.0], [2.0])])
+
+
+@case("numbers")
+def not_equal_to_zero_is_a_value():
+    def step(x):
+        total = x.sum().item()
+        return total != 0, not total != 0, (total != 0) + 1, [total != 0, total == 0]
+
+    return Program(step, [(eager.tensor(v),) for v in ([1.0], [0.0], [2.0])])
+
+
+@case("numbers")
+def filter_of_items_that_are_not_zero():
+    def step(xs):
+        return [i for i, x in enumerate(xs) if x.item() != 0]
+
+    make = lambda *values: [eager.tensor(v) for v in values]
+    return Program(step, [(make(1.0, 2.0),), (make(1.0, 0.0),), (make(0.0, 0.0),)])
+
+
+@case("numbers")
+def rounded_float_meets_a_tensor():
+    return over(lambda x, a: (x + round(a), x * round(a, 1), x[round(a)]), [0.5, 1.2, 0.6, -0.4])
+
+
+@case("numbers")
+def constants_without_a_literal():
+    table = {
+        "inf": math.inf, "nan": math.nan, "zero": -0.0, "complex": complex(0.0, -0.0),
+        "bad": complex(math.nan, -math.inf), "np": np.float64(0.1), "pair": (math.inf, -0.0, (math.nan,)),
+        "fraction": fractions.Fraction(1, 3), "huge": 10**5000, "enum": Level.HIGH, "slice": slice(1, None),
+        "dtype": np.dtype("f4"), "set": frozenset([math.inf]), "range": range(10**20), "more": ...,
+    }  # fmt: skip
+
+    def step(x, key):
+        value = table[key]
+        return x, value, [value, (value,)], {key: value}
+
+    return Program(step, [(eager.tensor([1.0]), key) for key in table])
+
+
+@case("numbers")
+def huge_numbers_of_no_literal_are_stored():
+    state = {"n": 10**4400}
+
+    def step(x):
+        state["n"] = state["n"] * 10 + 1
+        return x * (state["n"] % 10), state["n"] % 1000, [math.inf, state["n"] > 1e300]
+
+    return Program(step, [(vector(),)] * 3, lambda: state["n"] % 10**20)
+
+
+@case("numbers", compiles=1)
+def an_int_that_is_not_used():
+    return over(lambda x, step_number: x * 2, [0, 1, 2, 3])
+
+
+@case("numbers", compiles=1)
+def an_int_that_is_passed_on_and_not_used():
+    def inner(x, step_number=None, *, verbose=0):
+        return x + 1
+
+    return over(lambda x, n: inner(x, n, verbose=n), [0, 1, 2, 3])
+
+
+@case("numbers")
+def attribute_is_a_number_then_a_tensor():
+    class Box:
+        scale = 2
+
+    box = Box()
+
+    def step(x):
+        return x * box.scale, x + (box.scale if box.scale is not None else 0)
+
+    x = vector()
+    tensor = eager.tensor([3.0, 4.0])
+    changes = [tensor, 0.5, None, True, tensor, 2]
+    calls = [after(lambda v=v: setattr(box, "scale", v), x) for v in changes]
+    return Program(step, [(x,), *calls])
+
+
+@case("numbers")
+def cell_list_item_and_default_become_tensors():
+    scale, held = 2, [2]
+
+    def change(value):
+        nonlocal scale
+        scale, held[0] = value, value
+        inner.__defaults__ = (value,)
+
+    def inner(x, by=2):
+        return x * by
+
+    def step(x):
+        return x * scale, x + held[0], inner(x)
+
+    x = vector()
+    tensor = eager.tensor([3.0, 4.0])
+    return Program(
+        step, [(x,), *[after(lambda v=v: change(v), x) for v in (tensor, 1, 1.5, tensor)]]
+    )
