@@ -24,7 +24,7 @@ import re
 import signal
 import types
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,18 @@ class Program:
     calls: list[Call | tuple[Any, ...]]
     observe: Callable[[], Any] = lambda: None
     close: Callable[[], Any] = lambda: None
+
+
+def vector() -> Any:
+    return eager.tensor([1.0, 2.0])
+
+
+def over(
+    step: Callable[..., Any], values: Iterable[Any], observe: Callable[[], Any] = lambda: None
+) -> Program:
+    """`step(x, value)` for one value after the other, `x` a tensor of two floats."""
+    x = vector()
+    return Program(step, [(x, value) for value in values], observe)
 
 
 @dataclass
@@ -274,6 +286,8 @@ def scalar(value: Any) -> str:
         return value.hex()
     if type(value) is complex:
         return f"({value.real.hex()}, {value.imag.hex()})"
+    if type(value) is int and value.bit_length() > 10_000:
+        return hex(value)  # Python has no decimal text for it
     return repr(value)
 
 
@@ -434,7 +448,8 @@ def check(name: str, cache: Path) -> str:
 def _check(each: Case) -> str:
     want, _ = run(each, lambda step: step)
     again, _ = run(each, lambda step: step)
-    assert want == again, f"the program itself is not deterministic: {difference(again, want)}"
+    if want != again:
+        raise RuntimeError(f"the program itself differs from run to run: {difference(again, want)}")
     for backend in ("eager", "cpp") if each.cpp else ("eager",):
         wrap = functools.partial(jit, backend=backend)
         for title in ROUNDS:

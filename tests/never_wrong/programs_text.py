@@ -14,12 +14,7 @@ import numpy as np
 
 import eager
 
-from .harness import Program, after, case
-
-
-def over(step, values, observe=lambda: None):
-    x = eager.tensor([1.0, 2.0])
-    return Program(step, [(x, value) for value in values], observe)
+from .harness import Program, after, case, over
 
 
 class Level(enum.IntEnum):
@@ -451,7 +446,7 @@ def warnings_with_stacklevel_and_categories():
 
     def helper(n):
         warnings.warn(f"helper {n}", stacklevel=2)
-        warnings.warn(Mine(f"mine {n}"))
+        warnings.warn(Mine(f"mine {n}"))  # noqa: B028
         warnings.warn("deprecated", DeprecationWarning, 1)
 
     def step(x, n):
@@ -482,8 +477,8 @@ def warnings_are_recorded_inside():
     def step(x, n):
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            warnings.warn(f"first {n}")
-            warnings.warn("second", RuntimeWarning)
+            warnings.warn(f"first {n}")  # noqa: B028
+            warnings.warn("second", RuntimeWarning)  # noqa: B028
         return [(w.category.__name__, str(w.message)) for w in said], x
 
     return over(step, [1, 2])
@@ -567,7 +562,7 @@ def sys_stderr_and_writelines():
 
 @case("text")
 def subclasses_of_text():
-    class Tag(str):
+    class Tag(str):  # noqa: SLOT000
         def __str__(self):
             return "tag " + str.__str__(self)
 
