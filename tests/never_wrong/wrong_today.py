@@ -158,7 +158,7 @@ REASONS: dict[str, str] = {
         finalizer_runs_when_the_last_name_goes
     """,
     "sys.stdout and print are bound at capture": """
-        stdout_is_redirected_inside stdout_is_redirected_between_calls print_is_replaced
+        stdout_is_replaced_inside stdout_is_replaced_between_calls print_is_rebound_in_builtins
     """,
     "warnings are raised after their block, and ours are seen by the user": """
         warnings_are_errors_for_a_while warnings_are_recorded_inside

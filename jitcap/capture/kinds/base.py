@@ -297,7 +297,7 @@ class Refusing:
 
     __len__ = __getitem__ = __iter__ = __next__ = __contains__ = __bool__ = _refuse
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = _refuse
-    __str__ = __format__ = __int__ = __float__ = __complex__ = __index__ = _refuse
+    __repr__ = __str__ = __format__ = __int__ = __float__ = __complex__ = __index__ = _refuse
     __add__ = __radd__ = __mul__ = __rmul__ = __mod__ = __rmod__ = __sub__ = __rsub__ = _refuse
     __truediv__ = __rtruediv__ = __matmul__ = __rmatmul__ = __neg__ = __abs__ = __round__ = _refuse
     __array__ = __reduce_ex__ = __copy__ = __deepcopy__ = _refuse
