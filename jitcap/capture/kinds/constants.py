@@ -6,7 +6,9 @@ Kinds of containers inherit from it and load first.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from types import TracebackType
 from typing import Any, Final
 
 from eager.sym import SymNumber
@@ -23,8 +25,10 @@ from jitcap.capture.kinds.base import (
     kind_of,
 )
 from jitcap.capture.kinds.text import Deferred, text_of
+from jitcap.capture.native import is_python_class
 from jitcap.capture.origin import Attribute, Origin
 from jitcap.capture.outside import Shadow
+from jitcap.capture.replay import Maker
 from jitcap.equality import comparable
 from jitcap.guards import Is, TypeIs
 
@@ -124,6 +128,9 @@ class ConstantKind(NativeKind):
             return OPAQUE.load(s, real, origin)
         return s.outside.constant(real, origin)
 
+    def rebuild(self, make: Maker, value: Any) -> str:
+        return make.names.bind(value)
+
     def settle(self, s: Session, value: Any, depth: int) -> None:
         """It has no parts."""
 
@@ -137,6 +144,9 @@ class SliceKind(NativeKind):
         parts = [s.outside.load(value, Attribute(origin, name)) for name, value in given.items()]
         same = all(a is b for a, b in zip(parts, given.values(), strict=True))
         return s.outside.register(Shadow(real, origin, real if same else slice(*parts)))
+
+    def rebuild(self, make: Maker, value: slice) -> str:
+        return f"slice({make.all((value.start, value.stop, value.step))})"
 
 
 class SingletonKind(ConstantKind):
@@ -159,6 +169,13 @@ class FixedKind(NativeKind):
         if s.outside.shadow(owner) is not None:  # it may have a state that nothing guards
             self.refuse(owner, f".{fn.__name__}()")
         return super().invoke(s, owner, fn, args, kwargs)
+
+
+class StaticKind(FixedKind):
+    """A part of a program that never changes: its code, descriptors, classes, modules."""
+
+    def rebuild(self, make: Maker, value: Any) -> str:
+        return make.names.bind(value)
 
 
 # ---- what cannot be looked into
@@ -212,6 +229,13 @@ class ForeignKind(NativeKind):
         known = callable(real) and hashes_identity(real) and real in HANDLERS
         return s.outside.fix(real, origin) if known else OPAQUE.load(s, real, origin)
 
+    def rebuild(self, make: Maker, value: Any) -> str:
+        if type(value) is bytearray:
+            return make.let(f"{make.names.bind(bytearray)}({bytes(value)!r})")
+        if isinstance(value, TracebackType | re.Match):
+            return make.names.bind(value)
+        return super().rebuild(make, value)
+
     def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         return s.foreign(owner, fn, args, kwargs)
 
@@ -226,6 +250,21 @@ class ExceptionKind(NativeKind):
 
     def settle(self, s: Session, value: Any, depth: int) -> None:
         self.see(s, value, "use")
+
+    def rebuild(self, make: Maker, value: BaseException) -> str:
+        cls = type(value)
+        native: Any = next(b for b in cls.__mro__ if not is_python_class(b))  # OSError, groups ...
+        new, init = make.names.bind(native.__new__), make.names.bind(native.__init__)
+        name = make.let(f"{new}({make.all((cls, *value.args))})")
+        make.lines.append(f"{init}({', '.join([name, *map(make.expr, value.args)])})")
+        make.lines.append(f"{name}.args = ({make.all(value.args)}{',' if value.args else ''})")
+        for field in ("__cause__", "__context__", "__suppress_context__"):
+            if getattr(value, field):
+                make.lines.append(f"{name}.{field} = {make.expr(getattr(value, field))}")
+        fields = {k: v for k, v in value.__dict__.items() if not k.startswith("__jitcap")}
+        if fields:
+            make.lines.append(f"{name}.__dict__.update({make.expr(fields)})")
+        return name
 
     def see(self, s: Session, value: Any, what: str) -> None:
         if s.outside.shadow(value) is not None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import builtins
 import functools
 import operator
+import sys
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
 from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import HANDLERS, Args, Kwargs, Session, kind_of
-from jitcap.capture.kinds.constants import OPAQUE, FixedKind, NativeKind, Opaque
+from jitcap.capture.kinds.constants import OPAQUE, FixedKind, NativeKind, Opaque, StaticKind
 from jitcap.capture.kinds.mappings import DictShadow, touch
 from jitcap.capture.kinds.objects import ObjectKind
 from jitcap.capture.native import (
@@ -28,6 +29,7 @@ from jitcap.capture.native import (
 )
 from jitcap.capture.origin import GLOBALS, Attribute, Contents, DictOf, Fixed, Item, Origin
 from jitcap.capture.outside import Shadow
+from jitcap.capture.replay import Maker
 from jitcap.guards import CodeIs, Equals, Is, TypeIs
 from jitcap.marks import NO_CAPTURE
 
@@ -77,6 +79,21 @@ class FunctionKind(NativeKind):
     def to_native(self, s: Session, value: Any) -> Any:
         return value if is_native(value) else s.reentry(value)
 
+    def rebuild(self, make: Maker, value: FunctionType) -> str:
+        if make.is_fixed(value) or _importable(value):
+            return make.names.bind(value)
+        code, scope = make.names.bind(value.__code__), make.names.bind(value.__globals__)
+        cells = f"({make.all(value.__closure__)},)" if value.__closure__ else "None"
+        new, defaults = make.names.bind(FunctionType), make.expr(value.__defaults__)
+        name = make.let(f"{new}({code}, {scope}, {value.__name__!r}, {defaults}, {cells})")
+        for field in ("__qualname__", "__doc__", "__module__"):
+            make.lines.append(f"{name}.{field} = {getattr(value, field)!r}")
+        if value.__kwdefaults__:
+            make.lines.append(f"{name}.__kwdefaults__ = {make.expr(value.__kwdefaults__)}")
+        if value.__dict__:
+            make.lines.append(f"{name}.__dict__.update({make.expr(dict(value.__dict__))})")
+        return name
+
     def getattr(self, s: Session, obj: FunctionType, name: str) -> Any:
         if name in _PLAIN_FIELDS or (name.startswith("__") and name != "__dict__"):
             return getattr(obj, name)
@@ -120,6 +137,14 @@ class FunctionKind(NativeKind):
         return s.interpret(fn, args, kwargs)
 
 
+def _importable(fn: FunctionType) -> bool:
+    """Whether a module holds this very function under its name."""
+    found: Any = sys.modules.get(fn.__module__ or "")
+    for part in fn.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return found is fn
+
+
 def _is_global(origin: Origin) -> bool:
     """Whether it is read from a module's dictionary."""
     fixed = origin.base if isinstance(origin, Item) else None
@@ -151,6 +176,10 @@ class MethodKind(NativeKind):
         while type(fn) is MethodType:
             fn = fn.__func__
         return value if type(fn) is not FunctionType or is_native(fn) else s.reentry(value)
+
+    def rebuild(self, make: Maker, value: MethodType) -> str:
+        new = make.names.bind(MethodType)
+        return make.let(f"{new}({make.expr(value.__func__)}, {make.expr(value.__self__)})")
 
     def call(self, s: Session, fn: MethodType, args: Args, kwargs: Kwargs) -> Any:
         return s.call(fn.__func__, (fn.__self__, *args), kwargs)
@@ -191,6 +220,17 @@ class BuiltinKind(FixedKind):
             return s.pure(fn, args, kwargs)
         raise Break("unknown call", f"{module}.{fn.__qualname__}() is not known")
 
+    def rebuild(self, make: Maker, value: Any) -> str:
+        owner = getattr(value, "__self__", None)
+        if owner is None or isinstance(owner, type | ModuleType):
+            return make.names.bind(value)
+        if not is_python_class(type(owner)):
+            return make.let(f"{make.let(make.expr(owner))}.{value.__name__}")
+        if not make.is_outside(owner):
+            return make.names.bind(value)  # of a library's own object: `random.random`
+        method = make.names.bind(base_method(owner, value))  # whatever overrides it
+        return make.let(f"{method}.__get__({make.expr(owner)})")
+
 
 def base_method(owner: Any, bound: Any) -> Any:
     """What the builtin base of `owner`'s class holds, of which `bound` is a method."""
@@ -201,7 +241,7 @@ def base_method(owner: Any, bound: Any) -> Any:
     )
 
 
-class UnboundKind(FixedKind):
+class UnboundKind(StaticKind):
     """`list.append`, `object.__setattr__`: a method that is given its object at the call."""
 
     def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -228,6 +268,11 @@ class PartialKind(NativeKind):
         keywords = s.outside.load(real.keywords, Attribute(origin, "keywords"))
         s.settle(keywords)
         return s.outside.register(Shadow(real, origin, functools.partial(fn, *args, **keywords)))
+
+    def rebuild(self, make: Maker, value: functools.partial[Any]) -> str:
+        keywords = "".join(f", {k}={make.expr(v)}" for k, v in value.keywords.items())
+        new = make.names.bind(functools.partial)
+        return make.let(f"{new}({make.all((value.func, *value.args))}{keywords})")
 
     def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         return s.call(fn.func, (*fn.args, *args), {**fn.keywords, **kwargs})
@@ -299,6 +344,9 @@ class LoaderKind(ObjectKind):
 
 class EnumKind(ObjectKind):
     """A member of an enumeration."""
+
+    def rebuild(self, make: Maker, value: Any) -> str:
+        return make.names.bind(value)
 
     constant = True
 

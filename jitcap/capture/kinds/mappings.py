@@ -7,7 +7,7 @@ from functools import partial
 from types import FunctionType
 from typing import Any, Final
 
-from jitcap.capture.kinds.base import MISSING, Args, Kwargs, Session, kind_of
+from jitcap.capture.kinds.base import MISSING, Args, Kwargs, MutableKind, Session, kind_of
 from jitcap.capture.kinds.sequences import ContainerKind
 from jitcap.capture.native import is_library_module
 from jitcap.capture.origin import Attribute, Item, ItemBy, Keys, Origin, entry_of
@@ -198,8 +198,23 @@ def touch(s: Session, mapping: Any, key: Any) -> None:
         shadow.touch(s, key)
 
 
-class DictKind(ContainerKind):
+class DictKind(ContainerKind, MutableKind):
     """`dict`, `OrderedDict`, `defaultdict`, and what subclasses of them inherit."""
+
+    def rebuild(self, make: Maker, value: Any) -> str:
+        return make.mutable(self, value)
+
+    def empty(self, make: Maker, value: Any) -> str:
+        factory = ""
+        if isinstance(value, collections.defaultdict):
+            factory = make.expr(value.default_factory)
+        return f"{make.names.bind(type(value))}({factory})"
+
+    def filling(self, make: Maker, name: str, value: Any) -> list[str]:
+        ordered = isinstance(value, collections.OrderedDict)
+        kind: Any = collections.OrderedDict if ordered else dict
+        put = make.names.bind(kind.__setitem__)
+        return [f"{put}({name}, {make.expr(k)}, {make.expr(v)})" for k, v in kind.items(value)]
 
     def load(self, s: Session, real: dict[Any, Any], origin: Origin) -> Any:
         s.outside.guard(TypeIs(origin, s.line(), type(real)))

@@ -6,25 +6,39 @@ derived from: `object`, or `dict`, `list`, `int` ... (`ObjectKind.base`).
 
 from __future__ import annotations
 
+import collections
 import functools
 import types
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from types import FunctionType, MemberDescriptorType, ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, Final
 
 from eager.nn import Module
 from jitcap.capture.breaks import Break
-from jitcap.capture.kinds.base import HANDLERS, MISSING, Args, Kind, Kwargs, Session, kind_of
+from jitcap.capture.kinds.base import (
+    HANDLERS,
+    MISSING,
+    Args,
+    Kind,
+    Kwargs,
+    MutableKind,
+    Session,
+    kind_of,
+)
 from jitcap.capture.kinds.classes import bind, class_raw, of_object
 from jitcap.capture.kinds.constants import FixedKind
 from jitcap.capture.kinds.mappings import DictShadow, touch
 from jitcap.capture.kinds.sequences import ListShadow
-from jitcap.capture.native import is_native, is_native_class
+from jitcap.capture.native import is_native, is_native_class, is_python_class
 from jitcap.capture.origin import Attribute, DictOf, IsUnset, Origin, Slot
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import DROP, DROP_ITEM, ITEM, PUT, Effect, Maker
 from jitcap.guards import Is, Length, TypeIs
+
+_VALUES: Final = (int, float, complex, str, bytes)
+_BASES: Final = (object, dict, list, set, collections.OrderedDict, SimpleNamespace)
 
 
 class ObjectShadow(Shadow):
@@ -226,7 +240,7 @@ def default_remove(s: Session, obj: Any, name: str) -> None:
 # ---- instances as values
 
 
-class ObjectKind(Kind):
+class ObjectKind(MutableKind):
     """An instance: what the class defines in Python is interpreted, the rest is the base's."""
 
     python = True
@@ -284,6 +298,34 @@ class ObjectKind(Kind):
 
     def see(self, s: Session, value: Any, what: str) -> None:
         self.base.see(s, value, what)
+
+    def rebuild(self, make: Maker, value: Any) -> str:
+        if isinstance(value, tuple | BaseException):
+            return self.base.rebuild(make, value)
+        return make.mutable(self, value)
+
+    def empty(self, make: Maker, value: Any) -> str:
+        cls = type(value)
+        base: Any = next(b for b in cls.__mro__ if not is_python_class(b) or b is SimpleNamespace)
+        new = f"{make.names.bind(base)}.__new__({make.names.bind(cls)}"
+        if base in _VALUES:
+            return f"{new}, {make.names.bind(base(value))})"
+        if base is collections.deque:
+            return f"{make.names.bind(_empty_deque)}({make.names.bind(cls)}, {value.maxlen})"
+        return f"{new})" if base in _BASES else super().rebuild(make, value)
+
+    def filling(self, make: Maker, name: str, value: Any) -> list[str]:
+        lines = self.base.filling(make, name, value) if isinstance(self.base, MutableKind) else []
+        fields = getattr(value, "__dict__", {})
+        if fields:
+            pairs = (f"{k!r}: {make.expr(v)}" for k, v in fields.items())
+            lines.append(f"{name}.__dict__.update({{{', '.join(pairs)}}})")
+        put = make.names.bind(object.__setattr__)
+        for slot, descriptor in slots_of(type(value)):
+            with suppress(AttributeError):
+                held = descriptor.__get__(value, type(value))
+                lines.append(f"{put}({name}, {slot!r}, {make.expr(held)})")
+        return lines
 
     # the program
 
@@ -384,7 +426,14 @@ class ObjectKind(Kind):
         return self.base.text(s, fn, args, kwargs)
 
 
-class PlainKind(FixedKind):
+def _empty_deque(cls: Any, maxlen: int | None) -> Any:
+    """An empty deque of a subclass, whose own `__init__` may take other arguments."""
+    made = collections.deque.__new__(cls)
+    collections.deque.__init__(made, (), maxlen)
+    return made
+
+
+class PlainKind(FixedKind, MutableKind):
     """What instances inherit from `object`."""
 
     def contains(self, s: Session, obj: Any, item: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from eager.device import Size
 from jitcap.capture.breaks import Break
-from jitcap.capture.kinds.base import UNLOADED, Args, Kwargs, Session, kind_of
+from jitcap.capture.kinds.base import UNLOADED, Args, Kwargs, MutableKind, Session, kind_of
 from jitcap.capture.kinds.constants import NativeKind
 from jitcap.capture.origin import Computed, Item, Origin
 from jitcap.capture.outside import Shadow
@@ -64,6 +64,15 @@ class TupleKind(SequenceKind):
         if any(a is not b for a, b in zip(items, parts, strict=True)):
             twin = tuple(items) if cls is tuple else tuple.__new__(cls, items)
         return s.outside.register(Shadow(real, origin, twin))
+
+    def rebuild(self, make: Maker, value: tuple[Any, ...]) -> str:
+        cls = type(value)
+        if all(type(v) in (int, str, bool, type(None)) for v in value):
+            return make.names.bind(value)
+        text = f"({make.all(value)},)" if len(value) else "()"
+        if cls is tuple:
+            return make.let(text)
+        return make.let(f"{make.names.bind(tuple.__new__)}({make.names.bind(cls)}, {text})")
 
 
 class ListShadow(Shadow):
@@ -188,8 +197,20 @@ class ListShadow(Shadow):
         return {self.length_name} if self.grows() else set()
 
 
-class ListKind(SequenceKind):
+class ListKind(SequenceKind, MutableKind):
     """A list, or a deque."""
+
+    def rebuild(self, make: Maker, value: Any) -> str:
+        return make.mutable(self, value)
+
+    def empty(self, make: Maker, value: Any) -> str:
+        limit = f"maxlen={value.maxlen}" if isinstance(value, collections.deque) else ""
+        return f"{make.names.bind(type(value))}({limit})"
+
+    def filling(self, make: Maker, name: str, value: Any) -> list[str]:
+        kind = list if isinstance(value, list) else collections.deque
+        extend = make.names.bind(kind.extend)
+        return [f"{extend}({name}, [{make.all(value)}])"] if value else []
 
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
         s.outside.guard(TypeIs(origin, s.line(), type(real)))
@@ -263,6 +284,9 @@ class FrozensetKind(ContainerKind):
         self.check(real, origin)
         return s.outside.constant(real, origin)
 
+    def rebuild(self, make: Maker, value: Any) -> str:
+        return make.let(f"frozenset(({make.all(value)}{',' if value else ''}))")
+
     def complete(self, s: Session, value: Any) -> None:
         if not all(type(x) in (int, float) for x in value):
             s.bound_to = "the order of a set"
@@ -274,8 +298,14 @@ class FrozensetKind(ContainerKind):
         return super().contains(s, obj, item)
 
 
-class SetKind(FrozensetKind):
+class SetKind(FrozensetKind, MutableKind):
     """A set."""
+
+    def rebuild(self, make: Maker, value: Any) -> str:
+        return make.mutable(self, value)
+
+    def filling(self, make: Maker, name: str, value: Any) -> list[str]:
+        return [f"{name}.update([{make.all(value)}])"] if value else []
 
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
         self.check(real, origin)

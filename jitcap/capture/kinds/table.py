@@ -37,6 +37,7 @@ from jitcap.capture.kinds.constants import (
     Opaque,
     SingletonKind,
     SliceKind,
+    StaticKind,
 )
 from jitcap.capture.kinds.functions import (
     BuiltinKind,
@@ -76,12 +77,14 @@ _ROWS: Final[tuple[tuple[Kind, tuple[Any, ...]], ...]] = (
     (SingletonKind(), (type(None), bool, type(Ellipsis), type(NotImplemented))),
     (ConstantKind(), (str, bytes, complex, range, DType, device, re.Pattern)),
     (SliceKind(), (slice,)),
+    (SliceKind(), (slice,)),
     (IntKind(), (int,)),
     (FloatKind(), (float, np.float64)),  # the second: what NumPy computes for a schedule
-    (FixedKind(), (
+    (StaticKind(), (
         types.GetSetDescriptorType, types.MemberDescriptorType, types.CodeType, property,
-        types.GenericAlias, types.UnionType, functools.cached_property, *GENERATORS,
+        types.GenericAlias, types.UnionType, functools.cached_property, Null,
     )),
+    (FixedKind(), GENERATORS),
     (PlainKind(), (object,)),
     (UnboundKind(), (
         types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType,
@@ -107,7 +110,7 @@ _ROWS: Final[tuple[tuple[Kind, tuple[Any, ...]], ...]] = (
     (ARRAY, (OutsideArray,)),
     (MadeArrayKind(), (np.ndarray,)),
     (GeneratorKind(), (Generator,)),
-    (NativeKind(), (InterpretedIterator, Null)),
+    (NativeKind(), (InterpretedIterator,)),
     (SuperKind(), (Super,)),
 )  # fmt: skip
 for _kind, _types in _ROWS:
