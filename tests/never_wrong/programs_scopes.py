@@ -253,7 +253,7 @@ def code_of_a_function_changes():
 
 
 @case("control flow")
-def attributes_on_the_step_itself():
+def attributes_on_the_function_count_its_calls():
     def step(x):
         step.count = getattr(step, "count", 0) + 1
         return x * step.count

@@ -285,7 +285,7 @@ def print_to_a_writer_of_the_user():
 
 
 @case("text")
-def stdout_is_replaced_inside():
+def printing_is_redirected_inside():
     def step(x, n):
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
@@ -297,7 +297,7 @@ def stdout_is_replaced_inside():
 
 
 @case("text")
-def stdout_is_replaced_between_calls():
+def printing_is_redirected_between_calls():
     held, before = io.StringIO(), []
 
     def step(x, n):
@@ -530,7 +530,7 @@ def print_order_among_effects_and_errors():
 
 
 @case("text")
-def print_is_rebound_in_builtins():
+def print_is_replaced_between_calls():
     import builtins
 
     lines = []

@@ -46,12 +46,7 @@ REASONS: dict[str, str] = {
         math_pow_of_a_number_of_the_outside
     """,
     "a guard's value has no literal (nan, or an int of more than 4300 digits)": """
-        fsum_of_a_number_of_the_outside fsum_of_a_number_of_the_graph
         constants_without_a_literal huge_numbers_of_no_literal_are_stored
-    """,
-    "0.0 and -0.0 share a guard": """
-        copysign_of_a_number_of_the_outside atan2_of_a_number_of_the_outside
-        minus_zero_is_another_rate
     """,
     "the text of an origin doubles with each use of a sum": """
         fibonacci_grows
@@ -69,10 +64,6 @@ REASONS: dict[str, str] = {
     "a subclass of a number or of text is taken for its base": """
         bool_int_float_and_numpy_at_one_place enum_members_are_their_own_text
         numpy_floats_of_warnings enum_members_in_f_strings enum_members_read_from_a_class
-        subclasses_of_text
-    """,
-    "a guard compares before it tests the type": """
-        number_then_tensor_then_none cell_list_item_and_default_become_tensors
     """,
     "a warning of NumPy comes from capture's own line": """
         numpy_ints_wrap
@@ -92,11 +83,11 @@ REASONS: dict[str, str] = {
         globals_are_stored_and_deleted
     """,
     "what stands for a value reaches the user": """
-        class_statement_with_hooks text_of_an_exception_with_a_run_time_int
-        exception_with_an_item_is_kept context_of_an_error_in_exit
+        class_statement_with_hooks context_of_an_error_in_exit
         exception_with_notes_and_attributes assert_with_a_tensor_in_the_message
         keyboard_interrupt_and_system_exit own_methods_index percent_format_errors
         str_format_with_attributes_and_items join_of_numbers
+        texts_of_numpy_fractions_and_decimals
     """,
     "contexts of exceptions: only the frame's own handler is looked at": """
         implicit_context_of_two_levels context_from_the_caller_s_handler
@@ -158,7 +149,8 @@ REASONS: dict[str, str] = {
         finalizer_runs_when_the_last_name_goes
     """,
     "sys.stdout and print are bound at capture": """
-        stdout_is_replaced_inside stdout_is_replaced_between_calls print_is_rebound_in_builtins
+        printing_is_redirected_inside printing_is_redirected_between_calls
+        print_is_replaced_between_calls
     """,
     "warnings are raised after their block, and ours are seen by the user": """
         warnings_are_errors_for_a_while warnings_are_recorded_inside
