@@ -19,6 +19,7 @@ from jitcap.capture.kinds.base import (
     Args,
     Kind,
     Kwargs,
+    MutableKind,
     Refusing,
     Session,
     hashes_identity,
@@ -240,7 +241,16 @@ class ForeignKind(NativeKind):
         return s.foreign(owner, fn, args, kwargs)
 
 
-class ExceptionKind(NativeKind):
+def _exception(cls: type[BaseException], args: Args) -> BaseException:
+    """An exception as its builtin class makes it: OSError, groups ... look at their arguments."""
+    native: Any = next(b for b in cls.__mro__ if not is_python_class(b))
+    made: BaseException = native.__new__(cls, *args)
+    native.__init__(made, *args)
+    made.args = args
+    return made
+
+
+class ExceptionKind(NativeKind, MutableKind):
     """An exception of a builtin class. One from outside is kept as it is, for `raise`; it cannot
     be looked into."""
 
@@ -252,19 +262,21 @@ class ExceptionKind(NativeKind):
         self.see(s, value, "use")
 
     def rebuild(self, make: Maker, value: BaseException) -> str:
-        cls = type(value)
-        native: Any = next(b for b in cls.__mro__ if not is_python_class(b))  # OSError, groups ...
-        new, init = make.names.bind(native.__new__), make.names.bind(native.__init__)
-        name = make.let(f"{new}({make.all((cls, *value.args))})")
-        make.lines.append(f"{init}({', '.join([name, *map(make.expr, value.args)])})")
-        make.lines.append(f"{name}.args = ({make.all(value.args)}{',' if value.args else ''})")
+        return make.mutable(self, value)
+
+    def empty(self, make: Maker, value: BaseException) -> str:
+        given = f"({make.all(value.args)}{',' if value.args else ''})"
+        return f"{make.names.bind(_exception)}({make.expr(type(value))}, {given})"
+
+    def filling(self, make: Maker, name: str, value: BaseException) -> list[str]:
+        lines = []
         for field in ("__cause__", "__context__", "__suppress_context__"):
             if getattr(value, field):
-                make.lines.append(f"{name}.{field} = {make.expr(getattr(value, field))}")
+                lines.append(f"{name}.{field} = {make.expr(getattr(value, field))}")
         fields = {k: v for k, v in value.__dict__.items() if not k.startswith("__jitcap")}
         if fields:
-            make.lines.append(f"{name}.__dict__.update({make.expr(fields)})")
-        return name
+            lines.append(f"{name}.__dict__.update({make.expr(fields)})")
+        return lines
 
     def see(self, s: Session, value: Any, what: str) -> None:
         if s.outside.shadow(value) is not None:

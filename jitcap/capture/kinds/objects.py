@@ -300,8 +300,10 @@ class ObjectKind(MutableKind):
         self.base.see(s, value, what)
 
     def rebuild(self, make: Maker, value: Any) -> str:
-        if isinstance(value, tuple | BaseException):
+        if isinstance(value, tuple):
             return self.base.rebuild(make, value)
+        if isinstance(value, BaseException):
+            return make.mutable(self.base, value)
         return make.mutable(self, value)
 
     def empty(self, make: Maker, value: Any) -> str:
