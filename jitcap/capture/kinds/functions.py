@@ -53,7 +53,10 @@ class Reentry:
 
 
 class ReentryKind(NativeKind):
-    """One that native code put where the program finds it."""
+    """One that native code put where the program finds it: into a cell of what it gave."""
+
+    def load(self, s: Session, real: Reentry, origin: Origin) -> Any:
+        return real  # of this capture: no outside
 
     def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         return s.call(fn._fn, args, kwargs)
