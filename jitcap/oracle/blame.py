@@ -84,10 +84,11 @@ class Blame:
             place = f"{readable(guard.origin.show())}, read at {guard.where}"
             why = f"a version is used that is not for this call: it {had}, found {guard.expected()}"
             return place, why
-        node = _other_node(self.graph, dead_code(fresh.graph))
-        if node is not None:
-            why = "a capture of this call has another operation there: a value is not guarded"
-            return _shown(node), why
+        nodes = _other_nodes(self.graph, dead_code(fresh.graph))
+        if nodes is not None:
+            had, now = nodes
+            why = f"a capture of this call has {_shown(now)}: the version relies on what is not guarded"
+            return _shown(had), why
         effect = next(
             (b for a, b in _pairs(self.captured.epilogue.effects, fresh.epilogue.effects)
              if _key(a) != _key(b)), None,
@@ -249,14 +250,11 @@ class Blame:
         return f"{path}, read at {read}" if read else f"{path} of {self.call.version.plain.place}"
 
     def _written(self) -> Effect | None:
-        """The last effect on the place that differs, or on the object that it belongs to."""
+        """The last effect on the place that differs, or on what is a part of it."""
         path = self.first.path
-        effects = self.captured.epilogue.effects
-        for effect in reversed(effects):
-            if readable(effect.show()) == path:
-                return effect
-        found = [e for e in effects if path.startswith(readable(e.origin.show()))]
-        return max(found, key=lambda e: len(e.origin.show()), default=None)
+        shown = {readable(e.show()): e for e in self.captured.epilogue.effects}
+        found = [name for name in shown if path.startswith(name)]
+        return shown[max(found, key=len)] if found else None
 
     def _report(self) -> str:
         """The line of the host call that said something else."""
@@ -331,7 +329,8 @@ def _shown(node: Node) -> str:
     if node.op is INPUT:
         return f"the input {node.attrs.get('name', '')}"
     op = node.parents[0].op if node.op is ITEM else node.op
-    return f"{op.name} at {node.where}"
+    where = node.where
+    return f"{op.name} at {where}" if where.file else f"{op.name}{where.function}"
 
 
 def _other_guard(had: Sequence[Guard], now: Sequence[Guard]) -> Guard | None:
@@ -348,19 +347,19 @@ def _same_place(a: Guard, b: Guard) -> bool:
     return a.origin.show() == b.origin.show() and type(a) is type(b)
 
 
-def _other_node(had: Graph, now: Graph) -> Node | None:
-    """The first operation of `now` that is not as in `had`."""
-    number: dict[Node, int] = {n: i for i, n in enumerate(had.everything())}
-    again: dict[Node, int] = {n: i for i, n in enumerate(now.everything())}
+def _other_nodes(had: Graph, now: Graph) -> tuple[Node, Node] | None:
+    """The first operation of `had` that is not as in `now`, and what is there now."""
+    numbers = [{n: i for i, n in enumerate(g.everything())} for g in (had, now)]
     for a, b in zip(had.nodes, now.nodes, strict=False):
         args = [
-            [n[x] if isinstance(x, Node) else (type(x), repr(x)) for x in node.args]
-            for n, node in ((number, a), (again, b))
+            [numbers[k][x] if isinstance(x, Node) else (type(x), repr(x)) for x in node.args]
+            for k, node in enumerate((a, b))
         ]
         if a.op is not b.op or args[0] != args[1] or repr(a.attrs) != repr(b.attrs):
-            return b
+            return a, b
     if len(had.nodes) != len(now.nodes):
-        return (now.nodes if len(now.nodes) > len(had.nodes) else had.nodes)[-1]
+        last = [g.nodes[-1] if g.nodes else g.outputs[0] for g in (had, now)]
+        return last[0], last[1]
     return None
 
 

@@ -34,8 +34,8 @@ from jitcap.capture.result import Captured, link
 from jitcap.graph import Graph
 from jitcap.joint import Region, runs_python
 from jitcap.oracle.blame import Blame, readable
-from jitcap.oracle.compare import Comparison, Difference, same_namespace
-from jitcap.oracle.contents import again, contents
+from jitcap.oracle.compare import Comparison, Difference, Leaf, same_namespace
+from jitcap.oracle.contents import all_again, all_contents, contents
 from jitcap.oracle.copies import Copies, owner_of
 from jitcap.oracle.host import Heard, expected, listening, streams_of, told
 from jitcap.oracle.noise import Samples, disturbed, far, judge
@@ -179,7 +179,7 @@ class VerifiedCall:
         arrays = [t._array for t in tensors]
         arrays += [x for x in begun.inputs if isinstance(x, np.ndarray)]
         self.pristine = Copies(arrays)
-        self.held = {name: contents(x, self.pristine) for name, x in begun.found.items()}
+        self.held = all_contents(begun.found, self.pristine)
         self.arrays = arrays
         self.old: dict[int, str] = {}
         for name, x in begun.found.items():
@@ -203,7 +203,7 @@ class VerifiedCall:
         arrays = self.pristine.again()
         inputs = [arrays.of(x) for x in self.begun.inputs]
         outputs = evaluate(inputs)
-        held = {name: again(h, arrays) for name, h in self.held.items()}
+        held = all_again(self.held, arrays)
         attachments = self.version.attachments
         attachments.outputs = []
         value, calls = self.begun.finish(outputs, held)
@@ -247,7 +247,7 @@ class VerifiedCall:
         if region is None or not outs:
             return
         leaves = [attachments.inputs[i] for i in region.joint.leaves]
-        if any(t._hooks or t._accumulate_hooks for t in leaves):
+        if any(t._hooks or t._accumulate_hooks for t in leaves) or runs_python(leaves):
             return  # they would be called
         chance = np.random.default_rng(0)
         self.tangents = [
@@ -335,8 +335,11 @@ class VerifiedCall:
                 zero = all(x is None or not x.any() for x in (got, want))
                 if not zero:
                     comparison.differ(path, "a gradient on one side only")
+            elif got.shape != want.shape or got.dtype != want.dtype:
+                shown = f"{got.dtype}{list(got.shape)}", f"{want.dtype}{list(want.shape)}"
+                comparison.differ(path, f"{shown[0]} in the compiled version, {shown[1]} in Python")
             else:
-                comparison.array(path, np.ascontiguousarray(got), np.ascontiguousarray(want))
+                comparison.leaves.append(Leaf(path, got, want))
 
     def _compare_host(self, outcome: Outcome, comparison: Comparison) -> None:
         """What was printed, logged and warned of."""
