@@ -86,9 +86,8 @@ class Blame:
             return place, why
         nodes = _other_nodes(self.graph, dead_code(fresh.graph))
         if nodes is not None:
-            had, now = nodes
-            why = f"a capture of this call has {_shown(now)}: the version relies on what is not guarded"
-            return _shown(had), why
+            there = f"a capture of this call has {_shown(nodes[1])}"
+            return _shown(nodes[0]), f"{there}: the version relies on what is not guarded"
         effect = next(
             (b for a, b in _pairs(self.captured.epilogue.effects, fresh.epilogue.effects)
              if _key(a) != _key(b)), None,
@@ -307,7 +306,7 @@ def _derivatives_agree(n: Node, arrays: Sequence[Any]) -> bool:
 
     chance = np.random.default_rng(0)
     tangent = np.asarray(chance.standard_normal(n.aval.shape)).astype(n.aval.dtype.np)
-    given = [wrap(np.array(x)) for x in (*(arrays[i] for i in floats), tangent)]
+    given: list[Tensor] = [wrap(np.array(x)) for x in (*(arrays[i] for i in floats), tangent)]
     try:
         plain = [g._array for g in gradients(*given)]
         traced = trace(gradients, *given)

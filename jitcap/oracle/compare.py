@@ -29,9 +29,8 @@ from jitcap.oracle.copies import owner_of
 _NUMBERS: Final = (bool, int, float, complex, np.generic)
 _LEAVES: Final = (*_NUMBERS, str, bytes, np.ndarray)
 # Of these one can stand for another: what is left to go through counts.
-_ITERATORS: Final[tuple[Any, ...]] = tuple(
-    type(iter(x)) for x in ([], (), {}, {}.values(), {}.items(), set(), range(0))
-)
+_GONE_THROUGH: Final[tuple[Any, ...]] = ([], (), {}, {}.values(), {}.items(), set(), range(0))
+_ITERATORS: Final[tuple[Any, ...]] = tuple(type(iter(x)) for x in _GONE_THROUGH)
 _EXACT: Final = (range, slice, np.dtype, types.GenericAlias)
 
 
@@ -214,8 +213,10 @@ class Comparison:
             self.differ(path, f"{with_history} in the compiled version, unlike in Python")
         self.array(path, a._array, b._array)
         self.match(f"{path}.grad", a._grad, b._grad)
-        extra = [{k: v for k, v in t.__dict__.items() if k not in TENSOR_FIELDS} for t in (a, b)]
-        self.entries(path, *(list(e.items()) for e in extra), lambda k: f"{path}.{k}")
+        mine, theirs = (
+            [(k, v) for k, v in t.__dict__.items() if k not in TENSOR_FIELDS] for t in (a, b)
+        )
+        self.entries(path, mine, theirs, lambda k: f"{path}.{k}")
 
     def array(self, path: str, a: Any, b: Any) -> None:
         """Element type, shape, layout, memory; the elements become a leaf."""

@@ -133,11 +133,11 @@ def far(got: Any, want: Any) -> Any:
 def _within(leaf: Leaf, samples: Iterator[dict[str, Any]]) -> Any:
     """Which elements are as near as rounding may bring them; the first sample is undisturbed."""
     got, want = _wide(np.asarray(leaf.got)), _wide(np.asarray(leaf.want))
-    first = next(samples).get(leaf.path)
+    first: Any = next(samples).get(leaf.path)
     spread = np.zeros(got.shape)
     broken = np.zeros(got.shape, bool)
     for sample in samples:
-        value = sample.get(leaf.path)
+        value: Any = sample.get(leaf.path)
         if np.shape(value) != got.shape or np.shape(first) != got.shape:
             continue
         with np.errstate(all="ignore"):

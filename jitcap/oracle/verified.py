@@ -397,7 +397,7 @@ class VerifiedCall:
 
 
 def _gradients(outs: list[Tensor], leaves: list[Tensor], tangents: list[Any]) -> list[Any]:
-    given = [wrap(t) for t in tangents]
+    given: list[Tensor] = [wrap(t) for t in tangents]
     grads = autograd.grad(outs, leaves, given, retain_graph=True, allow_unused=True)
     return [None if g is None else g._array for g in grads]
 

@@ -163,8 +163,10 @@ def test_an_effect_with_a_wrong_value(effects):
 
     effects(edit)
     error = found(two_writes, eager.ones(3), {"old": 1})
-    assert error.where == f"box['n'], written at {two_writes.__code__.co_filename}:" + (
-        line_of(two_writes, '"n"').split(":")[1]
+    assert (
+        error.where
+        == f"box['n'], written at {two_writes.__code__.co_filename}:"
+        + (line_of(two_writes, '"n"').split(":")[1])
     )
     assert "2 in the compiled version, 1 in Python" in error.what
 
