@@ -17,8 +17,9 @@ from typing import Any, Final
 import numpy as np
 
 from eager.ops.contract import Contract
-from eager.ops.kinds import Cast, Pointwise, Reduce, Scan
-from eager.ops.window import Window
+from eager.ops.index import IndexAdd
+from eager.ops.kinds import Cast, Reduce, Scan
+from eager.ops.window import SumPool, SumPoolGrad
 from jitcap.config import config
 from jitcap.graph import Graph, Node, evaluate, last_uses
 from jitcap.oracle.compare import Leaf
@@ -30,7 +31,7 @@ TEXT: Final = 64  # roundings by which the numbers in a text are moved
 _EXACT: Final = frozenset(
     {"view", "move", "copy", "create", "random", "sort", "graph", "argreduce"}
 )
-_SUMS: Final = (Contract, Reduce, Scan, Window)
+_SUMS: Final = (Contract, IndexAdd, Reduce, Scan, SumPool, SumPoolGrad)
 _NUMBER: Final = re.compile(r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|inf|nan)")
 
 Samples = Callable[[float], Iterator[dict[str, Any]]]  # amplitude -> value by path, again and again
@@ -58,8 +59,6 @@ def _moved(n: Node, arrays: tuple[Any, ...], value: Any, amplitude: float, chanc
         return tuple(_shift(v, np.abs(v), amplitude, chance) for v in value)
     if isinstance(n.op, Cast) and _eps(value) <= _eps(arrays[0]):
         return value  # to a type that holds more
-    if isinstance(n.op, Pointwise) and n.op.name in ("neg", "abs", "where", "maximum", "minimum"):
-        return value
     magnitude = np.abs(value)
     if isinstance(n.op, _SUMS) and getattr(n.op, "monoid", "sum") == "sum":
         magnitude = _summed(n, arrays, magnitude)
@@ -68,7 +67,7 @@ def _moved(n: Node, arrays: tuple[Any, ...], value: Any, amplitude: float, chanc
 
 def _summed(n: Node, arrays: tuple[Any, ...], magnitude: Any) -> Any:
     """The size of what was summed, times what the order of a long sum can do to it."""
-    positive = tuple(np.abs(a) if isinstance(a, np.ndarray) else abs(a) for a in arrays)
+    positive = tuple(np.abs(a) if _eps(a) else a for a in arrays)
     size = max((a.size for a in arrays if isinstance(a, np.ndarray)), default=1)
     terms = max(1.0, size / max(1, np.size(magnitude)))
     whole = evaluate(n, positive)
