@@ -100,7 +100,9 @@ class Blame:
     # ---- a wrong number
 
     def _computed(self) -> tuple[str, str] | None:
-        """The operation that made what differs."""
+        """The operation that made the number that differs."""
+        if not self.first.number:
+            return None
         if self.first.path.startswith("the gradient of"):
             return self._gradient()
         index = self._output()

@@ -41,6 +41,7 @@ class Difference:
     path: str
     what: str
     array: Any = None  # of the compiled version, where it is one
+    number: bool = False  # whether it is the elements, or the number, that differ
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,8 +230,8 @@ class Comparison:
             if x != y:
                 self.differ(path, f"{what} {x} in the compiled version, {y} in Python", a)
                 return
-        if a.size and self._pair_memory(a, b) is False:
-            shown = self._owner_name(a), self._owner_name(b)
+        shown = self._owner_name(a, self._memory), self._owner_name(b, self._memory_back)
+        if a.size and not self._pair_memory(a, b):
             what = f"its memory is {shown[0]} in the compiled version, {shown[1]} in Python"
             self.differ(path, what, a)
         elif id(owner_of(a)) not in self._old:
@@ -247,8 +248,9 @@ class Comparison:
         back = self._memory_back.setdefault(id(other), id(owner))
         return place == (id(other), distance) and back == id(owner)
 
-    def _owner_name(self, array: Any) -> str:
-        return self._old.get(id(owner_of(array)), "its own, or shared with another new tensor")
+    def _owner_name(self, array: Any, known: dict[int, Any]) -> str:
+        owner = id(owner_of(array))
+        return self._old.get(owner) or ("another result's" if owner in known else "its own")
 
 
 def _strides(array: Any) -> tuple[int, ...]:

@@ -276,7 +276,7 @@ class VerifiedCall:
         for leaf in doubtful:
             wrong = judge(leaf, samples)
             if wrong:
-                self.differences.append(Difference(leaf.path, wrong, leaf.got))
+                self.differences.append(Difference(leaf.path, wrong, leaf.got, number=True))
         if self.differences:
             raise self._blame()
 
