@@ -78,11 +78,10 @@ def _shift(value: Any, magnitude: Any, amplitude: float, chance: Any) -> Any:
     unit = _eps(value) * amplitude
     if not unit:
         return value
-    sign = chance.integers(0, 2, np.shape(value)) * 2 - 1
-    moved = value + (sign * magnitude * unit).astype(np.asarray(value).dtype)
-    if isinstance(value, np.ndarray):
-        return np.asarray(moved, value.dtype)
-    return type(value)(moved)
+    step = np.asarray(magnitude * unit, np.asarray(value).dtype)
+    up = chance.integers(0, 2, np.shape(value), dtype=np.bool_)
+    moved = np.where(up, value + step, value - step)
+    return moved if isinstance(value, np.ndarray) else type(value)(moved)
 
 
 def _eps(value: Any) -> float:

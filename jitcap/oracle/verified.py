@@ -19,10 +19,10 @@ import sys
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from itertools import count
 from types import CellType, SimpleNamespace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -32,8 +32,9 @@ from jitcap.capture.native import is_library_module
 from jitcap.capture.origin import Drawn, Item, Origin
 from jitcap.capture.result import Captured, link
 from jitcap.graph import Graph
-from jitcap.joint import Region, runs_python
+from jitcap.joint import Joint, Region, runs_python
 from jitcap.oracle.blame import Blame, readable
+from jitcap.oracle.case import Begun, Case, Outcome, Plain, Run
 from jitcap.oracle.compare import Comparison, Difference, Leaf, same_namespace
 from jitcap.oracle.contents import all_again, all_contents, contents
 from jitcap.oracle.copies import Copies, owner_of
@@ -44,43 +45,6 @@ from jitcap.version import MISS, STANCE
 
 VALUE = "the returned value"
 _ATOMS = (type(None), bool, int, float, complex, str, bytes, tuple, frozenset, type)
-Run = Callable[[list[Any]], list[Any]]
-
-
-class Plain(Protocol):
-    """What a version was made of."""
-
-    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The function itself."""
-
-    def capture(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Captured | None:
-        """A new capture of this call, as the version was captured; None if it is refused."""
-
-    @property
-    def place(self) -> str:
-        """The function, and where it stands."""
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """A call whose guards hold: the inputs, what is found at each place, and how it ends."""
-
-    inputs: list[Any]
-    found: dict[str, Any]
-    finish: Callable[[list[Any], dict[str, Any]], tuple[Any, tuple[Any, ...]]]
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What one way to run the graph leads to."""
-
-    value: Any
-    calls: tuple[Any, ...]
-    held: dict[str, Any]  # what would be found at each place afterwards
-    outputs: list[Any]
-    arrays: Copies
-    tracked: list[Tensor] = field(default_factory=list)  # results with a history
-    gradients: dict[str, Any] = field(default_factory=dict)
 
 
 class _Attachments(threading.local):
@@ -119,7 +83,9 @@ class Verified:
         self.plain = plain
         self.region = region
         self.graph = dead_code(captured.graph)
-        self.joint = dead_code(region.joint.graph) if region is not None else None
+        self.joint: Joint | None = None
+        if region is not None:
+            self.joint = replace(region.joint, graph=dead_code(region.joint.graph))
         self.compile_again = compile_again
         self.attachments = _Attachments(region)
         self._run = run
@@ -253,10 +219,10 @@ class VerifiedCall:
         self.tangents = [
             np.asarray(chance.standard_normal(t._array.shape)).astype(t._array.dtype) for t in outs
         ]
-        outcome.gradients = self._named(_gradients(outs, leaves, self.tangents), region)
+        outcome.gradients = self._named(_gradients(outs, leaves, self.tangents), region.joint)
 
-    def _named(self, gradients: Sequence[Any], region: Region) -> dict[str, Any]:
-        origins = [self.version.captured.inputs[i].origin for i in region.joint.leaves]
+    def _named(self, gradients: Sequence[Any], joint: Joint) -> dict[str, Any]:
+        origins = [self.version.captured.inputs[i].origin for i in joint.leaves]
         shown = [readable(o.show()) if o is not None else "a constant" for o in origins]
         return {f"the gradient of {s}": g for s, g in zip(shown, gradients, strict=True)}
 
@@ -328,7 +294,7 @@ class VerifiedCall:
         if any(t is None or t._node is None for t in theirs) or runs_python(theirs):  # type: ignore[arg-type]
             return
         leaves = [attachments.inputs[i] for i in region.joint.leaves]
-        wanted = self._named(_gradients(theirs, leaves, self.tangents), region)  # type: ignore[arg-type]
+        wanted = self._named(_gradients(theirs, leaves, self.tangents), region.joint)  # type: ignore[arg-type]
         for path, got in outcome.gradients.items():
             want = wanted[path]
             if got is None or want is None:
@@ -380,20 +346,26 @@ class VerifiedCall:
             attachments.trial = False
         found = {leaf.path: leaf.got for leaf in self.compare(outcome).leaves}
         found |= told(expected(outcome.calls), self.watched)
-        if version.region is not None and self.tangents:
-            found |= self._sample_gradients(version.region, amplitude, seed)
+        if self.tangents:
+            found |= self._sample_gradients(amplitude, seed)
         return found
 
-    def _sample_gradients(self, region: Region, amplitude: float, seed: int) -> dict[str, Any]:
+    def _sample_gradients(self, amplitude: float, seed: int) -> dict[str, Any]:
         arrays = self.pristine.again()
         inputs = [arrays.of(x) for x in self.begun.inputs]
-        graph = self.version.joint
-        assert graph is not None
-        values = disturbed(graph, [*inputs, *self.tangents], amplitude, seed)
-        return self._named(values[region.joint.outputs :], region)
+        joint = self.version.joint
+        assert joint is not None
+        values = disturbed(joint.graph, [*inputs, *self.tangents], amplitude, seed)
+        return self._named(values[joint.outputs :], joint)
 
     def _blame(self) -> Exception:
-        return Blame(self).error()
+        version = self.version
+        case = Case(
+            version.captured, version.graph, version.joint, version.places, version.plain.place,
+            version.compile_again, self.begun.inputs, self.pristine, self.tangents, self.fresh,
+            self.outcome, self.heard, self.differences,
+        )  # fmt: skip
+        return Blame(case).error()
 
 
 def _gradients(outs: list[Tensor], leaves: list[Tensor], tangents: list[Any]) -> list[Any]:
