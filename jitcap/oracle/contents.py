@@ -28,7 +28,7 @@ def contents(obj: Any, copies: Copies | None = None) -> Any:
     if isinstance(obj, collections.OrderedDict):
         return collections.OrderedDict(collections.OrderedDict.items(obj))
     if isinstance(obj, dict):
-        return dict(dict.items(obj))
+        return dict.copy(obj)  # runs no __hash__ of the user's
     if isinstance(obj, list):
         return list(list.__iter__(obj))
     if isinstance(obj, collections.deque):

@@ -12,7 +12,7 @@ import logging
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -61,6 +61,7 @@ def expected(calls: Sequence[Call]) -> Heard:
         elif name in ("warn", "warn_above"):
             given = args[1:] if name == "warn_above" else args
             category = given[1] if len(given) > 1 and given[1] else UserWarning
+            category = type(given[0]) if isinstance(given[0], Warning) else category
             heard.warned.append((str(given[0]), category.__name__))
     return heard
 
@@ -99,7 +100,10 @@ def _expect_record(heard: Heard, name: str, args: tuple[Any, ...]) -> None:
         logger, args = args[0], args[1:]  # type: ignore[assignment]
     level, args = (args[0], args[1:]) if name == "log" else (LEVELS[name], args)
     if logger.isEnabledFor(level):
-        heard.logged.append((logger.name, level, _text(args[0], args[1:])))
+        given: Any = args[1:]
+        if len(given) == 1 and isinstance(given[0], Mapping) and given[0]:
+            given = given[0]
+        heard.logged.append((logger.name, level, _text(args[0], given)))
 
 
 def _text(message: Any, args: Any) -> str:
@@ -122,6 +126,15 @@ class _Ears(threading.local):
 
     def __init__(self) -> None:
         self.heard: list[Heard] = []
+
+    @contextmanager
+    def closed(self) -> Iterator[None]:
+        """What a handler writes is heard as a record already."""
+        before, self.heard = self.heard, []
+        try:
+            yield
+        finally:
+            self.heard = before
 
 
 class _Tap:
@@ -159,6 +172,7 @@ def listening(streams: Sequence[Any]) -> Iterator[tuple[Heard, dict[int, str]]]:
     heard, watched = Heard(), dict[int, str]()
     wanted: list[tuple[Any, str, Callable[[Any, Any], Any]]] = [
         (logging, "_logRecordFactory", _record),
+        (logging.Logger, "callHandlers", _handle),
         (warnings, "showwarning", _show_warning),
         *((stream, "write", _write) for stream in streams),
     ]
@@ -225,9 +239,18 @@ def _show_warning(_: Any, original: Any) -> Any:
     def show(message: Any, category: Any, *rest: Any, **kwargs: Any) -> None:
         for heard in _ears.heard:
             heard.warned.append((str(message), category.__name__))
-        original(message, category, *rest, **kwargs)
+        with _ears.closed():
+            original(message, category, *rest, **kwargs)
 
     return show
+
+
+def _handle(_: Any, original: Any) -> Any:
+    def handle(logger: Any, record: Any) -> Any:
+        with _ears.closed():
+            return original(logger, record)
+
+    return handle
 
 
 def _name(stream: Any) -> str:

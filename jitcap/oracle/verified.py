@@ -107,7 +107,10 @@ class Verified:
         for generator, state in zip(self._generators, before, strict=True):
             set_state(generator, state)
         call = VerifiedCall(self, begun)
-        call.fresh = self.plain.capture(args, kwargs) if self._used else None
+        if self._used:
+            limit = sys.getrecursionlimit()
+            call.fresh = self.plain.capture(args, kwargs)
+            sys.setrecursionlimit(limit)
         self._used = True
         error = call.run_compiled(self._evaluate)
         value = call.run_plainly(lambda: self.plain.run(args, kwargs), error)
@@ -156,7 +159,7 @@ class VerifiedCall:
                 self.old.setdefault(id(x), shown)
         self.tangents: list[Any] = []
         self.outcome: Outcome | None = None
-        self.heard, self.watched = Heard(), dict[int, str]()
+        self.wanted, self.heard, self.watched = Heard(), Heard(), dict[int, str]()
         self._value: Any = None
 
     def differ(self, path: str, what: str) -> None:
@@ -180,6 +183,7 @@ class VerifiedCall:
         try:
             self.outcome = self.attempt(evaluate)
             self._gradients(self.outcome)
+            self.wanted = expected(self.outcome.calls)
         except FloatingPointError:  # of `check_nans`: it is meant for the user
             raise
         except Exception as error:  # noqa: BLE001 - Python must raise it too
@@ -236,7 +240,7 @@ class VerifiedCall:
         if outcome.gradients and not comparison.differences:
             self._compare_gradients(outcome, comparison)
         self.differences += comparison.differences
-        self._compare_host(outcome, comparison)
+        self._compare_host(comparison)
         doubtful = [leaf for leaf in comparison.leaves if _is_doubtful(leaf.got, leaf.want)]
         samples = self.samples({leaf.path for leaf in doubtful})
         for leaf in doubtful:
@@ -252,7 +256,8 @@ class VerifiedCall:
         for x in self.arrays:
             comparison.share(outcome.arrays.of(x), x)
         comparison.match(VALUE, outcome.value, self._value)
-        seen: set[int] = set()
+        tensors = [x for x in self.begun.found.values() if isinstance(x, Tensor)]
+        seen = {id(t.__dict__) for t in tensors}  # the tensor itself is compared
         for name, origin in self.version.places.items():
             obj = self.begun.found[name]
             if id(obj) not in seen and not _is_library(obj):
@@ -307,10 +312,9 @@ class VerifiedCall:
             else:
                 comparison.leaves.append(Leaf(path, got, want))
 
-    def _compare_host(self, outcome: Outcome, comparison: Comparison) -> None:
+    def _compare_host(self, comparison: Comparison) -> None:
         """What was printed, logged and warned of."""
-        heard, watched = self.heard, self.watched
-        wanted = expected(outcome.calls)
+        heard, watched, wanted = self.heard, self.watched, self.wanted
         if len(wanted.logged) != len(heard.logged):
             counts = f"{len(wanted.logged)} in the compiled version, {len(heard.logged)} in Python"
             self.differ("the log", f"{counts} records")

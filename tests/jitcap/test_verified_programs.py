@@ -4,6 +4,7 @@ import contextlib
 import io
 import logging
 import random
+import sys
 import warnings
 
 import numpy as np
@@ -181,9 +182,42 @@ def warns(x):
     return x
 
 
+def logs_to_a_stream(x):
+    """What the handler writes is no print of the program's."""
+    LOGGER.warning("%(a)s", {"a": 1})
+    return x
+
+
+LOGGER.addHandler(logging.StreamHandler())
+
+
+def notes(x):
+    x.count = getattr(x, "count", 0) + 1
+    return x.count
+
+
+class Key:
+    """Its hash may run when a table is written, not when it is copied to be compared."""
+
+    def __hash__(self):
+        return 1
+
+
+def keyed(x, table):
+    return [x * factor for factor in table.values()]
+
+
+def limits(x):
+    return x, sys.getrecursionlimit()
+
+
 @pytest.mark.parametrize(
     ("fn", "args"),
     [
+        (logs_to_a_stream, lambda: (eager.ones(3),)),
+        (notes, lambda: (eager.ones(3),)),
+        (keyed, lambda: (eager.ones(3), {Key(): 1, "b": 2})),
+        (limits, lambda: (eager.ones(3),)),
         (prints, lambda: (eager.randn(5), [])),
         (generators, lambda: (eager.randn(3),)),
         (views, lambda: (eager.randn(2, 3),)),
@@ -242,6 +276,16 @@ def test_the_exception_of_the_program_is_raised():
     jitted(eager.ones(2), "a")
     with pytest.raises(KeyError, match="b"):
         jitted(eager.ones(2), "b")
+
+
+@pytest.mark.filterwarnings("ignore::jitcap.JitcapWarning")
+def test_an_exception_of_the_host_is_raised():
+    def fn(x):
+        print("a", "b", sep=1)
+        return x
+
+    with pytest.raises(TypeError, match="sep must be"):
+        verified(fn)(eager.ones(2))
 
 
 def test_a_nested_jit_runs_plainly():
