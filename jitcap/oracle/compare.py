@@ -88,7 +88,7 @@ class Comparison:
         elif isinstance(a, _LEAVES):
             self.leaves.append(Leaf(path, a, b))
         elif isinstance(a, _EXACT):
-            if a != b:
+            if repr(a) != repr(b):  # range(0, 3, 2) == range(0, 4, 2)
                 self.differ(path, f"{a!r} in the compiled version, {b!r} in Python")
         elif self._pair(path, a, b):
             self._contents(path, a, b)
@@ -125,7 +125,7 @@ class Comparison:
         elif isinstance(a, list | tuple | collections.deque):
             self.sequence(path, a, b)
         elif isinstance(a, set | frozenset):
-            self._set(path, a, b)
+            self.set_of(path, a, b)
         elif isinstance(a, CellType):
             self._parts(path, a, b, ("cell_contents",))
         elif isinstance(a, FunctionType):
@@ -183,10 +183,10 @@ class Comparison:
         plain = isinstance(a[0], _LEAVES) or isinstance(b[0], _LEAVES)
         return a[0] is b[0] or (_plain_equal(a[0], b[0]) if plain else type(a[0]) is type(b[0]))
 
-    def _set(self, path: str, a: Any, b: Any) -> None:
-        """Elements that are constants; of others the number."""
+    def set_of(self, path: str, a: Any, b: Any) -> None:
+        """Elements that are constants, 1 apart from True; of others the number."""
         if all(isinstance(x, (*_NUMBERS, str, bytes, type(None))) for x in (*a, *b)):
-            if a != b:
+            if {(type(x), x) for x in a} != {(type(x), x) for x in b}:
                 self.differ(path, f"{a!r} in the compiled version, {b!r} in Python")
         elif len(a) != len(b):
             self.differ(path, f"{len(a)} elements in the compiled version, {len(b)} in Python")

@@ -14,6 +14,7 @@ import eager
 from eager import nn
 from jitcap import config, jit
 from jitcap.oracle import noise
+from jitcap.oracle.compare import Comparison, Leaf
 from jitcap.oracle.copies import Copies
 from jitcap.passes.dead import dead_code
 
@@ -339,3 +340,13 @@ def test_noise_is_measured_per_element():
     assert (spread[1] < 1e-6).all()
     with config(tolerance=32.0):
         trail(eager.tensor([1e-3, 1.0]))
+
+
+def test_what_equality_does_not_see():
+    """0.0 and -0.0 are two numbers, 1 and True two members, and ranges with equal elements two."""
+    comparison = Comparison({})
+    comparison.match("a", {1, 2}, {True, 2})
+    comparison.match("b", range(0, 3, 2), range(0, 4, 2))
+    assert [d.path for d in comparison.differences] == ["a", "b"]
+    assert "-0.0 in the compiled version" in noise.judge(Leaf("c", -0.0, 0.0), lambda _: iter(()))
+    assert not noise.far(np.array([-0.0]), np.array([0.0])).any()
