@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 from types import CellType, SimpleNamespace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -43,8 +43,10 @@ from jitcap.oracle.noise import Samples, disturbed, far, judge
 from jitcap.passes.dead import dead_code
 from jitcap.version import MISS, STANCE
 
-VALUE = "the returned value"
-_ATOMS = (type(None), bool, int, float, complex, str, bytes, tuple, frozenset, type)
+VALUE: Final = "the returned value"
+# What a run of compiled code raises that is no answer of the version: `check_nans` tells the user.
+GIVEN_UP: Final = (FloatingPointError,)
+_ATOMS: Final = (type(None), bool, int, float, complex, str, bytes, tuple, frozenset, type)
 
 
 class _Attachments(threading.local):
@@ -184,7 +186,7 @@ class VerifiedCall:
             self.outcome = self.attempt(evaluate)
             self._gradients(self.outcome)
             self.wanted = expected(self.outcome.calls)
-        except FloatingPointError:  # of `check_nans`: it is meant for the user
+        except GIVEN_UP:
             raise
         except Exception as error:  # noqa: BLE001 - Python must raise it too
             return error
