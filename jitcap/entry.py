@@ -309,6 +309,7 @@ def assemble(
             call: Call = Verified(captured, run, region, plain, _compiler(options, Trail("verify")))
         else:
             call = captured.entry(run, MISS, region)
+    trail.keep("entry", captured.show)
     return Compiled(call, captured, executable, trail, captured.graph)
 
 

@@ -61,7 +61,7 @@ class Guard:
         raise NotImplementedError
 
     def got(self, value: Any) -> str:
-        return _short(value)
+        return short(value)
 
     def key(self) -> tuple[Any, ...]:
         """Guards with equal keys on one origin are the same guard."""
@@ -168,7 +168,7 @@ class Is(Guard):
         return f"{v} is {names.bind(self.value, v)}"
 
     def expected(self) -> str:
-        return _short(self.value)
+        return short(self.value)
 
     def key(self) -> tuple[Any, ...]:
         return (Is, id(self.value))
@@ -184,7 +184,7 @@ class Equals(Guard):
         return condition(self.value, names.var(self.origin), names.bind)
 
     def expected(self) -> str:
-        return _short(self.value)
+        return short(self.value)
 
     def key(self) -> tuple[Any, ...]:
         return (Equals, type(self.value), text_of(self.value))
@@ -207,10 +207,10 @@ class KeysAre(Guard):
         return f"len({v}) == {len(self.names)} and ({very} or {same})"
 
     def expected(self) -> str:
-        return f"keys {_short(list(self.names))}"
+        return f"keys {short(list(self.names))}"
 
     def got(self, value: Any) -> str:
-        return f"keys {_short(list(value))}"
+        return f"keys {short(list(value))}"
 
     def key(self) -> tuple[Any, ...]:
         return (KeysAre, self.names)
@@ -375,7 +375,7 @@ def absence(key: str, table: str, by: Any, names: Names) -> str:
     return f"{key} not in {table}" if by is None else f"not {names.bind(by)}({table}, {key})"
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
     """A value in an error message: its repr when that is short and safe, else its type."""
     if isinstance(value, enum.Enum):
         return f"{type(value).__qualname__}.{value._name_}"
