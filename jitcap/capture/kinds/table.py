@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import datetime as dt
 import enum
 import functools
 import io
@@ -76,6 +77,7 @@ GENERATORS: Final = (random.Random, np.random.RandomState, np.random.Generator)
 _ROWS: Final[tuple[tuple[Kind, tuple[Any, ...]], ...]] = (
     (SingletonKind(), (type(None), bool, type(Ellipsis), type(NotImplemented))),
     (ConstantKind(), (str, bytes, complex, range, DType, device, re.Pattern)),
+    (ConstantKind(), (dt.date, dt.time, dt.datetime, dt.timedelta)),
     (SliceKind(), (slice,)),
     (SliceKind(), (slice,)),
     (IntKind(), (int,)),
