@@ -22,12 +22,13 @@ from jitcap.capture.capture import capture, search
 from jitcap.capture.result import Captured, why_not
 from jitcap.config import config
 from jitcap.graph import Graph
-from jitcap.joint import Joint, Region
+from jitcap.joint import Joint
 from jitcap.kept import versions as kept
 from jitcap.oracle import Plain, Verified, search_nans
 from jitcap.oracle.blame import readable as readable
-from jitcap.pipeline import compile_graph
+from jitcap.pipeline import compile_graph, op_by_op
 from jitcap.record import Recompile, Stats, Trail, announce, say
+from jitcap.region import Region
 from jitcap.show import module
 from jitcap.split import Splitter, changed_ints, splittable
 from jitcap.version import MISS, Call, Compiled, Options
@@ -102,6 +103,7 @@ class Entries:
         made = assemble(captured, self.options, trail, plain)
         if len(captured.graph):
             self._count(made, time.perf_counter() - start)
+        made.trail.stats = self.stats
         self.compiled[made.call] = made
         return made.call
 
@@ -197,6 +199,7 @@ class Entries:
     def _add(self, made: Compiled, start: float) -> Call:
         """A new version, which is tried first from now on."""
         self._count(made, time.perf_counter() - start)
+        made.trail.stats = self.stats
         self.compiled[made.call] = made
         self.versions = (made.call, *self.versions)
         return made.call
@@ -324,7 +327,19 @@ def _compiler(options: Options, trail: Trail) -> Callable[[Graph], Any]:
     """What a region compiles its backward with, when it is first asked for."""
 
     def compile_backward(graph: Graph) -> Any:
-        run = compile_graph(graph, backend=options.backend, trail=trail).run
+        try:
+            made = compile_graph(graph, backend=options.backend, trail=trail)
+            run, refused = made.run, made.refused
+        except Exception as fault:
+            if config.strict or config.check:
+                raise
+            refused = f"compiling it failed: {type(fault).__name__}: {fault}"
+            what = f"the backward of {trail.name} runs op by op: {refused}"
+            announce((trail.name, refused), what)
+            run = op_by_op(graph, ())
+        if refused and trail.stats is not None:
+            trail.stats.fallbacks += 1
+            trail.stats.refusals.append(f"backward of {trail.name}: {refused}")
         return _with_oracle(run, graph, options)
 
     return compile_backward

@@ -15,14 +15,17 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+from eager.autograd import FunctionNode
 from eager.aval import Aval, scalar_aval
 from eager.dispatch import current_tracer
 from eager.op import REGISTRY, Attrs, Op
 from eager.sym import SymNumber
+from eager.tape import CopySlicesNode, OpNode
 from eager.tensor import Tensor, wrap
 from eager.traced import Traced, fresh
 from jitcap.graph import (
     AS_NUMBER,
+    ITEM,
     NOWHERE,
     ZEROS,
     Arg,
@@ -42,8 +45,19 @@ class DataDependent(Exception):
     """The program asks for a value that is known only when it runs (`if loss > 1:`, `int(x)`)."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Recorded:
+    """A call of a Function on the tape: its node, the values of its operands, and its results with
+    whether they have a gradient."""
+
+    node: FunctionNode
+    operands: tuple[Node, ...]
+    outs: tuple[tuple[Node, bool], ...]
+
+
 class Tracer:
-    """Appends nodes; SPEC'd methods for eager: emit, lift, item, concretize, load_grad."""
+    """Appends nodes, and notes which of them went on the tape; for eager: the protocol of
+    `eager.traced`."""
 
     def __init__(
         self,
@@ -62,6 +76,10 @@ class Tracer:
         self._concretize = concretize or refuse
         self._load_grad = load_grad or _no_grad_of
         self.constants: list[Tensor] = []
+        self.recorded: dict[Node, tuple[bool, ...]] = {}  # which operands a gradient goes to
+        self.starts: dict[Node, Tensor] = {}  # values as they leave a leaf
+        self.functions: list[Recorded] = []
+        self.differentiated = False  # whether the program itself went back over the tape
         self._lifted: dict[int, Traced] = {}
 
     # what eager calls ---------------------------------------------------------------------------
@@ -101,6 +119,70 @@ class Tracer:
     def load_grad(self, tensor: Tensor) -> Tensor | None:
         """The first read of `.grad` of an input."""
         return self._load_grad(tensor)
+
+    # the tape: see `jitcap.replay`
+
+    def check_writable(self, tensor: Tensor) -> None:
+        """A tensor is to be overwritten on the tape: no objection."""
+
+    def sweep(self) -> None:
+        """Gradients are computed."""
+        self.differentiated = True
+
+    def record(self, node: OpNode, operands: Sequence[Any], outs: Sequence[Tensor]) -> None:
+        """A call goes on the tape. A copy has no node in the graph, and gets one here."""
+        mask = self._mask(node, operands)
+        if node.op.kind == "copy":
+            (out,) = outs
+            out._array = fresh(self, self.distinct(out._array).handle, out.aval)
+        for handle in map(self._handle, outs):
+            self.recorded.setdefault(handle.parents[0] if handle.op is ITEM else handle, mask)
+
+    def record_write(self, node: CopySlicesNode, base: Tensor, value: Tensor) -> None:
+        """The chain of operations that put `value` into the whole."""
+        on_base, on_value = (edge is not None for edge in node.edges)
+        self._mask(node, (None, value))
+        whole, left = base._array.storage.handle, len(node.chain)
+        while left:
+            left -= 1
+            inner = on_value if not left else True
+            *rest, part = whole.args
+            self.recorded.setdefault(whole, (on_base, inner) if rest else (inner,))
+            for view in rest:
+                if isinstance(view, Node) and view.op.kind == "view":
+                    self.recorded.setdefault(view, (on_base,))
+            whole = part
+
+    def record_function(
+        self, node: FunctionNode, operands: Sequence[Tensor], outs: Sequence[Tensor]
+    ) -> None:
+        """A result that is an operand gets a handle of its own."""
+        self._mask(node, operands)
+        given = tuple(map(self._handle, operands))
+        for t in outs:
+            if self._handle(t) in given and type(t._array) is Traced:
+                t._array = self.distinct(t._array)
+        results = tuple((self._handle(t), t._node is node) for t in outs)
+        self.functions.append(Recorded(node, given, results))
+
+    def distinct(self, traced: Traced) -> Traced:
+        """The same value under a handle of its own."""
+        (handle,) = self.emit(REGISTRY["alias"], (traced.read(),), {}, (traced.aval,))
+        return Traced(
+            traced.aval, traced.storage, handle, traced.chain, traced.strides, traced.offset
+        )
+
+    def _mask(self, node: Any, operands: Sequence[Any]) -> tuple[bool, ...]:
+        for x, edge in zip(operands, node.edges, strict=True):
+            if edge is not None and isinstance(edge[0], Tensor):
+                self.starts[self._handle(x)] = edge[0]
+        return tuple([edge is not None for edge in node.edges])
+
+    def _handle(self, tensor: Tensor) -> Node:
+        """The value that was last read of a tensor."""
+        array = tensor._array if type(tensor._array) is Traced else self.lift(tensor)
+        node: Node = array.handle
+        return node
 
     # what whoever runs the program calls --------------------------------------------------------
 

@@ -71,6 +71,7 @@ class Trail:
     seconds: dict[str, float] = field(default_factory=dict)
     kernels: list[Any] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    stats: Stats | None = None  # of the function, for what is compiled later
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -7,7 +7,7 @@ gives is a graph, the guards under which it is the function, and how to replay i
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 
 from eager.autograd import mode
 from eager.dispatch import current_tracer
-from eager.tensor import Tensor
 from eager.traced import UnknownValue
 from jitcap.capture.breaks import Aliased, Break, Place, Record
 from jitcap.capture.bytecode import UnsupportedPython
@@ -29,7 +28,7 @@ from jitcap.capture.session import Session
 from jitcap.functional import DataDependent
 from jitcap.graph import Node
 from jitcap.guards import CodeIs, Is, Names
-from jitcap.joint import build_joint, leaves_of, runs_python
+from jitcap.joint import Joint, build_joint, runs_python
 
 T = TypeVar("T")
 _PARTS = (ModuleType, type, FunctionType, BuiltinFunctionType)  # of a program: they stay
@@ -191,30 +190,24 @@ def finish(session: Session, value: Any, shape: tuple[int, tuple[str, ...]]) -> 
         raise Break("generator", "a generator is left inside a try or with block")
     tracer = session.tracer
     probe = epilogue(session, value, Names())
-    wanted = [(0, s.twin) for s in tensors_of(session) if s.requires_grad]
-    _rehearse(session, value, probe, wanted)
+    _rehearse(session, value, probe)
     guard_aliases(session, [s for s, _ in probe.writes])
     names = Names()
     prepare(session.guards, names)
     draws = tuple(map(names.later, session.drawn.values()))
     end = epilogue(session, value, names)
+    joint = _joint(session, end)
     _drop_unused_inputs(session, end)
-    index = {node: i for i, node in enumerate(tracer.inputs)}
-    leaves = [
-        (index[s.node], s.twin) for s in tensors_of(session)
-        if s.node in index and s.requires_grad
-    ]  # fmt: skip
-    graph = tracer.graph(end.outputs)  # before the joint graph adds its nodes
-    joint = None
-    if end.tracked and leaves:
-        joint = build_joint(tracer, end.outputs, list(end.tracked.items()), leaves)
-        graph = graph.with_(inputs=tuple(tracer.inputs))  # with the constants of the gradients
+    graph = tracer.graph(end.outputs)
+    if joint is not None:
+        graph = joint.forward
+    index = {node: i for i, node in enumerate(graph.inputs)}
     writes = tuple((index[s.node], o) for s, o in end.writes)
     end.release()
     return Captured(
         name=tracer.name,
         graph=graph,
-        inputs=tuple(_input(session, node) for node in tracer.inputs),
+        inputs=tuple(_input(session, node) for node in graph.inputs),
         writes=writes,
         guards=session.guards,
         epilogue=end,
@@ -235,18 +228,23 @@ def finish(session: Session, value: Any, shape: tuple[int, tuple[str, ...]]) -> 
     )
 
 
-def _rehearse(
-    session: Session, value: Any, end: Epilogue, leaves: Sequence[tuple[int, Tensor]]
-) -> None:
+def _joint(session: Session, end: Epilogue) -> Joint | None:
+    """The gradients that can be asked for later, in the same graph."""
+    if not end.slots:
+        return None
+    written = [s.node for s, _ in end.writes]
+    return build_joint(session.tracer, end.outputs, end.tensors, end.slots, end.goals, written)
+
+
+def _rehearse(session: Session, value: Any, end: Epilogue) -> None:
     """Run the user's part of a backward (hooks, a Function's own) once, before the guards are text.
 
     Only its tensors get into the joint graph, so it must change nothing that lives on, and read
     nothing from outside that may be another one by then."""
-    tracked = list(end.tracked.items())
-    if not leaves or not runs_python(t for _, t in tracked):
+    if not runs_python(end.slots):
         return
     known = len(session.guards.items)
-    build_joint(session.tracer, end.outputs, tracked, leaves)
+    _joint(session, end)
     after = epilogue(session, value, Names())
     if any(getattr(end, f) != getattr(after, f) for f in ("lines", "effects", "calls", "value")):
         raise Break("later effect", "a hook or a Function's backward() changes what is outside")
@@ -259,13 +257,9 @@ def _rehearse(
 
 
 def _drop_unused_inputs(session: Session, end: Epilogue) -> None:
-    """What was read for guards only, or looked at and not used, is no input of the graph.
-
-    A parameter that got other data (`p.data = x`) is one for its gradient's sake."""
+    """What was read for guards only, or looked at and not used, is no input of the graph."""
     tracer = session.tracer
     used: set[Any] = set(end.outputs)
-    reached = leaves_of(end.tracked.values())
-    used.update(s.node for s in tensors_of(session) if id(s.twin) in reached)
     for node in tracer.nodes:
         used.update(node.parents)
     written = {s.node for s in tensors_of(session) if s.memory.handle is not s.node}

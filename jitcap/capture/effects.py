@@ -24,7 +24,8 @@ from jitcap.capture.rebuild import CYCLE, Rebuilder
 from jitcap.capture.replay import ATTRIBUTE, USER_NAMES, VERSION, Effect
 from jitcap.capture.session import Session
 from jitcap.guards import Distinct, Names
-from jitcap.tensor_guard import Memory
+from jitcap.joint import behind, leaves_of
+from jitcap.tensor_guard import Different, Memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +52,14 @@ class Epilogue:
     value: str = "None"
     outputs: list[Any] = field(default_factory=list)
     writes: list[tuple[TensorShadow, int]] = field(default_factory=list)
-    tracked: dict[int, Tensor] = field(default_factory=dict)  # until the capture is finished
-    histories: dict[int, str] = field(default_factory=dict)  # the names of their tape nodes
-    result_of: dict[int, str] = field(default_factory=dict)
-    owners: dict[int, str] = field(default_factory=dict)
+    tensors: dict[int, str] = field(default_factory=dict)  # outputs that become tensors: names
+    leaves: list[str] = field(
+        default_factory=list
+    )  # where gradients asked for later go to
+    slots: list[Tensor] = field(
+        default_factory=list
+    )  # what has them, while it is captured
+    goals: list[Tensor] = field(default_factory=list)  # the leaves, as long
 
     def replay(self) -> list[str]:
         """The statements of the effects. Those that count writes are loops: an optimizer has
@@ -70,26 +75,29 @@ class Epilogue:
 
     def release(self) -> None:
         """Let go of the capture's tensors: all that the program met hangs on them."""
-        self.histories = {i: t._node.name() for i, t in self.tracked.items()}
-        self.tracked = {}
-        self.writes = []
+        self.slots, self.goals, self.writes = [], [], []
 
 
 def epilogue(session: Session, value: Any, names: Names) -> Epilogue:
     """Render the effects and the return value. Raises Break for what cannot be replayed."""
     early: set[int] = set()
+    inner: set[int] = set()
     while True:
         rebuilder = Rebuilder(session, names)
-        rebuilder._early = early
+        rebuilder._early, rebuilder.inner = early, inner
         try:
-            return _render(session, value, rebuilder)
+            rendered = _render(session, value, rebuilder)
         except CYCLE:
             continue
+        found = {id(t._node) for t in rebuilder.views}
+        found &= {id(node) for node in behind(rebuilder.slots)} if found else set()
+        if not found:
+            return rendered
+        inner |= found
 
 
 def _render(session: Session, value: Any, make: Rebuilder) -> Epilogue:
-    out = Epilogue(outputs=make.outputs, tracked=make.tracked, result_of=make.result_of)
-    out.owners = make.owners
+    out = Epilogue(outputs=make.outputs, slots=make.slots, tensors=make.tensors)
     returned = make.expr(value)
     stores = _versions(session, make)
     for shadow in list(session.outside.by_real.values()):
@@ -104,6 +112,12 @@ def _render(session: Session, value: Any, make: Rebuilder) -> Epilogue:
     out.effects = stores
     out.calls = calls
     out.value = returned
+    for leaf in leaves_of(make.slots):
+        outside = session.outside.shadow(leaf)
+        name = make.memo.get(id(leaf)) if outside is None else make.names.var(outside.origin)
+        if name is not None:  # nobody else can look at its gradient
+            out.goals.append(leaf)
+            out.leaves.append(name)
     return out
 
 
@@ -125,6 +139,10 @@ def guard_aliases(session: Session, written: list[TensorShadow]) -> None:
         if len(group) > 1 and any(s.changed() for s in group):
             first, *others = [s.origin for s in group]
             session.guards.add(Distinct(first, session.line(), tuple(others)))
+    needing = [s for s in tensors_of(session) if s.requires_grad]
+    if session.tracer.differentiated and len(needing) > 1 and not {*needing} <= {*written}:
+        first, *others = [s.origin for s in needing]
+        session.guards.add(Different(first, session.line(), tuple(others)))
     if written:
         _check_memory(session, written)
         first, *others = [s.origin for s in written]
@@ -164,8 +182,7 @@ def _versions(session: Session, make: Rebuilder) -> list[Effect]:
     """The tensors that the graph wrote count it, grouped by the number of writes."""
     effects = []
     for shadow in tensors_of(session):
-        if shadow.memory.handle is not shadow.node:
-            count = max(shadow.twin._storage.version, 1)
+        if count := shadow.twin._storage.version:
             effects.append(
                 Effect(shadow.origin, make.names.var(shadow.origin), VERSION, value=str(count))
             )

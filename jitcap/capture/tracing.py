@@ -58,7 +58,7 @@ class CaptureTracer(Tracer):
         self.constant_arrays: dict[Node, Any] = {}
         self.draws: dict[int, Draws] = {}
         self._values: dict[Node, Any] = {}  # of what was asked for, and of what that is made of
-        self._kept: list[Tensor] = []
+        self._kept: list[Any] = []
 
     def _where(self) -> Where:
         """The user's line, and for an operation of a derivative whose it is."""
@@ -77,19 +77,28 @@ class CaptureTracer(Tracer):
 
     def _lift_concrete(self, tensor: Tensor) -> Traced:
         """A tensor that native code made of constants (`eager.tensor([1, 2])`)."""
-        found = self._lifted.get(id(tensor))
+        array = tensor._array
+        found = self._lifted.get(id(array))
         if found is None:
             if self.session.outside.by_real.get(id(tensor)) is not None:
                 raise Break("opaque object", "native code holds a tensor from outside")
             node = self.input(f"c{len(self.inputs)}", tensor.aval)
-            self.constant_arrays[node] = tensor._array
-            found = self._lifted[id(tensor)] = fresh(self, node, tensor.aval)
-            self._kept.append(tensor)  # an id is only unique while the object lives
+            self.constant_arrays[node] = array
+            found = self._lifted[id(array)] = fresh(self, node, tensor.aval)
+            self._kept.append(array)  # an id is only unique while the object lives
         return found
+
+    def check_writable(self, tensor: Tensor) -> None:
+        """A stand-in looks like a leaf where the tensor is none."""
+        base = tensor if tensor._view is None else tensor._view.base
+        shadow = self.session.outside.shadow(base)
+        if shadow is not None and shadow.real._node is not None:
+            what = f"{shadow.origin.show()} gets a history by an in-place operation"
+            raise Break("effect", what)
 
     def lifted(self, tensor: Tensor) -> Traced | None:
         """The graph value of a constant tensor that the program used or wrote."""
-        return self._lifted.get(id(tensor))
+        return self._lifted.get(id(tensor._array))
 
     def value(self, handle: Any) -> Any:
         """What constants alone decide, by the eager kernels: a mask, a grid of times. None for what

@@ -40,8 +40,6 @@ _BY_CAUSE: Final = {
     "capture splits inside the draw of two numbers": "getrandbits_after_uniform",
     "the seed of a generator is read without a guard": "a_generator_of_eager",
     "a print is put off past the end of a redirection": "stdout_is_redirected_inside",
-    "two names of one leaf that were two: a gradient is lost": """
-        weights_are_tied_later gradients_of_one_leaf_by_two_names""",
     "modules that were told apart in a set become one": "the_module_is_in_the_list_twice",
     "two objects with one dictionary have two twins of it": "objects_share_their_dictionary",
     "the length of a list that was empty is not guarded when an element is read": """
@@ -107,7 +105,6 @@ _BY_CAUSE: Final = {
     "a warning of NumPy names a line of capture, and comes once": """
         the_errors_of_numpy a_scalar_of_numpy_in_place_of_a_number""",
     "the limit of digits is not guarded": "the_longest_int_that_is_printed",
-    "a tensor from outside with a history says that it has no grad_fn": "leaves_and_histories",
 }
 
 WRONG_TODAY: Final = {name: cause for cause, names in _BY_CAUSE.items() for name in names.split()}

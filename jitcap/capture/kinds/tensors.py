@@ -36,7 +36,11 @@ TENSOR_FIELDS: Final = frozenset(
     {"_array", "_storage", "_requires_grad", "_node", "_index", "_grad", "_view", "_hooks",
      "_accumulate_hooks", "_retains"}
 )  # fmt: skip
-_HOST_READS: Final = frozenset({"data_ptr", "numpy", "tolist", "__array__"})
+# What a stand-in does not know of the tensor: its memory, and what it was before.
+_UNKNOWN: Final = frozenset(
+    {"data_ptr", "numpy", "tolist", "__array__", "_version", "_base", "_view"}
+)
+_HISTORY: Final = frozenset({"is_leaf", "grad_fn", "output_nr"})
 
 
 class TensorShadow(Shadow):
@@ -127,8 +131,10 @@ class TensorKind(NativeKind):
                 place = Item(DictOf(shadow.origin), name)
                 value = s.outside.load(shadow.real.__dict__[name], place)
                 shadow.extra[name] = obj.__dict__[name] = value
-            elif name in _HOST_READS or (name == "is_leaf" and shadow.real._node is not None):
+            elif name in _UNKNOWN or (name in _HISTORY and shadow.real._node is not None):
                 raise Break("data dependent", f".{name} of a tensor")
+        if name == "_base" and obj._view is not None and s.outside.shadow(obj._view.base):
+            raise Break("data dependent", f".{name} of a view of a tensor from outside")
         raw = _user_class_attribute(s, type(obj), name)
         if raw is not MISSING:
             return bind(s, raw, obj, type(obj))
