@@ -450,7 +450,7 @@ for _backward in (autograd.backward, autograd.grad, vars(Tensor)["backward"]):
 @handles(autograd.retain_grad)
 def _retain_grad(s: Session, tensor: Tensor) -> None:
     shadow = s.outside.shadow(tensor)
-    if isinstance(shadow, TensorShadow) and shadow.real._node is not None:
+    if isinstance(shadow, TensorShadow) and shadow.has_history():
         raise Break("effect", f"{shadow.origin.show()}, made outside, is to keep its gradient")
     autograd.retain_grad(tensor)
 

@@ -21,7 +21,6 @@ from jitcap.capture.bytecode import UnsupportedPython
 from jitcap.capture.effects import Epilogue, counters, epilogue, guard_aliases, tensors_of
 from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.origin import Attribute, Fixed, Keyword, Positional
-from jitcap.capture.outside import Shadow
 from jitcap.capture.result import Captured, Input, prepare
 from jitcap.capture.search import Search
 from jitcap.capture.session import Session
@@ -142,8 +141,7 @@ def _run(session: Session, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     session.entry = _beginning(plain)
     if isinstance(plain, FunctionType):
         origin = Fixed(plain, plain.__qualname__)
-        session.outside.fixed[id(plain)] = plain
-        session.outside.register(Shadow(plain, origin, plain))
+        session.outside.begin(plain, origin)
         session.guards.add(CodeIs(origin, plain.__qualname__, plain.__code__))
         root = plain
         if bound:

@@ -13,15 +13,13 @@ from functools import partial
 from typing import Any
 
 from eager.autograd import mode
-from eager.tensor import UNREAD, Tensor, wrap
-from eager.traced import Traced
+from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
-from jitcap.capture.kinds.base import MISSING
-from jitcap.capture.kinds.tensors import TENSOR_FIELDS, TensorShadow
+from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.origin import Attribute, Fixed
 from jitcap.capture.outside import Shadow
 from jitcap.capture.rebuild import CYCLE, Rebuilder
-from jitcap.capture.replay import ATTRIBUTE, USER_NAMES, VERSION, Effect
+from jitcap.capture.replay import ATTRIBUTE, VERSION, Effect
 from jitcap.capture.session import Session
 from jitcap.guards import Distinct, Names
 from jitcap.joint import behind, leaves_of
@@ -53,12 +51,8 @@ class Epilogue:
     outputs: list[Any] = field(default_factory=list)
     writes: list[tuple[TensorShadow, int]] = field(default_factory=list)
     tensors: dict[int, str] = field(default_factory=dict)  # outputs that become tensors: names
-    leaves: list[str] = field(
-        default_factory=list
-    )  # where gradients asked for later go to
-    slots: list[Tensor] = field(
-        default_factory=list
-    )  # what has them, while it is captured
+    leaves: list[str] = field(default_factory=list)  # where gradients asked for later go to
+    slots: list[Tensor] = field(default_factory=list)  # what has them, while it is captured
     goals: list[Tensor] = field(default_factory=list)  # the leaves, as long
 
     def replay(self) -> list[str]:
@@ -97,13 +91,11 @@ def epilogue(session: Session, value: Any, names: Names) -> Epilogue:
 
 
 def _render(session: Session, value: Any, make: Rebuilder) -> Epilogue:
-    out = Epilogue(outputs=make.outputs, slots=make.slots, tensors=make.tensors)
+    out = Epilogue(outputs=make.outputs, writes=make.writes, slots=make.slots, tensors=make.tensors)
     returned = make.expr(value)
     stores = _versions(session, make)
     for shadow in list(session.outside.by_real.values()):
-        if isinstance(shadow, TensorShadow):
-            stores += _tensor_effects(make, shadow, out)
-        elif shadow.changed():
+        if shadow.changed():
             stores += shadow.replay(make)
     stores += _draws(session, make)
     stores += _grad_mode(session, make)
@@ -126,7 +118,7 @@ def guard_aliases(session: Session, written: list[TensorShadow]) -> None:
     objects; tensors different memory."""
     groups: dict[Any, list[Shadow]] = {}
     for shadow in session.hashed.values():
-        groups.setdefault(type(shadow.real), []).append(shadow)
+        groups.setdefault(shadow.kin(), []).append(shadow)
     for group in groups.values():
         if len(group) > 1:
             first, *others = [s.origin for s in group]
@@ -159,14 +151,14 @@ def _check_memory(session: Session, written: list[TensorShadow]) -> None:
     """Two inputs in one piece of memory, one of them written: the graph would not see it."""
     owners: dict[int, list[TensorShadow]] = {}
     for shadow in tensors_of(session):
-        owners.setdefault(shadow.real._memory()[0], []).append(shadow)
+        owners.setdefault(shadow.place(), []).append(shadow)
     chosen = {id(s) for s in written}
     for group in owners.values():
         if len(group) > 1 and any(id(s) in chosen for s in group):
             shown = " and ".join(s.origin.show() for s in group[:2])
             raise Break.aliased(
                 f"{shown} share memory, and it is written",
-                frozenset(id(s.real._storage) for s in group),
+                frozenset(s.storage() for s in group),
             )
 
 
@@ -187,38 +179,6 @@ def _versions(session: Session, make: Rebuilder) -> list[Effect]:
                 Effect(shadow.origin, make.names.var(shadow.origin), VERSION, value=str(count))
             )
     return sorted(effects, key=lambda e: int(e.value))
-
-
-def _tensor_effects(make: Rebuilder, shadow: TensorShadow, out: Epilogue) -> list[Effect]:
-    twin, effects = shadow.twin, []
-
-    def put(name: str, value: str) -> None:
-        target, where = (
-            make.names.var(shadow.origin),
-            make.session.written_at(twin, USER_NAMES.get(name, name)),
-        )
-        effects.append(Effect(shadow.origin, target, ATTRIBUTE, name, value, where=where))
-
-    if twin._node is not None:
-        raise Break("effect", f"{shadow.origin.show()} gets a history by an in-place operation")
-    for table in ("_hooks", "_accumulate_hooks"):
-        if {*(getattr(twin, table) or ())} != {*(getattr(shadow.real, table) or ())}:
-            raise Break("effect", f"a hook of {shadow.origin.show()} is registered or removed")
-    if shadow.memory.handle is not shadow.node:
-        out.writes.append((shadow, make.output(shadow.memory.handle)))
-    if type(twin._array) is not Traced or twin._array.storage is not shadow.memory:
-        again: Tensor = wrap(twin._array)
-        put("_array", f"{make.expr(again)}._array")
-    if twin._requires_grad is not shadow.requires_grad:
-        put("_requires_grad", repr(twin._requires_grad))
-    if twin._grad is not UNREAD and twin._grad is not shadow.grad:
-        if shadow.passes_on():
-            raise Break("effect", f"backward() goes on past {shadow.origin.show()}")
-        put("_grad", make.expr(twin._grad))
-    for key, value in twin.__dict__.items():
-        if key not in TENSOR_FIELDS and shadow.extra.get(key, MISSING) is not value:
-            put(key, make.expr(value))
-    return effects
 
 
 # ---- state of the library, host calls

@@ -92,7 +92,7 @@ class CaptureTracer(Tracer):
         """A stand-in looks like a leaf where the tensor is none."""
         base = tensor if tensor._view is None else tensor._view.base
         shadow = self.session.outside.shadow(base)
-        if shadow is not None and shadow.real._node is not None:
+        if isinstance(shadow, TensorShadow) and shadow.has_history():
             what = f"{shadow.origin.show()} gets a history by an in-place operation"
             raise Break("effect", what)
 
@@ -126,9 +126,8 @@ class CaptureTracer(Tracer):
         """`.grad` of a stand-in is read for the first time."""
         shadow = self.session.outside.shadow(tensor)
         assert isinstance(shadow, TensorShadow)
-        value = self.session.outside.load(shadow.real._grad, Attribute(shadow.origin, "_grad"))
-        shadow.grad = value
-        return value
+        grad: Tensor | None = shadow.load_grad(self.session)
+        return grad
 
     def next_draw(self, generator: Generator) -> tuple[Any, Any]:
         """Seed and ordinal of the next random op, as run-time numbers."""
