@@ -31,13 +31,13 @@ from jitcap.capture.kinds.iterators import driven
 from jitcap.capture.kinds.text import joined
 from jitcap.capture.native import PURE_MODULES
 from jitcap.capture.opcodes_table import OPCODES
-from jitcap.capture.origin import Drawn, Origin
+from jitcap.capture.origin import Drawn, Fixed, Origin
 from jitcap.capture.outside import Outside
 from jitcap.capture.search import Search
 from jitcap.capture.tracing import CaptureTracer
 from jitcap.functional import DataDependent
 from jitcap.graph import NOWHERE, Node, Where
-from jitcap.guards import Guards
+from jitcap.guards import CodeIs, Guards
 
 _CELLS: Final = table.CELLS
 DEEPEST: Final = 150  # frames
@@ -177,8 +177,16 @@ class Session(base.Session):
         if len(self.vm.frames) > DEEPEST:
             what = f"{fn.__qualname__} is called more than {DEEPEST} levels deep"
             raise Break("unknown call", what)
-        self.reached[id(fn)] = fn
+        if id(fn) not in self.reached:
+            self.reached[id(fn)] = fn
+            self._guard_code(fn)
         return self.vm.execute(frame_for(self, fn, args, kwargs))
+
+    def _guard_code(self, fn: FunctionType) -> None:
+        """One that hangs on an object that is fixed: the getter of a property."""
+        inside = id(fn) in self.made or self.outside.origin_of(fn) is not None
+        if not inside and not self.is_library(fn.__globals__.get("__name__", "")):
+            self.guards.add(CodeIs(Fixed(fn, fn.__qualname__), self.line(), fn.__code__))
 
     def native(self, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Any:
         """Run a function of `eager`, or a builtin, on values of this capture: the door through

@@ -34,12 +34,6 @@ _BY_CAUSE: Final = {
         a_default_of_a_library_function_is_replaced""",
     "a module is taken for the library's by its name alone": """
         a_module_that_is_called_like_one_of_the_library""",
-    "a function's dunder attributes are read without a guard, and are the real ones": """
-        the_name_of_a_helper_changes attributes_of_the_step_seen_from_outside
-        wrapped_is_followed_or_replaced annotations_of_a_function the_defaults_are_set_inside
-        keyword_defaults_are_written_inside
-        a_list_in_the_defaults_is_written_from_outside_the_function
-        the_cells_of_a_closure_are_written_inside globals_are_written_through_a_function""",
     "the order of keyword arguments is not guarded": """
         the_order_of_keyword_arguments keyword_arguments_in_another_order_are_passed_on""",
     "an equality guard compares before it tests the type": """

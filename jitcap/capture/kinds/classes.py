@@ -31,6 +31,8 @@ _PURE_TYPES: Final = frozenset({
     collections.OrderedDict, collections.deque, collections.defaultdict,
     *(v for v in vars(itertools).values() if isinstance(v, type)),
 })  # fmt: skip
+# What every class has of its own, beside its members.
+_PARTS: Final = frozenset({"__name__", "__qualname__", "__bases__", "__mro__", "__annotations__"})
 
 
 # ---- what a class holds
@@ -163,6 +165,8 @@ class ClassKind(FixedKind):
             if id(cls) not in s.made:
                 raise Break("opaque object", f"the dictionary of the class {cls.__qualname__}")
             return cls.__dict__
+        if name in _PARTS and id(cls) not in s.made and not s.is_library(cls.__module__):
+            return s.outside.load(getattr(cls, name), Attribute(Fixed(cls, cls.__qualname__), name))
         above = class_raw(s, meta, name) if meta is not type else MISSING
         if isinstance(above, property):
             return s.call(above.fget, (cls,), {})
@@ -174,7 +178,7 @@ class ClassKind(FixedKind):
         fallback = None if hasattr(type, name) else self.special(s, cls, "__getattr__")
         if fallback is not None:
             return s.call(fallback, (cls, name), {})
-        return getattr(cls, name)  # __name__, __mro__, __dict__ ...: fixed for a class
+        return getattr(cls, name)
 
     def setattr(self, s: Session, obj: Any, name: str, value: Any) -> None:
         if id(obj) not in s.made:
