@@ -50,7 +50,9 @@ class Reentry:
         self._fn = fn
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._session.call(self._fn, args, kwargs)
+        s = self._session
+        named = {k: s.back(v) for k, v in kwargs.items()}
+        return s.lend(s.call(self._fn, tuple(map(s.back, args)), named))
 
 
 class ReentryKind(NativeKind):
@@ -98,9 +100,7 @@ class FunctionKind(NativeKind):
             return getattr(obj, name)
         touch(s, fields, name)
         if name not in fields:
-            raise AttributeError(
-                f"'function' object has no attribute {name!r}", name=name, obj=obj
-            )
+            raise AttributeError(f"'function' object has no attribute {name!r}", name=name, obj=obj)
         return fields[name]
 
     def setattr(self, s: Session, obj: FunctionType, name: str, value: Any) -> None:

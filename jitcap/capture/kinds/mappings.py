@@ -44,7 +44,10 @@ class DictShadow(Shadow):
 
     def touch(self, s: Session, key: Any) -> None:
         """Make the twin tell the truth about `key`."""
-        if self.whole or key in self.known:
+        if self.whole:
+            return
+        s.refuse_key(key)
+        if key in self.known:
             return
         self.known.add(key)
         real_key, origin = s.outside.key_of(key)

@@ -6,6 +6,7 @@ derived from: `object`, or `dict`, `list`, `int` ... (`ObjectKind.base`).
 
 from __future__ import annotations
 
+import collections
 import functools
 import types
 from collections.abc import Callable, Iterator
@@ -15,9 +16,19 @@ from typing import Any
 
 from eager.nn import Module
 from jitcap.capture.breaks import Break
-from jitcap.capture.kinds.base import HANDLERS, MISSING, Args, Kind, Kwargs, Session, kind_of
-from jitcap.capture.kinds.classes import bind, class_raw, of_object
-from jitcap.capture.kinds.constants import FixedKind
+from jitcap.capture.kinds.base import (
+    HANDLERS,
+    MISSING,
+    Args,
+    Kind,
+    Kwargs,
+    Session,
+    checked,
+    kind_of,
+)
+from jitcap.capture.kinds.classes import bind, class_raw, has_attributes_of_its_own, of_object
+from jitcap.capture.kinds.constants import OPAQUE, FixedKind
+from jitcap.capture.kinds.lent import asked, is_own
 from jitcap.capture.kinds.mappings import DictShadow, touch
 from jitcap.capture.kinds.sequences import ListShadow
 from jitcap.capture.native import is_native, is_native_class
@@ -229,12 +240,16 @@ class ObjectKind(Kind):
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
         """A twin of the same class. Lists, dictionaries and their subclasses get contents too."""
         cls = type(real)
+        if has_attributes_of_its_own(s, cls):
+            return OPAQUE.load(s, real, origin)
         if isinstance(real, int | float | complex | str | bytes):
             return s.outside.constant(real, origin)
         if isinstance(real, tuple):
             return self.base.load(s, real, origin)
         s.outside.guard(TypeIs(origin, s.line(), cls))
         s.outside.fixed[id(cls)] = cls
+        if self._reads_itself(s, real):
+            return OPAQUE.load(s, real, origin)
         if isinstance(real, dict):
             twin: Any = dict.__new__(cls)
             self._register(s, ObjectShadow(real, origin, twin))
@@ -253,6 +268,13 @@ class ObjectKind(Kind):
         if is_native_class(cls):
             shadow.complete(s)
         return twin
+
+    def _reads_itself(self, s: Session, real: Any) -> bool:
+        """Whether a guard on the contents of a list or dictionary would run the program's code."""
+        names = {"__len__", "__getitem__", "__contains__", "__iter__"}
+        return isinstance(real, list | dict | collections.deque) and any(
+            is_own(s, real, name) for name in names & asked(s, type(real))
+        )
 
     def _register(self, s: Session, shadow: ObjectShadow) -> None:
         """Remember an instance, and its dictionary as an object of its own."""
@@ -281,9 +303,8 @@ class ObjectKind(Kind):
         return raw if isinstance(raw, FunctionType) else None
 
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
-        custom = self.special(s, obj, "__getattribute__")
-        if custom is not None:
-            return s.call(custom, (obj, name), {})
+        if has_attributes_of_its_own(s, type(obj)):
+            self.refuse(obj, f".{name}")
         try:
             return default_get(s, obj, name)
         except AttributeError:
@@ -334,20 +355,25 @@ class ObjectKind(Kind):
 
     def length(self, s: Session, obj: Any) -> Any:
         method = self.special(s, obj, "__len__")
-        return self.base.length(s, obj) if method is None else s.call(method, (obj,), {})
+        if method is None:
+            return self.base.length(s, obj)
+        return checked(len, "__len__", s.call(method, (obj,), {}))
 
     def truth(self, s: Session, obj: Any) -> bool:
         for name in ("__bool__", "__len__"):
             method = self.special(s, obj, name)
             if method is not None:
-                return bool(s.call(method, (obj,), {}))
+                return s.truth(checked(bool, name, s.call(method, (obj,), {})))
         return self.base.truth(s, obj)
 
     def iter(self, s: Session, obj: Any) -> Any:
         method = self.special(s, obj, "__iter__")
-        if method is not None:
-            return s.driven(s.call(method, (obj,), {}))
-        return self.base.iter(s, obj)
+        if method is None:
+            return self.base.iter(s, obj)
+        iterator = s.call(method, (obj,), {})
+        if not hasattr(kind_of(iterator).type_of(iterator), "__next__"):
+            checked(iter, "__iter__", iterator)
+        return s.driven(iterator)
 
     def next(self, s: Session, obj: Any) -> Any:
         method = self.special(s, obj, "__next__")
