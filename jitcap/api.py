@@ -96,7 +96,8 @@ def jit(
     fullgraph   raise where the program would be split, and list every place
     dynamic     accepted for PyTorch's sake: every size compiles a version of its own
     backend     "cpp", "triton", "python" (loop IR, the reference) or "eager" (op by op)
-    verify      run eager beside each new compile and compare
+    verify      run every call plainly, and the compiled version beside it on copies; raise
+                VerifyError where they differ (costs both runs, copies, and a capture per call)
     check_nans  raise at the user's line that first makes a NaN
 
     Raises TypeError if `fn` cannot be called, ValueError for an unknown backend.

@@ -33,6 +33,7 @@ from jitcap.split import Splitter, changed_ints, splittable
 from jitcap.version import MISS, Call, Compiled, Options
 
 WHOLE: Final = frozenset({"async", "version", "aliasing"})  # refusals of the call, not of a place
+FILLS: Final = 3  # calls that fill a cache and run plainly, before the program is split around it
 REFUSALS: Final = 3  # after so many refused captures a function stays plain
 
 
@@ -47,6 +48,7 @@ class Entries:
         self.compiled: dict[Call, Compiled] = {}
         self.varying: set[str] = set()  # ints whose value has changed between calls, by name
         self.refused = 0
+        self.fills = 0
         self.splits: list[Record] = []
         self.splitter: Splitter | None = None  # runs in parts what is not captured as a whole
         self._lock = threading.RLock()
@@ -169,6 +171,9 @@ class Entries:
         except Break as refusal:
             if refusal.kind == "exception":
                 return None, refusal.record()
+            if refusal.kind == "cache" and self.fills < FILLS:
+                self.fills += 1
+                return None, None
             if self.options.fullgraph or stance == "fail_on_split":
                 own = refusal.record()
                 found = search(self.fn, args, kwargs)
@@ -304,6 +309,7 @@ def assemble(
             call: Call = Verified(captured, run, region, plain, _compiler(options, Trail("verify")))
         else:
             call = captured.entry(run, MISS, region)
+    trail.keep("entry", captured.show)
     return Compiled(call, captured, executable, trail, captured.graph)
 
 

@@ -1,8 +1,9 @@
 """Beside capture: what an entry assumes of the outside. (origin, expectation) -> test, explanation.
 
 A `Guard` is data. All guards of an entry render to one straight-line Python function in which each
-place is read once (`Renderer`), and the same records, evaluated one by one, say why a call did not
-fit: `expected ... got ..., read as self.layers[0].p` (`explain`).
+place is read once (`Names`), and the same records, evaluated one by one, say why a call did not
+fit: `expected ... got ..., read as self.layers[0].p` (`explain`). Checking runs none of the
+program's code: a type is tested before anything is read of a value or compared with it.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import functools
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from operator import is_
 from types import CodeType, FunctionType
 from typing import Any, ClassVar, Final
 
 from jitcap.capture.origin import Drawn, Origin
+from jitcap.equality import base_of, condition, same_items, text_of
 
 _ATOMS: Final = (type(None), bool, type(Ellipsis), type(NotImplemented))
 _FUNCTIONS_IN: Final[dict[type, tuple[str, ...]]] = {
@@ -36,6 +39,15 @@ class Guard:
     where: str
     after_rows: ClassVar[bool] = False  # whether it relies on guards that are tested in loops
 
+    @property
+    def in_rows(self) -> bool:
+        """Whether it is tested in a loop."""
+        return False
+
+    def places(self) -> tuple[Origin, ...]:
+        """What is read to test it."""
+        return (self.origin,)
+
     def row(self, names: Names) -> tuple[str, tuple[str, Any]] | None:
         """For a test that many guards share: the condition on `v` and `i`, and this guard's place
         and constant for them."""
@@ -49,7 +61,7 @@ class Guard:
         raise NotImplementedError
 
     def got(self, value: Any) -> str:
-        return _short(value)
+        return short(value)
 
     def key(self) -> tuple[Any, ...]:
         """Guards with equal keys on one origin are the same guard."""
@@ -156,7 +168,7 @@ class Is(Guard):
         return f"{v} is {names.bind(self.value, v)}"
 
     def expected(self) -> str:
-        return _short(self.value)
+        return short(self.value)
 
     def key(self) -> tuple[Any, ...]:
         return (Is, id(self.value))
@@ -164,20 +176,44 @@ class Is(Guard):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Equals(Guard):
-    """An equal value of the same type."""
+    """An equal value of the same type: a constant of builtin types (see `equality`)."""
 
     value: Any
 
     def test(self, names: Names) -> str:
-        v, kind = names.var(self.origin), type(self.value)
-        literal = repr(self.value) if kind in (int, str, bytes) else names.bind(self.value)
-        return f"{v} == {literal} and type({v}) is {names.bind(kind)}"
+        return condition(self.value, names.var(self.origin), names.bind)
 
     def expected(self) -> str:
-        return _short(self.value)
+        return short(self.value)
 
     def key(self) -> tuple[Any, ...]:
-        return (Equals, type(self.value), repr(self.value))
+        return (Equals, type(self.value), text_of(self.value))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeysAre(Guard):
+    """A dictionary has these keys, all of them ints and strings, in this order. `view`: how they
+    are listed where a class has ways of its own."""
+
+    names: tuple[int | str, ...]
+    view: Any = None
+
+    def test(self, names: Names) -> str:
+        v, keys = names.var(self.origin), names.bind(self.names)
+        if self.view is not None:
+            v = f"{names.bind(self.view)}({v})"
+        very = f"all(map({names.bind(is_)}, {v}, {keys}))"
+        same = f"{names.bind(same_items)}([*{v}], {keys})"
+        return f"len({v}) == {len(self.names)} and ({very} or {same})"
+
+    def expected(self) -> str:
+        return f"keys {short(list(self.names))}"
+
+    def got(self, value: Any) -> str:
+        return f"keys {short(list(value))}"
+
+    def key(self) -> tuple[Any, ...]:
+        return (KeysAre, self.names)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -202,12 +238,14 @@ class CodeIs(Guard):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Length(Guard):
-    """`len(value) == n`."""
+    """`len(value) == n`. `by`: what counts where a class has a `__len__` of its own."""
 
     n: int
+    by: Any = None
 
     def test(self, names: Names) -> str:
-        return f"len({names.var(self.origin)}) == {self.n}"
+        count = "len" if self.by is None else names.bind(self.by)
+        return f"{count}({names.var(self.origin)}) == {self.n}"
 
     def expected(self) -> str:
         return f"length {self.n}"
@@ -221,13 +259,14 @@ class Length(Guard):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Absent(Guard):
-    """`key not in value`."""
+    """`key not in value`. `by`: what looks where a class has a `__contains__` of its own."""
 
     name: Any
+    by: Any = None
 
     def test(self, names: Names) -> str:
         literal = repr(self.name) if type(self.name) in (int, str) else names.bind(self.name)
-        return f"{literal} not in {names.var(self.origin)}"
+        return absence(literal, names.var(self.origin), self.by, names)
 
     def expected(self) -> str:
         return f"no {self.name!r}"
@@ -244,9 +283,13 @@ class AbsentBy(Guard):
     """`key not in value` where the key is an object from outside."""
 
     name: Origin
+    by: Any = None
+
+    def places(self) -> tuple[Origin, ...]:
+        return (self.origin, self.name)
 
     def test(self, names: Names) -> str:
-        return f"{names.var(self.name)} not in {names.var(self.origin)}"
+        return absence(names.var(self.name), names.var(self.origin), self.by, names)
 
     def expected(self) -> str:
         return f"no {self.name.show()}"
@@ -264,6 +307,9 @@ class Same(Guard):
 
     other: Origin
     same: bool = True
+
+    def places(self) -> tuple[Origin, ...]:
+        return (self.origin, self.other)
 
     def test(self, names: Names) -> str:
         word = "is" if self.same else "is not"
@@ -284,6 +330,9 @@ class Distinct(Guard):
     """The objects at `origin` and `others` are pairwise different."""
 
     others: tuple[Origin, ...]
+
+    def places(self) -> tuple[Origin, ...]:
+        return (self.origin, *self.others)
 
     def test(self, names: Names) -> str:
         places = [names.var(o) for o in (self.origin, *self.others)]
@@ -307,7 +356,10 @@ class Holds(Guard):
         v = names.var(self.origin)
         if isinstance(self.value, bool):
             return v if self.value else f"not {v}"
-        return f"{v} == {self.value!r}"
+        if type(self.value) is int:
+            return f"{v} == {self.value!r}"
+        base = base_of(self.value)  # no two floats have one text; nan has one, and -0.0 its own
+        return f"{names.bind(base)}.__repr__({v}) == {base.__repr__(self.value)!r}"
 
     def expected(self) -> str:
         if isinstance(self.value, bool):
@@ -318,10 +370,15 @@ class Holds(Guard):
         return (Holds, repr(self.value))
 
 
-def _short(value: Any) -> str:
+def absence(key: str, table: str, by: Any, names: Names) -> str:
+    """The condition that a dictionary has no such key."""
+    return f"{key} not in {table}" if by is None else f"not {names.bind(by)}({table}, {key})"
+
+
+def short(value: Any) -> str:
     """A value in an error message: its repr when that is short and safe, else its type."""
     if isinstance(value, enum.Enum):
-        return f"{type(value).__qualname__}.{value.name}"
+        return f"{type(value).__qualname__}.{value._name_}"
     if _is_short(value) or (
         type(value) in (list, tuple, set, frozenset) and all(map(_is_short, value))
     ):
@@ -335,7 +392,7 @@ def _short(value: Any) -> str:
 
 
 def _is_short(value: Any) -> bool:
-    return isinstance(value, (int, float, str, bytes, type(None)))
+    return type(value) in (int, float, str, bytes, bool, type(None))
 
 
 @dataclass(slots=True)
@@ -356,12 +413,15 @@ def render(guards: Iterable[Guard], names: Names, miss: str) -> list[str]:
     """Statements that `return <miss>` unless all guards hold. Reads may raise READ_ERRORS.
 
     Guards that differ in place and constant only are tested in a loop, after the others: a model's
-    parameters and their state would else be most of the source."""
+    parameters and their state would else be most of the source. What is read of such a place
+    (`p.grad`, `state[p]`) comes after its loop, when it is known what is there."""
     seen: set[str] = set()
     tables: dict[str, list[tuple[str, Any]]] = {}
-    for guard in guards:
-        if guard.after_rows:
+    level = 0
+    for depth, guard in _by_depth(guards):
+        if depth > level:
             _loops(tables, names, miss)
+            level = depth
         shared = guard.row(names)
         if shared is not None:
             tables.setdefault(shared[0], []).append(shared[1])
@@ -372,6 +432,25 @@ def render(guards: Iterable[Guard], names: Names, miss: str) -> list[str]:
             names.lines.append(f"if not ({test}): return {miss}")
     _loops(tables, names, miss)
     return names.lines
+
+
+def _by_depth(guards: Iterable[Guard]) -> list[tuple[int, Guard]]:
+    """The guards, each with the number of loops that must come before it, in that order."""
+    found = [*guards]
+    rows = {id(g.origin) for g in found if g.in_rows}
+    depths: dict[int, int] = {}
+
+    def depth(origin: Origin) -> int:
+        known = depths.get(id(origin))
+        if known is None:
+            above = (depth(p) + (id(p) in rows) for p in origin.parents())
+            known = depths[id(origin)] = max(above, default=0)
+        return known
+
+    levels = [max(map(depth, g.places()), default=0) for g in found]
+    last = max(levels, default=0) + 1
+    pairs = [(last if g.after_rows else n, g) for n, g in zip(levels, found, strict=True)]
+    return sorted(pairs, key=lambda pair: pair[0])
 
 
 def _loops(tables: dict[str, list[tuple[str, Any]]], names: Names, miss: str) -> None:

@@ -159,7 +159,7 @@ class Splitter:
             self.hopeless = True
         record = refusal.record()
         key = (record.kind, record.place)
-        if refusal.kind in ("exception", "iteration") or key in self._reported:
+        if refusal.kind in ("exception", "iteration", "cache") or key in self._reported:
             return
         self._reported.add(key)
         self._report(record)

@@ -116,8 +116,12 @@ class TensorLike(Guard):
             return f"{own} and {self._array_test(names, v)}"
         return f"{own} and {_seen_test(names, v, str(self._slot(names)))}"
 
+    @property
+    def in_rows(self) -> bool:
+        return not is_argument(self.origin)
+
     def row(self, names: Names) -> tuple[str, tuple[str, Any]] | None:
-        if is_argument(self.origin):
+        if not self.in_rows:
             return None
         test = f"{self._own_test(names, 'v')} and {_seen_test(names, 'v', 'i')}"
         return test, (names.var(self.origin), self._slot(names))

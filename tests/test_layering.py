@@ -87,7 +87,7 @@ def test_only_the_lowering_knows_both_graph_and_loop_ir():
 
 
 def test_no_import_cycles():
-    """Modules import each other one way at top level too, inside each package."""
+    """Modules import each other one way inside each package too, imports for types included."""
     loader = SourceFileLoader("structure", str(ROOT / "scripts" / "structure"))
     structure = module_from_spec(spec_from_loader("structure", loader))
     loader.exec_module(structure)

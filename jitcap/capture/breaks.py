@@ -57,6 +57,10 @@ KINDS: Final[dict[str, Kind]] = {
         "this change of the outside world cannot be replayed after the compiled part",
         "do it outside @jit",
     ),
+    "cache": Kind(
+        "the function behind a cache runs, and what it does and reads is its own",
+        "nothing to do: once the answer is kept, the call is captured",
+    ),
     "later effect": Kind(
         "backward() is called outside, where the compiled gradient would not do this",
         "call backward() inside @jit",

@@ -138,6 +138,7 @@ def _object_delattr(s: Session, obj: Any, name: str) -> None:
 
 @handles((object, "__getattribute__"))
 def _object_getattribute(s: Session, obj: Any, name: str) -> Any:
+    kind_of(obj).see(s, obj, f".{name}")
     if isinstance(obj, Tensor):
         return s.getattr(obj, name)
     return default_get(s, obj, name)

@@ -102,8 +102,7 @@ def tracing(
     except RecursionError as error:
         raise _placed(Break("exception", "RecursionError"), error, session) from error
     except Exception as error:
-        text = f"{type(error).__name__}: {error}"
-        raise _placed(Break("exception", text), error, session) from error
+        raise _placed(Break("exception", _words(error)), error, session) from error
     finally:
         session.vm.over = True
         mode.enabled, mode.inference, mode.autocast = before
@@ -111,6 +110,12 @@ def tracing(
         session.outside.forget()
         for table in (session.hashed, session.inputs, session.owners, session.cells):
             table.clear()
+
+
+def _words(error: Exception) -> str:
+    """What an exception says, without running the program's code."""
+    own = type(error).__str__
+    return type(error).__name__ + (f": {error}" if not isinstance(own, FunctionType) else "")
 
 
 def _placed(found: Break, cause: BaseException, session: Session) -> Break:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import MemberDescriptorType
 from typing import Any, Protocol
 
 
@@ -121,10 +122,13 @@ class Attribute(Step):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DictOf(Step):
-    """The instance dictionary."""
+    """The instance dictionary. `by`: what reads it where a class has a `__getattribute__`."""
+
+    by: Any = None
 
     def expr(self, var: Variable, bind: Bind) -> str:
-        return f"{var(self.base)}.__dict__"
+        v = var(self.base)
+        return f"{v}.__dict__" if self.by is None else f"{bind(self.by)}({v}, '__dict__')"
 
     def show(self) -> str:
         return self.base.show()
@@ -132,13 +136,14 @@ class DictOf(Step):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Item(Step):
-    """`base[key]` for a constant key."""
+    """`base[key]` for a constant key. `by`: what reads it where a class has a way of its own."""
 
     key: Any
+    by: Any = None
 
     def expr(self, var: Variable, bind: Bind) -> str:
         key = repr(self.key) if type(self.key) in (int, str) else bind(self.key)
-        return f"{var(self.base)}[{key}]"
+        return f"{var(self.base)}[{key}]" if self.by is None else _read(self, key, var, bind)
 
     def show(self) -> str:
         if isinstance(self.base, DictOf):
@@ -177,12 +182,14 @@ class ItemBy(Step):
     """`base[key]` where the key is itself an object from outside (`optimizer.state[p]`)."""
 
     key: Origin
+    by: Any = None
 
     def parents(self) -> tuple[Origin, ...]:
         return (self.base, self.key)
 
     def expr(self, var: Variable, bind: Bind) -> str:
-        return f"{var(self.base)}[{var(self.key)}]"
+        key = var(self.key)
+        return f"{var(self.base)}[{key}]" if self.by is None else _read(self, key, var, bind)
 
     def show(self) -> str:
         return f"{self.base.show()}[{self.key.show()}]"
@@ -190,13 +197,63 @@ class ItemBy(Step):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Keys(Step):
-    """The keys of a dictionary, in order, as a list."""
+    """The keys (or values) of a dictionary, in order, as a list: `[*view(base)]`."""
+
+    view: Any
 
     def expr(self, var: Variable, bind: Bind) -> str:
-        return f"[*{var(self.base)}]"
+        return f"[*{bind(self.view)}({var(self.base)})]"
 
     def show(self) -> str:
-        return f"list({self.base.show()})"
+        return f"list({self.base.show()}.{self.view.__name__}())"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slot(Step):
+    """What a slot holds, read without the class's `__getattribute__` or `__getattr__`."""
+
+    name: str
+    descriptor: Any
+
+    def expr(self, var: Variable, bind: Bind) -> str:
+        return f"{bind(get_slot)}({bind(self.descriptor)}, {var(self.base)})"
+
+    def show(self) -> str:
+        return f"{self.base.show()}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IsUnset(Slot):
+    """Whether a slot holds nothing."""
+
+    def expr(self, var: Variable, bind: Bind) -> str:
+        return f"{bind(is_unset)}({bind(self.descriptor)}, {var(self.base)})"
+
+    def show(self) -> str:
+        return f"not hasattr({self.base.show()}, {self.name!r})"
+
+
+get_slot = MemberDescriptorType.__get__
+
+
+def is_unset(descriptor: Any, obj: Any) -> bool:
+    try:
+        descriptor.__get__(obj)
+    except AttributeError:
+        return True
+    return False
+
+
+def entry_of(table: Any, key: Any) -> Any:
+    """`table[key]`, without the `__getitem__` or `__missing__` of the dictionary's class."""
+    value = dict.get(table, key, entry_of)
+    if value is entry_of:
+        raise KeyError(key)
+    return value
+
+
+def _read(item: Any, key: str, var: Variable, bind: Bind) -> str:
+    return f"{bind(item.by)}({var(item.base)}, {key})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,7 +16,7 @@ from eager.dtype import _default as default_dtype
 from jitcap.capture.effects import Epilogue
 from jitcap.capture.origin import Drawn, Origin
 from jitcap.graph import Graph
-from jitcap.guards import READ_ERRORS, Guards, Names, explain, render
+from jitcap.guards import READ_ERRORS, Guards, Names, explain, render, short
 from jitcap.joint import FreedNode, Joint, Region
 from jitcap.lower import Strides
 from jitcap.tensor_guard import TensorLike
@@ -54,6 +54,7 @@ class Captured:
     bound_to: str = ""  # what of this process the version depends on, without a guard
     assumed: tuple[tuple[str, str, Any], ...] = ()  # (module, name, value) of a library's constants
     read: tuple[CodeType, ...] = ()  # of the program's functions, as far as they were interpreted
+    text: str = ""  # of the entry, when it was made
     code: CodeType | None = None  # of the entry, when it was made
     limit: int | None = None  # of a segment: how many instructions it has (None: to the return)
 
@@ -189,9 +190,15 @@ class Captured:
 
     def entry(self, run: Run, miss: Any, region: Region | None = None) -> Callable[..., Any]:
         """The function that a call runs: `entry(args, kwargs)` gives the result, or `miss`."""
-        text = self.source(region is not None)
-        self.code = compile(text, f"<entry of {self.name}>", "exec")
+        self.text = self.source(region is not None)
+        self.code = compile(self.text, f"<entry of {self.name}>", "exec")
         return link(self.code, self.names.namespace, run, miss, region)
+
+    def show(self) -> str:
+        """The entry's source, with what its constants are."""
+        constants = {n: short(v) for n, v in self.names.namespace.items() if n in self.text}
+        legend = [f"# {name}: {' '.join(shown.split())}" for name, shown in constants.items()]
+        return "\n".join(["# K: the compiled graph", *legend, self.text])
 
     def finder(self) -> CodeType:
         """The guards once more, as `find(args, kwargs, take)` for another process: each object of

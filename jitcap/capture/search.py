@@ -16,7 +16,7 @@ from jitcap.capture.bytecode import Instruction
 from jitcap.capture.interpret import NULL, Frame
 
 MOST: Final = 200  # refusals stepped over in one run: a loop may go round and round
-_QUIET: Final = frozenset({"exception", "iteration"})  # no splits: see `jitcap.split`
+_QUIET: Final = frozenset({"exception", "iteration", "cache"})  # no splits: see `jitcap.split`
 
 
 class Unknown:

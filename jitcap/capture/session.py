@@ -130,7 +130,7 @@ class Session(base.Session):
     def store_cell(self, cell: CellType, value: Any) -> None:
         self.wrote(cell)
         if value is NULL:
-            _CELLS.empty(self, cell)
+            _CELLS.clear(self, cell)
         else:
             _CELLS.put(self, cell, value)
 

@@ -10,8 +10,8 @@ nans.py       `check_nans=True`: the first operation that makes a NaN
 """
 
 from jitcap.oracle.blame import VerifyError as VerifyError
+from jitcap.oracle.case import Plain as Plain
 from jitcap.oracle.nans import search_nans as search_nans
-from jitcap.oracle.verified import Plain as Plain
 from jitcap.oracle.verified import Verified as Verified
 
 __all__ = ["Plain", "Verified", "VerifyError", "search_nans"]

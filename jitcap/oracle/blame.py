@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,19 +19,16 @@ from eager import autograd
 from eager.dispatch import apply
 from eager.tensor import Tensor, wrap
 from jitcap.capture.replay import Effect
-from jitcap.capture.result import Captured
 from jitcap.functional import trace
 from jitcap.graph import INPUT, ITEM, Graph, Node, reachable
 from jitcap.guards import Guard
-from jitcap.oracle.compare import Difference, Leaf
+from jitcap.oracle.case import Case
+from jitcap.oracle.compare import Leaf
 from jitcap.oracle.copies import owner_of
 from jitcap.oracle.host import first_other
 from jitcap.oracle.noise import disturbed, far, judge
 from jitcap.passes import PASSES
 from jitcap.passes.dead import dead_code
-
-if TYPE_CHECKING:
-    from jitcap.oracle.verified import VerifiedCall
 
 SHOWN: Final = 5  # differences in the message
 HOST: Final = ("what is printed", "log record", "the log", "the warnings")
@@ -56,16 +53,15 @@ def readable(name: str) -> str:
 class Blame:
     """The search for the cause of one call's differences."""
 
-    def __init__(self, call: VerifiedCall) -> None:
-        self.call = call
-        self.captured: Captured = call.version.captured
-        self.graph = call.version.graph
-        self.first: Difference = call.differences[0]
-        self.inputs = list(call.begun.inputs)
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.captured = case.captured
+        self.graph = case.graph
+        self.first = case.differences[0]
 
     def error(self) -> VerifyError:
-        shown = [f"{d.path}: {d.what}" for d in self.call.differences[:SHOWN]]
-        more = len(self.call.differences) - len(shown)
+        shown = [f"{d.path}: {d.what}" for d in self.case.differences[:SHOWN]]
+        more = len(self.case.differences) - len(shown)
         what = "\n  and ".join(shown + ([f"{more} more"] if more > 0 else []))
         where, why = self._stale() or self._computed() or (self._place(), self._effect())
         return VerifyError(self.captured.name, what, where, why)
@@ -74,7 +70,7 @@ class Blame:
 
     def _stale(self) -> tuple[str, str] | None:
         """What a capture of this very call has that the version has not."""
-        fresh = self.call.fresh
+        fresh = self.case.fresh
         if fresh is None:
             return None
         guard = _other_guard(self.captured.guards.items, fresh.guards.items)
@@ -84,10 +80,10 @@ class Blame:
             place = f"{readable(guard.origin.show())}, read at {guard.where}"
             why = f"a version is used that is not for this call: it {had}, found {guard.expected()}"
             return place, why
-        node = _other_node(self.graph, dead_code(fresh.graph))
-        if node is not None:
-            why = "a capture of this call has another operation there: a value is not guarded"
-            return _shown(node), why
+        nodes = _other_nodes(self.graph, dead_code(fresh.graph))
+        if nodes is not None:
+            there = f"a capture of this call has {_shown(nodes[1])}"
+            return _shown(nodes[0]), f"{there}: the version relies on what is not guarded"
         effect = next(
             (b for a, b in _pairs(self.captured.epilogue.effects, fresh.epilogue.effects)
              if _key(a) != _key(b)), None,
@@ -100,14 +96,16 @@ class Blame:
     # ---- a wrong number
 
     def _computed(self) -> tuple[str, str] | None:
-        """The operation that made what differs."""
+        """The operation that made the number that differs."""
+        if not self.first.number:
+            return None
         if self.first.path.startswith("the gradient of"):
             return self._gradient()
         index = self._output()
-        if index is None or self.call.outcome is None:
+        if index is None or self.case.outcome is None:
             return None
         node = self.graph.outputs[index]
-        got = self.call.outcome.outputs[index]
+        got = self.case.outcome.outputs[index]
         want = self._run(self.graph)[index]
         if not self._off(node, got, want):
             return self._wrong_capture(node)
@@ -115,7 +113,7 @@ class Blame:
 
     def _output(self) -> int | None:
         """Which output of the graph the array or number is, or lies in."""
-        array, outcome = self.first.array, self.call.outcome
+        array, outcome = self.first.array, self.case.outcome
         if array is None or outcome is None:
             return None
         outputs = outcome.outputs[: len(self.graph.outputs)]
@@ -128,8 +126,7 @@ class Blame:
         return None
 
     def _run(self, graph: Graph) -> list[Any]:
-        arrays = self.call.pristine.again()
-        return disturbed(graph, [arrays.of(x) for x in self.inputs], 0.0, 0)
+        return disturbed(graph, self.case.arguments(), 0.0, 0)
 
     def _off(self, node: Node, got: Any, want: Any) -> bool:
         """Whether a value of `node` is another than the graph gives op by op."""
@@ -141,8 +138,8 @@ class Blame:
     def _samples(self, graph: Graph) -> Callable[[float], Iterator[dict[str, Any]]]:
         def samples(amplitude: float) -> Iterator[dict[str, Any]]:
             for seed in count():
-                inputs = [self.call.pristine.again().of(x) for x in self.inputs]
-                yield {"": disturbed(graph, inputs, amplitude if seed else 0.0, seed)[0]}
+                moved = amplitude if seed else 0.0
+                yield {"": disturbed(graph, self.case.arguments(), moved, seed)[0]}
 
         return samples
 
@@ -160,11 +157,11 @@ class Blame:
     def _first_new(self, before: Graph, after: Graph, index: int) -> Node:
         """The first operation that a pass made whose value the graph did not have."""
         known: dict[Any, list[Any]] = {}
-        for n, value in before.steps([self.call.pristine.again().of(x) for x in self.inputs]):
+        for n, value in before.steps(self.case.arguments()):
             if not isinstance(value, tuple):
                 known.setdefault(n.avals, []).append(value)
         old, needed = set(before.nodes), reachable([after.outputs[index]])
-        for n, value in after.steps([self.call.pristine.again().of(x) for x in self.inputs]):
+        for n, value in after.steps(self.case.arguments()):
             if n in old or n not in needed or isinstance(value, tuple):
                 continue
             if not any(not far(value, v).any() for v in known.get(n.avals, ())):
@@ -189,8 +186,7 @@ class Blame:
 
     def _compiles_wrong(self, node: Node) -> bool:
         graph = self.graph.with_(outputs=(node,))
-        arrays = self.call.pristine.again()
-        (got,) = self.call.version.compile_again(graph)([arrays.of(x) for x in self.inputs])
+        (got,) = self.case.compile_again(graph)(self.case.arguments())
         return self._off(node, got, self._run(graph)[0])
 
     def _wrong_capture(self, node: Node) -> tuple[str, str]:
@@ -201,7 +197,7 @@ class Blame:
 
     def _wrong_derivative(self) -> tuple[str, str] | None:
         """The first operation whose derivative is another under capture than on the tape."""
-        inputs = [self.call.pristine.again().of(x) for x in self.inputs]
+        inputs = self.case.arguments()
         graph = self.graph
         values: dict[Node, Any] = dict(zip(graph.inputs, inputs, strict=True))
         values |= dict(graph.steps(inputs))
@@ -215,20 +211,15 @@ class Blame:
 
     def _gradient(self) -> tuple[str, str]:
         """A gradient that a result would pass on: of the joint graph, or of its kernels."""
-        version, outcome = self.call.version, self.call.outcome
-        region, joint = version.region, version.joint
-        assert region is not None
+        joint, outcome = self.case.joint, self.case.outcome
         assert joint is not None
         assert outcome is not None
-        paths = list(outcome.gradients)
-        index = paths.index(self.first.path)
-        node = joint.outputs[region.joint.outputs + index]
-        arrays = self.call.pristine.again()
-        inputs = [*(arrays.of(x) for x in self.inputs), *self.call.tangents]
-        want = disturbed(joint, inputs, 0.0, 0)[region.joint.outputs + index]
+        index = joint.outputs + list(outcome.gradients).index(self.first.path)
+        inputs = [*self.case.arguments(), *self.case.tangents]
+        want = disturbed(joint.graph, inputs, 0.0, 0)[index]
         if far(outcome.gradients[self.first.path], want).any():
-            return _shown(node), "the kernel of its backward pass is wrong"
-        return self._wrong_capture(node)
+            return _shown(joint.graph.outputs[index]), "the kernel of its backward pass is wrong"
+        return self._wrong_capture(joint.graph.outputs[index])
 
     # ---- a place
 
@@ -246,23 +237,20 @@ class Blame:
         if report:
             return f"{path}, at {report}"
         read = self._read_at(path)
-        return f"{path}, read at {read}" if read else f"{path} of {self.call.version.plain.place}"
+        return f"{path}, read at {read}" if read else f"{path} of {self.case.place}"
 
     def _written(self) -> Effect | None:
-        """The last effect on the place that differs, or on the object that it belongs to."""
+        """The last effect on the place that differs, or on what is a part of it."""
         path = self.first.path
-        effects = self.captured.epilogue.effects
-        for effect in reversed(effects):
-            if readable(effect.show()) == path:
-                return effect
-        found = [e for e in effects if path.startswith(readable(e.origin.show()))]
-        return max(found, key=lambda e: len(e.origin.show()), default=None)
+        shown = {readable(e.show()): e for e in self.captured.epilogue.effects}
+        found = [name for name in shown if path.startswith(name)]
+        return shown[max(found, key=len)] if found else None
 
     def _report(self) -> str:
         """The line of the host call that said something else."""
-        if not self.first.path.startswith(HOST) or self.call.outcome is None:
+        if not self.first.path.startswith(HOST) or self.case.outcome is None:
             return ""
-        index = first_other(self.first.path, self.call.outcome.calls, self.call.heard)
+        index = first_other(self.first.path, self.case.outcome.calls, self.case.heard)
         reports = self.captured.epilogue.calls
         return reports[index].where if index is not None and reports else ""
 
@@ -282,7 +270,7 @@ class Blame:
             return "the host would have heard something else"
         if self._written() is not None:
             return "the effects that the version replays lead to something else"
-        places = self.call.version.places.values()
+        places = self.case.places.values()
         if any(path.startswith(readable(o.show())) for o in places):
             return "Python changes it, and the version has no such effect"
         return "the value is put together in another way"
@@ -309,7 +297,7 @@ def _derivatives_agree(n: Node, arrays: Sequence[Any]) -> bool:
 
     chance = np.random.default_rng(0)
     tangent = np.asarray(chance.standard_normal(n.aval.shape)).astype(n.aval.dtype.np)
-    given = [wrap(np.array(x)) for x in (*(arrays[i] for i in floats), tangent)]
+    given: list[Tensor] = [wrap(np.array(x)) for x in (*(arrays[i] for i in floats), tangent)]
     try:
         plain = [g._array for g in gradients(*given)]
         traced = trace(gradients, *given)
@@ -331,7 +319,8 @@ def _shown(node: Node) -> str:
     if node.op is INPUT:
         return f"the input {node.attrs.get('name', '')}"
     op = node.parents[0].op if node.op is ITEM else node.op
-    return f"{op.name} at {node.where}"
+    where = node.where
+    return f"{op.name} at {where}" if where.file else f"{op.name}{where.function}"
 
 
 def _other_guard(had: Sequence[Guard], now: Sequence[Guard]) -> Guard | None:
@@ -348,19 +337,19 @@ def _same_place(a: Guard, b: Guard) -> bool:
     return a.origin.show() == b.origin.show() and type(a) is type(b)
 
 
-def _other_node(had: Graph, now: Graph) -> Node | None:
-    """The first operation of `now` that is not as in `had`."""
-    number: dict[Node, int] = {n: i for i, n in enumerate(had.everything())}
-    again: dict[Node, int] = {n: i for i, n in enumerate(now.everything())}
+def _other_nodes(had: Graph, now: Graph) -> tuple[Node, Node] | None:
+    """The first operation of `had` that is not as in `now`, and what is there now."""
+    numbers = [{n: i for i, n in enumerate(g.everything())} for g in (had, now)]
     for a, b in zip(had.nodes, now.nodes, strict=False):
         args = [
-            [n[x] if isinstance(x, Node) else (type(x), repr(x)) for x in node.args]
-            for n, node in ((number, a), (again, b))
+            [numbers[k][x] if isinstance(x, Node) else (type(x), repr(x)) for x in node.args]
+            for k, node in enumerate((a, b))
         ]
         if a.op is not b.op or args[0] != args[1] or repr(a.attrs) != repr(b.attrs):
-            return b
+            return a, b
     if len(had.nodes) != len(now.nodes):
-        return (now.nodes if len(now.nodes) > len(had.nodes) else had.nodes)[-1]
+        last = [g.nodes[-1] if g.nodes else g.outputs[0] for g in (had, now)]
+        return last[0], last[1]
     return None
 
 

@@ -21,17 +21,16 @@ import numpy as np
 
 from eager.tensor import Tensor
 from eager.traced import Traced
+from jitcap.capture.kinds.objects import slots_of
 from jitcap.capture.kinds.tensors import TENSOR_FIELDS
 from jitcap.capture.native import is_python_class
-from jitcap.capture.kinds.objects import slots_of
 from jitcap.oracle.copies import owner_of
 
 _NUMBERS: Final = (bool, int, float, complex, np.generic)
 _LEAVES: Final = (*_NUMBERS, str, bytes, np.ndarray)
 # Of these one can stand for another: what is left to go through counts.
-_ITERATORS: Final[tuple[Any, ...]] = tuple(
-    type(iter(x)) for x in ([], (), {}, {}.values(), {}.items(), set(), range(0))
-)
+_GONE_THROUGH: Final[tuple[Any, ...]] = ([], (), {}, {}.values(), {}.items(), set(), range(0))
+_ITERATORS: Final[tuple[Any, ...]] = tuple(type(iter(x)) for x in _GONE_THROUGH)
 _EXACT: Final = (range, slice, np.dtype, types.GenericAlias)
 
 
@@ -42,6 +41,7 @@ class Difference:
     path: str
     what: str
     array: Any = None  # of the compiled version, where it is one
+    number: bool = False  # whether it is the elements, or the number, that differ
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Comparison:
         elif isinstance(a, _LEAVES):
             self.leaves.append(Leaf(path, a, b))
         elif isinstance(a, _EXACT):
-            if a != b:
+            if repr(a) != repr(b):  # range(0, 3, 2) == range(0, 4, 2)
                 self.differ(path, f"{a!r} in the compiled version, {b!r} in Python")
         elif self._pair(path, a, b):
             self._contents(path, a, b)
@@ -125,7 +125,7 @@ class Comparison:
         elif isinstance(a, list | tuple | collections.deque):
             self.sequence(path, a, b)
         elif isinstance(a, set | frozenset):
-            self._set(path, a, b)
+            self.set_of(path, a, b)
         elif isinstance(a, CellType):
             self._parts(path, a, b, ("cell_contents",))
         elif isinstance(a, FunctionType):
@@ -183,10 +183,10 @@ class Comparison:
         plain = isinstance(a[0], _LEAVES) or isinstance(b[0], _LEAVES)
         return a[0] is b[0] or (_plain_equal(a[0], b[0]) if plain else type(a[0]) is type(b[0]))
 
-    def _set(self, path: str, a: Any, b: Any) -> None:
-        """Elements that are constants; of others the number."""
+    def set_of(self, path: str, a: Any, b: Any) -> None:
+        """Elements that are constants, 1 apart from True; of others the number."""
         if all(isinstance(x, (*_NUMBERS, str, bytes, type(None))) for x in (*a, *b)):
-            if a != b:
+            if {(type(x), x) for x in a} != {(type(x), x) for x in b}:
                 self.differ(path, f"{a!r} in the compiled version, {b!r} in Python")
         elif len(a) != len(b):
             self.differ(path, f"{len(a)} elements in the compiled version, {len(b)} in Python")
@@ -214,8 +214,10 @@ class Comparison:
             self.differ(path, f"{with_history} in the compiled version, unlike in Python")
         self.array(path, a._array, b._array)
         self.match(f"{path}.grad", a._grad, b._grad)
-        extra = [{k: v for k, v in t.__dict__.items() if k not in TENSOR_FIELDS} for t in (a, b)]
-        self.entries(path, *(list(e.items()) for e in extra), lambda k: f"{path}.{k}")
+        mine, theirs = (
+            [(k, v) for k, v in t.__dict__.items() if k not in TENSOR_FIELDS] for t in (a, b)
+        )
+        self.entries(path, mine, theirs, lambda k: f"{path}.{k}")
 
     def array(self, path: str, a: Any, b: Any) -> None:
         """Element type, shape, layout, memory; the elements become a leaf."""
@@ -228,8 +230,8 @@ class Comparison:
             if x != y:
                 self.differ(path, f"{what} {x} in the compiled version, {y} in Python", a)
                 return
-        if a.size and self._pair_memory(a, b) is False:
-            shown = self._owner_name(a), self._owner_name(b)
+        shown = self._owner_name(a, self._memory), self._owner_name(b, self._memory_back)
+        if a.size and not self._pair_memory(a, b):
             what = f"its memory is {shown[0]} in the compiled version, {shown[1]} in Python"
             self.differ(path, what, a)
         elif id(owner_of(a)) not in self._old:
@@ -246,8 +248,9 @@ class Comparison:
         back = self._memory_back.setdefault(id(other), id(owner))
         return place == (id(other), distance) and back == id(owner)
 
-    def _owner_name(self, array: Any) -> str:
-        return self._old.get(id(owner_of(array)), "its own, or shared with another new tensor")
+    def _owner_name(self, array: Any, known: dict[int, Any]) -> str:
+        owner = id(owner_of(array))
+        return self._old.get(owner) or ("another result's" if owner in known else "its own")
 
 
 def _strides(array: Any) -> tuple[int, ...]:

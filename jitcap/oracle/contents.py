@@ -13,9 +13,9 @@ from typing import Any
 from eager.autograd import mode
 from eager.random import Generator
 from eager.tensor import UNREAD, Tensor
+from jitcap.capture.kinds.objects import slots_of
 from jitcap.capture.kinds.tensors import TENSOR_FIELDS
 from jitcap.capture.native import is_python_class
-from jitcap.capture.kinds.objects import slots_of
 from jitcap.oracle.copies import Copies
 
 
@@ -28,7 +28,7 @@ def contents(obj: Any, copies: Copies | None = None) -> Any:
     if isinstance(obj, collections.OrderedDict):
         return collections.OrderedDict(collections.OrderedDict.items(obj))
     if isinstance(obj, dict):
-        return dict(dict.items(obj))
+        return dict.copy(obj)  # runs no __hash__ of the user's
     if isinstance(obj, list):
         return list(list.__iter__(obj))
     if isinstance(obj, collections.deque):
@@ -48,15 +48,35 @@ def contents(obj: Any, copies: Copies | None = None) -> Any:
     return None
 
 
-def again(held: Any, copies: Copies) -> Any:
-    """A copy of a copy; the arrays of tensors are those of `copies`."""
-    if isinstance(held, SimpleNamespace):
-        fields = dict(vars(held))
-        if "_array" in fields:
-            fields["_array"] = copies.of(fields["real_array"])
-            fields["_storage"] = SimpleNamespace(version=held._storage.version)
-        return SimpleNamespace(**fields)
-    return contents(held)
+def all_contents(found: dict[str, Any], copies: Copies) -> dict[str, Any]:
+    """The contents of what is found at each place; tensors of one memory count its writes once."""
+    held = {name: contents(x, copies) for name, x in found.items()}
+    _share_storages(held)
+    return held
+
+
+def all_again(held: dict[str, Any], copies: Copies) -> dict[str, Any]:
+    """Copies of all contents; the arrays of tensors are those of `copies`."""
+    new = {name: _again(x, copies) for name, x in held.items()}
+    _share_storages(new)
+    return new
+
+
+def _again(held: Any, copies: Copies) -> Any:
+    if not isinstance(held, SimpleNamespace):
+        return contents(held)
+    fields = dict(vars(held))
+    if "_array" in fields:
+        fields["_array"] = copies.of(fields["real_array"])
+        fields["_storage"] = SimpleNamespace(**vars(held._storage))
+    return SimpleNamespace(**fields)
+
+
+def _share_storages(held: dict[str, Any]) -> None:
+    storages: dict[int, SimpleNamespace] = {}
+    for x in held.values():
+        if isinstance(x, SimpleNamespace) and "_storage" in vars(x):
+            x._storage = storages.setdefault(x._storage.memory, x._storage)
 
 
 def _of_tensor(tensor: Tensor, copies: Copies | None) -> SimpleNamespace:
@@ -66,7 +86,7 @@ def _of_tensor(tensor: Tensor, copies: Copies | None) -> SimpleNamespace:
         **extra,
         real_array=array,
         _array=array if copies is None else copies.of(array),
-        _storage=SimpleNamespace(version=tensor._storage.version),
+        _storage=SimpleNamespace(version=tensor._storage.version, memory=id(tensor._storage)),
         _requires_grad=tensor._requires_grad,
         _grad=None if tensor._grad is UNREAD else tensor._grad,
     )

@@ -12,8 +12,8 @@ import logging
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -49,7 +49,7 @@ def expected(calls: Sequence[Call]) -> Heard:
         owner, name = getattr(fn, "__self__", None), getattr(fn, "__name__", "")
         if fn is print:
             buffer, stream = io.StringIO(), kwargs.get("file") or sys.stdout
-            print(*args, **{**kwargs, "file": buffer})
+            print(*args, **{**kwargs, "file": buffer})  # noqa: T201
             heard.write(stream, buffer.getvalue(), i)
         elif isinstance(owner, io.TextIOBase) and name == "write":
             heard.write(owner, args[0], i)
@@ -61,6 +61,7 @@ def expected(calls: Sequence[Call]) -> Heard:
         elif name in ("warn", "warn_above"):
             given = args[1:] if name == "warn_above" else args
             category = given[1] if len(given) > 1 and given[1] else UserWarning
+            category = type(given[0]) if isinstance(given[0], Warning) else category
             heard.warned.append((str(given[0]), category.__name__))
     return heard
 
@@ -99,7 +100,10 @@ def _expect_record(heard: Heard, name: str, args: tuple[Any, ...]) -> None:
         logger, args = args[0], args[1:]  # type: ignore[assignment]
     level, args = (args[0], args[1:]) if name == "log" else (LEVELS[name], args)
     if logger.isEnabledFor(level):
-        heard.logged.append((logger.name, level, _text(args[0], args[1:])))
+        given: Any = args[1:]
+        if len(given) == 1 and isinstance(given[0], Mapping) and given[0]:
+            given = given[0]
+        heard.logged.append((logger.name, level, _text(args[0], given)))
 
 
 def _text(message: Any, args: Any) -> str:
@@ -117,67 +121,138 @@ def streams_of(calls: Sequence[Call]) -> list[Any]:
     return list({id(s): s for s in found if s is not None}.values())
 
 
+class _Ears(threading.local):
+    """Who listens in this thread."""
+
+    def __init__(self) -> None:
+        self.heard: list[Heard] = []
+
+    @contextmanager
+    def closed(self) -> Iterator[None]:
+        """What a handler writes is heard as a record already."""
+        before, self.heard = self.heard, []
+        try:
+            yield
+        finally:
+            self.heard = before
+
+
+class _Tap:
+    """Something of the host's that is replaced while any thread listens."""
+
+    def __init__(self, owner: Any, name: str) -> None:
+        self.owner, self.name = owner, name
+        self.own = name in getattr(owner, "__dict__", {})
+        self.original = getattr(owner, name)
+        self.users = 0
+
+    def put(self, replacement: Any) -> None:
+        self.replacement = replacement
+        setattr(self.owner, self.name, replacement)
+
+    def restore(self) -> None:
+        """Put back what was there, unless the program has put something of its own."""
+        if getattr(self.owner, self.name) is not self.replacement:
+            return
+        if self.own:
+            setattr(self.owner, self.name, self.original)
+        else:
+            delattr(self.owner, self.name)
+
+
+_ears = _Ears()
+_lock = threading.Lock()
+_taps: dict[tuple[int, str], _Tap] = {}
+
+
 @contextmanager
 def listening(streams: Sequence[Any]) -> Iterator[tuple[Heard, dict[int, str]]]:
     """What this thread tells the host inside the block, and the streams that are watched, by id
     with their names."""
-    heard, thread = Heard(), threading.get_ident()
-    watched: dict[int, str] = {}
-    with ExitStack() as stack:
-        for stream in streams:
-            if _watch(stream, heard, thread, stack):
-                watched[id(stream)] = _name(stream)
-        _watch_records(heard, thread, stack)
-        _watch_warnings(heard, thread, stack)
+    heard, watched = Heard(), dict[int, str]()
+    wanted: list[tuple[Any, str, Callable[[Any, Any], Any]]] = [
+        (logging, "_logRecordFactory", _record),
+        (logging.Logger, "callHandlers", _handle),
+        (warnings, "showwarning", _show_warning),
+        *((stream, "write", _write) for stream in streams),
+    ]
+    taps = []
+    for owner, name, listen in wanted:
+        tap = _tapped(owner, name, listen)
+        if tap is not None:
+            taps.append(tap)
+            if name == "write":
+                watched[id(owner)] = _name(owner)
+    _ears.heard.append(heard)
+    try:
         yield heard, watched
+    finally:
+        _ears.heard.remove(heard)
+        for tap in taps:
+            _release(tap)
+
+
+def _tapped(owner: Any, name: str, listen: Callable[[Any, Any], Any]) -> _Tap | None:
+    """Listen there; None if it takes no attributes."""
+    with _lock:
+        tap = _taps.get((id(owner), name))
+        if tap is None:
+            tap = _Tap(owner, name)
+            try:
+                tap.put(listen(owner, tap.original))
+            except AttributeError:
+                return None
+            _taps[id(owner), name] = tap
+        tap.users += 1
+        return tap
+
+
+def _release(tap: _Tap) -> None:
+    with _lock:
+        tap.users -= 1
+        if not tap.users:
+            del _taps[id(tap.owner), tap.name]
+            tap.restore()
+
+
+def _write(stream: Any, original: Any) -> Any:
+    def write(text: Any, *rest: Any) -> Any:
+        for heard in _ears.heard:
+            if isinstance(text, str):
+                heard.write(stream, text)
+        return original(text, *rest)
+
+    return write
+
+
+def _record(_: Any, original: Any) -> Any:
+    def record(*args: Any, **kwargs: Any) -> Any:
+        made = original(*args, **kwargs)
+        for heard in _ears.heard:
+            heard.logged.append((made.name, made.levelno, _text(made.msg, made.args)))
+        return made
+
+    return record
+
+
+def _show_warning(_: Any, original: Any) -> Any:
+    def show(message: Any, category: Any, *rest: Any, **kwargs: Any) -> None:
+        for heard in _ears.heard:
+            heard.warned.append((str(message), category.__name__))
+        with _ears.closed():
+            original(message, category, *rest, **kwargs)
+
+    return show
+
+
+def _handle(_: Any, original: Any) -> Any:
+    def handle(logger: Any, record: Any) -> Any:
+        with _ears.closed():
+            return original(logger, record)
+
+    return handle
 
 
 def _name(stream: Any) -> str:
     known = {id(sys.stdout): "stdout", id(sys.stderr): "stderr"}
     return known.get(id(stream)) or str(getattr(stream, "name", "a stream"))
-
-
-def _watch(stream: Any, heard: Heard, thread: int, stack: ExitStack) -> bool:
-    """Put a listening `write` on the stream; False if it takes no attributes."""
-    original = stream.write
-
-    def write(text: Any, *rest: Any) -> Any:
-        if threading.get_ident() == thread and isinstance(text, str):
-            heard.write(stream, text)
-        return original(text, *rest)
-
-    own = "write" in getattr(stream, "__dict__", {})
-    try:
-        stream.write = write
-    except AttributeError:
-        return False
-    if own:
-        stack.callback(setattr, stream, "write", original)
-    else:
-        stack.callback(delattr, stream, "write")
-    return True
-
-
-def _watch_records(heard: Heard, thread: int, stack: ExitStack) -> None:
-    original = logging.getLogRecordFactory()
-
-    def record(*args: Any, **kwargs: Any) -> Any:
-        made = original(*args, **kwargs)
-        if threading.get_ident() == thread:
-            heard.logged.append((made.name, made.levelno, _text(made.msg, made.args)))
-        return made
-
-    logging.setLogRecordFactory(record)
-    stack.callback(logging.setLogRecordFactory, original)
-
-
-def _watch_warnings(heard: Heard, thread: int, stack: ExitStack) -> None:
-    original = warnings.showwarning
-
-    def show(message: Any, category: Any, *rest: Any, **kwargs: Any) -> None:
-        if threading.get_ident() == thread:
-            heard.warned.append((str(message), category.__name__))
-        original(message, category, *rest, **kwargs)
-
-    warnings.showwarning = show
-    stack.callback(setattr, warnings, "showwarning", original)

@@ -19,10 +19,10 @@ import sys
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from itertools import count
 from types import CellType, SimpleNamespace
-from typing import Any, Protocol
+from typing import Any, Final
 
 import numpy as np
 
@@ -32,55 +32,21 @@ from jitcap.capture.native import is_library_module
 from jitcap.capture.origin import Drawn, Item, Origin
 from jitcap.capture.result import Captured, link
 from jitcap.graph import Graph
-from jitcap.joint import Region, runs_python
+from jitcap.joint import Joint, Region, runs_python
 from jitcap.oracle.blame import Blame, readable
-from jitcap.oracle.compare import Comparison, Difference, same_namespace
-from jitcap.oracle.contents import again, contents
+from jitcap.oracle.case import Begun, Case, Outcome, Plain, Run
+from jitcap.oracle.compare import Comparison, Difference, Leaf, same_namespace
+from jitcap.oracle.contents import all_again, all_contents, contents
 from jitcap.oracle.copies import Copies, owner_of
 from jitcap.oracle.host import Heard, expected, listening, streams_of, told
 from jitcap.oracle.noise import Samples, disturbed, far, judge
 from jitcap.passes.dead import dead_code
 from jitcap.version import MISS, STANCE
 
-VALUE = "the returned value"
-_ATOMS = (type(None), bool, int, float, complex, str, bytes, tuple, frozenset, type)
-Run = Callable[[list[Any]], list[Any]]
-
-
-class Plain(Protocol):
-    """What a version was made of."""
-
-    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The function itself."""
-
-    def capture(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Captured | None:
-        """A new capture of this call, as the version was captured; None if it is refused."""
-
-    @property
-    def place(self) -> str:
-        """The function, and where it stands."""
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """A call whose guards hold: the inputs, what is found at each place, and how it ends."""
-
-    inputs: list[Any]
-    found: dict[str, Any]
-    finish: Callable[[list[Any], dict[str, Any]], tuple[Any, tuple[Any, ...]]]
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What one way to run the graph leads to."""
-
-    value: Any
-    calls: tuple[Any, ...]
-    held: dict[str, Any]  # what would be found at each place afterwards
-    outputs: list[Any]
-    arrays: Copies
-    tracked: list[Tensor] = field(default_factory=list)  # results with a history
-    gradients: dict[str, Any] = field(default_factory=dict)
+VALUE: Final = "the returned value"
+# What a run of compiled code raises that is no answer of the version: `check_nans` tells the user.
+GIVEN_UP: Final = (FloatingPointError,)
+_ATOMS: Final = (type(None), bool, int, float, complex, str, bytes, tuple, frozenset, type)
 
 
 class _Attachments(threading.local):
@@ -119,7 +85,9 @@ class Verified:
         self.plain = plain
         self.region = region
         self.graph = dead_code(captured.graph)
-        self.joint = dead_code(region.joint.graph) if region is not None else None
+        self.joint: Joint | None = None
+        if region is not None:
+            self.joint = replace(region.joint, graph=dead_code(region.joint.graph))
         self.compile_again = compile_again
         self.attachments = _Attachments(region)
         self._run = run
@@ -141,7 +109,10 @@ class Verified:
         for generator, state in zip(self._generators, before, strict=True):
             set_state(generator, state)
         call = VerifiedCall(self, begun)
-        call.fresh = self.plain.capture(args, kwargs) if self._used else None
+        if self._used:
+            limit = sys.getrecursionlimit()
+            call.fresh = self.plain.capture(args, kwargs)
+            sys.setrecursionlimit(limit)
         self._used = True
         error = call.run_compiled(self._evaluate)
         value = call.run_plainly(lambda: self.plain.run(args, kwargs), error)
@@ -179,7 +150,7 @@ class VerifiedCall:
         arrays = [t._array for t in tensors]
         arrays += [x for x in begun.inputs if isinstance(x, np.ndarray)]
         self.pristine = Copies(arrays)
-        self.held = {name: contents(x, self.pristine) for name, x in begun.found.items()}
+        self.held = all_contents(begun.found, self.pristine)
         self.arrays = arrays
         self.old: dict[int, str] = {}
         for name, x in begun.found.items():
@@ -190,7 +161,7 @@ class VerifiedCall:
                 self.old.setdefault(id(x), shown)
         self.tangents: list[Any] = []
         self.outcome: Outcome | None = None
-        self.heard, self.watched = Heard(), dict[int, str]()
+        self.wanted, self.heard, self.watched = Heard(), Heard(), dict[int, str]()
         self._value: Any = None
 
     def differ(self, path: str, what: str) -> None:
@@ -203,7 +174,7 @@ class VerifiedCall:
         arrays = self.pristine.again()
         inputs = [arrays.of(x) for x in self.begun.inputs]
         outputs = evaluate(inputs)
-        held = {name: again(h, arrays) for name, h in self.held.items()}
+        held = all_again(self.held, arrays)
         attachments = self.version.attachments
         attachments.outputs = []
         value, calls = self.begun.finish(outputs, held)
@@ -214,7 +185,8 @@ class VerifiedCall:
         try:
             self.outcome = self.attempt(evaluate)
             self._gradients(self.outcome)
-        except FloatingPointError:  # of `check_nans`: it is meant for the user
+            self.wanted = expected(self.outcome.calls)
+        except GIVEN_UP:
             raise
         except Exception as error:  # noqa: BLE001 - Python must raise it too
             return error
@@ -247,16 +219,16 @@ class VerifiedCall:
         if region is None or not outs:
             return
         leaves = [attachments.inputs[i] for i in region.joint.leaves]
-        if any(t._hooks or t._accumulate_hooks for t in leaves):
+        if any(t._hooks or t._accumulate_hooks for t in leaves) or runs_python(leaves):
             return  # they would be called
         chance = np.random.default_rng(0)
         self.tangents = [
             np.asarray(chance.standard_normal(t._array.shape)).astype(t._array.dtype) for t in outs
         ]
-        outcome.gradients = self._named(_gradients(outs, leaves, self.tangents), region)
+        outcome.gradients = self._named(_gradients(outs, leaves, self.tangents), region.joint)
 
-    def _named(self, gradients: Sequence[Any], region: Region) -> dict[str, Any]:
-        origins = [self.version.captured.inputs[i].origin for i in region.joint.leaves]
+    def _named(self, gradients: Sequence[Any], joint: Joint) -> dict[str, Any]:
+        origins = [self.version.captured.inputs[i].origin for i in joint.leaves]
         shown = [readable(o.show()) if o is not None else "a constant" for o in origins]
         return {f"the gradient of {s}": g for s, g in zip(shown, gradients, strict=True)}
 
@@ -270,13 +242,13 @@ class VerifiedCall:
         if outcome.gradients and not comparison.differences:
             self._compare_gradients(outcome, comparison)
         self.differences += comparison.differences
-        self._compare_host(outcome, comparison)
+        self._compare_host(comparison)
         doubtful = [leaf for leaf in comparison.leaves if _is_doubtful(leaf.got, leaf.want)]
         samples = self.samples({leaf.path for leaf in doubtful})
         for leaf in doubtful:
             wrong = judge(leaf, samples)
             if wrong:
-                self.differences.append(Difference(leaf.path, wrong, leaf.got))
+                self.differences.append(Difference(leaf.path, wrong, leaf.got, number=True))
         if self.differences:
             raise self._blame()
 
@@ -286,7 +258,8 @@ class VerifiedCall:
         for x in self.arrays:
             comparison.share(outcome.arrays.of(x), x)
         comparison.match(VALUE, outcome.value, self._value)
-        seen: set[int] = set()
+        tensors = [x for x in self.begun.found.values() if isinstance(x, Tensor)]
+        seen = {id(t.__dict__) for t in tensors}  # the tensor itself is compared
         for name, origin in self.version.places.items():
             obj = self.begun.found[name]
             if id(obj) not in seen and not _is_library(obj):
@@ -316,8 +289,7 @@ class VerifiedCall:
         elif isinstance(a, list | deque):
             c.sequence(path, a, b)
         elif isinstance(a, set):
-            if a != b:
-                c.differ(path, f"{a!r} in the compiled version, {b!r} in Python")
+            c.set_of(path, a, b)
         elif isinstance(a, CellType):
             c.match(path, *(contents_of(x) for x in (a, b)))
 
@@ -328,20 +300,22 @@ class VerifiedCall:
         if any(t is None or t._node is None for t in theirs) or runs_python(theirs):  # type: ignore[arg-type]
             return
         leaves = [attachments.inputs[i] for i in region.joint.leaves]
-        wanted = self._named(_gradients(theirs, leaves, self.tangents), region)  # type: ignore[arg-type]
+        wanted = self._named(_gradients(theirs, leaves, self.tangents), region.joint)  # type: ignore[arg-type]
         for path, got in outcome.gradients.items():
             want = wanted[path]
             if got is None or want is None:
                 zero = all(x is None or not x.any() for x in (got, want))
                 if not zero:
                     comparison.differ(path, "a gradient on one side only")
+            elif got.shape != want.shape or got.dtype != want.dtype:
+                shown = f"{got.dtype}{list(got.shape)}", f"{want.dtype}{list(want.shape)}"
+                comparison.differ(path, f"{shown[0]} in the compiled version, {shown[1]} in Python")
             else:
-                comparison.array(path, np.ascontiguousarray(got), np.ascontiguousarray(want))
+                comparison.leaves.append(Leaf(path, got, want))
 
-    def _compare_host(self, outcome: Outcome, comparison: Comparison) -> None:
+    def _compare_host(self, comparison: Comparison) -> None:
         """What was printed, logged and warned of."""
-        heard, watched = self.heard, self.watched
-        wanted = expected(outcome.calls)
+        heard, watched, wanted = self.heard, self.watched, self.wanted
         if len(wanted.logged) != len(heard.logged):
             counts = f"{len(wanted.logged)} in the compiled version, {len(heard.logged)} in Python"
             self.differ("the log", f"{counts} records")
@@ -377,24 +351,30 @@ class VerifiedCall:
             attachments.trial = False
         found = {leaf.path: leaf.got for leaf in self.compare(outcome).leaves}
         found |= told(expected(outcome.calls), self.watched)
-        if version.region is not None and self.tangents:
-            found |= self._sample_gradients(version.region, amplitude, seed)
+        if self.tangents:
+            found |= self._sample_gradients(amplitude, seed)
         return found
 
-    def _sample_gradients(self, region: Region, amplitude: float, seed: int) -> dict[str, Any]:
+    def _sample_gradients(self, amplitude: float, seed: int) -> dict[str, Any]:
         arrays = self.pristine.again()
         inputs = [arrays.of(x) for x in self.begun.inputs]
-        graph = self.version.joint
-        assert graph is not None
-        values = disturbed(graph, [*inputs, *self.tangents], amplitude, seed)
-        return self._named(values[region.joint.outputs :], region)
+        joint = self.version.joint
+        assert joint is not None
+        values = disturbed(joint.graph, [*inputs, *self.tangents], amplitude, seed)
+        return self._named(values[joint.outputs :], joint)
 
     def _blame(self) -> Exception:
-        return Blame(self).error()
+        version = self.version
+        case = Case(
+            version.captured, version.graph, version.joint, version.places, version.plain.place,
+            version.compile_again, self.begun.inputs, self.pristine, self.tangents, self.fresh,
+            self.outcome, self.heard, self.differences,
+        )  # fmt: skip
+        return Blame(case).error()
 
 
 def _gradients(outs: list[Tensor], leaves: list[Tensor], tangents: list[Any]) -> list[Any]:
-    given = [wrap(t) for t in tangents]
+    given: list[Tensor] = [wrap(t) for t in tangents]
     grads = autograd.grad(outs, leaves, given, retain_graph=True, allow_unused=True)
     return [None if g is None else g._array for g in grads]
 

@@ -3,13 +3,6 @@
 from typing import Final
 
 _BY_CAUSE: Final = {
-    "a cache of functools is looked through: its function runs each time": """
-        an_lru_cache_is_called an_lru_cache_is_cleared an_lru_cache_evicts
-        a_cache_returns_the_very_list a_cache_of_a_random_table
-        a_cached_function_reads_a_global_that_changes a_typed_cache_tells_int_from_float
-        an_untyped_cache_takes_one_for_true a_cached_function_that_raises_is_called_again
-        the_cache_of_an_unhashable_argument a_cached_method_is_shared_by_equal_objects
-        cache_info_is_read_inside cache_clear_is_called_inside""",
     "decimals are taken as pure, whatever their context is": """
         the_precision_of_decimals_changes the_flags_of_decimals_are_raised""",
     "the answer of isinstance and issubclass is not guarded": """

@@ -20,6 +20,7 @@ from jitcap.capture.breaks import Break
 from jitcap.capture.native import is_library_module
 from jitcap.capture.origin import Origin
 from jitcap.capture.outside import Outside, Shadow
+from jitcap.capture.replay import Maker
 from jitcap.guards import Guards
 
 Args = tuple[Any, ...]
@@ -243,6 +244,12 @@ class Kind:
     def see(self, s: Session, value: Any, what: str) -> None:
         """Refuse if `value` cannot be looked into (its parts are asked in their turn)."""
 
+    def rebuild(self, make: Maker, value: Any) -> str:
+        """Source that makes `value`, which was made inside, again at every call."""
+        cls = type(value)
+        what = f"a {cls.__module__}.{cls.__qualname__} made inside is returned or stored"
+        raise Break("effect", what)
+
     # ---- the program
 
     def type_of(self, value: Any) -> type:
@@ -316,10 +323,25 @@ class Refusing:
 
     __len__ = __getitem__ = __iter__ = __next__ = __contains__ = __bool__ = _refuse
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = _refuse
-    __str__ = __format__ = __int__ = __float__ = __complex__ = __index__ = _refuse
+    __repr__ = __str__ = __format__ = __int__ = __float__ = __complex__ = __index__ = _refuse
     __add__ = __radd__ = __mul__ = __rmul__ = __mod__ = __rmod__ = __sub__ = __rsub__ = _refuse
     __truediv__ = __rtruediv__ = __matmul__ = __rmatmul__ = __neg__ = __abs__ = __round__ = _refuse
     __array__ = __reduce_ex__ = __copy__ = __deepcopy__ = _refuse
+
+
+class MutableKind(Kind):
+    """Objects that can contain themselves: made empty, then filled."""
+
+    def rebuild(self, make: Maker, value: Any) -> str:
+        return make.mutable(self, value)
+
+    def empty(self, make: Maker, value: Any) -> str:
+        """Source that makes the empty object."""
+        return f"{make.names.bind(type(value))}()"
+
+    def filling(self, make: Maker, name: str, value: Any) -> list[str]:
+        """Statements that fill the empty object `name`."""
+        return []
 
 
 KINDS: Final[dict[type, Kind]] = {}  # by exact type; filled by `jitcap.capture.kinds.table`

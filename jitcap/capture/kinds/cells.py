@@ -6,7 +6,7 @@ from types import CellType, FunctionType
 from typing import Any
 
 from jitcap.capture.breaks import Break
-from jitcap.capture.kinds.base import MISSING, UNLOADED, Session
+from jitcap.capture.kinds.base import MISSING, UNLOADED, MutableKind, Session
 from jitcap.capture.kinds.constants import NativeKind
 from jitcap.capture.origin import CellOf, Contents, FixedPart, Origin
 from jitcap.capture.outside import Shadow
@@ -72,8 +72,14 @@ def closure_cell(s: Session, fn: FunctionType, index: int) -> CellType:
     return cell
 
 
-class CellKind(NativeKind):
+class CellKind(NativeKind, MutableKind):
     """A cell: a variable that functions share, or that is itself a value."""
+
+    def filling(self, make: Maker, name: str, value: CellType) -> list[str]:
+        try:
+            return [f"{name}.cell_contents = {make.expr(value.cell_contents)}"]
+        except ValueError:  # it is empty
+            return []
 
     def load(self, s: Session, real: CellType, origin: Origin) -> Any:
         return s.outside.register(CellShadow(real, origin))
@@ -105,7 +111,7 @@ class CellKind(NativeKind):
         else:
             cell.cell_contents = value
 
-    def empty(self, s: Session, cell: CellType) -> None:
+    def clear(self, s: Session, cell: CellType) -> None:
         if s.outside.shadow(cell) is not None:
             raise Break("effect", "a closure variable from outside is deleted")
         del cell.cell_contents

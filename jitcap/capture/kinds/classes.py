@@ -14,7 +14,7 @@ import numpy as np
 from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import HANDLERS, MISSING, Args, Kwargs, Session, kind_of_class
-from jitcap.capture.kinds.constants import FixedKind, ForeignKind, driven
+from jitcap.capture.kinds.constants import FixedKind, ForeignKind, StaticKind, driven
 from jitcap.capture.native import HOST_MODULES, PURE_MODULES, is_native_class, is_python_class
 from jitcap.capture.origin import Attribute, Fixed, Item
 from jitcap.guards import CodeIs, Is, Length
@@ -154,7 +154,7 @@ class SuperKind(FixedKind):
 # ---- classes as values
 
 
-class ClassKind(FixedKind):
+class ClassKind(StaticKind):
     """A class: metaclass data descriptors, then the class and its bases, then the metaclass."""
 
     def to_native(self, s: Session, value: Any) -> Any:

@@ -7,6 +7,8 @@ Kinds of containers inherit from it and load first.
 from __future__ import annotations
 
 import operator
+import re
+from types import TracebackType
 from typing import Any, Final
 
 from eager.sym import SymNumber
@@ -17,14 +19,18 @@ from jitcap.capture.kinds.base import (
     Args,
     Kind,
     Kwargs,
+    MutableKind,
     Refusing,
     Session,
     hashes_identity,
     kind_of,
 )
 from jitcap.capture.kinds.text import Deferred, mentions_runtime, text_of
+from jitcap.capture.native import is_python_class
 from jitcap.capture.origin import Attribute, Origin
 from jitcap.capture.outside import Shadow
+from jitcap.capture.replay import Maker
+from jitcap.equality import comparable
 from jitcap.guards import Is, TypeIs
 
 # Methods that run through an argument; the others (append, insert, ...) store it.
@@ -130,10 +136,29 @@ class ConstantKind(NativeKind):
     constant = True
 
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
+        if not comparable(real):
+            return OPAQUE.load(s, real, origin)
         return s.outside.constant(real, origin)
+
+    def rebuild(self, make: Maker, value: Any) -> str:
+        return make.names.bind(value)
 
     def settle(self, s: Session, value: Any, depth: int) -> None:
         """It has no parts."""
+
+
+class SliceKind(NativeKind):
+    """A slice of the loaded parts; the same one when all of them are constants."""
+
+    def load(self, s: Session, real: slice, origin: Origin) -> Any:
+        s.outside.guard(TypeIs(origin, s.line(), slice))
+        given = {name: getattr(real, name) for name in ("start", "stop", "step")}
+        parts = [s.outside.load(value, Attribute(origin, name)) for name, value in given.items()]
+        same = all(a is b for a, b in zip(parts, given.values(), strict=True))
+        return s.outside.register(Shadow(real, origin, real if same else slice(*parts)))
+
+    def rebuild(self, make: Maker, value: slice) -> str:
+        return f"slice({make.all((value.start, value.stop, value.step))})"
 
 
 class SingletonKind(ConstantKind):
@@ -151,6 +176,18 @@ class FixedKind(NativeKind):
 
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
         return s.outside.fix(real, origin)
+
+    def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        if s.outside.shadow(owner) is not None:  # it may have a state that nothing guards
+            self.refuse(owner, f".{fn.__name__}()")
+        return super().invoke(s, owner, fn, args, kwargs)
+
+
+class StaticKind(FixedKind):
+    """A part of a program that never changes: its code, descriptors, classes, modules."""
+
+    def rebuild(self, make: Maker, value: Any) -> str:
+        return make.names.bind(value)
 
 
 # ---- what cannot be looked into
@@ -204,11 +241,27 @@ class ForeignKind(NativeKind):
         known = callable(real) and hashes_identity(real) and real in HANDLERS
         return s.outside.fix(real, origin) if known else OPAQUE.load(s, real, origin)
 
+    def rebuild(self, make: Maker, value: Any) -> str:
+        if type(value) is bytearray:
+            return make.let(f"{make.names.bind(bytearray)}({bytes(value)!r})")
+        if isinstance(value, TracebackType | re.Match):
+            return make.names.bind(value)
+        return super().rebuild(make, value)
+
     def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         return s.foreign(owner, fn, args, kwargs)
 
 
-class ExceptionKind(NativeKind):
+def _exception(cls: type[BaseException], args: Args) -> BaseException:
+    """An exception as its builtin class makes it: OSError, groups ... look at their arguments."""
+    native: Any = next(b for b in cls.__mro__ if not is_python_class(b))
+    made: BaseException = native.__new__(cls, *args)
+    native.__init__(made, *args)
+    made.args = args
+    return made
+
+
+class ExceptionKind(NativeKind, MutableKind):
     """An exception of a builtin class. One from outside is kept as it is, for `raise`; it cannot
     be looked into."""
 
@@ -218,6 +271,23 @@ class ExceptionKind(NativeKind):
 
     def settle(self, s: Session, value: Any, depth: int) -> None:
         self.see(s, value, "use")
+
+    def rebuild(self, make: Maker, value: BaseException) -> str:
+        return make.mutable(self, value)
+
+    def empty(self, make: Maker, value: BaseException) -> str:
+        given = f"({make.all(value.args)}{',' if value.args else ''})"
+        return f"{make.names.bind(_exception)}({make.expr(type(value))}, {given})"
+
+    def filling(self, make: Maker, name: str, value: BaseException) -> list[str]:
+        lines = []
+        for field in ("__cause__", "__context__", "__suppress_context__"):
+            if getattr(value, field):
+                lines.append(f"{name}.{field} = {make.expr(getattr(value, field))}")
+        fields = {k: v for k, v in value.__dict__.items() if not k.startswith("__jitcap")}
+        if fields:
+            lines.append(f"{name}.__dict__.update({make.expr(fields)})")
+        return lines
 
     def see(self, s: Session, value: Any, what: str) -> None:
         if s.outside.shadow(value) is not None:

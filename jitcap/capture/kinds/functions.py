@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import functools
 import operator
+import sys
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import HANDLERS, Args, Kwargs, Session, kind_of
 from jitcap.capture.kinds.cells import closure_cell
-from jitcap.capture.kinds.constants import OPAQUE, FixedKind, NativeKind, Opaque
+from jitcap.capture.kinds.constants import OPAQUE, FixedKind, NativeKind, Opaque, StaticKind
 from jitcap.capture.kinds.mappings import DictShadow, touch
 from jitcap.capture.kinds.modules import globals_of
 from jitcap.capture.kinds.objects import ObjectKind
@@ -30,6 +31,7 @@ from jitcap.capture.native import (
 )
 from jitcap.capture.origin import GLOBALS, Attribute, Contents, DictOf, Fixed, Item, Origin
 from jitcap.capture.outside import Shadow
+from jitcap.capture.replay import Maker
 from jitcap.guards import CodeIs, Equals, Is, TypeIs
 from jitcap.marks import NO_CAPTURE
 
@@ -56,7 +58,10 @@ class Reentry:
 
 
 class ReentryKind(NativeKind):
-    """One that native code put where the program finds it."""
+    """One that native code put where the program finds it: into a cell of what it gave."""
+
+    def load(self, s: Session, real: Reentry, origin: Origin) -> Any:
+        return real  # of this capture: no outside
 
     def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         return s.call(fn._fn, args, kwargs)
@@ -73,6 +78,7 @@ class FunctionKind(NativeKind):
             s.outside.fix(real, origin)
         else:
             s.outside.register(Shadow(real, origin, real))
+            s.outside.guard(TypeIs(origin, s.line(), FunctionType))
             s.outside.guard(Is(Attribute(origin, "__globals__"), s.line(), real.__globals__))
         if not s.is_library(real.__globals__.get("__name__", "")) or not s.outside.is_fixed(real):
             s.outside.guard(CodeIs(origin, s.line(), real.__code__))
@@ -80,6 +86,21 @@ class FunctionKind(NativeKind):
 
     def to_native(self, s: Session, value: Any) -> Any:
         return value if is_native(value) else s.reentry(value)
+
+    def rebuild(self, make: Maker, value: FunctionType) -> str:
+        if make.is_fixed(value) or _importable(value):
+            return make.names.bind(value)
+        code, scope = make.names.bind(value.__code__), make.names.bind(value.__globals__)
+        cells = f"({make.all(value.__closure__)},)" if value.__closure__ else "None"
+        new, defaults = make.names.bind(FunctionType), make.expr(value.__defaults__)
+        name = make.let(f"{new}({code}, {scope}, {value.__name__!r}, {defaults}, {cells})")
+        for field in ("__qualname__", "__doc__", "__module__"):
+            make.lines.append(f"{name}.{field} = {getattr(value, field)!r}")
+        if value.__kwdefaults__:
+            make.lines.append(f"{name}.__kwdefaults__ = {make.expr(value.__kwdefaults__)}")
+        if value.__dict__:
+            make.lines.append(f"{name}.__dict__.update({make.expr(dict(value.__dict__))})")
+        return name
 
     def getattr(self, s: Session, obj: FunctionType, name: str) -> Any:
         """What belongs to a function is read like everything else: it may be another one, and the
@@ -130,6 +151,14 @@ class FunctionKind(NativeKind):
         return s.interpret(fn, args, kwargs)
 
 
+def _importable(fn: FunctionType) -> bool:
+    """Whether a module holds this very function under its name."""
+    found: Any = sys.modules.get(fn.__module__ or "")
+    for part in fn.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return found is fn
+
+
 def _is_global(origin: Origin) -> bool:
     """Whether it is read from a module's dictionary."""
     fixed = origin.base if isinstance(origin, Item) else None
@@ -178,6 +207,10 @@ class MethodKind(NativeKind):
     def getattr(self, s: Session, obj: MethodType, name: str) -> Any:
         return getattr(obj, name) if name in _OF_METHODS else s.getattr(obj.__func__, name)
 
+    def rebuild(self, make: Maker, value: MethodType) -> str:
+        new = make.names.bind(MethodType)
+        return make.let(f"{new}({make.expr(value.__func__)}, {make.expr(value.__self__)})")
+
     def call(self, s: Session, fn: MethodType, args: Args, kwargs: Kwargs) -> Any:
         return s.call(fn.__func__, (fn.__self__, *args), kwargs)
 
@@ -217,6 +250,17 @@ class BuiltinKind(FixedKind):
             return s.pure(fn, args, kwargs)
         raise Break("unknown call", f"{module}.{fn.__qualname__}() is not known")
 
+    def rebuild(self, make: Maker, value: Any) -> str:
+        owner = getattr(value, "__self__", None)
+        if owner is None or isinstance(owner, type | ModuleType):
+            return make.names.bind(value)
+        if not is_python_class(type(owner)):
+            return make.let(f"{make.let(make.expr(owner))}.{value.__name__}")
+        if not make.is_outside(owner):
+            return make.names.bind(value)  # of a library's own object: `random.random`
+        method = make.names.bind(base_method(owner, value))  # whatever overrides it
+        return make.let(f"{method}.__get__({make.expr(owner)})")
+
 
 def base_method(owner: Any, bound: Any) -> Any:
     """What the builtin base of `owner`'s class holds, of which `bound` is a method."""
@@ -227,7 +271,7 @@ def base_method(owner: Any, bound: Any) -> Any:
     )
 
 
-class UnboundKind(FixedKind):
+class UnboundKind(StaticKind):
     """`list.append`, `object.__setattr__`: a method that is given its object at the call."""
 
     def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -238,6 +282,7 @@ class UnboundKind(FixedKind):
             if handler is not None:
                 return handler(s, *args, **kwargs)
         owner = args[0]
+        kind_of(owner).see(s, owner, f".{fn.__name__}()")
         if isinstance(owner, Tensor):
             return s.native(fn, args, kwargs)
         bound = fn.__get__(owner, type(owner))
@@ -255,15 +300,13 @@ class PartialKind(NativeKind):
         s.settle(keywords)
         return s.outside.register(Shadow(real, origin, functools.partial(fn, *args, **keywords)))
 
+    def rebuild(self, make: Maker, value: functools.partial[Any]) -> str:
+        keywords = "".join(f", {k}={make.expr(v)}" for k, v in value.keywords.items())
+        new = make.names.bind(functools.partial)
+        return make.let(f"{new}({make.all((value.func, *value.args))}{keywords})")
+
     def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         return s.call(fn.func, (*fn.args, *args), {**fn.keywords, **kwargs})
-
-
-class CacheKind(FixedKind):
-    """`functools.lru_cache`."""
-
-    def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
-        return s.call(fn.__wrapped__, args, kwargs)
 
 
 class UfuncKind(FixedKind):
@@ -272,6 +315,9 @@ class UfuncKind(FixedKind):
     def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         if any(isinstance(a, Tensor) for a in args):
             raise Break("numpy", f"np.{fn.__name__} of a tensor")
+        return s.pure(fn, args, kwargs)
+
+    def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         return s.pure(fn, args, kwargs)
 
 
@@ -329,6 +375,9 @@ class LoaderKind(ObjectKind):
 
 class EnumKind(ObjectKind):
     """A member of an enumeration."""
+
+    def rebuild(self, make: Maker, value: Any) -> str:
+        return make.names.bind(value)
 
     constant = True
 

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from types import GeneratorType
-from typing import Any
+from typing import Any, Final
 
+from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import Args, Kwargs, Session, kind_of
 from jitcap.capture.kinds.constants import OPAQUE, NativeKind
 from jitcap.capture.origin import Origin
+from jitcap.capture.replay import Maker
+
+_EMPTY: Final[tuple[Any, ...]] = ([], (), range(0), {}, {}.values(), {}.items(), set(), "")
+_RESUMABLE: Final[tuple[Any, ...]] = (
+    *(type(iter(x)) for x in _EMPTY), enumerate, zip, reversed, type(reversed([])),
+)  # fmt: skip
 
 
 class IteratorKind(NativeKind):
@@ -16,12 +23,25 @@ class IteratorKind(NativeKind):
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
         return OPAQUE.load(s, real, origin)
 
+    def rebuild(self, make: Maker, value: Any) -> str:
+        """In its present state."""
+        if not isinstance(value, _RESUMABLE):
+            return super().rebuild(make, value)
+        new, args, *state = value.__reduce__()
+        name = make.let(f"{make.names.bind(new)}({make.all(args)})")
+        if state and state[0] is not None:
+            make.lines.append(f"{name}.__setstate__({make.expr(state[0])})")
+        return name
+
 
 class GeneratorKind(NativeKind):
     """A generator whose body is interpreted."""
 
     def type_of(self, value: Any) -> type:
         return GeneratorType
+
+    def rebuild(self, make: Maker, value: Any) -> str:
+        raise Break("generator", "a generator made inside is returned or stored")
 
     def iter(self, s: Session, obj: Any) -> Any:
         return obj

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import collections
 from functools import partial
+from types import FunctionType
 from typing import Any, Final
 
-from jitcap.capture.kinds.base import MISSING, Args, Kwargs, Session, kind_of
+from jitcap.capture.kinds.base import MISSING, Args, Kwargs, MutableKind, Session, kind_of
 from jitcap.capture.kinds.sequences import ContainerKind
-from jitcap.capture.origin import Attribute, Item, ItemBy, Keys, Origin
+from jitcap.capture.native import is_library_module
+from jitcap.capture.origin import Attribute, Item, ItemBy, Keys, Origin, entry_of
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import DROP, ITEM, PUT, Effect, Maker
-from jitcap.guards import Absent, AbsentBy, Equals, Guard, Length, TypeIs
+from jitcap.guards import Absent, AbsentBy, Guard, KeysAre, Length, TypeIs
 
 # Methods that look at one key only.
 _KEYED: Final = frozenset({"get", "__getitem__", "__contains__", "pop", "setdefault"})
@@ -52,45 +54,79 @@ class DictShadow(Shadow):
         self.known.add(key)
         real_key, origin = s.outside.key_of(key)
         value = dict.get(self.real, real_key, MISSING)
+        by = self.way("__contains__", dict.__contains__)
         if value is MISSING:
-            absent: Guard = Absent(self.origin, s.line(), real_key)
+            absent: Guard = Absent(self.origin, s.line(), real_key, by)
             if origin is not None:
-                absent = AbsentBy(self.origin, s.line(), origin)
+                absent = AbsentBy(self.origin, s.line(), origin, by)
             s.guards.add(absent)
             return
-        step = Item(self.origin, real_key) if origin is None else ItemBy(self.origin, origin)
+        way = None if self.plain() else entry_of
+        step: Origin = Item(self.origin, real_key, way)
+        if origin is not None:
+            step = ItemBy(self.origin, origin, way)
+        self._take(s, key, value, step)
+
+    def _take(self, s: Session, key: Any, value: Any, step: Origin) -> None:
         self.base[key] = value = s.outside.load(value, step)
         self.kind.__setitem__(self.twin, key, value)
+
+    def plain(self) -> bool:
+        """Whether `real[key]` is the dictionary's own."""
+        cls = type(self.real)
+        return cls is dict or (
+            cls.__getitem__ is dict.__getitem__ and not hasattr(cls, "__missing__")
+        )
+
+    def way(self, name: str, builtin: Any) -> Any:
+        """None where the class has the builtin's method, or the builtin's method."""
+        return None if getattr(type(self.real), name) is builtin else builtin
 
     def complete(self, s: Session) -> None:
         if self.whole:
             return
-        keys = list(dict.keys(self.real))
-        listed = Keys(self.origin)
+        keys = list(self.kind.keys(self.real))
         if all(type(k) in (int, str) for k in keys):
-            s.guards.add(Equals(listed, s.line(), keys))
+            view = self.way("__iter__", self.kind.__iter__) and self.kind.keys
+            s.guards.add(KeysAre(self.origin, s.line(), tuple(keys), view))
             twins = keys
         else:
-            s.guards.add(Length(listed, s.line(), len(keys)))
-            twins = [s.outside.load(k, Item(listed, i)) for i, k in enumerate(keys)]
+            twins = self._load_keys(s, keys)
         for key in twins:
             self.touch(s, key)
-        now = dict(self.twin)
+        now = dict(self.kind.items(self.twin))
         self.kind.clear(self.twin)
         for key in (*(k for k in twins if k in now), *(k for k in now if k not in self.base)):
             self.kind.__setitem__(self.twin, key, now[key])
         self.whole = True
 
+    def _load_keys(self, s: Session, keys: list[Any]) -> list[Any]:
+        """The twins of the keys. Where one hashes in Python, values are known by their place."""
+        listed = Keys(self.origin, self.kind.keys)
+        s.guards.add(Length(listed, s.line(), len(keys)))
+        twins = [s.outside.load(k, Item(listed, i)) for i, k in enumerate(keys)]
+        if any(hashes_in_python(type(k)) for k in keys):
+            values = Keys(self.origin, self.kind.values)
+            for i, (key, value) in enumerate(zip(twins, self.kind.values(self.real), strict=True)):
+                s.settle(key)
+                if key not in self.known:
+                    self.known.add(key)
+                    self._take(s, key, value, Item(values, i))
+            self.whole = True
+        return twins
+
     def size(self, s: Session) -> int:
         """`len()`: of an unchanged dictionary the number is guarded, not every key."""
         if not self.whole and not self.stored() and not self.removed():
-            s.guards.add(Length(self.origin, s.line(), len(self.real)))
-            return len(self.real)
+            count = dict.__len__(self.real)
+            by = self.way("__len__", dict.__len__)
+            s.guards.add(Length(self.origin, s.line(), count, by))
+            return count
         self.complete(s)
-        return len(self.twin)
+        return dict.__len__(self.twin)
 
     def removed(self) -> list[Any]:
-        return [k for k in self.base if k not in self.twin]
+        return [k for k in self.base if not dict.__contains__(self.twin, k)]
 
     def stored(self) -> list[Any]:
         """Keys whose value the program set, in the twin's order."""
@@ -101,8 +137,8 @@ class DictShadow(Shadow):
         """Whether a key was moved, or was removed and inserted again: new keys come last."""
         if not self.whole:
             return False
-        now = list(self.twin)
-        kept = [k for k in self.base if k in self.twin]
+        now = [*self.kind.keys(self.twin)]
+        kept = [k for k in self.base if dict.__contains__(self.twin, k)]
         return now != kept + [k for k in now if k not in self.base]
 
     def changed(self) -> bool:
@@ -143,6 +179,17 @@ def _constant(key: Any) -> Any:
     return key if type(key) in (int, str) else None
 
 
+def hashes_in_python(cls: type) -> bool:
+    """Whether looking up a key of this class runs the program's code."""
+    if cls in (str, int):
+        return False
+    methods = (getattr(cls, name) for name in ("__hash__", "__eq__"))
+    return any(
+        isinstance(m, FunctionType) and not is_library_module(m.__globals__.get("__name__", ""))
+        for m in methods
+    )
+
+
 def touch(s: Session, mapping: Any, key: Any) -> None:
     """Load one entry of a dictionary from outside."""
     shadow = s.outside.shadow(mapping)
@@ -150,8 +197,23 @@ def touch(s: Session, mapping: Any, key: Any) -> None:
         shadow.touch(s, key)
 
 
-class DictKind(ContainerKind):
+class DictKind(ContainerKind, MutableKind):
     """`dict`, `OrderedDict`, `defaultdict`, and what subclasses of them inherit."""
+
+    def rebuild(self, make: Maker, value: Any) -> str:
+        return make.mutable(self, value)
+
+    def empty(self, make: Maker, value: Any) -> str:
+        factory = ""
+        if isinstance(value, collections.defaultdict):
+            factory = make.expr(value.default_factory)
+        return f"{make.names.bind(type(value))}({factory})"
+
+    def filling(self, make: Maker, name: str, value: Any) -> list[str]:
+        ordered = isinstance(value, collections.OrderedDict)
+        kind: Any = collections.OrderedDict if ordered else dict
+        put = make.names.bind(kind.__setitem__)
+        return [f"{put}({name}, {make.expr(k)}, {make.expr(v)})" for k, v in kind.items(value)]
 
     def load(self, s: Session, real: dict[Any, Any], origin: Origin) -> Any:
         s.outside.guard(TypeIs(origin, s.line(), type(real)))

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import MISSING, Session
-from jitcap.capture.kinds.constants import FixedKind
+from jitcap.capture.kinds.constants import StaticKind
 from jitcap.capture.kinds.mappings import DictShadow
 from jitcap.capture.native import is_python_class
 from jitcap.capture.origin import GLOBALS, Fixed, FixedPart, Item
@@ -80,7 +80,7 @@ def import_from(s: Session, module: Any, name: str) -> Any:
         raise ImportError(f"cannot import name {name!r} from {module.__name__!r}") from None
 
 
-class ModuleKind(FixedKind):
+class ModuleKind(StaticKind):
     """A module."""
 
     def getattr(self, s: Session, obj: Any, name: str) -> Any:

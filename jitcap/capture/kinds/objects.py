@@ -9,10 +9,11 @@ from __future__ import annotations
 import collections
 import functools
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
-from types import FunctionType, MemberDescriptorType, SimpleNamespace
-from typing import Any
+from types import FunctionType, MemberDescriptorType, ModuleType, SimpleNamespace
+from typing import Any, Final
 
 from eager.nn import Module
 from jitcap.capture.breaks import Break
@@ -22,20 +23,23 @@ from jitcap.capture.kinds.base import (
     Args,
     Kind,
     Kwargs,
+    MutableKind,
     Session,
     checked,
     kind_of,
 )
 from jitcap.capture.kinds.classes import bind, class_raw, has_attributes_of_its_own, of_object
 from jitcap.capture.kinds.constants import OPAQUE, FixedKind
-from jitcap.capture.kinds.lent import asked, is_own
 from jitcap.capture.kinds.mappings import DictShadow, touch
 from jitcap.capture.kinds.sequences import ListShadow
-from jitcap.capture.native import is_native, is_native_class
-from jitcap.capture.origin import Attribute, DictOf, Origin
+from jitcap.capture.native import is_native, is_native_class, is_python_class
+from jitcap.capture.origin import Attribute, DictOf, IsUnset, Origin, Slot
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import DROP, DROP_ITEM, ITEM, PUT, Effect, Maker
-from jitcap.guards import Equals, Length, TypeIs
+from jitcap.guards import Is, Length, TypeIs
+
+_VALUES: Final = (int, float, complex, str, bytes)
+_BASES: Final = (object, dict, list, set, collections.OrderedDict, SimpleNamespace)
 
 
 class ObjectShadow(Shadow):
@@ -47,9 +51,14 @@ class ObjectShadow(Shadow):
         super().__init__(real, origin, twin)
         self.slots: dict[str, Any] = {}  # name -> what was loaded (MISSING: it is unset)
         self.fields: DictShadow | None = None
-        if hasattr(real, "__dict__"):
-            self.fields = DictShadow(real.__dict__, DictOf(origin), twin.__dict__)
-            self.fields.owner = type(real)
+        try:
+            fields = object.__getattribute__(real, "__dict__")
+        except AttributeError:
+            return
+        by = None if plain_attributes(type(real)) else object.__getattribute__
+        mine = object.__getattribute__(twin, "__dict__")
+        self.fields = DictShadow(fields, DictOf(origin, by), mine)
+        self.fields.owner = type(real)
 
     def parts(self) -> tuple[Shadow, ...]:
         return (self,) if self.fields is None else (self, self.fields)
@@ -60,11 +69,17 @@ class ObjectShadow(Shadow):
                 value = descriptor.__get__(self.real, type(self.real))
             except AttributeError:
                 self.slots[name] = MISSING
-                s.guards.add(Equals(_Has(self.origin, name), s.line(), False))
+                s.guards.add(Is(IsUnset(self.origin, name, descriptor), s.line(), True))
                 return
-            value = s.outside.load(value, Attribute(self.origin, name))
+            value = s.outside.load(value, self._place(name, descriptor))
             self.slots[name] = value
             descriptor.__set__(self.twin, value)
+
+    def _place(self, name: str, descriptor: Any) -> Origin:
+        cls = type(self.real)
+        if plain_attributes(cls) and not hasattr(cls, "__getattr__"):
+            return Attribute(self.origin, name)
+        return Slot(self.origin, name, descriptor)
 
     def complete(self, s: Session) -> None:
         if self.fields is not None:
@@ -101,11 +116,10 @@ class ObjectShadow(Shadow):
         return effects
 
 
-class _Has(Attribute):
-    """`hasattr(base, name)`."""
-
-    def expr(self, var: Callable[[Origin], str], bind: Callable[[Any], str]) -> str:
-        return f"hasattr({var(self.base)}, {self.name!r})"
+def plain_attributes(cls: type) -> bool:
+    """Whether reading an attribute that is there runs none of the class's code."""
+    read: Any = cls.__getattribute__
+    return read is object.__getattribute__ or read is ModuleType.__getattribute__
 
 
 def slots_of(cls: type) -> Iterator[tuple[str, Any]]:
@@ -227,7 +241,7 @@ def default_remove(s: Session, obj: Any, name: str) -> None:
 # ---- instances as values
 
 
-class ObjectKind(Kind):
+class ObjectKind(MutableKind):
     """An instance: what the class defines in Python is interpreted, the rest is the base's."""
 
     python = True
@@ -248,14 +262,13 @@ class ObjectKind(Kind):
             return self.base.load(s, real, origin)
         s.outside.guard(TypeIs(origin, s.line(), cls))
         s.outside.fixed[id(cls)] = cls
-        if self._reads_itself(s, real):
-            return OPAQUE.load(s, real, origin)
         if isinstance(real, dict):
             twin: Any = dict.__new__(cls)
             self._register(s, ObjectShadow(real, origin, twin))
             return s.outside.register(DictShadow(real, origin, twin))
         if isinstance(real, list):
-            s.outside.guard(Length(origin, s.line(), len(real)))
+            count = list.__len__(real)
+            s.outside.guard(Length(origin, s.line(), count, list.__len__))
             twin = list.__new__(cls)
             self._register(s, ObjectShadow(real, origin, twin))
             return s.outside.register(ListShadow(real, origin, twin))
@@ -268,13 +281,6 @@ class ObjectKind(Kind):
         if is_native_class(cls):
             shadow.complete(s)
         return twin
-
-    def _reads_itself(self, s: Session, real: Any) -> bool:
-        """Whether a guard on the contents of a list or dictionary would run the program's code."""
-        names = {"__len__", "__getitem__", "__contains__", "__iter__"}
-        return isinstance(real, list | dict | collections.deque) and any(
-            is_own(s, real, name) for name in names & asked(s, type(real))
-        )
 
     def _register(self, s: Session, shadow: ObjectShadow) -> None:
         """Remember an instance, and its dictionary as an object of its own."""
@@ -295,6 +301,36 @@ class ObjectKind(Kind):
 
     def see(self, s: Session, value: Any, what: str) -> None:
         self.base.see(s, value, what)
+
+    def rebuild(self, make: Maker, value: Any) -> str:
+        if isinstance(value, tuple):
+            return self.base.rebuild(make, value)
+        if isinstance(value, BaseException):
+            return make.mutable(self.base, value)
+        return make.mutable(self, value)
+
+    def empty(self, make: Maker, value: Any) -> str:
+        cls = type(value)
+        base: Any = next(b for b in cls.__mro__ if not is_python_class(b) or b is SimpleNamespace)
+        new = f"{make.names.bind(base)}.__new__({make.names.bind(cls)}"
+        if base in _VALUES:
+            return f"{new}, {make.names.bind(base(value))})"
+        if base is collections.deque:
+            return f"{make.names.bind(_empty_deque)}({make.names.bind(cls)}, {value.maxlen})"
+        return f"{new})" if base in _BASES else super().rebuild(make, value)
+
+    def filling(self, make: Maker, name: str, value: Any) -> list[str]:
+        lines = self.base.filling(make, name, value) if isinstance(self.base, MutableKind) else []
+        fields = getattr(value, "__dict__", {})
+        if fields:
+            pairs = (f"{k!r}: {make.expr(v)}" for k, v in fields.items())
+            lines.append(f"{name}.__dict__.update({{{', '.join(pairs)}}})")
+        put = make.names.bind(object.__setattr__)
+        for slot, descriptor in slots_of(type(value)):
+            with suppress(AttributeError):
+                held = descriptor.__get__(value, type(value))
+                lines.append(f"{put}({name}, {slot!r}, {make.expr(held)})")
+        return lines
 
     # the program
 
@@ -399,7 +435,14 @@ class ObjectKind(Kind):
         return self.base.text(s, fn, args, kwargs)
 
 
-class PlainKind(FixedKind):
+def _empty_deque(cls: Any, maxlen: int | None) -> Any:
+    """An empty deque of a subclass, whose own `__init__` may take other arguments."""
+    made = collections.deque.__new__(cls)
+    collections.deque.__init__(made, (), maxlen)
+    return made
+
+
+class PlainKind(FixedKind, MutableKind):
     """What instances inherit from `object`."""
 
     def contains(self, s: Session, obj: Any, item: Any) -> Any:

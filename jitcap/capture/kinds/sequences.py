@@ -7,12 +7,14 @@ import operator
 from functools import partial
 from typing import Any, Final
 
+from eager.device import Size
 from jitcap.capture.breaks import Break
-from jitcap.capture.kinds.base import UNLOADED, Args, Kwargs, Session, kind_of, kind_of_class
-from jitcap.capture.kinds.constants import ConstantKind, NativeKind
+from jitcap.capture.kinds.base import UNLOADED, Args, Kwargs, MutableKind, Session, kind_of
+from jitcap.capture.kinds.constants import NativeKind
 from jitcap.capture.origin import Computed, Item, Origin
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import EXTEND, Effect, Maker
+from jitcap.equality import comparable
 from jitcap.guards import Length, TypeIs
 
 DEPTH: Final = 12  # containers in containers that are settled with the outermost
@@ -58,12 +60,24 @@ class TupleKind(SequenceKind):
         if cls is tuple and all(type(x) in (int, str) for x in real):
             return s.outside.constant(real, origin)
         s.outside.guard(TypeIs(origin, s.line(), cls))
-        s.outside.guard(Length(origin, s.line(), len(real)))
-        items = [s.outside.load(x, Item(origin, i)) for i, x in enumerate(real)]
+        own = cls not in (tuple, Size)  # it may count and pick in ways of its own
+        count, pick = (tuple.__len__, tuple.__getitem__) if own else (None, None)
+        parts = tuple.__getitem__(real, slice(None))
+        s.outside.guard(Length(origin, s.line(), len(parts), count))
+        items = [s.outside.load(x, Item(origin, i, pick)) for i, x in enumerate(parts)]
         twin = real
-        if any(a is not b for a, b in zip(items, real, strict=True)):
+        if any(a is not b for a, b in zip(items, parts, strict=True)):
             twin = tuple(items) if cls is tuple else tuple.__new__(cls, items)
         return s.outside.register(Shadow(real, origin, twin))
+
+    def rebuild(self, make: Maker, value: tuple[Any, ...]) -> str:
+        cls = type(value)
+        if all(type(v) in (int, str, bool, type(None)) for v in value):
+            return make.names.bind(value)
+        text = f"({make.all(value)},)" if len(value) else "()"
+        if cls is tuple:
+            return make.let(text)
+        return make.let(f"{make.names.bind(tuple.__new__)}({make.names.bind(cls)}, {text})")
 
 
 class ListShadow(Shadow):
@@ -73,32 +87,45 @@ class ListShadow(Shadow):
 
     def __init__(self, real: Any, origin: Origin, twin: Any) -> None:
         super().__init__(real, origin, twin)
-        self.base: list[Any] = [UNLOADED] * len(real)
-        twin.extend(self.base)
+        # Whatever a subclass overrides: see DictShadow.
+        self.kind: Any = list if isinstance(real, list) else collections.deque
+        self.has_ways = type(real) is not self.kind
+        self.base: list[Any] = [UNLOADED] * self.kind.__len__(real)
+        self.kind.extend(twin, self.base)
         self.whole = not self.base
         self.measured = False
         self.length: Any = None  # as a run-time number
+
+    def count(self) -> int:
+        return int(self.kind.__len__(self.twin))
+
+    def items(self) -> list[Any]:
+        return [*self.kind.__iter__(self.twin)]
 
     def measure(self, s: Session) -> None:
         """Guard the length. Not before somebody looks: a log that only grows fits any length."""
         if not self.measured:
             self.measured = True
-            s.guards.add(Length(self.origin, s.line(), len(self.real)))
+            by = list.__len__ if self.has_ways else None
+            s.guards.add(Length(self.origin, s.line(), len(self.base), by))
 
     def touch(self, s: Session, index: int) -> None:
         """Load one element of a list. One that is there needs no guard on the length, and what
         is counted from the end is counted from the end at every call."""
         if self.whole:
             return
-        count, size = len(self.base), len(self.twin)
+        count, size = len(self.base), self.count()
         place = index + size if index < 0 else index
         if not 0 <= place < count:
             if index >= 0 or place < 0:  # appended by the program, counted from the start; or none
                 self.measure(s)
-        elif self.twin[place] is UNLOADED:
+        elif self.kind.__getitem__(self.twin, place) is UNLOADED:
             key = place - count if index < 0 else place
-            value = s.outside.load(self.real[place], Item(self.origin, key))
-            self.base[place] = self.twin[place] = value
+            by = list.__getitem__ if self.has_ways else None
+            real = list.__getitem__(self.real, place)
+            value = s.outside.load(real, Item(self.origin, key, by))
+            self.base[place] = value
+            self.kind.__setitem__(self.twin, place, value)
 
     @property
     def length_name(self) -> str:
@@ -106,21 +133,23 @@ class ListShadow(Shadow):
 
     def grows(self) -> bool:
         """Whether the program appends to it, and has looked at its length only."""
-        return self.measured and not self.whole and len(self.twin) > len(self.base)
+        return self.measured and not self.whole and self.count() > len(self.base)
 
     def size(self, s: Session) -> Any:
         """`len()`: a run-time number once it is known to vary."""
         if self.whole or self.length_name not in s.outside.dynamic:
             self.measure(s)
-            return len(self.twin)
+            return self.count()
         if self.length is None:
             place = Computed((self.origin,), "len({})")
-            self.length = s.number_input(len(self.real), place)
-        added = len(self.twin) - len(self.base)
+            if self.has_ways:
+                place = Computed((self.origin,), "{1}({0})", (list.__len__,))
+            self.length = s.number_input(len(self.base), place)
+        added = self.count() - len(self.base)
         return self.length + added if added else self.length
 
     def complete(self, s: Session) -> None:
-        grown = len(self.twin) != len(self.base)
+        grown = self.count() != len(self.base)
         if not self.whole and grown and self.length_name in s.outside.dynamic:
             raise Break("growing list", f"all of {self.origin.show()} is looked at")
         self.measure(s)
@@ -143,14 +172,14 @@ class ListShadow(Shadow):
 
     def appended(self) -> list[Any]:
         """What was added at the end while nothing was looked at."""
-        now = list(self.twin)
+        now = self.items()
         start = next((i + 1 for i in reversed(range(len(now))) if now[i] is UNLOADED), 0)
         return now[start:]
 
     def changed(self) -> bool:
         if not self.whole and not isinstance(self.twin, list):
             return bool(self.appended())
-        now = list(self.twin)
+        now = self.items()
         return len(now) != len(self.base) or any(
             a is not b for a, b in zip(now, self.base, strict=True)
         )
@@ -173,8 +202,20 @@ class ListShadow(Shadow):
         return {self.length_name} if self.grows() else set()
 
 
-class ListKind(SequenceKind):
+class ListKind(SequenceKind, MutableKind):
     """A list, or a deque."""
+
+    def rebuild(self, make: Maker, value: Any) -> str:
+        return make.mutable(self, value)
+
+    def empty(self, make: Maker, value: Any) -> str:
+        limit = f"maxlen={value.maxlen}" if isinstance(value, collections.deque) else ""
+        return f"{make.names.bind(type(value))}({limit})"
+
+    def filling(self, make: Maker, name: str, value: Any) -> list[str]:
+        kind = list if isinstance(value, list) else collections.deque
+        extend = make.names.bind(kind.extend)
+        return [f"{extend}({name}, [{make.all(value)}])"] if value else []
 
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
         s.outside.guard(TypeIs(origin, s.line(), type(real)))
@@ -241,12 +282,15 @@ class FrozensetKind(ContainerKind):
     """A set that does not change; from outside it holds constants."""
 
     def check(self, real: Any, origin: Origin) -> None:
-        if not all(isinstance(kind_of_class(type(x)), ConstantKind) for x in real):
+        if not comparable(real):
             raise Break("opaque object", f"{origin.show()} is a set of objects, which has no order")
 
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
         self.check(real, origin)
         return s.outside.constant(real, origin)
+
+    def rebuild(self, make: Maker, value: Any) -> str:
+        return make.let(f"frozenset(({make.all(value)}{',' if value else ''}))")
 
     def complete(self, s: Session, value: Any) -> None:
         if not all(type(x) in (int, float) for x in value):
@@ -259,8 +303,14 @@ class FrozensetKind(ContainerKind):
         return super().contains(s, obj, item)
 
 
-class SetKind(FrozensetKind):
+class SetKind(FrozensetKind, MutableKind):
     """A set."""
+
+    def rebuild(self, make: Maker, value: Any) -> str:
+        return make.mutable(self, value)
+
+    def filling(self, make: Maker, name: str, value: Any) -> list[str]:
+        return [f"{name}.update([{make.all(value)}])"] if value else []
 
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
         self.check(real, origin)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import datetime as dt
 import enum
 import functools
 import io
@@ -23,6 +24,7 @@ from eager.tensor import Tensor
 from eager.utils.data import DataLoader
 from jitcap.capture.interpret import Generator, Null
 from jitcap.capture.kinds.base import KINDS, RULES, Kind, kind_of_class
+from jitcap.capture.kinds.caches import CacheKind
 from jitcap.capture.kinds.cells import CellKind
 from jitcap.capture.kinds.classes import ClassKind, Super, SuperKind
 from jitcap.capture.kinds.constants import (
@@ -35,10 +37,11 @@ from jitcap.capture.kinds.constants import (
     NativeKind,
     Opaque,
     SingletonKind,
+    SliceKind,
+    StaticKind,
 )
 from jitcap.capture.kinds.functions import (
     BuiltinKind,
-    CacheKind,
     EnumKind,
     FunctionKind,
     GetterKind,
@@ -80,13 +83,17 @@ CELLS: Final = CellKind()
 GENERATORS: Final = (random.Random, np.random.RandomState, np.random.Generator)
 _ROWS: Final[tuple[tuple[Kind, tuple[Any, ...]], ...]] = (
     (SingletonKind(), (type(None), bool, type(Ellipsis), type(NotImplemented))),
-    (ConstantKind(), (str, bytes, complex, range, slice, DType, device, re.Pattern)),
+    (ConstantKind(), (str, bytes, complex, range, DType, device, re.Pattern)),
+    (ConstantKind(), (dt.date, dt.time, dt.datetime, dt.timedelta)),
+    (SliceKind(), (slice,)),
+    (SliceKind(), (slice,)),
     (IntKind(), (int,)),
     (FloatKind(), (float, np.float64)),  # the second: what NumPy computes for a schedule
-    (FixedKind(), (
+    (StaticKind(), (
         types.GetSetDescriptorType, types.MemberDescriptorType, types.CodeType, property,
-        types.GenericAlias, types.UnionType, functools.cached_property, *GENERATORS,
+        types.GenericAlias, types.UnionType, functools.cached_property, Null,
     )),
+    (FixedKind(), GENERATORS),
     (PlainKind(), (object,)),
     (UnboundKind(), (
         types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType,
@@ -112,7 +119,7 @@ _ROWS: Final[tuple[tuple[Kind, tuple[Any, ...]], ...]] = (
     (ARRAY, (OutsideArray,)),
     (MadeArrayKind(), (np.ndarray,)),
     (GeneratorKind(), (Generator,)),
-    (NativeKind(), (InterpretedIterator, Null)),
+    (NativeKind(), (InterpretedIterator,)),
     (ReversedKind(), (ReversedIterator,)),
     (SuperKind(), (Super,)),
 )  # fmt: skip

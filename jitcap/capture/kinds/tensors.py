@@ -118,6 +118,9 @@ class TensorKind(NativeKind):
     def to_native(self, s: Session, value: Any) -> Any:
         return value
 
+    def rebuild(self, make: Maker, value: Tensor) -> str:
+        return make.tensor(value)
+
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
         shadow = s.outside.shadow(obj)
         if isinstance(shadow, TensorShadow) and name not in obj.__dict__:
@@ -180,6 +183,9 @@ class NumberKind(ConstantKind):
     def to_native(self, s: Session, value: Any) -> Any:
         return value
 
+    def rebuild(self, make: Maker, value: SymNumber) -> str:
+        return make.number(value)
+
     def type_of(self, value: SymNumber) -> type:
         return value.pytype
 
@@ -203,6 +209,9 @@ class FloatKind(NativeKind):
     def load(self, s: Session, real: complex, origin: Origin) -> Any:
         s.outside.guard(TypeIs(origin, s.line(), type(real)))
         return s.number_input(real, origin)
+
+    def rebuild(self, make: Maker, value: float) -> str:
+        return make.names.bind(value)
 
 
 class IntKind(ConstantKind):

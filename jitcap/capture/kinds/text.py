@@ -15,6 +15,7 @@ from eager.tensor import Tensor, wrap
 from eager.traced import Traced, fresh
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import Args, Kind, Kwargs, Refusing, Session
+from jitcap.capture.replay import Maker
 
 
 class Deferred(Refusing):
@@ -52,6 +53,10 @@ class TextKind(Kind):
 
     def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         return Deferred(fn, args, kwargs)
+
+    def rebuild(self, make: Maker, value: Deferred) -> str:
+        keywords = "".join(f", {k}={make.expr(v)}" for k, v in value.kwargs.items())
+        return make.let(f"{make.expr(value.fn)}({make.all(value.args)}{keywords})")
 
     def refuse(self, obj: Any, what: str) -> Any:
         raise Break("data dependent", f"{what} of text made of run-time values")

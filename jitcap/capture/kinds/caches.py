@@ -1,0 +1,114 @@
+"""Capture: `functools.lru_cache` and `cache`. A call whose answer is kept is a read from outside.
+
+The answer is found in the cache without calling it (so that capture changes nothing, and neither
+does a guard), and loaded with an origin of its own; the call itself, which counts a hit, is made
+after the graph ran, in order. A call whose answer is not kept runs the user's function: then this
+call of the program runs plainly.
+"""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import dataclass
+from types import BuiltinFunctionType, FunctionType
+from typing import Any, Final
+
+from eager.sym import SymNumber
+from jitcap.capture import numbers
+from jitcap.capture.breaks import Break
+from jitcap.capture.kinds.base import Args, Kwargs, Session, hashes_identity
+from jitcap.capture.kinds.constants import FixedKind
+from jitcap.capture.origin import Bind, Computed, Fixed, Origin, Variable
+
+_ATOMS: Final = (int, str, float, complex, bool, bytes, type(None))
+
+
+def kept(fn: Any, *args: Any, **kwargs: Any) -> Any:
+    """What a cache holds for these arguments, by the keys of CPython's `_functools`; no hit is
+    counted. Raises KeyError if it would call its function."""
+    parts = gc.get_referents(fn)  # the bounded cache: key, answer, link type, ...; its dictionary
+    held = next(p for p in parts if type(p) is dict)
+    where = next(i for i, p in enumerate(parts) if p is held)
+    mark = parts[where + 2]
+    typed = fn.cache_parameters()["typed"]
+    if len(args) == 1 and not kwargs and not typed and type(args[0]) in (int, str):
+        key: Any = args[0]
+    else:
+        types = tuple(map(type, (*args, *kwargs.values()))) if typed else ()
+        named = (mark, *(x for pair in kwargs.items() for x in pair)) if kwargs else ()
+        key = (*args, *named, *types)
+    link = held[key]
+    if type(link) is not parts[where + 3]:
+        return link
+    found = next(i for i in range(1, where, 3) if parts[i] == key)
+    return parts[found + 1]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kept(Origin):
+    """What the cache at `fn` holds for arguments that are found at `args`."""
+
+    fn: Origin
+    args: tuple[Origin, ...]
+    names: tuple[str, ...]  # of the last ones, which are given by keyword
+
+    def parents(self) -> tuple[Origin, ...]:
+        return (self.fn, *self.args)
+
+    def _given(self, shown: list[str]) -> str:
+        count = len(shown) - len(self.names)
+        named = [f"{k}={v}" for k, v in zip(self.names, shown[count:], strict=True)]
+        return ", ".join([*shown[:count], *named])
+
+    def expr(self, var: Variable, bind: Bind) -> str:
+        return f"{bind(kept)}({var(self.fn)}, {self._given([var(a) for a in self.args])})"
+
+    def show(self) -> str:
+        return f"{self.fn.show()}({self._given([a.show() for a in self.args])})"
+
+
+class CacheKind(FixedKind):
+    """A function with a cache. Those of libraries are looked through."""
+
+    def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        origin = s.outside.origin_of(fn)
+        if s.is_library(getattr(fn, "__module__", None) or ""):
+            return s.call(fn.__wrapped__, args, kwargs)
+        if origin is None:  # made inside: its function comes back to the interpreter
+            return s.native(fn, args, kwargs)
+        values = (*args, *kwargs.values())
+        given = [_given(s, fn, v) for v in values]
+        real = [value for value, _ in given]
+        count = len(args)
+        try:
+            answer = kept(fn, *real[:count], **dict(zip(kwargs, real[count:], strict=True)))
+        except KeyError:
+            raise Break("cache", f"{fn.__qualname__}() keeps no answer for this call yet") from None
+        s.host_call(fn, args, kwargs)
+        place = Kept(origin, tuple(where for _, where in given), tuple(kwargs))
+        return s.outside.load(answer, place)
+
+    def getattr(self, s: Session, obj: Any, name: str) -> Any:
+        if name == "__wrapped__" or s.outside.origin_of(obj) is None:
+            return super().getattr(s, obj, name)
+        return self.refuse(obj, f".{name}")
+
+
+def _given(s: Session, fn: Any, value: Any) -> tuple[Any, Origin]:
+    """An argument as the cache has it in its key, and where it is found. Raises Break if finding it
+    there would run the program's code, or if it is known only when the graph has run."""
+    if isinstance(value, SymNumber):
+        origin = numbers.origin_of(s, value.handle)
+        if origin is None:
+            raise Break("data dependent", f"{fn.__qualname__}() of a run-time number")
+        return numbers.hint_of(s, value.handle), origin
+    if type(value) in _ATOMS or isinstance(value, type | FunctionType | BuiltinFunctionType):
+        return value, Fixed(value, repr(value))
+    if type(value) is tuple:
+        given = [_given(s, fn, v) for v in value]
+        template = f"({'{}, ' * len(given)})"
+        return tuple(v for v, _ in given), Computed(tuple(o for _, o in given), template)
+    shadow = s.outside.shadow(value)
+    if shadow is None or not hashes_identity(value):
+        raise Break("unknown call", f"{fn.__qualname__}() of a {type(value).__qualname__}")
+    return shadow.real, shadow.origin

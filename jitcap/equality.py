@@ -1,0 +1,105 @@
+"""Beside the guards: whether a value is still what it was. (constant, variable) -> condition.
+
+A guard must not run the program's code: an argument that was a number may be a tensor by now, whose
+truth is an error, or an object with an `__eq__` of its own. So the type is tested first, exactly,
+and contents are compared by the methods of builtin types only. What Python calls equal is not
+enough: `True == 1 == 1.0`, `0j == -0j`, `range(0, 3, 2) == range(0, 4, 2)`, a set has an order.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable, Sequence
+from operator import is_
+from typing import Any, Final
+
+import numpy as np
+
+from eager.device import device
+from eager.dtype import DType
+
+Bind = Callable[[Any], str]
+_LITERALS: Final = (int, str, bytes)
+_ATOMS: Final = frozenset({int, str, bytes, bool, type(None)})
+_VALUES: Final = (DType, device, re.Pattern)
+# Told by their text, in which nothing of the program's is asked.
+_TEXTUAL: Final = (complex, dt.date, dt.timedelta)
+_ZONED: Final = (dt.time, dt.datetime)
+UNROLLED: Final = 4  # elements of a tuple that are compared one by one in generated code
+
+
+def comparable(value: Any) -> bool:
+    """Whether `condition` can tell `value` from every other."""
+    kind = type(value)
+    if kind in (tuple, list, frozenset, set):
+        return all(type(x) in _ATOMS for x in value)
+    if isinstance(value, np.generic):
+        return not value.dtype.hasobject
+    if kind in _ZONED:
+        return value.tzinfo is None or type(value.tzinfo) is dt.timezone
+    return (
+        kind in _ATOMS
+        or kind in (range, *_VALUES, *_TEXTUAL)
+        or isinstance(value, int | float | complex | str | bytes | np.dtype)
+    )
+
+
+def condition(value: Any, v: str, bind: Bind) -> str:
+    """Source that is true when the variable `v` holds a value like `value`, of the same type."""
+    kind = type(value)
+    if kind is bool or value is None:
+        return f"{v} is {value!r}"
+    test = f"type({v}) is {bind(kind)} and {_contents(value, v, bind)}"
+    return f"({v} is {bind(value)} or {test})" if kind is tuple else test
+
+
+def _contents(value: Any, v: str, bind: Bind) -> str:
+    """The part of the condition that is asked when the type is known to be right."""
+    kind = type(value)
+    if kind in _LITERALS:
+        return f"{v} == {value!r}"
+    if kind in (*_TEXTUAL, *_ZONED):
+        return f"repr({v}) == {repr(value)!r}"
+    if kind is range:
+        parts = value.start, value.stop, value.step
+        return f"({v}.start, {v}.stop, {v}.step) == {parts!r}"
+    if kind is tuple and len(value) <= UNROLLED:
+        tests = [f"len({v}) == {len(value)}"]
+        tests += [condition(x, f"{v}[{i}]", bind) for i, x in enumerate(value)]
+        return " and ".join(tests)
+    if kind in (tuple, list, frozenset, set):
+        return f"{bind(same_items)}([*{v}], {bind(tuple(value))})"
+    if isinstance(value, np.generic):
+        return f"{bind(same_scalar)}({v}, {bind(value)})"
+    if kind in _VALUES or isinstance(value, np.dtype):
+        return f"{v} == {bind(value)}"
+    base = base_of(value)
+    return f"{bind(base)}.__repr__({v}) == {base.__repr__(value)!r}"
+
+
+def base_of(value: Any) -> Any:
+    """The builtin type that a number or text of a user's class is made of."""
+    return next(b for b in (int, float, complex, str, bytes) if isinstance(value, b))
+
+
+def text_of(value: Any) -> str:
+    """What tells one constant from another of its type: its `repr`, but not the program's."""
+    if isinstance(value, (int, float, complex, str, bytes)) and not isinstance(value, np.generic):
+        base: Any = base_of(value)
+        return str(base.__repr__(value))
+    return repr(value)
+
+
+def same_items(items: Sequence[Any], constant: Sequence[Any]) -> bool:
+    """Whether these are the same atoms in the same order. Asks no object of the program."""
+    if len(items) != len(constant):
+        return False
+    if all(map(is_, items, constant)):
+        return True
+    return all(map(is_, map(type, items), map(type, constant))) and [*items] == [*constant]
+
+
+def same_scalar(value: Any, constant: Any) -> bool:
+    """Whether two NumPy scalars of one type are the same, bit by bit."""
+    return bool(value.dtype == constant.dtype and value.tobytes() == constant.tobytes())

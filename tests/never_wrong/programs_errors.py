@@ -1,0 +1,204 @@
+"""Errors that Python raises itself, StopIteration, and exceptions of the caller's handlers."""
+
+import contextlib
+
+import eager
+
+from .harness import case, over
+
+
+@case("exceptions")
+def stop_iteration_leaves_next():
+    class Numbers:
+        def __init__(self, n):
+            self.n = n
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            if self.n == 0:
+                raise StopIteration("end", 7)
+            self.n -= 1
+            return self.n
+
+    def step(x, n):
+        numbers = Numbers(n)
+        got = list(numbers)
+        try:
+            next(numbers)
+        except StopIteration as stop:
+            return got, stop.value, stop.args, x
+
+    return over(step, [0, 2, 3])
+
+
+@case("exceptions")
+def stop_iteration_escapes_the_step():
+    def step(x, items):
+        it = iter(items)
+        return next(it), next(it), x
+
+    return over(step, [[1, 2, 3], [1], []])
+
+
+@case("exceptions")
+def exceptions_in_comprehensions_and_lambdas():
+    def step(x, items):
+        halves = [10 // v for v in items]
+        return halves, x, sorted(items, key=lambda v: 1 / (v - 3))
+
+    return over(step, [[1, 2], [1, 0], [5, 3], [4]])
+
+
+@case("exceptions")
+def errors_of_attributes_and_names():
+    class Box:
+        here = 1
+
+    def step(x, n):
+        try:
+            if n == 0:
+                return Box.missing
+            if n == 1:
+                return Box().missing
+            if n == 2:
+                return undefined_name  # noqa: F821
+            if n == 3:
+                return (None).field
+            return x.no_such_attribute
+        except (AttributeError, NameError) as error:
+            return type(error).__name__, str(error), error.name, error.args
+
+    return over(step, [0, 1, 2, 3, 4])
+
+
+@case("exceptions")
+def errors_of_wrong_types():
+    def step(x, n):
+        tries = [
+            lambda: n + "a", lambda: len(n), lambda: n[0], lambda: n(), lambda: iter(n),
+            lambda: "a" + n, lambda: [1] + (n,), lambda: -"a", lambda: {}[[]], lambda: n < "a",
+            lambda: int([]), lambda: {**{"a": 1}, **n}, lambda: sum(["a"]), lambda: max([]),
+            lambda: "abc".index("z"), lambda: [1].remove(n), lambda: int("3x"), lambda: n @ n,
+            lambda: range(1.5), lambda: "%d" % "a", lambda: "{}{}".format(n), lambda: f"{n:zz}",  # noqa: F524, PLE1307
+            lambda: (lambda a: a)(), lambda: print(end=n), lambda: isinstance(n, n),
+        ]  # fmt: skip
+        found = []
+        for each in tries:
+            try:
+                found.append(each())
+            except Exception as error:
+                found.append((type(error).__name__, str(error)))
+        return found, x
+
+    return over(step, [5, 6, 7])
+
+
+@case("exceptions")
+def errors_of_tensors():
+    def step(x, n):
+        tries = [
+            lambda: x + eager.ones(3), lambda: x.view(3), lambda: x[n], lambda: x @ eager.ones(3),
+            lambda: x.reshape(n, 3), lambda: bool(x), lambda: x.item(), lambda: int(x),
+            lambda: x.sum(dim=n), lambda: eager.cat([x, x], dim=n), lambda: x.backward(),
+            lambda: len(x.sum()), lambda: x.to("nowhere"), lambda: eager.zeros(-n),
+        ]  # fmt: skip
+        found = []
+        for each in tries:
+            try:
+                found.append(each())
+            except Exception as error:
+                found.append((type(error).__name__, str(error)))
+        return found
+
+    return over(step, [5, 6, 7])
+
+
+@case("exceptions")
+def suppressed_errors_and_their_order():
+    log = []
+
+    def step(x, n):
+        with contextlib.suppress(KeyError, IndexError):
+            log.append("a")
+            [1, 2][n]
+            log.append("b")
+            {1: 1}[n]
+            log.append("c")
+        return x
+
+    return over(step, [1, 0, 5, 1], lambda: log)
+
+
+@case("exceptions")
+def exception_is_returned_and_shared():
+    def step(x, n):
+        try:
+            raise ValueError(n, [x])
+        except ValueError as error:
+            return error, [error, error.args], x
+
+    return over(step, [1, 2, 3])
+
+
+@case("exceptions")
+def keyboard_interrupt_and_system_exit():
+    log = []
+
+    def step(x, n):
+        try:
+            log.append("try")
+            if n == 1:
+                raise SystemExit(n + 2)
+            if n == 2:
+                raise KeyboardInterrupt
+        except Exception:
+            log.append("except")
+        finally:
+            log.append("finally")
+        return x
+
+    return over(step, [0, 1, 2, 0], lambda: log)
+
+
+@case("exceptions")
+def exception_classes_compare_by_hooks():
+    log = []
+
+    class Meta(type):
+        def __instancecheck__(cls, instance):
+            log.append("asked")
+            return True
+
+    class Any_(Exception, metaclass=Meta):
+        pass
+
+    def step(x, n):
+        try:
+            raise ValueError(n)
+        except (KeyError, Any_):
+            return "any", isinstance(n, Any_), x
+        except ValueError:
+            return "value", isinstance(n, Any_), x
+
+    return over(step, [1, 2], lambda: list(log))
+
+
+@case("exceptions")
+def errors_of_a_step_while_the_caller_handles_another():
+    kept = []
+
+    def step(x, n):
+        try:
+            return 1 // n, x
+        except ZeroDivisionError as error:
+            return repr(error.__context__), x
+
+    def outer(x, n):
+        try:
+            raise OSError(n)
+        except OSError:
+            return step(x, n)
+
+    return over(outer, [1, 0, 2], lambda: kept)
