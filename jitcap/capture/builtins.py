@@ -35,6 +35,7 @@ from jitcap.capture.breaks import Break
 from jitcap.capture.frames import frame_for
 from jitcap.capture.kinds.base import HANDLERS, Handler, Session, handles, kind_of
 from jitcap.capture.kinds.classes import Super
+from jitcap.capture.kinds.iterators import ReversedIterator
 from jitcap.capture.kinds.objects import (
     ObjectShadow,
     default_get,
@@ -138,6 +139,7 @@ def _object_delattr(s: Session, obj: Any, name: str) -> None:
 
 @handles((object, "__getattribute__"))
 def _object_getattribute(s: Session, obj: Any, name: str) -> Any:
+    kind_of(obj).see(s, obj, f".{name}")
     if isinstance(obj, Tensor):
         return s.getattr(obj, name)
     return default_get(s, obj, name)
@@ -257,29 +259,25 @@ def _reversed(s: Session, obj: Any) -> Any:
     if method is not None:
         return s.call(method, (obj,), {})
     if kind_of(obj).python and not isinstance(obj, list | tuple | dict):
-        return s.call(polyfills.reversed_sequence, (obj,), {})
+        return ReversedIterator(s, obj)
     s.settle(obj)
     return reversed(obj)
 
 
-def _folded(builtin: Any, polyfill: Any) -> Handler:
-    """`builtin` on plain values; the polyfill when elements have interpreted methods."""
+def _folded(builtin: Any) -> Handler:
+    """`builtin` of all values of an iterable, or of its arguments."""
 
     def handler(s: Session, *args: Any, **kwargs: Any) -> Any:
-        if len(args) == 1 or builtin is sum:
-            values = s.list_of(args[0])
-            args = (values, *args[1:])
-        else:
-            values = list(args)
-        if any(kind_of(v).python for v in values):
-            return s.call(polyfill, args, kwargs)
+        if len(args) == 1 or (args and builtin is sum):
+            listed = s.list_of if builtin is sorted else s.iter
+            args = (list(listed(args[0])), *args[1:])
         return s.native(builtin, args, kwargs)
 
     return handler
 
 
-for _builtin, _polyfill in polyfills.FOLDS.items():
-    HANDLERS[_builtin] = _folded(_builtin, _polyfill)
+for _builtin in (sum, max, min, sorted):
+    HANDLERS[_builtin] = _folded(_builtin)
 
 
 @handles(map)

@@ -22,6 +22,7 @@ from jitcap.capture.kinds.base import (
     HANDLERS,
     Handler,
     Session,
+    checked,
     handles,
     hashes_identity,
     kind_of,
@@ -43,7 +44,7 @@ def _number(cls: type) -> Handler:
         if method is not None:
             return s.call(method, args, kwargs)
         s.see_within(args, f"{cls.__name__}()")
-        return cls(*args, **kwargs)
+        return s.natively(cls, args, kwargs)
 
     return handler
 
@@ -64,7 +65,8 @@ def _by_method(fn: Any, name: str) -> Handler:
     def handler(s: Session, value: Any, *rest: Any) -> Any:
         method = kind_of(value).special(s, value, name)
         if method is not None and not isinstance(value, Tensor):
-            return s.call(method, (value, *rest), {})
+            answer = s.call(method, (value, *rest), {})
+            return checked(fn, name, answer) if fn in (hash, operator.index) else answer
         if fn is hash:
             s.bound_to = "hash()"
         if fn is hash and hashes_identity(value):
@@ -119,7 +121,8 @@ def _text(fn: Any, dunder: str) -> Handler:
         if method is None and dunder == "__str__":
             method = kind_of(args[0]).special(s, args[0], "__repr__")
         if method is not None and not isinstance(args[0], Tensor):
-            return s.call(method, (args[0],), {})
+            answer = s.call(method, (args[0],), {})
+            return answer if type(answer) is str else checked(fn, method.__name__, answer)
         return kind_of(args[0]).text(s, fn, args, kwargs)
 
     return handler
@@ -156,7 +159,8 @@ def _format(s: Session, value: Any, spec: Any = "") -> Any:
         return Deferred(format, (value, spec))
     method = kind_of(value).special(s, value, "__format__")
     if method is not None:
-        return s.call(method, (value, spec), {})
+        answer = s.call(method, (value, spec), {})
+        return answer if type(answer) is str else checked(format, "__format__", answer)
     if kind_of(value).python and not spec:
         return s.call(str, (value,), {})
     return kind_of(value).text(s, format, (value, spec), {})

@@ -2,6 +2,7 @@
 
 import copy
 import logging
+import math
 import os
 import time
 import traceback
@@ -12,6 +13,7 @@ import pytest
 import eager
 from jitcap import config, disable, graph_break, jit, stance
 from jitcap.capture.breaks import Break
+from jitcap.capture.kinds.base import HANDLERS
 from jitcap.capture.segment import capture_segment
 from jitcap.entry import assemble
 from jitcap.record import Trail
@@ -234,18 +236,15 @@ def test_the_users_lines_show(recwarn, caplog):
     assert f"line {inner.__code__.co_firstlineno + 2}, in inner" in caplog.text
 
 
-def test_what_capture_gets_wrong_is_split_off(recwarn):
-    class Place:
-        def __init__(self, n):
-            self.n = n
+def test_what_capture_gets_wrong_is_split_off(recwarn, monkeypatch):
+    def wrong(session, value):
+        raise AttributeError("an attribute that nobody loaded")
 
-        def __index__(self):
-            return self.n
-
-    step = jit(lambda x, place: (x * 2, "abc"[place]), backend="eager")
+    monkeypatch.setitem(HANDLERS, math.ceil, wrong)
+    step = jit(lambda x, n: (x * 2, "abc"[math.ceil(n)]), backend="eager")
     with config(strict=False):  # which else makes it fail
         for n in (0, 1, 2, 1, 0):
-            assert step(eager.ones(1), Place(n))[1] == "abc"[n]
+            assert step(eager.ones(1), n)[1] == "abc"[n]
     assert step.stats.splits == 1
     assert step.stats.fallbacks == 0
     assert "internal" in step.stats.refusals[0]

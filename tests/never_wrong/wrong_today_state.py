@@ -9,7 +9,6 @@ _BY_CAUSE: Final = {
         a_class_is_registered_later issubclass_of_a_class_that_is_registered_later
         a_class_becomes_a_sequence a_runtime_protocol_is_met_later
         a_data_protocol_is_met_by_an_attribute an_exception_class_gets_a_base""",
-    "the answer of callable is not guarded": "becoming_hashable_callable_iterable",
     "what the builtins hold is not guarded": """
         a_builtin_is_replaced a_replaced_builtin_counts_its_calls print_is_replaced
         a_builtin_is_added_and_removed builtins_of_a_function_are_a_copy isinstance_is_replaced
@@ -24,12 +23,6 @@ _BY_CAUSE: Final = {
         a_default_of_a_library_function_is_replaced""",
     "a module is taken for the library's by its name alone": """
         a_module_that_is_called_like_one_of_the_library""",
-    "a function's dunder attributes are read without a guard, and are the real ones": """
-        the_name_of_a_helper_changes attributes_of_the_step_seen_from_outside
-        wrapped_is_followed_or_replaced annotations_of_a_function the_defaults_are_set_inside
-        keyword_defaults_are_written_inside
-        a_list_in_the_defaults_is_written_from_outside_the_function
-        the_cells_of_a_closure_are_written_inside globals_are_written_through_a_function""",
     "the order of keyword arguments is not guarded": """
         the_order_of_keyword_arguments keyword_arguments_in_another_order_are_passed_on""",
     "an equality guard compares before it tests the type": """
@@ -52,15 +45,10 @@ _BY_CAUSE: Final = {
         a_module_attribute_appears a_module_has_a_getattr a_module_attribute_is_deleted_inside
         a_name_is_imported_that_is_not_there""",
     "an empty cell is not guarded": "a_closure_variable_is_empty",
-    "capture's own look at a twin runs the user's special methods": """
-        getattribute_appears getattribute_counts_its_calls a_subclass_of_list
-        texts_in_an_exception_and_a_print indices equality_of_tuples_and_dictionaries
-        hashes_in_sets_and_dictionaries the_hash_of_a_key_runs_once_per_look""",
     "the fields of a SimpleNamespace are not its dictionary": "a_member_of_an_enumeration_of_names",
     "the words of an error are not Python's": """
-        a_context_manager_gets_an_exit addition_of_user_classes_returns_notimplemented
+        a_context_manager_gets_an_exit
         a_missing_attribute_in_python_s_words wrong_calls_in_python_s_words""",
-    "__index__ runs natively, on a twin": "a_format_and_an_index_appear",
     "text of an enumeration is its repr, though its own __str__ is nearer": """
         a_subclass_of_int a_string_enumeration_is_formatted an_int_enumeration_is_formatted""",
     "NumPy's float is a float": "a_float_that_is_an_int a_numpy_float_is_returned",
@@ -82,20 +70,15 @@ _BY_CAUSE: Final = {
         the_keywords_of_a_partial_are_changed_inside a_partial_with_attributes""",
     "hooks of a class statement run while capturing, and never again": """
         set_name_and_init_subclass""",
-    "that a descriptor has a __set__ is not guarded": "a_descriptor_becomes_a_data_descriptor",
     "a subscript of a class is not guarded": "class_getitem",
     "storing __class__ stores an attribute": "the_class_is_assigned_inside",
     "the order of resolution behind super() is not guarded": "the_bases_of_a_base_are_assigned",
     "the methods of type are taken as pure": "subclasses_are_listed",
     "what super() gives has no attributes of its own": "super_with_other_arguments",
     "copy.copy asks for no __reduce_ex__": "an_object_reduces_itself",
-    "special methods run in another order, or not at all": """
-        order_in_sorts lengths_and_iteration an_unpacking_of_a_user_object""",
-    "a reflected operator of the same class is asked": "sums_and_reflected_operators",
     "finalizers run while capturing, and never again": """
         del_runs_at_each_call del_runs_when_the_last_reference_goes
         a_finalizer_is_registered_inside""",
-    "a property of a module's class is not looked up": "the_module_of_another_class",
     "throw() is not passed on by `yield from`": "yield_from_and_exceptions",
     "frames are capture's own": """
         the_frame_above the_locals_of_the_caller the_stack_is_inspected

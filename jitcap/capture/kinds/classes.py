@@ -31,6 +31,14 @@ _PURE_TYPES: Final = frozenset({
     collections.OrderedDict, collections.deque, collections.defaultdict,
     *(v for v in vars(itertools).values() if isinstance(v, type)),
 })  # fmt: skip
+# What every class has of its own, beside its members.
+_PARTS: Final = frozenset({"__name__", "__qualname__", "__bases__", "__mro__", "__annotations__"})
+# What only keeps what it gets.
+STORES: Final = frozenset({
+    enumerate, zip, reversed, staticmethod, classmethod, property, slice, types.SimpleNamespace,
+    types.MethodType, types.CellType, functools.partial, object.__new__,
+    *(v for v in vars(itertools).values() if isinstance(v, type)),
+})  # fmt: skip
 
 
 # ---- what a class holds
@@ -163,6 +171,8 @@ class ClassKind(StaticKind):
             if id(cls) not in s.made:
                 raise Break("opaque object", f"the dictionary of the class {cls.__qualname__}")
             return cls.__dict__
+        if name in _PARTS and id(cls) not in s.made and not s.is_library(cls.__module__):
+            return s.outside.load(getattr(cls, name), Attribute(Fixed(cls, cls.__qualname__), name))
         above = class_raw(s, meta, name) if meta is not type else MISSING
         if isinstance(above, property):
             return s.call(above.fget, (cls,), {})
@@ -174,7 +184,7 @@ class ClassKind(StaticKind):
         fallback = None if hasattr(type, name) else self.special(s, cls, "__getattr__")
         if fallback is not None:
             return s.call(fallback, (cls, name), {})
-        return getattr(cls, name)  # __name__, __mro__, __dict__ ...: fixed for a class
+        return getattr(cls, name)
 
     def setattr(self, s: Session, obj: Any, name: str, value: Any) -> None:
         if id(obj) not in s.made:
@@ -216,10 +226,10 @@ class ClassKind(StaticKind):
         if fn.__module__.partition(".")[0] in HOST_MODULES:
             raise Break("unknown call", f"{fn.__module__}.{fn.__qualname__}() is called")
         if fn in (set, frozenset) and len(args) == 1:
-            args = (s.list_of(args[0]),)
+            args = (list(s.iter(args[0])),)
             s.hashing(args[0])
         if fn in _PURE_TYPES:
-            return s.native(fn, driven(s, args), kwargs)
+            return s.native(fn, driven(s, args) if fn in STORES else args, kwargs)
         maker = class_raw(s, type(fn), "__call__")
         if isinstance(maker, FunctionType):
             meta = type(fn)
@@ -244,6 +254,12 @@ class ClassKind(StaticKind):
         return s.pure(fn, args, kwargs)
 
 
+def has_attributes_of_its_own(s: Session, cls: type) -> bool:
+    """Whether looking at an instance, which capture does, too, runs the program's code."""
+    raw = class_raw(s, cls, "__getattribute__")
+    return isinstance(raw, FunctionType) and not s.is_library(raw.__globals__["__name__"])
+
+
 def of_object(fn: Any) -> bool:
     """Whether a bound method is `object`'s own, not that of another builtin base."""
     return bool(fn.__qualname__.startswith("object."))
@@ -257,6 +273,8 @@ def construct(s: Session, cls: type, args: Args, kwargs: Kwargs) -> Any:
     python_new, python_init = isinstance(new, FunctionType), isinstance(init, FunctionType)
     if not python_new and not python_init and not is_python_class(cls):
         return _construct_foreign(s, cls, args, kwargs)
+    if has_attributes_of_its_own(s, cls):
+        raise Break("opaque object", f"{cls.__qualname__}(), whose attributes are computed")
     if python_new:
         obj = s.call(new, (cls, *args), kwargs)
     elif new is object.__new__ or new is MISSING:

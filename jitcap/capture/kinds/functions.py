@@ -17,8 +17,10 @@ from typing import Any, Final
 from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import HANDLERS, Args, Kwargs, Session, kind_of
+from jitcap.capture.kinds.cells import closure_cell
 from jitcap.capture.kinds.constants import OPAQUE, FixedKind, NativeKind, Opaque, StaticKind
 from jitcap.capture.kinds.mappings import DictShadow, touch
+from jitcap.capture.kinds.modules import globals_of
 from jitcap.capture.kinds.objects import ObjectKind
 from jitcap.capture.native import (
     HOST_MODULES,
@@ -33,7 +35,8 @@ from jitcap.capture.replay import Maker
 from jitcap.guards import CodeIs, Equals, Is, TypeIs
 from jitcap.marks import NO_CAPTURE
 
-_PLAIN_FIELDS: Final = frozenset({"__name__", "__qualname__", "__doc__", "__module__"})
+_PARTS: Final = frozenset(vars(FunctionType)) - {"__class__"}
+_OF_METHODS: Final = frozenset(vars(MethodType)) - {"__doc__"}
 REPORTS: Final = frozenset(
     "debug info warning warn error critical exception log update set_postfix set_postfix_str "
     "set_description set_description_str refresh write close display".split()
@@ -49,7 +52,9 @@ class Reentry:
         self._fn = fn
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._session.call(self._fn, args, kwargs)
+        s = self._session
+        named = {k: s.back(v) for k, v in kwargs.items()}
+        return s.lend(s.call(self._fn, tuple(map(s.back, args)), named))
 
 
 class ReentryKind(NativeKind):
@@ -98,25 +103,31 @@ class FunctionKind(NativeKind):
         return name
 
     def getattr(self, s: Session, obj: FunctionType, name: str) -> Any:
-        if name in _PLAIN_FIELDS or (name.startswith("__") and name != "__dict__"):
+        """What belongs to a function is read like everything else: it may be another one, and the
+        program may write to it."""
+        if id(obj) in s.made:
             return getattr(obj, name)
-        if not self._is_outside(s, obj):
-            return getattr(obj, name)
+        if name == "__globals__":
+            return globals_of(s, obj.__globals__)
+        if name == "__closure__":
+            return _closure(s, obj)
         fields = fields_of(s, obj)
         if name == "__dict__":
             return fields
+        if name in _PARTS:
+            value = getattr(obj, name)
+            return value if callable(value) else s.outside.load(value, _part(s, obj, name))
+        if hasattr(FunctionType, name):
+            return getattr(obj, name)
         touch(s, fields, name)
         if name not in fields:
-            raise AttributeError(f"'function' object has no attribute {name!r}")
+            raise AttributeError(f"'function' object has no attribute {name!r}", name=name, obj=obj)
         return fields[name]
 
-    def _is_outside(self, s: Session, fn: FunctionType) -> bool:
-        return s.outside.origin_of(fn) is not None or s.outside.is_fixed(fn)
-
     def setattr(self, s: Session, obj: FunctionType, name: str, value: Any) -> None:
-        if not self._is_outside(s, obj):
+        if id(obj) in s.made:
             setattr(obj, name, value)
-        elif name.startswith("__"):
+        elif hasattr(FunctionType, name):
             raise Break("effect", f"{obj.__qualname__}.{name} = ... changes a function")
         else:
             s.setitem(fields_of(s, obj), name, value)
@@ -154,6 +165,19 @@ def _is_global(origin: Origin) -> bool:
     return isinstance(fixed, Fixed) and fixed.label == GLOBALS
 
 
+def _part(s: Session, fn: FunctionType, name: str) -> Origin:
+    return Attribute(s.outside.origin_of(fn) or Fixed(fn, fn.__qualname__), name)
+
+
+def _closure(s: Session, fn: FunctionType) -> Any:
+    """The tuple of the twins of its cells; one tuple for one function."""
+    real = fn.__closure__
+    if real is None or id(real) not in s.outside.by_real:
+        cells = tuple(closure_cell(s, fn, i) for i in range(len(real or ())))
+        return real and s.outside.register(Shadow(real, _part(s, fn, "__closure__"), cells))
+    return s.outside.by_real[id(real)].twin
+
+
 def fields_of(s: Session, fn: FunctionType) -> dict[str, Any]:
     """The twin of a function's attribute dictionary."""
     shadow = s.outside.by_real.get(id(fn.__dict__))
@@ -179,6 +203,9 @@ class MethodKind(NativeKind):
         while type(fn) is MethodType:
             fn = fn.__func__
         return value if type(fn) is not FunctionType or is_native(fn) else s.reentry(value)
+
+    def getattr(self, s: Session, obj: MethodType, name: str) -> Any:
+        return getattr(obj, name) if name in _OF_METHODS else s.getattr(obj.__func__, name)
 
     def rebuild(self, make: Maker, value: MethodType) -> str:
         new = make.names.bind(MethodType)
@@ -255,6 +282,7 @@ class UnboundKind(StaticKind):
             if handler is not None:
                 return handler(s, *args, **kwargs)
         owner = args[0]
+        kind_of(owner).see(s, owner, f".{fn.__name__}()")
         if isinstance(owner, Tensor):
             return s.native(fn, args, kwargs)
         bound = fn.__get__(owner, type(owner))

@@ -11,6 +11,7 @@ from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import MISSING, Session
 from jitcap.capture.kinds.constants import StaticKind
 from jitcap.capture.kinds.mappings import DictShadow
+from jitcap.capture.native import is_python_class
 from jitcap.capture.origin import GLOBALS, Fixed, FixedPart, Item
 
 _ATOMS: Final = frozenset({int, float, complex, str, bool, type(None)})
@@ -87,6 +88,8 @@ class ModuleKind(StaticKind):
             return globals_of(s, vars(obj))
         if name in vars(obj):
             return module_value(s, vars(obj), name, own=False)
+        if is_python_class(type(obj)) and hasattr(type(obj), name):
+            raise Break("opaque object", f"{name} of a module, which its class computes")
         return getattr(obj, name)
 
     def setattr(self, s: Session, obj: Any, name: str, value: Any) -> None:

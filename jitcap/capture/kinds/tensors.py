@@ -8,6 +8,7 @@ parts and shapes of it.
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -197,10 +198,10 @@ class TensorKind(NativeKind):
             raise
 
     def getitem(self, s: Session, obj: Any, key: Any) -> Any:
-        return obj[_index(s, key)]
+        return s.natively(lambda place: obj[place], (_index(s, key),))
 
     def setitem(self, s: Session, obj: Any, key: Any, value: Any) -> None:
-        obj[_index(s, key)] = value
+        s.natively(lambda *given: operator.setitem(obj, *given), (_index(s, key), value))
 
     def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         return Deferred(fn, tuple(map(snapshot, args)), kwargs)
