@@ -77,6 +77,8 @@ class Session:
         self.measured_classes: dict[int, type] = {}  # guarded to get no further members
         self.class_reads: dict[tuple[int, str], tuple[type, Any]] = {}
         self.assumed: dict[tuple[str, str], Any] = {}  # a library's constants that were read
+        self.computed: dict[Any, Any] = {}  # numbers from outside, by how they are computed
+        self.unsafe: frozenset[str] = frozenset()  # lines where a check failed as a version ran
         self.bound_to = ""  # what the program saw that holds in this process only
 
     def getattr(self, obj: Any, name: str) -> Any:
