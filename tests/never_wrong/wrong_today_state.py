@@ -60,7 +60,6 @@ _BY_CAUSE: Final = {
     "__index__ runs natively, on a twin": "a_format_and_an_index_appear",
     "text of an enumeration is its repr, though its own __str__ is nearer": """
         a_subclass_of_int a_string_enumeration_is_formatted an_int_enumeration_is_formatted""",
-    "NumPy's float is a float": "a_float_that_is_an_int a_numpy_float_is_returned",
     "what stands for a number reaches an exception": """
         nan_in_a_container""",
     "attributes of a value that is guarded as equal are read from the real one": """
