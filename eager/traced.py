@@ -43,6 +43,13 @@ class Tracer(Protocol):
     def value(self, handle: Handle) -> Any:
         """The array or number that a handle is sure to stand for (made of constants), or None."""
 
+    def number(self, fn: Any, operands: tuple[Any, ...]) -> Any:
+        """The Python function `fn` of numbers, some of them SymNumbers: a number, SymNumber or
+        not. Raises what `fn` raises."""
+
+    def handle_of(self, sym: Any) -> Handle:
+        """A SymNumber as an operand of the graph."""
+
     def concretize(self, sym: Any, want: type) -> Any:
         """`bool()`, `int()`, `float()` or use as an index of a SymNumber: a guard, or an
         exception."""

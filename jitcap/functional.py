@@ -23,8 +23,10 @@ from eager.sym import SymNumber
 from eager.tape import CopySlicesNode, OpNode
 from eager.tensor import Tensor, wrap
 from eager.traced import Traced, fresh
+from jitcap import scalars
 from jitcap.graph import (
     AS_NUMBER,
+    CHECK,
     ITEM,
     NOWHERE,
     ZEROS,
@@ -70,6 +72,7 @@ class Tracer:
     ) -> None:
         self.inputs: list[Node] = []
         self.nodes: list[Node] = []
+        self.checks: list[Node] = []  # without which a run is given up: the graph's last outputs
         self.name = name
         self.where = where or user_line
         self._lift = lift or self.constant
@@ -81,6 +84,7 @@ class Tracer:
         self.functions: list[Recorded] = []
         self.differentiated = False  # whether the program itself went back over the tape
         self._lifted: dict[int, Traced] = {}
+        self.conditions: set[Any] = set()  # that are checked
 
     # what eager calls ---------------------------------------------------------------------------
 
@@ -96,6 +100,12 @@ class Tracer:
         self.nodes.extend(handles)
         return handles
 
+    def check(self, what: str, *conditions: Arg) -> Node:
+        """Append truths without which a run is given up; `what` says what was expected."""
+        (node,) = self.emit(CHECK, conditions, {"what": what}, (scalar_aval(True),))
+        self.checks.append(node)
+        return node
+
     def lift(self, tensor: Tensor) -> Traced:
         """A concrete tensor met while tracing."""
         return self._lift(tensor)
@@ -106,7 +116,36 @@ class Tracer:
             traced = traced.view(REGISTRY["reshape"], {"shape": ()})
         zero = ZEROS[traced.aval.dtype.category]
         (handle,) = self.emit(AS_NUMBER, (traced.read(),), {}, (scalar_aval(zero),))
-        return SymNumber(self, handle, type(zero), None)
+        return SymNumber(self, type(zero), handle)
+
+    def number(self, fn: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
+        """`fn` of numbers: an expression, and a check of what lets Python compute it."""
+        operands = tuple(map(scalars.simple, operands))
+        try:
+            kind = scalars.result_type(fn, operands)
+            for what, holds in scalars.preconditions(self, fn, operands):
+                scalars.require(self, what, holds)
+        except scalars.Unlowered as why:
+            raise DataDependent(str(why)) from why
+        number = SymNumber(self, kind, fn=fn, args=operands)
+        number.bounds = scalars.bounds(self, fn, operands) if kind is float else None
+        return number
+
+    def handle_of(self, number: SymNumber) -> Any:
+        """A number in the graph: int64, float64, bool or complex128."""
+        try:
+            return scalars.lower(self, number)
+        except scalars.Unlowered as why:
+            raise DataDependent(str(why)) from why
+
+    def leaf_handle(self, number: SymNumber) -> Any:
+        """The same of one that is no expression."""
+        return number.leaf
+
+    def decide(self, fn: Callable[..., Any], *operands: Any) -> bool | None:
+        """Whether a condition on numbers holds; None if the run decides."""
+        known = not any(isinstance(x, SymNumber) for x in operands)
+        return bool(fn(*operands)) if known else None
 
     def value(self, handle: Any) -> Any:
         """The value of what is made of constants only: not looked for here."""
@@ -191,14 +230,6 @@ class Tracer:
         node = placeholder(name, aval)
         self.inputs.append(node)
         return node
-
-    def mark(self) -> tuple[int, int]:
-        """Where the program is: for `rollback`."""
-        return len(self.inputs), len(self.nodes)
-
-    def rollback(self, mark: tuple[int, int]) -> None:
-        """Forget what was traced after `mark` (a call that was tried and given up)."""
-        del self.inputs[mark[0] :], self.nodes[mark[1] :]
 
     def graph(self, outputs: Sequence[Node]) -> Graph:
         """What was traced, with these outputs."""
@@ -288,9 +319,8 @@ def trace(fn: Callable[..., Any], *examples: Any, name: str = "graph") -> Trace:
 def _stand_in(array: Traced, example: Tensor | Aval) -> Any:
     if isinstance(example, Aval):
         if example.weak:
-            return SymNumber(
-                array.storage.tracer, array.handle, type(ZEROS[example.dtype.category])
-            )
+            kind = type(ZEROS[example.dtype.category])
+            return SymNumber(array.storage.tracer, kind, array.handle)
         return wrap(array)
     stand_in = wrap(array, cls=type(example))
     stand_in._requires_grad = example.requires_grad

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from codegen import CheckFailed
 from eager import autograd
 from eager import dtype as dt
 from eager.aval import Aval
@@ -302,7 +303,12 @@ class RegionNode(autograd.Node):
             found = self.again(roots, (), "create_graph=True")
             return [found[i] for i in self.region.joint.leaves]
         exact = wanted is not None  # else they are added to `.grad`
-        return self.region.run_backward(self.arrived, self.kept, grads, exact=exact)
+        try:
+            return self.region.run_backward(self.arrived, self.kept, grads, exact=exact)
+        except CheckFailed:  # op by op, to raise what the op raises
+            roots = list(zip(self.arrived, tangents, strict=True))
+            found = self.again(roots, (), "a check that failed")
+            return [found[i] for i in self.region.joint.leaves]
 
     def check(self, *parts: frozenset[int]) -> None:
         """Raise for a history that was freed."""

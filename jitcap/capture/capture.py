@@ -40,14 +40,16 @@ def capture(
     kwargs: dict[str, Any],
     *,
     dynamic: frozenset[str] = frozenset(),
+    unsafe: frozenset[str] = frozenset(),
 ) -> Captured:
-    """Capture one call of `fn`. `dynamic` names origins of ints that become run-time numbers.
+    """Capture one call of `fn`. `dynamic` names origins of ints that become run-time numbers;
+    `unsafe` lines where a check failed at run time, which are not captured.
 
     Raises Break (see its `record()`) when the call cannot be captured as a whole."""
     name = getattr(fn, "__qualname__", type(fn).__qualname__)
 
     def attempt(shared: frozenset[int], dynamic: frozenset[str]) -> tuple[Captured, frozenset[str]]:
-        with tracing(Session(name), dynamic, shared) as session:
+        with tracing(Session(name, unsafe), dynamic, shared) as session:
             value = _run(session, fn, args, kwargs)
             varies = counters(session)
             return finish(session, value, (len(args), tuple(kwargs))), varies
@@ -82,7 +84,7 @@ def with_aliases(attempt: Callable[[frozenset[int]], T]) -> T:
 def tracing(
     session: Session, dynamic: frozenset[str], shared: frozenset[int] = frozenset()
 ) -> Iterator[Session]:
-    """Everything inside runs under the world's tracer; refusals come out as Break, with a place."""
+    """Everything inside runs under its tracer; refusals come out as Break, with a place."""
     session.outside.dynamic, session.outside.shared = dynamic, shared
     token = current_tracer.set(session.tracer)
     before = mode.enabled, mode.inference, mode.autocast
@@ -192,11 +194,13 @@ def finish(session: Session, value: Any, shape: tuple[int, tuple[str, ...]]) -> 
     guard_aliases(session, [s for s, _ in probe.writes])
     names = Names()
     prepare(session.guards, names)
-    draws = tuple(map(names.later, session.drawn.values()))
+    drawn = tuple(session.drawn.values())
+    for each in drawn:
+        names.later(each)
     end = epilogue(session, value, names)
     joint = _joint(session, end)
     _drop_unused_inputs(session, end)
-    graph = tracer.graph(end.outputs)
+    graph = tracer.graph([*end.outputs, *tracer.checks])
     if joint is not None:
         graph = joint.forward
     index = {node: i for i, node in enumerate(graph.inputs)}
@@ -215,7 +219,7 @@ def finish(session: Session, value: Any, shape: tuple[int, tuple[str, ...]]) -> 
         inference=session.inference,
         autocast=session.autocast,
         joint=joint,
-        draws=draws,
+        drawn=drawn,
         bound_to=session.bound_to,
         assumed=tuple((*key, value) for key, value in session.assumed.items()),
         read=tuple(
@@ -230,8 +234,13 @@ def _joint(session: Session, end: Epilogue) -> Joint | None:
     """The gradients that can be asked for later, in the same graph."""
     if not end.slots:
         return None
-    written = [s.node for s, _ in end.writes]
-    return build_joint(session.tracer, end.outputs, end.tensors, end.slots, end.goals, written)
+    tracer, written = session.tracer, [s.node for s, _ in end.writes]
+    outputs = [*end.outputs, *tracer.checks]
+    tracer.deriving = True
+    try:
+        return build_joint(tracer, outputs, end.tensors, end.slots, end.goals, written)
+    finally:
+        tracer.deriving = False
 
 
 def _rehearse(session: Session, value: Any, end: Epilogue) -> None:
@@ -241,8 +250,10 @@ def _rehearse(session: Session, value: Any, end: Epilogue) -> None:
     nothing from outside that may be another one by then."""
     if not runs_python(end.slots):
         return
-    known = len(session.guards.items)
+    known, checks = len(session.guards.items), len(session.tracer.checks)
     _joint(session, end)
+    if len(session.tracer.checks) > checks:
+        raise Break("later effect", "a hook or a Function's backward() may raise")
     after = epilogue(session, value, Names())
     if any(getattr(end, f) != getattr(after, f) for f in ("lines", "effects", "calls", "value")):
         raise Break("later effect", "a hook or a Function's backward() changes what is outside")
@@ -257,7 +268,7 @@ def _rehearse(session: Session, value: Any, end: Epilogue) -> None:
 def _drop_unused_inputs(session: Session, end: Epilogue) -> None:
     """What was read for guards only, or looked at and not used, is no input of the graph."""
     tracer = session.tracer
-    used: set[Any] = set(end.outputs)
+    used: set[Any] = {*end.outputs, *tracer.checks}
     for node in tracer.nodes:
         used.update(node.parents)
     written = {s.node for s in tensors_of(session) if s.memory.handle is not s.node}

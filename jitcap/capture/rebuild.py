@@ -134,11 +134,29 @@ class Rebuilder:
     # ---- run-time values
 
     def number(self, number: SymNumber) -> str:
-        origin = numbers.origin_of(self.session, number.handle)
-        if origin is not None:
-            return self.names.var(origin)
-        index = self.output(number.handle)
-        return self.let(f"{self.names.bind(number.pytype)}(o[{index}])")
+        """A run-time number: Python computes it from what was read outside and what the graph
+        gave, so that it is exact."""
+        memo = self.memo
+        for each in numbers.postorder(number):
+            if id(each) not in memo:
+                names = [
+                    memo[id(a)] if isinstance(a, SymNumber) else numbers.literal(a) or self.expr(a)
+                    for a in each.args
+                ]
+                memo[id(each)] = self._leaf(each) if each.fn is None else self._call(each.fn, names)
+                self._keep.append(each)
+        return memo[id(number)]
+
+    def _leaf(self, number: SymNumber) -> str:
+        leaf = number.leaf
+        if isinstance(leaf, numbers.Outside):
+            return self.names.var(leaf.origin)
+        if leaf in self.session.drawn:
+            return self.names.var(self.session.drawn[leaf])
+        return self.let(f"{self.names.bind(number.pytype)}(o[{self.output(leaf)}])")
+
+    def _call(self, fn: Any, names: list[str]) -> str:
+        return self.let(numbers.spelled(fn, names) or f"{self.names.bind(fn)}({', '.join(names)})")
 
     def tensor(self, tensor: Tensor) -> str:
         if tensor._view is not None:

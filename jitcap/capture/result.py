@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Protocol
 
+from codegen import CheckFailed
 from eager.autograd import mode
 from eager.dtype import _default as default_dtype
+from jitcap.capture.chance import restore, states
 from jitcap.capture.effects import Epilogue
 from jitcap.capture.origin import Drawn, Origin
-from jitcap.graph import Graph
+from jitcap.graph import CHECK, Graph
 from jitcap.guards import READ_ERRORS, Guards, Names, explain, render, short
 from jitcap.joint import Joint
 from jitcap.lower import Strides
@@ -51,7 +53,7 @@ class Captured:
     inference: bool
     autocast: Any
     joint: Joint | None = None
-    draws: tuple[str, ...] = ()  # statements before the graph runs
+    drawn: tuple[Drawn, ...] = ()  # numbers of the host's generators
     bound_to: str = ""  # what of this process the version depends on, without a guard
     assumed: tuple[tuple[str, str, Any], ...] = ()  # (module, name, value) of a library's constants
     read: tuple[CodeType, ...] = ()  # of the program's functions, as far as they were interpreted
@@ -104,10 +106,10 @@ class Captured:
 
     def _body(self) -> list[str]:
         gathered = ", ".join(map(self._array, self.inputs))
-        lines = [*self.draws, f"o = K([{gathered}])"]
         written = {o for _, o in self.writes}
-        if written and self.epilogue.outputs:
-            lines[-1] = lines[-1].replace("o = K", "r = K")
+        renumbered = written and self.epilogue.outputs
+        lines = self._run(f"{'r' if renumbered else 'o'} = K([{gathered}])")
+        if renumbered:
             lines.append(f"o = {self._renumbered(written)}")
         lines += [*self._begin(), *self.epilogue.lines, *self.epilogue.replay(), *self._attach()]
         lines += [call.statement for call in self.epilogue.calls]
@@ -142,9 +144,27 @@ class Captured:
         finish.append(f"return {self.epilogue.value}, ({calls})")
         gathered = ", ".join(map(self._array, self.inputs))
         places = ", ".join(f"{name!r}: {name}" for name in self.places())  # may read further ones
-        body = [*self.draws, "def finish(o, copies):", *(f"  {line}" for line in finish)]
+        draws = [self.names.later(drawn) for drawn in self.drawn]
+        body = [*draws, "def finish(o, copies):", *(f"  {line}" for line in finish)]
         body.append(f"return K([{gathered}], {{{places}}}, finish)")
         return self._function(body)
+
+    def _run(self, call: str) -> list[str]:
+        """Draws of the host, and the graph; a run that is given up has drawn nothing."""
+        draws = [self.names.later(drawn) for drawn in self.drawn]
+        if not draws or not any(n.op is CHECK or n.op.raises for n in self.graph.nodes):
+            return [*draws, call]
+        by_owner = {id(drawn.method.__self__): drawn.method for drawn in self.drawn}
+        methods = f"({', '.join(map(self.names.bind, by_owner.values()))},)"
+        return [
+            f"u = {self.names.bind(states)}({methods})",
+            *draws,
+            "try:",
+            f"  {call}",
+            f"except {self.names.bind(CheckFailed)}:",
+            f"  {self.names.bind(restore)}({methods}, u)",
+            "  raise",
+        ]
 
     def _renumbered(self, written: set[int]) -> str:
         """Outputs that are written back do not come back: put the others at their places."""

@@ -160,17 +160,14 @@ def _module_of(value: dict[Any, Any]) -> str:
 
 
 def _name_of(op: Op) -> str:
-    known = _GRAPH_OPS if isinstance(op, GraphOp) else REGISTRY
+    known = ir.GRAPH_OPS if isinstance(op, GraphOp) else REGISTRY
     if known.get(op.name) is not op:
         raise Unkept(f"the op {op.name}")
     return op.name
 
 
 def _op(name: str, of_graph: bool) -> Op:
-    return (_GRAPH_OPS if of_graph else REGISTRY)[name]
-
-
-_GRAPH_OPS: Final[dict[str, Op]] = {op.name: op for op in (ir.INPUT, ir.AS_NUMBER, ir.ITEM)}
+    return (ir.GRAPH_OPS if of_graph else REGISTRY)[name]
 
 
 def _flat(graph: Graph) -> tuple[Any, ...]:

@@ -26,12 +26,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from codegen import CheckFailed
 from eager import autograd
 from eager.tensor import Tensor, wrap
 from jitcap.capture.native import is_library_module
 from jitcap.capture.origin import Drawn, Item, Origin
 from jitcap.capture.result import Captured, link
-from jitcap.graph import Graph
+from jitcap.graph import CHECK, Graph
 from jitcap.joint import Joint, runs_python
 from jitcap.oracle.blame import Blame, readable
 from jitcap.oracle.case import Begun, Case, Outcome, Plain, Run
@@ -46,7 +47,7 @@ from jitcap.version import MISS, STANCE
 
 VALUE: Final = "the returned value"
 # What a run of compiled code raises that is no answer of the version: `check_nans` tells the user.
-GIVEN_UP: Final = (FloatingPointError,)
+GIVEN_UP: Final = (FloatingPointError, CheckFailed)
 _ATOMS: Final = (type(None), bool, int, float, complex, str, bytes, tuple, frozenset, type)
 
 
@@ -158,7 +159,8 @@ class Verified:
         values = disturbed(self.graph, inputs, amplitude, seed)
         for i, o in self.captured.writes:
             np.copyto(inputs[i], values[o])
-        return [v.copy() if isinstance(v, np.ndarray) else v for v in values]
+        shown = [v for n, v in zip(self.graph.outputs, values, strict=True) if n.op is not CHECK]
+        return [v.copy() if isinstance(v, np.ndarray) else v for v in shown]
 
 
 class VerifiedCall:

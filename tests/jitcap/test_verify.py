@@ -449,6 +449,7 @@ def constants(x):
 
 def test_a_wrong_pass(monkeypatch):
     """A pass that gets a constant wrong."""
+
     def fold(graph):
         def rule(r, n, args):
             if n.op.name == "mul" and args[1] == 4:

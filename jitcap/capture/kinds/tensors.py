@@ -247,12 +247,13 @@ class NumberKind(ConstantKind):
         return value.pytype
 
     def getattr(self, s: Session, obj: SymNumber, name: str) -> Any:
-        if name in ("item", "__class__"):
-            return obj.item if name == "item" else obj.pytype
-        if name == "real":
+        if name == "__class__":
+            return obj.pytype
+        if name == "item" and obj.of_numpy:
+            return obj.item
+        if name == "real" and obj.pytype in (int, float):
             return obj
-        value = s.known(obj)
-        return getattr(np.float64(value) if obj.of_numpy else value, name)
+        return getattr(s.known(obj), name)
 
     def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         return Deferred(fn, args, kwargs)
