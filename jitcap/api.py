@@ -153,7 +153,8 @@ def explain(
                 raise
         entries = Entries(inner, options)
         entries.miss(args, kwargs, STANCE.get())
-        return _shown(inner, list(entries.compiled.values()), tuple(entries.splits))
+        reasons = (*entries.splits, *entries.plain)
+        return _shown(inner, list(entries.compiled.values()), reasons)
 
     return explained
 

@@ -21,9 +21,9 @@ import numpy as np
 
 from eager.tensor import Tensor
 from eager.traced import Traced
-from jitcap.capture.kinds.objects import slots_of
 from jitcap.capture.kinds.tensors import TENSOR_FIELDS
 from jitcap.capture.native import is_python_class
+from jitcap.capture.kinds.objects import slots_of
 from jitcap.oracle.copies import owner_of
 
 _NUMBERS: Final = (bool, int, float, complex, np.generic)

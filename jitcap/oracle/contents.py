@@ -13,9 +13,9 @@ from typing import Any
 from eager.autograd import mode
 from eager.random import Generator
 from eager.tensor import UNREAD, Tensor
-from jitcap.capture.kinds.objects import slots_of
 from jitcap.capture.kinds.tensors import TENSOR_FIELDS
 from jitcap.capture.native import is_python_class
+from jitcap.capture.kinds.objects import slots_of
 from jitcap.oracle.copies import Copies
 
 

@@ -28,7 +28,7 @@ class Chopper(Splitter):
     """Stops every segment after `every` instructions, whether it needs to or not."""
 
     def __init__(self, every):
-        super().__init__(self.compile, lambda record: None, MISS)
+        super().__init__(self.compile, lambda record: None, lambda *records: None, MISS)
         self.every = every
 
     def compile(self, captured, part):
