@@ -2,9 +2,9 @@
 changed in place.
 
 State is allocated when a parameter group is added (zeros cost nothing until they are touched), so
-that the first step is the same program as all later ones. If the parameters get another dtype before
-the first step (`model.double()`), it is allocated anew: PyTorch allocates at the first step, in the
-dtype that the parameters have then. `state_dict` has PyTorch's structure.
+that the first step is the same program as all later ones. If the parameters get another dtype
+before the first step (`model.double()`), it is allocated anew: PyTorch allocates at the first step,
+in the dtype that the parameters have then. `state_dict` has PyTorch's structure.
 """
 
 from __future__ import annotations
