@@ -42,6 +42,7 @@ from eager.aval import Aval as Aval
 from eager.aval import result_type as _result_type
 from eager.casts import get_autocast_dtype as get_autocast_dtype
 from eager.casts import is_autocast_enabled as is_autocast_enabled
+from eager.compilation import compile as compile
 from eager.device import Size as Size
 from eager.device import device as device
 from eager.dtype import DType as DType
@@ -181,12 +182,6 @@ def are_deterministic_algorithms_enabled() -> _bool:
 
 def is_deterministic_algorithms_warn_only_enabled() -> _bool:
     return False
-
-
-def compile(model: Any = None, **_: Any) -> Any:
-    """`torch.compile`'s place: the function or module as it is. `jitcap.jit` compiles whole
-    steps."""
-    return model if model is not None else lambda each: each
 
 
 if TYPE_CHECKING:
