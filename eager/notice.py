@@ -43,3 +43,12 @@ def refuse(function: str, instead: str, **options: Any) -> None:
     for name, value in options.items():
         if value is not None and value is not False:
             raise NotImplementedError(f"{function}: {name}={value!r} is not there; {instead}")
+
+
+def options(
+    function: str, layout: Any = None, pin_memory: bool = False, memory_format: Any = None
+) -> None:
+    """What tensors could be made like: there is one layout, one memory, one order of elements."""
+    if layout not in (None, "eager.strided"):
+        raise NotImplementedError(f"{function}: layout={layout!r}: all tensors are strided")
+    ignore(function, pin_memory=pin_memory, memory_format=memory_format)

@@ -94,7 +94,8 @@ def jit(
     """Compile `fn`: a function, method, callable object or module. Also `@jit` and `@jit(...)`.
 
     fullgraph   raise where the program would be split, and list every place
-    dynamic     accepted for PyTorch's sake: every size compiles a version of its own
+    dynamic     False: sizes are static, as they are in any case; True is not there yet: a warning,
+                and every size compiles a version of its own
     backend     "cpp", "triton", "python" (loop IR, the reference) or "eager" (op by op)
     verify      run eager beside each new compile and compare
     check_nans  raise at the user's line that first makes a NaN
@@ -110,7 +111,11 @@ def jit(
 
 def _jit(fn: Any, options: Options) -> Any:
     if options.dynamic:
-        announce("dynamic", "jit(dynamic=True): sizes are compiled as they come, each once")
+        announce(
+            "dynamic",
+            "jit(dynamic=True) has no effect: every size compiles a version of its own. Pad to few "
+            "sizes, or raise config.entries",
+        )
     if isinstance(fn, Jitted):
         return Jitted(fn.original, options)
     if isinstance(fn, staticmethod | classmethod):
