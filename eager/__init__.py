@@ -195,10 +195,11 @@ if TYPE_CHECKING:
     def __getattr__(name: str) -> Any: ...  # the public functions of the registry
 
 
+_DRAWS = frozenset({"rand", "randn", "randint", "randperm", "normal"})
 globals().update(
     {
         p.name: _with_out(p.fn)
-        if p.fn.__module__.startswith(("eager.ops.", "eager.random"))
+        if p.fn.__module__.startswith("eager.ops.") or p.name in _DRAWS
         else p.fn
         for p in _PUBLIC.values()
         if p.namespace
