@@ -6,7 +6,7 @@ run the compiled graph, replay the effects, return the value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Protocol
@@ -54,7 +54,7 @@ class Captured:
     bound_to: str = ""  # what of this process the version depends on, without a guard
     assumed: tuple[tuple[str, str, Any], ...] = ()  # (module, name, value) of a library's constants
     read: tuple[CodeType, ...] = ()  # of the program's functions, as far as they were interpreted
-    code: CodeType | None = None  # of the entry, when it was made
+    body: tuple[str, ...] = ()  # the statements after the guards, when the entry was made
 
     @property
     def strides(self) -> list[Strides | None]:
@@ -75,14 +75,11 @@ class Captured:
 
     def source(self, region: bool = False) -> str:
         """The entry as Python source; `K` runs the graph, `R` is the region, `MISS` the refusal."""
-        body = self._body(region)  # first: it may read further places, above
-        lines = [*self._header(), "  try:", *(f"    {line}" for line in self._checks())]
-        errors = self.names.bind(READ_ERRORS)
-        lines += [f"  except {errors}: return MISS"]
-        lines += [f"  {line}" for line in body]
-        return "\n".join(lines) + "\n"
+        self.body = tuple(self._body(region))  # first: it may read further places, above
+        return entry_source([self.header(), *self.names.lines], self.body)
 
-    def _header(self) -> list[str]:
+    def header(self) -> str:
+        """The test of what is not read at any place: the call's shape, the modes."""
         count, keywords = self.shape
         test = [f"len(args) != {count}"]
         test.append(f"len(kwargs) != {len(keywords)}" if keywords else "kwargs")
@@ -91,10 +88,7 @@ class Captured:
         test.append(f"{grad}.inference is not {self.inference}")
         test.append(f"{grad}.autocast is not {self.names.bind(self.autocast)}")
         test.append(f"{dtype}[0] is not {self.names.bind(default_dtype[0])}")
-        return ["def entry(args, kwargs):", f"  if {' or '.join(test)}: return MISS"]
-
-    def _checks(self) -> list[str]:
-        return self.names.lines or ["pass"]
+        return f"if {' or '.join(test)}: return MISS"
 
     def _body(self, region: bool) -> list[str]:
         gathered = ", ".join(map(self._array, self.inputs))
@@ -150,20 +144,26 @@ class Captured:
     def entry(self, run: Run, miss: Any, region: Region | None = None) -> Callable[..., Any]:
         """The function that a call runs: `entry(args, kwargs)` gives the result, or `miss`."""
         text = self.source(region is not None)
-        self.code = compile(text, f"<entry of {self.name}>", "exec")
-        return link(self.code, self.names.namespace, run, miss, region)
+        code = compile(text, f"<entry of {self.name}>", "exec")
+        return link(code, self.names.namespace, run, miss, region)
 
-    def finder(self) -> CodeType:
-        """The guards once more, as `find(args, kwargs, take)` for another process: each object of
-        the program is taken where it is (`take` refuses another one) before a guard names it."""
-        body, places = [], [*self.names.found]
-        for i, line in enumerate(self._checks()):
-            while places and places[0][0] == i:
-                _, name, where = places.pop(0)
-                body.append(f"{name} = take({name!r}, {where})")
-            body.append(line)
-        lines = ["def find(args, kwargs, take):", *(f"  {line}" for line in body), "  return True"]
-        return compile("\n".join(lines), f"<guards of {self.name}>", "exec")
+    def finder(self) -> list[str]:
+        """The guards once more, for another process: each object of the program is taken where it
+        is (`C2 := C0.__code__`) before a guard, or the body, names it."""
+        lines, start = [self.header()], 0
+        for index, name, where in self.names.found:
+            lines += [*self.names.lines[start:index], f"{name} := {where}"]
+            start = index
+        return lines + self.names.lines[start:]
+
+
+def entry_source(checks: Iterable[str], body: Iterable[str]) -> str:
+    """The function of a version: reading may raise before it is known to fit."""
+    lines = ["def entry(args, kwargs):", "  try:"]
+    lines += [f"    {line}" for line in checks]
+    lines += ["  except READ_ERRORS: return MISS"]
+    lines += [f"  {line}" for line in body]
+    return "\n".join(lines) + "\n"
 
 
 class Version(Protocol):
@@ -199,10 +199,15 @@ def link(
     code: CodeType, names: Mapping[str, Any], run: Run, miss: Any, region: Region | None
 ) -> Callable[..., Any]:
     """An entry's code with what it calls: the function `entry(args, kwargs)`."""
-    scope = {"__name__": __name__, **names, "K": run, "R": region, "MISS": miss}
+    scope = {"__name__": __name__, **names, **linked(run, miss, region)}
     exec(code, scope)
     entry: Callable[..., Any] = scope["entry"]
     return entry
+
+
+def linked(run: Run, miss: Any, region: Region | None) -> dict[str, Any]:
+    """What entries call beside their constants."""
+    return {"K": run, "R": region, "MISS": miss, "READ_ERRORS": READ_ERRORS}
 
 
 class _Freed(FreedNode):

@@ -8,6 +8,7 @@ shared object); the texts of the stages are made again when somebody asks for th
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,8 @@ from codegen import Program, Target
 from codegen.emit import cpp
 from codegen.runtime import build, cache, cpu
 from codegen.runtime.artifact import Artifact, Kernel, Signature, Spec
+from jitcap.graph import Graph
+from jitcap.show import show
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 PACKAGES: Final = ("eager", "codegen", "jitcap")
@@ -39,16 +42,24 @@ def package_build() -> str:
     return cache.digest(*sorted(rows))
 
 
-def key_of(text: str, layout: Sequence[Any], target: Target) -> str | None:
+def key_of(graph: Graph, layout: Sequence[Any], target: Target) -> str | None:
     """The name of a compiled graph on disk; None where nothing is kept (no compiler, another
-    backend). `text` is its print, `layout` the inputs' strides and the writes."""
+    backend). `layout`: the inputs' strides and the writes."""
     if target.backend != "cpp":
         return None
     try:
         machine = build.fingerprint()
     except build.NoCompiler:
         return None
-    return cache.digest("graph", package_build(), machine, repr(target), repr(layout), text)
+    files = [n.where.file for n in graph.nodes]  # errors name the line, the print the last part
+    devices = [a.device for n in graph.everything() for a in n.avals]
+    rest = map(repr, (target, layout, _runs(files), _runs(devices)))
+    return cache.digest("graph", package_build(), machine, *rest, show(graph))
+
+
+def _runs(values: Sequence[str]) -> list[tuple[str, int]]:
+    """Equal neighbours as one: nearly always there is but one value."""
+    return [(value, len([*run])) for value, run in itertools.groupby(values)]
 
 
 def recall(key: str, program: Callable[[], Program] | None, target: Target) -> Artifact | None:
