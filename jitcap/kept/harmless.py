@@ -117,8 +117,16 @@ def equal(a: Any, b: Any) -> bool:
     return bool(_check(a, "__eq__") == _check(b, "__eq__"))
 
 
+def unequal(a: Any, b: Any) -> bool:
+    return bool(_check(a, "__eq__", "__ne__") != _check(b, "__eq__", "__ne__"))
+
+
 def contains(value: Any, key: Any) -> bool:
     return _check(key, "__hash__", "__eq__") in _check(value, "__contains__", "__iter__")
+
+
+def lacks(value: Any, key: Any) -> bool:
+    return not contains(value, key)
 
 
 def items(value: Any) -> Any:
@@ -151,5 +159,18 @@ def has(value: Any, name: str) -> bool:
 
 
 OPERATIONS: Final[dict[str, Callable[..., Any]]] = {
-    f.__name__: f for f in (attribute, item, equal, contains, items, length, truth, number, has)
+    f.__name__: f
+    for f in (
+        attribute,
+        item,
+        equal,
+        unequal,
+        contains,
+        lacks,
+        items,
+        length,
+        truth,
+        number,
+        has,
+    )
 }

@@ -23,16 +23,19 @@ from jitcap.kept.records import Unreadable, may_call
 from jitcap.tensor_guard import Seen
 
 Row = list[Any]  # number of the shape, then what fills its holes
+_ITEM: Final = r"(?:[vt]\d+(?:\._array)?|r\[\d+\]|None)\b"
 _TOKEN: Final = re.compile(
     r"b?'(?:[^'\\]|\\.)*'|b?\"(?:[^\"\\]|\\.)*\""  # a literal text
+    rf"|(?<=[(\[]){_ITEM}(?:, {_ITEM}){{7,}}"  # many values in a row: one hole
     r"|(?<![\w.])[vtnC]\d+\b(?!=)"  # a variable, and no keyword
     r"|(?<![\w.])\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.])"
 )
 _VARIABLE: Final = re.compile(r"[vtnC]\d+")
-_SHAPE: Final = re.compile(r"(?:[^%]|%s|%%)*")
+_RUN: Final = re.compile(rf"{_ITEM}(?:, {_ITEM})+")
+_SHAPE: Final = re.compile(r"(?:[^%\\'\"#;]|%s|%%)*")
 _OWN_NAME: Final = re.compile(r"(?<![\w.])a\d")  # a hole's name, in the function of a shape
 _OPEN: Final = re.compile(r"[^([{)\]}]+")
-_RUN: Final = 400  # characters between two commas: nothing that is generated is longer
+_LENGTH: Final = 400  # characters between two commas: nothing that is generated is longer
 _DEPTH: Final = 40  # of brackets
 
 _TAKE, _LET = "%s := ", "%s = "
@@ -103,7 +106,7 @@ class Rows:
 
 def _hole(token: str) -> Any:
     """A variable's name as it is, a literal text in a list, a number as it is."""
-    if _VARIABLE.fullmatch(token):
+    if _VARIABLE.fullmatch(token) or _RUN.fullmatch(token):
         return token
     value = ast.literal_eval(token)
     if isinstance(value, bytes):
@@ -126,38 +129,54 @@ def _literal(hole: Any) -> Any:
     return hole
 
 
-def _is_hole(hole: Any) -> bool:
-    if type(hole) is str:
-        return _VARIABLE.fullmatch(hole) is not None
-    if type(hole) is list:
-        return hole[1:] in ([], ["bytes"]) and type(hole[0]) is str
-    return type(hole) in (int, float)
+def _check_holes(rows: Iterable[Row]) -> None:
+    """Raises Unreadable for a hole that would be filled with anything but a value."""
+    names: set[str] = set()
+    for _, *holes in rows:
+        for hole in holes:
+            if type(hole) is str:
+                names.add(hole)
+            elif type(hole) is list:
+                if type(hole[0]) is not str or hole[1:] not in ([], ["bytes"]):
+                    raise Unreadable("no literal")
+            elif type(hole) not in (int, float):
+                raise Unreadable("no literal")
+    if not all(_VARIABLE.fullmatch(name) or _RUN.fullmatch(name) for name in names):
+        raise Unreadable("no variable")
 
 
 class Shape:
     """One shape: its statement as a function of the holes, and which holes have a part to play."""
 
-    def __init__(self, text: Any, guard: bool) -> None:
+    def __init__(self, text: Any, row: Row, guard: bool) -> None:
         if type(text) is not str or not _SHAPE.fullmatch(text):
             raise Unreadable("no shape")
         if _OWN_NAME.search(text) or _is_deep(text):
             raise Unreadable("no shape")
         self.text = text
-        self.holes = text.replace("%%", "").count("%s")
+        self.runs = [type(hole) is str and "," in hole for hole in row[1:]]
         self.called: set[int] = set()  # holes that are called
         self.seen: set[int] = set()  # holes whose `check` or `apart` is called
         self.stored: set[int] = set()  # holes that are assigned to
         self.attaches = False  # to the region
-        prefix = next((p for p in (_TAKE, _LET) if guard and text.startswith(p)), "")
-        self.is_take, self.is_let = prefix == _TAKE, prefix == _LET
-        holes = [f"a{i}" for i in range(self.holes)]
-        holes = holes[1:] if prefix else holes  # the first is the target
-        inner = text[len(prefix) :] % tuple(holes)
-        block = f"return {inner}" if prefix else inner.replace("\n", "\n ")
-        tree = ast.parse(f"def f({', '.join(holes)}):\n {block}")
-        (function,) = tree.body
-        if not isinstance(function, ast.FunctionDef):
-            raise Unreadable("no shape")
+        self.prefix = next((p for p in (_TAKE, _LET) if guard and text.startswith(p)), "")
+        self.function: Any = None
+
+    @property
+    def targets(self) -> bool:
+        """Whether the first hole is what the statement gives a value."""
+        return bool(self.prefix)
+
+    def source(self, name: str) -> str:
+        """The statement as a function of what is in its holes."""
+        holes = [f"a{i}" for i in range(len(self.runs))][self.targets :]
+        filled = [f"*{h}" if run else h for h, run in zip(holes, self.runs[self.targets :])]
+        inner = self.text[len(self.prefix) :] % tuple(filled)
+        block = f"return {inner}" if self.prefix else inner.replace("\n", "\n ")
+        return f"def {name}({', '.join(holes)}):\n {block}\n"
+
+    def check(self, function: Any, guard: bool) -> None:
+        """Look through the function. Raises Unreadable."""
         check = _Check(self, guard)
         for node in function.body:
             check.visit(node)
@@ -170,7 +189,7 @@ def _is_deep(text: str) -> bool:
     for mark in _OPEN.sub("", text):
         depth += 1 if mark in "([{" else -1
         deepest = max(depth, deepest)
-    return deepest > _DEPTH or max(map(len, text.split(","))) > _RUN
+    return deepest > _DEPTH or max(map(len, text.split(","))) > _LENGTH
 
 
 class _Check(ast.NodeVisitor):
@@ -205,8 +224,7 @@ class _Check(ast.NodeVisitor):
             raise Unreadable(f"the name {node.id}")
 
     def visit_Constant(self, node: ast.Constant) -> None:
-        if type(node.value) is str and not self.guard and len(node.value) > _RUN:
-            raise Unreadable("a text")
+        pass
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         stored = not isinstance(node.ctx, ast.Load)
@@ -266,56 +284,76 @@ class _Check(ast.NodeVisitor):
 class _Harmless(ast.NodeTransformer):
     """Every operation of a guard as a call of one of `harmless`."""
 
-    def _call(self, name: str, *args: ast.expr) -> ast.expr:
-        return ast.Call(ast.Name(name, ast.Load()), [*args], [])
-
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        return self._call("attribute", self.visit(node.value), ast.Constant(node.attr))
+        return _call("attribute", self.visit(node.value), _Constant(node.attr))
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        return self._call("item", self.visit(node.value), self.visit(node.slice))
+        return _call("item", self.visit(node.value), self.visit(node.slice))
 
     def visit_Starred(self, node: ast.Starred) -> ast.expr:
-        return ast.Starred(self._call("items", self.visit(node.value)), ast.Load())
+        node.value = _call("items", self.visit(node.value))
+        return node
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
         name = "truth" if isinstance(node.op, ast.Not) else "number"
-        return ast.UnaryOp(node.op, self._call(name, self.visit(node.operand)))
+        node.operand = _call(name, self.visit(node.operand))
+        return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
-        return ast.BoolOp(node.op, [self._call("truth", self.visit(v)) for v in node.values])
+        node.values = [_call("truth", self.visit(v)) for v in node.values]
+        return node
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        left, right = (self._call("number", self.visit(v)) for v in (node.left, node.right))
-        return ast.BinOp(left, node.op, right)
+        node.left = _call("number", self.visit(node.left))
+        node.right = _call("number", self.visit(node.right))
+        return node
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        left, op = self.visit(node.left), node.ops[0]
-        right = self.visit(node.comparators[0])
+        left, op, right = self.visit(node.left), node.ops[0], self.visit(node.comparators[0])
         if len(node.ops) > 1:
             raise Unreadable("a chain of comparisons")
         if isinstance(op, ast.Is | ast.IsNot):
-            return ast.Compare(left, [op], [right])
-        if isinstance(op, ast.Eq | ast.In):
-            return self._asked(op, left, right)
-        if isinstance(op, ast.NotEq | ast.NotIn):
-            positive = ast.Eq() if isinstance(op, ast.NotEq) else ast.In()
-            return ast.UnaryOp(ast.Not(), self._asked(positive, left, right))
-        return ast.Compare(self._call("number", left), [op], [self._call("number", right)])
-
-    def _asked(self, op: ast.cmpop, left: ast.expr, right: ast.expr) -> ast.expr:
-        if isinstance(op, ast.Eq):
-            return self._call("equal", left, right)
-        return self._call("contains", right, left)
+            node.left, node.comparators = left, [right]
+            return node
+        if isinstance(op, ast.Eq | ast.NotEq):
+            return _call("equal" if isinstance(op, ast.Eq) else "unequal", left, right)
+        if isinstance(op, ast.In | ast.NotIn):
+            return _call("contains" if isinstance(op, ast.In) else "lacks", right, left)
+        node.left, node.comparators = _call("number", left), [_call("number", right)]
+        return node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        fn, args = node.func, [self.visit(a) for a in node.args]
-        if isinstance(fn, ast.Name) and fn.id in _INSTEAD:
-            fn = ast.Name(_INSTEAD[fn.id], ast.Load())
-        return ast.Call(fn, args, [])
+        if isinstance(node.func, ast.Name):
+            node.func.id = _INSTEAD.get(node.func.id, node.func.id)
+        node.args = [self.visit(a) for a in node.args]
+        return node
 
     def visit_If(self, node: ast.If) -> ast.If:
-        return ast.If(self._call("truth", self.visit(node.test)), node.body, [])
+        node.test = _call("truth", self.visit(node.test))
+        return node
+
+
+class _Placed:
+    """For new nodes: a place, which compiling asks for."""
+
+    lineno = end_lineno = 1
+    col_offset = end_col_offset = 0
+
+
+class _Call(_Placed, ast.Call):
+    pass
+
+
+class _Name(_Placed, ast.Name):
+    pass
+
+
+class _Constant(_Placed, ast.Constant):
+    pass
+
+
+def _call(name: str, *args: ast.expr) -> ast.expr:
+    return _Call(_Name(name, ast.Load()), [*args], [])
 
 
 _INSTEAD: Final = {"len": "length", "hasattr": "has"}
@@ -339,12 +377,16 @@ class Program:
         """Whether what the guards call, or the body, of the objects `names`, may be. Raises
         Unreadable."""
         shapes = self._body_shapes if body else self._guard_shapes
+        called: set[str] = set()
+        seen: set[str] = set()
         for index, *holes in self.body if body else self.guards:
             shape = shapes[index]
-            if any(not may_call(names.get(holes[i])) for i in shape.called):
-                raise Unreadable("a call of another function")
-            if any(type(names.get(holes[i])) is not Seen for i in shape.seen):
-                raise Unreadable("no arrays seen")
+            called.update([holes[i] for i in shape.called])
+            seen.update([holes[i] for i in shape.seen])
+        if not all(may_call(names.get(name)) for name in called):
+            raise Unreadable("a call of another function")
+        if any(type(names.get(name)) is not Seen for name in seen):
+            raise Unreadable("no arrays seen")
 
     def find(
         self,
@@ -362,17 +404,15 @@ class Program:
         functions = _compiled(self._guard_shapes, scope)
         values = dict(names)
         for index, *holes in self.guards:
-            shape = self._guard_shapes[index]
-            target = holes.pop(0) if shape.is_take or shape.is_let else ""
-            given = [values[h] if type(h) is str else _literal(h) for h in holes]
-            result = functions[index](*given)
-            if shape.is_take:
+            prefix = self._guard_shapes[index].prefix
+            target = holes.pop(0) if prefix else ""
+            result = functions[index](*[_value(values, h) for h in holes])
+            if prefix == _TAKE:
                 take(target, result)
-            elif not target:
-                if result is False:
-                    return None
-                continue
-            values[target] = result
+            if prefix:
+                values[target] = result
+            elif result is False:
+                return None
         return values
 
     def first(self, values: Mapping[str, Any]) -> tuple[str, list[str]]:
@@ -383,8 +423,8 @@ class Program:
         for index, *holes in self.body:
             stored = self._body_shapes[index].stored
             for i, hole in enumerate(holes):
-                if type(hole) is str and i not in stored and hole not in made:
-                    variables[hole] = None
+                if type(hole) is str and i not in stored:
+                    variables |= dict.fromkeys(v for v in _names_in(hole) if v not in made)
             made.update(holes[i] for i in stored)
         if not variables.keys() <= values.keys():
             raise Unreadable("a name that nothing provides")
@@ -394,7 +434,7 @@ class Program:
 
     def source(self) -> str:
         """The whole entry, as capture wrote it."""
-        takes = {i for i, shape in self._guard_shapes.items() if shape.is_take}
+        takes = {i for i, shape in self._guard_shapes.items() if shape.prefix == _TAKE}
         checks = self._texts(row for row in self.guards if row[0] not in takes)
         return entry_source((c.replace("\n", "\n    ") for c in checks), self._texts(self.body))
 
@@ -405,35 +445,55 @@ class Program:
 
 
 def _shapes(texts: list[Any], rows: list[Row], *, guard: bool) -> dict[int, Shape]:
-    """The shapes that some rows use; every row must fill one."""
+    """The shapes that some rows use, looked through; every row must fill one."""
+    _check_holes(rows)
     shapes: dict[int, Shape] = {}
+    for row in rows:
+        index = row[0]
+        if index not in shapes:
+            if type(index) is not int or index < 0:
+                raise Unreadable("no row")
+            shapes[index] = Shape(texts[index], row, guard)
+        if len(row) != len(shapes[index].runs) + 1:
+            raise Unreadable("no row")
+    functions = ast.parse("".join(s.source(f"f{i}") for i, s in shapes.items())).body
+    for index, function in zip(shapes, functions, strict=True):
+        if not isinstance(function, ast.FunctionDef) or function.name != f"f{index}":
+            raise Unreadable("no shape")
+        shapes[index].check(function, guard)
     for index, *holes in rows:
-        if type(index) is not int or index < 0:
-            raise Unreadable("no row")
-        shape = shapes.get(index)
-        if shape is None:
-            shape = shapes[index] = Shape(texts[index], guard)
-        if len(holes) != shape.holes or not all(map(_is_hole, holes)):
-            raise Unreadable("no row")
-        if shape.is_take or shape.is_let:
-            _check_target(holes[0], "C" if shape.is_take else "v")
+        shape = shapes[index]
+        if shape.prefix:
+            _check_target(holes[0], "C" if shape.prefix == _TAKE else "v")
         for i in shape.stored:
             _check_target(holes[i], "tn")
         for i in shape.called | shape.seen:
             _check_target(holes[i], "C")
+        for i, run in enumerate(shape.runs):
+            if run is not (type(holes[i]) is str and "," in holes[i]):
+                raise Unreadable("no row")
     return shapes
 
 
 def _check_target(hole: Any, letters: str) -> None:
-    if type(hole) is not str or hole[0] not in letters:
+    if type(hole) is not str or hole[0] not in letters or "," in hole:
         raise Unreadable("no variable")
 
 
 def _compiled(shapes: dict[int, Shape], scope: dict[str, Any]) -> dict[int, Callable[..., Any]]:
     """The functions of guards' shapes, of harmless operations."""
-    tree = ast.Module([], [])
-    for index, shape in shapes.items():
-        shape.function.name = f"f{index}"
-        tree.body.append(_Harmless().visit(shape.function))
-    exec(compile(ast.fix_missing_locations(tree), "<guards>", "exec"), scope)
+    tree = ast.Module([_Harmless().visit(shape.function) for shape in shapes.values()], [])
+    exec(compile(tree, "<guards>", "exec"), scope)
     return {index: scope[f"f{index}"] for index in shapes}
+
+
+def _value(values: Mapping[str, Any], hole: Any) -> Any:
+    """What a hole of a guard stands for."""
+    if type(hole) is not str:
+        return _literal(hole)
+    return values[hole] if "," not in hole else [values[name] for name in hole.split(", ")]
+
+
+def _names_in(hole: str) -> list[str]:
+    """The variables in a hole."""
+    return _VARIABLE.findall(hole) if "," in hole else [hole]

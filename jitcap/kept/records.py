@@ -202,7 +202,8 @@ def _write_module(writer: Writer, value: ModuleType) -> tuple[Any, ...]:
 def _write_seen(writer: Writer, value: Seen) -> tuple[Any, ...]:
     if value.arrays.count(None) != len(value.arrays):
         raise Unkept("arrays that were seen")
-    return ("seen", writer.write(value.arrays), *map(writer.write, value.layouts))
+    layouts = ([shape, dtype.name, strides, any_] for shape, dtype, strides, any_ in value.layouts)
+    return ("seen", writer.write(value.arrays), *layouts)
 
 
 def _write_graph(writer: Writer, graph: Graph) -> tuple[Any, ...]:
@@ -479,14 +480,14 @@ def _fits(value: Any, hint: Any) -> bool:
 def _read_seen(reader: Reader, arrays: Any, *layouts: Any) -> Seen:
     seen = Seen()
     seen.arrays = _only(list, reader._read(arrays))
-    seen.layouts = [reader._read(layout) for layout in layouts]
-    fit = all(_fits(layout, _LAYOUT) for layout in seen.layouts)
-    if not fit or seen.arrays != [None] * len(seen.layouts):
+    for shape, name, strides, contiguous in layouts:
+        if any(type(n) is not int for n in (*shape, *strides)):
+            raise Unreadable("no layout")
+        layout = tuple(shape), _DTYPES[name], tuple(strides), _only(bool, contiguous)
+        seen.layouts.append(layout)
+    if seen.arrays != [None] * len(seen.layouts):
         raise Unreadable("no arrays seen")
     return seen
-
-
-_LAYOUT: Final = tuple[tuple[int, ...], np.dtype, tuple[int, ...], bool]
 
 
 def _read_member(reader: Reader, cls: Any, name: str) -> Any:
