@@ -8,6 +8,7 @@ own, the version does not fit.
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable
 from types import (
     FunctionType,
@@ -24,9 +25,10 @@ import numpy as np
 from jitcap.capture.native import is_library_module
 from jitcap.kept.records import MEMBERS, MRO
 
-_BUILTIN: Final = (
+_BUILTIN: Final = frozenset({
     type(None), bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset,
-)  # fmt: skip
+    FunctionType, collections.OrderedDict, collections.defaultdict, collections.deque,
+})  # fmt: skip
 _NUMBERS: Final = frozenset({bool, int, float, complex})
 _FIELDS: Final = (GetSetDescriptorType, MemberDescriptorType)
 _ITSELF: Final = (FunctionType, property, MethodDescriptorType, WrapperDescriptorType, *_FIELDS)
@@ -110,7 +112,13 @@ def _instance_attribute(value: Any, cls: type, name: str) -> Any:
 
 
 def item(value: Any, key: Any) -> Any:
-    return _check(value, "__getitem__", "__missing__")[_check(key, "__hash__", "__eq__")]
+    cls = type(value)
+    if cls not in _BUILTIN or type(key) not in _BUILTIN:
+        _check(value, "__getitem__", "__missing__")
+        _check(key, "__hash__", "__eq__")
+    if issubclass(cls, dict) and key not in value:  # nothing is made for it
+        raise KeyError(key)
+    return value[key]
 
 
 def equal(a: Any, b: Any) -> bool:

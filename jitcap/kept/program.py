@@ -1,24 +1,21 @@
-"""Kept versions: generated code as data, and the little language that it may be written in.
+"""Kept versions: generated code as data. statements <-> shapes, and rows that fill them.
 
 A version has thousands of statements of few shapes: `v5 = v4['lr']` and `v6 = v4['eps']` are one,
-`%s = %s[%s]`, with other holes. On disk lie the shapes, and rows that fill them with variables and
-literals. Reading checks each shape: a short list of statements and operators, names that are
-defined, attributes that entries use, and calls only of constants of the table `called` and of
-methods of containers. What does not pass is no version. For the first call nothing is compiled but
-a function for each shape of a guard, of harmless operations, and the body; the whole entry is
-compiled at the second call.
+`%s = %s[%s]`, with other holes. On disk lie the shapes, and rows of what is in their holes:
+variables, literals, names of attributes, long runs of variables. Reading checks each shape
+(`language`) and each hole. For the first call nothing is compiled but the shapes of the guards and
+the body; the whole entry is compiled at the second call.
 """
 
 from __future__ import annotations
 
 import ast
-import builtins
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from jitcap.capture.result import entry_source
-from jitcap.kept.harmless import OPERATIONS
+from jitcap.kept.language import TAKE, Shape, functions_of, is_attribute, parse
 from jitcap.kept.records import Unreadable, may_call
 from jitcap.tensor_guard import Seen
 
@@ -32,51 +29,7 @@ _TOKEN: Final = re.compile(
 )
 _VARIABLE: Final = re.compile(r"[vtnC]\d+")
 _RUN: Final = re.compile(rf"{_ITEM}(?:, {_ITEM})+")
-_SHAPE: Final = re.compile(r"(?:[^%\\'\"#;]|%s|%%)*")
-_OWN_NAME: Final = re.compile(r"(?<![\w.])a\d")  # a hole's name, in the function of a shape
-_OPEN: Final = re.compile(r"[^([{)\]}]+")
-_LENGTH: Final = 400  # characters between two commas: nothing that is generated is longer
-_DEPTH: Final = 40  # of brackets
-
-_TAKE, _LET = "%s := ", "%s = "
-_GUARD_NAMES: Final = frozenset({"args", "kwargs", "MISS"})
-_BODY_NAMES: Final = frozenset({"args", "kwargs", "o", "r", "t"})
-_FUNCTIONS: Final = frozenset(
-    "type len id zip hasattr abs bool int float complex slice frozenset".split()
-)
-_METHODS: Final = frozenset("update extend clear difference_update detach copy append".split())
-_CHECKS: Final = frozenset({"check", "apart"})  # of the one `Seen`
-_DUNDER: Final = frozenset(
-    "__code__ __closure__ __globals__ __dict__ __func__ __self__ __name__ __defaults__ "
-    "__kwdefaults__ __mro__ __wrapped__ __call__ __class__ __getattr__ __getattribute__ "
-    "__setattr__ __delattr__ __get__ __set__ __delete__ __set_name__ __init__ __new__ __del__ "
-    "__post_init__ __iter__ __next__ __len__ __bool__ __contains__ __getitem__ __setitem__ "
-    "__delitem__ __missing__ __reversed__ __length_hint__ __enter__ __exit__ __eq__ __ne__ __lt__ "
-    "__le__ __gt__ __ge__ __hash__ __int__ __float__ __index__ __complex__ __round__ __abs__ "
-    "__neg__ __pos__ __invert__ __add__ __sub__ __mul__ __matmul__ __truediv__ __floordiv__ "
-    "__mod__ __divmod__ __pow__ __and__ __or__ __xor__ __lshift__ __rshift__ __radd__ __rsub__ "
-    "__rmul__ __rmatmul__ __rtruediv__ __rfloordiv__ __rmod__ __rdivmod__ __rpow__ __rand__ "
-    "__ror__ __rxor__ __rlshift__ __rrshift__ __iadd__ __isub__ __imul__ __imatmul__ "
-    "__itruediv__ __ifloordiv__ __imod__ __ipow__ __iand__ __ior__ __ixor__ __ilshift__ "
-    "__irshift__ __str__ __repr__ __format__ __bytes__ __doc__ __module__ __qualname__ __slots__ "
-    "__match_args__ __annotations__ __members__".split()
-)
-_STORED: Final = frozenset(
-    "_array _grad _requires_grad version seed_value ordinal cell_contents enabled inference "
-    "autocast args __cause__ __context__ __suppress_context__ __qualname__ __doc__ __module__ "
-    "__kwdefaults__".split()
-)
-_BUILTINS: Final = {name: getattr(builtins, name) for name in _FUNCTIONS}
-_EXPRESSIONS: Final = (
-    ast.Name, ast.Constant, ast.Attribute, ast.Subscript, ast.Call, ast.Compare, ast.BoolOp,
-    ast.UnaryOp, ast.BinOp, ast.List, ast.Tuple, ast.Set, ast.Starred, ast.expr_context,
-    ast.operator, ast.unaryop, ast.boolop, ast.cmpop,
-)  # fmt: skip
-_GUARDS: Final = (*_EXPRESSIONS, ast.If, ast.Return, ast.For)
-_BODY: Final = (
-    *_EXPRESSIONS, ast.Return, ast.For, ast.Assign, ast.AugAssign, ast.Expr, ast.Dict, ast.Slice,
-    ast.keyword,
-)  # fmt: skip
+_READ: Final = re.compile(r"(v\d+) = ([vC]\d+)\.(\w+)", re.ASCII)
 
 
 # ---- to disk
@@ -99,15 +52,24 @@ class Rows:
         return [self._row(s) for s in statements]
 
     def _row(self, statement: str) -> Row:
+        read = _READ.fullmatch(statement)
+        if read is not None:
+            target, base, name = read.groups()
+            return [self._number("%s = %s.%s"), target, base, {"name": name}]
         holes = [_hole(token) for token in _TOKEN.findall(statement)]
         shape = _TOKEN.sub("\0", statement).replace("%", "%%").replace("\0", "%s")
-        return [self.shapes.setdefault(shape, len(self.shapes)), *holes]
+        return [self._number(shape), *holes]
+
+    def _number(self, shape: str) -> int:
+        return self.shapes.setdefault(shape, len(self.shapes))
 
 
 def _hole(token: str) -> Any:
     """A variable's name as it is, a literal text in a list, a number as it is."""
-    if _VARIABLE.fullmatch(token) or _RUN.fullmatch(token):
+    if _VARIABLE.fullmatch(token):
         return token
+    if _RUN.fullmatch(token):
+        return {"run": token}
     value = ast.literal_eval(token)
     if isinstance(value, bytes):
         return [value.decode("latin-1"), "bytes"]
@@ -119,6 +81,9 @@ def _hole(token: str) -> Any:
 
 def _token(hole: Any) -> str:
     """What stands in a hole, as text of the program."""
+    if type(hole) is dict:
+        (text,) = hole.values()
+        return str(text)
     return hole if type(hole) is str else repr(_literal(hole))
 
 
@@ -127,236 +92,6 @@ def _literal(hole: Any) -> Any:
         text, *rest = hole
         return text.encode("latin-1") if rest else text
     return hole
-
-
-def _check_holes(rows: Iterable[Row]) -> None:
-    """Raises Unreadable for a hole that would be filled with anything but a value."""
-    names: set[str] = set()
-    for _, *holes in rows:
-        for hole in holes:
-            if type(hole) is str:
-                names.add(hole)
-            elif type(hole) is list:
-                if type(hole[0]) is not str or hole[1:] not in ([], ["bytes"]):
-                    raise Unreadable("no literal")
-            elif type(hole) not in (int, float):
-                raise Unreadable("no literal")
-    if not all(_VARIABLE.fullmatch(name) or _RUN.fullmatch(name) for name in names):
-        raise Unreadable("no variable")
-
-
-class Shape:
-    """One shape: its statement as a function of the holes, and which holes have a part to play."""
-
-    def __init__(self, text: Any, row: Row, guard: bool) -> None:
-        if type(text) is not str or not _SHAPE.fullmatch(text):
-            raise Unreadable("no shape")
-        if _OWN_NAME.search(text) or _is_deep(text):
-            raise Unreadable("no shape")
-        self.text = text
-        self.runs = [type(hole) is str and "," in hole for hole in row[1:]]
-        self.called: set[int] = set()  # holes that are called
-        self.seen: set[int] = set()  # holes whose `check` or `apart` is called
-        self.stored: set[int] = set()  # holes that are assigned to
-        self.attaches = False  # to the region
-        self.prefix = next((p for p in (_TAKE, _LET) if guard and text.startswith(p)), "")
-        self.function: Any = None
-
-    @property
-    def targets(self) -> bool:
-        """Whether the first hole is what the statement gives a value."""
-        return bool(self.prefix)
-
-    def source(self, name: str) -> str:
-        """The statement as a function of what is in its holes."""
-        holes = [f"a{i}" for i in range(len(self.runs))][self.targets :]
-        filled = [f"*{h}" if run else h for h, run in zip(holes, self.runs[self.targets :])]
-        inner = self.text[len(self.prefix) :] % tuple(filled)
-        block = f"return {inner}" if self.prefix else inner.replace("\n", "\n ")
-        return f"def {name}({', '.join(holes)}):\n {block}\n"
-
-    def check(self, function: Any, guard: bool) -> None:
-        """Look through the function. Raises Unreadable."""
-        check = _Check(self, guard)
-        for node in function.body:
-            check.visit(node)
-        self.function = function
-
-
-def _is_deep(text: str) -> bool:
-    """Whether a parser could run out of stack."""
-    depth = deepest = 0
-    for mark in _OPEN.sub("", text):
-        depth += 1 if mark in "([{" else -1
-        deepest = max(depth, deepest)
-    return deepest > _DEPTH or max(map(len, text.split(","))) > _LENGTH
-
-
-class _Check(ast.NodeVisitor):
-    """Raises Unreadable for what no version may say."""
-
-    def __init__(self, shape: Shape, guard: bool) -> None:
-        self.shape = shape
-        self.guard = guard
-        self.nodes: Any = _GUARDS if guard else _BODY
-        self.names = _GUARD_NAMES if guard else _BODY_NAMES
-        self.loop: set[str] = set()
-
-    def generic_visit(self, node: ast.AST) -> None:
-        if not isinstance(node, self.nodes):
-            raise Unreadable(f"{type(node).__name__} in the text")
-        super().generic_visit(node)
-
-    def _hole(self, node: ast.AST) -> int | None:
-        """The number of the hole that a name stands for."""
-        if isinstance(node, ast.Name) and node.id[0] == "a" and node.id[1:].isdecimal():
-            return int(node.id[1:])
-        return None
-
-    def visit_Name(self, node: ast.Name) -> None:
-        hole = self._hole(node)
-        if isinstance(node.ctx, ast.Store):
-            if hole is not None and not self.guard:
-                self.shape.stored.add(hole)
-            elif node.id not in ("o", "r", "t") or self.guard:
-                raise Unreadable(f"{node.id} is stored")
-        elif hole is None and node.id not in self.names and node.id not in self.loop:
-            raise Unreadable(f"the name {node.id}")
-
-    def visit_Constant(self, node: ast.Constant) -> None:
-        pass
-
-    def visit_Attribute(self, node: ast.Attribute) -> None:
-        stored = not isinstance(node.ctx, ast.Load)
-        if stored and node.attr not in _STORED:
-            raise Unreadable(f".{node.attr} is stored")
-        if node.attr.startswith("__") and node.attr not in _DUNDER:
-            raise Unreadable(f".{node.attr}")
-        self.visit(node.value)
-
-    def visit_Call(self, node: ast.Call) -> None:
-        if node.keywords and (self.guard or any(k.arg is None for k in node.keywords)):
-            raise Unreadable("a call with keywords")
-        self._callee(node)
-        for part in (*node.args, *(k.value for k in node.keywords)):
-            self.visit(part)
-
-    def _callee(self, node: ast.Call) -> None:
-        fn = node.func
-        hole = self._hole(fn)
-        if hole is not None:
-            self.shape.called.add(hole)
-        elif isinstance(fn, ast.Name):
-            single = fn.id != "type" or len(node.args) == 1
-            if not (fn.id in _FUNCTIONS and single) and (self.guard or fn.id != "K"):
-                raise Unreadable(f"a call of {fn.id}")
-        elif isinstance(fn, ast.Attribute):
-            self._method(fn)
-        else:
-            raise Unreadable("a call of a value")
-
-    def _method(self, fn: ast.Attribute) -> None:
-        base = self._hole(fn.value)
-        if self.guard and fn.attr in _CHECKS and base is not None:
-            self.shape.seen.add(base)
-        elif self.guard and fn.attr == "isdisjoint" and isinstance(fn.value, ast.Set):
-            self.visit(fn.value)
-        elif not self.guard and fn.attr == "__new__" and base is not None:
-            self.shape.called.add(base)
-        elif not self.guard and fn.attr == "attach" and ast.unparse(fn.value) == "R":
-            self.shape.attaches = True
-        elif not self.guard and fn.attr in _METHODS:
-            self.visit(fn.value)
-        else:
-            raise Unreadable(f"a call of .{fn.attr}")
-
-    def visit_For(self, node: ast.For) -> None:
-        self.visit(node.iter)
-        names = node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
-        for name in names:
-            if not isinstance(name, ast.Name) or name.id not in ("v", "i", "t") or node.orelse:
-                raise Unreadable("a loop")
-            self.loop.add(name.id)
-        for inner in node.body:
-            self.visit(inner)
-
-
-class _Harmless(ast.NodeTransformer):
-    """Every operation of a guard as a call of one of `harmless`."""
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        return _call("attribute", self.visit(node.value), _Constant(node.attr))
-
-    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        return _call("item", self.visit(node.value), self.visit(node.slice))
-
-    def visit_Starred(self, node: ast.Starred) -> ast.expr:
-        node.value = _call("items", self.visit(node.value))
-        return node
-
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
-        name = "truth" if isinstance(node.op, ast.Not) else "number"
-        node.operand = _call(name, self.visit(node.operand))
-        return node
-
-    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
-        node.values = [_call("truth", self.visit(v)) for v in node.values]
-        return node
-
-    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        node.left = _call("number", self.visit(node.left))
-        node.right = _call("number", self.visit(node.right))
-        return node
-
-    def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        left, op, right = self.visit(node.left), node.ops[0], self.visit(node.comparators[0])
-        if len(node.ops) > 1:
-            raise Unreadable("a chain of comparisons")
-        if isinstance(op, ast.Is | ast.IsNot):
-            node.left, node.comparators = left, [right]
-            return node
-        if isinstance(op, ast.Eq | ast.NotEq):
-            return _call("equal" if isinstance(op, ast.Eq) else "unequal", left, right)
-        if isinstance(op, ast.In | ast.NotIn):
-            return _call("contains" if isinstance(op, ast.In) else "lacks", right, left)
-        node.left, node.comparators = _call("number", left), [_call("number", right)]
-        return node
-
-    def visit_Call(self, node: ast.Call) -> ast.expr:
-        if isinstance(node.func, ast.Name):
-            node.func.id = _INSTEAD.get(node.func.id, node.func.id)
-        node.args = [self.visit(a) for a in node.args]
-        return node
-
-    def visit_If(self, node: ast.If) -> ast.If:
-        node.test = _call("truth", self.visit(node.test))
-        return node
-
-
-class _Placed:
-    """For new nodes: a place, which compiling asks for."""
-
-    lineno = end_lineno = 1
-    col_offset = end_col_offset = 0
-
-
-class _Call(_Placed, ast.Call):
-    pass
-
-
-class _Name(_Placed, ast.Name):
-    pass
-
-
-class _Constant(_Placed, ast.Constant):
-    pass
-
-
-def _call(name: str, *args: ast.expr) -> ast.expr:
-    return _Call(_Name(name, ast.Load()), [*args], [])
-
-
-_INSTEAD: Final = {"len": "length", "hasattr": "has"}
 
 
 class Program:
@@ -379,10 +114,11 @@ class Program:
         shapes = self._body_shapes if body else self._guard_shapes
         called: set[str] = set()
         seen: set[str] = set()
-        for index, *holes in self.body if body else self.guards:
-            shape = shapes[index]
-            called.update([holes[i] for i in shape.called])
-            seen.update([holes[i] for i in shape.seen])
+        calling = {i: shape for i, shape in shapes.items() if shape.called or shape.seen}
+        for row in self.body if body else self.guards:
+            if row[0] in calling:
+                called.update(row[i + 1] for i in calling[row[0]].called)
+                seen.update(row[i + 1] for i in calling[row[0]].seen)
         if not all(may_call(names.get(name)) for name in called):
             raise Unreadable("a call of another function")
         if any(type(names.get(name)) is not Seen for name in seen):
@@ -397,17 +133,16 @@ class Program:
     ) -> dict[str, Any] | None:
         """The values of all variables if the guards hold for a call. `take` is told each object of
         the program by name. May raise READ_ERRORS."""
-        scope = {
-            **OPERATIONS, **_BUILTINS, "args": args, "kwargs": kwargs, "MISS": False,
-            "__builtins__": {},
-        }  # fmt: skip
-        functions = _compiled(self._guard_shapes, scope)
+        scope = {"args": args, "kwargs": kwargs, "MISS": False}
+        functions = functions_of(self._guard_shapes, scope)
         values = dict(names)
+        prefixes = {index: shape.prefix for index, shape in self._guard_shapes.items()}
         for index, *holes in self.guards:
-            prefix = self._guard_shapes[index].prefix
+            prefix = prefixes[index]
             target = holes.pop(0) if prefix else ""
-            result = functions[index](*[_value(values, h) for h in holes])
-            if prefix == _TAKE:
+            given = [values[h] if type(h) is str else _value(values, h) for h in holes]
+            result = functions[index](*given)
+            if prefix == TAKE:
                 take(target, result)
             if prefix:
                 values[target] = result
@@ -420,12 +155,16 @@ class Program:
         Unreadable if one is not there."""
         variables: dict[str, None] = {}
         made: set[str] = set()
-        for index, *holes in self.body:
-            stored = self._body_shapes[index].stored
-            for i, hole in enumerate(holes):
-                if type(hole) is str and i not in stored:
-                    variables |= dict.fromkeys(v for v in _names_in(hole) if v not in made)
-            made.update(holes[i] for i in stored)
+        for row in self.body:
+            stored = self._body_shapes[row[0]].stored
+            for i, hole in enumerate(row[1:]):
+                if type(hole) is dict:
+                    variables |= dict.fromkeys(_VARIABLE.findall(hole.get("run", "")))
+                elif type(hole) is str and i not in stored and hole not in made:
+                    variables[hole] = None
+            made.update(row[i + 1] for i in stored)
+        for name in made:
+            variables.pop(name, None)
         if not variables.keys() <= values.keys():
             raise Unreadable("a name that nothing provides")
         own = [name for name in variables if name[0] != "C"]
@@ -434,7 +173,7 @@ class Program:
 
     def source(self) -> str:
         """The whole entry, as capture wrote it."""
-        takes = {i for i, shape in self._guard_shapes.items() if shape.prefix == _TAKE}
+        takes = {i for i, shape in self._guard_shapes.items() if shape.prefix == TAKE}
         checks = self._texts(row for row in self.guards if row[0] not in takes)
         return entry_source((c.replace("\n", "\n    ") for c in checks), self._texts(self.body))
 
@@ -450,50 +189,65 @@ def _shapes(texts: list[Any], rows: list[Row], *, guard: bool) -> dict[int, Shap
     shapes: dict[int, Shape] = {}
     for row in rows:
         index = row[0]
-        if index not in shapes:
+        shape = shapes.get(index)
+        if shape is None:
             if type(index) is not int or index < 0:
                 raise Unreadable("no row")
-            shapes[index] = Shape(texts[index], row, guard)
-        if len(row) != len(shapes[index].runs) + 1:
+            shape = shapes[index] = Shape(texts[index], tuple(map(_kind, row[1:])), guard)
+        if len(row) != len(shape.kinds) + 1:
             raise Unreadable("no row")
-    functions = ast.parse("".join(s.source(f"f{i}") for i, s in shapes.items())).body
-    for index, function in zip(shapes, functions, strict=True):
-        if not isinstance(function, ast.FunctionDef) or function.name != f"f{index}":
-            raise Unreadable("no shape")
-        shapes[index].check(function, guard)
-    for index, *holes in rows:
-        shape = shapes[index]
-        if shape.prefix:
-            _check_target(holes[0], "C" if shape.prefix == _TAKE else "v")
-        for i in shape.stored:
-            _check_target(holes[i], "tn")
-        for i in shape.called | shape.seen:
-            _check_target(holes[i], "C")
-        for i, run in enumerate(shape.runs):
-            if run is not (type(holes[i]) is str and "," in holes[i]):
-                raise Unreadable("no row")
+        marked = dict in map(type, row) or any(shape.kinds)
+        if marked and tuple(map(_kind, row[1:])) != shape.kinds:
+            raise Unreadable("no row")
+    parse(shapes)
+    parts: dict[tuple[int, str], set[int]] = {}
+    for index, shape in shapes.items():
+        for i in shape.stored | shape.called | shape.seen:
+            parts.setdefault((i + 1, _letters(shape, i)), set()).add(index)
+    for (place, letters), indices in parts.items():
+        for name in {row[place] for row in rows if row[0] in indices}:
+            if type(name) is not str or name[0] not in letters:
+                raise Unreadable("no variable")
     return shapes
 
 
-def _check_target(hole: Any, letters: str) -> None:
-    if type(hole) is not str or hole[0] not in letters or "," in hole:
+def _letters(shape: Shape, hole: int) -> str:
+    """With what the variables in a hole begin."""
+    if hole in shape.stored:
+        return "tn" if not shape.prefix else "C" if shape.prefix == TAKE else "v"
+    return "C"
+
+
+def _kind(hole: Any) -> str:
+    """Which of the kinds of `Shape` a hole's content is."""
+    if type(hole) is not dict:
+        return ""
+    (kind,) = hole
+    return str(kind)
+
+
+def _check_holes(rows: list[Row]) -> None:
+    """Raises Unreadable for a hole that would be filled with anything but values."""
+    holes = [hole for row in rows for hole in row if type(hole) is not int]
+    if not all(map(_VARIABLE.fullmatch, {h for h in holes if type(h) is str})):
         raise Unreadable("no variable")
-
-
-def _compiled(shapes: dict[int, Shape], scope: dict[str, Any]) -> dict[int, Callable[..., Any]]:
-    """The functions of guards' shapes, of harmless operations."""
-    tree = ast.Module([_Harmless().visit(shape.function) for shape in shapes.values()], [])
-    exec(compile(tree, "<guards>", "exec"), scope)
-    return {index: scope[f"f{index}"] for index in shapes}
+    for hole in holes:
+        if type(hole) is list:
+            if type(hole[0]) is not str or hole[1:] not in ([], ["bytes"]):
+                raise Unreadable("no literal")
+        elif type(hole) is dict:
+            ((kind, text),) = hole.items()
+            run = kind == "run" and type(text) is str and _RUN.fullmatch(text)
+            if not run and not (kind == "name" and is_attribute(text)):
+                raise Unreadable("no row of values")
+        elif type(hole) is not str and type(hole) is not float:
+            raise Unreadable("no literal")
 
 
 def _value(values: Mapping[str, Any], hole: Any) -> Any:
-    """What a hole of a guard stands for."""
-    if type(hole) is not str:
-        return _literal(hole)
-    return values[hole] if "," not in hole else [values[name] for name in hole.split(", ")]
-
-
-def _names_in(hole: str) -> list[str]:
-    """The variables in a hole."""
-    return _VARIABLE.findall(hole) if "," in hole else [hole]
+    """What a hole of a guard that names no single variable stands for."""
+    if type(hole) is dict:
+        if "name" in hole:
+            return hole["name"]
+        return [values[name] for name in hole["run"].split(", ")]
+    return _literal(hole)
