@@ -20,7 +20,8 @@ from eager.traced import UnknownValue
 from jitcap.capture.breaks import Aliased, Break, Place, Record
 from jitcap.capture.bytecode import UnsupportedPython
 from jitcap.capture.effects import Epilogue, counters, epilogue, guard_aliases, tensors_of
-from jitcap.capture.origin import Attribute, Fixed, Keyword, Positional
+from jitcap.capture.functions import VARKEYWORDS
+from jitcap.capture.origin import Attribute, Fixed, Keys, Keyword, Keywords, Positional
 from jitcap.capture.outside import TensorShadow
 from jitcap.capture.result import Captured, Input, prepare
 from jitcap.capture.search import Search
@@ -28,7 +29,7 @@ from jitcap.capture.shadow import Shadow
 from jitcap.capture.world import World
 from jitcap.functional import DataDependent
 from jitcap.graph import Node
-from jitcap.guards import CodeIs, Is, Names
+from jitcap.guards import CodeIs, Equals, Is, Names
 from jitcap.joint import build_joint, leaves_of, runs_python
 
 T = TypeVar("T")
@@ -152,6 +153,9 @@ def _run(world: World, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         label = names[i] if i < count else f"args[{i}]"
         given.append(world.outside.load(value, Positional(i, label)))
     keywords = {k: world.outside.load(v, Keyword(k)) for k, v in kwargs.items()}
+    collects = not isinstance(plain, FunctionType) or plain.__code__.co_flags & VARKEYWORDS
+    if len(keywords) > 1 and collects:  # their order is that of a dictionary
+        world.guards.add(Equals(Keys(Keywords()), world.entry.function, [*kwargs]))
     return world.call(root, tuple(given), keywords)
 
 

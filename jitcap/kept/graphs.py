@@ -21,11 +21,16 @@ from codegen import Program, Target
 from codegen.emit import cpp
 from codegen.runtime import build, cache, cpu
 from codegen.runtime.artifact import Artifact, Kernel, Signature, Spec
+from eager import dtype as dt
 from jitcap.graph import Graph
 from jitcap.show import show
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 PACKAGES: Final = ("eager", "codegen", "jitcap")
+DTYPES: Final = {d.np.name: d.np for d in dt.ALL} | {
+    np.dtype(name).name: np.dtype(name) for name in ("u2", "u4", "u8")
+}
+_BYTES: Final = 1 << 48
 
 
 @functools.cache
@@ -72,19 +77,34 @@ def recall(key: str, program: Callable[[], Program] | None, target: Target) -> A
         return None
     try:
         data = entry.data
-        signature = Signature(
-            data["kinds"],
-            tuple(Spec(tuple(shape), np.dtype(name)) for shape, name in data["outputs"]),
-            data["arena_bytes"],
-            tuple(data["sites"]),
+        kernels = tuple(
+            Kernel(_text(n), _text(source), tuple(map(_text, notes)))
+            for n, source, notes in data["kernels"]
         )
-        kernels = tuple(Kernel(n, source, tuple(notes)) for n, source, notes in data["kernels"])
-        runner = cpu.load(entry.file("graph.so")).runner(cpp.ENTRY, signature)
-        texts = None if program is None else _Stages(tuple(data["stages"]), program, target)
-    except (KeyError, TypeError, ValueError, OSError, AttributeError):
+        stages, plan = tuple(map(_text, data["stages"])), dict(data["plan"])
+        runner = cpu.load(entry.file("graph.so")).runner(cpp.ENTRY, _signature(data))
+    except cache.DAMAGED:
         cache.default().delete(key)
         return None
-    return Artifact(runner, kernels, texts or {}, dict(data["plan"]))
+    texts = None if program is None else _Stages(stages, program, target)
+    return Artifact(runner, kernels, texts or {}, plan)
+
+
+def _signature(data: dict[str, Any]) -> Signature:
+    """How native code is called. Raises ValueError if it is not this."""
+    outputs = [(tuple(shape), DTYPES[name]) for shape, name in data["outputs"]]
+    sizes = [data["arena_bytes"], *itertools.chain.from_iterable(shape for shape, _ in outputs)]
+    if any(type(n) is not int or not 0 <= n < _BYTES for n in sizes):
+        raise ValueError("no sizes")
+    specs = tuple(Spec(shape, kind) for shape, kind in outputs)
+    sites = tuple(map(_text, data["sites"]))
+    return Signature(_text(data["kinds"]), specs, data["arena_bytes"], sites)
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise ValueError("no text")
+    return value
 
 
 def remember(key: str, artifact: Artifact) -> bool:

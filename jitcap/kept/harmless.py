@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from eager.tensor import Tensor
 from jitcap.capture.native import is_library_module
 from jitcap.kept.records import MEMBERS, MRO
 
@@ -29,6 +30,7 @@ _BUILTIN: Final = frozenset({
     type(None), bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset,
     FunctionType, collections.OrderedDict, collections.defaultdict, collections.deque,
 })  # fmt: skip
+_COMPARED: Final = (tuple, list)  # what is equal, or hashed, if its parts are
 _NUMBERS: Final = frozenset({bool, int, float, complex})
 _FIELDS: Final = (GetSetDescriptorType, MemberDescriptorType)
 _ITSELF: Final = (FunctionType, property, MethodDescriptorType, WrapperDescriptorType, *_FIELDS)
@@ -51,7 +53,11 @@ def _member(cls: type, name: str) -> Any:
 def _check(value: Any, *methods: str) -> Any:
     """`value`, if none of the methods is the program's."""
     cls = type(value)
-    if cls not in _BUILTIN:
+    if cls in _BUILTIN:
+        if cls in _COMPARED and "__eq__" in methods:
+            for part in value:
+                _check(part, *methods)
+    else:
         for name in methods:
             found = _member(cls, name)
             if isinstance(found, FunctionType):
@@ -113,7 +119,7 @@ def _instance_attribute(value: Any, cls: type, name: str) -> Any:
 
 def item(value: Any, key: Any) -> Any:
     cls = type(value)
-    if cls not in _BUILTIN or type(key) not in _BUILTIN:
+    if cls not in _BUILTIN or type(key) not in (str, int):
         _check(value, "__getitem__", "__missing__")
         _check(key, "__hash__", "__eq__")
     if issubclass(cls, dict) and key not in value:  # nothing is made for it
@@ -156,6 +162,26 @@ def number(value: Any) -> Any:
     return value
 
 
+def numbers(values: Any) -> list[Any]:
+    """Members of a set."""
+    return [*map(number, items(values))]
+
+
+def known(value: Any) -> Any:
+    """An argument of a helper: a number, a library's own object, a tensor, or a row of these."""
+    cls = type(value)
+    if cls in (tuple, list):
+        for part in value:
+            known(part)
+    elif not is_library_module(_home(cls)):
+        if not issubclass(cls, Tensor):
+            raise Foreign(f"a {cls.__qualname__}")
+        _check(value, "__getattribute__")
+        if type(_member(cls, "_array")) is not MemberDescriptorType:
+            raise Foreign(f"{cls.__qualname__}._array")
+    return value
+
+
 def has(value: Any, name: str) -> bool:
     """`hasattr(value, name)`."""
     try:
@@ -166,19 +192,8 @@ def has(value: Any, name: str) -> bool:
     return True
 
 
-OPERATIONS: Final[dict[str, Callable[..., Any]]] = {
-    f.__name__: f
-    for f in (
-        attribute,
-        item,
-        equal,
-        unequal,
-        contains,
-        lacks,
-        items,
-        length,
-        truth,
-        number,
-        has,
-    )
-}
+_ALL: Final = (
+    attribute, item, equal, unequal, contains, lacks, items, length, truth, number, numbers, known,
+    has,
+)  # fmt: skip
+OPERATIONS: Final[dict[str, Callable[..., Any]]] = {f.__name__: f for f in _ALL}

@@ -73,6 +73,9 @@ class Shape:
             raise Unreadable("no shape")
         if _OWN_NAME.search(text) or _is_deep(text):
             raise Unreadable("no shape")
+        before = text.replace("%%", "--").split("%s")[:-1]
+        if [kind == "name" for kind in kinds] != [piece.endswith(".") for piece in before]:
+            raise Unreadable("no attribute")
         self.text = text
         self.kinds = kinds
         self.guard = guard
@@ -164,9 +167,13 @@ class _Guard:
     def constant(self, node: ast.Constant) -> ast.expr:
         return node
 
-    def display(self, node: Any) -> ast.expr:
+    def display(self, node: Any) -> Any:
         node.elts = self.all(node.elts)
-        return node  # type: ignore[no-any-return]
+        return node
+
+    def hashed(self, node: ast.Set) -> ast.expr:
+        node.elts = [_call("number", elt) for elt in self.all(node.elts)]
+        return node
 
     def attribute(self, node: ast.Attribute) -> ast.expr:
         name: ast.expr = _Constant(node.attr)
@@ -220,25 +227,31 @@ class _Guard:
         hole = _hole(fn)
         if node.keywords:
             raise Unreadable("a call with keywords")
+        node.args = self.all(node.args)
         if hole is not None:
             self.shape.called.add(hole)
+            node.args = [_call("known", arg) for arg in node.args]
         elif isinstance(fn, ast.Name):
             if fn.id not in _FUNCTIONS or (fn.id == "type" and len(node.args) != 1):
                 raise Unreadable(f"a call of {fn.id}")
+            check = _ARGUMENTS.get(fn.id)
+            if check is not None:
+                node.args = [_call(check, arg) for arg in node.args]
             fn.id = _INSTEAD.get(fn.id, fn.id)
         else:
-            self._method(fn)
-        node.args = self.all(node.args)
+            self._method(fn, node)
         return node
 
-    def _method(self, fn: Any) -> None:
+    def _method(self, fn: Any, node: ast.Call) -> None:
         base = _hole(fn.value) if isinstance(fn, ast.Attribute) else None
         if base is not None and fn.attr in _CHECKS:
             self.shape.seen.add(base)
+            node.args = [_call("known", arg) for arg in node.args]
         elif isinstance(fn, ast.Attribute) and isinstance(fn.value, ast.Set):
             if fn.attr != "isdisjoint":
                 raise Unreadable(f"a call of .{fn.attr}")
             fn.value = self.visit(fn.value)
+            node.args = [_call("numbers", arg) for arg in node.args]
         else:
             raise Unreadable("a call of a value")
 
@@ -254,7 +267,7 @@ class _Guard:
         return node
 
     def loops(self, node: ast.For) -> ast.stmt:
-        node.iter = self.visit(node.iter)
+        node.iter = _call("items", self.visit(node.iter))
         self.loop |= _loop_names(node)
         node.body = self.all(node.body)
         return node
@@ -274,7 +287,7 @@ _RULES: Final[dict[type, Callable[[_Guard, Any], Any]]] = {
     ast.BoolOp: _Guard.boolean, ast.BinOp: _Guard.binary, ast.Compare: _Guard.compare,
     ast.Call: _Guard.call, ast.If: _Guard.condition, ast.Return: _Guard.give,
     ast.For: _Guard.loops, ast.List: _Guard.display, ast.Tuple: _Guard.display,
-    ast.Set: _Guard.display,
+    ast.Set: _Guard.hashed,
 }  # fmt: skip
 
 
@@ -387,4 +400,8 @@ def _call(name: str, *args: ast.expr) -> ast.expr:
     return _Call(_Name(name, ast.Load()), [*args], [])
 
 
+_ARGUMENTS: Final = {
+    "abs": "number", "bool": "truth", "int": "number", "float": "number", "complex": "number",
+    "zip": "items", "frozenset": "numbers",
+}  # fmt: skip
 _INSTEAD: Final = {"len": "length", "hasattr": "has"}

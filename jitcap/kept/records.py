@@ -41,6 +41,7 @@ from jitcap.graph import Graph, GraphOp, Node
 from jitcap.guards import Guard
 from jitcap.joint import Joint
 from jitcap.kept.fingerprint import Unkept, fingerprint, library_name
+from jitcap.kept.graphs import DTYPES
 from jitcap.tensor_guard import Seen
 
 
@@ -72,9 +73,6 @@ _DESCRIPTORS: Final = (
 NAMED: Final = (FunctionType, BuiltinFunctionType, MethodType, type, np.ufunc, *_DESCRIPTORS)
 _INT_BITS: Final = 10_000  # beyond, Python does not read the digits
 _PLAIN: Final = (type(None), bool, int, float, str)
-_DTYPES: Final = {d.np.name: d.np for d in dt.ALL} | {
-    np.dtype(name).name: np.dtype(name) for name in ("u2", "u4", "u8")
-}
 _GRAPH_OPS: Final[dict[str, Op]] = {op.name: op for op in (ir.INPUT, ir.AS_NUMBER, ir.ITEM)}
 MRO: Final = type.__dict__["__mro__"]  # read past what a metaclass may say
 MEMBERS: Final = type.__dict__["__dict__"]
@@ -160,7 +158,7 @@ class Writer:
         if isinstance(value, np.generic):
             return ("scalar", *_array_parts(np.asarray(value)))
         if isinstance(value, np.dtype):
-            if _DTYPES.get(value.name) is not value:
+            if DTYPES.get(value.name) is not value:
                 raise Unkept(f"the dtype {value!r}")
             return ("dtype", value.name)
         if not isinstance(value, NAMED):
@@ -225,7 +223,7 @@ def _write_graph(writer: Writer, graph: Graph) -> tuple[Any, ...]:
 
 def _array_parts(array: np.ndarray) -> tuple[Any, ...]:
     """Type, shape, order of the axes in memory, bytes."""
-    if array.dtype.name not in _DTYPES or type(array) is not np.ndarray:
+    if array.dtype.name not in DTYPES or type(array) is not np.ndarray:
         raise Unkept(f"a {type(array).__qualname__} of {array.dtype}")
     order = [*range(array.ndim)]
     if not array.flags.c_contiguous:
@@ -420,7 +418,8 @@ def _index(value: Any) -> int:
 def _key(value: Any) -> Any:
     """`value`, as a key: hashing it runs nothing."""
     if type(value) in (tuple, frozenset):
-        any(map(_key, value))
+        for part in value:
+            _key(part)
     elif type(value) not in (*_PLAIN, bytes, complex, DType):
         raise Unreadable("no key")
     return value
@@ -433,7 +432,7 @@ def _read_dict(reader: Reader, *pairs: Any) -> dict[Any, Any]:
 def _read_array(reader: Reader, name: str, shape: list[Any], order: list[Any], text: str) -> Any:
     data = bytearray(base64.b64decode(_only(str, text), validate=True))
     sizes = [*map(_index, shape)]
-    kind = _DTYPES[name]
+    kind = DTYPES[name]
     if math.prod(sizes) * kind.itemsize != len(data) or sorted(order) != [*range(len(sizes))]:
         raise Unreadable("no array")
     return np.frombuffer(data, kind).reshape(sizes).transpose(np.argsort(order))
@@ -483,7 +482,7 @@ def _read_seen(reader: Reader, arrays: Any, *layouts: Any) -> Seen:
     for shape, name, strides, contiguous in layouts:
         if any(type(n) is not int for n in (*shape, *strides)):
             raise Unreadable("no layout")
-        layout = tuple(shape), _DTYPES[name], tuple(strides), _only(bool, contiguous)
+        layout = tuple(shape), DTYPES[name], tuple(strides), _only(bool, contiguous)
         seen.layouts.append(layout)
     if seen.arrays != [None] * len(seen.layouts):
         raise Unreadable("no arrays seen")
@@ -500,7 +499,10 @@ def _read_member(reader: Reader, cls: Any, name: str) -> Any:
 def _read_pattern(reader: Reader, text: Any, flags: int) -> re.Pattern[Any]:
     if flags & re.DEBUG:  # it prints
         raise Unreadable("no pattern")
-    return re.compile(reader._read(text), flags)
+    try:
+        return re.compile(reader._read(text), flags)
+    except re.error as error:
+        raise Unreadable(str(error)) from error
 
 
 def _read_program(reader: Reader, module: str, name: str, text: str) -> Any:
@@ -565,7 +567,7 @@ _READ: Final[dict[str, Callable[..., Any]]] = {
     "pattern": _read_pattern,
     "DType": lambda r, name: dt.by_name(name),
     "device": _read_device,
-    "dtype": lambda r, name: _DTYPES[name],
+    "dtype": lambda r, name: DTYPES[name],
     "array": _read_array,
     "scalar": lambda r, *parts: _read_array(r, *parts)[()],
     "record": _read_record,

@@ -30,7 +30,7 @@ from jitcap.capture.native import is_library_module
 from jitcap.capture.result import Captured, linked
 from jitcap.config import config
 from jitcap.graph import Graph
-from jitcap.guards import READ_ERRORS, Guard, Guards
+from jitcap.guards import Guard, Guards
 from jitcap.joint import Joint, Region
 from jitcap.kept import graphs
 from jitcap.kept.fingerprint import Unkept, fingerprint
@@ -43,7 +43,7 @@ from jitcap.record import Trail, say
 from jitcap.version import MISS, Call, Compiled, Options
 
 SLOTS: Final = 8  # versions for calls that look alike: of several models with one step, say
-UNREADABLE: Final = (Unreadable, Unkept, OSError, SyntaxError, RecursionError, *READ_ERRORS)
+UNREADABLE: Final = (Unreadable, Unkept, SyntaxError, ArithmeticError, *cache.DAMAGED)
 
 
 def key_of(
@@ -174,11 +174,14 @@ def _roots(fn: Any) -> dict[str, Any]:
 class Recalled:
     """A version from disk, in the place of a `Captured`. The guards are read when needed.
 
-    Raises Unreadable, or another of `cache.DAMAGED`, for what no version is."""
+    Raises what is in UNREADABLE for what no version is."""
 
     def __init__(self, start: dict[str, Any], rest: bytes) -> None:
         count, keywords = start["shape"]
         grad_mode, inference, autocast = start["state"]
+        fit = all(type(flag) is bool for flag in (grad_mode, inference)) and type(count) is int
+        if not fit or any(type(name) is not str for name in (start["name"], *keywords)):
+            raise Unreadable("no version")
         self.name: str = start["name"]
         self.shape = count, tuple(keywords)
         self.grad_mode, self.inference = grad_mode, inference
@@ -268,9 +271,9 @@ def recall(
         if entry is None:
             continue
         try:
-            start = json.loads(entry.file("start").read_bytes())
-            trail = Trail(start["name"])
+            trail = Trail(getattr(fn, "__qualname__", type(fn).__qualname__))
             with trail.stage("recall"):
+                start = json.loads(entry.file("start").read_bytes())
                 version = Recalled(start, entry.file("rest").read_bytes())
                 values = version.find(fn, args, kwargs)
             if values is not None:
