@@ -9,6 +9,7 @@ own, the version does not fit.
 from __future__ import annotations
 
 import collections
+import functools
 from collections.abc import Callable
 from types import (
     FunctionType,
@@ -70,12 +71,14 @@ def _check(value: Any, *methods: str) -> Any:
 
 
 def _is_native(member: Any) -> bool:
-    return member is None or is_library_module(_home(type(member)))
+    return member is None or _is_ours(type(member))
 
 
 def attribute(value: Any, name: str) -> Any:
     """`value.name`: a slot, an entry of the dictionary, a member of a class or a module."""
     cls = type(value)
+    if cls is Tensor:
+        return getattr(value, name)
     if issubclass(cls, type):
         found = _member(cls, name)
         if type(found) not in _FIELDS:
@@ -86,9 +89,15 @@ def attribute(value: Any, name: str) -> Any:
                 return found
     elif cls is ModuleType:
         return ModuleType.__getattribute__(value, "__dict__")[name]
-    elif is_library_module(_home(cls)):
+    elif _is_ours(cls):
         return getattr(value, name)
     return _instance_attribute(value, cls, name)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_ours(cls: type) -> bool:
+    """Whether a class is a library's."""
+    return is_library_module(_home(cls))
 
 
 def _home(cls: type) -> str:
@@ -173,7 +182,7 @@ def known(value: Any) -> Any:
     if cls in (tuple, list):
         for part in value:
             known(part)
-    elif not is_library_module(_home(cls)):
+    elif not _is_ours(cls):
         if not issubclass(cls, Tensor):
             raise Foreign(f"a {cls.__qualname__}")
         _check(value, "__getattribute__")

@@ -78,11 +78,13 @@ class Shape:
             raise Unreadable("no attribute")
         self.text = text
         self.kinds = kinds
+        self.size = len(kinds) + 1  # of a row
+        self.marks = len(kinds) - kinds.count("")
         self.guard = guard
         self.prefix = next((p for p in (TAKE, LET) if guard and text.startswith(p)), "")
         self.called: set[int] = set()  # holes that are called
         self.seen: set[int] = set()  # holes whose `check` or `apart` is called
-        self.stored: set[int] = {0} if self.prefix else set()  # holes that get a value
+        self.stored: set[int] = set()  # holes that get a value, after the guards
         self.attaches = False  # to the region
         self.function: Any = None
 

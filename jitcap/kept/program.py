@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from jitcap.capture.result import entry_source
-from jitcap.kept.language import TAKE, Shape, functions_of, is_attribute, parse
+from jitcap.kept.language import LET, TAKE, Shape, functions_of, is_attribute, parse
 from jitcap.kept.records import Unreadable, may_call
 from jitcap.tensor_guard import Seen
 
@@ -136,16 +136,15 @@ class Program:
         scope = {"args": args, "kwargs": kwargs, "MISS": False}
         functions = functions_of(self._guard_shapes, scope)
         values = dict(names)
-        prefixes = {index: shape.prefix for index, shape in self._guard_shapes.items()}
-        for index, *holes in self.guards:
-            prefix = prefixes[index]
-            target = holes.pop(0) if prefix else ""
-            given = [values[h] if type(h) is str else _value(values, h) for h in holes]
-            result = functions[index](*given)
-            if prefix == TAKE:
-                take(target, result)
+        actions = {i: (functions[i], s.prefix) for i, s in self._guard_shapes.items()}
+        for row in self.guards:
+            function, prefix = actions[row[0]]
+            holes = row[2:] if prefix else row[1:]
+            result = function(*[values[h] if type(h) is str else _value(values, h) for h in holes])
             if prefix:
-                values[target] = result
+                values[row[1]] = result
+                if prefix == TAKE:
+                    take(row[1], result)
             elif result is False:
                 return None
         return values
@@ -185,8 +184,9 @@ class Program:
 
 def _shapes(texts: list[Any], rows: list[Row], *, guard: bool) -> dict[int, Shape]:
     """The shapes that some rows use, looked through; every row must fill one."""
-    _check_holes(rows)
+    marked = _check_holes(rows)
     shapes: dict[int, Shape] = {}
+    targets: set[str] = set()
     for row in rows:
         index = row[0]
         shape = shapes.get(index)
@@ -194,28 +194,26 @@ def _shapes(texts: list[Any], rows: list[Row], *, guard: bool) -> dict[int, Shap
             if type(index) is not int or index < 0:
                 raise Unreadable("no row")
             shape = shapes[index] = Shape(texts[index], tuple(map(_kind, row[1:])), guard)
-        if len(row) != len(shape.kinds) + 1:
+        if len(row) != shape.size:
             raise Unreadable("no row")
-        marked = dict in map(type, row) or any(shape.kinds)
-        if marked and tuple(map(_kind, row[1:])) != shape.kinds:
-            raise Unreadable("no row")
+        if shape.prefix:
+            targets.add(row[1] if shape.prefix == LET else f"take {row[1]}")
+        if shape.marks:
+            if tuple(map(_kind, row[1:])) != shape.kinds:
+                raise Unreadable("no row")
+            marked -= shape.marks
+    if marked or any(type(t) is not str or not t.startswith(("v", "take C")) for t in targets):
+        raise Unreadable("no row")
     parse(shapes)
-    parts: dict[tuple[int, str], set[int]] = {}
-    for index, shape in shapes.items():
-        for i in shape.stored | shape.called | shape.seen:
-            parts.setdefault((i + 1, _letters(shape, i)), set()).add(index)
-    for (place, letters), indices in parts.items():
-        for name in {row[place] for row in rows if row[0] in indices}:
-            if type(name) is not str or name[0] not in letters:
+    parts = {i: s.stored | s.called | s.seen for i, s in shapes.items()}
+    special = {index: holes for index, holes in parts.items() if holes and not shapes[index].prefix}
+    special |= {i: s.called | s.seen for i, s in shapes.items() if s.prefix and s.called | s.seen}
+    for row in rows:
+        for i in special.get(row[0], ()):
+            letters = "tn" if i in shapes[row[0]].stored else "C"
+            if type(row[i + 1]) is not str or row[i + 1][0] not in letters:
                 raise Unreadable("no variable")
     return shapes
-
-
-def _letters(shape: Shape, hole: int) -> str:
-    """With what the variables in a hole begin."""
-    if hole in shape.stored:
-        return "tn" if not shape.prefix else "C" if shape.prefix == TAKE else "v"
-    return "C"
 
 
 def _kind(hole: Any) -> str:
@@ -226,8 +224,10 @@ def _kind(hole: Any) -> str:
     return str(kind)
 
 
-def _check_holes(rows: list[Row]) -> None:
-    """Raises Unreadable for a hole that would be filled with anything but values."""
+def _check_holes(rows: list[Row]) -> int:
+    """How many holes hold a run or a name. Raises Unreadable for one that would be filled with
+    anything but values."""
+    marked = 0
     holes = [hole for row in rows for hole in row if type(hole) is not int]
     if not all(map(_VARIABLE.fullmatch, {h for h in holes if type(h) is str})):
         raise Unreadable("no variable")
@@ -236,12 +236,14 @@ def _check_holes(rows: list[Row]) -> None:
             if type(hole[0]) is not str or hole[1:] not in ([], ["bytes"]):
                 raise Unreadable("no literal")
         elif type(hole) is dict:
+            marked += 1
             ((kind, text),) = hole.items()
             run = kind == "run" and type(text) is str and _RUN.fullmatch(text)
             if not run and not (kind == "name" and is_attribute(text)):
                 raise Unreadable("no row of values")
         elif type(hole) is not str and type(hole) is not float:
             raise Unreadable("no literal")
+    return marked
 
 
 def _value(values: Mapping[str, Any], hole: Any) -> Any:
