@@ -25,7 +25,7 @@ import numpy as np
 
 from eager.tensor import Tensor
 from jitcap.capture.native import is_library_module
-from jitcap.kept.records import MEMBERS, MRO
+from jitcap.kept.names import MEMBERS, MRO
 
 _BUILTIN: Final = frozenset({
     type(None), bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset,
@@ -53,7 +53,7 @@ def _member(cls: type, name: str) -> Any:
 
 def _check(value: Any, *methods: str) -> Any:
     """`value`, if none of the methods is the program's."""
-    cls = type(value)
+    cls: Any = type(value)
     if cls in _BUILTIN:
         if cls in _COMPARED and "__eq__" in methods:
             for part in value:
@@ -71,12 +71,13 @@ def _check(value: Any, *methods: str) -> Any:
 
 
 def _is_native(member: Any) -> bool:
-    return member is None or _is_ours(type(member))
+    cls: Any = type(member)
+    return member is None or _is_ours(cls)
 
 
 def attribute(value: Any, name: str) -> Any:
     """`value.name`: a slot, an entry of the dictionary, a member of a class or a module."""
-    cls = type(value)
+    cls: Any = type(value)
     if cls is Tensor:
         return getattr(value, name)
     if issubclass(cls, type):
@@ -95,7 +96,7 @@ def attribute(value: Any, name: str) -> Any:
 
 
 @functools.lru_cache(maxsize=4096)
-def _is_ours(cls: type) -> bool:
+def _is_ours(cls: Any) -> bool:
     """Whether a class is a library's."""
     return is_library_module(_home(cls))
 
@@ -127,7 +128,7 @@ def _instance_attribute(value: Any, cls: type, name: str) -> Any:
 
 
 def item(value: Any, key: Any) -> Any:
-    cls = type(value)
+    cls: Any = type(value)
     if cls not in _BUILTIN or type(key) not in (str, int):
         _check(value, "__getitem__", "__missing__")
         _check(key, "__hash__", "__eq__")
@@ -178,7 +179,7 @@ def numbers(values: Any) -> list[Any]:
 
 def known(value: Any) -> Any:
     """An argument of a helper: a number, a library's own object, a tensor, or a row of these."""
-    cls = type(value)
+    cls: Any = type(value)
     if cls in (tuple, list):
         for part in value:
             known(part)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from jitcap.kept.harmless import OPERATIONS
-from jitcap.kept.records import Unreadable
+from jitcap.kept.names import Unreadable
 
 _SHAPE: Final = re.compile(r"(?:[^%\\'\"#;]|%s|%%)*")
 _OWN_NAME: Final = re.compile(r"(?<![\w.])[af]\d")  # a name that `Shape.source` gives
@@ -178,12 +178,12 @@ class _Guard:
         return node
 
     def attribute(self, node: ast.Attribute) -> ast.expr:
-        name: ast.expr = _Constant(node.attr)
+        name: ast.expr = ast.Constant(node.attr, **_PLACE)
         index = (
             int(node.attr[1:]) if re.fullmatch(r"a\d{1,4}", node.attr) else len(self.shape.kinds)
         )
         if self.shape.kinds[index : index + 1] == ("name",):
-            name = _Name(node.attr, ast.Load())
+            name = ast.Name(node.attr, ast.Load(), **_PLACE)
         elif not is_attribute(node.attr):
             raise Unreadable(f".{node.attr}")
         return _call("attribute", self.visit(node.value), name)
@@ -367,31 +367,13 @@ class _Body(ast.NodeVisitor):
             self.visit(inner)
 
 
-class _Placed:
-    """For new nodes: a place, which compiling asks for."""
-
-    lineno = end_lineno = 1
-    col_offset = end_col_offset = 0
-
-
-class _Call(_Placed, ast.Call):
-    pass
-
-
-class _Name(_Placed, ast.Name):
-    pass
-
-
-class _Constant(_Placed, ast.Constant):
-    pass
-
-
 def _truth(node: ast.expr) -> ast.expr:
     """A condition; what only compares has a truth of its own."""
     sure = isinstance(node, ast.Compare | ast.BoolOp) or (
         isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
     )
-    asked = isinstance(node, _Call) and isinstance(node.func, _Name) and node.func.id in _SURE
+    call = node.func if isinstance(node, ast.Call) else None
+    asked = isinstance(call, ast.Name) and call.id in _SURE
     return node if sure or asked else _call("truth", node)
 
 
@@ -399,7 +381,10 @@ _SURE: Final = ("equal", "unequal", "contains", "lacks")
 
 
 def _call(name: str, *args: ast.expr) -> ast.expr:
-    return _Call(_Name(name, ast.Load()), [*args], [])
+    return ast.Call(ast.Name(name, ast.Load(), **_PLACE), [*args], [], **_PLACE)
+
+
+_PLACE: Final[dict[str, Any]] = {"lineno": 1, "col_offset": 0, "end_lineno": 1, "end_col_offset": 0}
 
 
 _ARGUMENTS: Final = {

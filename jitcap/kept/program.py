@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from jitcap.capture.result import entry_source
 from jitcap.kept.language import LET, TAKE, Shape, functions_of, is_attribute, parse
-from jitcap.kept.records import Unreadable, may_call
+from jitcap.kept.names import Unreadable, may_call
 from jitcap.tensor_guard import Seen
 
 Row = list[Any]  # number of the shape, then what fills its holes

@@ -2,11 +2,9 @@
 
 JSON's own values stand for themselves, everything else is a list that begins with a tag. Reading
 makes numbers, containers, arrays and the records of `_families`, each field checked against its
-annotation. Functions, classes and modules are looked up by name, in dictionaries of modules that
-are imported and of their classes: nothing is imported, and nothing of what is found runs. Of the
-libraries only those of `_LIBRARIES` are looked at; a function or class of the program must be made
-of the same text. An object of the program that has no name is found at its place by the version
-itself (`Names.found`). Everything else refuses: a copy of it would not be it.
+annotation. Functions, classes and modules are looked up by name (`names`); those of the program
+must be made of the same text. An object of the program that has no name is found at its place by
+the version itself (`Names.found`). Everything else refuses: a copy of it would not be it.
 """
 
 from __future__ import annotations
@@ -21,9 +19,9 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
 import numpy as np
@@ -40,14 +38,19 @@ from jitcap.capture.origin import Origin
 from jitcap.graph import Graph, GraphOp, Node
 from jitcap.guards import Guard
 from jitcap.joint import Joint
-from jitcap.kept.fingerprint import Unkept, fingerprint, library_name
+from jitcap.kept.fingerprint import Unkept, fingerprint
 from jitcap.kept.graphs import DTYPES
+from jitcap.kept.names import (
+    MEMBERS,
+    NAMED,
+    Unreadable,
+    is_open,
+    library_place,
+    look_up,
+    may_name,
+    module_of,
+)
 from jitcap.tensor_guard import Seen
-
-
-class Unreadable(Exception):
-    """This is not what `write` writes, or names what is not there now."""
-
 
 _OWN: Final = {
     "sys.modules": sys.modules,
@@ -57,29 +60,13 @@ _OWN: Final = {
     "sys.exception": sys.exception,
 }
 _OWN_NAMES: Final = {id(value): name for name, value in _OWN.items()}
-_LIBRARIES: Final = frozenset(
-    "eager jitcap codegen numpy builtins math cmath collections contextlib copy dataclasses "
-    "decimal enum fractions functools itertools logging numbers operator random re statistics "
-    "string time types typing warnings weakref abc _collections _functools _operator "
-    "_random".split()
-)
-_UNNAMED: Final = frozenset(
-    "open eval exec compile __import__ input breakpoint help exit quit memoryview".split()
-)
-_DESCRIPTORS: Final = (
-    types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType,
-    types.GetSetDescriptorType, types.MemberDescriptorType,
-)  # fmt: skip
-NAMED: Final = (FunctionType, BuiltinFunctionType, MethodType, type, np.ufunc, *_DESCRIPTORS)
 _INT_BITS: Final = 10_000  # beyond, Python does not read the digits
 _PLAIN: Final = (type(None), bool, int, float, str)
 _GRAPH_OPS: Final[dict[str, Op]] = {op.name: op for op in (ir.INPUT, ir.AS_NUMBER, ir.ITEM)}
-MRO: Final = type.__dict__["__mro__"]  # read past what a metaclass may say
-MEMBERS: Final = type.__dict__["__dict__"]
 _CONTAINERS: Final[dict[type, str]] = {
     list: "list", tuple: "tuple", set: "set", frozenset: "frozenset", Size: "Size",
 }  # fmt: skip
-_MAKE: Final[dict[str, Callable[[list[Any]], Any]]] = {n: t for t, n in _CONTAINERS.items()}
+_MAKE: Final[dict[str, Callable[[Iterable[Any]], Any]]] = {n: t for t, n in _CONTAINERS.items()}
 
 
 @functools.cache
@@ -157,33 +144,26 @@ class Writer:
             return ("member", self.write(kind), value.name)
         if isinstance(value, np.generic):
             return ("scalar", *_array_parts(np.asarray(value)))
-        if isinstance(value, np.dtype):
-            if DTYPES.get(value.name) is not value:
-                raise Unkept(f"the dtype {value!r}")
-            return ("dtype", value.name)
+        if issubclass(kind, np.dtype):
+            name = str(value)
+            if DTYPES.get(name) is not value:
+                raise Unkept(f"the dtype {name}")
+            return ("dtype", name)
         if not isinstance(value, NAMED):
             raise Unkept(f"a {kind.__module__}.{kind.__qualname__}")
         if isinstance(value, FunctionType | type) and not is_library_module(value.__module__ or ""):
             place: tuple[str, str] = value.__module__, value.__qualname__
-            if _look_up(*place) is not value:
+            if look_up(*place) is not value:
                 raise Unkept(f"{value.__qualname__}, which no module holds")
             return ("program", *place, fingerprint(value, self._codes))
-        place = _library_place(value)
-        if _look_up(*place) is not value or not _is_open(*place, value):
+        place = library_place(value)
+        if look_up(*place) is not value or not is_open(*place, value):
             raise Unkept(".".join(place))
         return ("library", *place)
 
 
-def _library_place(value: Any) -> tuple[str, str]:
-    owner = getattr(value, "__objclass__", None) or getattr(value, "__self__", None)
-    if isinstance(owner, type):  # a descriptor, a static method of a type in C
-        module, name = library_name(owner)
-        return module, f"{name}.{value.__name__}"
-    return library_name(value)
-
-
 def _write_dict(writer: Writer, value: dict[Any, Any]) -> tuple[Any, ...]:
-    module = _module_of(value)
+    module = module_of(value)
     if module:
         return ("vars", module)
     pairs = ([writer.write(k), writer.write(v)] for k, v in value.items())
@@ -192,7 +172,7 @@ def _write_dict(writer: Writer, value: dict[Any, Any]) -> tuple[Any, ...]:
 
 def _write_module(writer: Writer, value: ModuleType) -> tuple[Any, ...]:
     name = value.__name__
-    if sys.modules.get(name) is not value or not _may_name(name):
+    if sys.modules.get(name) is not value or not may_name(name):
         raise Unkept(f"the module {name}")
     return ("module", name)
 
@@ -255,17 +235,8 @@ _WRITE: Final[dict[type, Callable[[Writer, Any], tuple[Any, ...]]]] = {
 def has_copies(value: Any) -> bool:
     """Whether reading makes another object of `value`, equal to it."""
     if type(value) is dict:
-        return id(value) not in _OWN_NAMES and not _module_of(value)
+        return id(value) not in _OWN_NAMES and not module_of(value)
     return type(value) in (list, tuple, set, bytearray, collections.deque, np.ndarray, slice)
-
-
-def _module_of(value: dict[Any, Any]) -> str:
-    """The name of the module whose dictionary this is, or ""."""
-    for name in (value.get("__name__"), getattr(value.get("__spec__"), "name", None)):
-        module = sys.modules.get(name) if isinstance(name, str) else None
-        if module is not None and vars(module) is value and _may_name(str(name)):
-            return str(name)
-    return ""
 
 
 def _op_name(op: Op) -> str:
@@ -273,93 +244,6 @@ def _op_name(op: Op) -> str:
     if known.get(op.name) is not op:
         raise Unkept(f"the op {op.name}")
     return op.name
-
-
-def _may_name(module: str) -> bool:
-    """Whether a module of this name can be looked at: the program's, or one of the libraries'."""
-    return module.partition(".")[0] in _LIBRARIES or not is_library_module(module)
-
-
-def _is_open(module: str, name: str, value: Any) -> bool:
-    """Whether what a library holds under a name can be kept by it, and is a part of it."""
-    home = value.__module__ if isinstance(value, FunctionType | type) else module
-    tops = {module.partition(".")[0], str(home).partition(".")[0]}
-    builtin = {home, module} == {"builtins"} and name in _UNNAMED
-    if isinstance(value, BuiltinFunctionType) and isinstance(value.__self__, ModuleType):
-        tops.add(value.__self__.__name__.partition(".")[0])
-        builtin = value.__self__.__name__ == "builtins" and value.__name__ in _UNNAMED
-    return tops <= _LIBRARIES and not builtin
-
-
-@functools.cache
-def _called() -> frozenset[int]:
-    """The functions and types that an entry calls, by id (they live as long as their modules)."""
-    found: list[Any] = [sys.exception]
-    for module, names in _CALLED.items():
-        members = vars(sys.modules[module])
-        found += [members[name] for name in (names.split() or members) if name in members]
-    return frozenset(id(f) for f in found if callable(f))
-
-
-_CALLED: Final = {
-    "builtins": "abs bool bytearray bytes complex dict divmod enumerate float format frozenset "
-    "hash id int iter len list max min object pow print range repr reversed round set slice str "
-    "sum tuple zip",
-    "math": "",
-    "collections": "OrderedDict defaultdict deque",
-    "functools": "partial",
-    "operator": "add sub mul truediv floordiv mod pow neg abs",
-    "random": "betavariate expovariate gammavariate gauss lognormvariate normalvariate "
-    "paretovariate randint randrange triangular uniform vonmisesvariate weibullvariate",
-    "time": "sleep",
-    "types": "CellType FunctionType MethodType SimpleNamespace",
-    "eager.dispatch": "apply",
-    "eager.tensor": "wrap",
-    "jitcap.capture.arrays": "_input",
-    "jitcap.capture.located": "warn_above",
-    "jitcap.capture.rebuild": "_empty_deque",
-    "jitcap.capture.result": "_freed",
-    "jitcap.tensor_guard": "memory_of",
-}
-_CALLED_METHODS: Final = frozenset(
-    "__setattr__ __delattr__ __setitem__ __delitem__ __init__ clear update extend append".split()
-)
-_CALLED_TYPES: Final = (object, dict, list, set, collections.OrderedDict, collections.deque)
-
-
-def may_call(value: Any) -> bool:
-    """Whether an entry that is read may call this: a helper of ours, or a builtin that makes or
-    changes a container, a number, a text, an exception."""
-    kind = type(value)
-    if kind in (types.MethodDescriptorType, types.WrapperDescriptorType):
-        owner = value.__objclass__
-        known = owner in _CALLED_TYPES or issubclass(owner, BaseException)
-        return known and value.__name__ in _CALLED_METHODS
-    if kind is BuiltinFunctionType and issubclass(type(value.__self__), type):
-        return value.__name__ == "__new__" and value.__self__.__module__ in _HOMES
-    if issubclass(kind, type) and issubclass(value, BaseException):
-        return value.__module__ == "builtins"
-    return id(value) in _called()
-
-
-_HOMES: Final = ("builtins", "collections", "types")
-
-
-def _look_up(module: str, name: str) -> Any:
-    """The function or class that an imported module holds under a name, or one of its classes, or
-    None. Runs nothing."""
-    found: Any = sys.modules.get(module)
-    if type(found) is not ModuleType:
-        return None
-    first, *rest = name.split(".")
-    found = ModuleType.__getattribute__(found, "__dict__").get(first)
-    for part in rest:
-        if not issubclass(type(found), type):
-            return None
-        owners = (MEMBERS.__get__(c) for c in MRO.__get__(found))
-        member = next((names[part] for names in owners if part in names), None)
-        found = member.__func__ if type(member) is staticmethod else member
-    return found if issubclass(type(found), NAMED) else None
 
 
 # ---- from disk
@@ -506,21 +390,21 @@ def _read_pattern(reader: Reader, text: Any, flags: int) -> re.Pattern[Any]:
 
 
 def _read_program(reader: Reader, module: str, name: str, text: str) -> Any:
-    found = None if is_library_module(module) else _look_up(module, name)
+    found = None if is_library_module(module) else look_up(module, name)
     if found is None or fingerprint(found) != text:
         raise Unreadable(f"{module}.{name} is another text")
     return found
 
 
 def _read_library(reader: Reader, module: str, name: str) -> Any:
-    found = _look_up(module, name)
-    if found is None or not _is_open(module, name, found):
+    found = look_up(module, name)
+    if found is None or not is_open(module, name, found):
         raise Unreadable(f"{module}.{name} is not kept by name")
     return found
 
 
 def _read_module(reader: Reader, name: str) -> ModuleType:
-    module = sys.modules[name] if _may_name(name) else None
+    module = sys.modules[name] if may_name(name) else None
     if type(module) is not ModuleType:
         raise Unreadable(f"the module {name}")
     return module

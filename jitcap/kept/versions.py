@@ -34,8 +34,9 @@ from jitcap.guards import Guard, Guards
 from jitcap.joint import Joint, Region
 from jitcap.kept import graphs
 from jitcap.kept.fingerprint import Unkept, fingerprint
+from jitcap.kept.names import Unreadable
 from jitcap.kept.program import Program, Rows
-from jitcap.kept.records import Reader, Unreadable, Writer, has_copies
+from jitcap.kept.records import Reader, Writer, has_copies
 from jitcap.lower import Strides
 from jitcap.pipeline import compile_graph
 from jitcap.pipeline import recall as recall_executable
