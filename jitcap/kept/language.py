@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from jitcap.kept.harmless import OPERATIONS
@@ -24,6 +24,7 @@ _LENGTH: Final = 400  # characters between two commas: nothing that is generated
 _DEPTH: Final = 40  # of brackets
 
 TAKE, LET = "%s := ", "%s = "
+RESULTS: Final = ("o = ", "r = ")  # of the graph
 _GUARD_NAMES: Final = frozenset({"args", "kwargs", "MISS"})
 _BODY_NAMES: Final = frozenset({"args", "kwargs", "o", "r", "t"})
 _FUNCTIONS: Final = frozenset(
@@ -51,7 +52,7 @@ _STORED: Final = frozenset(
     "autocast args __cause__ __context__ __suppress_context__ __qualname__ __doc__ __module__ "
     "__kwdefaults__".split()
 )
-_BUILTINS: Final = {name: getattr(builtins, name) for name in _FUNCTIONS}
+BUILTINS: Final = {name: getattr(builtins, name) for name in _FUNCTIONS}
 _EXPRESSIONS: Final = (
     ast.Name, ast.Constant, ast.Attribute, ast.Subscript, ast.Call, ast.Compare, ast.BoolOp,
     ast.UnaryOp, ast.BinOp, ast.List, ast.Tuple, ast.Set, ast.Starred, ast.expr_context,
@@ -66,7 +67,7 @@ _BODY: Final = (
 class Shape:
     """One shape: its statement as a function of the holes, and which holes have a part to play.
 
-    `kinds`: of each hole, "run" for many values in a row, "name" for an attribute's, else ""."""
+    `kinds`: of each hole, "r" for many values in a row, "m" for an attribute's name, else ""."""
 
     def __init__(self, text: Any, kinds: tuple[str, ...], guard: bool) -> None:
         if type(text) is not str or not _SHAPE.fullmatch(text):
@@ -74,26 +75,30 @@ class Shape:
         if _OWN_NAME.search(text) or _is_deep(text):
             raise Unreadable("no shape")
         before = text.replace("%%", "--").split("%s")[:-1]
-        if [kind == "name" for kind in kinds] != [piece.endswith(".") for piece in before]:
+        if [kind == "m" for kind in kinds] != [piece.endswith(".") for piece in before]:
             raise Unreadable("no attribute")
         self.text = text
         self.kinds = kinds
-        self.size = len(kinds) + 1  # of a row
+        self.size = len(kinds) + 1  # of a line
         self.marks = len(kinds) - kinds.count("")
         self.guard = guard
-        self.prefix = next((p for p in (TAKE, LET) if guard and text.startswith(p)), "")
+        prefixes = (TAKE, LET) if guard else (LET, *RESULTS)
+        self.prefix = next((p for p in prefixes if text.startswith(p)), "")
         self.called: set[int] = set()  # holes that are called
         self.seen: set[int] = set()  # holes whose `check` or `apart` is called
-        self.stored: set[int] = set()  # holes that get a value, after the guards
         self.attaches = False  # to the region
         self.function: Any = None
 
+    @property
+    def target(self) -> bool:
+        """Whether the first hole is what gets the value."""
+        return self.prefix in (TAKE, LET)
+
     def source(self, name: str) -> str:
-        """The statement as a function of what is in its holes (but the one that gets a value)."""
-        skip = bool(self.prefix)
-        holes = [f"a{i}" for i in range(skip, len(self.kinds))]
-        kinds = self.kinds[skip:]
-        filled = [f"*{h}" if kind == "run" else h for h, kind in zip(holes, kinds, strict=True)]
+        """The statement as a function of what is in its holes (but the one that gets the value)."""
+        holes = [f"a{i}" for i in range(self.target, len(self.kinds))]
+        kinds = self.kinds[self.target :]
+        filled = [f"*{h}" if kind == "r" else h for h, kind in zip(holes, kinds, strict=True)]
         inner = self.text[len(self.prefix) :] % tuple(filled)
         block = f"return {inner}" if self.prefix else inner.replace("\n", "\n ")
         return f"def {name}({', '.join(holes)}):\n {block}\n"
@@ -105,7 +110,7 @@ class Shape:
         self.function = function
 
 
-def parse(shapes: dict[int, Shape]) -> None:
+def parse(shapes: Mapping[str, Shape]) -> None:
     """Parse and check all shapes at once. Raises Unreadable, or what parsing raises."""
     functions = ast.parse("".join(s.source(f"f{i}") for i, s in shapes.items())).body
     for index, function in zip(shapes, functions, strict=True):
@@ -114,11 +119,13 @@ def parse(shapes: dict[int, Shape]) -> None:
         shapes[index].check(function)
 
 
-def functions_of(shapes: dict[int, Shape], scope: dict[str, Any]) -> dict[int, Callable[..., Any]]:
-    """The functions of guards, of harmless operations, with other names in `scope`."""
+def functions_of(
+    shapes: Mapping[str, Shape], space: dict[str, Any]
+) -> dict[str, Callable[..., Any]]:
+    """The functions of shapes, with other names in `space`; those of guards are harmless."""
     tree = ast.Module([shape.function for shape in shapes.values()], [])
-    space = {**OPERATIONS, **_BUILTINS, **scope, "__builtins__": {}}
-    exec(compile(tree, "<guards>", "exec"), space)
+    space |= {**OPERATIONS, **BUILTINS, "__builtins__": {}}
+    exec(compile(tree, "<kept>", "exec"), space)
     return {index: space[f"f{index}"] for index in shapes}
 
 
@@ -182,7 +189,7 @@ class _Guard:
         index = (
             int(node.attr[1:]) if re.fullmatch(r"a\d{1,4}", node.attr) else len(self.shape.kinds)
         )
-        if self.shape.kinds[index : index + 1] == ("name",):
+        if self.shape.kinds[index : index + 1] == ("m",):
             name = ast.Name(node.attr, ast.Load(), **_PLACE)
         elif not is_attribute(node.attr):
             raise Unreadable(f".{node.attr}")
@@ -310,13 +317,10 @@ class _Body(ast.NodeVisitor):
         super().generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> None:
-        hole = _hole(node)
-        if isinstance(node.ctx, ast.Store) and hole is not None:
-            self.shape.stored.add(hole)
-        elif hole is None and node.id not in _BODY_NAMES and node.id not in self.loop:
-            raise Unreadable(f"the name {node.id}")
-        elif isinstance(node.ctx, ast.Store) and node.id not in ("o", "r"):
+        if not isinstance(node.ctx, ast.Load):
             raise Unreadable(f"{node.id} is stored")
+        if _hole(node) is None and node.id not in _BODY_NAMES and node.id not in self.loop:
+            raise Unreadable(f"the name {node.id}")
 
     def visit_Constant(self, node: ast.Constant) -> None:
         """Any literal."""

@@ -1,25 +1,32 @@
 """Kept versions: generated code as data. statements <-> shapes, and rows that fill them.
 
 A version has thousands of statements of few shapes: `v5 = v4['lr']` and `v6 = v4['eps']` are one,
-`%s = %s[%s]`, with other holes. On disk lie the shapes, and rows of what is in their holes:
-variables, literals, names of attributes, long runs of variables. Reading checks each shape
-(`language`) and each hole. For the first call nothing is compiled but the shapes of the guards and
-the body; the whole entry is compiled at the second call.
+`%s = %s[%s]`, with other holes. On disk lie the shapes, and a line for each statement: the number
+of its shape, and what is in its holes, each a letter and a number:
+
+    v t n C     a variable, or a constant of the version
+    l m r       one of the `literals`, of the `members` (names of attributes), of the `runs` (long
+                rows of variables)
+
+Reading checks each shape (`language`), and that lines fill them. The first call compiles nothing
+but the shapes; the whole entry is compiled at the second call.
 """
 
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from jitcap.capture.result import entry_source
+from jitcap.kept.harmless import attribute
 from jitcap.kept.language import LET, TAKE, Shape, functions_of, is_attribute, parse
 from jitcap.kept.names import Unreadable, may_call
 from jitcap.tensor_guard import Seen
 
-Row = list[Any]  # number of the shape, then what fills its holes
 _ITEM: Final = r"(?:[vt]\d+(?:\._array)?|r\[\d+\]|None)\b"
 _TOKEN: Final = re.compile(
     r"b?'(?:[^'\\]|\\.)*'|b?\"(?:[^\"\\]|\\.)*\""  # a literal text
@@ -27,101 +34,189 @@ _TOKEN: Final = re.compile(
     r"|(?<![\w.])[vtnC]\d+\b(?!=)"  # a variable, and no keyword
     r"|(?<![\w.])\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.])"
 )
-_VARIABLE: Final = re.compile(r"[vtnC]\d+")
-_RUN: Final = re.compile(rf"{_ITEM}(?:, {_ITEM})+")
+_VARIABLE: Final = re.compile(r"[vtnC]\d+", re.ASCII)
+_HOLE: Final = re.compile(r"[vtnClmr]\d{1,9}", re.ASCII)
+_RUN: Final = re.compile(rf"{_ITEM}(?:, {_ITEM})+", re.ASCII)
 _READ: Final = re.compile(r"(v\d+) = ([vC]\d+)\.(\w+)", re.ASCII)
 
 
 # ---- to disk
 
 
+class _Table:
+    """Values by number, each once."""
+
+    def __init__(self, letter: str) -> None:
+        self.letter = letter
+        self.numbers: dict[Any, int] = {}
+
+    def hole(self, value: Any) -> str:
+        """What stands for a value in a line; 1 is not True, nor 1.0."""
+        key = (type(value), value)
+        return f"{self.letter}{self.numbers.setdefault(key, len(self.numbers))}"
+
+    def values(self) -> list[Any]:
+        return [value for _, value in self.numbers]
+
+
 class Rows:
-    """Collects statements as rows; the same shape is stored once."""
+    """Collects statements as lines."""
 
     def __init__(self) -> None:
-        self.shapes: dict[str, int] = {}
+        self._shapes = _Table("")
+        self._literals = _Table("l")
+        self._members = _Table("m")
+        self._runs = _Table("r")
 
-    def of(self, lines: Iterable[str]) -> list[Row]:
-        """The rows of some lines. A line that begins with a space belongs to the one before."""
+    def of(self, lines: Iterable[str]) -> str:
+        """Some statements. A line that begins with a space belongs to the one before."""
         statements: list[str] = []
         for line in lines:
             if line.startswith(" "):
                 statements[-1] += f"\n{line}"
             else:
                 statements.append(line)
-        return [self._row(s) for s in statements]
+        return "\n".join(map(self._line, statements))
 
-    def _row(self, statement: str) -> Row:
+    def tables(self) -> dict[str, list[Any]]:
+        """What the lines refer to."""
+        literals = [
+            ["bytes", v.decode("latin-1")] if isinstance(v, bytes) else v
+            for v in self._literals.values()
+        ]
+        return {
+            "shapes": self._shapes.values(),
+            "literals": literals,
+            "members": self._members.values(),
+            "runs": self._runs.values(),
+        }
+
+    def _line(self, statement: str) -> str:
         read = _READ.fullmatch(statement)
         if read is not None:
             target, base, name = read.groups()
-            return [self._number("%s = %s.%s"), target, base, {"name": name}]
-        holes = [_hole(token) for token in _TOKEN.findall(statement)]
+            shape = self._shapes.hole("%s = %s.%s")
+            return f"{shape} {target} {base} {self._members.hole(name)}"
+        holes = map(self._hole, _TOKEN.findall(statement))
         shape = _TOKEN.sub("\0", statement).replace("%", "%%").replace("\0", "%s")
-        return [self._number(shape), *holes]
+        return " ".join([self._shapes.hole(shape), *holes])
 
-    def _number(self, shape: str) -> int:
-        return self.shapes.setdefault(shape, len(self.shapes))
-
-
-def _hole(token: str) -> Any:
-    """A variable's name as it is, a literal text in a list, a number as it is."""
-    if _VARIABLE.fullmatch(token):
-        return token
-    if _RUN.fullmatch(token):
-        return {"run": token}
-    value = ast.literal_eval(token)
-    if isinstance(value, bytes):
-        return [value.decode("latin-1"), "bytes"]
-    return [value] if isinstance(value, str) else value
+    def _hole(self, token: str) -> str:
+        if _VARIABLE.fullmatch(token):
+            return token
+        if _RUN.fullmatch(token):
+            return self._runs.hole(token)
+        return self._literals.hole(ast.literal_eval(token))
 
 
 # ---- from disk
 
 
-def _token(hole: Any) -> str:
-    """What stands in a hole, as text of the program."""
-    if type(hole) is dict:
-        (text,) = hole.values()
-        return str(text)
-    return hole if type(hole) is str else repr(_literal(hole))
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What a line does: its function, what it does with the result, and where runs are."""
+
+    function: Callable[..., Any]
+    prefix: str
+    target: bool
+    runs: bool
 
 
-def _literal(hole: Any) -> Any:
-    if type(hole) is list:
-        text, *rest = hole
-        return text.encode("latin-1") if rest else text
-    return hole
+@dataclass(slots=True)
+class Section:
+    """The guards, or the body: lines, and the shapes that they use."""
+
+    rows: list[list[str]]
+    shapes: dict[str, Shape]
+    called: set[str] = field(default_factory=set)  # constants that are called
+    seen: set[str] = field(default_factory=set)  # constants whose `check` or `apart` is called
+
+    def actions(self, space: dict[str, Any]) -> dict[str, Action]:
+        """The shapes as functions, with other names in `space`."""
+        functions = functions_of(self.shapes, space)
+        return {
+            index: Action(functions[index], shape.prefix, shape.target, "r" in shape.kinds)
+            for index, shape in self.shapes.items()
+        }
 
 
 class Program:
     """The statements of one version, read and checked. Raises Unreadable."""
 
-    def __init__(self, shapes: list[Any], guards: list[Row], body: list[Row]) -> None:
-        self.guards = guards
-        self.body = body
-        self._guard_shapes = _shapes(shapes, guards, guard=True)
-        self._body_shapes = _shapes(shapes, body, guard=False)
+    def __init__(self, tables: Mapping[str, Any], guards: str, body: str) -> None:
+        self._values: dict[str, Any] = {
+            f"l{i}": _literal(value) for i, value in enumerate(tables["literals"])
+        }
+        self._spelled = {hole: repr(value) for hole, value in self._values.items()}
+        for i, name in enumerate(tables["members"]):
+            if not is_attribute(name):
+                raise Unreadable(f".{name}")
+            self._values[f"m{i}"] = self._spelled[f"m{i}"] = name
+        self._runs = {f"r{i}": _run(text) for i, text in enumerate(tables["runs"])}
+        self._spelled |= self._runs
+        self.guards = self._section(tables["shapes"], guards, guard=True)
+        self.body = self._section(tables["shapes"], body, guard=False)
+
+    def _section(self, texts: list[Any], lines: str, *, guard: bool) -> Section:
+        """Some lines, looked through: every one fills a shape."""
+        rows = [line.split(" ") for line in lines.split("\n")]
+        shapes: dict[str, Shape] = {}
+        marked = 0
+        holes: set[str] = set()
+        for row in rows:
+            index = row[0]
+            shape = shapes.get(index)
+            if shape is None:
+                if not (index.isascii() and index.isdecimal()):
+                    raise Unreadable("no line")
+                marks = tuple(hole[:1] if hole[:1] in ("m", "r") else "" for hole in row[1:])
+                shape = shapes[index] = Shape(texts[int(index)], marks, guard)
+            if len(row) != shape.size:
+                raise Unreadable("no line")
+            if shape.marks:
+                if any(
+                    hole[0] != kind for hole, kind in zip(row[1:], shape.kinds, strict=True) if kind
+                ):
+                    raise Unreadable("no line")
+                marked += shape.marks
+            holes.update(row[1:])
+        if marked != lines.count(" m") + lines.count(" r"):
+            raise Unreadable("no line")
+        tables = self._values.keys() | self._runs.keys()
+        for hole in holes:
+            if not _HOLE.fullmatch(hole) or (hole[0] in "lmr" and hole not in tables):
+                raise Unreadable("no hole")
+        section = Section(rows, shapes)
+        parse(shapes)
+        self._check_parts(section, guard)
+        return section
+
+    def _check_parts(self, section: Section, guard: bool) -> None:
+        """Whether variables stand where a value is stored, constants where one is called."""
+        shapes = section.shapes
+        letters = {TAKE: "C", LET: "v" if guard else "tn"}
+        wanted = {index: letters[s.prefix] for index, s in shapes.items() if s.target}
+        calling = {index: s for index, s in shapes.items() if s.called or s.seen}
+        for row in section.rows:
+            if row[0] in wanted and row[1][0] not in wanted[row[0]]:
+                raise Unreadable("no variable")
+            if row[0] in calling:
+                shape = calling[row[0]]
+                section.called.update(row[i + 1] for i in shape.called)
+                section.seen.update(row[i + 1] for i in shape.seen)
+        if any(name[0] != "C" for name in section.called | section.seen):
+            raise Unreadable("a call of a value")
 
     @property
     def attaches(self) -> bool:
         """Whether results are attached to a region."""
-        return any(shape.attaches for shape in self._body_shapes.values())
+        return any(shape.attaches for shape in self.body.shapes.values())
 
-    def check(self, names: Mapping[str, Any], *, body: bool) -> None:
-        """Whether what the guards call, or the body, of the objects `names`, may be. Raises
-        Unreadable."""
-        shapes = self._body_shapes if body else self._guard_shapes
-        called: set[str] = set()
-        seen: set[str] = set()
-        calling = {i: shape for i, shape in shapes.items() if shape.called or shape.seen}
-        for row in self.body if body else self.guards:
-            if row[0] in calling:
-                called.update(row[i + 1] for i in calling[row[0]].called)
-                seen.update(row[i + 1] for i in calling[row[0]].seen)
-        if not all(may_call(names.get(name)) for name in called):
+    def check(self, names: Mapping[str, Any], section: Section) -> None:
+        """Whether what is called, of the objects `names`, may be. Raises Unreadable."""
+        if not all(may_call(names.get(name)) for name in section.called):
             raise Unreadable("a call of another function")
-        if any(type(names.get(name)) is not Seen for name in seen):
+        if any(type(names.get(name)) is not Seen for name in section.seen):
             raise Unreadable("no arrays seen")
 
     def find(
@@ -133,123 +228,94 @@ class Program:
     ) -> dict[str, Any] | None:
         """The values of all variables if the guards hold for a call. `take` is told each object of
         the program by name. May raise READ_ERRORS."""
-        scope = {"args": args, "kwargs": kwargs, "MISS": False}
-        functions = functions_of(self._guard_shapes, scope)
-        values = dict(names)
-        actions = {i: (functions[i], s.prefix) for i, s in self._guard_shapes.items()}
-        for row in self.guards:
-            function, prefix = actions[row[0]]
-            holes = row[2:] if prefix else row[1:]
-            result = function(*[values[h] if type(h) is str else _value(values, h) for h in holes])
-            if prefix:
+        actions = self.guards.actions({"args": args, "kwargs": kwargs, "MISS": False})
+        values = {**self._values, **names}
+        for row in self.guards.rows:
+            action = actions[row[0]]
+            result = action.function(*self._given(action, row, values))
+            if action.target:
                 values[row[1]] = result
-                if prefix == TAKE:
+                if action.prefix == TAKE:
                     take(row[1], result)
             elif result is False:
                 return None
+        self._check_names(values)
         return values
 
-    def first(self, values: Mapping[str, Any]) -> tuple[str, list[str]]:
-        """The body as a function `first` of the variables that it reads, and their names. Raises
-        Unreadable if one is not there."""
-        variables: dict[str, None] = {}
-        made: set[str] = set()
-        for row in self.body:
-            stored = self._body_shapes[row[0]].stored
-            for i, hole in enumerate(row[1:]):
-                if type(hole) is dict:
-                    variables |= dict.fromkeys(_VARIABLE.findall(hole.get("run", "")))
-                elif type(hole) is str and i not in stored and hole not in made:
-                    variables[hole] = None
-            made.update(row[i + 1] for i in stored)
-        for name in made:
-            variables.pop(name, None)
-        if not variables.keys() <= values.keys():
-            raise Unreadable("a name that nothing provides")
-        own = [name for name in variables if name[0] != "C"]
-        lines = [f"def first({', '.join(own)}):", *(f"  {t}" for t in self._texts(self.body))]
-        return "\n".join(lines), own
+    def _check_names(self, values: Mapping[str, Any]) -> None:
+        """Whether each name of the body is there when it is read. Raises Unreadable."""
+        known = set(values)
+        for row in self.body.rows:
+            target = self.body.shapes[row[0]].target
+            for hole in row[1 + target :]:
+                names = _VARIABLE.findall(self._runs[hole]) if hole[0] == "r" else (hole,)
+                if not known.issuperset(names):
+                    raise Unreadable("a name that nothing provides")
+            if target:
+                known.add(row[1])
+
+    def run(self, values: dict[str, Any], space: dict[str, Any]) -> Any:
+        """The body, for the call whose values were found. `space`: what it calls."""
+        actions = self.body.actions(space)
+        result = None
+        for row in self.body.rows:
+            action = actions[row[0]]
+            result = action.function(*self._given(action, row, values))
+            if action.target:
+                values[row[1]] = result
+            elif action.prefix:
+                space[action.prefix[0]] = values[action.prefix[0]] = result
+        return result
+
+    def _given(self, action: Action, row: list[str], values: Mapping[str, Any]) -> list[Any]:
+        """What is in the holes of a line, but for the one that gets the result."""
+        holes = row[2:] if action.target else row[1:]
+        if not action.runs:
+            return [values[hole] for hole in holes]
+        return [self._items(hole, values) if hole[0] == "r" else values[hole] for hole in holes]
+
+    def _items(self, hole: str, values: Mapping[str, Any]) -> list[Any]:
+        """The values of a run."""
+        return [_item(text, values) for text in self._runs[hole].split(", ")]
 
     def source(self) -> str:
         """The whole entry, as capture wrote it."""
-        takes = {i for i, shape in self._guard_shapes.items() if shape.prefix == TAKE}
-        checks = self._texts(row for row in self.guards if row[0] not in takes)
-        return entry_source((c.replace("\n", "\n    ") for c in checks), self._texts(self.body))
+        takes = {i for i, shape in self.guards.shapes.items() if shape.prefix == TAKE}
+        checks = self._texts(self.guards, takes)
+        return entry_source((c.replace("\n", "\n    ") for c in checks), self._texts(self.body, ()))
 
-    def _texts(self, rows: Iterable[Row]) -> Iterator[str]:
-        shapes = self._guard_shapes | self._body_shapes
-        for index, *holes in rows:
-            yield shapes[index].text % tuple(map(_token, holes))
-
-
-def _shapes(texts: list[Any], rows: list[Row], *, guard: bool) -> dict[int, Shape]:
-    """The shapes that some rows use, looked through; every row must fill one."""
-    marked = _check_holes(rows)
-    shapes: dict[int, Shape] = {}
-    targets: set[str] = set()
-    for row in rows:
-        index = row[0]
-        shape = shapes.get(index)
-        if shape is None:
-            if type(index) is not int or index < 0:
-                raise Unreadable("no row")
-            shape = shapes[index] = Shape(texts[index], tuple(map(_kind, row[1:])), guard)
-        if len(row) != shape.size:
-            raise Unreadable("no row")
-        if shape.prefix:
-            targets.add(row[1] if shape.prefix == LET else f"take {row[1]}")
-        if shape.marks:
-            if tuple(map(_kind, row[1:])) != shape.kinds:
-                raise Unreadable("no row")
-            marked -= shape.marks
-    if marked or any(type(t) is not str or not t.startswith(("v", "take C")) for t in targets):
-        raise Unreadable("no row")
-    parse(shapes)
-    parts = {i: s.stored | s.called | s.seen for i, s in shapes.items()}
-    special = {index: holes for index, holes in parts.items() if holes and not shapes[index].prefix}
-    special |= {i: s.called | s.seen for i, s in shapes.items() if s.prefix and s.called | s.seen}
-    for row in rows:
-        for i in special.get(row[0], ()):
-            letters = "tn" if i in shapes[row[0]].stored else "C"
-            if type(row[i + 1]) is not str or row[i + 1][0] not in letters:
-                raise Unreadable("no variable")
-    return shapes
+    def _texts(self, section: Section, without: Iterable[str]) -> Iterator[str]:
+        spelled = self._spelled
+        for row in section.rows:
+            if row[0] not in without:
+                holes = tuple([spelled.get(hole, hole) for hole in row[1:]])
+                yield section.shapes[row[0]].text % holes
 
 
-def _kind(hole: Any) -> str:
-    """Which of the kinds of `Shape` a hole's content is."""
-    if type(hole) is not dict:
-        return ""
-    (kind,) = hole
-    return str(kind)
-
-
-def _check_holes(rows: list[Row]) -> int:
-    """How many holes hold a run or a name. Raises Unreadable for one that would be filled with
-    anything but values."""
-    marked = 0
-    holes = [hole for row in rows for hole in row if type(hole) is not int]
-    if not all(map(_VARIABLE.fullmatch, {h for h in holes if type(h) is str})):
-        raise Unreadable("no variable")
-    for hole in holes:
-        if type(hole) is list:
-            if type(hole[0]) is not str or hole[1:] not in ([], ["bytes"]):
-                raise Unreadable("no literal")
-        elif type(hole) is dict:
-            marked += 1
-            ((kind, text),) = hole.items()
-            run = kind == "run" and type(text) is str and _RUN.fullmatch(text)
-            if not run and not (kind == "name" and is_attribute(text)):
-                raise Unreadable("no row of values")
-        elif type(hole) is not str and type(hole) is not float:
+def _literal(value: Any) -> Any:
+    if type(value) is list:
+        tag, text = value
+        if tag != "bytes":
             raise Unreadable("no literal")
-    return marked
+        return text.encode("latin-1")
+    if type(value) is float and math.isfinite(value):
+        return value
+    if type(value) is not str and type(value) is not int:
+        raise Unreadable("no literal")
+    return value
 
 
-def _value(values: Mapping[str, Any], hole: Any) -> Any:
-    """What a hole of a guard that names no single variable stands for."""
-    if type(hole) is dict:
-        if "name" in hole:
-            return hole["name"]
-        return [values[name] for name in hole["run"].split(", ")]
-    return _literal(hole)
+def _run(text: Any) -> str:
+    if type(text) is not str or not _RUN.fullmatch(text):
+        raise Unreadable("no row of values")
+    return text
+
+
+def _item(text: str, values: Mapping[str, Any]) -> Any:
+    """The value of one item of a run."""
+    if text == "None":
+        return None
+    if text[:2] == "r[":
+        return values["r"][int(text[2:-1])]
+    name, _, array = text.partition(".")
+    return attribute(values[name], "_array") if array else values[name]

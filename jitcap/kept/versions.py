@@ -34,6 +34,7 @@ from jitcap.guards import Guard, Guards
 from jitcap.joint import Joint, Region
 from jitcap.kept import graphs
 from jitcap.kept.fingerprint import Unkept, fingerprint
+from jitcap.kept.language import BUILTINS
 from jitcap.kept.names import Unreadable
 from jitcap.kept.program import Program, Rows
 from jitcap.kept.records import Reader, Writer, has_copies
@@ -137,7 +138,7 @@ def _files(captured: Captured, fn: Any, executable: str | None) -> dict[str, byt
         "roots": places,
         "found": found,
         "constants": written,
-        "shapes": [*rows.shapes],
+        "tables": rows.tables(),
         "guards": guards,
         "body": body,
         "writes": captured.writes,
@@ -148,9 +149,9 @@ def _files(captured: Captured, fn: Any, executable: str | None) -> dict[str, byt
     if unknown is not None:
         raise Unkept(f"{unknown.co_qualname}(), whose text it does not compare")
     try:  # the language is what capture writes: what it does not know is not kept
-        program = Program(start["shapes"], guards, body)
-        program.check(constants, body=False)
-        program.check(namespace, body=True)
+        program = Program(start["tables"], guards, body)
+        program.check(constants, program.guards)
+        program.check(namespace, program.body)
     except Unreadable as reason:
         raise Unkept(f"{reason} in its entry") from reason
     names = Writer({id(value): name for name, value in namespace.items()}, codes)
@@ -189,7 +190,7 @@ class Recalled:
         self.autocast = Reader({}).read(autocast)
         self.writes = _writes(start["writes"])
         self.strides = _strides(start["strides"])
-        self.program = Program(start["shapes"], start["guards"], start["body"])
+        self.program = Program(start["tables"], start["guards"], start["body"])
         self.names: dict[str, Any] = {}
         self.start = start
         self._rest = rest
@@ -217,7 +218,7 @@ class Recalled:
                 return None
         reader = Reader({})
         names = {name: reader.read(data) for name, data in self.start["constants"].items()}
-        self.program.check(names, body=False)
+        self.program.check(names, self.program.guards)
         found, roots = self.start["found"], _roots(fn)
         distinct = set(map(id, names.values()))
 
@@ -234,7 +235,7 @@ class Recalled:
             take(name, roots[place])
         values = self.program.find(names, args, kwargs, take)
         if values is not None:
-            self.program.check(names, body=True)
+            self.program.check(names, self.program.body)
         self.names = names
         return values
 
@@ -315,36 +316,28 @@ def _compiled(
         )
     if version.program.attaches and region is None:
         raise Unreadable("there is no region")
-    scope = {**version.names, **linked(executable.run, MISS, region)}
-    entry = late(version.program, version.name, scope, values, call)
+    entry = late(version, values, call, linked(executable.run, MISS, region))
     return Compiled(entry, version, executable, trail)
 
 
 def late(
-    program: Program,
-    name: str,
-    scope: dict[str, Any],
-    values: dict[str, Any],
-    call: tuple[Any, Any],
+    version: Recalled, values: dict[str, Any], call: tuple[Any, Any], space: dict[str, Any]
 ) -> Call:
     """The entry of a version whose guards were just seen to hold for `call`: that one runs the body
-    with the `values` found; from the second on all of it is compiled. (A process that is started
-    for few calls does not wait for thousands of lines.)"""
-    text, variables = program.first(values)
-    exec(compile(text, f"<entry of {name}>", "exec"), scope)
-    first = scope.pop("first")
-    pending = [(call, [values[v] for v in variables])]
+    line by line, with the `values` found; from the second on all of it is compiled. (A process that
+    is started for few calls does not wait for thousands of lines.)"""
+    pending = [(call, values)]
 
     def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        found = pending.pop() if pending else None
-        if found is not None and found[0][0] is args and found[0][1] is kwargs:
-            return first(*found[1])
+        known, found = pending.pop() if pending else ((None, None), {})
+        if known[0] is args and known[1] is kwargs:
+            return version.program.run(found, {**space, "args": args, "kwargs": kwargs})
         whole: dict[str, Any] = {}
-        exec(compile(program.source(), f"<entry of {name}>", "exec"), scope, whole)
+        exec(compile(version.program.source(), f"<entry of {version.name}>", "exec"), scope, whole)
         entry.__code__ = whole["entry"].__code__
         return entry(args, kwargs)
 
-    scope["begin"] = begin
+    scope = {**version.names, **space, "__builtins__": BUILTINS, "begin": begin}
     exec("def entry(args, kwargs): return begin(args, kwargs)", scope)
     entry: Any = scope["entry"]
     return entry
