@@ -60,7 +60,7 @@ def _contents(value: Any, v: str, bind: Bind) -> str:
     if kind in _LITERALS:
         return f"{v} == {value!r}"
     if kind in (*_TEXTUAL, *_ZONED):
-        return f"repr({v}) == {repr(value)!r}"
+        return f"{bind(text_of)}({v}) == {repr(value)!r}"
     if kind is range:
         parts = value.start, value.stop, value.step
         return f"({v}.start, {v}.stop, {v}.step) == {parts!r}"
@@ -74,8 +74,7 @@ def _contents(value: Any, v: str, bind: Bind) -> str:
         return f"{bind(same_scalar)}({v}, {bind(value)})"
     if kind in _VALUES or isinstance(value, np.dtype):
         return f"{v} == {bind(value)}"
-    base = base_of(value)
-    return f"{bind(base)}.__repr__({v}) == {base.__repr__(value)!r}"
+    return f"{bind(text_of)}({v}) == {text_of(value)!r}"
 
 
 def base_of(value: Any) -> Any:
@@ -98,6 +97,13 @@ def same_items(items: Sequence[Any], constant: Sequence[Any]) -> bool:
     if all(map(is_, items, constant)):
         return True
     return all(map(is_, map(type, items), map(type, constant))) and [*items] == [*constant]
+
+
+def same_keys(keys: Any, constant: tuple[Any, ...]) -> bool:
+    """Whether a dictionary (or a view of one) has these keys, in this order."""
+    if len(keys) != len(constant):
+        return False
+    return all(map(is_, keys, constant)) or same_items([*keys], constant)
 
 
 def same_scalar(value: Any, constant: Any) -> bool:

@@ -13,12 +13,11 @@ import functools
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from operator import is_
 from types import CodeType, FunctionType
 from typing import Any, ClassVar, Final
 
 from jitcap.capture.origin import Drawn, Origin
-from jitcap.equality import base_of, condition, same_items, text_of
+from jitcap.equality import condition, same_keys, text_of
 
 _ATOMS: Final = (type(None), bool, type(Ellipsis), type(NotImplemented))
 _FUNCTIONS_IN: Final[dict[type, tuple[str, ...]]] = {
@@ -212,9 +211,7 @@ class KeysAre(Guard):
         v, keys = names.var(self.origin), names.bind(self.names)
         if self.view is not None:
             v = f"{names.bind(self.view)}({v})"
-        very = f"all(map({names.bind(is_)}, {v}, {keys}))"
-        same = f"{names.bind(same_items)}([*{v}], {keys})"
-        return f"len({v}) == {len(self.names)} and ({very} or {same})"
+        return f"{names.bind(same_keys)}({v}, {keys})"
 
     def expected(self) -> str:
         return f"keys {short(list(self.names))}"
@@ -368,8 +365,8 @@ class Holds(Guard):
             return v if self.value else f"not {v}"
         if type(self.value) is int:
             return f"{v} == {self.value!r}"
-        base = base_of(self.value)  # no two floats have one text; nan has one, and -0.0 its own
-        return f"{names.bind(base)}.__repr__({v}) == {base.__repr__(self.value)!r}"
+        # No two floats have one text; nan has one, and -0.0 its own.
+        return f"{names.bind(text_of)}({v}) == {text_of(self.value)!r}"
 
     def expected(self) -> str:
         if isinstance(self.value, bool):

@@ -111,7 +111,7 @@ def _generate(
     program = functools.partial(lower, graph, writes, strides)
     if config.check:  # verify every stage, every time
         return codegen.compile(program(), target), None
-    key = graphs.key_of(show(graph), (strides, writes), target)
+    key = graphs.key_of(graph, (strides, writes), target)
     found = None if key is None else graphs.recall(key, program, target)
     if found is not None:
         return found, key

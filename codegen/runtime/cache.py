@@ -3,9 +3,11 @@
 Content-addressed, shared by any number of processes without a lock. An entry is a directory
 `<root>/<first two digits>/<key>/` of files plus `manifest.json` (JSON, never pickle: reading it
 runs nothing); it is written under `<root>/tmp/`, flushed, and renamed into place, so a reader sees
-all of it or nothing. Every file is checked against its SHA-256 when read: a bad entry counts as a
-miss and is removed. When the directory is not private to this user, or cannot be written (full,
-read-only), entries go to a private temporary directory instead, and a warning says so once.
+all of it or nothing. Every file is checked against its SHA-256 when read, and every file and
+directory must belong to this user and be writable by nobody else, for native code is trusted by
+these alone: a bad entry counts as a miss and is removed. When the root is not private to this user,
+or cannot be written (full, read-only), entries go to a private temporary directory instead, and a
+warning says so once.
 """
 
 from __future__ import annotations
@@ -16,11 +18,12 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +32,10 @@ FORMAT: Final = 1
 LIMIT_BYTES: Final = 2 << 30
 MEMORY_DISK: Final = "/dev/shm"  # noqa: S108 - used only through mkdtemp
 MANIFEST: Final = "manifest.json"
+MANIFEST_BYTES: Final = 64 << 20
+DAMAGED: Final = (
+    OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, MemoryError,
+)  # fmt: skip
 STALE_SECONDS: Final = 3600.0  # an unfinished entry older than this belongs to a killed process
 
 
@@ -86,7 +93,7 @@ class Cache:
             except FileNotFoundError:
                 if (path / MANIFEST).exists():  # a listed file is gone: damaged
                     _discard(path, root)
-            except (OSError, ValueError, KeyError, TypeError):
+            except DAMAGED:
                 _discard(path, root)
             else:
                 _touch(path)
@@ -162,7 +169,7 @@ class Cache:
                     raise
             try:
                 return _read(final, key)
-            except (OSError, ValueError, KeyError, TypeError):
+            except DAMAGED:
                 _discard(final, root)
         raise OSError(f"{final} is replaced again and again by other processes")
 
@@ -251,7 +258,7 @@ def _place(root: Path, key: str) -> Path:
 def _write(path: Path, source: bytes | Path) -> dict[str, Any]:
     """Write and flush one file; its manifest row."""
     raw = source.read_bytes() if isinstance(source, Path) else source
-    with path.open("xb") as f:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as f:  # noqa: PTH123
         f.write(raw)
         f.flush()
         os.fsync(f.fileno())
@@ -259,17 +266,39 @@ def _write(path: Path, source: bytes | Path) -> dict[str, Any]:
 
 
 def _read(path: Path, key: str) -> Entry:
-    """The entry at `path`, every byte verified. Raises OSError, ValueError, KeyError, TypeError."""
-    recorded, _, text = (path / MANIFEST).read_text(encoding="utf-8").partition("\n")
+    """The entry at `path`, every byte verified. Raises what is in DAMAGED."""
+    for folder in (path.parent, path):
+        _check_owner(os.lstat(folder), stat.S_ISDIR)
+    recorded, _, text = _contents(path / MANIFEST, None).decode().partition("\n")
     if recorded != digest(text):
         raise ValueError("the manifest is damaged")
     body = json.loads(text)
-    if body["format"] != FORMAT or body["key"] != key:
+    if body["format"] != FORMAT or body["key"] != key or type(body["data"]) is not dict:
         raise ValueError("the manifest is of another entry or format")
     for name, row in body["files"].items():
-        if hashlib.sha256((path / name).read_bytes()).hexdigest() != row["sha256"]:
+        if name in ("", ".", "..", MANIFEST) or "/" in name:
+            raise ValueError(f"{name!r} is no file of an entry")
+        if hashlib.sha256(_contents(path / name, row["size"])).hexdigest() != row["sha256"]:
             raise ValueError(f"file {name} is damaged")
     return Entry(path, body["data"], tuple(body["files"]))
+
+
+def _contents(path: Path, size: int | None) -> bytes:
+    """The bytes of a file (a manifest, if its size is not known) of this user's."""
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as f:  # noqa: PTH123
+        state = os.fstat(f.fileno())
+        _check_owner(state, stat.S_ISREG)
+        if state.st_size > MANIFEST_BYTES if size is None else state.st_size != size:
+            raise ValueError(f"file {path.name} has {state.st_size} bytes")
+        return f.read()
+
+
+def _check_owner(state: os.stat_result, is_kind: Callable[[int], bool]) -> None:
+    """Raises PermissionError for what another user could have written, ValueError for a link."""
+    if not is_kind(state.st_mode):
+        raise ValueError("no plain file or directory")
+    if state.st_uid != os.getuid() or state.st_mode & 0o022:
+        raise PermissionError(f"user {state.st_uid} or others can write it")
 
 
 def _discard(path: Path, root: Path) -> None:

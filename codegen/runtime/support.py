@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib.util
 import os
 import tempfile
 import threading
@@ -66,11 +67,10 @@ def _cgroup_limit() -> int:
 
 
 def _openblas() -> ctypes.CDLL | None:
-    try:
-        import scipy_openblas32
-    except ImportError:
+    spec = importlib.util.find_spec("scipy_openblas32")
+    if spec is None or spec.origin is None:
         return None
-    folder = Path(scipy_openblas32.get_lib_dir())
+    folder = Path(spec.origin).parent / "lib"  # importing it takes longer than all of a warm start
     for path in sorted(folder.glob("libscipy_openblas*")):
         try:
             return ctypes.CDLL(str(path))

@@ -19,14 +19,15 @@ from eager.traced import UnknownValue
 from jitcap.capture.breaks import Aliased, Break, Place, Record
 from jitcap.capture.bytecode import UnsupportedPython
 from jitcap.capture.effects import Epilogue, counters, epilogue, guard_aliases, tensors_of
+from jitcap.capture.frames import VARKEYWORDS
 from jitcap.capture.kinds.tensors import TensorShadow
-from jitcap.capture.origin import Attribute, Fixed, Keyword, Positional
+from jitcap.capture.origin import Attribute, Computed, Fixed, Keyword, Keywords, Positional
 from jitcap.capture.result import Captured, Input, prepare
 from jitcap.capture.search import Search
 from jitcap.capture.session import Session
 from jitcap.functional import DataDependent
 from jitcap.graph import Node
-from jitcap.guards import CodeIs, Is, Names
+from jitcap.guards import CodeIs, Equals, Is, Names
 from jitcap.joint import Joint, build_joint, runs_python
 
 T = TypeVar("T")
@@ -160,6 +161,10 @@ def _run(session: Session, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         label = names[i] if i < count else f"args[{i}]"
         given.append(session.outside.load(value, Positional(i, label)))
     keywords = {k: session.outside.load(v, Keyword(k)) for k, v in kwargs.items()}
+    collects = not isinstance(plain, FunctionType) or plain.__code__.co_flags & VARKEYWORDS
+    if len(keywords) > 1 and collects:  # their order is that of a dictionary
+        place = Computed((Keywords(),), "[*{}]")
+        session.guards.add(Equals(place, session.entry.function, [*kwargs]))
     return session.call(root, tuple(given), keywords)
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from codegen import CheckFailed
 from eager.aval import scalar_aval
 from eager.sym import SymNumber
 from jitcap.capture.breaks import Break
@@ -77,6 +78,16 @@ def restore(methods: tuple[Any, ...], kept: list[Any]) -> None:
             owner.setstate(state)
         else:
             owner.set_state(state)
+
+
+def run_once(run: Any, given: list[Any], methods: tuple[Any, ...], before: list[Any]) -> list[Any]:
+    """The graph, after draws of the host: a run that is given up has drawn nothing."""
+    try:
+        outputs: list[Any] = run(given)
+    except CheckFailed:
+        restore(methods, before)
+        raise
+    return outputs
 
 
 def _refusing(cls: type, name: str) -> Handler:

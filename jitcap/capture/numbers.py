@@ -169,7 +169,7 @@ def enter(s: Session, number: SymNumber) -> Any:
     if number.pytype is int:
         if value not in _INT64:
             raise Break("data dependent", "an int beyond 64 bits enters a tensor operation")
-        fits = Computed((origin,), f"{_INT64.start} <= {{0}} < {_INT64.stop}")
+        fits = Computed((origin,), f"{_INT64.start} <= {{0}} and {{0}} < {_INT64.stop}")
         s.guards.add(Holds(fits, s.line(), True))
     node = s.tracer.input(f"s{len(s.tracer.inputs)}", number.aval)
     s.outside.numbers[node] = origin

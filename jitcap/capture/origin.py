@@ -73,6 +73,17 @@ class Keyword(Origin):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Keywords(Origin):
+    """The dictionary of the call's keyword arguments."""
+
+    def expr(self, var: Variable, bind: Bind) -> str:
+        return "kwargs"
+
+    def show(self) -> str:
+        return "the keyword arguments"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Fixed(Origin):
     """An object that is fixed for this entry: the root function's globals, a cell, a class."""
 

@@ -6,15 +6,14 @@ run the compiled graph, replay the effects, return the value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Protocol
 
-from codegen import CheckFailed
 from eager.autograd import mode
 from eager.dtype import _default as default_dtype
-from jitcap.capture.chance import restore, states
+from jitcap.capture.chance import run_once, states
 from jitcap.capture.effects import Epilogue
 from jitcap.capture.origin import Drawn, Origin
 from jitcap.graph import CHECK, Graph
@@ -58,7 +57,7 @@ class Captured:
     assumed: tuple[tuple[str, str, Any], ...] = ()  # (module, name, value) of a library's constants
     read: tuple[CodeType, ...] = ()  # of the program's functions, as far as they were interpreted
     text: str = ""  # of the entry, when it was made
-    code: CodeType | None = None  # of the entry, when it was made
+    body: tuple[str, ...] = ()  # the statements after the guards, when the entry was made
     limit: int | None = None  # of a segment: how many instructions it has (None: to the return)
 
     @property
@@ -80,17 +79,15 @@ class Captured:
 
     def source(self) -> str:
         """The entry as Python source; `K` runs the graph, `R` is the region, `MISS` the refusal."""
-        return self._function(self._body())
+        self.body = tuple(self._body())
+        return self._function(self.body)
 
-    def _function(self, body: list[str]) -> str:
+    def _function(self, body: Iterable[str]) -> str:
         """The guards, and then `body`; it was rendered first, since it may read further places."""
-        lines = [*self._header(), "  try:", *(f"    {line}" for line in self._checks())]
-        errors = self.names.bind(READ_ERRORS)
-        lines += [f"  except {errors}: return MISS"]
-        lines += [f"  {line}" for line in body]
-        return "\n".join(lines) + "\n"
+        return entry_source([self.header(), *self.names.lines], body)
 
-    def _header(self) -> list[str]:
+    def header(self) -> str:
+        """The test of what is not read at any place: the call's shape, the modes."""
         count, keywords = self.shape
         test = [f"len(args) != {count}"]
         test.append(f"len(kwargs) != {len(keywords)}" if keywords else "kwargs")
@@ -99,16 +96,13 @@ class Captured:
         test.append(f"{grad}.inference is not {self.inference}")
         test.append(f"{grad}.autocast is not {self.names.bind(self.autocast)}")
         test.append(f"{dtype}[0] is not {self.names.bind(default_dtype[0])}")
-        return ["def entry(args, kwargs):", f"  if {' or '.join(test)}: return MISS"]
-
-    def _checks(self) -> list[str]:
-        return self.names.lines or ["pass"]
+        return f"if {' or '.join(test)}: return MISS"
 
     def _body(self) -> list[str]:
         gathered = ", ".join(map(self._array, self.inputs))
         written = {o for _, o in self.writes}
         renumbered = written and self.epilogue.outputs
-        lines = self._run(f"{'r' if renumbered else 'o'} = K([{gathered}])")
+        lines = self._run("r" if renumbered else "o", gathered)
         if renumbered:
             lines.append(f"o = {self._renumbered(written)}")
         lines += [*self._begin(), *self.epilogue.lines, *self.epilogue.replay(), *self._attach()]
@@ -149,22 +143,16 @@ class Captured:
         body.append(f"return K([{gathered}], {{{places}}}, finish)")
         return self._function(body)
 
-    def _run(self, call: str) -> list[str]:
-        """Draws of the host, and the graph; a run that is given up has drawn nothing."""
+    def _run(self, outputs: str, gathered: str) -> list[str]:
+        """Draws of the host, and the graph."""
         draws = [self.names.later(drawn) for drawn in self.drawn]
         if not draws or not any(n.op is CHECK or n.op.raises for n in self.graph.nodes):
-            return [*draws, call]
+            return [*draws, f"{outputs} = K([{gathered}])"]
         by_owner = {id(drawn.method.__self__): drawn.method for drawn in self.drawn}
         methods = f"({', '.join(map(self.names.bind, by_owner.values()))},)"
-        return [
-            f"u = {self.names.bind(states)}({methods})",
-            *draws,
-            "try:",
-            f"  {call}",
-            f"except {self.names.bind(CheckFailed)}:",
-            f"  {self.names.bind(restore)}({methods}, u)",
-            "  raise",
-        ]
+        before = f"n{len(self.drawn)}"
+        call = f"{self.names.bind(run_once)}(K, [{gathered}], {methods}, {before})"
+        return [f"{before} = {self.names.bind(states)}({methods})", *draws, f"{outputs} = {call}"]
 
     def _renumbered(self, written: set[int]) -> str:
         """Outputs that are written back do not come back: put the others at their places."""
@@ -198,8 +186,8 @@ class Captured:
     def entry(self, run: Run, miss: Any, region: Region | None = None) -> Callable[..., Any]:
         """The function that a call runs: `entry(args, kwargs)` gives the result, or `miss`."""
         self.text = self.source()
-        self.code = compile(self.text, f"<entry of {self.name}>", "exec")
-        return link(self.code, self.names.namespace, run, miss, region)
+        code = compile(self.text, f"<entry of {self.name}>", "exec")
+        return link(code, self.names.namespace, run, miss, region)
 
     def show(self) -> str:
         """The entry's source, with what its constants are."""
@@ -207,17 +195,23 @@ class Captured:
         legend = [f"# {name}: {' '.join(shown.split())}" for name, shown in constants.items()]
         return "\n".join(["# K: the compiled graph", *legend, self.text])
 
-    def finder(self) -> CodeType:
-        """The guards once more, as `find(args, kwargs, take)` for another process: each object of
-        the program is taken where it is (`take` refuses another one) before a guard names it."""
-        body, places = [], [*self.names.found]
-        for i, line in enumerate(self._checks()):
-            while places and places[0][0] == i:
-                _, name, where = places.pop(0)
-                body.append(f"{name} = take({name!r}, {where})")
-            body.append(line)
-        lines = ["def find(args, kwargs, take):", *(f"  {line}" for line in body), "  return True"]
-        return compile("\n".join(lines), f"<guards of {self.name}>", "exec")
+    def finder(self) -> list[str]:
+        """The guards once more, for another process: each object of the program is taken where it
+        is (`C2 := C0.__code__`) before a guard, or the body, names it."""
+        lines, start = [self.header()], 0
+        for index, name, where in self.names.found:
+            lines += [*self.names.lines[start:index], f"{name} := {where}"]
+            start = index
+        return lines + self.names.lines[start:]
+
+
+def entry_source(checks: Iterable[str], body: Iterable[str]) -> str:
+    """The function of a version: reading may raise before it is known to fit."""
+    lines = ["def entry(args, kwargs):", "  try:"]
+    lines += [f"    {line}" for line in checks]
+    lines += ["  except READ_ERRORS: return MISS"]
+    lines += [f"  {line}" for line in body]
+    return "\n".join(lines) + "\n"
 
 
 class Version(Protocol):
@@ -253,10 +247,15 @@ def link(
     code: CodeType, names: Mapping[str, Any], run: Run, miss: Any, region: Region | None
 ) -> Callable[..., Any]:
     """An entry's code with what it calls: the function `entry(args, kwargs)`."""
-    scope = {"__name__": __name__, **names, "K": run, "R": region, "MISS": miss}
+    scope = {"__name__": __name__, **names, **linked(run, miss, region)}
     exec(code, scope)
     entry: Callable[..., Any] = scope["entry"]
     return entry
+
+
+def linked(run: Run, miss: Any, region: Region | None) -> dict[str, Any]:
+    """What entries call beside their constants."""
+    return {"K": run, "R": region, "MISS": miss, "READ_ERRORS": READ_ERRORS}
 
 
 def prepare(guards: Guards, names: Names) -> None:

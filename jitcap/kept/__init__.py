@@ -2,7 +2,11 @@
 
     graphs.py        a graph -> its compiled artifact
     versions.py      a call -> the version that fits it: code, guards, executable
-    pickling.py      the constants of a version's code <-> bytes
+    program.py       a version's generated code <-> rows of data
+    language.py      what that code may say, checked when it is read
+    harmless.py      what its guards do while a version is looked for
+    records.py       constants, guards and graphs <-> JSON
+    names.py         functions, classes and modules by name
     fingerprint.py   an object of the program -> digest of what it is made of
 
 The entries lie in the cache of `codegen.runtime.cache`.

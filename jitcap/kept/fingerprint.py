@@ -13,8 +13,8 @@ import functools
 import re
 import sys
 import types
-from collections.abc import Callable, Iterator
-from types import CellType, CodeType, FunctionType, ModuleType
+from collections.abc import Callable, Iterator, Mapping
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
 import numpy as np
@@ -33,6 +33,9 @@ class Unkept(Exception):
 
 
 _ATOMS: Final = (int, float, complex, str, bytes, bool, type(None), type(...), range, slice)
+_TEXTS: Final = (
+    *_ATOMS, FunctionType, type, property, staticmethod, classmethod, functools.cached_property,
+)  # fmt: skip
 _WRAPPED: Final = ("__func__", "__wrapped__", "fget", "fset", "fdel", "func", "original")
 # Changes between runs, or says nothing about what the class does.
 _IGNORED: Final = frozenset(
@@ -44,7 +47,10 @@ _IGNORED: Final = frozenset(
 def fingerprint(value: Any, codes: set[CodeType] | None = None) -> str:
     """Equal for objects of equal text; the code objects in it are added to `codes`. Raises Unkept
     for what has none."""
-    return digest(*map(str, _parts(value, [], codes)))
+    try:
+        return digest(*map(str, _parts(value, [], codes)))
+    except RecursionError:
+        raise Unkept("what is nested too deeply") from None
 
 
 def _parts(value: Any, within: list[Any], codes: set[CodeType] | None) -> Iterator[str]:
@@ -53,12 +59,12 @@ def _parts(value: Any, within: list[Any], codes: set[CodeType] | None) -> Iterat
         yield "again"
         return
     kind = type(value)
-    yield kind.__qualname__
+    yield f"{kind.__module__}.{kind.__qualname__}"
     if kind is CodeType and codes is not None:
         codes.add(value)
     describe = _DESCRIBE.get(kind)
     if describe is None:
-        describe = next((d for c, d in _BY_BASE if isinstance(value, c)), _other)
+        describe = next((d for c, d in _BY_BASE if issubclass(kind, c)), _other)
     for part in describe(value):
         if isinstance(part, _Text):
             yield part
@@ -83,6 +89,7 @@ def _sequence(value: Any) -> Iterator[Any]:
 
 def _mapping(value: dict[Any, Any]) -> Iterator[Any]:
     if "__builtins__" in value:  # the globals of a program: what is read of them is guarded
+        yield _Text(repr(value.get("__name__")))
         return
     for key, item in value.items():
         yield from (key, item)
@@ -101,13 +108,23 @@ def _code(code: CodeType) -> Iterator[Any]:
 
 
 def _function(fn: FunctionType) -> Iterator[Any]:
+    """A library's function is known by the name under which it is held: many of eager's share one
+    code, made by one decorator, and differ in what its cells hold."""
     cells = fn.__closure__ or ()
     yield _Text(f"{fn.__module__}.{fn.__qualname__} {len(cells)}")
     if is_library_module(fn.__globals__.get("__name__", "")):
-        if global_name(fn) is not None:
+        held = global_name(fn)
+        if held is not None and is_library_module(held[0]):
+            yield _Text(repr(held))
             return
         yield from (c.cell_contents for c in cells)  # a library's are read without a guard
     yield from (fn.__code__, fn.__defaults__, fn.__kwdefaults__)
+    yield from _members(vars(fn))
+
+
+def _method(method: MethodType) -> Iterator[Any]:
+    """The object that it is bound to is read, and guarded, as any other."""
+    yield method.__func__
 
 
 def _class(cls: type) -> Iterator[Any]:
@@ -116,7 +133,11 @@ def _class(cls: type) -> Iterator[Any]:
         return
     yield _Text(f"{cls.__module__}.{cls.__qualname__}")
     yield from cls.__mro__[1:]
-    for name, member in sorted(vars(cls).items()):
+    yield from _members(vars(cls))
+
+
+def _members(members: Mapping[str, Any]) -> Iterator[Any]:
+    for name, member in sorted(members.items()):
         if name not in _IGNORED:
             yield _Text(name)
             yield member if _has_text(member) else _Text(type(member).__qualname__)
@@ -152,16 +173,19 @@ def look_up(module: str, name: str) -> Any:
 
 
 def _has_text(member: Any) -> bool:
-    return isinstance(
-        member,
-        (*_ATOMS, FunctionType, type, property, staticmethod, classmethod,
-         functools.cached_property),
-    )  # fmt: skip
+    return issubclass(type(member), _TEXTS)
 
 
 def _named(value: Any) -> Iterator[Any]:
     yield _Text(f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', '')}")
     yield _Text(getattr(value, "__name__", ""))
+    owner = getattr(value, "__objclass__", None) or getattr(value, "__self__", None)
+    if owner is not None and not isinstance(owner, ModuleType):
+        yield owner
+
+
+def _held(value: Any) -> Iterator[Any]:
+    yield _Text(repr(library_name(value)))
 
 
 def _wrapper(value: Any) -> Iterator[Any]:
@@ -171,8 +195,7 @@ def _wrapper(value: Any) -> Iterator[Any]:
 
 def _enum(value: enum.Enum) -> Iterator[Any]:
     yield type(value)
-    yield _Text(value.name)
-    yield _Text(repr(value.value))
+    yield from (object.__getattribute__(value, name) for name in ("_name_", "_value_"))
 
 
 def _pattern(value: re.Pattern[Any]) -> Iterator[Any]:
@@ -197,7 +220,7 @@ def _other(value: Any) -> Iterator[Any]:
     if (cls.__module__, cls.__name__) == ("jitcap.api", "Jitted"):
         return _wrapper(value)
     if is_library_module(cls.__module__):
-        return iter((_Text(repr(library_name(value))),))
+        return _held(value)
     raise Unkept(f"a {cls.__module__}.{cls.__qualname__}")
 
 
@@ -215,7 +238,7 @@ _DESCRIBE: Final[dict[type, Callable[[Any], Iterator[Any]]]] = {
     **dict.fromkeys(
         (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
          types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
-         ModuleType, np.ufunc), _named,
+         ModuleType), _named,
     ),
     **dict.fromkeys(
         (staticmethod, classmethod, property, functools.cached_property,
@@ -225,6 +248,8 @@ _DESCRIBE: Final[dict[type, Callable[[Any], Iterator[Any]]]] = {
     dict: _mapping,
     CodeType: _code,
     FunctionType: _function,
+    MethodType: _method,
+    np.ufunc: _held,
     re.Pattern: _pattern,
     collections._tuplegetter: _field,  # type: ignore[attr-defined]
 }  # fmt: skip

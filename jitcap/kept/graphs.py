@@ -8,6 +8,7 @@ shared object); the texts of the stages are made again when somebody asks for th
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,35 +21,52 @@ from codegen import Program, Target
 from codegen.emit import cpp
 from codegen.runtime import build, cache, cpu
 from codegen.runtime.artifact import Artifact, Kernel, Signature, Spec
+from eager import dtype as dt
+from jitcap.graph import Graph
+from jitcap.show import show
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 PACKAGES: Final = ("eager", "codegen", "jitcap")
+DTYPES: Final = {d.np.name: d.np for d in dt.ALL} | {
+    np.dtype(name).name: np.dtype(name) for name in ("u2", "u4", "u8")
+}
+_BYTES: Final = 1 << 48
 
 
 @functools.cache
 def package_build() -> str:
     """Changes with every change of our own code."""
-    rows = []
-    for package in PACKAGES:
-        for folder, _, names in os.walk(ROOT / package):
-            for name in names:
-                if name.endswith(".py"):
-                    path = f"{folder}/{name}"
-                    found = os.stat(path)  # noqa: PTH116 - some 270 files: a Path each is slow
-                    rows.append(f"{path} {found.st_size} {found.st_mtime_ns}")
+    rows: list[str] = []
+    folders = [f"{ROOT}/{package}" for package in PACKAGES]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.name.endswith(".py"):
+                    found = entry.stat()
+                    rows.append(f"{entry.path} {found.st_size} {found.st_mtime_ns}")
+                elif "." not in entry.name and entry.is_dir() and entry.name != "__pycache__":
+                    folders.append(entry.path)
     return cache.digest(*sorted(rows))
 
 
-def key_of(text: str, layout: Sequence[Any], target: Target) -> str | None:
+def key_of(graph: Graph, layout: Sequence[Any], target: Target) -> str | None:
     """The name of a compiled graph on disk; None where nothing is kept (no compiler, another
-    backend). `text` is its print, `layout` the inputs' strides and the writes."""
+    backend). `layout`: the inputs' strides and the writes."""
     if target.backend != "cpp":
         return None
     try:
         machine = build.fingerprint()
     except build.NoCompiler:
         return None
-    return cache.digest("graph", package_build(), machine, repr(target), repr(layout), text)
+    files = [n.where.file for n in graph.nodes]  # errors name the line, the print the last part
+    devices = [a.device for n in graph.everything() for a in n.avals]
+    rest = map(repr, (target, layout, _runs(files), _runs(devices)))
+    return cache.digest("graph", package_build(), machine, *rest, show(graph))
+
+
+def _runs(values: Sequence[str]) -> list[tuple[str, int]]:
+    """Equal neighbours as one: nearly always there is but one value."""
+    return [(value, len([*run])) for value, run in itertools.groupby(values)]
 
 
 def recall(key: str, program: Callable[[], Program] | None, target: Target) -> Artifact | None:
@@ -59,19 +77,34 @@ def recall(key: str, program: Callable[[], Program] | None, target: Target) -> A
         return None
     try:
         data = entry.data
-        signature = Signature(
-            data["kinds"],
-            tuple(Spec(tuple(shape), np.dtype(name)) for shape, name in data["outputs"]),
-            data["arena_bytes"],
-            tuple(data["sites"]),
+        kernels = tuple(
+            Kernel(_text(n), _text(source), tuple(map(_text, notes)))
+            for n, source, notes in data["kernels"]
         )
-        kernels = tuple(Kernel(n, source, tuple(notes)) for n, source, notes in data["kernels"])
-        runner = cpu.load(entry.file("graph.so")).runner(cpp.ENTRY, signature)
-        texts = None if program is None else _Stages(tuple(data["stages"]), program, target)
-    except (KeyError, TypeError, ValueError, OSError, AttributeError):
+        stages, plan = tuple(map(_text, data["stages"])), dict(data["plan"])
+        runner = cpu.load(entry.file("graph.so")).runner(cpp.ENTRY, _signature(data))
+    except cache.DAMAGED:
         cache.default().delete(key)
         return None
-    return Artifact(runner, kernels, texts or {}, dict(data["plan"]))
+    texts = None if program is None else _Stages(stages, program, target)
+    return Artifact(runner, kernels, texts or {}, plan)
+
+
+def _signature(data: dict[str, Any]) -> Signature:
+    """How native code is called. Raises ValueError if it is not this."""
+    outputs = [(tuple(shape), DTYPES[name]) for shape, name in data["outputs"]]
+    sizes = [data["arena_bytes"], *itertools.chain.from_iterable(shape for shape, _ in outputs)]
+    if any(type(n) is not int or not 0 <= n < _BYTES for n in sizes):
+        raise ValueError("no sizes")
+    specs = tuple(Spec(shape, kind) for shape, kind in outputs)
+    sites = tuple(map(_text, data["sites"]))
+    return Signature(_text(data["kinds"]), specs, data["arena_bytes"], sites)
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise ValueError("no text")
+    return value
 
 
 def remember(key: str, artifact: Artifact) -> bool:

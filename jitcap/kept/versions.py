@@ -3,21 +3,20 @@
     remember    Compiled -> entry code, its constants, guards and graph, under the call's key
     recall      a call -> the versions kept for calls like it, whose guards hold for it
 
-What is kept is the entry as it was generated, guards included. Its constants are read back, or
-taken from the live program where the guards find them, if they are made of the same text
-(`fingerprint`). A version that depends on something of its process (an id, the order of a set of
+What is kept is the entry as it was generated, guards included, as data (`program`). Its constants
+are read back (`records`), or taken from the live program (the function itself, and what the guards
+find) if they are made of the same text (`fingerprint`). Reading runs and imports nothing. A version
+that depends on something of its process (an id, the order of a set of
 strings), or names an object that has no place, is not kept.
 """
 
 from __future__ import annotations
 
 import functools
-import marshal
-import pickle
+import json
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from types import CodeType, FunctionType, MethodType
 from typing import Any, Final
 
@@ -27,22 +26,27 @@ from codegen.runtime import build, cache
 from eager.autograd import mode
 from eager.dtype import _default as default_dtype
 from eager.tensor import Tensor
-from jitcap.capture.result import Captured, link
+from jitcap.capture.native import is_library_module
+from jitcap.capture.result import Captured, linked
 from jitcap.config import config
 from jitcap.graph import Graph
-from jitcap.guards import READ_ERRORS, Guards
+from jitcap.guards import Guard, Guards
 from jitcap.joint import Joint
-from jitcap.kept import graphs, pickling
+from jitcap.kept import graphs
 from jitcap.kept.fingerprint import Unkept, fingerprint
+from jitcap.kept.language import BUILTINS
+from jitcap.kept.names import Unreadable
+from jitcap.kept.program import Program, Rows
+from jitcap.kept.records import Reader, Writer, has_copies
 from jitcap.lower import Strides
 from jitcap.pipeline import compile_graph
 from jitcap.pipeline import recall as recall_executable
 from jitcap.record import Trail, say
 from jitcap.region import Region
-from jitcap.version import MISS, Compiled, Options
+from jitcap.version import MISS, Call, Compiled, Options
 
 SLOTS: Final = 8  # versions for calls that look alike: of several models with one step, say
-UNREADABLE: Final = (pickle.UnpicklingError, ImportError, EOFError, OSError, Unkept, *READ_ERRORS)
+UNREADABLE: Final = (Unreadable, Unkept, SyntaxError, ArithmeticError, *cache.DAMAGED)
 
 
 def key_of(
@@ -53,12 +57,11 @@ def key_of(
     looking = config.check or config.dump or config.debug >= 3
     if looking or options.verify or options.check_nans:
         return None
-    plain = fn.__func__ if isinstance(fn, MethodType) else fn
     machine = "no compiler"
     with suppress(build.NoCompiler):
         machine = build.fingerprint()
     try:
-        text = fingerprint(plain.__code__ if isinstance(plain, FunctionType) else type(plain))
+        text = fingerprint(fn if isinstance(fn, FunctionType | MethodType) else type(fn))
     except Unkept:
         return None
     flags = (config.backend, config.isa, config.threads, config.recompute)
@@ -84,11 +87,13 @@ def remember(key: str, fn: Any, made: Compiled) -> None:
     assert isinstance(captured, Captured)
     try:
         files = _files(captured, fn, made.executable.key)
-    except Exception as reason:
-        if config.strict and not isinstance(reason, Unkept):
-            raise
+    except Unkept as reason:
         if config.debug >= 2:
             say(f"{captured.name} is captured again by the next process: it needs {reason}")
+        return
+    except Exception:
+        if config.strict:
+            raise
         return
     names = [_slot(key, i) for i in range(SLOTS)]
     store = cache.default()
@@ -111,84 +116,143 @@ def _files(captured: Captured, fn: Any, executable: str | None) -> dict[str, byt
     if captured.bound_to:
         raise Unkept(captured.bound_to)
     namespace = captured.names.namespace
+    rows = Rows()
+    guards = rows.of(captured.finder())  # first: it may bind names
+    body = rows.of([*captured.body])
     codes: set[CodeType] = set()
-    found = {
-        name: fingerprint(namespace[name], codes)
-        for name in dict.fromkeys(name for _, name, _ in captured.names.found)
-    }
-    constants = {name: value for name, value in namespace.items() if name not in found}
     roots = {id(value): name for name, value in _roots(fn).items()}
+    places = {name: roots[id(v)] for name, v in namespace.items() if id(v) in roots}
+    taken = {name for _, name, _ in captured.names.found}
+    found = {n: fingerprint(namespace[n], codes) for n in sorted({*places, *taken})}
+    constants = {name: value for name, value in namespace.items() if name not in found}
     for name in captured.names.fixed - found.keys():
-        value = namespace[name]
-        if id(value) not in roots and pickling.has_copies(value):
-            raise Unkept(f"a {type(value).__qualname__} that no module holds")
-    objects, named = pickling.write(constants, roots)
-    texts, _ = pickling.write([(value, fingerprint(value, codes)) for value in named], roots)
+        if has_copies(namespace[name]):
+            raise Unkept(f"a {type(namespace[name]).__qualname__} that no module holds")
+    writer = Writer({}, codes)
+    written = {name: writer.write(value) for name, value in constants.items()}
+    whole = captured.joint is not None or executable is None
+    start: dict[str, Any] = {
+        "name": captured.name,
+        "shape": [captured.shape[0], [*captured.shape[1]]],
+        "state": [captured.grad_mode, captured.inference, writer.write(captured.autocast)],
+        "assumed": [[m, n, Writer({}, codes).write(value)] for m, n, value in captured.assumed],
+        "roots": places,
+        "found": found,
+        "constants": written,
+        "tables": rows.tables(),
+        "guards": guards,
+        "body": body,
+        "writes": captured.writes,
+        "strides": captured.strides,
+        "executable": None if whole else executable,
+    }
     unknown = next((code for code in captured.read if code not in codes), None)
     if unknown is not None:
         raise Unkept(f"{unknown.co_qualname}(), whose text it does not compare")
-    whole = captured.joint is not None or executable is None
-    start = (  # the fields of _Start
-        captured.name, captured.shape, captured.grad_mode, captured.inference, captured.autocast,
-        captured.assumed, found, objects, texts,
-        marshal.dumps(captured.finder()), marshal.dumps(captured.code),
-        captured.writes, captured.strides, None if whole else executable,
-    )  # fmt: skip
-    names = {id(value): name for name, value in namespace.items()}
+    try:  # the language is what capture writes: what it does not know is not kept
+        program = Program(start["tables"], guards, body)
+        program.check(constants, program.guards)
+        program.check(namespace, program.body)
+    except Unreadable as reason:
+        raise Unkept(f"{reason} in its entry") from reason
+    names = Writer({id(value): name for name, value in namespace.items()}, codes)
     graph = captured.joint or captured.graph if whole else None
-    rest, _ = pickling.write((captured.guards.items, graph), names)
-    return {"start": pickling.write(start, {})[0], "rest": rest}
+    rest = {
+        "guards": [names.write(guard) for guard in captured.guards.items],
+        "graph": names.write(graph),
+    }
+    return {"start": json.dumps(start).encode(), "rest": json.dumps(rest).encode()}
 
 
 def _roots(fn: Any) -> dict[str, Any]:
     """The objects that every call of `fn` begins with."""
-    plain = fn.__func__ if isinstance(fn, MethodType) else fn
-    return {"fn": fn, "function": plain}
-
-
-@dataclass(frozen=True, slots=True)
-class _Start:
-    """What is read of a kept version to call it."""
-
-    name: str
-    shape: tuple[int, tuple[str, ...]]
-    grad_mode: bool
-    inference: bool
-    autocast: Any
-    assumed: tuple[tuple[str, str, Any], ...]
-    found: dict[str, str]  # name -> fingerprint of what the guards find
-    objects: bytes
-    texts: bytes  # fingerprints of what is read by name
-    finder: bytes
-    code: bytes
-    writes: tuple[tuple[int, int], ...]
-    strides: list[Strides | None]
-    executable: str | None  # its name on disk; None: it is compiled from the graph
+    if isinstance(fn, MethodType):
+        return {"fn": fn, "function": fn.__func__}
+    return {"fn": fn}
 
 
 # ---- from disk
 
 
 class Recalled:
-    """A version from disk, in the place of a `Captured`. The guards are read when needed."""
+    """A version from disk, in the place of a `Captured`. The guards are read when needed.
 
-    def __init__(self, start: _Start, rest: bytes, names: dict[str, Any]) -> None:
-        self.shape = start.shape
-        self.grad_mode = start.grad_mode
-        self.inference = start.inference
-        self.autocast = start.autocast
-        self.names = names
+    Raises what is in UNREADABLE for what no version is."""
+
+    def __init__(self, start: dict[str, Any], rest: bytes) -> None:
+        count, keywords = start["shape"]
+        grad_mode, inference, autocast = start["state"]
+        fit = all(type(flag) is bool for flag in (grad_mode, inference)) and type(count) is int
+        if not fit or any(type(name) is not str for name in (start["name"], *keywords)):
+            raise Unreadable("no version")
+        self.name: str = start["name"]
+        self.shape = count, tuple(keywords)
+        self.grad_mode, self.inference = grad_mode, inference
+        self.autocast = Reader({}).read(autocast)
+        self.writes = _writes(start["writes"])
+        self.strides = _strides(start["strides"])
+        self.program = Program(start["tables"], start["guards"], start["body"])
+        self.names: dict[str, Any] = {}
+        self.start = start
         self._rest = rest
 
     @functools.cached_property
-    def read(self) -> tuple[list[Any], Graph | Joint | None]:
+    def read(self) -> tuple[list[Guard], Graph | Joint | None]:
         """The guards; the graph, if there is no executable on disk."""
-        items, graph = pickling.read(self._rest, self.names)
-        return items, graph
+        data = json.loads(self._rest)
+        reader = Reader(self.names)
+        guards = [reader.read(row) for row in data["guards"]]
+        graph = reader.read(data["graph"])
+        if not all(isinstance(g, Guard) for g in guards):
+            raise Unreadable("no guards")
+        return guards, graph
 
     @property
     def guards(self) -> Guards:
         return Guards(self.read[0])
+
+    def find(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+        """The values that the entry works with; None if the call does not fit."""
+        for module, name, value in self.start["assumed"]:
+            now = vars(sys.modules[module]).get(name)
+            if not is_library_module(module) or Writer({}, set()).write(now) != value:
+                return None
+        reader = Reader({})
+        names = {name: reader.read(data) for name, data in self.start["constants"].items()}
+        self.program.check(names, self.program.guards)
+        found, roots = self.start["found"], _roots(fn)
+        distinct = set(map(id, names.values()))
+
+        def take(name: str, value: Any) -> None:
+            """The object at one of its places: everywhere the same, and no other's."""
+            new = name not in names and id(value) not in distinct
+            if new and fingerprint(value) == found[name]:
+                names[name] = value
+                distinct.add(id(value))
+            if names.get(name) is not value:
+                raise LookupError(f"{name} is another object")
+
+        for name, place in self.start["roots"].items():
+            take(name, roots[place])
+        values = self.program.find(names, args, kwargs, take)
+        if values is not None:
+            self.program.check(names, self.program.body)
+        self.names = names
+        return values
+
+
+def _writes(data: Any) -> tuple[tuple[int, int], ...]:
+    pairs = tuple((i, o) for i, o in data)
+    if any(type(n) is not int for pair in pairs for n in pair):
+        raise Unreadable("no writes")
+    return pairs
+
+
+def _strides(data: Any) -> list[Strides | None]:
+    rows: list[Strides | None] = [None if row is None else tuple(row) for row in data]
+    if any(type(n) is not int for row in rows if row is not None for n in row):
+        raise Unreadable("no strides")
+    return rows
 
 
 MakeRegion = Callable[[Joint, tuple[tuple[int, int], ...], Trail], Region]
@@ -210,73 +274,71 @@ def recall(
         if entry is None:
             continue
         try:
-            start = _Start(*pickling.read(entry.file("start").read_bytes(), {}))
-            rest = entry.file("rest").read_bytes()
-            trail = Trail(start.name)
+            trail = Trail(getattr(fn, "__qualname__", type(fn).__qualname__))
             with trail.stage("recall"):
-                names = _names(start, fn, args, kwargs)
-            if names is not None:
-                return _compiled(start, Recalled(start, rest, names), options, make_region, trail)
+                start = json.loads(entry.file("start").read_bytes())
+                version = Recalled(start, entry.file("rest").read_bytes())
+                values = version.find(fn, args, kwargs)
+            if values is not None:
+                return _compiled(version, values, (args, kwargs), options, make_region, trail)
         except Exception as fault:  # the call is captured, as if nothing were kept
             if config.strict and not isinstance(fault, UNREADABLE):
                 raise
+            if config.debug >= 2:
+                say(f"a kept version is not taken: {type(fault).__name__}: {fault}")
     return None
 
 
 def _compiled(
-    start: _Start, version: Recalled, options: Options, make_region: MakeRegion, trail: Trail
+    version: Recalled,
+    values: dict[str, Any],
+    call: tuple[Any, Any],
+    options: Options,
+    make_region: MakeRegion,
+    trail: Trail,
 ) -> Compiled:
-    """A recalled version with its executable: from disk as well, or from the graph. Raises KeyError
-    if it is gone."""
+    """A recalled version with its executable: from disk as well, or from the graph. Raises
+    Unreadable if it is gone."""
     region: Region | None = None
-    if start.executable is not None:
-        executable = recall_executable(start.executable, trail)
+    name = version.start["executable"]
+    if name is not None:
+        executable = recall_executable(name, trail)
         if executable is None:
-            raise KeyError(start.executable)
+            raise Unreadable("the executable is gone")
     else:
         _, graph = version.read
-        assert graph is not None
         if isinstance(graph, Joint):
-            region = make_region(graph, start.writes, trail)
+            region = make_region(graph, version.writes, trail)
             graph = region.forward
+        if not isinstance(graph, Graph):
+            raise Unreadable("no graph")
         executable = compile_graph(
-            graph, start.writes, backend=options.backend, strides=start.strides, trail=trail
+            graph, version.writes, backend=options.backend, strides=version.strides, trail=trail
         )
-    call = link(_code(start.code), version.names, executable.run, MISS, region)
-    return Compiled(call, version, executable, trail)
+    if version.program.attaches and region is None:
+        raise Unreadable("there is no region")
+    entry = late(version, values, call, linked(executable.run, MISS, region))
+    return Compiled(entry, version, executable, trail)
 
 
-def _names(
-    start: _Start, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> dict[str, Any] | None:
-    """The constants of a version, in this process; None if the call does not fit."""
-    for module, name, value in start.assumed:
-        now = vars(sys.modules[module])[name]
-        if type(now) is not type(value) or repr(now) != repr(value):
-            return None
-    roots = _roots(fn)
-    names: dict[str, Any] = pickling.read(start.objects, roots)
-    for value, text in pickling.read(start.texts, roots):
-        if fingerprint(value) != text:
-            return None
+def late(
+    version: Recalled, values: dict[str, Any], call: tuple[Any, Any], space: dict[str, Any]
+) -> Call:
+    """The entry of a version whose guards were just seen to hold for `call`: that one runs the body
+    line by line, with the `values` found; from the second on all of it is compiled. (A process that
+    is started for few calls does not wait for thousands of lines.)"""
+    pending = [(call, values)]
 
-    distinct = set(map(id, names.values()))
+    def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        known, found = pending.pop() if pending else ((None, None), {})
+        if known[0] is args and known[1] is kwargs:
+            return version.program.run(found, {**space, "args": args, "kwargs": kwargs})
+        whole: dict[str, Any] = {}
+        exec(compile(version.program.source(), f"<entry of {version.name}>", "exec"), scope, whole)
+        entry.__code__ = whole["entry"].__code__
+        return entry(args, kwargs)
 
-    def take(name: str, value: Any) -> Any:
-        """The object at one of its places: everywhere the same, and no other's."""
-        new = name not in names and id(value) not in distinct
-        if new and fingerprint(value) == start.found[name]:
-            names[name] = value
-            distinct.add(id(value))
-        if names.get(name) is not value:
-            raise LookupError(f"{name} is another object")
-        return value
-
-    scope = dict(names, MISS=False)
-    exec(_code(start.finder), scope)
-    return names if scope["find"](args, kwargs, take) else None
-
-
-def _code(data: bytes) -> CodeType:
-    code: CodeType = marshal.loads(data)  # noqa: S302 - as trusted as the shared object beside it
-    return code
+    scope = {**version.names, **space, "__builtins__": BUILTINS, "begin": begin}
+    exec("def entry(args, kwargs): return begin(args, kwargs)", scope)
+    entry: Any = scope["entry"]
+    return entry

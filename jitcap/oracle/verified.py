@@ -116,10 +116,10 @@ class Verified:
         self.attachments = _Attachments(region)
         self._run = run
         text = captured.recorder()
-        captured.code = compile(text, f"<verified entry of {captured.name}>", "exec")
+        code = compile(text, f"<verified entry of {captured.name}>", "exec")
         self.places = captured.places()
         names = captured.names
-        self._entry = link(captured.code, names.namespace, Begun, MISS, self.attachments)  # type: ignore[arg-type]
+        self._entry = link(code, names.namespace, Begun, MISS, self.attachments)  # type: ignore[arg-type]
         drawn = [o.method.__self__ for o in names.keep if isinstance(o, Drawn)]
         self._generators = list({id(g): g for g in drawn}.values())
         self._used = False

@@ -1,0 +1,155 @@
+"""Kept versions: functions, classes and modules by name. (module, name) <-> object.
+
+A name is looked up in dictionaries, of modules that are imported and of their classes: nothing is
+imported, and nothing of what is found runs. Of the libraries only those of `_LIBRARIES` are looked
+at, and an entry calls only what `may_call` knows.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import sys
+import types
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Any, Final
+
+import numpy as np
+
+from jitcap.capture.native import is_library_module
+from jitcap.kept.fingerprint import library_name
+
+
+class Unreadable(Exception):
+    """This is not what `write` writes, or names what is not there now."""
+
+
+_LIBRARIES: Final = frozenset(
+    "eager jitcap codegen numpy builtins math cmath collections contextlib copy dataclasses "
+    "decimal enum fractions functools itertools logging numbers operator random re statistics "
+    "string time types typing warnings weakref abc _collections _functools _operator "
+    "_random".split()
+)
+_UNNAMED: Final = frozenset(
+    "open eval exec compile __import__ input breakpoint help exit quit memoryview".split()
+)
+_DESCRIPTORS: Final = (
+    types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType, types.MemberDescriptorType,
+)  # fmt: skip
+NAMED: Final = (FunctionType, BuiltinFunctionType, MethodType, type, np.ufunc, *_DESCRIPTORS)
+MRO: Final = type.__dict__["__mro__"]  # read past what a metaclass may say
+MEMBERS: Final = type.__dict__["__dict__"]
+
+
+def library_place(value: Any) -> tuple[str, str]:
+    owner = getattr(value, "__objclass__", None) or getattr(value, "__self__", None)
+    if isinstance(owner, type):  # a descriptor, a static method of a type in C
+        module, name = library_name(owner)
+        return module, f"{name}.{value.__name__}"
+    return library_name(value)
+
+
+def module_of(value: dict[Any, Any]) -> str:
+    """The name of the module whose dictionary this is, or ""."""
+    for name in (value.get("__name__"), getattr(value.get("__spec__"), "name", None)):
+        module = sys.modules.get(name) if isinstance(name, str) else None
+        if module is not None and vars(module) is value and may_name(str(name)):
+            return str(name)
+    return ""
+
+
+def may_name(module: str) -> bool:
+    """Whether a module of this name can be looked at: the program's, or one of the libraries'."""
+    return module.partition(".")[0] in _LIBRARIES or not is_library_module(module)
+
+
+def is_open(module: str, name: str, value: Any) -> bool:
+    """Whether what a library holds under a name can be kept by it, and is a part of it."""
+    home = value.__module__ if isinstance(value, FunctionType | type) else module
+    tops = {module.partition(".")[0], str(home).partition(".")[0]}
+    builtin = {home, module} == {"builtins"} and name in _UNNAMED
+    if isinstance(value, BuiltinFunctionType) and isinstance(value.__self__, ModuleType):
+        tops.add(value.__self__.__name__.partition(".")[0])
+        builtin = value.__self__.__name__ == "builtins" and value.__name__ in _UNNAMED
+    return tops <= _LIBRARIES and not builtin
+
+
+@functools.cache
+def _called() -> frozenset[int]:
+    """The functions and types that an entry calls, by id (they live as long as their modules)."""
+    found: list[Any] = [sys.exception]
+    for module, names in _CALLED.items():
+        members = vars(sys.modules[module])
+        found += [members[name] for name in (names.split() or members) if name in members]
+    return frozenset(id(f) for f in found if callable(f))
+
+
+_CALLED: Final = {
+    "builtins": "abs bool bytearray bytes complex dict divmod enumerate float format frozenset "
+    "hash id int iter len list max min object pow print range repr reversed round set slice str "
+    "sum tuple zip",
+    "math": "",
+    "collections": "OrderedDict defaultdict deque",
+    "functools": "partial",
+    "operator": "add sub mul truediv floordiv mod pow neg pos abs invert and_ or_ xor lshift "
+    "rshift lt le eq ne gt ge is_ is_not not_ truth index",
+    "random": "betavariate expovariate gammavariate gauss lognormvariate normalvariate "
+    "paretovariate randint randrange triangular uniform vonmisesvariate weibullvariate",
+    "time": "sleep",
+    "types": "CellType FunctionType MethodType SimpleNamespace",
+    "eager.dispatch": "apply",
+    "eager.tensor": "wrap",
+    "eager.tape": "retain_grad",
+    "eager.autograd": "retain_grad",
+    "jitcap.capture.chance": "run_once states",
+    "jitcap.capture.kinds.caches": "kept",
+    "jitcap.capture.kinds.constants": "_exception",
+    "jitcap.capture.kinds.objects": "_empty_deque",
+    "jitcap.capture.kinds.tensors": "_input",
+    "jitcap.capture.located": "warn_above",
+    "jitcap.capture.origin": "entry_of get_slot is_unset",
+    "jitcap.equality": "same_items same_keys same_scalar text_of",
+    "jitcap.region": "OutputNode SpentNode",
+    "jitcap.retrace": "view",
+    "jitcap.tensor_guard": "memory_of",
+}
+_CALLED_METHODS: Final = frozenset(
+    "__setattr__ __delattr__ __setitem__ __delitem__ __init__ clear update extend append".split()
+)
+_CALLED_TYPES: Final = (object, dict, list, set, collections.OrderedDict, collections.deque)
+
+
+def may_call(value: Any) -> bool:
+    """Whether an entry that is read may call this: a helper of ours, or a builtin that makes or
+    changes a container, a number, a text, an exception."""
+    kind = type(value)
+    if kind in (types.MethodDescriptorType, types.WrapperDescriptorType):
+        owner = value.__objclass__
+        known = owner in _CALLED_TYPES or issubclass(owner, BaseException)
+        return known and value.__name__ in _CALLED_METHODS
+    if kind is BuiltinFunctionType and issubclass(type(value.__self__), type):
+        return value.__name__ == "__new__" and value.__self__.__module__ in _HOMES
+    if issubclass(kind, type) and issubclass(value, BaseException):
+        return value.__module__ == "builtins"
+    return id(value) in _called()
+
+
+_HOMES: Final = ("builtins", "collections", "types")
+
+
+def look_up(module: str, name: str) -> Any:
+    """The function or class that an imported module holds under a name, or one of its classes, or
+    None. Runs nothing."""
+    found: Any = sys.modules.get(module)
+    if type(found) is not ModuleType:
+        return None
+    first, *rest = name.split(".")
+    found = ModuleType.__getattribute__(found, "__dict__").get(first)
+    for part in rest:
+        if not issubclass(type(found), type):
+            return None
+        owners = (MEMBERS.__get__(c) for c in MRO.__get__(found))
+        member = next((names[part] for names in owners if part in names), None)
+        found = member.__func__ if type(member) is staticmethod else member
+    return found if issubclass(type(found), NAMED) else None
