@@ -46,6 +46,7 @@ from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.kinds.text import Deferred
 from jitcap.capture.located import warn_above
 from jitcap.capture.native import is_native_class
+from jitcap.capture.opcodes_build import entries
 from jitcap.capture.origin import Computed, Fixed
 from jitcap.guards import Holds
 
@@ -308,8 +309,7 @@ def _reduce(s: Session, fn: Any, iterable: Any, *initial: Any) -> Any:
 def _dict(s: Session, *args: Any, **kwargs: Any) -> dict[Any, Any]:
     out: dict[Any, Any] = {}
     if args and (isinstance(args[0], dict) or attributes_has(s, args[0], "keys")):
-        for key in s.list_of(s.call(s.getattr(args[0], "keys"), (), {})):
-            out[key] = s.getitem(args[0], key)
+        out.update(entries(s, args[0], ""))
     elif args:
         out.update(dict([tuple(s.list_of(pair)) for pair in s.list_of(args[0])]))
     return out | kwargs

@@ -95,7 +95,7 @@ class CellKind(NativeKind, MutableKind):
     def delattr(self, s: Session, obj: CellType, name: str) -> None:
         if name != "cell_contents":
             delattr(obj, name)
-        self.empty(s, obj)
+        self.clear(s, obj)
 
     def get(self, s: Session, cell: CellType) -> Any:
         """What it holds. Raises ValueError if it is empty."""

@@ -171,7 +171,9 @@ class ClassKind(StaticKind):
             if id(cls) not in s.made:
                 raise Break("opaque object", f"the dictionary of the class {cls.__qualname__}")
             return cls.__dict__
-        if name in _PARTS and id(cls) not in s.made and not s.is_library(cls.__module__):
+        if name in _PARTS:
+            if id(cls) in s.made or s.is_library(cls.__module__):
+                return getattr(cls, name)
             return s.outside.load(getattr(cls, name), Attribute(Fixed(cls, cls.__qualname__), name))
         above = class_raw(s, meta, name) if meta is not type else MISSING
         if isinstance(above, property):
