@@ -254,6 +254,8 @@ def write_ufunc(op: Op, target: Tensor, other: Any) -> bool:
 
 
 def _check_writable(target: Tensor) -> None:
+    if type(target._array) is Traced:
+        target._array.storage.tracer.check_writable(target)
     if target._node is None and target._requires_grad:
         raise RuntimeError(
             "a leaf Variable that requires grad is being used in an in-place operation."

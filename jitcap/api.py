@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from types import MethodType
 from typing import Any, Final
 
+from codegen import CheckFailed
 from eager.dispatch import current_tracer
 from jitcap.capture.breaks import Break
 from jitcap.entry import Entries, compile_call, readable
@@ -53,12 +54,18 @@ class Jitted:
         entries = self._entries
         entries.stats.calls += 1
         for entry in entries.versions:
-            result = entry(args, kwargs)
+            try:
+                result = entry(args, kwargs)
+            except CheckFailed as failure:
+                entries.discard(entry, failure)
+                break
             if result is not MISS:
                 if entry is not entries.versions[0]:
                     entries.prefer(entry)
                 return result
-        return entries.miss(args, kwargs, stance)
+        else:
+            return entries.miss(args, kwargs, stance)
+        return self.original(*args, **kwargs)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)

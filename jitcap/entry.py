@@ -17,19 +17,21 @@ from dataclasses import dataclass
 from types import FunctionType, MethodType
 from typing import Any, Final
 
+from codegen import CheckFailed
 from jitcap.capture.breaks import Break, Record
 from jitcap.capture.capture import capture, search
 from jitcap.capture.result import Captured, why_not
 from jitcap.config import config
 from jitcap.graph import Graph
-from jitcap.joint import Joint, Region
+from jitcap.joint import Joint
 from jitcap.kept import versions as kept
 from jitcap.oracle import Plain, Verified, search_nans
 from jitcap.oracle.blame import readable as readable
-from jitcap.pipeline import compile_graph
+from jitcap.pipeline import compile_graph, op_by_op
 from jitcap.record import Recompile, Stats, Trail, announce, say
+from jitcap.region import Region
 from jitcap.show import module
-from jitcap.split import Splitter, changed_ints, splittable
+from jitcap.split import FAILURES, Splitter, changed_ints, splittable
 from jitcap.version import MISS, Call, Compiled, Options
 
 WHOLE: Final = frozenset({"async", "version", "aliasing"})  # refusals of the call, not of a place
@@ -47,6 +49,10 @@ class Entries:
         self.versions: tuple[Call, ...] = ()  # replaced, never changed: readers need no lock
         self.compiled: dict[Call, Compiled] = {}
         self.varying: set[str] = set()  # ints whose value has changed between calls, by name
+        self.unsafe: set[str] = (
+            set()
+        )  # lines where a check failed at run time: they are not captured
+        self.failures: dict[Call, int] = {}
         self.refused = 0
         self.fills = 0
         self.splits: list[Record] = []
@@ -79,8 +85,37 @@ class Entries:
             return self._in_parts(args, kwargs)
         if version is None:
             return self._plainly(args, kwargs, raised)
-        result = version(args, kwargs)
+        result = self._run(version, args, kwargs)
         return self._unstable(args, kwargs) if result is MISS else result
+
+    def _run(self, version: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The version's answer; the function's own where a check of the version failed."""
+        try:
+            return version(args, kwargs)
+        except CheckFailed as failure:
+            self.discard(version, failure)
+        return self.fn(*args, **kwargs)
+
+    def discard(self, version: Call, failure: CheckFailed) -> None:
+        """Note a run that was given up; the function has to run plainly. What is compiled from now
+        on splits at that line, and a version that fails again and again is dropped."""
+        with self._lock:
+            self._count_discard(failure)
+            failed = self.failures[version] = self.failures.get(version, 0) + 1
+            if self.options.fullgraph:
+                return
+            self.unsafe.add(failure.place)
+            if failed >= FAILURES:
+                self.versions = tuple(v for v in self.versions if v is not version)
+
+    def _count_discard(self, failure: CheckFailed) -> None:
+        self.stats.discards += 1
+        what = f"a call of @jit {self.name} runs as plain Python: {failure}"
+        if config.debug >= 2:
+            say(what)
+
+    def _parts(self) -> Splitter:
+        return Splitter(self._part, self._report_split, self._count_discard, MISS, self.unsafe)
 
     def _has_parts(self) -> bool:
         """Whether what is not captured as a whole can be split."""
@@ -102,6 +137,7 @@ class Entries:
         made = assemble(captured, self.options, trail, plain)
         if len(captured.graph):
             self._count(made, time.perf_counter() - start)
+        made.trail.stats = self.stats
         self.compiled[made.call] = made
         return made.call
 
@@ -115,7 +151,7 @@ class Entries:
     def retry(self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str) -> Any:
         """Try all versions; compile when none fits."""
         for version in self.versions:
-            result = version(args, kwargs)
+            result = self._run(version, args, kwargs)
             if result is not MISS:
                 return result
         return self.miss(args, kwargs, stance)
@@ -132,7 +168,7 @@ class Entries:
                 self._refuse(str(Record("internal", what, raised.place)))
             else:
                 self._report_split(Record("internal", what, raised.place))
-                self.splitter = Splitter(self._part, self._report_split, MISS)
+                self.splitter = self._parts()
         return result
 
     def _unstable(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -162,12 +198,14 @@ class Entries:
         raised the exception that comes with it, or for a reason that was announced."""
         start = time.perf_counter()
         key = kept.key_of(self.fn, args, kwargs, self.options, self.varying)
+        key = None if self.unsafe else key
         if key is not None:
             recalled = kept.recall(key, self.fn, args, kwargs, self.options, self._region)
             if recalled is not None:
                 return self._add(recalled, start), None
         try:
-            made = compile_call(self.fn, args, kwargs, self.options, frozenset(self.varying))
+            learnt = frozenset(self.varying), frozenset(self.unsafe)
+            made = compile_call(self.fn, args, kwargs, self.options, *learnt)
         except Break as refusal:
             if refusal.kind == "exception":
                 return None, refusal.record()
@@ -180,7 +218,7 @@ class Entries:
                 refusal.others = tuple(r for r in found if r.place != own.place)
                 raise
             if refusal.kind not in WHOLE and self._has_parts():
-                self.splitter = Splitter(self._part, self._report_split, MISS)
+                self.splitter = self._parts()
                 return None, None
             self._refuse(str(refusal.record()))
             return None, None
@@ -197,6 +235,7 @@ class Entries:
     def _add(self, made: Compiled, start: float) -> Call:
         """A new version, which is tried first from now on."""
         self._count(made, time.perf_counter() - start)
+        made.trail.stats = self.stats
         self.compiled[made.call] = made
         self.versions = (made.call, *self.versions)
         return made.call
@@ -262,6 +301,7 @@ def compile_call(
     kwargs: dict[str, Any],
     options: Options,
     varying: frozenset[str] = frozenset(),
+    unsafe: frozenset[str] = frozenset(),
 ) -> Compiled:
     """The whole road for one call: capture, (joint, partition), compile, assemble. Runs nothing.
 
@@ -270,7 +310,7 @@ def compile_call(
     trail = Trail(getattr(fn, "__qualname__", type(fn).__qualname__))
     with collection_paused():
         with trail.stage("capture"):
-            captured = capture(fn, args, kwargs, dynamic=varying)
+            captured = capture(fn, args, kwargs, dynamic=varying, unsafe=unsafe)
             _name_inputs(captured)
         return assemble(captured, options, trail, Whole(fn, varying))
 
@@ -324,7 +364,19 @@ def _compiler(options: Options, trail: Trail) -> Callable[[Graph], Any]:
     """What a region compiles its backward with, when it is first asked for."""
 
     def compile_backward(graph: Graph) -> Any:
-        run = compile_graph(graph, backend=options.backend, trail=trail).run
+        try:
+            made = compile_graph(graph, backend=options.backend, trail=trail)
+            run, refused = made.run, made.refused
+        except Exception as fault:
+            if config.strict or config.check:
+                raise
+            refused = f"compiling it failed: {type(fault).__name__}: {fault}"
+            what = f"the backward of {trail.name} runs op by op: {refused}"
+            announce((trail.name, refused), what)
+            run = op_by_op(graph, ())
+        if refused and trail.stats is not None:
+            trail.stats.fallbacks += 1
+            trail.stats.refusals.append(f"backward of {trail.name}: {refused}")
         return _with_oracle(run, graph, options)
 
     return compile_backward

@@ -38,13 +38,15 @@ SHOWN: Final = 8  # recompiles in the print of Stats, the last ones
 
 @dataclass(slots=True)
 class Stats:
-    """What happened to one jitted function. `kernels` counts those of all compiled versions."""
+    """What happened to one jitted function. `kernels` counts those of all compiled versions,
+    `discards` the runs that were given up because a check failed (the function ran plainly)."""
 
     calls: int = 0
     compiles: int = 0
     graphs: int = 0
     splits: int = 0
     fallbacks: int = 0
+    discards: int = 0
     kernels: int = 0
     compile_seconds: float = 0.0
     recompiles: list[Recompile] = field(default_factory=list)
@@ -53,7 +55,8 @@ class Stats:
     def __str__(self) -> str:
         counts = (
             f"{self.calls} calls, {self.compiles} compiles, {self.graphs} graphs, "
-            f"{self.splits} splits, {self.fallbacks} fallbacks, {self.kernels} kernels, "
+            f"{self.splits} splits, {self.fallbacks} fallbacks, {self.discards} discards, "
+            f"{self.kernels} kernels, "
             f"{self.compile_seconds:.3f} s compiling"
         )
         earlier = len(self.recompiles) - SHOWN
@@ -71,6 +74,7 @@ class Trail:
     seconds: dict[str, float] = field(default_factory=dict)
     kernels: list[Any] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    stats: Stats | None = None  # of the function, for what is compiled later
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -16,6 +16,7 @@ from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any, Final
 
+from codegen import CheckFailed
 from eager.nn import Module
 from jitcap.capture.breaks import Break, Record
 from jitcap.capture.bytecode import decode
@@ -34,6 +35,8 @@ Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 VERSIONS: Final = 8  # of one segment; beyond, its instructions are executed one by one
 DEPTH: Final = 40  # of split functions that call each other
 CAPTURES: Final = 100  # attempts; a function that needs more is not worth it
+FAILURES: Final = 3  # after so many checks that failed at run time a version is not tried again
+DISCARDED: Final = object()  # what a segment answers when a check failed
 UNFINISHED: Final = 8  # attempts whose effects or live values could not be made again
 
 
@@ -44,23 +47,29 @@ class Point:
     versions: list[tuple[Call, Captured]] = field(default_factory=list)
     varying: set[str] = field(default_factory=set)
     plain: bool = False  # nothing can be captured from here
+    failures: int = 0  # of checks at run time
 
 
 class Splitter:
     """The segments of one jitted function and of the functions it calls.
 
-    `assemble` compiles a captured segment, `report` takes the record of each split, `miss` is what
-    a version answers when it does not fit."""
+    `assemble` compiles a captured segment, `report` takes the record of each split, `discarded` the
+    failed check of each run that was given up, `miss` is what a version answers when it does not
+    fit. `unsafe` are lines where a check failed at run time: they are not captured."""
 
     def __init__(
         self,
         assemble: Callable[[Captured, Plain], Call],
         report: Callable[[Record], None],
+        discarded: Callable[[CheckFailed], None],
         miss: Any,
+        unsafe: set[str] | None = None,
     ) -> None:
         self._assemble = assemble
         self._report = report
+        self._discarded = discarded
         self._miss = miss
+        self._unsafe = set() if unsafe is None else unsafe
         self._points: dict[tuple[CodeType, int], dict[tuple[Any, ...], Point]] = {}
         self._lock = threading.RLock()
         self._captures = self._unfinished = 0
@@ -89,8 +98,11 @@ class Splitter:
         vm = Interpreter(ConcreteWorld(frame, self.call, splittable), OPCODES)
         vm.passthrough = ()
         vm.frames.append(frame)
+        plain = False
         while True:
-            outcome = self._segment(points, frame)
+            outcome = None if plain else self._segment(points, frame)
+            if outcome is DISCARDED:  # what raises is one of the instructions that come now
+                plain, outcome = True, None
             if outcome is not None:
                 if outcome[0] == RETURNED:
                     return outcome[1]
@@ -100,13 +112,13 @@ class Splitter:
                 return done.value
 
     def _segment(self, points: dict[tuple[Any, ...], Point], frame: Frame) -> Any:
-        """Run the segment that begins here; None when there is none."""
+        """Run the segment that begins here; None when there is none, DISCARDED if it failed."""
         if self.hopeless:
             return None
         point = points.setdefault(point_of(frame), Point())
         given = live(frame)
-        for call, _ in tuple(point.versions):
-            outcome = call(given, {})
+        for version in tuple(point.versions):
+            outcome = self._call(point, version, given)
             if outcome is not self._miss:
                 return outcome
         if point.plain:
@@ -115,13 +127,27 @@ class Splitter:
             made = self._compile(point, frame)
         if made is None:
             return None
-        outcome = made(given, {})
+        outcome = self._call(point, made, given)
         if outcome is self._miss:  # its guards do not hold even for the frame it was made from
             point.plain = True
             return None
         return outcome
 
-    def _compile(self, point: Point, frame: Frame) -> Call | None:
+    def _call(self, point: Point, version: tuple[Call, Captured], given: tuple[Any, ...]) -> Any:
+        """A version's answer. One that failed too often is not tried again."""
+        try:
+            return version[0](given, {})
+        except CheckFailed as failure:
+            with self._lock:
+                self._discarded(failure)
+                self._unsafe.add(failure.place)
+                point.failures += 1
+                if point.failures >= FAILURES:
+                    point.failures = 0
+                    point.versions = [v for v in point.versions if v is not version]
+        return DISCARDED
+
+    def _compile(self, point: Point, frame: Frame) -> tuple[Call, Captured] | None:
         if len(point.versions) >= VERSIONS:
             point.plain = True
             return None
@@ -131,23 +157,24 @@ class Splitter:
         if captured is None:
             point.plain = not point.versions
             return None
-        call = self._assemble(captured, Part.of(frame, captured.limit, frozenset(point.varying)))
-        point.versions.insert(0, (call, captured))
-        return call
+        part = Part.of(frame, captured.limit, frozenset(point.varying))
+        version = self._assemble(captured, part), captured
+        point.versions.insert(0, version)
+        return version
 
     def _capture(self, point: Point, frame: Frame) -> Captured | None:
         """As far as it goes: to the return, or to the first instruction that cannot be captured."""
-        varying = frozenset(point.varying)
+        varying, unsafe = frozenset(point.varying), frozenset(self._unsafe)
         self._captures += 1
         try:
-            return capture_segment(frame, None, varying)[0]
+            return capture_segment(frame, None, varying, unsafe)[0]
         except Break as refusal:
             self._note(refusal, frame)
             if refusal.done <= 0:
                 return None
             limit = refusal.done
         try:
-            return capture_segment(frame, limit, varying)[0]
+            return capture_segment(frame, limit, varying, unsafe)[0]
         except Break as refusal:
             self._note(refusal, frame)
             return None

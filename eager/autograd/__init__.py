@@ -16,6 +16,7 @@ from eager.tape import Saved as Saved
 from eager.tape import mode as mode
 from eager.tape import zeros_for as zeros_for
 from eager.tensor import Tensor
+from eager.traced import Traced
 
 
 def is_grad_enabled() -> bool:
@@ -388,6 +389,9 @@ def _record_function(
     for index, t in enumerate(tensors):
         if id(t) not in excluded and differentiable(t.dtype):
             t._node, t._index, t._requires_grad = node, index, True
+    traced = next((t._array for t in tensors if type(t._array) is Traced), None)
+    if traced is not None:
+        traced.storage.tracer.record_function(node, [args[i] for i in node.positions], tensors)
     return outs
 
 

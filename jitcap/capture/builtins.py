@@ -29,6 +29,7 @@ from eager.printing import set_printoptions
 from eager.serialization import load, save
 from eager.sym import SymNumber
 from eager.tensor import Tensor
+from eager.traced import Traced
 from jitcap.capture import host, polyfills
 from jitcap.capture.breaks import Break
 from jitcap.capture.frames import frame_for
@@ -423,7 +424,8 @@ def _sweep(fn: Any) -> Handler:
     """`backward`: refused at once if the history goes on outside, so that a split is before it."""
 
     def handler(s: Session, *args: Any, **kwargs: Any) -> Any:
-        result = s.native(fn, args, kwargs)
+        given = tuple(_tensors(s, a) for a in args)
+        result = s.native(fn, given, {k: _tensors(s, v) for k, v in kwargs.items()})
         for shadow in s.outside.by_real.values():
             if isinstance(shadow, TensorShadow) and shadow.passes_on():
                 raise Break("effect", f"backward() goes on past {shadow.origin.show()}")
@@ -432,16 +434,32 @@ def _sweep(fn: Any) -> Handler:
     return handler
 
 
-for _backward in (autograd.backward, vars(Tensor)["backward"]):
+def _tensors(s: Session, value: Any) -> Any:
+    """A list of tensors as native code may have it: a module, a view of a dictionary, a generator
+    are iterated over here."""
+    plain = value is None or isinstance(value, Tensor | bool | tuple | list)
+    return value if plain else s.list_of(value)
+
+
+for _backward in (autograd.backward, autograd.grad, vars(Tensor)["backward"]):
     HANDLERS[_backward] = _sweep(_backward)
 
 
 @handles(autograd.retain_grad)
 def _retain_grad(s: Session, tensor: Tensor) -> None:
     shadow = s.outside.shadow(tensor)
-    if isinstance(shadow, TensorShadow) and shadow.real._node is not None:
+    if isinstance(shadow, TensorShadow) and shadow.has_history():
         raise Break("effect", f"{shadow.origin.show()}, made outside, is to keep its gradient")
     autograd.retain_grad(tensor)
+
+
+@handles(vars(Tensor)["storage_offset"])
+def _storage_offset(s: Session, tensor: Tensor) -> int:
+    """Of memory from outside, a stand-in does not know it."""
+    array = tensor._array
+    if type(array) is not Traced or id(array.storage) in s.owners:
+        raise Break("data dependent", ".storage_offset() of a tensor from outside")
+    return array.offset
 
 
 class _OwnFunction:
@@ -449,6 +467,7 @@ class _OwnFunction:
 
     def __init__(self, s: Session, cls: Any) -> None:
         self.__name__ = cls.__name__
+        self.original = cls
         self.forward = s.reentry(s.getattr(cls, "forward"))
         self.backward = s.reentry(s.getattr(cls, "backward"))
         setup = s.getattr(cls, "setup_context")

@@ -46,7 +46,6 @@ _UNARY: Final[dict[str, tuple[Callable[[Any], Any], str]]] = {
     "UNARY_INVERT": (operator.invert, "__invert__"),
     "UNARY_POSITIVE": (operator.pos, "__pos__"),
 }
-_BITWISE: Final = frozenset({"&", "|", "^", "<<", ">>"})  # run-time numbers do not have these
 _PLAIN: Final = frozenset({int, float, str, bool, type(None), bytes, SymNumber})
 
 
@@ -56,8 +55,6 @@ def binary(s: Session, op: str, a: Any, b: Any) -> Any:
     if type(a) in _PLAIN and type(b) in _PLAIN:
         op = op[:-1] if inplace else op
         plain = _BINARY[op][0]
-        if op in _BITWISE:
-            a, b = s.known(a), s.known(b)
         if op == "%" and type(a) is str and mentions_runtime(b):
             return Deferred(operator.mod, (a, b))
         return _numbers_or_values(s, plain, a, b)

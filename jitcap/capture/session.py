@@ -12,7 +12,6 @@ from types import CellType, FunctionType
 from typing import Any, Final
 
 from eager.autograd import mode
-from eager.aval import scalar_aval
 from eager.sym import SymNumber
 from eager.traced import UnknownValue
 from jitcap.capture import builtins as _builtins  # noqa: F401 - fills HANDLERS
@@ -53,8 +52,9 @@ _PLACING: Final = frozenset(
 class Session(base.Session):
     """See `interpret.World` for what the interpreter asks, `kinds.base.Session` for the kinds."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, unsafe: frozenset[str] = frozenset()) -> None:
         super().__init__()
+        self.unsafe = unsafe
         self.grad_mode, self.inference = mode.enabled, mode.inference
         self.autocast = mode.autocast
         self.entry = Place()  # where the function that is captured begins
@@ -277,11 +277,7 @@ class Session(base.Session):
 
     def number_input(self, real: complex, origin: Origin) -> SymNumber:
         """A run-time scalar that is read from outside at every call."""
-        node = self.tracer.input(f"s{len(self.tracer.inputs)}", scalar_aval(real))
-        self.outside.numbers[node] = origin
-        plain = float(real) if isinstance(real, float) else real  # of a np.float64
-        self.tracer.hints[node] = plain
-        return SymNumber(self.tracer, node, type(plain), real)
+        return numbers.read(self, real, origin)
 
     def known(self, value: Any) -> Any:
         """A run-time number (also inside a tuple) as its value, guarded; anything else as it is."""

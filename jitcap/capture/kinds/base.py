@@ -82,6 +82,8 @@ class Session:
         self.lent_classes: dict[type, type] = {}  # of the stand-ins for instances, by their class
         self.lent: dict[int, Any] = {}  # by id of an instance: its stand-in for native code
         self.mirrors: list[tuple[Any, Any]] = []  # containers, and their copies in native code
+        self.computed: dict[Any, Any] = {}  # numbers from outside, by how they are computed
+        self.unsafe: frozenset[str] = frozenset()  # lines where a check failed as a version ran
         self.bound_to = ""  # what the program saw that holds in this process only
 
     def getattr(self, obj: Any, name: str) -> Any:
