@@ -139,7 +139,7 @@ def _text(fn: Any, dunder: str) -> Handler:
         if not args:
             return fn(**kwargs)
         method = kind_of(args[0]).special(s, args[0], dunder)
-        if method is None and dunder == "__str__":
+        if method is None and fn is str and type(args[0]).__str__ is object.__str__:
             method = kind_of(args[0]).special(s, args[0], "__repr__")
         if method is not None and not isinstance(args[0], Tensor):
             answer = s.call(method, (args[0],), {})
@@ -182,7 +182,7 @@ def _format(s: Session, value: Any, spec: Any = "") -> Any:
     if method is not None:
         answer = s.call(method, (value, spec), {})
         return answer if type(answer) is str else checked(format, "__format__", answer)
-    if kind_of(value).python and not spec:
+    if type(value).__format__ is object.__format__ and kind_of(value).python and not spec:
         return s.call(str, (value,), {})
     return kind_of(value).text(s, format, (value, spec), {})
 

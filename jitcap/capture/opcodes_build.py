@@ -76,7 +76,10 @@ def map_add(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("LIST_EXTEND")
 def list_extend(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    values = vm.world.list_of(frame.pop())
+    iterable = frame.pop()
+    if not hasattr(type(iterable), "__iter__") and not hasattr(type(iterable), "__getitem__"):
+        raise TypeError(f"Value after * must be an iterable, not {type(iterable).__name__}")
+    values = vm.world.list_of(iterable)
     _container(vm, frame, ins).extend(values)
 
 

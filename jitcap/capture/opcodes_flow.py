@@ -193,12 +193,13 @@ def _is_part(error: BaseException, whole: BaseException) -> bool:
 def before_with(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     manager = frame.pop()
     try:
+        missed = ""
         enter = vm.world.getattr(manager, "__enter__")
+        missed = " (missed __exit__ method)"
         leave = vm.world.getattr(manager, "__exit__")
     except AttributeError:
-        raise TypeError(
-            f"{type(manager).__name__!r} object does not support the context manager protocol"
-        ) from None
+        what = "object does not support the context manager protocol"
+        raise TypeError(f"{type(manager).__name__!r} {what}{missed}") from None
     frame.push(leave)
     frame.push(vm.world.call(enter, (), {}))
 

@@ -11,8 +11,7 @@ REASONS: dict[str, str] = {
         nan_is_found_by_identity
     """,
     "a subclass of a number or of text is taken for its base": """
-        enum_members_are_their_own_text numpy_floats_of_warnings enum_members_in_f_strings
-        enum_members_read_from_a_class
+        numpy_floats_of_warnings
     """,
     "a warning of NumPy comes from capture's own line": """
         numpy_ints_wrap
@@ -57,9 +56,6 @@ REASONS: dict[str, str] = {
     """,
     "__getattribute__ of the user runs during capture, or is not run at all": """
         match_reads_attributes_once_and_in_order
-    """,
-    "user code runs on twins whose attributes are not loaded": """
-        guards_run_nothing_of_the_user_object_as_a_key_of_a_dictionary_that_is_iterated
     """,
     "str.format reads attributes from outside without a guard": """
         str_format_of_objects_from_outside

@@ -43,11 +43,6 @@ _BY_CAUSE: Final = {
         a_name_is_imported_that_is_not_there""",
     "an empty cell is not guarded": "a_closure_variable_is_empty",
     "the fields of a SimpleNamespace are not its dictionary": "a_member_of_an_enumeration_of_names",
-    "the words of an error are not Python's": """
-        a_context_manager_gets_an_exit
-        a_missing_attribute_in_python_s_words wrong_calls_in_python_s_words""",
-    "text of an enumeration is its repr, though its own __str__ is nearer": """
-        a_subclass_of_int a_string_enumeration_is_formatted an_int_enumeration_is_formatted""",
     "what stands for a number reaches an exception": """
         nan_in_a_container""",
     "attributes of a value that is guarded as equal are read from the real one": """
@@ -62,7 +57,6 @@ _BY_CAUSE: Final = {
     "hooks of a class statement run while capturing, and never again": """
         set_name_and_init_subclass""",
     "a subscript of a class is not guarded": "class_getitem",
-    "storing __class__ stores an attribute": "the_class_is_assigned_inside",
     "the order of resolution behind super() is not guarded": "the_bases_of_a_base_are_assigned",
     "the methods of type are taken as pure": "subclasses_are_listed",
     "what super() gives has no attributes of its own": "super_with_other_arguments",

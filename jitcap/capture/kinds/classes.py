@@ -249,7 +249,7 @@ class ClassKind(StaticKind):
         if fn.__name__ == "__new__":
             if owner is object:
                 return object.__new__(args[0])
-            return s.native(fn, (args[0], *driven(s, args[1:])), kwargs)
+            return s.native(fn, (args[0], *driven(s, args[1:])), kwargs, stores=True)
         handler = HANDLERS.get((object, fn.__name__)) if is_python_class(type(owner)) else None
         if handler is not None and (fn.__name__ != "__init__" or of_object(fn)):
             return handler(s, owner, *args, **kwargs)
@@ -282,14 +282,14 @@ def construct(s: Session, cls: type, args: Args, kwargs: Kwargs) -> Any:
     elif new is object.__new__ or new is MISSING:
         obj = object.__new__(cls) if python_init else cls(*args, **kwargs)
     else:
-        obj = s.native(cls.__new__, (cls, *driven(s, args)), kwargs)
+        obj = s.native(cls.__new__, (cls, *driven(s, args)), kwargs, stores=True)
     if not isinstance(obj, cls):
         return obj
     if python_init:
         if s.call(init, (obj, *args), kwargs) is not None:
             raise TypeError("__init__() should return None")
     elif init is not object.__init__ and not python_new and new is not object.__new__:
-        s.native(init, (obj, *driven(s, args)), kwargs)
+        s.native(init, (obj, *driven(s, args)), kwargs, stores=True)
     return obj
 
 

@@ -121,7 +121,7 @@ class FunctionKind(NativeKind):
             return getattr(obj, name)
         touch(s, fields, name)
         if name not in fields:
-            raise AttributeError(f"'function' object has no attribute {name!r}", name=name, obj=obj)
+            raise AttributeError(f"'function' object has no attribute {name!r}")
         return fields[name]
 
     def setattr(self, s: Session, obj: FunctionType, name: str, value: Any) -> None:

@@ -195,8 +195,8 @@ def default_put(s: Session, obj: Any, name: str, value: Any) -> None:
     elif isinstance(raw, MemberDescriptorType):
         _load_slot(s, obj, name, raw)
         raw.__set__(obj, value)
-    elif name == "__dict__":
-        raise Break("effect", "the instance dictionary is replaced")
+    elif name in ("__dict__", "__class__"):
+        raise Break("effect", f"the {name} of an instance is replaced")
     elif kind_of(raw).python and _has_method(type(raw), "__set__"):
         s.call(class_raw(s, type(raw), "__set__"), (raw, obj, value), {})
     elif not hasattr(obj, "__dict__"):

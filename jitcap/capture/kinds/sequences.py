@@ -202,9 +202,7 @@ class ListShadow(Shadow):
                 return [extend(items[len(base) :])]
             form, model = "{f}({t}, {k}, {v})", "{t}[:] = {v}"
             put, whole = bind(list.__setitem__), bind(slice(None))
-            return [
-                write(form if not plain else model, whole, f"[{make.all(items)}]", put, model)
-            ]
+            return [write(form if not plain else model, whole, f"[{make.all(items)}]", put, model)]
         if not (self.whole and self.measured):  # nobody looked: it may hold more at another call
             return [extend(self.appended())]
         clear = bind(self.kind.clear)
