@@ -20,7 +20,7 @@ import typing
 import warnings
 from datetime import date, datetime
 from types import CellType, FunctionType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from eager import autograd
 from eager import random as eager_random
@@ -323,13 +323,7 @@ def attributes_has(s: Session, obj: Any, name: str) -> bool:
 @handles(copy.copy)
 def _copy(s: Session, obj: Any) -> Any:
     if kind_of(obj).python and not isinstance(obj, list | tuple | dict):
-        method = kind_of(obj).special(s, obj, "__copy__")
-        if method is not None:
-            return s.call(method, (obj,), {})
-        new = object.__new__(type(obj))
-        _load_all(s, obj)
-        new.__dict__.update(obj.__dict__)
-        return new
+        return s.interpret(cast("FunctionType", copy.copy), (obj,), {})
     s.settle(obj)
     return copy.copy(obj)
 
@@ -347,8 +341,7 @@ def _dispatch(s: Session, dispatch: Any, cls: Any) -> Any:
 @handles(sys.exception)
 def _exception(s: Session) -> BaseException | None:
     """What the program handles; that nothing is handled around it is guarded."""
-    frames = reversed(s.vm.frames)
-    error = next((f.handled[-1] for f in frames if f.handled[-1] is not None), None)
+    error: BaseException | None = s.vm.handled()
     if error is None:
         if sys.exception() is not None:
             raise Break("effect", "sys.exception() of an exception that is handled outside")

@@ -133,6 +133,7 @@ class Interpreter:
         self.world = world
         self.opcodes = opcodes
         self.frames: list[Frame] = []
+        self.passing: BaseException | None = None  # on its way out of frames
         self.over = False  # whether nothing is executed any more
         self.dropped: Break | None = None  # what went wrong when a generator was dropped
         self.generators: weakref.WeakSet[Generator] = weakref.WeakSet()
@@ -176,6 +177,9 @@ class Interpreter:
         handler = frame.bytecode.handler_at(frame.pc - 1)
         if frame.instruction.op != "RERAISE" or handler is None:
             self.world.place(frame, error)
+        if frame.instruction.op != "RERAISE" and error is not self.passing:
+            self._chain(error)
+        self.passing = error if handler is None else None
         if handler is None:
             try:
                 raise error
@@ -186,6 +190,28 @@ class Interpreter:
             frame.push(frame.pc - 1)
         frame.push(error)
         frame.pc = handler.target
+
+    def handled(self) -> BaseException | None:
+        """The exception that the program is handling."""
+        frames = reversed(self.frames)
+        return next((f.handled[-1] for f in frames if f.handled[-1] is not None), None)
+
+    def _chain(self, error: BaseException) -> None:
+        """An exception that is raised while another is handled has that as its context; as in
+        CPython, no chain becomes a cycle."""
+        context = self.handled()
+        if context is None or context is error:
+            return
+        link, slow, moves = context, context, False
+        while (following := link.__context__) is not None:
+            if following is error:
+                link.__context__ = None
+                break
+            link = following
+            if link is slow:  # a cycle that the program made
+                break
+            slow, moves = (slow.__context__ or slow) if moves else slow, not moves
+        error.__context__ = context
 
     def execute(self, frame: Frame) -> Any:
         """Run a function's frame: its return value, or the generator that it makes."""

@@ -102,15 +102,13 @@ def check_exc_match(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 @opcode("RAISE_VARARGS")
 def raise_varargs(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     if ins.arg == 0:
-        current = next((f.handled[-1] for f in reversed(vm.frames) if f.handled[-1]), None)
+        current = vm.handled()
         if current is None:
             raise RuntimeError("No active exception to reraise")
         raise current
     cause = frame.pop() if ins.arg == 2 else NULL
     error = _exception(vm, frame.pop(), "exceptions must derive from BaseException")
     vm.world.raising(error)
-    if frame.handled[-1] is not None and frame.handled[-1] is not error:
-        error.__context__ = frame.handled[-1]
     if cause is not NULL:
         text = "exception causes must derive from BaseException"
         error.__cause__ = None if cause is None else _exception(vm, cause, text)

@@ -26,17 +26,9 @@ REASONS: dict[str, str] = {
         globals_are_stored_and_deleted
     """,
     "what stands for a value reaches the user": """
-        class_statement_with_hooks context_of_an_error_in_exit
-        exception_with_notes_and_attributes assert_with_a_tensor_in_the_message
-        keyboard_interrupt_and_system_exit percent_format_errors
-        join_of_numbers
-    """,
-    "contexts of exceptions: only the frame's own handler is looked at": """
-        implicit_context_of_two_levels context_from_the_caller_s_handler
-        errors_of_a_step_while_the_caller_handles_another
-    """,
-    "exceptions in a cycle are rendered for ever": """
-        context_is_cut_by_reraise
+        class_statement_with_hooks exception_with_notes_and_attributes
+        assert_with_a_tensor_in_the_message keyboard_interrupt_and_system_exit
+        percent_format_errors join_of_numbers
     """,
     "frames and tracebacks show the interpreter": """
         formatted_traceback line_number_of_a_traceback traceback_is_kept_in_state

@@ -256,10 +256,13 @@ class ClassKind(StaticKind):
         return s.pure(fn, args, kwargs)
 
 
-def has_attributes_of_its_own(s: Session, cls: type) -> bool:
-    """Whether looking at an instance, which capture does, too, runs the program's code."""
-    raw = class_raw(s, cls, "__getattribute__")
-    return isinstance(raw, FunctionType) and not s.is_library(raw.__globals__["__name__"])
+def acts_by_itself(s: Session, cls: type) -> bool:
+    """Whether an instance, or one that stands for it, runs the program's code by being looked at or
+    dropped, which capture does, too."""
+    raw = [class_raw(s, cls, name) for name in ("__getattribute__", "__del__")]
+    return any(
+        isinstance(r, FunctionType) and not s.is_library(r.__globals__["__name__"]) for r in raw
+    )
 
 
 def of_object(fn: Any) -> bool:
@@ -275,8 +278,9 @@ def construct(s: Session, cls: type, args: Args, kwargs: Kwargs) -> Any:
     python_new, python_init = isinstance(new, FunctionType), isinstance(init, FunctionType)
     if not python_new and not python_init and not is_python_class(cls):
         return _construct_foreign(s, cls, args, kwargs)
-    if has_attributes_of_its_own(s, cls):
-        raise Break("opaque object", f"{cls.__qualname__}(), whose attributes are computed")
+    if acts_by_itself(s, cls):
+        what = f"{cls.__qualname__}(), which has a __getattribute__ or __del__ of its own"
+        raise Break("opaque object", what)
     if python_new:
         obj = s.call(new, (cls, *args), kwargs)
     elif new is object.__new__ or new is MISSING:

@@ -11,11 +11,11 @@ from eager.device import Size
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import UNLOADED, Args, Kwargs, MutableKind, Session, kind_of
 from jitcap.capture.kinds.constants import NativeKind
-from jitcap.capture.origin import Computed, Item, Origin
+from jitcap.capture.origin import Attribute, Computed, Item, Origin
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import EXTEND, Effect, Maker
 from jitcap.equality import comparable
-from jitcap.guards import Length, TypeIs
+from jitcap.guards import Equals, Length, TypeIs
 
 DEPTH: Final = 12  # containers in containers that are settled with the outermost
 
@@ -230,6 +230,8 @@ class ListKind(SequenceKind, MutableKind):
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
         s.outside.guard(TypeIs(origin, s.line(), type(real)))
         maxlen = getattr(real, "maxlen", None)
+        if issubclass(type(real), collections.deque):
+            s.outside.guard(Equals(Attribute(origin, "maxlen"), s.line(), maxlen))
         twin: Any = collections.deque(maxlen=maxlen) if type(real) is collections.deque else []
         return s.outside.register(ListShadow(real, origin, twin))
 
