@@ -216,6 +216,11 @@ def hashes_identity(value: Any) -> bool:
     return type(value).__hash__ in _BY_IDENTITY
 
 
+def is_method(cls: type, name: str, *owners: type) -> bool:
+    """Whether a class has the method `name` of one of `owners`."""
+    return getattr(cls, name) in [getattr(owner, name) for owner in owners]
+
+
 def checked(fn: Callable[[Any], Any], name: str, answer: Any) -> Any:
     """What the builtin `fn` makes of the answer of an object's special method: it is asked, with an
     object that answers so. A value that only the graph knows is taken as it is."""

@@ -23,6 +23,7 @@ from jitcap.capture.kinds.base import (
     Refusing,
     Session,
     hashes_identity,
+    is_method,
     kind_of,
 )
 from jitcap.capture.kinds.text import Deferred, joined, mentions_runtime, text_of
@@ -306,15 +307,15 @@ class ExceptionKind(NativeKind, MutableKind):
         error = args[0]
         self.see(s, error, "text")
         parts, cls = error.args, type(error)
-        if fn is repr and cls.__repr__ is BaseException.__repr__:
+        if fn is repr and is_method(cls, "__repr__", BaseException):
             shown = s.call(repr, (parts[0] if len(parts) == 1 else parts,), {})
             if len(parts) == 1:
                 return joined([f"{cls.__name__}(", shown, ")"])
             return joined([cls.__name__, shown])
         if fn is not repr and not any(args[1:]):
-            if cls.__str__ is KeyError.__str__ and len(parts) == 1:
+            if is_method(cls, "__str__", KeyError) and len(parts) == 1:
                 return s.call(repr, parts, {})
-            if cls.__str__ in (BaseException.__str__, KeyError.__str__):
+            if is_method(cls, "__str__", BaseException, KeyError):
                 return s.call(str, parts if len(parts) == 1 else (parts,), {}) if parts else ""
         return super().text(s, fn, args, kwargs)
 
