@@ -50,6 +50,11 @@ class _Quiet(threading.local):
 _quiet = _Quiet()
 
 
+def tracing() -> bool:
+    """Whether ops are recorded and not run: under capture."""
+    return current_tracer.get() is not None
+
+
 def apply(op: Op, *operands: Any, **attrs: Any) -> Any:
     """Call an op: one tensor, or a tuple when the op has several outputs (numbers only in: a
     number out).

@@ -38,8 +38,12 @@ SHOWN: Final = 8  # recompiles in the print of Stats, the last ones
 
 @dataclass(slots=True)
 class Stats:
-    """What happened to one jitted function. `kernels` counts those of all compiled versions,
-    `discards` the runs that were given up because a check failed (the function ran plainly)."""
+    """What happened to one jitted function. `kernels` counts those of all compiled versions.
+
+    `fallbacks` counts the calls that ran as plain Python, as a whole or in part, because something
+    failed or a limit was reached, and the graphs that run op by op; `refusals` says why, once each,
+    splits included. `discards` counts the runs that were given up because a check failed: then the
+    function ran plainly. What lies between the parts of a split program is no fallback."""
 
     calls: int = 0
     compiles: int = 0

@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from eager.notice import warn_once
 from eager.tape import Edge, accumulate, differentiable, edge_of, full, hooked, sweep
 from eager.tape import Node as Node
 from eager.tape import Saved as Saved
@@ -155,10 +156,13 @@ def grad(
     materialize_grads: bool = False,
 ) -> tuple[Any, ...]:
     """Gradients of `outputs` with respect to `inputs` (a tuple, one per input); `.grad` stays as
-    it is (`only_inputs` has no other value). Batches of gradients are refused.
+    it is (`only_inputs` has no other value, and PyTorch ignores it as well). Batches of gradients
+    are refused.
 
     An input that `outputs` do not depend on is an error unless `allow_unused` (None) or
     `materialize_grads` (zeros)."""
+    if not only_inputs:
+        warn_once("grad only_inputs", "grad: only_inputs=False is deprecated and has no effect")
     if is_grads_batched:
         raise NotImplementedError(
             "grad(is_grads_batched=True) is not there: call it once for each of the grad_outputs"

@@ -124,7 +124,7 @@ def _placed(found: Break, cause: BaseException, session: Session) -> Break:
     return found
 
 
-def _beginning(fn: Any) -> Place:
+def beginning(fn: Any) -> Place:
     """Where a function, or the method that a callable object runs, begins."""
     while isinstance(fn, MethodType | partial):
         fn = fn.func if isinstance(fn, partial) else fn.__func__
@@ -140,7 +140,7 @@ def _run(session: Session, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     plain = fn.__func__ if isinstance(fn, MethodType) else fn
     bound = int(isinstance(fn, MethodType))
     root: Any = fn
-    session.entry = _beginning(plain)
+    session.entry = beginning(plain)
     if isinstance(plain, FunctionType):
         origin = Fixed(plain, plain.__qualname__)
         session.outside.begin(plain, origin)

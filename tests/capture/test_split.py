@@ -30,7 +30,9 @@ class Chopper(Splitter):
     """Stops every segment after `every` instructions, whether it needs to or not."""
 
     def __init__(self, every, *, verify=False):
-        super().__init__(self.compile, lambda record: None, lambda failure: None, MISS)
+        super().__init__(
+            self.compile, lambda record: None, lambda failure: None, lambda *records: None, MISS
+        )
         self.every = every
         self.options = Options(backend="eager", verify=verify)
 
