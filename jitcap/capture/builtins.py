@@ -20,7 +20,7 @@ import typing
 import warnings
 from datetime import date, datetime
 from types import CellType, FunctionType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from eager import autograd
 from eager import random as eager_random
@@ -47,6 +47,7 @@ from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.kinds.text import Deferred
 from jitcap.capture.located import warn_above
 from jitcap.capture.native import is_native_class
+from jitcap.capture.opcodes_build import entries
 from jitcap.capture.origin import Computed, Fixed
 from jitcap.guards import Holds
 
@@ -309,8 +310,7 @@ def _reduce(s: Session, fn: Any, iterable: Any, *initial: Any) -> Any:
 def _dict(s: Session, *args: Any, **kwargs: Any) -> dict[Any, Any]:
     out: dict[Any, Any] = {}
     if args and (isinstance(args[0], dict) or attributes_has(s, args[0], "keys")):
-        for key in s.list_of(s.call(s.getattr(args[0], "keys"), (), {})):
-            out[key] = s.getitem(args[0], key)
+        out.update(entries(s, args[0], ""))
     elif args:
         out.update(dict([tuple(s.list_of(pair)) for pair in s.list_of(args[0])]))
     return out | kwargs
@@ -323,13 +323,7 @@ def attributes_has(s: Session, obj: Any, name: str) -> bool:
 @handles(copy.copy)
 def _copy(s: Session, obj: Any) -> Any:
     if kind_of(obj).python and not isinstance(obj, list | tuple | dict):
-        method = kind_of(obj).special(s, obj, "__copy__")
-        if method is not None:
-            return s.call(method, (obj,), {})
-        new = object.__new__(type(obj))
-        _load_all(s, obj)
-        new.__dict__.update(obj.__dict__)
-        return new
+        return s.interpret(cast("FunctionType", copy.copy), (obj,), {})
     s.settle(obj)
     return copy.copy(obj)
 
@@ -347,8 +341,7 @@ def _dispatch(s: Session, dispatch: Any, cls: Any) -> Any:
 @handles(sys.exception)
 def _exception(s: Session) -> BaseException | None:
     """What the program handles; that nothing is handled around it is guarded."""
-    frames = reversed(s.vm.frames)
-    error = next((f.handled[-1] for f in frames if f.handled[-1] is not None), None)
+    error: BaseException | None = s.vm.handled()
     if error is None:
         if sys.exception() is not None:
             raise Break("effect", "sys.exception() of an exception that is handled outside")

@@ -25,6 +25,7 @@ from jitcap.capture.kinds.base import (
     checked,
     handles,
     hashes_identity,
+    is_method,
     kind_of,
 )
 from jitcap.capture.kinds.tensors import tensor_of
@@ -139,7 +140,7 @@ def _text(fn: Any, dunder: str) -> Handler:
         if not args:
             return fn(**kwargs)
         method = kind_of(args[0]).special(s, args[0], dunder)
-        if method is None and dunder == "__str__":
+        if method is None and fn is str and is_method(type(args[0]), "__str__", object):
             method = kind_of(args[0]).special(s, args[0], "__repr__")
         if method is not None and not isinstance(args[0], Tensor):
             answer = s.call(method, (args[0],), {})
@@ -182,7 +183,7 @@ def _format(s: Session, value: Any, spec: Any = "") -> Any:
     if method is not None:
         answer = s.call(method, (value, spec), {})
         return answer if type(answer) is str else checked(format, "__format__", answer)
-    if kind_of(value).python and not spec:
+    if is_method(type(value), "__format__", object) and kind_of(value).python and not spec:
         return s.call(str, (value,), {})
     return kind_of(value).text(s, format, (value, spec), {})
 

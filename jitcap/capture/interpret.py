@@ -13,7 +13,7 @@ from types import CellType, CodeType
 from typing import Any, Final, Protocol
 
 from jitcap.capture.breaks import Break
-from jitcap.capture.bytecode import Bytecode, Instruction, decode
+from jitcap.capture.bytecode import VERSION, Bytecode, Instruction, decode
 
 
 class Null:
@@ -133,6 +133,7 @@ class Interpreter:
         self.world = world
         self.opcodes = opcodes
         self.frames: list[Frame] = []
+        self.passing: BaseException | None = None  # on its way out of frames
         self.over = False  # whether nothing is executed any more
         self.dropped: Break | None = None  # what went wrong when a generator was dropped
         self.generators: weakref.WeakSet[Generator] = weakref.WeakSet()
@@ -176,6 +177,9 @@ class Interpreter:
         handler = frame.bytecode.handler_at(frame.pc - 1)
         if frame.instruction.op != "RERAISE" or handler is None:
             self.world.place(frame, error)
+        if frame.instruction.op != "RERAISE" and error is not self.passing:
+            self._chain(error)
+        self.passing = error if handler is None else None
         if handler is None:
             try:
                 raise error
@@ -186,6 +190,28 @@ class Interpreter:
             frame.push(frame.pc - 1)
         frame.push(error)
         frame.pc = handler.target
+
+    def handled(self) -> BaseException | None:
+        """The exception that the program is handling."""
+        frames = reversed(self.frames)
+        return next((f.handled[-1] for f in frames if f.handled[-1] is not None), None)
+
+    def _chain(self, error: BaseException) -> None:
+        """An exception that is raised while another is handled has that as its context; as in
+        CPython, no chain becomes a cycle."""
+        context = self.handled()
+        if context is None or context is error:
+            return
+        link, slow, moves = context, context, False
+        while (following := link.__context__) is not None:
+            if following is error:
+                link.__context__ = None
+                break
+            link = following
+            if link is slow:  # a cycle that the program made
+                break
+            slow, moves = (slow.__context__ or slow) if moves else slow, not moves
+        error.__context__ = context
 
     def execute(self, frame: Frame) -> Any:
         """Run a function's frame: its return value, or the generator that it makes."""
@@ -256,7 +282,7 @@ class Generator:
         if done.suspended:
             return done.value
         self.frame = None
-        raise StopIteration(done.value)
+        raise StopIteration(*(() if done.value is None else (done.value,)))
 
     def in_block(self) -> bool:
         """Whether it is suspended inside a `try` or `with`."""
@@ -278,7 +304,7 @@ class Generator:
             self.vm.dropped = Break("generator", f"{type(error).__name__} in one that is dropped")
 
     def throw(self, error: Any, value: Any = None, tb: Any = None) -> Any:
-        """Raise `error` where the generator is suspended."""
+        """Raise `error` where the generator is suspended, or in the one that it delegates to."""
         frame = self._ready()
         raised = error if isinstance(error, BaseException) else error(*([value] if value else []))
         if not self.started:
@@ -286,13 +312,55 @@ class Generator:
         try:
             if self.frame is None:
                 raise raised
-            self.vm.unwind(frame, raised)
+            send = self._delegation(frame)
+            if send is None:
+                self.vm.unwind(frame, raised)
+            else:
+                suspended, given = self._pass_on(send, frame, raised)
+                if suspended:
+                    return given
         except BaseException:
             self.frame = None
             raise
         finally:
             del raised, error  # see `unwind`
         return self._resume(frame)
+
+    def _delegation(self, frame: Frame) -> Instruction | None:
+        """The SEND of the `yield from` in which it is suspended."""
+        code = frame.bytecode.instructions
+        jump = code[frame.pc] if frame.pc < len(code) else None
+        if jump is None or not jump.op.startswith("JUMP") or code[jump.target].op != "SEND":
+            return None
+        return code[jump.target]
+
+    def _pass_on(self, send: Instruction, frame: Frame, error: BaseException) -> tuple[bool, Any]:
+        """Give `error` to the iterator of a `yield from`: (True, what it yields), or, when the
+        generator itself goes on, (False, None)."""
+        world, inner = self.vm.world, frame.stack[-1]
+        ends = isinstance(error, GeneratorExit)
+        self.running = True
+        try:
+            method = world.getattr(inner, "close" if ends else "throw")
+            if not ends:
+                return True, world.call(method, (error,), {})
+            world.call(method, (), {})
+        except self.vm.passthrough:
+            raise
+        except StopIteration as stop:
+            if VERSION < (3, 12):
+                frame.pop()  # later versions leave it to END_SEND
+            frame.push(stop.value)
+            frame.pc = send.target
+            return False, None
+        except AttributeError as missing:
+            error = error if missing.obj is inner else missing
+        except BaseException as raised:  # noqa: BLE001 - the program may handle it
+            error = raised
+        finally:
+            self.running = False
+        self.vm.unwind(frame, error)
+        return False, None
 
     def close(self) -> None:
         """Raise GeneratorExit where it is suspended and expect it to end."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Iterator
 from types import CellType, FunctionType
 from typing import Any
 
@@ -75,7 +76,10 @@ def map_add(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("LIST_EXTEND")
 def list_extend(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    values = vm.world.list_of(frame.pop())
+    iterable = frame.pop()
+    if not hasattr(type(iterable), "__iter__") and not hasattr(type(iterable), "__getitem__"):
+        raise TypeError(f"Value after * must be an iterable, not {type(iterable).__name__}")
+    values = vm.world.list_of(iterable)
     _container(vm, frame, ins).extend(values)
 
 
@@ -90,8 +94,8 @@ def set_update(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 def dict_update(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     mapping = frame.pop()
     target = _container(vm, frame, ins)
-    for key in _keys(vm, mapping, f"{type(mapping).__name__!r} object is not a mapping"):
-        target[key] = vm.world.getitem(mapping, key)
+    refusal = f"{type(mapping).__name__!r} object is not a mapping"
+    target.update(entries(vm.world, mapping, refusal))
 
 
 @opcode("DICT_MERGE")
@@ -99,11 +103,11 @@ def dict_merge(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     mapping = frame.pop()
     target = _container(vm, frame, ins)
     what = f"argument after ** must be a mapping, not {type(mapping).__name__}"
-    for key in _keys(vm, mapping, f"{_shown(vm, frame, ins)} {what}"):
+    for key, value in entries(vm.world, mapping, f"{_shown(vm, frame, ins)} {what}"):
         if key in target:
             what = f"got multiple values for keyword argument {key!r}"
             raise TypeError(f"{_shown(vm, frame, ins)} {what}")
-        target[key] = vm.world.getitem(mapping, key)
+        target[key] = value
 
 
 def _shown(vm: Interpreter, frame: Frame, ins: Instruction) -> str:
@@ -115,13 +119,18 @@ def _shown(vm: Interpreter, frame: Frame, ins: Instruction) -> str:
     return f"{name}()" if module in (None, "builtins") else f"{module}.{name}()"
 
 
-def _keys(vm: Interpreter, mapping: Any, refusal: str) -> list[Any]:
-    """The keys of a mapping that is unpacked by `**`."""
+def entries(world: Any, mapping: Any, refusal: str) -> Iterator[tuple[Any, Any]]:
+    """What a dictionary takes from a mapping: from one of its own kind, the entries as they are."""
+    if isinstance(mapping, dict) and type(mapping).__iter__ is dict.__iter__:
+        world.settle(mapping)
+        yield from dict.items(mapping)
+        return
     try:
-        keys = vm.world.getattr(mapping, "keys")
+        keys = world.getattr(mapping, "keys")
     except AttributeError:
         raise TypeError(refusal) from None
-    return vm.world.list_of(vm.world.call(keys, (), {}))
+    for key in world.list_of(world.call(keys, (), {})):
+        yield key, world.getitem(mapping, key)
 
 
 @opcode("LIST_TO_TUPLE")

@@ -102,15 +102,13 @@ def check_exc_match(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 @opcode("RAISE_VARARGS")
 def raise_varargs(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     if ins.arg == 0:
-        current = next((f.handled[-1] for f in reversed(vm.frames) if f.handled[-1]), None)
+        current = vm.handled()
         if current is None:
             raise RuntimeError("No active exception to reraise")
         raise current
     cause = frame.pop() if ins.arg == 2 else NULL
     error = _exception(vm, frame.pop(), "exceptions must derive from BaseException")
     vm.world.raising(error)
-    if frame.handled[-1] is not None and frame.handled[-1] is not error:
-        error.__context__ = frame.handled[-1]
     if cause is not NULL:
         text = "exception causes must derive from BaseException"
         error.__cause__ = None if cause is None else _exception(vm, cause, text)
@@ -193,12 +191,13 @@ def _is_part(error: BaseException, whole: BaseException) -> bool:
 def before_with(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     manager = frame.pop()
     try:
+        missed = ""
         enter = vm.world.getattr(manager, "__enter__")
+        missed = " (missed __exit__ method)"
         leave = vm.world.getattr(manager, "__exit__")
     except AttributeError:
-        raise TypeError(
-            f"{type(manager).__name__!r} object does not support the context manager protocol"
-        ) from None
+        what = "object does not support the context manager protocol"
+        raise TypeError(f"{type(manager).__name__!r} {what}{missed}") from None
     frame.push(leave)
     frame.push(vm.world.call(enter, (), {}))
 

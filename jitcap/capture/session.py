@@ -195,17 +195,20 @@ class Session(base.Session):
         if not inside and not self.is_library(fn.__globals__.get("__name__", "")):
             self.guards.add(CodeIs(Fixed(fn, fn.__qualname__), self.line(), fn.__code__))
 
-    def native(self, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Any:
+    def native(
+        self, fn: Callable[..., Any], args: Args, kwargs: Kwargs, *, stores: bool = False
+    ) -> Any:
         """Run a function of `eager`, or a builtin, on values of this capture: the door through
-        which they reach native code, loaded in full, callables wrapped."""
+        which they reach native code, loaded in full, callables wrapped, instances lent unless it
+        only stores them."""
         given = tuple(kind_of(a).to_native(self, a) for a in args)
         named = {k: kind_of(v).to_native(self, v) for k, v in kwargs.items()}
         if type(fn) is FunctionType:  # one of `eager`, which looks at all that it gets
             self.see_within((*given, named), "use")
         owner = getattr(fn, "__self__", None)
-        if owner is not None and kind_of(owner).contains_values:
+        if owner is not None and _may_lend(owner):
             return self._native_method(owner, fn, given, named)
-        if fn not in STORES and any(map(_may_lend, (*given, *named.values()))):
+        if not stores and fn not in STORES and any(map(_may_lend, (*given, *named.values()))):
             return lent.natively(self, fn, given, named, text=isinstance(owner, str))
         return fn(*given, **named)
 

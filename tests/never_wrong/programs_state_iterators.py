@@ -399,3 +399,59 @@ def unpacking_of_the_wrong_length():
             return str(error)
 
     return scene(step, lambda: items.append(3), items.clear)
+
+
+@case("iterators")
+def throw_send_and_close_pass_through_yield_from():
+    def inner(log):
+        try:
+            while True:
+                try:
+                    got = yield 1
+                except ValueError as error:
+                    log.append((str(error), repr(error.__context__)))
+                    got = yield 7
+                log.append(got)
+                if got == "stop":
+                    return "end"
+                if got == "raise":
+                    raise KeyError("k")
+        finally:
+            log.append("closed")
+
+    def outer(log):
+        try:
+            log.append((yield from inner(log)))
+            yield from [10, 20, 30]
+        except (KeyError, ZeroDivisionError) as error:
+            log.append(repr(error))
+            yield "caught"
+        finally:
+            log.append("outer closed")
+
+    def drive(generator, action):
+        if action == "next":
+            return next(generator)
+        if action == "close":
+            return generator.close()
+        if action in ("value", "zero"):
+            return generator.throw(ValueError("v") if action == "value" else ZeroDivisionError("z"))
+        return generator.send(action)
+
+    scripts = (
+        "next value a stop zero", "next value raise next", "next close", "next b zero next",
+        "next value stop next close", "next stop next next next next",
+    )  # fmt: skip
+
+    def step(x):
+        log = []
+        for script in scripts:
+            generator = outer(log)
+            for action in script.split():
+                try:
+                    log.append(drive(generator, action))
+                except Exception as error:
+                    log.append(repr(error))
+        return log
+
+    return scene(step, nothing)

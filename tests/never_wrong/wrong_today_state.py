@@ -43,39 +43,27 @@ _BY_CAUSE: Final = {
         a_name_is_imported_that_is_not_there""",
     "an empty cell is not guarded": "a_closure_variable_is_empty",
     "the fields of a SimpleNamespace are not its dictionary": "a_member_of_an_enumeration_of_names",
-    "the words of an error are not Python's": """
-        a_context_manager_gets_an_exit
-        a_missing_attribute_in_python_s_words wrong_calls_in_python_s_words""",
-    "text of an enumeration is its repr, though its own __str__ is nearer": """
-        a_subclass_of_int a_string_enumeration_is_formatted an_int_enumeration_is_formatted""",
     "what stands for a number reaches an exception": """
         nan_in_a_container""",
     "attributes of a value that is guarded as equal are read from the real one": """
         an_attribute_of_an_enumeration_member an_int_with_attributes a_string_with_attributes""",
     "a scalar that is made anew at each call is one object for ever": """
         numpy_scalars_as_keys_and_effects""",
-    "the limit of a deque is not guarded": "a_deque_with_another_length",
     "a mark for a gradient that was not read reaches the user": """
         a_deep_copy_inside copies_of_tensors_keep_their_marks""",
-    "the keywords and attributes of a partial are copied, or not seen": """
-        the_keywords_of_a_partial_are_changed_inside a_partial_with_attributes""",
     "hooks of a class statement run while capturing, and never again": """
         set_name_and_init_subclass""",
     "a subscript of a class is not guarded": "class_getitem",
-    "storing __class__ stores an attribute": "the_class_is_assigned_inside",
     "the order of resolution behind super() is not guarded": "the_bases_of_a_base_are_assigned",
     "the methods of type are taken as pure": "subclasses_are_listed",
     "what super() gives has no attributes of its own": "super_with_other_arguments",
-    "copy.copy asks for no __reduce_ex__": "an_object_reduces_itself",
     "finalizers run while capturing, and never again": """
         del_runs_at_each_call del_runs_when_the_last_reference_goes
         a_finalizer_is_registered_inside""",
-    "throw() is not passed on by `yield from`": "yield_from_and_exceptions",
     "frames are capture's own": """
         the_frame_above the_locals_of_the_caller the_stack_is_inspected
         the_stack_of_a_traceback""",
     "announcements of a split are seen by the program": "warnings_are_caught_inside",
-    "an exception raised in a callee has no context": "an_exception_raised_while_one_is_handled",
     "a warning of NumPy names a line of capture, and comes once": """
         the_errors_of_numpy a_scalar_of_numpy_in_place_of_a_number""",
     "the limit of digits is not guarded": "the_longest_int_that_is_printed",

@@ -87,7 +87,12 @@ class Session:
         self.bound_to = ""  # what the program saw that holds in this process only
 
     def getattr(self, obj: Any, name: str) -> Any:
-        return kind_of(obj).getattr(self, obj, name)
+        try:
+            return kind_of(obj).getattr(self, obj, name)
+        except AttributeError as error:
+            if error.name is None and error.obj is None:
+                error.name, error.obj = name, obj
+            raise
 
     def setattr(self, obj: Any, name: str, value: Any) -> None:
         self.wrote(obj, name)
@@ -184,7 +189,7 @@ class Session:
     drawn: dict[Any, Any]  # graph input -> the number that the host draws for it
     call: Callable[[Any, Args, Kwargs], Any]
     interpret: Callable[[FunctionType, Args, Kwargs], Any]
-    native: Callable[[Callable[..., Any], Args, Kwargs], Any]
+    native: Callable[..., Any]
     natively: Callable[..., Any]
     list_of: Callable[[Any], list[Any]]
     lends: Callable[..., bool]
@@ -209,6 +214,11 @@ _BY_IDENTITY: Final[tuple[Any, ...]] = (object.__hash__, Tensor.__hash__)
 
 def hashes_identity(value: Any) -> bool:
     return type(value).__hash__ in _BY_IDENTITY
+
+
+def is_method(cls: type, name: str, *owners: type) -> bool:
+    """Whether a class has the method `name` of one of `owners`."""
+    return getattr(cls, name) in [getattr(owner, name) for owner in owners]
 
 
 def checked(fn: Callable[[Any], Any], name: str, answer: Any) -> Any:

@@ -171,7 +171,9 @@ class ClassKind(StaticKind):
             if id(cls) not in s.made:
                 raise Break("opaque object", f"the dictionary of the class {cls.__qualname__}")
             return cls.__dict__
-        if name in _PARTS and id(cls) not in s.made and not s.is_library(cls.__module__):
+        if name in _PARTS:
+            if id(cls) in s.made or s.is_library(cls.__module__):
+                return getattr(cls, name)
             return s.outside.load(getattr(cls, name), Attribute(Fixed(cls, cls.__qualname__), name))
         above = class_raw(s, meta, name) if meta is not type else MISSING
         if isinstance(above, property):
@@ -247,17 +249,20 @@ class ClassKind(StaticKind):
         if fn.__name__ == "__new__":
             if owner is object:
                 return object.__new__(args[0])
-            return s.native(fn, (args[0], *driven(s, args[1:])), kwargs)
+            return s.native(fn, (args[0], *driven(s, args[1:])), kwargs, stores=True)
         handler = HANDLERS.get((object, fn.__name__)) if is_python_class(type(owner)) else None
         if handler is not None and (fn.__name__ != "__init__" or of_object(fn)):
             return handler(s, owner, *args, **kwargs)
         return s.pure(fn, args, kwargs)
 
 
-def has_attributes_of_its_own(s: Session, cls: type) -> bool:
-    """Whether looking at an instance, which capture does, too, runs the program's code."""
-    raw = class_raw(s, cls, "__getattribute__")
-    return isinstance(raw, FunctionType) and not s.is_library(raw.__globals__["__name__"])
+def acts_by_itself(s: Session, cls: type) -> bool:
+    """Whether an instance, or one that stands for it, runs the program's code by being looked at or
+    dropped, which capture does, too."""
+    raw = [class_raw(s, cls, name) for name in ("__getattribute__", "__del__")]
+    return any(
+        isinstance(r, FunctionType) and not s.is_library(r.__globals__["__name__"]) for r in raw
+    )
 
 
 def of_object(fn: Any) -> bool:
@@ -273,21 +278,22 @@ def construct(s: Session, cls: type, args: Args, kwargs: Kwargs) -> Any:
     python_new, python_init = isinstance(new, FunctionType), isinstance(init, FunctionType)
     if not python_new and not python_init and not is_python_class(cls):
         return _construct_foreign(s, cls, args, kwargs)
-    if has_attributes_of_its_own(s, cls):
-        raise Break("opaque object", f"{cls.__qualname__}(), whose attributes are computed")
+    if acts_by_itself(s, cls):
+        what = f"{cls.__qualname__}(), which has a __getattribute__ or __del__ of its own"
+        raise Break("opaque object", what)
     if python_new:
         obj = s.call(new, (cls, *args), kwargs)
     elif new is object.__new__ or new is MISSING:
         obj = object.__new__(cls) if python_init else cls(*args, **kwargs)
     else:
-        obj = s.native(cls.__new__, (cls, *driven(s, args)), kwargs)
+        obj = s.native(cls.__new__, (cls, *driven(s, args)), kwargs, stores=True)
     if not isinstance(obj, cls):
         return obj
     if python_init:
         if s.call(init, (obj, *args), kwargs) is not None:
             raise TypeError("__init__() should return None")
     elif init is not object.__init__ and not python_new and new is not object.__new__:
-        s.native(init, (obj, *driven(s, args)), kwargs)
+        s.native(init, (obj, *driven(s, args)), kwargs, stores=True)
     return obj
 
 

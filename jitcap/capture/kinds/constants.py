@@ -23,9 +23,10 @@ from jitcap.capture.kinds.base import (
     Refusing,
     Session,
     hashes_identity,
+    is_method,
     kind_of,
 )
-from jitcap.capture.kinds.text import Deferred, mentions_runtime, text_of
+from jitcap.capture.kinds.text import Deferred, joined, mentions_runtime, text_of
 from jitcap.capture.native import is_python_class
 from jitcap.capture.origin import Attribute, Origin
 from jitcap.capture.outside import Shadow
@@ -300,6 +301,23 @@ class ExceptionKind(NativeKind, MutableKind):
     def setattr(self, s: Session, obj: Any, name: str, value: Any) -> None:
         self.see(s, obj, f".{name}")
         setattr(obj, name, value)
+
+    def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        """Of what it was made with: each is asked for its own text."""
+        error = args[0]
+        self.see(s, error, "text")
+        parts, cls = error.args, type(error)
+        if fn is repr and is_method(cls, "__repr__", BaseException):
+            shown = s.call(repr, (parts[0] if len(parts) == 1 else parts,), {})
+            if len(parts) == 1:
+                return joined([f"{cls.__name__}(", shown, ")"])
+            return joined([cls.__name__, shown])
+        if fn is not repr and not any(args[1:]):
+            if is_method(cls, "__str__", KeyError) and len(parts) == 1:
+                return s.call(repr, parts, {})
+            if is_method(cls, "__str__", BaseException, KeyError):
+                return s.call(str, parts if len(parts) == 1 else (parts,), {}) if parts else ""
+        return super().text(s, fn, args, kwargs)
 
     def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         self.see(s, owner, f".{fn.__name__}()")

@@ -32,7 +32,7 @@ from jitcap.capture.native import (
 from jitcap.capture.origin import GLOBALS, Attribute, Contents, DictOf, Fixed, Item, Origin
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import Maker
-from jitcap.guards import CodeIs, Equals, Is, TypeIs
+from jitcap.guards import CodeIs, Equals, Is, Length, TypeIs
 from jitcap.marks import NO_CAPTURE
 
 _PARTS: Final = frozenset(vars(FunctionType)) - {"__class__"}
@@ -121,7 +121,7 @@ class FunctionKind(NativeKind):
             return getattr(obj, name)
         touch(s, fields, name)
         if name not in fields:
-            raise AttributeError(f"'function' object has no attribute {name!r}", name=name, obj=obj)
+            raise AttributeError(f"'function' object has no attribute {name!r}")
         return fields[name]
 
     def setattr(self, s: Session, obj: FunctionType, name: str, value: Any) -> None:
@@ -298,6 +298,9 @@ class PartialKind(NativeKind):
         args = s.outside.load(real.args, Attribute(origin, "args"))
         keywords = s.outside.load(real.keywords, Attribute(origin, "keywords"))
         s.settle(keywords)
+        if real.__dict__:
+            return OPAQUE.load(s, real, origin)
+        s.outside.guard(Length(Attribute(origin, "__dict__"), s.line(), 0))
         return s.outside.register(Shadow(real, origin, functools.partial(fn, *args, **keywords)))
 
     def rebuild(self, make: Maker, value: functools.partial[Any]) -> str:
@@ -305,8 +308,20 @@ class PartialKind(NativeKind):
         new = make.names.bind(functools.partial)
         return make.let(f"{new}({make.all((value.func, *value.args))}{keywords})")
 
+    def getattr(self, s: Session, obj: Any, name: str) -> Any:
+        """The keywords are a dictionary that can be written to."""
+        return self._keywords(s, obj) if name == "keywords" else getattr(obj, name)
+
+    def _keywords(self, s: Session, fn: Any) -> Any:
+        shadow = s.outside.shadow(fn)
+        if shadow is None:
+            return fn.keywords
+        return s.outside.load(shadow.real.keywords, Attribute(shadow.origin, "keywords"))
+
     def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
-        return s.call(fn.func, (*fn.args, *args), {**fn.keywords, **kwargs})
+        keywords = self._keywords(s, fn)
+        s.settle(keywords)
+        return s.call(fn.func, (*fn.args, *args), {**keywords, **kwargs})
 
 
 class UfuncKind(FixedKind):

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import collections
 from functools import partial
-from types import FunctionType
 from typing import Any, Final
 
 from jitcap.capture.kinds.base import MISSING, Args, Kwargs, MutableKind, Session, kind_of
 from jitcap.capture.kinds.sequences import ContainerKind
-from jitcap.capture.native import is_library_module
 from jitcap.capture.origin import Attribute, Item, ItemBy, Keys, Origin, entry_of
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import DROP, ITEM, PUT, Effect, Maker
@@ -101,18 +99,12 @@ class DictShadow(Shadow):
         self.whole = True
 
     def _load_keys(self, s: Session, keys: list[Any]) -> list[Any]:
-        """The twins of the keys. Where one hashes in Python, values are known by their place."""
+        """The twins of the keys."""
+        for key in keys:
+            s.refuse_key(key)
         listed = Keys(self.origin, self.kind.keys)
         s.guards.add(Length(listed, s.line(), len(keys)))
         twins = [s.outside.load(k, Item(listed, i)) for i, k in enumerate(keys)]
-        if any(hashes_in_python(type(k)) for k in keys):
-            values = Keys(self.origin, self.kind.values)
-            for i, (key, value) in enumerate(zip(twins, self.kind.values(self.real), strict=True)):
-                s.settle(key)
-                if key not in self.known:
-                    self.known.add(key)
-                    self._take(s, key, value, Item(values, i))
-            self.whole = True
         return twins
 
     def size(self, s: Session) -> int:
@@ -177,17 +169,6 @@ class DictShadow(Shadow):
 def _constant(key: Any) -> Any:
     """A key as data, if it is one that can be shown."""
     return key if type(key) in (int, str) else None
-
-
-def hashes_in_python(cls: type) -> bool:
-    """Whether looking up a key of this class runs the program's code."""
-    if cls in (str, int):
-        return False
-    methods = (getattr(cls, name) for name in ("__hash__", "__eq__"))
-    return any(
-        isinstance(m, FunctionType) and not is_library_module(m.__globals__.get("__name__", ""))
-        for m in methods
-    )
 
 
 def touch(s: Session, mapping: Any, key: Any) -> None:

@@ -28,7 +28,7 @@ from jitcap.capture.kinds.base import (
     checked,
     kind_of,
 )
-from jitcap.capture.kinds.classes import bind, class_raw, has_attributes_of_its_own, of_object
+from jitcap.capture.kinds.classes import acts_by_itself, bind, class_raw, of_object
 from jitcap.capture.kinds.constants import OPAQUE, FixedKind
 from jitcap.capture.kinds.mappings import DictShadow, touch
 from jitcap.capture.kinds.sequences import ListShadow
@@ -195,8 +195,8 @@ def default_put(s: Session, obj: Any, name: str, value: Any) -> None:
     elif isinstance(raw, MemberDescriptorType):
         _load_slot(s, obj, name, raw)
         raw.__set__(obj, value)
-    elif name == "__dict__":
-        raise Break("effect", "the instance dictionary is replaced")
+    elif name in ("__dict__", "__class__"):
+        raise Break("effect", f"the {name} of an instance is replaced")
     elif kind_of(raw).python and _has_method(type(raw), "__set__"):
         s.call(class_raw(s, type(raw), "__set__"), (raw, obj, value), {})
     elif not hasattr(obj, "__dict__"):
@@ -254,7 +254,7 @@ class ObjectKind(MutableKind):
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
         """A twin of the same class. Lists, dictionaries and their subclasses get contents too."""
         cls = type(real)
-        if has_attributes_of_its_own(s, cls):
+        if acts_by_itself(s, cls):
             return OPAQUE.load(s, real, origin)
         if isinstance(real, int | float | complex | str | bytes):
             return s.outside.constant(real, origin)
@@ -339,7 +339,7 @@ class ObjectKind(MutableKind):
         return raw if isinstance(raw, FunctionType) else None
 
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
-        if has_attributes_of_its_own(s, type(obj)):
+        if acts_by_itself(s, type(obj)):
             self.refuse(obj, f".{name}")
         try:
             return default_get(s, obj, name)

@@ -11,11 +11,11 @@ from eager.device import Size
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import UNLOADED, Args, Kwargs, MutableKind, Session, kind_of
 from jitcap.capture.kinds.constants import NativeKind
-from jitcap.capture.origin import Computed, Item, Origin
+from jitcap.capture.origin import Attribute, Computed, Item, Origin
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import EXTEND, Effect, Maker
 from jitcap.equality import comparable
-from jitcap.guards import Length, TypeIs
+from jitcap.guards import Equals, Length, TypeIs
 
 DEPTH: Final = 12  # containers in containers that are settled with the outermost
 
@@ -185,18 +185,28 @@ class ListShadow(Shadow):
         )
 
     def replay(self, make: Maker) -> list[Effect]:
-        items, base = list(self.twin), self.base
+        items, base = self.items(), self.base
+        bind, plain = make.names.bind, type(self.real) is self.kind
         write = partial(
             Effect, self.origin, make.names.var(self.origin),
             where=make.written_at(self.twin, None),
         )  # fmt: skip
-        if isinstance(self.real, list):
+
+        def extend(values: list[Any]) -> Effect:
+            form = EXTEND if plain else "{f}({t}, {v})"
+            method = bind(self.kind.extend)
+            return write(form, value=f"[{make.all(values)}]", fn=method, model=EXTEND)
+
+        if self.kind is list:
             if len(items) > len(base) and all(a is b for a, b in zip(items, base, strict=False)):
-                return [write(EXTEND, value=f"[{make.all(items[len(base) :])}]")]
-            return [write("{t}[:] = {v}", value=f"[{make.all(items)}]")]
+                return [extend(items[len(base) :])]
+            form, model = "{f}({t}, {k}, {v})", "{t}[:] = {v}"
+            put, whole = bind(list.__setitem__), bind(slice(None))
+            return [write(form if not plain else model, whole, f"[{make.all(items)}]", put, model)]
         if not (self.whole and self.measured):  # nobody looked: it may hold more at another call
-            return [write(EXTEND, value=f"[{make.all(self.appended())}]")]
-        return [write("{t}.clear()"), write(EXTEND, value=f"[{make.all(items)}]")]
+            return [extend(self.appended())]
+        clear = bind(self.kind.clear)
+        return [write("{f}({t})", fn=clear, model="{t}.clear()"), extend(items)]
 
     def counters(self) -> set[str]:
         return {self.length_name} if self.grows() else set()
@@ -220,6 +230,8 @@ class ListKind(SequenceKind, MutableKind):
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
         s.outside.guard(TypeIs(origin, s.line(), type(real)))
         maxlen = getattr(real, "maxlen", None)
+        if issubclass(type(real), collections.deque):
+            s.outside.guard(Equals(Attribute(origin, "maxlen"), s.line(), maxlen))
         twin: Any = collections.deque(maxlen=maxlen) if type(real) is collections.deque else []
         return s.outside.register(ListShadow(real, origin, twin))
 
