@@ -206,6 +206,9 @@ class Length(Guard):
 
     n: int
 
+    def row(self, names: Names) -> tuple[str, tuple[str, Any]] | None:
+        return "len(v) == i", (names.var(self.origin), self.n)
+
     def test(self, names: Names) -> str:
         return f"len({names.var(self.origin)}) == {self.n}"
 
@@ -224,6 +227,11 @@ class Absent(Guard):
     """`key not in value`."""
 
     name: Any
+
+    def row(self, names: Names) -> tuple[str, tuple[str, Any]] | None:
+        if type(self.name) not in (int, str):
+            return None
+        return "i not in v", (names.var(self.origin), self.name)
 
     def test(self, names: Names) -> str:
         literal = repr(self.name) if type(self.name) in (int, str) else names.bind(self.name)
