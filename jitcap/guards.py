@@ -250,6 +250,9 @@ class Length(Guard):
     n: int
     by: Any = None
 
+    def row(self, names: Names) -> tuple[str, tuple[str, Any]] | None:
+        return "len(v) == i", (names.var(self.origin), self.n)
+
     def test(self, names: Names) -> str:
         count = "len" if self.by is None else names.bind(self.by)
         return f"{count}({names.var(self.origin)}) == {self.n}"
@@ -270,6 +273,11 @@ class Absent(Guard):
 
     name: Any
     by: Any = None
+
+    def row(self, names: Names) -> tuple[str, tuple[str, Any]] | None:
+        if type(self.name) not in (int, str):
+            return None
+        return "i not in v", (names.var(self.origin), self.name)
 
     def test(self, names: Names) -> str:
         literal = repr(self.name) if type(self.name) in (int, str) else names.bind(self.name)

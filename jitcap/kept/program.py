@@ -162,7 +162,6 @@ class Program:
         rows = [line.split(" ") for line in lines.split("\n")]
         shapes: dict[str, Shape] = {}
         marked = 0
-        holes: set[str] = set()
         for row in rows:
             index = row[0]
             shape = shapes.get(index)
@@ -174,16 +173,12 @@ class Program:
             if len(row) != shape.size:
                 raise Unreadable("no line")
             if shape.marks:
-                if any(
-                    hole[0] != kind for hole, kind in zip(row[1:], shape.kinds, strict=True) if kind
-                ):
-                    raise Unreadable("no line")
-                marked += shape.marks
-            holes.update(row[1:])
+                kinds = zip(row[1:], shape.kinds, strict=True)
+                marked += len([kind for hole, kind in kinds if kind and hole[:1] == kind])
         if marked != lines.count(" m") + lines.count(" r"):
             raise Unreadable("no line")
         tables = self._values.keys() | self._runs.keys()
-        for hole in holes:
+        for hole in {*lines.replace("\n", " ").split(" ")} - shapes.keys():
             if not _HOLE.fullmatch(hole) or (hole[0] in "lmr" and hole not in tables):
                 raise Unreadable("no hole")
         section = Section(rows, shapes)
@@ -198,7 +193,7 @@ class Program:
         wanted = {index: letters[s.prefix] for index, s in shapes.items() if s.target}
         calling = {index: s for index, s in shapes.items() if s.called or s.seen}
         for row in section.rows:
-            if row[0] in wanted and row[1][0] not in wanted[row[0]]:
+            if row[0] in wanted and row[1][:1] not in wanted[row[0]]:
                 raise Unreadable("no variable")
             if row[0] in calling:
                 shape = calling[row[0]]
@@ -232,7 +227,11 @@ class Program:
         values = {**self._values, **names}
         for row in self.guards.rows:
             action = actions[row[0]]
-            result = action.function(*self._given(action, row, values))
+            if action.runs:
+                given = self._given(action, row, values)
+            else:
+                given = [values[hole] for hole in (row[2:] if action.target else row[1:])]
+            result = action.function(*given)
             if action.target:
                 values[row[1]] = result
                 if action.prefix == TAKE:
