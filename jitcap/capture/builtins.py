@@ -81,7 +81,7 @@ def _checked(s: Session, name: str, builtin: Any, obj: Any, classes: Any) -> Any
     if type(classes) in (type, abc.ABCMeta) or not isinstance(classes, type):
         return builtin(obj, classes)
     check = kind_of(classes).special(s, classes, name)
-    if check is None or s.is_library(check.__globals__["__name__"]):
+    if check is None or s.is_library(check.__globals__):
         return builtin(obj, classes)
     return s.truth(s.call(check, (classes, obj), {}))
 

@@ -230,7 +230,7 @@ def finish(session: Session, value: Any, shape: tuple[int, tuple[str, ...]]) -> 
         read=tuple(
             f.__code__
             for f in session.reached.values()
-            if not session.is_library(f.__globals__.get("__name__", ""))
+            if not session.is_library(f.__globals__)
         ),
     )
 

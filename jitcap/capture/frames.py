@@ -117,7 +117,7 @@ def _default(s: Session, fn: FunctionType, field: str, holder: Any, key: Any) ->
     owner: Origin | None = s.outside.origin_of(fn)
     if id(fn) in s.made:
         return value
-    if s.is_library(fn.__globals__.get("__name__", "")):
+    if s.is_library(fn.__globals__):
         return (
             value
             if kind_of_class(type(value)).constant

@@ -95,13 +95,13 @@ def _numbers_or_values(s: Session, plain: Callable[..., Any], *values: Any) -> A
 def _inplace(s: Session, op: str, a: Any, b: Any) -> Any:
     if type(a) in _PLAIN:
         return binary(s, op[:-1], a, b)
-    name = _BINARY[op[:-1]][1]
-    if kind_of(a).python:
-        method = kind_of(a).special(s, a, f"__i{name}__")
-        if method is not None:
-            result = s.call(method, (a, b), {})
-            if result is not NotImplemented:
-                return result
+    kind, name = kind_of(a), _BINARY[op[:-1]][1]
+    method = kind.special(s, a, f"__i{name}__")
+    if method is not None:
+        result = s.call(method, (a, b), {})
+        if result is not NotImplemented:
+            return result
+    if kind.python or method is not None:
         return binary(s, op[:-1], a, b)
     if isinstance(a, list | collections.deque) and op == "+=":
         b = s.list_of(b)
@@ -118,14 +118,17 @@ def _interpreted(s: Session, a: Any, b: Any, name: str, reflected: str) -> Any:
         order.reverse()
     asked = False
     for x, y, method_name in order:
-        if not kind_of(x).python:
+        kind = kind_of(x)
+        method = kind.special(s, x, method_name)
+        if method is None and not kind.python:
             if asked or not kind_of(y).python:
+                if isinstance(x, Tensor) and isinstance(y, Tensor):
+                    break  # it answers, whatever the other one defines
                 continue
             result = _native_method(x, method_name, y)
             if result is not NotImplemented:
                 return result
             continue
-        method = kind_of(x).special(s, x, method_name)
         if method is not None:
             asked = True
             result = s.call(method, (x, y), {})
@@ -158,7 +161,7 @@ def compare(s: Session, op: str, a: Any, b: Any) -> Any:
     plain, name, reflected = _COMPARE[op]
     if type(a) in _PLAIN and type(b) in _PLAIN:
         return _numbers_or_values(s, plain, a, b)
-    if kind_of(a).python or kind_of(b).python:
+    if kind_of(a).python or kind_of(b).python or isinstance(a, Tensor) or isinstance(b, Tensor):
         found = _compared(s, op, a, b, (name, reflected))
         if found is not MISSING:
             return found
@@ -177,6 +180,8 @@ def _compared(s: Session, op: str, a: Any, b: Any, names: tuple[str, str]) -> An
         method = kind.special(s, x, name)
         equal = kind.special(s, x, "__eq__") if method is None and op == "!=" else None
         found = method or equal
+        if found is None and isinstance(x, Tensor) and isinstance(y, Tensor):
+            break
         if found is not None:
             result = s.call(found, (x, y), {})
             if result is not NotImplemented:

@@ -69,7 +69,7 @@ class Session(base.Session):
         """The innermost interpreted frame that is not a library's."""
         for frame in reversed(self.vm.frames):
             if frame.library is None:
-                frame.library = self.is_library(frame.globals.get("__name__", ""))
+                frame.library = self.is_library(frame.globals)
             if not frame.library:
                 return frame
         return self.vm.frames[0] if self.vm.frames else None
@@ -83,7 +83,7 @@ class Session(base.Session):
     def place(self, frame: Frame, refusal: BaseException) -> None:
         """Note the user's line on a refusal that passes through `frame`, innermost first."""
         if getattr(refusal, "__jitcap_place__", None) is None and (
-            len(self.vm.frames) == 1 or not self.is_library(frame.globals.get("__name__", ""))
+            len(self.vm.frames) == 1 or not self.is_library(frame.globals)
         ):
             line, end_line, column, end_column = frame.instruction.columns
             code = frame.code

@@ -25,7 +25,12 @@ from eager.device import device
 from eager.dtype import DType
 from eager.random import Generator
 from jitcap.capture.kinds.table import GENERATORS
-from jitcap.capture.native import HOST_MODULES, is_library_module, is_python_class
+from jitcap.capture.native import (
+    HOST_MODULES,
+    is_library_module,
+    is_library_space,
+    is_python_class,
+)
 
 
 class Unkept(Exception):
@@ -103,7 +108,7 @@ def _code(code: CodeType) -> Iterator[Any]:
 def _function(fn: FunctionType) -> Iterator[Any]:
     cells = fn.__closure__ or ()
     yield _Text(f"{fn.__module__}.{fn.__qualname__} {len(cells)}")
-    if is_library_module(fn.__globals__.get("__name__", "")):
+    if is_library_space(fn.__globals__):
         if global_name(fn) is not None:
             return
         yield from (c.cell_contents for c in cells)  # a library's are read without a guard

@@ -16,8 +16,8 @@ from typing import Any, Final, NoReturn
 
 from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
-from jitcap.capture.native import is_library_module
-from jitcap.capture.origin import Origin
+from jitcap.capture.native import is_library_space
+from jitcap.capture.origin import MembersOf, Origin
 from jitcap.capture.outside import Outside, Shadow
 from jitcap.capture.replay import Maker
 from jitcap.guards import Guards
@@ -74,8 +74,8 @@ class Session:
         self.written: dict[tuple[int, Any], Any] = {}  # (id of a twin, key) -> the last write
         self.arrays: dict[int, Any] = {}  # by id of an OutsideArray: the input that shares it
         self.hashed: dict[int, Shadow] = {}  # objects whose identity a set or dictionary used
-        self.measured_classes: dict[int, type] = {}  # guarded to get no further members
-        self.class_reads: dict[tuple[int, str], tuple[type, Any]] = {}
+        self.namespaces: dict[int, MembersOf] = {}  # of the classes that were looked into
+        self.class_reads: dict[tuple[int, str], Any] = {}
         self.assumed: dict[tuple[str, str], Any] = {}  # a library's constants that were read
         self.bound_to = ""  # what the program saw that holds in this process only
 
@@ -128,9 +128,9 @@ class Session:
         """The special method of the object's class, if it is written in Python."""
         return kind_of(obj).special(self, obj, name)
 
-    def is_library(self, module: str) -> bool:
-        """Whether a module's functions are taken as fixed."""
-        return is_library_module(module)
+    def is_library(self, space: dict[str, Any]) -> bool:
+        """Whether the functions with these globals are taken as fixed."""
+        return is_library_space(space)
 
     def made_inside(self, value: Any) -> Any:
         """Note a class or function that the program made: it is no part of the outside."""

@@ -15,10 +15,17 @@ from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import HANDLERS, MISSING, Args, Kwargs, Session, kind_of_class
 from jitcap.capture.kinds.constants import FixedKind, ForeignKind, StaticKind, driven
-from jitcap.capture.native import HOST_MODULES, PURE_MODULES, is_native_class, is_python_class
-from jitcap.capture.origin import Attribute, Fixed, Item
-from jitcap.guards import CodeIs, Is, Length
+from jitcap.capture.native import (
+    HOST_MODULES,
+    PURE_MODULES,
+    is_library_class,
+    is_native_class,
+    is_python_class,
+)
+from jitcap.capture.origin import Attribute, Fixed, Item, MembersOf
+from jitcap.guards import ABSENT, CodeIs, Is, Member
 
+ATOMS: Final = frozenset({int, float, complex, str, bool, type(None)})
 DESCRIPTORS: Final[tuple[Any, ...]] = (
     staticmethod, classmethod, property, functools.cached_property, MemberDescriptorType,
     types.GetSetDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType,
@@ -36,59 +43,56 @@ _PURE_TYPES: Final = frozenset({
 # ---- what a class holds
 
 
-def class_raw(s: Session, cls: type, name: str) -> Any:
+def class_raw(s: Session, cls: type, name: str, after: type | None = None) -> Any:
     """What the class or a base holds under `name` (unbound), or MISSING. Guarded, also against a
-    class nearer in the order of resolution that gets a member of this name later."""
-    nearer: list[type] = []
-    for owner in cls.__mro__:
-        if name in vars(owner):
-            raw = guarded_raw(s, cls, owner, name)
-            if not isinstance(raw, FunctionType):  # those are guarded as read through `cls`
-                _guard_members(s, nearer)
+    class nearer in the order of resolution that gets such a member, and against another order.
+    `after`: the lookup starts after this base, as `super()` does."""
+    order = guarded_mro(s, cls)
+    for owner in order if after is None else order[order.index(after) + 1 :]:
+        raw = guarded_raw(s, owner, name)
+        if raw is not MISSING:
             return raw
-        nearer.append(owner)
-    _guard_members(s, nearer)
     return MISSING
 
 
-def _guard_members(s: Session, classes: list[type]) -> None:
-    """These classes get no further members. A library's are taken as they are."""
-    for cls in classes:
-        if id(cls) in s.measured_classes or id(cls) in s.made:
-            continue
-        s.measured_classes[id(cls)] = cls
-        if is_python_class(cls) and not s.is_library(cls.__module__):
-            members = Attribute(Fixed(cls, cls.__qualname__), "__dict__")
-            s.guards.add(Length(members, s.line(), len(vars(cls))))
+def guarded_mro(s: Session, cls: type) -> tuple[type, ...]:
+    """The order of resolution, which `__bases__` of any base can change. A library's is fixed."""
+    if id(cls) not in s.namespaces and id(cls) not in s.made and is_python_class(cls):
+        s.namespaces[id(cls)] = MembersOf.of(cls)
+        if not is_library_class(cls):
+            place = Attribute(Fixed(cls, cls.__qualname__), "__mro__")
+            s.guards.add(Is(place, s.line(), cls.__mro__))
+    return cls.__mro__
 
 
-def guarded_raw(s: Session, cls: type, owner: type, name: str) -> Any:
-    """What `owner` holds under `name`, read through `cls`."""
-    raw = vars(owner)[name]
-    if not is_python_class(owner) or id(cls) in s.made or id(owner) in s.made:
+def guarded_raw(s: Session, owner: type, name: str) -> Any:
+    """What `owner` itself holds under `name`, or MISSING."""
+    raw = vars(owner).get(name, MISSING)
+    if not is_python_class(owner) or id(owner) in s.made:
         return raw
-    key = (id(cls), name)
+    key = (id(owner), name)
     if key not in s.class_reads:
-        s.class_reads[key] = (cls, _load_class_value(s, cls, owner, name, raw))
-    return s.class_reads[key][1]
+        s.class_reads[key] = _load_member(s, owner, name, raw)
+    return s.class_reads[key]
 
 
-def _load_class_value(s: Session, cls: type, owner: type, name: str, raw: Any) -> Any:
-    if is_native_class(owner):
-        return raw
+def _load_member(s: Session, owner: type, name: str, raw: Any) -> Any:
+    guarded_mro(s, owner)
+    table, library = s.namespaces[id(owner)], is_library_class(owner)
     if isinstance(raw, FunctionType):
-        origin = Attribute(Fixed(cls, cls.__qualname__), name)
-        s.guards.add(Is(origin, s.line(), raw))
         s.outside.fixed[id(raw)] = raw
-        if not s.is_library(owner.__module__):
+        if not library:
             s.guards.add(CodeIs(Fixed(raw, raw.__qualname__), s.line(), raw.__code__))
-        return raw
-    place = Item(Attribute(Fixed(owner, owner.__qualname__), "__dict__"), name)
-    if isinstance(raw, DESCRIPTORS) or _is_native_descriptor(type(raw)):
-        if not name.startswith("__") or name == "__new__":
-            s.guards.add(Is(place, s.line(), raw))
-        return raw
-    return s.outside.load(raw, place)
+    elif not (
+        raw is MISSING
+        or isinstance(raw, DESCRIPTORS)
+        or _is_native_descriptor(type(raw))
+        or (library and (type(raw) in ATOMS or is_library_class(type(raw))))
+    ):
+        return s.outside.load(raw, Item(table, name))
+    if name not in ("__dict__", "__weakref__"):
+        s.guards.add(Member(table, s.line(), name, ABSENT if raw is MISSING else raw))
+    return raw
 
 
 def _is_native_descriptor(cls: type) -> bool:
@@ -130,11 +134,9 @@ class Super:
 def super_get(s: Session, cls: type, obj: Any, name: str) -> Any:
     """`super(cls, obj).name`: the lookup starts after `cls` in the order of resolution."""
     start = obj if isinstance(obj, type) and issubclass(obj, cls) else type(obj)
-    mro = start.__mro__
-    owner = next((c for c in mro[mro.index(cls) + 1 :] if name in vars(c)), None)
-    if owner is None:
+    raw = class_raw(s, start, name, after=cls)
+    if raw is MISSING:
         raise AttributeError(f"'super' object has no attribute {name!r}")
-    raw = guarded_raw(s, owner, owner, name)
     return bind(s, raw, None if start is obj else obj, start)
 
 

@@ -75,7 +75,7 @@ class FunctionKind(NativeKind):
             s.outside.register(Shadow(real, origin, real))
             s.outside.guard(TypeIs(origin, s.line(), FunctionType))
             s.outside.guard(Is(Attribute(origin, "__globals__"), s.line(), real.__globals__))
-        if not s.is_library(real.__globals__.get("__name__", "")) or not s.outside.is_fixed(real):
+        if not s.is_library(real.__globals__) or not s.outside.is_fixed(real):
             s.outside.guard(CodeIs(origin, s.line(), real.__code__))
         return real
 

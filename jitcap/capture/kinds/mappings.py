@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from jitcap.capture.kinds.base import MISSING, Args, Kwargs, MutableKind, Session, kind_of
 from jitcap.capture.kinds.sequences import ContainerKind
-from jitcap.capture.native import is_library_module
+from jitcap.capture.native import is_library_space
 from jitcap.capture.origin import Attribute, Item, ItemBy, Keys, Origin, entry_of
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import DROP, ITEM, PUT, Effect, Maker
@@ -186,7 +186,7 @@ def hashes_in_python(cls: type) -> bool:
         return False
     methods = (getattr(cls, name) for name in ("__hash__", "__eq__"))
     return any(
-        isinstance(m, FunctionType) and not is_library_module(m.__globals__.get("__name__", ""))
+        isinstance(m, FunctionType) and not is_library_space(m.__globals__)
         for m in methods
     )
 

@@ -35,7 +35,7 @@ def module_value(s: Session, real: dict[str, Any], name: str, *, own: bool = Tru
     """What a module's dictionary holds, or MISSING. A library's constants need no guard, nor do
     its functions and classes where its `own` code names them."""
     twin = globals_of(s, real)
-    if name not in twin and s.is_library(real.get("__name__", "")):
+    if name not in twin and s.is_library(real):
         value = real.get(name, MISSING)
         if type(value) in _ATOMS:
             s.assumed[real["__name__"], name] = value

@@ -9,6 +9,7 @@ parts and shapes of it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +23,7 @@ from eager.tensor import UNREAD, Tensor, ViewOf, wrap
 from eager.traced import Traced, TracedStorage
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import MISSING, Args, Kind, Kwargs, Session
-from jitcap.capture.kinds.classes import bind, class_raw
+from jitcap.capture.kinds.classes import bind, guarded_mro, guarded_raw
 from jitcap.capture.kinds.constants import ConstantKind, NativeKind, Opaque, OpaqueKind
 from jitcap.capture.kinds.text import Deferred, snapshot
 from jitcap.capture.native import is_native_class
@@ -129,7 +130,7 @@ class TensorKind(NativeKind):
                 shadow.extra[name] = obj.__dict__[name] = value
             elif name in _HOST_READS or (name == "is_leaf" and shadow.real._node is not None):
                 raise Break("data dependent", f".{name} of a tensor")
-        raw = _user_class_attribute(s, type(obj), name)
+        raw = _user_member(s, type(obj), name)
         if raw is not MISSING:
             return bind(s, raw, obj, type(obj))
         try:
@@ -139,11 +140,32 @@ class TensorKind(NativeKind):
                 s.guards.add(Absent(DictOf(shadow.origin), s.line(), name))
             raise
 
+    def special(self, s: Session, obj: Any, name: str) -> FunctionType | None:
+        raw = _user_member(s, type(obj), name)
+        return raw if isinstance(raw, FunctionType) else None
+
     def getitem(self, s: Session, obj: Any, key: Any) -> Any:
-        return obj[_index(s, key)]
+        method = self.special(s, obj, "__getitem__")
+        return obj[_index(s, key)] if method is None else s.call(method, (obj, key), {})
 
     def setitem(self, s: Session, obj: Any, key: Any, value: Any) -> None:
-        obj[_index(s, key)] = value
+        method = self.special(s, obj, "__setitem__")
+        if method is None:
+            obj[_index(s, key)] = value
+        else:
+            s.call(method, (obj, key, value), {})
+
+    def length(self, s: Session, obj: Any) -> Any:
+        method = self.special(s, obj, "__len__")
+        return len(obj) if method is None else s.call(method, (obj,), {})
+
+    def truth(self, s: Session, obj: Any) -> bool:
+        method = self.special(s, obj, "__bool__")
+        return bool(obj if method is None else s.call(method, (obj,), {}))
+
+    def iter(self, s: Session, obj: Any) -> Any:
+        method = self.special(s, obj, "__iter__")
+        return iter(obj) if method is None else s.driven(s.call(method, (obj,), {}))
 
     def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         return Deferred(fn, tuple(map(snapshot, args)), kwargs)
@@ -152,14 +174,21 @@ class TensorKind(NativeKind):
         return s.native(fn, args, kwargs)
 
 
-def _user_class_attribute(s: Session, cls: type, name: str) -> Any:
-    """What a user's subclass of Tensor adds."""
-    for owner in cls.__mro__:
-        if owner is Tensor or is_native_class(owner):
-            return MISSING
-        if name in vars(owner):
-            return class_raw(s, cls, name)
+def _user_member(s: Session, cls: type, name: str) -> Any:
+    """What the user's code put into the class of a tensor, guarded; MISSING also where it is the
+    library's own, which the guard says that it stays."""
+    for owner in guarded_mro(s, cls):
+        raw = guarded_raw(s, owner, name)
+        if raw is not MISSING:
+            own = _OWN.get(owner)
+            return raw if own is None or raw is not own.get(name) else MISSING
     return MISSING
+
+
+_OWN: Final = {
+    cls: dict(vars(cls))
+    for cls in (object, Tensor, *filter(is_native_class, Tensor.__subclasses__()))
+}
 
 
 def _index(s: Session, key: Any) -> Any:
