@@ -319,7 +319,9 @@ class Member(Guard):
         return f"{place} is {names.bind(self.value, place)}"
 
     def expected(self) -> str:
-        return f"no {self.name!r}" if self.value is ABSENT else f"{self.name} = {_short(self.value)}"
+        if self.value is ABSENT:
+            return f"no {self.name!r}"
+        return f"{self.name} = {_short(self.value)}"
 
     def got(self, value: Any) -> str:
         return _short(value[self.name]) if self.name in value else f"no {self.name!r}"

@@ -226,7 +226,6 @@ def finish(session: Session, value: Any, shape: tuple[int, tuple[str, ...]]) -> 
         joint=joint,
         draws=draws,
         bound_to=session.bound_to,
-        assumed=tuple((*key, value) for key, value in session.assumed.items()),
         read=tuple(
             f.__code__
             for f in session.reached.values()

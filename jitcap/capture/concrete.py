@@ -6,11 +6,10 @@ on real values, by the same interpreter.
 
 from __future__ import annotations
 
-import builtins
 import operator
 import sys
 from collections.abc import Callable, Iterable
-from types import CellType, FunctionType, MethodType, ModuleType
+from types import CellType, FunctionType, MethodType
 from typing import Any, Final
 
 from jitcap.capture.interpret import NULL, Frame
@@ -106,11 +105,12 @@ class ConcreteWorld:
             return frame.globals
         if name in frame.globals:
             return frame.globals[name]
-        space = frame.globals.get("__builtins__", builtins)
-        found = vars(space) if isinstance(space, ModuleType) else space
-        if name not in found:
+        return self.load_builtin(frame, name)
+
+    def load_builtin(self, frame: Frame, name: str) -> Any:
+        if name not in frame.builtins:
             raise NameError(f"name {name!r} is not defined")
-        return found[name]
+        return frame.builtins[name]
 
     def store_global(self, frame: Frame, name: str, value: Any) -> None:
         frame.globals[name] = value
@@ -145,7 +145,8 @@ class ConcreteWorld:
         return getattr(super(cls, obj), name)
 
     def import_name(self, frame: Frame, name: str, fromlist: Any, level: int) -> Any:
-        return __import__(name, frame.globals, {}, fromlist, level)
+        importer = self.load_builtin(frame, "__import__")
+        return importer(name, frame.globals, {}, fromlist, level)
 
     def import_from(self, module: Any, name: str) -> Any:
         try:

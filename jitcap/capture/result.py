@@ -52,7 +52,6 @@ class Captured:
     joint: Joint | None = None
     draws: tuple[str, ...] = ()  # statements before the graph runs
     bound_to: str = ""  # what of this process the version depends on, without a guard
-    assumed: tuple[tuple[str, str, Any], ...] = ()  # (module, name, value) of a library's constants
     read: tuple[CodeType, ...] = ()  # of the program's functions, as far as they were interpreted
     text: str = ""  # of the entry, when it was made
     code: CodeType | None = None  # of the entry, when it was made

@@ -8,7 +8,7 @@ What an operation means is its values' kind's to say (`jitcap.capture.kinds`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import CellType, FunctionType
+from types import CellType, FunctionType, MethodType
 from typing import Any, Final
 
 from eager.autograd import mode
@@ -31,13 +31,13 @@ from jitcap.capture.kinds.iterators import driven
 from jitcap.capture.kinds.text import joined
 from jitcap.capture.native import PURE_MODULES
 from jitcap.capture.opcodes_table import OPCODES
-from jitcap.capture.origin import Drawn, Origin
+from jitcap.capture.origin import Attribute, Drawn, Fixed, Origin
 from jitcap.capture.outside import Outside
 from jitcap.capture.search import Search
 from jitcap.capture.tracing import CaptureTracer
 from jitcap.functional import DataDependent
 from jitcap.graph import NOWHERE, Node, Where
-from jitcap.guards import Guards
+from jitcap.guards import Guards, Is
 
 _CELLS: Final = table.CELLS
 DEEPEST: Final = 150  # frames
@@ -107,7 +107,10 @@ class Session(base.Session):
             self.settle(twin)
             return twin
         value = modules.module_value(self, frame.globals, name)
-        return modules.builtin_value(frame.globals, name) if value is MISSING else value
+        return self.load_builtin(frame, name) if value is MISSING else value
+
+    def load_builtin(self, frame: Frame, name: str) -> Any:
+        return modules.builtin_value(self, frame.builtins, name)
 
     def store_global(self, frame: Frame, name: str, value: Any) -> None:
         self.setitem(modules.globals_of(self, frame.globals), name, value)
@@ -128,6 +131,10 @@ class Session(base.Session):
             _CELLS.put(self, cell, value)
 
     def import_name(self, frame: Frame, name: str, fromlist: Any, level: int) -> Any:
+        importer = self.load_builtin(frame, "__import__")
+        if importer is not modules.IMPORT:
+            space = self.load_global(frame, None)
+            return self.call(importer, (name, space, {}, fromlist, level), {})
         return modules.import_module(self, frame.globals, name, fromlist, level)
 
     def import_from(self, module: Any, name: str) -> Any:
@@ -185,9 +192,22 @@ class Session(base.Session):
         which they reach native code, loaded in full, callables wrapped."""
         given = tuple(kind_of(a).to_native(self, a) for a in args)
         named = {k: kind_of(v).to_native(self, v) for k, v in kwargs.items()}
-        if type(fn) is FunctionType:  # one of `eager`, which looks at all that it gets
+        plain = fn.__func__ if type(fn) is MethodType else fn
+        if type(plain) is FunctionType:  # one of `eager`, which looks at all that it gets
             self.see_within((*given, named), "use")
+            self._guard_defaults(plain, len(given) + len(named))
         return fn(*given, **named)
+
+    def _guard_defaults(self, fn: FunctionType, given: int) -> None:
+        """A call that leaves arguments out relies on the defaults of a function."""
+        code = fn.__code__
+        if given >= code.co_argcount + code.co_kwonlyargcount or id(fn) in self.defaulted:
+            return
+        self.defaulted.add(id(fn))
+        for field in ("__defaults__", "__kwdefaults__"):
+            if getattr(fn, field) is not None:
+                place = Attribute(Fixed(fn, fn.__qualname__), field)
+                self.guards.add(Is(place, self.line(), getattr(fn, field)))
 
     def pure(self, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Any:
         """A builtin without effects: it runs now, on the values of run-time numbers."""

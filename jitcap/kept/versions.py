@@ -129,7 +129,7 @@ def _files(captured: Captured, fn: Any, executable: str | None) -> dict[str, byt
     whole = captured.joint is not None or executable is None
     start = (  # the fields of _Start
         captured.name, captured.shape, captured.grad_mode, captured.inference, captured.autocast,
-        captured.assumed, found, objects, texts,
+        found, objects, texts,
         marshal.dumps(captured.finder()), marshal.dumps(captured.code),
         captured.writes, captured.strides, None if whole else executable,
     )  # fmt: skip
@@ -154,7 +154,6 @@ class _Start:
     grad_mode: bool
     inference: bool
     autocast: Any
-    assumed: tuple[tuple[str, str, Any], ...]
     found: dict[str, str]  # name -> fingerprint of what the guards find
     objects: bytes
     texts: bytes  # fingerprints of what is read by name
@@ -249,10 +248,6 @@ def _names(
     start: _Start, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, Any] | None:
     """The constants of a version, in this process; None if the call does not fit."""
-    for module, name, value in start.assumed:
-        now = vars(sys.modules[module])[name]
-        if type(now) is not type(value) or repr(now) != repr(value):
-            return None
     roots = _roots(fn)
     names: dict[str, Any] = pickling.read(start.objects, roots)
     for value, text in pickling.read(start.texts, roots):

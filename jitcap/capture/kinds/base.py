@@ -76,7 +76,7 @@ class Session:
         self.hashed: dict[int, Shadow] = {}  # objects whose identity a set or dictionary used
         self.namespaces: dict[int, MembersOf] = {}  # of the classes that were looked into
         self.class_reads: dict[tuple[int, str], Any] = {}
-        self.assumed: dict[tuple[str, str], Any] = {}  # a library's constants that were read
+        self.defaulted: set[int] = set()  # native functions whose defaults are guarded
         self.bound_to = ""  # what the program saw that holds in this process only
 
     def getattr(self, obj: Any, name: str) -> Any:

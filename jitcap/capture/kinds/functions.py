@@ -18,8 +18,8 @@ from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import HANDLERS, Args, Kwargs, Session, kind_of
 from jitcap.capture.kinds.constants import OPAQUE, FixedKind, NativeKind, Opaque, StaticKind
-from jitcap.capture.kinds.mappings import DictShadow, touch
-from jitcap.capture.kinds.objects import ObjectKind
+from jitcap.capture.kinds.mappings import touch
+from jitcap.capture.kinds.objects import ObjectKind, fields_of
 from jitcap.capture.native import (
     HOST_MODULES,
     PURE_MODULES,
@@ -27,7 +27,7 @@ from jitcap.capture.native import (
     is_native,
     is_python_class,
 )
-from jitcap.capture.origin import GLOBALS, Attribute, Contents, DictOf, Fixed, Item, Origin
+from jitcap.capture.origin import GLOBALS, Attribute, Contents, Fixed, Item, Origin
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import Maker
 from jitcap.guards import CodeIs, Equals, Is, TypeIs
@@ -100,8 +100,6 @@ class FunctionKind(NativeKind):
     def getattr(self, s: Session, obj: FunctionType, name: str) -> Any:
         if name in _PLAIN_FIELDS or (name.startswith("__") and name != "__dict__"):
             return getattr(obj, name)
-        if not self._is_outside(s, obj):
-            return getattr(obj, name)
         fields = fields_of(s, obj)
         if name == "__dict__":
             return fields
@@ -110,11 +108,8 @@ class FunctionKind(NativeKind):
             raise AttributeError(f"'function' object has no attribute {name!r}")
         return fields[name]
 
-    def _is_outside(self, s: Session, fn: FunctionType) -> bool:
-        return s.outside.origin_of(fn) is not None or s.outside.is_fixed(fn)
-
     def setattr(self, s: Session, obj: FunctionType, name: str, value: Any) -> None:
-        if not self._is_outside(s, obj):
+        if s.outside.origin_of(obj) is None and not s.outside.is_fixed(obj):
             setattr(obj, name, value)
         elif name.startswith("__"):
             raise Break("effect", f"{obj.__qualname__}.{name} = ... changes a function")
@@ -152,17 +147,6 @@ def _is_global(origin: Origin) -> bool:
     """Whether it is read from a module's dictionary."""
     fixed = origin.base if isinstance(origin, Item) else None
     return isinstance(fixed, Fixed) and fixed.label == GLOBALS
-
-
-def fields_of(s: Session, fn: FunctionType) -> dict[str, Any]:
-    """The twin of a function's attribute dictionary."""
-    shadow = s.outside.by_real.get(id(fn.__dict__))
-    if shadow is None:
-        origin = s.outside.origin_of(fn) or Fixed(fn, fn.__qualname__)
-        shadow = DictShadow(fn.__dict__, DictOf(origin), {})
-        s.outside.register(shadow)
-    fields: dict[str, Any] = shadow.twin
-    return fields
 
 
 class MethodKind(NativeKind):

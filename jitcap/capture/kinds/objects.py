@@ -32,7 +32,7 @@ from jitcap.capture.kinds.constants import FixedKind
 from jitcap.capture.kinds.mappings import DictShadow, touch
 from jitcap.capture.kinds.sequences import ListShadow
 from jitcap.capture.native import is_native, is_native_class, is_python_class
-from jitcap.capture.origin import Attribute, DictOf, IsUnset, Origin, Slot
+from jitcap.capture.origin import Attribute, DictOf, Fixed, IsUnset, Origin, Slot
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import DROP, DROP_ITEM, ITEM, PUT, Effect, Maker
 from jitcap.guards import Is, Length, TypeIs
@@ -148,7 +148,7 @@ def default_get(s: Session, obj: Any, name: str) -> Any:
     if isinstance(raw, MemberDescriptorType):
         return _slot(s, obj, name, raw)
     if name == "__dict__" and hasattr(obj, "__dict__"):
-        return obj.__dict__
+        return fields_of(s, obj)
     if _has_method(type(raw), "__set__") and not isinstance(raw, types.GetSetDescriptorType):
         return bind(s, raw, obj, cls)
     value = _own(s, obj, name)
@@ -165,11 +165,27 @@ def default_get(s: Session, obj: Any, name: str) -> Any:
 
 def _own(s: Session, obj: Any, name: str) -> Any:
     """The entry of the instance dictionary, or MISSING."""
-    fields = getattr(obj, "__dict__", None)
+    fields = fields_of(s, obj)
     if fields is None:
         return MISSING
     touch(s, fields, name)
     return fields.get(name, MISSING)
+
+
+def fields_of(s: Session, obj: Any) -> dict[str, Any] | None:
+    """The instance dictionary, or the twin of that of an object that has none itself."""
+    fields: dict[str, Any] | None = getattr(obj, "__dict__", None)
+    if fields is None or id(fields) in s.outside.by_twin:
+        return fields
+    shadow = s.outside.by_real.get(id(fields))
+    if shadow is None:
+        origin = s.outside.origin_of(obj)
+        if origin is None and not s.outside.is_fixed(obj):
+            return fields  # it was made inside
+        shadow = DictShadow(fields, DictOf(origin or Fixed(obj, type(obj).__qualname__)), {})
+        s.outside.register(shadow)
+    twin: dict[str, Any] = shadow.twin
+    return twin
 
 
 def _slot(s: Session, obj: Any, name: str, descriptor: Any) -> Any:
@@ -212,10 +228,7 @@ def _load_slot(s: Session, obj: Any, name: str, descriptor: Any) -> None:
 
 def store_field(s: Session, obj: Any, name: str, value: Any) -> None:
     """Write the instance dictionary."""
-    fields = s.outside.shadow(obj.__dict__)
-    if s.outside.shadow(obj) is not None and not isinstance(fields, DictShadow):
-        raise Break("effect", f"attribute {name!r} of a {type(obj).__qualname__} is set")
-    s.setitem(obj.__dict__, name, value)
+    s.setitem(fields_of(s, obj), name, value)
 
 
 def default_remove(s: Session, obj: Any, name: str) -> None:
@@ -234,7 +247,7 @@ def default_remove(s: Session, obj: Any, name: str) -> None:
     elif _own(s, obj, name) is MISSING:
         raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}")
     else:
-        s.delitem(obj.__dict__, name)
+        s.delitem(fields_of(s, obj), name)
 
 
 # ---- instances as values
