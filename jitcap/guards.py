@@ -321,10 +321,10 @@ class Member(Guard):
     def expected(self) -> str:
         if self.value is ABSENT:
             return f"no {self.name!r}"
-        return f"{self.name} = {_short(self.value)}"
+        return f"{self.name} = {short(self.value)}"
 
     def got(self, value: Any) -> str:
-        return _short(value[self.name]) if self.name in value else f"no {self.name!r}"
+        return short(value[self.name]) if self.name in value else f"no {self.name!r}"
 
     def key(self) -> tuple[Any, ...]:
         return (Member, self.name)

@@ -227,9 +227,7 @@ def finish(session: Session, value: Any, shape: tuple[int, tuple[str, ...]]) -> 
         draws=draws,
         bound_to=session.bound_to,
         read=tuple(
-            f.__code__
-            for f in session.reached.values()
-            if not session.is_library(f.__globals__)
+            f.__code__ for f in session.reached.values() if not session.is_library(f.__globals__)
         ),
     )
 

@@ -133,7 +133,7 @@ class Session(base.Session):
     def import_name(self, frame: Frame, name: str, fromlist: Any, level: int) -> Any:
         importer = self.load_builtin(frame, "__import__")
         if importer is not modules.IMPORT:
-            space = self.load_global(frame, None)
+            space = modules.globals_of(self, frame.globals)
             return self.call(importer, (name, space, {}, fromlist, level), {})
         return modules.import_module(self, frame.globals, name, fromlist, level)
 

@@ -14,7 +14,7 @@ import re
 import sys
 import types
 from collections.abc import Callable, Iterator
-from types import CellType, CodeType, FunctionType, ModuleType
+from types import CellType, CodeType, FunctionType, MappingProxyType, ModuleType
 from typing import Any, Final
 
 import numpy as np
@@ -226,7 +226,7 @@ _DESCRIBE: Final[dict[type, Callable[[Any], Iterator[Any]]]] = {
         (staticmethod, classmethod, property, functools.cached_property,
          functools._lru_cache_wrapper), _wrapper,
     ),
-    **dict.fromkeys((CellType, object, Generator), _bare),
+    **dict.fromkeys((CellType, MappingProxyType, object, Generator), _bare),
     dict: _mapping,
     CodeType: _code,
     FunctionType: _function,

@@ -101,6 +101,7 @@ class FunctionKind(NativeKind):
         if name in _PLAIN_FIELDS or (name.startswith("__") and name != "__dict__"):
             return getattr(obj, name)
         fields = fields_of(s, obj)
+        assert fields is not None
         if name == "__dict__":
             return fields
         touch(s, fields, name)

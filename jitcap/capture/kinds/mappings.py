@@ -99,6 +99,7 @@ class DictShadow(Shadow):
         self.kind.clear(self.twin)
         for key in (*(k for k in twins if k in now), *(k for k in now if k not in self.base)):
             self.kind.__setitem__(self.twin, key, now[key])
+        self.base = {k: self.base[k] for k in twins if k in self.base}
         self.whole = True
 
     def _load_keys(self, s: Session, keys: list[Any]) -> list[Any]:
@@ -185,10 +186,7 @@ def hashes_in_python(cls: type) -> bool:
     if cls in (str, int):
         return False
     methods = (getattr(cls, name) for name in ("__hash__", "__eq__"))
-    return any(
-        isinstance(m, FunctionType) and not is_library_space(m.__globals__)
-        for m in methods
-    )
+    return any(isinstance(m, FunctionType) and not is_library_space(m.__globals__) for m in methods)
 
 
 def touch(s: Session, mapping: Any, key: Any) -> None:

@@ -74,7 +74,7 @@ def import_module(s: Session, space: dict[str, Any], name: str, fromlist: Any, l
         name = f"{base}.{name}" if name else base
     module = _imported(s, name)
     if module is MISSING:
-        raise Break("effect", f"import of {name}, which has not been imported before")
+        raise _new_import(name)
     top = name.partition(".")[0]
     return module if fromlist or top == name else _imported(s, top)
 
@@ -88,6 +88,10 @@ def _imported(s: Session, name: str) -> Any:
     return s.outside.load(sys.modules[name], Item(place, name))
 
 
+def _new_import(name: str) -> Break:
+    return Break("effect", f"import of {name}, which has not been imported before")
+
+
 def import_from(s: Session, module: Any, name: str) -> Any:
     try:
         return s.getattr(module, name)
@@ -97,9 +101,10 @@ def import_from(s: Session, module: Any, name: str) -> Any:
         if found is not MISSING:
             return found
         if hasattr(module, "__path__"):
-            raise Break("effect", f"import of {full}, which has not been imported before") from None
+            raise _new_import(full) from None
         path = getattr(module, "__file__", None)
-        text = f"cannot import name {name!r} from {module.__name__!r} ({path or 'unknown location'})"
+        where = f"{module.__name__!r} ({path or 'unknown location'})"
+        text = f"cannot import name {name!r} from {where}"
         raise ImportError(text, name=module.__name__, path=path) from None
 
 
