@@ -166,6 +166,12 @@ class ConcreteWorld:
     def changing(self, fn: Any) -> None:
         """Nothing to check."""
 
+    def matches(self, error: BaseException, kinds: Any) -> bool:
+        return issubclass(type(error), kinds)
+
+    def type_flags(self, value: Any) -> int:
+        return type(value).__flags__
+
     def raising(self, error: BaseException) -> None:
         """Nothing to check."""
 

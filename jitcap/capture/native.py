@@ -29,6 +29,8 @@ PURE_MODULES: Final = frozenset({
     "unicodedata",
 })  # fmt: skip
 HOST_MODULES: Final = frozenset({"logging", "tqdm", "warnings"})
+SEQUENCE: Final = 1 << 5  # of a class: what `match` takes it for
+MAPPING: Final = 1 << 6
 HEAP_TYPE: Final = 1 << 9
 IMMUTABLE_TYPE: Final = 1 << 8
 

@@ -16,6 +16,7 @@ from eager.aval import scalar_aval
 from eager.sym import SymNumber
 from eager.traced import UnknownValue
 from jitcap.capture import builtins as _builtins  # noqa: F401 - fills HANDLERS
+from jitcap.capture import builtins_types as _types  # noqa: F401 - fills HANDLERS
 from jitcap.capture import builtins_values as _values  # noqa: F401 - fills HANDLERS
 from jitcap.capture import chance as _chance  # noqa: F401 - fills HANDLERS
 from jitcap.capture import host, numbers, operators
@@ -24,20 +25,26 @@ from jitcap.capture.frames import frame_for
 from jitcap.capture.interpret import NULL, Frame, Interpreter
 from jitcap.capture.kinds import base, modules, table
 from jitcap.capture.kinds.base import HANDLERS, MISSING, Args, Kwargs, kind_of
-from jitcap.capture.kinds.classes import super_get
+from jitcap.capture.kinds.classes import guarded_mro, super_get
 from jitcap.capture.kinds.constants import driven as driven_arguments
 from jitcap.capture.kinds.functions import Reentry
 from jitcap.capture.kinds.iterators import driven
 from jitcap.capture.kinds.text import joined
-from jitcap.capture.native import PURE_MODULES
+from jitcap.capture.native import (
+    MAPPING,
+    PURE_MODULES,
+    SEQUENCE,
+    is_library_class,
+    is_python_class,
+)
 from jitcap.capture.opcodes_table import OPCODES
-from jitcap.capture.origin import Attribute, Drawn, Fixed, Origin
+from jitcap.capture.origin import Attribute, Computed, Drawn, Fixed, Origin
 from jitcap.capture.outside import Outside
 from jitcap.capture.search import Search
 from jitcap.capture.tracing import CaptureTracer
 from jitcap.functional import DataDependent
 from jitcap.graph import NOWHERE, Node, Where
-from jitcap.guards import Guards, Is
+from jitcap.guards import Guards, Holds, Is
 
 _CELLS: Final = table.CELLS
 DEEPEST: Final = 150  # frames
@@ -235,6 +242,20 @@ class Session(base.Session):
         """A function that is not complete yet gets its defaults or its closure."""
         if id(fn) not in self.made:
             raise Break("effect", f"{fn.__qualname__} was begun before this part of the program")
+
+    def matches(self, error: BaseException, kinds: Any) -> bool:
+        """Whether an `except` takes an exception: no hook of a class is asked."""
+        order = guarded_mro(self, type(error))
+        return any(k in order for k in (kinds if type(kinds) is tuple else (kinds,)))
+
+    def type_flags(self, value: Any) -> int:
+        """The flags of a value's class, of which those for `match` change when it is registered."""
+        cls = kind_of(value).type_of(value)
+        if is_python_class(cls) and not is_library_class(cls):
+            place = Attribute(Fixed(cls, cls.__qualname__), "__flags__")
+            test = f"{{}} & {SEQUENCE | MAPPING} == {cls.__flags__ & (SEQUENCE | MAPPING)}"
+            self.guards.add(Holds(Computed((place,), test), self.line(), True))
+        return cls.__flags__
 
     def raising(self, error: BaseException) -> None:
         """Raising an exception changes it (its context, its cause)."""

@@ -58,10 +58,9 @@ REASONS: dict[str, str] = {
         stars_keywords_and_defaults order_of_keyword_arguments""",
     "a global that an earlier call stored is not deleted": "globals_are_stored_and_deleted",
     "what stands for a value reaches the user": """
-        class_statement_with_hooks context_of_an_error_in_exit
-        exception_with_notes_and_attributes assert_with_a_tensor_in_the_message
-        keyboard_interrupt_and_system_exit percent_format_errors
-        str_format_with_attributes_and_items""",
+        context_of_an_error_in_exit exception_with_notes_and_attributes
+        assert_with_a_tensor_in_the_message keyboard_interrupt_and_system_exit
+        percent_format_errors str_format_with_attributes_and_items""",
     "contexts of exceptions: only the frame's own handler is looked at": """
         implicit_context_of_two_levels context_from_the_caller_s_handler
         errors_of_a_step_while_the_caller_handles_another""",

@@ -5,11 +5,6 @@ from typing import Final
 _BY_CAUSE: Final = {
     "decimals are taken as pure, whatever their context is": """
         the_precision_of_decimals_changes the_flags_of_decimals_are_raised""",
-    "the answer of isinstance and issubclass is not guarded": """
-        a_class_is_registered_later issubclass_of_a_class_that_is_registered_later
-        a_class_becomes_a_sequence a_runtime_protocol_is_met_later
-        a_data_protocol_is_met_by_an_attribute""",
-    "the answer of callable is not guarded": "becoming_hashable_callable_iterable",
     "what the builtins hold is not guarded": """
         a_replaced_builtin_counts_its_calls isinstance_is_replaced""",
     "a function's dunder attributes are read without a guard, and are the real ones": """
@@ -31,7 +26,6 @@ _BY_CAUSE: Final = {
     "two objects with one dictionary have two twins of it": "objects_share_their_dictionary",
     "`is` of equal numbers is neither guarded nor answered by Python": """
         is_between_a_number_and_itself a_chain_of_comparisons""",
-    "an empty cell is not guarded": "a_closure_variable_is_empty",
     "capture's own look at a twin runs the user's special methods": """
         getattribute_counts_its_calls texts_in_an_exception_and_a_print
         hashes_in_sets_and_dictionaries the_hash_of_a_key_runs_once_per_look""",
@@ -52,12 +46,6 @@ _BY_CAUSE: Final = {
         a_deep_copy_inside copies_of_tensors_keep_their_marks""",
     "the keywords and attributes of a partial are copied, or not seen": """
         the_keywords_of_a_partial_are_changed_inside""",
-    "hooks of a class statement run while capturing, and never again": """
-        set_name_and_init_subclass""",
-    "that a descriptor has a __set__ is not guarded": "a_descriptor_becomes_a_data_descriptor",
-    "a subscript of a class is not guarded": "class_getitem",
-    "storing __class__ stores an attribute": "the_class_is_assigned_inside",
-    "the methods of type are taken as pure": "subclasses_are_listed",
     "copy.copy asks for no __reduce_ex__": "an_object_reduces_itself",
     "special methods run in another order, or not at all": """
         order_in_sorts lengths_and_iteration an_unpacking_of_a_user_object""",

@@ -22,7 +22,7 @@ from jitcap.capture.native import (
     is_native_class,
     is_python_class,
 )
-from jitcap.capture.origin import Attribute, Fixed, Item, MembersOf
+from jitcap.capture.origin import Attribute, Computed, Fixed, Item, MembersOf
 from jitcap.guards import ABSENT, CodeIs, Is, Member
 
 ATOMS: Final = frozenset({int, float, complex, str, bool, type(None)})
@@ -31,6 +31,10 @@ DESCRIPTORS: Final[tuple[Any, ...]] = (
     types.GetSetDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType,
     types.ClassMethodDescriptorType, types.BuiltinFunctionType,
 )  # fmt: skip
+_OF_TYPE: Final = {  # what a class has of its metaclass, whatever it holds itself
+    n for n, v in vars(type).items()
+    if isinstance(v, types.GetSetDescriptorType | MemberDescriptorType)
+} - {"__dict__", "__doc__", "__module__", "__annotations__", "__abstractmethods__"}  # fmt: skip
 _PURE_TYPES: Final = frozenset({
     str, bytes, bytearray, int, float, bool, complex, slice, range, object, list, tuple, dict, set,
     frozenset, enumerate, zip, map, filter, reversed, staticmethod, classmethod, property,
@@ -165,6 +169,8 @@ class ClassKind(StaticKind):
             if id(cls) not in s.made:
                 raise Break("opaque object", f"the dictionary of the class {cls.__qualname__}")
             return cls.__dict__
+        if name in _OF_TYPE:
+            return self._of_type(s, cls, name)
         above = class_raw(s, meta, name) if meta is not type else MISSING
         if isinstance(above, property):
             return s.call(above.fget, (cls,), {})
@@ -176,7 +182,14 @@ class ClassKind(StaticKind):
         fallback = None if hasattr(type, name) else self.special(s, cls, "__getattr__")
         if fallback is not None:
             return s.call(fallback, (cls, name), {})
-        return getattr(cls, name)  # __name__, __mro__, __dict__ ...: fixed for a class
+        return self._of_type(s, cls, name)
+
+    def _of_type(self, s: Session, cls: type, name: str) -> Any:
+        value = getattr(cls, name)
+        fixed = id(cls) in s.made or not is_python_class(cls) or is_library_class(cls)
+        if fixed or callable(value):
+            return value
+        return s.outside.load(value, Attribute(Fixed(cls, cls.__qualname__), name))
 
     def setattr(self, s: Session, obj: Any, name: str, value: Any) -> None:
         if id(obj) not in s.made:
@@ -191,6 +204,10 @@ class ClassKind(StaticKind):
         method = self.special(s, obj, "__getitem__")
         if method is not None and type(obj).__module__ != "enum":
             return s.call(method, (obj, key), {})
+        raw = class_raw(s, obj, "__class_getitem__") if method is None else None
+        subscript = raw.__func__ if isinstance(raw, classmethod) else raw
+        if isinstance(subscript, FunctionType) and not s.is_library(subscript.__globals__):
+            return s.call(bind(s, raw, None, obj), (key,), {})
         return obj[key]
 
     def contains(self, s: Session, obj: Any, item: Any) -> Any:
@@ -236,6 +253,9 @@ class ClassKind(StaticKind):
         """`object.__new__(cls)`, `tuple.__new__(cls, items)`, `type.__call__(cls)`, `cls.mro()`."""
         if fn.__name__ == "__call__":
             return construct(s, owner, args, kwargs)
+        if fn.__name__ == "__subclasses__" and id(owner) not in s.made:
+            place = Computed((), "{}.__subclasses__({})", (type, owner))
+            return s.outside.load(fn(), place)
         if fn.__name__ == "__new__":
             if owner is object:
                 return object.__new__(args[0])

@@ -138,9 +138,9 @@ def slots_of(cls: type) -> Iterator[tuple[str, Any]]:
 def default_get(s: Session, obj: Any, name: str) -> Any:
     """`object.__getattribute__(obj, name)`."""
     cls = type(obj)
-    if name == "__class__":
-        return cls
     raw = class_raw(s, cls, name)
+    if name == "__class__" and not isinstance(raw, property):
+        return cls
     if isinstance(raw, property):
         if raw.fget is None:
             raise AttributeError(f"property {name!r} of {cls.__name__!r} object has no getter")
@@ -149,9 +149,9 @@ def default_get(s: Session, obj: Any, name: str) -> Any:
         return _slot(s, obj, name, raw)
     if name == "__dict__" and hasattr(obj, "__dict__"):
         return fields_of(s, obj)
-    if _has_method(type(raw), "__set__") and not isinstance(raw, types.GetSetDescriptorType):
+    if _is_data(s, raw) and not isinstance(raw, types.GetSetDescriptorType):
         return bind(s, raw, obj, cls)
-    value = _own(s, obj, name)
+    value = own_field(s, obj, name)
     if value is not MISSING:
         return value
     if isinstance(raw, functools.cached_property):
@@ -163,7 +163,7 @@ def default_get(s: Session, obj: Any, name: str) -> Any:
     raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}")
 
 
-def _own(s: Session, obj: Any, name: str) -> Any:
+def own_field(s: Session, obj: Any, name: str) -> Any:
     """The entry of the instance dictionary, or MISSING."""
     fields = fields_of(s, obj)
     if fields is None:
@@ -195,8 +195,9 @@ def _slot(s: Session, obj: Any, name: str, descriptor: Any) -> Any:
     return descriptor.__get__(obj, type(obj))
 
 
-def _has_method(cls: type, name: str) -> bool:
-    return any(name in vars(c) for c in cls.__mro__)
+def _is_data(s: Session, raw: Any) -> bool:
+    """Whether a member of a class goes before the instance's own."""
+    return any(class_raw(s, type(raw), name) is not MISSING for name in ("__set__", "__delete__"))
 
 
 def default_put(s: Session, obj: Any, name: str, value: Any) -> None:
@@ -210,10 +211,10 @@ def default_put(s: Session, obj: Any, name: str, value: Any) -> None:
     elif isinstance(raw, MemberDescriptorType):
         _load_slot(s, obj, name, raw)
         raw.__set__(obj, value)
-    elif name == "__dict__":
-        raise Break("effect", "the instance dictionary is replaced")
-    elif kind_of(raw).python and _has_method(type(raw), "__set__"):
-        s.call(class_raw(s, type(raw), "__set__"), (raw, obj, value), {})
+    elif name in ("__dict__", "__class__"):
+        raise Break("effect", f"{name} of a {cls.__qualname__} is replaced")
+    elif (put := kind_of(raw).special(s, raw, "__set__")) is not None:
+        s.call(put, (raw, obj, value), {})
     elif not hasattr(obj, "__dict__"):
         raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}")
     else:
@@ -239,12 +240,12 @@ def default_remove(s: Session, obj: Any, name: str) -> None:
         if raw.fdel is None:
             raise AttributeError(f"property {name!r} of {cls.__name__!r} object has no deleter")
         s.call(raw.fdel, (obj,), {})
-    elif kind_of(raw).python and _has_method(type(raw), "__delete__"):
-        s.call(class_raw(s, type(raw), "__delete__"), (raw, obj), {})
+    elif (drop := kind_of(raw).special(s, raw, "__delete__")) is not None:
+        s.call(drop, (raw, obj), {})
     elif isinstance(raw, MemberDescriptorType):
         _slot(s, obj, name, raw)
         raw.__delete__(obj)
-    elif _own(s, obj, name) is MISSING:
+    elif own_field(s, obj, name) is MISSING:
         raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}")
     else:
         s.delitem(fields_of(s, obj), name)
