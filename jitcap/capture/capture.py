@@ -28,7 +28,7 @@ from jitcap.capture.search import Search
 from jitcap.capture.session import Session
 from jitcap.functional import DataDependent
 from jitcap.graph import Node
-from jitcap.guards import CodeIs, Is, Names
+from jitcap.guards import CodeIs, Guard, Is, Member, Names
 from jitcap.joint import build_joint, leaves_of, runs_python
 
 T = TypeVar("T")
@@ -232,6 +232,15 @@ def finish(session: Session, value: Any, shape: tuple[int, tuple[str, ...]]) -> 
     )
 
 
+def _is_of_the_text(guard: Guard) -> bool:
+    """Whether it is about functions, classes and modules: parts of the program, which stay."""
+    if not isinstance(guard, Is):
+        return isinstance(guard, CodeIs | Member)
+    base = guard.origin.base if isinstance(guard.origin, Attribute) else None
+    part = base.value if isinstance(base, Fixed) else None  # whose defaults, order of resolution
+    return isinstance(guard.value, _PARTS) or isinstance(part, _PARTS)
+
+
 def _rehearse(
     session: Session, value: Any, end: Epilogue, leaves: Sequence[tuple[int, Tensor]]
 ) -> None:
@@ -248,9 +257,7 @@ def _rehearse(
     if any(getattr(end, f) != getattr(after, f) for f in ("lines", "effects", "calls", "value")):
         raise Break("later effect", "a hook or a Function's backward() changes what is outside")
     for guard in session.guards.items[known:]:
-        if not isinstance(guard, CodeIs) and not (
-            isinstance(guard, Is) and isinstance(guard.value, _PARTS)
-        ):
+        if not _is_of_the_text(guard):
             what = f"a hook or a Function's backward() reads {guard.origin.show()}"
             raise Break("later effect", what)
 
