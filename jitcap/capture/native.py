@@ -21,10 +21,11 @@ _READ: Final = (
 _OWN: Final = frozenset({"eager", "jitcap", "codegen", "numpy"})
 _STDLIB: Final = tuple({sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "platstdlib")})
 _OURS: Final = frozenset({"jitcap.capture.interpret", "jitcap.capture.kinds.iterators"})
+# Decimals are not among them: they read and write a context.
 PURE_MODULES: Final = frozenset({
-    "_abc", "_bisect", "_collections", "_collections_abc", "_decimal", "_functools", "_heapq",
+    "_abc", "_bisect", "_collections", "_collections_abc", "_functools", "_heapq",
     "_operator", "_string", "_struct", "_typing", "abc", "builtins", "cmath", "collections",
-    "copy", "datetime", "decimal", "enum", "fractions", "functools", "itertools", "math",
+    "copy", "datetime", "enum", "fractions", "functools", "itertools", "math",
     "numbers", "numpy", "operator", "re", "string", "struct", "textwrap", "types", "typing",
     "unicodedata",
 })  # fmt: skip

@@ -37,8 +37,6 @@ _BY_CAUSE: Final = {
         a_subclass_of_int a_string_enumeration_is_formatted an_int_enumeration_is_formatted""",
     "NumPy's float is a float": "a_float_that_is_an_int a_numpy_float_is_returned",
     "what stands for a number reaches an exception": "members_of_an_enumeration",
-    "attributes of a value that is guarded as equal are read from the real one": """
-        an_int_with_attributes a_string_with_attributes""",
     "a scalar that is made anew at each call is one object for ever": """
         numpy_scalars_as_keys_and_effects""",
     "the limit of a deque is not guarded": "a_deque_with_another_length",

@@ -35,7 +35,8 @@ from jitcap.capture.native import is_native, is_native_class, is_python_class
 from jitcap.capture.origin import Attribute, DictOf, Fixed, IsUnset, Origin, Slot
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import DROP, DROP_ITEM, ITEM, PUT, Effect, Maker
-from jitcap.guards import Is, Length, TypeIs
+from jitcap.equality import base_of
+from jitcap.guards import Equals, Is, Length, TypeIs
 
 _VALUES: Final = (int, float, complex, str, bytes)
 _BASES: Final = (object, dict, list, set, collections.OrderedDict, SimpleNamespace)
@@ -268,7 +269,7 @@ class ObjectKind(MutableKind):
         """A twin of the same class. Lists, dictionaries and their subclasses get contents too."""
         cls = type(real)
         if isinstance(real, int | float | complex | str | bytes):
-            return s.outside.constant(real, origin)
+            return self._load_value(s, real, origin)
         if isinstance(real, tuple):
             return self.base.load(s, real, origin)
         s.outside.guard(TypeIs(origin, s.line(), cls))
@@ -291,6 +292,16 @@ class ObjectKind(MutableKind):
         self._register(s, shadow)
         if is_native_class(cls):
             shadow.complete(s)
+        return twin
+
+    def _load_value(self, s: Session, real: Any, origin: Origin) -> Any:
+        """A number or text of a class of the program: guarded to be equal, attributes apart."""
+        cls, base = type(real), base_of(real)
+        if not cls.__dictoffset__ or not is_python_class(cls):
+            return s.outside.constant(real, origin)
+        s.outside.guard(Equals(origin, s.line(), real))
+        twin = base.__new__(cls, *base.__getnewargs__(real))
+        self._register(s, ObjectShadow(real, origin, twin))
         return twin
 
     def _register(self, s: Session, shadow: ObjectShadow) -> None:
