@@ -18,7 +18,7 @@ from types import CodeType, FunctionType
 from typing import Any, ClassVar, Final
 
 from jitcap.capture.origin import Drawn, Origin
-from jitcap.equality import base_of, condition, same_items, text_of
+from jitcap.equality import base_of, condition, is_wide, same_items, text_of
 
 _ATOMS: Final = (type(None), bool, type(Ellipsis), type(NotImplemented))
 _FUNCTIONS_IN: Final[dict[type, tuple[str, ...]]] = {
@@ -421,7 +421,7 @@ def short(value: Any) -> str:
 
 
 def _is_short(value: Any) -> bool:
-    return type(value) in (int, float, str, bytes, bool, type(None))
+    return type(value) in (int, float, str, bytes, bool, type(None)) and not is_wide(value)
 
 
 @dataclass(slots=True)

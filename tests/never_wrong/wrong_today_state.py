@@ -3,8 +3,6 @@
 from typing import Final
 
 _BY_CAUSE: Final = {
-    "decimals are taken as pure, whatever their context is": """
-        the_precision_of_decimals_changes the_flags_of_decimals_are_raised""",
     "what the builtins hold is not guarded": """
         a_replaced_builtin_counts_its_calls isinstance_is_replaced""",
     "a function's dunder attributes are read without a guard, and are the real ones": """
@@ -58,7 +56,6 @@ _BY_CAUSE: Final = {
         an_exception_raised_while_one_is_handled""",
     "a warning of NumPy names a line of capture, and comes once": """
         the_errors_of_numpy a_scalar_of_numpy_in_place_of_a_number""",
-    "the limit of digits is not guarded": "the_longest_int_that_is_printed",
     "a tensor from outside with a history says that it has no grad_fn": "leaves_and_histories",
 }
 
