@@ -21,6 +21,8 @@ from datetime import date, datetime
 from types import FunctionType
 from typing import Any, Final
 
+import numpy as np
+
 from eager import autograd
 from eager import random as eager_random
 from eager.dtype import set_default_dtype
@@ -421,5 +423,7 @@ for _state in (
     eager_random.Generator.set_state, set_default_dtype, set_printoptions, save, load,
 ):  # fmt: skip
     HANDLERS[_state] = _refuse("effect", f"eager.{_state.__name__}")
+for _setting in (np.geterr, np.seterr, np.geterrcall, np.seterrcall, sys.set_int_max_str_digits):
+    HANDLERS[_setting] = _refuse("effect", _setting.__name__)
 HANDLERS[time.sleep] = lambda s, seconds: s.host_call(time.sleep, (seconds,), {})
 HANDLERS[typing.cast] = lambda s, cls, value: value

@@ -13,6 +13,8 @@ from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, TypeVar
 
+import numpy as np
+
 from eager.autograd import mode
 from eager.dispatch import current_tracer
 from eager.tensor import Tensor
@@ -90,7 +92,8 @@ def tracing(
     before = mode.enabled, mode.inference, mode.autocast
     sys.setrecursionlimit(max(sys.getrecursionlimit(), FRAMES))
     try:
-        yield session
+        with np.errstate(all="call", call=_floating_point_error):
+            yield session
     except Break as error:
         error.done = getattr(error, "__jitcap_done__", 0)
         error.place = error.place or session.entry
@@ -116,6 +119,11 @@ def _words(error: Exception) -> str:
     """What an exception says, without running the program's code."""
     own = type(error).__str__
     return type(error).__name__ + (f": {error}" if not isinstance(own, FunctionType) else "")
+
+
+def _floating_point_error(error: str, _: int) -> None:
+    """NumPy computes now, and would warn or raise at each call, as its settings are by then."""
+    raise Break("numpy", f"{error} in a number of NumPy")
 
 
 def _placed(found: Break, cause: BaseException, session: Session) -> Break:

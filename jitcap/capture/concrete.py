@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from types import CellType, FunctionType, MethodType
 from typing import Any, Final
 
+from eager.tensor import Tensor
 from jitcap.capture.interpret import NULL, Frame
 from jitcap.capture.located import caller_at, is_of, links, locate
 
@@ -28,6 +29,7 @@ _BINARY: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
     "==": operator.eq, "!=": operator.ne,
 }  # fmt: skip
+_SILENT: Final = frozenset({int, float, str, bool, type(None), Tensor})  # they do not warn
 _UNARY: Final[dict[str, Callable[[Any], Any]]] = {
     "UNARY_NEGATIVE": operator.neg,
     "UNARY_INVERT": operator.invert,
@@ -45,13 +47,19 @@ class ConcreteWorld:
         self._frame = frame
 
     def binary(self, op: str, a: Any, b: Any) -> Any:
-        return _BINARY[op](a, b)
+        if type(a) in _SILENT and type(b) in _SILENT:
+            return _BINARY[op](a, b)
+        return self._here(_BINARY[op], (a, b), {})
 
-    def compare(self, op: str, a: Any, b: Any) -> Any:
-        return _BINARY[op](a, b)
+    compare = binary
 
     def unary(self, op: str, a: Any) -> Any:
-        return _UNARY[op](a)
+        return self._here(_UNARY[op], (a,), {})
+
+    def _here(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call that may warn: in the name of the frame."""
+        frame = self._frame
+        return caller_at(frame.code, frame.instruction.line, frame.globals)(fn, args, kwargs)
 
     def contains(self, item: Any, container: Any) -> Any:
         return item in container
@@ -97,8 +105,7 @@ class ConcreteWorld:
         is_object = type(method) is FunctionType and not isinstance(target, type)
         if is_object and self._splits(method):
             return self._nested(method, (target, *given), kwargs)
-        frame = self._frame
-        return caller_at(frame.code, frame.instruction.line, frame.globals)(fn, args, kwargs)
+        return self._here(fn, args, kwargs)
 
     def load_global(self, frame: Frame, name: str | None) -> Any:
         if name is None:

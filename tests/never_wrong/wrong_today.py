@@ -47,7 +47,6 @@ REASONS: dict[str, str] = {
     "a subclass of a number or of text is taken for its base": """
         bool_int_float_and_numpy_at_one_place enum_members_are_their_own_text
         numpy_floats_of_warnings enum_members_in_f_strings enum_members_read_from_a_class""",
-    "a warning of NumPy comes from capture's own line": "numpy_ints_wrap",
     "an int that is never used is guarded": """
         an_int_that_is_not_used an_int_that_is_passed_on_and_not_used""",
     "a check that fails late leaves half a step, or none of it": """

@@ -54,8 +54,6 @@ _BY_CAUSE: Final = {
     "announcements of a split are seen by the program": "warnings_are_caught_inside",
     "an exception raised in a callee has no context": """
         an_exception_raised_while_one_is_handled""",
-    "a warning of NumPy names a line of capture, and comes once": """
-        the_errors_of_numpy a_scalar_of_numpy_in_place_of_a_number""",
     "a tensor from outside with a history says that it has no grad_fn": "leaves_and_histories",
 }
 
