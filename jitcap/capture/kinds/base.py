@@ -76,6 +76,8 @@ class Session:
         self.hashed: dict[int, Shadow] = {}  # objects whose identity a set or dictionary used
         self.namespaces: dict[int, MembersOf] = {}  # of the classes that were looked into
         self.class_reads: dict[tuple[int, str], Any] = {}
+        self.lookups: dict[tuple[int, str], Any] = {}  # the same, through the order of resolution
+        self.tensor_members: dict[tuple[int, str], Any] = {}
         self.defaulted: set[int] = set()  # native functions whose defaults are guarded
         self.bound_to = ""  # what the program saw that holds in this process only
 

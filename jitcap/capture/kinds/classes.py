@@ -51,12 +51,18 @@ def class_raw(s: Session, cls: type, name: str, after: type | None = None) -> An
     """What the class or a base holds under `name` (unbound), or MISSING. Guarded, also against a
     class nearer in the order of resolution that gets such a member, and against another order.
     `after`: the lookup starts after this base, as `super()` does."""
+    key = id(cls), name
+    if after is None and key in s.lookups:
+        return s.lookups[key]
     order = guarded_mro(s, cls)
+    raw = MISSING
     for owner in order if after is None else order[order.index(after) + 1 :]:
         raw = guarded_raw(s, owner, name)
         if raw is not MISSING:
-            return raw
-    return MISSING
+            break
+    if after is None and id(cls) not in s.made:
+        s.lookups[key] = raw
+    return raw
 
 
 def guarded_mro(s: Session, cls: type) -> tuple[type, ...]:

@@ -177,12 +177,17 @@ class TensorKind(NativeKind):
 def _user_member(s: Session, cls: type, name: str) -> Any:
     """What the user's code put into the class of a tensor, guarded; MISSING also where it is the
     library's own, which the guard says that it stays."""
-    for owner in guarded_mro(s, cls):
-        raw = guarded_raw(s, owner, name)
-        if raw is not MISSING:
-            own = _OWN.get(owner)
-            return raw if own is None or raw is not own.get(name) else MISSING
-    return MISSING
+    found = s.tensor_members.get((id(cls), name))
+    if found is None:
+        found = MISSING
+        for owner in guarded_mro(s, cls):
+            raw = guarded_raw(s, owner, name)
+            if raw is not MISSING:
+                found = MISSING if raw is _OWN.get(owner, {}).get(name, MISSING) else raw
+                break
+        if id(cls) not in s.made:
+            s.tensor_members[id(cls), name] = found
+    return found
 
 
 _OWN: Final = {
