@@ -177,10 +177,14 @@ def match_mapping(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 @opcode("MATCH_KEYS")
 def match_keys(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     keys, subject = frame.stack[-1], frame.stack[-2]
-    if all(vm.world.truth(vm.world.contains(key, subject)) for key in keys):
-        frame.push(tuple(vm.world.getitem(subject, key) for key in keys))
-    else:
-        frame.push(None)
+    get = vm.world.getattr(subject, "get") if keys else None
+    values = []
+    for key in keys:
+        values.append(vm.world.call(get, (key, NULL), {}))
+        if values[-1] is NULL:
+            frame.push(None)
+            return
+    frame.push(tuple(values))
 
 
 _POSITIONAL_SELF = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)

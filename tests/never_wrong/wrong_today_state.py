@@ -3,7 +3,7 @@
 from typing import Final
 
 _BY_CAUSE: Final = {
-    "what the builtins hold is not guarded": """
+    "capture runs on the very builtins that the program replaced": """
         a_replaced_builtin_counts_its_calls isinstance_is_replaced""",
     "a function's dunder attributes are read without a guard, and are the real ones": """
         the_name_of_a_helper_changes attributes_of_the_step_seen_from_outside

@@ -97,12 +97,17 @@ def _load_member(s: Session, owner: type, name: str, raw: Any) -> Any:
         raw is MISSING
         or isinstance(raw, DESCRIPTORS)
         or _is_native_descriptor(type(raw))
-        or (library and (type(raw) in ATOMS or is_library_class(type(raw))))
+        or (library and (type(raw) in ATOMS or _is_a_part(type(raw))))
     ):
         return s.outside.load(raw, Item(table, name))
     if name not in ("__dict__", "__weakref__"):
         s.guards.add(Member(table, s.line(), name, ABSENT if raw is MISSING else raw))
     return raw
+
+
+def _is_a_part(cls: type) -> bool:
+    """Whether a library's class holds instances of this class of a library as parts of itself."""
+    return is_python_class(cls) and is_library_class(cls)
 
 
 def _is_native_descriptor(cls: type) -> bool:

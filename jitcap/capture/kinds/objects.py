@@ -175,8 +175,11 @@ def own_field(s: Session, obj: Any, name: str) -> Any:
 
 def fields_of(s: Session, obj: Any) -> dict[str, Any] | None:
     """The instance dictionary, or the twin of that of an object that has none itself."""
-    fields: dict[str, Any] | None = getattr(obj, "__dict__", None)
-    if fields is None or id(fields) in s.outside.by_twin:
+    try:
+        fields: dict[str, Any] = object.__getattribute__(obj, "__dict__")
+    except AttributeError:
+        return None
+    if id(fields) in s.outside.by_twin:
         return fields
     shadow = s.outside.by_real.get(id(fields))
     if shadow is None:
