@@ -19,11 +19,14 @@ from typing import Any, Final
 
 from codegen import expr, fuse, interpret, lower, order, peephole, plan, show, tile, verify, writes
 from codegen.emit import cpp, python, triton
-from codegen.ir import Call, Program, Target, Unsupported, Value
+from codegen.ir import Call, Check, Program, Target, Unsupported, Value
 from codegen.runtime import build, cpu, triton_device
-from codegen.runtime.artifact import Artifact, Kernel
+from codegen.runtime.artifact import Artifact, CheckFailed, Kernel
 
-__all__ = ["Artifact", "Call", "Kernel", "Program", "Target", "Unsupported", "Value", "compile"]
+__all__ = [
+    "Artifact", "Call", "Check", "CheckFailed", "Kernel", "Program", "Target", "Unsupported",
+    "Value", "compile",
+]  # fmt: skip
 
 # Each stage: its name, and what it makes of the results of the stages before it. In this order
 # because each needs the one before; writes are placed after fusion (they ask which kernel reads

@@ -8,7 +8,7 @@ launch of each batch: one loop shared by the threads, over all blocks of all ten
 One sweep from the end to the start. A kernel may move down to an equal one when nothing in between
 touches what it writes or writes what it reads. Only kernels that touch no temporaries move, so that
 memory never grows by it: a gradient that stays in `.grad` outlives the program anyway; one that
-dies in its update does so at once.
+dies in its update does so at once. What can fail stays before the first item that writes an input.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from codegen import expr
 from codegen.ir import Access, Fused, Kernel, Library
 from codegen.tile import stage_roots
+from codegen.writes import failing
 
 Item = Kernel | Library
 Batch = tuple[Item, ...]
@@ -41,7 +42,10 @@ class _Sweep:
     written: dict[str, int] = field(default_factory=dict)
 
     def run(self) -> tuple[Batch, ...]:
-        for item in reversed(self.fused.items):
+        last = max(failing(self.fused), default=-1)
+        for i, item in reversed(tuple(enumerate(self.fused.items))):
+            if i == last:
+                self.open.clear()
             reads, writes = self.memory(item)
             key = self.keys.get(item.name) if isinstance(item, Kernel) else None
             if key is not None and any(map(self.is_temporary, (*reads, *writes))):

@@ -80,6 +80,9 @@ class _Grouping:
         self.position: dict[int, int] = {}  # value -> position of the item that computes it
         self.reader: dict[int, Group] = {}  # value -> latest group that reads it
         self.refusals: list[Refusal] = []
+        program = inlined.loops.program
+        self.checks = {check.value.id for check in program.checks}
+        self.written = {v.id for _, v in program.writes}
 
     def run(self) -> Groups:
         for item in self.inlined.items:
@@ -93,6 +96,8 @@ class _Grouping:
 
     def place(self, stored: Stored) -> None:
         for candidate, related in self.candidates(stored):
+            if stored.value.id in self.checks and not related:
+                continue  # a check comes early
             try:
                 self.join(candidate, stored, related=related)
                 return
@@ -120,11 +125,20 @@ class _Grouping:
     def join(self, target: Group, stored: Stored, *, related: bool) -> None:
         if len(target.members) >= MAX_MEMBERS or target.nodes + stored.nodes > MAX_NODES:
             raise NoFit("the kernel is large enough")
+        if self.writes_with_checks(target, stored):
+            raise NoFit("inputs are written when all checks are done")
         if stored.nest.monoid:
             row = self.fit_reduction(target, stored, related=related)
         else:
             row = self.fit_map(target, stored, related=related)
         self.add(target, stored, row)
+
+    def writes_with_checks(self, target: Group, stored: Stored) -> bool:
+        """Whether a check and a new value of an input would be together (a number may be: it goes
+        through a temporary)."""
+        values = [stored.value, *(m.stored.value for m in target.members)]
+        large = any(v.id in self.written and v.aval.numel > 1 for v in values)
+        return large and any(v.id in self.checks for v in values)
 
     def add(self, target: Group, stored: Stored, row: Affine) -> None:
         member = Member(stored, row)

@@ -147,10 +147,11 @@ def substitute_axes(nest: Nest, body: Expr, index: tuple[Affine, ...]) -> Expr:
 
 
 def forced_values(loops: Loops, operands: Mapping[int, View]) -> set[int]:
-    """Values that need memory whatever fusion does: outputs, written values, memory that steps
-    read."""
+    """Values that need memory whatever fusion does: outputs, written values, checks, memory that
+    steps read."""
     program = loops.program
     forced = {v.id for v in program.outputs} | {v.id for _, v in program.writes}
+    forced |= {check.value.id for check in program.checks}
     return forced | {view.base.id for view in operands.values()}
 
 

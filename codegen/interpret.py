@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from codegen.ir import Program, Value
-from codegen.runtime.artifact import Artifact
+from codegen.runtime.artifact import Artifact, CheckFailed
 
 _announced: list[bool] = []
 
@@ -41,6 +41,9 @@ class _Interpreter:
                     known[out.id] = value.item() if out.aval.weak else value
                 for dead in self.last.get(i, ()):
                     del known[dead]
+        for check in p.checks:
+            if not known[check.value.id]:
+                raise CheckFailed(*check.where.rpartition("|")[::2])
         outputs = [np.array(known[v.id], v.aval.dtype.np) for v in p.outputs]
         new = [(known[t.id], np.array(known[v.id])) for t, v in p.writes]
         for target, value in new:
@@ -51,6 +54,7 @@ class _Interpreter:
 def _last_uses(program: Program) -> dict[int, list[int]]:
     """The values that each call is the last to use."""
     kept = {v.id for v in program.outputs} | {v.id for pair in program.writes for v in pair}
+    kept |= {check.value.id for check in program.checks}
     last: dict[int, int] = {}
     for i, call in enumerate(program.calls):
         for v in (*call.operands, *call.outs):

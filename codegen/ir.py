@@ -57,6 +57,15 @@ class Call:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Check:
+    """A bool (a scalar) that must be true, or the run fails before it has written an input. `where`
+    says what was expected, then "|", then the user's "file:line"."""
+
+    value: Value
+    where: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Program:
     """Calls in order of execution. `writes` (input, value): after the run the input's memory holds
     the value."""
@@ -65,6 +74,7 @@ class Program:
     calls: tuple[Call, ...]
     outputs: tuple[Value, ...]
     writes: tuple[tuple[Value, Value], ...] = ()
+    checks: tuple[Check, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

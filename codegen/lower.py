@@ -77,7 +77,21 @@ def lower(program: Program, *, widen: bool = True) -> Loops:
             state.step(call, "extern")
             continue
         RULES.get(call.op.kind, _extern)(state, call)
-    return Loops(_own_outputs(state, program), tuple(state.items))
+    program = _own_outputs(state, program)
+    return Loops(_checked(state, program), tuple(state.items))
+
+
+def _checked(s: _Lower, program: Program) -> Program:
+    """Each check as a number of its own, which is 1 or makes the run fail."""
+    s.op = "check"
+    checks = []
+    for check in program.checks:
+        own = s.fresh(Aval((), dt.int64))
+        truth = expr.cast(expr.read(check.value.id, (), check.value.aval.dtype), dt.int64)
+        place = check.where.rpartition("|")[2]
+        s.nest(own, lambda _, x=truth, c=check: expr.checked(x, 1, 1, c.where), place)
+        checks.append(replace(check, value=own))
+    return replace(program, checks=tuple(checks))
 
 
 def _is_long_cat(call: Call) -> bool:
@@ -105,7 +119,7 @@ def _own_outputs(state: _Lower, program: Program) -> Program:
     for target, v in program.writes:
         shared = v.id in inputs or any(v.id == w.id for _, w in writes)
         writes.append((target, _copied(state, v) if shared else v))
-    return Program(program.inputs, program.calls, tuple(outputs), tuple(writes))
+    return replace(program, outputs=tuple(outputs), writes=tuple(writes))
 
 
 def _copied(state: _Lower, v: Value) -> Value:

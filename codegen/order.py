@@ -1,41 +1,81 @@
-"""Between fuse and writes: updates of inputs run as soon as they can. Fused -> Fused in another
-order.
+"""Between fuse and writes: checks first, then updates of inputs as soon as they can. Fused -> Fused
+in another order.
 
 An optimizer stands at the end of a step, so every gradient would be alive until then. An update
 that runs right after its gradient finds it in the cache and lets its memory go. It must come after
-whatever else reads the old value of the input it overwrites, or it could not be done in place.
+whatever else reads the old value of the input it overwrites, or it could not be done in place; and
+after the last item that can fail, or a run that fails would leave half a step (what must be
+computed earlier goes through a temporary, see `writes`). Checks move up to
+what they read, so that updates need not wait for them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from codegen.ir import Fused, Kernel
-from codegen.writes import touched
+from codegen.writes import failing, touched
 
 
 def hoist_updates(fused: Fused) -> Fused:
-    """`fused` with each kernel that updates inputs moved up to its last producer, or last rival
-    reader."""
-    targets = {f"v{v.id}": f"v{t.id}" for t, v in fused.program.writes}
-    if not targets:
+    """`fused` with each check moved up to its last producer, and each kernel that updates inputs to
+    its last producer, last rival reader, or the last check."""
+    if not fused.program.writes:
         return fused
-    accesses = [touched(item) for item in fused.items]
-    writer: dict[str, int] = {}
-    readers: dict[str, list[int]] = {}
-    for i, (reads, stores) in enumerate(accesses):
-        for name in stores:
-            writer[name] = i
-        for name in reads:
-            readers.setdefault(name, []).append(i)
-    keys = [float(i) for i in range(len(fused.items))]
-    for i, item in enumerate(fused.items):
-        reads, stores = accesses[i]
-        updated = [targets[s] for s in stores if s in targets]
-        if not isinstance(item, Kernel) or not updated:
-            continue
-        after = [writer.get(name, -1) for name in reads]
-        after += [j for name in updated for j in readers.get(name, ()) if j < i]
-        keys[i] = min(keys[i], max(after, default=-1) + 0.5)
-    order = sorted(range(len(fused.items)), key=lambda i: (keys[i], i))
-    return replace(fused, items=tuple(fused.items[i] for i in order))
+    keys = _Order(fused).run()
+    places = sorted(range(len(fused.items)), key=lambda i: (keys[i], i))
+    return replace(fused, items=tuple(fused.items[i] for i in places))
+
+
+class _Order:
+    """Where each item goes: `keys` are numbers among the positions of today."""
+
+    def __init__(self, fused: Fused) -> None:
+        self.fused = fused
+        self.targets = {f"v{v.id}": f"v{t.id}" for t, v in fused.program.writes}
+        self.accesses = [touched(item) for item in fused.items]
+        self.writer: dict[str, int] = {}
+        self.readers: dict[str, list[int]] = {}
+        for i, (reads, stores) in enumerate(self.accesses):
+            for name in stores:
+                self.writer[name] = i
+            for name in reads:
+                self.readers.setdefault(name, []).append(i)
+        self.keys = [float(i) for i in range(len(fused.items))]
+
+    def run(self) -> list[float]:
+        checks = failing(self.fused)
+        for i in sorted(checks):
+            if isinstance(self.fused.items[i], Kernel):
+                self.keys[i] = min(self.keys[i], self.producers(i) + 0.25)
+        last = max((self.keys[i] for i in checks), default=-1.0)
+        updates = [i for i in range(len(self.keys)) if self.updated(i) and i not in checks]
+        for i in reversed(updates):  # first those that others read
+            used = (self.keys[j] for s in self.accesses[i][1] for j in self.readers.get(s, ()))
+            if self.keys[i] <= last and not any(key <= last for key in used):
+                self.keys[i] = last + 0.5
+        for i in updates:
+            if self.keys[i] > last:
+                rivals = (self.later(j) for n in self.updated(i) for j in self.rivals(n, i))
+                self.keys[i] = min(self.keys[i], max(self.producers(i), last, *rivals) + 0.5)
+        return self.keys
+
+    def updated(self, i: int) -> list[str]:
+        """The inputs whose new values the item computes."""
+        if not isinstance(self.fused.items[i], Kernel):
+            return []
+        return [self.targets[s] for s in self.accesses[i][1] if s in self.targets]
+
+    def producers(self, i: int) -> float:
+        """Where the last of what the item reads is computed."""
+        reads = self.accesses[i][0]
+        return max((self.later(self.writer[r]) for r in reads if r in self.writer), default=-1.0)
+
+    def later(self, i: int) -> float:
+        """Where the item was, or where it is now if that is later."""
+        return max(self.keys[i], i)
+
+    def rivals(self, name: str, i: int) -> Iterator[int]:
+        """Earlier readers of the old value."""
+        return (j for j in self.readers.get(name, ()) if j < i)

@@ -11,6 +11,7 @@ of a linear layer's weight is such a product, and the optimizer then reads it co
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 
 from codegen.ir import Call, Program, Value
@@ -21,7 +22,7 @@ from eager.op import REGISTRY
 def peephole(program: Program) -> Program:
     program = merge_equal(program)
     calls = tuple(_transposed_products(program))
-    return Program(program.inputs, calls, program.outputs, program.writes)
+    return replace(program, calls=calls)
 
 
 def merge_equal(program: Program) -> Program:
@@ -41,7 +42,8 @@ def merge_equal(program: Program) -> Program:
         calls.append(moved)
     outputs = tuple(same.get(v.id, v) for v in program.outputs)
     writes = tuple((t, same.get(v.id, v)) for t, v in program.writes)
-    return Program(program.inputs, tuple(calls), outputs, writes)
+    checks = tuple(replace(c, value=same.get(c.value.id, c.value)) for c in program.checks)
+    return Program(program.inputs, tuple(calls), outputs, writes, checks)
 
 
 def _key(x: Value | complex) -> object:
@@ -83,7 +85,8 @@ def _users(program: Program) -> dict[int, list[Call | None]]:
         for v in call.operands:
             if isinstance(v, Value):
                 users.setdefault(v.id, []).append(call)
-    for v in (*program.outputs, *(w for _, w in program.writes)):
+    wanted = (*program.outputs, *(w for _, w in program.writes), *(c.value for c in program.checks))
+    for v in wanted:
         users.setdefault(v.id, []).append(None)
     return users
 

@@ -93,6 +93,7 @@ def _call(c: Call) -> str:
 def _program(p: Program) -> str:
     lines = [f"v{v.id}: {v.aval!r}  # input, strides {v.strides}" for v in p.inputs]
     lines += [_call(c) for c in p.calls]
+    lines += [f"check(v{c.value.id})  # {c.where}" for c in p.checks]
     lines += [f"v{t.id}[...] = v{v.id}" for t, v in p.writes]
     return "\n".join([*lines, f"return {', '.join(f'v{v.id}' for v in p.outputs)}"])
 

@@ -3,7 +3,8 @@ their inputs' memory.
 
 A written value is computed straight into its input's memory when nothing reads the old value
 afterwards: every other reader is an earlier item, and in the same kernel reads happen at the index
-that is being written. Otherwise it goes to a temporary and is copied at the end.
+that is being written, and nothing can fail any more. Otherwise it goes to a temporary and is
+copied at the end. So a run that fails has written no input.
 """
 
 from __future__ import annotations
@@ -22,18 +23,36 @@ def place_writes(fused: Fused) -> Fused:
         return fused
     readers, writers = _touching(fused)
     buffers = dict(fused.buffers)
+    last = max(failing(fused), default=-1)
     copies: list[tuple[Value, Value]] = []
     for target, value in fused.program.writes:
         name, source = f"v{target.id}", f"v{value.id}"
         b = buffers.get(source)
         if b is None or not target.aval.numel:
             continue
-        if _in_place(fused, target, source, readers.get(name, []), writers.get(source, [])):
+        early = any(at <= last for at in writers.get(source, []))
+        places = readers.get(name, []), writers.get(source, [])
+        if not early and _in_place(fused, target, source, *places):
             buffers[source] = replace(b, alias=name)
         else:
             copies.append((target, value))
     items = (*fused.items, *(_copy(i, t, v) for i, (t, v) in enumerate(copies)))
     return replace(fused, buffers=buffers, items=items)
+
+
+def failing(fused: Fused) -> set[int]:
+    """The positions of the items that can make the run fail: that have a check of the program, or
+    call a function that may raise."""
+    checks = {f"v{check.value.id}" for check in fused.program.checks}
+    found = set()
+    for i, item in enumerate(fused.items):
+        if isinstance(item, Library):
+            fails = item.op.raises
+        else:
+            fails = any(s.buffer in checks for stage in item.stages for s in stage.stores)
+        if fails:
+            found.add(i)
+    return found
 
 
 def _touching(fused: Fused) -> tuple[dict[str, list[int]], dict[str, list[int]]]:

@@ -42,6 +42,7 @@ from eager.aval import Aval as Aval
 from eager.aval import result_type as _result_type
 from eager.casts import get_autocast_dtype as get_autocast_dtype
 from eager.casts import is_autocast_enabled as is_autocast_enabled
+from eager.compilation import compile as compile
 from eager.device import Size as Size
 from eager.device import device as device
 from eager.dtype import DType as DType
@@ -63,6 +64,7 @@ from eager.dtype import promote_types as promote_types
 from eager.dtype import set_default_dtype as set_default_dtype
 from eager.dtype import uint8 as uint8
 from eager.foreach import FOREACH as _FOREACH
+from eager.notice import warn_once as _warn_once
 from eager.op import aval_of as _aval_of
 from eager.ops import activation as _activation
 from eager.ops import arrange as _arrange
@@ -122,9 +124,8 @@ double, half, float, cfloat, cdouble = float64, float16, float32, complex64, com
 long, int, short = int64, int32, int16
 inf, nan, pi, e = math.inf, math.nan, math.pi, math.e
 strided = "eager.strided"
-preserve_format = contiguous_format = channels_last = (
-    None  # memory formats: there is one, row-major
-)
+preserve_format = contiguous_format = None  # memory formats: there is one, row-major
+channels_last, channels_last_3d = "eager.channels_last", "eager.channels_last_3d"
 
 
 def result_type(tensor1: Any, tensor2: Any) -> DType:
@@ -163,6 +164,12 @@ def get_num_threads() -> _int:
 
 def set_num_threads(num: _int) -> None:
     """Eager kernels are not threaded (NumPy's matrix products follow OPENBLAS_NUM_THREADS)."""
+    if num != 1:
+        _warn_once(
+            "set_num_threads",
+            f"set_num_threads({num}): eager kernels run on one thread; compiled code has "
+            "JITCAP_THREADS, matrix products OPENBLAS_NUM_THREADS",
+        )
 
 
 def typename(obj: Any) -> str:
@@ -183,20 +190,17 @@ def is_deterministic_algorithms_warn_only_enabled() -> _bool:
     return False
 
 
-def compile(model: Any = None, **_: Any) -> Any:
-    """`torch.compile`'s place: the function or module as it is. `jitcap.jit` compiles whole
-    steps."""
-    return model if model is not None else lambda each: each
-
-
 if TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any: ...  # the public functions of the registry
 
 
+_DRAWS = frozenset({"rand", "randn", "randint", "randperm", "normal"})
 globals().update(
     {
-        p.name: _with_out(p.fn) if p.fn.__module__.startswith("eager.ops.") else p.fn
+        p.name: _with_out(p.fn)
+        if p.fn.__module__.startswith("eager.ops.") or p.name in _DRAWS
+        else p.fn
         for p in _PUBLIC.values()
         if p.namespace
     }

@@ -50,6 +50,11 @@ class _Quiet(threading.local):
 _quiet = _Quiet()
 
 
+def tracing() -> bool:
+    """Whether ops are recorded and not run: under capture."""
+    return current_tracer.get() is not None
+
+
 def apply(op: Op, *operands: Any, **attrs: Any) -> Any:
     """Call an op: one tensor, or a tuple when the op has several outputs (numbers only in: a
     number out).
@@ -254,6 +259,8 @@ def write_ufunc(op: Op, target: Tensor, other: Any) -> bool:
 
 
 def _check_writable(target: Tensor) -> None:
+    if type(target._array) is Traced:
+        target._array.storage.tracer.check_writable(target)
     if target._node is None and target._requires_grad:
         raise RuntimeError(
             "a leaf Variable that requires grad is being used in an in-place operation."

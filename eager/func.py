@@ -12,6 +12,7 @@ from typing import Any
 from eager import autograd
 from eager.autograd import enable_grad, is_grad_enabled
 from eager.nn.utils.stateless import functional_call as functional_call
+from eager.notice import refuse
 from eager.ops.move import stack
 from eager.tape import full
 from eager.tensor import Tensor
@@ -184,6 +185,7 @@ def jvp(
     has_aux: bool = False,
 ) -> Any:
     """(func(*primals), J tangents), and aux, by double backward: u^T J is linear in u."""
+    refuse("jvp", "compare with and without the input yourself", strict=strict)
     keep = is_grad_enabled()
     with enable_grad():
         changed = [_map(_tracked, p) for p in primals]

@@ -240,9 +240,12 @@ def index_put_(
 
 @public(namespace=False)
 def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
-    """`fill_value` on the main diagonal, in place."""
+    """`fill_value` on the main diagonal, in place; `wrap`: on a tall matrix it begins again after
+    a row in between."""
     if self.ndim == 2:
-        self.diagonal().fill_(fill_value)
+        rows, columns = self.shape
+        for start in range(0, rows if wrap else 1, columns + 1):
+            self[start:].diagonal().fill_(fill_value)
         return self
     n = min(self.shape)
     places = arange(n)

@@ -12,6 +12,7 @@ from eager import dtype as dt
 from eager.device import CPU, device
 from eager.dispatch import apply, write_
 from eager.dtype import DType
+from eager.notice import options
 from eager.op import REGISTRY
 from eager.ops import samples as s
 from eager.ops.pointwise import CAST, clone
@@ -97,6 +98,8 @@ def tensor(
 
     Python floats become the default dtype, ints int64, bools bool; arrays keep theirs. ValueError
     for ragged lists."""
+    if pin_memory:
+        options("tensor", None, pin_memory)
     if isinstance(data, Tensor):
         out = data.detach().clone()
         out = out if dtype is None else out.to(dtype)
@@ -260,7 +263,16 @@ def tolist(self: Tensor) -> Any:
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """`to(dtype)`, `to(device)`, `to(device, dtype)`, `to(other)`; `copy=True` always copies. The
     tensor itself if nothing changes."""
-    dtype, place = kwargs.get("dtype"), kwargs.get("device")
+    dtype, place, copy = kwargs.pop("dtype", None), kwargs.pop("device", None), False
+    flags = [a for a in args if isinstance(a, bool)]  # non_blocking, copy
+    copy = kwargs.pop("copy", len(flags) > 1 and flags[1])
+    if kwargs:
+        kwargs.pop("non_blocking", None)  # of copies from and to a GPU
+        if kwargs.get("memory_format"):
+            options("to", memory_format=kwargs["memory_format"])
+        kwargs.pop("memory_format", None)
+    if kwargs:
+        raise TypeError(f"to() got an unexpected keyword argument {next(iter(kwargs))!r}")
     for a in args:
         if isinstance(a, DType):
             dtype = a
@@ -270,7 +282,7 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
             place = a
     _same_device(self, place)
     if dtype is None or dtype is self.dtype:
-        return clone(self) if kwargs.get("copy") else self
+        return clone(self) if copy else self
     return apply(CAST, self, dtype=dtype)
 
 
@@ -281,6 +293,8 @@ def _same_device(self: Tensor, place: Any) -> None:
 
 def _conversion(name: str, dtype: DType) -> None:
     def convert(self: Tensor, memory_format: Any = None) -> Tensor:
+        if memory_format:
+            options(name, memory_format=memory_format)
         return to(self, dtype)
 
     convert.__name__ = convert.__qualname__ = name
@@ -348,6 +362,8 @@ for _short, _wanted in _LEGACY.items():
 
 @public(namespace=False)
 def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
+    if memory_format:
+        options("cpu", memory_format=memory_format)
     return self
 
 
@@ -366,6 +382,8 @@ def pin_memory(self: Tensor) -> Tensor:
 @public(namespace=False)
 def is_contiguous(self: Tensor, memory_format: Any = None) -> bool:
     """Whether the elements lie in row-major order without gaps."""
+    if memory_format:
+        options("is_contiguous", memory_format=memory_format)
     array = self._array
     if type(array) is not Traced:
         return bool(array.flags.c_contiguous)
@@ -380,6 +398,8 @@ def is_contiguous(self: Tensor, memory_format: Any = None) -> bool:
 @public(namespace=False)
 def contiguous(self: Tensor, memory_format: Any = None) -> Tensor:
     """This tensor if its elements lie in row-major order, else a copy where they do."""
+    if memory_format:
+        options("contiguous", memory_format=memory_format)
     return self if is_contiguous(self) else clone(self)
 
 

@@ -162,14 +162,22 @@ def svdvals(A: Tensor) -> Tensor:
 
 @_linalg()
 def eigh(A: Tensor, UPLO: str = "L") -> Eigh:
-    """Eigenvalues (rising) and eigenvectors of a symmetric or Hermitian matrix."""
-    return Eigh(*apply(extern.EIGH, A))
+    """Eigenvalues (rising) and eigenvectors of a symmetric or Hermitian matrix, of which the lower
+    ("L") or the upper ("U") triangle is read."""
+    return Eigh(*apply(extern.EIGH, _triangle(A, UPLO)))
 
 
 @_linalg(lambda: [Sample((_definite(3, 3),), grad=False)])
 def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
     """The eigenvalues (rising) of a symmetric or Hermitian matrix."""
-    return apply(extern.EIGH, A)[0]
+    return apply(extern.EIGH, _triangle(A, UPLO))[0]
+
+
+def _triangle(A: Tensor, UPLO: str) -> Tensor:
+    """A matrix whose lower triangle is the one that is meant."""
+    if UPLO not in ("L", "U", "l", "u"):
+        raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
+    return A if UPLO in "Ll" else A.transpose(-2, -1).conj()
 
 
 @_linalg(lambda: [Sample((_regular(4, 3),))])

@@ -16,6 +16,7 @@ import numpy as np
 from eager import dtype as dt
 from eager.dispatch import apply, current_tracer
 from eager.dtype import DType
+from eager.notice import options
 from eager.ops.random import RANDOM
 from eager.ops.sort import SORT
 from eager.ops.view import as_ints
@@ -141,6 +142,8 @@ def rand(
     pin_memory: bool = False,
 ) -> Tensor:
     """Uniform draws from [0, 1) of shape `size`."""
+    if layout or pin_memory:
+        options("rand", layout, pin_memory)
     x = draw("uniform", as_ints(sizes, size), _floating("rand", dtype), generator)
     return _finish(x, device, requires_grad)
 
@@ -158,6 +161,8 @@ def randn(
     pin_memory: bool = False,
 ) -> Tensor:
     """Draws from the standard normal distribution, of shape `size`."""
+    if layout or pin_memory:
+        options("randn", layout, pin_memory)
     x = draw("normal", as_ints(sizes, size), _floating("randn", dtype), generator)
     return _finish(x, device, requires_grad)
 
@@ -192,6 +197,8 @@ def randint(
     requires_grad: bool = False,
 ) -> Tensor:
     """Integers from [low, high), or from [0, low) when called as `randint(high, size)`."""
+    if layout:
+        options("randint", layout)
     if size is None:
         low, high, size = 0, low, high
     elif high is None:
@@ -213,6 +220,8 @@ def randperm(
     pin_memory: bool = False,
 ) -> Tensor:
     """A random permutation of 0 .. n-1: the order that sorts random bits."""
+    if layout or pin_memory:
+        options("randperm", layout, pin_memory)
     high = draw("bits", (int(n),), dt.int64, generator)
     low = draw("bits", (int(n),), dt.int64, generator)
     keys = high * (1 << 20) + low // (1 << 12)  # 52 bits: ties are rare

@@ -21,6 +21,7 @@ from eager import dtype as dt
 from eager.device import Size, device
 from eager.dtype import DType
 from eager.nn.parameter import Parameter
+from eager.notice import ignore
 from eager.registry import public
 from eager.tensor import Tensor, wrap
 
@@ -199,9 +200,12 @@ def load(
     *,
     weights_only: bool = True,
     mmap: bool | None = None,
-    **_: Any,
+    **pickle_options: Any,
 ) -> Any:
-    """Read what `save` wrote. RuntimeError for a file of another kind."""
+    """Read what `save` wrote. RuntimeError for a file of another kind.
+
+    Nothing in it is run, whatever `weights_only` says; there is one place for tensors to be."""
+    ignore("load", mmap=mmap, **pickle_options)
     try:
         archive = zipfile.ZipFile(f)
     except zipfile.BadZipFile:

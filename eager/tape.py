@@ -21,6 +21,11 @@ from eager.tensor import Tensor, wrap
 from eager.traced import Traced
 
 Edge = tuple[Any, int] | None  # (Node, output index), (leaf Tensor, 0), or None: needs no gradient
+FREED = (
+    "Trying to backward through the graph a second time (or directly access saved tensors after "
+    "they have already been freed). Specify retain_graph=True if you need to backward through the "
+    "graph a second time."
+)
 _sequence = itertools.count()
 
 
@@ -34,6 +39,15 @@ class _Mode(threading.local):
 
 
 mode = _Mode()
+
+
+def stale(dtype: Any, shape: Sequence[int], name: str, found: int, expected: int) -> str:
+    """What to say of a saved value that was overwritten."""
+    return (
+        "one of the variables needed for gradient computation has been modified by an inplace "
+        f"operation: [{dtype} {list(shape)}], saved by {name}, is at version {found}; expected "
+        f"version {expected} instead. Hint: clone() it before the in-place operation."
+    )
 
 
 # ------------------------------------------------------------------------------- the tape
@@ -58,17 +72,10 @@ class Saved:
         self.tensor, self.version = kept, kept._storage.version
 
     def get(self) -> Tensor:
-        found = self.tensor._storage.version
+        t, found = self.tensor, self.tensor._storage.version
         if found != self.version:
-            raise RuntimeError(
-                "one of the variables needed for gradient computation has been modified by an "
-                "inplace operation: "
-                f"[{self.tensor.dtype} {list(self.tensor.shape)}], saved by {self.name}, is at "
-                f"version {found}; "
-                f"expected version {self.version} instead. Hint: clone() it before the in-place "
-                "operation."
-            )
-        return self.tensor
+            raise RuntimeError(stale(t.dtype, t.shape, self.name, found, self.version))
+        return t
 
 
 class Node:
@@ -81,7 +88,7 @@ class Node:
         self.edges: tuple[Edge, ...] = tuple(map(edge_of, operands))
         self.avals: tuple[Aval, ...] = tuple(map(_aval, operands))
         self.outs = outs
-        self.sequence = next(_sequence)
+        self.sequence: float = next(_sequence)
         self.hooks: dict[int, dict[int, Any]] | None = None  # output index -> id -> hook
         self.retained: dict[int, Tensor] | None = None  # the same: tensors whose .grad is wanted
 
@@ -91,6 +98,10 @@ class Node:
     def vjp(self, grads: list[Any]) -> Sequence[Any]:
         """Gradients of the outputs (None: no one asked) -> gradients of the operands."""
         raise NotImplementedError
+
+    def toward(self, grads: list[Any], wanted: set[tuple[int, int]] | None) -> Sequence[Any]:
+        """`vjp`, in a sweep that asks for the gradients at `wanted` (None: at all leaves)."""
+        return self.vjp(grads)
 
     def release(self) -> None:
         """Forget what was saved."""
@@ -132,6 +143,9 @@ class OpNode(Node):
         super().__init__(operands, tuple(t.aval for t in outs))
         self.op = op
         self.saved: dict[str, Any] | None = self._save(operands, attrs, outs)
+        first = outs[0]._array
+        if type(first) is Traced:
+            first.storage.tracer.record(self, operands, outs)
 
     def _save(self, operands: Sequence[Any], attrs: Any, outs: Sequence[Tensor]) -> dict[str, Any]:
         op, wanted = self.op, self.op.saves
@@ -156,11 +170,7 @@ class OpNode(Node):
 
     def vjp(self, grads: list[Any]) -> Sequence[Any]:
         if self.saved is None:
-            raise RuntimeError(
-                "Trying to backward through the graph a second time (or directly access saved "
-                "tensors after they have already been freed). Specify retain_graph=True if you "
-                "need to backward through the graph a second time."
-            )
+            raise RuntimeError(FREED)
         op = self.op
         if op.vjp is None:
             raise RuntimeError(f"derivative for {op.name} is not implemented")
@@ -207,6 +217,8 @@ class CopySlicesNode(Node):
         super().__init__((base, value), (base.aval,))
         self.chain = chain
         self.apply = apply
+        if type(base._array) is Traced:
+            base._array.storage.tracer.record_write(self, base, value)
 
     def vjp(self, grads: list[Any]) -> Sequence[Any]:
         parts = [grads[0]]
@@ -298,6 +310,9 @@ def sweep(
             heapq.heappush(heap, target)
         slots[index] = grad if slots[index] is None else slots[index] + grad
 
+    for _, grad in roots:
+        if type(grad._array) is Traced:
+            grad._array.storage.tracer.sweep()
     before, outer, mode.enabled = mode.enabled, mode.behind, create
     try:
         for edge, grad in roots:
@@ -308,7 +323,8 @@ def sweep(
             if ways is not None and id(node) not in ways:
                 continue  # wanted itself, and nothing behind it is
             mode.behind = node
-            for edge, aval, grad in zip(node.edges, node.avals, node.vjp(grads), strict=True):
+            given = node.toward(grads, wanted)
+            for edge, aval, grad in zip(node.edges, node.avals, given, strict=True):
                 if edge is not None and grad is not None:
                     deliver(edge, _fit(grad, aval))
             if not keep:

@@ -216,6 +216,8 @@ class Tensor:
                 "only Tensors of floating point and complex dtype can require gradients, this "
                 f"one is {self.dtype}"
             )
+        if value and not self._requires_grad and type(self._array) is Traced:
+            self._array = self._array.storage.tracer.distinct(self._array)
         self._requires_grad = bool(value)
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:

@@ -13,6 +13,7 @@ import numpy as np
 from eager import dtype as dt
 from eager.dtype import DType
 from eager.interop import as_tensor
+from eager.notice import refuse
 from eager.tensor import Tensor
 
 # dtype -> (rtol, atol); exact for all others.
@@ -44,6 +45,8 @@ def assert_close(
 
     Tensors, arrays, numbers, and sequences and mappings of them. AssertionError says where they
     differ most; ValueError if one tolerance is given without the other."""
+    if not allow_subclasses:
+        refuse("assert_close", "compare the types", allow_subclasses="False")
     if (rtol is None) is not (atol is None):
         raise ValueError("rtol and atol must both be specified or both be unspecified")
     options = (rtol, atol, equal_nan, check_dtype, check_stride)

@@ -43,9 +43,34 @@ class Tracer(Protocol):
     def value(self, handle: Handle) -> Any:
         """The array or number that a handle is sure to stand for (made of constants), or None."""
 
+    def number(self, fn: Any, operands: tuple[Any, ...]) -> Any:
+        """The Python function `fn` of numbers, some of them SymNumbers: a number, SymNumber or
+        not. Raises what `fn` raises."""
+
+    def handle_of(self, sym: Any) -> Handle:
+        """A SymNumber as an operand of the graph."""
+
     def concretize(self, sym: Any, want: type) -> Any:
         """`bool()`, `int()`, `float()` or use as an index of a SymNumber: a guard, or an
         exception."""
+
+    def check_writable(self, tensor: Any) -> None:
+        """A tensor is to be overwritten on the tape."""
+
+    def sweep(self) -> None:
+        """The tape is gone over backwards."""
+
+    def record(self, node: Any, operands: Any, outs: Any) -> None:
+        """A call goes on the tape as `node`."""
+
+    def record_write(self, node: Any, base: Any, value: Any) -> None:
+        """So does a write to (a part of) `base`."""
+
+    def record_function(self, node: Any, operands: Any, outs: Any) -> None:
+        """So does a call of a user's Function, with those results that have a gradient."""
+
+    def distinct(self, traced: Traced) -> Traced:
+        """The same value of the same memory, told apart from others by its handle: of a leaf."""
 
     def load_grad(self, tensor: Any) -> Any:
         """The first read of `.grad` of a tensor that stands in for one from outside."""

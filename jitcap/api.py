@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from types import MethodType
 from typing import Any, Final
 
+from codegen import CheckFailed
 from eager.dispatch import current_tracer
 from jitcap.capture.breaks import Break
 from jitcap.entry import Entries, compile_call, readable
@@ -53,12 +54,18 @@ class Jitted:
         entries = self._entries
         entries.stats.calls += 1
         for entry in entries.versions:
-            result = entry(args, kwargs)
+            try:
+                result = entry(args, kwargs)
+            except CheckFailed as failure:
+                entries.discard(entry, failure)
+                break
             if result is not MISS:
                 if entry is not entries.versions[0]:
                     entries.prefer(entry)
                 return result
-        return entries.miss(args, kwargs, stance)
+        else:
+            return entries.miss(args, kwargs, stance)
+        return self.original(*args, **kwargs)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
@@ -94,7 +101,8 @@ def jit(
     """Compile `fn`: a function, method, callable object or module. Also `@jit` and `@jit(...)`.
 
     fullgraph   raise where the program would be split, and list every place
-    dynamic     accepted for PyTorch's sake: every size compiles a version of its own
+    dynamic     False: sizes are static, as they are in any case; True is not there yet: a warning,
+                and every size compiles a version of its own
     backend     "cpp", "triton", "python" (loop IR, the reference) or "eager" (op by op)
     verify      run every call plainly, and the compiled version beside it on copies; raise
                 VerifyError where they differ (costs both runs, copies, and a capture per call)
@@ -111,7 +119,11 @@ def jit(
 
 def _jit(fn: Any, options: Options) -> Any:
     if options.dynamic:
-        announce("dynamic", "jit(dynamic=True): sizes are compiled as they come, each once")
+        announce(
+            "dynamic",
+            "jit(dynamic=True) has no effect: every size compiles a version of its own. Pad to few "
+            "sizes, or raise config.entries",
+        )
     if isinstance(fn, Jitted):
         return Jitted(fn.original, options)
     if isinstance(fn, staticmethod | classmethod):
@@ -154,7 +166,8 @@ def explain(
                 raise
         entries = Entries(inner, options)
         entries.miss(args, kwargs, STANCE.get())
-        return _shown(inner, list(entries.compiled.values()), tuple(entries.splits))
+        reasons = (*entries.splits, *entries.plain)
+        return _shown(inner, list(entries.compiled.values()), reasons)
 
     return explained
 

@@ -36,6 +36,7 @@ class _Custom(Op):
     user: CustomOp = field(kw_only=True)
     kind: ClassVar[str] = "extern"
     analytic: ClassVar[bool] = False
+    raises: ClassVar[bool] = True
 
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
         return self.user.shapes(avals)

@@ -3,7 +3,9 @@
 `Entries` holds the compiled versions of one function. A call tries them in order of last use; each
 is one generated function that checks its guards, gathers the arrays, runs the artifact and replays
 the effects. When none fits, `miss` captures and compiles under a lock (other threads wait, then try
-again); what cannot be captured runs plainly, with a record of why.
+again); what cannot be captured runs in parts or plainly, with a record of why. Nothing runs plainly
+under `fullgraph=True` (or `stance("fail_on_split")`): every way that leads there goes through
+`_refuse`, which raises the record instead.
 """
 
 from __future__ import annotations
@@ -17,19 +19,21 @@ from dataclasses import dataclass
 from types import FunctionType, MethodType
 from typing import Any, Final
 
-from jitcap.capture.breaks import Break, Record
-from jitcap.capture.capture import capture, search
+from codegen import CheckFailed
+from jitcap.capture.breaks import Break, Place, Record
+from jitcap.capture.capture import beginning, capture, search
 from jitcap.capture.result import Captured, why_not
 from jitcap.config import config
 from jitcap.graph import Graph
-from jitcap.joint import Joint, Region
+from jitcap.joint import Joint
 from jitcap.kept import versions as kept
 from jitcap.oracle import Plain, Verified, search_nans
 from jitcap.oracle.blame import readable as readable
-from jitcap.pipeline import compile_graph
+from jitcap.pipeline import compile_graph, op_by_op
 from jitcap.record import Recompile, Stats, Trail, announce, say
+from jitcap.region import Region
 from jitcap.show import module
-from jitcap.split import Splitter, changed_ints, splittable
+from jitcap.split import FAILURES, Splitter, changed_ints, splittable
 from jitcap.version import MISS, Call, Compiled, Options
 
 WHOLE: Final = frozenset({"async", "version", "aliasing"})  # refusals of the call, not of a place
@@ -47,9 +51,12 @@ class Entries:
         self.versions: tuple[Call, ...] = ()  # replaced, never changed: readers need no lock
         self.compiled: dict[Call, Compiled] = {}
         self.varying: set[str] = set()  # ints whose value has changed between calls, by name
-        self.refused = 0
+        self.unsafe: set[str] = set()  # lines where a check failed at run time: not captured
+        self.failures: dict[Call, int] = {}
         self.fills = 0
+        self.refused: list[Record] = []  # why it ran plainly
         self.splits: list[Record] = []
+        self.plain: list[str] = []  # why calls, or parts of them, run as plain Python
         self.splitter: Splitter | None = None  # runs in parts what is not captured as a whole
         self._lock = threading.RLock()
 
@@ -66,8 +73,9 @@ class Entries:
         """No version fits: compile one and run it, or run plainly what cannot be compiled."""
         seen = self.versions
         if self.splitter is not None:
-            return self._in_parts(args, kwargs)
-        if self.refused >= REFUSALS:
+            return self._in_parts(args, kwargs, stance)
+        if len(self.refused) >= REFUSALS:
+            self._note_plain(self._given_up(), stance=stance)
             return self.fn(*args, **kwargs)
         with self._lock:
             again = self.versions is not seen  # another thread compiled meanwhile
@@ -76,23 +84,61 @@ class Entries:
         if again:
             return self.retry(args, kwargs, stance)
         if version is None and self.splitter is not None:
-            return self._in_parts(args, kwargs)
+            return self._in_parts(args, kwargs, stance)
         if version is None:
-            return self._plainly(args, kwargs, raised)
-        result = version(args, kwargs)
-        return self._unstable(args, kwargs) if result is MISS else result
+            return self._plainly(args, kwargs, raised, stance)
+        result = self._run(version, args, kwargs)
+        return self._unstable(args, kwargs, stance) if result is MISS else result
+
+    def _is_strict(self, stance: str) -> bool:
+        """Whether running plainly, or in parts, is an error."""
+        return self.options.fullgraph or stance == "fail_on_split"
+
+    def _run(self, version: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The version's answer; the function's own where a check of the version failed."""
+        try:
+            return version(args, kwargs)
+        except CheckFailed as failure:
+            self.discard(version, failure)
+        return self.fn(*args, **kwargs)
+
+    def discard(self, version: Call, failure: CheckFailed) -> None:
+        """Note a run that was given up; the function has to run plainly. What is compiled from now
+        on splits at that line, and a version that fails again and again is dropped."""
+        with self._lock:
+            self._count_discard(failure)
+            failed = self.failures[version] = self.failures.get(version, 0) + 1
+            if self.options.fullgraph:
+                return
+            self.unsafe.add(failure.place)
+            if failed >= FAILURES:
+                self.versions = tuple(v for v in self.versions if v is not version)
+
+    def _count_discard(self, failure: CheckFailed) -> None:
+        self.stats.discards += 1
+        what = f"a call of @jit {self.name} runs as plain Python: {failure}"
+        if config.debug >= 2:
+            say(what)
 
     def _has_parts(self) -> bool:
         """Whether what is not captured as a whole can be split."""
         plain = function_of(self.fn)
         return plain is not None and splittable(plain[0])
 
-    def _in_parts(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _in_parts(self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str) -> Any:
         """Run what is not captured as a whole: compiled segments, and what lies between them."""
         plain, bound = function_of(self.fn) or (None, ())
         assert self.splitter is not None
         assert plain is not None
+        if self._is_strict(stance) and self.splits:
+            raise Break.of(*self.splits)
         return self.splitter.call(plain, (*bound, *args), kwargs)
+
+    def _split(self) -> None:
+        """From now on it runs in parts."""
+        self.splitter = Splitter(
+            self._part, self._report_split, self._count_discard, self._note_plain, MISS, self.unsafe
+        )
 
     def _part(self, captured: Captured, plain: Plain) -> Call:
         """Compile one segment."""
@@ -102,6 +148,7 @@ class Entries:
         made = assemble(captured, self.options, trail, plain)
         if len(captured.graph):
             self._count(made, time.perf_counter() - start)
+        made.trail.stats = self.stats
         self.compiled[made.call] = made
         return made.call
 
@@ -115,32 +162,36 @@ class Entries:
     def retry(self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str) -> Any:
         """Try all versions; compile when none fits."""
         for version in self.versions:
-            result = version(args, kwargs)
+            result = self._run(version, args, kwargs)
             if result is not MISS:
                 return result
         return self.miss(args, kwargs, stance)
 
-    def _plainly(self, args: tuple[Any, ...], kwargs: dict[str, Any], raised: Record | None) -> Any:
+    def _plainly(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], raised: Record | None, stance: str
+    ) -> Any:
         """Run the function itself. Where capture met an exception, Python's own is raised here; if
         none is, capture was wrong, says so, and the next call goes in parts around that place."""
         result = self.fn(*args, **kwargs)
         if raised is not None:
             what = f"capture met {raised.what}, which Python does not raise"
+            record = Record("internal", what, raised.place)
             if config.strict:
-                raise RuntimeError(str(Record("internal", what, raised.place)))
-            if self.options.fullgraph or not self._has_parts():
-                self._refuse(str(Record("internal", what, raised.place)))
+                raise RuntimeError(str(record))
+            if self._is_strict(stance) or not self._has_parts():
+                self._refuse(record, stance)
             else:
-                self._report_split(Record("internal", what, raised.place))
-                self.splitter = Splitter(self._part, self._report_split, MISS)
+                self._report_split(record)
+                self._split()
         return result
 
-    def _unstable(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _unstable(self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str) -> Any:
         """A version that does not fit the very call it was made for: something moves by itself."""
         found = self.compiled.get(self.versions[0])
         why = why_not(found.captured, args, kwargs) if found else None
         result = self.fn(*args, **kwargs)  # if it raises, that was why
-        self._refuse(f"the guards do not hold for the call they were made from: {why}")
+        what = f"the guards do not hold for the call they were made from: {why}"
+        self._refuse(Record("internal", what, self._beginning()), stance)
         return result
 
     # ---- compiling
@@ -150,7 +201,7 @@ class Entries:
     ) -> tuple[Call | None, Record | None]:
         """As `_try_compile`, up to the limit of versions; the guard that failed is noted."""
         if len(self.versions) >= config.entries and stance != "fail_on_recompile":
-            self._say_limit()
+            self._note_plain(self._limit(), stance=stance)
             return None, None
         self._record_recompile(args, kwargs, stance)
         return self._try_compile(args, kwargs, stance)
@@ -162,32 +213,35 @@ class Entries:
         raised the exception that comes with it, or for a reason that was announced."""
         start = time.perf_counter()
         key = kept.key_of(self.fn, args, kwargs, self.options, self.varying)
+        key = None if self.unsafe else key
         if key is not None:
             recalled = kept.recall(key, self.fn, args, kwargs, self.options, self._region)
             if recalled is not None:
                 return self._add(recalled, start), None
         try:
-            made = compile_call(self.fn, args, kwargs, self.options, frozenset(self.varying))
+            learnt = frozenset(self.varying), frozenset(self.unsafe)
+            made = compile_call(self.fn, args, kwargs, self.options, *learnt)
         except Break as refusal:
             if refusal.kind == "exception":
                 return None, refusal.record()
             if refusal.kind == "cache" and self.fills < FILLS:
                 self.fills += 1
                 return None, None
-            if self.options.fullgraph or stance == "fail_on_split":
+            if self._is_strict(stance):
                 own = refusal.record()
                 found = search(self.fn, args, kwargs)
                 refusal.others = tuple(r for r in found if r.place != own.place)
                 raise
             if refusal.kind not in WHOLE and self._has_parts():
-                self.splitter = Splitter(self._part, self._report_split, MISS)
+                self._split()
                 return None, None
-            self._refuse(str(refusal.record()))
+            self._refuse(refusal.record(), stance)
             return None, None
         except Exception as fault:
             if config.strict or config.check:
                 raise
-            self._refuse(f"the compiler failed: {type(fault).__name__}: {fault}")
+            what = f"the compiler failed: {type(fault).__name__}: {fault}"
+            self._refuse(Record("internal", what, self._beginning()), stance)
             return None, None
         version = self._add(made, start)
         if key is not None:
@@ -197,6 +251,7 @@ class Entries:
     def _add(self, made: Compiled, start: float) -> Call:
         """A new version, which is tried first from now on."""
         self._count(made, time.perf_counter() - start)
+        made.trail.stats = self.stats
         self.compiled[made.call] = made
         self.versions = (made.call, *self.versions)
         return made.call
@@ -210,27 +265,45 @@ class Entries:
         stats.graphs += 1
         stats.kernels += len(made.executable.kernels)
         stats.compile_seconds += seconds
-        stats.fallbacks += bool(made.executable.refused)
+        if made.executable.refused:
+            stats.fallbacks += 1
+            stats.refusals.append(f"a graph runs op by op: {made.executable.refused}")
         if config.debug >= 1:
             ops = "from disk" if made.graph is None else f"{len(made.graph)} ops"
             kernels = f"{len(made.executable.kernels)} kernels"
             say(f"jit {self.name}: {ops}, {kernels}, {made.trail.line()}")
 
-    def _refuse(self, why: str) -> None:
-        """Count and announce a fallback to plain Python."""
-        self.refused += 1
-        self.stats.fallbacks += 1
-        self.stats.refusals.append(why)
-        announce((self.fn, why), f"@jit {self.name} runs as plain Python: {why}")
+    def _refuse(self, record: Record, stance: str) -> None:
+        """A call that cannot be compiled runs plainly, unless that is an error."""
+        self._note_plain(record, stance=stance)
+        self.refused.append(record)
 
-    def _say_limit(self) -> None:
-        reasons = [r.reason for r in self.stats.recompiles[-3:]]
+    def _note_plain(self, *records: Record, stance: str = "default") -> None:
+        """Count a call that runs plainly, as a whole or in part, for these reasons: each is kept
+        and announced once. Raises them where nothing may run plainly."""
+        if self._is_strict(stance):
+            raise Break.of(*records)
         self.stats.fallbacks += 1
-        announce(
-            (self.fn, "limit"),
-            f"@jit {self.name}: {config.entries} versions compiled (config.entries); calls that "
-            f"fit none of them run as plain Python. Last misses: {'; '.join(reasons)}",
-        )
+        for text in map(str, records):
+            if text not in self.stats.refusals:
+                self.stats.refusals.append(text)
+                self.plain.append(text)
+            announce((self.fn, text), f"@jit {self.name} runs as plain Python: {text}")
+
+    def _given_up(self) -> Record:
+        """Why nothing is compiled any more."""
+        first = self.refused[0]
+        what = f"{REFUSALS} calls could not be compiled; the first: {first.kind}: {first.what}"
+        return Record("limit", what, first.place)
+
+    def _limit(self) -> Record:
+        """That there are as many versions as there may be, and why the last ones were made."""
+        reasons = "; ".join(r.reason for r in self.stats.recompiles[-3:])
+        what = f"{config.entries} versions compiled (config.entries), and calls that fit none"
+        return Record("limit", f"{what}. Last misses: {reasons}", self._beginning())
+
+    def _beginning(self) -> Place:
+        return beginning(self.fn)
 
     def _record_recompile(self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str) -> None:
         """Say which guard of the nearest version failed; an int that varies is generalised."""
@@ -262,6 +335,7 @@ def compile_call(
     kwargs: dict[str, Any],
     options: Options,
     varying: frozenset[str] = frozenset(),
+    unsafe: frozenset[str] = frozenset(),
 ) -> Compiled:
     """The whole road for one call: capture, (joint, partition), compile, assemble. Runs nothing.
 
@@ -270,7 +344,7 @@ def compile_call(
     trail = Trail(getattr(fn, "__qualname__", type(fn).__qualname__))
     with collection_paused():
         with trail.stage("capture"):
-            captured = capture(fn, args, kwargs, dynamic=varying)
+            captured = capture(fn, args, kwargs, dynamic=varying, unsafe=unsafe)
             _name_inputs(captured)
         return assemble(captured, options, trail, Whole(fn, varying))
 
@@ -324,7 +398,19 @@ def _compiler(options: Options, trail: Trail) -> Callable[[Graph], Any]:
     """What a region compiles its backward with, when it is first asked for."""
 
     def compile_backward(graph: Graph) -> Any:
-        run = compile_graph(graph, backend=options.backend, trail=trail).run
+        try:
+            made = compile_graph(graph, backend=options.backend, trail=trail)
+            run, refused = made.run, made.refused
+        except Exception as fault:
+            if config.strict or config.check:
+                raise
+            refused = f"compiling it failed: {type(fault).__name__}: {fault}"
+            what = f"the backward of {trail.name} runs op by op: {refused}"
+            announce((trail.name, refused), what)
+            run = op_by_op(graph, ())
+        if refused and trail.stats is not None:
+            trail.stats.fallbacks += 1
+            trail.stats.refusals.append(f"backward of {trail.name}: {refused}")
         return _with_oracle(run, graph, options)
 
     return compile_backward

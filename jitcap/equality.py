@@ -8,6 +8,7 @@ enough: `True == 1 == 1.0`, `0j == -0j`, `range(0, 3, 2) == range(0, 4, 2)`, a s
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Callable, Sequence
 from operator import is_
@@ -23,6 +24,9 @@ _LITERALS: Final = (int, str, bytes)
 _ATOMS: Final = frozenset({int, str, bytes, bool, type(None)})
 _VALUES: Final = (DType, device, re.Pattern)
 WIDE: Final = 2000  # bits: less than the 640 digits that Python writes always
+# Told by their text, in which nothing of the program's is asked.
+_TEXTUAL: Final = (complex, dt.date, dt.timedelta)
+_ZONED: Final = (dt.time, dt.datetime)
 UNROLLED: Final = 4  # elements of a tuple that are compared one by one in generated code
 
 
@@ -33,9 +37,11 @@ def comparable(value: Any) -> bool:
         return all(type(x) in _ATOMS for x in value)
     if isinstance(value, np.generic):
         return not value.dtype.hasobject
+    if kind in _ZONED:
+        return value.tzinfo is None or type(value.tzinfo) is dt.timezone
     return (
         kind in _ATOMS
-        or kind in (complex, range, *_VALUES)
+        or kind in (range, *_VALUES, *_TEXTUAL)
         or isinstance(value, int | float | complex | str | bytes | np.dtype)
     )
 
@@ -54,7 +60,7 @@ def _contents(value: Any, v: str, bind: Bind) -> str:
     kind = type(value)
     if kind in _LITERALS:
         return f"{v} == {bind(value) if is_wide(value) else repr(value)}"
-    if kind is complex:
+    if kind in (*_TEXTUAL, *_ZONED):
         return f"repr({v}) == {repr(value)!r}"
     if kind is range:
         parts = value.start, value.stop, value.step

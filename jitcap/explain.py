@@ -15,7 +15,7 @@ class Explanation:
     """What the compiler made of one call.
 
     graphs    the captured graphs, one per region
-    splits    where the program was split and why (none: one graph)
+    splits    where the program was split, or runs as plain Python, and why (none: one graph)
     guards    what the compiled version relies on, in words
     kernels   what was emitted: name, source, what was fused
     stages    stage -> text, in the order of the pipeline

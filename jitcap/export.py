@@ -21,12 +21,11 @@ from eager.dtype import DType
 from eager.op import REGISTRY
 from eager.tensor import Tensor, wrap
 from jitcap.functional import trace
-from jitcap.graph import AS_NUMBER, INPUT, ITEM, Graph, Node, Where, placeholder
+from jitcap.graph import GRAPH_OPS, INPUT, Graph, Node, Where, placeholder
 from jitcap.pipeline import compile_graph
 from jitcap.show import show
 
 FORMAT: Final = "jitcap-export-1"
-_GRAPH_OPS: Final = {op.name: op for op in (INPUT, ITEM, AS_NUMBER)}
 
 
 class Exported:
@@ -160,7 +159,7 @@ def decode(data: dict[str, Any]) -> Graph:
         raise ValueError(f"format {data.get('format')!r}, expected {FORMAT!r}")
     nodes: list[Node] = []
     for name, args, attrs, avals, where in data["nodes"]:
-        op = _GRAPH_OPS.get(name) or REGISTRY.get(name)
+        op = GRAPH_OPS.get(name) or REGISTRY.get(name)
         if op is None:
             raise ValueError(f"there is no op named {name!r}")
         given = tuple(

@@ -15,14 +15,19 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+from eager.autograd import FunctionNode
 from eager.aval import Aval, scalar_aval
 from eager.dispatch import current_tracer
 from eager.op import REGISTRY, Attrs, Op
 from eager.sym import SymNumber
+from eager.tape import CopySlicesNode, OpNode
 from eager.tensor import Tensor, wrap
 from eager.traced import Traced, fresh
+from jitcap import scalars
 from jitcap.graph import (
     AS_NUMBER,
+    CHECK,
+    ITEM,
     NOWHERE,
     ZEROS,
     Arg,
@@ -42,8 +47,19 @@ class DataDependent(Exception):
     """The program asks for a value that is known only when it runs (`if loss > 1:`, `int(x)`)."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Recorded:
+    """A call of a Function on the tape: its node, the values of its operands, and its results with
+    whether they have a gradient."""
+
+    node: FunctionNode
+    operands: tuple[Node, ...]
+    outs: tuple[tuple[Node, bool], ...]
+
+
 class Tracer:
-    """Appends nodes; SPEC'd methods for eager: emit, lift, item, concretize, load_grad."""
+    """Appends nodes, and notes which of them went on the tape; for eager: the protocol of
+    `eager.traced`."""
 
     def __init__(
         self,
@@ -56,13 +72,19 @@ class Tracer:
     ) -> None:
         self.inputs: list[Node] = []
         self.nodes: list[Node] = []
+        self.checks: list[Node] = []  # without which a run is given up: the graph's last outputs
         self.name = name
         self.where = where or user_line
         self._lift = lift or self.constant
         self._concretize = concretize or refuse
         self._load_grad = load_grad or _no_grad_of
         self.constants: list[Tensor] = []
+        self.recorded: dict[Node, tuple[bool, ...]] = {}  # which operands a gradient goes to
+        self.starts: dict[Node, Tensor] = {}  # values as they leave a leaf
+        self.functions: list[Recorded] = []
+        self.differentiated = False  # whether the program itself went back over the tape
         self._lifted: dict[int, Traced] = {}
+        self.conditions: set[Any] = set()  # that are checked
 
     # what eager calls ---------------------------------------------------------------------------
 
@@ -78,6 +100,12 @@ class Tracer:
         self.nodes.extend(handles)
         return handles
 
+    def check(self, what: str, *conditions: Arg) -> Node:
+        """Append truths without which a run is given up; `what` says what was expected."""
+        (node,) = self.emit(CHECK, conditions, {"what": what}, (scalar_aval(True),))
+        self.checks.append(node)
+        return node
+
     def lift(self, tensor: Tensor) -> Traced:
         """A concrete tensor met while tracing."""
         return self._lift(tensor)
@@ -88,7 +116,36 @@ class Tracer:
             traced = traced.view(REGISTRY["reshape"], {"shape": ()})
         zero = ZEROS[traced.aval.dtype.category]
         (handle,) = self.emit(AS_NUMBER, (traced.read(),), {}, (scalar_aval(zero),))
-        return SymNumber(self, handle, type(zero), None)
+        return SymNumber(self, type(zero), handle)
+
+    def number(self, fn: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
+        """`fn` of numbers: an expression, and a check of what lets Python compute it."""
+        operands = tuple(map(scalars.simple, operands))
+        try:
+            kind = scalars.result_type(fn, operands)
+            for what, holds in scalars.preconditions(self, fn, operands):
+                scalars.require(self, what, holds)
+        except scalars.Unlowered as why:
+            raise DataDependent(str(why)) from why
+        number = SymNumber(self, kind, fn=fn, args=operands)
+        number.bounds = scalars.bounds(self, fn, operands) if kind is float else None
+        return number
+
+    def handle_of(self, number: SymNumber) -> Any:
+        """A number in the graph: int64, float64, bool or complex128."""
+        try:
+            return scalars.lower(self, number)
+        except scalars.Unlowered as why:
+            raise DataDependent(str(why)) from why
+
+    def leaf_handle(self, number: SymNumber) -> Any:
+        """The same of one that is no expression."""
+        return number.leaf
+
+    def decide(self, fn: Callable[..., Any], *operands: Any) -> bool | None:
+        """Whether a condition on numbers holds; None if the run decides."""
+        known = not any(isinstance(x, SymNumber) for x in operands)
+        return bool(fn(*operands)) if known else None
 
     def value(self, handle: Any) -> Any:
         """The value of what is made of constants only: not looked for here."""
@@ -102,6 +159,70 @@ class Tracer:
         """The first read of `.grad` of an input."""
         return self._load_grad(tensor)
 
+    # the tape: see `jitcap.replay`
+
+    def check_writable(self, tensor: Tensor) -> None:
+        """A tensor is to be overwritten on the tape: no objection."""
+
+    def sweep(self) -> None:
+        """Gradients are computed."""
+        self.differentiated = True
+
+    def record(self, node: OpNode, operands: Sequence[Any], outs: Sequence[Tensor]) -> None:
+        """A call goes on the tape. A copy has no node in the graph, and gets one here."""
+        mask = self._mask(node, operands)
+        if node.op.kind == "copy":
+            (out,) = outs
+            out._array = fresh(self, self.distinct(out._array).handle, out.aval)
+        for handle in map(self._handle, outs):
+            self.recorded.setdefault(handle.parents[0] if handle.op is ITEM else handle, mask)
+
+    def record_write(self, node: CopySlicesNode, base: Tensor, value: Tensor) -> None:
+        """The chain of operations that put `value` into the whole."""
+        on_base, on_value = (edge is not None for edge in node.edges)
+        self._mask(node, (None, value))
+        whole, left = base._array.storage.handle, len(node.chain)
+        while left:
+            left -= 1
+            inner = on_value if not left else True
+            *rest, part = whole.args
+            self.recorded.setdefault(whole, (on_base, inner) if rest else (inner,))
+            for view in rest:
+                if isinstance(view, Node) and view.op.kind == "view":
+                    self.recorded.setdefault(view, (on_base,))
+            whole = part
+
+    def record_function(
+        self, node: FunctionNode, operands: Sequence[Tensor], outs: Sequence[Tensor]
+    ) -> None:
+        """A result that is an operand gets a handle of its own."""
+        self._mask(node, operands)
+        given = tuple(map(self._handle, operands))
+        for t in outs:
+            if self._handle(t) in given and type(t._array) is Traced:
+                t._array = self.distinct(t._array)
+        results = tuple((self._handle(t), t._node is node) for t in outs)
+        self.functions.append(Recorded(node, given, results))
+
+    def distinct(self, traced: Traced) -> Traced:
+        """The same value under a handle of its own."""
+        (handle,) = self.emit(REGISTRY["alias"], (traced.read(),), {}, (traced.aval,))
+        return Traced(
+            traced.aval, traced.storage, handle, traced.chain, traced.strides, traced.offset
+        )
+
+    def _mask(self, node: Any, operands: Sequence[Any]) -> tuple[bool, ...]:
+        for x, edge in zip(operands, node.edges, strict=True):
+            if edge is not None and isinstance(edge[0], Tensor):
+                self.starts[self._handle(x)] = edge[0]
+        return tuple([edge is not None for edge in node.edges])
+
+    def _handle(self, tensor: Tensor) -> Node:
+        """The value that was last read of a tensor."""
+        array = tensor._array if type(tensor._array) is Traced else self.lift(tensor)
+        node: Node = array.handle
+        return node
+
     # what whoever runs the program calls --------------------------------------------------------
 
     def input(self, name: str, aval: Aval) -> Node:
@@ -109,14 +230,6 @@ class Tracer:
         node = placeholder(name, aval)
         self.inputs.append(node)
         return node
-
-    def mark(self) -> tuple[int, int]:
-        """Where the program is: for `rollback`."""
-        return len(self.inputs), len(self.nodes)
-
-    def rollback(self, mark: tuple[int, int]) -> None:
-        """Forget what was traced after `mark` (a call that was tried and given up)."""
-        del self.inputs[mark[0] :], self.nodes[mark[1] :]
 
     def graph(self, outputs: Sequence[Node]) -> Graph:
         """What was traced, with these outputs."""
@@ -206,9 +319,8 @@ def trace(fn: Callable[..., Any], *examples: Any, name: str = "graph") -> Trace:
 def _stand_in(array: Traced, example: Tensor | Aval) -> Any:
     if isinstance(example, Aval):
         if example.weak:
-            return SymNumber(
-                array.storage.tracer, array.handle, type(ZEROS[example.dtype.category])
-            )
+            kind = type(ZEROS[example.dtype.category])
+            return SymNumber(array.storage.tracer, kind, array.handle)
         return wrap(array)
     stand_in = wrap(array, cls=type(example))
     stand_in._requires_grad = example.requires_grad

@@ -1,10 +1,11 @@
 """The graph level, between capture and codegen: pure operations on abstract values. nodes -> Graph.
 
 A `Node` is one operation of eager's registry applied to other nodes and Python numbers; its
-attributes are the op's static ones, its avals what it gives. Three ops exist only here: `INPUT` (a
+attributes are the op's static ones, its avals what it gives. Four ops exist only here: `INPUT` (a
 tensor or, with a weak aval, a run-time scalar handed to the graph), `ITEM` (one output of a node
-that has several, so that every argument is a Node) and `AS_NUMBER` (`.item()`). Values are
-pure: views have left in `eager.traced`, in-place writes are outputs that the caller writes back.
+that has several, so that every argument is a Node), `AS_NUMBER` (`.item()`) and `CHECK` (truths
+without which the run is given up; it is an output, after the others). Values are pure: views have
+left in `eager.traced`, in-place writes are outputs that the caller writes back.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from codegen import CheckFailed
 from eager.aval import Aval, scalar_aval
 from eager.op import Attrs, Op
 
@@ -30,6 +32,11 @@ class Where(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line} in {self.function}"
+
+    @property
+    def place(self) -> str:
+        """The line alone."""
+        return f"{self.file}:{self.line}" if self.file else ""
 
 
 NOWHERE: Final = Where("", 0, "")
@@ -69,10 +76,28 @@ class _AsNumber(GraphOp):
         return (np.asarray(arrays[0], dtype=outs[0].dtype.np).reshape(()),)
 
 
+@dataclass(frozen=True, eq=False)
+class _Check(GraphOp):
+    """`check(condition, ..., what="...")`: true; if a condition is not, the run fails before it has
+    written an input. `what` says what was expected."""
+
+    def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
+        return (scalar_aval(True),)
+
+    def compute(
+        self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]
+    ) -> tuple[Any, ...]:
+        if not all(map(bool, arrays)):
+            raise CheckFailed(attrs["what"])
+        return (True,)
+
+
 ZEROS: Final[tuple[Number, ...]] = (False, 0, 0.0, 0j)  # by dtype category
 INPUT: Final = GraphOp("input", ())
 AS_NUMBER: Final = _AsNumber("as_number", ("x",))
 ITEM: Final = _Item("item", ("values",))
+CHECK: Final = _Check("check", ("*conditions",))
+GRAPH_OPS: Final[dict[str, Op]] = {op.name: op for op in (INPUT, AS_NUMBER, ITEM, CHECK)}
 _NO_ATTRS: Final[dict[str, Any]] = {}
 
 
@@ -116,7 +141,8 @@ Arg: TypeAlias = Node | bool | int | float | complex
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Graph:
-    """`inputs`: INPUT nodes; `nodes`: operations, defined before use; `outputs`: any of both."""
+    """`inputs`: INPUT nodes; `nodes`: operations, defined before use; `outputs`: any of both. An
+    output that is a CHECK is none to the caller of what is compiled: it gets no value for it."""
 
     inputs: tuple[Node, ...]
     nodes: tuple[Node, ...]
@@ -147,7 +173,8 @@ class Graph:
         """Evaluate op by op with the eager kernels: the oracle, and backend="eager".
 
         `args` are NumPy arrays, and Python numbers for run-time scalars; so are the results. An
-        output may share memory with an argument where it is a view of it.
+        output may share memory with an argument where it is a view of it. Raises CheckFailed where
+        an operation cannot be done.
         """
         env: dict[Node, Any] = dict(zip(self.inputs, args, strict=True))
         for _ in _evaluate(self, env):
@@ -164,7 +191,11 @@ def _evaluate(graph: Graph, env: dict[Node, Any]) -> Iterator[tuple[Node, Any]]:
     dead = last_uses(graph)
     for n in graph.nodes:
         arrays = tuple(env[a] if isinstance(a, Node) else a for a in n.args)
-        env[n] = evaluate(n, arrays)
+        try:
+            env[n] = evaluate(n, arrays)
+        except Exception as error:
+            what = n.attrs["what"] if n.op is CHECK else f"{n.op.name} raised {error!r}"
+            raise CheckFailed(what, n.where.place) from error
         yield n, env[n]
         for d in dead.get(n, ()):
             env.pop(d, None)

@@ -28,7 +28,9 @@ _FUNCTIONS_IN: Final[dict[type, tuple[str, ...]]] = {
     functools.cached_property: ("func",),
     functools._lru_cache_wrapper: ("__wrapped__",),
 }
-READ_ERRORS: Final = (LookupError, AttributeError, TypeError, ValueError)
+READ_ERRORS: Final = (
+    LookupError, AttributeError, TypeError, ValueError, ArithmeticError, MemoryError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,18 +119,26 @@ class Names:
 
     def var(self, origin: Origin) -> str:
         """The variable that holds the value at `origin`; its reading is appended when it is new."""
-        name = self.variables.get(id(origin))
-        if name is None:
-            text = origin.expr(self.var, self.bind)
-            if text in self.namespace:
-                return text
-            name = self._texts.get(text)
-            if name is None:
-                name = self._texts[text] = f"v{len(self._texts)}"
+        stack = [origin]
+        while id(origin) not in self.variables:
+            missing = [p for p in stack[-1].parents() if id(p) not in self.variables]
+            if missing:  # not by recursion: a sum of a loop is as deep as the loop is long
+                stack += reversed(missing)
+            else:
+                self._read(stack.pop())
+        return self.variables[id(origin)]
+
+    def _read(self, origin: Origin) -> None:
+        if id(origin) in self.variables:
+            return
+        name = text = origin.expr(self.var, self.bind)
+        if text not in self.namespace:
+            known = self._texts.get(text)
+            name = self._texts[text] = known or f"v{len(self._texts)}"
+            if known is None:
                 self.lines.append(f"{name} = {text}")
-            self.variables[id(origin)] = name
-            self.keep.append(origin)
-        return name
+        self.variables[id(origin)] = name
+        self.keep.append(origin)
 
     def later(self, drawn: Drawn) -> str:
         """The statement, for after the guards, that draws a number."""
@@ -331,6 +341,29 @@ class Member(Guard):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class MembersAre(Guard):
+    """Of the names `among`, a namespace holds these and no others."""
+
+    among: frozenset[str]
+    names: frozenset[str]
+
+    def test(self, names: Names) -> str:
+        table = f"{names.var(self.origin)}.keys()"
+        if not self.names:
+            return f"{table}.isdisjoint({names.bind(self.among)})"
+        return f"{table} & {names.bind(self.among)} == {names.bind(self.names)}"
+
+    def expected(self) -> str:
+        return f"the members {', '.join(sorted(self.names)) or 'as they were'}"
+
+    def got(self, value: Any) -> str:
+        return f"{', '.join(sorted(value.keys() & self.among)) or 'none'}"
+
+    def key(self) -> tuple[Any, ...]:
+        return (MembersAre, id(self.among))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Same(Guard):
     """Two places hold (or, with `same=False`, do not hold) the same object."""
 
@@ -393,7 +426,7 @@ class Holds(Guard):
     def expected(self) -> str:
         if isinstance(self.value, bool):
             return self.origin.show() if self.value else f"not {self.origin.show()}"
-        return f"{self.origin.show()} == {self.value!r}"
+        return f"{self.origin.show()} == {short(self.value)}"
 
     def key(self) -> tuple[Any, ...]:
         return (Holds, repr(self.value))

@@ -1,17 +1,19 @@
 """The last graph stage, the one door to codegen: Graph -> codegen's Program of op calls.
 
 Nothing is decided here; nodes become calls, `ITEM` picks an output of its call, `.item()` becomes a
-cast whose result is a run-time scalar, and outputs that are written back to inputs become writes.
+cast whose result is a run-time scalar, outputs that are written back to inputs become writes, and
+`CHECK`s the program's checks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Final
 
-from codegen.ir import Call, Program, Value
+from codegen.ir import Call, Check, Program, Value
 from eager.aval import contiguous_strides
 from eager.op import REGISTRY
-from jitcap.graph import AS_NUMBER, ITEM, Graph, Node
+from jitcap.graph import AS_NUMBER, CHECK, ITEM, Graph, Node
 
 Strides = tuple[int, ...]
 
@@ -36,9 +38,18 @@ def lower(
         inputs.append(value)
     calls = [call for n in graph.nodes if (call := _lower_node(n, values)) is not None]
     written = {o for _, o in writes}
-    outs = [values[o, 0] for i, o in enumerate(graph.outputs) if i not in written]
+    plain = [o for i, o in enumerate(graph.outputs) if i not in written and o.op is not CHECK]
+    outs = [values[o, 0] for o in plain]
     stores = [(inputs[i], values[graph.outputs[o], 0]) for i, o in writes]
-    return Program(tuple(inputs), tuple(calls), tuple(outs), tuple(stores))
+    checks = [c for o in dict.fromkeys(graph.outputs) if o.op is CHECK for c in _checks(o, values)]
+    return Program(tuple(inputs), tuple(calls), tuple(outs), tuple(stores), tuple(checks))
+
+
+def _checks(n: Node, values: dict[tuple[Node, int], Value]) -> Iterator[Check]:
+    for a in n.args:
+        if a is not True:
+            value = values[a, 0] if isinstance(a, Node) else values[n, 0]
+            yield Check(value, f"{n.attrs['what']}|{n.where.place}")
 
 
 def _lower_node(n: Node, values: dict[tuple[Node, int], Value]) -> Call | None:
@@ -46,10 +57,17 @@ def _lower_node(n: Node, values: dict[tuple[Node, int], Value]) -> Call | None:
     if n.op is ITEM:
         values[n, 0] = values[n.parents[0], n.attrs["index"]]
         return None
+    if n.op is CHECK and all(isinstance(a, Node) or a is True for a in n.args):
+        return None
     outs = tuple(Value(len(values) + i, aval) for i, aval in enumerate(n.avals))
     values.update({(n, i): v for i, v in enumerate(outs)})
     operands = tuple(values[a, 0] if isinstance(a, Node) else a for a in n.args)
-    where = f"{n.where.file}:{n.where.line}" if n.where.file else ""
+    if n.op is CHECK:  # a condition that is known, and false
+        return Call(_FULL, (False,), {"shape": (), "dtype": n.aval.dtype}, outs, n.where.place)
     if n.op is AS_NUMBER:
-        return Call(REGISTRY["cast"], operands, {"dtype": n.aval.dtype}, outs, where)
-    return Call(n.op, operands, n.attrs, outs, where)
+        return Call(_CAST, operands, {"dtype": n.aval.dtype}, outs, n.where.place)
+    return Call(n.op, operands, n.attrs, outs, n.where.place)
+
+
+_CAST: Final = REGISTRY["cast"]
+_FULL: Final = REGISTRY["full"]

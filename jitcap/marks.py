@@ -1,6 +1,7 @@
 """What users tell capture from inside their programs: marks on functions and tensors.
 
-None of these changes what a program computes.
+None of these changes what a program computes. Every size compiles a version of its own, so
+`assume_static` has nothing to add, and `mark_dynamic` is not there yet and says so.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from eager.tensor import Tensor
+from jitcap.record import announce
 
 NO_CAPTURE = "__jitcap_disable__"
 
@@ -33,12 +35,17 @@ setattr(graph_break, NO_CAPTURE, True)
 
 
 def mark_dynamic(tensor: Tensor, dim: int | tuple[int, ...]) -> Tensor:
-    """The size of `dim` will vary. (A new size compiles anew; see docs/limits.md.)"""
+    """The size of `dim` will vary: not there yet. A new size compiles anew, after a warning."""
+    announce(
+        "mark_dynamic",
+        "mark_dynamic() has no effect: every size compiles a version of its own. Pad to few sizes, "
+        "or raise config.entries",
+    )
     return _mark(tensor, dim)
 
 
 def assume_static(tensor: Tensor, dim: int | tuple[int, ...]) -> Tensor:
-    """The size of `dim` stays what it is."""
+    """The size of `dim` stays what it is, as all sizes do in a compiled version."""
     return _mark(tensor, dim)
 
 

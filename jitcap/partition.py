@@ -10,12 +10,25 @@ flow algorithm is Dinic's, "Algorithm for solution of a problem of maximum flow"
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from eager.op import REGISTRY
 from jitcap.config import config
-from jitcap.graph import AS_NUMBER, INPUT, ITEM, Graph, Node, placeholder, reachable
+from jitcap.graph import (
+    AS_NUMBER,
+    INPUT,
+    ITEM,
+    Arg,
+    Graph,
+    Node,
+    Rewriter,
+    aval_of,
+    placeholder,
+    reachable,
+    with_args,
+)
 
 # Cheap to run again, and usually fused into whoever reads them. Matrix products, reductions, random
 # draws, gathers and sorts are saved.
@@ -34,19 +47,27 @@ class Partition:
 
 
 def partition(
-    joint: Graph, primals: int, outputs: int, *, recompute: bool | None = None
+    joint: Graph,
+    primals: int,
+    outputs: int,
+    *,
+    alive: Container[Node] | None = None,
+    recompute: bool | None = None,
 ) -> Partition:
     """Cut a joint graph in two.
 
     Its first `primals` inputs belong to the forward, the others are the gradients of outputs; its
     first `outputs` outputs belong to the forward, the others are gradients. Values written in place
-    count as outputs. `recompute=False` carries all that crosses (default: config.recompute).
+    count as outputs. `alive` are the values that are there anyway when the backward runs, at no
+    cost (default: the primals). `recompute=False` carries all that crosses (default:
+    config.recompute).
     """
     tangents = joint.inputs[primals:]
     late = _depending_on(joint, tangents)
     crossing = _crossing(joint, late, outputs)
     allowed = config.recompute if recompute is None else recompute
-    saved = _min_cut(joint, late, crossing) if allowed else crossing
+    there = frozenset(joint.inputs[:primals]) if alive is None else alive
+    saved = _min_cut(joint, late, crossing, there) if allowed else crossing
     forward = Graph(
         joint.inputs[:primals],
         _only(joint, reachable((*joint.outputs[:outputs], *saved))),
@@ -102,7 +123,9 @@ def _backward(joint: Graph, saved: Iterable[Node], tangents: Sequence[Node], out
     )
 
 
-def _min_cut(joint: Graph, late: set[Node], crossing: Sequence[Node]) -> list[Node]:
+def _min_cut(
+    joint: Graph, late: set[Node], crossing: Sequence[Node], alive: Container[Node]
+) -> list[Node]:
     """The cheapest values from which everything in `crossing` can be recomputed."""
     early = reachable(crossing)
     order = [n for n in joint.everything() if n in early and n not in late]
@@ -110,7 +133,7 @@ def _min_cut(joint: Graph, late: set[Node], crossing: Sequence[Node]) -> list[No
     source, sink = 2 * len(order), 2 * len(order) + 1
     flow = Flow(2 * len(order) + 2)
     for n, i in number.items():
-        flow.edge(2 * i, 2 * i + 1, _cost(n))
+        flow.edge(2 * i, 2 * i + 1, _cost(n, alive))
         if not _cheap(n):
             flow.edge(source, 2 * i, INFINITE)
         for p in dict.fromkeys(n.parents):
@@ -125,11 +148,51 @@ def _cheap(n: Node) -> bool:
     return n.op.kind in RECOMPUTED or n.op in (ITEM, AS_NUMBER)
 
 
-def _cost(n: Node) -> int:
-    """Bytes to carry a value. Arguments are alive anyway; all outputs together are no value."""
+def _cost(n: Node, alive: Container[Node]) -> int:
+    """Bytes to carry a value; all outputs together are no value."""
     if len(n.avals) != 1:
         return INFINITE
-    return 1 if n.op is INPUT else max(n.aval.nbytes, 1) + 1
+    return 1 if n.op is INPUT and n in alive else max(n.aval.nbytes, 1) + 1
+
+
+def without(graph: Graph, slots: Sequence[Node], absent: set[Node]) -> tuple[Graph, list[int]]:
+    """A backward where no gradient came for the `absent` ones of the `slots` (its inputs): the
+    graph of what is left, and which outputs those are.
+
+    Where no gradient comes nothing is computed, as on the tape: 0 times an infinite slope would be
+    NaN. Gradients are added up, so one that is missing drops out of a sum; elsewhere (a part of a
+    `cat`, a second output) it is zeros."""
+    late, zero = _depending_on(graph, slots), set(absent)
+    r = Rewriter(graph)
+    for n in graph.nodes:
+        grads = [p for p in n.parents if p in late]
+        if grads and zero.issuperset(grads):
+            zero.add(n)
+        else:
+            r.mapped[n] = _partly(r, n, zero)
+    kept = [i for i, o in enumerate(graph.outputs) if o not in zero]
+    inputs = tuple(n for n in graph.inputs if n not in absent)
+    outputs = tuple(r.mapped[graph.outputs[i]] for i in kept)
+    needed = reachable(outputs)  # type: ignore[arg-type]
+    nodes = tuple(n for n in r.nodes if n in needed)
+    return Graph(inputs, nodes, outputs, graph.name), kept  # type: ignore[arg-type]
+
+
+def _partly(r: Rewriter, n: Node, zero: set[Node]) -> Arg:
+    """A node some of whose arguments are `zero`."""
+    if not any(a in zero for a in n.parents):
+        return r.keep(n, r.args(n))
+    rest = [a for a in n.args if a not in zero]
+    if n.op.name == "add" and aval_of(rest[0]) == n.aval:
+        return r.lookup(rest[0])
+    fill = REGISTRY["full"]
+    args = tuple(
+        r.emit(fill, (0,), {"shape": a.aval.shape, "dtype": a.aval.dtype}, n)
+        if isinstance(a, Node) and a in zero
+        else r.lookup(a)
+        for a in n.args
+    )
+    return r.append(with_args(n, args))
 
 
 class Flow:

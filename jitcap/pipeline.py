@@ -28,7 +28,7 @@ from codegen import Target, Unsupported
 from codegen.runtime.artifact import Artifact
 from codegen.runtime.build import NoCompiler
 from jitcap.config import config
-from jitcap.graph import Graph
+from jitcap.graph import CHECK, Graph
 from jitcap.kept import graphs
 from jitcap.lower import Strides, lower
 from jitcap.passes import PASSES
@@ -169,14 +169,14 @@ def _diff(before: Graph, after: Graph, title: str) -> str:
 
 def op_by_op(graph: Graph, writes: Sequence[tuple[int, int]]) -> Run:
     """backend="eager": the graph with eager's own kernels. Results share memory with nothing."""
-    written = {o for _, o in writes}
+    hidden = {o for _, o in writes} | {o for o, n in enumerate(graph.outputs) if n.op is CHECK}
 
     def run(arrays: list[Any]) -> list[Any]:
         with np.errstate(all="ignore"):
             values = [_own(v) for v in graph.run(arrays)]
         for i, o in writes:
             np.copyto(arrays[i], values[o])
-        return [v for o, v in enumerate(values) if o not in written]
+        return [v for o, v in enumerate(values) if o not in hidden]
 
     return run
 

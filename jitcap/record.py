@@ -38,13 +38,19 @@ SHOWN: Final = 8  # recompiles in the print of Stats, the last ones
 
 @dataclass(slots=True)
 class Stats:
-    """What happened to one jitted function. `kernels` counts those of all compiled versions."""
+    """What happened to one jitted function. `kernels` counts those of all compiled versions.
+
+    `fallbacks` counts the calls that ran as plain Python, as a whole or in part, because something
+    failed or a limit was reached, and the graphs that run op by op; `refusals` says why, once each,
+    splits included. `discards` counts the runs that were given up because a check failed: then the
+    function ran plainly. What lies between the parts of a split program is no fallback."""
 
     calls: int = 0
     compiles: int = 0
     graphs: int = 0
     splits: int = 0
     fallbacks: int = 0
+    discards: int = 0
     kernels: int = 0
     compile_seconds: float = 0.0
     recompiles: list[Recompile] = field(default_factory=list)
@@ -53,7 +59,8 @@ class Stats:
     def __str__(self) -> str:
         counts = (
             f"{self.calls} calls, {self.compiles} compiles, {self.graphs} graphs, "
-            f"{self.splits} splits, {self.fallbacks} fallbacks, {self.kernels} kernels, "
+            f"{self.splits} splits, {self.fallbacks} fallbacks, {self.discards} discards, "
+            f"{self.kernels} kernels, "
             f"{self.compile_seconds:.3f} s compiling"
         )
         earlier = len(self.recompiles) - SHOWN
@@ -71,6 +78,7 @@ class Trail:
     seconds: dict[str, float] = field(default_factory=dict)
     kernels: list[Any] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    stats: Stats | None = None  # of the function, for what is compiled later
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

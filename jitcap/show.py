@@ -3,7 +3,7 @@
 `show(graph)` is a module whose function does what the graph does. Two graphs are the same program
 exactly when their prints without lines (`show(graph, lines=False)`) are equal, which is how caches
 name a graph. `ops.<name>(...)` applies an op of the registry; `numbers.<name>(float, ...)` is
-arithmetic on run-time Python numbers.
+arithmetic on run-time Python numbers; `check(...)` what must be true.
 """
 
 from __future__ import annotations
@@ -16,17 +16,23 @@ from typing import Any, Final
 
 import numpy as np
 
+from codegen import CheckFailed
 from eager import dtype as dt
 from eager.aval import Aval
 from eager.dispatch import apply
 from eager.interop import from_numpy
 from eager.op import REGISTRY
-from eager.sym import SymNumber, emit_scalar
-from jitcap.graph import AS_NUMBER, INPUT, ITEM, Graph, Node
+from eager.sym import SymNumber
+from eager.tensor import Tensor
+from eager.traced import Traced
+from jitcap.graph import AS_NUMBER, CHECK, INPUT, ITEM, Graph, Node
+from jitcap.scalars import emit
 
-HEADER: Final = "import eager\nfrom jitcap.show import example, numbers, ops\n\n\n"
+HEADER: Final = "import eager\nfrom jitcap.show import check, example, numbers, ops\n\n\n"
 FOOTER: Final = '\n\nif __name__ == "__main__":\n    print({name}(*example({name})))\n'
-_BUILTIN = frozenset({"eager", "ops", "numbers", "example", "float", "int", "bool", "complex"})
+_BUILTIN = frozenset(
+    {"eager", "check", "ops", "numbers", "example", "float", "int", "bool", "complex"}
+)
 
 
 def show(graph: Graph, *, lines: bool = True) -> str:
@@ -90,6 +96,8 @@ def _call(n: Node, args: list[str]) -> str:
         return f"{args[0]}[{n.attrs['index']}]"
     if n.op is AS_NUMBER:
         return f"{args[0]}.item()"
+    if n.op is CHECK:
+        return f"check({', '.join(args)}, what={n.attrs['what']!r})"
     if len(n.avals) == 1 and n.avals[0].weak:
         kind = type(np.zeros((), n.avals[0].dtype.np).item()).__name__
         return f"numbers.{n.op.name}({', '.join([kind, *args])})"
@@ -127,13 +135,36 @@ class _Numbers:
             raise AttributeError(f"there is no op named {name!r}")
 
         def call(pytype: type, *operands: Any) -> Any:
-            if any(isinstance(x, SymNumber) for x in operands):
-                return emit_scalar(name, pytype, *operands)
+            for x in operands:
+                if isinstance(x, SymNumber):
+                    handles = (o.handle if isinstance(o, SymNumber) else o for o in operands)
+                    tracer: Any = x.tracer
+                    return SymNumber(tracer, pytype, emit(tracer, name, pytype, *handles))
             aval = Aval((), dt.from_numpy(np.asarray(pytype()).dtype), weak=True)
-            (result,) = REGISTRY[name].compute(operands, {}, (aval,))
+            attrs = {"dtype": aval.dtype} if name == "cast" else {}
+            (result,) = REGISTRY[name].compute(operands, attrs, (aval,))
             return pytype(result)
 
         return call
+
+
+def check(*conditions: Any, what: str) -> Any:
+    """Truths without which a run is given up."""
+    for x in conditions:
+        if isinstance(x, SymNumber) or (isinstance(x, Tensor) and isinstance(x._array, Traced)):
+            tracer: Any = x.tracer if isinstance(x, SymNumber) else x._array.storage.tracer
+            handles = (
+                c.handle
+                if isinstance(c, SymNumber)
+                else c._array.read()
+                if isinstance(c, Tensor)
+                else c
+                for c in conditions
+            )
+            return SymNumber(tracer, bool, tracer.check(what, *handles))
+    if not all(map(bool, conditions)):
+        raise CheckFailed(what)
+    return True
 
 
 ops: Final = _Ops()

@@ -16,16 +16,19 @@ from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any, Final
 
+from codegen import CheckFailed
 from eager.nn import Module
-from jitcap.capture.breaks import Break, Record
+from jitcap.capture.breaks import Break, Place, Record
 from jitcap.capture.bytecode import decode
+from jitcap.capture.capture import beginning
 from jitcap.capture.concrete import ConcreteWorld
 from jitcap.capture.frames import real_frame
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, Frame, Interpreter
 from jitcap.capture.native import HOST_MODULES, is_library_space, is_native
 from jitcap.capture.opcodes_table import OPCODES
-from jitcap.capture.result import Captured, Version
+from jitcap.capture.result import Captured, Version, why_not
 from jitcap.capture.segment import RETURNED, STOPPED, capture_segment, live, point_of
+from jitcap.config import config
 from jitcap.guards import Equals, Length, explain
 from jitcap.marks import NO_CAPTURE
 from jitcap.oracle import Plain
@@ -34,6 +37,8 @@ Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 VERSIONS: Final = 8  # of one segment; beyond, its instructions are executed one by one
 DEPTH: Final = 40  # of split functions that call each other
 CAPTURES: Final = 100  # attempts; a function that needs more is not worth it
+FAILURES: Final = 3  # after so many checks that failed at run time a version is not tried again
+DISCARDED: Final = object()  # what a segment answers when a check failed
 UNFINISHED: Final = 8  # attempts whose effects or live values could not be made again
 
 
@@ -44,34 +49,66 @@ class Point:
     versions: list[tuple[Call, Captured]] = field(default_factory=list)
     varying: set[str] = field(default_factory=set)
     plain: bool = False  # nothing can be captured from here
+    failures: int = 0  # of checks at run time
+    limit: Record | None = None  # why nothing more is compiled from here
 
 
 class Splitter:
     """The segments of one jitted function and of the functions it calls.
 
-    `assemble` compiles a captured segment, `report` takes the record of each split, `miss` is what
-    a version answers when it does not fit."""
+    `assemble` compiles a captured segment, `report` takes the record of each split, `discarded` the
+    failed check of each run that was given up, `note_plain` the reasons for which a call ran
+    without its compiled parts, `miss` is what a version answers when it does not fit. `unsafe` are
+    lines where a check failed at run time: they are not captured."""
 
     def __init__(
         self,
         assemble: Callable[[Captured, Plain], Call],
         report: Callable[[Record], None],
+        discarded: Callable[[CheckFailed], None],
+        note_plain: Callable[..., None],
         miss: Any,
+        unsafe: set[str] | None = None,
     ) -> None:
         self._assemble = assemble
         self._report = report
+        self._discarded = discarded
+        self._note_plain = note_plain
         self._miss = miss
+        self._unsafe = set() if unsafe is None else unsafe
         self._points: dict[tuple[CodeType, int], dict[tuple[Any, ...], Point]] = {}
         self._lock = threading.RLock()
         self._captures = self._unfinished = 0
         self._reported: set[tuple[str, Any]] = set()
-        self.hopeless = False  # from now on the function runs plainly
+        self._limit: Record | None = None  # why from now on the function runs plainly
         self._state = threading.local()
 
     def call(self, fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """`fn(*args, **kwargs)`, in parts. Raises what the function raises."""
-        depth = getattr(self._state, "depth", 0)
-        if self.hopeless or depth >= DEPTH or not splittable(fn):
+        if getattr(self._state, "depth", 0):
+            return self._call(fn, args, kwargs)
+        self._state.depth = 0
+        limits: dict[Record, None] = {}  # that this call met, in order
+        self._state.limits = limits
+        try:
+            return self._call(fn, args, kwargs)
+        finally:
+            if limits:
+                self._note_plain(*limits)
+
+    def _meet(self, limit: Record) -> None:
+        self._state.limits[limit] = None
+
+    def _call(self, fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        depth = self._state.depth
+        limit = self._limit
+        if depth >= DEPTH:
+            what = f"functions that are split call each other more than {DEPTH} deep"
+            limit = Record("limit", what, beginning(fn))
+        if limit is not None:
+            self._meet(limit)
+            return fn(*args, **kwargs)
+        if not splittable(fn):
             return fn(*args, **kwargs)
         frame = None
         with suppress(TypeError):
@@ -89,8 +126,11 @@ class Splitter:
         vm = Interpreter(ConcreteWorld(frame, self.call, splittable), OPCODES)
         vm.passthrough = ()
         vm.frames.append(frame)
+        plain = False
         while True:
-            outcome = self._segment(points, frame)
+            outcome = None if plain else self._segment(points, frame)
+            if outcome is DISCARDED:  # what raises is one of the instructions that come now
+                plain, outcome = True, None
             if outcome is not None:
                 if outcome[0] == RETURNED:
                     return outcome[1]
@@ -100,30 +140,50 @@ class Splitter:
                 return done.value
 
     def _segment(self, points: dict[tuple[Any, ...], Point], frame: Frame) -> Any:
-        """Run the segment that begins here; None when there is none."""
-        if self.hopeless:
+        """Run the segment that begins here; None when there is none, DISCARDED if it failed."""
+        if self._limit is not None:
+            self._meet(self._limit)
             return None
         point = points.setdefault(point_of(frame), Point())
         given = live(frame)
-        for call, _ in tuple(point.versions):
-            outcome = call(given, {})
+        for version in tuple(point.versions):
+            outcome = self._try(point, version, given)
             if outcome is not self._miss:
                 return outcome
-        if point.plain:
-            return None
-        with self._lock:
-            made = self._compile(point, frame)
-        if made is None:
-            return None
-        outcome = made(given, {})
-        if outcome is self._miss:  # its guards do not hold even for the frame it was made from
-            point.plain = True
-            return None
-        return outcome
+        made = None
+        if not point.plain and point.limit is None:
+            with self._lock:
+                made = self._compile(point, frame)
+        if made is not None:
+            outcome = self._try(point, made, given)
+            if outcome is not self._miss:
+                return outcome
+            why = why_not(made[1], given, {})
+            what = f"the guards do not hold for the part they were made from: {why}"
+            point.limit = Record("internal", what, _place(frame))
+        if point.limit is not None:
+            self._meet(point.limit)
+        return None
 
-    def _compile(self, point: Point, frame: Frame) -> Call | None:
+    def _try(self, point: Point, version: tuple[Call, Captured], given: tuple[Any, ...]) -> Any:
+        """A version's answer. One that failed too often is not tried again."""
+        try:
+            return version[0](given, {})
+        except CheckFailed as failure:
+            with self._lock:
+                self._discarded(failure)
+                self._unsafe.add(failure.place)
+                point.failures += 1
+                if point.failures >= FAILURES:
+                    point.failures = 0
+                    point.versions = [v for v in point.versions if v is not version]
+        return DISCARDED
+
+    def _compile(self, point: Point, frame: Frame) -> tuple[Call, Captured] | None:
         if len(point.versions) >= VERSIONS:
-            point.plain = True
+            why = why_not(point.versions[0][1], live(frame), {})
+            what = f"{VERSIONS} versions of the part that begins here; the last miss: {why}"
+            point.limit = Record("limit", what, _place(frame))
             return None
         for _, last in point.versions[:1]:
             point.varying |= changed_ints(last, live(frame))
@@ -131,23 +191,31 @@ class Splitter:
         if captured is None:
             point.plain = not point.versions
             return None
-        call = self._assemble(captured, Part.of(frame, captured.limit, frozenset(point.varying)))
-        point.versions.insert(0, (call, captured))
-        return call
+        part = Part.of(frame, captured.limit, frozenset(point.varying))
+        try:
+            version = self._assemble(captured, part), captured
+        except Exception as fault:
+            if config.strict or config.check:
+                raise
+            what = f"the compiler failed: {type(fault).__name__}: {fault}"
+            point.limit = Record("internal", what, _place(frame))
+            return None
+        point.versions.insert(0, version)
+        return version
 
     def _capture(self, point: Point, frame: Frame) -> Captured | None:
         """As far as it goes: to the return, or to the first instruction that cannot be captured."""
-        varying = frozenset(point.varying)
+        varying, unsafe = frozenset(point.varying), frozenset(self._unsafe)
         self._captures += 1
         try:
-            return capture_segment(frame, None, varying)[0]
+            return capture_segment(frame, None, varying, unsafe)[0]
         except Break as refusal:
             self._note(refusal, frame)
             if refusal.done <= 0:
                 return None
             limit = refusal.done
         try:
-            return capture_segment(frame, limit, varying)[0]
+            return capture_segment(frame, limit, varying, unsafe)[0]
         except Break as refusal:
             self._note(refusal, frame)
             return None
@@ -155,9 +223,14 @@ class Splitter:
     def _note(self, refusal: Break, frame: Frame) -> None:
         """Report a split once per place; a loop over an iterator from outside is none."""
         self._unfinished += refusal.done < 0
-        if self._unfinished > UNFINISHED or self._captures > CAPTURES:
-            self.hopeless = True
         record = refusal.record()
+        last = f"the last refusal: {record.kind}: {record.what}"
+        if self._unfinished > UNFINISHED:
+            what = f"{UNFINISHED} parts have effects or values that cannot be made again; {last}"
+            self._limit = Record("limit", what, record.place)
+        elif self._captures > CAPTURES:
+            what = f"its parts were captured {CAPTURES} times and still differ; {last}"
+            self._limit = Record("limit", what, record.place)
         key = (record.kind, record.place)
         if refusal.kind in ("exception", "iteration", "cache") or key in self._reported:
             return
@@ -216,6 +289,12 @@ class Part:
 
 def _never(*_: Any) -> Any:
     raise AssertionError("a plain run splits nothing")
+
+
+def _place(frame: Frame) -> Place:
+    """Where a frame stands."""
+    code, (line, end_line, column, end_column) = frame.code, frame.instruction.columns
+    return Place(code.co_filename, line, end_line, column, end_column, code.co_qualname)
 
 
 def _step(vm: Interpreter, frame: Frame) -> Any:

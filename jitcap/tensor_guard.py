@@ -27,6 +27,8 @@ class Seen:
         self.arrays: list[Any] = []
         self.layouts: list[tuple[Any, ...]] = []
         self.distinct = False
+        self.different = False  # the tensors themselves, whatever memory they have
+        self.ids: set[int] = set()
         self.memory: set[int] = set()
         self.written: set[int] = set()
 
@@ -46,8 +48,16 @@ class Seen:
         ):
             return False
         self.arrays[index] = array
-        self.distinct = False
+        self.distinct = self.different = False
         return True
+
+    def differ(self, tensors: tuple[Tensor, ...]) -> bool:
+        """Whether no two of `tensors` are one object, remembered until an array changes. (Two that
+        have one array could become one unseen.)"""
+        self.ids = set(map(id, tensors))
+        apart = len(self.ids) == len(tensors)
+        self.different = apart and len({id(t._array) for t in tensors}) == len(tensors)
+        return apart
 
     def apart(self, written: tuple[Tensor, ...], read: tuple[Tensor, ...]) -> bool:
         """Whether the memory of each `written` tensor is its own, remembered until an array
@@ -186,6 +196,35 @@ class ViewOfBase(Guard):
 
     def expected(self) -> str:
         return f"a view by {[op.name for op, _ in self.chain]}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Different(Guard):
+    """The tensors at `origin` and `others` are different objects: each has a gradient of its own,
+    where one that stands at two places would have the sum."""
+
+    others: tuple[Origin, ...]
+    after_rows: ClassVar[bool] = True  # an array that changed makes `Seen` look again
+
+    def test(self, names: Names) -> str:
+        origins = (self.origin, *self.others)
+        objects = [names.var(o) for o in origins if not is_argument(o)]
+        args = [f"id({names.var(o)})" for o in origins if is_argument(o)]
+        _, name = seen_of(names)
+        tests = [f"({name}.different or {name}.differ(({', '.join(objects)},)))"] if objects else []
+        if objects and args:
+            tests.append(f"{name}.ids.isdisjoint(({', '.join(args)},))")
+        if len(args) > 1:
+            tests.append(f"len({{{', '.join(args)}}}) == {len(args)}")
+        return " and ".join(tests)
+
+    def expected(self) -> str:
+        origins = (self.origin, *self.others)
+        shown = ", ".join(o.show() for o in origins[:6])
+        return f"different tensors at {shown}{' ...' if len(origins) > 6 else ''}"
+
+    def got(self, value: Any) -> str:
+        return "one tensor at two of them"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

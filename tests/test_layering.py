@@ -69,6 +69,28 @@ def test_no_import_of_our_own_inside_a_function():
     assert not faults, "imports of our own packages inside functions:\n" + "\n".join(faults)
 
 
+# Where modules are imported by name: {path: why}.
+BY_NAME = {
+    "eager/plugins.py": "the seam: what a higher package provides for eager, by entry point",
+    "codegen/runtime/triton_run.py": "a module of codegen that needs the optional package triton",
+    "jitcap/capture/concrete.py": "an import statement of the program, between two parts",
+}
+
+
+NAMES = {"importlib", "import_module", "entry_points"}
+
+
+def test_modules_are_imported_by_name_in_one_place():
+    """A lower package gets what a higher one provides by entry point only, at its first use."""
+    found = set()
+    for path in SOURCES:
+        for node in nodes(path):
+            called = getattr(getattr(node, "func", None), "id", "") == "__import__"
+            if called or (isinstance(node, ast.alias) and node.name in NAMES):
+                found.add(str(path.relative_to(ROOT)))
+    assert found == set(BY_NAME)
+
+
 def test_only_the_lowering_knows_both_graph_and_loop_ir():
     """codegen sees op records and its own IR, never a Graph: one file of jitcap joins the two."""
     knows_both = []

@@ -18,6 +18,7 @@ from codegen.gather import Batch, gather
 from codegen.ir import Fused, Kernel, Library, Plan, Tiled
 from codegen.runtime import artifact
 from codegen.runtime.support import wanted_threads
+from codegen.writes import failing
 from eager.aval import Aval
 
 ENTRY = "jitcap_entry"
@@ -87,8 +88,14 @@ def emit(spelled: Spelled, plan: Plan) -> Source:
     calls: list[str] = []
     sites = _Sites()
     steps = [item for item in fused.items if isinstance(item, Library)]
+    left = failing(fused)
+    done = 0
     for batch in spelled.batches:
         first = batch[0]
+        if left and done > max(left):
+            calls.append("if (jc::error_of(arena)->code) return 1;  // no input is written yet")
+            left = set()
+        done += len(batch)
         if isinstance(first, Library):
             calls += cpp_library.call(first, places, sites.hosts, sites.number)
             continue

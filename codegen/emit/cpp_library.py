@@ -26,7 +26,7 @@ from codegen.emit import cpp_conv, cpp_rows
 from codegen.emit.cpp_step import Places, Routine, Writer
 from codegen.emit.cpp_table import MEMORY
 from codegen.ir import Access, Library
-from codegen.runtime.artifact import Host, Spec
+from codegen.runtime.artifact import CheckFailed, Host, Spec
 from eager.aval import contiguous_strides
 
 
@@ -175,9 +175,7 @@ def _host_function(step: Library, tensors: int) -> Callable[..., Any]:
         try:
             return step.op.compute(tuple(operands), step.attrs, step.out_avals)
         except Exception as error:
-            if step.where:
-                error.add_note(f"in {step.op.name}, called at {step.where}")
-            raise
+            raise CheckFailed(f"{step.op.name} raised {error!r}", step.where) from error
 
     return run
 

@@ -19,6 +19,7 @@ from codegen import affine, expr
 from codegen.emit.show_table import INFIX
 from codegen.expr import Apply, Cast, Checked, Const, Expr, IndexOf, Load, Local, Select
 from codegen.ir import Access, Buffer, Fused, Kernel, Library, Stage, Store, Value
+from codegen.runtime.artifact import CheckFailed, failure
 from codegen.tile import stage_roots
 from eager import dtype as dt
 from eager.dtype import DType
@@ -214,7 +215,7 @@ def _cast(x: Any, dtype: DType) -> Any:
 
 def _checked(x: Any, lo: int, hi: int, where: str) -> Any:
     if not lo <= x <= hi:
-        raise IndexError(f"index {x} is out of range for a dimension of size {hi + 1} (at {where})")
+        raise failure(where, int(x), hi + 1)
     return x
 
 
@@ -304,6 +305,9 @@ def _library(item: Library, flat: Mapping[str, Any], buffers: Mapping[str, Buffe
         _view(flat, r) if isinstance(r, Access) else flat[r][0].item() if isinstance(r, str) else r
         for r in item.reads
     ]
-    results = item.op.compute(tuple(operands), item.attrs, item.out_avals)
+    try:
+        results = item.op.compute(tuple(operands), item.attrs, item.out_avals)
+    except Exception as error:
+        raise CheckFailed(f"{item.op.name} raised {error!r}", item.where) from error
     for name, value in zip(item.outs, results, strict=True):
         flat[name][:] = np.asarray(value, buffers[name].dtype.np).reshape(-1)

@@ -4,11 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class CheckFailed(Exception):
+    """A check of the program failed while it ran, before it wrote an input: what it gave is no
+    result. `place` is the user's "file:line"."""
+
+    def __init__(self, what: str, place: str = "") -> None:
+        super().__init__(f"{what} (at {place})" if place else what)
+        self.place = place
+
+
+class OutOfRange(CheckFailed, IndexError):
+    """An index that data give lies outside its dimension."""
+
+
+def failure(site: str, value: int, bound: int) -> CheckFailed:
+    """What a failed check raises. `site`: "what was expected|file:line", or a place alone: that of
+    an index `value` for a dimension of size `bound`."""
+    what, _, place = site.rpartition("|")
+    if not what:
+        return OutOfRange(f"index {value} is out of range for a dimension of size {bound}", place)
+    if INDEX_SITE not in what:
+        return CheckFailed(what, place)
+    return OutOfRange(what.replace(INDEX_SITE, f"index {value} is out of bounds"), place)
+
+
+INDEX_SITE: Final = "index out of bounds"
 
 
 @dataclass(frozen=True, slots=True)

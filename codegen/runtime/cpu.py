@@ -17,7 +17,7 @@ import numpy as np
 
 from codegen.runtime import support
 from codegen.runtime.arena import Arena, arena
-from codegen.runtime.artifact import Array, Host, Signature, Spec
+from codegen.runtime.artifact import Array, Host, Signature, Spec, failure
 from codegen.runtime.support import build_shared, isa_flags, set_threads, threads
 from eager import memory
 
@@ -45,20 +45,6 @@ class PlanStruct(ctypes.Structure):
         ("buffers", ctypes.c_void_p),
         ("scalars", ctypes.c_void_p),
     )
-
-
-def _raise_index_error(site: str, value: int, bound: int) -> None:
-    """Eager's message, from the user's line; `site`: "op: index out of bounds ...|file:line"."""
-    what, _, place = site.rpartition("|")
-    if not what:
-        raise IndexError(
-            f"index {value} is out of range for a dimension of size {bound} (at {place})"
-        )
-    text = what.replace("index out of bounds", f"index {value} is out of bounds")
-    file, _, line = place.rpartition(":")
-    # A statement at that line of that file: the traceback shows the user's source.
-    code = compile("\n" * (int(line or 1) - 1) + "raise error", file or "<compiled>", "exec")
-    exec(code, {"error": IndexError(text)})
 
 
 @functools.cache
@@ -189,8 +175,8 @@ class Runner:
         self._local = threading.local()
 
     def __call__(self, inputs: list[Any]) -> list[Array]:
-        """Run on `inputs`. Raises IndexError for an index out of range (with the user's line), and
-        whatever a host kernel raised."""
+        """Run on `inputs`. Raises CheckFailed if a check of the program fails or a host kernel
+        raises: no input is written then."""
         if self.signature.shapes is None:
             outputs = [make() for make in self._make]
         else:
@@ -221,13 +207,13 @@ class Runner:
             if not self._call(plain, outputs, state.address):
                 return
         if state.failure is not None:
-            failure, state.failure = state.failure, None
-            raise failure
+            error, state.failure = state.failure, None
+            raise error
         record = state.arena.error()
         sites = self.signature.sites
         where = sites[record.site] if record.site < len(sites) else "an unknown place"
         if record.code == INDEX_ERROR:
-            _raise_index_error(where, int(record.value), int(record.bound))
+            raise failure(where, int(record.value), int(record.bound))
         raise RuntimeError(f"compiled entry {self.name} failed with code {code} (at {where})")
 
     def _as_arrays(self, inputs: list[Any]) -> list[Any]:

@@ -3,8 +3,7 @@ inputs) -> outputs.
 
 `interpreted` runs the kernels on NumPy memory, one program after the other: for tests, and for
 debugging with print and pdb. `on_device` compiles them, keeps temporaries on the GPU, and launches.
-Both update written inputs in place and raise IndexError for an index out of bounds after the launch
-that met it.
+Both raise CheckFailed when a check failed; written inputs are updated when none did.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from codegen.emit.triton import Launch, TritonProgram
 from codegen.emit.triton_group import Tables
 from codegen.ir import Access, Buffer
 from codegen.runtime import cache, triton_build
+from codegen.runtime.artifact import INDEX_SITE, CheckFailed, OutOfRange
 from codegen.runtime.triton_build import DEFAULT_TARGET, Record
 
 Array = np.ndarray[Any, Any]
@@ -67,17 +67,38 @@ class Memory:
 
 
 def interpreted(program: TritonProgram) -> Run:
-    """A function that runs the program in the interpreter, on the inputs' own memory."""
+    """A function that runs the program in the interpreter. Inputs are written when all went
+    well."""
     module = triton_build.load_kernels(program.source)
     interpret = importlib.import_module("codegen.runtime.triton_interpreter").interpret
+    places = {v.id: i for i, v in enumerate(program.fused.program.inputs)}
+    written = [places[target.id] for target, _ in program.fused.program.writes]
 
     def run(inputs: list[Any]) -> list[Array]:
-        memory = Memory(program, inputs)
+        own = list(inputs)
+        for i in written:
+            own[i] = _same_layout(inputs[i])
+        memory = Memory(program, own)
         for launch in program.launches:
             _interpret_one(interpret, module, launch, memory)
+        for i in written:
+            np.copyto(inputs[i], own[i])
         return finish(program, memory)
 
     return run
+
+
+def _same_layout(array: Array) -> Array:
+    """A copy with the same strides, over memory of its own."""
+    if not array.size:
+        return array.copy()
+    span = array.itemsize + sum(
+        (n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)
+    )
+    memory = np.empty(span // array.itemsize, array.dtype)
+    copy = np.lib.stride_tricks.as_strided(memory, array.shape, array.strides)
+    copy[...] = array
+    return copy
 
 
 def _interpret_one(interpret: Any, module: Any, launch: Launch, memory: Memory) -> None:
@@ -105,11 +126,11 @@ def table_arrays(tables: Tables, address: Callable[[str], int]) -> dict[str, Arr
 
 
 def report(errors: Array, launch: Launch) -> None:
-    """Raises IndexError for the first check that failed. Its text is "message|file:line"."""
+    """Raises CheckFailed for the first check that failed. Its text is "message|file:line"."""
     for failed, text in zip(errors, launch.checks, strict=False):
         if failed:
             message, _, where = text.partition("|")
-            raise IndexError(f"{message} ({where})" if where else message)
+            raise (OutOfRange if INDEX_SITE in message else CheckFailed)(message, where)
 
 
 def finish(program: TritonProgram, memory: Memory) -> list[Array]:

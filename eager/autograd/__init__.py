@@ -10,12 +10,14 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from eager.notice import warn_once
 from eager.tape import Edge, accumulate, differentiable, edge_of, full, hooked, sweep
 from eager.tape import Node as Node
 from eager.tape import Saved as Saved
 from eager.tape import mode as mode
 from eager.tape import zeros_for as zeros_for
 from eager.tensor import Tensor
+from eager.traced import Traced
 
 
 def is_grad_enabled() -> bool:
@@ -154,10 +156,13 @@ def grad(
     materialize_grads: bool = False,
 ) -> tuple[Any, ...]:
     """Gradients of `outputs` with respect to `inputs` (a tuple, one per input); `.grad` stays as
-    it is (`only_inputs` has no other value). Batches of gradients are refused.
+    it is (`only_inputs` has no other value, and PyTorch ignores it as well). Batches of gradients
+    are refused.
 
     An input that `outputs` do not depend on is an error unless `allow_unused` (None) or
     `materialize_grads` (zeros)."""
+    if not only_inputs:
+        warn_once("grad only_inputs", "grad: only_inputs=False is deprecated and has no effect")
     if is_grads_batched:
         raise NotImplementedError(
             "grad(is_grads_batched=True) is not there: call it once for each of the grad_outputs"
@@ -388,6 +393,9 @@ def _record_function(
     for index, t in enumerate(tensors):
         if id(t) not in excluded and differentiable(t.dtype):
             t._node, t._index, t._requires_grad = node, index, True
+    traced = next((t._array for t in tensors if type(t._array) is Traced), None)
+    if traced is not None:
+        traced.storage.tracer.record_function(node, [args[i] for i in node.positions], tensors)
     return outs
 
 

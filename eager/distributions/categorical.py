@@ -8,6 +8,7 @@ from eager.autograd import no_grad
 from eager.distributions.distribution import Distribution
 from eager.interop import tensor
 from eager.nn.functional import binary_cross_entropy_with_logits, softplus
+from eager.notice import ignore
 from eager.ops.view import broadcast_tensors
 from eager.random import bernoulli, multinomial
 from eager.tensor import Tensor
@@ -25,6 +26,7 @@ class Categorical(Distribution):
     def __init__(
         self, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: Any = None
     ) -> None:
+        ignore("Distribution", validate_args=validate_args)
         _one_of(probs, logits)
         if logits is not None:
             self.logits = logits - logits.logsumexp(dim=-1, keepdim=True)
@@ -66,6 +68,7 @@ class Bernoulli(Distribution):
     """1 with probability `probs` (or sigmoid of `logits`), else 0."""
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
+        ignore("Distribution", validate_args=validate_args)
         _one_of(probs, logits)
         if logits is not None:
             self.logits = logits if isinstance(logits, Tensor) else tensor(logits)

@@ -6,6 +6,7 @@ from typing import Any
 
 from eager.autograd import no_grad
 from eager.device import Size
+from eager.notice import ignore
 from eager.tensor import Tensor
 
 
@@ -17,6 +18,7 @@ class Distribution:
     def __init__(
         self, batch_shape: Any = (), event_shape: Any = (), validate_args: Any = None
     ) -> None:
+        ignore("Distribution", validate_args=validate_args)
         self._batch_shape = Size(batch_shape)
         self._event_shape = Size(event_shape)
 
@@ -77,6 +79,7 @@ class Independent(Distribution):
         reinterpreted_batch_ndims: int,
         validate_args: Any = None,
     ) -> None:
+        ignore("Distribution", validate_args=validate_args)
         self.base_dist = base_distribution
         self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
         shape = (*base_distribution.batch_shape, *base_distribution.event_shape)

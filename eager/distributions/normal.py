@@ -10,6 +10,7 @@ from eager import linalg
 from eager.aval import broadcast_shapes
 from eager.distributions.distribution import Distribution
 from eager.interop import tensor
+from eager.notice import ignore
 from eager.random import rand, randn
 from eager.tensor import Tensor
 
@@ -29,6 +30,7 @@ class Normal(Distribution):
     has_rsample = True
 
     def __init__(self, loc: Any, scale: Any, validate_args: Any = None) -> None:
+        ignore("Distribution", validate_args=validate_args)
         self.loc, self.scale = _together(loc, scale)
         super().__init__(self.loc.shape)
 
@@ -68,6 +70,7 @@ class Uniform(Distribution):
     has_rsample = True
 
     def __init__(self, low: Any, high: Any, validate_args: Any = None) -> None:
+        ignore("Distribution", validate_args=validate_args)
         self.low, self.high = _together(low, high)
         super().__init__(self.low.shape)
 
@@ -97,6 +100,7 @@ class Exponential(Distribution):
     has_rsample = True
 
     def __init__(self, rate: Any, validate_args: Any = None) -> None:
+        ignore("Distribution", validate_args=validate_args)
         (self.rate,) = _together(rate)
         super().__init__(self.rate.shape)
 
@@ -132,6 +136,7 @@ class MultivariateNormal(Distribution):
         scale_tril: Tensor | None = None,
         validate_args: Any = None,
     ) -> None:
+        ignore("Distribution", validate_args=validate_args)
         if (covariance_matrix is None) + (precision_matrix is None) + (scale_tril is None) != 2:
             raise ValueError(
                 "Exactly one of covariance_matrix or precision_matrix or scale_tril may be "

@@ -13,6 +13,7 @@ from eager.aval import Aval, scalar_aval
 from eager.device import CPU, device
 from eager.dispatch import apply
 from eager.dtype import DType
+from eager.notice import options
 from eager.op import REGISTRY, Attrs
 from eager.ops.kinds import Create
 from eager.ops.view import as_ints
@@ -69,6 +70,8 @@ def full(
     pin_memory: bool = False,
 ) -> Tensor:
     """A tensor of `size` filled with one value, whose type decides the dtype unless given."""
+    if layout or pin_memory:
+        options("full", layout, pin_memory)
     if dtype is None:
         found = (
             fill_value.dtype if isinstance(fill_value, Tensor) else scalar_aval(fill_value).dtype
@@ -95,6 +98,8 @@ def _filled(name: str, value: int) -> Any:
         layout: Any = None,
         pin_memory: bool = False,
     ) -> Tensor:
+        if layout or pin_memory or memory_format:
+            options(name, layout, pin_memory, memory_format)
         out = apply(FULL, value, shape=as_ints(sizes, size), dtype=_default(dtype))
         return finish(out, device, requires_grad)
 
@@ -127,6 +132,8 @@ def arange(
     pin_memory: bool = False,
 ) -> Tensor:
     """start, start + step, ... below end. int64 if all three are ints, else the default dtype."""
+    if layout or pin_memory:
+        options("arange", layout, pin_memory)
     if end is None:
         start, end = None, start
     if end is None:
@@ -170,6 +177,8 @@ def linspace(
 ) -> Tensor:
     """`steps` values evenly from start to end, both included; symmetric, so that both ends are
     exact."""
+    if layout or pin_memory:
+        options("linspace", layout, pin_memory)
     steps = int(steps)
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
@@ -201,6 +210,8 @@ def logspace(
     pin_memory: bool = False,
 ) -> Tensor:
     """base ** linspace(start, end, steps)."""
+    if layout or pin_memory:
+        options("logspace", layout, pin_memory)
     out = (base ** linspace(start, end, steps, dtype=dt.float64)).to(_default(dtype))
     return finish(out, device, requires_grad)
 
@@ -217,6 +228,8 @@ def eye(
     pin_memory: bool = False,
 ) -> Tensor:
     """1 on the diagonal of an n x m matrix, 0 elsewhere."""
+    if layout or pin_memory:
+        options("eye", layout, pin_memory)
     height, width = as_ints((n, n if m is None else m))
     columns = apply(IOTA, shape=(width,), dtype=dt.int64)
     rows = apply(IOTA, shape=(height,), dtype=dt.int64).reshape(height, 1)
@@ -235,6 +248,8 @@ def _like(name: str, value: int) -> Any:
         layout: Any = None,
         pin_memory: bool = False,
     ) -> Tensor:
+        if layout or pin_memory or memory_format:
+            options(name, layout, pin_memory, memory_format)
         out = apply(FULL, value, shape=tuple(input.shape), dtype=dtype or input.dtype)
         return finish(out, input.device if device is None else device, requires_grad)
 
@@ -260,6 +275,8 @@ def full_like(
     layout: Any = None,
     pin_memory: bool = False,
 ) -> Tensor:
+    if layout or pin_memory or memory_format:
+        options("full_like", layout, pin_memory, memory_format)
     out = apply(FULL, fill_value, shape=tuple(input.shape), dtype=dtype or input.dtype)
     return finish(out, input.device if device is None else device, requires_grad)
 
@@ -275,6 +292,8 @@ def _new(name: str, value: int) -> None:
         layout: Any = None,
         pin_memory: bool = False,
     ) -> Tensor:
+        if layout or pin_memory:
+            options(name, layout, pin_memory)
         out = apply(FULL, value, shape=as_ints(sizes, size), dtype=dtype or self.dtype)
         return finish(out, self.device if device is None else device, requires_grad)
 

@@ -28,6 +28,7 @@ class Extern(Op):
     square: bool = True
     kind: ClassVar[str] = "extern"
     analytic: ClassVar[bool] = False
+    raises: ClassVar[bool] = True
 
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
         first = avals[0]

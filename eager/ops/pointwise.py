@@ -15,6 +15,7 @@ import numpy as np
 from eager import dtype as dt
 from eager.aval import Aval
 from eager.dispatch import apply, apply_binary, apply_unary
+from eager.notice import options
 from eager.op import Samples
 from eager.ops import samples as s
 from eager.ops.kinds import Cast, Copy, Pointwise
@@ -90,6 +91,8 @@ CLONE = Copy("clone", ("x",), lambda g: (g,))
 @public(samples=s.on())
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """The same values in memory of their own; differentiable."""
+    if memory_format:
+        options("clone", memory_format=memory_format)
     return apply(CLONE, input)
 
 

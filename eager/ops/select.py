@@ -12,6 +12,7 @@ from eager import dtype as dt
 from eager.aval import Aval
 from eager.dispatch import apply
 from eager.dtype import DType
+from eager.notice import warn_once
 from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.create import IOTA
@@ -42,6 +43,8 @@ def iota_along(dim: int, ndim: int, n: int) -> Tensor:
 )
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """out[i][j] = input[index[i][j]][j] for dim 0. IndexError for an index out of range."""
+    if sparse_grad:
+        warn_once("gather sparse", "gather: sparse_grad=True: the gradient is dense")
     return apply(GATHER, input, index, dim=norm_dim(dim, input.ndim, "gather"))
 
 

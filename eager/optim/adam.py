@@ -29,6 +29,8 @@ class Adam(Optimizer):
     `weight_decay` adds to the gradient, or shrinks the parameter directly with
     `decoupled_weight_decay`."""
 
+    like_parameter = "exp_avg"
+
     def __init__(
         self,
         params: Params,
@@ -139,6 +141,8 @@ class Adamax(Optimizer):
     """Adam with the largest gradient so far in place of the mean square (Kingma, Ba 2015, section
     7.1)."""
 
+    like_parameter = "exp_avg"
+
     def __init__(
         self,
         params: Params,
@@ -190,6 +194,8 @@ class Adamax(Optimizer):
 
 class NAdam(Optimizer):
     """Adam with Nesterov momentum (Dozat 2016)."""
+
+    like_parameter = "exp_avg"
 
     def __init__(
         self,
@@ -258,6 +264,8 @@ class NAdam(Optimizer):
 
 class RAdam(Optimizer):
     """Adam with a rectified variance (Liu et al. 2020)."""
+
+    like_parameter = "exp_avg"
 
     def __init__(
         self,

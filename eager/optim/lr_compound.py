@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from eager.notice import refuse
 from eager.optim.lr_epochs import LRScheduler, _per_group
 from eager.optim.optimizer import Optimizer
 
@@ -240,6 +241,7 @@ class SequentialLR(LRScheduler):
         self._last_lr = self._schedulers[0].get_last_lr()
 
     def step(self, epoch: int | None = None) -> None:
+        refuse("SequentialLR.step", "call step()", epoch=epoch)
         self.last_epoch += 1
         number = sum(milestone <= self.last_epoch for milestone in self._milestones)
         scheduler = self._schedulers[number]
@@ -274,6 +276,7 @@ class ChainedScheduler(LRScheduler):
         self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
 
     def step(self, epoch: int | None = None) -> None:
+        refuse("ChainedScheduler.step", "call step()", epoch=epoch)
         for scheduler in self._schedulers:
             scheduler.step()
         self._last_lr = [group["lr"] for group in self.optimizer.param_groups]

@@ -2,7 +2,9 @@
 changed in place.
 
 State is allocated when a parameter group is added (zeros cost nothing until they are touched), so
-that the first step is the same program as all later ones. `state_dict` has PyTorch's structure.
+that the first step is the same program as all later ones. If the parameters get another dtype
+before the first step (`model.double()`), it is allocated anew: PyTorch allocates at the first step,
+in the dtype that the parameters have then. `state_dict` has PyTorch's structure.
 """
 
 from __future__ import annotations
@@ -33,6 +35,9 @@ class Optimizer:
 
     A subclass defines `update(parameter, gradient, state, group)`, and `allocate(parameter, group)`
     for its state; or it defines `step` itself, as in PyTorch."""
+
+    like_parameter = ""  # the name of state that has its parameter's dtype
+    _stepped = False
 
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         if isinstance(params, Tensor):
@@ -109,8 +114,22 @@ class Optimizer:
                 for parameter in group["params"]:
                     gradient = parameter.grad
                     if gradient is not None:
+                        if self._is_outdated(parameter):
+                            self._allocate_again()
                         self.update(parameter, gradient, self.state[parameter], group)
+        self._stepped = True  # stored and not asked for: else the first step were another program
         return loss
+
+    def _is_outdated(self, parameter: Tensor) -> bool:
+        """Whether the state was allocated for another dtype and never used."""
+        held = self.state[parameter].get(self.like_parameter) if self.like_parameter else None
+        return held is not None and held.dtype is not parameter.dtype and not self._stepped
+
+    def _allocate_again(self) -> None:
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if self._is_outdated(parameter):
+                    self.state[parameter] = self.allocate(parameter, group)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients (without reading them), or overwrite them with zeros."""
@@ -164,6 +183,7 @@ class Optimizer:
             else:
                 own = self.state[parameter]
                 own.update({k: _like(parameter, k, v) for k, v in values.items()})
+                self._stepped = True
 
     def __repr__(self) -> str:
         lines = [f"{type(self).__name__} ("]

@@ -13,6 +13,8 @@ class RMSprop(Optimizer):
     """p -= lr g / (sqrt(v) + eps) with v the average of g^2 (less the squared average of g if
     `centered`) (Hinton 2012)."""
 
+    like_parameter = "square_avg"
+
     def __init__(
         self,
         params: Params,
@@ -83,6 +85,8 @@ class RMSprop(Optimizer):
 class Adagrad(Optimizer):
     """p -= lr g / (sqrt(sum of g^2 so far) + eps) (Duchi, Hazan, Singer 2011)."""
 
+    like_parameter = "sum"
+
     def __init__(
         self,
         params: Params,
@@ -144,6 +148,8 @@ class Adagrad(Optimizer):
 
 class Adadelta(Optimizer):
     """Steps as large as past steps were, relative to past gradients (Zeiler 2012)."""
+
+    like_parameter = "square_avg"
 
     def __init__(
         self,

@@ -14,6 +14,8 @@ class Rprop(Optimizer):
     """p -= step sign(g): each element's step grows by etas[1] while its sign stays, and shrinks by
     etas[0] (and waits) when it turns (Riedmiller, Braun 1993). For full batches."""
 
+    like_parameter = "prev"
+
     def __init__(
         self,
         params: Params,
@@ -52,7 +54,10 @@ class Rprop(Optimizer):
             gradient = -gradient
         state["step"].add_(1)
         agree = gradient * state["prev"]
-        factor = where(agree > 0, up, where(agree < 0, down, 1.0)).to(parameter.dtype)
+        same = Tensor._full(
+            1, parameter.aval
+        )  # the factors in the parameter's dtype, not in the default one
+        factor = where(agree > 0, up * same, where(agree < 0, down * same, same))
         state["step_size"].mul_(factor).clamp_(smallest, largest)
         gradient = where(agree < 0, 0.0, gradient).to(parameter.dtype)
         parameter.addcmul_(gradient.sign(), state["step_size"], value=-1)

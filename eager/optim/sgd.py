@@ -12,6 +12,8 @@ from eager.tensor import Tensor
 class SGD(Optimizer):
     """v = momentum v + (1 - dampening) g; p -= lr v (or lr (g + momentum v) with `nesterov`)."""
 
+    like_parameter = "momentum_buffer"
+
     def __init__(
         self,
         params: Params,

@@ -95,6 +95,8 @@ class AveragedModel(Module):
         if avg_fn is not None and multi_avg_fn is not None:
             raise AssertionError("Only one of avg_fn and multi_avg_fn should be provided")
         self.module = deepcopy(model)
+        if device is not None:
+            self.module.to(device)
         self.register_buffer("n_averaged", tensor(0))
         self.avg_fn = avg_fn
         self.multi_avg_fn = multi_avg_fn

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from eager.notice import ignore, refuse
 from eager.tensor import Tensor
 
 
@@ -117,6 +118,7 @@ class SummaryWriter:
         flush_secs: int = 120,
         filename_suffix: str = "",
     ) -> None:
+        refuse("SummaryWriter", "delete the old events", purge_step=purge_step)
         host = socket.gethostname()
         if not log_dir:
             log_dir = Path("runs") / (time.strftime("%b%d_%H-%M-%S") + f"_{host}{comment}")
@@ -146,6 +148,7 @@ class SummaryWriter:
         double_precision: bool = False,
     ) -> None:
         """One point of the curve `tag`."""
+        ignore("add_scalar", new_style=new_style, double_precision=double_precision)
         self._value(tag, _single(2, _number(scalar_value)), global_step, walltime)
 
     def add_scalars(
@@ -178,13 +181,15 @@ class SummaryWriter:
         max_bins: int | None = None,
     ) -> None:
         """The distribution of `values` over equal bins."""
+        refuse("add_histogram", "give the number as `bins`", max_bins=max_bins)
         count = bins if isinstance(bins, int) else 64
         self._value(tag, _histogram_value(values, count), global_step, walltime)
 
     def add_hparams(
-        self, hparam_dict: Mapping[str, Any], metric_dict: Mapping[str, Any], **_: Any
+        self, hparam_dict: Mapping[str, Any], metric_dict: Mapping[str, Any], **options: Any
     ) -> None:
         """Settings as a text table, results as scalars."""
+        ignore("add_hparams", **options)
         rows = "\n".join(f"|{k}|{v}|" for k, v in hparam_dict.items())
         self.add_text("hparams", "|name|value|\n|-|-|\n" + rows)
         for tag, value in metric_dict.items():

@@ -81,6 +81,10 @@ KINDS: Final[dict[str, Kind]] = {
         "keep a running sum beside the list",
     ),
     "requested": Kind("graph_break() or disable() asks for it", "remove it to capture this part"),
+    "limit": Kind(
+        "compiling again and again costs more than it saves, so this runs as plain Python",
+        "pass what differs from call to call as a tensor or a float, or raise config.entries",
+    ),
     "version": Kind(
         "this version of Python has bytecode that is not known", "use Python 3.11, 3.12 or 3.13"
     ),
@@ -146,6 +150,13 @@ class Break(Exception):
         self.place: Place | None = None
         self.others: tuple[Record, ...] = ()  # further places, where all are looked for
         self.done = 0  # instructions of the outermost frame that can be captured before it
+
+    @staticmethod
+    def of(first: Record, *others: Record) -> Break:
+        """The refusal with this record."""
+        refusal = Break(first.kind, first.what)
+        refusal.place, refusal.others = first.place, others
+        return refusal
 
     def __str__(self) -> str:
         own = str(self.record()) if self.place else self.what

@@ -30,10 +30,12 @@ from eager.printing import set_printoptions
 from eager.serialization import load, save
 from eager.sym import SymNumber
 from eager.tensor import Tensor
+from eager.traced import Traced
 from jitcap.capture import host, polyfills
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import HANDLERS, Handler, Session, handles, kind_of
 from jitcap.capture.kinds.classes import Super
+from jitcap.capture.kinds.iterators import ReversedIterator
 from jitcap.capture.kinds.objects import (
     ObjectShadow,
     default_get,
@@ -98,6 +100,7 @@ def _object_delattr(s: Session, obj: Any, name: str) -> None:
 
 @handles((object, "__getattribute__"))
 def _object_getattribute(s: Session, obj: Any, name: str) -> Any:
+    kind_of(obj).see(s, obj, f".{name}")
     if isinstance(obj, Tensor):
         return s.getattr(obj, name)
     return default_get(s, obj, name)
@@ -193,29 +196,25 @@ def _reversed(s: Session, obj: Any) -> Any:
     if method is not None:
         return s.call(method, (obj,), {})
     if kind_of(obj).python and not isinstance(obj, list | tuple | dict):
-        return s.call(polyfills.reversed_sequence, (obj,), {})
+        return ReversedIterator(s, obj)
     s.settle(obj)
     return reversed(obj)
 
 
-def _folded(builtin: Any, polyfill: Any) -> Handler:
-    """`builtin` on plain values; the polyfill when elements have interpreted methods."""
+def _folded(builtin: Any) -> Handler:
+    """`builtin` of all values of an iterable, or of its arguments."""
 
     def handler(s: Session, *args: Any, **kwargs: Any) -> Any:
-        if len(args) == 1 or builtin is sum:
-            values = s.list_of(args[0])
-            args = (values, *args[1:])
-        else:
-            values = list(args)
-        if any(kind_of(v).python for v in values):
-            return s.call(polyfill, args, kwargs)
+        if len(args) == 1 or (args and builtin is sum):
+            listed = s.list_of if builtin is sorted else s.iter
+            args = (list(listed(args[0])), *args[1:])
         return s.native(builtin, args, kwargs)
 
     return handler
 
 
-for _builtin, _polyfill in polyfills.FOLDS.items():
-    HANDLERS[_builtin] = _folded(_builtin, _polyfill)
+for _builtin in (sum, max, min, sorted):
+    HANDLERS[_builtin] = _folded(_builtin)
 
 
 @handles(map)
@@ -362,7 +361,8 @@ def _sweep(fn: Any) -> Handler:
     """`backward`: refused at once if the history goes on outside, so that a split is before it."""
 
     def handler(s: Session, *args: Any, **kwargs: Any) -> Any:
-        result = s.native(fn, args, kwargs)
+        given = tuple(_tensors(s, a) for a in args)
+        result = s.native(fn, given, {k: _tensors(s, v) for k, v in kwargs.items()})
         for shadow in s.outside.by_real.values():
             if isinstance(shadow, TensorShadow) and shadow.passes_on():
                 raise Break("effect", f"backward() goes on past {shadow.origin.show()}")
@@ -371,16 +371,32 @@ def _sweep(fn: Any) -> Handler:
     return handler
 
 
-for _backward in (autograd.backward, vars(Tensor)["backward"]):
+def _tensors(s: Session, value: Any) -> Any:
+    """A list of tensors as native code may have it: a module, a view of a dictionary, a generator
+    are iterated over here."""
+    plain = value is None or isinstance(value, Tensor | bool | tuple | list)
+    return value if plain else s.list_of(value)
+
+
+for _backward in (autograd.backward, autograd.grad, vars(Tensor)["backward"]):
     HANDLERS[_backward] = _sweep(_backward)
 
 
 @handles(autograd.retain_grad)
 def _retain_grad(s: Session, tensor: Tensor) -> None:
     shadow = s.outside.shadow(tensor)
-    if isinstance(shadow, TensorShadow) and shadow.real._node is not None:
+    if isinstance(shadow, TensorShadow) and shadow.has_history():
         raise Break("effect", f"{shadow.origin.show()}, made outside, is to keep its gradient")
     autograd.retain_grad(tensor)
+
+
+@handles(vars(Tensor)["storage_offset"])
+def _storage_offset(s: Session, tensor: Tensor) -> int:
+    """Of memory from outside, a stand-in does not know it."""
+    array = tensor._array
+    if type(array) is not Traced or id(array.storage) in s.owners:
+        raise Break("data dependent", ".storage_offset() of a tensor from outside")
+    return array.offset
 
 
 class _OwnFunction:
@@ -388,6 +404,7 @@ class _OwnFunction:
 
     def __init__(self, s: Session, cls: Any) -> None:
         self.__name__ = cls.__name__
+        self.original = cls
         self.forward = s.reentry(s.getattr(cls, "forward"))
         self.backward = s.reentry(s.getattr(cls, "backward"))
         setup = s.getattr(cls, "setup_context")

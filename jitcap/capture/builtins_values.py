@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from eager.interop import as_tensor, asarray, from_numpy, tensor
-from eager.sym import SymNumber, emit_scalar
+from eager.sym import SymNumber
 from eager.tensor import Tensor
 from jitcap.capture import numbers
 from jitcap.capture.breaks import Break
@@ -22,6 +22,7 @@ from jitcap.capture.kinds.base import (
     HANDLERS,
     Handler,
     Session,
+    checked,
     handles,
     hashes_identity,
     kind_of,
@@ -36,14 +37,14 @@ def _number(cls: type) -> Handler:
             args = tuple(map(s.known, args))
             kwargs = {k: s.known(v) for k, v in kwargs.items()}
         if args and isinstance(args[0], SymNumber):
-            return numbers.cast(s, args[0], cls)
+            return numbers.cast(args[0], cls)
         if args and isinstance(args[0], Tensor):
-            return numbers.cast(s, args[0].item(), cls)
+            return numbers.cast(args[0].item(), cls)
         method = kind_of(args[0]).special(s, args[0], f"__{cls.__name__}__") if args else None
         if method is not None:
             return s.call(method, args, kwargs)
         s.see_within(args, f"{cls.__name__}()")
-        return cls(*args, **kwargs)
+        return s.natively(cls, args, kwargs)
 
     return handler
 
@@ -64,7 +65,8 @@ def _by_method(fn: Any, name: str) -> Handler:
     def handler(s: Session, value: Any, *rest: Any) -> Any:
         method = kind_of(value).special(s, value, name)
         if method is not None and not isinstance(value, Tensor):
-            return s.call(method, (value, *rest), {})
+            answer = s.call(method, (value, *rest), {})
+            return checked(fn, name, answer) if fn in (hash, operator.index) else answer
         if fn is hash:
             s.bound_to = "hash()"
         if fn is hash and hashes_identity(value):
@@ -74,9 +76,24 @@ def _by_method(fn: Any, name: str) -> Handler:
     return handler
 
 
-for _fn, _name in {hash: "__hash__", math.floor: "__floor__", math.ceil: "__ceil__",
-                   math.trunc: "__trunc__", operator.index: "__index__"}.items():  # fmt: skip
-    HANDLERS[_fn] = _by_method(_fn, _name)
+HANDLERS[hash] = _by_method(hash, "__hash__")
+HANDLERS[operator.index] = _by_method(operator.index, "__index__")
+
+
+def _rounding(fn: Any, name: str) -> Handler:
+    asked = _by_method(fn, name)
+
+    def handler(s: Session, value: Any, *digits: Any) -> Any:
+        if isinstance(value, SymNumber):
+            return s.tracer.number(fn, (value, *map(s.known, digits)))
+        return asked(s, value, *digits)
+
+    return handler
+
+
+for _whole, _name in {math.floor: "__floor__", math.ceil: "__ceil__",
+                      math.trunc: "__trunc__"}.items():  # fmt: skip
+    HANDLERS[_whole] = _rounding(_whole, _name)
 
 
 @handles(abs)
@@ -97,6 +114,10 @@ def _divmod(s: Session, a: Any, b: Any) -> Any:
 def _power(s: Session, base: Any, exp: Any, mod: Any = None) -> Any:
     if mod is None:
         return s.binary("**", base, exp)
+    if all(isinstance(x, SymNumber | int) for x in (base, exp, mod)) and any(
+        isinstance(x, SymNumber) for x in (base, exp, mod)
+    ):
+        return s.tracer.number(pow, (base, exp, mod))
     return _by_method(pow, "__pow__")(s, base, exp, mod)
 
 
@@ -106,7 +127,9 @@ def _round(s: Session, value: Any, *digits: Any, ndigits: Any = None) -> Any:
     method = kind_of(value).special(s, value, "__round__")
     if method is not None:
         return s.call(method, (value, *digits), {})
-    if isinstance(value, SymNumber | Deferred):
+    if isinstance(value, SymNumber):
+        return s.tracer.number(round, (value, *map(s.known, digits)))
+    if isinstance(value, Deferred):
         return Deferred(round, (value, *digits))
     return s.native(round, (value, *digits), {})
 
@@ -119,7 +142,8 @@ def _text(fn: Any, dunder: str) -> Handler:
         if method is None and dunder == "__str__":
             method = kind_of(args[0]).special(s, args[0], "__repr__")
         if method is not None and not isinstance(args[0], Tensor):
-            return s.call(method, (args[0],), {})
+            answer = s.call(method, (args[0],), {})
+            return answer if type(answer) is str else checked(fn, method.__name__, answer)
         return kind_of(args[0]).text(s, fn, args, kwargs)
 
     return handler
@@ -156,38 +180,36 @@ def _format(s: Session, value: Any, spec: Any = "") -> Any:
         return Deferred(format, (value, spec))
     method = kind_of(value).special(s, value, "__format__")
     if method is not None:
-        return s.call(method, (value, spec), {})
+        answer = s.call(method, (value, spec), {})
+        return answer if type(answer) is str else checked(format, "__format__", answer)
     if kind_of(value).python and not spec:
         return s.call(str, (value,), {})
     return kind_of(value).text(s, format, (value, spec), {})
 
 
-_MATH: Final = {
-    math.sqrt: "sqrt", math.exp: "exp", math.log: "log", math.sin: "sin", math.cos: "cos",
-    math.tan: "tan", math.tanh: "tanh", math.sinh: "sinh", math.cosh: "cosh", math.atan: "atan",
-    math.asin: "asin", math.acos: "acos", math.log1p: "log1p", math.expm1: "expm1",
-    math.log2: "log2", math.fabs: "abs", math.erf: "erf",
-}  # fmt: skip
+_MATH: Final = (
+    "sqrt exp log sin cos tan tanh sinh cosh atan asin acos log1p expm1 log2 log10 fabs erf pow "
+    "atan2 hypot fmod copysign isnan isinf isfinite degrees radians cbrt exp2 gamma lgamma erfc "
+    "asinh acosh atanh remainder"
+).split()
 
 
-def _math(fn: Any, op: str) -> Handler:
+def _math(fn: Any) -> Handler:
     def handler(s: Session, *args: Any) -> Any:
-        if len(args) == 1 and isinstance(args[0], SymNumber):
-            return emit_scalar(op, float, args[0])
-        return s.native(fn, tuple(map(s.known, args)), {})
+        args = tuple(map(_number_of, args))
+        if any(isinstance(x, SymNumber) for x in args):
+            return s.tracer.number(fn, args)
+        return s.native(fn, args, {})
 
     return handler
 
 
-for _fn, _op in _MATH.items():
-    HANDLERS[_fn] = _math(_fn, _op)
+def _number_of(value: Any) -> Any:
+    return value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
 
 
-@handles(math.pow)
-def _pow(s: Session, x: Any, y: Any) -> Any:
-    if isinstance(x, SymNumber) or isinstance(y, SymNumber):
-        return s.binary("**", numbers.cast(s, x, float), numbers.cast(s, y, float))
-    return math.pow(x, y)
+for _name in _MATH:
+    HANDLERS[getattr(math, _name)] = _math(getattr(math, _name))
 
 
 _OPERATORS: Final = {

@@ -22,6 +22,7 @@ SUPPORTED: Final = ((3, 11), (3, 12), (3, 13))
 INVENTED: Final = frozenset({"JUMP", "CALL_KW", "POP_JUMP_IF_FALSE", "POP_JUMP_IF_TRUE"}) | {
     "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE", "LIST_TO_TUPLE", "STOPITERATION_ERROR",
     "UNARY_POSITIVE", "FORMAT_VALUE", "CONVERT_VALUE", "LOAD_SUPER_ATTR", "LOAD_METHOD",
+    "PREP_RERAISE_STAR",
 }  # fmt: skip
 
 _DROPPED: Final = frozenset(
@@ -144,6 +145,8 @@ def _split(op: str, raw: dis.Instruction) -> Iterator[tuple[str, Any]]:
         yield op, (value, bool(arg & 1))
     elif op == "CALL_INTRINSIC_1" and arg in _INTRINSICS:
         yield _INTRINSICS[arg], None
+    elif op == "CALL_INTRINSIC_2" and arg == 1:
+        yield "PREP_RERAISE_STAR", None
     elif op == "COMPARE_OP":
         yield op, value.removeprefix("bool(").removesuffix(")")
     elif op == "BINARY_OP":

@@ -7,7 +7,7 @@ gives is a graph, the guards under which it is the function, and how to replay i
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
@@ -17,21 +17,19 @@ import numpy as np
 
 from eager.autograd import mode
 from eager.dispatch import current_tracer
-from eager.tensor import Tensor
 from eager.traced import UnknownValue
 from jitcap.capture.breaks import Aliased, Break, Place, Record
 from jitcap.capture.bytecode import UnsupportedPython
 from jitcap.capture.effects import Epilogue, counters, epilogue, guard_aliases, tensors_of
 from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.origin import Attribute, Fixed, Keyword, Positional
-from jitcap.capture.outside import Shadow
 from jitcap.capture.result import Captured, Input, prepare
 from jitcap.capture.search import Search
 from jitcap.capture.session import Session
 from jitcap.functional import DataDependent
 from jitcap.graph import Node
 from jitcap.guards import CodeIs, Guard, Is, Member, Names
-from jitcap.joint import build_joint, leaves_of, runs_python
+from jitcap.joint import Joint, build_joint, runs_python
 
 T = TypeVar("T")
 _PARTS = (ModuleType, type, FunctionType, BuiltinFunctionType)  # of a program: they stay
@@ -44,14 +42,16 @@ def capture(
     kwargs: dict[str, Any],
     *,
     dynamic: frozenset[str] = frozenset(),
+    unsafe: frozenset[str] = frozenset(),
 ) -> Captured:
-    """Capture one call of `fn`. `dynamic` names origins of ints that become run-time numbers.
+    """Capture one call of `fn`. `dynamic` names origins of ints that become run-time numbers;
+    `unsafe` lines where a check failed at run time, which are not captured.
 
     Raises Break (see its `record()`) when the call cannot be captured as a whole."""
     name = getattr(fn, "__qualname__", type(fn).__qualname__)
 
     def attempt(shared: frozenset[int], dynamic: frozenset[str]) -> tuple[Captured, frozenset[str]]:
-        with tracing(Session(name), dynamic, shared) as session:
+        with tracing(Session(name, unsafe), dynamic, shared) as session:
             value = _run(session, fn, args, kwargs)
             varies = counters(session)
             return finish(session, value, (len(args), tuple(kwargs))), varies
@@ -86,7 +86,7 @@ def with_aliases(attempt: Callable[[frozenset[int]], T]) -> T:
 def tracing(
     session: Session, dynamic: frozenset[str], shared: frozenset[int] = frozenset()
 ) -> Iterator[Session]:
-    """Everything inside runs under the world's tracer; refusals come out as Break, with a place."""
+    """Everything inside runs under its tracer; refusals come out as Break, with a place."""
     session.outside.dynamic, session.outside.shared = dynamic, shared
     token = current_tracer.set(session.tracer)
     before = mode.enabled, mode.inference, mode.autocast
@@ -132,7 +132,7 @@ def _placed(found: Break, cause: BaseException, session: Session) -> Break:
     return found
 
 
-def _beginning(fn: Any) -> Place:
+def beginning(fn: Any) -> Place:
     """Where a function, or the method that a callable object runs, begins."""
     while isinstance(fn, MethodType | partial):
         fn = fn.func if isinstance(fn, partial) else fn.__func__
@@ -148,11 +148,10 @@ def _run(session: Session, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     plain = fn.__func__ if isinstance(fn, MethodType) else fn
     bound = int(isinstance(fn, MethodType))
     root: Any = fn
-    session.entry = _beginning(plain)
+    session.entry = beginning(plain)
     if isinstance(plain, FunctionType):
         origin = Fixed(plain, plain.__qualname__)
-        session.outside.fixed[id(plain)] = plain
-        session.outside.register(Shadow(plain, origin, plain))
+        session.outside.begin(plain, origin)
         session.guards.add(CodeIs(origin, plain.__qualname__, plain.__code__))
         root = plain
         if bound:
@@ -199,30 +198,26 @@ def finish(session: Session, value: Any, shape: tuple[int, tuple[str, ...]]) -> 
         raise Break("generator", "a generator is left inside a try or with block")
     tracer = session.tracer
     probe = epilogue(session, value, Names())
-    wanted = [(0, s.twin) for s in tensors_of(session) if s.requires_grad]
-    _rehearse(session, value, probe, wanted)
+    _rehearse(session, value, probe)
     guard_aliases(session, [s for s, _ in probe.writes])
     names = Names()
     prepare(session.guards, names)
-    draws = tuple(map(names.later, session.drawn.values()))
+    drawn = tuple(session.drawn.values())
+    for each in drawn:
+        names.later(each)
     end = epilogue(session, value, names)
+    joint = _joint(session, end)
     _drop_unused_inputs(session, end)
-    index = {node: i for i, node in enumerate(tracer.inputs)}
-    leaves = [
-        (index[s.node], s.twin) for s in tensors_of(session)
-        if s.node in index and s.requires_grad
-    ]  # fmt: skip
-    graph = tracer.graph(end.outputs)  # before the joint graph adds its nodes
-    joint = None
-    if end.tracked and leaves:
-        joint = build_joint(tracer, end.outputs, list(end.tracked.items()), leaves)
-        graph = graph.with_(inputs=tuple(tracer.inputs))  # with the constants of the gradients
+    graph = tracer.graph([*end.outputs, *tracer.checks])
+    if joint is not None:
+        graph = joint.forward
+    index = {node: i for i, node in enumerate(graph.inputs)}
     writes = tuple((index[s.node], o) for s, o in end.writes)
     end.release()
     return Captured(
         name=tracer.name,
         graph=graph,
-        inputs=tuple(_input(session, node) for node in tracer.inputs),
+        inputs=tuple(_input(session, node) for node in graph.inputs),
         writes=writes,
         guards=session.guards,
         epilogue=end,
@@ -232,7 +227,7 @@ def finish(session: Session, value: Any, shape: tuple[int, tuple[str, ...]]) -> 
         inference=session.inference,
         autocast=session.autocast,
         joint=joint,
-        draws=draws,
+        drawn=drawn,
         bound_to=session.bound_to,
         read=tuple(
             f.__code__ for f in session.reached.values() if not session.is_library(f.__globals__)
@@ -249,18 +244,30 @@ def _is_of_the_text(guard: Guard) -> bool:
     return isinstance(guard.value, _PARTS) or isinstance(part, _PARTS)
 
 
-def _rehearse(
-    session: Session, value: Any, end: Epilogue, leaves: Sequence[tuple[int, Tensor]]
-) -> None:
+def _joint(session: Session, end: Epilogue) -> Joint | None:
+    """The gradients that can be asked for later, in the same graph."""
+    if not end.slots:
+        return None
+    tracer, written = session.tracer, [s.node for s, _ in end.writes]
+    outputs = [*end.outputs, *tracer.checks]
+    tracer.deriving = True
+    try:
+        return build_joint(tracer, outputs, end.tensors, end.slots, end.goals, written)
+    finally:
+        tracer.deriving = False
+
+
+def _rehearse(session: Session, value: Any, end: Epilogue) -> None:
     """Run the user's part of a backward (hooks, a Function's own) once, before the guards are text.
 
     Only its tensors get into the joint graph, so it must change nothing that lives on, and read
     nothing from outside that may be another one by then."""
-    tracked = list(end.tracked.items())
-    if not leaves or not runs_python(t for _, t in tracked):
+    if not runs_python(end.slots):
         return
-    known = len(session.guards.items)
-    build_joint(session.tracer, end.outputs, tracked, leaves)
+    known, checks = len(session.guards.items), len(session.tracer.checks)
+    _joint(session, end)
+    if len(session.tracer.checks) > checks:
+        raise Break("later effect", "a hook or a Function's backward() may raise")
     after = epilogue(session, value, Names())
     if any(getattr(end, f) != getattr(after, f) for f in ("lines", "effects", "calls", "value")):
         raise Break("later effect", "a hook or a Function's backward() changes what is outside")
@@ -271,13 +278,9 @@ def _rehearse(
 
 
 def _drop_unused_inputs(session: Session, end: Epilogue) -> None:
-    """What was read for guards only, or looked at and not used, is no input of the graph.
-
-    A parameter that got other data (`p.data = x`) is one for its gradient's sake."""
+    """What was read for guards only, or looked at and not used, is no input of the graph."""
     tracer = session.tracer
-    used: set[Any] = set(end.outputs)
-    reached = leaves_of(end.tracked.values())
-    used.update(s.node for s in tensors_of(session) if id(s.twin) in reached)
+    used: set[Any] = {*end.outputs, *tracer.checks}
     for node in tracer.nodes:
         used.update(node.parents)
     written = {s.node for s in tensors_of(session) if s.memory.handle is not s.node}

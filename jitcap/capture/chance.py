@@ -38,11 +38,45 @@ def _drawing(cls: type, name: str, pytype: type, most: int) -> Handler:
         if not s.outside.is_fixed(owner) or len(args) > most or kwargs:
             raise Break("time and chance", f"{label}() is called")
         given = tuple(map(s.known, args))
+        if any(type(x) is int and abs(x) >= 1 << 62 for x in given):
+            raise Break("time and chance", f"{label}() draws an int beyond 64 bits")
+        getattr(_like(owner), name)(*given)  # raises what it always raises
         node = s.tracer.input(f"n{len(s.drawn)}", scalar_aval(pytype()))
         s.drawn[node] = Drawn(len(s.drawn), getattr(owner, name), given, label)
-        return SymNumber(s.tracer, node, pytype)
+        return SymNumber(s.tracer, pytype, node)
 
     return handler
+
+
+def _like(owner: Any) -> Any:
+    """Another generator of the kind: the program's draws nothing while it is captured."""
+    if isinstance(owner, np.random.Generator):
+        return np.random.Generator(np.random.PCG64(0))
+    if isinstance(owner, random.Random):
+        return random.Random(0)  # noqa: S311 - as the program has it
+    return np.random.RandomState(0)
+
+
+def states(methods: tuple[Any, ...]) -> list[Any]:
+    """The states of the generators whose methods are called, for `restore`."""
+    return [_state(m.__self__) for m in methods]
+
+
+def _state(owner: Any) -> Any:
+    if isinstance(owner, np.random.Generator):
+        return owner.bit_generator.state
+    return owner.getstate() if isinstance(owner, random.Random) else owner.get_state()
+
+
+def restore(methods: tuple[Any, ...], kept: list[Any]) -> None:
+    """Undo the draws of a run that was given up."""
+    for owner, state in zip((m.__self__ for m in methods), kept, strict=True):
+        if isinstance(owner, np.random.Generator):
+            owner.bit_generator.state = state
+        elif isinstance(owner, random.Random):
+            owner.setstate(state)
+        else:
+            owner.set_state(state)
 
 
 def _refusing(cls: type, name: str) -> Handler:

@@ -13,18 +13,17 @@ from functools import partial
 from typing import Any
 
 from eager.autograd import mode
-from eager.tensor import UNREAD, Tensor, wrap
-from eager.traced import Traced
+from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
-from jitcap.capture.kinds.base import MISSING
-from jitcap.capture.kinds.tensors import TENSOR_FIELDS, TensorShadow
+from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.origin import Attribute, Fixed
 from jitcap.capture.outside import Shadow
 from jitcap.capture.rebuild import CYCLE, Rebuilder
-from jitcap.capture.replay import ATTRIBUTE, USER_NAMES, VERSION, Effect
+from jitcap.capture.replay import ATTRIBUTE, VERSION, Effect
 from jitcap.capture.session import Session
 from jitcap.guards import Distinct, Names
-from jitcap.tensor_guard import Memory
+from jitcap.joint import behind, leaves_of
+from jitcap.tensor_guard import Different, Memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +50,10 @@ class Epilogue:
     value: str = "None"
     outputs: list[Any] = field(default_factory=list)
     writes: list[tuple[TensorShadow, int]] = field(default_factory=list)
-    tracked: dict[int, Tensor] = field(default_factory=dict)  # until the capture is finished
-    histories: dict[int, str] = field(default_factory=dict)  # the names of their tape nodes
-    result_of: dict[int, str] = field(default_factory=dict)
-    owners: dict[int, str] = field(default_factory=dict)
+    tensors: dict[int, str] = field(default_factory=dict)  # outputs that become tensors: names
+    leaves: list[str] = field(default_factory=list)  # where gradients asked for later go to
+    slots: list[Tensor] = field(default_factory=list)  # what has them, while it is captured
+    goals: list[Tensor] = field(default_factory=list)  # the leaves, as long
 
     def replay(self) -> list[str]:
         """The statements of the effects. Those that count writes are loops: an optimizer has
@@ -70,32 +69,33 @@ class Epilogue:
 
     def release(self) -> None:
         """Let go of the capture's tensors: all that the program met hangs on them."""
-        self.histories = {i: t._node.name() for i, t in self.tracked.items()}
-        self.tracked = {}
-        self.writes = []
+        self.slots, self.goals, self.writes = [], [], []
 
 
 def epilogue(session: Session, value: Any, names: Names) -> Epilogue:
     """Render the effects and the return value. Raises Break for what cannot be replayed."""
     early: set[int] = set()
+    inner: set[int] = set()
     while True:
         rebuilder = Rebuilder(session, names)
-        rebuilder._early = early
+        rebuilder._early, rebuilder.inner = early, inner
         try:
-            return _render(session, value, rebuilder)
+            rendered = _render(session, value, rebuilder)
         except CYCLE:
             continue
+        found = {id(t._node) for t in rebuilder.views}
+        found &= {id(node) for node in behind(rebuilder.slots)} if found else set()
+        if not found:
+            return rendered
+        inner |= found
 
 
 def _render(session: Session, value: Any, make: Rebuilder) -> Epilogue:
-    out = Epilogue(outputs=make.outputs, tracked=make.tracked, result_of=make.result_of)
-    out.owners = make.owners
+    out = Epilogue(outputs=make.outputs, writes=make.writes, slots=make.slots, tensors=make.tensors)
     returned = make.expr(value)
     stores = _versions(session, make)
     for shadow in list(session.outside.by_real.values()):
-        if isinstance(shadow, TensorShadow):
-            stores += _tensor_effects(make, shadow, out)
-        elif shadow.changed():
+        if shadow.changed():
             stores += shadow.replay(make)
     stores += _draws(session, make)
     stores += _grad_mode(session, make)
@@ -104,6 +104,12 @@ def _render(session: Session, value: Any, make: Rebuilder) -> Epilogue:
     out.effects = stores
     out.calls = calls
     out.value = returned
+    for leaf in leaves_of(make.slots):
+        outside = session.outside.shadow(leaf)
+        name = make.memo.get(id(leaf)) if outside is None else make.names.var(outside.origin)
+        if name is not None:  # nobody else can look at its gradient
+            out.goals.append(leaf)
+            out.leaves.append(name)
     return out
 
 
@@ -112,7 +118,7 @@ def guard_aliases(session: Session, written: list[TensorShadow]) -> None:
     objects; tensors different memory."""
     groups: dict[Any, list[Shadow]] = {}
     for shadow in session.hashed.values():
-        groups.setdefault(type(shadow.real), []).append(shadow)
+        groups.setdefault(shadow.kin(), []).append(shadow)
     for group in groups.values():
         if len(group) > 1:
             first, *others = [s.origin for s in group]
@@ -125,6 +131,10 @@ def guard_aliases(session: Session, written: list[TensorShadow]) -> None:
         if len(group) > 1 and any(s.changed() for s in group):
             first, *others = [s.origin for s in group]
             session.guards.add(Distinct(first, session.line(), tuple(others)))
+    needing = [s for s in tensors_of(session) if s.requires_grad]
+    if session.tracer.differentiated and len(needing) > 1 and not {*needing} <= {*written}:
+        first, *others = [s.origin for s in needing]
+        session.guards.add(Different(first, session.line(), tuple(others)))
     if written:
         _check_memory(session, written)
         first, *others = [s.origin for s in written]
@@ -141,14 +151,14 @@ def _check_memory(session: Session, written: list[TensorShadow]) -> None:
     """Two inputs in one piece of memory, one of them written: the graph would not see it."""
     owners: dict[int, list[TensorShadow]] = {}
     for shadow in tensors_of(session):
-        owners.setdefault(shadow.real._memory()[0], []).append(shadow)
+        owners.setdefault(shadow.place(), []).append(shadow)
     chosen = {id(s) for s in written}
     for group in owners.values():
         if len(group) > 1 and any(id(s) in chosen for s in group):
             shown = " and ".join(s.origin.show() for s in group[:2])
             raise Break.aliased(
                 f"{shown} share memory, and it is written",
-                frozenset(id(s.real._storage) for s in group),
+                frozenset(s.storage() for s in group),
             )
 
 
@@ -164,44 +174,11 @@ def _versions(session: Session, make: Rebuilder) -> list[Effect]:
     """The tensors that the graph wrote count it, grouped by the number of writes."""
     effects = []
     for shadow in tensors_of(session):
-        if shadow.memory.handle is not shadow.node:
-            count = max(shadow.twin._storage.version, 1)
+        if count := shadow.twin._storage.version:
             effects.append(
                 Effect(shadow.origin, make.names.var(shadow.origin), VERSION, value=str(count))
             )
     return sorted(effects, key=lambda e: int(e.value))
-
-
-def _tensor_effects(make: Rebuilder, shadow: TensorShadow, out: Epilogue) -> list[Effect]:
-    twin, effects = shadow.twin, []
-
-    def put(name: str, value: str) -> None:
-        target, where = (
-            make.names.var(shadow.origin),
-            make.session.written_at(twin, USER_NAMES.get(name, name)),
-        )
-        effects.append(Effect(shadow.origin, target, ATTRIBUTE, name, value, where=where))
-
-    if twin._node is not None:
-        raise Break("effect", f"{shadow.origin.show()} gets a history by an in-place operation")
-    for table in ("_hooks", "_accumulate_hooks"):
-        if {*(getattr(twin, table) or ())} != {*(getattr(shadow.real, table) or ())}:
-            raise Break("effect", f"a hook of {shadow.origin.show()} is registered or removed")
-    if shadow.memory.handle is not shadow.node:
-        out.writes.append((shadow, make.output(shadow.memory.handle)))
-    if type(twin._array) is not Traced or twin._array.storage is not shadow.memory:
-        again: Tensor = wrap(twin._array)
-        put("_array", f"{make.expr(again)}._array")
-    if twin._requires_grad is not shadow.requires_grad:
-        put("_requires_grad", repr(twin._requires_grad))
-    if twin._grad is not UNREAD and twin._grad is not shadow.grad:
-        if shadow.passes_on():
-            raise Break("effect", f"backward() goes on past {shadow.origin.show()}")
-        put("_grad", make.expr(twin._grad))
-    for key, value in twin.__dict__.items():
-        if key not in TENSOR_FIELDS and shadow.extra.get(key, MISSING) is not value:
-            put(key, make.expr(value))
-    return effects
 
 
 # ---- state of the library, host calls

@@ -19,8 +19,15 @@ VARKEYWORDS: Final = 0x08
 def frame_for(s: Session, fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Frame:
     """A frame of `fn`, arguments bound, closure in place. Raises TypeError as Python."""
     frame = Frame(fn.__code__, fn.__globals__, fn)
+    keywords = s.outside.by_real.get(id(fn.__kwdefaults__))
+    if keywords is not None:  # the program may have written to them
+        s.settle(keywords.twin)
     frame.fast = bind_arguments(
-        fn, args, kwargs, lambda field, holder, key: _default(s, fn, field, holder, key)
+        fn,
+        args,
+        kwargs,
+        fn.__kwdefaults__ if keywords is None else keywords.twin,
+        lambda field, holder, key: _default(s, fn, field, holder, key),
     )
     for i, name in enumerate(fn.__code__.co_freevars):
         frame.fast[name] = closure_cell(s, fn, i)
@@ -30,7 +37,7 @@ def frame_for(s: Session, fn: FunctionType, args: tuple[Any, ...], kwargs: dict[
 def real_frame(fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Frame:
     """A frame of `fn` on real values."""
     frame = Frame(fn.__code__, fn.__globals__, fn)
-    frame.fast = bind_arguments(fn, args, kwargs, lambda field, holder, key: holder[key])
+    frame.fast = bind_arguments(fn, args, kwargs, fn.__kwdefaults__, lambda _, held, key: held[key])
     frame.fast |= dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
     return frame
 
@@ -39,7 +46,11 @@ Default = Callable[[str, Any, Any], Any]  # (which defaults, the defaults, key) 
 
 
 def bind_arguments(
-    fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any], default: Default
+    fn: FunctionType,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    kwdefaults: dict[str, Any] | None,
+    default: Default,
 ) -> dict[str, Any]:
     """Parameter name -> value, by Python's rules."""
     code = fn.__code__
@@ -48,67 +59,56 @@ def bind_arguments(
     slots: dict[str, Any] = dict(zip(names[:count], args, strict=False))
     if code.co_flags & VARARGS:
         slots[names[count + only]] = args[count:]
-    elif len(args) > count:
-        raise TypeError(
-            f"{fn.__qualname__}() takes {count} positional arguments but {len(args)} were given"
-        )
-    _bind_keywords(fn, slots, kwargs)
+    fits = bool(code.co_flags & VARARGS) or len(args) <= count
+    if kwargs or code.co_flags & VARKEYWORDS:
+        fits &= _bind_keywords(code, slots, kwargs)
     missing = [n for n in names[: count + only] if n not in slots]
-    if missing:
-        _bind_defaults(fn, slots, missing, default)
-    return slots
-
-
-def _bind_keywords(fn: FunctionType, slots: dict[str, Any], kwargs: dict[str, Any]) -> None:
-    code = fn.__code__
-    last = code.co_argcount + code.co_kwonlyargcount
-    allowed = code.co_varnames[code.co_posonlyargcount : last]
-    rest: dict[str, Any] = {}
-    for name, value in kwargs.items():
-        if name not in allowed:
-            rest[name] = value
-        elif name in slots:
-            raise TypeError(f"{fn.__qualname__}() got multiple values for argument {name!r}")
-        else:
-            slots[name] = value
-    if code.co_flags & VARKEYWORDS:
-        slots[code.co_varnames[last + bool(code.co_flags & VARARGS)]] = rest
-    elif rest:
-        raise TypeError(
-            f"{fn.__qualname__}() got an unexpected keyword argument {next(iter(rest))!r}"
-        )
-
-
-def _bind_defaults(
-    fn: FunctionType, slots: dict[str, Any], missing: list[str], default: Default
-) -> None:
-    code: CodeType = fn.__code__
-    defaults = fn.__defaults__ or ()
-    first = code.co_argcount - len(defaults)
-    by_name = {code.co_varnames[first + i]: i for i in range(len(defaults))}
-    kwdefaults = fn.__kwdefaults__ or {}
-    unbound = [n for n in missing if n not in by_name and n not in kwdefaults]
-    if unbound:
-        raise _missing(fn, unbound)
+    defaults, kwdefaults = fn.__defaults__ or (), kwdefaults or {}
+    by_name = {names[count - len(defaults) + i]: i for i in range(len(defaults))}
+    if not fits or any(n not in by_name and n not in kwdefaults for n in missing):
+        raise _misfit(fn, args, kwargs, kwdefaults)
     for name in missing:
         if name in by_name:
             slots[name] = default("__defaults__", defaults, by_name[name])
         else:
             slots[name] = default("__kwdefaults__", kwdefaults, name)
+    return slots
 
 
-def _missing(fn: FunctionType, unbound: list[str]) -> TypeError:
-    """The error of a call without these arguments, in CPython's words."""
-    positional = [n for n in unbound if n in fn.__code__.co_varnames[: fn.__code__.co_argcount]]
-    kind, names = ("positional", positional) if positional else ("keyword-only", unbound)
-    quoted = [repr(n) for n in names]
-    shown = (
-        " and ".join(quoted) if len(quoted) < 3 else f"{', '.join(quoted[:-1])}, and {quoted[-1]}"
-    )
-    plural = "s" if len(names) > 1 else ""
-    return TypeError(
-        f"{fn.__qualname__}() missing {len(names)} required {kind} argument{plural}: {shown}"
-    )
+def _bind_keywords(code: CodeType, slots: dict[str, Any], kwargs: dict[str, Any]) -> bool:
+    """Whether they fit."""
+    last = code.co_argcount + code.co_kwonlyargcount
+    allowed = code.co_varnames[code.co_posonlyargcount : last]
+    rest = {name: value for name, value in kwargs.items() if name not in allowed}
+    named = {name: value for name, value in kwargs.items() if name in allowed}
+    fits = slots.keys().isdisjoint(named)
+    slots |= named
+    if code.co_flags & VARKEYWORDS:
+        slots[code.co_varnames[last + bool(code.co_flags & VARARGS)]] = rest
+        return fits
+    return fits and not rest
+
+
+def _misfit(
+    fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any], kwdefaults: dict[str, Any]
+) -> TypeError:
+    """What CPython says of a call that does not fit: it is asked, with a function of the same
+    signature that does nothing."""
+    code = fn.__code__.replace(
+        co_code=_NOTHING.co_code, co_consts=_NOTHING.co_consts, co_names=(), co_freevars=(),
+        co_cellvars=(), co_exceptiontable=b"", co_linetable=_NOTHING.co_linetable,
+        co_flags=fn.__code__.co_flags & (VARARGS | VARKEYWORDS) | _NOTHING.co_flags,
+    )  # fmt: skip
+    stub = FunctionType(code, {}, fn.__name__, fn.__defaults__)
+    stub.__qualname__, stub.__kwdefaults__ = fn.__qualname__, kwdefaults
+    try:
+        stub(*args, **kwargs)
+    except TypeError as error:
+        return error.with_traceback(None)
+    raise AssertionError(f"the arguments fit {fn.__qualname__}()")
+
+
+_NOTHING: Final = (lambda: None).__code__
 
 
 def _default(s: Session, fn: FunctionType, field: str, holder: Any, key: Any) -> Any:
@@ -117,8 +117,10 @@ def _default(s: Session, fn: FunctionType, field: str, holder: Any, key: Any) ->
     owner: Origin | None = s.outside.origin_of(fn)
     if id(fn) in s.made:
         return value
+    if field == "__kwdefaults__":
+        return s.getitem(s.getattr(fn, field), key)
     place = Attribute(owner or Fixed(fn, fn.__qualname__), field)
     s.outside.guard(Is(place, s.line(), holder))
-    if kind_of_class(type(value)).constant and isinstance(holder, tuple):
+    if kind_of_class(type(value)).constant:
         return value
     return s.outside.load(value, Item(place, key))

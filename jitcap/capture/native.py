@@ -76,9 +76,9 @@ def is_library_class(cls: type) -> bool:
 
 def is_native(fn: FunctionType) -> bool:
     """Whether `fn` is called natively. A closure with the user's functions is interpreted."""
-    if fn.__closure__ and any(_holds_user_code(c) for c in fn.__closure__):
+    if not is_native_module(fn.__globals__.get("__name__", "")):
         return False
-    return is_native_module(fn.__globals__.get("__name__", ""))
+    return not (fn.__closure__ and any(_holds_user_code(c) for c in fn.__closure__))
 
 
 def is_interpreted(fn: FunctionType) -> bool:
@@ -91,9 +91,10 @@ def _holds_user_code(cell: Any) -> bool:
         held = cell.cell_contents
     except ValueError:
         return False
-    if isinstance(held, FunctionType):
+    cls = type(held)
+    if cls is FunctionType:
         return not is_native_module(held.__globals__.get("__name__", ""))
-    return callable(held) and not isinstance(held, type) and not is_native_class(type(held))
+    return callable(held) and not issubclass(cls, type) and not is_native_class(cls)
 
 
 def is_python_class(cls: type) -> bool:

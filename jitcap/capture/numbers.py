@@ -1,140 +1,245 @@
-"""Capture: questions about run-time numbers. (number, type wanted) -> value and a relational guard.
+"""Capture: run-time numbers. (Python function, numbers) -> a number, with its guards.
 
-A number that comes from outside has a value now, and control flow may ask for it: the answer
-becomes a guard on the *condition* (`lr > 0.0`), not on the number. A number that only the graph
-knows (`loss.item()`) cannot answer, unless it is made of constants.
+A number from outside is a Python number, of any size, with the expression that reads it: arithmetic
+on such numbers happens in Python, now on the value and at every later call in the entry, before
+anything is written. It enters the graph where a tensor op takes it, one input per expression.
+Control flow may ask for its value: the answer becomes a guard on the *condition* (`lr > 0.0`), not
+on the number. A number that only the graph knows (`loss.item()`) cannot answer, unless it is made
+of constants; for its arithmetic see `jitcap.scalars`.
 """
 
 from __future__ import annotations
 
-import math
+import operator
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
-from eager.aval import Aval, scalar_aval
-from eager.ops.pointwise import CAST
+import numpy as np
+
 from eager.sym import SymNumber
+from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import Session
 from jitcap.capture.origin import Computed, Origin
 from jitcap.functional import DataDependent
-from jitcap.graph import Node
-from jitcap.guards import Holds
+from jitcap.guards import Holds, TypeIs
+from jitcap.scalars import TOTAL
 
-# How a scalar node is spelled in Python and computed while capturing.
-_INFIX: Final = {
-    "add": "({} + {})", "sub": "({} - {})", "mul": "({} * {})", "div": "({} / {})",
-    "floor_divide": "({} // {})", "remainder": "({} % {})", "pow": "({} ** {})",
-    "eq": "({} == {})", "ne": "({} != {})", "lt": "({} < {})", "le": "({} <= {})",
-    "gt": "({} > {})", "ge": "({} >= {})", "neg": "(-{})", "abs": "abs({})",
-    "and_": "({} & {})", "or_": "({} | {})", "not_": "(not {})",
+Function = Callable[..., Any]
+TYPES: Final = frozenset({bool, int, float, complex, np.float64, np.bool_})
+_INT64: Final = range(-(1 << 63), 1 << 63)
+_INFIX: Final[dict[Function, str]] = {
+    operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/",
+    operator.floordiv: "//", operator.mod: "%", operator.pow: "**", operator.lshift: "<<",
+    operator.rshift: ">>", operator.and_: "&", operator.or_: "|", operator.xor: "^",
+    operator.eq: "==", operator.ne: "!=", operator.lt: "<", operator.le: "<=",
+    operator.gt: ">", operator.ge: ">=",
 }  # fmt: skip
-_FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
-    name: getattr(math, name)
-    for name in ("sqrt", "exp", "log", "sin", "cos", "tan", "tanh", "sinh", "cosh", "log1p",
-                 "expm1", "log2", "atan", "asin", "acos", "erf")
+_PREFIX: Final[dict[Function, str]] = {
+    operator.neg: "-", operator.pos: "+", operator.invert: "~",
 }  # fmt: skip
+_COMPARISONS: Final = frozenset(
+    {operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge}
+)
+_NEVER_RAISES: Final = TOTAL | {operator.add, operator.sub, operator.mul, abs}  # of one type
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outside:
+    """What a number from outside is: where it is read, and its value now."""
+
+    origin: Origin
+    value: Any
+
+
+def read(s: Session, value: Any, origin: Origin) -> SymNumber:
+    """A number that is read at `origin` at every call."""
+    return SymNumber(s.tracer, type(value), Outside(origin, value))
+
+
+# ---- arithmetic
+
+
+def compute(s: Session, fn: Function, operands: tuple[Any, ...]) -> Any:
+    """`fn` of numbers. Where all are from outside this is Python's own; the result is read by the
+    same expression at every call. None where one is not: see `scalars`."""
+    if any(isinstance(x, np.generic) and type(x) not in TYPES for x in operands):
+        return fn(*map(s.known, operands))
+    if any(type(x) is SymNumber and type(x.leaf) is not Outside for x in operands):
+        return None
+    key = (fn, *((id(x) if type(x) is SymNumber else (type(x), repr(x))) for x in operands))
+    found = s.computed.get(key)
+    if found is None:
+        found = s.computed[key] = _compute(s, fn, operands), operands
+    return found[0]
+
+
+def _compute(s: Session, fn: Function, operands: tuple[Any, ...]) -> Any:
+    values = [value_of(x) for x in operands]
+    by_numpy = any(type(v) in (np.float64, np.bool_) for v in values)
+    call = Strict(fn) if by_numpy and fn is not float else fn
+    try:
+        value = call(*values)
+    except FloatingPointError as warning:
+        raise Break("numpy", f"{warning} in arithmetic of np.float64") from None
+    except Exception:  # for these values; the program may handle it
+        for x in operands:
+            s.known(x)
+        raise
+    if type(value) not in TYPES:
+        return fn(*map(s.known, operands))
+    origin = expression(call, operands)
+    if not _is_sure(fn, operands):
+        s.guards.add(TypeIs(origin, s.line(), type(value)))
+    return SymNumber(s.tracer, type(value), Outside(origin, value))
+
+
+def _is_sure(fn: Function, operands: tuple[Any, ...]) -> bool:
+    """Whether `fn` raises nothing and gives one type, whatever numbers of these types it gets."""
+    kinds = {int if x.pytype is bool else x.pytype for x in operands if type(x) is SymNumber}
+    for x in operands:  # a small int is as good as a float
+        if type(x) is float or (type(x) in (int, bool) and x not in _INT64):
+            kinds.add(type(x))
+    if fn in _COMPARISONS:
+        return kinds <= {int, float}
+    return fn in _NEVER_RAISES and kinds in ({int}, {float})
+
+
+class Strict:
+    """A function of NumPy's numbers that raises where NumPy would warn: FloatingPointError."""
+
+    def __init__(self, fn: Function) -> None:
+        self.fn = fn
+        self.__name__ = getattr(fn, "__name__", "f")
+
+    def __call__(self, *values: Any) -> Any:
+        with np.errstate(all="raise"):
+            return self.fn(*values)
+
+
+def value_of(x: Any) -> Any:
+    return x.leaf.value if type(x) is SymNumber else x
+
+
+def expression(fn: Function, operands: tuple[Any, ...]) -> Computed:
+    """How the entry computes `fn(*operands)`."""
+    sources = tuple(x.leaf.origin for x in operands if type(x) is SymNumber)
+    bound: list[Any] = []
+    names, places = [], iter(range(len(sources)))
+    for x in operands:
+        text = f"{{{next(places)}}}" if type(x) is SymNumber else literal(x)
+        if not text:
+            text = f"{{{len(sources) + len(bound)}}}"
+            bound.append(x)
+        names.append(text)
+    template = spelled(fn, names)
+    if template is None:
+        template = f"{{{len(sources) + len(bound)}}}({', '.join(names)})"
+        bound.append(fn)
+    return Computed(sources, template, tuple(bound))
+
+
+def spelled(fn: Function, names: list[str]) -> str | None:
+    """`fn` as an operator, or None."""
+    if fn in _INFIX:
+        return f"({names[0]} {_INFIX[fn]} {names[1]})"
+    return f"({_PREFIX[fn]}{names[0]})" if fn in _PREFIX else None
+
+
+def literal(x: Any) -> str:
+    """A number as source, or "" for one that has no literal."""
+    if type(x) is float and (x != x or x in (float("inf"), float("-inf"))):
+        return ""
+    if type(x) not in (bool, int, float) or (type(x) is int and x not in _INT64):
+        return ""
+    text = repr(x)
+    return f"({text})" if text.startswith("-") else text
+
+
+# ---- into the graph
+
+
+def enter(s: Session, number: SymNumber) -> Any:
+    """A number as the graph's: an input for one that is read outside."""
+    if type(number.leaf) is not Outside:
+        return number.leaf
+    origin, value = number.leaf.origin, number.leaf.value
+    if number.pytype is complex:
+        return s.known(number)
+    if number.pytype is int:
+        if value not in _INT64:
+            raise Break("data dependent", "an int beyond 64 bits enters a tensor operation")
+        fits = Computed((origin,), f"{_INT64.start} <= {{0}} < {_INT64.stop}")
+        s.guards.add(Holds(fits, s.line(), True))
+    node = s.tracer.input(f"s{len(s.tracer.inputs)}", number.aval)
+    s.outside.numbers[node] = origin
+    return node
+
+
+# ---- questions
 
 
 def concretize(s: Session, number: SymNumber, want: type) -> Any:
     """The value of `number` as `want`, guarded where it is read from outside. Raises DataDependent
     if only the graph knows it."""
-    origin = origin_of(s, number.handle)
-    if origin is None:
-        known = s.tracer.value(number.handle)
-        if known is not None:
-            return want(known)
-        if want is bool and _is_divisor_check(number):
-            return True
+    found = constant(s, number)
+    if found is None:
         what = f"{want.__name__}() of a value that is known only when the program runs"
         if s.search is not None:
             return s.search.decide(want, what)
         raise DataDependent(what)
-    value = hint_of(s, number.handle)
+    origin, value = found
     value = bool(value) if want is bool else value
-    s.guards.add(Holds(origin, s.line(), value))
+    if origin is not None:
+        kept = bool(value) if isinstance(value, np.bool_) else value
+        s.guards.add(Holds(origin, s.line(), kept))
     return want(value)
 
 
-def _is_divisor_check(number: SymNumber) -> bool:
-    """`x != 0` of a divisor that only the graph knows: dividing gives inf or nan, as tensors do."""
-    node = number.handle
-    return isinstance(node, Node) and node.op.name == "ne" and node.args[1] == 0
-
-
-def origin_of(s: Session, handle: Any) -> Origin | None:
-    """How to compute a number from the outside before the graph runs, or None."""
-    if not isinstance(handle, Node):
-        return Computed((), "{}", (handle,))
-    found = s.outside.numbers.get(handle)
-    if found is not None:
-        return found
-    template = _template(handle)
-    if template is None:
-        return None
-    parts = [origin_of(s, a) if isinstance(a, Node) else a for a in handle.args]
-    if any(p is None for p in parts):
-        return None
-    sources = tuple(p for p in parts if isinstance(p, Origin))
-    filled = template.format(*("{}" if isinstance(p, Origin) else _literal(p) for p in parts))
-    bound: tuple[Any, ...] = ()
-    if handle.op.name in _FUNCTIONS:
-        filled, bound = filled.replace("FUNCTION", "{}", 1), (_FUNCTIONS[handle.op.name],)
-        return _FunctionOf(sources, filled, bound)
-    return Computed(sources, filled, bound)
-
-
-class _FunctionOf(Computed):
-    """`math.f(x)`: the bound function comes first in the template."""
-
-    def expr(self, var: Any, bind: Any) -> str:
-        return self.template.format(*(bind(b) for b in self.bound), *(var(s) for s in self.sources))
-
-    def show(self) -> str:
-        names = [getattr(b, "__name__", "f") for b in self.bound]
-        return self.template.format(*names, *(s.show() for s in self.sources))
-
-
-def _template(node: Node) -> str | None:
-    name = node.op.name
-    if name in _FUNCTIONS:
-        return "FUNCTION({})"
-    if name == CAST.name:
-        kind = {0: "bool", 1: "int", 2: "float", 3: "complex"}[node.aval.dtype.category]
-        return f"{kind}({{}})"
-    return _INFIX.get(name)
-
-
-def _literal(value: Any) -> str:
-    if isinstance(value, float) and not math.isfinite(value):
-        return f"float('{value}')"
-    return repr(value)
-
-
-def hint_of(s: Session, handle: Any) -> Any:
-    """The value of a number now, in Python's arithmetic."""
-    if not isinstance(handle, Node):
-        return handle
-    hints = s.tracer.hints
-    if handle not in hints:
-        values = [hint_of(s, a) for a in handle.args]
-        template = _template(handle)
-        assert template is not None
-        if handle.op.name in _FUNCTIONS:
-            hints[handle] = _FUNCTIONS[handle.op.name](*values)
+def constant(s: Session, number: SymNumber) -> tuple[Origin | None, Any] | None:
+    """(where it is read, its value) of a number that the run does not decide; None of others. The
+    origin is None where constants alone decide it."""
+    if type(number.leaf) is Outside:
+        return number.leaf.origin, number.leaf.value
+    known: dict[int, SymNumber | Any] = {}
+    for each in postorder(number):
+        if type(each.leaf) is Outside:
+            known[id(each)] = each
+        elif each.fn is None:
+            value = s.tracer.value(each.leaf)
+            if value is None:
+                return None
+            known[id(each)] = each.pytype(value)
         else:
-            names = [f"x{i}" for i in range(len(values))]
-            hints[handle] = eval(template.format(*names), dict(zip(names, values, strict=True)))
-    return hints[handle]
+            operands = tuple(known[id(a)] if isinstance(a, SymNumber) else a for a in each.args)
+            symbolic = any(isinstance(a, SymNumber) for a in operands)
+            known[id(each)] = compute(s, each.fn, operands) if symbolic else each.fn(*operands)
+    result = known[id(number)]
+    if isinstance(result, SymNumber):
+        return result.leaf.origin, result.leaf.value
+    return None, result
 
 
-def cast(s: Session, number: Any, cls: type) -> Any:
+def postorder(number: SymNumber) -> list[SymNumber]:
+    """A number and what it is made of, operands first, each once."""
+    order: list[SymNumber] = []
+    seen: set[int] = set()
+    stack = [number]
+    while stack:
+        top = stack[-1]
+        missing = [a for a in top.args if isinstance(a, SymNumber) and id(a) not in seen]
+        if missing:
+            stack += missing
+            continue
+        stack.pop()
+        if id(top) not in seen:
+            seen.add(id(top))
+            order.append(top)
+    return order
+
+
+def cast(number: Any, cls: type) -> Any:
     """`int(x)`, `float(x)` of a run-time number: still a run-time number."""
     if not isinstance(number, SymNumber):
         return cls(number)
-    if number.pytype is cls:
-        return number.item()
-    if cls is int and number.pytype is float and origin_of(s, number.handle) is not None:
-        return int(concretize(s, number, float))
-    aval: Aval = scalar_aval(cls())
-    (handle,) = s.tracer.emit(CAST, (number.handle,), {"dtype": aval.dtype}, (aval,))
-    return SymNumber(s.tracer, handle, cls)
+    return number if number.pytype is cls else number.tracer.number(cls, (number,))

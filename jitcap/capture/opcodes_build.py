@@ -80,7 +80,7 @@ def list_extend(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("SET_UPDATE")
 def set_update(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    values = vm.world.list_of(frame.pop())
+    values = list(vm.world.iter(frame.pop()))
     vm.world.hashing(values)
     _container(vm, frame, ins).update(values)
 
@@ -89,7 +89,7 @@ def set_update(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 def dict_update(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     mapping = frame.pop()
     target = _container(vm, frame, ins)
-    for key in _keys(vm, mapping):
+    for key in _keys(vm, mapping, f"{type(mapping).__name__!r} object is not a mapping"):
         target[key] = vm.world.getitem(mapping, key)
 
 
@@ -97,18 +97,29 @@ def dict_update(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 def dict_merge(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     mapping = frame.pop()
     target = _container(vm, frame, ins)
-    for key in _keys(vm, mapping):
+    what = f"argument after ** must be a mapping, not {type(mapping).__name__}"
+    for key in _keys(vm, mapping, f"{_shown(vm, frame, ins)} {what}"):
         if key in target:
-            raise TypeError(f"got multiple values for keyword argument {key!r}")
+            what = f"got multiple values for keyword argument {key!r}"
+            raise TypeError(f"{_shown(vm, frame, ins)} {what}")
         target[key] = vm.world.getitem(mapping, key)
 
 
-def _keys(vm: Interpreter, mapping: Any) -> list[Any]:
+def _shown(vm: Interpreter, frame: Frame, ins: Instruction) -> str:
+    """The function that is called with the keywords on the stack, as errors name it."""
+    fn = frame.stack[-ins.arg - (2 if VERSION < (3, 13) else 3)]
+    name, module = getattr(fn, "__qualname__", None), getattr(fn, "__module__", None)
+    if name is None:
+        return str(vm.world.convert(fn, 1))
+    return f"{name}()" if module in (None, "builtins") else f"{module}.{name}()"
+
+
+def _keys(vm: Interpreter, mapping: Any, refusal: str) -> list[Any]:
     """The keys of a mapping that is unpacked by `**`."""
     try:
         keys = vm.world.getattr(mapping, "keys")
     except AttributeError:
-        raise TypeError(f"{type(mapping).__name__!r} object is not a mapping") from None
+        raise TypeError(refusal) from None
     return vm.world.list_of(vm.world.call(keys, (), {}))
 
 
@@ -120,7 +131,7 @@ def list_to_tuple(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 def _unpacked(vm: Interpreter, value: Any) -> list[Any]:
     if not hasattr(type(value), "__iter__") and not hasattr(type(value), "__getitem__"):
         raise TypeError(f"cannot unpack non-iterable {type(value).__name__} object")
-    return vm.world.list_of(value)
+    return list(vm.world.iter(value))
 
 
 @opcode("UNPACK_SEQUENCE")

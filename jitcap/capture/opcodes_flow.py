@@ -133,6 +133,59 @@ def reraise(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     raise frame.pop()
 
 
+@opcode("CHECK_EG_MATCH")
+def check_eg_match(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """`except* kinds`: what is left of the group, and the part that matches (a lone exception
+    becomes a group)."""
+    error, kinds = frame.popn(2)
+    for kind in kinds if isinstance(kinds, tuple) else (kinds,):
+        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+            text = "catching classes that do not inherit from BaseException is not allowed"
+            raise TypeError(text)
+        if issubclass(kind, BaseExceptionGroup):
+            text = "catching ExceptionGroup with except* is not allowed. Use except instead."
+            raise TypeError(text)
+    rest, match = error, None
+    if isinstance(error, BaseExceptionGroup):
+        vm.world.raising(error)
+        match, rest = error.split(kinds)
+    elif isinstance(error, kinds):
+        rest, match = None, BaseExceptionGroup("", [error])
+    frame.stack += [rest, match]
+    if match is not None:
+        frame.handled[-1] = match
+
+
+@opcode("PREP_RERAISE_STAR")
+def prep_reraise_star(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """What is raised after the `except*` clauses: what they left of `error`, as it was nested, and
+    what they raised."""
+    error, left = frame.popn(2)
+    parts = [e for e in left if e is not None]
+    if not isinstance(error, BaseExceptionGroup):  # one clause ran: at most one can be raised
+        frame.push(parts[0] if parts else None)
+        return
+    again = [e for e in parts if e.__context__ is error.__context__ and _is_part(e, error)]
+    raised = [e for e in parts if not any(e is a for a in again)]
+    leaves = {id(leaf) for e in again for leaf in _leaves(e)}
+    rest = error.split(lambda e: id(e) in leaves)[0] if leaves else None
+    raised += [rest] if rest is not None else []
+    frame.push(BaseExceptionGroup("", raised) if len(raised) > 1 else next(iter(raised), None))
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    """The exceptions in a group that are no groups."""
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    return [leaf for part in error.exceptions for leaf in _leaves(part)]
+
+
+def _is_part(error: BaseException, whole: BaseException) -> bool:
+    """Whether a group is what a split left of another one."""
+    held = {id(leaf) for leaf in _leaves(whole)}
+    return isinstance(error, BaseExceptionGroup) and all(id(e) in held for e in _leaves(error))
+
+
 # ---- with
 
 

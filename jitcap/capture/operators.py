@@ -17,6 +17,7 @@ from eager.sym import SymNumber
 from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import MISSING, Session, kind_of
+from jitcap.capture.kinds.lent import asked, stand_in
 from jitcap.capture.kinds.tensors import OutsideArray
 from jitcap.capture.kinds.text import Deferred, joined, mentions_runtime
 from jitcap.guards import Same
@@ -45,25 +46,64 @@ _UNARY: Final[dict[str, tuple[Callable[[Any], Any], str]]] = {
     "UNARY_INVERT": (operator.invert, "__invert__"),
     "UNARY_POSITIVE": (operator.pos, "__pos__"),
 }
-_BITWISE: Final = frozenset({"&", "|", "^", "<<", ">>"})  # run-time numbers do not have these
 _PLAIN: Final = frozenset({int, float, str, bool, type(None), bytes, SymNumber})
 
 
 def binary(s: Session, op: str, a: Any, b: Any) -> Any:
     """`a op b`, also in place (`+=`)."""
-    if op.endswith("=") and op in _INPLACE:
-        return _inplace(s, op, a, b)
-    plain, name = _BINARY[op]
+    inplace = op.endswith("=") and op in _INPLACE
     if type(a) in _PLAIN and type(b) in _PLAIN:
-        if op in _BITWISE:
-            a, b = s.known(a), s.known(b)
+        op = op[:-1] if inplace else op
+        plain = _BINARY[op][0]
         if op == "%" and type(a) is str and mentions_runtime(b):
             return Deferred(operator.mod, (a, b))
         return _numbers_or_values(s, plain, a, b)
-    found = _interpreted(s, a, b, f"__{name}__", f"__r{name}__")
-    if found is not MISSING:
-        return found
-    return _native_binary(s, plain, a, b)
+    plain, name = _BINARY[op[:-1] if inplace else op]
+    plain = _INPLACE[op] if inplace else plain
+    if kind_of(a).python or kind_of(b).python:
+        names = {f"__{name}__", f"__r{name}__", f"__i{name}__"}
+        if _answers(s, a, names) or _answers(s, b, names):
+            return _of_instances(s, plain, a, b)
+    elif inplace and isinstance(a, list | collections.deque) and op == "+=":
+        b = s.list_of(b)
+        if type(a) in (list, collections.deque):  # it only stores: nothing is looked at
+            a += b
+            return a
+    found = _of_tensors(s, a, b, f"__{'i' * inplace}{name}__", f"__r{name}__")
+    return _native_binary(s, plain, a, b) if found is MISSING else found
+
+
+def _answers(s: Session, value: Any, names: set[str]) -> bool:
+    """Whether it has one of these methods, written in Python."""
+    return kind_of(value).python and not asked(s, type(value)).isdisjoint(names)
+
+
+def _of_instances(s: Session, plain: Callable[..., Any], *operands: Any) -> Any:
+    """`plain(*operands)`: CPython asks their methods, in its order and in its words."""
+    given = []
+    for value in operands:
+        kind_of(value).see(s, value, "an operand")
+        s.settle(value)
+        python = kind_of(value).python and asked(s, type(value))
+        given.append(stand_in(s, value) if python else value)
+    return s.natively(plain, tuple(given))
+
+
+def _of_tensors(s: Session, a: Any, b: Any, name: str, reflected: str) -> Any:
+    """What methods that the program put into a class of tensors answer, or MISSING."""
+    order = [(a, b, name), (b, a, reflected)]
+    if type(b) is not type(a) and isinstance(b, type(a)):
+        order.reverse()
+    for x, y, asked_for in order:
+        if not isinstance(x, Tensor):
+            continue
+        method = kind_of(x).special(s, x, asked_for)
+        result = NotImplemented if method is None else s.call(method, (x, y), {})
+        if result is not NotImplemented:
+            return result
+        if method is None and x is a:
+            break  # eager's own answers
+    return MISSING
 
 
 def _native_binary(s: Session, plain: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
@@ -79,6 +119,8 @@ def _native_binary(s: Session, plain: Callable[[Any, Any], Any], a: Any, b: Any)
         return Deferred(plain, (a, b))
     if plain is operator.mod and isinstance(a, str) and mentions_runtime(b):
         return Deferred(operator.mod, (a, b))
+    if s.lends(a) or s.lends(b, text=isinstance(a, str)):
+        return s.natively(plain, (a, b), text=isinstance(a, str))
     return _numbers_or_values(s, plain, a, b)
 
 
@@ -92,67 +134,13 @@ def _numbers_or_values(s: Session, plain: Callable[..., Any], *values: Any) -> A
     return plain(*map(s.known, values))
 
 
-def _inplace(s: Session, op: str, a: Any, b: Any) -> Any:
-    if type(a) in _PLAIN:
-        return binary(s, op[:-1], a, b)
-    kind, name = kind_of(a), _BINARY[op[:-1]][1]
-    method = kind.special(s, a, f"__i{name}__")
-    if method is not None:
-        result = s.call(method, (a, b), {})
-        if result is not NotImplemented:
-            return result
-    if kind.python or method is not None:
-        return binary(s, op[:-1], a, b)
-    if isinstance(a, list | collections.deque) and op == "+=":
-        b = s.list_of(b)
-        if type(a) in (list, collections.deque):  # it only stores: nothing is looked at
-            a += b
-            return a
-    return _native_binary(s, _INPLACE[op], a, b)
-
-
-def _interpreted(s: Session, a: Any, b: Any, name: str, reflected: str) -> Any:
-    """The result of the operands' Python methods, or MISSING when neither has one."""
-    order = [(a, b, name), (b, a, reflected)]
-    if type(b) is not type(a) and isinstance(b, type(a)):
-        order.reverse()
-    asked = False
-    for x, y, method_name in order:
-        kind = kind_of(x)
-        method = kind.special(s, x, method_name)
-        if method is None and not kind.python:
-            if asked or not kind_of(y).python:
-                if isinstance(x, Tensor) and isinstance(y, Tensor):
-                    break  # it answers, whatever the other one defines
-                continue
-            result = _native_method(x, method_name, y)
-            if result is not NotImplemented:
-                return result
-            continue
-        if method is not None:
-            asked = True
-            result = s.call(method, (x, y), {})
-            if result is not NotImplemented:
-                return result
-    if asked:
-        raise TypeError(
-            f"unsupported operand type(s): {type(a).__name__!r} and {type(b).__name__!r}"
-        )
-    return MISSING
-
-
-def _native_method(x: Any, name: str, y: Any) -> Any:
-    method = getattr(type(x), name, None)
-    if method is None or isinstance(x, Tensor):
-        return NotImplemented
-    return method(x, y)
-
-
 def unary(s: Session, op: str, a: Any) -> Any:
     plain, name = _UNARY[op]
-    method = kind_of(a).special(s, a, name)
+    method = kind_of(a).special(s, a, name) if isinstance(a, Tensor) else None
     if method is not None:
         return s.call(method, (a,), {})
+    if _answers(s, a, {name}):
+        return _of_instances(s, plain, a)
     return _numbers_or_values(s, plain, a)
 
 
@@ -161,32 +149,21 @@ def compare(s: Session, op: str, a: Any, b: Any) -> Any:
     plain, name, reflected = _COMPARE[op]
     if type(a) in _PLAIN and type(b) in _PLAIN:
         return _numbers_or_values(s, plain, a, b)
-    if kind_of(a).python or kind_of(b).python or isinstance(a, Tensor) or isinstance(b, Tensor):
-        found = _compared(s, op, a, b, (name, reflected))
-        if found is not MISSING:
-            return found
-        if op in ("==", "!=") and _compares_identity(a) and _compares_identity(b):
+    if kind_of(a).python or kind_of(b).python:
+        names = {name, reflected, "__eq__"} if op == "!=" else {name, reflected}
+        equality = op in ("==", "!=")
+        if _answers(s, a, names) or _answers(s, b, names):
+            if equality:
+                same(s, a, b)  # what it comes to when neither has an answer
+            return _of_instances(s, plain, a, b)
+        if equality and _compares_identity(a) and _compares_identity(b):
             return same(s, a, b) is (op == "==")
-    return _native_binary(s, plain, a, b)
+    found = _of_tensors(s, a, b, name, reflected)
+    return _native_binary(s, plain, a, b) if found is MISSING else found
 
 
 def _compares_identity(value: Any) -> bool:
     return getattr(type(value), "__eq__", None) is object.__eq__
-
-
-def _compared(s: Session, op: str, a: Any, b: Any, names: tuple[str, str]) -> Any:
-    for x, y, name in ((a, b, names[0]), (b, a, names[1])):
-        kind = kind_of(x)
-        method = kind.special(s, x, name)
-        equal = kind.special(s, x, "__eq__") if method is None and op == "!=" else None
-        found = method or equal
-        if found is None and isinstance(x, Tensor) and isinstance(y, Tensor):
-            break
-        if found is not None:
-            result = s.call(found, (x, y), {})
-            if result is not NotImplemented:
-                return result if method is not None else not s.truth(result)
-    return MISSING
 
 
 def same(s: Session, a: Any, b: Any) -> bool:

@@ -301,7 +301,7 @@ class Contents(Step):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Computed(Origin):
-    """An expression over other origins: `template.format(*variables)`."""
+    """An expression over other origins: `template.format(*variables, *names of what is bound)`."""
 
     sources: tuple[Origin, ...]
     template: str
@@ -315,5 +315,14 @@ class Computed(Origin):
         return self.template.format(*names)
 
     def show(self) -> str:
-        shown = [s.show() for s in self.sources] + [repr(b) for b in self.bound]
-        return self.template.format(*shown)
+        return _shown(self, 3)
+
+
+def _shown(origin: Origin, depth: int) -> str:
+    """An expression as the user would write it, but not one that fills a page."""
+    if not isinstance(origin, Computed):
+        return origin.show()
+    if not depth:
+        return "..."
+    sources = [_shown(s, depth - 1) for s in origin.sources]
+    return origin.template.format(*sources, *(getattr(b, "__name__", b) for b in origin.bound))

@@ -94,6 +94,10 @@ class Outside:
     def fix(self, real: Any, origin: Origin) -> Any:
         """Guard by identity; the object itself."""
         self.guard(Is(origin, self.line(), real))
+        return self.begin(real, origin)
+
+    def begin(self, real: Any, origin: Origin) -> Any:
+        """The function that every call begins with: it needs no guard."""
         self.fixed[id(real)] = real
         return self.register(Shadow(real, origin, real))
 

@@ -9,17 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from eager.dispatch import apply
+from eager.autograd import retain_grad
 from eager.sym import SymNumber
-from eager.tensor import Tensor, wrap
+from eager.tape import OpNode, edge_of
+from eager.tensor import Tensor, refresh, wrap
 from eager.traced import Traced, TracedStorage
 from jitcap.capture import numbers
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import MutableKind, kind_of
-from jitcap.capture.kinds.tensors import TENSOR_FIELDS
+from jitcap.capture.kinds.tensors import TENSOR_FIELDS, TensorShadow
 from jitcap.capture.session import Session
 from jitcap.graph import Node
 from jitcap.guards import Names
+from jitcap.joint import why_spent
+from jitcap.region import OutputNode, SpentNode
+from jitcap.retrace import view
 
 _LITERALS: Final = (int, str, bytes)
 
@@ -35,14 +39,17 @@ class Rebuilder:
         self.session = session
         self.names = names
         self.outputs: list[Node] = []
-        self.tracked: dict[int, Tensor] = {}  # output index -> traced tensor that requires grad
-        self.freed: list[Tensor] = []
-        self.result_of: dict[int, str] = {}  # output index -> variable of the tensor made of it
-        self.owners: dict[int, str] = {}  # the same for results without a history
+        self.slots: list[Tensor] = []  # traced tensors whose history goes on outside
+        self.tensors: dict[int, str] = {}  # output index -> variable of the tensor made of it
+        self.views: list[Tensor] = []  # those that are made again on the tape
+        self.inner: set[int] = set()  # histories of views (ids) that others are computed from
+        self.writes: list[Any] = []  # (shadow, index of the output that its memory takes)
         self.lines: list[str] = []
         self.late: list[str] = []  # filling of cyclic objects
         self.memo: dict[int, str] = {}
         self.bases: dict[int, str] = {}  # id of a TracedStorage -> variable of its base tensor
+        self.counters: dict[int, str] = {}  # id of a Storage -> variable of a tensor that has it
+        self.histories: dict[int, str] = {}  # id of a tape node -> variable of what stands for it
         self._busy: set[int] = set()
         self._early: set[int] = set()  # objects in cycles
         self._keep: list[Any] = []
@@ -127,71 +134,132 @@ class Rebuilder:
     # ---- run-time values
 
     def number(self, number: SymNumber) -> str:
-        origin = numbers.origin_of(self.session, number.handle)
-        if origin is not None:
-            return self.names.var(origin)
-        index = self.output(number.handle)
-        return self.let(f"{self.names.bind(number.pytype)}(o[{index}])")
+        """A run-time number: Python computes it from what was read outside and what the graph
+        gave, so that it is exact."""
+        memo = self.memo
+        for each in numbers.postorder(number):
+            if id(each) not in memo:
+                names = [
+                    memo[id(a)] if isinstance(a, SymNumber) else numbers.literal(a) or self.expr(a)
+                    for a in each.args
+                ]
+                memo[id(each)] = self._leaf(each) if each.fn is None else self._call(each.fn, names)
+                self._keep.append(each)
+        return memo[id(number)]
+
+    def _leaf(self, number: SymNumber) -> str:
+        leaf = number.leaf
+        if isinstance(leaf, numbers.Outside):
+            return self.names.var(leaf.origin)
+        if leaf in self.session.drawn:
+            return self.names.var(self.session.drawn[leaf])
+        return self.let(f"{self.names.bind(number.pytype)}(o[{self.output(leaf)}])")
+
+    def _call(self, fn: Any, names: list[str]) -> str:
+        return self.let(numbers.spelled(fn, names) or f"{self.names.bind(fn)}({', '.join(names)})")
 
     def tensor(self, tensor: Tensor) -> str:
+        if tensor._view is not None:
+            refresh(tensor)
         array = tensor._array
-        lifted = self.session.tracer.lifted(tensor)
         if type(array) is not Traced:
-            if lifted is None:
-                name = self._constant_tensor(tensor)
-                return self._dress(name, tensor)
-            array = lifted
-        if self.has_history(tensor):
-            return self._dress(self._tracked(tensor, array), tensor)
-        storage = array.storage
-        owner = self.session.owners.get(id(storage))
-        if owner is not None:
-            base = self.names.var(owner.origin)
-            return self._dress(self._view(base, array, tensor), tensor)
-        base = self.bases.get(id(storage), "")
-        if not base:
-            base = self._base(storage, tensor, plain=not array.chain)
-            if not array.chain:
-                return self._dress(base, tensor)
-        return self._dress(self._view(base, array, tensor), tensor)
+            array = self.session.tracer.lifted(tensor)
+        if array is None:
+            return self._dress(self._constant_tensor(tensor), tensor)
+        where = tensor._view
+        if where is not None and self._storage_of(where.base) is array.storage:
+            replayed = _by_views(tensor) and id(tensor._node) not in self.inner
+            name = self.let(
+                f"{self.names.bind(view)}({self.expr(where.base)}, "
+                f"{self.names.bind(where.chain)}, {replayed})"
+            )
+        else:
+            name, replayed = self._alias(tensor, array), False
+        if replayed:
+            self.views.append(tensor)
+        elif self.has_history(tensor):
+            self._put(name, tensor)
+        return self._dress(name, tensor)
 
     def has_history(self, tensor: Tensor) -> bool:
         return bool(tensor._requires_grad and tensor._node is not None)
 
-    def _base(self, storage: TracedStorage, tensor: Tensor, *, plain: bool) -> str:
+    def _storage_of(self, tensor: Tensor) -> TracedStorage | None:
+        """The memory of a tensor while the lines run: one from outside has what it came with."""
+        shadow = self.session.outside.shadow(tensor)
+        if isinstance(shadow, TensorShadow):
+            return shadow.memory
+        array = tensor._array
+        if type(array) is not Traced:
+            array = self.session.tracer.lifted(tensor)
+        return None if array is None else array.storage
+
+    def _alias(self, tensor: Tensor, array: Traced) -> str:
+        """A tensor that is no view: the owner of its memory, or a further one with (a part of) that
+        memory, by `detach()` or `.data`."""
+        cls = "" if type(tensor) is Tensor else f", {self.names.bind(type(tensor))}"
+        owner = self.session.owners.get(id(array.storage))
+        base = self.names.var(owner.origin) if owner else self.bases.get(id(array.storage), "")
+        if owner is not None:
+            self.counters.setdefault(id(owner.twin._storage), base)
+        if not base:
+            whole = not array.chain
+            base = self._base(array.storage, f", None{cls}" if whole and cls else "")
+            if whole:
+                self._count(base, tensor)
+                return base
+        part = base
+        if array.chain:
+            chain = self.names.bind(array.chain)
+            part = f"{self.names.bind(view)}({base}, {chain}, False)"
+        counter = self.counters.get(id(tensor._storage))
+        storage = f"{counter}._storage" if counter else "None"
+        name = self.let(f"{self.names.bind(wrap)}({part}._array, {storage}{cls})")
+        if not counter:
+            self._count(name, tensor)
+        return name
+
+    def _base(self, storage: TracedStorage, cls: str) -> str:
         """The tensor that owns a new piece of memory."""
         index = self.output(storage.handle)
-        cls = (
-            f", None, {self.names.bind(type(tensor))}"
-            if plain and type(tensor) is not Tensor
-            else ""
-        )
         name = self.bases[id(storage)] = self.let(f"{self.names.bind(wrap)}(o[{index}]{cls})")
-        self.owners[index] = name
+        self.tensors[index] = name
         self._keep.append(storage)
         return name
 
-    def _tracked(self, tensor: Tensor, array: Traced) -> str:
-        """An output whose history goes on outside."""
-        index = self.output(array.read())
-        cls = f", None, {self.names.bind(type(tensor))}" if type(tensor) is not Tensor else ""
-        name = self.let(f"{self.names.bind(wrap)}(o[{index}]{cls})")
-        self.tracked[index] = tensor
-        self.result_of[index] = name
-        return name
+    def _count(self, name: str, tensor: Tensor) -> None:
+        """`name` is the first that has the tensor's counter of writes."""
+        self.counters[id(tensor._storage)] = name
+        self._keep.append(tensor._storage)
+        if tensor._storage.version:
+            self.lines.append(f"{name}._storage.version = {tensor._storage.version}")
 
-    def _view(self, base: str, array: Traced, tensor: Tensor) -> str:
-        """A view (or, with no steps, an alias) of `base`'s memory."""
-        text = f"{base}.detach()"
-        for op, attrs in array.chain:
-            pairs = "".join(f", {k}={self.names.bind(v)}" for k, v in attrs.items())
-            text = f"{self.names.bind(apply)}({self.names.bind(op)}, {text}{pairs})"
-        return self.let(text)
+    def _put(self, name: str, tensor: Tensor) -> None:
+        """An output whose history goes on outside, or is used up."""
+        node, why = tensor._node, why_spent(tensor)
+        history = self.histories.get(id(node))
+        if history is None:
+            given = f"{node.name()!r}, {len(node.outs)}" + (f", {why!r}" if why else "")
+            make = self.names.bind(SpentNode if why else OutputNode)
+            history = self.histories[id(node)] = self.let(f"{make}({given})")
+            self._keep.append(node)
+        slot = "" if why else f", h, {len(self.slots)}"
+        self.lines.append(f"{history}.put({name}, {tensor._index}{slot})")
+        if not why:
+            self.slots.append(tensor)
 
     def _constant_tensor(self, tensor: Tensor) -> str:
-        data = self.names.bind(tensor._array.copy())
-        cls = f", None, {self.names.bind(type(tensor))}" if type(tensor) is not Tensor else ""
-        return self.let(f"{self.names.bind(wrap)}({data}.copy(){cls})")
+        cls = "" if type(tensor) is Tensor else f", {self.names.bind(type(tensor))}"
+        base = self.bases.get(id(tensor._array), "")
+        data = f"{base}._array" if base else f"{self.names.bind(tensor._array.copy())}.copy()"
+        counter = self.counters.get(id(tensor._storage))
+        storage = f"{counter}._storage" if counter else "None"
+        name = self.let(f"{self.names.bind(wrap)}({data}, {storage}{cls})")
+        self.bases.setdefault(id(tensor._array), name)
+        self._keep.append(tensor._array)
+        if not counter:
+            self._count(name, tensor)
+        return name
 
     def _dress(self, name: str, tensor: Tensor) -> str:
         """What a new tensor carries beside its data."""
@@ -199,6 +267,8 @@ class Rebuilder:
         self._keep.append(tensor)
         if tensor._requires_grad and tensor._node is None:
             self.lines.append(f"{name}._requires_grad = True")
+        if tensor._retains:
+            self.lines.append(f"{self.names.bind(retain_grad)}({name})")
         if tensor._hooks is not None:
             raise Break("effect", "a tensor that is made inside has hooks")
         if tensor._grad is not None:
@@ -207,6 +277,22 @@ class Rebuilder:
             if key not in TENSOR_FIELDS:
                 self.lines.append(f"{name}.{key} = {self.expr(value)}")
         return name
+
+
+def _by_views(tensor: Tensor) -> bool:
+    """Whether the history of a view is that of its base, through the steps that it is made by."""
+    where = tensor._view
+    assert where is not None
+    target: Any = tensor._node
+    edge = None
+    for op, _ in reversed(where.chain):
+        if not isinstance(target, OpNode) or target.op is not op or target.hooks:
+            return False
+        edge = target.edges[0]
+        if edge is None:
+            return False
+        target = edge[0]
+    return edge == edge_of(where.base) and not why_spent(tensor)
 
 
 def _is_interned(value: Any) -> bool:

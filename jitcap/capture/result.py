@@ -11,14 +11,17 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Protocol
 
+from codegen import CheckFailed
 from eager.autograd import mode
 from eager.dtype import _default as default_dtype
+from jitcap.capture.chance import restore, states
 from jitcap.capture.effects import Epilogue
 from jitcap.capture.origin import Drawn, Origin
-from jitcap.graph import Graph
+from jitcap.graph import CHECK, Graph
 from jitcap.guards import READ_ERRORS, Guards, Names, explain, render, short
-from jitcap.joint import FreedNode, Joint, Region
+from jitcap.joint import Joint
 from jitcap.lower import Strides
+from jitcap.region import Region
 from jitcap.tensor_guard import TensorLike
 
 Run = Callable[[list[Any]], list[Any]]
@@ -50,7 +53,7 @@ class Captured:
     inference: bool
     autocast: Any
     joint: Joint | None = None
-    draws: tuple[str, ...] = ()  # statements before the graph runs
+    drawn: tuple[Drawn, ...] = ()  # numbers of the host's generators
     bound_to: str = ""  # what of this process the version depends on, without a guard
     read: tuple[CodeType, ...] = ()  # of the program's functions, as far as they were interpreted
     text: str = ""  # of the entry, when it was made
@@ -74,9 +77,9 @@ class Captured:
                 strides.append(tuple(s // guard.dtype.itemsize for s in guard.strides))
         return strides
 
-    def source(self, region: bool = False) -> str:
+    def source(self) -> str:
         """The entry as Python source; `K` runs the graph, `R` is the region, `MISS` the refusal."""
-        return self._function(self._body(region))
+        return self._function(self._body())
 
     def _function(self, body: list[str]) -> str:
         """The guards, and then `body`; it was rendered first, since it may read further places."""
@@ -100,15 +103,14 @@ class Captured:
     def _checks(self) -> list[str]:
         return self.names.lines or ["pass"]
 
-    def _body(self, region: bool) -> list[str]:
+    def _body(self) -> list[str]:
         gathered = ", ".join(map(self._array, self.inputs))
-        lines = [*self.draws, f"o = K([{gathered}])"]
         written = {o for _, o in self.writes}
-        if written and self.epilogue.outputs:
-            lines[-1] = lines[-1].replace("o = K", "r = K")
+        renumbered = written and self.epilogue.outputs
+        lines = self._run(f"{'r' if renumbered else 'o'} = K([{gathered}])")
+        if renumbered:
             lines.append(f"o = {self._renumbered(written)}")
-        lines += [*self.epilogue.lines, *self.epilogue.replay()]
-        lines += self._histories(region, len(written))
+        lines += [*self._begin(), *self.epilogue.lines, *self.epilogue.replay(), *self._attach()]
         lines += [call.statement for call in self.epilogue.calls]
         return [*lines, f"return {self.epilogue.value}"]
 
@@ -127,29 +129,41 @@ class Captured:
                     stack += origin.parents()
         return found
 
-    def recorder(self, region: bool) -> str:
+    def recorder(self) -> str:
         """The entry that changes nothing: it hands `K` the inputs, what is found at each of the
         `places`, and `finish(o, copies)`, which makes the value and does the effects to copies of
         the contents of what they are about; that gives (value, host calls)."""
         effects = self.epilogue.effects
         targets = {e.target: f"copy_of_{e.target}" for e in effects}
         finish = [f"{name} = copies[{target!r}]" for target, name in targets.items()]
-        finish += self.epilogue.lines
+        finish += [*self._begin(), *self.epilogue.lines]
         finish += [e.record(targets[e.target]) for e in effects]
-        finish += self._histories(region, len(self.writes))
+        finish += self._attach()
         calls = "".join(f"{call.record}, " for call in self.epilogue.calls)
         finish.append(f"return {self.epilogue.value}, ({calls})")
         gathered = ", ".join(map(self._array, self.inputs))
         places = ", ".join(f"{name!r}: {name}" for name in self.places())  # may read further ones
-        body = [*self.draws, "def finish(o, copies):", *(f"  {line}" for line in finish)]
+        draws = [self.names.later(drawn) for drawn in self.drawn]
+        body = [*draws, "def finish(o, copies):", *(f"  {line}" for line in finish)]
         body.append(f"return K([{gathered}], {{{places}}}, finish)")
         return self._function(body)
 
-    def _histories(self, region: bool, written: int) -> list[str]:
-        """What puts outputs on the tape."""
-        if region:
-            return self._attach(written)
-        return self._freed() if self.epilogue.histories else []
+    def _run(self, call: str) -> list[str]:
+        """Draws of the host, and the graph; a run that is given up has drawn nothing."""
+        draws = [self.names.later(drawn) for drawn in self.drawn]
+        if not draws or not any(n.op is CHECK or n.op.raises for n in self.graph.nodes):
+            return [*draws, call]
+        by_owner = {id(drawn.method.__self__): drawn.method for drawn in self.drawn}
+        methods = f"({', '.join(map(self.names.bind, by_owner.values()))},)"
+        return [
+            f"u = {self.names.bind(states)}({methods})",
+            *draws,
+            "try:",
+            f"  {call}",
+            f"except {self.names.bind(CheckFailed)}:",
+            f"  {self.names.bind(restore)}({methods}, u)",
+            "  raise",
+        ]
 
     def _renumbered(self, written: set[int]) -> str:
         """Outputs that are written back do not come back: put the others at their places."""
@@ -165,31 +179,24 @@ class Captured:
         v = self.names.var(given.origin)
         return f"{v}._array" if given.tensor else v
 
-    def _attach(self, written: int) -> list[str]:
+    def _begin(self) -> list[str]:
+        return [] if self.joint is None else ["h = R.begin()"]
+
+    def _attach(self) -> list[str]:
+        """What completes the history of the outputs."""
+        if self.joint is None:
+            return []
         given = ", ".join(
             self.names.bind(i.value) if i.origin is None else self.names.var(i.origin)
             for i in self.inputs
         )
-        made = {**self.epilogue.owners, **self.epilogue.result_of}
-        count = len(self.epilogue.outputs)
-        outs = ", ".join(
-            made.get(i, "None" if i in self.epilogue.histories else f"o[{i}]") for i in range(count)
-        )
-        return [f"R.attach([{given}], [{outs}], o[{count}:])", *self._freed()]
-
-    def _freed(self) -> list[str]:
-        """Outputs whose history a backward inside used up."""
-        live = set(self.joint.tracked) if self.joint else set()
-        node, lines = self.names.bind(_freed), []
-        for index, name in self.epilogue.result_of.items():
-            if index not in live:
-                label = self.epilogue.histories[index]
-                lines.append(f"{node}({name}, {label!r})")
-        return lines
+        count, leaves = len(self.epilogue.outputs), ", ".join(self.epilogue.leaves)
+        outs = ", ".join(self.epilogue.tensors.get(i, "None") for i in range(count))
+        return [f"R.attach(h, [{given}], [{leaves}], [{outs}], o[{count}:])"]
 
     def entry(self, run: Run, miss: Any, region: Region | None = None) -> Callable[..., Any]:
         """The function that a call runs: `entry(args, kwargs)` gives the result, or `miss`."""
-        self.text = self.source(region is not None)
+        self.text = self.source()
         self.code = compile(self.text, f"<entry of {self.name}>", "exec")
         return link(self.code, self.names.namespace, run, miss, region)
 
@@ -249,23 +256,6 @@ def link(
     exec(code, scope)
     entry: Callable[..., Any] = scope["entry"]
     return entry
-
-
-class _Freed(FreedNode):
-    """A used-up history under the name that it had."""
-
-    __slots__ = ("label",)
-
-    def __init__(self, tensor: Any, label: str) -> None:
-        super().__init__((), (tensor.aval,))
-        self.label = label
-
-    def name(self) -> str:
-        return self.label
-
-
-def _freed(tensor: Any, label: str) -> None:
-    tensor._node, tensor._index, tensor._requires_grad = _Freed(tensor, label), 0, True
 
 
 def prepare(guards: Guards, names: Names) -> None:

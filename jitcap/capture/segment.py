@@ -51,7 +51,7 @@ class Slot(Origin):
 def point_of(frame: Frame) -> tuple[Any, ...]:
     """What versions of a segment have in common: the place, and which slots are filled."""
     holes = tuple(i for i, v in enumerate(frame.stack) if v is NULL)
-    cells = tuple(n for n, v in frame.fast.items() if isinstance(v, CellType))
+    cells = tuple(n for n, v in frame.fast.items() if type(v) is CellType)
     return frame.pc, tuple(frame.fast), cells, len(frame.stack), holes, len(frame.handled)
 
 
@@ -61,7 +61,10 @@ def live(frame: Frame) -> tuple[Any, ...]:
 
 
 def capture_segment(
-    frame: Frame, limit: int | None, dynamic: frozenset[str]
+    frame: Frame,
+    limit: int | None,
+    dynamic: frozenset[str],
+    unsafe: frozenset[str] = frozenset(),
 ) -> tuple[Captured, int]:
     """Capture from where `frame` is, at most `limit` of its instructions; it is not changed.
 
@@ -72,7 +75,7 @@ def capture_segment(
         raise Break("generator", f"{frame.code.co_qualname} is a generator")
 
     def attempt(shared: frozenset[int]) -> tuple[Captured, int]:
-        with tracing(Session(frame.code.co_qualname), dynamic, shared) as session:
+        with tracing(Session(frame.code.co_qualname, unsafe), dynamic, shared) as session:
             return _attempt(session, frame, limit)
 
     return with_aliases(attempt)

@@ -12,7 +12,6 @@ from types import CellType, FunctionType, MethodType
 from typing import Any, Final
 
 from eager.autograd import mode
-from eager.aval import scalar_aval
 from eager.sym import SymNumber
 from eager.traced import UnknownValue
 from jitcap.capture import builtins as _builtins  # noqa: F401 - fills HANDLERS
@@ -23,10 +22,9 @@ from jitcap.capture import host, numbers, operators
 from jitcap.capture.breaks import Break, Place
 from jitcap.capture.frames import frame_for
 from jitcap.capture.interpret import NULL, Frame, Interpreter
-from jitcap.capture.kinds import base, modules, table
+from jitcap.capture.kinds import base, lent, modules, table
 from jitcap.capture.kinds.base import HANDLERS, MISSING, Args, Kwargs, kind_of
-from jitcap.capture.kinds.classes import guarded_mro, super_get
-from jitcap.capture.kinds.constants import driven as driven_arguments
+from jitcap.capture.kinds.classes import STORES, guarded_mro, super_get
 from jitcap.capture.kinds.functions import Reentry
 from jitcap.capture.kinds.iterators import driven
 from jitcap.capture.kinds.text import joined
@@ -44,17 +42,26 @@ from jitcap.capture.search import Search
 from jitcap.capture.tracing import CaptureTracer
 from jitcap.functional import DataDependent
 from jitcap.graph import NOWHERE, Node, Where
-from jitcap.guards import Guards, Holds, Is
+from jitcap.guards import CodeIs, Guards, Holds, Is
 
 _CELLS: Final = table.CELLS
 DEEPEST: Final = 150  # frames
+# Methods of containers that look at the elements; those whose first argument is a place.
+_LOOKING: Final = frozenset(
+    "index count remove sort __contains__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __repr__ "
+    "__str__ __format__".split()
+)
+_PLACING: Final = frozenset(
+    "pop insert rotate __getitem__ __setitem__ __delitem__ __mul__ __imul__ __rmul__".split()
+)
 
 
 class Session(base.Session):
     """See `interpret.World` for what the interpreter asks, `kinds.base.Session` for the kinds."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, unsafe: frozenset[str] = frozenset()) -> None:
         super().__init__()
+        self.unsafe = unsafe
         self.grad_mode, self.inference = mode.enabled, mode.inference
         self.autocast = mode.autocast
         self.entry = Place()  # where the function that is captured begins
@@ -191,8 +198,16 @@ class Session(base.Session):
         if len(self.vm.frames) > DEEPEST:
             what = f"{fn.__qualname__} is called more than {DEEPEST} levels deep"
             raise Break("unknown call", what)
-        self.reached[id(fn)] = fn
+        if id(fn) not in self.reached:
+            self.reached[id(fn)] = fn
+            self._guard_code(fn)
         return self.vm.execute(frame_for(self, fn, args, kwargs))
+
+    def _guard_code(self, fn: FunctionType) -> None:
+        """One that hangs on an object that is fixed: the getter of a property."""
+        inside = id(fn) in self.made or self.outside.origin_of(fn) is not None
+        if not inside and not self.is_library(fn.__globals__):
+            self.guards.add(CodeIs(Fixed(fn, fn.__qualname__), self.line(), fn.__code__))
 
     def native(self, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Any:
         """Run a function of `eager`, or a builtin, on values of this capture: the door through
@@ -203,6 +218,11 @@ class Session(base.Session):
         if type(plain) is FunctionType:  # one of `eager`, which looks at all that it gets
             self.see_within((*given, named), "use")
             self._guard_defaults(plain, len(given) + len(named))
+        owner = getattr(fn, "__self__", None)
+        if owner is not None and kind_of(owner).contains_values:
+            return self._native_method(owner, fn, given, named)
+        if fn not in STORES and any(map(_may_lend, (*given, *named.values()))):
+            return lent.natively(self, fn, given, named, text=isinstance(owner, str))
         return fn(*given, **named)
 
     def _guard_defaults(self, fn: FunctionType, given: int) -> None:
@@ -216,10 +236,44 @@ class Session(base.Session):
                 place = Attribute(Fixed(fn, fn.__qualname__), field)
                 self.guards.add(Is(place, self.line(), getattr(fn, field)))
 
+    def _native_method(self, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        """A method of a container. Those that look at elements get all of them lent; others are
+        lent what is a place, and store the rest."""
+        name = fn.__name__
+        if name in _LOOKING and any(map(self.lends, (owner, *args))):
+            return lent.natively(self, getattr(type(owner), name), (owner, *args), kwargs)
+        if name in _PLACING and args and self.lends(args[0]):
+            return lent.natively(self, lambda place: fn(place, *args[1:]), args[:1])
+        return fn(*args, **kwargs)
+
+    def natively(self, fn: Any, args: Args, kwargs: Kwargs | None = None, **how: Any) -> Any:
+        return lent.natively(self, fn, args, kwargs, **how)
+
+    def list_of(self, iterable: Any) -> list[Any]:
+        """`list(iterable)`, which asks for a length, too."""
+        special = kind_of(iterable).special(self, iterable, "__len__")
+        if special is None:
+            return list(self.iter(iterable))
+        made: list[Any] = lent.natively(self, list, (lent.stand_in(self, iterable),))
+        return made
+
+    def lends(self, value: Any, **how: Any) -> bool:
+        return lent.lends(self, value, **how)
+
+    def lend(self, value: Any) -> Any:
+        return lent.lend(self, value)
+
+    def back(self, value: Any) -> Any:
+        return lent.back(self, value)
+
+    def refuse_key(self, key: Any) -> None:
+        lent.refuse_key(self, key)
+
     def pure(self, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Any:
         """A builtin without effects: it runs now, on the values of run-time numbers."""
-        known = tuple(map(self.known, driven_arguments(self, args)))
-        return self.native(fn, known, {k: self.known(v) for k, v in kwargs.items()})
+        return self.native(
+            fn, tuple(map(self.known, args)), {k: self.known(v) for k, v in kwargs.items()}
+        )
 
     def foreign(self, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         """A method of a type that is written in C and of no kind of its own."""
@@ -264,11 +318,7 @@ class Session(base.Session):
 
     def number_input(self, real: complex, origin: Origin) -> SymNumber:
         """A run-time scalar that is read from outside at every call."""
-        node = self.tracer.input(f"s{len(self.tracer.inputs)}", scalar_aval(real))
-        self.outside.numbers[node] = origin
-        plain = float(real) if isinstance(real, float) else real  # of a np.float64
-        self.tracer.hints[node] = plain
-        return SymNumber(self.tracer, node, type(plain), real)
+        return numbers.read(self, real, origin)
 
     def known(self, value: Any) -> Any:
         """A run-time number (also inside a tuple) as its value, guarded; anything else as it is."""
@@ -277,3 +327,9 @@ class Session(base.Session):
         if type(value) is tuple and any(isinstance(v, SymNumber | tuple) for v in value):
             return tuple(map(self.known, value))
         return value
+
+
+def _may_lend(value: Any) -> bool:
+    """Whether it or a part of it can be an instance."""
+    kind = kind_of(value)
+    return kind.python or kind.contains_values

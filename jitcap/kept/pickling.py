@@ -33,8 +33,9 @@ from jitcap.capture.native import is_library_module
 from jitcap.capture.origin import Origin
 from jitcap.graph import Graph, GraphOp, Node
 from jitcap.guards import Guard
-from jitcap.joint import Joint
+from jitcap.joint import Joint, Segment
 from jitcap.kept.fingerprint import Unkept, library_name, look_up
+from jitcap.retrace import Call, Tape, Value
 from jitcap.tensor_guard import Seen
 
 Name = Callable[[Any], Any]  # an object -> a token for it, or None
@@ -48,8 +49,8 @@ _OWN: Final = {
     )
 }
 _RECORDS: Final = (
-    Guard, Origin, Seen, Aval, Joint, DType, device, Size, np.ndarray, np.generic, range, slice,
-    complex, re.Pattern, enum.Enum, ir.Where,
+    Guard, Origin, Seen, Aval, Joint, Segment, Tape, Call, Value, DType, device, Size, np.ndarray,
+    np.generic, range, slice, complex, re.Pattern, enum.Enum, ir.Where,
 )  # fmt: skip
 _DESCRIPTORS: Final = (
     types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType,
@@ -159,17 +160,14 @@ def _module_of(value: dict[Any, Any]) -> str:
 
 
 def _name_of(op: Op) -> str:
-    known = _GRAPH_OPS if isinstance(op, GraphOp) else REGISTRY
+    known = ir.GRAPH_OPS if isinstance(op, GraphOp) else REGISTRY
     if known.get(op.name) is not op:
         raise Unkept(f"the op {op.name}")
     return op.name
 
 
 def _op(name: str, of_graph: bool) -> Op:
-    return (_GRAPH_OPS if of_graph else REGISTRY)[name]
-
-
-_GRAPH_OPS: Final[dict[str, Op]] = {op.name: op for op in (ir.INPUT, ir.AS_NUMBER, ir.ITEM)}
+    return (ir.GRAPH_OPS if of_graph else REGISTRY)[name]
 
 
 def _flat(graph: Graph) -> tuple[Any, ...]:

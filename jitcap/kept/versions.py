@@ -31,13 +31,14 @@ from jitcap.capture.result import Captured, link
 from jitcap.config import config
 from jitcap.graph import Graph
 from jitcap.guards import READ_ERRORS, Guards
-from jitcap.joint import Joint, Region
+from jitcap.joint import Joint
 from jitcap.kept import graphs, pickling
 from jitcap.kept.fingerprint import Unkept, fingerprint
 from jitcap.lower import Strides
 from jitcap.pipeline import compile_graph
 from jitcap.pipeline import recall as recall_executable
 from jitcap.record import Trail, say
+from jitcap.region import Region
 from jitcap.version import MISS, Compiled, Options
 
 SLOTS: Final = 8  # versions for calls that look alike: of several models with one step, say

@@ -22,7 +22,7 @@ from eager.ops.index import IndexAdd
 from eager.ops.kinds import Cast, Reduce, Scan
 from eager.ops.window import SumPool, SumPoolGrad
 from jitcap.config import config
-from jitcap.graph import Graph, Node, evaluate, last_uses
+from jitcap.graph import CHECK, Graph, Node, evaluate, last_uses
 from jitcap.oracle.compare import Leaf
 
 FREE: Final = 4  # roundings that are allowed without a measurement
@@ -46,7 +46,7 @@ def disturbed(graph: Graph, inputs: Sequence[Any], amplitude: float, seed: int) 
     with np.errstate(all="ignore"):
         for n in graph.nodes:
             arrays = tuple(env[a] if isinstance(a, Node) else a for a in n.args)
-            value = evaluate(n, arrays)
+            value = True if n.op is CHECK else evaluate(n, arrays)
             env[n] = value if amplitude == 0 else _moved(n, arrays, value, amplitude, chance)
             for d in dead.get(n, ()):
                 env.pop(d, None)

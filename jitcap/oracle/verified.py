@@ -26,13 +26,14 @@ from typing import Any, Final
 
 import numpy as np
 
+from codegen import CheckFailed
 from eager import autograd
 from eager.tensor import Tensor, wrap
 from jitcap.capture.native import is_library_space
 from jitcap.capture.origin import Drawn, Item, Origin
 from jitcap.capture.result import Captured, link
-from jitcap.graph import Graph
-from jitcap.joint import Joint, Region, runs_python
+from jitcap.graph import CHECK, Graph
+from jitcap.joint import Joint, runs_python
 from jitcap.oracle.blame import Blame, readable
 from jitcap.oracle.case import Begun, Case, Outcome, Plain, Run
 from jitcap.oracle.compare import Comparison, Difference, Leaf, same_namespace
@@ -41,33 +42,56 @@ from jitcap.oracle.copies import Copies, owner_of
 from jitcap.oracle.host import Heard, expected, listening, streams_of, told
 from jitcap.oracle.noise import Samples, disturbed, far, judge
 from jitcap.passes.dead import dead_code
+from jitcap.region import OutputNode, Region, RegionNode
 from jitcap.version import MISS, STANCE
 
 VALUE: Final = "the returned value"
 # What a run of compiled code raises that is no answer of the version: `check_nans` tells the user.
-GIVEN_UP: Final = (FloatingPointError,)
+GIVEN_UP: Final = (FloatingPointError, CheckFailed)
 _ATOMS: Final = (type(None), bool, int, float, complex, str, bytes, tuple, frozenset, type)
 
 
 class _Attachments(threading.local):
-    """In the place of a Region: remembers what it puts on the tape."""
+    """In the place of a Region: remembers what it puts on the tape, and where gradients go."""
 
     def __init__(self, region: Region | None) -> None:
         self.region = region
-        self.trial = False  # a run of samples: nothing is put there
-        self.inputs: Sequence[Any] = ()
+        self.trial = False  # a run of samples: there is no backward
+        self.leaves: list[Tensor] = []
         self.outputs: list[Tensor] = []
 
-    def attach(self, inputs: Sequence[Any], outputs: Sequence[Any], extra: Sequence[Any]) -> None:
+    def begin(self) -> RegionNode:
         assert self.region is not None
-        self.inputs, joint = inputs, self.region.joint
-        self.outputs = [outputs[i] for i in joint.tracked]
+        return _Watched(self.region, self.outputs)
+
+    def attach(
+        self,
+        node: RegionNode,
+        inputs: Sequence[Any],
+        leaves: Sequence[Tensor],
+        outputs: Sequence[Any],
+        extra: Sequence[Any],
+    ) -> None:
+        assert self.region is not None
+        self.leaves = [leaves[i] for i in self.region.joint.leaves]
         if not self.trial:
-            self.region.attach(inputs, outputs, extra)
-            return
-        for out in self.outputs:
-            if out is not None:
-                out._node, out._requires_grad = self, True
+            self.region.attach(node, inputs, leaves, outputs, extra)
+
+
+class _Watched(RegionNode):
+    """Remembers the results by slot."""
+
+    __slots__ = ("results",)
+
+    def __init__(self, region: Region, results: list[Tensor]) -> None:
+        super().__init__(region)
+        self.results = results
+
+    def edge(
+        self, slot: int, output: OutputNode, index: int, tensor: Tensor
+    ) -> tuple[autograd.Node, int]:
+        self.results.append(tensor)  # they are put there in order
+        return super().edge(slot, output, index, tensor)
 
 
 class Verified:
@@ -91,7 +115,7 @@ class Verified:
         self.compile_again = compile_again
         self.attachments = _Attachments(region)
         self._run = run
-        text = captured.recorder(region is not None)
+        text = captured.recorder()
         captured.code = compile(text, f"<verified entry of {captured.name}>", "exec")
         self.places = captured.places()
         names = captured.names
@@ -135,7 +159,8 @@ class Verified:
         values = disturbed(self.graph, inputs, amplitude, seed)
         for i, o in self.captured.writes:
             np.copyto(inputs[i], values[o])
-        return [v.copy() if isinstance(v, np.ndarray) else v for v in values]
+        shown = [v for n, v in zip(self.graph.outputs, values, strict=True) if n.op is not CHECK]
+        return [v.copy() if isinstance(v, np.ndarray) else v for v in shown]
 
 
 class VerifiedCall:
@@ -215,12 +240,13 @@ class VerifiedCall:
     def _gradients(self, outcome: Outcome) -> None:
         """What results with a history would pass on, for gradients drawn at random."""
         region, attachments = self.version.region, self.version.attachments
-        outs = [t for t in outcome.tracked if t is not None]
+        outs, leaves = outcome.tracked, attachments.leaves
         if region is None or not outs:
             return
-        leaves = [attachments.inputs[i] for i in region.joint.leaves]
-        if any(t._hooks or t._accumulate_hooks for t in leaves) or runs_python(leaves):
-            return  # they would be called
+        if any(t._hooks or t._accumulate_hooks or not t.requires_grad for t in leaves):
+            return  # they would be called; it is to require one only afterwards
+        if runs_python(leaves):
+            return
         chance = np.random.default_rng(0)
         self.tangents = [
             np.asarray(chance.standard_normal(t._array.shape)).astype(t._array.dtype) for t in outs
@@ -228,8 +254,12 @@ class VerifiedCall:
         outcome.gradients = self._named(_gradients(outs, leaves, self.tangents), region.joint)
 
     def _named(self, gradients: Sequence[Any], joint: Joint) -> dict[str, Any]:
-        origins = [self.version.captured.inputs[i].origin for i in joint.leaves]
-        shown = [readable(o.show()) if o is not None else "a constant" for o in origins]
+        names = [self.version.captured.epilogue.leaves[i] for i in joint.leaves]
+        origins = [self.version.places.get(name) for name in names]
+        shown = [
+            f"a leaf that is made inside ({i})" if o is None else readable(o.show())
+            for i, o in enumerate(origins)
+        ]
         return {f"the gradient of {s}": g for s, g in zip(shown, gradients, strict=True)}
 
     # ---- the comparison
@@ -299,7 +329,7 @@ class VerifiedCall:
         theirs = [comparison.tensors.get(id(t)) for t in outcome.tracked]
         if any(t is None or t._node is None for t in theirs) or runs_python(theirs):  # type: ignore[arg-type]
             return
-        leaves = [attachments.inputs[i] for i in region.joint.leaves]
+        leaves = [comparison.tensors.get(id(t)) or t for t in attachments.leaves]
         wanted = self._named(_gradients(theirs, leaves, self.tangents), region.joint)  # type: ignore[arg-type]
         for path, got in outcome.gradients.items():
             want = wanted[path]

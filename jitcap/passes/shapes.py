@@ -171,10 +171,10 @@ def _sum_of_expand(s: Maker, n: Node) -> Arg | None:
         return s.make("full", value * count, like=n, shape=n.aval.shape, dtype=n.aval.dtype)
     if not is_op(x, "expand"):
         return None
-    repeated = [d for d in n.attrs["dim"] if _repeats(x, d)]
-    times = math.prod(x.aval.shape[d] for d in repeated)
-    if not repeated or times == 0:
+    repeated = [d for d in n.attrs["dim"] if x.aval.shape[d] > 1 and _repeats(x, d)]
+    if not repeated:
         return None
+    times = math.prod(x.aval.shape[d] for d in repeated)
     once = tuple(1 if d in repeated else size for d, size in enumerate(x.aval.shape))
     smaller = s.make("expand", x.args[0], like=n, shape=once)
     total = s.make(n.op, smaller, like=n, **n.attrs)

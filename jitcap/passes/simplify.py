@@ -4,7 +4,8 @@ A rule is a function (Simplifier, node with simplified arguments) -> replacement
 `RULES` of `identities`, `shapes` and `products` say which rules an op name has. A rule may build
 with `s.make(...)`, which simplifies what it builds, so one forward sweep is enough: rules look at
 arguments only, never at users. A replacement of another shape or dtype is refused here, so that
-rules need not ask (`x * 1` where x is an int and 1 came as a float, say).
+rules need not ask (`x * 1` where x is an int and 1 came as a float, say). One node of the graph
+starts at most `FUEL` rewrites: two rules that undo each other cost time, and never a compile.
 """
 
 from __future__ import annotations
@@ -29,10 +30,15 @@ def _merge(tables: tuple[Mapping[str, tuple[Rule, ...]], ...]) -> dict[str, tupl
 
 
 RULES: Final = _merge(TABLES)
+FUEL: Final = 200  # rewrites that one node may start; the longest chain that is meant takes a dozen
 
 
 class Simplifier(Rewriter):
     """A rewriter that runs the rules on whatever is built through it."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        self.fuel = FUEL
 
     def make(self, op: Op | str, *args: Arg, like: Node, **attrs: Any) -> Arg:
         """A simplified node for `op(*args, **attrs)`; `like` lends its line."""
@@ -42,7 +48,8 @@ class Simplifier(Rewriter):
 
     def add(self, n: Node) -> Arg:
         """The simplest known value of a candidate node, appended if it is new."""
-        for rule in RULES.get(n.op.name, identities.EVERY):
+        self.fuel -= 1
+        for rule in RULES.get(n.op.name, identities.EVERY) if self.fuel > 0 else ():
             new = rule(self, n)
             if new is not None and _same_kind(n, new):
                 return new
@@ -63,7 +70,7 @@ def simplify(graph: Graph) -> Graph:
     s = Simplifier(graph)
     kept = set(graph.outputs)
     for n in graph.nodes:
-        candidate = with_args(n, s.args(n))
+        candidate, s.fuel = with_args(n, s.args(n)), FUEL
         new = s.add(candidate) if len(n.avals) == 1 else s.append(candidate)
         s.mapped[n] = s.append(candidate) if n in kept and is_number(new) else new
     return s.finish()

@@ -465,3 +465,42 @@ def keyword_defaults(n):
         return a, b, c, sorted(more)
 
     return f(1), f(1, b=5, z=0), (lambda *, k=n: k)()
+
+
+@case("v")
+def exception_groups(text):
+    def shown(e):
+        if isinstance(e, BaseExceptionGroup):
+            return type(e).__name__, str(e), [shown(x) for x in e.exceptions]
+        return type(e).__name__, str(e)
+
+    def run(raised, again=False):
+        log = []
+        try:
+            try:
+                raise raised
+            except* ValueError as group:
+                log.append(("values", shown(group)))
+                if again:
+                    raise
+            except* (TypeError, KeyError) as group:
+                log.append(("others", shown(group)))
+                if again:
+                    raise RuntimeError("new") from group
+            else:
+                log.append("none")
+        except BaseException as error:
+            log.append(("left", shown(error), error.__cause__ is None))
+        return log
+
+    errors = values, types, keys = ValueError(text), TypeError("t"), KeyError("k")
+    nested = ExceptionGroup("outer", [values, ExceptionGroup("inner", [types, OSError("o")])])
+    return (
+        run(ExceptionGroup("all", errors)),
+        run(ExceptionGroup("two", [values, OSError("o")])),
+        run(ExceptionGroup("all", errors), again=True),
+        run(nested),
+        run(nested, again=True),
+        run(ValueError("lone")),
+        run(OSError("other")),
+    )

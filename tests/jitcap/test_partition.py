@@ -10,9 +10,10 @@ from eager.dispatch import current_tracer
 from eager.tensor import wrap
 from eager.traced import fresh
 from jitcap.functional import Tracer
-from jitcap.joint import Region, build_joint
+from jitcap.joint import build_joint
 from jitcap.partition import Flow, partition
 from jitcap.record import JitcapWarning
+from jitcap.region import OutputNode, Region
 from jitcap.verify import verify
 
 
@@ -32,9 +33,10 @@ def joint_of(fn, *args):
     token = current_tracer.set(tracer)
     try:
         outs = fn(*stand_ins)
-        leaves = [(i, s) for i, s in enumerate(stand_ins) if s.requires_grad]
-        tracked = [(i, o) for i, o in enumerate(outs) if o.requires_grad]
-        return build_joint(tracer, [o._array.read() for o in outs], tracked, leaves)
+        leaves = [s for s in stand_ins if s.requires_grad]
+        slots = [o for o in outs if o.requires_grad]
+        handles = [o._array.read() for o in outs]
+        return build_joint(tracer, handles, range(len(outs)), slots, leaves, ())
     finally:
         current_tracer.reset(token)
 
@@ -49,7 +51,10 @@ def compiled(fn, *args):
         arrays = region.forward.run([a._array for a in args])
         n = region.joint.outputs
         outs = [wrap(np.array(a)) for a in arrays[:n]]
-        region.attach(args, outs, arrays[n:])
+        node = region.begin()
+        for slot, out in enumerate(outs):
+            OutputNode("Backward", 1).put(out, 0, node, slot)
+        region.attach(node, args, [a for a in args if a.requires_grad], outs, arrays[n:])
         return outs
 
     return call

@@ -231,12 +231,12 @@ def transposed(x):
 
 
 def test_a_view_with_wrong_strides(monkeypatch):
-    original = rebuild.Rebuilder._view
+    original = rebuild.view
 
-    def contiguous(self, base, array, tensor):
-        return self.let(f"{original(self, base, array, tensor)}.contiguous()")
+    def contiguous(base, chain, record):
+        return original(base, chain, record).contiguous()
 
-    monkeypatch.setattr(rebuild.Rebuilder, "_view", contiguous)
+    monkeypatch.setattr(rebuild, "view", contiguous)
     error = found(transposed, eager.ones(2, 3))
     assert "strides (8, 4) in the compiled version, (4, 12) in Python" in error.what
     assert "transposed at" in error.where
@@ -245,8 +245,8 @@ def test_a_view_with_wrong_strides(monkeypatch):
 def test_a_wrong_dtype(monkeypatch):
     original = rebuild.Rebuilder._base
 
-    def doubled(self, storage, tensor, *, plain):
-        return self.let(f"{original(self, storage, tensor, plain=plain)}.double()")
+    def doubled(self, storage, cls):
+        return self.let(f"{original(self, storage, cls)}.double()")
 
     monkeypatch.setattr(rebuild.Rebuilder, "_base", doubled)
     error = found(lambda x: x * 2, eager.ones(3))
@@ -449,6 +449,7 @@ def constants(x):
 
 def test_a_wrong_pass(monkeypatch):
     """A pass that gets a constant wrong."""
+
     def fold(graph):
         def rule(r, n, args):
             if n.op.name == "mul" and args[1] == 4:

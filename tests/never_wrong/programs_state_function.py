@@ -232,3 +232,119 @@ def a_function_is_jitted_with_a_wrapper():
         return x * 2
 
     return scene(step, nothing, observe=lambda: list(log))
+
+
+@case("function")
+def the_getter_of_a_property_is_given_other_code():
+    class State:
+        @property
+        def scale(self):
+            return 2
+
+        @staticmethod
+        def shift():
+            return 1
+
+    def other(self):
+        return 3
+
+    def another():
+        return 4
+
+    state = State()
+
+    def change():
+        State.scale.fget.__code__ = other.__code__
+
+    def change_again():
+        State.shift.__code__ = another.__code__
+
+    return scene(lambda x: x * state.scale + state.shift(), change, change_again)
+
+
+@case("function")
+def a_keyword_default_is_added_and_deleted_inside():
+    def helper(x, *, scale=2, shift):
+        return x * scale + shift
+
+    def step(x):
+        helper.__kwdefaults__["shift"] = helper.__kwdefaults__.get("shift", 0) + 1
+        y = helper(x)
+        del helper.__kwdefaults__["scale"]
+        try:
+            helper(x)
+        except TypeError as error:
+            text = str(error)
+        helper.__kwdefaults__["scale"] = 3
+        return y, text
+
+    return scene(step, nothing, observe=lambda: dict(helper.__kwdefaults__))
+
+
+@case("function")
+def attributes_of_a_method_are_those_of_its_function():
+    class State:
+        def scale(self, by=[1]):  # noqa: B006
+            """First."""
+            return by
+
+    state = State()
+
+    def step(x):
+        state.scale.__defaults__[0].append(len(state.scale.__doc__))
+        return state.scale.__name__, sum(state.scale())
+
+    def rename():
+        State.scale.__doc__, State.scale.__name__ = "Another.", "renamed"
+
+    return scene(step, rename, nothing, observe=lambda: list(State.scale.__defaults__[0]))
+
+
+@case("function")
+def names_and_annotations_of_a_class():
+    class Base:
+        x: int = 1
+
+    class State(Base):
+        pass
+
+    def step(x):
+        State.__annotations__["n"] = len(State.__annotations__)
+        Base.__annotations__["x"] = str
+        return State.__name__, State.__qualname__, [b.__name__ for b in State.__mro__]
+
+    def rename():
+        State.__name__, Base.__qualname__, Base.__name__ = "Renamed", "Other", "Other"
+
+    return scene(
+        step, rename, nothing, observe=lambda: (State.__annotations__, Base.__annotations__)
+    )
+
+
+@case("function")
+def calls_that_do_not_fit_in_python_s_words():
+    def one(a, /, b):
+        pass
+
+    def two(a, b=2, *, c, d=3):
+        pass
+
+    class State:
+        def method(self, a, *rest):
+            pass
+
+    def words(call):
+        try:
+            call()
+        except TypeError as error:
+            return str(error)
+
+    def step(x):
+        calls = (
+            lambda: one(b=1, a=2), lambda: one(1, 2, 3), lambda: one(1, 2, b=2), lambda: one(),
+            lambda: two(1), lambda: two(1, 2, 3), lambda: two(1, 2, 3, c=2), lambda: two(c=1),
+            lambda: two(1, c=1, z=3), lambda: State().method(), lambda: State.method(),
+        )  # fmt: skip
+        return [words(call) for call in calls]
+
+    return scene(step)

@@ -1,5 +1,6 @@
 """Subtypes of numbers and strings, taken for their base."""
 
+import datetime
 import enum
 import math
 import re
@@ -368,4 +369,23 @@ def bytes_and_bytearray():
     shared = bytearray(b"ab")
     return rows(
         step, (x, b"ab"), (x, shared), (x, shared), (x, memoryview(b"ab")), observe=lambda: shared
+    )
+
+
+@case("subtypes", one_graph=True)
+def dates_and_spans():
+    def step(x, day, span):
+        later = day + span
+        return x * later.day, later, later.isoformat(), span.total_seconds(), day < later, {day: 1}
+
+    x, day = eager.ones(1), datetime.datetime(2024, 2, 28, 23)
+    hour = datetime.timedelta(hours=1)
+    zoned = day.replace(tzinfo=datetime.timezone.utc)
+    return rows(
+        step,
+        (x, day, hour),
+        (x, datetime.datetime(2024, 2, 28, 23), hour * 25),
+        (x, day.replace(fold=1), hour),  # equal, and another one
+        (x, zoned, hour),
+        (x, datetime.datetime(2023, 2, 28), hour),
     )

@@ -270,6 +270,7 @@ def test_activations_in_place(call):
     same(x.grad, y.grad)
 
 
+@pytest.mark.filterwarnings("ignore:utils.checkpoint saves no memory")
 def test_checkpoint():
     """PyTorch's call for recomputation gives what the function gives."""
     checkpoint = eager.utils.checkpoint

@@ -12,6 +12,7 @@ from typing import Any
 
 from eager.dtype import DType
 from eager.nn.functional.register import functional
+from eager.notice import warn_once
 from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.pointwise import where
@@ -64,6 +65,8 @@ def gumbel_softmax(
 ) -> Tensor:
     """A differentiable sample from a categorical distribution (Jang, Gu, Poole 2017); one-hot
     forwards when `hard`."""
+    if eps != 1e-10:
+        warn_once("gumbel_softmax eps", "gumbel_softmax: eps is deprecated and has no effect")
     uniform = draw("uniform", tuple(logits.shape), logits.dtype.compute, None).to(logits.dtype)
     exponential = -((-uniform).log1p())
     noise = -exponential.clamp(min=2.0**-126).log()

@@ -13,6 +13,7 @@ from eager.casts import given_precision, lower_precision
 from eager.dispatch import apply
 from eager.nn.functional.dropout import dropout
 from eager.nn.functional.register import functional
+from eager.notice import warn_once
 from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.contract import DOT
@@ -85,6 +86,11 @@ def embedding(
 
     `max_norm` shortens the rows that are used, in place. Raises IndexError for an index out of
     range."""
+    if sparse:
+        warn_once(
+            "embedding sparse",
+            "embedding: sparse=True: the gradient is dense, with the same values",
+        )
     if scale_grad_by_freq:
         raise NotImplementedError("embedding: scale_grad_by_freq is not supported")
     if max_norm is not None:
@@ -127,6 +133,11 @@ def embedding_bag(
 ) -> Tensor:
     """The sum, mean or max of the embeddings of each bag: the rows of a 2-D `input`, or runs of a
     1-D one from `offsets`."""
+    if sparse:
+        warn_once(
+            "embedding_bag sparse",
+            "embedding_bag: sparse=True: the gradient is dense, with the same values",
+        )
     if mode not in ("sum", "mean", "max"):
         raise ValueError("mode has to be one of sum, mean or max")
     if per_sample_weights is not None and mode != "sum":

@@ -15,6 +15,7 @@ from eager.nn.modules.hooks import BACKWARD, BACKWARD_PRE, BackwardHooks, Remova
 from eager.nn.modules.state import IncompatibleKeys as IncompatibleKeys
 from eager.nn.modules.state import State
 from eager.nn.parameter import Buffer, Parameter
+from eager.notice import refuse
 from eager.tensor import Tensor
 
 M = TypeVar("M", bound="Module")
@@ -84,6 +85,9 @@ class Module(State):
         always_call: bool = False,
     ) -> RemovableHandle:
         """`hook(module, args, output)` runs after `forward` and may return another output."""
+        refuse(
+            "register_forward_hook", "catch the exception around the call", always_call=always_call
+        )
         return add_hook(self._forward_hooks, hook, prepend, with_kwargs)
 
     def register_full_backward_hook(

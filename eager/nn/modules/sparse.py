@@ -88,6 +88,7 @@ class Embedding(Module):
             self.max_norm,
             self.norm_type,
             self.scale_grad_by_freq,
+            self.sparse,
         )
 
     def extra_repr(self) -> str:
@@ -128,6 +129,7 @@ class EmbeddingBag(Module):
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
         self.mode = mode
+        self.sparse = sparse
         self.include_last_offset = include_last_offset
         self.padding_idx = _row(padding_idx, num_embeddings)
         if _weight is None:
@@ -154,6 +156,7 @@ class EmbeddingBag(Module):
             self.norm_type,
             self.scale_grad_by_freq,
             self.mode,
+            self.sparse,
             per_sample_weights=per_sample_weights,
             include_last_offset=self.include_last_offset,
             padding_idx=self.padding_idx,

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from eager.interop import tensor
+from eager.notice import ignore
 from eager.ops.move import stack
 from eager.random import Generator
 from eager.tensor import Tensor
@@ -89,6 +90,15 @@ class DataLoader:
         pin_memory_device: str = "",
         in_order: bool = True,
     ) -> None:
+        ignore(
+            "DataLoader",
+            timeout=timeout or None,
+            worker_init_fn=worker_init_fn,
+            multiprocessing_context=multiprocessing_context,
+            persistent_workers=persistent_workers,
+            pin_memory=pin_memory,
+            pin_memory_device=pin_memory_device or None,
+        )
         self.dataset = dataset
         self.num_workers = num_workers
         self.pin_memory = pin_memory

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from types import CellType, FunctionType
 from typing import Any, Final, NoReturn
 
+from eager.sym import SymNumber
 from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.native import is_library_space
@@ -79,6 +80,12 @@ class Session:
         self.lookups: dict[tuple[int, str], Any] = {}  # the same, through the order of resolution
         self.tensor_members: dict[tuple[int, str], Any] = {}
         self.defaulted: set[int] = set()  # native functions whose defaults are guarded
+        self.special_names: dict[type, frozenset[str]] = {}  # those that are written in Python
+        self.lent_classes: dict[type, type] = {}  # of the stand-ins for instances, by their class
+        self.lent: dict[int, Any] = {}  # by id of an instance: its stand-in for native code
+        self.mirrors: list[tuple[Any, Any]] = []  # containers, and their copies in native code
+        self.computed: dict[Any, Any] = {}  # numbers from outside, by how they are computed
+        self.unsafe: frozenset[str] = frozenset()  # lines where a check failed as a version ran
         self.bound_to = ""  # what the program saw that holds in this process only
 
     def getattr(self, obj: Any, name: str) -> Any:
@@ -119,9 +126,6 @@ class Session:
     def next(self, iterator: Any) -> Any:
         return kind_of(iterator).next(self, iterator)
 
-    def list_of(self, iterable: Any) -> list[Any]:
-        return list(self.iter(iterable))
-
     def settle(self, value: Any) -> None:
         """Load everything that native code may look at in `value`."""
         kind_of(value).settle(self, value, 0)
@@ -152,7 +156,9 @@ class Session:
         for value in values:
             if type(value) is tuple:
                 self.hashing(value)
-            elif hashes_identity(value):
+                continue
+            self.refuse_key(value)
+            if hashes_identity(value):
                 shadow = self.outside.shadow(value)
                 if shadow is not None and not self.outside.is_fixed(value):
                     self.hashed[id(value)] = shadow
@@ -181,6 +187,12 @@ class Session:
     call: Callable[[Any, Args, Kwargs], Any]
     interpret: Callable[[FunctionType, Args, Kwargs], Any]
     native: Callable[[Callable[..., Any], Args, Kwargs], Any]
+    natively: Callable[..., Any]
+    list_of: Callable[[Any], list[Any]]
+    lends: Callable[..., bool]
+    lend: Callable[[Any], Any]
+    back: Callable[[Any], Any]
+    refuse_key: Callable[[Any], None]
     pure: Callable[[Callable[..., Any], Args, Kwargs], Any]
     foreign: Callable[[Any, Any, Args, Kwargs], Any]
     host: Callable[[Any, Args, Kwargs], Any]
@@ -201,11 +213,20 @@ def hashes_identity(value: Any) -> bool:
     return type(value).__hash__ in _BY_IDENTITY
 
 
+def checked(fn: Callable[[Any], Any], name: str, answer: Any) -> Any:
+    """What the builtin `fn` makes of the answer of an object's special method: it is asked, with an
+    object that answers so. A value that only the graph knows is taken as it is."""
+    if isinstance(answer, SymNumber | Refusing):
+        return answer
+    return fn(type("Answer", (), {name: lambda *_: answer})())
+
+
 class Kind:
     """The operations; each refuses until a kind defines it."""
 
     python = False  # whether its special methods may be written in Python
     constant = False  # whether its values are guarded whole when they are loaded
+    contains_values = False  # whether others can be its parts
 
     def refuse(self, obj: Any, what: str) -> NoReturn:
         raise Break("opaque object", f"{what} of a {self.type_of(obj).__qualname__}")

@@ -98,10 +98,11 @@ def _given(s: Session, fn: Any, value: Any) -> tuple[Any, Origin]:
     """An argument as the cache has it in its key, and where it is found. Raises Break if finding it
     there would run the program's code, or if it is known only when the graph has run."""
     if isinstance(value, SymNumber):
-        origin = numbers.origin_of(s, value.handle)
-        if origin is None:
+        found = numbers.constant(s, value)
+        if found is None:
             raise Break("data dependent", f"{fn.__qualname__}() of a run-time number")
-        return numbers.hint_of(s, value.handle), origin
+        origin, now = found
+        return now, Fixed(now, repr(now)) if origin is None else origin
     if type(value) in _ATOMS or isinstance(value, type | FunctionType | BuiltinFunctionType):
         return value, Fixed(value, repr(value))
     if type(value) is tuple:

@@ -100,6 +100,19 @@ class CellKind(NativeKind, MutableKind):
     def load(self, s: Session, real: CellType, origin: Origin) -> Any:
         return s.outside.register(CellShadow(real, origin))
 
+    def getattr(self, s: Session, obj: CellType, name: str) -> Any:
+        return self.get(s, obj) if name == "cell_contents" else getattr(obj, name)
+
+    def setattr(self, s: Session, obj: CellType, name: str, value: Any) -> None:
+        if name != "cell_contents":
+            setattr(obj, name, value)  # raises in Python's words
+        self.put(s, obj, value)
+
+    def delattr(self, s: Session, obj: CellType, name: str) -> None:
+        if name != "cell_contents":
+            delattr(obj, name)
+        self.clear(s, obj)
+
     def get(self, s: Session, cell: CellType) -> Any:
         """What it holds. Raises ValueError if it is empty."""
         shadow = s.outside.shadow(cell)

@@ -23,7 +23,7 @@ from jitcap.capture.native import (
     is_python_class,
 )
 from jitcap.capture.origin import Attribute, Computed, Fixed, Item, MembersOf
-from jitcap.guards import ABSENT, CodeIs, Is, Member
+from jitcap.guards import ABSENT, CodeIs, Is, Member, MembersAre
 
 ATOMS: Final = frozenset({int, float, complex, str, bool, type(None)})
 DESCRIPTORS: Final[tuple[Any, ...]] = (
@@ -34,12 +34,18 @@ DESCRIPTORS: Final[tuple[Any, ...]] = (
 _OF_TYPE: Final = {  # what a class has of its metaclass, whatever it holds itself
     n for n, v in vars(type).items()
     if isinstance(v, types.GetSetDescriptorType | MemberDescriptorType)
-} - {"__dict__", "__doc__", "__module__", "__annotations__", "__abstractmethods__"}  # fmt: skip
+} - {"__dict__", "__doc__", "__module__", "__abstractmethods__"}  # fmt: skip
 _PURE_TYPES: Final = frozenset({
     str, bytes, bytearray, int, float, bool, complex, slice, range, object, list, tuple, dict, set,
     frozenset, enumerate, zip, map, filter, reversed, staticmethod, classmethod, property,
     types.SimpleNamespace, types.MethodType, types.CellType, functools.partial,
     collections.OrderedDict, collections.deque, collections.defaultdict,
+    *(v for v in vars(itertools).values() if isinstance(v, type)),
+})  # fmt: skip
+# What only keeps what it gets.
+STORES: Final = frozenset({
+    enumerate, zip, reversed, staticmethod, classmethod, property, slice, types.SimpleNamespace,
+    types.MethodType, types.CellType, functools.partial, object.__new__,
     *(v for v in vars(itertools).values() if isinstance(v, type)),
 })  # fmt: skip
 
@@ -73,6 +79,20 @@ def guarded_mro(s: Session, cls: type) -> tuple[type, ...]:
             place = Attribute(Fixed(cls, cls.__qualname__), "__mro__")
             s.guards.add(Is(place, s.line(), cls.__mro__))
     return cls.__mro__
+
+
+def guarded_names(s: Session, cls: type, among: frozenset[str]) -> set[str]:
+    """Those of some names that the class or a base holds, if that is written in Python."""
+    found = set()
+    for owner in guarded_mro(s, cls):
+        if not is_python_class(owner) or owner.__module__ == "enum" or is_native_class(owner):
+            continue
+        held = among & vars(owner).keys()
+        found |= {name for name in held if isinstance(vars(owner)[name], FunctionType)}
+        if id(owner) not in s.made:
+            guarded_mro(s, owner)
+            s.guards.add(MembersAre(s.namespaces[id(owner)], s.line(), among, held))
+    return found
 
 
 def guarded_raw(s: Session, owner: type, name: str) -> Any:
@@ -246,10 +266,10 @@ class ClassKind(StaticKind):
         if fn.__module__.partition(".")[0] in HOST_MODULES:
             raise Break("unknown call", f"{fn.__module__}.{fn.__qualname__}() is called")
         if fn in (set, frozenset) and len(args) == 1:
-            args = (s.list_of(args[0]),)
+            args = (list(s.iter(args[0])),)
             s.hashing(args[0])
         if fn in _PURE_TYPES:
-            return s.native(fn, driven(s, args), kwargs)
+            return s.native(fn, driven(s, args) if fn in STORES else args, kwargs)
         maker = class_raw(s, type(fn), "__call__")
         if isinstance(maker, FunctionType):
             meta = type(fn)
@@ -277,6 +297,12 @@ class ClassKind(StaticKind):
         return s.pure(fn, args, kwargs)
 
 
+def has_attributes_of_its_own(s: Session, cls: type) -> bool:
+    """Whether looking at an instance, which capture does, too, runs the program's code."""
+    raw = class_raw(s, cls, "__getattribute__")
+    return isinstance(raw, FunctionType) and not s.is_library(raw.__globals__)
+
+
 def of_object(fn: Any) -> bool:
     """Whether a bound method is `object`'s own, not that of another builtin base."""
     return bool(fn.__qualname__.startswith("object."))
@@ -290,6 +316,8 @@ def construct(s: Session, cls: type, args: Args, kwargs: Kwargs) -> Any:
     python_new, python_init = isinstance(new, FunctionType), isinstance(init, FunctionType)
     if not python_new and not python_init and not is_python_class(cls):
         return _construct_foreign(s, cls, args, kwargs)
+    if has_attributes_of_its_own(s, cls):
+        raise Break("opaque object", f"{cls.__qualname__}(), whose attributes are computed")
     if python_new:
         obj = s.call(new, (cls, *args), kwargs)
     elif new is object.__new__ or new is MISSING:

@@ -6,8 +6,8 @@ Kinds of containers inherit from it and load first.
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ from jitcap.capture.kinds.base import (
     hashes_identity,
     kind_of,
 )
-from jitcap.capture.kinds.text import Deferred, text_of
+from jitcap.capture.kinds.text import Deferred, mentions_runtime, text_of
 from jitcap.capture.native import is_python_class
 from jitcap.capture.origin import Attribute, Origin
 from jitcap.capture.outside import Shadow
@@ -39,6 +39,9 @@ _TAKES_ITERABLES: Final = frozenset(
     "intersection_update difference_update symmetric_difference_update issubset issuperset "
     "isdisjoint __init__ __iadd__".split()
 )
+
+
+_VALUES_VIEW: Final[type] = type({}.values())
 
 
 class NativeKind(Kind):
@@ -55,19 +58,25 @@ class NativeKind(Kind):
 
     def getitem(self, s: Session, obj: Any, key: Any) -> Any:
         self.settle(s, obj, 0)
-        return obj[key]
+        return obj[key] if type(key) is int else s.natively(lambda place: obj[place], (key,))
 
     def setitem(self, s: Session, obj: Any, key: Any, value: Any) -> None:
         self.settle(s, obj, 0)
-        obj[key] = value
+        if s.lends(key):
+            s.natively(lambda place: operator.setitem(obj, place, value), (key,))
+        else:
+            obj[key] = value
 
     def delitem(self, s: Session, obj: Any, key: Any) -> None:
         self.settle(s, obj, 0)
-        del obj[key]
+        s.natively(lambda place: operator.delitem(obj, place), (key,))
 
     def contains(self, s: Session, obj: Any, item: Any) -> Any:
         self.settle(s, obj, 0)
-        return item in obj
+        if type(obj) is _VALUES_VIEW or hasattr(type(obj), "__next__"):
+            found = s.iter(obj)
+            return any(s.same(v, item) or s.truth(s.compare("==", v, item)) for v in found)
+        return s.natively(operator.contains, (obj, item))
 
     def length(self, s: Session, obj: Any) -> Any:
         self.settle(s, obj, 0)
@@ -96,15 +105,17 @@ class NativeKind(Kind):
             return Deferred(fn, args, kwargs)
         if fn.__name__ in _TAKES_ITERABLES:
             args = driven(s, args)
-        if fn.__name__ in ("index", "count", "remove") and isinstance(owner, Iterable):
-            s.hashing((*owner, *args))
-        elif isinstance(owner, set | frozenset | dict):
+        if isinstance(owner, set | frozenset | dict):
             for arg in args:
                 s.hashing(arg if type(arg) in (set, frozenset, list, tuple) else (arg,))
         return s.native(fn, args, kwargs)
 
     def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         self.settle(s, args[0], 0)
+        if s.lends(args[0], text=True):
+            if mentions_runtime(args):
+                raise Break("data dependent", "text made of instances and run-time values")
+            return s.natively(fn, args, kwargs, text=True)
         return text_of(s, fn, args, kwargs)
 
 

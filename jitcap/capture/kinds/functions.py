@@ -17,8 +17,10 @@ from typing import Any, Final
 from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import HANDLERS, Args, Kwargs, Session, kind_of
+from jitcap.capture.kinds.cells import closure_cell
 from jitcap.capture.kinds.constants import OPAQUE, FixedKind, NativeKind, Opaque, StaticKind
 from jitcap.capture.kinds.mappings import touch
+from jitcap.capture.kinds.modules import globals_of
 from jitcap.capture.kinds.objects import ObjectKind, fields_of
 from jitcap.capture.native import (
     HOST_MODULES,
@@ -33,7 +35,8 @@ from jitcap.capture.replay import Maker
 from jitcap.guards import CodeIs, Equals, Is, TypeIs
 from jitcap.marks import NO_CAPTURE
 
-_PLAIN_FIELDS: Final = frozenset({"__name__", "__qualname__", "__doc__", "__module__"})
+_PARTS: Final = frozenset(vars(FunctionType)) - {"__class__"}
+_OF_METHODS: Final = frozenset(vars(MethodType)) - {"__doc__"}
 REPORTS: Final = frozenset(
     "debug info warning warn error critical exception log update set_postfix set_postfix_str "
     "set_description set_description_str refresh write close display".split()
@@ -49,7 +52,9 @@ class Reentry:
         self._fn = fn
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._session.call(self._fn, args, kwargs)
+        s = self._session
+        named = {k: s.back(v) for k, v in kwargs.items()}
+        return s.lend(s.call(self._fn, tuple(map(s.back, args)), named))
 
 
 class ReentryKind(NativeKind):
@@ -98,21 +103,32 @@ class FunctionKind(NativeKind):
         return name
 
     def getattr(self, s: Session, obj: FunctionType, name: str) -> Any:
-        if name in _PLAIN_FIELDS or (name.startswith("__") and name != "__dict__"):
+        """What belongs to a function is read like everything else: it may be another one, and the
+        program may write to it."""
+        if id(obj) in s.made:
             return getattr(obj, name)
+        if name == "__globals__":
+            return globals_of(s, obj.__globals__)
+        if name == "__closure__":
+            return _closure(s, obj)
         fields = fields_of(s, obj)
         assert fields is not None
         if name == "__dict__":
             return fields
+        if name in _PARTS:
+            value = getattr(obj, name)
+            return value if callable(value) else s.outside.load(value, _part(s, obj, name))
+        if hasattr(FunctionType, name):
+            return getattr(obj, name)
         touch(s, fields, name)
         if name not in fields:
-            raise AttributeError(f"'function' object has no attribute {name!r}")
+            raise AttributeError(f"'function' object has no attribute {name!r}", name=name, obj=obj)
         return fields[name]
 
     def setattr(self, s: Session, obj: FunctionType, name: str, value: Any) -> None:
-        if s.outside.origin_of(obj) is None and not s.outside.is_fixed(obj):
+        if id(obj) in s.made:
             setattr(obj, name, value)
-        elif name.startswith("__"):
+        elif hasattr(FunctionType, name):
             raise Break("effect", f"{obj.__qualname__}.{name} = ... changes a function")
         else:
             s.setitem(fields_of(s, obj), name, value)
@@ -150,6 +166,19 @@ def _is_global(origin: Origin) -> bool:
     return isinstance(fixed, Fixed) and fixed.label == GLOBALS
 
 
+def _part(s: Session, fn: FunctionType, name: str) -> Origin:
+    return Attribute(s.outside.origin_of(fn) or Fixed(fn, fn.__qualname__), name)
+
+
+def _closure(s: Session, fn: FunctionType) -> Any:
+    """The tuple of the twins of its cells; one tuple for one function."""
+    real = fn.__closure__
+    if real is None or id(real) not in s.outside.by_real:
+        cells = tuple(closure_cell(s, fn, i) for i in range(len(real or ())))
+        return real and s.outside.register(Shadow(real, _part(s, fn, "__closure__"), cells))
+    return s.outside.by_real[id(real)].twin
+
+
 class MethodKind(NativeKind):
     """A Python function bound to an object."""
 
@@ -164,6 +193,9 @@ class MethodKind(NativeKind):
         while type(fn) is MethodType:
             fn = fn.__func__
         return value if type(fn) is not FunctionType or is_native(fn) else s.reentry(value)
+
+    def getattr(self, s: Session, obj: MethodType, name: str) -> Any:
+        return getattr(obj, name) if name in _OF_METHODS else s.getattr(obj.__func__, name)
 
     def rebuild(self, make: Maker, value: MethodType) -> str:
         new = make.names.bind(MethodType)
@@ -240,6 +272,7 @@ class UnboundKind(StaticKind):
             if handler is not None:
                 return handler(s, *args, **kwargs)
         owner = args[0]
+        kind_of(owner).see(s, owner, f".{fn.__name__}()")
         if isinstance(owner, Tensor):
             return s.native(fn, args, kwargs)
         bound = fn.__get__(owner, type(owner))

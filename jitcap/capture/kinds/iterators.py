@@ -64,6 +64,39 @@ class InterpretedIterator:
         return kind_of(self._iterator).next(self._session, self._iterator)
 
 
+class ReversedIterator:
+    """`reversed(obj)` of an instance that has items and a length."""
+
+    def __init__(self, s: Session, obj: Any) -> None:
+        self._session = s
+        self._obj = obj
+        self._index = s.length(obj) - 1
+
+    def __iter__(self) -> ReversedIterator:
+        return self
+
+    def __length_hint__(self) -> int:
+        if self._index < 0:
+            return 0
+        length = self._session.length(self._obj)
+        return self._index + 1 if length > self._index else 0
+
+    def __next__(self) -> Any:
+        if self._index < 0:
+            raise StopIteration
+        self._index -= 1
+        try:
+            return self._session.getitem(self._obj, self._index + 1)
+        except (IndexError, StopIteration):
+            self._index = -1
+            raise StopIteration from None
+
+
+class ReversedKind(NativeKind):
+    def type_of(self, value: Any) -> type:
+        return reversed
+
+
 def driven(s: Session, iterator: Any) -> Any:
     """An iterator, for native code to drive."""
     if kind_of(iterator).python:

@@ -25,10 +25,11 @@ from jitcap.capture.kinds.base import (
     Kwargs,
     MutableKind,
     Session,
+    checked,
     kind_of,
 )
-from jitcap.capture.kinds.classes import bind, class_raw, of_object
-from jitcap.capture.kinds.constants import FixedKind
+from jitcap.capture.kinds.classes import bind, class_raw, has_attributes_of_its_own, of_object
+from jitcap.capture.kinds.constants import OPAQUE, FixedKind
 from jitcap.capture.kinds.mappings import DictShadow, touch
 from jitcap.capture.kinds.sequences import ListShadow
 from jitcap.capture.native import is_native, is_native_class, is_python_class
@@ -271,6 +272,8 @@ class ObjectKind(MutableKind):
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
         """A twin of the same class. Lists, dictionaries and their subclasses get contents too."""
         cls = type(real)
+        if has_attributes_of_its_own(s, cls):
+            return OPAQUE.load(s, real, origin)
         if isinstance(real, int | float | complex | str | bytes):
             return self._load_value(s, real, origin)
         if isinstance(real, tuple):
@@ -364,9 +367,8 @@ class ObjectKind(MutableKind):
         return raw if isinstance(raw, FunctionType) else None
 
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
-        custom = self.special(s, obj, "__getattribute__")
-        if custom is not None:
-            return s.call(custom, (obj, name), {})
+        if has_attributes_of_its_own(s, type(obj)):
+            self.refuse(obj, f".{name}")
         try:
             return default_get(s, obj, name)
         except AttributeError:
@@ -417,20 +419,25 @@ class ObjectKind(MutableKind):
 
     def length(self, s: Session, obj: Any) -> Any:
         method = self.special(s, obj, "__len__")
-        return self.base.length(s, obj) if method is None else s.call(method, (obj,), {})
+        if method is None:
+            return self.base.length(s, obj)
+        return checked(len, "__len__", s.call(method, (obj,), {}))
 
     def truth(self, s: Session, obj: Any) -> bool:
         for name in ("__bool__", "__len__"):
             method = self.special(s, obj, name)
             if method is not None:
-                return bool(s.call(method, (obj,), {}))
+                return s.truth(checked(bool, name, s.call(method, (obj,), {})))
         return self.base.truth(s, obj)
 
     def iter(self, s: Session, obj: Any) -> Any:
         method = self.special(s, obj, "__iter__")
-        if method is not None:
-            return s.driven(s.call(method, (obj,), {}))
-        return self.base.iter(s, obj)
+        if method is None:
+            return self.base.iter(s, obj)
+        iterator = s.call(method, (obj,), {})
+        if not hasattr(kind_of(iterator).type_of(iterator), "__next__"):
+            checked(iter, "__iter__", iterator)
+        return s.driven(iterator)
 
     def next(self, s: Session, obj: Any) -> Any:
         method = self.special(s, obj, "__next__")

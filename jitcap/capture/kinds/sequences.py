@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import operator
 from functools import partial
 from typing import Any, Final
 
@@ -21,6 +22,8 @@ DEPTH: Final = 12  # containers in containers that are settled with the outermos
 
 class ContainerKind(NativeKind):
     """What containers share: their parts are settled with them."""
+
+    contains_values = True
 
     def complete(self, s: Session, value: Any) -> None:
         """Load all elements."""
@@ -42,7 +45,9 @@ class SequenceKind(ContainerKind):
 
     def contains(self, s: Session, obj: Any, item: Any) -> Any:
         self.settle(s, obj, 0)
-        if kind_of(item).python or any(kind_of(v).python for v in obj):
+        if s.lends(obj) or s.lends(item):
+            return s.natively(operator.contains, (obj, item))
+        if kind_of(item).python:  # told apart by identity
             return any(s.same(v, item) or s.truth(s.compare("==", v, item)) for v in obj)
         return item in obj
 

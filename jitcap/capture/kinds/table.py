@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import datetime as dt
 import enum
 import functools
 import io
@@ -54,7 +55,14 @@ from jitcap.capture.kinds.functions import (
     UfuncKind,
     UnboundKind,
 )
-from jitcap.capture.kinds.iterators import GeneratorKind, InterpretedIterator, IteratorKind
+from jitcap.capture.kinds.iterators import (
+    GeneratorKind,
+    InterpretedIterator,
+    IteratorKind,
+    ReversedIterator,
+    ReversedKind,
+)
+from jitcap.capture.kinds.lent import Lent
 from jitcap.capture.kinds.mappings import DictKind
 from jitcap.capture.kinds.modules import ModuleKind
 from jitcap.capture.kinds.objects import ObjectKind, PlainKind
@@ -76,6 +84,7 @@ GENERATORS: Final = (random.Random, np.random.RandomState, np.random.Generator)
 _ROWS: Final[tuple[tuple[Kind, tuple[Any, ...]], ...]] = (
     (SingletonKind(), (type(None), bool, type(Ellipsis), type(NotImplemented))),
     (ConstantKind(), (str, bytes, complex, range, DType, device, re.Pattern)),
+    (ConstantKind(), (dt.date, dt.time, dt.datetime, dt.timedelta)),
     (SliceKind(), (slice,)),
     (SliceKind(), (slice,)),
     (IntKind(), (int,)),
@@ -111,12 +120,14 @@ _ROWS: Final[tuple[tuple[Kind, tuple[Any, ...]], ...]] = (
     (MadeArrayKind(), (np.ndarray,)),
     (GeneratorKind(), (Generator,)),
     (NativeKind(), (InterpretedIterator,)),
+    (ReversedKind(), (ReversedIterator,)),
     (SuperKind(), (Super,)),
 )  # fmt: skip
 for _kind, _types in _ROWS:
     KINDS.update(dict.fromkeys(_types, _kind))
 
 _BY_BASE: Final[tuple[tuple[Any, Kind], ...]] = (
+    (Lent, OPAQUE),
     (Tensor, TensorKind()),
     (type, ClassKind()),
     (ModuleType, KINDS[ModuleType]),

@@ -8,6 +8,7 @@ parts and shapes of it.
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, Final
@@ -29,7 +30,7 @@ from jitcap.capture.kinds.text import Deferred, snapshot
 from jitcap.capture.native import is_native_class
 from jitcap.capture.origin import Attribute, Bind, DictOf, Item, Origin, Step, Variable
 from jitcap.capture.outside import Shadow
-from jitcap.capture.replay import Effect, Maker
+from jitcap.capture.replay import ATTRIBUTE, USER_NAMES, Effect, Maker
 from jitcap.guards import Absent, TypeIs
 from jitcap.tensor_guard import TensorLike, ViewOfBase
 
@@ -37,7 +38,11 @@ TENSOR_FIELDS: Final = frozenset(
     {"_array", "_storage", "_requires_grad", "_node", "_index", "_grad", "_view", "_hooks",
      "_accumulate_hooks", "_retains"}
 )  # fmt: skip
-_HOST_READS: Final = frozenset({"data_ptr", "numpy", "tolist", "__array__"})
+# What a stand-in does not know of the tensor: its memory, and what it was before.
+_UNKNOWN: Final = frozenset(
+    {"data_ptr", "numpy", "tolist", "__array__", "_version", "_base", "_view"}
+)
+_HISTORY: Final = frozenset({"is_leaf", "grad_fn", "output_nr"})
 
 
 class TensorShadow(Shadow):
@@ -55,6 +60,57 @@ class TensorShadow(Shadow):
         """Whether it got a gradient that is not its own: its history goes on outside."""
         given = self.twin._grad is not UNREAD and self.twin._grad is not self.grad
         return bool(given and self.real._node is not None and not self.real._retains)
+
+    def has_history(self) -> bool:
+        """Whether it was computed outside, on the tape."""
+        return self.real._node is not None
+
+    def load_grad(self, s: Session) -> Any:
+        """Its gradient, which is read for the first time."""
+        self.grad = s.outside.load(self.real._grad, Attribute(self.origin, "_grad"))
+        return self.grad
+
+    def place(self) -> Any:
+        """The memory that it lies in."""
+        return self.real._memory()[0]
+
+    def storage(self) -> int:
+        return id(self.real._storage)
+
+    def changed(self) -> bool:
+        """Each field is looked at when it is written."""
+        return True
+
+    def replay(self, make: Maker) -> list[Effect]:
+        twin, effects = self.twin, []
+
+        def put(name: str, value: str) -> None:
+            target, where = (
+                make.names.var(self.origin),
+                make.written_at(twin, USER_NAMES.get(name, name)),
+            )
+            effects.append(Effect(self.origin, target, ATTRIBUTE, name, value, where=where))
+
+        if twin._node is not None:
+            raise Break("effect", f"{self.origin.show()} gets a history by an in-place operation")
+        for table in ("_hooks", "_accumulate_hooks"):
+            if {*(getattr(twin, table) or ())} != {*(getattr(self.real, table) or ())}:
+                raise Break("effect", f"a hook of {self.origin.show()} is registered or removed")
+        if self.memory.handle is not self.node:
+            make.writes.append((self, make.output(self.memory.handle)))
+        if type(twin._array) is not Traced or twin._array.storage is not self.memory:
+            again: Tensor = wrap(twin._array)
+            put("_array", f"{make.expr(again)}._array")
+        if twin._requires_grad is not self.requires_grad:
+            put("_requires_grad", repr(twin._requires_grad))
+        if twin._grad is not UNREAD and twin._grad is not self.grad:
+            if self.passes_on():
+                raise Break("effect", f"backward() goes on past {self.origin.show()}")
+            put("_grad", make.expr(twin._grad))
+        for key, value in twin.__dict__.items():
+            if key not in TENSOR_FIELDS and self.extra.get(key, MISSING) is not value:
+                put(key, make.expr(value))
+        return effects
 
 
 class ViewShadow(Shadow):
@@ -128,8 +184,10 @@ class TensorKind(NativeKind):
                 place = Item(DictOf(shadow.origin), name)
                 value = s.outside.load(shadow.real.__dict__[name], place)
                 shadow.extra[name] = obj.__dict__[name] = value
-            elif name in _HOST_READS or (name == "is_leaf" and shadow.real._node is not None):
+            elif name in _UNKNOWN or (name in _HISTORY and shadow.real._node is not None):
                 raise Break("data dependent", f".{name} of a tensor")
+        if name == "_base" and obj._view is not None and s.outside.shadow(obj._view.base):
+            raise Break("data dependent", f".{name} of a view of a tensor from outside")
         raw = _user_member(s, type(obj), name)
         if raw is not MISSING:
             return bind(s, raw, obj, type(obj))
@@ -146,12 +204,14 @@ class TensorKind(NativeKind):
 
     def getitem(self, s: Session, obj: Any, key: Any) -> Any:
         method = self.special(s, obj, "__getitem__")
-        return obj[_index(s, key)] if method is None else s.call(method, (obj, key), {})
+        if method is not None:
+            return s.call(method, (obj, key), {})
+        return s.natively(lambda place: obj[place], (_index(s, key),))
 
     def setitem(self, s: Session, obj: Any, key: Any, value: Any) -> None:
         method = self.special(s, obj, "__setitem__")
         if method is None:
-            obj[_index(s, key)] = value
+            s.natively(lambda *given: operator.setitem(obj, *given), (_index(s, key), value))
         else:
             s.call(method, (obj, key, value), {})
 
@@ -223,12 +283,13 @@ class NumberKind(ConstantKind):
         return value.pytype
 
     def getattr(self, s: Session, obj: SymNumber, name: str) -> Any:
-        if name in ("item", "__class__"):
-            return obj.item if name == "item" else obj.pytype
-        if name == "real":
+        if name == "__class__":
+            return obj.pytype
+        if name == "item" and obj.of_numpy:
+            return obj.item
+        if name == "real" and obj.pytype in (int, float):
             return obj
-        value = s.known(obj)
-        return getattr(np.float64(value) if obj.of_numpy else value, name)
+        return getattr(s.known(obj), name)
 
     def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         return Deferred(fn, args, kwargs)

@@ -1,0 +1,36 @@
+"""At the edge: what a package above this one provides, found by entry point. a group -> an object.
+
+`eager` imports nothing above it. Where it offers what a higher package does (`eager.compile`), the
+installed packages are asked at the first use, never at import:
+
+    eager.compiler    a function with the signature of `jitcap.jit`
+
+This is the only place where our own packages are imported by name.
+"""
+
+from __future__ import annotations
+
+import functools
+from importlib.metadata import entry_points
+from typing import Any, Final
+
+# What each group is for, and the package that provides it.
+_GROUPS: Final = {"eager.compiler": ("eager.compile()", "jitcap")}
+
+
+@functools.cache
+def provider(group: str) -> Any:
+    """The object that an installed package provides for `group`. Raises ModuleNotFoundError naming
+    the package to install if there is none, RuntimeError if there are several."""
+    what, package = _GROUPS[group]
+    found = {point.value: point for point in entry_points(group=group)}
+    if not found:
+        raise ModuleNotFoundError(
+            f"{what} needs the package {package!r}, and no installed package has an entry point "
+            f"{group!r}: pip install {package} (in a checkout: pip install -e .)",
+            name=package,
+        )
+    if len(found) > 1:
+        raise RuntimeError(f"{what}: several packages provide {group!r}: {', '.join(found)}")
+    (point,) = found.values()
+    return point.load()

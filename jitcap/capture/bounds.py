@@ -1,0 +1,72 @@
+"""Capture: what indices in tensors must satisfy. (index op, operands) -> conditions as graph nodes.
+
+Python raises at an index out of range whether or not anybody uses what was read, and before any
+later effect. So each index tensor is checked on its own (`CaptureTracer.check`), once per size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from eager.op import REGISTRY, Attrs, Op
+from jitcap.graph import ITEM, Arg, Node, aval_of
+
+_PLACES: Final = frozenset({"argreduce", "sort", "scan"})  # ops whose integers are places
+_RELABELS: Final = frozenset({"view", "copy", "cast"})
+
+
+class Bounds(NamedTuple):
+    """Elements of `places` lie in [low, high]."""
+
+    places: Node
+    low: int
+    high: int
+
+
+def bounds_of(op: Op, operands: Sequence[Arg], attrs: Attrs) -> Iterator[Bounds]:
+    """What an op of kind `index` expects of its index tensors."""
+    shape = aval_of(operands[0]).shape
+    if "dims" in attrs:
+        for index, dim in zip(operands[-len(attrs["dims"]) :], attrs["dims"], strict=True):
+            if isinstance(index, Node):
+                yield Bounds(index, -shape[dim], shape[dim] - 1)
+    elif isinstance(operands[1], Node):
+        yield Bounds(operands[1], 0, (shape[attrs["dim"]] if shape else 1) - 1)
+
+
+def is_place(index: Node) -> bool:
+    """Whether an index tensor is one that an op made to be one: the result of a sort, say."""
+    while index.op.kind in _RELABELS or index.op is ITEM:
+        (source,) = index.parents
+        if index.op is ITEM:
+            return source.op.kind in _PLACES and index.attrs["index"] == 1
+        index = source
+    return index.op.kind == "argreduce"
+
+
+def holds(value: Any, bounds: Bounds) -> bool:
+    """Whether a known index tensor is inside."""
+    array = np.asarray(value)
+    return not array.size or bool(array.min() >= bounds.low and array.max() <= bounds.high)
+
+
+def condition(tracer: Any, bounds: Bounds) -> Node:
+    """Whether all elements are inside, as a node."""
+    index = bounds.places
+    inside = _apply(tracer, "le", index, bounds.high)
+    if bounds.low or index.aval.dtype.is_signed:
+        inside = _apply(tracer, "logical_and", inside, _apply(tracer, "ge", index, bounds.low))
+    if index.aval.shape:
+        dims = tuple(range(index.aval.ndim))
+        inside = _apply(tracer, "all", inside, dim=dims, keepdim=False)
+    return inside
+
+
+def _apply(tracer: Any, name: str, *operands: Arg, **attrs: Any) -> Node:
+    op = REGISTRY[name]
+    node: Node
+    (node,) = tracer.emit(op, operands, attrs, op.abstract(tuple(map(aval_of, operands)), attrs))
+    return node

@@ -1,0 +1,258 @@
+"""Capture: the program's instances in the hands of native code. instance -> stand-in, and back.
+
+Native code asks an object by its special methods. Those that are written in Python must be
+interpreted, as often and in the order in which the native code asks. So it is lent a stand-in: its
+class has the same special methods, each of which comes back to the interpreter, and the same name
+and bases, on which Python's choice between two operands rests. What comes back is the instance.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable
+from typing import Any, Final
+
+from jitcap.capture.breaks import Break
+from jitcap.capture.kinds.base import Args, Kwargs, Refusing, Session, kind_of
+from jitcap.capture.kinds.classes import bind, class_raw, guarded_names
+
+_ARITHMETIC: Final = "add sub mul truediv floordiv mod divmod pow matmul and or xor lshift rshift"
+_TEXT: Final = frozenset({"__repr__", "__str__", "__format__"})
+_OPERATORS: Final = frozenset(
+    f"__{side}{name}__" for name in _ARITHMETIC.split() for side in ("", "r", "i")
+) | {"__neg__", "__pos__", "__invert__", "__abs__"}
+_KEYS: Final = frozenset({"__hash__", "__eq__"})
+_NUMBERS: Final = frozenset(
+    {"__len__", "__length_hint__", "__index__", "__hash__", "__int__", "__float__", "__complex__"}
+)
+SPECIAL: Final = _TEXT | _OPERATORS | _KEYS | _NUMBERS | {
+    f"__{name}__"
+    for name in "ne lt le gt ge bool bytes iter next reversed contains getitem setitem delitem "
+    "call round trunc floor ceil enter exit fspath array missing getattr".split()
+}  # fmt: skip
+_UNASKED: Final = frozenset({"__call__", "__getattr__", "__missing__"})
+_VALUES: Final = (int, float, complex, str, bytes)
+_SEQUENCES: Final = (list, tuple, collections.deque)
+_MAPPINGS: Final = (dict, collections.OrderedDict, collections.defaultdict)
+DEPTH: Final = 12  # of containers in containers
+
+
+def asked(s: Session, cls: type) -> frozenset[str]:
+    """The special methods of a class that are written in Python; that there are no others is
+    guarded."""
+    found = s.special_names.get(cls)
+    if found is None:
+        names = guarded_names(s, cls, SPECIAL)
+        for name in sorted(names):
+            class_raw(s, cls, name)
+        found = s.special_names[cls] = frozenset(names)
+    return found
+
+
+class Lent:
+    """An instance of the program, lent to native code."""
+
+    __slots__ = ("_session", "_value")
+
+    def __init__(self, s: Session, value: Any) -> None:
+        object.__setattr__(self, "_session", s)
+        object.__setattr__(self, "_value", value)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """What `isinstance` in native code goes by."""
+        return type(self._value)
+
+    def __repr__(self) -> str:
+        raise Break("data dependent", f"the address of a {type(self).__name__} is shown")
+
+    def __getattr__(self, name: str) -> Any:
+        return lend(self._session, self._session.getattr(self._value, name))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._session.setattr(self._value, name, back(self._session, value))
+
+
+class _Iteration:
+    """What an instance answers to `iter()`, in the hands of native code."""
+
+    def __init__(self, s: Session, iterator: Any) -> None:
+        self.session = s
+        self.iterator = iterator
+
+    def __iter__(self) -> _Iteration:
+        return self
+
+    def __next__(self) -> Any:
+        return lend(self.session, self.session.next(self.iterator))
+
+
+def _asking(name: str) -> Callable[..., Any]:
+    """The special method of a stand-in."""
+
+    def method(self: Lent, *args: Any) -> Any:
+        s, value, cls = self._session, self._value, type(self._value)
+        given = tuple(back(s, a) for a in args)
+        result = s.call(bind(s, class_raw(s, cls, name), value, cls), given, {})
+        if isinstance(result, Refusing):
+            raise result.refusal()
+        if name in _NUMBERS:
+            return s.known(result)
+        if name == "__iter__" and hasattr(type(result), "__next__"):
+            return _Iteration(s, result)
+        return lend(s, result)
+
+    return method
+
+
+def _calling(self: Lent, *args: Any, **kwargs: Any) -> Any:
+    s = self._session
+    named = {k: back(s, v) for k, v in kwargs.items()}
+    return lend(s, s.call(self._value, tuple(back(s, a) for a in args), named))
+
+
+def _lent_class(s: Session, cls: type) -> type:
+    found = s.lent_classes.get(cls)
+    if found is None:
+        bases = tuple(_lent_class(s, b) for b in cls.__bases__ if b is not object) or (Lent,)
+        members: dict[str, Any] = {"__slots__": (), "__module__": cls.__module__}
+        for name in SPECIAL & vars(cls).keys() - {"__getattr__"}:
+            hidden = vars(cls)[name] is None
+            members[name] = None if hidden else _calling if name == "__call__" else _asking(name)
+        found = s.lent_classes[cls] = type(cls.__name__, bases, members)
+    return found
+
+
+def lends(s: Session, value: Any, text: bool = False, depth: int = 0) -> bool:
+    """Whether native code would run special methods of the program for `value` or its parts.
+
+    A number, text or container of a class of the program is given as it is, so it must not answer
+    by methods of its own; `text`: nor by what makes text of it."""
+    cls, kind = type(value), kind_of(value)
+    if kind.python and (names := asked(s, cls)):
+        if not is_value(cls):
+            return True
+        names -= _OPERATORS | _UNASKED | (frozenset() if text else _TEXT)
+        if own := sorted(name for name in names if is_own(s, value, name)):
+            raise Break("opaque object", f"native code asks {cls.__qualname__}.{own[0]}()")
+    elif not kind.contains_values and cls is not slice:
+        return False
+    if depth == DEPTH:
+        return False
+    parts: Any = ()
+    if cls is slice:
+        parts = (value.start, value.stop, value.step)
+    elif issubclass(cls, dict):
+        parts = dict.values(value)
+    elif issubclass(cls, (*_SEQUENCES, set, frozenset)):
+        base = next(b for b in (*_SEQUENCES, set, frozenset) if issubclass(cls, b))
+        parts = base.__iter__(value)
+    return any(lends(s, v, text, depth + 1) for v in parts)
+
+
+def lend(s: Session, value: Any, text: bool = False) -> Any:
+    """`value` for native code: instances of the program are replaced, also in containers."""
+    if not lends(s, value, text):
+        return value
+    cls = type(value)
+    return _mirror(s, value, cls) if is_value(cls) or cls is slice else stand_in(s, value)
+
+
+def stand_in(s: Session, value: Any) -> Any:
+    """What native code gets for an instance."""
+    found = s.lent.get(id(value))
+    if found is None:
+        found = s.lent[id(value)] = _lent_class(s, type(value))(s, value)
+    return found
+
+
+def _mirror(s: Session, value: Any, cls: type) -> Any:
+    """A copy of a container in which its parts are lent."""
+    if cls is slice:
+        return slice(lend(s, value.start), lend(s, value.stop), lend(s, value.step))
+    for original, copy in s.mirrors:
+        if original is value:
+            return copy
+    mirror: Any
+    if issubclass(cls, tuple):
+        mirror = tuple.__new__(cls, [lend(s, v) for v in value])
+    elif cls in _MAPPINGS:
+        mirror = value.copy()
+        for key, part in dict.items(value):
+            mirror[key] = lend(s, part)
+    elif cls is list or cls is collections.deque:
+        mirror = value.copy()
+        s.mirrors.append((value, mirror))
+        for i, part in enumerate(value):
+            mirror[i] = lend(s, part)
+        return mirror
+    else:
+        raise Break("opaque object", f"a {cls.__qualname__} of instances is looked into")
+    s.mirrors.append((value, mirror))
+    return mirror
+
+
+def back(s: Session, value: Any) -> Any:
+    """What native code gives, as the program's."""
+    cls = type(value)
+    if issubclass(cls, Lent):
+        return value._value
+    if cls in (list, tuple, dict, set, collections.deque):
+        for original, mirror in s.mirrors:
+            if mirror is value:
+                return original
+        if cls is dict:
+            return {k: back(s, v) for k, v in value.items()}
+        parts = [back(s, v) for v in value]
+        if any(a is not b for a, b in zip(parts, value, strict=True)):
+            return cls(parts)
+    return value
+
+
+def natively(
+    s: Session, fn: Callable[..., Any], args: Args, kwargs: Kwargs | None = None, text: bool = False
+) -> Any:
+    """`fn(*args)` with instances lent. What it did to lists is done to the program's."""
+    outer, s.mirrors = s.mirrors, []
+    try:
+        given = [lend(s, a, text) for a in args]
+        named = {k: lend(s, v, text) for k, v in (kwargs or {}).items()}
+        try:
+            return back(s, fn(*given, **named))
+        finally:
+            for original, mirror in s.mirrors:
+                if isinstance(mirror, list | collections.deque):
+                    _write_back(s, original, mirror)
+    finally:
+        s.mirrors = outer
+
+
+def _write_back(s: Session, original: Any, mirror: Any) -> None:
+    parts = [back(s, v) for v in mirror]
+    if len(parts) != len(original) or any(a is not b for a, b in zip(parts, original, strict=True)):
+        original.clear()
+        original.extend(parts)
+
+
+def refuse_key(s: Session, key: Any) -> None:
+    """Keys and members of sets are hashed and compared by native code: not by the program's."""
+    if type(key) is tuple:
+        for part in key:
+            refuse_key(s, part)
+    if not kind_of(key).python:
+        return
+    if any(is_own(s, key, name) for name in _KEYS):
+        what = f"a {type(key).__qualname__}, which hashes and compares itself, is a key"
+        raise Break("opaque object", what)
+    s.settle(key)
+
+
+def is_own(s: Session, value: Any, name: str) -> bool:
+    """Whether a special method is the program's, not the library's."""
+    method = kind_of(value).special(s, value, name)
+    return method is not None and not s.is_library(method.__globals__)
+
+
+def is_value(cls: type) -> bool:
+    """Whether instances are numbers, text or containers for native code."""
+    return issubclass(cls, (*_VALUES, *_SEQUENCES, dict, set, frozenset))

@@ -1,0 +1,306 @@
+"""Beside the joint graph: a captured forward on eager's tape again. graph, record -> gradients.
+
+For a derivative of a derivative that is asked for outside. Operations are recorded where they were
+when the program was captured, and only the operands through which a gradient went then; what ran
+under `no_grad` or was detached stays so. `Tape` is that record, as data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from eager import autograd
+from eager.aval import Aval
+from eager.dispatch import apply
+from eager.dtype import DType
+from eager.sym import SymNumber
+from eager.tape import edge_of, full, mode, sweep
+from eager.tensor import Tensor, wrap
+from eager.traced import Traced
+from jitcap.functional import Recorded, Tracer
+from jitcap.graph import AS_NUMBER, INPUT, ITEM, Graph, Node, reachable
+
+_PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), DType)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """A value of the graph, and whether it is on the tape where it is used."""
+
+    position: int
+    on: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """A call of a Function: its class, what its backward finds on `ctx`, and where its operands,
+    saved tensors and results are."""
+
+    function: Any
+    fields: dict[str, Any]
+    saved: tuple[Value | None, ...]
+    operands: tuple[Value, ...]
+    arguments: tuple[int, ...]  # which arguments the operands are
+    outs: tuple[tuple[int | None, bool, Aval], ...]  # None: of no use to the graph
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tape:
+    """What was recorded of a graph. Values are positions: inputs first, then operations."""
+
+    slots: tuple[int, ...]
+    masks: dict[int, tuple[bool, ...]]  # calls that were recorded: for each operand, whether it was
+    starts: dict[int, int]  # values as they leave a leaf -> the number of the leaf
+    calls: dict[int, Call]  # by the last of their results
+    refused: str  # why it cannot be done again
+
+    def ends(self, graph: Graph) -> list[Node]:
+        """The nodes whose values are needed."""
+        nodes = tuple(graph.everything())
+        values = [v.position for call in self.calls.values() for v in _values(call)]
+        return [nodes[i] for i in (*self.slots, *values)]
+
+
+def _values(call: Call) -> Iterator[Value]:
+    yield from call.operands
+    stack: list[Any] = [*call.saved, *call.fields.values()]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, Value):
+            yield value
+        elif isinstance(value, tuple | list):
+            stack += value
+
+
+def kept_by(functions: Iterable[Recorded]) -> Iterator[Node]:
+    """The values that a call of a Function needs to be recorded again."""
+    for f in functions:
+        yield from f.operands
+        stack: list[Any] = [s.tensor for s in f.node.ctx._saved if s is not None]
+        stack += [v for k, v in vars(f.node.ctx).items() if k not in _TENSORS]
+        while stack:
+            value = stack.pop()
+            if isinstance(value, tuple | list):
+                stack += value
+            elif (handle := _handle(value)) is not None:
+                yield handle
+
+
+def _handle(value: Any) -> Node | None:
+    """The graph value of a tensor or a run-time number; None for anything else."""
+    if isinstance(value, SymNumber):
+        return value.handle if isinstance(value.handle, Node) else None
+    traced = isinstance(value, Tensor) and isinstance(value._array, Traced)
+    return value._array.handle if traced else None
+
+
+def tape_of(
+    tracer: Tracer,
+    functions: Iterable[Recorded],
+    place: Mapping[Node, int],
+    ends: Sequence[Node],
+    leaves: Sequence[Tensor],
+    *,
+    hooked: bool,
+) -> Tape:
+    """What `tracer` noted of the tape, for the graph whose nodes are at `place`."""
+    number = {id(t): i for i, t in enumerate(leaves)}
+    starts = {
+        place[h]: number[id(leaf)]
+        for h, leaf in tracer.starts.items()
+        if h in place and id(leaf) in number
+    }
+    masks = {place[n]: mask for n, mask in tracer.recorded.items() if n in place}
+    calls = {}
+    refused = "a hook is registered inside" if hooked else ""
+    for f in functions:
+        try:
+            call = _call_of(place, f)
+        except _Unplain as field:
+            refused = refused or f"{f.node.name()} keeps a {field} on its ctx"
+        else:
+            calls[max(i for i, _, _ in call.outs if i is not None)] = call
+    return Tape(tuple(place[n] for n in ends), masks, starts, calls, refused)
+
+
+class _Unplain(Exception):
+    """A value that the capture cannot keep."""
+
+
+def _call_of(place: Mapping[Node, int], f: Recorded) -> Call:
+    node, ctx = f.node, f.node.ctx
+    fields = {k: _plain(place, v) for k, v in vars(ctx).items() if k not in _TENSORS}
+    return Call(
+        getattr(node.function, "original", node.function),
+        fields,
+        tuple(None if s is None else _plain(place, s.tensor) for s in ctx._saved),
+        tuple(Value(place[h], e is not None) for h, e in zip(f.operands, node.edges, strict=True)),
+        tuple(node.positions),
+        tuple((place.get(h), on, h.aval) for h, on in f.outs),
+    )
+
+
+_TENSORS: Final = ("_saved", "_non_differentiable", "_dirty")
+
+
+def _plain(place: Mapping[Node, int], value: Any) -> Any:
+    """A value as it can be kept: constants, and values of the graph."""
+    if type(value) in (tuple, list):
+        return type(value)(_plain(place, v) for v in value)
+    handle = _handle(value)
+    if handle is not None:
+        return Value(place[handle], isinstance(value, Tensor) and value._requires_grad)
+    if type(value) not in _PLAIN:
+        raise _Unplain(type(value).__name__)
+    return value
+
+
+class _Link(autograd.Node):
+    """From a value of the graph to what it is outside: a leaf, or something with a history."""
+
+    __slots__ = ()
+
+    def __init__(self, value: Tensor, goal: tuple[Any, int]) -> None:
+        super().__init__((), (value.aval,))
+        self.edges = (goal,)
+        self.avals = self.outs
+
+    def vjp(self, grads: list[Any]) -> Sequence[Any]:
+        return grads
+
+
+def retrace(
+    graph: Graph,
+    tape: Tape,
+    primals: Mapping[int, Any],
+    goals: Sequence[tuple[Any, int]],
+    roots: Sequence[tuple[int, Tensor]],
+    cuts: Mapping[int, int],
+) -> list[Tensor | None]:
+    """The gradients of all `goals` (edges of the tape: the leaves first), given those of some slots
+    (`roots`), through eager's dispatch: on the tape, or under another tracer. `cuts` are values (of
+    other slots) from which the way goes to a goal too. Raises RuntimeError where the capture could
+    not keep what is needed."""
+    if tape.refused:
+        raise RuntimeError(
+            f"create_graph=True from outside the compiled region: {tape.refused}, which is not kept"
+            "; call backward() inside @jit"
+        )
+    create = autograd.is_grad_enabled()
+    links: list[tuple[int, _Link]] = []
+    with autograd.enable_grad():
+        ends = _forward(graph, tape, primals, goals, cuts, links)
+        edges = [(edge_of(ends[tape.slots[i]]), g) for i, g in roots]
+        wanted = {(id(link), 0) for _, link in links}
+        found, _ = sweep(edges, wanted, keep=True, create=create)
+    results: list[Tensor | None] = [None] * len(goals)
+    with autograd.set_grad_enabled(create):
+        for i, link in links:
+            grad, before = found.get((id(link), 0)), results[i]
+            if grad is not None:
+                results[i] = grad if before is None else before + grad
+    return results
+
+
+def _forward(
+    graph: Graph,
+    tape: Tape,
+    primals: Mapping[int, Any],
+    goals: Sequence[tuple[Any, int]],
+    cuts: Mapping[int, int],
+    links: list[tuple[int, _Link]],
+) -> dict[int, Any]:
+    """The values of the slots, by position."""
+    nodes = tuple(graph.everything())
+    place = {n: i for i, n in enumerate(nodes)}
+    needed = reachable(tape.ends(graph))
+    env: dict[int, Any] = {}
+    ends: dict[int, Any] = {}
+
+    def link(value: Any, goal: int) -> Any:
+        value = _constant(value)
+        value._node, value._requires_grad = _Link(value, goals[goal]), True
+        links.append((goal, value._node))
+        return value
+
+    for position, n in enumerate(nodes):
+        if n not in needed:
+            continue
+        mask = tape.masks.get(position, ())
+        if n.op is INPUT:
+            value = _constant(primals[position])
+        else:
+            args = [env[place[a]] if isinstance(a, Node) else a for a in n.args]
+            if mask:
+                args = [a if on else _constant(a) for a, on in zip(args, mask, strict=True)]
+            with autograd.set_grad_enabled(bool(mask)):
+                value = _evaluate(n, args)
+        if position in tape.starts:
+            value = link(value, tape.starts[position])
+        env[position] = value
+        if position in tape.calls:
+            _record(tape.calls[position], env)
+        if position in tape.slots:
+            ends[position] = env[position]
+        if position in cuts:
+            env[position] = link(env[position], cuts[position])
+    return ends
+
+
+def _constant(value: Any) -> Any:
+    """A value without its history."""
+    if isinstance(value, np.ndarray):
+        return wrap(value)
+    return value.detach() if isinstance(value, Tensor) else value
+
+
+def _evaluate(n: Node, args: list[Any]) -> Any:
+    if n.op is ITEM:
+        return args[0][n.attrs["index"]]
+    if n.op is AS_NUMBER:
+        return args[0].item()
+    if len(n.avals) == 1 and n.avals[0].weak:
+        (value,) = n.op.compute(tuple(args), n.attrs, n.avals)
+        return np.asarray(value).item()
+    return apply(n.op, *args, **n.attrs)
+
+
+def _record(call: Call, env: dict[int, Any]) -> None:
+    """Put the results of a Function on the tape, with the derivative that the user wrote."""
+
+    def at(value: Any) -> Any:
+        if type(value) in (tuple, list):
+            return type(value)(map(at, value))
+        if not isinstance(value, Value):
+            return value
+        return env[value.position] if value.on else _constant(env[value.position])
+
+    ctx = autograd.FunctionCtx()
+    operands = [at(o) for o in call.operands]
+    args: list[Any] = [None] * (max(call.arguments, default=-1) + 1)
+    for i, operand in zip(call.arguments, operands, strict=True):
+        args[i] = operand
+    outs = [full(0, a) if i is None else _constant(env[i]) for i, _, a in call.outs]
+    node = autograd.FunctionNode(call.function, ctx, args, outs)
+    for index, ((position, on, _), out) in enumerate(zip(call.outs, outs, strict=True)):
+        if on:
+            out._node, out._index, out._requires_grad = node, index, True
+        if position is not None:
+            env[position] = out
+    vars(ctx).update({k: at(v) for k, v in call.fields.items()})
+    ctx.save_for_backward(*map(at, call.saved))
+
+
+def view(base: Tensor, chain: tuple[Any, ...], record: bool) -> Tensor:
+    """The view of `base` by these steps, on the tape or not, as it was made inside."""
+    before, mode.enabled = mode.enabled, record
+    try:
+        for op, attrs in chain:
+            base = apply(op, base, **attrs)
+    finally:
+        mode.enabled = before
+    return base

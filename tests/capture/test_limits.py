@@ -1,0 +1,235 @@
+"""What runs as plain Python says so, is counted at every such call, and is an error under fullgraph."""
+
+import contextlib
+import re
+
+import pytest
+
+import eager
+import jitcap.entry
+import jitcap.split
+from jitcap import JitcapWarning, config, explain, jit, stance
+from jitcap.capture.breaks import Break
+
+
+@contextlib.contextmanager
+def lenient():
+    """As users run it: a fault of capture is no error."""
+    with config(strict=False, check=False):
+        yield
+
+
+def warned(recwarn, text):
+    return [w for w in recwarn if re.search(text, str(w.message), re.DOTALL)]
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept(monkeypatch):
+    """What an earlier process compiled would hide the faults."""
+    monkeypatch.setattr(jitcap.entry.kept, "key_of", lambda *_: None)
+
+
+def moving(monkeypatch):
+    """Guards that do not hold at once, as if what they look at moved by itself."""
+    real = jitcap.entry.assemble
+
+    def assemble(captured, *args, **kwargs):
+        made = real(captured, *args, **kwargs)
+        object.__setattr__(made, "call", lambda args, kwargs: jitcap.entry.MISS)
+        return made
+
+    monkeypatch.setattr(jitcap.entry, "assemble", assemble)
+
+
+def failing(monkeypatch, where=jitcap.entry):
+    def assemble(*args, **kwargs):
+        raise ValueError("no such register")
+
+    monkeypatch.setattr(where, "assemble", assemble)
+
+
+def double(x):
+    return x * 2
+
+
+def misread(monkeypatch):
+    """Capture that meets an exception which Python does not raise."""
+
+    def capture(*args, **kwargs):
+        raise Break("exception", "KeyError: 3")
+
+    monkeypatch.setattr(jitcap.entry, "capture", capture)
+
+
+FAULTS = {
+    "unstable": (moving, "the guards do not hold for the call they were made from"),
+    "compiler": (failing, "the compiler failed: ValueError: no such register"),
+    "capture": (misread, "capture met KeyError: 3, which Python does not raise"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("strictly", ["fullgraph", "fail_on_split"])
+def test_fullgraph_never_runs_plainly(fault, strictly, monkeypatch):
+    plant, text = FAULTS[fault]
+    plant(monkeypatch)
+    step = jit(double, fullgraph=strictly == "fullgraph", backend="eager")
+    name = strictly if strictly == "fail_on_split" else "default"
+    for _ in range(5):  # also when it would have given up
+        with lenient(), stance(name), pytest.raises(Break) as caught:
+            step(eager.ones(2))
+        record = caught.value.record()
+        assert (record.kind, record.what.startswith(text)) == ("internal", True)
+        assert "test_limits.py" in record.place.file or fault == "capture"
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_without_it_each_call_is_counted(fault, monkeypatch, recwarn):
+    plant, text = FAULTS[fault]
+    plant(monkeypatch)
+    monkeypatch.setattr(jitcap.entry.Entries, "_has_parts", lambda self: False)
+    step = jit(double, backend="eager")
+    with lenient():
+        for i in range(6):
+            assert step(eager.ones(2)).tolist() == [2, 2]
+            assert step.stats.fallbacks == i + 1
+    assert len(warned(recwarn, re.escape(text))) >= 1
+    assert len(warned(recwarn, "3 calls could not be compiled; the first: ")) == 1
+    assert text in str(step.stats)
+    assert str(step.stats).count("3 calls could not be compiled") == 1
+    with lenient(), stance("fail_on_split"), pytest.raises(Break, match="3 calls could not"):
+        step(eager.ones(2))
+
+
+def test_the_programs_own_exception_is_its_own():
+    step = jit(lambda x: x[5], fullgraph=True)
+    with pytest.raises(IndexError):
+        step(eager.ones(2))
+
+
+def test_the_limit_of_versions(recwarn):
+    with config(entries=2):
+        step, strict = jit(double, backend="eager"), jit(double, backend="eager", fullgraph=True)
+        for n in range(1, 7):
+            step(eager.ones(n))
+        for n in range(1, 3):
+            strict(eager.ones(n))
+        for n in range(3, 5):
+            with pytest.raises(Break, match=r"2 versions compiled.*Last misses: expected"):
+                strict(eager.ones(n))
+    assert (step.stats.compiles, step.stats.fallbacks) == (2, 4)
+    assert len(warned(recwarn, "2 versions compiled")) == 1
+    assert "2 versions compiled" in str(step.stats)
+
+
+def branches(x, n):
+    """Split by the branch; a shape of its own for each n."""
+    y = x.reshape(-1)
+    for _ in range(2):
+        if y.sum() > 0:
+            y = y + eager.ones(n)
+    return y
+
+
+def sizes(step, count):
+    for n in range(1, count):
+        assert step(eager.ones(n), n).tolist() == branches(eager.ones(n), n).tolist()
+
+
+def test_the_limit_of_versions_of_a_part(recwarn):
+    step = jit(branches, backend="eager")
+    sizes(step, jitcap.split.VERSIONS)
+    assert step.stats.fallbacks == 0
+    sizes(step, jitcap.split.VERSIONS + 4)
+    counted = step.stats.fallbacks
+    assert counted >= 3
+    said = warned(recwarn, "8 versions of the part that begins here; the last miss: expected")
+    assert said
+    assert "8 versions of the part" in str(step.stats)
+    before = len(recwarn)
+    for i in range(3):
+        step(eager.ones(50), 50)
+        assert step.stats.fallbacks == counted + i + 1
+    assert len(recwarn) == before
+
+
+def test_the_limit_of_captures(monkeypatch, recwarn):
+    monkeypatch.setattr(jitcap.split, "CAPTURES", 5)
+    step = jit(branches, backend="eager")
+    sizes(step, 8)
+    counted = step.stats.fallbacks
+    assert counted >= 4
+    assert warned(recwarn, "its parts were captured 5 times and still differ; the last refusal: ")
+    sizes(step, 8)
+    assert step.stats.fallbacks == counted + 7
+    assert "captured 5 times" in str(step.stats)
+
+
+def test_the_limit_of_unfinished_parts(monkeypatch, recwarn):
+    monkeypatch.setattr(jitcap.split, "UNFINISHED", 0)
+
+    def program(x, n):
+        import array  # an object that cannot be made again
+
+        values = array.array("d", [float(n)])
+        if x.sum() > 0:
+            x = x + 1
+        return x, len(values)
+
+    step = jit(program, backend="eager")
+    for n in range(5):
+        assert step(eager.ones(1), n)[0].item() == 2
+    if step.stats.fallbacks:
+        assert warned(recwarn, "have effects or values that cannot be made again")
+
+
+def test_the_limit_of_depth(monkeypatch, recwarn):
+    monkeypatch.setattr(jitcap.split, "DEPTH", 3)
+
+    def down(x, n):
+        if x.sum() < 0 or n == 0:
+            return x
+        return down(x + 1, n - 1)
+
+    step = jit(down, backend="eager")
+    for _ in range(2):
+        assert step(eager.ones(1), 6).item() == 7
+    assert step.stats.fallbacks == 2
+    assert len(warned(recwarn, "call each other more than 3 deep")) == 1
+
+
+def test_a_part_that_cannot_be_compiled(monkeypatch, recwarn):
+    failing(monkeypatch)
+    step = jit(branches, backend="eager")
+    with lenient():
+        sizes(step, 3)
+    assert step.stats.fallbacks == 2
+    assert warned(recwarn, "the compiler failed: ValueError: no such register")
+
+
+def test_a_part_whose_guards_do_not_hold(monkeypatch, recwarn):
+    moving(monkeypatch)
+    step = jit(branches, backend="eager")
+    with lenient():
+        sizes(step, 3)
+    assert step.stats.fallbacks == 2
+    assert warned(recwarn, "the guards do not hold for the part they were made from")
+
+
+def test_explain_shows_why_nothing_was_compiled(monkeypatch, recwarn):
+    failing(monkeypatch)
+    with lenient():
+        shown = str(explain(branches, backend="eager")(eager.ones(2), 2))
+    assert "the compiler failed: ValueError: no such register" in shown
+
+
+def test_a_graph_that_runs_op_by_op_is_in_the_stats(monkeypatch):
+    def generate(*args, **kwargs):
+        raise jitcap.pipeline.Unsupported("no loops today")
+
+    monkeypatch.setattr(jitcap.pipeline, "_generate", generate)
+    step = jit(double, backend="cpp")
+    with pytest.warns(JitcapWarning, match="no loops today"):
+        assert step(eager.ones(2)).tolist() == [2, 2]
+    assert step.stats.fallbacks == 1
+    assert "runs op by op: no loops today" in str(step.stats)
