@@ -23,6 +23,7 @@ Bind = Callable[[Any], str]
 _LITERALS: Final = (int, str, bytes)
 _ATOMS: Final = frozenset({int, str, bytes, bool, type(None)})
 _VALUES: Final = (DType, device, re.Pattern)
+WIDE: Final = 2000  # bits: less than the 640 digits that Python writes always
 # Told by their text, in which nothing of the program's is asked.
 _TEXTUAL: Final = (complex, dt.date, dt.timedelta)
 _ZONED: Final = (dt.time, dt.datetime)
@@ -58,7 +59,7 @@ def _contents(value: Any, v: str, bind: Bind) -> str:
     """The part of the condition that is asked when the type is known to be right."""
     kind = type(value)
     if kind in _LITERALS:
-        return f"{v} == {value!r}"
+        return f"{v} == {bind(value) if is_wide(value) else repr(value)}"
     if kind in (*_TEXTUAL, *_ZONED):
         return f"{bind(text_of)}({v}) == {repr(value)!r}"
     if kind is range:
@@ -77,6 +78,11 @@ def _contents(value: Any, v: str, bind: Bind) -> str:
     return f"{bind(text_of)}({v}) == {text_of(value)!r}"
 
 
+def is_wide(value: Any) -> bool:
+    """Whether a number is so long that a setting decides if Python writes its digits."""
+    return isinstance(value, int) and value.bit_length() > WIDE
+
+
 def base_of(value: Any) -> Any:
     """The builtin type that a number or text of a user's class is made of."""
     return next(b for b in (int, float, complex, str, bytes) if isinstance(value, b))
@@ -84,6 +90,8 @@ def base_of(value: Any) -> Any:
 
 def text_of(value: Any) -> str:
     """What tells one constant from another of its type: its `repr`, but not the program's."""
+    if is_wide(value):
+        return hex(value)
     if isinstance(value, (int, float, complex, str, bytes)) and not isinstance(value, np.generic):
         base: Any = base_of(value)
         return str(base.__repr__(value))

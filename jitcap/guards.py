@@ -17,7 +17,7 @@ from types import CodeType, FunctionType
 from typing import Any, ClassVar, Final
 
 from jitcap.capture.origin import Drawn, Origin
-from jitcap.equality import condition, same_keys, text_of
+from jitcap.equality import condition, is_wide, same_keys, text_of
 
 _ATOMS: Final = (type(None), bool, type(Ellipsis), type(NotImplemented))
 _FUNCTIONS_IN: Final[dict[type, tuple[str, ...]]] = {
@@ -316,6 +316,58 @@ class AbsentBy(Guard):
         return (AbsentBy, id(self.name))
 
 
+ABSENT: Final = object()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Member(Guard):
+    """A namespace (of a class, the builtins) holds this very object, or nothing (`ABSENT`)."""
+
+    name: str
+    value: Any
+
+    def test(self, names: Names) -> str:
+        table = names.var(self.origin)
+        if self.value is ABSENT:
+            return f"{self.name!r} not in {table}"
+        place = f"{table}[{self.name!r}]"
+        return f"{place} is {names.bind(self.value, place)}"
+
+    def expected(self) -> str:
+        if self.value is ABSENT:
+            return f"no {self.name!r}"
+        return f"{self.name} = {short(self.value)}"
+
+    def got(self, value: Any) -> str:
+        return short(value[self.name]) if self.name in value else f"no {self.name!r}"
+
+    def key(self) -> tuple[Any, ...]:
+        return (Member, self.name)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MembersAre(Guard):
+    """Of the names `among`, a namespace holds these and no others."""
+
+    among: frozenset[str]
+    names: frozenset[str]
+
+    def test(self, names: Names) -> str:
+        table = f"{names.var(self.origin)}.keys()"
+        if not self.names:
+            return f"{table}.isdisjoint({names.bind(self.among)})"
+        return f"{table} & {names.bind(self.among)} == {names.bind(self.names)}"
+
+    def expected(self) -> str:
+        return f"the members {', '.join(sorted(self.names)) or 'as they were'}"
+
+    def got(self, value: Any) -> str:
+        return f"{', '.join(sorted(value.keys() & self.among)) or 'none'}"
+
+    def key(self) -> tuple[Any, ...]:
+        return (MembersAre, id(self.among))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Same(Guard):
     """Two places hold (or, with `same=False`, do not hold) the same object."""
@@ -407,7 +459,7 @@ def short(value: Any) -> str:
 
 
 def _is_short(value: Any) -> bool:
-    return type(value) in (int, float, str, bytes, bool, type(None))
+    return type(value) in (int, float, str, bytes, bool, type(None)) and not is_wide(value)
 
 
 @dataclass(slots=True)
@@ -433,7 +485,11 @@ def render(guards: Iterable[Guard], names: Names, miss: str) -> list[str]:
     seen: set[str] = set()
     tables: dict[str, list[tuple[str, Any]]] = {}
     level = 0
+    members: list[Member] = []
     for depth, guard in _by_depth(guards):
+        if type(guard) is Member:
+            members.append(guard)
+            continue
         if depth > level:
             _loops(tables, names, miss)
             level = depth
@@ -446,7 +502,23 @@ def render(guards: Iterable[Guard], names: Names, miss: str) -> list[str]:
             seen.add(test)
             names.lines.append(f"if not ({test}): return {miss}")
     _loops(tables, names, miss)
+    _namespaces(members, names, miss)
     return names.lines
+
+
+def _namespaces(members: list[Member], names: Names, miss: str) -> None:
+    """One condition per namespace: what was read of it, and what was not there."""
+    by_table: dict[str, list[Member]] = {}
+    for each in members:
+        by_table.setdefault(names.var(each.origin), []).append(each)
+    for table, rows in by_table.items():
+        tests = [m.test(names) for m in rows if m.value is not ABSENT]
+        absent = tuple(m.name for m in rows if m.value is ABSENT)
+        if len(absent) == 1:
+            tests.append(f"{absent[0]!r} not in {table}")
+        elif absent:
+            tests.append(f"{table}.keys().isdisjoint({absent!r})")
+        names.lines.append(f"if not ({' and '.join(tests)}): return {miss}")
 
 
 def _by_depth(guards: Iterable[Guard]) -> list[tuple[int, Guard]]:

@@ -24,7 +24,7 @@ from jitcap.capture.capture import beginning
 from jitcap.capture.concrete import ConcreteWorld
 from jitcap.capture.frames import real_frame
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, Frame, Interpreter
-from jitcap.capture.native import HOST_MODULES, is_library_module, is_native
+from jitcap.capture.native import HOST_MODULES, is_library_space, is_native
 from jitcap.capture.opcodes_table import OPCODES
 from jitcap.capture.result import Captured, Version, why_not
 from jitcap.capture.segment import RETURNED, STOPPED, capture_segment, live, point_of
@@ -342,4 +342,4 @@ def splittable(fn: FunctionType) -> bool:
         return True
     if module.partition(".")[0] in HOST_MODULES or "site-packages" in fn.__code__.co_filename:
         return False
-    return not is_native(fn) and not is_library_module(module)
+    return not is_native(fn) and not is_library_space(fn.__globals__)

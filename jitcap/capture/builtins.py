@@ -7,7 +7,6 @@ that are best written as plain Python and interpreted.
 from __future__ import annotations
 
 import _thread
-import abc
 import builtins
 import copy
 import dataclasses
@@ -19,8 +18,10 @@ import time
 import typing
 import warnings
 from datetime import date, datetime
-from types import CellType, FunctionType
+from types import FunctionType
 from typing import Any, Final, cast
+
+import numpy as np
 
 from eager import autograd
 from eager import random as eager_random
@@ -32,7 +33,6 @@ from eager.tensor import Tensor
 from eager.traced import Traced
 from jitcap.capture import host, polyfills
 from jitcap.capture.breaks import Break
-from jitcap.capture.frames import frame_for
 from jitcap.capture.kinds.base import HANDLERS, Handler, Session, handles, kind_of
 from jitcap.capture.kinds.classes import Super
 from jitcap.capture.kinds.iterators import ReversedIterator
@@ -57,46 +57,7 @@ _IMPURE: Final[tuple[Any, ...]] = (
 )  # fmt: skip
 
 
-# ---- types and attributes
-
-
-@handles(type)
-def _type(s: Session, *args: Any, **kwargs: Any) -> Any:
-    if len(args) == 1:
-        return kind_of(args[0]).type_of(args[0])
-    cls = type(*args, **kwargs)
-    s.made[id(cls)] = cls
-    return cls
-
-
-@handles(isinstance)
-def _isinstance(s: Session, obj: Any, classes: Any) -> Any:
-    cls = kind_of(obj).type_of(obj)
-    if cls is not type(obj):  # of what stands for a value, the class of that
-        return _issubclass(s, cls, classes)
-    return _checked(s, "__instancecheck__", isinstance, obj, classes)
-
-
-def _checked(s: Session, name: str, builtin: Any, obj: Any, classes: Any) -> Any:
-    """`isinstance` and `issubclass`: a user's metaclass is asked by the interpreter."""
-    if type(classes) is tuple:
-        return any(_checked(s, name, builtin, obj, c) for c in classes)
-    if type(classes) in (type, abc.ABCMeta) or not isinstance(classes, type):
-        return builtin(obj, classes)
-    check = kind_of(classes).special(s, classes, name)
-    if check is None or s.is_library(check.__globals__["__name__"]):
-        return builtin(obj, classes)
-    return s.truth(s.call(check, (classes, obj), {}))
-
-
-@handles(issubclass)
-def _issubclass(s: Session, cls: Any, classes: Any) -> Any:
-    return _checked(s, "__subclasscheck__", issubclass, cls, classes)
-
-
-@handles(callable)
-def _callable(s: Session, obj: Any) -> bool:
-    return callable(obj)
+# ---- attributes
 
 
 @handles(getattr)
@@ -185,30 +146,6 @@ def _load_all(s: Session, obj: Any) -> None:
     shadow = s.outside.shadow(obj)
     if isinstance(shadow, ObjectShadow):
         shadow.complete(s)
-
-
-@handles(builtins.__build_class__)
-def _build_class(s: Session, body: Any, name: str, *bases: Any, **kwargs: Any) -> Any:
-    """The `class` statement: the body is interpreted, the class is real."""
-    meta = kwargs.pop("metaclass", type)
-    if any(hasattr(b, "__mro_entries__") for b in bases) or not isinstance(meta, type):
-        raise Break("opcode", f"class {name} has bases or a metaclass that are made")
-    meta = max([meta, *map(type, bases)], key=lambda m: len(m.__mro__))
-    frame = frame_for(s, body, (), {})
-    frame.namespace = dict(meta.__prepare__(name, bases, **kwargs))
-    cell = s.vm.run(frame).value
-    cls = s.made_inside(meta(name, bases, frame.namespace, **kwargs))
-    if isinstance(cell, CellType) and not _filled(cell):
-        cell.cell_contents = cls
-    return cls
-
-
-def _filled(cell: CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True
 
 
 @handles(dataclasses.field)
@@ -496,5 +433,7 @@ for _state in (
     eager_random.Generator.set_state, set_default_dtype, set_printoptions, save, load,
 ):  # fmt: skip
     HANDLERS[_state] = _refuse("effect", f"eager.{_state.__name__}")
+for _setting in (np.geterr, np.seterr, np.geterrcall, np.seterrcall, sys.set_int_max_str_digits):
+    HANDLERS[_setting] = _refuse("effect", _setting.__name__)
 HANDLERS[time.sleep] = lambda s, seconds: s.host_call(time.sleep, (seconds,), {})
 HANDLERS[typing.cast] = lambda s, cls, value: value

@@ -13,6 +13,8 @@ from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, TypeVar
 
+import numpy as np
+
 from eager.autograd import mode
 from eager.dispatch import current_tracer
 from eager.traced import UnknownValue
@@ -27,7 +29,7 @@ from jitcap.capture.search import Search
 from jitcap.capture.session import Session
 from jitcap.functional import DataDependent
 from jitcap.graph import Node
-from jitcap.guards import CodeIs, Equals, Is, Names
+from jitcap.guards import CodeIs, Equals, Guard, Is, Member, Names
 from jitcap.joint import Joint, build_joint, runs_python
 
 T = TypeVar("T")
@@ -91,7 +93,8 @@ def tracing(
     before = mode.enabled, mode.inference, mode.autocast
     sys.setrecursionlimit(max(sys.getrecursionlimit(), FRAMES))
     try:
-        yield session
+        with np.errstate(all="call", call=_floating_point_error):
+            yield session
     except Break as error:
         error.done = getattr(error, "__jitcap_done__", 0)
         error.place = error.place or session.entry
@@ -117,6 +120,11 @@ def _words(error: Exception) -> str:
     """What an exception says, without running the program's code."""
     own = type(error).__str__
     return type(error).__name__ + (f": {error}" if not isinstance(own, FunctionType) else "")
+
+
+def _floating_point_error(error: str, _: int) -> None:
+    """NumPy computes now, and would warn or raise at each call, as its settings are by then."""
+    raise Break("numpy", f"{error} in a number of NumPy")
 
 
 def _placed(found: Break, cause: BaseException, session: Session) -> Break:
@@ -226,13 +234,19 @@ def finish(session: Session, value: Any, shape: tuple[int, tuple[str, ...]]) -> 
         joint=joint,
         drawn=drawn,
         bound_to=session.bound_to,
-        assumed=tuple((*key, value) for key, value in session.assumed.items()),
         read=tuple(
-            f.__code__
-            for f in session.reached.values()
-            if not session.is_library(f.__globals__.get("__name__", ""))
+            f.__code__ for f in session.reached.values() if not session.is_library(f.__globals__)
         ),
     )
+
+
+def _is_of_the_text(guard: Guard) -> bool:
+    """Whether it is about functions, classes and modules: parts of the program, which stay."""
+    if not isinstance(guard, Is):
+        return isinstance(guard, CodeIs | Member)
+    base = guard.origin.base if isinstance(guard.origin, Attribute) else None
+    part = base.value if isinstance(base, Fixed) else None  # whose defaults, order of resolution
+    return isinstance(guard.value, _PARTS) or isinstance(part, _PARTS)
 
 
 def _joint(session: Session, end: Epilogue) -> Joint | None:
@@ -263,9 +277,7 @@ def _rehearse(session: Session, value: Any, end: Epilogue) -> None:
     if any(getattr(end, f) != getattr(after, f) for f in ("lines", "effects", "calls", "value")):
         raise Break("later effect", "a hook or a Function's backward() changes what is outside")
     for guard in session.guards.items[known:]:
-        if not isinstance(guard, CodeIs) and not (
-            isinstance(guard, Is) and isinstance(guard.value, _PARTS)
-        ):
+        if not _is_of_the_text(guard):
             what = f"a hook or a Function's backward() reads {guard.origin.show()}"
             raise Break("later effect", what)
 

@@ -6,13 +6,13 @@ on real values, by the same interpreter.
 
 from __future__ import annotations
 
-import builtins
 import operator
 import sys
 from collections.abc import Callable, Iterable
-from types import CellType, FunctionType, MethodType, ModuleType
+from types import CellType, FunctionType, MethodType
 from typing import Any, Final
 
+from eager.tensor import Tensor
 from jitcap.capture.interpret import NULL, Frame
 from jitcap.capture.located import caller_at, is_of, links, locate
 
@@ -29,6 +29,7 @@ _BINARY: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
     "==": operator.eq, "!=": operator.ne,
 }  # fmt: skip
+_SILENT: Final = frozenset({int, float, str, bool, type(None), Tensor})  # they do not warn
 _UNARY: Final[dict[str, Callable[[Any], Any]]] = {
     "UNARY_NEGATIVE": operator.neg,
     "UNARY_INVERT": operator.invert,
@@ -46,13 +47,19 @@ class ConcreteWorld:
         self._frame = frame
 
     def binary(self, op: str, a: Any, b: Any) -> Any:
-        return _BINARY[op](a, b)
+        if type(a) in _SILENT and type(b) in _SILENT:
+            return _BINARY[op](a, b)
+        return self._here(_BINARY[op], (a, b), {})
 
-    def compare(self, op: str, a: Any, b: Any) -> Any:
-        return _BINARY[op](a, b)
+    compare = binary
 
     def unary(self, op: str, a: Any) -> Any:
-        return _UNARY[op](a)
+        return self._here(_UNARY[op], (a,), {})
+
+    def _here(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call that may warn: in the name of the frame."""
+        frame = self._frame
+        return caller_at(frame.code, frame.instruction.line, frame.globals)(fn, args, kwargs)
 
     def contains(self, item: Any, container: Any) -> Any:
         return item in container
@@ -98,19 +105,19 @@ class ConcreteWorld:
         is_object = type(method) is FunctionType and not isinstance(target, type)
         if is_object and self._splits(method):
             return self._nested(method, (target, *given), kwargs)
-        frame = self._frame
-        return caller_at(frame.code, frame.instruction.line, frame.globals)(fn, args, kwargs)
+        return self._here(fn, args, kwargs)
 
     def load_global(self, frame: Frame, name: str | None) -> Any:
         if name is None:
             return frame.globals
         if name in frame.globals:
             return frame.globals[name]
-        space = frame.globals.get("__builtins__", builtins)
-        found = vars(space) if isinstance(space, ModuleType) else space
-        if name not in found:
+        return self.load_builtin(frame, name)
+
+    def load_builtin(self, frame: Frame, name: str) -> Any:
+        if name not in frame.builtins:
             raise NameError(f"name {name!r} is not defined")
-        return found[name]
+        return frame.builtins[name]
 
     def store_global(self, frame: Frame, name: str, value: Any) -> None:
         frame.globals[name] = value
@@ -145,7 +152,8 @@ class ConcreteWorld:
         return getattr(super(cls, obj), name)
 
     def import_name(self, frame: Frame, name: str, fromlist: Any, level: int) -> Any:
-        return __import__(name, frame.globals, {}, fromlist, level)
+        importer = self.load_builtin(frame, "__import__")
+        return importer(name, frame.globals, {}, fromlist, level)
 
     def import_from(self, module: Any, name: str) -> Any:
         try:
@@ -164,6 +172,12 @@ class ConcreteWorld:
 
     def changing(self, fn: Any) -> None:
         """Nothing to check."""
+
+    def matches(self, error: BaseException, kinds: Any) -> bool:
+        return issubclass(type(error), kinds)
+
+    def type_flags(self, value: Any) -> int:
+        return type(value).__flags__
 
     def raising(self, error: BaseException) -> None:
         """Nothing to check."""

@@ -117,12 +117,6 @@ def _default(s: Session, fn: FunctionType, field: str, holder: Any, key: Any) ->
     owner: Origin | None = s.outside.origin_of(fn)
     if id(fn) in s.made:
         return value
-    if s.is_library(fn.__globals__.get("__name__", "")):
-        return (
-            value
-            if kind_of_class(type(value)).constant
-            else s.outside.load(value, Item(Attribute(Fixed(fn, fn.__qualname__), field), key))
-        )
     if field == "__kwdefaults__":
         return s.getitem(s.getattr(fn, field), key)
     place = Attribute(owner or Fixed(fn, fn.__qualname__), field)

@@ -6,7 +6,9 @@ layers, optimizers, data loading, distributions. Those are read from bytecode li
 
 from __future__ import annotations
 
+import os
 import sys
+import sysconfig
 import types
 from functools import lru_cache
 from types import FunctionType
@@ -16,16 +18,20 @@ _READ: Final = (
     "eager.nn.modules", "eager.nn.utils", "eager.optim", "eager.utils", "eager.amp",
     "eager.distributions",
 )  # fmt: skip
-_LIBRARIES: Final = frozenset({"eager", "jitcap", "codegen", "numpy"}) | sys.stdlib_module_names
+_OWN: Final = frozenset({"eager", "jitcap", "codegen", "numpy"})
+_STDLIB: Final = tuple({sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "platstdlib")})
 _OURS: Final = frozenset({"jitcap.capture.interpret", "jitcap.capture.kinds.iterators"})
+# Decimals are not among them: they read and write a context.
 PURE_MODULES: Final = frozenset({
-    "_abc", "_bisect", "_collections", "_collections_abc", "_decimal", "_functools", "_heapq",
+    "_abc", "_bisect", "_collections", "_collections_abc", "_functools", "_heapq",
     "_operator", "_string", "_struct", "_typing", "abc", "builtins", "cmath", "collections",
-    "copy", "datetime", "decimal", "enum", "fractions", "functools", "itertools", "math",
+    "copy", "datetime", "enum", "fractions", "functools", "itertools", "math",
     "numbers", "numpy", "operator", "re", "string", "struct", "textwrap", "types", "typing",
     "unicodedata",
 })  # fmt: skip
 HOST_MODULES: Final = frozenset({"logging", "tqdm", "warnings"})
+SEQUENCE: Final = 1 << 5  # of a class: what `match` takes it for
+MAPPING: Final = 1 << 6
 HEAP_TYPE: Final = 1 << 9
 IMMUTABLE_TYPE: Final = 1 << 8
 
@@ -38,10 +44,34 @@ def is_native_module(name: str) -> bool:
     return name.partition(".")[0] == "eager" and not name.startswith(_READ)
 
 
-@lru_cache(maxsize=4096)
 def is_library_module(name: str) -> bool:
-    """Whether a module's functions are taken as fixed: ours, NumPy's, the standard library's."""
-    return name.partition(".")[0] in _LIBRARIES
+    """Whether a module's functions are taken as fixed: ours, NumPy's, the standard library's. A
+    user's `profile.py` is none of them."""
+    top = name.partition(".")[0]
+    if top not in sys.stdlib_module_names:
+        return top in _OWN
+    module = sys.modules.get(top)
+    file = getattr(module, "__file__", None)
+    if type(file) is str:
+        return file.startswith(_STDLIB) and "-packages" not in file
+    return getattr(module, "__spec__", None) is not None  # it is built in
+
+
+def is_library_space(space: dict[str, Any]) -> bool:
+    """Whether a function's globals are those of a library's module."""
+    name = space.get("__name__")
+    if type(name) is not str or not is_library_module(name):
+        return False
+    module = sys.modules.get(name)
+    return module is not None and vars(module) is space
+
+
+def is_library_class(cls: type) -> bool:
+    """Whether a class is one of a library's module."""
+    if not is_library_module(cls.__module__):
+        return False
+    module = sys.modules.get(cls.__module__)
+    return module is not None and cls.__qualname__.partition(".")[0] in vars(module)
 
 
 def is_native(fn: FunctionType) -> bool:

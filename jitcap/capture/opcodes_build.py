@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Iterator
 from types import CellType, FunctionType
 from typing import Any
@@ -221,7 +220,7 @@ def set_function_attribute(vm: Interpreter, frame: Frame, ins: Instruction) -> N
 
 @opcode("LOAD_BUILD_CLASS")
 def load_build_class(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    frame.push(builtins.__build_class__)
+    frame.push(vm.world.load_builtin(frame, "__build_class__"))
 
 
 @opcode("LOAD_ASSERTION_ERROR")

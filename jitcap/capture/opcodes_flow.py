@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jitcap.capture.bytecode import VERSION, Instruction
 from jitcap.capture.interpret import NULL, Frame, Interpreter
+from jitcap.capture.native import MAPPING, SEQUENCE
 from jitcap.capture.opcodes import opcode
 
 # ---- jumps
@@ -96,7 +96,7 @@ def check_exc_match(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
             raise TypeError(
                 "catching classes that do not inherit from BaseException is not allowed"
             )
-    frame.push(isinstance(frame.stack[-1], kinds))
+    frame.push(vm.world.matches(frame.stack[-1], kinds))
 
 
 @opcode("RAISE_VARARGS")
@@ -218,22 +218,25 @@ def get_len(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("MATCH_SEQUENCE")
 def match_sequence(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    subject = frame.stack[-1]
-    frame.push(isinstance(subject, Sequence) and not isinstance(subject, str | bytes | bytearray))
+    frame.push(bool(vm.world.type_flags(frame.stack[-1]) & SEQUENCE))
 
 
 @opcode("MATCH_MAPPING")
 def match_mapping(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    frame.push(isinstance(frame.stack[-1], Mapping))
+    frame.push(bool(vm.world.type_flags(frame.stack[-1]) & MAPPING))
 
 
 @opcode("MATCH_KEYS")
 def match_keys(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     keys, subject = frame.stack[-1], frame.stack[-2]
-    if all(vm.world.truth(vm.world.contains(key, subject)) for key in keys):
-        frame.push(tuple(vm.world.getitem(subject, key) for key in keys))
-    else:
-        frame.push(None)
+    get = vm.world.getattr(subject, "get") if keys else None
+    values = []
+    for key in keys:
+        values.append(vm.world.call(get, (key, NULL), {}))
+        if values[-1] is NULL:
+            frame.push(None)
+            return
+    frame.push(tuple(values))
 
 
 _POSITIONAL_SELF = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
@@ -246,11 +249,12 @@ def match_class(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
         frame.push(None)
         return
     values: list[Any] = []
-    if ins.arg and issubclass(cls, _POSITIONAL_SELF) and not hasattr(cls, "__match_args__"):
+    given = vm.world.call(getattr, (cls, "__match_args__", None), {})
+    if ins.arg and issubclass(cls, _POSITIONAL_SELF) and given is None:
         values.append(subject)
         positional: tuple[str, ...] = ()
     else:
-        positional = tuple(getattr(cls, "__match_args__", ()))[: ins.arg]
+        positional = tuple(given or ())[: ins.arg]
         if len(positional) < ins.arg:
             raise TypeError(
                 f"{cls.__name__}() accepts {len(positional)} positional sub-patterns "

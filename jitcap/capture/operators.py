@@ -16,7 +16,7 @@ import numpy as np
 from eager.sym import SymNumber
 from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
-from jitcap.capture.kinds.base import Session, kind_of
+from jitcap.capture.kinds.base import MISSING, Session, kind_of
 from jitcap.capture.kinds.lent import asked, stand_in
 from jitcap.capture.kinds.tensors import OutsideArray
 from jitcap.capture.kinds.text import Deferred, joined, mentions_runtime
@@ -69,7 +69,8 @@ def binary(s: Session, op: str, a: Any, b: Any) -> Any:
         if type(a) in (list, collections.deque):  # it only stores: nothing is looked at
             a += b
             return a
-    return _native_binary(s, plain, a, b)
+    found = _of_tensors(s, a, b, f"__{'i' * inplace}{name}__", f"__r{name}__")
+    return _native_binary(s, plain, a, b) if found is MISSING else found
 
 
 def _answers(s: Session, value: Any, names: set[str]) -> bool:
@@ -86,6 +87,23 @@ def _of_instances(s: Session, plain: Callable[..., Any], *operands: Any) -> Any:
         python = kind_of(value).python and asked(s, type(value))
         given.append(stand_in(s, value) if python else value)
     return s.natively(plain, tuple(given))
+
+
+def _of_tensors(s: Session, a: Any, b: Any, name: str, reflected: str) -> Any:
+    """What methods that the program put into a class of tensors answer, or MISSING."""
+    order = [(a, b, name), (b, a, reflected)]
+    if type(b) is not type(a) and isinstance(b, type(a)):
+        order.reverse()
+    for x, y, asked_for in order:
+        if not isinstance(x, Tensor):
+            continue
+        method = kind_of(x).special(s, x, asked_for)
+        result = NotImplemented if method is None else s.call(method, (x, y), {})
+        if result is not NotImplemented:
+            return result
+        if method is None and x is a:
+            break  # eager's own answers
+    return MISSING
 
 
 def _native_binary(s: Session, plain: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
@@ -118,6 +136,9 @@ def _numbers_or_values(s: Session, plain: Callable[..., Any], *values: Any) -> A
 
 def unary(s: Session, op: str, a: Any) -> Any:
     plain, name = _UNARY[op]
+    method = kind_of(a).special(s, a, name) if isinstance(a, Tensor) else None
+    if method is not None:
+        return s.call(method, (a,), {})
     if _answers(s, a, {name}):
         return _of_instances(s, plain, a)
     return _numbers_or_values(s, plain, a)
@@ -137,7 +158,8 @@ def compare(s: Session, op: str, a: Any, b: Any) -> Any:
             return _of_instances(s, plain, a, b)
         if equality and _compares_identity(a) and _compares_identity(b):
             return same(s, a, b) is (op == "==")
-    return _native_binary(s, plain, a, b)
+    found = _of_tensors(s, a, b, name, reflected)
+    return _native_binary(s, plain, a, b) if found is MISSING else found
 
 
 def _compares_identity(value: Any) -> bool:

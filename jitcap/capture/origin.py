@@ -157,11 +157,29 @@ class Item(Step):
         return f"{var(self.base)}[{key}]" if self.by is None else _read(self, key, var, bind)
 
     def show(self) -> str:
-        if isinstance(self.base, DictOf):
+        if isinstance(self.base, DictOf | MembersOf):
             return f"{self.base.show()}.{self.key}"
         if isinstance(self.base, Fixed) and self.base.label == GLOBALS:
             return str(self.key)
         return f"{self.base.show()}[{self.key!r}]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MembersOf(Origin):
+    """The namespace of a class that is fixed."""
+
+    cls: type
+    table: Any  # a mapping proxy: a new one at each look
+
+    @classmethod
+    def of(cls, owner: type) -> MembersOf:
+        return cls(owner, vars(owner))
+
+    def expr(self, var: Variable, bind: Bind) -> str:
+        return bind(self.table, f"{bind(self.cls, None)}.__dict__")
+
+    def show(self) -> str:
+        return self.cls.__qualname__
 
 
 GLOBALS = "globals()"

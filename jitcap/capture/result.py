@@ -54,7 +54,6 @@ class Captured:
     joint: Joint | None = None
     drawn: tuple[Drawn, ...] = ()  # numbers of the host's generators
     bound_to: str = ""  # what of this process the version depends on, without a guard
-    assumed: tuple[tuple[str, str, Any], ...] = ()  # (module, name, value) of a library's constants
     read: tuple[CodeType, ...] = ()  # of the program's functions, as far as they were interpreted
     text: str = ""  # of the entry, when it was made
     body: tuple[str, ...] = ()  # the statements after the guards, when the entry was made

@@ -8,13 +8,14 @@ What an operation means is its values' kind's to say (`jitcap.capture.kinds`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import CellType, FunctionType
+from types import CellType, FunctionType, MethodType
 from typing import Any, Final
 
 from eager.autograd import mode
 from eager.sym import SymNumber
 from eager.traced import UnknownValue
 from jitcap.capture import builtins as _builtins  # noqa: F401 - fills HANDLERS
+from jitcap.capture import builtins_types as _types  # noqa: F401 - fills HANDLERS
 from jitcap.capture import builtins_values as _values  # noqa: F401 - fills HANDLERS
 from jitcap.capture import chance as _chance  # noqa: F401 - fills HANDLERS
 from jitcap.capture import host, numbers, operators
@@ -23,19 +24,25 @@ from jitcap.capture.frames import frame_for
 from jitcap.capture.interpret import NULL, Frame, Interpreter
 from jitcap.capture.kinds import base, lent, modules, table
 from jitcap.capture.kinds.base import HANDLERS, MISSING, Args, Kwargs, kind_of
-from jitcap.capture.kinds.classes import STORES, super_get
+from jitcap.capture.kinds.classes import STORES, guarded_mro, super_get
 from jitcap.capture.kinds.functions import Reentry
 from jitcap.capture.kinds.iterators import driven
 from jitcap.capture.kinds.text import joined
-from jitcap.capture.native import PURE_MODULES
+from jitcap.capture.native import (
+    MAPPING,
+    PURE_MODULES,
+    SEQUENCE,
+    is_library_class,
+    is_python_class,
+)
 from jitcap.capture.opcodes_table import OPCODES
-from jitcap.capture.origin import Drawn, Fixed, Origin
+from jitcap.capture.origin import Attribute, Computed, Drawn, Fixed, Origin
 from jitcap.capture.outside import Outside
 from jitcap.capture.search import Search
 from jitcap.capture.tracing import CaptureTracer
 from jitcap.functional import DataDependent
 from jitcap.graph import NOWHERE, Node, Where
-from jitcap.guards import CodeIs, Guards
+from jitcap.guards import CodeIs, Guards, Holds, Is
 
 _CELLS: Final = table.CELLS
 DEEPEST: Final = 150  # frames
@@ -76,7 +83,7 @@ class Session(base.Session):
         """The innermost interpreted frame that is not a library's."""
         for frame in reversed(self.vm.frames):
             if frame.library is None:
-                frame.library = self.is_library(frame.globals.get("__name__", ""))
+                frame.library = self.is_library(frame.globals)
             if not frame.library:
                 return frame
         return self.vm.frames[0] if self.vm.frames else None
@@ -90,7 +97,7 @@ class Session(base.Session):
     def place(self, frame: Frame, refusal: BaseException) -> None:
         """Note the user's line on a refusal that passes through `frame`, innermost first."""
         if getattr(refusal, "__jitcap_place__", None) is None and (
-            len(self.vm.frames) == 1 or not self.is_library(frame.globals.get("__name__", ""))
+            len(self.vm.frames) == 1 or not self.is_library(frame.globals)
         ):
             line, end_line, column, end_column = frame.instruction.columns
             code = frame.code
@@ -114,7 +121,10 @@ class Session(base.Session):
             self.settle(twin)
             return twin
         value = modules.module_value(self, frame.globals, name)
-        return modules.builtin_value(frame.globals, name) if value is MISSING else value
+        return self.load_builtin(frame, name) if value is MISSING else value
+
+    def load_builtin(self, frame: Frame, name: str) -> Any:
+        return modules.builtin_value(self, frame.builtins, name)
 
     def store_global(self, frame: Frame, name: str, value: Any) -> None:
         self.setitem(modules.globals_of(self, frame.globals), name, value)
@@ -135,6 +145,10 @@ class Session(base.Session):
             _CELLS.put(self, cell, value)
 
     def import_name(self, frame: Frame, name: str, fromlist: Any, level: int) -> Any:
+        importer = self.load_builtin(frame, "__import__")
+        if importer is not modules.IMPORT:
+            space = modules.globals_of(self, frame.globals)
+            return self.call(importer, (name, space, {}, fromlist, level), {})
         return modules.import_module(self, frame.globals, name, fromlist, level)
 
     def import_from(self, module: Any, name: str) -> Any:
@@ -192,7 +206,7 @@ class Session(base.Session):
     def _guard_code(self, fn: FunctionType) -> None:
         """One that hangs on an object that is fixed: the getter of a property."""
         inside = id(fn) in self.made or self.outside.origin_of(fn) is not None
-        if not inside and not self.is_library(fn.__globals__.get("__name__", "")):
+        if not inside and not self.is_library(fn.__globals__):
             self.guards.add(CodeIs(Fixed(fn, fn.__qualname__), self.line(), fn.__code__))
 
     def native(
@@ -203,14 +217,27 @@ class Session(base.Session):
         only stores them."""
         given = tuple(kind_of(a).to_native(self, a) for a in args)
         named = {k: kind_of(v).to_native(self, v) for k, v in kwargs.items()}
-        if type(fn) is FunctionType:  # one of `eager`, which looks at all that it gets
+        plain = fn.__func__ if type(fn) is MethodType else fn
+        if type(plain) is FunctionType:  # one of `eager`, which looks at all that it gets
             self.see_within((*given, named), "use")
+            self._guard_defaults(plain, len(given) + len(named))
         owner = getattr(fn, "__self__", None)
         if owner is not None and _may_lend(owner):
             return self._native_method(owner, fn, given, named)
         if not stores and fn not in STORES and any(map(_may_lend, (*given, *named.values()))):
             return lent.natively(self, fn, given, named, text=isinstance(owner, str))
         return fn(*given, **named)
+
+    def _guard_defaults(self, fn: FunctionType, given: int) -> None:
+        """A call that leaves arguments out relies on the defaults of a function."""
+        code = fn.__code__
+        if given >= code.co_argcount + code.co_kwonlyargcount or id(fn) in self.defaulted:
+            return
+        self.defaulted.add(id(fn))
+        for field in ("__defaults__", "__kwdefaults__"):
+            if getattr(fn, field) is not None:
+                place = Attribute(Fixed(fn, fn.__qualname__), field)
+                self.guards.add(Is(place, self.line(), getattr(fn, field)))
 
     def _native_method(self, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         """A method of a container. Those that look at elements get all of them lent; others are
@@ -272,6 +299,20 @@ class Session(base.Session):
         """A function that is not complete yet gets its defaults or its closure."""
         if id(fn) not in self.made:
             raise Break("effect", f"{fn.__qualname__} was begun before this part of the program")
+
+    def matches(self, error: BaseException, kinds: Any) -> bool:
+        """Whether an `except` takes an exception: no hook of a class is asked."""
+        order = guarded_mro(self, type(error))
+        return any(k in order for k in (kinds if type(kinds) is tuple else (kinds,)))
+
+    def type_flags(self, value: Any) -> int:
+        """The flags of a value's class, of which those for `match` change when it is registered."""
+        cls = kind_of(value).type_of(value)
+        if is_python_class(cls) and not is_library_class(cls):
+            place = Attribute(Fixed(cls, cls.__qualname__), "__flags__")
+            test = f"{{}} & {SEQUENCE | MAPPING} == {cls.__flags__ & (SEQUENCE | MAPPING)}"
+            self.guards.add(Holds(Computed((place,), test), self.line(), True))
+        return cls.__flags__
 
     def raising(self, error: BaseException) -> None:
         """Raising an exception changes it (its context, its cause)."""

@@ -14,7 +14,7 @@ import re
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
-from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from types import CellType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any, Final
 
 import numpy as np
@@ -25,7 +25,12 @@ from eager.device import device
 from eager.dtype import DType
 from eager.random import Generator
 from jitcap.capture.kinds.table import GENERATORS
-from jitcap.capture.native import HOST_MODULES, is_library_module, is_python_class
+from jitcap.capture.native import (
+    HOST_MODULES,
+    is_library_module,
+    is_library_space,
+    is_python_class,
+)
 
 
 class Unkept(Exception):
@@ -112,7 +117,7 @@ def _function(fn: FunctionType) -> Iterator[Any]:
     code, made by one decorator, and differ in what its cells hold."""
     cells = fn.__closure__ or ()
     yield _Text(f"{fn.__module__}.{fn.__qualname__} {len(cells)}")
-    if is_library_module(fn.__globals__.get("__name__", "")):
+    if is_library_space(fn.__globals__):
         held = global_name(fn)
         if held is not None and is_library_module(held[0]):
             yield _Text(repr(held))
@@ -244,7 +249,7 @@ _DESCRIBE: Final[dict[type, Callable[[Any], Iterator[Any]]]] = {
         (staticmethod, classmethod, property, functools.cached_property,
          functools._lru_cache_wrapper), _wrapper,
     ),
-    **dict.fromkeys((CellType, object, Generator), _bare),
+    **dict.fromkeys((CellType, MappingProxyType, object, Generator), _bare),
     dict: _mapping,
     CodeType: _code,
     FunctionType: _function,

@@ -26,7 +26,6 @@ from codegen.runtime import build, cache
 from eager.autograd import mode
 from eager.dtype import _default as default_dtype
 from eager.tensor import Tensor
-from jitcap.capture.native import is_library_module
 from jitcap.capture.result import Captured, linked
 from jitcap.config import config
 from jitcap.graph import Graph
@@ -135,7 +134,6 @@ def _files(captured: Captured, fn: Any, executable: str | None) -> dict[str, byt
         "name": captured.name,
         "shape": [captured.shape[0], [*captured.shape[1]]],
         "state": [captured.grad_mode, captured.inference, writer.write(captured.autocast)],
-        "assumed": [[m, n, Writer({}, codes).write(value)] for m, n, value in captured.assumed],
         "roots": places,
         "found": found,
         "constants": written,
@@ -213,10 +211,6 @@ class Recalled:
 
     def find(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
         """The values that the entry works with; None if the call does not fit."""
-        for module, name, value in self.start["assumed"]:
-            now = vars(sys.modules[module]).get(name)
-            if not is_library_module(module) or Writer({}, set()).write(now) != value:
-                return None
         reader = Reader({})
         names = {name: reader.read(data) for name, data in self.start["constants"].items()}
         self.program.check(names, self.program.guards)

@@ -29,7 +29,7 @@ import numpy as np
 from codegen import CheckFailed
 from eager import autograd
 from eager.tensor import Tensor, wrap
-from jitcap.capture.native import is_library_module
+from jitcap.capture.native import is_library_space
 from jitcap.capture.origin import Drawn, Item, Origin
 from jitcap.capture.result import Captured, link
 from jitcap.graph import CHECK, Graph
@@ -419,7 +419,7 @@ def _is_library(obj: Any) -> bool:
     """A module table, or the globals of a library: not the user's."""
     if obj is sys.modules:
         return True
-    return isinstance(obj, dict) and is_library_module(str(dict.get(obj, "__name__", "")))
+    return isinstance(obj, dict) and is_library_space(obj)
 
 
 def contents_of(cell: CellType) -> Any:

@@ -398,7 +398,7 @@ def test_a_table_of_something_else(kept, tables):
 
 
 @pytest.mark.parametrize("field", [
-    "name", "shape", "state", "assumed", "roots", "found", "constants", "tables", "guards", "body",
+    "name", "shape", "state", "roots", "found", "constants", "tables", "guards", "body",
     "writes", "strides", "executable",
 ])  # fmt: skip
 def test_fields(kept, field):

@@ -17,14 +17,10 @@ REASONS: dict[str, str] = {
         numpy_ints_wrap
     """,
     "an int that is never used is guarded": """
-        an_int_that_is_not_used an_int_that_is_passed_on_and_not_used
-    """,
+        an_int_that_is_not_used an_int_that_is_passed_on_and_not_used""",
     "the order of keyword arguments has no guard": """
-        stars_keywords_and_defaults order_of_keyword_arguments
-    """,
-    "a global that an earlier call stored is not deleted": """
-        globals_are_stored_and_deleted
-    """,
+        stars_keywords_and_defaults order_of_keyword_arguments""",
+    "a global that an earlier call stored is not deleted": "globals_are_stored_and_deleted",
     "what stands for a value reaches the user": """
         class_statement_with_hooks exception_with_notes_and_attributes
         assert_with_a_tensor_in_the_message keyboard_interrupt_and_system_exit
@@ -32,26 +28,18 @@ REASONS: dict[str, str] = {
     """,
     "frames and tracebacks show the interpreter": """
         formatted_traceback line_number_of_a_traceback traceback_is_kept_in_state
-        the_step_sees_its_own_frames
-    """,
-    "AttributeError and NameError without name and obj": """
-        errors_of_attributes_and_names
-    """,
+        the_step_sees_its_own_frames""",
+    "AttributeError and NameError without name and obj": "errors_of_attributes_and_names",
     "an error of a host call or of the graph is raised late, past the program's handler": """
-        errors_of_wrong_types
-    """,
-    "the tuple of arguments is another one": """
-        exception_is_returned_and_shared
-    """,
+        errors_of_wrong_types""",
+    "the tuple of arguments is another one": "exception_is_returned_and_shared",
     "`except` asks a metaclass's __instancecheck__, which Python does not": """
-        exception_classes_compare_by_hooks
-    """,
+        exception_classes_compare_by_hooks""",
     "__getattribute__ of the user runs during capture, or is not run at all": """
         match_reads_attributes_once_and_in_order
     """,
     "str.format reads attributes from outside without a guard": """
-        str_format_of_objects_from_outside
-    """,
+        str_format_of_objects_from_outside""",
     "effects and host calls of one expression come out of order": """
         prints_logs_and_writes_interleave a_log_handler_changes_what_the_step_reads
     """,
@@ -59,11 +47,8 @@ REASONS: dict[str, str] = {
         finalizer_runs_when_the_last_name_goes
     """,
     "sys.stdout and print are bound at capture": """
-        printing_is_redirected_inside printing_is_redirected_between_calls
-        print_is_replaced_between_calls
-    """,
+        printing_is_redirected_inside printing_is_redirected_between_calls""",
     "warnings are raised after their block, and ours are seen by the user": """
-        warnings_are_errors_for_a_while warnings_are_recorded_inside
-    """,
+        warnings_are_errors_for_a_while warnings_are_recorded_inside""",
 }
 WRONG_TODAY = {name: reason for reason, names in REASONS.items() for name in names.split()}

@@ -3,26 +3,8 @@
 from typing import Final
 
 _BY_CAUSE: Final = {
-    "decimals are taken as pure, whatever their context is": """
-        the_precision_of_decimals_changes the_flags_of_decimals_are_raised""",
-    "the answer of isinstance and issubclass is not guarded": """
-        a_class_is_registered_later issubclass_of_a_class_that_is_registered_later
-        a_class_becomes_a_sequence a_runtime_protocol_is_met_later
-        a_data_protocol_is_met_by_an_attribute an_exception_class_gets_a_base""",
-    "what the builtins hold is not guarded": """
-        a_builtin_is_replaced a_replaced_builtin_counts_its_calls print_is_replaced
-        a_builtin_is_added_and_removed builtins_of_a_function_are_a_copy isinstance_is_replaced
-        the_import_function_is_replaced the_class_builder_is_replaced""",
-    "members of Tensor are not guarded, nor their absence": """
-        a_method_of_tensors_is_replaced an_operator_of_tensors_is_replaced
-        a_method_is_added_to_tensors a_class_attribute_of_tensors_is_seen""",
-    "a library's constants, members and defaults are taken as fixed": """
-        a_constant_of_math_is_replaced a_constant_of_string_is_replaced
-        a_constant_of_eager_is_replaced a_constant_of_sys_is_replaced
-        a_class_of_collections_gets_a_member a_class_attribute_of_a_layer_is_set
-        a_default_of_a_library_function_is_replaced""",
-    "a module is taken for the library's by its name alone": """
-        a_module_that_is_called_like_one_of_the_library""",
+    "capture runs on the very builtins that the program replaced": """
+        a_replaced_builtin_counts_its_calls isinstance_is_replaced""",
     "the order of keyword arguments is not guarded": """
         the_order_of_keyword_arguments keyword_arguments_in_another_order_are_passed_on""",
     "explaining a guard that failed tests its dependants, too": """
@@ -32,8 +14,6 @@ _BY_CAUSE: Final = {
     "a print is put off past the end of a redirection": "stdout_is_redirected_inside",
     "modules that were told apart in a set become one": "the_module_is_in_the_list_twice",
     "two objects with one dictionary have two twins of it": "objects_share_their_dictionary",
-    "the length of a list that was empty is not guarded when an element is read": """
-        what_is_kept_is_changed_at_its_old_place""",
     "`is` of equal numbers is neither guarded nor answered by Python": """
         is_between_a_number_and_itself a_chain_of_comparisons""",
     "members of a class are guarded by their number alone": """
@@ -61,8 +41,7 @@ _BY_CAUSE: Final = {
         del_runs_at_each_call del_runs_when_the_last_reference_goes
         a_finalizer_is_registered_inside""",
     "frames are capture's own": """
-        the_frame_above the_locals_of_the_caller the_stack_is_inspected
-        the_stack_of_a_traceback""",
+        the_frame_above the_locals_of_the_caller the_stack_is_inspected the_stack_of_a_traceback""",
     "announcements of a split are seen by the program": "warnings_are_caught_inside",
     "a warning of NumPy names a line of capture, and comes once": """
         the_errors_of_numpy a_scalar_of_numpy_in_place_of_a_number""",

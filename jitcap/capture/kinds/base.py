@@ -17,8 +17,8 @@ from typing import Any, Final, NoReturn
 from eager.sym import SymNumber
 from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
-from jitcap.capture.native import is_library_module
-from jitcap.capture.origin import Origin
+from jitcap.capture.native import is_library_space
+from jitcap.capture.origin import MembersOf, Origin
 from jitcap.capture.outside import Outside, Shadow
 from jitcap.capture.replay import Maker
 from jitcap.guards import Guards
@@ -75,9 +75,11 @@ class Session:
         self.written: dict[tuple[int, Any], Any] = {}  # (id of a twin, key) -> the last write
         self.arrays: dict[int, Any] = {}  # by id of an OutsideArray: the input that shares it
         self.hashed: dict[int, Shadow] = {}  # objects whose identity a set or dictionary used
-        self.measured_classes: dict[int, type] = {}  # guarded to get no further members
-        self.class_reads: dict[tuple[int, str], tuple[type, Any]] = {}
-        self.assumed: dict[tuple[str, str], Any] = {}  # a library's constants that were read
+        self.namespaces: dict[int, MembersOf] = {}  # of the classes that were looked into
+        self.class_reads: dict[tuple[int, str], Any] = {}
+        self.lookups: dict[tuple[int, str], Any] = {}  # the same, through the order of resolution
+        self.tensor_members: dict[tuple[int, str], Any] = {}
+        self.defaulted: set[int] = set()  # native functions whose defaults are guarded
         self.special_names: dict[type, frozenset[str]] = {}  # those that are written in Python
         self.lent_classes: dict[type, type] = {}  # of the stand-ins for instances, by their class
         self.lent: dict[int, Any] = {}  # by id of an instance: its stand-in for native code
@@ -137,9 +139,9 @@ class Session:
         """The special method of the object's class, if it is written in Python."""
         return kind_of(obj).special(self, obj, name)
 
-    def is_library(self, module: str) -> bool:
-        """Whether a module's functions are taken as fixed."""
-        return is_library_module(module)
+    def is_library(self, space: dict[str, Any]) -> bool:
+        """Whether the functions with these globals are taken as fixed."""
+        return is_library_space(space)
 
     def made_inside(self, value: Any) -> Any:
         """Note a class or function that the program made: it is no part of the outside."""

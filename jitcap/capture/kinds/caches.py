@@ -72,7 +72,7 @@ class CacheKind(FixedKind):
 
     def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         origin = s.outside.origin_of(fn)
-        if s.is_library(getattr(fn, "__module__", None) or ""):
+        if s.is_library(getattr(fn.__wrapped__, "__globals__", {})):
             return s.call(fn.__wrapped__, args, kwargs)
         if origin is None:  # made inside: its function comes back to the interpreter
             return s.native(fn, args, kwargs)

@@ -8,10 +8,10 @@ from typing import Any
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import MISSING, UNLOADED, MutableKind, Session
 from jitcap.capture.kinds.constants import NativeKind
-from jitcap.capture.origin import CellOf, Contents, FixedPart, Origin
+from jitcap.capture.origin import CellOf, Computed, Contents, FixedPart, Origin
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import ATTRIBUTE, Effect, Maker
-from jitcap.guards import Same
+from jitcap.guards import Holds, Same
 
 
 class CellShadow(Shadow):
@@ -24,9 +24,15 @@ class CellShadow(Shadow):
         self.base: Any = UNLOADED
 
     def touch(self, s: Session) -> None:
-        if self.base is UNLOADED:
-            self.base = s.outside.load(self.real.cell_contents, Contents(self.origin))
-            self.twin.cell_contents = self.base
+        if self.base is not UNLOADED:
+            return
+        if is_empty(self.real):
+            self.base = MISSING
+            place = Computed((self.origin,), "{1}({0})", (is_empty,))
+            s.guards.add(Holds(place, s.line(), True))
+            return
+        self.base = s.outside.load(self.real.cell_contents, Contents(self.origin))
+        self.twin.cell_contents = self.base
 
     def store(self, value: Any) -> None:
         if self.base is UNLOADED:
@@ -34,7 +40,9 @@ class CellShadow(Shadow):
         self.twin.cell_contents = value
 
     def changed(self) -> bool:
-        return self.base is not UNLOADED and self.twin.cell_contents is not self.base
+        if self.base is UNLOADED or is_empty(self.twin):
+            return False  # nobody empties one from outside
+        return self.twin.cell_contents is not self.base
 
     def replay(self, make: Maker) -> list[Effect]:
         target, value = make.names.var(self.origin), make.expr(self.twin.cell_contents)
@@ -44,6 +52,14 @@ class CellShadow(Shadow):
     def counters(self) -> set[str]:
         same = type(self.base) is int and self.changed() and type(self.twin.cell_contents) is int
         return {Contents(self.origin).show()} if same else set()
+
+
+def is_empty(cell: CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return True
+    return False
 
 
 def closure_cell(s: Session, fn: FunctionType, index: int) -> CellType:

@@ -15,15 +15,26 @@ from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import HANDLERS, MISSING, Args, Kwargs, Session, kind_of_class
 from jitcap.capture.kinds.constants import FixedKind, ForeignKind, StaticKind, driven
-from jitcap.capture.native import HOST_MODULES, PURE_MODULES, is_native_class, is_python_class
-from jitcap.capture.origin import Attribute, Fixed, Item
-from jitcap.guards import CodeIs, Is, Length
+from jitcap.capture.native import (
+    HOST_MODULES,
+    PURE_MODULES,
+    is_library_class,
+    is_native_class,
+    is_python_class,
+)
+from jitcap.capture.origin import Attribute, Computed, Fixed, Item, MembersOf
+from jitcap.guards import ABSENT, CodeIs, Is, Member, MembersAre
 
+ATOMS: Final = frozenset({int, float, complex, str, bool, type(None)})
 DESCRIPTORS: Final[tuple[Any, ...]] = (
     staticmethod, classmethod, property, functools.cached_property, MemberDescriptorType,
     types.GetSetDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType,
     types.ClassMethodDescriptorType, types.BuiltinFunctionType,
 )  # fmt: skip
+_OF_TYPE: Final = {  # what a class has of its metaclass, whatever it holds itself
+    n for n, v in vars(type).items()
+    if isinstance(v, types.GetSetDescriptorType | MemberDescriptorType)
+} - {"__dict__", "__doc__", "__module__", "__abstractmethods__"}  # fmt: skip
 _PURE_TYPES: Final = frozenset({
     str, bytes, bytearray, int, float, bool, complex, slice, range, object, list, tuple, dict, set,
     frozenset, enumerate, zip, map, filter, reversed, staticmethod, classmethod, property,
@@ -31,8 +42,6 @@ _PURE_TYPES: Final = frozenset({
     collections.OrderedDict, collections.deque, collections.defaultdict,
     *(v for v in vars(itertools).values() if isinstance(v, type)),
 })  # fmt: skip
-# What every class has of its own, beside its members.
-_PARTS: Final = frozenset({"__name__", "__qualname__", "__bases__", "__mro__", "__annotations__"})
 # What only keeps what it gets.
 STORES: Final = frozenset({
     enumerate, zip, reversed, staticmethod, classmethod, property, slice, types.SimpleNamespace,
@@ -44,59 +53,81 @@ STORES: Final = frozenset({
 # ---- what a class holds
 
 
-def class_raw(s: Session, cls: type, name: str) -> Any:
+def class_raw(s: Session, cls: type, name: str, after: type | None = None) -> Any:
     """What the class or a base holds under `name` (unbound), or MISSING. Guarded, also against a
-    class nearer in the order of resolution that gets a member of this name later."""
-    nearer: list[type] = []
-    for owner in cls.__mro__:
-        if name in vars(owner):
-            raw = guarded_raw(s, cls, owner, name)
-            if not isinstance(raw, FunctionType):  # those are guarded as read through `cls`
-                _guard_members(s, nearer)
-            return raw
-        nearer.append(owner)
-    _guard_members(s, nearer)
-    return MISSING
+    class nearer in the order of resolution that gets such a member, and against another order.
+    `after`: the lookup starts after this base, as `super()` does."""
+    key = id(cls), name
+    if after is None and key in s.lookups:
+        return s.lookups[key]
+    order = guarded_mro(s, cls)
+    raw = MISSING
+    for owner in order if after is None else order[order.index(after) + 1 :]:
+        raw = guarded_raw(s, owner, name)
+        if raw is not MISSING:
+            break
+    if after is None and id(cls) not in s.made:
+        s.lookups[key] = raw
+    return raw
 
 
-def _guard_members(s: Session, classes: list[type]) -> None:
-    """These classes get no further members. A library's are taken as they are."""
-    for cls in classes:
-        if id(cls) in s.measured_classes or id(cls) in s.made:
+def guarded_mro(s: Session, cls: type) -> tuple[type, ...]:
+    """The order of resolution, which `__bases__` of any base can change. A library's is fixed."""
+    if id(cls) not in s.namespaces and id(cls) not in s.made and is_python_class(cls):
+        s.namespaces[id(cls)] = MembersOf.of(cls)
+        if not is_library_class(cls):
+            place = Attribute(Fixed(cls, cls.__qualname__), "__mro__")
+            s.guards.add(Is(place, s.line(), cls.__mro__))
+    return cls.__mro__
+
+
+def guarded_names(s: Session, cls: type, among: frozenset[str]) -> set[str]:
+    """Those of some names that the class or a base holds, if that is written in Python."""
+    found = set()
+    for owner in guarded_mro(s, cls):
+        if not is_python_class(owner) or owner.__module__ == "enum" or is_native_class(owner):
             continue
-        s.measured_classes[id(cls)] = cls
-        if is_python_class(cls) and not s.is_library(cls.__module__):
-            members = Attribute(Fixed(cls, cls.__qualname__), "__dict__")
-            s.guards.add(Length(members, s.line(), len(vars(cls))))
+        held = among & vars(owner).keys()
+        found |= {name for name in held if isinstance(vars(owner)[name], FunctionType)}
+        if id(owner) not in s.made:
+            guarded_mro(s, owner)
+            s.guards.add(MembersAre(s.namespaces[id(owner)], s.line(), among, held))
+    return found
 
 
-def guarded_raw(s: Session, cls: type, owner: type, name: str) -> Any:
-    """What `owner` holds under `name`, read through `cls`."""
-    raw = vars(owner)[name]
-    if not is_python_class(owner) or id(cls) in s.made or id(owner) in s.made:
+def guarded_raw(s: Session, owner: type, name: str) -> Any:
+    """What `owner` itself holds under `name`, or MISSING."""
+    raw = vars(owner).get(name, MISSING)
+    if not is_python_class(owner) or id(owner) in s.made:
         return raw
-    key = (id(cls), name)
+    key = (id(owner), name)
     if key not in s.class_reads:
-        s.class_reads[key] = (cls, _load_class_value(s, cls, owner, name, raw))
-    return s.class_reads[key][1]
+        s.class_reads[key] = _load_member(s, owner, name, raw)
+    return s.class_reads[key]
 
 
-def _load_class_value(s: Session, cls: type, owner: type, name: str, raw: Any) -> Any:
-    if is_native_class(owner):
-        return raw
+def _load_member(s: Session, owner: type, name: str, raw: Any) -> Any:
+    guarded_mro(s, owner)
+    table, library = s.namespaces[id(owner)], is_library_class(owner)
     if isinstance(raw, FunctionType):
-        origin = Attribute(Fixed(cls, cls.__qualname__), name)
-        s.guards.add(Is(origin, s.line(), raw))
         s.outside.fixed[id(raw)] = raw
-        if not s.is_library(owner.__module__):
+        if not library:
             s.guards.add(CodeIs(Fixed(raw, raw.__qualname__), s.line(), raw.__code__))
-        return raw
-    place = Item(Attribute(Fixed(owner, owner.__qualname__), "__dict__"), name)
-    if isinstance(raw, DESCRIPTORS) or _is_native_descriptor(type(raw)):
-        if not name.startswith("__") or name == "__new__":
-            s.guards.add(Is(place, s.line(), raw))
-        return raw
-    return s.outside.load(raw, place)
+    elif not (
+        raw is MISSING
+        or isinstance(raw, DESCRIPTORS)
+        or _is_native_descriptor(type(raw))
+        or (library and (type(raw) in ATOMS or _is_a_part(type(raw))))
+    ):
+        return s.outside.load(raw, Item(table, name))
+    if name not in ("__dict__", "__weakref__"):
+        s.guards.add(Member(table, s.line(), name, ABSENT if raw is MISSING else raw))
+    return raw
+
+
+def _is_a_part(cls: type) -> bool:
+    """Whether a library's class holds instances of this class of a library as parts of itself."""
+    return is_python_class(cls) and is_library_class(cls)
 
 
 def _is_native_descriptor(cls: type) -> bool:
@@ -138,11 +169,9 @@ class Super:
 def super_get(s: Session, cls: type, obj: Any, name: str) -> Any:
     """`super(cls, obj).name`: the lookup starts after `cls` in the order of resolution."""
     start = obj if isinstance(obj, type) and issubclass(obj, cls) else type(obj)
-    mro = start.__mro__
-    owner = next((c for c in mro[mro.index(cls) + 1 :] if name in vars(c)), None)
-    if owner is None:
+    raw = class_raw(s, start, name, after=cls)
+    if raw is MISSING:
         raise AttributeError(f"'super' object has no attribute {name!r}")
-    raw = guarded_raw(s, owner, owner, name)
     return bind(s, raw, None if start is obj else obj, start)
 
 
@@ -171,10 +200,8 @@ class ClassKind(StaticKind):
             if id(cls) not in s.made:
                 raise Break("opaque object", f"the dictionary of the class {cls.__qualname__}")
             return cls.__dict__
-        if name in _PARTS:
-            if id(cls) in s.made or s.is_library(cls.__module__):
-                return getattr(cls, name)
-            return s.outside.load(getattr(cls, name), Attribute(Fixed(cls, cls.__qualname__), name))
+        if name in _OF_TYPE:
+            return self._of_type(s, cls, name)
         above = class_raw(s, meta, name) if meta is not type else MISSING
         if isinstance(above, property):
             return s.call(above.fget, (cls,), {})
@@ -186,7 +213,14 @@ class ClassKind(StaticKind):
         fallback = None if hasattr(type, name) else self.special(s, cls, "__getattr__")
         if fallback is not None:
             return s.call(fallback, (cls, name), {})
-        return getattr(cls, name)
+        return self._of_type(s, cls, name)
+
+    def _of_type(self, s: Session, cls: type, name: str) -> Any:
+        value = getattr(cls, name)
+        fixed = id(cls) in s.made or not is_python_class(cls) or is_library_class(cls)
+        if fixed or callable(value):
+            return value
+        return s.outside.load(value, Attribute(Fixed(cls, cls.__qualname__), name))
 
     def setattr(self, s: Session, obj: Any, name: str, value: Any) -> None:
         if id(obj) not in s.made:
@@ -201,6 +235,10 @@ class ClassKind(StaticKind):
         method = self.special(s, obj, "__getitem__")
         if method is not None and type(obj).__module__ != "enum":
             return s.call(method, (obj, key), {})
+        raw = class_raw(s, obj, "__class_getitem__") if method is None else None
+        subscript = raw.__func__ if isinstance(raw, classmethod) else raw
+        if isinstance(subscript, FunctionType) and not s.is_library(subscript.__globals__):
+            return s.call(bind(s, raw, None, obj), (key,), {})
         return obj[key]
 
     def contains(self, s: Session, obj: Any, item: Any) -> Any:
@@ -246,6 +284,9 @@ class ClassKind(StaticKind):
         """`object.__new__(cls)`, `tuple.__new__(cls, items)`, `type.__call__(cls)`, `cls.mro()`."""
         if fn.__name__ == "__call__":
             return construct(s, owner, args, kwargs)
+        if fn.__name__ == "__subclasses__" and id(owner) not in s.made:
+            place = Computed((), "{}.__subclasses__({})", (type, owner))
+            return s.outside.load(fn(), place)
         if fn.__name__ == "__new__":
             if owner is object:
                 return object.__new__(args[0])
@@ -260,9 +301,7 @@ def acts_by_itself(s: Session, cls: type) -> bool:
     """Whether an instance, or one that stands for it, runs the program's code by being looked at or
     dropped, which capture does, too."""
     raw = [class_raw(s, cls, name) for name in ("__getattribute__", "__del__")]
-    return any(
-        isinstance(r, FunctionType) and not s.is_library(r.__globals__["__name__"]) for r in raw
-    )
+    return any(isinstance(r, FunctionType) and not s.is_library(r.__globals__) for r in raw)
 
 
 def of_object(fn: Any) -> bool:

@@ -19,9 +19,9 @@ from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import HANDLERS, Args, Kwargs, Session, kind_of
 from jitcap.capture.kinds.cells import closure_cell
 from jitcap.capture.kinds.constants import OPAQUE, FixedKind, NativeKind, Opaque, StaticKind
-from jitcap.capture.kinds.mappings import DictShadow, touch
+from jitcap.capture.kinds.mappings import touch
 from jitcap.capture.kinds.modules import globals_of
-from jitcap.capture.kinds.objects import ObjectKind
+from jitcap.capture.kinds.objects import ObjectKind, fields_of
 from jitcap.capture.native import (
     HOST_MODULES,
     PURE_MODULES,
@@ -29,7 +29,7 @@ from jitcap.capture.native import (
     is_native,
     is_python_class,
 )
-from jitcap.capture.origin import GLOBALS, Attribute, Contents, DictOf, Fixed, Item, Origin
+from jitcap.capture.origin import GLOBALS, Attribute, Contents, Fixed, Item, Origin
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import Maker
 from jitcap.guards import CodeIs, Equals, Is, Length, TypeIs
@@ -80,7 +80,7 @@ class FunctionKind(NativeKind):
             s.outside.register(Shadow(real, origin, real))
             s.outside.guard(TypeIs(origin, s.line(), FunctionType))
             s.outside.guard(Is(Attribute(origin, "__globals__"), s.line(), real.__globals__))
-        if not s.is_library(real.__globals__.get("__name__", "")) or not s.outside.is_fixed(real):
+        if not s.is_library(real.__globals__) or not s.outside.is_fixed(real):
             s.outside.guard(CodeIs(origin, s.line(), real.__code__))
         return real
 
@@ -112,6 +112,7 @@ class FunctionKind(NativeKind):
         if name == "__closure__":
             return _closure(s, obj)
         fields = fields_of(s, obj)
+        assert fields is not None
         if name == "__dict__":
             return fields
         if name in _PARTS:
@@ -176,17 +177,6 @@ def _closure(s: Session, fn: FunctionType) -> Any:
         cells = tuple(closure_cell(s, fn, i) for i in range(len(real or ())))
         return real and s.outside.register(Shadow(real, _part(s, fn, "__closure__"), cells))
     return s.outside.by_real[id(real)].twin
-
-
-def fields_of(s: Session, fn: FunctionType) -> dict[str, Any]:
-    """The twin of a function's attribute dictionary."""
-    shadow = s.outside.by_real.get(id(fn.__dict__))
-    if shadow is None:
-        origin = s.outside.origin_of(fn) or Fixed(fn, fn.__qualname__)
-        shadow = DictShadow(fn.__dict__, DictOf(origin), {})
-        s.outside.register(shadow)
-    fields: dict[str, Any] = shadow.twin
-    return fields
 
 
 class MethodKind(NativeKind):

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable
-from types import FunctionType
 from typing import Any, Final
 
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import Args, Kwargs, Refusing, Session, kind_of
-from jitcap.capture.kinds.classes import bind, class_raw
-from jitcap.capture.native import is_native_class, is_python_class
+from jitcap.capture.kinds.classes import bind, class_raw, guarded_names
 
 _ARITHMETIC: Final = "add sub mul truediv floordiv mod divmod pow matmul and or xor lshift rshift"
 _TEXT: Final = frozenset({"__repr__", "__str__", "__format__"})
@@ -44,14 +42,8 @@ def asked(s: Session, cls: type) -> frozenset[str]:
     guarded."""
     found = s.special_names.get(cls)
     if found is None:
-        names = {
-            name
-            for base in cls.__mro__
-            if is_python_class(base) and base.__module__ != "enum" and not is_native_class(base)
-            for name in SPECIAL & vars(base).keys()
-            if isinstance(vars(base)[name], FunctionType)
-        }
-        for name in sorted(names) or ("__eq__",):
+        names = guarded_names(s, cls, SPECIAL)
+        for name in sorted(names):
             class_raw(s, cls, name)
         found = s.special_names[cls] = frozenset(names)
     return found
@@ -258,7 +250,7 @@ def refuse_key(s: Session, key: Any) -> None:
 def is_own(s: Session, value: Any, name: str) -> bool:
     """Whether a special method is the program's, not the library's."""
     method = kind_of(value).special(s, value, name)
-    return method is not None and not s.is_library(method.__globals__.get("__name__", ""))
+    return method is not None and not s.is_library(method.__globals__)
 
 
 def is_value(cls: type) -> bool:

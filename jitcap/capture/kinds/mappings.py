@@ -96,6 +96,7 @@ class DictShadow(Shadow):
         self.kind.clear(self.twin)
         for key in (*(k for k in twins if k in now), *(k for k in now if k not in self.base)):
             self.kind.__setitem__(self.twin, key, now[key])
+        self.base = {k: self.base[k] for k in twins if k in self.base}
         self.whole = True
 
     def _load_keys(self, s: Session, keys: list[Any]) -> list[Any]:

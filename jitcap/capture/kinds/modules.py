@@ -9,13 +9,16 @@ from typing import Any, Final
 
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import MISSING, Session
+from jitcap.capture.kinds.classes import ATOMS, class_raw
 from jitcap.capture.kinds.constants import StaticKind
-from jitcap.capture.kinds.mappings import DictShadow
-from jitcap.capture.native import is_python_class
+from jitcap.capture.kinds.mappings import DictShadow, touch
+from jitcap.capture.kinds.objects import default_get, default_put, default_remove
 from jitcap.capture.origin import GLOBALS, Fixed, FixedPart, Item
+from jitcap.guards import ABSENT, Absent, Member
 
-_ATOMS: Final = frozenset({int, float, complex, str, bool, type(None)})
 _PARTS: Final = (FunctionType, type, ModuleType, type(len))
+_BUILTINS: Final = dict(vars(builtins))
+IMPORT: Final = builtins.__import__
 
 
 def globals_of(s: Session, real: dict[str, Any]) -> dict[str, Any]:
@@ -33,29 +36,34 @@ def globals_of(s: Session, real: dict[str, Any]) -> dict[str, Any]:
 
 
 def module_value(s: Session, real: dict[str, Any], name: str, *, own: bool = True) -> Any:
-    """What a module's dictionary holds, or MISSING. A library's constants need no guard, nor do
-    its functions and classes where its `own` code names them."""
+    """What a module's dictionary holds, or MISSING. A library's constants are no run-time numbers,
+    and what its `own` code names is not looked into."""
     twin = globals_of(s, real)
-    if name not in twin and s.is_library(real.get("__name__", "")):
-        value = real.get(name, MISSING)
-        if type(value) in _ATOMS:
-            s.assumed[real["__name__"], name] = value
-            return value
-        if (own and isinstance(value, _PARTS)) or value is MISSING:
-            return value
     shadow = s.outside.shadow(twin)
     assert isinstance(shadow, DictShadow)
+    if name not in twin and name not in shadow.known and s.is_library(real):
+        value = real.get(name, MISSING)
+        if value is MISSING or type(value) in ATOMS or (own and isinstance(value, _PARTS)):
+            held = ABSENT if value is MISSING else value
+            s.guards.add(Member(shadow.origin, s.line(), name, held))
+            return value
     shadow.touch(s, name)
     return twin.get(name, MISSING)
 
 
-def builtin_value(space: dict[str, Any], name: str) -> Any:
+def builtin_value(s: Session, space: dict[str, Any], name: str) -> Any:
     """What a name means that the module does not define. Raises NameError."""
-    held = space.get("__builtins__", builtins)
-    names = vars(held) if isinstance(held, ModuleType) else held
-    if name not in names:
+    real = space.get(name, MISSING)
+    twin = globals_of(s, space)
+    if name not in twin and real is not MISSING and real is _BUILTINS.get(name):
+        shadow = s.outside.shadow(twin)
+        assert shadow is not None
+        s.guards.add(Member(shadow.origin, s.line(), name, real))
+        return real
+    touch(s, twin, name)
+    if name not in twin:
         raise NameError(f"name {name!r} is not defined")
-    return names[name]
+    return twin[name]
 
 
 def import_module(s: Session, space: dict[str, Any], name: str, fromlist: Any, level: int) -> Any:
@@ -64,10 +72,24 @@ def import_module(s: Session, space: dict[str, Any], name: str, fromlist: Any, l
         package = space.get("__package__") or ""
         base = package.rsplit(".", level - 1)[0] if level > 1 else package
         name = f"{base}.{name}" if name else base
+    module = _imported(s, name)
+    if module is MISSING:
+        raise _new_import(name)
+    top = name.partition(".")[0]
+    return module if fromlist or top == name else _imported(s, top)
+
+
+def _imported(s: Session, name: str) -> Any:
+    """The module that has this name, or MISSING."""
+    place = Fixed(sys.modules, "sys.modules")
     if name not in sys.modules:
-        raise Break("effect", f"import of {name}, which has not been imported before")
-    name = name if fromlist else name.partition(".")[0]
-    return s.outside.load(sys.modules[name], Item(Fixed(sys.modules, "sys.modules"), name))
+        s.guards.add(Absent(place, s.line(), name))
+        return MISSING
+    return s.outside.load(sys.modules[name], Item(place, name))
+
+
+def _new_import(name: str) -> Break:
+    return Break("effect", f"import of {name}, which has not been imported before")
 
 
 def import_from(s: Session, module: Any, name: str) -> Any:
@@ -75,25 +97,55 @@ def import_from(s: Session, module: Any, name: str) -> Any:
         return s.getattr(module, name)
     except AttributeError:
         full = f"{module.__name__}.{name}"
-        if full in sys.modules:
-            return sys.modules[full]
-        raise ImportError(f"cannot import name {name!r} from {module.__name__!r}") from None
+        found = _imported(s, full)
+        if found is not MISSING:
+            return found
+        if hasattr(module, "__path__"):
+            raise _new_import(full) from None
+        path = getattr(module, "__file__", None)
+        where = f"{module.__name__!r} ({path or 'unknown location'})"
+        text = f"cannot import name {name!r} from {where}"
+        raise ImportError(text, name=module.__name__, path=path) from None
 
 
 class ModuleKind(StaticKind):
-    """A module."""
+    """A module; one of a class of its own can have properties and hooks."""
 
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
+        fields, cls = globals_of(s, vars(obj)), type(obj)
         if name == "__dict__":
-            return globals_of(s, vars(obj))
-        if name in vars(obj):
-            return module_value(s, vars(obj), name, own=False)
-        if is_python_class(type(obj)) and hasattr(type(obj), name):
-            raise Break("opaque object", f"{name} of a module, which its class computes")
-        return getattr(obj, name)
+            return fields
+        custom = self.special(s, obj, "__getattribute__")
+        if custom is not None:
+            return s.call(custom, (obj, name), {})
+        raw = class_raw(s, cls, name)
+        held = MISSING if isinstance(raw, property) else module_value(s, vars(obj), name, own=False)
+        if held is not MISSING:
+            return held
+        if raw is not MISSING:
+            return default_get(s, obj, name)
+        hook = module_value(s, vars(obj), "__getattr__", own=False)
+        if hook is not MISSING:
+            return s.call(hook, (name,), {})
+        fallback = self.special(s, obj, "__getattr__")
+        if fallback is not None:
+            return s.call(fallback, (obj, name), {})
+        raise AttributeError(
+            f"module {obj.__name__!r} has no attribute {name!r}", name=name, obj=obj
+        )
+
+    def special(self, s: Session, obj: Any, name: str) -> FunctionType | None:
+        raw = MISSING if type(obj) is ModuleType else class_raw(s, type(obj), name)
+        return raw if isinstance(raw, FunctionType) else None
 
     def setattr(self, s: Session, obj: Any, name: str, value: Any) -> None:
-        s.setitem(globals_of(s, vars(obj)), name, value)
+        globals_of(s, vars(obj))
+        custom = self.special(s, obj, "__setattr__")
+        if custom is not None:
+            s.call(custom, (obj, name, value), {})
+        else:
+            default_put(s, obj, name, value)
 
     def delattr(self, s: Session, obj: Any, name: str) -> None:
-        raise Break("effect", f"attribute {name!r} of a module is deleted")
+        globals_of(s, vars(obj))
+        default_remove(s, obj, name)

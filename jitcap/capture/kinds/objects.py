@@ -33,10 +33,11 @@ from jitcap.capture.kinds.constants import OPAQUE, FixedKind
 from jitcap.capture.kinds.mappings import DictShadow, touch
 from jitcap.capture.kinds.sequences import ListShadow
 from jitcap.capture.native import is_native, is_native_class, is_python_class
-from jitcap.capture.origin import Attribute, DictOf, IsUnset, Origin, Slot
+from jitcap.capture.origin import Attribute, DictOf, Fixed, IsUnset, Origin, Slot
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import DROP, DROP_ITEM, ITEM, PUT, Effect, Maker
-from jitcap.guards import Is, Length, TypeIs
+from jitcap.equality import base_of
+from jitcap.guards import Equals, Is, Length, TypeIs
 
 _VALUES: Final = (int, float, complex, str, bytes)
 _BASES: Final = (object, dict, list, set, collections.OrderedDict, SimpleNamespace)
@@ -139,9 +140,9 @@ def slots_of(cls: type) -> Iterator[tuple[str, Any]]:
 def default_get(s: Session, obj: Any, name: str) -> Any:
     """`object.__getattribute__(obj, name)`."""
     cls = type(obj)
-    if name == "__class__":
-        return cls
     raw = class_raw(s, cls, name)
+    if name == "__class__" and not isinstance(raw, property):
+        return cls
     if isinstance(raw, property):
         if raw.fget is None:
             raise AttributeError(f"property {name!r} of {cls.__name__!r} object has no getter")
@@ -149,10 +150,10 @@ def default_get(s: Session, obj: Any, name: str) -> Any:
     if isinstance(raw, MemberDescriptorType):
         return _slot(s, obj, name, raw)
     if name == "__dict__" and hasattr(obj, "__dict__"):
-        return obj.__dict__
-    if _has_method(type(raw), "__set__") and not isinstance(raw, types.GetSetDescriptorType):
+        return fields_of(s, obj)
+    if _is_data(s, raw) and not isinstance(raw, types.GetSetDescriptorType):
         return bind(s, raw, obj, cls)
-    value = _own(s, obj, name)
+    value = own_field(s, obj, name)
     if value is not MISSING:
         return value
     if isinstance(raw, functools.cached_property):
@@ -164,13 +165,32 @@ def default_get(s: Session, obj: Any, name: str) -> Any:
     raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}")
 
 
-def _own(s: Session, obj: Any, name: str) -> Any:
+def own_field(s: Session, obj: Any, name: str) -> Any:
     """The entry of the instance dictionary, or MISSING."""
-    fields = getattr(obj, "__dict__", None)
+    fields = fields_of(s, obj)
     if fields is None:
         return MISSING
     touch(s, fields, name)
     return fields.get(name, MISSING)
+
+
+def fields_of(s: Session, obj: Any) -> dict[str, Any] | None:
+    """The instance dictionary, or the twin of that of an object that has none itself."""
+    try:
+        fields: dict[str, Any] = object.__getattribute__(obj, "__dict__")
+    except AttributeError:
+        return None
+    if id(fields) in s.outside.by_twin:
+        return fields
+    shadow = s.outside.by_real.get(id(fields))
+    if shadow is None:
+        origin = s.outside.origin_of(obj)
+        if origin is None and not s.outside.is_fixed(obj):
+            return fields  # it was made inside
+        shadow = DictShadow(fields, DictOf(origin or Fixed(obj, type(obj).__qualname__)), {})
+        s.outside.register(shadow)
+    twin: dict[str, Any] = shadow.twin
+    return twin
 
 
 def _slot(s: Session, obj: Any, name: str, descriptor: Any) -> Any:
@@ -180,8 +200,9 @@ def _slot(s: Session, obj: Any, name: str, descriptor: Any) -> Any:
     return descriptor.__get__(obj, type(obj))
 
 
-def _has_method(cls: type, name: str) -> bool:
-    return any(name in vars(c) for c in cls.__mro__)
+def _is_data(s: Session, raw: Any) -> bool:
+    """Whether a member of a class goes before the instance's own."""
+    return any(class_raw(s, type(raw), name) is not MISSING for name in ("__set__", "__delete__"))
 
 
 def default_put(s: Session, obj: Any, name: str, value: Any) -> None:
@@ -196,9 +217,9 @@ def default_put(s: Session, obj: Any, name: str, value: Any) -> None:
         _load_slot(s, obj, name, raw)
         raw.__set__(obj, value)
     elif name in ("__dict__", "__class__"):
-        raise Break("effect", f"the {name} of an instance is replaced")
-    elif kind_of(raw).python and _has_method(type(raw), "__set__"):
-        s.call(class_raw(s, type(raw), "__set__"), (raw, obj, value), {})
+        raise Break("effect", f"{name} of a {cls.__qualname__} is replaced")
+    elif (put := kind_of(raw).special(s, raw, "__set__")) is not None:
+        s.call(put, (raw, obj, value), {})
     elif not hasattr(obj, "__dict__"):
         raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}")
     else:
@@ -213,10 +234,7 @@ def _load_slot(s: Session, obj: Any, name: str, descriptor: Any) -> None:
 
 def store_field(s: Session, obj: Any, name: str, value: Any) -> None:
     """Write the instance dictionary."""
-    fields = s.outside.shadow(obj.__dict__)
-    if s.outside.shadow(obj) is not None and not isinstance(fields, DictShadow):
-        raise Break("effect", f"attribute {name!r} of a {type(obj).__qualname__} is set")
-    s.setitem(obj.__dict__, name, value)
+    s.setitem(fields_of(s, obj), name, value)
 
 
 def default_remove(s: Session, obj: Any, name: str) -> None:
@@ -227,15 +245,15 @@ def default_remove(s: Session, obj: Any, name: str) -> None:
         if raw.fdel is None:
             raise AttributeError(f"property {name!r} of {cls.__name__!r} object has no deleter")
         s.call(raw.fdel, (obj,), {})
-    elif kind_of(raw).python and _has_method(type(raw), "__delete__"):
-        s.call(class_raw(s, type(raw), "__delete__"), (raw, obj), {})
+    elif (drop := kind_of(raw).special(s, raw, "__delete__")) is not None:
+        s.call(drop, (raw, obj), {})
     elif isinstance(raw, MemberDescriptorType):
         _slot(s, obj, name, raw)
         raw.__delete__(obj)
-    elif _own(s, obj, name) is MISSING:
+    elif own_field(s, obj, name) is MISSING:
         raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}")
     else:
-        s.delitem(obj.__dict__, name)
+        s.delitem(fields_of(s, obj), name)
 
 
 # ---- instances as values
@@ -257,7 +275,7 @@ class ObjectKind(MutableKind):
         if acts_by_itself(s, cls):
             return OPAQUE.load(s, real, origin)
         if isinstance(real, int | float | complex | str | bytes):
-            return s.outside.constant(real, origin)
+            return self._load_value(s, real, origin)
         if isinstance(real, tuple):
             return self.base.load(s, real, origin)
         s.outside.guard(TypeIs(origin, s.line(), cls))
@@ -280,6 +298,16 @@ class ObjectKind(MutableKind):
         self._register(s, shadow)
         if is_native_class(cls):
             shadow.complete(s)
+        return twin
+
+    def _load_value(self, s: Session, real: Any, origin: Origin) -> Any:
+        """A number or text of a class of the program: guarded to be equal, attributes apart."""
+        cls, base = type(real), base_of(real)
+        if not cls.__dictoffset__ or not is_python_class(cls):
+            return s.outside.constant(real, origin)
+        s.outside.guard(Equals(origin, s.line(), real))
+        twin = base.__new__(cls, *base.__getnewargs__(real))
+        self._register(s, ObjectShadow(real, origin, twin))
         return twin
 
     def _register(self, s: Session, shadow: ObjectShadow) -> None:

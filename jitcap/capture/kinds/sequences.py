@@ -112,7 +112,7 @@ class ListShadow(Shadow):
     def touch(self, s: Session, index: int) -> None:
         """Load one element of a list. One that is there needs no guard on the length, and what
         is counted from the end is counted from the end at every call."""
-        if self.whole:
+        if self.whole and self.base:
             return
         count, size = len(self.base), self.count()
         place = index + size if index < 0 else index

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any, Final
 
 import numpy as np
@@ -23,7 +24,7 @@ from eager.tensor import UNREAD, Tensor, ViewOf, wrap
 from eager.traced import Traced, TracedStorage
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import MISSING, Args, Kind, Kwargs, Session
-from jitcap.capture.kinds.classes import bind, class_raw
+from jitcap.capture.kinds.classes import bind, guarded_mro, guarded_raw
 from jitcap.capture.kinds.constants import ConstantKind, NativeKind, Opaque, OpaqueKind
 from jitcap.capture.kinds.text import Deferred, snapshot
 from jitcap.capture.native import is_native_class
@@ -187,7 +188,7 @@ class TensorKind(NativeKind):
                 raise Break("data dependent", f".{name} of a tensor")
         if name == "_base" and obj._view is not None and s.outside.shadow(obj._view.base):
             raise Break("data dependent", f".{name} of a view of a tensor from outside")
-        raw = _user_class_attribute(s, type(obj), name)
+        raw = _user_member(s, type(obj), name)
         if raw is not MISSING:
             return bind(s, raw, obj, type(obj))
         try:
@@ -197,11 +198,34 @@ class TensorKind(NativeKind):
                 s.guards.add(Absent(DictOf(shadow.origin), s.line(), name))
             raise
 
+    def special(self, s: Session, obj: Any, name: str) -> FunctionType | None:
+        raw = _user_member(s, type(obj), name)
+        return raw if isinstance(raw, FunctionType) else None
+
     def getitem(self, s: Session, obj: Any, key: Any) -> Any:
+        method = self.special(s, obj, "__getitem__")
+        if method is not None:
+            return s.call(method, (obj, key), {})
         return s.natively(lambda place: obj[place], (_index(s, key),))
 
     def setitem(self, s: Session, obj: Any, key: Any, value: Any) -> None:
-        s.natively(lambda *given: operator.setitem(obj, *given), (_index(s, key), value))
+        method = self.special(s, obj, "__setitem__")
+        if method is None:
+            s.natively(lambda *given: operator.setitem(obj, *given), (_index(s, key), value))
+        else:
+            s.call(method, (obj, key, value), {})
+
+    def length(self, s: Session, obj: Any) -> Any:
+        method = self.special(s, obj, "__len__")
+        return len(obj) if method is None else s.call(method, (obj,), {})
+
+    def truth(self, s: Session, obj: Any) -> bool:
+        method = self.special(s, obj, "__bool__")
+        return bool(obj if method is None else s.call(method, (obj,), {}))
+
+    def iter(self, s: Session, obj: Any) -> Any:
+        method = self.special(s, obj, "__iter__")
+        return iter(obj) if method is None else s.driven(s.call(method, (obj,), {}))
 
     def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         return Deferred(fn, tuple(map(snapshot, args)), kwargs)
@@ -210,14 +234,26 @@ class TensorKind(NativeKind):
         return s.native(fn, args, kwargs)
 
 
-def _user_class_attribute(s: Session, cls: type, name: str) -> Any:
-    """What a user's subclass of Tensor adds."""
-    for owner in cls.__mro__:
-        if owner is Tensor or is_native_class(owner):
-            return MISSING
-        if name in vars(owner):
-            return class_raw(s, cls, name)
-    return MISSING
+def _user_member(s: Session, cls: type, name: str) -> Any:
+    """What the user's code put into the class of a tensor, guarded; MISSING also where it is the
+    library's own, which the guard says that it stays."""
+    found = s.tensor_members.get((id(cls), name))
+    if found is None:
+        found = MISSING
+        for owner in guarded_mro(s, cls):
+            raw = guarded_raw(s, owner, name)
+            if raw is not MISSING:
+                found = MISSING if raw is _OWN.get(owner, {}).get(name, MISSING) else raw
+                break
+        if id(cls) not in s.made:
+            s.tensor_members[id(cls), name] = found
+    return found
+
+
+_OWN: Final = {
+    cls: dict(vars(cls))
+    for cls in (object, Tensor, *filter(is_native_class, Tensor.__subclasses__()))
+}
 
 
 def _index(s: Session, key: Any) -> Any:

@@ -6,6 +6,7 @@ the graph ran, where it is printed, logged, stored or returned.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,9 @@ from eager.tensor import Tensor, wrap
 from eager.traced import Traced, fresh
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import Args, Kind, Kwargs, Refusing, Session
+from jitcap.capture.origin import Computed
 from jitcap.capture.replay import Maker
+from jitcap.guards import Holds
 
 
 class Deferred(Refusing):
@@ -95,7 +98,20 @@ def text_of(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     """`fn(*args)` of a value that is all there: now, or later if it mentions run-time values."""
     if mentions_runtime(args):
         return Deferred(fn, tuple(map(snapshot, args)), kwargs)
-    return fn(*args, **kwargs)
+    try:
+        text = fn(*args, **kwargs)
+    except ValueError:
+        _guard_digits(s)
+        raise
+    if len(text) > sys.int_info.str_digits_check_threshold:
+        _guard_digits(s)
+    return text
+
+
+def _guard_digits(s: Session) -> None:
+    """How many digits of an int Python writes is a setting."""
+    limit = sys.get_int_max_str_digits
+    s.guards.add(Holds(Computed((), f"{{}}() == {limit()}", (limit,)), s.line(), True))
 
 
 def snapshot(value: Any) -> Any:

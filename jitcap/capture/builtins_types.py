@@ -1,0 +1,156 @@
+"""Capture: what class a value is of, and the class statement. builtin -> handler(session, ...).
+
+An answer rests on the order of resolution, on what is registered with abstract classes and on
+what a protocol asks for. Each is guarded where it can change; no guard runs the program's code.
+"""
+
+from __future__ import annotations
+
+import abc
+import builtins
+import sys
+import types
+import typing
+from types import CellType, FunctionType
+from typing import Any, Final
+
+from jitcap.capture.breaks import Break
+from jitcap.capture.frames import frame_for
+from jitcap.capture.kinds.base import MISSING, Session, handles, kind_of
+from jitcap.capture.kinds.cells import is_empty
+from jitcap.capture.kinds.classes import class_raw, guarded_mro
+from jitcap.capture.kinds.objects import own_field
+from jitcap.capture.native import is_library_class
+from jitcap.capture.origin import Computed
+from jitcap.guards import Holds
+
+_PROTOCOLS: Final[Any] = type(typing.Protocol)
+
+
+@handles(type)
+def _type(s: Session, *args: Any, **kwargs: Any) -> Any:
+    if len(args) == 1:
+        return kind_of(args[0]).type_of(args[0])
+    _refuse_hooks(s, type, args[1], args[2])
+    return s.made_inside(type(*args, **kwargs))
+
+
+@handles(isinstance)
+def _isinstance(s: Session, obj: Any, classes: Any) -> Any:
+    cls = kind_of(obj).type_of(obj)
+    if cls is not type(obj):  # of what stands for a value, the class of that
+        return _issubclass(s, cls, classes)
+    return _checked(s, "__instancecheck__", isinstance, obj, classes)
+
+
+@handles(issubclass)
+def _issubclass(s: Session, cls: Any, classes: Any) -> Any:
+    return _checked(s, "__subclasscheck__", issubclass, cls, classes)
+
+
+def _checked(s: Session, name: str, builtin: Any, obj: Any, classes: Any) -> Any:
+    """`builtin(obj, classes)`: a user's metaclass is asked by the interpreter."""
+    if isinstance(classes, types.UnionType) or typing.get_origin(classes) is typing.Union:
+        classes = typing.get_args(classes)
+    if type(classes) is tuple:
+        return any(_checked(s, name, builtin, obj, c) for c in classes)
+    if not isinstance(classes, type):
+        return builtin(obj, classes)
+    check = None if type(classes) is type else kind_of(classes).special(s, classes, name)
+    if check is not None and not s.is_library(check.__globals__):
+        return s.truth(s.call(check, (classes, obj), {}))
+    if builtin is issubclass:
+        return _derives(s, obj, classes)
+    if _asks_attributes(classes):
+        return _meets(s, obj, classes)
+    if not kind_of(obj).python:
+        return _derives(s, type(obj), classes)
+    return _derives(s, type(obj), classes) or _derives(s, s.getattr(obj, "__class__"), classes)
+
+
+def _derives(s: Session, cls: Any, classes: type) -> bool:
+    answer = issubclass(cls, classes)
+    guarded_mro(s, cls)
+    if not answer and isinstance(classes, abc.ABCMeta):
+        _guard_registry(s, cls, classes)
+    return answer
+
+
+def _guard_registry(s: Session, cls: type, abstract: type) -> None:
+    """A class can be registered with an abstract one later: then a number changes that Python
+    counts. One of the program's may have a hook, and is not asked again."""
+    bound: tuple[Any, ...] = (abc.get_cache_token,)
+    test = f"{{}}() == {abc.get_cache_token()}"
+    if is_library_class(abstract):
+        test, bound = f"({test} or not {{}}({{}}, {{}}))", (*bound, issubclass, cls, abstract)
+    s.guards.add(Holds(Computed((), test, bound), s.line(), True))
+
+
+def _asks_attributes(cls: type) -> bool:
+    return isinstance(cls, _PROTOCOLS) and bool(
+        getattr(cls, "_is_protocol", False) and getattr(cls, "_is_runtime_protocol", False)
+    )
+
+
+def _meets(s: Session, obj: Any, protocol: Any) -> bool:
+    """Whether an object has what a protocol asks for, if its class is not known to have it."""
+    if abc.ABCMeta.__instancecheck__(protocol, obj):
+        return True
+    _guard_registry(s, type(obj), protocol)
+    names = getattr(protocol, "__protocol_attrs__", None) or typing._get_protocol_attrs(protocol)  # type: ignore[attr-defined]
+    for name in sorted(names):
+        value = _found(s, obj, name)
+        if value is MISSING or (value is None and callable(getattr(protocol, name, None))):
+            return False
+    return True
+
+
+def _found(s: Session, obj: Any, name: str) -> Any:
+    """What an object has under a name; from Python 3.12 on its class's hooks are not asked."""
+    if sys.version_info >= (3, 12) and kind_of(obj).python:
+        value = own_field(s, obj, name)
+        return class_raw(s, type(obj), name) if value is MISSING else value
+    try:
+        return s.getattr(obj, name)
+    except AttributeError:
+        return MISSING
+
+
+@handles(callable)
+def _callable(s: Session, obj: Any) -> bool:
+    cls = kind_of(obj).type_of(obj)
+    if kind_of(obj).python or cls is not type(obj):
+        return class_raw(s, cls, "__call__") is not MISSING
+    return callable(obj)
+
+
+# ---- the class statement
+
+
+@handles(builtins.__build_class__)
+def _build_class(s: Session, body: Any, name: str, *bases: Any, **kwargs: Any) -> Any:
+    """The body is interpreted, the class is real."""
+    meta = kwargs.pop("metaclass", type)
+    if any(hasattr(b, "__mro_entries__") for b in bases) or not isinstance(meta, type):
+        raise Break("opcode", f"class {name} has bases or a metaclass that are made")
+    meta = max([meta, *map(type, bases)], key=lambda m: len(m.__mro__))
+    frame = frame_for(s, body, (), {})
+    frame.namespace = dict(meta.__prepare__(name, bases, **kwargs))
+    cell = s.vm.run(frame).value
+    _refuse_hooks(s, meta, bases, frame.namespace)
+    cls = s.made_inside(meta(name, bases, frame.namespace, **kwargs))
+    if isinstance(cell, CellType) and is_empty(cell):
+        cell.cell_contents = cls
+    return cls
+
+
+def _refuse_hooks(s: Session, meta: type, bases: Any, namespace: Any) -> None:
+    """What of the program's runs when a class is made would run natively, and at capture only."""
+    asked = [(meta, hook) for hook in ("__new__", "__init__", "__call__", "__prepare__")]
+    asked += [(base, "__init_subclass__") for base in bases]
+    asked += [(type(v), "__set_name__") for v in namespace.values() if kind_of(v).python]
+    for cls, hook in asked:
+        raw = class_raw(s, cls, hook)
+        fn = getattr(raw, "__func__", raw)
+        if isinstance(fn, FunctionType) and not s.is_library(fn.__globals__):
+            raise Break("effect", f"a class statement runs {cls.__qualname__}.{hook}")
