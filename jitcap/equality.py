@@ -114,6 +114,17 @@ def same_keys(keys: Any, constant: tuple[Any, ...]) -> bool:
     return all(map(is_, keys, constant)) or same_items([*keys], constant)
 
 
+def lacks(table: Any, names: tuple[str, ...]) -> bool:
+    """Whether a namespace holds none of these names."""
+    return bool(table.keys().isdisjoint(names))
+
+
+def same_members(table: Any, among: frozenset[str], held: frozenset[str]) -> bool:
+    """Whether of the names `among` a namespace holds just those."""
+    keys = table.keys()
+    return bool(keys & among == held) if held else bool(keys.isdisjoint(among))
+
+
 def same_scalar(value: Any, constant: Any) -> bool:
     """Whether two NumPy scalars of one type are the same, bit by bit."""
     return bool(value.dtype == constant.dtype and value.tobytes() == constant.tobytes())

@@ -17,7 +17,7 @@ from types import CodeType, FunctionType
 from typing import Any, ClassVar, Final
 
 from jitcap.capture.origin import Drawn, Origin
-from jitcap.equality import condition, is_wide, same_keys, text_of
+from jitcap.equality import condition, is_wide, lacks, same_keys, same_members, text_of
 
 _ATOMS: Final = (type(None), bool, type(Ellipsis), type(NotImplemented))
 _FUNCTIONS_IN: Final[dict[type, tuple[str, ...]]] = {
@@ -353,10 +353,8 @@ class MembersAre(Guard):
     names: frozenset[str]
 
     def test(self, names: Names) -> str:
-        table = f"{names.var(self.origin)}.keys()"
-        if not self.names:
-            return f"{table}.isdisjoint({names.bind(self.among)})"
-        return f"{table} & {names.bind(self.among)} == {names.bind(self.names)}"
+        among, held = names.bind(self.among), names.bind(self.names)
+        return f"{names.bind(same_members)}({names.var(self.origin)}, {among}, {held})"
 
     def expected(self) -> str:
         return f"the members {', '.join(sorted(self.names)) or 'as they were'}"
@@ -517,7 +515,7 @@ def _namespaces(members: list[Member], names: Names, miss: str) -> None:
         if len(absent) == 1:
             tests.append(f"{absent[0]!r} not in {table}")
         elif absent:
-            tests.append(f"{table}.keys().isdisjoint({absent!r})")
+            tests.append(f"{names.bind(lacks)}({table}, {names.bind(absent)})")
         names.lines.append(f"if not ({' and '.join(tests)}): return {miss}")
 
 

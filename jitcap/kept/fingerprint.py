@@ -23,6 +23,7 @@ import eager
 from codegen.runtime.cache import digest
 from eager.device import device
 from eager.dtype import DType
+from eager.op import REGISTRY, Op
 from eager.random import Generator
 from jitcap.capture.kinds.table import GENERATORS
 from jitcap.capture.native import (
@@ -229,7 +230,15 @@ def _other(value: Any) -> Iterator[Any]:
     raise Unkept(f"a {cls.__module__}.{cls.__qualname__}")
 
 
+def _op(value: Op) -> Iterator[Any]:
+    """One of eager's operations, by its name."""
+    if REGISTRY.get(value.name) is not value:
+        raise Unkept(f"the op {value.name}")
+    yield _Text(value.name)
+
+
 _BY_BASE: Final[tuple[tuple[Any, Callable[[Any], Iterator[Any]]], ...]] = (
+    (Op, _op),
     (type, _class),
     (enum.Enum, _enum),
     (np.dtype, _atom),

@@ -109,7 +109,7 @@ _CALLED: Final = {
     "jitcap.capture.kinds.tensors": "_input",
     "jitcap.capture.located": "warn_above",
     "jitcap.capture.origin": "entry_of get_slot is_unset",
-    "jitcap.equality": "same_items same_keys same_scalar text_of",
+    "jitcap.equality": "lacks same_items same_keys same_members same_scalar text_of",
     "jitcap.region": "OutputNode SpentNode",
     "jitcap.retrace": "view",
     "jitcap.tensor_guard": "memory_of",

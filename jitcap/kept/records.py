@@ -36,7 +36,7 @@ from jitcap import graph as ir
 from jitcap.capture.native import is_library_module
 from jitcap.capture.origin import Origin
 from jitcap.graph import Graph, GraphOp, Node
-from jitcap.guards import Guard
+from jitcap.guards import ABSENT, Guard
 from jitcap.joint import Joint, Segment
 from jitcap.kept.fingerprint import Unkept, fingerprint
 from jitcap.kept.graphs import DTYPES
@@ -59,6 +59,7 @@ _OWN: Final = {
     "default dtype": dt._default,
     "default generator": random.default_generator,
     "sys.exception": sys.exception,
+    "absent": ABSENT,
 }
 _OWN_NAMES: Final = {id(value): name for name, value in _OWN.items()}
 _INT_BITS: Final = 10_000  # beyond, Python does not read the digits

@@ -112,7 +112,7 @@ def _load_member(s: Session, owner: type, name: str, raw: Any) -> Any:
     if isinstance(raw, FunctionType):
         s.outside.fixed[id(raw)] = raw
         if not library:
-            s.guards.add(CodeIs(Fixed(raw, raw.__qualname__), s.line(), raw.__code__))
+            s.guards.add(CodeIs(Item(table, name), s.line(), raw.__code__))
     elif not (
         raw is MISSING
         or isinstance(raw, DESCRIPTORS)
