@@ -23,6 +23,7 @@ import eager
 from codegen.runtime.cache import digest
 from eager.device import device
 from eager.dtype import DType
+from eager.op import Op
 from eager.random import Generator
 from jitcap.capture.kinds.table import GENERATORS
 from jitcap.capture.native import (
@@ -189,6 +190,10 @@ def _field(value: Any) -> Iterator[Any]:
     yield from value.__reduce__()[1]
 
 
+def _op(value: Op) -> Iterator[Any]:
+    yield _Text(value.name)
+
+
 def _bare(value: Any) -> Iterator[Any]:
     """Of an object whose state the version reads and guards, if it does: nothing more."""
     return iter(())
@@ -210,6 +215,7 @@ _BY_BASE: Final[tuple[tuple[Any, Callable[[Any], Iterator[Any]]], ...]] = (
     (type, _class),
     (enum.Enum, _enum),
     (np.dtype, _atom),
+    (Op, _op),
     (GENERATORS, _bare),
 )
 _DESCRIBE: Final[dict[type, Callable[[Any], Iterator[Any]]]] = {
