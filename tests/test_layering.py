@@ -73,7 +73,6 @@ def test_no_import_of_our_own_inside_a_function():
 BY_NAME = {
     "eager/plugins.py": "the seam: what a higher package provides for eager, by entry point",
     "codegen/runtime/triton_run.py": "a module of codegen that needs the optional package triton",
-    "jitcap/capture/concrete.py": "an import statement of the program, between two parts",
 }
 
 
