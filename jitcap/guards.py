@@ -217,7 +217,7 @@ class KeysAre(Guard):
         return f"keys {short(list(self.names))}"
 
     def got(self, value: Any) -> str:
-        return f"keys {short(list(value))}"
+        return f"keys {short(list(dict.keys(value)))}"
 
     def key(self) -> tuple[Any, ...]:
         return (KeysAre, self.names)
@@ -251,6 +251,8 @@ class Length(Guard):
     by: Any = None
 
     def row(self, names: Names) -> tuple[str, tuple[str, Any]] | None:
+        if self.by is not None:
+            return None
         return "len(v) == i", (names.var(self.origin), self.n)
 
     def test(self, names: Names) -> str:
@@ -261,7 +263,7 @@ class Length(Guard):
         return f"length {self.n}"
 
     def got(self, value: Any) -> str:
-        return f"length {len(value)}"
+        return f"length {len(value) if self.by is None else self.by(value)}"
 
     def key(self) -> tuple[Any, ...]:
         return (Length, self.n)
@@ -275,7 +277,7 @@ class Absent(Guard):
     by: Any = None
 
     def row(self, names: Names) -> tuple[str, tuple[str, Any]] | None:
-        if type(self.name) not in (int, str):
+        if self.by is not None or type(self.name) not in (int, str):
             return None
         return "i not in v", (names.var(self.origin), self.name)
 

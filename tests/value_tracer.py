@@ -41,18 +41,38 @@ class ValueTracer:
         return self.lifted[id(tensor)][0]
 
     def item(self, traced):
-        value = traced.read().item()
-        return SymNumber(self, value, type(value), value)
+        return self.number(lambda value: value, (traced.read().item(),))
+
+    def number(self, fn, args):
+        value = fn(*(a.leaf if isinstance(a, SymNumber) else a for a in args))
+        return SymNumber(self, type(value), value)
+
+    def handle_of(self, sym):
+        return sym.leaf
 
     def value(self, handle):
         """Nothing is known while tracing, though the handles are values."""
         return None
 
     def concretize(self, sym, want):
-        return want(sym.handle)
+        return want(sym.leaf)
 
     def load_grad(self, tensor):
         return None
+
+    def distinct(self, traced):
+        return traced
+
+    def sweep(self):
+        """Nothing is noted."""
+
+    def check_writable(self, tensor):
+        """All may be written."""
+
+    def record(self, node, operands, outs):
+        """The tape is eager's."""
+
+    record_write = record_function = record
 
 
 def check_index_map(op, source, attrs, result):

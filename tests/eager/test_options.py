@@ -40,6 +40,7 @@ NOT_READ = {
     "weights_only": "nothing in the file is run in any case",
     "_stacklevel implicit output_size only_inputs": "a hint that PyTorch's callers pass",
     "out": "taken by registry.with_out",
+    "wanted tensor": "for those that override it",
     "args": "nn.Identity takes anything",
     "in_order": "batches come in order",
     "max_queue flush_secs": "when to write, not what",

@@ -166,7 +166,7 @@ def test_values_are_not_available():
 
 
 def sym(number):
-    return SymNumber(ValueTracer(), number, type(number), number)
+    return SymNumber(ValueTracer(), type(number), number)
 
 
 @pytest.mark.parametrize("x", [3, -2, 2.5, -0.5, True])
@@ -207,7 +207,7 @@ def test_symbolic_powers_and_conversions():
 def test_symbolic_numbers_meet_tensors():
     with tracing() as tracer:
         x = traced(tracer, start())
-        s = SymNumber(tracer, 2.5, float)
+        s = SymNumber(tracer, float, 2.5)
         assert value(x * s).dtype == np.float32
         assert value(s - x)[0, 1] == np.float32(1.5)
         assert value(x.mul_(s))[0, 2] == 5
@@ -216,6 +216,6 @@ def test_symbolic_numbers_meet_tensors():
         assert value(x / total).sum() == pytest.approx(1, rel=1e-6)
         assert value(eager.full((2,), total))[0] == pytest.approx(total.handle)
         assert eager.full((2,), total).dtype is eager.float32
-        assert value(eager.arange(SymNumber(tracer, 3, int))).tolist() == [0, 1, 2]
-        assert value(eager.eye(SymNumber(tracer, 2, int))).tolist() == [[1, 0], [0, 1]]
+        assert value(eager.arange(SymNumber(tracer, int, 3))).tolist() == [0, 1, 2]
+        assert value(eager.eye(SymNumber(tracer, int, 2))).tolist() == [[1, 0], [0, 1]]
         assert value(eager.tensor([1.0, total]))[1] == pytest.approx(total.handle)
