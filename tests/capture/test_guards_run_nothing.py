@@ -392,3 +392,21 @@ def test_a_miss_is_explained_without_the_programs_code():
     step(eager.ones(1), Loud(3))
     assert LOG == []
     assert step.stats.recompiles[0].reason.startswith("expected 2, got a ")
+
+
+def test_a_key_that_is_removed_and_comes_back_moves_to_the_end():
+    """Also where keys were read in another order than the dictionary's."""
+
+    def program(jit):
+        @jit
+        def step(table, key):
+            total = table["b"] + table["a"]
+            table.pop(key)
+            table[key] = total
+            return [*table]
+
+        for key in "ab":
+            table = {"a": 1, "b": 2}
+            yield step(table, key), [*table]
+
+    check(program)
