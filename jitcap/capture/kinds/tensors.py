@@ -292,6 +292,8 @@ class NumberKind(ConstantKind):
         return getattr(s.known(obj), name)
 
     def getitem(self, s: Session, obj: SymNumber, key: Any) -> Any:
+        if obj.of_numpy:
+            raise IndexError("invalid index to scalar variable.")
         raise TypeError(f"{obj.pytype.__name__!r} object is not subscriptable")
 
     def length(self, s: Session, obj: SymNumber) -> Any:
