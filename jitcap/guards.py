@@ -275,7 +275,7 @@ class Absent(Guard):
     by: Any = None
 
     def row(self, names: Names) -> tuple[str, tuple[str, Any]] | None:
-        if type(self.name) not in (int, str):
+        if self.by is not None or type(self.name) not in (int, str):
             return None
         return "i not in v", (names.var(self.origin), self.name)
 

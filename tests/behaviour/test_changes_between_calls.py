@@ -530,27 +530,6 @@ def numbers_are_drawn_by_every_call(jit):
     yield random.random(), np.random.rand(), own.random(), numpys.random()
 
 
-@program
-def text_about_tables_that_change(jit):
-    """The text of a table is as the table is at that line, whatever the table's class."""
-    counts, order = collections.defaultdict(int), collections.OrderedDict(n=0)
-    row = collections.deque([0])
-
-    @jit
-    def step(x):
-        counts["z"] += 1
-        order["n"] += 2
-        row[0] += 3
-        said = repr(counts), str(order), f"{row}", type(type(x)).__name__
-        counts["z"] += 1
-        order["n"] += 2
-        row[0] += 3
-        return said, x
-
-    for _ in range(3):
-        yield step(eager.tensor([1.0])), dict(counts), list(order.items()), list(row)
-
-
 @pytest.mark.parametrize("run", PROGRAMS, ids=lambda run: run.__name__)
 def test_same(run):
     assert list(map(plain, run(compiled))) == list(map(plain, run(plainly)))

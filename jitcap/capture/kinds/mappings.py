@@ -92,8 +92,6 @@ class DictShadow(Shadow):
             twins = self._load_keys(s, keys)
         for key in twins:
             self.touch(s, key)
-        loaded = [key for key in twins if key in self.base]  # so far in the order of the reads
-        self.base = {key: self.base[key] for key in loaded}
         now = dict(self.kind.items(self.twin))
         self.kind.clear(self.twin)
         for key in (*(k for k in twins if k in now), *(k for k in now if k not in self.base)):
