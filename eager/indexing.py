@@ -43,7 +43,7 @@ def _as_index(item: Any) -> Any:
         raise IndexError(
             "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are "
             "valid "
-            f"indices (got {type(item).__name__})"
+            f"indices (got {getattr(item, 'pytype', type(item)).__name__})"
         ) from None
 
 

@@ -72,6 +72,8 @@ def full(
     """A tensor of `size` filled with one value, whose type decides the dtype unless given."""
     if layout or pin_memory:
         options("full", layout, pin_memory)
+    if isinstance(fill_value, Tensor):
+        fill_value = fill_value.detach()  # a number, in PyTorch: no gradient goes to it
     if dtype is None:
         found = (
             fill_value.dtype if isinstance(fill_value, Tensor) else scalar_aval(fill_value).dtype

@@ -6,12 +6,13 @@ gives is a graph, the guards under which it is the function, and how to replay i
 
 from __future__ import annotations
 
+import dis
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
-from typing import Any, TypeVar
+from functools import lru_cache, partial
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from jitcap.capture.bytecode import UnsupportedPython
 from jitcap.capture.effects import Epilogue, counters, epilogue, guard_aliases, tensors_of
 from jitcap.capture.frames import VARKEYWORDS
 from jitcap.capture.kinds.tensors import TensorShadow
-from jitcap.capture.origin import Attribute, Computed, Fixed, Keyword, Keywords, Positional
+from jitcap.capture.origin import Attribute, Computed, Fixed, Keyword, Keywords, Origin, Positional
 from jitcap.capture.result import Captured, Input, prepare
 from jitcap.capture.search import Search
 from jitcap.capture.session import Session
@@ -34,6 +35,7 @@ from jitcap.joint import Joint, build_joint, runs_python
 
 T = TypeVar("T")
 _PARTS = (ModuleType, type, FunctionType, BuiltinFunctionType)  # of a program: they stay
+_LOOK_AROUND: Final = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe", "stack"})
 FRAMES = 10_000  # an interpreted call is several of ours
 
 
@@ -164,16 +166,37 @@ def _run(session: Session, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         root = session.outside.load(fn, Fixed(fn, "the function"))
     names = plain.__code__.co_varnames[bound:] if isinstance(plain, FunctionType) else ()
     count = plain.__code__.co_argcount - bound if isinstance(plain, FunctionType) else 0
+    unread = unread_parameters(plain.__code__) if isinstance(plain, FunctionType) else frozenset()
+
+    def load(value: Any, label: str, origin: Origin) -> Any:
+        if type(value) is int and label in unread:  # a counter: any other will do
+            return value
+        return session.outside.load(value, origin)
+
     given = []
     for i, value in enumerate(args):
         label = names[i] if i < count else f"args[{i}]"
-        given.append(session.outside.load(value, Positional(i, label)))
-    keywords = {k: session.outside.load(v, Keyword(k)) for k, v in kwargs.items()}
+        given.append(load(value, label, Positional(i, label)))
+    keywords = {k: load(v, k, Keyword(k)) for k, v in kwargs.items()}
     collects = not isinstance(plain, FunctionType) or plain.__code__.co_flags & VARKEYWORDS
     if len(keywords) > 1 and collects:  # their order is that of a dictionary
         place = Computed((Keywords(),), "[*{}]")
         session.guards.add(Equals(place, session.entry.function, [*kwargs]))
     return session.call(root, tuple(given), keywords)
+
+
+@lru_cache(maxsize=4096)
+def unread_parameters(code: CodeType) -> frozenset[str]:
+    """The parameters that no instruction of the function reads, and nothing it could call."""
+    if not _LOOK_AROUND.isdisjoint(code.co_names):
+        return frozenset()
+    read: set[Any] = set()
+    for instruction in dis.get_instructions(code):
+        if instruction.opname not in ("STORE_FAST", "DELETE_FAST"):
+            names = instruction.argval  # one, or two of a joined instruction
+            read.update(names if isinstance(names, tuple) else [str(names)])
+    count = code.co_argcount + code.co_kwonlyargcount
+    return frozenset(code.co_varnames[:count]).difference(read)
 
 
 def search(

@@ -75,11 +75,11 @@ def map_add(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("LIST_EXTEND")
 def list_extend(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    iterable = frame.pop()
-    if not hasattr(type(iterable), "__iter__") and not hasattr(type(iterable), "__getitem__"):
-        raise TypeError(f"Value after * must be an iterable, not {type(iterable).__name__}")
-    values = vm.world.list_of(iterable)
-    _container(vm, frame, ins).extend(values)
+    value = frame.pop()
+    cls = vm.world.call(type, (value,), {})
+    if not any("__iter__" in vars(c) or "__getitem__" in vars(c) for c in cls.__mro__):
+        raise TypeError(f"Value after * must be an iterable, not {cls.__name__}")
+    _container(vm, frame, ins).extend(vm.world.list_of(value))
 
 
 @opcode("SET_UPDATE")

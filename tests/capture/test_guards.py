@@ -547,3 +547,31 @@ def test_no_batch_stays_alive(inside):
     del batch
     gc.collect()
     assert gone() is None
+
+
+def test_an_int_that_no_instruction_reads_is_not_guarded():
+    """Every public step program passes its step counter, and few look at it."""
+
+    def step(x, count, *, epoch=0):
+        return x * 2
+
+    def looks_around(x, count):
+        return x * len(locals())
+
+    class Trainer:
+        def step(self, x, count):
+            return x * 5
+
+    def encloses(x, count):
+        return (lambda: x * count)()
+
+    for fn, compiles in ((step, 1), (Trainer().step, 1), (looks_around, 2), (encloses, 2)):
+        jitted = jit(fn, backend="eager")
+        for n in range(4):
+            assert jitted(eager.ones(1), n).tolist() == fn(eager.ones(1), n).tolist()
+        assert jitted.stats.compiles == compiles
+    jitted = jit(step, backend="eager")
+    for n in range(3):
+        jitted(eager.ones(1), n, epoch=n)
+    jitted(eager.ones(1), eager.ones(2), epoch=None)
+    assert jitted.stats.compiles == 1

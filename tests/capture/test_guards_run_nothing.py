@@ -392,3 +392,45 @@ def test_a_miss_is_explained_without_the_programs_code():
     step(eager.ones(1), Loud(3))
     assert LOG == []
     assert step.stats.recompiles[0].reason.startswith("expected 2, got a ")
+
+
+def test_a_key_that_is_removed_and_comes_back_moves_to_the_end():
+    """Also where keys were read in another order than the dictionary's."""
+
+    def program(jit):
+        @jit
+        def step(table, key):
+            total = table["b"] + table["a"]
+            table.pop(key)
+            table[key] = total
+            return [*table]
+
+        for key in "ab":
+            table = {"a": 1, "b": 2}
+            yield step(table, key), [*table]
+
+    check(program)
+
+
+def test_text_about_tables_that_change():
+    """The text of a table is as the table is at that line, whatever the table's class."""
+
+    def program(jit):
+        counts, order = collections.defaultdict(int), collections.OrderedDict(n=0)
+        row = collections.deque([0])
+
+        @jit
+        def step(x):
+            counts["z"] += 1
+            order["n"] += 2
+            row[0] += 3
+            said = repr(counts), str(order), f"{row}", type(type(x)).__name__
+            counts["z"] += 1
+            order["n"] += 2
+            row[0] += 3
+            return said, x
+
+        for _ in range(3):
+            yield step(eager.tensor([1.0])), dict(counts), list(order.items()), list(row)
+
+    check(program)

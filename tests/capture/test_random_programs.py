@@ -1,20 +1,18 @@
 """Random Python functions without tensors: plain CPython against capture, whole and cut in pieces.
 
-A failure prints the program and its seed. JITCAP_FUZZ=N runs N programs, JITCAP_FUZZ_START=K begins
-at seed K.
+A failure prints the program and its seed; `fuzz_seeds` says how to run others.
 """
 
-import copy
-import os
 import random
+import warnings
 
+import fuzz_seeds
 import pytest
+
+from jitcap import jit
 
 from .harness import check, outcome, plain
 from .test_split import Chopper
-
-COUNT = int(os.environ.get("JITCAP_FUZZ", "40"))
-START = int(os.environ.get("JITCAP_FUZZ_START", "0"))
 
 
 class Writer:
@@ -255,8 +253,30 @@ def arguments(seed):
     )
 
 
-@pytest.mark.parametrize("seed", range(START, START + COUNT))
+def one(seed):
+    """One program through @jit, its arguments changed between calls, and in pieces. Raises
+    AssertionError for a difference; gives the counts."""
+    fn, text = define(seed)
+    step, chopper = jit(fn, backend="eager"), Chopper(1 + seed % 11)
+    for shift in (0, 1, 0):
+        mine, theirs, pieces = (arguments(seed + shift) for _ in range(3))
+        expected = outcome(lambda: fn(*mine))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            got = outcome(lambda: step(*theirs))
+        assert got == expected, f"seed {seed}\n{text}"
+        assert plain(theirs) == plain(mine), f"seed {seed}\n{text}"
+        got = outcome(lambda: chopper.call(fn, pieces, {}))
+        assert got == expected, f"seed {seed} in pieces\n{text}"
+        assert plain(pieces) == plain(mine), f"seed {seed} in pieces\n{text}"
+    counts = fuzz_seeds.counts_of(step)
+    fuzz_seeds.check_stats(counts, step, splits=0)
+    return counts
+
+
+@pytest.mark.parametrize("seed", fuzz_seeds.seeds(40))
 def test_whole(seed):
+    """Capturing alone changes nothing, and refuses only what raises."""
     fn, text = define(seed)
     try:
         check(fn, *arguments(seed))
@@ -265,15 +285,6 @@ def test_whole(seed):
         raise
 
 
-@pytest.mark.parametrize("seed", range(START, START + COUNT))
-def test_in_pieces(seed):
-    fn, text = define(seed)
-    chopper = Chopper(1 + seed % 11)
-    for shift in (0, 1, 0):
-        mine, theirs = arguments(seed + shift), copy.deepcopy(arguments(seed + shift))
-        expected = outcome(lambda: fn(*mine))
-        got = outcome(lambda: chopper.call(fn, theirs, {}))
-        if got != expected or plain(theirs) != plain(mine):
-            print(text)
-        assert got == expected
-        assert plain(theirs) == plain(mine)
+@pytest.mark.parametrize("seed", fuzz_seeds.seeds(40))
+def test_jitted_and_in_pieces(seed):
+    fuzz_seeds.note("plain", seed, one(seed))

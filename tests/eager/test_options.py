@@ -18,6 +18,8 @@ from jitcap.record import forget_announcements
 
 ROOT = Path(__file__).resolve().parents[2]
 INTERNAL = (
+    "/eager/tape.py",
+    "/region.py",
     "/capture/",
     "/kept/",
     "/passes/",

@@ -1,22 +1,20 @@
 """Random Python functions, plain against @jit: the same values, gradients and side effects.
 
-A failure prints the program and its seed. JITCAP_FUZZ=N runs N programs instead of the usual few,
-JITCAP_FUZZ_START=K begins at seed K.
+A failure prints the program and its seed; `fuzz_seeds` says how to run others. All of it can be
+captured: each program is one graph.
 """
 
 import importlib.util
 import linecache
-import os
+import warnings
 from pathlib import Path
 
+import fuzz_seeds
 import numpy as np
 import pytest
 
 import eager
 from jitcap import jit
-
-COUNT = int(os.environ.get("JITCAP_FUZZ", "25"))
-START = int(os.environ.get("JITCAP_FUZZ_START", "0"))
 
 spec = importlib.util.spec_from_file_location(
     "fuzz_programs", Path(__file__).parent / "programs.py"
@@ -55,11 +53,14 @@ def run(function, log, seed):
     return seen
 
 
-@pytest.mark.parametrize("seed", range(START, START + COUNT))
-def test_same_as_plain_python(seed):
+def one(seed, backend="eager"):
+    """Run one program. Raises AssertionError for a difference; gives the counts."""
     function, log, text = define(seed)
     plain = run(function, log, seed)
-    compiled = run(jit(function), log, seed)
+    step = jit(function, backend=backend)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        compiled = run(step, log, seed)
     for expected_call, actual_call in zip(plain, compiled, strict=True):
         for expected, actual in zip(expected_call, actual_call, strict=True):
             if isinstance(expected, np.ndarray):
@@ -68,3 +69,12 @@ def test_same_as_plain_python(seed):
                 )
             else:
                 assert actual == expected, f"seed {seed}\n{text}"
+    counts = fuzz_seeds.counts_of(step)
+    fuzz_seeds.check_stats(counts, step, splits=0)
+    assert counts["graphs"] == counts["compiles"] in (1, 2), f"seed {seed}\n{text}"  # flag varies
+    return counts
+
+
+@pytest.mark.parametrize("seed", fuzz_seeds.seeds(25))
+def test_same_as_plain_python(seed):
+    fuzz_seeds.note("python", seed, one(seed, backend=None))

@@ -1,17 +1,26 @@
 """Random tensor programs on eager, on the reference and through jit: same values, same gradients."""
 
 import importlib.util
+import warnings
 from pathlib import Path
 
+import fuzz_seeds
 import numpy as np
 import pytest
 
 import eager
+import jitcap
 
 _path = Path(__file__).with_name("tensor_programs.py")
 _spec = importlib.util.spec_from_file_location("tensor_programs", _path)
 programs = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(programs)
+
+
+EXPANDED = "NumPy lets nothing be written through a part of an expanded array"
+KNOWN = {
+    n: pytest.param(n, marks=pytest.mark.xfail(strict=True, reason=EXPANDED)) for n in (197, 210)
+}
 
 
 def run(m, seed):
@@ -27,12 +36,11 @@ def run(m, seed):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", [KNOWN.get(n, n) for n in fuzz_seeds.seeds(300)])
 def test_like_the_reference(seed):
     torch = pytest.importorskip("torch")
     mine, reference = run(eager, seed), run(torch, seed)
-    if mine[0] != reference[0]:
-        pytest.skip(f"refused here: {mine[0]}, by the reference: {reference[0]}")
+    assert mine[0] == reference[0], "refused here, and by the reference"
     for a, b in zip(mine[1], reference[1], strict=True):
         np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-8, atol=1e-10)
     if isinstance(reference[2], RuntimeError):
@@ -73,22 +81,24 @@ def programs_of(seeds):
     return run
 
 
-SEEDS = [*range(60), 126, 210]
+BLOCK = 4  # programs in one graph
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("first", range(0, len(SEEDS), 4))
-def test_compiled_like_eager(first):
-    """Four programs in one graph, and each that ends in an error alone."""
-    jitcap = pytest.importorskip("jitcap")
-    expected = {seed: outcomes(programs_of([seed]), [seed]) for seed in SEEDS[first : first + 4]}
-    for seed in (seed for seed, plain in expected.items() if plain is None):
-        assert outcomes(jitcap.jit(programs_of([seed])), [seed]) is None, seed
-    sound = [seed for seed, plain in expected.items() if plain is not None]
-    step = jitcap.jit(programs_of(sound))
-    compiled = outcomes(step, sound)
-    assert (step.stats.graphs, step.stats.splits, step.stats.fallbacks) == (1, 0, 0), step.stats
+def one(block, backend="python", seeds=None):
+    """Programs in one graph, and each that ends in an error alone. Raises AssertionError for a
+    difference; gives the counts. `backend="python"`: the loops as Python, without a compiler."""
+    seeds = seeds or range(block * BLOCK, block * BLOCK + BLOCK)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = {seed: outcomes(programs_of([seed]), [seed]) for seed in seeds}
+        for seed in (seed for seed, plain in expected.items() if plain is None):
+            assert outcomes(jitcap.jit(programs_of([seed]), backend=backend), [seed]) is None, seed
+        sound = [seed for seed, plain in expected.items() if plain is not None]
+        step = jitcap.jit(programs_of(sound), backend=backend)
+        compiled = outcomes(step, sound) if sound else []
+    counts = fuzz_seeds.counts_of(step) | {"programs": len(seeds), "one_graph": len(sound)}
+    assert counts["graphs"] == bool(sound), step.stats
+    fuzz_seeds.check_stats(counts, step, splits=0)
     for seed, (values, refused, grads) in zip(sound, compiled, strict=True):
         ((want, wanted_refused, want_grads),) = expected[seed]
         assert refused == wanted_refused, seed
@@ -102,3 +112,19 @@ def test_compiled_like_eager(first):
                     atol=1e-10,
                     err_msg=f"seed {seed}",
                 )
+    return counts
+
+
+SEEDS = [*range(60), 126, 210]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, len(SEEDS), BLOCK))
+def test_compiled_like_eager(first):
+    chosen = SEEDS[first : first + BLOCK]
+    fuzz_seeds.note("tensors", first, one(0, backend="cpp", seeds=chosen))
+
+
+@pytest.mark.parametrize("block", fuzz_seeds.seeds(4))
+def test_loops_like_eager(block):
+    fuzz_seeds.note("tensors", block, one(block))

@@ -17,7 +17,7 @@ import numpy as np
 import eager
 from eager import nn
 
-WORLD = '''
+WORLD = """
 class Base:
     kind = 1
     shared = [1, 2]
@@ -83,7 +83,7 @@ with torch.no_grad():
     for p in MODEL.parameters():
         p.fill_(0.5)
 LOG = []
-'''
+"""
 
 
 class Mode(enum.Enum):
@@ -111,7 +111,7 @@ CALLS = (
 )  # fmt: skip
 USES = (
     "{p}", "{x} * {p}", "{p} + 1", "type({p}).__name__", "len({p})", "[*{p}]", "{p} == 2", "not {p}",
-    "{p} is None", "isinstance({p}, int)", "{p} in (1, 2, 'ab')", "f'{{{p}}}'", "repr({p})", "str({p})",
+    "{p} is None", "isinstance({p}, int)", "{p} in (1, 2, 'ab')", 'f"{{{p}}}"', "repr({p})", "str({p})",
     "{x}.reshape(-1)[{p}]", "({p}, {q})", "{p} is {q}", "{p} == {q}", "{{'k': {p}}}", "sorted({p})",
     "torch.full((2,), {p})", "{x} if {p} else {x} + 1", "max({p}, 1)", "{p} * 2",
 )  # fmt: skip
@@ -414,14 +414,27 @@ def nothing(w, rng):
 
 # ---- what is compared
 
-STATE = (*NAMES, "thing", "second", "slotted", "ROWS", "ORDER", "COUNTS", "FUNCTIONS", "LOG", "MODEL")
+STATE = (
+    *NAMES,
+    "thing",
+    "second",
+    "slotted",
+    "ROWS",
+    "ORDER",
+    "COUNTS",
+    "FUNCTIONS",
+    "LOG",
+    "MODEL",
+)
 
 
 def shape(value, seen=None, depth=0):
     """A value as data: types, contents, and which parts are the same object."""
     seen = {} if seen is None else seen
     kind = type(value)
-    if isinstance(value, (bool, int, float, complex, str, bytes, type(None), np.generic, enum.Enum)):
+    if isinstance(
+        value, (bool, int, float, complex, str, bytes, type(None), np.generic, enum.Enum)
+    ):
         return kind.__name__, repr(value)
     if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
         return kind.__name__, value.__name__
@@ -436,7 +449,9 @@ def shape(value, seen=None, depth=0):
     if depth > 8:
         return kind.__name__
     if isinstance(value, dict):
-        return kind.__name__, [(shape(k, seen, depth + 1), shape(v, seen, depth + 1)) for k, v in value.items()]
+        return kind.__name__, [
+            (shape(k, seen, depth + 1), shape(v, seen, depth + 1)) for k, v in value.items()
+        ]
     if isinstance(value, list | tuple | set | frozenset | collections.deque):
         return kind.__name__, [shape(v, seen, depth + 1) for v in value]
     if isinstance(value, nn.Module):

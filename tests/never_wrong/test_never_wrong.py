@@ -26,6 +26,7 @@ PARAMETERS = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:set_num_threads")
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_case(name, tmp_path):
     wrong = check(name, tmp_path)

@@ -17,7 +17,7 @@ REASONS: dict[str, str] = {
         numpy_ints_wrap
     """,
     "an int that is never used is guarded": """
-        an_int_that_is_not_used an_int_that_is_passed_on_and_not_used""",
+        an_int_that_is_passed_on_and_not_used""",
     "the order of keyword arguments has no guard": """
         stars_keywords_and_defaults order_of_keyword_arguments""",
     "a global that an earlier call stored is not deleted": "globals_are_stored_and_deleted",

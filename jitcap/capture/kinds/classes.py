@@ -206,6 +206,8 @@ class ClassKind(StaticKind):
         if isinstance(above, property):
             return s.call(above.fget, (cls,), {})
         raw = class_raw(s, cls, name)
+        if isinstance(raw, types.GetSetDescriptorType) and cls is type:
+            return getattr(cls, name)  # `type.__name__`: `type` is its own class
         if raw is not MISSING:
             return bind(s, raw, None, cls)
         if above is not MISSING:

@@ -291,6 +291,17 @@ class NumberKind(ConstantKind):
             return obj
         return getattr(s.known(obj), name)
 
+    def getitem(self, s: Session, obj: SymNumber, key: Any) -> Any:
+        if obj.of_numpy:
+            raise IndexError("invalid index to scalar variable.")
+        raise TypeError(f"{obj.pytype.__name__!r} object is not subscriptable")
+
+    def length(self, s: Session, obj: SymNumber) -> Any:
+        raise TypeError(f"object of type {obj.pytype.__name__!r} has no len()")
+
+    def iter(self, s: Session, obj: SymNumber) -> Any:
+        raise TypeError(f"{obj.pytype.__name__!r} object is not iterable")
+
     def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         return Deferred(fn, args, kwargs)
 

@@ -7,6 +7,7 @@ the graph ran, where it is printed, logged, stored or returned.
 from __future__ import annotations
 
 import sys
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -122,6 +123,12 @@ def snapshot(value: Any) -> Any:
         return type(value)(snapshot(v) for v in value)
     if type(value) is dict:
         return {k: snapshot(v) for k, v in value.items()}
+    if type(value) in (OrderedDict, defaultdict, deque):
+        copy = value.copy()
+        places = copy if type(value) is not deque else range(len(copy))
+        for place in list(places):
+            copy[place] = snapshot(copy[place])
+        return copy
     return value
 
 
