@@ -16,7 +16,25 @@ from eager.tensor import wrap
 from eager.traced import fresh
 
 
-class ValueTracer:
+class Untaped:
+    """What eager tells a tracer of its tape, which the tests leave to eager."""
+
+    def distinct(self, traced):
+        return traced
+
+    def sweep(self):
+        """Nothing is noted."""
+
+    def check_writable(self, tensor):
+        """All may be written."""
+
+    def record(self, node, operands, outs):
+        """The tape is eager's."""
+
+    record_write = record_function = record
+
+
+class ValueTracer(Untaped):
     def __init__(self):
         self.emitted = []
         self.lifted = {}
@@ -59,20 +77,6 @@ class ValueTracer:
 
     def load_grad(self, tensor):
         return None
-
-    def distinct(self, traced):
-        return traced
-
-    def sweep(self):
-        """Nothing is noted."""
-
-    def check_writable(self, tensor):
-        """All may be written."""
-
-    def record(self, node, operands, outs):
-        """The tape is eager's."""
-
-    record_write = record_function = record
 
 
 def check_index_map(op, source, attrs, result):

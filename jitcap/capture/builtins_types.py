@@ -71,19 +71,23 @@ def _checked(s: Session, name: str, builtin: Any, obj: Any, classes: Any) -> Any
 def _derives(s: Session, cls: Any, classes: type) -> bool:
     answer = issubclass(cls, classes)
     guarded_mro(s, cls)
-    if not answer and isinstance(classes, abc.ABCMeta):
-        _guard_registry(s, cls, classes)
+    if isinstance(classes, abc.ABCMeta) and classes not in cls.__mro__:
+        _guard_registry(s, cls, classes, answer=answer)
     return answer
 
 
-def _guard_registry(s: Session, cls: type, abstract: type) -> None:
-    """A class can be registered with an abstract one later: then a number changes that Python
-    counts. One of the program's may have a hook, and is not asked again."""
-    bound: tuple[Any, ...] = (abc.get_cache_token,)
-    test = f"{{}}() == {abc.get_cache_token()}"
+def _guard_registry(s: Session, cls: type, abstract: type, *, answer: bool) -> None:
+    """A class can be registered with an abstract one. A library's is asked again. One of the
+    program's may have a hook, and is not: a number changes that Python counts, in this process; in
+    another one it says nothing."""
     if is_library_class(abstract):
-        test, bound = f"({test} or not {{}}({{}}, {{}}))", (*bound, issubclass, cls, abstract)
-    s.guards.add(Holds(Computed((), test, bound), s.line(), True))
+        place = Computed((), "{}({}, {})", (issubclass, cls, abstract))
+        s.guards.add(Holds(place, s.line(), answer))
+        return
+    s.bound_to = f"what is registered with {abstract.__qualname__}"
+    if not answer:
+        place = Computed((), f"{{}}() == {abc.get_cache_token()}", (abc.get_cache_token,))
+        s.guards.add(Holds(place, s.line(), True))
 
 
 def _asks_attributes(cls: type) -> bool:
@@ -96,7 +100,7 @@ def _meets(s: Session, obj: Any, protocol: Any) -> bool:
     """Whether an object has what a protocol asks for, if its class is not known to have it."""
     if abc.ABCMeta.__instancecheck__(protocol, obj):
         return True
-    _guard_registry(s, type(obj), protocol)
+    _guard_registry(s, type(obj), protocol, answer=False)
     names = getattr(protocol, "__protocol_attrs__", None) or typing._get_protocol_attrs(protocol)  # type: ignore[attr-defined]
     for name in sorted(names):
         value = _found(s, obj, name)

@@ -93,7 +93,8 @@ def tracing(
     session.outside.dynamic, session.outside.shared = dynamic, shared
     token = current_tracer.set(session.tracer)
     before = mode.enabled, mode.inference, mode.autocast
-    sys.setrecursionlimit(max(sys.getrecursionlimit(), FRAMES))
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, FRAMES))
     try:
         with np.errstate(all="call", call=_floating_point_error):
             yield session
@@ -112,6 +113,7 @@ def tracing(
     finally:
         session.vm.over = True
         mode.enabled, mode.inference, mode.autocast = before
+        sys.setrecursionlimit(limit)
         current_tracer.reset(token)
         session.outside.forget()
         for table in (session.hashed, session.inputs, session.owners, session.cells):

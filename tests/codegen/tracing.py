@@ -4,6 +4,7 @@ inputs, its eager results."""
 from __future__ import annotations
 
 import numpy as np
+from value_tracer import Untaped
 
 import eager
 from codegen.ir import Call, Program, Value
@@ -14,7 +15,7 @@ from eager.tensor import wrap
 from eager.traced import Traced, TracedStorage
 
 
-class ProgramTracer:
+class ProgramTracer(Untaped):
     """Records every op call; the handles are codegen Values."""
 
     def __init__(self):
@@ -49,6 +50,9 @@ class ProgramTracer:
             self.lifted[key] = (self.input(tensor._array), tensor)
         return self.lifted[key][0]
 
+    def handle_of(self, number):
+        return number.leaf
+
     def scalar(self, number):
         kind = (
             eager.bool_
@@ -59,12 +63,11 @@ class ProgramTracer:
         )
         v = self.value(Aval((), kind, weak=True))
         self.inputs.append((v, number))
-        return SymNumber(self, v, type(number), number)
+        return SymNumber(self, type(number), v)
 
     def item(self, traced):
-        return SymNumber(
-            self, traced.read(), {0: bool, 1: int, 2: float}[traced.aval.dtype.category], None
-        )
+        kind = {0: bool, 1: int, 2: float}[traced.aval.dtype.category]
+        return SymNumber(self, kind, traced.read())
 
     def concretize(self, sym, want):
         """Guards `x == 0` and `x < 0` are taken to be False, as they would be proved by a

@@ -2,7 +2,7 @@
 
 REASONS: dict[str, str] = {
     "a guard's value has no literal (nan, or an int of more than 4300 digits)": """
-        constants_without_a_literal huge_numbers_of_no_literal_are_stored
+         huge_numbers_of_no_literal_are_stored
     """,
     "Python's words for an error differ": """
         not_implemented_falls_back_in_pythons_words
@@ -10,19 +10,11 @@ REASONS: dict[str, str] = {
     "identity of numbers is lost: nan is found by identity": """
         nan_is_found_by_identity
     """,
-    "a subclass of a number or of text is taken for its base": """
-        numpy_floats_of_warnings
-    """,
-    "a warning of NumPy comes from capture's own line": """
-        numpy_ints_wrap
-    """,
     "an int that is never used is guarded": """
         an_int_that_is_passed_on_and_not_used""",
-    "the order of keyword arguments has no guard": """
-        stars_keywords_and_defaults order_of_keyword_arguments""",
     "a global that an earlier call stored is not deleted": "globals_are_stored_and_deleted",
     "what stands for a value reaches the user": """
-        class_statement_with_hooks exception_with_notes_and_attributes
+         exception_with_notes_and_attributes
         assert_with_a_tensor_in_the_message keyboard_interrupt_and_system_exit
         percent_format_errors join_of_numbers
     """,

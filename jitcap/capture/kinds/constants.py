@@ -277,7 +277,7 @@ class ExceptionKind(NativeKind, MutableKind):
         return make.mutable(self, value)
 
     def empty(self, make: Maker, value: BaseException) -> str:
-        given = f"({make.all(value.args)}{',' if value.args else ''})"
+        given = make.expr(value.args)
         return f"{make.names.bind(_exception)}({make.expr(type(value))}, {given})"
 
     def filling(self, make: Maker, name: str, value: BaseException) -> list[str]:

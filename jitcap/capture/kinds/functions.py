@@ -14,6 +14,7 @@ import sys
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
+from eager.sym import SymNumber
 from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import HANDLERS, Args, Kwargs, Session, kind_of
@@ -22,6 +23,7 @@ from jitcap.capture.kinds.constants import OPAQUE, FixedKind, NativeKind, Opaque
 from jitcap.capture.kinds.mappings import touch
 from jitcap.capture.kinds.modules import globals_of
 from jitcap.capture.kinds.objects import ObjectKind, fields_of
+from jitcap.capture.kinds.text import Deferred
 from jitcap.capture.native import (
     HOST_MODULES,
     PURE_MODULES,
@@ -275,6 +277,10 @@ class UnboundKind(StaticKind):
         kind_of(owner).see(s, owner, f".{fn.__name__}()")
         if isinstance(owner, Tensor):
             return s.native(fn, args, kwargs)
+        if isinstance(owner, SymNumber):
+            if fn.__name__ in ("__str__", "__repr__", "__format__"):
+                return Deferred(fn, args)
+            owner = s.known(owner)
         bound = fn.__get__(owner, type(owner))
         return kind_of(owner).invoke(s, owner, bound, args[1:], kwargs)
 
