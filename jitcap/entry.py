@@ -215,7 +215,8 @@ class Entries:
         key = kept.key_of(self.fn, args, kwargs, self.options, self.varying)
         key = None if self.unsafe else key
         if key is not None:
-            recalled = kept.recall(key, self.fn, args, kwargs, self.options, self._region)
+            with collection_paused():
+                recalled = kept.recall(key, self.fn, args, kwargs, self.options, self._region)
             if recalled is not None:
                 return self._add(recalled, start), None
         try:

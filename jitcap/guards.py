@@ -83,10 +83,11 @@ class Names:
         self.fixed: set[str] = set()  # names of objects that no other may replace
         self.keep: list[Any] = []
 
-    def bind(self, value: Any, where: str | None = "") -> str:
+    def bind(self, value: Any, where: str | None = "", *, tested: bool = False) -> str:
         """The name of `value` in generated code. `where`: the expression that finds this object of
         the program, for another process, in which it is another one; None if it is this object
-        that is meant, not its value, and nothing is known of its place."""
+        that is meant, not its value, and nothing is known of its place. `tested`: a guard compares
+        what is at this place with it, so that it need not be found there again."""
         if type(value) in _ATOMS:
             return repr(value)
         name = self._bound.get(id(value))
@@ -98,7 +99,7 @@ class Names:
                 self.found.append((len(self.lines), name, where))
                 self._found_names.add(name)
                 self._bind_around(value, name)
-        elif where and where != name and name in self._found_names:
+        elif where and where != name and name in self._found_names and not tested:
             self.found.append((len(self.lines), name, where))
         if where is None:
             self.fixed.add(name)
@@ -154,7 +155,7 @@ class TypeIs(Guard):
 
     def test(self, names: Names) -> str:
         v = names.var(self.origin)
-        return f"type({v}) is {names.bind(self.cls, f'type({v})')}"
+        return f"type({v}) is {names.bind(self.cls, f'type({v})', tested=True)}"
 
     def expected(self) -> str:
         return f"type {self.cls.__qualname__}"
@@ -174,7 +175,7 @@ class Is(Guard):
 
     def test(self, names: Names) -> str:
         v = names.var(self.origin)
-        return f"{v} is {names.bind(self.value, v)}"
+        return f"{v} is {names.bind(self.value, v, tested=True)}"
 
     def expected(self) -> str:
         return short(self.value)
@@ -232,7 +233,8 @@ class CodeIs(Guard):
     def test(self, names: Names) -> str:
         v = names.var(self.origin)
         plain = f"type({v}) is {names.bind(FunctionType)}"
-        return f"{plain} and {v}.__code__ is {names.bind(self.code, f'{v}.__code__')}"
+        code = names.bind(self.code, f"{v}.__code__", tested=True)
+        return f"{plain} and {v}.__code__ is {code}"
 
     def expected(self) -> str:
         return (

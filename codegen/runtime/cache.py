@@ -62,11 +62,9 @@ class Entry:
 
 def digest(*parts: str | bytes) -> str:
     """The key of an entry made from `parts`: SHA-256 over length-prefixed parts, in hex."""
-    h = hashlib.sha256()
-    for part in parts:
-        raw = part.encode() if isinstance(part, str) else part
-        h.update(len(raw).to_bytes(8, "little") + raw)
-    return h.hexdigest()
+    raw = [part.encode() if isinstance(part, str) else part for part in parts]
+    joined = b"".join([piece for r in raw for piece in (len(r).to_bytes(8, "little"), r)])
+    return hashlib.sha256(joined).hexdigest()
 
 
 class Cache:

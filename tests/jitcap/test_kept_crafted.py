@@ -191,11 +191,13 @@ def test_the_entry_itself_is_taken(kept):
 
 def test_a_harmless_change_is_taken(kept):
     """So that the others are refused for what they say."""
+    member, run = (f"{n[0]}{len(kept.start['tables'][n])}" for n in ("members", "runs"))
     for start in (
         kept.with_guard("%s = args[3]", "v999"),
         kept.with_guard("%s = len(args)", "v999"),
+        kept.with_guard("%s = %s.%s", "v999", "v1", member, members=["__class__"]),
         kept.with_guard("if args is kwargs: return MISS"),
-        kept.with_guard("%s = (%s,)", "v999", "r0", runs=["v1, v1"]),
+        kept.with_guard("%s = (%s,)", "v999", run, runs=["v1, v1"]),
         kept.with_body("%s = args[3]", "t999"),
     ):
         kept.store(start, kept.rest)
