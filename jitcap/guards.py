@@ -95,12 +95,15 @@ class Names:
             name = self._bound[id(value)] = f"C{len(self._bound)}"
             self.namespace[name] = value
             self.keep.append(value)
-            if where:
-                self.found.append((len(self.lines), name, where))
+        elif not where or where == name or (tested and name in self._found_names):
+            where = None if where is None else ""
+        elif name not in self.fixed and name not in self._found_names:
+            where = ""  # a constant, which is equal in another process
+        if where:
+            self.found.append((len(self.lines), name, where))
+            if name not in self._found_names:
                 self._found_names.add(name)
                 self._bind_around(value, name)
-        elif where and where != name and name in self._found_names and not tested:
-            self.found.append((len(self.lines), name, where))
         if where is None:
             self.fixed.add(name)
         return name

@@ -25,6 +25,8 @@ import numpy as np
 
 from eager.tensor import Tensor
 from jitcap.capture.native import is_library_module
+from jitcap.capture.origin import entry_of, get_slot, is_unset
+from jitcap.equality import text_of
 from jitcap.kept.names import MEMBERS, MRO
 
 _BUILTIN: Final = frozenset({
@@ -32,6 +34,11 @@ _BUILTIN: Final = frozenset({
     FunctionType, collections.OrderedDict, collections.defaultdict, collections.deque,
 })  # fmt: skip
 _COMPARED: Final = (tuple, list)  # what is equal, or hashed, if its parts are
+_TEXTUAL: Final = (int, float, complex, str, bytes)
+_PAST: Final = (WrapperDescriptorType, MethodDescriptorType)
+METHODS: Final = tuple(
+    "update extend clear difference_update detach copy append put".split()
+)  # that entries call of containers, and of tensors and histories that they made
 _NUMBERS: Final = frozenset({bool, int, float, complex})
 _FIELDS: Final = (GetSetDescriptorType, MemberDescriptorType)
 _ITSELF: Final = (FunctionType, property, MethodDescriptorType, WrapperDescriptorType, *_FIELDS)
@@ -192,6 +199,38 @@ def known(value: Any) -> Any:
     return value
 
 
+def container(value: Any) -> None:
+    """Raises Foreign for what has methods of the program's own."""
+    _check(value, *METHODS)
+
+
+def called(fn: Any, *args: Any) -> Any:
+    """A helper's answer. What a builtin type does past the program's classes is done to all."""
+    if fn is object.__getattribute__:
+        return attribute(*args)
+    if fn is text_of:
+        return text_of(_told(args[0]))
+    if fn is get_slot or fn is is_unset:
+        if type(args[0]) is not MemberDescriptorType:
+            raise Foreign("no slot")
+        return fn(*args)
+    if type(fn) not in _PAST and fn is not entry_of:
+        return fn(*map(known, args))
+    for arg in args[1:]:
+        if type(arg) is not str:
+            _check(arg, "__hash__", "__eq__")
+    return fn(*args)
+
+
+def _told(value: Any) -> Any:
+    """A value that is told by its text: the one that a builtin type gives it."""
+    if not issubclass(type(value), _TEXTUAL):
+        known(value)
+        if type(value) in (tuple, list, dict, set, frozenset):
+            raise Foreign("a container")
+    return value
+
+
 def has(value: Any, name: str) -> bool:
     """`hasattr(value, name)`."""
     try:
@@ -204,6 +243,6 @@ def has(value: Any, name: str) -> bool:
 
 _ALL: Final = (
     attribute, item, equal, unequal, contains, lacks, items, length, truth, number, numbers, known,
-    has,
+    called, has,
 )  # fmt: skip
 OPERATIONS: Final[dict[str, Callable[..., Any]]] = {f.__name__: f for f in _ALL}

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from jitcap.kept.harmless import OPERATIONS
+from jitcap.kept.harmless import METHODS, OPERATIONS
 from jitcap.kept.names import Unreadable
 
 _SHAPE: Final = re.compile(r"(?:[^%\\'\"#;]|%s|%%)*")
@@ -30,9 +30,9 @@ _BODY_NAMES: Final = frozenset({"args", "kwargs", "o", "r", "h", "t", "K"})
 _FUNCTIONS: Final = frozenset(
     "type len id zip hasattr abs bool int float complex slice frozenset".split()
 )
-_METHODS: Final = frozenset("update extend clear difference_update detach copy append put".split())
 _OF_REGION: Final = frozenset({"begin", "attach"})
-_CHECKS: Final = frozenset({"check", "apart"})  # of the one `Seen`
+_CHECKS: Final = frozenset({"check", "apart", "differ"})  # of the one `Seen`
+_SETS: Final = ("ids", "memory", "written")  # of it as well
 _DUNDER: Final = frozenset(
     "__code__ __closure__ __globals__ __dict__ __func__ __self__ __name__ __defaults__ "
     "__kwdefaults__ __mro__ __wrapped__ __call__ __class__ __getattr__ __getattribute__ "
@@ -87,6 +87,7 @@ class Shape:
         self.prefix = next((p for p in prefixes if text.startswith(p)), "")
         self.called: set[int] = set()  # holes that are called
         self.seen: set[int] = set()  # holes whose `check` or `apart` is called
+        self.changed: set[int] = set()  # holes of which a method of containers is called
         self.attaches = False  # to the region
         self.function: Any = None
 
@@ -220,7 +221,11 @@ class _Guard:
 
     def compare(self, node: ast.Compare) -> ast.expr:
         if len(node.ops) > 1:
-            raise Unreadable("a chain of comparisons")
+            if not all(isinstance(op, ast.Lt | ast.LtE) for op in node.ops):
+                raise Unreadable("a chain of comparisons")
+            node.left = _call("number", self.visit(node.left))
+            node.comparators = [_call("number", v) for v in self.all(node.comparators)]
+            return node
         left, op, right = self.visit(node.left), node.ops[0], self.visit(node.comparators[0])
         if isinstance(op, ast.Is | ast.IsNot):
             node.left, node.comparators = left, [right]
@@ -240,30 +245,36 @@ class _Guard:
         node.args = self.all(node.args)
         if hole is not None:
             self.shape.called.add(hole)
-            node.args = [_call("known", arg) for arg in node.args]
-        elif isinstance(fn, ast.Name):
+            return _call("called", fn, *node.args)
+        if isinstance(fn, ast.Name):
             if fn.id not in _FUNCTIONS or (fn.id == "type" and len(node.args) != 1):
                 raise Unreadable(f"a call of {fn.id}")
             check = _ARGUMENTS.get(fn.id)
             if check is not None:
                 node.args = [_call(check, arg) for arg in node.args]
             fn.id = _INSTEAD.get(fn.id, fn.id)
-        else:
-            self._method(fn, node)
-        return node
+            return node
+        if not isinstance(fn, ast.Attribute):
+            raise Unreadable("a call of a value")
+        return self._method(fn, node)
 
-    def _method(self, fn: Any, node: ast.Call) -> None:
-        base = _hole(fn.value) if isinstance(fn, ast.Attribute) else None
-        if base is not None and fn.attr in _CHECKS:
+    def _method(self, fn: ast.Attribute, node: ast.Call) -> ast.expr:
+        inner, base = fn.value, _hole(fn.value)
+        if fn.attr in _CHECKS and base is not None:
             self.shape.seen.add(base)
             node.args = [_call("known", arg) for arg in node.args]
-        elif isinstance(fn, ast.Attribute) and isinstance(fn.value, ast.Set):
-            if fn.attr != "isdisjoint":
-                raise Unreadable(f"a call of .{fn.attr}")
-            fn.value = self.visit(fn.value)
-            node.args = [_call("numbers", arg) for arg in node.args]
+            return node
+        if fn.attr != "isdisjoint":
+            raise Unreadable(f"a call of .{fn.attr}")
+        if isinstance(inner, ast.Set):
+            fn.value = self.visit(inner)
         else:
-            raise Unreadable("a call of a value")
+            owner = _hole(inner.value) if isinstance(inner, ast.Attribute) else None
+            if owner is None or not isinstance(inner, ast.Attribute) or inner.attr not in _SETS:
+                raise Unreadable("a call of .isdisjoint")
+            self.shape.seen.add(owner)
+        node.args = [_call("numbers", arg) for arg in node.args]
+        return node
 
     def condition(self, node: ast.If) -> ast.stmt:
         node.test = _truth(self.visit(node.test))
@@ -360,8 +371,10 @@ class _Body(ast.NodeVisitor):
             self.shape.called.add(base)
         elif fn.attr in _OF_REGION and isinstance(fn.value, ast.Name) and fn.value.id == "R":
             self.shape.attaches = True
-        elif fn.attr in _METHODS:
+        elif fn.attr in METHODS:
             self.visit(fn.value)
+            if base is not None:
+                self.shape.changed.add(base)
         else:
             raise Unreadable(f"a call of .{fn.attr}")
 

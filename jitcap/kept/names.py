@@ -75,25 +75,33 @@ def is_open(module: str, name: str, value: Any) -> bool:
     return tops <= _LIBRARIES and not builtin
 
 
-@functools.cache
-def _called() -> frozenset[int]:
-    """The functions and types that an entry calls, by id (they live as long as their modules)."""
-    found: list[Any] = [sys.exception]
-    for module, names in _CALLED.items():
+def _members(table: dict[str, str]) -> frozenset[int]:
+    """Functions and types, by id (they live as long as their modules)."""
+    found: list[Any] = []
+    for module, names in table.items():
         members = vars(sys.modules[module])
         found += [members[name] for name in (names.split() or members) if name in members]
     return frozenset(id(f) for f in found if callable(f))
 
 
-_CALLED: Final = {
-    "builtins": "abs bool bytearray bytes complex dict divmod enumerate float format frozenset "
-    "hash id int iter len list max min object pow print range repr reversed round set slice str "
-    "sum tuple zip",
+# What guards call: it changes nothing.
+_ASKED: Final = {
+    "builtins": "abs bool complex divmod float frozenset id int len max min pow range round",
     "math": "",
-    "collections": "OrderedDict defaultdict deque",
-    "functools": "partial",
     "operator": "add sub mul truediv floordiv mod pow neg pos abs invert and_ or_ xor lshift "
     "rshift lt le eq ne gt ge is_ is_not not_ truth index",
+    "jitcap.capture.kinds.caches": "kept",
+    "jitcap.capture.kinds.tensors": "_input",
+    "jitcap.capture.origin": "entry_of get_slot is_unset",
+    "jitcap.equality": "lacks same_items same_keys same_members same_scalar text_of",
+    "jitcap.tensor_guard": "memory_of",
+}
+# What the rest of an entry calls, besides.
+_CALLED: Final = {
+    "builtins": "bytearray bytes dict enumerate format hash iter list object print repr reversed "
+    "set slice str sum tuple zip",
+    "collections": "OrderedDict defaultdict deque",
+    "functools": "partial",
     "random": "betavariate expovariate gammavariate gauss lognormvariate normalvariate "
     "paretovariate randint randrange triangular uniform vonmisesvariate weibullvariate",
     "time": "sleep",
@@ -103,27 +111,42 @@ _CALLED: Final = {
     "eager.tape": "retain_grad",
     "eager.autograd": "retain_grad",
     "jitcap.capture.chance": "run_once states",
-    "jitcap.capture.kinds.caches": "kept",
     "jitcap.capture.kinds.constants": "_exception",
     "jitcap.capture.kinds.objects": "_empty_deque",
-    "jitcap.capture.kinds.tensors": "_input",
     "jitcap.capture.located": "warn_above",
-    "jitcap.capture.origin": "entry_of get_slot is_unset",
-    "jitcap.equality": "lacks same_items same_keys same_members same_scalar text_of",
     "jitcap.region": "OutputNode SpentNode",
     "jitcap.retrace": "view",
-    "jitcap.tensor_guard": "memory_of",
 }
+_ASKED_METHODS: Final = frozenset(
+    "__getattribute__ __getitem__ __len__ __contains__ keys values items".split()
+)
 _CALLED_METHODS: Final = frozenset(
     "__setattr__ __delattr__ __setitem__ __delitem__ __init__ clear update extend append".split()
 )
-_CALLED_TYPES: Final = (object, dict, list, set, collections.OrderedDict, collections.deque)
+_CALLED_TYPES: Final = (
+    object, dict, list, tuple, set, collections.OrderedDict, collections.defaultdict,
+    collections.deque, str,
+)  # fmt: skip
+
+
+_asked = functools.cache(lambda: _members(_ASKED) | {id(sys.exception)})
+_called = functools.cache(lambda: _members(_CALLED))
+
+
+def may_ask(value: Any) -> bool:
+    """Whether a guard that is read may call this: a helper of ours, or a builtin that looks at a
+    number, a text, a container."""
+    if type(value) in (types.MethodDescriptorType, types.WrapperDescriptorType):
+        return value.__objclass__ in _CALLED_TYPES and value.__name__ in _ASKED_METHODS
+    return id(value) in _asked()
 
 
 def may_call(value: Any) -> bool:
-    """Whether an entry that is read may call this: a helper of ours, or a builtin that makes or
-    changes a container, a number, a text, an exception."""
+    """Whether an entry that is read may call this: also what makes or changes a container, a text,
+    an exception, and what the host does."""
     kind = type(value)
+    if may_ask(value) or id(value) in _called():
+        return True
     if kind in (types.MethodDescriptorType, types.WrapperDescriptorType):
         owner = value.__objclass__
         known = owner in _CALLED_TYPES or issubclass(owner, BaseException)
@@ -132,7 +155,7 @@ def may_call(value: Any) -> bool:
         return value.__name__ == "__new__" and value.__self__.__module__ in _HOMES
     if issubclass(kind, type) and issubclass(value, BaseException):
         return value.__module__ == "builtins"
-    return id(value) in _called()
+    return False
 
 
 _HOMES: Final = ("builtins", "collections", "types")

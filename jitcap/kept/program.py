@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from jitcap.capture.result import entry_source
-from jitcap.kept.harmless import attribute
+from jitcap.kept.harmless import attribute, container
 from jitcap.kept.language import LET, TAKE, Shape, functions_of, is_attribute, parse
-from jitcap.kept.names import Unreadable, may_call
+from jitcap.kept.names import Unreadable, may_ask, may_call
 from jitcap.tensor_guard import Seen
 
 _ITEM: Final = r"(?:[vt]\d+(?:\._array)?|r\[\d+\]|None)\b"
@@ -130,6 +130,7 @@ class Section:
     shapes: dict[str, Shape]
     called: set[str] = field(default_factory=set)  # constants that are called
     seen: set[str] = field(default_factory=set)  # constants whose `check` or `apart` is called
+    changed: set[str] = field(default_factory=set)  # what a method of containers is called of
 
     def actions(self, space: dict[str, Any]) -> dict[str, Action]:
         """The shapes as functions, with other names in `space`."""
@@ -191,7 +192,7 @@ class Program:
         shapes = section.shapes
         letters = {TAKE: "C", LET: "v" if guard else "tn"}
         wanted = {index: letters[s.prefix] for index, s in shapes.items() if s.target}
-        calling = {index: s for index, s in shapes.items() if s.called or s.seen}
+        calling = {i: s for i, s in shapes.items() if s.called or s.seen or s.changed}
         for row in section.rows:
             if row[0] in wanted and row[1][:1] not in wanted[row[0]]:
                 raise Unreadable("no variable")
@@ -199,6 +200,7 @@ class Program:
                 shape = calling[row[0]]
                 section.called.update(row[i + 1] for i in shape.called)
                 section.seen.update(row[i + 1] for i in shape.seen)
+                section.changed.update(row[i + 1] for i in shape.changed)
         if any(name[0] != "C" for name in section.called | section.seen):
             raise Unreadable("a call of a value")
 
@@ -209,7 +211,8 @@ class Program:
 
     def check(self, names: Mapping[str, Any], section: Section) -> None:
         """Whether what is called, of the objects `names`, may be. Raises Unreadable."""
-        if not all(may_call(names.get(name)) for name in section.called):
+        allowed = may_ask if section is self.guards else may_call
+        if not all(allowed(names.get(name)) for name in section.called):
             raise Unreadable("a call of another function")
         if any(type(names.get(name)) is not Seen for name in section.seen):
             raise Unreadable("no arrays seen")
@@ -242,7 +245,8 @@ class Program:
         return values
 
     def _check_names(self, values: Mapping[str, Any]) -> None:
-        """Whether each name of the body is there when it is read. Raises Unreadable."""
+        """Whether each name of the body is there when it is read, and what methods are called of is
+        a container. Raises Unreadable, Foreign."""
         known = set(values)
         for row in self.body.rows:
             target = self.body.shapes[row[0]].target
@@ -250,6 +254,8 @@ class Program:
                 names = _VARIABLE.findall(self._runs[hole]) if hole[0] == "r" else (hole,)
                 if not known.issuperset(names):
                     raise Unreadable("a name that nothing provides")
+                if hole in self.body.changed and hole in values:
+                    container(values[hole])
             if target:
                 known.add(row[1])
 

@@ -190,8 +190,7 @@ def _write_seen(writer: Writer, value: Seen) -> tuple[Any, ...]:
 def _write_graph(writer: Writer, graph: Graph) -> tuple[Any, ...]:
     """What a graph computes, without nesting: as rows, with arguments by number (a deep one would
     not fit the stack)."""
-    needed = ir.reachable(graph.outputs)
-    nodes = [*graph.inputs, *(n for n in graph.nodes if n in needed)]
+    nodes = [*graph.everything()]  # all of them: checks have no readers, and a tape has positions
     number = {n: i for i, n in enumerate(nodes)}
     rows = [
         [
@@ -358,6 +357,11 @@ def _fits(value: Any, hint: Any) -> bool:
     if whole is tuple:
         fits = type(value) is tuple and len(value) == len(parts)
         return fits and all(map(_fits, value, parts))
+    if whole is frozenset:
+        return type(value) is frozenset and all(_fits(v, parts[0]) for v in value)
+    if whole is dict:
+        pairs = value.items() if type(value) is dict else ()
+        return type(value) is dict and all(all(map(_fits, pair, parts)) for pair in pairs)
     if type(value) is bool or hint is bool:
         return type(value) is hint
     return issubclass(type(value), whole or hint)

@@ -459,3 +459,26 @@ def test_other_hash_seeds(tmp_path):
     (values, first), *others = runs
     assert not any(first)
     assert others == [[values, [True] * len(first)]] * 2
+
+
+def test_a_class_that_no_module_holds(recalled):
+    """Its place comes up after guards that name it."""
+
+    def build(factor):
+        class Scale(eager.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = eager.nn.Parameter(eager.ones(2))
+
+            def forward(self, x):
+                return x * self.weight * factor
+
+        return Scale()
+
+    def steps(model):
+        return lambda x: model(x).sum()
+
+    for factor, found in ((3, False), (3, True), (4, False)):
+        step = jit(steps(build(factor)), backend="eager")
+        assert step(eager.ones(2)).item() == 2 * factor
+        assert (recalled[-1] is not None) == found

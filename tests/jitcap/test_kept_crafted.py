@@ -353,8 +353,51 @@ def test_a_helper_that_would_run_the_program(kept, name):
     start = kept.with_guard("%s = %s(args[3])", "v999", "C999")
     start["constants"]["C999"] = ["library", "jitcap.tensor_guard", name]
     kept.is_miss(start)
-    start = kept.with_guard("%s = %s.apart((args[3],), ())", "v999", "C999")
-    start["constants"]["C999"] = ["seen", ["list"]]
+    for text in ("apart((args[3],), ())", "differ((args[3],))", "ids.isdisjoint((args[3],))"):
+        start = kept.with_guard(f"%s = %s.{text}", "v999", "C999")
+        start["constants"]["C999"] = ["seen", ["list"]]
+        kept.is_miss(start)
+
+
+WRITERS = (
+    "builtins.print", "builtins.iter", "builtins.dict", "time.sleep", "random.uniform",
+    "builtins.object.__setattr__", "builtins.object.__delattr__", "builtins.dict.__setitem__",
+    "builtins.dict.clear", "builtins.dict.update", "builtins.list.append", "types.FunctionType",
+    "eager.tensor.wrap", "eager.dispatch.apply", "jitcap.capture.located.warn_above",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_guard_that_would_change_something(kept, name):
+    module, _, member = name.partition(".") if "builtins" in name else name.rpartition(".")
+    for arguments in ("args[2]", "args[2], args", "args[2], args, args"):
+        start = kept.with_guard(f"%s = %s({arguments})", "v999", "C999")
+        start["constants"]["C999"] = ["library", module, member]
+        kept.is_miss(start)
+    assert kept.args[2]["names"] == ["a", "b"]
+
+
+@pytest.mark.parametrize("name", ["text_of", "same_items", "same_keys", "lacks", "same_scalar"])
+def test_a_comparison_that_would_run_the_program(kept, name):
+    for arguments in ("args[3]", "args[3], args", "args, args[3]", "[args[3]], [args[3]]"):
+        start = kept.with_guard(f"%s = %s({arguments})", "v999", "C999")
+        start["constants"]["C999"] = ["library", "jitcap.equality", name]
+        kept.is_miss(start)
+
+
+@pytest.mark.parametrize("method", ["update", "extend", "clear", "copy", "append", "put"])
+def test_a_method_of_the_program(kept, method):
+    start = kept.with_body(f"%s.{method}(args)", "v999")
+    start["tables"]["shapes"].append("%s = args[3]")
+    start["guards"] += f"\n{len(start['tables']['shapes']) - 1} v999"
+    kept.is_miss(start)
+
+
+@pytest.mark.parametrize("name", ["__getattribute__", "__setattr__", "__init__"])
+def test_a_method_of_object(kept, name):
+    start = kept.with_guard("%s = %s(args[3], %s)", "v999", "C999", "l0")
+    start["tables"]["literals"][0] = "plain"
+    start["constants"]["C999"] = ["library", "builtins", f"object.{name}"]
     kept.is_miss(start)
 
 
