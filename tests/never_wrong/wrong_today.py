@@ -15,7 +15,7 @@ REASONS: dict[str, str] = {
     "a global that an earlier call stored is not deleted": "globals_are_stored_and_deleted",
     "what stands for a value reaches the user": """
          exception_with_notes_and_attributes
-        assert_with_a_tensor_in_the_message keyboard_interrupt_and_system_exit
+         keyboard_interrupt_and_system_exit
         percent_format_errors join_of_numbers
     """,
     "frames and tracebacks show the interpreter": """
@@ -24,7 +24,6 @@ REASONS: dict[str, str] = {
     "AttributeError and NameError without name and obj": "errors_of_attributes_and_names",
     "an error of a host call or of the graph is raised late, past the program's handler": """
         errors_of_wrong_types""",
-    "the tuple of arguments is another one": "exception_is_returned_and_shared",
     "`except` asks a metaclass's __instancecheck__, which Python does not": """
         exception_classes_compare_by_hooks""",
     "__getattribute__ of the user runs during capture, or is not run at all": """
