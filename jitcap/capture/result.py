@@ -238,7 +238,10 @@ def _in_order(lines: list[str], found: set[str]) -> list[str]:
             if target is not None and target[1] not in known:
                 known.add(target[1])
                 queue = waiting.pop(target[1], []) + queue
-    return ordered + [text for texts in waiting.values() for text in texts]
+    ordered += [text for texts in waiting.values() for text in texts]
+    # Whether memory is shared is asked when every array was looked at: a guard that waited may be
+    # the one that sees another array.
+    return sorted(ordered, key=lambda text: ".distinct" in text)
 
 
 def entry_source(checks: Iterable[str], body: Iterable[str]) -> str:
