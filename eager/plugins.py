@@ -5,7 +5,7 @@ installed packages are asked at the first use, never at import:
 
     eager.compiler    a function with the signature of `jitcap.jit`
 
-This is the only place where our own packages are imported by name.
+This is the only place where a lower package of ours reaches a higher one.
 """
 
 from __future__ import annotations

@@ -58,6 +58,21 @@ def an_lru_cache_evicts():
 
 
 @case("caches")
+def an_lru_cache_answers_dictionaries():
+    @functools.lru_cache
+    def options(name):
+        return {"abc": len(name), "ab": 7.0}
+
+    first = options("abc"), options("ab")
+
+    def step(x):
+        one, two = options("abc"), options("ab")
+        return x * one["abc"] + two["abc"], one is first[0], two is first[1]
+
+    return scene(step, nothing)
+
+
+@case("caches")
 def a_cache_was_filled_before():
     @functools.cache
     def sample():

@@ -26,10 +26,11 @@ _ATOMS: Final = (int, str, float, complex, bool, bytes, type(None))
 def kept(fn: Any, *args: Any, **kwargs: Any) -> Any:
     """What a cache holds for these arguments, by the keys of CPython's `_functools`; no hit is
     counted. Raises KeyError if it would call its function."""
-    parts = gc.get_referents(fn)  # the bounded cache: key, answer, link type, ...; its dictionary
-    held = next(p for p in parts if type(p) is dict)
-    where = next(i for i, p in enumerate(parts) if p is held)
-    mark = parts[where + 2]
+    # What the bounded cache refers to: its type; a key, an answer and a link type for each entry;
+    # then its dictionary, function, mark, link type, class of `cache_info()` and `__dict__`.
+    parts = gc.get_referents(fn)
+    where = len(parts) - 6  # from the end: an answer may be a dictionary too
+    held, mark, link_type = parts[where], parts[where + 2], parts[where + 3]
     typed = fn.cache_parameters()["typed"]
     if len(args) == 1 and not kwargs and not typed and type(args[0]) in (int, str):
         key: Any = args[0]
@@ -38,7 +39,7 @@ def kept(fn: Any, *args: Any, **kwargs: Any) -> Any:
         named = (mark, *(x for pair in kwargs.items() for x in pair)) if kwargs else ()
         key = (*args, *named, *types)
     link = held[key]
-    if type(link) is not parts[where + 3]:
+    if type(link) is not link_type:
         return link
     found = next(i for i in range(1, where, 3) if parts[i] == key)
     return parts[found + 1]

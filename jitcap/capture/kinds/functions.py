@@ -387,10 +387,10 @@ class LoaderKind(ObjectKind):
 class EnumKind(ObjectKind):
     """A member of an enumeration."""
 
+    constant = True
+
     def rebuild(self, make: Maker, value: Any) -> str:
         return make.names.bind(value)
-
-    constant = True
 
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
         return s.outside.fix(real, origin)
