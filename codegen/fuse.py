@@ -181,7 +181,8 @@ class _Build:
                     self.place(m)
             for p in self.placed.values():
                 self.emit(p)
-        stages = tuple(self.finish(key) for key in sorted(self.stages))
+        # What is never read again leaves a stage with nothing in it.
+        stages = tuple(self.finish(key) for key in sorted(self.stages) if any(self.stages[key]))
         members = self.source.members
         rows = (affine.axis_of(self.r),) if self.r.terms else ()
         ops = dict.fromkeys(op for m in members for op in m.stored.ops)

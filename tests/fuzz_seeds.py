@@ -19,11 +19,14 @@ def seeds(usual):
 
 
 def counts_of(*steps):
-    """What happened to jitted functions, summed. One graph: compiled whole, and nothing else."""
+    """What happened to jitted functions, summed. One graph: compiled whole, and nothing else. What
+    raises at each call is never compiled."""
     stats = [step.stats for step in steps]
     names = ("calls", "compiles", "graphs", "splits", "fallbacks")
     sums = {name: sum(getattr(s, name) for s in stats) for name in names}
-    return {**sums, "programs": 1, "one_graph": int(sums["splits"] == sums["fallbacks"] == 0)}
+    whole = sums["compiles"] > 0 and sums["splits"] == sums["fallbacks"] == 0
+    never = sums["compiles"] == sums["fallbacks"] == sums["splits"] == 0
+    return {**sums, "programs": 1, "one_graph": int(whole), "never_compiled": int(never)}
 
 
 def note(fuzzer, seed, counts):

@@ -147,6 +147,9 @@ def _literal(x: Const) -> str:
 
 
 def _apply(b: _Block, x: Apply) -> str:
+    if x.fn == "where" and b.branch:  # what one arm names, the other lacks
+        cond = b.value(x.args[0])
+        return f"({b.lazily(x.args[1])} if {cond} else {b.lazily(x.args[2])})"
     args = [b.value(a) for a in x.args]
     if x.fn in expr.CODEGEN:
         return f"{x.fn}({', '.join(args)}, {x.dtype.name})"

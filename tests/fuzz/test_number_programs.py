@@ -1,27 +1,22 @@
 """Random programs about numbers, plain against @jit: the same values (types and bits), exceptions
 and effects, at several calls with other numbers.
 
-A failure prints the program and its seed. JITCAP_FUZZ=N runs N programs instead of the usual few,
-JITCAP_FUZZ_START=K begins at seed K.
+A failure prints the program and its seed; `fuzz_seeds` says how to run others.
 """
 
 import importlib.util
 import linecache
 import math
-import os
 import types
 import warnings
 from pathlib import Path
 
+import fuzz_seeds
 import numpy as np
 import pytest
 
 import eager
 from jitcap import jit
-
-COUNT = int(os.environ.get("JITCAP_FUZZ", "200"))
-START = int(os.environ.get("JITCAP_FUZZ_START", "0"))
-STEP = 10  # programs to a test
 
 spec = importlib.util.spec_from_file_location(
     "number_programs", Path(__file__).parent / "number_programs.py"
@@ -65,16 +60,27 @@ def run(text, name, seed, wrap):
     return seen, program
 
 
-@pytest.mark.parametrize("first", range(START, START + COUNT, STEP))
+def one(seed, backend=None):
+    """Run one program. Raises AssertionError for a difference; gives the counts."""
+    text, name = programs.program(seed), f"<numbers {seed}>"
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    backend = backend or ("python" if seed % 8 == 0 else "eager")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        plain, _ = run(text, name, seed, lambda fn: fn)
+        compiled, step = run(text, name, seed, lambda fn: jit(fn, backend=backend))
+    for call, (expected, actual) in enumerate(zip(plain, compiled, strict=True)):
+        assert actual == expected, f"seed {seed}, call {call}\n{text}\n{step.stats}"
+    counts = fuzz_seeds.counts_of(step)
+    fuzz_seeds.check_stats(counts, step)
+    return counts
+
+
+STEP = 10  # programs to a test
+
+
+@pytest.mark.parametrize("first", fuzz_seeds.seeds(200)[::STEP])
 @pytest.mark.filterwarnings("ignore")
 def test_same_as_plain_python(first):
-    for seed in range(first, min(first + STEP, START + COUNT)):
-        text, name = programs.program(seed), f"<numbers {seed}>"
-        linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            plain, _ = run(text, name, seed, lambda fn: fn)
-            backend = "python" if seed % 8 == 0 else "eager"
-            compiled, program = run(text, name, seed, lambda fn, b=backend: jit(fn, backend=b))
-        for call, (expected, actual) in enumerate(zip(plain, compiled, strict=True)):
-            assert actual == expected, f"seed {seed}, call {call}\n{text}\n{program.stats}"
+    for seed in range(first, first + STEP):
+        fuzz_seeds.note("numbers", seed, one(seed))

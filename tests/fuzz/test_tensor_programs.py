@@ -96,7 +96,11 @@ def one(block, backend="python", seeds=None):
         sound = [seed for seed, plain in expected.items() if plain is not None]
         step = jitcap.jit(programs_of(sound), backend=backend)
         compiled = outcomes(step, sound) if sound else []
-    counts = fuzz_seeds.counts_of(step) | {"programs": len(seeds), "one_graph": len(sound)}
+    counts = fuzz_seeds.counts_of(step) | {
+        "programs": len(seeds),
+        "one_graph": len(sound),
+        "never_compiled": len(seeds) - len(sound),
+    }
     assert counts["graphs"] == bool(sound), step.stats
     fuzz_seeds.check_stats(counts, step, splits=0)
     for seed, (values, refused, grads) in zip(sound, compiled, strict=True):
@@ -128,3 +132,9 @@ def test_compiled_like_eager(first):
 @pytest.mark.parametrize("block", fuzz_seeds.seeds(4))
 def test_loops_like_eager(block):
     fuzz_seeds.note("tensors", block, one(block))
+
+
+# What they found: a stage of a kernel with nothing in it; a name that only one arm of a `where` binds.
+@pytest.mark.parametrize("seed", [58, 79])
+def test_loops_like_eager_where_they_once_were_not(seed):
+    one(0, seeds=[seed])
