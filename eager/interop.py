@@ -231,7 +231,7 @@ def numpy(self: Tensor, *, force: bool = False) -> Any:
         raise RuntimeError(
             "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
         )
-    return _known(self, "numpy()")
+    return _known(self, "numpy()").view()  # whose shape can be set without changing the tensor's
 
 
 @public(namespace=False)

@@ -35,7 +35,7 @@ from jitcap.capture import host, polyfills
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import HANDLERS, Handler, Session, handles, kind_of
 from jitcap.capture.kinds.classes import Super
-from jitcap.capture.kinds.iterators import ReversedIterator
+from jitcap.capture.kinds.iterators import Lazy, ReversedIterator
 from jitcap.capture.kinds.objects import (
     ObjectShadow,
     default_get,
@@ -176,9 +176,31 @@ def _len(s: Session, obj: Any) -> Any:
 
 @handles(iter)
 def _iter(s: Session, obj: Any, *sentinel: Any) -> Any:
-    if sentinel:
-        return s.call(polyfills.iter_until, (obj, *sentinel), {})
-    return s.iter(obj)
+    return _until(s, obj, *sentinel) if sentinel else s.iter(obj)
+
+
+def _until(s: Session, fn: Any, sentinel: Any) -> Lazy:
+    """`iter(fn, sentinel)`: the calls of `fn`, up to the first that gives the sentinel."""
+    if not callable(fn):
+        raise TypeError("iter(v, w): v must be callable")
+    ended = False
+
+    def step() -> Any:
+        nonlocal ended
+        try:
+            value = _STOP if ended else s.call(fn, (), {})
+        except StopIteration:
+            value = _STOP
+        if value is _STOP or s.same(sentinel, value) or s.truth(s.compare("==", sentinel, value)):
+            ended = True
+            raise StopIteration
+        return value
+
+    return Lazy(_UNTIL, step)
+
+
+_UNTIL: Final = type(iter(int, 1))
+_STOP: Final = object()
 
 
 @handles(next)
@@ -219,13 +241,24 @@ for _builtin in (sum, max, min, sorted):
 
 
 @handles(map)
-def _map(s: Session, fn: Any, *iterables: Any) -> Any:
-    return s.call(polyfills.map_, (fn, *iterables), {})
+def _map(s: Session, fn: Any, *iterables: Any) -> Lazy:
+    if not iterables:
+        raise TypeError("map() must have at least two arguments.")
+    iterators = [*map(s.iter, iterables)]
+    return Lazy(map, lambda: s.call(fn, tuple([s.next(it) for it in iterators]), {}))
 
 
 @handles(filter)
-def _filter(s: Session, fn: Any, iterable: Any) -> Any:
-    return s.call(polyfills.filter_, (fn, iterable), {})
+def _filter(s: Session, fn: Any, iterable: Any) -> Lazy:
+    iterator = s.iter(iterable)
+
+    def step() -> Any:
+        while True:
+            value = s.next(iterator)
+            if s.truth(value if fn is None or fn is bool else s.call(fn, (value,), {})):
+                return value
+
+    return Lazy(filter, step)
 
 
 @handles(any)

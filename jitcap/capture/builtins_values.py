@@ -12,9 +12,12 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from eager.interop import as_tensor, asarray, from_numpy, tensor
+import numpy as np
+
+from eager.interop import as_tensor, asarray, from_numpy, numpy, tensor, tolist
 from eager.sym import SymNumber
 from eager.tensor import Tensor
+from eager.traced import Traced
 from jitcap.capture import numbers
 from jitcap.capture.breaks import Break
 from jitcap.capture.builtins import Identity
@@ -29,7 +32,7 @@ from jitcap.capture.kinds.base import (
     kind_of,
 )
 from jitcap.capture.kinds.tensors import tensor_of
-from jitcap.capture.kinds.text import Deferred
+from jitcap.capture.kinds.text import Deferred, snapshot
 
 
 def _number(cls: type) -> Handler:
@@ -130,8 +133,6 @@ def _round(s: Session, value: Any, *digits: Any, ndigits: Any = None) -> Any:
         return s.call(method, (value, *digits), {})
     if isinstance(value, SymNumber):
         return s.tracer.number(round, (value, *map(s.known, digits)))
-    if isinstance(value, Deferred):
-        return Deferred(round, (value, *digits))
     return s.native(round, (value, *digits), {})
 
 
@@ -249,3 +250,21 @@ def _converting(fn: Callable[..., Tensor]) -> Handler:
 
 for _fn in (as_tensor, asarray, from_numpy, tensor):
     HANDLERS[_fn] = _converting(_fn)
+
+
+# ---- what the host makes of tensors
+
+
+@handles(tolist)
+def _tolist(s: Session, tensor: Tensor) -> Any:
+    if type(tensor._array) is not Traced or tensor.ndim == 0:
+        return s.native(tolist, (tensor,), {})
+    return Deferred(tolist, (snapshot(tensor.detach()),), cls=list)
+
+
+@handles(numpy)
+def _numpy(s: Session, tensor: Tensor, *, force: bool = False) -> Any:
+    """The array shares the tensor's memory: it is made of an alias, which shows later writes."""
+    if type(tensor._array) is not Traced or (tensor.requires_grad and not s.truth(force)):
+        return s.native(numpy, (tensor,), {"force": force})
+    return Deferred(numpy, (tensor.detach(),), cls=np.ndarray)

@@ -114,9 +114,9 @@ def _native_binary(s: Session, plain: Callable[[Any, Any], Any], a: Any, b: Any)
         kind_of(x).see(s, x, "an operand")
         s.settle(x)
     if isinstance(a, Deferred) or isinstance(b, Deferred):
-        if plain is operator.add:
+        if plain is operator.add and all(kind_of(x).type_of(x) is str for x in (a, b)):
             return joined([a, b])
-        return Deferred(plain, (a, b))
+        raise Break("data dependent", f"{plain.__name__}() of what is made of run-time values")
     if plain is operator.mod and isinstance(a, str) and mentions_runtime(b):
         return Deferred(operator.mod, (a, b))
     if s.lends(a) or s.lends(b, text=isinstance(a, str)):

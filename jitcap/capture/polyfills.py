@@ -3,26 +3,10 @@
 from __future__ import annotations
 
 import copyreg
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 _NOTHING: Final = object()
-
-
-def iter_until(fn: Callable[[], Any], sentinel: Any) -> Iterator[Any]:
-    while (value := fn()) != sentinel:
-        yield value
-
-
-def map_(fn: Callable[..., Any], *iterables: Iterable[Any]) -> Iterator[Any]:
-    for values in zip(*iterables):  # noqa: B905 - map stops at the shortest, too
-        yield fn(*values)
-
-
-def filter_(fn: Callable[[Any], Any] | None, iterable: Iterable[Any]) -> Iterator[Any]:
-    for value in iterable:
-        if value if fn is None else fn(value):
-            yield value
 
 
 def reduce(fn: Callable[[Any, Any], Any], iterable: Iterable[Any], initial: Any = _NOTHING) -> Any:

@@ -345,7 +345,7 @@ class FileKind(OpaqueKind):
         if origin is not None:
             s.guards.add(Is(Attribute(origin, "closed"), s.line(), False))
         s.host_call(fn, args, {})
-        return Deferred(len, args) if fn.__name__ == "write" else None
+        return Deferred(len, args, cls=int) if fn.__name__ == "write" else None
 
 
 OPAQUE: Final = OpaqueKind()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import GeneratorType
 from typing import Any, Final
 
@@ -92,9 +93,31 @@ class ReversedIterator:
             raise StopIteration from None
 
 
-class ReversedKind(NativeKind):
+class Lazy:
+    """`map`, `filter`, `iter(fn, sentinel)`: each item is made by `step`, which runs the program's
+    functions. Where one of those raises StopIteration, that ends it."""
+
+    def __init__(self, cls: type, step: Callable[[], Any]) -> None:
+        self.cls = cls
+        self._step = step
+
+    def __iter__(self) -> Lazy:
+        return self
+
+    def __next__(self) -> Any:
+        return self._step()
+
+
+class LazyKind(NativeKind):
+    """An iterator whose items the session makes."""
+
     def type_of(self, value: Any) -> type:
-        return reversed
+        return value.cls if isinstance(value, Lazy) else reversed
+
+    def getattr(self, s: Session, obj: Any, name: str) -> Any:
+        if name not in ("__iter__", "__next__"):
+            self.refuse(obj, f".{name}")
+        return getattr(obj, name)
 
 
 def driven(s: Session, iterator: Any) -> Any:

@@ -59,8 +59,9 @@ from jitcap.capture.kinds.iterators import (
     GeneratorKind,
     InterpretedIterator,
     IteratorKind,
+    Lazy,
+    LazyKind,
     ReversedIterator,
-    ReversedKind,
 )
 from jitcap.capture.kinds.lent import Lent
 from jitcap.capture.kinds.mappings import DictKind
@@ -76,7 +77,7 @@ from jitcap.capture.kinds.tensors import (
     OutsideArray,
     TensorKind,
 )
-from jitcap.capture.kinds.text import Deferred, TextKind
+from jitcap.capture.kinds.text import Deferred, DeferredKind
 from jitcap.capture.native import HOST_MODULES, is_python_class
 
 CELLS: Final = CellKind()
@@ -85,7 +86,6 @@ _ROWS: Final[tuple[tuple[Kind, tuple[Any, ...]], ...]] = (
     (SingletonKind(), (type(None), bool, type(Ellipsis), type(NotImplemented))),
     (ConstantKind(), (str, bytes, complex, range, DType, device, re.Pattern)),
     (ConstantKind(), (dt.date, dt.time, dt.datetime, dt.timedelta)),
-    (SliceKind(), (slice,)),
     (SliceKind(), (slice,)),
     (IntKind(), (int,)),
     (FloatKind(), (float, np.float64)),  # the second: what NumPy computes for a schedule
@@ -114,13 +114,13 @@ _ROWS: Final[tuple[tuple[Kind, tuple[Any, ...]], ...]] = (
     (SetKind(), (set,)),
     (FrozensetKind(), (frozenset,)),
     (NumberKind(), (SymNumber,)),
-    (TextKind(), (Deferred,)),
+    (DeferredKind(), (Deferred,)),
     (OPAQUE, (Opaque,)),
     (ARRAY, (OutsideArray,)),
     (MadeArrayKind(), (np.ndarray,)),
     (GeneratorKind(), (Generator,)),
     (NativeKind(), (InterpretedIterator,)),
-    (ReversedKind(), (ReversedIterator,)),
+    (LazyKind(), (Lazy, ReversedIterator)),
     (SuperKind(), (Super,)),
 )  # fmt: skip
 for _kind, _types in _ROWS:

@@ -39,9 +39,7 @@ TENSOR_FIELDS: Final = frozenset(
      "_accumulate_hooks", "_retains"}
 )  # fmt: skip
 # What a stand-in does not know of the tensor: its memory, and what it was before.
-_UNKNOWN: Final = frozenset(
-    {"data_ptr", "numpy", "tolist", "__array__", "_version", "_base", "_view"}
-)
+_UNKNOWN: Final = frozenset({"data_ptr", "__array__", "_version", "_base", "_view"})
 _HISTORY: Final = frozenset({"is_leaf", "grad_fn", "output_nr"})
 
 

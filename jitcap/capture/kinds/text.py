@@ -1,7 +1,8 @@
-"""Capture: text about values that only the graph knows. (function, arguments) -> promise of a text.
+"""Capture: what the host makes of values that only the graph knows. function, arguments -> promise.
 
-Text made of run-time numbers (`f"{loss.item():.4f}"`) is not needed by the graph: it is made after
-the graph ran, where it is printed, logged, stored or returned.
+Text of run-time numbers (`f"{loss.item():.4f}"`), lists and arrays of tensors (`x.tolist()`,
+`x.numpy()`) are not needed by the graph: they are made after it ran, where they are printed,
+logged, stored or returned. A program that looks into one is split there.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import sys
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 from eager.sym import SymNumber
 from eager.tensor import Tensor, wrap
@@ -23,47 +24,51 @@ from jitcap.guards import Holds
 
 
 class Deferred(Refusing):
-    """`fn(*args, **kwargs)`, to be done when the run-time values are there."""
+    """`fn(*args, **kwargs)`, a new `cls`, to be made when the run-time values are there."""
 
-    __slots__ = ("args", "fn", "kwargs")
+    __slots__ = ("args", "cls", "fn", "kwargs")
 
-    def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Any = None) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], args: Args, kwargs: Kwargs | None = None, cls: type = str
+    ) -> None:
         self.fn = fn
         self.args = args
         self.kwargs = dict(kwargs or {})
+        self.cls = cls
 
     def refusal(self) -> Break:
         what = f"what {self.show()} makes of run-time values is looked into"
         return Break("data dependent", what)
 
     def show(self) -> str:
-        return getattr(self.fn, "__name__", "a function")
+        return f"{getattr(self.fn, '__name__', 'a function')}()"
 
 
-class TextKind(Kind):
-    """Text that is made later: it can be formatted again, stored, printed and returned."""
+class DeferredKind(Kind):
+    """What is made later: it can be formatted, stored, printed and returned."""
 
     def to_native(self, s: Session, value: Deferred) -> Any:
-        raise Break("data dependent", f"text made of {value.show()} is read")
+        raise value.refusal()
 
-    def type_of(self, value: Any) -> type:
-        return str
+    def type_of(self, value: Deferred) -> type:
+        return value.cls
 
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
-        raise Break("data dependent", f".{name} of text made of run-time values")
+        return obj.cls if name == "__class__" else self.refuse(obj, f".{name}")
 
-    def truth(self, s: Session, obj: Any) -> bool:
-        raise Break("data dependent", "text made of run-time values decides a branch")
+    def iter(self, s: Session, obj: Any) -> Any:
+        self.refuse(obj, "an item")
 
     def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
-        return Deferred(fn, args, kwargs)
+        return Deferred(fn, tuple(map(snapshot, args)), kwargs)
 
     def rebuild(self, make: Maker, value: Deferred) -> str:
         keywords = "".join(f", {k}={make.expr(v)}" for k, v in value.kwargs.items())
         return make.let(f"{make.expr(value.fn)}({make.all(value.args)}{keywords})")
 
-    def refuse(self, obj: Any, what: str) -> Any:
-        raise Break("data dependent", f"{what} of text made of run-time values")
+    def refuse(self, obj: Any, what: str) -> NoReturn:
+        made = f"what {obj.show()} makes of run-time values"
+        raise Break("data dependent", f"{what} of {made}")
 
 
 def join(*parts: str) -> str:
@@ -119,6 +124,8 @@ def snapshot(value: Any) -> Any:
     """What is looked at later is as it is now: containers and tensors are copied."""
     if isinstance(value, Tensor):
         return frozen(value)
+    if type(value) is Deferred:  # an array shares its tensor's memory
+        return Deferred(value.fn, tuple(map(snapshot, value.args)), value.kwargs, value.cls)
     if type(value) in (list, tuple, set):
         return type(value)(snapshot(v) for v in value)
     if type(value) is dict:
