@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -54,7 +53,6 @@ PYTHON_STAGES: Final[tuple[tuple[str, Callable[..., Any]], ...]] = (
 DEPTH: Final = (
     10_000  # frames: passes recurse over expressions, and a kernel's may be a chain of 640 nodes
 )
-_LOCK = threading.RLock()  # expressions and index forms are interned in tables of the process
 
 
 def compile(program: Program, target: Target | None = None) -> Artifact:
@@ -69,7 +67,7 @@ def _compile_cpp(program: Program, target: Target) -> Artifact:
     flags = cpu.isa_flags(target.isa)
     if target.threads:
         cpu.set_threads(target.threads)
-    with _LOCK, _no_collection():
+    with _no_collection():
         results, texts, times = run_stages(program)
     source: cpp.Source = results["source"]
     start = time.perf_counter()
@@ -85,15 +83,13 @@ def _compile_cpp(program: Program, target: Target) -> Artifact:
 
 
 def _compile_triton(program: Program, target: Target) -> Artifact:
-    with _LOCK:
-        results, texts, _ = run_stages(program, GPU_STAGES)
+    results, texts, _ = run_stages(program, GPU_STAGES)
     artifact = triton_device.load(results["source"], target.isa)
     return replace(artifact, stages=texts)
 
 
 def _compile_python(program: Program, target: Target) -> Artifact:
-    with _LOCK:
-        results, texts, _ = run_stages(program, PYTHON_STAGES)
+    results, texts, _ = run_stages(program, PYTHON_STAGES)
     source: python.Source = results["source"]
     kernels = (Kernel("loops", source.text),)
     return Artifact(source.run, kernels, texts, {"arena_bytes": 0})
@@ -125,15 +121,15 @@ def run_stages(
     """All stages but the build: (results, text of each, seconds of each); verified when CHECK is
     set."""
     sys.setrecursionlimit(max(sys.getrecursionlimit(), DEPTH))
-    expr.clear_if_large()
     results: dict[str, Any] = {"program": program}
     times: dict[str, float] = {}
     check = os.environ.get("CHECK", "0") not in ("", "0")
-    for name, stage in stages:
-        start = time.perf_counter()
-        results[name] = stage(results)
-        times[name] = time.perf_counter() - start
-        if check:
-            verify.verify(name, results[name])
+    with expr.interning():
+        for name, stage in stages:
+            start = time.perf_counter()
+            results[name] = stage(results)
+            times[name] = time.perf_counter() - start
+            if check:
+                verify.verify(name, results[name])
     texts = show.Texts(results)
     return results, texts, times

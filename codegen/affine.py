@@ -1,16 +1,19 @@
 """Index arithmetic of the loop IR: axes -> sums of coefficient * atom, with floordiv and mod
 simplified by known ranges.
 
-An `Affine` is hash-consed: equal forms are the same object, so equality is `is`. Its atoms are
+An `Affine` is hash-consed: equal forms of one compile are the same object, so equality is `is`. Its
+atoms are
 
     Axis(name, size)          a loop counter in [0, size)
     FloorDiv(index, d)        index // d
     Mod(index, d)             index % d
     Opaque(expr, lo, hi)      an integer read from memory, known to lie in [lo, hi]
 
-Every form knows its range [lo, hi], and that is what simplification uses: (8*i + j) // 8 is i when
-0 <= j < 8. Flattening after unflattening gives back the original, so views composed of views stay
-plain strided accesses.
+Terms stand in an order of their own (large coefficients first, then by what the atoms say), never
+in that of their making, so equal programs give equal text whatever was compiled before. Every form
+knows its range [lo, hi], and that is what simplification uses: (8*i + j) // 8 is i when 0 <= j < 8.
+Flattening after unflattening gives back the original, so views composed of views stay plain strided
+accesses.
 
     >>> i, j = axis("i", 4), axis("j", 8)
     >>> floordiv(i * 8 + j, 8) is i
@@ -25,6 +28,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 Terms = tuple[tuple["Atom", int], ...]
+Order = tuple[Any, ...]  # what an atom says, as something to sort by
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -33,21 +37,21 @@ class Axis:
 
     name: str
     size: int
-    uid: int
+    order: Order
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class FloorDiv:
     index: Affine
     divisor: int
-    uid: int
+    order: Order
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Mod:
     index: Affine
     divisor: int
-    uid: int
+    order: Order
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -58,7 +62,7 @@ class Opaque:
     expr: Any
     lo: int
     hi: int
-    uid: int
+    order: Order
 
 
 Atom = Axis | FloorDiv | Mod | Opaque
@@ -66,8 +70,7 @@ Atom = Axis | FloorDiv | Mod | Opaque
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Affine:
-    """sum(coefficient * atom) + const, terms ordered by the atoms' age; `lo` and `hi` bound its
-    value."""
+    """sum(coefficient * atom) + const, terms by `_place`; `lo` and `hi` bound its value."""
 
     terms: Terms
     const: int
@@ -115,6 +118,10 @@ class Affine:
     def __repr__(self) -> str:
         return text(self)
 
+    @property
+    def order(self) -> Order:
+        return self.const, *((c, atom.order) for atom, c in self.terms)
+
 
 _atoms: dict[tuple[Any, ...], Atom] = {}
 _forms: dict[tuple[Terms, int], Affine] = {}
@@ -142,12 +149,19 @@ def _intern(terms: Terms, const: int) -> Affine:
     return found
 
 
-def _make(kind: Callable[..., Atom], *fields: Any) -> Affine:
-    key = (kind, *fields)
+def _make(kind: Callable[..., Atom], first: Any, *fields: int) -> Affine:
+    """The form that is one atom. What an atom is of (an index, an expression) has an order, too."""
+    key = (kind, first, *fields)
     atom = _atoms.get(key)
     if atom is None:
-        atom = _atoms[key] = kind(*fields, len(_atoms))
+        order = (_RANK[kind], first if kind is Axis else first.order, *fields)
+        atom = _atoms[key] = kind(first, *fields, order)
     return _intern(((atom, 1),), 0)
+
+
+_RANK: Final[dict[Callable[..., Atom], int]] = {
+    kind: rank for rank, kind in enumerate((Axis, FloorDiv, Mod, Opaque))
+}
 
 
 def _sum(merged: Mapping[Atom, int], const: int) -> Affine:
@@ -156,12 +170,12 @@ def _sum(merged: Mapping[Atom, int], const: int) -> Affine:
     items = [(a, c) for a, c in merged.items() if c]
     if len(items) > 1 and any(type(a) is Mod for a, _ in items):
         return _rejoin(dict(items), const)
-    items.sort(key=_age)
+    items.sort(key=_place)
     return _intern(tuple(items), const)
 
 
-def _age(term: tuple[Atom, int]) -> int:
-    return term[0].uid
+def _place(term: tuple[Atom, int]) -> tuple[int, Order]:
+    return -abs(term[1]), term[0].order
 
 
 def _rejoin(merged: dict[Atom, int], const: int) -> Affine:
@@ -179,7 +193,7 @@ def _rejoin(merged: dict[Atom, int], const: int) -> Affine:
         for a, v in atom.index.terms:
             rest[a] = rest.get(a, 0) + v * c
         return _sum(rest, const + atom.index.const * c)
-    return _intern(tuple(sorted(((a, c) for a, c in merged.items() if c), key=_age)), const)
+    return _intern(tuple(sorted(((a, c) for a, c in merged.items() if c), key=_place)), const)
 
 
 ZERO: Final = _intern((), 0)
@@ -326,8 +340,6 @@ def coefficient(index: Affine, of: Affine) -> int | None:
 
 
 _axes_memo: dict[Atom, frozenset[Axis]] = {}
-# expr.py sets this: the axes an opaque expression depends on.
-expr_axes: list[Callable[[Any], frozenset[Axis]]] = []
 
 
 def atom_axes(atom: Atom) -> frozenset[Axis]:
@@ -337,7 +349,7 @@ def atom_axes(atom: Atom) -> frozenset[Axis]:
         if isinstance(atom, Axis):
             found = frozenset((atom,))
         elif isinstance(atom, Opaque):
-            found = expr_axes[0](atom.expr)
+            found = atom.expr.axes
         else:
             found = axes_of(atom.index)
         _axes_memo[atom] = found
@@ -409,7 +421,7 @@ def _atom_text(atom: Atom, opaque_text: Callable[[Any], str]) -> str:
 
 
 def clear() -> None:
-    """Forget all interned forms (between programs in a long-lived process)."""
+    """Forget all forms: they live as long as one compile."""
     _atoms.clear()
     _forms.clear()
     _axes_memo.clear()

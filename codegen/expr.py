@@ -1,5 +1,5 @@
 """Scalar expressions of the loop IR: what one element is computed from. Hash-consed, typed;
-equality is `is`, so CSE is free.
+within a compile equality is `is`, so CSE is free.
 
     Const(value)                     a number
     Read(value, index)               element `index` of a program value (an Affine per dimension)
@@ -24,7 +24,10 @@ ops.
 
 from __future__ import annotations
 
+import hashlib
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -43,6 +46,14 @@ class Expr:
     type."""
 
     dtype: DType
+
+    @property
+    def axes(self) -> frozenset[Axis]:
+        return axes(self)
+
+    @property
+    def order(self) -> str:
+        return order(self)
 
     def __add__(self, y: Any) -> Expr:
         return apply("add", self, _like(y, self))
@@ -495,9 +506,6 @@ def axes(x: Expr) -> frozenset[Axis]:
     return found
 
 
-affine.expr_axes.append(axes)
-
-
 def walk(*roots: Expr) -> Iterator[Expr]:
     """Every distinct node under `roots`, operands first."""
     seen: set[Expr] = set()
@@ -512,21 +520,46 @@ def walk(*roots: Expr) -> Iterator[Expr]:
             stack.extend((c, False) for c in reversed(children(x)))
 
 
+_order_memo: dict[Expr, str] = {}
+
+
+def order(x: Expr) -> str:
+    """A digest of what `x` says: the same in every process, other for another expression."""
+    for y in walk(x) if x not in _order_memo else ():
+        if y not in _order_memo:
+            own = [getattr(y, name) for name in y.__slots__]
+            said = [type(y).__name__, y.dtype.name, *map(_said, own)]
+            _order_memo[y] = hashlib.sha256(repr(said).encode()).hexdigest()
+    return _order_memo[x]
+
+
+def _said(field: Any) -> object:
+    if isinstance(field, Expr):
+        return _order_memo[field]
+    if isinstance(field, Affine):
+        return field.order
+    return tuple(map(_said, field)) if isinstance(field, tuple) else field
+
+
 # Tables that hold expressions, of this module and of others: all are emptied together.
-TABLES: Final[list[dict[Any, Any]]] = [_nodes, _axes_memo]
+TABLES: Final[list[dict[Any, Any]]] = [_nodes, _axes_memo, _order_memo]
 
 
-def clear() -> None:
-    """Forget all interned expressions and index forms."""
-    for table in TABLES:
-        table.clear()
-    affine.clear()
+_LOCK: Final = threading.RLock()  # the tables are the process's: one compile at a time
+_open: Final[list[None]] = []  # the compiles that are under way, one within the other
 
 
-MAX_TABLE: Final = 500_000
-
-
-def clear_if_large() -> None:
-    """Between programs: drop the tables once they hold more than MAX_TABLE expressions."""
-    if len(_nodes) > MAX_TABLE:
-        clear()
+@contextmanager
+def interning() -> Iterator[None]:
+    """One compile: expressions and index forms made within are equal when they are one object. The
+    tables are empty after it."""
+    with _LOCK:
+        _open.append(None)
+        try:
+            yield
+        finally:
+            _open.pop()
+            for table in TABLES if not _open else ():
+                table.clear()
+            if not _open:
+                affine.clear()

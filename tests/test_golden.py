@@ -15,8 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from codegen import expr
-
 FOLDER = Path(__file__).parent / "golden"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LANGUAGE = {"cpp": "cpp", "source": "cpp", "triton": "python"}
@@ -60,7 +58,6 @@ def normalise(text):
 def explain(golden, path):
     """Stages of the program in the file, as `jitcap.explain` gives them."""
     jitcap = pytest.importorskip("jitcap")
-    expr.clear()  # terms of an index are in the order of their age: start from none
     scope = {"__name__": path.stem}
     # Captured line numbers must be those of the Markdown file, so that an origin can be followed.
     before = golden.head.split("```python\n")[0].count("\n") + 1

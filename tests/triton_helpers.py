@@ -6,6 +6,7 @@ import codegen
 import eager
 from codegen.emit.triton import emit
 from codegen.emit.triton_tile import DEFAULT
+from codegen.expr import interning
 from codegen.runtime.triton_run import interpreted
 from eager.tensor import Tensor
 from jitcap.functional import trace
@@ -64,8 +65,9 @@ def program_of(fn, args=(), kwargs=None, sizes=DEFAULT):
     arrays = [t._array for t in (*inputs, *done.constants)]
     strides = [tuple(s // a.itemsize for s in a.strides) for a in arrays]
     program = lower(done.graph, done.writes, strides)
-    fused = codegen.run_stages(program, codegen.GPU_STAGES[:2])[0]["fused"]
-    return emit(fused, sizes), arrays
+    with interning():
+        fused = codegen.run_stages(program, codegen.GPU_STAGES[:2])[0]["fused"]
+        return emit(fused, sizes), arrays
 
 
 def run(fn, args=(), kwargs=None, sizes=DEFAULT):

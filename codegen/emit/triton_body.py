@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Final
+from typing import Final
 
 from codegen import affine, expr
 from codegen.affine import Affine, Axis, FloorDiv, Mod
@@ -156,7 +156,7 @@ class Block:
         """An index form; integer types are wide enough for its range by `wide`."""
         parts: list[str] = []
         dims: Dims = NONE
-        for atom, c in sorted(index.terms, key=_term_order):
+        for atom, c in index.terms:
             body = self._atom(atom, guard)
             dims |= body.dims
             sign, size = ("-" if c < 0 else "+"), abs(c)
@@ -214,12 +214,6 @@ class Block:
     def full(self, x: Text, span: Sequence[str], shape: str) -> str:
         """`x` as a block over all dimensions of `span`."""
         return x.text if dims_in(x.dims) == tuple(span) else f"tl.broadcast_to({x.text}, {shape})"
-
-
-def _term_order(term: tuple[affine.Atom, int]) -> tuple[Any, ...]:
-    """Large strides first: the form's own order depends on what was compiled before."""
-    atom, c = term
-    return -abs(c), type(atom).__name__, getattr(atom, "name", ""), getattr(atom, "divisor", 0)
 
 
 def plain_block(signature: Signature, *, wide: bool) -> Block:

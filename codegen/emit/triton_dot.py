@@ -119,7 +119,7 @@ def _finish(out: _Result, tile: DotTile, signature: Signature, *, wide: bool) ->
     texts = Text("batch"), Text("i", frozenset("r")), Text("j", frozenset("c"))
     for counter, text in zip(out.counters, texts, strict=True):
         # an axis of size 1 is no axis, but its tile has rows or columns all the same
-        axis = counter.terms[0][0] if counter.terms else Axis(text.text, 1, -1)
+        axis = counter.terms[0][0] if counter.terms else Axis(text.text, 1, ())
         block.counters[axis] = text  # type: ignore[index]
     for dim, name, size, side in zip("rc", "ij", out.sizes, (tile.m, tile.n), strict=True):
         if size % side:
