@@ -35,7 +35,7 @@ from jitcap.capture import host, polyfills
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import HANDLERS, Handler, Session, handles, kind_of
 from jitcap.capture.kinds.classes import Super
-from jitcap.capture.kinds.iterators import Lazy, ReversedIterator
+from jitcap.capture.kinds.iterators import InterpretedIterator, Lazy, ReversedIterator
 from jitcap.capture.kinds.objects import (
     ObjectShadow,
     default_get,
@@ -176,7 +176,10 @@ def _len(s: Session, obj: Any) -> Any:
 
 @handles(iter)
 def _iter(s: Session, obj: Any, *sentinel: Any) -> Any:
-    return _until(s, obj, *sentinel) if sentinel else s.iter(obj)
+    if sentinel:
+        return _until(s, obj, *sentinel)
+    found = s.iter(obj)
+    return found.iterator if type(found) is InterpretedIterator else found
 
 
 def _until(s: Session, fn: Any, sentinel: Any) -> Lazy:

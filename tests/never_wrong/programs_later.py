@@ -220,3 +220,73 @@ def the_count_of_what_was_written(tmp_path=None):
         return total, total + 1 if n > 1 else isinstance(total, int), x
 
     return Program(step, [(eager.tensor([1.0, 2.0]), n) for n in (1, 2, 10)], file.getvalue)
+
+
+class Steps:
+    def __init__(self, n):
+        self.n = n
+        self.i = 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.i >= self.n:
+            raise StopIteration
+        self.i += 1
+        return self.i
+
+
+class Items:
+    def __init__(self, n):
+        self.n = n
+
+    def __getitem__(self, i):
+        if i >= self.n:
+            raise IndexError(i)
+        return i * self.n
+
+
+@case("later")
+def iterators_of_instances_are_themselves():
+    def step(x, n):
+        it = iter(Steps(n))
+        first, again = next(it), iter(it) is it
+        old = iter(Items(n))
+        next(old)
+        return (
+            first,
+            again,
+            it.i,
+            [*it],
+            it.i,
+            type(old).__name__,
+            [*old],
+            next(old, "end"),
+            x,
+            n in Items(3),
+        )
+
+    return over(step, [1, 2, 3])
+
+
+@case("later")
+def generators_have_generators_attributes():
+    def numbers():
+        yield 1
+
+    def step(x, n):
+        g = numbers()
+        tries = (
+            lambda: g.frame, lambda: setattr(g, "frame", 1), lambda: g.running, lambda: g.__name__,
+            lambda: g.gi_running, lambda: delattr(g, "q"), lambda: g[0],
+        )  # fmt: skip
+        seen = []
+        for each in tries:
+            try:
+                seen.append(each())
+            except (AttributeError, TypeError) as error:
+                seen.append(str(error))
+        return seen, next(g), hasattr(g, "vm"), x
+
+    return over(step, [1, 2])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import GeneratorType
 from typing import Any, Final
 
@@ -16,6 +18,10 @@ _EMPTY: Final[tuple[Any, ...]] = ([], (), range(0), {}, {}.values(), {}.items(),
 _RESUMABLE: Final[tuple[Any, ...]] = (
     *(type(iter(x)) for x in _EMPTY), enumerate, zip, reversed, type(reversed([])),
 )  # fmt: skip
+
+
+_OF_GENERATORS: Final = ("send", "throw", "close", "__iter__", "__next__", "__del__")
+_A_GENERATOR: Final = (None for _ in ())
 
 
 class IteratorKind(NativeKind):
@@ -41,6 +47,14 @@ class GeneratorKind(NativeKind):
     def type_of(self, value: Any) -> type:
         return GeneratorType
 
+    def getattr(self, s: Session, obj: Any, name: str) -> Any:
+        if name not in _OF_GENERATORS:
+            self.refuse(obj, f".{name}")
+        return getattr(obj, name)
+
+    def setattr(self, s: Session, obj: Any, name: str, value: Any) -> None:
+        setattr(_A_GENERATOR, name, value)  # has no such attribute, or none that can be set
+
     def rebuild(self, make: Maker, value: Any) -> str:
         raise Break("generator", "a generator made inside is returned or stored")
 
@@ -56,13 +70,13 @@ class InterpretedIterator:
 
     def __init__(self, s: Session, iterator: Any) -> None:
         self._session = s
-        self._iterator = iterator
+        self.iterator = iterator
 
     def __iter__(self) -> InterpretedIterator:
         return self
 
     def __next__(self) -> Any:
-        return kind_of(self._iterator).next(self._session, self._iterator)
+        return self._session.next(self.iterator)
 
 
 class ReversedIterator:
@@ -94,8 +108,8 @@ class ReversedIterator:
 
 
 class Lazy:
-    """`map`, `filter`, `iter(fn, sentinel)`: each item is made by `step`, which runs the program's
-    functions. Where one of those raises StopIteration, that ends it."""
+    """An iterator of the builtin type `cls`: `map`, `filter`, `iter(fn, sentinel)`. Each item is
+    made by `step`, which runs the program's functions; a StopIteration of theirs ends it."""
 
     def __init__(self, cls: type, step: Callable[[], Any]) -> None:
         self.cls = cls
@@ -106,6 +120,29 @@ class Lazy:
 
     def __next__(self) -> Any:
         return self._step()
+
+
+def by_index(s: Session, obj: Any) -> Lazy:
+    """`iter(obj)` of an instance that has items and no `__iter__`."""
+    index: Iterator[int] = itertools.count()
+
+    def step() -> Any:
+        nonlocal index
+        for i in index:
+            with suppress(IndexError):
+                return s.getitem(obj, i)
+            break
+        index = iter(())
+        raise StopIteration
+
+    return Lazy(_BY_INDEX, step)
+
+
+class _Items:
+    def __getitem__(self, index: int) -> None: ...
+
+
+_BY_INDEX: Final = type(iter(_Items()))
 
 
 class LazyKind(NativeKind):

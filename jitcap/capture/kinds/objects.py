@@ -30,6 +30,7 @@ from jitcap.capture.kinds.base import (
 )
 from jitcap.capture.kinds.classes import acts_by_itself, bind, class_raw, of_object
 from jitcap.capture.kinds.constants import OPAQUE, FixedKind
+from jitcap.capture.kinds.iterators import by_index
 from jitcap.capture.kinds.mappings import DictShadow, touch
 from jitcap.capture.kinds.sequences import ListShadow
 from jitcap.capture.native import is_native, is_native_class, is_python_class
@@ -482,20 +483,8 @@ class PlainKind(FixedKind, MutableKind):
 
     def iter(self, s: Session, obj: Any) -> Any:
         if kind_of(obj).special(s, obj, "__getitem__") is not None:
-            return s.call(by_index, (obj,), {})
+            return by_index(s, obj)
         return iter(obj)
-
-
-def by_index(obj: Any) -> Iterator[Any]:
-    """Iteration by `__getitem__`, interpreted."""
-    i = 0
-    while True:
-        try:
-            value = obj[i]
-        except IndexError:
-            return
-        yield value
-        i += 1
 
 
 def compares_in_python(cls: type) -> bool:
