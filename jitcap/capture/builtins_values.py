@@ -59,7 +59,9 @@ HANDLERS[complex] = _number(complex)
 
 
 @handles(bool)
-def _bool(s: Session, value: Any = False) -> bool:
+def _bool(s: Session, value: Any = False) -> Any:
+    if isinstance(value, SymNumber):  # nothing is decided yet
+        return s.compare("!=", value, 0)
     return s.truth(value)
 
 

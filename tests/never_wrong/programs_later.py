@@ -290,3 +290,12 @@ def generators_have_generators_attributes():
         return seen, next(g), hasattr(g, "vm"), x
 
     return over(step, [1, 2])
+
+
+@case("later")
+def truths_that_decide_nothing():
+    def step(x, n):
+        loss = (x.sum() - 3 * n).item()
+        return bool(loss), [bool(loss * 0)], bool(loss / 0.0 if n < 0 else math.nan * loss), x
+
+    return over(step, [1, 2, 0])
