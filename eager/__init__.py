@@ -12,6 +12,7 @@ from eager import accelerator as accelerator
 from eager import amp as amp
 from eager import autograd as autograd
 from eager import backends as backends
+from eager import buffers as buffers
 from eager import cuda as cuda
 from eager import distributions as distributions
 from eager import fft as fft
@@ -92,6 +93,8 @@ from eager.random import Generator as Generator
 from eager.random import default_generator as default_generator
 from eager.registry import PUBLIC as _PUBLIC
 from eager.registry import with_out as _with_out
+from eager.storage import TypedStorage as TypedStorage
+from eager.storage import UntypedStorage as UntypedStorage
 from eager.tensor import Tensor as Tensor
 
 __version__ = "0.1.0"

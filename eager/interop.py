@@ -18,6 +18,7 @@ from eager.ops import samples as s
 from eager.ops.pointwise import CAST, clone
 from eager.ops.view import alias, unsqueeze
 from eager.registry import public
+from eager.storage import TypedStorage, UntypedStorage
 from eager.sym import SymNumber
 from eager.tensor import Tensor, wrap
 from eager.traced import Traced, UnknownValue
@@ -114,10 +115,19 @@ def tensor(
     return out.requires_grad_() if requires_grad else out
 
 
+def _of_storage(data: Any) -> Tensor:
+    """The elements of a storage; of bytes without a type, the bytes."""
+    kind = data.dtype if isinstance(data, TypedStorage) else dt.uint8
+    untyped = data.untyped()
+    return wrap(untyped._bytes.view(kind.np), untyped._storage)
+
+
 @public(method=False)
 def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Tensor:
     """`data` as a tensor; shares memory with tensors and arrays where nothing has to be
     converted."""
+    if isinstance(data, UntypedStorage | TypedStorage):
+        data = _of_storage(data)
     if isinstance(data, np.ndarray) and data.dtype in _KNOWN:
         data = from_numpy(data)
     if not isinstance(data, Tensor):

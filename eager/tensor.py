@@ -16,7 +16,7 @@ from eager import dtype as dt
 from eager.aval import Aval, array_aval
 from eager.device import CPU, Size, device
 from eager.dtype import DType
-from eager.storage import Storage
+from eager.storage import Storage, owner_of
 from eager.traced import Traced
 
 T = TypeVar("T", bound="Tensor")
@@ -176,9 +176,7 @@ class Tensor:
 
     def _memory(self) -> tuple[int, int]:
         """Address and size in bytes of the memory that this tensor and all its views share."""
-        owner = self._array
-        while isinstance(owner.base, np.ndarray):
-            owner = owner.base
+        owner = owner_of(self._array)
         return int(owner.ctypes.data), int(owner.nbytes)
 
     def storage_offset(self) -> int:

@@ -1,6 +1,7 @@
 """save and load: any structure of tensors and plain values comes back, and nothing in a file runs."""
 
 import io
+import json
 import math
 import pickle
 import zipfile
@@ -93,3 +94,91 @@ def test_pickles_and_damaged_files_are_refused():
         out.writestr("memory/0.npy", source.read("memory/0.npy"))
     with pytest.raises(RuntimeError, match="damaged"):
         eager.load(bad)
+
+
+def test_objects_that_are_there_twice_are_one():
+    weight, inner = eager.nn.Parameter(eager.ones(2)), [1]
+    loop = {"self": None}
+    loop["self"] = loop
+    a, b, c, d, e, array, same_array = through_a_file(
+        [weight, inner, weight, inner, loop, array := np.arange(2), array]
+    )
+    assert a is c
+    assert b is d
+    assert e["self"] is e
+    assert array is same_array
+
+
+def test_strides_and_memory_come_back():
+    fortran = eager.from_numpy(np.asfortranarray(np.arange(6.0).reshape(2, 3)))
+    views = [
+        fortran, fortran.t(), fortran[:, 1:], eager.arange(3.0).expand(2, 3),
+        eager.arange(24.0).reshape(2, 3, 4).permute(2, 0, 1), eager.tensor(1.5),
+        eager.zeros(0, 3), eager.arange(10)[::3],
+    ]  # fmt: skip
+    loaded = through_a_file(views)
+    for x, y in zip(views, loaded, strict=True):
+        assert x.tolist() == y.tolist()
+        assert x.stride() == y.stride()
+    loaded[0][0, 0] = 9.0
+    assert loaded[1][0, 0].item() == 9.0
+
+
+def test_parts_of_a_large_memory_share_it_and_no_more_is_kept():
+    whole = eager.arange(100_000)
+    file = io.BytesIO()
+    halves = eager.from_numpy(whole.numpy().view(np.int32))
+    eager.save([whole[500:510], whole[505:515], halves[1016:1018]], file)
+    assert len(file.getvalue()) < 2000
+    a, b, c = eager.load(file)
+    b[0] = -1
+    assert a.tolist() == [500, 501, 502, 503, 504, -1, 506, 507, 508, 509]
+    assert c.tolist() == [508, 0]
+
+
+def test_memory_of_one_address_and_two_lengths():
+    memory = bytearray(np.arange(4.0, dtype=np.float32).tobytes())
+    short = eager.frombuffer(memory, dtype=eager.float32, count=2)
+    assert [
+        x.tolist() for x in through_a_file([short, eager.frombuffer(memory, dtype=eager.float32)])
+    ] == [
+        [0, 1],
+        [0, 1, 2, 3],
+    ]
+
+
+def test_attributes_of_an_ordered_dictionary():
+    state = OrderedDict(a=eager.ones(1))
+    state._metadata = OrderedDict({"": {"version": 1}})
+    back = through_a_file(state)
+    assert back._metadata[""] == {"version": 1}
+    assert back["a"].tolist() == [1]
+
+
+def test_files_of_the_first_format_are_read():
+    value = {"kind": "list", "of": [1, {"kind": "tensor", "memory": 0, "dtype": "int16", "shape": [2],
+             "strides": [1], "offset": 1, "requires_grad": False, "parameter": False}]}  # fmt: skip
+    file, npy = io.BytesIO(), io.BytesIO()
+    np.save(npy, np.arange(4, dtype=np.int16).view(np.uint8))
+    with zipfile.ZipFile(file, "w") as out:
+        out.writestr("value.json", json.dumps({"format": 1, "value": value}))
+        out.writestr("memory/0.npy", npy.getvalue())
+    assert eager.load(file)[1].tolist() == [1, 2]
+
+
+def test_storages_and_buffers():
+    x = eager.arange(6.0).reshape(2, 3)
+    storage = x[1].untyped_storage()
+    assert storage.data_ptr() == x.data_ptr() == x.storage().data_ptr()
+    assert (storage.nbytes(), x.storage().size(), len(storage)) == (24, 6, 24)
+    assert eager.asarray(storage[4:8]).tolist() == storage.tolist()[4:8] == [0, 0, 128, 63]
+    before = x._version
+    storage[:4] = storage[4:8].clone()
+    assert x[0, 0].item() == 1
+    assert x._version == before + 1
+    shared = bytearray(8)
+    eager.frombuffer(shared, dtype=eager.int32, offset=4).fill_(-1)
+    assert shared == bytearray(b"\0" * 4 + b"\xff" * 4)
+    for options in ({"offset": 9}, {"count": 3}, {"offset": 1}, {"count": 0}):
+        with pytest.raises(ValueError):
+            eager.frombuffer(shared, dtype=eager.int32, **options)

@@ -1,0 +1,48 @@
+"""At the edge: memory itself. an object with a buffer -> Tensor -> the storage that it lies in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eager.dtype import DType
+from eager.interop import numpy
+from eager.registry import public
+from eager.storage import TypedStorage, UntypedStorage, memory_of
+from eager.tensor import Tensor, wrap
+
+
+@public(method=False)
+def frombuffer(
+    buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, requires_grad: bool = False
+) -> Tensor:
+    """A flat tensor that shares the memory of an object with Python's buffer protocol: `count`
+    elements from byte `offset` on. ValueError where they are not there."""
+    memory = memoryview(buffer).cast("B")
+    left = memory.nbytes - offset
+    if not memory.nbytes or offset < 0 or left <= 0:
+        raise ValueError(f"offset ({offset} bytes) must be in the buffer of {memory.nbytes} bytes")
+    if count == 0 or count < -1:
+        raise ValueError(f"both buffer length and count ({count}) must not be 0")
+    if count < 0 and left % dtype.itemsize:
+        raise ValueError(
+            f"buffer length ({left} bytes) after offset must be a multiple of element size "
+            f"({dtype.itemsize})"
+        )
+    if count * dtype.itemsize > left:
+        raise ValueError(f"{count} elements of {dtype} do not fit into {left} bytes")
+    out: Tensor = wrap(np.frombuffer(memory, dtype.np, count, offset))
+    return out.requires_grad_() if requires_grad else out
+
+
+@public(namespace=False)
+def untyped_storage(self: Tensor) -> UntypedStorage:
+    """The bytes that this tensor and its views share."""
+    return UntypedStorage.over(memory_of(numpy(self, force=True)), self._storage)
+
+
+@public(namespace=False, alias=("_typed_storage",))
+def storage(self: Tensor) -> TypedStorage:
+    """The memory that this tensor and its views share, as elements of its dtype."""
+    return TypedStorage(wrap_storage=untyped_storage(self), dtype=self.dtype)

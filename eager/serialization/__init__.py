@@ -1,0 +1,197 @@
+"""`eager.save` and `eager.load`: nested containers of tensors and plain values <-> files.
+
+Three formats are read: the library's own (`own.py`), the one of `torch.save` (`torch_zip.py`) and
+safetensors. The first and the last are written. No format can run code, and a file that is being
+written takes the place of an old one only when it is whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import secrets
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from eager.device import CPU, device
+from eager.notice import ignore
+from eager.registry import public
+from eager.serialization import own, safetensors, torch_zip
+from eager.serialization.archive import Archive
+from eager.serialization.refusal import DAMAGE, LoadError, UsersError
+from eager.serialization.torch_zip import add_safe_globals as add_safe_globals
+from eager.serialization.torch_zip import clear_safe_globals as clear_safe_globals
+from eager.serialization.torch_zip import get_safe_globals as get_safe_globals
+from eager.serialization.torch_zip import safe_globals as safe_globals
+
+File = str | os.PathLike[str] | BinaryIO
+_FORMATS = ("eager", "safetensors")
+
+
+# --------------------------------------------------------------------------------------- save
+@public(method=False)
+def save(
+    obj: Any,
+    f: File,
+    *,
+    format: str | None = None,
+    metadata: Mapping[str, str] | None = None,
+    **pickle_options: Any,
+) -> None:
+    """Write `obj` (tensors, numbers, strings, and containers of them) to a path or binary file.
+
+    `format` is "eager" or "safetensors" (a dictionary of names and tensors, and `metadata` of
+    strings); by default the name decides: safetensors if it ends so. A file that exists is replaced
+    when the new one is whole, and kept if the writing is interrupted. TypeError names what does not
+    fit."""
+    ignore("save", **pickle_options)
+    path = Path(os.fspath(f)) if isinstance(f, str | os.PathLike) else None
+    if format is None:
+        format = "safetensors" if path is not None and path.suffix == ".safetensors" else "eager"
+    if format not in _FORMATS:
+        raise ValueError(f"eager.save: format={format!r} is none of {', '.join(_FORMATS)}")
+    if metadata and format != "safetensors":
+        raise ValueError(
+            "eager.save: metadata= is for format='safetensors'; put it into the object"
+        )
+
+    def write(file: BinaryIO) -> None:
+        if format == "safetensors":
+            safetensors.write(obj, metadata, file)
+        else:
+            own.write(obj, file)
+
+    if path is None:
+        write(cast("BinaryIO", f))
+    else:
+        _replace(path, write)
+
+
+def _replace(path: Path, write: Callable[[BinaryIO], None]) -> None:
+    """Make a file whole beside its place, then put it there in one step."""
+    path = path.resolve()  # a link stays a link
+    old = path.stat() if path.exists() else None
+    if old is not None and not stat.S_ISREG(old.st_mode):  # a pipe, /dev/null: nothing to keep
+        whole = io.BytesIO()
+        write(whole)
+        path.write_bytes(whole.getvalue())
+        return
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with beside.open("xb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        if old is not None:
+            beside.chmod(stat.S_IMODE(old.st_mode))
+        beside.replace(path)
+    except BaseException:  # an interrupt too
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        raise
+
+
+# --------------------------------------------------------------------------------------- load
+@public(method=False)
+def load(
+    f: File,
+    map_location: Any = None,
+    pickle_module: Any = None,
+    *,
+    weights_only: bool | None = None,
+    mmap: bool | None = None,
+    **pickle_options: Any,
+) -> Any:
+    """Read what `eager.save`, `torch.save` or safetensors wrote.
+
+    Nothing in a file is run: of PyTorch's files, tensors, plain values and their containers are
+    read, as with `weights_only=True` there (`weights_only=False` reads no more), and what
+    `serialization.add_safe_globals` allows. `map_location` says where the tensors go: a device, a
+    dictionary, or a function of a storage and the place where it was. A file that is not read is a
+    `LoadError` (a RuntimeError and an UnpicklingError), which says what, where and what to do."""
+    ignore("load", pickle_module=pickle_module, mmap=mmap, **pickle_options)
+    if isinstance(map_location, str | device) and device(map_location) != CPU:
+        raise RuntimeError(
+            f"eager.load: map_location={str(map_location)!r}, but tensors live on the cpu here"
+        )
+    with _opened(f) as file:
+        try:
+            return _read(file, map_location)
+        except UsersError as error:
+            raise error.error from None
+        except LoadError as error:
+            error.file = _name(f)
+            raise
+        except DAMAGE as error:
+            fault = LoadError(f"{type(error).__name__}: {error!s:.200}")
+            fault.file = _name(f)
+            raise fault from error
+
+
+def safetensors_metadata(f: File) -> dict[str, str]:
+    """The strings that a safetensors file holds beside its tensors."""
+    with _opened(f) as file:
+        return dict(safetensors.read_header(file).get("__metadata__", {}))
+
+
+def _name(f: File) -> str:
+    return str(f if isinstance(f, str | os.PathLike) else getattr(f, "name", "the file"))
+
+
+@contextlib.contextmanager
+def _opened(f: File) -> Iterator[BinaryIO]:
+    """A file that can be read from its beginning, wherever a user's own file stands."""
+    if isinstance(f, str | os.PathLike):
+        with Path(os.fspath(f)).open("rb") as file:
+            yield file
+        return
+    position = f.tell() if f.seekable() else 0
+    rest = f.read() if position or not f.seekable() else b""
+    if rest or not f.seekable():
+        yield io.BytesIO(rest)
+    else:  # at the end stands who has just written the file
+        f.seek(0)
+        yield f
+
+
+def _read(file: BinaryIO, map_location: Any) -> Any:
+    head = file.read(9)
+    file.seek(0)
+    if head[:4] == b"PK\x03\x04":
+        return _read_zip(file, map_location)
+    if head[8:9] == b"{":
+        return safetensors.read(file)
+    if head[:1] == b"\x80":
+        raise LoadError(
+            "a bare pickle (of torch.save before PyTorch 1.6, or of pickle.dump)",
+            "byte 0",
+            "read it with what wrote it, and torch.save it again",
+        )
+    raise LoadError(
+        "not a file of eager.save, torch.save or safetensors",
+        "byte 0",
+        "check the path, and that the file is whole",
+    )
+
+
+def _read_zip(file: BinaryIO, map_location: Any) -> Any:
+    archive = Archive(file)
+    if "value.json" in archive.entries:
+        return own.read(archive)
+    roots = [name[: -len("data.pkl")] for name in archive.entries if name.endswith("/data.pkl")]
+    if len(roots) != 1:
+        raise LoadError(
+            "a zip file, but not of eager.save or torch.save",
+            "the list of its entries",
+            "check the path",
+        )
+    if f"{roots[0]}constants.pkl" in archive.entries:
+        raise LoadError(
+            "a TorchScript program, not values",
+            f"{roots[0]}constants.pkl",
+            "save the module's state_dict() with torch.save",
+        )
+    return torch_zip.read(archive, roots[0], map_location)

@@ -1,0 +1,79 @@
+"""Between the formats and tensors: pieces of memory <-> views of them, each checked.
+
+A format stores each piece of memory once, and says of every tensor where in which piece it lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from eager.dtype import DType
+from eager.serialization.refusal import LoadError, size_of
+from eager.storage import UntypedStorage, memory_of
+from eager.tensor import Tensor, wrap
+
+_ALIGNMENT = 16  # of the first byte that is kept: every element type lies on a multiple of its size
+
+
+def strided(
+    storage: UntypedStorage, dtype: DType, offset: int, shape: Sequence[int], strides: Sequence[int]
+) -> Tensor:
+    """The tensor that lies at `offset` (counted, as the strides, in elements) of a storage.
+
+    LoadError where it reaches outside: a damaged or malicious file."""
+    shape = tuple(size_of(n, "a size") for n in shape)
+    strides = tuple(size_of(s, "a stride") for s in strides)
+    if len(shape) != len(strides):
+        raise LoadError(f"a tensor has {len(shape)} sizes and {len(strides)} strides")
+    item = dtype.itemsize
+    last = sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+    end = (size_of(offset, "an offset") + (0 if 0 in shape else last + 1)) * item
+    if end > storage.nbytes():
+        raise LoadError(
+            f"a tensor of {dtype} ends at byte {end} of a memory of {storage.nbytes()} bytes"
+        )
+    steps = tuple(s * item for s in strides)
+    if 0 in shape:
+        return wrap(as_strided(np.empty(1, dtype.np), shape, steps), storage._storage)
+    array: Any = np.ndarray(shape, dtype.np, storage._bytes, offset * item, steps)
+    return wrap(array, storage._storage)
+
+
+class Pieces:
+    """The pieces of memory that tensors lie in: each once, and of each the part that is used."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[tuple[int, int], int] = {}  # address, bytes -> number
+        self.memory: list[Any] = []
+        self.used: list[tuple[int, int]] = []  # the first byte in use, and the one after the last
+
+    def place(self, array: Any) -> tuple[int, int, Any]:
+        """Number of the piece that an array lies in, its first byte there, and the array itself (a
+        copy, if it runs backwards)."""
+        if not array.size or any(step < 0 for step in array.strides):
+            array = array.copy()
+        memory = memory_of(array)
+        address = int(memory.ctypes.data)
+        number = self.numbers.setdefault((address, memory.size), len(self.memory))
+        if number == len(self.memory):
+            self.memory.append(memory)
+            self.used.append((memory.size, 0))
+        start = int(array.ctypes.data) - address if array.size else 0
+        steps = zip(array.shape, array.strides, strict=True)
+        end = start + sum((n - 1) * step for n, step in steps) + array.itemsize
+        if array.size:
+            first, last = self.used[number]
+            self.used[number] = (min(first, start), max(last, end))
+        return number, start, array
+
+    def start(self, number: int) -> int:
+        """The first byte of a piece that is kept."""
+        return self.used[number][0] // _ALIGNMENT * _ALIGNMENT
+
+    def kept(self, number: int) -> Any:
+        """The bytes of a piece from `start` to the last that a tensor uses."""
+        return self.memory[number][self.start(number) : max(self.used[number][1], 0)]

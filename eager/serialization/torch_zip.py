@@ -1,0 +1,310 @@
+"""PyTorch's format: a zip file of `torch.save` -> nested containers of tensors and plain values.
+
+`data.pkl` is a pickle, read by a machine that runs nothing (`pickled.py`); here is the table of
+what it may name. Each storage is an entry of its own. What a user has allowed with
+`add_safe_globals` is called, as in PyTorch; that is the only code that runs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from eager import dtype as dt
+from eager.device import CPU, Size, device
+from eager.dtype import DType
+from eager.nn.parameter import Buffer, Parameter
+from eager.serialization.archive import Archive
+from eager.serialization.memory import strided
+from eager.serialization.pickled import ADVICE, Callee, Machine
+from eager.serialization.refusal import (
+    LoadError,
+    UsersError,
+    give_attributes,
+    hashable,
+    size_of,
+)
+from eager.storage import Storage, TypedStorage, UntypedStorage
+from eager.tensor import Tensor, wrap
+
+_NEVER = ("sys", "os", "posix", "nt", "subprocess", "builtins")  # whoever asks for them
+_allowed: dict[str, Callee] = {}
+
+
+# ------------------------------------------------------------------------ what the user allows
+def _full_name(entry: Any) -> tuple[str, Any]:
+    if isinstance(entry, tuple):
+        value, name = entry
+        return name, value
+    return f"{entry.__module__}.{entry.__qualname__}", entry
+
+
+def add_safe_globals(safe_globals: Iterable[Any]) -> None:
+    """Classes and functions that files may name, and which are then called: only what you trust.
+
+    Each is the object itself, or a pair of it and the full name by which files know it."""
+    for name, value in map(_full_name, safe_globals):
+        if name.partition(".")[0] in _NEVER:
+            raise ValueError(f"add_safe_globals: {name} would let a file run anything")
+        _allowed[name] = Callee(name, value, users=True)
+
+
+def get_safe_globals() -> list[Any]:
+    """What `add_safe_globals` has allowed."""
+    return [callee.make for callee in _allowed.values()]
+
+
+def clear_safe_globals() -> None:
+    """Nothing is allowed any more but the library's own."""
+    _allowed.clear()
+
+
+@contextmanager
+def safe_globals(allowed: Iterable[Any]) -> Iterator[None]:
+    """`add_safe_globals` for the length of a `with` block."""
+    before = dict(_allowed)
+    add_safe_globals(allowed)
+    try:
+        yield
+    finally:
+        _allowed.clear()
+        _allowed.update(before)
+
+
+# ------------------------------------------------------------------------ tensors and storages
+def _flipped(out: Tensor, metadata: Any) -> Tensor:
+    """PyTorch may leave a conjugate or a minus to be done; here it is done."""
+    if metadata.get("conj"):
+        out = wrap(np.conj(out._array))
+    return wrap(-out._array) if metadata.get("neg") else out
+
+
+def _tensor(
+    storage: Any, offset: Any, size: Any, stride: Any,
+    requires_grad: Any = False, hooks: Any = (), dtype: Any = None, metadata: Any = None,
+) -> Tensor:  # fmt: skip
+    if isinstance(storage, TypedStorage):
+        storage, dtype = storage.untyped(), storage.dtype
+    if not isinstance(storage, UntypedStorage) or not isinstance(dtype, DType):
+        raise LoadError("a tensor is made of something that is not a storage")
+    out = strided(storage, dtype, offset, size, stride)
+    if metadata:
+        out = _flipped(out, metadata)
+    _no_hooks(hooks)
+    return out.requires_grad_() if requires_grad else out
+
+
+def _tensor_v2(
+    storage: Any, offset: Any, size: Any, stride: Any,
+    requires_grad: Any, hooks: Any, metadata: Any = None,
+) -> Tensor:  # fmt: skip
+    return _tensor(storage, offset, size, stride, requires_grad, hooks, None, metadata)
+
+
+def _no_hooks(hooks: Any) -> None:
+    if hooks:
+        raise LoadError("a tensor has backward hooks, which are functions", advice=ADVICE)
+
+
+def _parameter(data: Any, requires_grad: Any = True, hooks: Any = (), state: Any = None) -> Tensor:
+    if not isinstance(data, Tensor):
+        raise LoadError(f"a parameter is made of a {type(data).__name__}")
+    _no_hooks(hooks)
+    out = Parameter(data, bool(requires_grad))
+    if state:
+        give_attributes(out, state)
+    return out
+
+
+def _with_attributes(make: Any, cls: Any, args: Any, state: Any) -> Tensor:
+    """A tensor that has attributes of the user's."""
+    if type(make) is not Callee or make.users or cls is not _TENSOR:
+        raise LoadError("a tensor of a class of its own", advice=ADVICE)
+    out = make(*args)
+    state = {**(state[0] or {}), **(state[1] or {})} if isinstance(state, tuple) else dict(state)
+    if state.pop("_is_buffer", False):
+        out = Buffer(out, persistent=bool(state.pop("persistent", True)))
+    give_attributes(out, state)
+    return out
+
+
+_TENSOR = Callee("torch.Tensor", lambda *_: _unsupported("torch.Tensor"))
+
+
+# ------------------------------------------------------------------------------- plain values
+def _bytes(text: str = "", encoding: str = "latin1") -> bytes:
+    if encoding not in ("latin1", "latin-1"):  # others are looked up, and import modules
+        raise LoadError(f"bytes are written as {encoding!r:.80}")
+    return text.encode("latin-1")
+
+
+def _bytearray(value: Any = b"", encoding: str = "latin-1") -> bytearray:
+    """Not of a number: that would be as many zeros."""
+    if isinstance(value, str):
+        value = _bytes(value, encoding)
+    if not isinstance(value, bytes):
+        raise LoadError(f"a bytearray is made of a {type(value).__name__}")
+    return bytearray(value)
+
+
+def _ordered(items: Any = ()) -> OrderedDict[Any, Any]:
+    return OrderedDict((hashable(key), value) for key, value in items)
+
+
+def _counter(items: Any = None) -> Counter[Any]:
+    out: Counter[Any] = Counter()
+    for key, count in (items or {}).items():
+        out[hashable(key)] = count
+    return out
+
+
+def _layout(name: str) -> str:
+    if name != "torch.strided":
+        raise LoadError(f"the layout {name!r:.80}", advice="save dense tensors")
+    return "eager.strided"
+
+
+def _complex(real: float, imaginary: float) -> complex:
+    return complex(float(real), float(imaginary))
+
+
+def _unsupported(name: str) -> Any:
+    raise LoadError(
+        f"{name} has no counterpart here",
+        advice="convert it in PyTorch to a dense tensor of another dtype, and save again",
+    )
+
+
+class _StorageType:
+    """The class of a storage, which says the dtype of its elements (None: bytes)."""
+
+    def __init__(self, dtype: DType | None) -> None:
+        self.dtype = dtype
+
+
+_STORAGES = {
+    "Bool": dt.bool_, "Byte": dt.uint8, "Char": dt.int8, "Short": dt.int16, "Int": dt.int32,
+    "Long": dt.int64, "Half": dt.float16, "BFloat16": dt.bfloat16, "Float": dt.float32,
+    "Double": dt.float64, "ComplexFloat": dt.complex64, "ComplexDouble": dt.complex128,
+}  # fmt: skip
+
+_CALLED: dict[str, Callable[..., Any]] = {
+    "collections.OrderedDict": _ordered,
+    "collections.Counter": _counter,
+    "builtins.set": lambda items=(): set(map(hashable, items)),
+    "builtins.frozenset": lambda items=(): frozenset(map(hashable, items)),
+    "builtins.bytearray": _bytearray,
+    "builtins.bytes": _bytes,
+    "builtins.complex": _complex,
+    "_codecs.encode": _bytes,
+    "torch.Size": lambda sizes=(): Size(size_of(n, "a size") for n in sizes),
+    "torch.device": device,
+    "torch.nn.parameter.Parameter": _parameter,
+    "torch.serialization._get_layout": _layout,
+    "torch._utils._rebuild_tensor": _tensor,
+    "torch._utils._rebuild_tensor_v2": _tensor_v2,
+    "torch._utils._rebuild_tensor_v3": _tensor,
+    "torch._utils._rebuild_parameter": _parameter,
+    "torch._utils._rebuild_parameter_with_state": _parameter,
+    "torch._tensor._rebuild_from_type_v2": _with_attributes,
+}
+_TABLE: dict[str, Any] = {
+    **{name: Callee(name, make) for name, make in _CALLED.items()},
+    "torch.Tensor": _TENSOR,
+    "torch.storage.UntypedStorage": _StorageType(None),
+    **{f"torch.{name}Storage": _StorageType(dtype) for name, dtype in _STORAGES.items()},
+    **{f"torch.{dtype.name}": dtype for dtype in dt.ALL},
+}
+_KNOWN_ABSENT = (
+    "torch.uint", "torch.float8", "torch.float4", "torch.int", "torch.bits", "torch.q",
+    "torch.complex32", "torch._utils._rebuild_", "torch.per_",
+)  # fmt: skip
+
+
+def _find(name: str) -> Any:
+    """What a name of a pickle stands for. LoadError for what is not in the tables."""
+    if name.startswith("__builtin__."):  # PyTorch writes the protocol of Python 2
+        name = "builtins." + name.partition(".")[2]
+    if name in _TABLE:
+        return _TABLE[name]
+    if name in _allowed:
+        return _allowed[name]
+    if name.startswith(_KNOWN_ABSENT):
+        return _unsupported(name)
+    raise LoadError(f"it names {name!r:.120}, which is not on the list of what is read", "", ADVICE)
+
+
+# ------------------------------------------------------------------------------------- the file
+class _Storages:
+    """The storages of a file: each entry is read once, and put where the user wants it."""
+
+    def __init__(self, archive: Archive, root: str, place: Callable[[Any, str], Any]) -> None:
+        self.archive = archive
+        self.root = root
+        self.place = place
+        self.read: dict[str, UntypedStorage] = {}
+        order = archive.read(f"{root}byteorder") if f"{root}byteorder" in archive.entries else b""
+        if order not in (b"", b"little", b"big"):
+            raise LoadError(f"the byte order {order!r:.40}", f"{root}byteorder")
+        self.swapped = bool(order) and order.decode() != sys.byteorder
+
+    def __call__(self, what: Any) -> Any:
+        kind, storage_type, key, location, count = what
+        if kind != "storage" or not isinstance(storage_type, _StorageType):
+            raise LoadError(f"{what!r:.120} is not a storage")
+        dtype = storage_type.dtype
+        if key not in self.read:
+            self.read[key] = self.place(self.storage(key, dtype), location)
+        storage = self.read[key]
+        expected = size_of(count, "a storage's size") * (dtype.itemsize if dtype else 1)
+        if storage.nbytes() != expected:
+            raise LoadError(
+                f"it has {storage.nbytes()} bytes, not {expected}", f"{self.root}data/{key}"
+            )
+        return storage if dtype is None else TypedStorage(wrap_storage=storage, dtype=dtype)
+
+    def storage(self, key: str, dtype: DType | None) -> UntypedStorage:
+        memory = self.archive.array(f"{self.root}data/{key}")
+        if self.swapped:
+            if dtype is None:
+                return _unsupported("a storage of bytes from a machine of the other byte order")
+            part = dtype.itemsize // 2 if dtype.is_complex else dtype.itemsize
+            memory = memory.reshape(-1, part)[:, ::-1].reshape(-1).copy()
+        return UntypedStorage.over(memory, Storage())
+
+
+def placed(map_location: Any) -> Callable[[UntypedStorage, str], UntypedStorage]:
+    """What `map_location` asks: a function of a storage and of where it was when it was saved."""
+
+    def on_the_host(storage: UntypedStorage, location: Any) -> UntypedStorage:
+        if device(location) != CPU:
+            raise LoadError(
+                f"a tensor was saved on {str(location)!r:.40}, and tensors live on the cpu here",
+                advice="load it with map_location='cpu'",
+            )
+        return storage
+
+    def place(storage: UntypedStorage, location: str) -> UntypedStorage:
+        if isinstance(map_location, dict):
+            return on_the_host(storage, map_location.get(location, location))
+        if map_location is None or not callable(map_location):
+            return on_the_host(storage, location if map_location is None else map_location)
+        try:
+            moved = map_location(storage, location)
+        except Exception as error:
+            raise UsersError(error) from error
+        return moved if isinstance(moved, UntypedStorage) else on_the_host(storage, location)
+
+    return place
+
+
+def read(archive: Archive, root: str, map_location: Any) -> Any:
+    """What `torch.save` wrote into a zip file whose entries are in the folder `root`."""
+    storages = _Storages(archive, root, placed(map_location))
+    name = f"{root}data.pkl"
+    return Machine(_find, storages, name).run(archive.read(name))
