@@ -51,11 +51,7 @@ def _lies(
     if known is not None and _usable(name, v, known.strides):
         return known
     usable = [view for view in _through_views(v, nests, values) if _usable(name, v, view.strides)]
-    return usable[-1] if usable else View(v, 0, strides_of(v))
-
-
-def strides_of(v: Value) -> tuple[int, ...]:
-    return contiguous_strides(v.aval.shape) if v.strides is None else v.strides
+    return usable[-1] if usable else View(v, 0, v.layout)
 
 
 def _through_views(
@@ -66,7 +62,7 @@ def _through_views(
     base, axes = v, tuple(affine.axis(f"i{d}", n) for d, n in enumerate(v.aval.shape))
     index: tuple[Affine, ...] = axes
     while True:
-        form = affine.dot_strides(index, strides_of(base))
+        form = affine.dot_strides(index, base.layout)
         strides = [affine.coefficient(form, a) for a in axes]
         if form.lo >= 0 and all(s is not None for s in strides):
             yield View(base, form.const, tuple(s or 0 for s in strides))

@@ -39,6 +39,10 @@ class Axis:
     size: int
     order: Order
 
+    @property
+    def extent(self) -> int:
+        return self.size
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class FloorDiv:
@@ -121,6 +125,11 @@ class Affine:
     @property
     def order(self) -> Order:
         return self.const, *((c, atom.order) for atom, c in self.terms)
+
+    @property
+    def extent(self) -> int:
+        """For a form made by `axis`: the size of its axis."""
+        return self.hi + 1
 
 
 _atoms: dict[tuple[Any, ...], Atom] = {}
@@ -398,6 +407,16 @@ def walk_atoms(index: Affine) -> Iterator[Atom]:
         yield atom
         if isinstance(atom, FloorDiv | Mod):
             yield from walk_atoms(atom.index)
+
+
+def opaques(index: Affine) -> Iterator[Any]:
+    """The expressions inside `index`."""
+    return (atom.expr for atom in walk_atoms(index) if isinstance(atom, Opaque))
+
+
+def reads_data(index: Affine) -> bool:
+    """Whether `index` depends on memory."""
+    return any(isinstance(atom, Opaque) for atom in walk_atoms(index))
 
 
 def text(index: Affine, opaque_text: Callable[[Any], str] = repr) -> str:

@@ -15,7 +15,7 @@ from typing import Final
 from codegen import affine, expr
 from codegen.affine import Axis
 from codegen.expr import Apply, Const, Expr, IndexOf
-from codegen.ir import Kernel, Reduction, Stage, Store
+from codegen.ir import Kernel, Stage
 from codegen.rewrite import Rewrite
 
 MAX_PIECES: Final = 64
@@ -53,7 +53,7 @@ def _cut_rows(kernel: Kernel) -> list[Kernel]:
             part = affine.axis(a.name, hi - lo)
             decide = _Deciding({a: part + lo})
             rows = tuple(x for r in kernel.rows for x in ([r] if r is not a else _axes(part)))
-            stages = tuple(_map(s, decide, s.loops) for s in kernel.stages)
+            stages = tuple(s.map(decide) for s in kernel.stages)
             pieces.append(replace(kernel, rows=rows, stages=stages))
         return pieces
     return []
@@ -67,7 +67,7 @@ def _cut_loops(stage: Stage) -> Iterator[Stage]:
             for lo, hi in bounds:
                 part = affine.axis(a.name, hi - lo)
                 loops = tuple(x for c in stage.loops for x in ([c] if c is not a else _axes(part)))
-                yield from _cut_loops(_map(stage, _Deciding({a: part + lo}), loops))
+                yield from _cut_loops(stage.map(_Deciding({a: part + lo}), loops))
             if bounds:
                 return
     yield stage
@@ -81,7 +81,7 @@ def _bounds(a: Axis, stages: tuple[Stage, ...]) -> list[tuple[int, int]]:
     """The intervals of `a` between its cuts; [] when there is nothing to cut, or not worth it."""
     cuts: set[int] = set()
     for stage in stages:
-        for x in expr.walk(*_roots(stage)):
+        for x in stage.walk():
             place = _change(x, a)
             if place is not None and 0 < place < a.size:
                 cuts.add(place)
@@ -110,13 +110,6 @@ def _runs_through_memory(a: Axis, stages: tuple[Stage, ...]) -> bool:
     return any(affine.coefficient(s.offset, of) == 1 for stage in stages for s in stage.stores)
 
 
-def _roots(stage: Stage) -> Iterator[Expr]:
-    for r in stage.reductions:
-        yield r.value
-    for s in stage.stores:
-        yield s.value
-
-
 class _Deciding(Rewrite):
     """A substitution after which comparisons are answered where the ranges settle them."""
 
@@ -125,19 +118,3 @@ class _Deciding(Rewrite):
         if found is None:
             found = self.memo[x] = expr.decide(super().__call__(x))
         return found
-
-
-def _map(stage: Stage, by: _Deciding, loops: tuple[Axis, ...]) -> Stage:
-    stores = tuple(Store(s.buffer, by.index(s.offset), by(s.value), s.mode) for s in stage.stores)
-    return replace(stage, loops=loops, reductions=_reductions(stage, by), stores=stores)
-
-
-def _reductions(stage: Stage, by: _Deciding) -> tuple[Reduction, ...]:
-    return tuple(
-        replace(
-            r,
-            value=by(r.value),
-            position=None if r.position is None else by.index(r.position),
-        )
-        for r in stage.reductions
-    )

@@ -487,10 +487,7 @@ def children(x: Expr) -> tuple[Expr, ...]:
         return (x.arg,)  # type: ignore[attr-defined]
     if kind is Select:
         return (x.cond, x.then, x.other)  # type: ignore[attr-defined]
-    found = []
-    for index in indices(x):
-        found += [a.expr for a in affine.walk_atoms(index) if type(a) is affine.Opaque]
-    return tuple(found)
+    return tuple(y for index in indices(x) for y in affine.opaques(index))
 
 
 _axes_memo: dict[Expr, frozenset[Axis]] = {}

@@ -8,7 +8,6 @@ locals, all else loads from memory.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,6 +33,7 @@ from codegen.ir import (
 )
 from codegen.remat import at_index, outside_reads, recomputed
 from codegen.rewrite import Rewrite
+from codegen.sizes import extent, extents, span
 from eager import dtype as dt
 from eager.aval import contiguous_strides
 
@@ -62,12 +62,10 @@ class _Fuse:
             self.add_input(v)
 
     def add_input(self, v: Value) -> None:
-        strides = contiguous_strides(v.aval.shape) if v.strides is None else v.strides
         kind = "scalar" if v.aval.weak else "input"
-        size = 1 + sum((n - 1) * s for n, s in zip(v.aval.shape, strides, strict=True))
-        size = size if v.aval.numel else 0
+        size = span(v.aval.shape, v.layout)
         self.buffers[f"v{v.id}"] = Buffer(f"v{v.id}", v.aval.dtype, size, kind, v.id)  # type: ignore[arg-type]
-        self.shapes[v.id] = strides
+        self.shapes[v.id] = v.layout
 
     def memory(self, v: Value) -> str:
         """The buffer of a stored value, made at its first use."""
@@ -200,8 +198,7 @@ class _Build:
             by[a] = affine.mod(affine.floordiv(self.r, c), a.size)
         free = tuple(a for a in nest.axes if a.terms and affine.axis_of(a) not in by)
         rest = nest.over if nest.monoid else free
-        sizes = tuple(a.hi + 1 for a in rest)
-        length = math.prod(sizes)
+        sizes, length = extents(rest), extent(rest)
         by |= affine.axes_by(rest, affine.unravel(affine.axis("c", length), sizes))
         at = tuple(affine.substitute(a, by) for a in nest.axes)
         p = _Placed(m, by, at, length, affine.ravel(rest, sizes), sizes)
@@ -230,7 +227,7 @@ class _Build:
         dtype = stored.value.aval.dtype
         if stored.nest.monoid:
             name = f"a{vid}"
-            arg = stored.nest.monoid.startswith("arg")
+            arg = stored.nest.monoid.of is not None
             wide = dt.int64 if arg else body.dtype
             position = affine.axis("c", p.length) if arg else None
             reductions.append(Reduction(name, stored.nest.monoid, wide, body, position))

@@ -13,12 +13,10 @@ dies in its update does so at once. What can fail stays before the first item th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from codegen import expr
-from codegen.ir import Access, Fused, Kernel, Library
-from codegen.tile import stage_roots
+from codegen.ir import Fused, Kernel, Library
 from codegen.writes import failing
 
 Item = Kernel | Library
@@ -46,7 +44,7 @@ class _Sweep:
         for i, item in reversed(tuple(enumerate(self.fused.items))):
             if i == last:
                 self.open.clear()
-            reads, writes = self.memory(item)
+            reads, writes = (self.fused.homes(x) for x in (item.reads(), item.writes()))
             key = self.keys.get(item.name) if isinstance(item, Kernel) else None
             if key is not None and any(map(self.is_temporary, (*reads, *writes))):
                 key = None
@@ -60,7 +58,7 @@ class _Sweep:
             self.note(place, reads, writes)
         return tuple(tuple(reversed(batch)) for batch in reversed(self.batches))
 
-    def may_move(self, place: int, reads: Sequence[str], writes: Sequence[str]) -> bool:
+    def may_move(self, place: int, reads: Iterable[str], writes: Iterable[str]) -> bool:
         """Whether all batches from the one at `place` on upwards are indifferent to the kernel.
 
         Places grow towards the start of the program."""
@@ -69,31 +67,10 @@ class _Sweep:
             for name in writes
         ) and all(self.written.get(name, -1) < place for name in reads)
 
-    def note(self, place: int, reads: Sequence[str], writes: Sequence[str]) -> None:
+    def note(self, place: int, reads: Iterable[str], writes: Iterable[str]) -> None:
         for known, names in ((self.read, reads), (self.written, writes)):
             for name in names:
                 known[name] = max(known.get(name, -1), place)
-
-    def memory(self, item: Item) -> tuple[list[str], list[str]]:
-        """What an item reads and writes, by the name of the memory it lies in."""
-        if isinstance(item, Library):
-            reads = [r.buffer if isinstance(r, Access) else r for r in item.reads]
-            return self.places(r for r in reads if isinstance(r, str)), self.places(item.outs)
-        loads = {
-            x.buffer
-            for stage in item.stages
-            for x in expr.walk(*stage_roots(stage))
-            if isinstance(x, expr.Load)
-        }
-        stores = {store.buffer for stage in item.stages for store in stage.stores}
-        return self.places(loads), self.places(stores)
-
-    def places(self, names: Iterable[str]) -> list[str]:
-        found = []
-        for name in names:
-            buffer = self.fused.buffers.get(name)
-            found.append(name if buffer is None or not buffer.alias else buffer.alias)
-        return found
 
     def is_temporary(self, name: str) -> bool:
         """Whether memory of the arena is held for it (a single number does not count)."""

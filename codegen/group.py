@@ -12,7 +12,6 @@ latest groups that read the same memory.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
@@ -22,6 +21,7 @@ from codegen.affine import Affine, Axis
 from codegen.expr import Read
 from codegen.inline import Inlined, Stored
 from codegen.ir import Refusal, Step
+from codegen.sizes import extent
 
 MAX_MEMBERS: Final = 48
 MAX_NODES: Final = (
@@ -258,7 +258,7 @@ def _check_size(rows: int, work: int) -> None:
 
 
 def _work(stored: Stored) -> int:
-    return stored.value.aval.numel * math.prod(k.hi + 1 for k in stored.nest.over)
+    return stored.value.aval.numel * extent(stored.nest.over)
 
 
 def is_column(stored: Stored) -> bool:

@@ -8,7 +8,6 @@ memory or in registers). Reductions, outputs and operands of library steps are a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -19,6 +18,7 @@ from codegen.affine import Affine
 from codegen.expr import Apply, Expr, Read
 from codegen.ir import Loops, Nest, Step, Value
 from codegen.rewrite import Rewrite
+from codegen.sizes import extent
 
 # Rough cost of an intrinsic in additions, for the recompute decision only.
 COST: Final[Mapping[str, int]] = {
@@ -196,7 +196,7 @@ class _Decision:
             use = self.uses.get(vid)
             if use is None and vid not in self.forced:
                 continue  # dead
-            store = vid in self.forced or bool(item.monoid) or not self.may_inline(item, use)
+            store = vid in self.forced or item.monoid is not None or not self.may_inline(item, use)
             (kept if store else kept.inlined).add(vid)
             for x in expr.walk(item.body):
                 if isinstance(x, Read):
@@ -209,7 +209,7 @@ class _Decision:
         use.sinks |= {item.value.id} if through is None else through.sinks
         last = _depends_on_last(item, x)
         if through is None:
-            size = item.value.aval.numel * math.prod(k.hi + 1 for k in item.over)
+            size = item.value.aval.numel * extent(item.over)
             use.iterations = max(use.iterations, size)
             use.outer &= not last
         else:

@@ -22,13 +22,16 @@ stores at one loop index happen together in any loop order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from codegen import affine, expr
 from codegen.affine import Affine, Axis
-from codegen.expr import Expr
-from eager.aval import Aval
+from codegen.expr import Expr, Load
+from codegen.monoid import Monoid
+from codegen.rewrite import Rewrite
+from eager.aval import Aval, contiguous_strides
 from eager.dtype import DType
 from eager.op import Op
 
@@ -43,6 +46,11 @@ class Value:
     id: int
     aval: Aval
     strides: tuple[int, ...] | None = None
+
+    @property
+    def layout(self) -> tuple[int, ...]:
+        """Its strides in memory."""
+        return contiguous_strides(self.aval.shape) if self.strides is None else self.strides
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -103,7 +111,7 @@ class Nest:
     value: Value
     axes: tuple[Affine, ...]  # one per dimension of the value: an Axis, or 0 for size 1
     body: Expr
-    monoid: str = ""  # "", sum prod max min any all argmax argmin
+    monoid: Monoid | None = None
     over: tuple[Affine, ...] = ()
     view: bool = False  # body is a single Read: a change of index, never worth memory
     where: str = ""
@@ -146,19 +154,27 @@ class Buffer:
     value: int = -1
     alias: str = ""
 
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    @property
+    def home(self) -> str:
+        """The buffer whose memory it is."""
+        return self.alias or self.name
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Store:
-    """buffer[offset] = value; or combined by `mode` ("add", "prod", "amax", "amin") with what is
-    there.
+    """buffer[offset] = value; or, with a monoid, combined with what is there.
 
-    Offsets of a "set" are distinct for distinct loop indices. A `mode` store, or one through an
-    opaque index, may collide: its stage runs in loop order."""
+    Offsets are distinct for distinct loop indices. A store that combines, or one through an opaque
+    index, may collide: its stage runs in loop order."""
 
     buffer: str
     offset: Affine
     value: Expr
-    mode: str = "set"
+    monoid: Monoid | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -166,11 +182,11 @@ class Reduction:
     """Local `name` of `dtype` = the reduction of `value` over the stage's loops; value.dtype is the
     type it accumulates in.
 
-    monoid: sum prod max min any all; argmax argmin give the `position` (an index form over the
-    loops, int64) of the first extremum. NaN wins max, min, argmax and argmin."""
+    argmax and argmin give the `position` (an index form over the loops, int64) of the first
+    extremum. NaN wins max, min, argmax and argmin."""
 
     name: str
-    monoid: str
+    monoid: Monoid
     dtype: DType
     value: Expr
     position: Affine | None = None
@@ -184,6 +200,42 @@ class Stage:
     reductions: tuple[Reduction, ...] = ()
     stores: tuple[Store, ...] = ()
 
+    def roots(self) -> tuple[Expr, ...]:
+        """Every expression that is computed, those inside the stores' offsets included."""
+        found = [r.value for r in self.reductions]
+        for s in self.stores:
+            found += [s.value, *affine.opaques(s.offset)]
+        return tuple(found)
+
+    def walk(self) -> Iterator[Expr]:
+        """Every distinct expression, operands first."""
+        return expr.walk(*self.roots())
+
+    def loads(self) -> Iterator[Load]:
+        return (x for x in self.walk() if isinstance(x, Load))
+
+    def indices(self) -> Iterator[Affine]:
+        """Every index form: of stores, loads and index values."""
+        for s in self.stores:
+            yield s.offset
+        for x in self.walk():
+            yield from expr.indices(x)
+
+    def map(self, by: Rewrite, loops: tuple[Axis, ...] | None = None) -> Stage:
+        """The stage with every expression and index through `by`, and other `loops` around it."""
+        return Stage(
+            self.loops if loops is None else loops,
+            tuple(
+                replace(
+                    r,
+                    value=by(r.value),
+                    position=None if r.position is None else by.index(r.position),
+                )
+                for r in self.reductions
+            ),
+            tuple(replace(s, offset=by.index(s.offset), value=by(s.value)) for s in self.stores),
+        )
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Kernel:
@@ -196,6 +248,24 @@ class Kernel:
     locals: tuple[Buffer, ...] = ()
     note: str = ""
     where: str = ""
+
+    def loads(self) -> Iterator[Load]:
+        return (x for stage in self.stages for x in stage.loads())
+
+    def stores(self) -> Iterator[Store]:
+        return (s for stage in self.stages for s in stage.stores)
+
+    def reads(self) -> tuple[str, ...]:
+        """The buffers that it loads from, by first use."""
+        return tuple(dict.fromkeys(x.buffer for x in self.loads()))
+
+    def writes(self) -> tuple[str, ...]:
+        """The buffers that it stores to, by first use."""
+        return tuple(dict.fromkeys(s.buffer for s in self.stores()))
+
+    def is_elementwise(self) -> bool:
+        """Whether it only stores, in one nest of loops."""
+        return len(self.stages) == 1 and not self.stages[0].reductions and not self.locals
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -211,17 +281,24 @@ class Access:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Library:
-    """A step with its operands placed: `name` is the routine, `outs` buffers (contiguous), `reads`
-    accesses or numbers."""
+    """A step with its operands placed: `name` is the routine, `outs` buffers (contiguous)."""
 
     name: str
     op: Op
-    reads: tuple[Access | int | float | str, ...]  # a str names a scalar buffer
+    operands: tuple[Access | int | float | str, ...]  # a str names the buffer of a number
     outs: tuple[str, ...]
     attrs: Mapping[str, Any]
     avals: tuple[Aval, ...]  # of the operands
     out_avals: tuple[Aval, ...]
     where: str = ""
+
+    def reads(self) -> tuple[str, ...]:
+        """The buffers of its operands."""
+        names = (x.buffer if isinstance(x, Access) else x for x in self.operands)
+        return tuple(dict.fromkeys(x for x in names if isinstance(x, str)))
+
+    def writes(self) -> tuple[str, ...]:
+        return self.outs
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -242,6 +319,18 @@ class Fused:
     items: tuple[Kernel | Library, ...]
     outputs: tuple[Access, ...]  # where each program output lies
     refusals: tuple[Refusal, ...] = ()
+
+    def kernels(self) -> Iterator[Kernel]:
+        return (item for item in self.items if isinstance(item, Kernel))
+
+    def homes(self, names: Iterable[str]) -> set[str]:
+        """The memory behind buffers: those that share it are one."""
+        return homes(names, self.buffers)
+
+
+def homes(names: Iterable[str], buffers: Mapping[str, Buffer]) -> set[str]:
+    """The memory behind buffers; a kernel's own are in no table."""
+    return {buffers[name].home if name in buffers else name for name in names}
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -268,9 +357,7 @@ class Tiled:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Plan:
-    """Byte offsets of the temporaries in the arena, and its size; `peak` is the planned peak of
-    temporaries."""
+    """Byte offsets of the temporaries in the arena, and its size."""
 
     offsets: Mapping[str, int]
     arena_bytes: int
-    notes: tuple[str, ...] = field(default=())

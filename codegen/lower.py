@@ -13,15 +13,15 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, Final
 
-import numpy as np
-
 from codegen import affine, expr
 from codegen.affine import Affine
 from codegen.elements import axes_of, element, number, operand, tensors
 from codegen.expr import BUILD, Expr
 from codegen.ir import Call, Loops, Nest, Program, Step, Value
+from codegen.monoid import ARGMAX, ARGMIN, MAX, MIN, MONOIDS, SUM, Monoid
 from codegen.places import INDEX, MOVES
 from codegen.rewrite import Rewrite
+from codegen.sizes import blocks, extent, extents
 from eager import dtype as dt
 from eager.aval import Aval
 from eager.dtype import DType
@@ -177,10 +177,10 @@ def _reduce(s: _Lower, call: Call) -> None:
     x, out = call.operands[0], call.outs[0]
     assert isinstance(x, Value)
     dims, keepdim = call.attrs["dim"], call.attrs["keepdim"]
-    monoid: str = call.op.monoid  # type: ignore[attr-defined]
+    monoid = MONOIDS[call.op.monoid]  # type: ignore[attr-defined]
     if call.op.kind == "argreduce":
         dims = tuple(range(x.aval.ndim)) if dims is None else (dims,)
-        monoid = "arg" + monoid
+        monoid = MONOIDS[f"arg{monoid.name}"]
     reduce_nest(s, x, out, tuple(dims), monoid, keepdim=keepdim, where=call.where)
 
 
@@ -189,7 +189,7 @@ def reduce_nest(
     x: Value,
     out: Value,
     dims: tuple[int, ...],
-    monoid: str,
+    monoid: Monoid,
     *,
     keepdim: bool,
     where: str,
@@ -198,8 +198,8 @@ def reduce_nest(
     results."""
     shape = x.aval.shape
     if not math.prod(shape):
-        unit = {"prod": 1, "all": 1}.get(monoid, 0)
-        s.nest(out, lambda _: expr.const(unit, out.aval.dtype), where)
+        dtype = out.aval.dtype
+        s.nest(out, lambda _: expr.const(monoid.unit(dtype), dtype), where)
         return
     axes = axes_of(out.aval.shape)
     over = tuple(affine.axis(f"k{d}", shape[d]) for d in dims)
@@ -220,9 +220,9 @@ def reduce_nest(
 
 def _append_reduction(s: _Lower, nest: Nest, wide: DType) -> None:
     """`nest`, which reduces in `wide`; few long rows through partial results."""
-    length = math.prod(k.hi + 1 for k in nest.over)
+    assert nest.monoid is not None
     few = nest.value.aval.numel <= FEW_ROWS
-    if not nest.monoid.startswith("arg") and few and length >= LONG_ROW:
+    if nest.monoid.of is None and few and extent(nest.over) >= LONG_ROW:
         body, over = _partial(s, nest, wide)
         nest = replace(nest, body=body, over=over)
     s.items.append(nest)
@@ -231,16 +231,16 @@ def _append_reduction(s: _Lower, nest: Nest, wide: DType) -> None:
 def _partial(s: _Lower, whole: Nest, wide: DType) -> tuple[Expr, tuple[Affine, ...]]:
     """(body, loops) of `whole` over results of parts of about CHUNK elements, which are computed in
     parallel. The parts depend on the sizes only, so the sum does not depend on the threads."""
-    sizes = tuple(k.hi + 1 for k in whole.over)
-    length = math.prod(sizes)
+    sizes, length = extents(whole.over), extent(whole.over)
     chunk = next((c for c in range(CHUNK, 4 * CHUNK) if length % c == 0), CHUNK)
-    count = -(-length // chunk)
+    count = blocks(length, chunk)
     part, inner = affine.axis("p0", count), affine.axis("q0", chunk)
     flat = part * chunk + inner
     by = affine.axes_by(whole.over, affine.unravel(flat, sizes))
     body = Rewrite(by)(whole.body)
     if count * chunk != length:
-        rest = expr.const(UNITS[whole.monoid](wide), wide)
+        assert whole.monoid is not None
+        rest = expr.const(whole.monoid.unit(wide), wide)
         body = expr.select(BUILD.lt(expr.index_of(flat), length), body, rest)
     shape = (*whole.value.aval.shape, count)
     value = s.fresh(Aval(shape, wide))
@@ -249,35 +249,15 @@ def _partial(s: _Lower, whole: Nest, wide: DType) -> tuple[Expr, tuple[Affine, .
     return element(value, (*whole.axes, part)), (part,)
 
 
-def _extreme(dtype: DType, *, low: bool) -> float | int | bool:
-    if dtype.is_floating_point:
-        return -math.inf if low else math.inf
-    if dtype is dt.bool_:
-        return not low
-    info = np.iinfo(dtype.np)
-    return int(info.min if low else info.max)
-
-
-# What leaves a reduction unchanged, by monoid and type.
-UNITS: Final[dict[str, Callable[[DType], float | int | bool]]] = {
-    "sum": lambda _: 0,
-    "prod": lambda _: 1,
-    "any": lambda _: False,
-    "all": lambda _: True,
-    "max": lambda d: _extreme(d, low=True),
-    "min": lambda d: _extreme(d, low=False),
-}
-
-
-def accumulator(monoid: str, x: DType, out: DType, length: int) -> DType:
+def accumulator(monoid: Monoid, x: DType, out: DType, length: int) -> DType:
     """The type a reduction over `length` elements runs in. Truth as a mask has no order: its place
     is found among ints; and its sum, like that of bytes, is counted in 32 bits where it fits."""
-    if x is dt.bool_ and monoid.startswith("arg"):
+    if x is dt.bool_ and monoid.of is not None:
         return dt.uint8
     small = x.itemsize == 1 and out is dt.int64 and length <= SHORT_SUM
-    if small and monoid == "sum":
+    if small and monoid is SUM:
         return dt.int32
-    return x.compute if monoid in ("max", "min", "argmax", "argmin") else out.compute
+    return x.compute if monoid in (MAX, MIN, ARGMAX, ARGMIN) else out.compute
 
 
 # ---------------------------------------------------------------------------------- views and moves
@@ -389,7 +369,7 @@ def _loop_dot(s: _Lower, call: Call) -> None:
     wide = out.aval.dtype.compute
     x = expr.cast(element(a, (*batch, m, k)), wide)
     y = expr.cast(element(b, (*batch, k, n)), wide)
-    _append_reduction(s, Nest(out, axes, x * y, "sum", (k,), where=call.where, op=s.op), wide)
+    _append_reduction(s, Nest(out, axes, x * y, SUM, (k,), where=call.where, op=s.op), wide)
 
 
 def _window(s: _Lower, call: Call) -> None:

@@ -15,7 +15,7 @@ from typing import Final
 from codegen import affine, expr
 from codegen.affine import Axis
 from codegen.expr import Apply, Cast, Const, Expr, IndexOf
-from codegen.ir import Kernel, Schedule, Stage
+from codegen.ir import Kernel, Schedule
 from codegen.rewrite import Rewrite
 from eager import dtype as dt
 
@@ -27,17 +27,8 @@ def narrow(kernel: Kernel, plan: Schedule) -> Kernel:
     stages = []
     for stage, v in zip(kernel.stages, plan.vector, strict=True):
         lanes = plan.row_vector or v
-        stages.append(stage if lanes is None else _stage(stage, lanes))
+        stages.append(stage if lanes is None else stage.map(_Narrow(lanes)))
     return replace(kernel, stages=tuple(stages))
-
-
-def _stage(stage: Stage, lanes: Axis) -> Stage:
-    rewrite = _Narrow(lanes)
-    return replace(
-        stage,
-        reductions=tuple(replace(r, value=rewrite(r.value)) for r in stage.reductions),
-        stores=tuple(replace(s, value=rewrite(s.value)) for s in stage.stores),
-    )
 
 
 class _Narrow(Rewrite):
@@ -75,8 +66,7 @@ class _Narrow(Rewrite):
         if isinstance(x, IndexOf):
             i = x.index
             fits = i.lo > -LIMIT and i.hi < LIMIT
-            data = any(isinstance(a, affine.Opaque) for a in affine.walk_atoms(i))
-            return expr.short_index(i) if fits and not data else None
+            return expr.short_index(i) if fits and not affine.reads_data(i) else None
         if isinstance(x, Const):
             return expr.const(x.value, dt.int32) if -LIMIT < x.value < LIMIT else None
         if isinstance(x, Cast) and x.arg.dtype.category < dt.FLOAT and x.arg.dtype.itemsize <= 4:

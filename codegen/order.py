@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from codegen.ir import Fused, Kernel
-from codegen.writes import failing, touched
+from codegen.writes import failing
 
 
 def hoist_updates(fused: Fused) -> Fused:
@@ -34,7 +34,7 @@ class _Order:
     def __init__(self, fused: Fused) -> None:
         self.fused = fused
         self.targets = {f"v{v.id}": f"v{t.id}" for t, v in fused.program.writes}
-        self.accesses = [touched(item) for item in fused.items]
+        self.accesses = [(item.reads(), item.writes()) for item in fused.items]
         self.writer: dict[str, int] = {}
         self.readers: dict[str, list[int]] = {}
         for i, (reads, stores) in enumerate(self.accesses):

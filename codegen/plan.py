@@ -7,15 +7,13 @@ memory; offsets are multiples of 64 bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
 
 from codegen.emit import cpp_library
-from codegen.expr import Load, walk
-from codegen.ir import Access, Fused, Kernel, Library, Plan, Tiled
-from codegen.tile import stage_roots
+from codegen.ir import Fused, Library, Plan, Tiled
+from codegen.sizes import round_up
 
 ALIGN: Final = 64
 
@@ -23,14 +21,10 @@ ALIGN: Final = 64
 def plan(tiled: Tiled) -> Plan:
     fused = tiled.fused
     lives = live_ranges(fused)
-    blocks = {n: (a, b, _bytes(fused, n)) for n, (a, b) in lives.items()}
+    room = {n: round_up(max(fused.buffers[n].nbytes, 1), ALIGN) for n in lives}
+    blocks = {n: (a, b, room[n]) for n, (a, b) in lives.items()}
     offsets, size = place(blocks | scratch(fused))
     return Plan(offsets, size)
-
-
-def _bytes(fused: Fused, name: str) -> int:
-    b = fused.buffers[name]
-    return -(-max(b.size * b.dtype.itemsize, 1) // ALIGN) * ALIGN
 
 
 def scratch(fused: Fused) -> dict[str, tuple[int, int, int]]:
@@ -41,7 +35,7 @@ def scratch(fused: Fused) -> dict[str, tuple[int, int, int]]:
             continue
         size = cpp_library.scratch_bytes(item)
         if size:
-            found[cpp_library.scratch_name(item)] = (i, i, -(-size // ALIGN) * ALIGN)
+            found[cpp_library.scratch_name(item)] = (i, i, round_up(size, ALIGN))
     return found
 
 
@@ -49,23 +43,12 @@ def live_ranges(fused: Fused) -> dict[str, tuple[int, int]]:
     """First and last item that touches each temporary."""
     lives: dict[str, tuple[int, int]] = {}
     for i, item in enumerate(fused.items):
-        for name in touched(item):
+        for name in (*item.reads(), *item.writes()):
             b = fused.buffers.get(name)
             if b is not None and b.kind == "temp" and not b.alias:
                 first = lives.get(name, (i, i))[0]
                 lives[name] = (first, i)
     return lives
-
-
-def touched(item: Kernel | Library) -> Iterator[str]:
-    """Every buffer that an item reads or writes."""
-    if isinstance(item, Library):
-        yield from (r.buffer for r in item.reads if isinstance(r, Access))
-        yield from item.outs
-        return
-    for stage in item.stages:
-        yield from (s.buffer for s in stage.stores)
-        yield from (x.buffer for x in walk(*stage_roots(stage)) if isinstance(x, Load))
 
 
 def place(lives: dict[str, tuple[int, int, int]]) -> tuple[dict[str, int], int]:

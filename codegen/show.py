@@ -107,7 +107,7 @@ def _loops(x: Loops) -> str:
 def _nest(n: Nest) -> str:
     at = ", ".join(index(a) for a in n.axes)
     over = (
-        f", {n.monoid} over {', '.join(f'{index(k)}<{k.hi + 1}' for k in n.over)}"
+        f", {n.monoid.name} over {', '.join(f'{index(k)}<{k.extent}' for k in n.over)}"
         if n.monoid
         else ""
     )
@@ -115,13 +115,13 @@ def _nest(n: Nest) -> str:
 
 
 def _stage(s: Stage) -> list[str]:
-    lines = [f"{r.name} = IDENTITY['{r.monoid}']" for r in s.reductions]
+    lines = [f"{r.name} = IDENTITY['{r.monoid.name}']" for r in s.reductions]
     pad = ""
     for a in s.loops:
         lines.append(f"{pad}for {a.name} in range({a.size}):")
         pad += "    "
     for r in s.reductions:
-        lines.append(f"{pad}{r.name} = {r.monoid}({r.name}, {expression(r.value)})")
+        lines.append(f"{pad}{r.name} = {r.monoid.name}({r.name}, {expression(r.value)})")
     for st in s.stores:
         lines.append(f"{pad}{st.buffer}[{index(st.offset)}] = {expression(st.value)}")
     return lines
@@ -144,7 +144,7 @@ def _library(x: Library) -> str:
         f"{r.buffer}[{r.offset}: {r.shape} strides {r.strides}]"
         if isinstance(r, Access)
         else repr(r)
-        for r in x.reads
+        for r in x.operands
     ]
     return f"{', '.join(x.outs)} = {x.name}({', '.join(reads)})  # {x.where}"
 

@@ -9,8 +9,7 @@ neighbouring rows: elementwise kernels, reductions over outer dimensions).
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import Final
@@ -19,9 +18,10 @@ from codegen import affine, expr
 from codegen.affine import Affine, Axis, FloorDiv, Mod
 from codegen.cases import cut
 from codegen.expr import Expr, Load, Select
-from codegen.ir import Buffer, Fused, Kernel, Library, Schedule, Stage, Store, Tiled
+from codegen.ir import Buffer, Fused, Kernel, Library, Schedule, Stage, Tiled
 from codegen.narrow import narrow
 from codegen.rewrite import Rewrite
+from codegen.sizes import extent
 
 LANES: Final = 16
 # Weighted elements below which starting threads costs more than it gains.
@@ -45,18 +45,7 @@ def _arrange(kernel: Kernel, schedules: dict[str, Schedule]) -> Kernel:
     return narrow(order_loops(kernel, plan), plan)
 
 
-# ---------------------------------------------------------------------------------- walking a
-# kernel
-
-
-def stage_roots(stage: Stage) -> Iterator[Expr]:
-    for r in stage.reductions:
-        yield r.value
-    for s in stage.stores:
-        yield s.value
-        for atom in affine.walk_atoms(s.offset):
-            if isinstance(atom, affine.Opaque):
-                yield atom.expr
+# ---------------------------------------------------------------------------------- in place
 
 
 def overwrites(stage: Stage, buffers: Mapping[str, Buffer]) -> bool:
@@ -64,7 +53,7 @@ def overwrites(stage: Stage, buffers: Mapping[str, Buffer]) -> bool:
     where a new one is stored in place. What a Select guards is read where it is needed."""
 
     def memory(name: str) -> str:
-        return (buffers[name].alias or name) if name in buffers else name
+        return buffers[name].home if name in buffers else name
 
     seen: set[Expr] = set()
     written: set[str] = set()
@@ -73,7 +62,7 @@ def overwrites(stage: Stage, buffers: Mapping[str, Buffer]) -> bool:
     for store in stage.stores:
         at_once = _loads_at_once(store.value)
         seen |= {x for x in at_once if memory(x.buffer) not in written}
-        for x in expr.walk(store.value, *(a.expr for a in _opaque(store.offset))):
+        for x in expr.walk(store.value, *affine.opaques(store.offset)):
             if isinstance(x, Load) and memory(x.buffer) in written and x not in seen:
                 return True
         written.add(memory(store.buffer))
@@ -88,41 +77,12 @@ def _loads_at_once(value: Expr) -> set[Load]:
     return {x for x in found if isinstance(x, Load)}
 
 
-def _opaque(index: Affine) -> Iterator[affine.Opaque]:
-    return (atom for atom in affine.walk_atoms(index) if isinstance(atom, affine.Opaque))
-
-
-def stage_indices(stage: Stage) -> Iterator[Affine]:
-    for s in stage.stores:
-        yield s.offset
-    for x in expr.walk(*stage_roots(stage)):
-        yield from expr.indices(x)
-
-
-def map_stage(stage: Stage, by: Mapping[Axis, Affine], loops: tuple[Axis, ...]) -> Stage:
-    rewrite = Rewrite(by)
-    return Stage(
-        loops,
-        tuple(
-            replace(
-                r,
-                value=rewrite(r.value),
-                position=None if r.position is None else rewrite.index(r.position),
-            )
-            for r in stage.reductions
-        ),
-        tuple(
-            Store(s.buffer, rewrite.index(s.offset), rewrite(s.value), s.mode) for s in stage.stores
-        ),
-    )
-
-
 # ---------------------------------------------------------------------------------- splitting
 
 
 def split_axes(kernel: Kernel) -> Kernel:
     """Replace an axis by several where that removes its floordivs and mods."""
-    indices = [list(stage_indices(s)) for s in kernel.stages]
+    indices = [list(s.indices()) for s in kernel.stages]
     by: dict[Axis, Affine] = {}
     rows: list[Axis] = []
     for a in kernel.rows:
@@ -133,7 +93,7 @@ def split_axes(kernel: Kernel) -> Kernel:
         local = dict(by)
         for a in stage.loops:
             loops += _split(a, own, local)
-        stages.append(map_stage(stage, local, tuple(loops)) if local else stage)
+        stages.append(stage.map(Rewrite(local), tuple(loops)) if local else stage)
     return replace(kernel, rows=tuple(rows), stages=tuple(stages))
 
 
@@ -191,7 +151,7 @@ def schedule(kernel: Kernel) -> Schedule:
     """SIMD along the rows or along each stage's loops, whichever accesses more elements
     contiguously."""
     work = max((_work(kernel, s) for s in kernel.stages), default=0)
-    parallel = work >= PARALLEL_WORK and math.prod(a.size for a in kernel.rows) > 1
+    parallel = work >= PARALLEL_WORK and extent(kernel.rows) > 1
     loops = [
         _best(kernel, s.loops, (s,)) if _vectorisable(s) else (None, 0.0) for s in kernel.stages
     ]
@@ -213,7 +173,7 @@ def _across(kernel: Kernel, lanes: Axis) -> Axis | None:
         return None
     v = affine.axis(lanes.name, lanes.size)
     strided = [
-        i for s in kernel.stages for i in stage_indices(s) if affine.coefficient(i, v) not in (0, 1)
+        i for s in kernel.stages for i in s.indices() if affine.coefficient(i, v) not in (0, 1)
     ]
     best, most = None, 0
     for a in kernel.rows:
@@ -225,15 +185,15 @@ def _across(kernel: Kernel, lanes: Axis) -> Axis | None:
 
 
 def _work(kernel: Kernel, stage: Stage) -> int:
-    elements = math.prod(a.size for a in (*kernel.rows, *stage.loops))
-    cost = sum(1 for x in expr.walk(*stage_roots(stage)))
+    elements = extent((*kernel.rows, *stage.loops))
+    cost = sum(1 for x in stage.walk())
     return elements * max(cost // 4, 1)
 
 
 def _vectorisable(stage: Stage) -> bool:
     """Not where stores may collide: those run in order. Products of lanes are fine for every
     monoid."""
-    return all(s.mode == "set" for s in stage.stores)
+    return all(s.monoid is None for s in stage.stores)
 
 
 def _best(
@@ -241,11 +201,11 @@ def _best(
 ) -> tuple[Axis | None, float]:
     """The axis along which accesses are contiguous, and how much SIMD gains there (weighted
     elements)."""
-    rows = math.prod(x.size for x in kernel.rows)
+    rows = extent(kernel.rows)
     best: tuple[Axis | None, float] = (None, 0.0)
     for a in reversed(axes):
         full = min(a.size, LANES) / LANES  # a short axis fills its lanes in part
-        score = sum(_score(a, s) * full * rows * math.prod(x.size for x in s.loops) for s in stages)
+        score = sum(_score(a, s) * full * rows * extent(s.loops) for s in stages)
         if score > best[1]:
             best = (a, score)
     return best
@@ -254,7 +214,7 @@ def _best(
 def _score(a: Axis, stage: Stage) -> float:
     at = affine.axis(a.name, a.size)
     total, count = 0.0, 0
-    loads = [x.offset for x in expr.walk(*stage_roots(stage)) if isinstance(x, Load)]
+    loads = [x.offset for x in stage.loads()]
     for offset in [*loads, *(s.offset for s in stage.stores)]:
         c = affine.coefficient(offset, at)
         total += 1.0 if c == 1 else 0.6 if c == 0 else 0.05

@@ -10,7 +10,6 @@ from codegen import affine, expr
 from codegen.affine import Axis
 from codegen.expr import Expr, Load, Local, Read
 from codegen.ir import Fused, Kernel, Loops, Nest, Stage, Tiled
-from codegen.tile import stage_indices, stage_roots
 
 
 class VerifyError(AssertionError):
@@ -74,7 +73,7 @@ def kernel(k: Kernel, fused: Fused) -> None:
     for i, stage in enumerate(k.stages):
         where = f"kernel {k.name} stage {i}"
         axes = frozenset((*k.rows, *stage.loops))
-        for root in stage_roots(stage):
+        for root in stage.roots():
             _expression(root, axes, known, sizes, where)
         for s in stage.stores:
             _require(s.buffer in sizes, f"stores to unknown buffer {s.buffer}", where)
@@ -86,7 +85,7 @@ def kernel(k: Kernel, fused: Fused) -> None:
 
 
 def _uses_only(stage: Stage, axes: frozenset[Axis], where: str) -> None:
-    for index in stage_indices(stage):
+    for index in stage.indices():
         _require(affine.axes_of(index) <= axes, f"index {index} uses a foreign axis", where)
 
 

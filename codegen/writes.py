@@ -13,8 +13,7 @@ from dataclasses import replace
 
 from codegen import affine, expr
 from codegen.expr import Load
-from codegen.ir import Access, Fused, Kernel, Library, Stage, Store, Value
-from codegen.tile import stage_roots
+from codegen.ir import Fused, Kernel, Library, Stage, Store, Value
 from eager.aval import contiguous_strides
 
 
@@ -49,7 +48,7 @@ def failing(fused: Fused) -> set[int]:
         if isinstance(item, Library):
             fails = item.op.raises
         else:
-            fails = any(s.buffer in checks for stage in item.stages for s in stage.stores)
+            fails = not checks.isdisjoint(item.writes())
         if fails:
             found.add(i)
     return found
@@ -60,29 +59,17 @@ def _touching(fused: Fused) -> tuple[dict[str, list[int]], dict[str, list[int]]]
     readers: dict[str, list[int]] = {}
     writers: dict[str, list[int]] = {}
     for i, item in enumerate(fused.items):
-        reads, stores = touched(item)
-        for name in reads:
+        for name in item.reads():
             readers.setdefault(name, []).append(i)
-        for name in stores:
+        for name in item.writes():
             writers.setdefault(name, []).append(i)
     return readers, writers
-
-
-def touched(item: Kernel | Library) -> tuple[set[str], set[str]]:
-    if isinstance(item, Library):
-        return {r.buffer for r in item.reads if isinstance(r, Access)}, set(item.outs)
-    reads, stores = set(), set()
-    for stage in item.stages:
-        stores |= {s.buffer for s in stage.stores}
-        reads |= {x.buffer for x in expr.walk(*stage_roots(stage)) if isinstance(x, Load)}
-    return reads, stores
 
 
 def _in_place(
     fused: Fused, target: Value, source: str, readers: list[int], writers: list[int]
 ) -> bool:
-    contiguous = target.strides is None or target.strides == contiguous_strides(target.aval.shape)
-    if not contiguous or len(writers) != 1:
+    if target.layout != contiguous_strides(target.aval.shape) or len(writers) != 1:
         return False
     at = writers[0]
     item = fused.items[at]
@@ -109,15 +96,14 @@ def _reads_where_it_writes(kernel: Kernel, old: str, new: str) -> bool:
 
 
 def _loads(stage: Stage, name: str) -> list[Load]:
-    return [x for x in expr.walk(*stage_roots(stage)) if isinstance(x, Load) and x.buffer == name]
+    return [x for x in stage.loads() if x.buffer == name]
 
 
 def _copy(i: int, target: Value, value: Value) -> Kernel:
     """input[...] = temporary, at the end."""
     r = affine.axis("r", target.aval.numel)
     index = affine.unravel(r, target.aval.shape)
-    strides = contiguous_strides(target.aval.shape) if target.strides is None else target.strides
     loaded = expr.load(f"v{value.id}", r, value.aval.dtype)
-    store = Store(f"v{target.id}", affine.dot_strides(index, strides), loaded)
+    store = Store(f"v{target.id}", affine.dot_strides(index, target.layout), loaded)
     rows = (affine.axis_of(r),) if r.terms else ()
     return Kernel(f"w{i}", rows, (Stage((), (), (store,)),), (), f"write v{target.id}")

@@ -15,7 +15,7 @@ from codegen.emit import cpp_library
 from codegen.emit import cpp_table as table
 from codegen.emit.cpp_kernel import KernelText, emit_kernel
 from codegen.gather import Batch, gather
-from codegen.ir import Fused, Kernel, Library, Plan, Tiled
+from codegen.ir import Fused, Library, Plan, Tiled
 from codegen.runtime import artifact
 from codegen.runtime.support import wanted_threads
 from codegen.writes import failing
@@ -72,8 +72,7 @@ def spell(tiled: Tiled) -> Spelled:
     fused = tiled.fused
     texts = {
         item.name: emit_kernel(item, tiled.schedules[item.name], fused.buffers)
-        for item in fused.items
-        if isinstance(item, Kernel)
+        for item in fused.kernels()
     }
     batches = gather(fused, {name: text.text for name, text in texts.items() if text.size})
     items = tuple(item for batch in batches for item in batch)
@@ -197,7 +196,7 @@ class Places:
     def pointer(self, name: str) -> str:
         """A typed pointer."""
         b = self.fused.buffers[name]
-        target = b.alias or name
+        target = b.home
         kind = f"({table.MEMORY[b.dtype.name]} *)"
         if target in self.slots:
             return f"{kind}b[{self.slots[target]}]"

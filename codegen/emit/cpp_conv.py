@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from codegen.emit.cpp_step import Writer, array, team
+from codegen.sizes import blocks, round_up
 
 BAND_BYTES: Final = 1 << 18  # a band of source stays in the second-level cache
 PARTIAL_BYTES: Final = 1280 << 10  # partial weight gradients: more cost more than they gain
@@ -83,8 +84,8 @@ def _backward(g: Geometry) -> list[_Reach]:
     reach = []
     for size, _, k, s, d in g.dims():
         div = math.gcd(s, d)
-        taps = -(-k // (s // div))
-        reach.append(_Reach(-(-size // s), 1, taps, (taps - 1) * (d // div)))
+        taps = blocks(k, s // div)
+        reach.append(_Reach(blocks(size, s), 1, taps, (taps - 1) * (d // div)))
     return reach
 
 
@@ -104,7 +105,7 @@ def band_room(reach: list[_Reach], channels: int, itemsize: int) -> int:
 def _room(w: Writer, ctype: str, packed: int, offsets: int, room: int, turned: int) -> str:
     """Scratch, as the initialiser of a jc::ConvRoom."""
     size = w.step.out_avals[0].dtype.itemsize
-    room, turned = (-(-x * size // 64) * 64 // size for x in (room, turned))
+    room, turned = (round_up(x * size, 64) // size for x in (room, turned))
     parts = (
         f"({ctype} *){w.take(packed * size)}",
         f"(i64 *){w.take(8 * offsets)}",
@@ -115,8 +116,7 @@ def _room(w: Writer, ctype: str, packed: int, offsets: int, room: int, turned: i
 
 def _padded(channels: int, itemsize: int) -> int:
     """Channels rounded up to whole tiles of any processor."""
-    lanes = 2 * 64 // itemsize
-    return -(-channels // lanes) * lanes
+    return round_up(channels, 2 * 64 // itemsize)
 
 
 def conv(w: Writer) -> None:

@@ -204,9 +204,7 @@ class Spell:
         """How much the index grows from lane to lane; None if irregular."""
         if self.vector is None:
             return 0
-        if any(
-            self.is_vector(a.expr) for a in affine.walk_atoms(index) if isinstance(a, affine.Opaque)
-        ):
+        if any(map(self.is_vector, affine.opaques(index))):
             return None
         return affine.coefficient(index, affine.axis(self.vector.name, self.vector.size))
 
@@ -323,8 +321,7 @@ def _load(s: Spell, x: Load, guard: Expr | None, vector: bool) -> str:
         return f"ld1({at})" if guard is None else f"ld1_if({at}, {s.anywhere(guard)})"
     step = s.step(x.offset)
     if guard is not None and s.is_vector(guard):
-        data = any(isinstance(a, affine.Opaque) for a in affine.walk_atoms(x.offset))
-        return _guarded_load(s, x, guard, p, None if data else step)
+        return _guarded_load(s, x, guard, p, None if affine.reads_data(x.offset) else step)
     text = _plain_load(s, x, guard, p, step)
     if guard is None:
         return text

@@ -8,8 +8,7 @@ row, and reductions need no combining at the end.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from codegen import expr
@@ -18,8 +17,9 @@ from codegen.emit import cpp_table as table
 from codegen.emit.cpp_expr import Names, Scope, Spell
 from codegen.emit.cpp_lanes import position_of, width
 from codegen.ir import Buffer, Kernel, Reduction, Schedule, Stage, Store
-from codegen.plan import touched
-from codegen.tile import overwrites, stage_roots
+from codegen.monoid import ARGMAX, SUM
+from codegen.sizes import extent
+from codegen.tile import overwrites
 from eager import dtype as dt
 
 # A sum down a long column is a sum of sums of this many: errors grow with the root of the length.
@@ -53,17 +53,10 @@ def emit_kernel(kernel: Kernel, plan: Schedule, buffers: Mapping[str, Buffer]) -
 
 def streamed(kernel: Kernel, buffers: Mapping[str, Buffer]) -> frozenset[str]:
     """The large buffers that the kernel only writes."""
-    read = {
-        x.buffer
-        for stage in kernel.stages
-        for x in expr.walk(*stage_roots(stage))
-        if isinstance(x, expr.Load)
-    }
-    stored = {store.buffer for stage in kernel.stages for store in stage.stores}
     return frozenset(
         name
-        for name in stored - read
-        if name in buffers and buffers[name].size * buffers[name].dtype.itemsize >= STREAM_BYTES
+        for name in set(kernel.writes()) - set(kernel.reads())
+        if name in buffers and buffers[name].nbytes >= STREAM_BYTES
     )
 
 
@@ -72,11 +65,10 @@ class _Writer:
         self.kernel = kernel
         self.plan = plan
         self.buffers = buffers
-        own = [buffers[n] for n in set(touched(kernel)) if n in buffers]
+        own = [buffers[n] for n in (*kernel.reads(), *kernel.writes()) if n in buffers]
         dtypes = {b.name: b.dtype for b in (*own, *kernel.locals)}
         self.names = Names(dtypes, frozenset(b.name for b in own if b.kind == "scalar"))
-        stores = (store for stage in kernel.stages for store in stage.stores)
-        self.names.stored = frozenset(store.buffer for store in stores)
+        self.names.stored = frozenset(kernel.writes())
         for i, b in enumerate(kernel.locals):
             self.names.locals[b.name] = f"t{i}"
         self.streamed = streamed(kernel, buffers)
@@ -141,12 +133,12 @@ class _Writer:
 
     def traffic(self) -> int:
         """What a row weighs, in bytes of plain traffic."""
-        return 4 * sum(math.prod(a.size for a in s.loops) * _weight(s) for s in self.kernel.stages)
+        return 4 * sum(extent(s.loops) * _weight(s) for s in self.kernel.stages)
 
     def team(self) -> str:
         if not self.plan.parallel:
             return "1"
-        return f"team_for(i64({math.prod(a.size for a in self.kernel.rows) * self.traffic()}))"
+        return f"team_for(i64({extent(self.kernel.rows) * self.traffic()}))"
 
     # ------------------------------------------------------------------ by rows
 
@@ -154,7 +146,7 @@ class _Writer:
         out: list[str] = []
         for i, (stage, vector) in enumerate(zip(self.kernel.stages, self.plan.vector, strict=True)):
             self.row.lines += self.stage_by_rows(stage, vector, i)
-        count = math.prod(a.size for a in self.kernel.rows)
+        count = extent(self.kernel.rows)
         out.append(f"parallel({count}, 1, {self.team()}, [=](i64 lo_, i64 hi_) {{")
         for b in self.kernel.locals:
             out.append(
@@ -253,7 +245,7 @@ class _Writer:
         assert v is not None
         size = "n0" if self.sized() else str(v.size)
         outer = tuple(a for a in self.kernel.rows if a is not v)
-        count = math.prod(a.size for a in outer)
+        count = extent(outer)
         for i, stage in enumerate(self.kernel.stages):
             self.row.lines += self.stage_by_columns(stage, v, i, self.vectors())
         self.top.lines.insert(0, f"constexpr int W = {self.lanes()}, U = {self.vectors()};")
@@ -381,7 +373,7 @@ class _Blocks:
     (Where the outermost loop is cut, `k_` and `e_` bound its current block.)"""
 
     def __init__(self, stage: Stage, accs: list[_Acc]) -> None:
-        total = math.prod(a.size for a in stage.loops)
+        total = extent(stage.loops)
         self.accs = accs if total >= 2 * BLOCK and all(a.chunked() for a in accs) else []
         decides = all(a.decided() for a in accs) and accs and not stage.stores
         self.exits = accs if total >= 2 * EXIT and decides else []
@@ -427,11 +419,9 @@ class _Acc:
         self.at = at
         self.name = writer.names.fresh("s")
         self.lane = table.lane(r.value.dtype)
-        self.arg = r.monoid.startswith("arg")
+        self.arg = r.monoid.of is not None
         self.identity = table.identity(r.monoid, r.value.dtype)
-        self.struct = (
-            "Or" if r.monoid == "any" else "And" if r.monoid == "all" else self.struct_name()
-        )
+        self.struct = self.struct_name()
         self.vector = f"vec<{self.lane}, {s.lanes}>"
         self.how = f"{self.max()}, {str(self.arg and rises(r, loops)).lower()}"
         self.spot = table.register(position_of(r).dtype) if self.arg else ""
@@ -444,11 +434,11 @@ class _Acc:
         if self.arg:
             return "Max"
         if self.r.value.dtype is dt.bool_:
-            return {"max": "Or", "sum": "Or", "min": "And", "prod": "And"}[self.r.monoid]
-        return table.MONOIDS[self.r.monoid]
+            return table.BOOL_MONOIDS[self.r.monoid.name]
+        return table.MONOIDS[self.r.monoid.name]
 
     def chunked(self) -> bool:
-        return self.r.monoid == "sum" and self.r.value.dtype.is_floating_point
+        return self.r.monoid is SUM and self.r.value.dtype.is_floating_point
 
     def decided(self) -> str:
         """The C++ condition under which no further element changes the result; "" if there is
@@ -506,7 +496,7 @@ class _Acc:
         return f"vec<{self.spot}, 1>({self.s.scalar(at)})" if scalar else self.s.vector_of(at)
 
     def max(self) -> str:
-        return "true" if self.r.monoid == "argmax" else "false"
+        return "true" if self.r.monoid is ARGMAX else "false"
 
     def first(self) -> str:
         assert self.r.position is not None
@@ -546,7 +536,7 @@ def decode(axes: tuple[Axis, ...], counter: str) -> list[str]:
 
 
 def _weight(stage: Stage) -> int:
-    return max(1, sum(1 for _ in expr.walk(*stage_roots(stage))) // 3)
+    return max(1, sum(1 for _ in stage.walk()) // 3)
 
 
 def rises(r: Reduction, loops: tuple[Axis, ...]) -> bool:
@@ -560,6 +550,3 @@ def rises(r: Reduction, loops: tuple[Axis, ...]) -> bool:
             return False
         reach += step * (a.size - 1)
     return not steps
-
-
-Emitter = Callable[[Kernel, Schedule, Mapping[str, Buffer]], KernelText]

@@ -14,7 +14,6 @@ from codegen import affine, expr
 from codegen.affine import Axis
 from codegen.expr import Apply, Const, Expr, IndexOf
 from codegen.ir import Reduction, Stage
-from codegen.tile import stage_indices, stage_roots
 
 # Shorter rows would run in masked tails of so many lanes.
 BYTES_FROM: Final = 256
@@ -41,9 +40,8 @@ def position_of(r: Reduction) -> Expr:
 
 
 def _values(stage: Stage) -> list[Expr]:
-    roots = list(stage_roots(stage))
-    roots += [position_of(r) for r in stage.reductions if r.monoid.startswith("arg")]
-    return list(expr.walk(*roots))
+    positions = (position_of(r) for r in stage.reductions if r.monoid.of is not None)
+    return list(expr.walk(*stage.roots(), *positions))
 
 
 def _is_bytes(x: Expr) -> bool:
@@ -55,4 +53,4 @@ def _is_bytes(x: Expr) -> bool:
 def _is_plain(stage: Stage, vector: Axis) -> bool:
     """Whether all memory is met lane by lane, or the same in all lanes."""
     at = affine.axis(vector.name, vector.size)
-    return all(affine.coefficient(i, at) in (0, 1) for i in stage_indices(stage))
+    return all(affine.coefficient(i, at) in (0, 1) for i in stage.indices())

@@ -145,11 +145,11 @@ def _host(w: Writer) -> None:
     """A callback into the op's own NumPy kernel. Numbers among the operands are bound in it;
     run-time scalars are passed."""
     number, step = len(w.hosts), w.step
-    tensors = [i for i, r in enumerate(step.reads) if isinstance(r, Access)]
-    slots = [i for i, r in enumerate(step.reads) if isinstance(r, str)]
+    tensors = [i for i, r in enumerate(step.operands) if isinstance(r, Access)]
+    slots = [i for i, r in enumerate(step.operands) if isinstance(r, str)]
     args = [f"(void *)({w.dense(i)})" for i in tensors]
     for i in slots:
-        w.lines.append(f"{w.ctype(i)} n{i} = {w.places.argument(str(step.reads[i]))};")
+        w.lines.append(f"{w.ctype(i)} n{i} = {w.places.argument(str(step.operands[i]))};")
         args.append(f"(void *)&n{i}")
     args += [f"(void *)({w.places.pointer(o)})" for o in step.outs]
     ins = [Spec(w.aval(i).shape, w.aval(i).dtype.np) for i in (*tensors, *slots)]
@@ -170,7 +170,7 @@ def _host_function(step: Library, tensors: int) -> Callable[..., Any]:
             else next(numbers).item()
             if isinstance(r, str)
             else r
-            for r in step.reads
+            for r in step.operands
         ]
         try:
             return step.op.compute(tuple(operands), step.attrs, step.out_avals)

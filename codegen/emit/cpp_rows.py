@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Any
 
 from codegen.emit.cpp_step import Writer, array, team
-from codegen.emit.cpp_table import MEMORY, MONOIDS, REGISTER
+from codegen.emit.cpp_table import BOOL_MONOIDS, MEMORY, MONOIDS, REGISTER
+from codegen.monoid import COMBINE
 from eager import dtype as dt
 from eager.aval import contiguous_strides
 from eager.dtype import DType
-
-_REDUCE: Final = {"set": "Keep", "add": "Sum", "prod": "Prod", "amax": "Max", "amin": "Min"}
-# On booleans (lanes 0 and -1) arithmetic is logic.
-_REDUCE_BOOL: Final = {"set": "Keep", "add": "Or", "prod": "And", "amax": "Or", "amin": "And"}
-
 
 # ---------------------------------------------------------------------------------- pools
 
@@ -112,7 +108,9 @@ def _where(w: Writer, dim: int, size: int) -> int:
 
 
 def _reduction(dtype: DType, name: str) -> str:
-    return (_REDUCE_BOOL if dtype is dt.bool_ else _REDUCE)[name]
+    monoid = COMBINE[name]
+    structs = BOOL_MONOIDS if dtype is dt.bool_ else MONOIDS
+    return "Keep" if monoid is None else structs[monoid.name]
 
 
 def _shared(sizes: list[int]) -> int:

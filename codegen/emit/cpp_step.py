@@ -11,6 +11,7 @@ from codegen.emit.cpp_table import MEMORY
 from codegen.ir import Access, Library
 from codegen.runtime import cpu
 from codegen.runtime.artifact import Host
+from codegen.sizes import round_up
 from eager.aval import Aval, contiguous_strides
 
 ALIGN: Final = 64
@@ -50,7 +51,7 @@ class Writer:
     def take(self, nbytes: int) -> str:
         """A `char *` to `nbytes` of scratch."""
         at = self.used
-        self.used += -(-nbytes // ALIGN) * ALIGN
+        self.used += round_up(nbytes, ALIGN)
         return f"({self.places.scratch(self.step)} + {at})"
 
     def call(self, name: str, *args: object) -> None:
@@ -64,11 +65,11 @@ class Writer:
 
     def aval(self, i: int) -> Aval:
         """The aval of read `i`, which is no plain number."""
-        before = sum(isinstance(x, Access | str) for x in self.step.reads[:i])
+        before = sum(isinstance(x, Access | str) for x in self.step.operands[:i])
         return self.step.avals[before]
 
     def access(self, i: int) -> Access:
-        x = self.step.reads[i]
+        x = self.step.operands[i]
         assert isinstance(x, Access)
         return x
 

@@ -6,9 +6,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
-import numpy as np
-
 from codegen.expr import Const
+from codegen.monoid import ALL, ANY, Monoid
 from eager import dtype as dt
 from eager.dtype import DType
 from eager.scalar import VOCABULARY
@@ -48,6 +47,8 @@ MONOIDS: Final = {
     "any": "Or",
     "all": "And",
 }
+# On booleans (lanes 0 and -1) arithmetic is logic.
+BOOL_MONOIDS: Final = MONOIDS | {"sum": "Or", "prod": "And", "min": "And", "max": "Or"}
 
 
 def register(dtype: DType) -> str:
@@ -59,19 +60,12 @@ def lane(dtype: DType) -> str:
     return "bool" if dtype is dt.bool_ else REGISTER[dtype.name]
 
 
-def identity(monoid: str, dtype: DType) -> str:
-    """The C++ text of the value that leaves others unchanged."""
-    if monoid in ("any", "all"):
-        return "-1" if monoid == "all" else "0"
-    if monoid in ("sum", "prod"):
-        return number(0 if monoid == "sum" else 1, dtype)
-    low = monoid in ("max", "argmax")
-    if dtype is dt.bool_:
-        return "0" if low else "-1"
-    if dtype.is_floating_point:
-        return number(-math.inf if low else math.inf, dtype)
-    info = np.iinfo(dtype.np)
-    return number(int(info.min if low else info.max), dtype)
+def identity(monoid: Monoid, dtype: DType) -> str:
+    """The C++ text of the value that leaves others unchanged. (Truth is counted in lanes of any
+    type: 0 and -1.)"""
+    if monoid in (ANY, ALL):
+        return number(monoid.unit(dtype), dt.bool_)
+    return number(monoid.unit(dtype), dtype)
 
 
 def number(value: float, dtype: DType) -> str:

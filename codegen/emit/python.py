@@ -19,8 +19,9 @@ from codegen import affine, expr
 from codegen.emit.show_table import INFIX
 from codegen.expr import Apply, Cast, Checked, Const, Expr, IndexOf, Load, Local, Select
 from codegen.ir import Access, Buffer, Fused, Kernel, Library, Stage, Store, Value
+from codegen.monoid import MONOIDS
 from codegen.runtime.artifact import CheckFailed, failure
-from codegen.tile import stage_roots
+from codegen.sizes import span
 from eager import dtype as dt
 from eager.dtype import DType
 from eager.ops.philox import scalar_words
@@ -38,8 +39,7 @@ class Source:
 
 
 def emit(fused: Fused) -> Source:
-    kernels = [i for i in fused.items if isinstance(i, Kernel)]
-    text = "\n\n".join(_Writer(k).text() for k in kernels)
+    text = "\n\n".join(_Writer(k).text() for k in fused.kernels())
     functions: dict[str, Any] = dict(RUNTIME)
     exec(compile(text, "<codegen python>", "exec"), functions)
     return Source(text, _Runner(fused, functions))
@@ -60,7 +60,8 @@ class _Writer:
         k = self.kernel
         lines = [f"def {k.name}(B):  # {k.note} {k.where}".rstrip()]
         pad = "    "
-        lines += [f"{pad}{name} = B['{name}']" for name in sorted(_buffers(k))]
+        buffers = {*k.reads(), *k.writes()} - {b.name for b in k.locals}
+        lines += [f"{pad}{name} = B['{name}']" for name in sorted(buffers)]
         for a in k.rows:
             lines.append(f"{pad}for {a.name} in range({a.size}):")
             pad += "    "
@@ -72,7 +73,7 @@ class _Writer:
     def stage(self, stage: Stage) -> list[str]:
         lines = []
         for r in stage.reductions:
-            start = f"identity('{r.monoid}', {r.value.dtype.name})"
+            start = f"identity('{r.monoid.name}', {r.value.dtype.name})"
             lines.append(
                 f"{r.name} = ({start}, None)" if r.position is not None else f"{r.name} = {start}"
             )
@@ -83,7 +84,8 @@ class _Writer:
         block = _Block(self)
         for r in stage.reductions:
             at = f", {block.index(r.position)}" if r.position is not None else ""
-            block.lines.append(f"{r.name} = {r.monoid}_step({r.name}, {block.value(r.value)}{at})")
+            step = f"{r.monoid.name}_step({r.name}, {block.value(r.value)}{at})"
+            block.lines.append(f"{r.name} = {step}")
         block.lines += [block.store(s) for s in stage.stores]  # after all values: see `overwrites`
         lines += [pad + line for line in block.lines]
         lines += [
@@ -135,8 +137,8 @@ class _Block:
         value = self.value(s.value)
         return (
             f"{target} = {value}"
-            if s.mode == "set"
-            else f"{target} = {s.mode}_step({target}, {value})"
+            if s.monoid is None
+            else f"{target} = {s.monoid.name}_step({target}, {value})"
         )
 
 
@@ -175,31 +177,8 @@ _TEXT: Final[dict[type[Expr], Callable[[_Block, Any], str]]] = {
 }
 
 
-def _buffers(k: Kernel) -> set[str]:
-    own = {b.name for b in k.locals}
-    found = {s.buffer for stage in k.stages for s in stage.stores}
-    for stage in k.stages:
-        found |= {x.buffer for x in expr.walk(*stage_roots(stage)) if isinstance(x, Load)}
-    return found - own
-
-
 # ---------------------------------------------------------------------------------- what the text
 # calls
-
-
-def identity(monoid: str, dtype: DType) -> Any:
-    """What leaves others unchanged."""
-    if monoid in ("any", "all"):
-        return np.bool_(monoid == "all")
-    if monoid in ("sum", "prod"):
-        return dtype.np.type(monoid == "prod")
-    low = monoid in ("max", "argmax")
-    if dtype.is_floating_point:
-        return dtype.np.type(-math.inf if low else math.inf)
-    if dtype is dt.bool_:
-        return np.bool_(not low)
-    info = np.iinfo(dtype.np)
-    return dtype.np.type(info.min if low else info.max)
 
 
 def _arg_step(better: Callable[[Any, Any], Any]) -> Callable[..., Any]:
@@ -243,16 +222,13 @@ RUNTIME: Final[dict[str, Any]] = {
     **{d.name: d.np.type for d in dt.ALL},
     "m": NUMPY,
     "empty": np.empty,
-    "identity": lambda monoid, t: identity(monoid, dt.from_numpy(np.dtype(t))),
+    "identity": lambda monoid, t: t(MONOIDS[monoid].unit(dt.from_numpy(np.dtype(t)))),
     "cast": lambda x, t: _cast(x, dt.from_numpy(np.dtype(t))),
     "checked": _checked,
     "sum_step": lambda a, x: a | x if isinstance(a, np.bool_) else a + x,
-    "add_step": lambda a, x: a + x,
     "prod_step": lambda a, x: a * x,
     "max_step": np.maximum,
-    "amax_step": np.maximum,
     "min_step": np.minimum,
-    "amin_step": np.minimum,
     "any_step": np.logical_or,
     "all_step": np.logical_and,
     "argmax_step": _arg_step(lambda x, best: x > best),
@@ -280,7 +256,7 @@ class _Runner:
             flat[f"v{v.id}"] = [v.aval.dtype.np.type(x)] if v.aval.weak else _flat(v, x)
         for name, b in fused.buffers.items():
             if name not in flat:
-                flat[name] = flat[b.alias] if b.alias else np.empty(b.size, b.dtype.np)
+                flat[name] = flat[b.home] if b.alias else np.empty(b.size, b.dtype.np)
         with np.errstate(all="ignore"):
             for item in fused.items:
                 if isinstance(item, Kernel):
@@ -294,8 +270,7 @@ def _flat(v: Value, x: Array) -> Array:
     """One-dimensional memory of an input, up to its last element; writes go through."""
     if x.flags.c_contiguous:
         return x.reshape(-1)
-    extent = 1 + sum((n - 1) * s for n, s in zip(v.aval.shape, v.strides or (), strict=True))
-    return as_strided(x, (extent if x.size else 0,), (x.itemsize,))
+    return as_strided(x, (span(v.aval.shape, v.layout),), (x.itemsize,))
 
 
 def _view(flat: Mapping[str, Any], a: Access) -> Array:
@@ -306,7 +281,7 @@ def _view(flat: Mapping[str, Any], a: Access) -> Array:
 def _library(item: Library, flat: Mapping[str, Any], buffers: Mapping[str, Buffer]) -> None:
     operands = [
         _view(flat, r) if isinstance(r, Access) else flat[r][0].item() if isinstance(r, str) else r
-        for r in item.reads
+        for r in item.operands
     ]
     try:
         results = item.op.compute(tuple(operands), item.attrs, item.out_avals)

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from codegen import expr
 from codegen.emit import triton_dot
 from codegen.emit import triton_nests as nests
 from codegen.emit import triton_scan as scan
@@ -22,10 +21,11 @@ from codegen.emit.triton_epilogue import Product
 from codegen.emit.triton_group import Form, Tables, emit_group, group
 from codegen.emit.triton_kernel import KernelText, emit_kernel
 from codegen.emit.triton_split import split
-from codegen.emit.triton_tile import DEFAULT, Sizes, roots, tile
+from codegen.emit.triton_tile import DEFAULT, Sizes, tile
 from codegen.expr import Apply
 from codegen.ir import Buffer, Fused, Kernel, Library, Unsupported
 from codegen.plan import place
+from codegen.sizes import round_up
 from eager import dtype as dt
 
 HEADER: Final = '''"""Triton kernels of one compiled graph."""
@@ -163,7 +163,7 @@ def _lives(module: _Module) -> dict[str, tuple[int, int, int]]:
         for name in (*launch.arguments, *(n for slot in slots for n in slot)):
             b = module.buffers.get(name)
             if b is not None and b.kind == "temp" and not b.alias:
-                size = -(-max(b.size * b.dtype.itemsize, 1) // ALIGN) * ALIGN
+                size = round_up(max(b.nbytes, 1), ALIGN)
                 lives[name] = (lives.get(name, (i,))[0], i, size)
     return lives
 
@@ -190,8 +190,8 @@ def hint(kernel: Kernel) -> str:
     """A few telling words for the kernel's name, which profilers show: "exp_sum_div"."""
     words: list[str] = []
     for stage in kernel.stages:
-        words += _telling(x.fn for x in expr.walk(*roots(stage)) if isinstance(x, Apply))
-        words += [r.monoid for r in stage.reductions]
+        words += _telling(x.fn for x in stage.walk() if isinstance(x, Apply))
+        words += [r.monoid.name for r in stage.reductions]
     return "_".join(list(dict.fromkeys(words))[:4]).replace("__", "_").strip("_") or "copy"
 
 

@@ -17,7 +17,7 @@ from typing import Final
 from codegen import affine, expr
 from codegen.affine import Affine, Axis, FloorDiv, Mod
 from codegen.emit import triton_table as table
-from codegen.emit.triton_tile import ATOMICS, is_atomic
+from codegen.emit.triton_tile import ATOMICS, COMBINES, is_atomic
 from codegen.expr import Apply, Cast, Checked, Const, Expr, IndexOf, Load, Local, Select
 from codegen.ir import Buffer, Store, Unsupported
 from eager import dtype as dt
@@ -112,22 +112,23 @@ class Block:
         mask = self._mask(dims, ())
         span = dims_in(address.dims | value.dims | (dims & self.masks.keys()))
         target = self._widened(address, span)
-        if s.mode == "set":
+        if s.monoid is None:
             self.put(f"tl.store({target}, {bare(value.text)}{mask})")
             return
         dtype = self.signature.buffers[s.buffer].dtype
-        if not is_atomic(s.mode, dtype):
-            raise Unsupported(f"the triton backend cannot {s.mode} {dtype.name} at shared places")
-        self.put(f'tl.atomic_{ATOMICS[s.mode]}({target}, {value.text}{mask}, sem="relaxed")')
+        if not is_atomic(s.monoid, dtype):
+            what = f"{s.monoid.name} {dtype.name}"
+            raise Unsupported(f"the triton backend cannot {what} at shared places")
+        self.put(f'tl.atomic_{ATOMICS[s.monoid]}({target}, {value.text}{mask}, sem="relaxed")')
 
     def store_in_turn(self, s: Store, value: Text, address: Text) -> None:
         """Combine with memory in a serial loop: each turn sees what the last one wrote."""
         dtype = self.signature.buffers[s.buffer].dtype
-        if s.mode != "set":
+        if s.monoid is not None:
             wide = table.type_name(dtype.compute)
             before = self.bind(Text(f"tl.load({address.text}).to({wide})"))
-            name = {"add": "add", "prod": "mul", "amax": "max", "amin": "min"}[s.mode]
-            spelled = table.template(name, dtype.compute).format(before.text, value.text)
+            template = table.template(COMBINES[s.monoid], dtype.compute)
+            spelled = template.format(before.text, value.text)
             value = Text(f"({spelled}).to({table.type_name(dtype)})")
         self.put(f"tl.store({address.text}, {value.text})")
         self.put("tl.debug_barrier()")

@@ -17,11 +17,10 @@ from codegen.affine import Affine, Axis
 from codegen.emit import triton_table as table
 from codegen.emit.triton_body import STEP, Signature, Text, needs_int64, plain_block, use_counts
 from codegen.emit.triton_kernel import KernelText, finished
-from codegen.emit.triton_tile import power_of_two, rewrite_stage
 from codegen.expr import Expr
 from codegen.ir import Access, Buffer, Kernel, Library, Stage, Store, Unsupported
 from codegen.rewrite import Rewrite
-from codegen.tile import stage_roots
+from codegen.sizes import extents, power_of_two
 from eager import dtype as dt
 from eager.dtype import DType
 
@@ -54,7 +53,7 @@ def dot_tile(m: int, n: int, k: int, dtype: DType) -> DotTile:
 def dot(step: Library, buffers: Mapping[str, Buffer], epilogue: Kernel | None = None) -> KernelText:
     """out[*B, M, N] = a[*B, M, K] @ b[*B, K, N]; or what the elementwise kernel `epilogue` makes of
     it."""
-    a, b = step.reads
+    a, b = step.operands
     assert isinstance(a, Access)
     assert isinstance(b, Access)
     *batch, m, k = a.shape
@@ -108,8 +107,8 @@ def _result(
     else:
         (own,) = epilogue.stages
         axes = (*epilogue.rows, *own.loops)
-        by = dict(zip(axes, affine.unravel(flat, tuple(a.size for a in axes)), strict=True))
-        stage = rewrite_stage(own, Rewrite(by))
+        by = dict(zip(axes, affine.unravel(flat, extents(axes)), strict=True))
+        stage = own.map(Rewrite(by), ())
     return _Result(stage, product, (counters[0], counters[1], counters[2]), (m, n))
 
 
@@ -129,7 +128,7 @@ def _finish(out: _Result, tile: DotTile, signature: Signature, *, wide: bool) ->
     same = dtype in (dt.float32, dt.float64)
     sum_ = Text("acc" if same else f"acc.to({table.type_name(dtype)})", frozenset("rc"))
     block.memo[out.product, ()] = sum_
-    block.uses = use_counts(stage_roots(out.stage))
+    block.uses = use_counts(out.stage.roots())
     ready = [(s, block.named(s.value), block.address(s.buffer, s.offset)) for s in out.stage.stores]
     for s, value, address in ready:
         block.store(s, "rc", value, address)

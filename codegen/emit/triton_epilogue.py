@@ -8,16 +8,13 @@ keep the tile's registers few.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-from codegen import affine, expr
-from codegen.expr import Load
+from codegen import affine
 from codegen.ir import Fused, Kernel, Library
-from codegen.tile import stage_roots
-from codegen.writes import touched
+from codegen.sizes import extent, extents
 
 MOST_READS: Final = 4  # buffers that the epilogue reads besides the product
 MOST_STORES: Final = 2
@@ -35,15 +32,11 @@ Item = Kernel | Library | Product
 
 
 def memory(item: Item) -> tuple[set[str], set[str]]:
-    """The buffers an item reads and writes; scalars of library steps count as read."""
+    """The buffers an item reads and writes."""
     if isinstance(item, Product):
-        reads, _ = memory(item.step)
-        more, writes = touched(item.epilogue)
-        return (reads | more) - set(item.step.outs), writes
-    reads, writes = touched(item)
-    if isinstance(item, Library):
-        reads |= {x for x in item.reads if isinstance(x, str)}
-    return reads, writes
+        reads = {*item.step.reads(), *item.epilogue.reads()}
+        return reads - set(item.step.outs), set(item.epilogue.writes())
+    return set(item.reads()), set(item.writes())
 
 
 def fuse_epilogues(fused: Fused) -> list[Item]:
@@ -55,8 +48,8 @@ def fuse_epilogues(fused: Fused) -> list[Item]:
     for item in fused.items:
         reads, writes = memory(item)
         # A product moves neither across what changes an operand nor into it: tiles read all of it.
-        overwritten = _homes(writes, fused)
-        spoiled = [n for n, s in waiting.items() if overwritten & _homes(memory(s)[0], fused)]
+        overwritten = fused.homes(writes)
+        spoiled = [n for n, s in waiting.items() if overwritten & fused.homes(s.reads())]
         for name in spoiled:
             del waiting[name]
         joined = next((n for n in sorted(reads) if n in waiting), None)
@@ -75,11 +68,6 @@ def fuse_epilogues(fused: Fused) -> list[Item]:
     return out
 
 
-def _homes(names: set[str], fused: Fused) -> set[str]:
-    """The memory behind buffers."""
-    return {fused.buffers[n].alias or n for n in names if n in fused.buffers}
-
-
 def _is_private(step: Library, readers: Counter[str], fused: Fused) -> bool:
     """Whether one item alone reads the product, and nobody outside."""
     (name,) = step.outs
@@ -91,18 +79,17 @@ def _is_private(step: Library, readers: Counter[str], fused: Fused) -> bool:
 
 def _is_epilogue(kernel: Kernel, product: str, fused: Fused) -> bool:
     """Whether `kernel` works on each element of `product` by itself, with few other buffers."""
-    if len(kernel.stages) != 1 or kernel.stages[0].reductions or kernel.locals:
+    if not kernel.is_elementwise():
         return False
     (stage,) = kernel.stages
     axes = (*kernel.rows, *stage.loops)
-    sizes = [a.size for a in axes]
-    flat = affine.ravel([affine.axis(a.name, a.size) for a in axes], sizes)
-    loads = {x for x in expr.walk(*stage_roots(stage)) if isinstance(x, Load)}
+    flat = affine.ravel([affine.axis(a.name, a.size) for a in axes], extents(axes))
+    loads = set(stage.loads())
     others = {x.buffer for x in loads} - {product}
     return (
-        math.prod(sizes) == fused.buffers[product].size
+        extent(axes) == fused.buffers[product].size
         and all(x.offset is flat for x in loads if x.buffer == product)
-        and all(s.mode == "set" for s in stage.stores)
+        and all(s.monoid is None for s in stage.stores)
         and len(others) <= MOST_READS
         and len(stage.stores) <= MOST_STORES
     )

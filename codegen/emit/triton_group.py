@@ -23,7 +23,7 @@ from codegen.emit.triton_tile import Sizes, TiledStage, Tiling
 from codegen.expr import Expr, Load
 from codegen.ir import Buffer, Fused, Kernel, Stage, Store
 from codegen.rewrite import Rewrite
-from codegen.tile import stage_roots
+from codegen.sizes import extent, extents
 
 MEMBER: Final = 1 << 20  # the size that stands for every member's in the shared expression
 R: Final = "r"
@@ -86,13 +86,13 @@ class _Slots:
 
 def form(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Form | None:
     """`kernel` over slots, or None when it is not a plain elementwise kernel."""
-    if len(kernel.stages) != 1 or kernel.stages[0].reductions or kernel.locals:
+    if not kernel.is_elementwise():
         return None
     (stage,) = kernel.stages
     axes = (*kernel.rows, *stage.loops)
-    size = math.prod(a.size for a in axes)
-    flat = affine.ravel([affine.axis(a.name, a.size) for a in axes], [a.size for a in axes])
-    if not size or any(not isinstance(x, _PLAIN) for x in expr.walk(*stage_roots(stage))):
+    size = extent(axes)
+    flat = affine.ravel([affine.axis(a.name, a.size) for a in axes], extents(axes))
+    if not size or any(not isinstance(x, _PLAIN) for x in stage.walk()):
         return None
     slots = _Slots(buffers, flat, size)
     try:
@@ -113,7 +113,7 @@ def _slot_stores(stage: Stage, slots: _Slots) -> Iterator[Store]:
     rewrite = Rewrite({}, on_load=slots.load)
     for s in stage.stores:
         value = rewrite(s.value)
-        if s.mode != "set" or s.offset is not slots.flat:
+        if s.monoid is not None or s.offset is not slots.flat:
             raise _NotElementwise
         yield Store(slots.of(s.buffer), affine.axis(R, MEMBER), value)
 
@@ -162,7 +162,7 @@ def _groups(fused: Fused) -> Iterator[Item | tuple[Form, ...]]:
     opened: list[_Open] = []
     latest: dict[tuple[Any, ...], _Open] = {}
     for item in fuse_epilogues(fused):
-        reads, writes = _homes(item, fused.buffers)
+        reads, writes = (fused.homes(names) for names in memory(item))
         if not writes:  # what it computed was fused into its readers
             continue
         before = [g for g in opened if g.conflicts(reads, writes)]
@@ -188,14 +188,6 @@ def _closed(wanted: Iterable[_Open], opened: list[_Open]) -> Iterator[Item | tup
             yield from _closed(g.after, opened)
             opened.remove(g)
             yield g.forms[0].kernel if len(g.forms) == 1 else tuple(g.forms)
-
-
-def _homes(item: Item, buffers: Mapping[str, Buffer]) -> tuple[set[str], set[str]]:
-    """What an item reads and writes, buffers that share memory under one name."""
-    reads, writes = (
-        {buffers[x].alias or x if x in buffers else x for x in names} for names in memory(item)
-    )
-    return reads, writes
 
 
 # --------------------------------------------------------------------------------- emission

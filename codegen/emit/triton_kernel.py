@@ -19,9 +19,9 @@ from codegen.emit import triton_reduce as reduce
 from codegen.emit import triton_table as table
 from codegen.emit.triton_body import STEP, Block, Memo, Signature, Text, use_counts
 from codegen.emit.triton_reduce import Span
-from codegen.emit.triton_tile import TiledStage, Tiling, roots
-from codegen.expr import Expr, Load
-from codegen.ir import Buffer, Unsupported
+from codegen.emit.triton_tile import TiledStage, Tiling
+from codegen.expr import Expr
+from codegen.ir import Buffer, Unsupported, homes
 
 ALIGNED: Final = 16  # a size that is a multiple of this keeps vector accesses under a mask
 
@@ -124,7 +124,7 @@ class Writer:
         block.put(f"for r in range(0, {t.rows}):")
         inner = child(block, STEP)
         self.counter(inner, _axis("r", t.rows), Text("r"))
-        inner.uses = use_counts(roots(stage))
+        inner.uses = use_counts(stage.roots())
         for s in stage.stores:
             value, address = inner.named(s.value), inner.address(s.buffer, s.offset)
             inner.store_in_turn(s, value, address)
@@ -153,18 +153,13 @@ class Writer:
 
     def fence(self, block: Block, stage: TiledStage) -> None:
         """Wait for the program's own stores before reading them back from memory."""
-        loads = {
-            x.buffer
-            for x in expr.walk(*roots(stage.stage))
-            if isinstance(x, Load) and (x, ()) not in block.memo
-        }
+        loads = {x.buffer for x in stage.stage.loads() if (x, ()) not in block.memo}
         if any(self.same_memory(b, d) for b in loads for d in self.dirty):
             block.put("tl.debug_barrier()")
             self.dirty.clear()
 
     def same_memory(self, a: str, b: str) -> bool:
-        home = {self.buffers[x].alias or x for x in (a, b)}
-        return len(home) == 1
+        return len(homes((a, b), self.buffers)) == 1
 
     def single(self, block: Block, stage: TiledStage) -> None:
         """A stage whose loops fit one tile (or that has none)."""
@@ -224,13 +219,13 @@ class Writer:
         inner = child(block, STEP)
         inner.masks.pop("c", None)
         self.open_cols(inner, stage, f"{start} + {self.arange(stage.block)}", masked)
-        inner.uses = use_counts(roots(stage.stage))
+        inner.uses = use_counts(stage.stage.roots())
         for r in stage.stage.reductions:
             reduce.fold(inner, r, self.span(stage), accumulators[r.name])
         self.stores(inner, stage)
 
     def stage(self, block: Block, stage: TiledStage) -> None:
-        block.uses, span = use_counts(roots(stage.stage)), self.span(stage)
+        block.uses, span = use_counts(stage.stage.roots()), self.span(stage)
         for r in stage.stage.reductions:
             reduce.finish(block, r, reduce.operands(block, r, span), span)
         self.stores(block, stage)
@@ -258,7 +253,7 @@ class Writer:
             return
         for s in stage.stage.stores:
             dtype = self.buffers[s.buffer].dtype
-            if s.mode == "set" and s.value.dtype is dtype and (s.value, ()) in block.memo:
+            if s.monoid is None and s.value.dtype is dtype and (s.value, ()) in block.memo:
                 block.memo[expr.load(s.buffer, s.offset, dtype), ()] = block.memo[s.value, ()]
 
     def forget(self, memo: Memo, buffer: str) -> None:
@@ -278,7 +273,7 @@ class Writer:
 
 def _largest(rows: int, stage: TiledStage) -> int:
     """The largest counter or offset of a stage."""
-    loads = (x.offset.hi for x in expr.walk(*roots(stage.stage)) if isinstance(x, Load))
+    loads = (x.offset.hi for x in stage.stage.loads())
     return max(rows * max(stage.cols, 1), *loads, *(s.offset.hi for s in stage.stage.stores), 0)
 
 

@@ -17,6 +17,7 @@ from codegen import affine, expr
 from codegen.affine import ZERO, Affine
 from codegen.expr import BUILD, Expr
 from codegen.ir import Access, Buffer, Kernel, Library, Reduction, Stage, Store, Unsupported
+from codegen.monoid import COMBINE, MAX, MIN, SUM, Monoid
 from eager import dtype as dt
 from eager.aval import contiguous_strides
 from eager.dtype import DType
@@ -82,8 +83,8 @@ def _inside(index: Sequence[Affine], sizes: Sequence[int]) -> Expr:
 
 
 def _accesses(step: Library) -> list[Access]:
-    found = [x for x in step.reads if isinstance(x, Access)]
-    if len(found) != len(step.reads):
+    found = [x for x in step.operands if isinstance(x, Access)]
+    if len(found) != len(step.operands):
         raise Unsupported(f"the triton backend does not compile {step.op.name} of numbers")
     return found
 
@@ -96,7 +97,7 @@ def _reduced(
     c, taps = _space("c", over)
     body = value(index, taps)
     out = step.out_avals[0].dtype
-    total = Reduction("total", "sum", body.dtype, body)
+    total = Reduction("total", SUM, body.dtype, body)
     store = Store(step.outs[0], r, expr.cast(expr.local("total", body.dtype), out))
     return Nested((_kernel(step, r, Stage(_axes(c), (total,)), Stage((), (), (store,))),))
 
@@ -226,29 +227,23 @@ def max_pool(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
     inside = _inside(place, x.shape[2:])
     read = expr.cast(_element(x, (*index[:2], *place), buffers), wide)
     top = expr.local("top", wide)
-    low = expr.const(_lowest(wide), wide)
+    low = expr.const(MAX.unit(wide), wide)
     flat = expr.index_of(affine.ravel(place, x.shape[2:]))
     far = expr.const(2**62, dt.int64)
 
     def where_inside(condition: Expr, otherwise: Expr) -> Expr:
         return expr.select(inside, expr.select(condition, flat, otherwise), otherwise)
 
-    first = Reduction("first", "min", dt.int64, where_inside(BUILD.eq(read, top), far))
-    found = [Reduction("top", "max", wide, expr.select(inside, read, low))]
+    first = Reduction("first", MIN, dt.int64, where_inside(BUILD.eq(read, top), far))
+    found = [Reduction("top", MAX, wide, expr.select(inside, read, low))]
     at, later = expr.local("first", dt.int64), [first]
     if wide.is_floating_point:
-        later.append(Reduction("nan", "max", dt.int64, where_inside(BUILD.is_nan(read), -far)))
+        later.append(Reduction("nan", MAX, dt.int64, where_inside(BUILD.is_nan(read), -far)))
         at = BUILD.where(BUILD.is_nan(top), expr.local("nan", dt.int64), at)
     stores = (Store(step.outs[0], r, expr.cast(top, own)), Store(step.outs[1], r, at))
     loops = _axes(c)
     stages = Stage(loops, tuple(found)), Stage(loops, tuple(later)), Stage((), (), stores)
     return Nested((_kernel(step, r, *stages),))
-
-
-def _lowest(dtype: DType) -> float:
-    if dtype.is_floating_point:
-        return -math.inf
-    return -(1 << 8 * dtype.itemsize - 1) if dtype.is_signed else 0
 
 
 # -------------------------------------------------------------------------------- scatters
@@ -272,20 +267,20 @@ def _combined(
     buffers: Mapping[str, Buffer],
     sizes: Sequence[int],
     place: Callable[[Index], tuple[Index, Expr]],
-    mode: str,
+    monoid: Monoid | None,
 ) -> Nested:
-    """out = the first operand, then combined by `mode` at place(i) for every i below `sizes`.
+    """out = the first operand, then combined by `monoid` at place(i) for every i below `sizes`.
 
     16-bit sums run in float32 and are rounded once."""
     out, dtype, shape = step.outs[0], step.out_avals[0].dtype, step.out_avals[0].shape
     r, index = _space("r", sizes)
-    wide = dtype.compute if mode == "add" else dtype
+    wide = dtype.compute if monoid is SUM else dtype
     target = out if wide is dtype else f"{out}_wide"
     at, value = place(index)
     offset = affine.dot_strides(at, contiguous_strides(shape))
-    store = Store(target, offset, expr.cast(value, wide), mode)
+    store = Store(target, offset, expr.cast(value, wide), monoid)
     kernels = [
-        _copied(step, step.reads[0], target, wide, shape, buffers),
+        _copied(step, step.operands[0], target, wide, shape, buffers),
         _kernel(step, r, Stage((), (), (store,))),
     ]
     if target is out:
@@ -313,7 +308,7 @@ def _checked(step: Library, index: Expr, dim: int, size: int, *, negative: bool)
 
 
 def scatter(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
-    _, index, source = step.reads
+    _, index, source = step.operands
     assert isinstance(index, Access)
     dim, shape = step.attrs["dim"], step.out_avals[0].shape
 
@@ -324,7 +319,7 @@ def scatter(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
         )
         return ((*at[:dim], chosen, *at[dim + 1 :]) if shape else ()), value
 
-    return _combined(step, buffers, index.shape, place, step.attrs["reduce"])
+    return _combined(step, buffers, index.shape, place, COMBINE[step.attrs["reduce"]])
 
 
 def index_add(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
@@ -335,11 +330,11 @@ def index_add(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
         chosen = _checked(step, _element(index, (at[dim],), buffers), dim, size, negative=False)
         return (*at[:dim], chosen, *at[dim + 1 :]), _element(source, at, buffers)
 
-    return _combined(step, buffers, source.shape, place, "add")
+    return _combined(step, buffers, source.shape, place, SUM)
 
 
 def index_put(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
-    _, source, *indices = step.reads
+    _, source, *indices = step.operands
     dims, shape = step.attrs["dims"], step.out_avals[0].shape
     tensors = [x for x in indices if isinstance(x, Access)]
     picked = _broadcast([x.shape for x in tensors])
@@ -363,7 +358,7 @@ def index_put(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
         own = _aligned(at, source.shape) if isinstance(source, Access) else ()
         return where, _operand(source, own, step.out_avals[0].dtype, buffers)
 
-    return _combined(step, buffers, sizes, place, "add" if step.attrs["accumulate"] else "set")
+    return _combined(step, buffers, sizes, place, SUM if step.attrs["accumulate"] else None)
 
 
 def _broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

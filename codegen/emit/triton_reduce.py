@@ -7,7 +7,6 @@ eager does; arg-reductions carry pairs of value and position.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -16,7 +15,7 @@ from codegen import expr
 from codegen.emit import triton_table as table
 from codegen.emit.triton_body import Block, Text
 from codegen.ir import Reduction
-from eager import dtype as dt
+from codegen.monoid import ALL, ANY, SUM, Monoid
 from eager.dtype import DType
 
 COMBINE: Final[Mapping[str, str]] = {
@@ -35,7 +34,6 @@ ALONG_AXIS: Final[Mapping[str, str]] = {
     "any": "tl.max({0}.to(tl.int32), {1})",
     "all": "tl.min({0}.to(tl.int32), {1})",
 }
-CANONICAL: Final = {"amax": "max", "amin": "min"}
 NOWHERE: Final = 2**62  # the position of padding: it loses every tie
 
 
@@ -57,18 +55,10 @@ class Span:
         return f"[{', '.join(str(n) for n in sizes if n > 1 or self.two_dims)}]"
 
 
-def kind_of(r: Reduction) -> str:
-    return CANONICAL.get(r.monoid, r.monoid)
-
-
-def is_arg(r: Reduction) -> bool:
-    return r.monoid.startswith("arg")
-
-
 def wide(r: Reduction) -> DType:
     """The type the reduction runs in: for arg-reductions the value's, as their own is the
     position's."""
-    return r.value.dtype if is_arg(r) else r.dtype
+    return r.value.dtype if r.monoid.of else r.dtype
 
 
 def operands(block: Block, r: Reduction, span: Span) -> list[str]:
@@ -77,7 +67,7 @@ def operands(block: Block, r: Reduction, span: Span) -> list[str]:
     mask = block.masks.get("c")
     if mask is not None:
         value = f"tl.where({mask}, {value}, {identity(r.monoid, wide(r))})"
-    if not is_arg(r):
+    if not r.monoid.of:
         return [value]
     places = f"tl.full({span.shape}, 0, tl.int64)"
     if span.cols > 1:
@@ -87,23 +77,22 @@ def operands(block: Block, r: Reduction, span: Span) -> list[str]:
 
 def finish(block: Block, r: Reduction, given: Sequence[str], span: Span) -> None:
     """Reduce along the columns, and name the result: a column [R, 1], or a scalar."""
-    kind = kind_of(r)
     if span.cols == 1 and not span.two_dims:
         result = f"({given[-1]})"
     else:
         result = _along(block, r, given, 1 if span.two_dims else 0)
         result += "[:, None]" if span.two_dims else ""
-    if kind in ("any", "all"):
+    if r.monoid in (ANY, ALL):
         result = f"({result} != 0)"
-    elif kind == "sum" and r.dtype.itemsize < 4:  # tl.sum widens small integers
+    elif r.monoid is SUM and r.dtype.itemsize < 4:  # tl.sum widens small integers
         result = f"{result}.to({table.type_name(r.dtype)})"
     rows = frozenset("r") if span.rows > 1 else frozenset()
     block.locals[r.name] = block.bind(Text(result, rows))
 
 
 def _along(block: Block, r: Reduction, given: Sequence[str], axis: int) -> str:
-    if not is_arg(r):
-        return ALONG_AXIS[kind_of(r)].format(given[0], axis)
+    if not r.monoid.of:
+        return ALONG_AXIS[r.monoid.name].format(given[0], axis)
     best, where = block.fresh(), block.fresh()
     block.put(f"{best}, {where} = tl.reduce(({', '.join(given)}), {axis}, {_later(r)})")
     return where
@@ -113,7 +102,7 @@ def start(block: Block, r: Reduction, span: Span) -> list[str]:
     """Name the accumulators of a looped reduction: full tiles of the identity."""
     kind, unit = wide(r), identity(r.monoid, wide(r))
     made = [block.bind(Text(f"tl.full({span.shape}, {unit}, {table.type_name(kind)})")).text]
-    if is_arg(r):
+    if r.monoid.of:
         made.append(block.bind(Text(f"tl.full({span.shape}, {NOWHERE}, tl.int64)")).text)
     return made
 
@@ -121,39 +110,16 @@ def start(block: Block, r: Reduction, span: Span) -> list[str]:
 def fold(block: Block, r: Reduction, span: Span, names: Sequence[str]) -> None:
     """Combine one more block of columns into the accumulators."""
     given = operands(block, r, span)
-    if is_arg(r):
+    if r.monoid.of:
         block.put(f"{', '.join(names)} = {_later(r)}({', '.join((*names, *given))})")
     else:
-        block.put(f"{names[0]} = {COMBINE[kind_of(r)].format(names[0], given[0])}")
+        block.put(f"{names[0]} = {COMBINE[r.monoid.name].format(names[0], given[0])}")
 
 
 def _later(r: Reduction) -> str:
-    return f"jc.later_{r.monoid[-3:]}"
+    return f"jc.later_{r.monoid.name[-3:]}"
 
 
-# ------------------------------------------------------------------------------- identities
-
-
-def identity(monoid: str, dtype: DType) -> str:
+def identity(monoid: Monoid, dtype: DType) -> str:
     """What padding contributes to a reduction, as a literal."""
-    return table.number(identity_value(monoid, dtype), dtype)
-
-
-def identity_value(monoid: str, dtype: DType) -> float:
-    """The value that changes nothing in a reduction; for arg-reductions the extremum that never
-    wins."""
-    kind = CANONICAL.get(monoid, monoid).removeprefix("arg")
-    if kind in ("sum", "any"):
-        return 0
-    if kind in ("prod", "all"):
-        return 1
-    if dtype.is_floating_point:
-        return -math.inf if kind == "max" else math.inf
-    if dtype is dt.bool_:
-        return kind == "min"
-    return integer_range(dtype)[0 if kind == "max" else 1]
-
-
-def integer_range(dtype: DType) -> tuple[int, int]:
-    bits = 8 * dtype.itemsize
-    return (-(1 << bits - 1), (1 << bits - 1) - 1) if dtype.is_signed else (0, (1 << bits) - 1)
+    return table.number(monoid.unit(dtype), dtype)

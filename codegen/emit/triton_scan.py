@@ -16,8 +16,10 @@ from codegen.emit import triton_table as table
 from codegen.emit.triton_body import STEP, Signature, Text, needs_int64, plain_block
 from codegen.emit.triton_kernel import KernelText, finished
 from codegen.emit.triton_reduce import identity
-from codegen.emit.triton_tile import Sizes, power_of_two
+from codegen.emit.triton_tile import Sizes
 from codegen.ir import Access, Buffer, Library, Unsupported
+from codegen.monoid import MONOIDS
+from codegen.sizes import power_of_two
 from eager import dtype as dt
 from eager.aval import contiguous_strides
 
@@ -32,7 +34,7 @@ FUNCTIONS: Final = {
 
 def scan(step: Library, buffers: Mapping[str, Buffer], sizes: Sizes) -> KernelText:
     """One kernel for the whole scan."""
-    (x,) = step.reads
+    (x,) = step.operands
     assert isinstance(x, Access)
     monoid, function = FUNCTIONS[step.op.name]
     shape = x.shape or (1,)
@@ -51,7 +53,7 @@ def scan(step: Library, buffers: Mapping[str, Buffer], sizes: Sizes) -> KernelTe
     lines = [
         f"pid = tl.program_id(0){'.to(tl.int64)' if needs_int64([buffers[x.buffer]], ()) else ''}",
         f"r = (pid * {height} + tl.arange(0, {height}))[:, None]",
-        *_start(len(step.outs), height, identity(monoid, wide), table.type_name(wide)),
+        *_start(len(step.outs), height, identity(MONOIDS[monoid], wide), table.type_name(wide)),
         f"for start in range(0, {length}, {width}):",
         f"{STEP}c = start + tl.arange(0, {width})[None, :]",
         f"{STEP}source = {source} + {_place(shape, dim, x.strides, x.offset)}",

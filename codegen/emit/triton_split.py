@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 
 from codegen import affine, expr
 from codegen.affine import Affine, Axis
-from codegen.emit.triton_reduce import identity_value
-from codegen.emit.triton_tile import Sizes, is_column, rewrite_stage, roots
+from codegen.emit.triton_tile import Sizes, is_column
 from codegen.expr import BUILD, Expr, Load, Local
 from codegen.ir import Buffer, Kernel, Reduction, Stage, Store
 from codegen.rewrite import Rewrite
+from codegen.sizes import blocks, extent, round_up
 from eager import dtype as dt
 from eager.dtype import DType
 
@@ -34,8 +34,8 @@ class Split:
 
 def split(kernel: Kernel, sizes: Sizes) -> Split:
     """`kernel` itself when its rows fill the device, or its stages are short."""
-    rows = math.prod(a.size for a in kernel.rows)
-    collides = any(s.mode != "set" for stage in kernel.stages for s in stage.stores)
+    rows = extent(kernel.rows)
+    collides = any(s.monoid is not None for s in kernel.stores())
     long = any(_too_long(kernel, stage, rows, sizes) for stage in kernel.stages)
     if not rows or not (long or (collides and len(kernel.stages) > 1)):
         return Split((kernel,))
@@ -44,7 +44,7 @@ def split(kernel: Kernel, sizes: Sizes) -> Split:
 
 def _too_long(kernel: Kernel, stage: Stage, rows: int, sizes: Sizes) -> bool:
     """Whether the stage's work per program is large and its programs are few."""
-    length = math.prod(a.size for a in stage.loops)
+    length = extent(stage.loops)
     column = is_column(kernel)
     programs = math.ceil(rows / sizes.column) if column else rows
     return programs < sizes.programs and length > (sizes.column if column else sizes.tile)
@@ -92,7 +92,7 @@ class _Splitting:
 
         rewrite = Rewrite({}, on_load=on_load)
         for stage in self.kernel.stages:
-            new = replace(rewrite_stage(stage, rewrite), loops=stage.loops)
+            new = stage.map(rewrite)
             stores = tuple(
                 replace(s, offset=s.offset + moved.get(s.buffer, affine.ZERO)) for s in new.stores
             )
@@ -100,7 +100,7 @@ class _Splitting:
 
     def resolved(self, stage: Stage) -> Stage:
         """The stage with locals of finished kernels read from memory."""
-        return replace(rewrite_stage(stage, self.rewrite()), loops=stage.loops)
+        return stage.map(self.rewrite())
 
     def rewrite(self) -> Rewrite:
         made = Rewrite({})
@@ -113,10 +113,7 @@ class _Splitting:
         if not self.now:
             return
         needed = {
-            x.name
-            for stage in later
-            for x in expr.walk(*roots(self.resolved(stage)))
-            if isinstance(x, Local)
+            x.name for stage in later for x in self.resolved(stage).walk() if isinstance(x, Local)
         }
         found = [r for stage in self.now for r in stage.reductions]
         reductions = [r for r in found if r.name in needed]
@@ -148,7 +145,7 @@ class _Splitting:
 
     def two_phases(self, stage: Stage) -> None:
         """Reduce chunks in parallel; the reduction of the chunks starts the next kernel."""
-        length = math.prod(a.size for a in stage.loops)
+        length = extent(stage.loops)
         chunk = self.chunk(length)
         count = math.ceil(length / chunk)
         s, k = affine.axis("s", count), affine.axis("c", chunk)
@@ -165,7 +162,7 @@ class _Splitting:
         partial, final = [], []
         for r in stage.reductions:
             value = rewrite(r.value)
-            padding = expr.const(identity_value(r.monoid, value.dtype), value.dtype)
+            padding = expr.const(r.monoid.unit(value.dtype), value.dtype)
             own = replace(r, value=expr.select(inside, value, padding))
             partial += self.partials(own, s, chunk)
             final += self.finals(own, s)
@@ -182,7 +179,7 @@ class _Splitting:
         least = self.sizes.column if is_column(self.kernel) else self.sizes.tile
         width = math.ceil(self.rows / self.sizes.column) if is_column(self.kernel) else self.rows
         wanted = max(1, self.sizes.programs // width)
-        return max(least, -(-length // wanted // least) * least)
+        return max(least, round_up(blocks(length, wanted), least))
 
     def place(self, s: Affine) -> Affine:
         """Where chunk `s` of a row lies: rows are neighbours."""
@@ -192,10 +189,10 @@ class _Splitting:
     def partials(self, r: Reduction, s: Affine, chunk: int) -> list[tuple[Reduction, str]]:
         """The reductions of one chunk, and the temporaries they go to: for arg-reductions the
         extremum as well."""
-        size = self.rows * (s.hi + 1)
+        size = self.rows * s.extent
         found = [(r, self.temporary(f"{r.name}_{self.kernel.name}_chunks", r.dtype, size))]
-        if r.monoid.startswith("arg"):
-            value = replace(r, name=f"{r.name}_value", monoid=r.monoid[3:], dtype=r.value.dtype)
+        if r.monoid.of is not None:
+            value = replace(r, name=f"{r.name}_value", monoid=r.monoid.of, dtype=r.value.dtype)
             name = self.temporary(f"{r.name}_{self.kernel.name}_values", r.value.dtype, size)
             found.append((value, name))
         return found
@@ -204,7 +201,7 @@ class _Splitting:
         """The reduction of the chunks. For arg-reductions: which chunk; the position is looked up
         by who reads it."""
         place = self.place(s)
-        if not r.monoid.startswith("arg"):
+        if r.monoid.of is None:
             name = f"{r.name}_{self.kernel.name}_chunks"
             return [replace(r, value=expr.load(name, place, r.dtype))]
         values = expr.load(f"{r.name}_{self.kernel.name}_values", place, r.value.dtype)
@@ -219,7 +216,7 @@ class _Splitting:
 def _chunk_local(r: Reduction, start: Affine) -> Expr:
     """The value a chunk reduced to; positions count from the start of the row."""
     value = expr.local(r.name, r.dtype)
-    if not r.monoid.startswith("arg"):
+    if r.monoid.of is None:
         return value
     return expr.apply("add", value, expr.index_of(start))
 

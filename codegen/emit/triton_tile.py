@@ -25,8 +25,10 @@ from codegen import affine, expr
 from codegen.affine import Affine, Axis
 from codegen.expr import Expr, Load
 from codegen.ir import Buffer, Kernel, Stage
+from codegen.monoid import MAX, MIN, PROD, SUM, Monoid
 from codegen.rewrite import Rewrite
-from codegen.tile import split_axes, stage_roots
+from codegen.sizes import extent, extents, power_of_two
+from codegen.tile import split_axes
 from eager import dtype as dt
 from eager.dtype import DType
 
@@ -46,17 +48,18 @@ class Sizes:
 
 
 DEFAULT: Final = Sizes()
-ATOMICS: Final = {"add": "add", "amax": "max", "amin": "min"}
+COMBINES: Final = {SUM: "add", PROD: "mul", MAX: "max", MIN: "min"}  # intrinsics
+ATOMICS: Final = {SUM: "add", MAX: "max", MIN: "min"}
 ATOMIC_TYPES: Final = {
-    "add": (dt.float16, dt.bfloat16, dt.float32, dt.float64, dt.int32, dt.int64),
-    "amax": (dt.int32, dt.int64),
-    "amin": (dt.int32, dt.int64),
+    SUM: (dt.float16, dt.bfloat16, dt.float32, dt.float64, dt.int32, dt.int64),
+    MAX: (dt.int32, dt.int64),
+    MIN: (dt.int32, dt.int64),
 }
 
 
-def is_atomic(mode: str, dtype: DType) -> bool:
+def is_atomic(monoid: Monoid, dtype: DType) -> bool:
     """Whether one instruction combines a value of `dtype` with memory, NaN as in eager."""
-    return dtype in ATOMIC_TYPES.get(mode, ())
+    return dtype in ATOMIC_TYPES.get(monoid, ())
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -96,18 +99,12 @@ class Tiling:
         return count
 
 
-def power_of_two(n: int) -> int:
-    """The smallest power of two >= n."""
-    return 1 << max(n - 1, 0).bit_length()
-
-
 def tile(kernel: Kernel, sizes: Sizes = DEFAULT) -> Tiling:
     """Choose the form and the block sizes of `kernel`, and rewrite it over r and c."""
-    elementwise = len(kernel.stages) == 1 and not kernel.stages[0].reductions and not kernel.locals
-    if elementwise:
+    if kernel.is_elementwise():
         stage = kernel.stages[0]
         kernel = replace(kernel, rows=kernel.rows + stage.loops, stages=(replace(stage, loops=()),))
-        if any(s.mode != "set" and not is_atomic(s.mode, s.value.dtype) for s in stage.stores):
+        if any(s.monoid and not is_atomic(s.monoid, s.value.dtype) for s in stage.stores):
             return _serial(kernel)
         kernel = split_axes(kernel)
         other = _other_contiguous_axis(kernel)
@@ -122,7 +119,7 @@ def tile(kernel: Kernel, sizes: Sizes = DEFAULT) -> Tiling:
 
 
 def _flat(kernel: Kernel, sizes: Sizes) -> Tiling:
-    rows = math.prod(a.size for a in kernel.rows)
+    rows = extent(kernel.rows)
     block = min(sizes.flat, max(power_of_two(rows), 1))
     stages = [_restage(s, kernel.rows, (), rows, 1) for s in kernel.stages]
     stages, scratch = _keep_in_registers(kernel, stages)
@@ -130,16 +127,16 @@ def _flat(kernel: Kernel, sizes: Sizes) -> Tiling:
 
 
 def _serial(kernel: Kernel) -> Tiling:
-    rows = math.prod(a.size for a in kernel.rows)
+    rows = extent(kernel.rows)
     stage = _restage(kernel.stages[0], kernel.rows, (), rows, 1)
     return Tiling(kernel, "serial", rows, 1, (stage,), (), 1)
 
 
 def _rows(kernel: Kernel, sizes: Sizes) -> Tiling:
-    rows = math.prod(a.size for a in kernel.rows)
-    extents = [math.prod(a.size for a in s.loops) for s in kernel.stages]
+    rows = extent(kernel.rows)
+    lengths = [extent(s.loops) for s in kernel.stages]
     least = min(sizes.column, power_of_two(rows)) if is_column(kernel) else 1
-    widths = [_width(n, least, sizes) for n in extents]
+    widths = [_width(n, least, sizes) for n in lengths]
     block = max(least, min(sizes.tile // max(widths), power_of_two(rows)))
     stages = [
         _restage(s, kernel.rows, s.loops, rows, width)
@@ -169,14 +166,14 @@ def _plane(kernel: Kernel, other: Axis, sizes: Sizes) -> Tiling:
     rows = (*(a for a in kernel.rows[:-1] if a is not other), other)
     height = min(sizes.plane, power_of_two(other.size))
     width = min(sizes.plane, power_of_two(last.size))
-    count = math.prod(a.size for a in rows)
+    count = extent(rows)
     stage = _restage(kernel.stages[0], rows, (last,), count, width)
     return Tiling(kernel, "plane", count, height, (stage,), (), _warps(height * width))
 
 
-def _width(extent: int, rows: int, sizes: Sizes) -> int:
+def _width(length: int, rows: int, sizes: Sizes) -> int:
     """How wide a tile of at least `rows` rows is: all of a short stage, a block of a long one."""
-    full = power_of_two(extent)
+    full = power_of_two(length)
     return full if full * rows <= sizes.longest else max(2, sizes.loop // rows)
 
 
@@ -204,14 +201,7 @@ def _other_contiguous_axis(kernel: Kernel) -> Axis | None:
 
 
 def _offsets(stage: Stage) -> Iterator[Affine]:
-    for x in expr.walk(*roots(stage)):
-        if isinstance(x, Load):
-            yield x.offset
-
-
-def roots(stage: Stage) -> tuple[Expr, ...]:
-    """The expressions of a stage, those inside the stores' offsets included."""
-    return tuple(stage_roots(stage))
+    return (x.offset for x in stage.loads())
 
 
 # ------------------------------------------------------------------------------- rewriting
@@ -221,25 +211,14 @@ def _restage(
     stage: Stage, rows: Sequence[Axis], cols: Sequence[Axis], n: int, width: int
 ) -> TiledStage:
     """The stage over r in [0, n) and c in [0, extent)."""
-    extent = math.prod(a.size for a in cols)
-    by = {**_unravelled("r", rows, n), **_unravelled("c", cols, extent)}
-    return TiledStage(rewrite_stage(stage, Rewrite(by)), extent, width)
+    length = extent(cols)
+    by = {**_unravelled("r", rows, n), **_unravelled("c", cols, length)}
+    return TiledStage(stage.map(Rewrite(by), ()), length, width)
 
 
-def _unravelled(name: str, axes: Sequence[Axis], extent: int) -> Mapping[Axis, Affine]:
-    forms = affine.unravel(affine.axis(name, extent), tuple(a.size for a in axes))
+def _unravelled(name: str, axes: Sequence[Axis], length: int) -> Mapping[Axis, Affine]:
+    forms = affine.unravel(affine.axis(name, length), extents(axes))
     return dict(zip(axes, forms, strict=True))
-
-
-def rewrite_stage(stage: Stage, rewrite: Rewrite) -> Stage:
-    """Every expression and offset of `stage` through `rewrite`; its loops are gone."""
-    return Stage(
-        loops=(),
-        reductions=tuple(replace(r, value=rewrite(r.value)) for r in stage.reductions),
-        stores=tuple(
-            replace(s, offset=rewrite.index(s.offset), value=rewrite(s.value)) for s in stage.stores
-        ),
-    )
 
 
 def _keep_in_registers(
@@ -249,7 +228,7 @@ def _keep_in_registers(
 
     The others become memory of all rows: their offsets move by r * size."""
     scratch = tuple(b for b in kernel.locals if not _in_registers(b.name, stages))
-    r = affine.axis("r", math.prod(a.size for a in kernel.rows))
+    r = affine.axis("r", extent(kernel.rows))
     moved = {b.name: r * b.size for b in scratch}
     if not moved:
         return stages, ()
@@ -258,9 +237,7 @@ def _keep_in_registers(
         return expr.load(buffer, offset + moved.get(buffer, affine.ZERO), x.dtype)
 
     rewrite = Rewrite({}, on_load=on_load)
-    return [
-        replace(s, stage=_moved_stores(rewrite_stage(s.stage, rewrite), moved)) for s in stages
-    ], scratch
+    return [replace(s, stage=_moved_stores(s.stage.map(rewrite), moved)) for s in stages], scratch
 
 
 def _moved_stores(stage: Stage, moved: Mapping[str, Affine]) -> Stage:
@@ -274,16 +251,12 @@ def _moved_stores(stage: Stage, moved: Mapping[str, Affine]) -> Stage:
 def _in_registers(name: str, stages: Sequence[TiledStage]) -> bool:
     written: tuple[Affine, int] | None = None
     for s in stages:
-        for x in expr.walk(*roots(s.stage)):
-            if (
-                isinstance(x, Load)
-                and x.buffer == name
-                and (s.looped or (x.offset, s.cols) != written)
-            ):
+        for x in s.stage.loads():
+            if x.buffer == name and (s.looped or (x.offset, s.cols) != written):
                 return False
         for store in s.stage.stores:
             if store.buffer == name:
-                if s.looped or written is not None or store.mode != "set":
+                if s.looped or written is not None or store.monoid is not None:
                     return False
                 written = store.offset, s.cols
     return True

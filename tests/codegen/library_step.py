@@ -70,7 +70,7 @@ class Step:
         self.step = library(call.op, call.operands, call.attrs, call.name)
         self.sites: list[str] = []
         self.hosts: list[Host] = []
-        places = [r.buffer for r in self.step.reads if isinstance(r, Access)] + list(self.step.outs)
+        places = [r.buffer for r in self.step.operands if isinstance(r, Access)] + list(self.step.outs)
         avals = (*self.step.avals, *self.step.out_avals)
         self.slots = {name: i for i, name in enumerate(places)}
         self.types = {name: MEMORY[a.dtype.name] for name, a in zip(places, avals, strict=True)}
