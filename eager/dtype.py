@@ -145,6 +145,16 @@ def default_complex() -> DType:
     return complex128 if get_default_dtype() is float64 else complex64
 
 
+def real_of(dtype: DType) -> DType:
+    """The type of a complex number's parts; a real type itself."""
+    return {complex64: float32, complex128: float64}.get(dtype, dtype)
+
+
+def complex_of(dtype: DType) -> DType:
+    """The complex type whose parts are of a real type."""
+    return {float64: complex128, complex64: complex64, complex128: complex128}.get(dtype, complex64)
+
+
 class finfo:
     """The limits of a floating point type: bits, eps, max, min, tiny, resolution."""
 

@@ -7,10 +7,14 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
+
+from eager import dtype as dt
+from eager.aval import broadcast_shapes
 from eager.casts import full_precision, lower_precision
 from eager.dispatch import apply
 from eager.op import Sample, Samples
-from eager.ops import extern
+from eager.ops import extern, factor
 from eager.ops import samples as s
 from eager.ops.products import matmul
 from eager.registry import public
@@ -78,15 +82,34 @@ def inv(A: Tensor) -> Tensor:
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """X with A X = B (X A = B when not `left`); B may be a vector. RuntimeError for a singular
     matrix."""
-    if not left:
-        return solve(A.transpose(-1, -2), B.transpose(-1, -2)).transpose(-1, -2)
+    return _solved(A, B, left, lenient=False)
+
+
+def _solved(A: Tensor, B: Tensor, left: bool, *, lenient: bool) -> Tensor:
+    if A.ndim < 2:
+        raise RuntimeError("linalg.solve: The input tensor A must have at least 2 dimensions.")
     if B.ndim == 1 or (B.ndim == A.ndim - 1 and B.shape == A.shape[:-1]):
-        return apply(extern.SOLVE, A, B.unsqueeze(-1)).squeeze(-1)
-    if B.ndim < A.ndim:
-        B = B.expand((*A.shape[:-2], *B.shape[-2:]))
-    elif A.ndim < B.ndim:
-        A = A.expand((*B.shape[:-2], *A.shape[-2:]))
-    return apply(extern.SOLVE, A, B)
+        A, one = _same_batch(A, B.unsqueeze(-1))
+        return apply(extern.SOLVE, A, one, lenient=lenient).squeeze(-1)
+    if not left:
+        return _solved(A.mT, B.mT, True, lenient=lenient).mT
+    A, B = _same_batch(A, B)
+    if A.shape[-1] != B.shape[-2]:
+        raise RuntimeError(
+            f"linalg.solve: Incompatible shapes of A and B for the equation AX = B "
+            f"({A.shape[-2]}x{A.shape[-1]} and {B.shape[-2]}x{B.shape[-1]})"
+        )
+    return apply(extern.SOLVE, A, B, lenient=lenient)
+
+
+def _same_batch(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
+    """Both with the batch dimensions that they have together, and of one dtype."""
+    if A.dtype is not B.dtype:
+        raise RuntimeError(
+            f"Expected both matrices to have the same dtype, but found {A.dtype} and {B.dtype}"
+        )
+    lead = broadcast_shapes(tuple(A.shape[:-2]), tuple(B.shape[:-2]))
+    return A.expand(*lead, *A.shape[-2:]), B.expand(*lead, *B.shape[-2:])
 
 
 @_linalg(
@@ -101,20 +124,40 @@ def solve_triangular(
 ) -> Tensor:
     """X with A X = B (X A = B when not `left`) for the upper or lower triangle of A, whose diagonal
     counts as ones when `unitriangular`."""
+    _two_matrices("linalg.solve_triangular", A, B, left)
     if unitriangular:
         ones = A.new_ones(A.shape[-1]).diag()
         A = (A.triu(1) if upper else A.tril(-1)) + ones
     return solve(A.triu() if upper else A.tril(), B, left=left)
 
 
-# PyTorch's gradient is not zero in the triangle that it does not read.
-@public(samples=lambda: [Sample((s.values((3, 2)), _regular(3, 3)), {"upper": u}, grad=False)
-                         for u in (False, True)])  # fmt: skip
+@public(
+    samples=lambda: [
+        Sample((s.values((3, 2)), np.triu(_regular(3, 3)) if u else np.tril(_regular(3, 3))),
+               {"upper": u}, grad=False)
+        for u in (False, True)
+    ]
+)  # fmt: skip
 def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
     """X with L L^T X = B for the factor L that `linalg.cholesky` gives (L^T L when `upper`)."""
-    factor = L.transpose(-1, -2) if upper else L
-    half = solve_triangular(factor, B, upper=False)
-    return solve_triangular(factor.transpose(-1, -2), half, upper=True)
+    L, B = _same_batch(L, B)
+    return apply(factor.CHOLESKY_SOLVE, L, B, upper=upper)
+
+
+def _two_matrices(name: str, A: Tensor, B: Tensor, left: bool) -> None:
+    """RuntimeError unless A is square and fits the matrix B."""
+    if A.ndim < 2 or B.ndim < 2:
+        raise RuntimeError(f"{name}: The input tensor must have at least 2 dimensions.")
+    if A.shape[-1] != A.shape[-2]:
+        raise RuntimeError(
+            f"{name}: A must be batches of square matrices, but they are {A.shape[-2]} by "
+            f"{A.shape[-1]} matrices"
+        )
+    if A.shape[-1] != B.shape[-2 if left else -1]:
+        raise RuntimeError(
+            f"{name}: Incompatible shapes of A and B for the equation {'AX' if left else 'XA'} = B "
+            f"({A.shape[-2]}x{A.shape[-1]} and {B.shape[-2]}x{B.shape[-1]})"
+        )
 
 
 @_linalg(lambda: [Sample((_regular(3, 3),)), Sample((_regular(2, 3, 3),))])
@@ -134,30 +177,33 @@ def slogdet(A: Tensor) -> SlogDet:
 def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     """L with L L^H = A for a positive definite A. RuntimeError for another."""
     lower = apply(extern.CHOLESKY, A)
-    return lower.transpose(-1, -2) if upper else lower
+    return lower.mH if upper else lower
 
 
 @_linalg()
 def qr(A: Tensor, mode: str = "reduced") -> QR:
-    """Q with orthonormal columns and R upper triangular, A = Q R."""
-    if mode != "reduced":
-        raise NotImplementedError(f"linalg.qr: mode {mode!r}; only 'reduced' is supported")
-    return QR(*apply(extern.QR, A))
+    """Q with orthonormal columns and R upper triangular, A = Q R. mode: "reduced", "complete" (Q
+    square) or "r" (Q empty)."""
+    if mode not in ("reduced", "complete", "r"):
+        raise RuntimeError(
+            f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', "
+            "or 'complete'"
+        )
+    return QR(*apply(extern.QR, A, mode=mode))
 
 
 @_linalg()
-def svd(A: Tensor, full_matrices: bool = False) -> SVD:
-    """A = U diag(S) Vh, singular values in falling order. (`full_matrices` is not supported: pass
-    False.)"""
-    if full_matrices:
-        raise NotImplementedError("linalg.svd: full_matrices=True is not supported")
-    return SVD(*apply(extern.SVD, A))
+def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> SVD:
+    """A = U diag(S) Vh, singular values in falling order; U and Vh square when `full_matrices`."""
+    if driver is not None:
+        raise RuntimeError("torch.linalg.svd: keyword argument `driver=` is for CUDA tensors")
+    return SVD(*apply(extern.SVD, A, full=full_matrices))
 
 
 @_linalg(lambda: [Sample((_regular(3, 3),)), Sample((_regular(4, 3),))])
 def svdvals(A: Tensor) -> Tensor:
     """The singular values in falling order."""
-    return apply(extern.SVD, A)[1]
+    return apply(extern.SVD, A, full=False)[1]
 
 
 @_linalg()
@@ -180,14 +226,29 @@ def _triangle(A: Tensor, UPLO: str) -> Tensor:
     return A if UPLO in "Ll" else A.transpose(-2, -1).conj()
 
 
-@_linalg(lambda: [Sample((_regular(4, 3),))])
+@_linalg(
+    lambda: [Sample((_regular(4, 3),)), Sample((_definite(3, 3),), {"hermitian": True}, grad=False)]
+)
 @full_precision
-def pinv(A: Tensor, rcond: float = 1e-15) -> Tensor:
-    """The pseudo-inverse; singular values below `rcond` times the largest count as 0."""
-    u, values, vh = apply(extern.SVD, A)
-    keep = values > values.amax(-1, keepdim=True) * rcond
-    inverse = keep.to(values.dtype) / values.masked_fill(~keep, 1.0)
-    return (vh.transpose(-1, -2) * inverse.unsqueeze(-2)) @ u.transpose(-1, -2)
+def pinv(
+    A: Tensor,
+    rcond: Any = None,
+    hermitian: bool = False,
+    *,
+    atol: Any = None,
+    rtol: Any = None,
+) -> Tensor:
+    """The pseudo-inverse; singular values below max(atol, rtol * the largest) count as 0. By
+    default rtol is the larger size times the type's precision, or 0 where atol is given."""
+    atol, rtol = _limits(A, atol, rcond if rtol is None else rtol)
+    return apply(factor.PINV, A, atol, rtol, hermitian=hermitian)
+
+
+def _limits(A: Tensor, atol: Any, rtol: Any) -> tuple[Any, Any]:
+    if rtol is None:
+        positive = isinstance(atol, Tensor) or (atol is not None and atol > 0)
+        rtol = 0.0 if positive else max(A.shape[-2:]) * dt.finfo(A.dtype).eps
+    return 0.0 if atol is None else atol, rtol
 
 
 @_linalg(lambda: [Sample((_regular(3, 3), 3)), Sample((_regular(3, 3), -2))])

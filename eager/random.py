@@ -373,3 +373,34 @@ def exponential_(x: Tensor, lambd: float = 1.0, *, generator: Generator | None =
     """Overwrite x with draws of the exponential distribution with rate `lambd`."""
     u = draw("uniform", tuple(x.shape), x.dtype, generator)
     return _fill(x, -((-u).log1p()) / lambd)
+
+
+@public("cauchy_", namespace=False)
+def cauchy_(
+    x: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None
+) -> Tensor:
+    """Overwrite x with draws of the Cauchy distribution."""
+    if sigma <= 0:
+        raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
+    u = draw("uniform", tuple(x.shape), x.dtype, generator)
+    return _fill(x, ((u - 0.5) * math.pi).tan() * sigma + median)
+
+
+@public("log_normal_", namespace=False)
+def log_normal_(
+    x: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None
+) -> Tensor:
+    """Overwrite x with numbers whose logarithms are normal draws."""
+    if std <= 0:
+        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
+    return _fill(x, (draw("normal", tuple(x.shape), x.dtype, generator) * std + mean).exp())
+
+
+@public("geometric_", namespace=False)
+def geometric_(x: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
+    """Overwrite x with how often one tries until a chance of `p` comes true."""
+    if not 0 < p < 1:
+        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
+    kind = x.dtype if x.dtype.is_floating_point else dt.float32
+    u = draw("uniform", tuple(x.shape), kind, generator)
+    return _fill(x, ((-u).log1p() / math.log1p(-p)).ceil().clamp(min=1).to(x.dtype))

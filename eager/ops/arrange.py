@@ -119,7 +119,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     rows = list(choose(range(input.shape[0]), r))
     if not rows:
-        return input.new_zeros(0, r)
+        return input.unsqueeze(1).expand(input.shape[0], r)[:0]
     return stack([stack([input[i] for i in row]) for row in rows])
 
 
@@ -141,10 +141,12 @@ def _trapezoids(y: Tensor, x: Tensor | None, dx: float, d: int) -> Tensor:
     means = y.narrow(d, 1, n - 1) / 2 + y.narrow(d, 0, n - 1) / 2
     if x is None:
         return means * dx
-    steps = x.narrow(-1, 1, n - 1) - x.narrow(-1, 0, n - 1)
-    if steps.ndim == 1:
-        steps = steps.reshape([-1 if i == d else 1 for i in range(y.ndim)])
-    return means * steps
+    if x.ndim == 1:
+        x = x.reshape([-1 if i == d else 1 for i in range(y.ndim)])
+    elif x.ndim < y.ndim:
+        x = x.reshape((*(1,) * (y.ndim - x.ndim), *x.shape))
+    m = x.shape[d]
+    return means * (x.narrow(d, 1, m - 1) - x.narrow(d, 0, m - 1))
 
 
 @public(
@@ -178,6 +180,7 @@ def gradient(
     RuntimeError for fewer samples than `edge_order` + 1."""
     dims = range(input.ndim) if dim is None else (dim,) if isinstance(dim, int) else dim
     along = [norm_dim(d, input.ndim, "gradient") for d in dims]
+    spacing = 1 if spacing is None else spacing
     gaps = spacing if isinstance(spacing, list | tuple) else [spacing] * len(along)
     if len(gaps) != len(along):
         raise RuntimeError(
@@ -215,12 +218,53 @@ def _slope(x: Tensor, d: int, spacing: Any, edge_order: int) -> Tensor:
 
 
 @public(samples=s.calls(s.call(_m), s.call(_m, correction=0)))
-def cov(input: Tensor, *, correction: int = 1) -> Tensor:
-    """The covariance matrix of variables (rows) over observations (columns)."""
+def cov(
+    input: Tensor,
+    *,
+    correction: int = 1,
+    fweights: Tensor | None = None,
+    aweights: Tensor | None = None,
+) -> Tensor:
+    """The covariance matrix of variables (rows) over observations (columns), which count as often
+    as `fweights` says (ints), and as much as `aweights` says."""
+    if input.ndim > 2:
+        raise RuntimeError(
+            "cov(): expected input to have two or fewer dimensions but got an input with "
+            f"{input.ndim} dimensions"
+        )
     x = input.reshape(1, -1) if input.ndim < 2 else input
-    apart = x - x.mean(1, keepdim=True)
-    matrix = apart @ apart.mH / max(x.shape[1] - correction, 0)
+    weights = _observation_weights(x, fweights, aweights)
+    if weights is None:
+        apart = x - x.mean(1, keepdim=True)
+        matrix = apart @ apart.mH / max(x.shape[1] - correction, 0)
+    else:
+        total = sum(weights)
+        apart = x - sum(x * weights, 1, keepdim=True) / total
+        norm = total
+        if aweights is not None and correction:
+            norm = total - correction * sum(weights * aweights) / total
+        elif aweights is None:
+            norm = total - correction
+        matrix = (apart * weights) @ apart.mH / norm.clamp(min=0)
     return matrix.squeeze() if x.shape[0] == 1 else matrix
+
+
+def _observation_weights(x: Tensor, fweights: Any, aweights: Any) -> Tensor | None:
+    """The weight of each column. RuntimeError for weights of a wrong kind or number."""
+    for name, w, ints in (("fweights", fweights, True), ("aweights", aweights, False)):
+        if w is None:
+            continue
+        if w.ndim > 1 or w.numel() != x.shape[1]:
+            raise RuntimeError(
+                f"cov(): expected {name} to be one dimensional, with as many elements as there are "
+                f"observations, got {tuple(w.shape)} for {x.shape[1]}"
+            )
+        if ints == w.dtype.is_floating_point:
+            kind = "integral" if ints else "floating point"
+            raise RuntimeError(f"cov(): expected {name} to have {kind} dtype, got {w.dtype}")
+    if fweights is None or aweights is None:
+        return fweights if aweights is None else aweights
+    return fweights * aweights
 
 
 @public(samples=s.calls(s.call(_m)))

@@ -5,6 +5,7 @@ Compiled code calls back for these; arithmetic on complex numbers is that of the
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,16 +13,12 @@ import numpy as np
 from eager import dtype as dt
 from eager.aval import Aval
 from eager.dispatch import apply
-from eager.dtype import DType
 from eager.ops import samples as s
 from eager.ops.kinds import Host
+from eager.ops.pointwise import where
 from eager.ops.view import zeros_of
 from eager.registry import public
 from eager.tensor import Tensor
-
-
-def _real_of(dtype: DType) -> DType:
-    return dt.float32 if dtype is dt.complex64 else dt.float64
 
 
 def _part(name: str, kernel: Any, vjp: Any) -> Host:
@@ -30,7 +27,7 @@ def _part(name: str, kernel: Any, vjp: Any) -> Host:
         ("x",),
         vjp,
         numpy=kernel,
-        rule=lambda x: (Aval(x.shape, _real_of(x.dtype), x.device),),
+        rule=lambda x: (Aval(x.shape, dt.real_of(x.dtype), x.device),),
     )
 
 
@@ -122,7 +119,8 @@ def angle(input: Tensor) -> Tensor:
     """The argument of complex numbers; 0 or pi for real ones."""
     if input.dtype.is_complex:
         return apply(ANGLE, input)
-    return (input < 0) * np.pi + input * 0.0
+    x = input if input.dtype.is_floating_point else input.to(dt.get_default_dtype())
+    return where(x < 0, math.pi, where(x != x, x, 0.0))
 
 
 @public(method=False, samples=s.calls(s.call(s.values((3,), 0.5, 2), s.values((3,), seed=1))))

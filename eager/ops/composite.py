@@ -17,6 +17,7 @@ from eager.dtype import DType
 from eager.op import Samples
 from eager.ops import samples as s
 from eager.ops.create import IOTA
+from eager.ops.extern import SVD
 from eager.ops.move import cat, stack
 from eager.ops.pointwise import where
 from eager.ops.reduce import amax, amin, is_floating, over_dims, sum
@@ -175,9 +176,24 @@ def norm(
     keepdim: bool = False,
     dtype: DType | None = None,
 ) -> Tensor:
-    """Vector p-norm over `dim` (all by default); "fro" is the 2-norm. The gradient at 0 is 0."""
+    """Vector p-norm over `dim` (all by default); "fro" is the 2-norm, "nuc" the sum of a matrix's
+    singular values. The gradient at 0 is 0."""
     x = input if dtype is None else input.to(dtype)
+    if p == "nuc":
+        return _nuclear(x, dim, keepdim)
     dims = norm_dims(dim, x.ndim, "norm")
+    if x.dtype.compute is not x.dtype:  # 16-bit floats would overflow inside
+        return _vector_norm(x.to(x.dtype.compute), p, dims, keepdim).to(x.dtype)
+    return _vector_norm(x, p, dims, keepdim)
+
+
+def _nuclear(x: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    rows, columns = norm_dims(dim, x.ndim, "norm")
+    out = sum(apply(SVD, x.movedim((rows, columns), (-2, -1)), full=False)[1], -1)
+    return out.unsqueeze(rows).unsqueeze(columns) if keepdim else out
+
+
+def _vector_norm(x: Tensor, p: Any, dims: tuple[int, ...], keepdim: bool) -> Tensor:
     if p in ("fro", 2, None):
         return _root(sum(_squared(x), dims, keepdim))
     size = x.abs()
@@ -187,10 +203,17 @@ def norm(
         return amax(size, dims, keepdim)
     if p == -math.inf:
         return amin(size, dims, keepdim)
-    if p == 0:
-        return sum(x != 0, dims, keepdim).to(size.dtype)
-    total = sum(size**p, dims, keepdim)
-    zero = total == 0  # the root's slope there is infinite for p > 1; the gradient is 0
+    if p == 0:  # the slope is 0, but there is one
+        return sum(where(size != size, 1.0, size.sign()), dims, keepdim)
+    if p < 1:  # the slope at 0 is infinite; the gradient is 0
+        zero = size == 0
+        size = where(zero, 0.0 if p > 0 else math.inf, where(zero, 1.0, size) ** p)
+    else:
+        size = size**p
+    total = sum(size, dims, keepdim)
+    zero = (total == 0) | (total == math.inf)  # the root's slope there may be infinite
+    if p < 0:
+        return where(zero, where(total == 0, math.inf, 0.0), where(zero, 1.0, total) ** (1.0 / p))
     return where(zero, total, where(zero, 1.0, total) ** (1.0 / p))
 
 
@@ -360,6 +383,8 @@ def diff(
 ) -> Tensor:
     """Differences of neighbours along `dim`, n times."""
     d = norm_dim(dim, input.ndim, "diff")
+    if n == 0:
+        return input.clone()
     parts = [x for x in (prepend, input, append) if x is not None]
     x = input if len(parts) == 1 else cat(parts, d)
     for _ in range(n):

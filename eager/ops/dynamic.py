@@ -17,6 +17,7 @@ from eager.aval import Aval
 from eager.dispatch import apply
 from eager.op import REGISTRY, Attrs, Op
 from eager.ops import samples as s
+from eager.ops.view import broadcast_tensors
 from eager.registry import public
 from eager.tensor import Tensor
 from eager.traced import UnknownValue
@@ -84,7 +85,7 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
 )
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """The elements where the mask holds replaced by those of `source`, in order."""
-    chosen = mask.expand(input.shape)
+    input, chosen = broadcast_tensors(input, mask)
     order = (chosen.reshape(-1).to(dt.int64).cumsum(0) - 1).clamp(min=0)
     picked = apply(REGISTRY["take"], source.reshape(-1), order, dim=0).reshape(input.shape)
     return apply(REGISTRY["where"], chosen, picked, input)

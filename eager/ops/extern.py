@@ -7,6 +7,7 @@ ops, with sources at each.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -15,7 +16,8 @@ import numpy as np
 
 from eager.aval import Aval
 from eager.dispatch import apply
-from eager.op import Attrs, Op
+from eager.dtype import from_numpy, real_of
+from eager.op import REGISTRY, Attrs, Op
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +54,15 @@ class Extern(Op):
     def compute(
         self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]
     ) -> tuple[Any, ...]:
-        wide = [np.asarray(a).astype(outs[0].dtype.compute.np, copy=False) for a in arrays]
+        wide = [np.asarray(a) for a in arrays]
+        wide = [a.astype(from_numpy(a.dtype).compute.np, copy=False) for a in wide]
+        lenient = attrs.get("lenient", False)
+        attrs = {k: v for k, v in attrs.items() if k != "lenient"}
         try:
             result = self.numpy(*wide, **attrs)
         except np.linalg.LinAlgError as error:
+            if lenient:
+                return self._one_by_one(wide, attrs, outs)
             raise RuntimeError(
                 f"linalg.{self.name}: {error} (input of shape {list(arrays[0].shape)})"
             ) from None
@@ -65,40 +72,75 @@ class Extern(Op):
             for r, o in zip(results, outs, strict=True)
         )
 
+    def _one_by_one(
+        self, arrays: list[Any], attrs: Attrs, outs: tuple[Aval, ...]
+    ) -> tuple[Any, ...]:
+        """Each matrix of a batch by itself: NaN where it cannot be done."""
+        results = [np.full(o.shape, np.nan, o.dtype.np) for o in outs]
+        for at in np.ndindex(arrays[0].shape[:-2]):
+            try:
+                found = self.numpy(*(a[at] for a in arrays), **attrs)
+            except np.linalg.LinAlgError:
+                continue
+            for into, part in zip(
+                results, found if type(found) is tuple else (found,), strict=True
+            ):
+                into[at] = part
+        return tuple(results)
 
-def _adjoint(x: Any) -> Any:
+
+def each_matrix(kernel: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
+    """A kernel on one matrix as a kernel on a batch (*B, M, N) of them."""
+
+    def batched(x: Any, **attrs: Any) -> tuple[Any, ...]:
+        lead = x.shape[:-2]
+        done = [kernel(x[at], **attrs) for at in np.ndindex(lead)]
+        done = done or [kernel(np.ones(x.shape[-2:], x.dtype), **attrs)]  # for shape and dtype
+        stacked = (np.stack(parts) for parts in zip(*done, strict=True))
+        return tuple(p[: math.prod(lead)].reshape((*lead, *p.shape[1:])) for p in stacked)
+
+    return batched
+
+
+def adjoint(x: Any) -> Any:
     t = x.transpose(-1, -2)
     return t.conj() if x.dtype.is_complex else t
 
 
-def _like(x: Aval, *shape: int) -> Aval:
+def like(x: Aval, *shape: int) -> Aval:
     return Aval(shape, x.dtype, x.device)
 
 
 # The derivatives are those of Giles, "An extended collection of matrix derivative results" (2008),
 # unless said otherwise.
 def _inv_vjp(g: Any, out: Any) -> tuple[Any, ...]:
-    h = _adjoint(out)
+    h = adjoint(out)
     return (-(h @ g @ h),)
 
 
-INV = Extern("inv", ("x",), _inv_vjp, numpy=np.linalg.inv, shapes=lambda x: (x,))
+INV = Extern("inv", ("x",), _inv_vjp, numpy=np.linalg.inv, shapes=lambda x, lenient=False: (x,))
 
 
 def _solve_vjp(g: Any, a: Any, out: Any) -> tuple[Any, ...]:
-    gb = apply(SOLVE, _adjoint(a), g)
-    return -(gb @ _adjoint(out)), gb
+    gb = apply(SOLVE, adjoint(a), g)
+    return -(gb @ adjoint(out)), gb
 
 
-SOLVE = Extern("solve", ("a", "b"), _solve_vjp, numpy=np.linalg.solve, shapes=lambda a, b: (b,))
+SOLVE = Extern(
+    "solve",
+    ("a", "b"),
+    _solve_vjp,
+    numpy=np.linalg.solve,
+    shapes=lambda a, b, lenient=False: (b,),
+)
 
 
 def _det_vjp(g: Any, x: Any, out: Any) -> tuple[Any, ...]:
-    return ((g * out).unsqueeze(-1).unsqueeze(-1) * _adjoint(apply(INV, x)),)
+    return ((g * out).unsqueeze(-1).unsqueeze(-1) * adjoint(apply(INV, x)),)
 
 
 DET = Extern(
-    "det", ("x",), _det_vjp, numpy=np.linalg.det, shapes=lambda x: (_like(x, *x.shape[:-2]),)
+    "det", ("x",), _det_vjp, numpy=np.linalg.det, shapes=lambda x: (like(x, *x.shape[:-2]),)
 )
 
 
@@ -106,7 +148,7 @@ def _slogdet_vjp(g: Any, x: Any) -> tuple[Any, ...]:
     gradient = g[1]
     if gradient is None:
         return (None,)
-    return (gradient.unsqueeze(-1).unsqueeze(-1) * _adjoint(apply(INV, x)),)
+    return (gradient.unsqueeze(-1).unsqueeze(-1) * adjoint(apply(INV, x)),)
 
 
 SLOGDET = Extern(
@@ -115,7 +157,7 @@ SLOGDET = Extern(
     _slogdet_vjp,
     n_outputs=2,
     numpy=lambda x: tuple(np.linalg.slogdet(x)),
-    shapes=lambda x: (_like(x, *x.shape[:-2]),) * 2,
+    shapes=lambda x: (like(x, *x.shape[:-2]), Aval(x.shape[:-2], real_of(x.dtype), x.device)),
 )
 
 
@@ -126,22 +168,26 @@ def _lower_half(x: Any) -> Any:
 
 
 def _cholesky_vjp(g: Any, out: Any) -> tuple[Any, ...]:
-    h = _adjoint(out)
+    h = adjoint(out)
     middle = _lower_half(h @ g)
     inverse = apply(INV, out)
-    s = _adjoint(inverse) @ middle @ inverse
-    return (0.5 * (s + _adjoint(s)),)
+    s = adjoint(inverse) @ middle @ inverse
+    return (0.5 * (s + adjoint(s)),)
 
 
 CHOLESKY = Extern(
-    "cholesky", ("x",), _cholesky_vjp, numpy=np.linalg.cholesky, shapes=lambda x: (x,)
+    "cholesky",
+    ("x",),
+    _cholesky_vjp,
+    numpy=np.linalg.cholesky,
+    shapes=lambda x, lenient=False: (x,),
 )
 
 
 def _eigh_vjp(g: Any, out: Any) -> tuple[Any, ...]:
     values, vectors = out
     g_values, g_vectors = g
-    h = _adjoint(vectors)
+    h = adjoint(vectors)
     middle: Any = 0
     if g_vectors is not None:
         gaps = values.unsqueeze(-2) - values.unsqueeze(-1)
@@ -150,7 +196,7 @@ def _eigh_vjp(g: Any, out: Any) -> tuple[Any, ...]:
     if g_values is not None:
         middle = g_values.diag_embed() + middle
     s = vectors @ middle @ h
-    return (0.5 * (s + _adjoint(s)),)
+    return (0.5 * (s + adjoint(s)),)
 
 
 EIGH = Extern(
@@ -159,74 +205,100 @@ EIGH = Extern(
     _eigh_vjp,
     n_outputs=2,
     numpy=lambda x: tuple(np.linalg.eigh(x)),
-    shapes=lambda x: (_like(x, *x.shape[:-1]), x),
+    shapes=lambda x: (Aval(x.shape[:-1], real_of(x.dtype), x.device), x),
 )
 
 
-def _qr_vjp(g: Any, out: Any, avals: Any) -> tuple[Any, ...]:
+def _qr_vjp(g: Any, out: Any, mode: str) -> tuple[Any, ...]:
     """Walter, Lehmann, "On evaluating higher-order derivatives of the QR decomposition" (2018), for
-    M >= N."""
-    if avals[0].shape[-2] < avals[0].shape[-1]:
-        raise RuntimeError("linalg.qr: the derivative needs at least as many rows as columns")
+    M >= N; for M < N that of the first M columns, on which the others depend by Q."""
     q, r = out
     gq, gr = g
-    m: Any = 0
+    m, n = q.shape[-2], r.shape[-1]
+    if mode == "r" or (mode == "complete" and m > n):
+        raise RuntimeError(
+            f"The QR decomposition is not differentiable when mode={mode!r}"
+            + (" and nrows > ncols" if mode == "complete" else "")
+        )
+    middle: Any = 0
     if gr is not None:
-        m = r @ _adjoint(gr)
+        middle = gr @ adjoint(r)
     if gq is not None:
-        m = m - _adjoint(gq) @ q
-    m = m.tril()
-    symmetric = m + _adjoint(m) - m.diagonal(0, -2, -1).diag_embed()
-    right = q @ symmetric
-    if gq is not None:
-        right = right + gq
-    return (_adjoint(apply(SOLVE, r, _adjoint(right))),)
+        middle = middle - adjoint(q) @ gq
+    if m >= n:
+        half = middle.triu()
+        right = q @ (half + adjoint(half) - _real_diagonal(half))
+        right = right if gq is None else right + gq
+        return (adjoint(apply(SOLVE, r, adjoint(right))),)
+    skew = (adjoint(middle) - middle).tril()
+    skew = skew - 0.5 * _real_diagonal(skew)
+    first = r.narrow(-1, 0, m)
+    left = q @ adjoint(apply(SOLVE, first, adjoint(skew)))
+    full = apply(REGISTRY["pad"], left, 0.0, pads=(*((0, 0),) * (left.ndim - 1), (0, n - m)))
+    return (full if gr is None else full + q @ gr,)
 
 
-def _qr_shapes(x: Aval) -> tuple[Aval, ...]:
+def _real_diagonal(x: Any) -> Any:
+    along = x.diagonal(0, -2, -1)
+    return (along.real.to(x.dtype) if x.dtype.is_complex else along).diag_embed()
+
+
+def _qr_shapes(x: Aval, mode: str) -> tuple[Aval, ...]:
     *lead, m, n = x.shape
-    k = min(m, n)
-    return _like(x, *lead, m, k), _like(x, *lead, k, n)
+    k = m if mode == "complete" else min(m, n)
+    return like(x, *lead, m, k) if mode != "r" else like(x, 0), like(x, *lead, k, n)
 
 
-QR = Extern(
-    "qr",
-    ("x",),
-    _qr_vjp,
-    n_outputs=2,
-    square=False,
-    numpy=lambda x: tuple(np.linalg.qr(x)),
-    shapes=_qr_shapes,
-)
+def _qr_kernel(x: Any, mode: Any) -> tuple[Any, Any]:
+    if mode == "r":
+        return np.empty(0, x.dtype), np.linalg.qr(x, "r")
+    q, r = np.linalg.qr(x, mode)
+    return q, r
 
 
-def _svd_vjp(g: Any, out: Any) -> tuple[Any, ...]:
+QR = Extern("qr", ("x",), _qr_vjp, n_outputs=2, square=False, numpy=_qr_kernel, shapes=_qr_shapes)
+
+
+def _svd_vjp(g: Any, out: Any, full: bool) -> tuple[Any, ...]:
     """Townsend, "Differentiating the singular value decomposition" (2016), for distinct singular
-    values."""
+    values. The vectors beyond the first min(M, N) have no gradient."""
     u, s, vh = out
     gu, gs, gvh = g
+    k = s.shape[-1]
+    if full:
+        u, vh = u.narrow(-1, 0, k), vh.narrow(-2, 0, k)
+        gu = None if gu is None else gu.narrow(-1, 0, k)
+        gvh = None if gvh is None else gvh.narrow(-2, 0, k)
     squares = s * s
     gaps = squares.unsqueeze(-2) - squares.unsqueeze(-1)
     f = 1 / gaps.masked_fill(gaps == 0, float("inf"))
-    uh, v = _adjoint(u), _adjoint(vh)
+    uh, v = adjoint(u), adjoint(vh)
     middle: Any = 0 if gs is None else gs.diag_embed()
     outside: Any = 0
     if gu is not None:
         x = uh @ gu
-        middle = middle + f * (x - _adjoint(x)) * s.unsqueeze(-2)
-        outside = outside + ((gu - u @ x) / s.unsqueeze(-2)) @ vh
+        middle = middle + f * (x - adjoint(x)) * s.unsqueeze(-2)
+        outside = outside + _quotient(gu - u @ x, s.unsqueeze(-2)) @ vh
     if gvh is not None:
-        gv = _adjoint(gvh)
+        gv = adjoint(gvh)
         y = vh @ gv
-        middle = middle + s.unsqueeze(-1) * (f * (y - _adjoint(y)))
-        outside = outside + (u / s.unsqueeze(-2)) @ _adjoint(gv - v @ y)
+        middle = middle + s.unsqueeze(-1) * (f * (y - adjoint(y)))
+        outside = outside + u @ adjoint(_quotient(gv - v @ y, s.unsqueeze(-2)))
     return (u @ middle @ vh + outside,)
 
 
-def _svd_shapes(x: Aval) -> tuple[Aval, ...]:
+def _quotient(x: Any, s: Any) -> Any:
+    """x / s, and 0 where x is: no gradient of a vector whose singular value is 0 is no fault."""
+    zero = x == 0
+    return apply(REGISTRY["where"], zero, 0.0, x / apply(REGISTRY["where"], zero, 1.0, s))
+
+
+def _svd_shapes(x: Aval, full: bool) -> tuple[Aval, ...]:
     *lead, m, n = x.shape
     k = min(m, n)
-    return _like(x, *lead, m, k), _like(x, *lead, k), _like(x, *lead, k, n)
+    rows, columns = (m, n) if full else (k, k)
+    values = Aval((*lead, k), real_of(x.dtype), x.device)
+    return like(x, *lead, m, rows), values, like(x, *lead, columns, n)
 
 
 SVD = Extern(
@@ -235,6 +307,6 @@ SVD = Extern(
     _svd_vjp,
     n_outputs=3,
     square=False,
-    numpy=lambda x: tuple(np.linalg.svd(x, full_matrices=False)),
+    numpy=lambda x, full: tuple(np.linalg.svd(x, full_matrices=full)),
     shapes=_svd_shapes,
 )

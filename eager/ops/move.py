@@ -213,7 +213,8 @@ FLIP: Move = Move(
 @public(samples=s.calls(s.call(s.values((3, 4)), (0,)), s.call(s.values((2, 3, 4)), (0, -1))))
 def flip(input: Tensor, *each: Any, dims: Any = None) -> Tensor:
     """The order along `dims` reversed (a copy)."""
-    return apply(FLIP, input, dims=norm_dims(as_ints(each, dims), input.ndim, "flip"))
+    along = as_ints(each, dims)
+    return apply(FLIP, input, dims=norm_dims(along, input.ndim, "flip") if along else ())
 
 
 @public(samples=s.calls(s.call(s.values((3, 4)))))

@@ -212,6 +212,8 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
     """Split at indices, or into nearly equal sections, along `dim`."""
     d = norm_dim(dim, input.ndim, "tensor_split")
     size, given = input.shape[d], indices_or_sections
+    if isinstance(given, Tensor):
+        given = given.item() if given.ndim == 0 else given.tolist()
     if isinstance(given, int):
         base, more = divmod(size, given)
         given = list(itertools.accumulate(base + (i < more) for i in range(given)))[:-1]

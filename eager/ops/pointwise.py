@@ -135,8 +135,15 @@ DIV = binary_op(
     saves_for={"x": (1,)},
     result="float",
 )
+# Steps: their slope is 0. (`floor_divide` has none; `div` with a rounding mode goes this way.)
 FLOOR_DIVIDE = binary_op("floor_divide", "floor_div")
-TRUNC_DIVIDE = binary_op("trunc_divide", lambda m, x, y: m.trunc(m.div(x, y)), result="float")
+FLOOR_STEPS = binary_op("floor_steps", "floor_div", lambda g: (zeros_of(g), zeros_of(g)))
+TRUNC_DIVIDE = binary_op(
+    "trunc_divide",
+    lambda m, x, y: m.trunc(m.div(x, y)),
+    lambda g: (zeros_of(g), zeros_of(g)),
+    result="float",
+)
 INT_DIVIDE = binary_op("int_divide", "trunc_div")
 REMAINDER = binary_op(
     "remainder", "mod", lambda g, x, y, needs: (g, -g * constant(x // y) if needs[1] else None)
@@ -218,7 +225,7 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     if rounding_mode is None:
         return apply(DIV, input, other)
     if rounding_mode == "floor":
-        return _nonzero(FLOOR_DIVIDE, input, other)
+        return _nonzero(FLOOR_STEPS, input, other)
     if rounding_mode == "trunc":
         return _nonzero(INT_DIVIDE if is_integral(input, other) else TRUNC_DIVIDE, input, other)
     raise RuntimeError(

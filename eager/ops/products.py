@@ -297,6 +297,11 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
         left, right = ([d] if isinstance(d, int) else list(d) for d in dims)
     left = [d % a.ndim for d in left]
     right = [d % b.ndim for d in right]
+    for i, j in zip(left, right, strict=len(left) == len(right)):  # a size of 1 is broadcast
+        if a.shape[i] == 1 != b.shape[j]:
+            b = b.sum(j, keepdim=True)
+        elif b.shape[j] == 1 != a.shape[i]:
+            a = a.sum(i, keepdim=True)
     if [a.shape[d] for d in left] != [b.shape[d] for d in right]:
         raise RuntimeError(
             f"tensordot: the contracted dimensions {left} of {list(a.shape)} and {right} of "

@@ -7,6 +7,7 @@ have not, and split a captured program.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ def _searched(boundaries: Any, values: Any, right: bool) -> Any:
     side: Any = "right" if right else "left"
     if boundaries.ndim == 1:
         return np.searchsorted(boundaries, values, side)
+    if not boundaries.size or not values.size:
+        return np.zeros(values.shape, np.int64)
     rows = zip(
         boundaries.reshape(-1, boundaries.shape[-1]),
         values.reshape(-1, values.shape[-1]),
@@ -59,12 +62,42 @@ def searchsorted(
     out_int32: bool = False,
     right: bool = False,
     side: str | None = None,
+    sorter: Tensor | None = None,
 ) -> Tensor:
-    """Where each element would be inserted to keep the (last dimension's) order: int64."""
-    right = right if side is None else side == "right"
+    """Where each element would be inserted to keep the (last dimension's) order: int64. `sorter`
+    are the indices that sort the sequence."""
+    right = _right_side(right, side)
+    if sorter is not None:
+        _check_sorter(sorted_sequence, sorter)
+        sorted_sequence = sorted_sequence.gather(-1, sorter)
     values = input if isinstance(input, Tensor) else Tensor._full(input, Aval((), dt.float64))
     found = apply(SEARCHSORTED, sorted_sequence, values, right=right)
     return found.to(dt.int32) if out_int32 else found
+
+
+def _right_side(right: bool, side: str | None) -> bool:
+    if side not in (None, "left", "right"):
+        raise RuntimeError(
+            f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}"
+        )
+    if side == "left" and right:
+        raise RuntimeError(
+            "torch.searchsorted(): side and right can't be set to opposites, got side of left "
+            "while right was True"
+        )
+    return right if side is None else side == "right"
+
+
+def _check_sorter(sequence: Tensor, sorter: Tensor) -> None:
+    if sorter.shape != sequence.shape:
+        raise RuntimeError(
+            "torch.searchsorted(): boundary and sorter must have the same size, but got boundary "
+            f"tensor {list(sequence.shape)} and got sorter tensor {list(sorter.shape)}"
+        )
+    if sorter.dtype is not dt.int64:
+        raise RuntimeError(
+            f"torch.searchsorted(): sorter must be a tensor of long dtype but got {sorter.dtype}"
+        )
 
 
 @public(samples=s.calls(s.call(s.values((3, 4)), _ordered, grad=False)))
@@ -113,6 +146,8 @@ HISTC = Host(
 @public(samples=s.calls(s.call(s.values((20,)), 5, -1.0, 2.0, grad=False)))
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """Counts in equal bins of [min, max]; both 0 stand for the extremes of the data."""
+    if min == 0 and max == 0 and not input.numel():
+        return input.new_zeros(bins)
     if min == 0 and max == 0:
         min, max = input.min().item(), input.max().item()
     return apply(HISTC, input, bins=bins, low=float(min), high=float(max))
@@ -129,7 +164,7 @@ def _runs(x: Any, dim: int | None) -> Any:
     """Runs of equal neighbours along `dim` (of the flattened array for None)."""
     flat = x.reshape(-1) if dim is None else np.moveaxis(x, dim, 0)
     n = flat.shape[0]
-    rows = flat.reshape(n, -1)
+    rows = flat.reshape(n, math.prod(flat.shape[1:]))
     starts = np.concatenate([[True], (rows[1:] != rows[:-1]).any(1)])[:n]
     places = np.flatnonzero(starts)
     counts = np.diff(np.concatenate([places, [n]]))

@@ -45,7 +45,10 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     """out[i][j] = input[index[i][j]][j] for dim 0. IndexError for an index out of range."""
     if sparse_grad:
         warn_once("gather sparse", "gather: sparse_grad=True: the gradient is dense")
-    return apply(GATHER, input, index, dim=norm_dim(dim, input.ndim, "gather"))
+    d = norm_dim(dim, input.ndim, "gather")
+    if index.ndim != input.ndim and index.numel() == 0:
+        return input.reshape(-1)[:0].reshape(index.shape)
+    return apply(GATHER, input, index, dim=d)
 
 
 @public(
@@ -74,14 +77,25 @@ def take(input: Tensor, index: Tensor) -> Tensor:
 
 @public(samples=lambda: [Sample((s.values((3, 4)), s.integers((3, 2), 0, 4), 1))])
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
-    """`gather` with broadcasting; over the flattened input when `dim` is None."""
+    """`gather` with broadcasting, and negative indices from the end; over the flattened input when
+    `dim` is None."""
+    if indices.dtype is not dt.int64:
+        raise RuntimeError(
+            f"torch.take_along_dim(): dtype of indices should be Long but got {indices.dtype}"
+        )
     if dim is None:
         return gather(input.reshape(-1), 0, indices.reshape(-1))
     d = norm_dim(dim, input.ndim, "take_along_dim")
+    if input.ndim != indices.ndim:
+        raise RuntimeError(
+            "torch.take_along_dim(): input and indices should have the same number of dimensions, "
+            f"but got {input.ndim} dimensions for input, and {indices.ndim} dimensions for indices"
+        )
     shape = [
         max(n, m) if i != d else n
         for i, (n, m) in enumerate(zip(input.shape, indices.shape, strict=True))
     ]
+    indices = where(indices < 0, indices + input.shape[d], indices)
     full = [m if i == d else n for i, (n, m) in enumerate(zip(shape, indices.shape, strict=True))]
     return gather(input.expand(shape), d, indices.expand(full))
 
@@ -207,6 +221,10 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
     `dim`."""
     source = source if alpha == 1 else source * alpha
     d = norm_dim(dim, input.ndim, "index_add")
+    if not input.ndim:
+        return apply(
+            INDEX_ADD, input.reshape(1), index.reshape(-1), source.reshape(-1), dim=0
+        ).reshape(())
     return apply(INDEX_ADD, input, index.reshape(-1), source, dim=d)
 
 
@@ -222,9 +240,23 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
 @public(inplace=True, samples=lambda: [Sample((s.values((3, 4)), 1, np.array([2, 0]), 0.5))])
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """`input` with the slices `index` names along `dim` filled with a number or 0-d tensor."""
+    if index.dtype.category != dt.INT:
+        raise IndexError("index_fill_(): Expected dtype int64 for index.")
+    d = norm_dim(dim, input.ndim, "index_fill")
     if not isinstance(value, Tensor):
-        value = Tensor._full(value, Aval((), input.dtype, str(input.device)))
-    return _put_slices(input, norm_dim(dim, input.ndim, "index_fill"), index, value.to(input.dtype))
+        full = Tensor._full(value, Aval((), input.dtype, str(input.device)))
+        return _put_slices(input, d, index, full)
+    if value.ndim:
+        raise RuntimeError(
+            "index_fill_ only supports a 0-dimensional value tensor, but got tensor with "
+            f"{value.ndim} dimension(s)."
+        )
+    # An index that is named twice is filled once: so counts its gradient.
+    n = input.shape[d] if input.ndim else 1
+    plain = Tensor._full(False, Aval((n,), dt.bool_, str(input.device)))
+    filled = _put_slices(plain, 0, index, Tensor._full(True, Aval((), dt.bool_)))
+    shape = [n if i == d else 1 for i in range(input.ndim)]
+    return where(filled.reshape(shape), value.to(input.dtype), input)
 
 
 def _put_slices(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ import numpy as np
 from eager import dtype as dt
 from eager.aval import Aval
 from eager.dispatch import apply
-from eager.dtype import DType
+from eager.dtype import complex_of as complex_of
 from eager.ops.complex import real
 from eager.ops.kinds import Host
 from eager.ops.move import cat, constant_pad
@@ -27,15 +27,6 @@ _FORWARD: Final[dict[str, Any]] = {
     "sqrt": "ortho",
 }  # NumPy's names of scales
 _BACKWARD: Final[dict[str, Any]] = {"none": "forward", "n": "backward", "sqrt": "ortho"}
-
-
-def complex_of(dtype: DType) -> DType:
-    """The complex dtype with parts of `dtype`."""
-    return {dt.float32: dt.complex64, dt.float64: dt.complex128}.get(dtype, dtype)
-
-
-def _real_of(dtype: DType) -> DType:
-    return dt.float32 if dtype is dt.complex64 else dt.float64
 
 
 def _resized(shape: Dims, dim: int, size: int) -> Dims:
@@ -83,7 +74,7 @@ def _c2r_kernel(x: Any, dim: Dims, scale: str, size: int) -> Any:
 
 
 def _c2r_rule(x: Aval, dim: Dims, scale: str, size: int) -> tuple[Aval]:
-    return (Aval(_resized(x.shape, dim[-1], size), _real_of(x.dtype), x.device),)
+    return (Aval(_resized(x.shape, dim[-1], size), dt.real_of(x.dtype), x.device),)
 
 
 def _c2r_vjp(g: Tensor, dim: Dims, scale: str, size: int) -> tuple[Tensor]:

@@ -390,7 +390,9 @@ SQUEEZE: View = View(
 )
 def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """Without its dimensions of size 1 (all, or those of them in `dim`)."""
-    dims = norm_dims(dim, input.ndim, "squeeze")
+    dims = (
+        () if isinstance(dim, tuple | list) and not dim else norm_dims(dim, input.ndim, "squeeze")
+    )
     return apply(SQUEEZE, input, dims=tuple(d for d in dims if input.shape[d] == 1))
 
 

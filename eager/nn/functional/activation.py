@@ -106,6 +106,8 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
                 f"{weight.numel()} and channel size = {channels}."
             )
         weight = weight.reshape((-1, *(1,) * (input.ndim - 2)))
+    else:
+        weight = weight.reshape(())
     return where(input > 0, input, input * weight)
 
 

@@ -142,6 +142,8 @@ def embedding_bag(
         raise ValueError("mode has to be one of sum, mean or max")
     if per_sample_weights is not None and mode != "sum":
         raise NotImplementedError("embedding_bag: per_sample_weights needs mode='sum'")
+    if padding_idx is not None and padding_idx < 0:
+        padding_idx += weight.shape[0]
     bags, bag = _bags(input, offsets, include_last_offset)
     flat = input.reshape(-1)
     rows = embedding(flat, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq)
@@ -151,7 +153,11 @@ def embedding_bag(
     zeros = rows.new_zeros((bags, rows.shape[1]))
     if mode == "max":
         place = bag.unsqueeze(1).expand(rows.shape)
-        return scatter_reduce(zeros, 0, place, rows, "amax", include_self=False)
+        if padding_idx is None:
+            return scatter_reduce(zeros, 0, place, rows, "amax", include_self=False)
+        rows = where((counted == 0).unsqueeze(1), float("-inf"), rows)
+        best = scatter_reduce(zeros, 0, place, rows, "amax", include_self=False)
+        return where(best == float("-inf"), 0.0, best)  # of nothing but padding
     if padding_idx is not None:
         rows = rows * counted.unsqueeze(1).to(rows.dtype)
     total = apply(INDEX_ADD, zeros, bag, rows, dim=0)

@@ -14,6 +14,7 @@ from eager.ops.activation import logsigmoid
 from eager.ops.index import GATHER, TAKE
 from eager.ops.pointwise import where
 from eager.ops.select import iota
+from eager.ops.view import broadcast_tensors
 from eager.tensor import Tensor
 
 
@@ -92,6 +93,7 @@ def cosine_embedding_loss(
 @functional(lambda: [Sample(_two(3, 4)), Sample(_two(3, 4), {"dim": 0})])
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along dim."""
+    x1, x2 = broadcast_tensors(x1, x2)
     length1 = x1.norm(dim=dim, keepdim=True).clamp(min=eps)  # its gradient at 0 is 0
     length2 = x2.norm(dim=dim, keepdim=True).clamp(min=eps)
     return ((x1 / length1) * (x2 / length2)).sum(dim)
@@ -171,7 +173,7 @@ def multi_margin_loss(
 ) -> Tensor:
     """The mean over wrong classes of max(0, margin - x[t] + x[i]) ** p, times the target class's
     weight."""
-    x = input if input.ndim == 2 else input.unsqueeze(0)
+    x = input if input.ndim == 2 else input.reshape(1, -1)
     index = target.reshape(-1, 1)
     right = apply(GATHER, x, index, dim=1)
     excess = (margin - right + x).clamp(min=0)

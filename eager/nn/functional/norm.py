@@ -144,6 +144,9 @@ def batch_norm(
     unbiased variance); otherwise by the running ones. Raises ValueError when training has a single
     value per channel."""
     x = wide(input)
+    if not x.numel():  # an empty batch
+        scale, shift = (None if p is None or not p.numel() else p[0] for p in (weight, bias))
+        return _affine(x.clone(), scale, shift).to(input.dtype)
     if training:
         dims = (0, *range(2, x.ndim))
         count = x.numel() // max(x.shape[1], 1)

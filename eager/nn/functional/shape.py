@@ -99,6 +99,9 @@ def _pad_from_inside(input: Tensor, dim: int, before: int, after: int, mode: str
             f"{list(input.shape)}: at most {limit}"
         )
     cut = (max(-before, 0), max(-after, 0))
+    if sum(cut) >= n and mode == "replicate":  # nothing of the middle is left: its nearest element
+        places = (iota(n + before + after) - before).clamp(0, n - 1)
+        return apply(TAKE, input, places, dim=dim)
     middle = input.narrow(dim, cut[0], n - sum(cut)) if any(cut) else input
     head, tail = _AROUND[mode](middle, dim, max(before, 0), max(after, 0))
     parts = [part for part in (head, middle, tail) if part.shape[dim]]

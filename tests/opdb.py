@@ -1,0 +1,497 @@
+"""PyTorch's op database as a test of ours: (op, dtype) -> what came of each sample of the op.
+
+The database is `torch.testing._internal.common_methods_invocations.op_db`. A case is one sample of
+one op in one dtype, its values (shapes, dtypes) and its gradients. `scripts/opdb` runs the whole,
+`tests/ops/test_opdb.py` a seeded slice.
+"""
+
+import functools
+import importlib
+import math
+import random
+import re
+import sys
+import types
+import unittest
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import eager
+
+torch: Any = None
+DTYPES = ("float32", "float64")
+TOLERANCE = {  # relative, absolute, of the largest element: different orders of summation
+    "float32": (3e-5, 1e-5, 3e-6),
+    "float64": (1e-8, 1e-10, 1e-10),
+    "complex64": (3e-5, 1e-5, 3e-6),
+    "complex128": (1e-8, 1e-10, 1e-10),
+    "float16": (2e-3, 2e-3, 1e-3),
+    "bfloat16": (1.6e-2, 1.6e-2, 8e-3),
+}
+LOOSER = {
+    "nn_functional_layer_norm": 10,  # of one element: rounding, by 1 / sqrt(eps)
+    "nn_functional_hardsigmoid": 10,  # torch divides float64 by 6 in float32
+    "linalg_eigh": 10,  # close eigenvalues divide
+}
+# Draws are compared by shape and dtype: our stream of random numbers is another.
+RANDOM = re.compile(
+    r"bernoulli|cauchy|dropout|exponential|geometric|log_normal|multinomial|normal(?!ize)(?!_)|rand"
+    r"|uniform|rrelu|fractional_max_pool|lowrank|^normal"
+)
+NEVER_FILLED = re.compile(r"(^|_)empty|^resize_")
+# Decompositions are unique up to signs, phases or order: compared as the database asks.
+GAUGE = re.compile(r"svd|eig|qr|lstsq|householder|lu_factor|lobpcg|pinv|lowrank|linalg_lu$")
+
+
+@dataclass
+class Outcome:
+    """What came of one op in one dtype, by the index of its samples."""
+
+    right: list[int] = field(default_factory=list)
+    wrong: list[tuple[int, str, str]] = field(default_factory=list)  # (sample, cause, text)
+    absent: list[int] = field(default_factory=list)
+    name: str = ""  # what is absent
+
+
+class Absent(Exception):
+    """A name of torch that we do not have."""
+
+
+class Wrong(Exception):
+    """A difference: its cause in a word, and text."""
+
+    def __init__(self, cause: str, text: str) -> None:
+        super().__init__(cause, text)
+
+
+# ----------------------------------------------------------------------- the database's ops
+@functools.cache
+def database() -> list[Any]:
+    """All ops of the database, in its order. Its test framework is not installed and not needed."""
+    global torch
+    if "expecttest" not in sys.modules and importlib.util.find_spec("expecttest") is None:
+        stand_in: Any = types.ModuleType("expecttest")
+        stand_in.TestCase = unittest.TestCase
+        sys.modules["expecttest"] = stand_in
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch = importlib.import_module("torch")
+        name = "torch.testing._internal.common_methods_invocations"
+        return list(importlib.import_module(name).op_db)
+
+
+def find(root: Any, path: str) -> Any:
+    for part in path.split("."):
+        root = getattr(root, part)
+    return root
+
+
+def ours(op: Any) -> Any:
+    """Our function for an op: the one of the same name, or the database's lambda over `eager`."""
+    fn = op.op
+    if type(fn).__module__ == "torch._ops" or op.name.startswith("jiterator"):
+        raise Absent("internal: torch.ops, jiterator")
+    paths = (op.name, f"Tensor.{op.name}")
+    path = next((p for p in paths if _reference(p) is fn), None)
+    if path is None:
+        return _over_eager(fn)
+    try:
+        return find(eager, path)
+    except AttributeError:
+        raise Absent(path) from None
+
+
+def _reference(path: str) -> Any:
+    try:
+        return find(torch, path)
+    except AttributeError:
+        return None
+
+
+def _over_eager(value: Any) -> Any:
+    """A function of the database with `eager` for its `torch`."""
+    if value is torch:
+        return eager
+    if isinstance(value, types.ModuleType) and value.__name__.startswith("torch."):
+        return _ours_or_itself(value, value.__name__)
+    if isinstance(value, functools.partial):
+        return functools.partial(_over_eager(value.func), *value.args, **value.keywords)
+    if not isinstance(value, types.FunctionType):
+        return value
+    if not value.__module__.startswith("torch.testing"):
+        return _ours_or_itself(value, f"{value.__module__}.{value.__name__}")
+    names = {name for code in _codes(value.__code__) for name in code.co_names}
+    world = {n: _over_eager(v) for n, v in value.__globals__.items() if n in names}
+    cells = tuple(types.CellType(_over_eager(c.cell_contents)) for c in value.__closure__ or ())
+    world["__builtins__"] = value.__globals__["__builtins__"]
+    copy = types.FunctionType(value.__code__, world, value.__name__, value.__defaults__, cells)
+    copy.__kwdefaults__ = value.__kwdefaults__
+    return copy
+
+
+def _ours_or_itself(value: Any, path: str) -> Any:
+    try:
+        return find(eager, path.removeprefix("torch."))
+    except AttributeError:
+        return value
+
+
+def _codes(code: types.CodeType) -> list[types.CodeType]:
+    inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]
+    return [code, *(each for c in inner for each in _codes(c))]
+
+
+# -------------------------------------------------------------------- values there and back
+def our_tensor(t: Any) -> Any:
+    """A tensor of torch as ours: the same strides, in memory of its own."""
+    if t.layout is not torch.strided or t.device.type != "cpu":
+        raise Absent("sparse and other layouts")
+    if not hasattr(eager, _name(t.dtype)):
+        raise Absent(f"dtype {_name(t.dtype)}")
+    if t.ndim > 64:
+        raise Absent("more than 64 dimensions: NumPy's limit")
+    plain = t.detach().resolve_conj().resolve_neg()
+    memory = torch.empty(0, dtype=t.dtype)
+    memory.set_(
+        plain.untyped_storage().clone(), plain.storage_offset(), plain.shape, plain.stride()
+    )
+    if t.dtype is torch.bfloat16:
+        array = memory.view(torch.int16).numpy().view(eager.bfloat16.np)
+    else:
+        array = memory.numpy()
+    return eager.from_numpy(array).requires_grad_(t.requires_grad)
+
+
+def _name(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def converted(value: Any, known: dict[int, Any]) -> Any:
+    """An argument of a sample, with our tensors, dtypes and so on for torch's."""
+    if isinstance(value, torch.Tensor):
+        if id(value) not in known:
+            known[id(value)] = our_tensor(value)
+        return known[id(value)]
+    if isinstance(value, torch.dtype):
+        if not hasattr(eager, _name(value)):
+            raise Absent(f"dtype {_name(value)}")
+        return getattr(eager, _name(value))
+    if isinstance(value, torch.device):
+        return eager.device(str(value))
+    if isinstance(value, torch.Size):
+        return eager.Size(value)
+    if isinstance(value, torch.layout | torch.memory_format):
+        return getattr(eager, str(value).removeprefix("torch."))
+    if isinstance(value, torch.nn.Module):
+        return find(eager, type(value).__module__.split(".")[1]).__dict__[type(value).__name__]()
+    if isinstance(value, types.FunctionType | types.BuiltinFunctionType):
+        return _over_eager(value)
+    if isinstance(value, torch.Generator):
+        return eager.Generator().manual_seed(value.initial_seed())
+    if isinstance(value, dict):
+        return {k: converted(v, known) for k, v in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(converted(v, known) for v in value))
+    if isinstance(value, list | tuple):
+        return type(value)(converted(v, known) for v in value)
+    return value
+
+
+def flat(value: Any) -> list[Any]:
+    """The leaves of a result, in order."""
+    if isinstance(value, list | tuple) and not isinstance(value, torch.Size | eager.Size):
+        return [leaf for part in value for leaf in flat(part)]
+    if isinstance(value, dict):
+        return [leaf for part in value.values() for leaf in flat(part)]
+    return [value]
+
+
+def numpy_of(value: Any) -> np.ndarray:
+    if isinstance(value, torch.Tensor):
+        value = value.detach().resolve_conj().resolve_neg()
+        if value.layout is not torch.strided:
+            raise Absent("sparse and other layouts")
+        return (value.float() if value.dtype is torch.bfloat16 else value).numpy(force=True)
+    if isinstance(value, eager.Tensor):
+        value = value.detach().resolve_conj() if hasattr(value, "resolve_conj") else value.detach()
+        return (value.float() if value.dtype is eager.bfloat16 else value).numpy()
+    return np.asarray(value)
+
+
+# ---------------------------------------------------------------------------- one sample
+def gradient(module: Any, outs: list[Any], leaves: list[Any], weights: list[np.ndarray]) -> list:
+    """The gradients of a random projection of `outs`, 0 for a leaf that none depends on."""
+    make = torch.from_numpy if module is torch else eager.from_numpy
+    given = [make(w).to(o.dtype) for o, w in zip(outs, weights, strict=True)]
+    found = module.autograd.grad(outs, leaves, given, allow_unused=True)
+    return [module.zeros_like(x) if g is None else g for x, g in zip(leaves, found, strict=True)]
+
+
+def differentiable(value: Any) -> bool:
+    return isinstance(value, torch.Tensor | eager.Tensor) and value.requires_grad
+
+
+def projections(outs: list[Any]) -> list[np.ndarray]:
+    draw = np.random.default_rng(7)
+    return [draw.uniform(0.5, 1.5, tuple(o.shape)) for o in outs]
+
+
+@dataclass
+class Call:
+    """A sample of an op: our arguments, and torch's results and gradients to compare with."""
+
+    op: Any
+    index: int
+    fn: Any
+    args: tuple
+    kwargs: dict
+    leaves: list[Any]
+    result: list[Any]
+    processed: list[Any]
+    gradients: list[Any] | None
+    process: Any
+
+    def weights(self) -> list[np.ndarray]:
+        return projections([o for o in self.processed if differentiable(o)])
+
+
+def call_of(op: Any, index: int, sample: Any, fn: Any) -> Call:
+    """A sample with what torch makes of it. Ours are copied first: torch may write into it."""
+    known: dict[int, Any] = {}
+    given = (sample.input, sample.args, sample.kwargs)
+    mine = converted(given, known)
+    tensors = [t for t in flat(list(given)) if differentiable(t)]
+    tensors = list({id(t): t for t in tensors}.values())
+    torch.manual_seed(0)
+    result = op.op(sample.input, *sample.args, **sample.kwargs)
+    process = sample.output_process_fn_grad
+    processed = [o for o in flat(process(result))]
+    outs = [o for o in processed if differentiable(o)]
+    gradients = None
+    if outs and tensors:
+        gradients = gradient(torch, outs, tensors, projections(outs))
+    leaves = [known[id(t)] for t in tensors]
+    name = getattr(process, "__name__", "")
+    process = None if "<lambda>" in name and _is_identity(process) else _over_eager(process)
+    return Call(
+        op, index, fn, (mine[0], *mine[1]), mine[2], leaves, flat(result), processed, gradients,
+        process,
+    )  # fmt: skip
+
+
+def _is_identity(fn: Any) -> bool:
+    marker = object()
+    try:
+        return fn(marker) is marker
+    except Exception:
+        return False
+
+
+def run(call: Call) -> tuple[list[Any], list[Any] | None]:
+    """Our results and gradients, eagerly."""
+    eager.manual_seed(0)
+    result = call.fn(*call.args, **call.kwargs)
+    if call.gradients is None:
+        return flat(result), None
+    check(call, flat(result), None)
+    outs = [o for o in flat(call.process(result) if call.process else result) if differentiable(o)]
+    wanted = [o for o in call.processed if differentiable(o)]
+    if len(outs) != len(wanted):
+        raise Wrong("requires_grad", f"{len(outs)} differentiable results for {len(wanted)}")
+    return flat(result), gradient(eager, outs, call.leaves, call.weights())
+
+
+def check(call: Call, result: list[Any], gradients: list[Any] | None) -> None:
+    """Raise `Wrong` for what is not as it is in torch."""
+    name = call.op.formatted_name
+    if len(result) != len(call.result):
+        raise Wrong("structure", f"{len(result)} results for {len(call.result)}")
+    looser = LOOSER.get(name, 1)
+    loose = bool(GAUGE.search(name))
+    values = not RANDOM.search(name) and not NEVER_FILLED.search(name)
+    for mine, theirs in zip(result, call.result, strict=True):
+        compare(mine, theirs, "value", values=values and not loose, looser=looser)
+    if loose and values:
+        again = flat(call.process(_as_given(call, result)) if call.process else result)
+        for mine, theirs in zip(again, call.processed, strict=True):
+            compare(mine, theirs, "value", looser=looser)
+    for mine, theirs in zip(gradients or [], call.gradients or [], strict=gradients is not None):
+        compare(mine, theirs, "gradient", values=values, looser=looser)
+
+
+def _as_given(call: Call, result: list[Any]) -> Any:
+    return result[0] if len(result) == 1 else tuple(result)
+
+
+def compare(mine: Any, theirs: Any, what: str, *, values: bool = True, looser: float = 1.0) -> None:
+    if isinstance(theirs, torch.Tensor) != isinstance(mine, eager.Tensor):
+        raise Wrong("structure", f"{type(mine).__name__} for {type(theirs).__name__}")
+    a, b = numpy_of(mine), numpy_of(theirs)
+    if a.shape != b.shape:
+        raise Wrong("shape" if what == "value" else what, f"shape {a.shape} for {b.shape}")
+    if not isinstance(theirs, torch.Tensor):
+        if type(theirs) in (bool, int, float, complex) and not same(a, b):
+            raise Wrong("value", f"{mine!r} for {theirs!r}")
+        return
+    dtype = _name(theirs.dtype)
+    if mine.dtype.name != dtype:
+        raise Wrong("dtype", f"{mine.dtype.name} for {dtype}")
+    if values and not same(a, b, dtype, looser, cancels=what == "gradient"):
+        raise Wrong(what, difference(a, b))
+
+
+def same(
+    a: np.ndarray,
+    b: np.ndarray,
+    dtype: str = "float64",
+    looser: float = 1.0,
+    *,
+    cancels: bool = False,
+) -> bool:
+    """Whether each element is within the dtype's tolerance; NaN is NaN. What `cancels` (a gradient
+    that is a difference of larger numbers) is not small because its elements are."""
+    if dtype not in TOLERANCE:
+        return np.array_equal(a, b)
+    if a.dtype.kind == "c":
+        parts = (x.view(x.real.dtype) for x in (a.reshape(-1).copy(), b.reshape(-1).copy()))
+        return same(*parts, dtype, looser, cancels=cancels)
+    rtol, atol, of_largest = TOLERANCE[dtype]
+    finite = np.abs(b[np.isfinite(b)]) if b.size else b
+    largest = float(finite.max()) if finite.size else 0.0
+    if not cancels and 0 < largest < 1:
+        atol *= largest
+    with np.errstate(all="ignore"):
+        absolute = (atol + of_largest * largest) * looser
+        return np.allclose(a, b, rtol * looser, absolute, equal_nan=True)
+
+
+def difference(a: np.ndarray, b: np.ndarray) -> str:
+    with np.errstate(all="ignore"):
+        off = ~np.isclose(a, b, 1e-5, 1e-6, equal_nan=True)
+        at = tuple(map(int, np.argwhere(off)[0])) if off.any() else ()
+        worst = np.max(np.abs(a - b), initial=0.0, where=np.isfinite(a - b))
+    if not off.any():
+        return f"off by at most {worst:.3g}"
+    return f"{int(off.sum())} of {a.size}, at {at}: {a[at]!r} for {b[at]!r}"
+
+
+# -------------------------------------------------------------------------------- one op
+def missing_name(error: AttributeError) -> str | None:
+    """The name of torch's that an AttributeError says we lack."""
+    text = str(error)
+    match = re.search(r"module 'eager([\w.]*)' has no attribute '(\w+)'", text)
+    if match:
+        path = f"{match[1]}.{match[2]}".lstrip(".")
+        return path if _reference(path) is not None else None
+    match = re.search(r"'?Tensor'? object has no attribute '(\w+)'", text)
+    return f"Tensor.{match[1]}" if match and hasattr(torch.Tensor, match[1]) else None
+
+
+def samples(op: Any, dtype: str) -> list[Any]:
+    """The op's samples, the same in each run; with gradients where it has them in this dtype."""
+    kind = getattr(torch, dtype)
+    if kind not in op.supported_dtypes("cpu"):
+        return []
+    grad = op.supports_autograd and kind in op.supported_backward_dtypes("cpu")
+    torch.manual_seed(0)
+    np.random.seed(0)
+    random.seed(0)
+    return list(op.sample_inputs("cpu", kind, requires_grad=grad))
+
+
+def text_of(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:300]
+
+
+def run_op(op: Any, dtype: str, most: int | None = None, runner: Any = run) -> Outcome:
+    """Each sample of an op (the first `most`) against torch."""
+    out = Outcome()
+    given = samples(op, dtype)[:most]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            fn = ours(op)
+        except Absent as error:
+            return Outcome(absent=list(range(len(given))), name=str(error))
+        for index, sample in enumerate(given):
+            run_sample(op, index, sample, fn, out, runner)
+    return out
+
+
+def run_sample(op: Any, index: int, sample: Any, fn: Any, out: Outcome, runner: Any) -> None:
+    try:
+        call = call_of(op, index, sample, fn)
+        check(call, *runner(call))
+        out.right.append(index)
+    except Absent as error:
+        out.absent.append(index)
+        out.name = str(error)
+    except Wrong as error:
+        out.wrong.append((index, *error.args))
+    except Exception as error:
+        name = missing_name(error) if isinstance(error, AttributeError) else None
+        if name is not None:
+            out.absent.append(index)
+            out.name = name
+        else:
+            out.wrong.append((index, "refused", text_of(error)))
+
+
+# -------------------------------------------------------------------------- error cases
+def run_errors(op: Any) -> Outcome:
+    """Each of the op's calls that torch refuses: right where ours raises the same type."""
+    out = Outcome()
+    if op.error_inputs_func is None:
+        return out
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.manual_seed(0)
+        given = list(op.error_inputs("cpu"))
+        try:
+            fn = ours(op)
+        except Absent as error:
+            return Outcome(absent=list(range(len(given))), name=str(error))
+        for index, case in enumerate(given):
+            _run_error(op, index, case.sample_input, fn, out)
+    return out
+
+
+def _run_error(op: Any, index: int, sample: Any, fn: Any, out: Outcome) -> None:
+    try:
+        mine = converted((sample.input, sample.args, sample.kwargs), {})
+    except Absent as error:
+        out.absent.append(index)
+        out.name = str(error)
+        return
+    theirs = raised(op.op, sample.input, sample.args, sample.kwargs)
+    error = raised(fn, *mine)
+    if theirs is None:  # only on other devices, or no longer
+        out.right.append(index)
+    elif error is None:
+        out.wrong.append((index, "accepted", text_of(theirs)))
+    elif isinstance(error, AttributeError) and (name := missing_name(error)):
+        out.absent.append(index)
+        out.name = name
+    elif not isinstance(error, _plain_type(theirs)):
+        out.wrong.append((index, "type", f"{text_of(error)} for {text_of(theirs)}"))
+    else:
+        out.right.append(index)
+
+
+def _plain_type(error: BaseException) -> type:
+    """The exception's builtin type (`torch.linalg.LinAlgError` is a RuntimeError)."""
+    return next(t for t in type(error).__mro__ if t.__module__ == "builtins")
+
+
+def raised(fn: Any, first: Any, args: tuple, kwargs: dict) -> BaseException | None:
+    try:
+        fn(first, *args, **kwargs)
+    except Exception as error:
+        return error
+    return None
+
+
+_ = math

@@ -1,0 +1,51 @@
+"""A seeded slice of PyTorch's op database against ours; `scripts/opdb` runs the whole."""
+
+import random
+
+import op_harness
+import pytest
+
+pytestmark = [
+    op_harness.needs_reference,
+    pytest.mark.filterwarnings("ignore"),
+]
+OPS, SAMPLES = 120, 4
+
+
+@pytest.fixture(scope="module")
+def opdb():
+    pytest.importorskip("torch")
+    import opdb
+
+    opdb.database()
+    return opdb
+
+
+def _slice(opdb):
+    return random.Random(9).sample(opdb.database(), OPS)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_values_and_gradients(opdb, dtype):
+    """Values, shapes, dtypes and gradients are torch's; what we lack is not many ops."""
+    found = {op.formatted_name: opdb.run_op(op, dtype, SAMPLES) for op in _slice(opdb)}
+    assert not {name: out.wrong for name, out in found.items() if out.wrong}
+    assert sum(len(out.right) for out in found.values()) > OPS
+
+
+def test_the_comparison_sees_a_fault(opdb):
+    """Another value, shape, dtype or gradient is found."""
+    op = next(op for op in opdb.database() if op.formatted_name == "exp")
+
+    def changed(change):
+        def runner(call):
+            result, gradients = opdb.run(call)
+            return change(result, gradients)
+
+        return {cause for _, cause, _ in opdb.run_op(op, "float32", 1, runner).wrong}
+
+    assert changed(lambda r, g: ([r[0] + 1e-3], g)) == {"value"}
+    assert changed(lambda r, g: ([r[0].unsqueeze(0)], g)) == {"shape"}
+    assert changed(lambda r, g: ([r[0].double()], g)) == {"dtype"}
+    assert changed(lambda r, g: (r, [g[0] * 1.001])) == {"gradient"}
+    assert changed(lambda r, g: (r, g)) == set()
