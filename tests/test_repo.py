@@ -118,6 +118,42 @@ def test_headers_ship_in_the_wheel():
                 )
 
 
+# The module of a package whose name is not it, and the command of a package that is only run.
+MODULES = {"scikit-learn": "sklearn", "cuda-bindings": "cuda"}
+COMMANDS = {
+    "pytest-xdist": "pytest -n",
+    "ruff": "/ruff",
+    "mypy": "/mypy",
+    "import-linter": "/lint-imports",
+}
+USERS = {"core": PACKAGES, "gpu": PACKAGES, "test": ("tests",), "bench": ("benchmarks",)}
+
+
+def declared_packages():
+    """(extra or "core", name of a package) for each requirement in pyproject.toml."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for extra, packages in {
+        "core": project["dependencies"],
+        **project["optional-dependencies"],
+    }.items():
+        for requirement in packages:
+            yield extra, re.match(r"[\w-]+", requirement).group()
+
+
+@pytest.mark.parametrize(("extra", "package"), [*declared_packages()])
+def test_a_dependency_is_imported_or_looked_for(extra, package):
+    """By the packages themselves for what users install, by tests, benchmarks or examples else."""
+    if package in COMMANDS:
+        assert COMMANDS[package] in (ROOT / "scripts" / "test").read_text()
+        return
+    name = MODULES.get(package, package.replace("-", "_"))
+    taken = rf"(^\s*(import|from) {name}\b|(find_spec|importorskip|import_module)\(\W{name}\b)"
+    pattern = re.compile(taken, re.MULTILINE)
+    folders = USERS.get(extra, ("examples",))
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    assert any(pattern.search(path.read_text()) for path in files), f"nothing takes {package}"
+
+
 def test_flags_are_few():
     """At most 15 settings, all in one table."""
     config = pytest.importorskip("jitcap.config")
