@@ -36,7 +36,7 @@ from jitcap.show import module
 from jitcap.split import FAILURES, Splitter, changed_ints, splittable
 from jitcap.version import MISS, Call, Compiled, Options
 
-WHOLE: Final = frozenset({"async", "version", "aliasing"})  # refusals of the call, not of a place
+WHOLE: Final = frozenset({"async", "version", "aliasing", "frames"})  # of a call, not of a place
 FILLS: Final = 3  # calls that fill a cache and run plainly, before the program is split around it
 REFUSALS: Final = 3  # after so many refused captures a function stays plain
 

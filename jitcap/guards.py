@@ -428,7 +428,7 @@ class Holds(Guard):
         v = names.var(self.origin)
         if isinstance(self.value, bool):
             return v if self.value else f"not {v}"
-        if type(self.value) is int:
+        if type(self.value) is int and not is_wide(self.value):
             return f"{v} == {self.value!r}"
         # No two floats have one text; nan has one, and -0.0 its own.
         return f"{names.bind(text_of)}({v}) == {text_of(self.value)!r}"
@@ -439,7 +439,7 @@ class Holds(Guard):
         return f"{self.origin.show()} == {short(self.value)}"
 
     def key(self) -> tuple[Any, ...]:
-        return (Holds, repr(self.value))
+        return (Holds, text_of(self.value))
 
 
 def absence(key: str, table: str, by: Any, names: Names) -> str:

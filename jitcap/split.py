@@ -123,8 +123,8 @@ class Splitter:
 
     def _run(self, frame: Frame) -> Any:
         points = self._points.setdefault((frame.code, id(frame.globals)), {})
-        vm = Interpreter(ConcreteWorld(frame, self.call, splittable), OPCODES)
-        vm.passthrough = ()
+        vm = Interpreter(ConcreteWorld(frame, self.call, self._splits), OPCODES)
+        vm.passthrough, vm.catches = (), (BaseException,)
         vm.frames.append(frame)
         plain = False
         while True:
@@ -138,6 +138,9 @@ class Splitter:
             done = _step(vm, frame)
             if done is not None:
                 return done.value
+
+    def _splits(self, fn: FunctionType) -> bool:
+        return self._limit is None and splittable(fn)
 
     def _segment(self, points: dict[tuple[Any, ...], Point], frame: Frame) -> Any:
         """Run the segment that begins here; None when there is none, DISCARDED if it failed."""
@@ -225,6 +228,9 @@ class Splitter:
         self._unfinished += refusal.done < 0
         record = refusal.record()
         last = f"the last refusal: {record.kind}: {record.what}"
+        kept = refusal.kind == "frames" and refusal.done < 0  # at the end of the part: no place
+        if refusal.kind == "frames" and not kept:  # from here on in frames of its own
+            self._limit = record
         if self._unfinished > UNFINISHED:
             what = f"{UNFINISHED} parts have effects or values that cannot be made again; {last}"
             self._limit = Record("limit", what, record.place)
@@ -232,7 +238,8 @@ class Splitter:
             what = f"its parts were captured {CAPTURES} times and still differ; {last}"
             self._limit = Record("limit", what, record.place)
         key = (record.kind, record.place)
-        if refusal.kind in ("exception", "iteration", "cache") or key in self._reported:
+        quiet = kept or refusal.kind in ("exception", "iteration", "cache")
+        if quiet or key in self._reported:
             return
         self._reported.add(key)
         self._report(record)
@@ -263,7 +270,7 @@ class Part:
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         frame = self._frame(args)
         vm = Interpreter(ConcreteWorld(frame, _never, lambda _: False), OPCODES)
-        vm.passthrough = ()
+        vm.passthrough, vm.catches = (), (BaseException,)
         vm.frames.append(frame)
         while frame.count != self.limit:
             done = _step(vm, frame)

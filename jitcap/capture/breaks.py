@@ -61,6 +61,10 @@ KINDS: Final[dict[str, Kind]] = {
         "the function behind a cache runs, and what it does and reads is its own",
         "nothing to do: once the answer is kept, the call is captured",
     ),
+    "frames": Kind(
+        "the program looks at a frame or a traceback, and a captured program has none of its own",
+        "keep the text of an exception, not the exception, or look outside @jit",
+    ),
     "later effect": Kind(
         "backward() is called outside, where the compiled gradient would not do this",
         "call backward() inside @jit",

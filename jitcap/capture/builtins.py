@@ -469,6 +469,9 @@ for _state in (
     eager_random.Generator.set_state, set_default_dtype, set_printoptions, save, load,
 ):  # fmt: skip
     HANDLERS[_state] = _refuse("effect", f"eager.{_state.__name__}")
+for _look in ("_getframe", "_getframemodulename", "_current_frames", "_current_exceptions"):
+    if hasattr(sys, _look):  # by version
+        HANDLERS[getattr(sys, _look)] = _refuse("frames", f"sys.{_look}")
 for _setting in (np.geterr, np.seterr, np.geterrcall, np.seterrcall, sys.set_int_max_str_digits):
     HANDLERS[_setting] = _refuse("effect", _setting.__name__)
 HANDLERS[time.sleep] = lambda s, seconds: s.host_call(time.sleep, (seconds,), {})

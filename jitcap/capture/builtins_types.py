@@ -37,9 +37,6 @@ def _type(s: Session, *args: Any, **kwargs: Any) -> Any:
 
 @handles(isinstance)
 def _isinstance(s: Session, obj: Any, classes: Any) -> Any:
-    cls = kind_of(obj).type_of(obj)
-    if cls is not type(obj):  # of what stands for a value, the class of that
-        return _issubclass(s, cls, classes)
     return _checked(s, "__instancecheck__", isinstance, obj, classes)
 
 
@@ -61,6 +58,9 @@ def _checked(s: Session, name: str, builtin: Any, obj: Any, classes: Any) -> Any
         return s.truth(s.call(check, (classes, obj), {}))
     if builtin is issubclass:
         return _derives(s, obj, classes)
+    cls = kind_of(obj).type_of(obj)
+    if cls is not type(obj):  # of what stands for a value, the class of that
+        return _derives(s, cls, classes)
     if _asks_attributes(classes):
         return _meets(s, obj, classes)
     if not kind_of(obj).python:

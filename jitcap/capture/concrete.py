@@ -9,12 +9,13 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from types import CellType, FunctionType, MethodType
 from typing import Any, Final
 
 from eager.tensor import Tensor
 from jitcap.capture.interpret import NULL, Frame
-from jitcap.capture.located import caller_at, is_of, links, locate
+from jitcap.capture.located import call_in, is_of, links, locate
 
 Nested = Callable[[FunctionType, tuple[Any, ...], dict[str, Any]], Any]
 
@@ -58,8 +59,8 @@ class ConcreteWorld:
 
     def _here(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call that may warn: in the name of the frame."""
-        frame = self._frame
-        return caller_at(frame.code, frame.instruction.line, frame.globals)(fn, args, kwargs)
+        names = self._frame.names(self.load_cell)
+        return call_in(self._frame, names, partial(fn, *args, **kwargs) if args or kwargs else fn)
 
     def contains(self, item: Any, container: Any) -> Any:
         return item in container
@@ -116,7 +117,7 @@ class ConcreteWorld:
 
     def load_builtin(self, frame: Frame, name: str) -> Any:
         if name not in frame.builtins:
-            raise NameError(f"name {name!r} is not defined")
+            raise NameError(f"name {name!r} is not defined", name=name)
         return frame.builtins[name]
 
     def store_global(self, frame: Frame, name: str, value: Any) -> None:
@@ -124,7 +125,7 @@ class ConcreteWorld:
 
     def delete_global(self, frame: Frame, name: str) -> None:
         if name not in frame.globals:
-            raise NameError(f"name {name!r} is not defined")
+            raise NameError(f"name {name!r} is not defined", name=name)
         del frame.globals[name]
 
     def load_cell(self, cell: CellType) -> Any:
@@ -174,7 +175,8 @@ class ConcreteWorld:
         """Nothing to check."""
 
     def matches(self, error: BaseException, kinds: Any) -> bool:
-        return issubclass(type(error), kinds)
+        order = type(error).__mro__  # no hook of a class is asked
+        return any(k in order for k in (kinds if type(kinds) is tuple else (kinds,)))
 
     def type_flags(self, value: Any) -> int:
         return type(value).__flags__

@@ -99,6 +99,7 @@ def _render(session: Session, value: Any, make: Rebuilder) -> Epilogue:
             stores += shadow.replay(make)
     stores += _draws(session, make)
     stores += _grad_mode(session, make)
+    make.reporting = True
     calls = [_host_call(make, c) for c in session.host_calls]
     out.lines = [*make.lines, *make.late]
     out.effects = stores

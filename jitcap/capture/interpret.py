@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from types import CellType, CodeType
 from typing import Any, Final, Protocol
 
@@ -104,6 +105,18 @@ class Frame:
         """The one being executed (the program counter is already past it)."""
         return self.bytecode.instructions[max(self.pc - 1, 0)]
 
+    def names(self, load_cell: Callable[[CellType], Any]) -> dict[str, Any]:
+        """The locals that are bound. `load_cell` raises ValueError for an empty cell."""
+        if self.namespace is not None:
+            return self.namespace
+        cells = {*self.code.co_cellvars, *self.code.co_freevars}
+        bound = {}
+        for name, value in self.fast.items():
+            with suppress(ValueError):
+                if value is not NULL:
+                    bound[name] = load_cell(value) if name in cells else value
+        return bound
+
     def push(self, value: Any) -> None:
         self.stack.append(value)
 
@@ -148,6 +161,8 @@ class Interpreter:
         self.generators: weakref.WeakSet[Generator] = weakref.WeakSet()
         self.step_over: StepOver | None = None  # of a search for all refusals
         self.passthrough: tuple[type[BaseException], ...] = (Break,)
+        # What the program may handle. An interrupt of a capture is none of it.
+        self.catches: tuple[type[BaseException], ...] = (Exception, GeneratorExit)
 
     def run(self, frame: Frame, limit: int | None = None) -> Any:  # Done | None: see `limit`
         """Run until the frame returns or yields (a Done), or `limit` instructions are done (None).
@@ -176,7 +191,7 @@ class Interpreter:
             if self.step_over is None or not self.step_over(frame, ins, before, refusal):
                 raise
             return None
-        except (Exception, GeneratorExit) as error:  # noqa: BLE001 - the program may handle it
+        except self.catches as error:
             if self.step_over is None or not self.step_over(frame, ins, before, error):
                 self.unwind(frame, error)
             return None

@@ -10,9 +10,12 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from dis import opmap
 from functools import lru_cache
 from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any, Final
+
+from jitcap.capture.interpret import Frame
 
 _OURS: Final = ("jitcap", "eager", "codegen")
 _INTERNAL: Final = ("jitcap.capture.", "jitcap.split")
@@ -38,6 +41,26 @@ def caller_at(code: CodeType, line: int, space: dict[str, Any]) -> Callable[...,
     return FunctionType(_code_at(code, line), space, code.co_name)
 
 
+_CALL: Final = compile("call()", "", "eval")  # of a constant, so that no name is needed
+_NAMED, _CONSTANT = (bytes([opmap[op], 0]) for op in ("LOAD_NAME", "LOAD_CONST"))
+_CALL_CODE: Final = _CALL.co_code.replace(_NAMED, _CONSTANT)
+
+
+def call_in(frame: Frame, names: dict[str, Any], call: Callable[[], Any]) -> Any:
+    """`call()` in the name of an interpreted frame, with these locals."""
+    code = frame.code
+    expression = _CALL.replace(
+        co_code=_CALL_CODE,
+        co_consts=(call,),
+        co_names=(),
+        co_filename=code.co_filename,
+        co_name=code.co_name,
+        co_qualname=code.co_qualname,
+        co_firstlineno=frame.instruction.line or code.co_firstlineno,
+    )
+    return eval(expression, frame.globals, names)
+
+
 def links(error: BaseException) -> Iterator[TracebackType]:
     """The entries of a traceback, outermost first."""
     link = error.__traceback__
@@ -52,14 +75,20 @@ def is_of(code: CodeType, link: TracebackType) -> bool:
     return found.co_qualname == code.co_qualname and found.co_filename == code.co_filename
 
 
+def _stands_in(frame: FrameType) -> bool:
+    """Whether a call is made in the name of this frame; not one that `locate` put there."""
+    if frame.f_code.co_code == _shim.__code__.co_code:
+        return frame.f_locals["fn"] is not sys._getframe
+    return frame.f_code.co_code == _CALL_CODE
+
+
 def locate(error: BaseException, code: CodeType, line: int, space: dict[str, Any]) -> None:
     """Put the user's line on the traceback of `error`, in place of the interpreter's frames."""
-    shim = _code_at(code, line)
     kept = [
         old
         for old in links(error)
         if not old.tb_frame.f_globals.get("__name__", "").startswith(_INTERNAL)
-        and old.tb_frame.f_code is not shim
+        and not (is_of(code, old) and _stands_in(old.tb_frame))
     ]
     link: TracebackType | None = None
     for old in reversed(kept):

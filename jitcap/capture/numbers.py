@@ -21,6 +21,7 @@ from eager.sym import SymNumber
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import Session
 from jitcap.capture.origin import Computed, Origin
+from jitcap.equality import text_of
 from jitcap.functional import DataDependent
 from jitcap.guards import Holds, TypeIs
 from jitcap.scalars import TOTAL
@@ -67,7 +68,7 @@ def compute(s: Session, fn: Function, operands: tuple[Any, ...]) -> Any:
         return fn(*map(s.known, operands))
     if any(type(x) is SymNumber and type(x.leaf) is not Outside for x in operands):
         return None
-    key = (fn, *((id(x) if type(x) is SymNumber else (type(x), repr(x))) for x in operands))
+    key = (fn, *((id(x) if type(x) is SymNumber else (type(x), text_of(x))) for x in operands))
     found = s.computed.get(key)
     if found is None:
         found = s.computed[key] = _compute(s, fn, operands), operands

@@ -121,12 +121,11 @@ def load_deref(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     try:
         frame.push(vm.world.load_cell(frame.fast[ins.arg]))
     except ValueError:
-        free = ins.arg in frame.code.co_freevars
-        text = "cannot access free variable {0!r} where it is not associated with a value"
-        text += " in enclosing scope"
-        if not free:
-            text = "cannot access local variable {0!r} where it is not associated with a value"
-        raise (NameError if free else UnboundLocalError)(text.format(ins.arg)) from None
+        what = f"variable {ins.arg!r} where it is not associated with a value"
+        if ins.arg not in frame.code.co_freevars:
+            raise UnboundLocalError(f"cannot access local {what}") from None
+        what = f"cannot access free {what} in enclosing scope"
+        raise NameError(what, name=ins.arg) from None
 
 
 @opcode("STORE_DEREF")
@@ -175,7 +174,7 @@ def store_name(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 @opcode("DELETE_NAME")
 def delete_name(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     if frame.namespace is None or ins.arg not in frame.namespace:
-        raise NameError(f"name {ins.arg!r} is not defined")
+        raise NameError(f"name {ins.arg!r} is not defined", name=ins.arg)
     del frame.namespace[ins.arg]
 
 

@@ -40,10 +40,10 @@ def _call(vm: Interpreter, frame: Frame, values: list[Any], kwnames: tuple[str, 
     if fn is super and not args:
         args = _super_arguments(vm, frame)
     elif fn is builtins.locals or (fn is builtins.vars and not args):
-        frame.push(_locals(vm, frame))
+        frame.push(frame.names(vm.world.load_cell))
         return
     elif (fn is builtins.eval or fn is builtins.exec) and len(args) == 1:
-        args = (*args, vm.world.load_global(frame, None), _locals(vm, frame))
+        args = (*args, vm.world.load_global(frame, None), frame.names(vm.world.load_cell))
     elif fn is builtins.globals:
         frame.push(vm.world.load_global(frame, None))
         return
@@ -59,19 +59,6 @@ def _super_arguments(vm: Interpreter, frame: Frame) -> tuple[Any, ...]:
     if isinstance(first, CellType) and code.co_varnames[0] in code.co_cellvars:
         first = vm.world.load_cell(first)
     return vm.world.load_cell(frame.fast["__class__"]), first
-
-
-def _locals(vm: Interpreter, frame: Frame) -> dict[str, Any]:
-    if frame.namespace is not None:
-        return frame.namespace
-    cells = {*frame.code.co_cellvars, *frame.code.co_freevars}
-    out = {}
-    for name, value in frame.fast.items():
-        try:
-            out[name] = vm.world.load_cell(value) if name in cells else value
-        except ValueError:
-            continue
-    return out
 
 
 @opcode("CALL_FUNCTION_EX")

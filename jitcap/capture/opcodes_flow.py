@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from jitcap.capture.breaks import Break
 from jitcap.capture.bytecode import VERSION, Instruction
 from jitcap.capture.interpret import NULL, Frame, Interpreter
 from jitcap.capture.native import MAPPING, SEQUENCE
@@ -105,7 +106,7 @@ def raise_varargs(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
         current = vm.handled()
         if current is None:
             raise RuntimeError("No active exception to reraise")
-        raise current
+        _again(vm, current)
     cause = frame.pop() if ins.arg == 2 else NULL
     error = _exception(vm, frame.pop(), "exceptions must derive from BaseException")
     vm.world.raising(error)
@@ -126,9 +127,18 @@ def _exception(vm: Interpreter, value: Any, complaint: str) -> BaseException:
     return value
 
 
+def _again(vm: Interpreter, error: BaseException) -> None:
+    if not isinstance(error, vm.catches):
+        raise Break("exception", f"a {type(error).__name__} goes on")
+    try:
+        raise error
+    finally:
+        del error  # no cycle: see `Interpreter.unwind`
+
+
 @opcode("RERAISE")
 def reraise(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    raise frame.pop()
+    _again(vm, frame.pop())
 
 
 @opcode("CHECK_EG_MATCH")

@@ -19,6 +19,7 @@ from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import MutableKind, kind_of
 from jitcap.capture.kinds.tensors import TENSOR_FIELDS, TensorShadow
 from jitcap.capture.session import Session
+from jitcap.equality import is_wide
 from jitcap.graph import Node
 from jitcap.guards import Names
 from jitcap.joint import why_spent
@@ -50,6 +51,7 @@ class Rebuilder:
         self.bases: dict[int, str] = {}  # id of a TracedStorage -> variable of its base tensor
         self.counters: dict[int, str] = {}  # id of a Storage -> variable of a tensor that has it
         self.histories: dict[int, str] = {}  # id of a tape node -> variable of what stands for it
+        self.reporting = False  # whether it is for a call of the host, which only shows it
         self._busy: set[int] = set()
         self._early: set[int] = set()  # objects in cycles
         self._keep: list[Any] = []
@@ -64,7 +66,7 @@ class Rebuilder:
         given = self.session.outside.constants.get(id(value))
         if given is not None and not _is_interned(value):  # the very object, as in Python
             return self.names.var(given[1])
-        if cls in _LITERALS:
+        if cls in _LITERALS and not is_wide(value):
             return repr(value)
         found = self.memo.get(id(value))
         if found is not None:

@@ -68,6 +68,7 @@ class Maker(Protocol):
 
     names: Names
     lines: list[str]
+    reporting: bool  # whether what is made is only shown by a call of the host
     writes: list[Any]  # (shadow of a tensor, index of the output that its memory takes)
 
     def expr(self, value: Any) -> str: ...

@@ -131,7 +131,7 @@ class Session(base.Session):
 
     def delete_global(self, frame: Frame, name: str) -> None:
         if modules.module_value(self, frame.globals, name) is MISSING:
-            raise NameError(f"name {name!r} is not defined")
+            raise NameError(f"name {name!r} is not defined", name=name)
         self.delitem(modules.globals_of(self, frame.globals), name)
 
     def load_cell(self, cell: CellType) -> Any:
@@ -316,6 +316,8 @@ class Session(base.Session):
 
     def raising(self, error: BaseException) -> None:
         """Raising an exception changes it (its context, its cause)."""
+        if not isinstance(error, self.vm.catches):
+            raise Break("effect", f"a {type(error).__name__} is raised, which is no Exception")
         if self.outside.shadow(error) is not None:
             raise Break("effect", f"a {type(error).__name__} from outside is raised")
 

@@ -1,9 +1,6 @@
 """The cases that are wrong today, by reason. A mark goes when its fault is mended."""
 
 REASONS: dict[str, str] = {
-    "a guard's value has no literal (nan, or an int of more than 4300 digits)": """
-         huge_numbers_of_no_literal_are_stored
-    """,
     "Python's words for an error differ": """
         not_implemented_falls_back_in_pythons_words
     """,
@@ -14,18 +11,10 @@ REASONS: dict[str, str] = {
         an_int_that_is_passed_on_and_not_used""",
     "a global that an earlier call stored is not deleted": "globals_are_stored_and_deleted",
     "what stands for a value reaches the user": """
-         exception_with_notes_and_attributes
-         keyboard_interrupt_and_system_exit
         percent_format_errors join_of_numbers
     """,
-    "frames and tracebacks show the interpreter": """
-        formatted_traceback line_number_of_a_traceback traceback_is_kept_in_state
-        the_step_sees_its_own_frames""",
-    "AttributeError and NameError without name and obj": "errors_of_attributes_and_names",
     "an error of a host call or of the graph is raised late, past the program's handler": """
         errors_of_wrong_types""",
-    "`except` asks a metaclass's __instancecheck__, which Python does not": """
-        exception_classes_compare_by_hooks""",
     "__getattribute__ of the user runs during capture, or is not run at all": """
         match_reads_attributes_once_and_in_order
     """,

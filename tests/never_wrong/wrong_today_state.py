@@ -28,8 +28,6 @@ _BY_CAUSE: Final = {
     "finalizers run while capturing, and never again": """
         del_runs_at_each_call del_runs_when_the_last_reference_goes
         a_finalizer_is_registered_inside""",
-    "frames are capture's own": """
-        the_frame_above the_locals_of_the_caller the_stack_is_inspected the_stack_of_a_traceback""",
     "announcements of a split are seen by the program": "warnings_are_caught_inside",
 }
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import operator
 import re
-from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from eager.sym import SymNumber
 from eager.tensor import Tensor
@@ -245,12 +244,28 @@ class ForeignKind(NativeKind):
     def rebuild(self, make: Maker, value: Any) -> str:
         if type(value) is bytearray:
             return make.let(f"{make.names.bind(bytearray)}({bytes(value)!r})")
-        if isinstance(value, TracebackType | re.Match):
+        if isinstance(value, re.Match):
             return make.names.bind(value)
         return super().rebuild(make, value)
 
     def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         return s.foreign(owner, fn, args, kwargs)
+
+
+class FrameKind(Kind):
+    """A frame or a traceback of this capture: it is passed along, not looked at."""
+
+    def load(self, s: Session, real: Any, origin: Origin) -> Any:
+        return OPAQUE.load(s, real, origin)
+
+    def refuse(self, obj: Any, what: str) -> NoReturn:
+        raise Break("frames", f"{what} of a {type(obj).__qualname__}")
+
+    def truth(self, s: Session, obj: Any) -> bool:
+        return True
+
+    def rebuild(self, make: Maker, value: Any) -> str:
+        self.refuse(value, "use")
 
 
 def _exception(cls: type[BaseException], args: Args) -> BaseException:
@@ -281,6 +296,9 @@ class ExceptionKind(NativeKind, MutableKind):
         return f"{make.names.bind(_exception)}({make.expr(type(value))}, {given})"
 
     def filling(self, make: Maker, name: str, value: BaseException) -> list[str]:
+        if value.__traceback__ is not None and not make.reporting:
+            what = f"the traceback of a {type(value).__qualname__}, which was raised, is kept"
+            raise Break("frames", what)
         lines = []
         for field in ("__cause__", "__context__", "__suppress_context__"):
             if getattr(value, field):
@@ -321,7 +339,7 @@ class ExceptionKind(NativeKind, MutableKind):
 
     def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         self.see(s, owner, f".{fn.__name__}()")
-        return fn(*args, **kwargs)
+        return s.native(fn, args, kwargs, stores=True)
 
 
 class FileKind(OpaqueKind):

@@ -62,7 +62,7 @@ def builtin_value(s: Session, space: dict[str, Any], name: str) -> Any:
         return real
     touch(s, twin, name)
     if name not in twin:
-        raise NameError(f"name {name!r} is not defined")
+        raise NameError(f"name {name!r} is not defined", name=name)
     return twin[name]
 
 

@@ -34,6 +34,7 @@ from jitcap.capture.kinds.constants import (
     FileKind,
     FixedKind,
     ForeignKind,
+    FrameKind,
     NativeKind,
     Opaque,
     SingletonKind,
@@ -87,6 +88,7 @@ _ROWS: Final[tuple[tuple[Kind, tuple[Any, ...]], ...]] = (
     (ConstantKind(), (str, bytes, complex, range, DType, device, re.Pattern)),
     (ConstantKind(), (dt.date, dt.time, dt.datetime, dt.timedelta)),
     (SliceKind(), (slice,)),
+    (FrameKind(), (types.FrameType, types.TracebackType)),
     (IntKind(), (int,)),
     (FloatKind(), (float, np.float64)),  # the second: what NumPy computes for a schedule
     (StaticKind(), (
