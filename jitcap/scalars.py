@@ -64,6 +64,11 @@ def simple(x: Any) -> Any:
     return next((t(x) for t in bases if isinstance(x, t)), x)
 
 
+def total(*numbers: Any) -> Any:
+    """Their sum, as this version of Python adds."""
+    return sum(numbers)
+
+
 def emit(
     tracer: Scalars, name: str, pytype: type, *operands: Arg, attrs: dict[str, Any] | None = None
 ) -> Node:
@@ -130,6 +135,8 @@ def _node(tracer: Scalars, number: SymNumber) -> Arg:
         raise Unlowered(f"{_name(number.fn)}() of complex numbers")
     if number.fn in _CONVERSIONS:
         return _converted(tracer, number.fn, kind, *operands)
+    if number.fn is total and all(x.kind is float for x in operands):
+        return _total(tracer, *(x.arg for x in operands))
     name = _OPS.get(number.fn)
     if name is None:
         raise Unlowered(f"{_name(number.fn)}() of a value that is known only when the program runs")
@@ -140,6 +147,22 @@ def _node(tracer: Scalars, number: SymNumber) -> Arg:
     if number.fn is operator.truediv:
         return emit(tracer, name, kind, *(x.exact() for x in operands))
     return emit(tracer, name, kind, *(x.number() for x in operands))
+
+
+def _total(tracer: Scalars, first: Arg, *others: Arg) -> Arg:
+    """A sum of floats that adds in the end what each step lost by rounding, if that is a number."""
+
+    def of(name: str, x: Arg, y: Arg) -> Arg:
+        return emit(tracer, name, float, x, y)
+
+    lost: Arg = 0.0
+    for x in others:
+        new = of("add", first, x)
+        part = of("sub", new, first)
+        rest = of("add", of("sub", first, of("sub", new, part)), of("sub", x, part))
+        first, lost = new, of("add", lost, rest)
+    finite = emit(tracer, "isfinite", bool, lost)
+    return emit(tracer, "where", float, finite, of("add", first, lost), first)
 
 
 class _Operand:
@@ -455,7 +478,7 @@ TOTAL: Final[frozenset[Function]] = frozenset(
      math.isnan, math.isinf, math.isfinite}
 )  # fmt: skip
 _RULES: Final[dict[Function, Function]] = {
-    operator.add: _mixed, operator.sub: _mixed, operator.mul: _mixed,
+    operator.add: _mixed, operator.sub: _mixed, operator.mul: _mixed, total: _mixed,
     operator.truediv: _true_division, operator.floordiv: _divisor, operator.mod: _divisor,
     operator.pow: _power, math.pow: _float_power,
     operator.lshift: _shift, operator.rshift: _shift, abs: _absolute,

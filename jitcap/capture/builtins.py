@@ -13,6 +13,7 @@ import dataclasses
 import decimal
 import functools
 import io
+import itertools
 import sys
 import time
 import typing
@@ -31,13 +32,14 @@ from eager.serialization import load, save
 from eager.sym import SymNumber
 from eager.tensor import Tensor
 from eager.traced import Traced
+from jitcap import scalars
 from jitcap.capture import host, polyfills
 from jitcap.capture.breaks import Break
+from jitcap.capture.bytecode import VERSION
 from jitcap.capture.kinds.base import HANDLERS, Handler, Session, handles, kind_of
 from jitcap.capture.kinds.classes import Super
-from jitcap.capture.kinds.iterators import InterpretedIterator, Lazy, ReversedIterator
+from jitcap.capture.kinds.iterators import InterpretedIterator, Iteration, Lazy, ReversedIterator
 from jitcap.capture.kinds.objects import (
-    ObjectShadow,
     default_get,
     default_put,
     default_remove,
@@ -53,7 +55,7 @@ from jitcap.guards import Holds
 
 _IMPURE: Final[tuple[Any, ...]] = (
     builtins.open, builtins.input, builtins.eval, builtins.exec, builtins.compile,
-    builtins.breakpoint, builtins.__import__, builtins.memoryview,
+    builtins.breakpoint, builtins.__import__, builtins.memoryview, builtins.dir,
 )  # fmt: skip
 
 
@@ -79,37 +81,12 @@ def _hasattr(s: Session, obj: Any, name: str) -> bool:
     return True
 
 
-@handles(setattr)
-def _setattr(s: Session, obj: Any, name: str, value: Any) -> None:
-    s.setattr(obj, name, value)
-
-
-@handles(delattr)
-def _delattr(s: Session, obj: Any, name: str) -> None:
-    s.delattr(obj, name)
-
-
-@handles((object, "__setattr__"))
-def _object_setattr(s: Session, obj: Any, name: str, value: Any) -> None:
-    default_put(s, obj, name, value)
-
-
-@handles((object, "__delattr__"))
-def _object_delattr(s: Session, obj: Any, name: str) -> None:
-    default_remove(s, obj, name)
-
-
 @handles((object, "__getattribute__"))
 def _object_getattribute(s: Session, obj: Any, name: str) -> Any:
     kind_of(obj).see(s, obj, f".{name}")
     if isinstance(obj, Tensor):
         return s.getattr(obj, name)
     return default_get(s, obj, name)
-
-
-@handles((object, "__reduce_ex__"))
-def _object_reduce_ex(s: Session, obj: Any, protocol: int) -> Any:
-    return s.call(polyfills.reduce_ex, (obj, protocol), {})
 
 
 @handles((object, "__getstate__"))
@@ -125,27 +102,10 @@ def _object_init(s: Session, obj: Any, *args: Any, **kwargs: Any) -> None:
     """Nothing to do."""
 
 
-@handles(super)
-def _super(s: Session, cls: Any, obj: Any = None) -> Any:
-    return Super(cls, obj)
-
-
-@handles(vars)
-def _vars(s: Session, obj: Any) -> Any:
-    return s.getattr(obj, "__dict__")
-
-
-@handles(dir)
-def _dir(s: Session, obj: Any) -> Any:
-    _load_all(s, obj)
-    return dir(obj)
-
-
-def _load_all(s: Session, obj: Any) -> None:
-    """Load every attribute of an instance."""
-    shadow = s.outside.shadow(obj)
-    if isinstance(shadow, ObjectShadow):
-        shadow.complete(s)
+HANDLERS[setattr], HANDLERS[delattr] = Session.setattr, Session.delattr
+HANDLERS[object, "__setattr__"], HANDLERS[object, "__delattr__"] = default_put, default_remove
+HANDLERS[super] = lambda s, cls, obj=None, /: Super(cls, obj)
+HANDLERS[vars] = lambda s, obj, /: s.getattr(obj, "__dict__")
 
 
 @handles(dataclasses.field)
@@ -169,9 +129,34 @@ def _dataclass(s: Session, cls: Any = None, /, **options: Any) -> Any:
 # ---- containers and iteration
 
 
-@handles(len)
-def _len(s: Session, obj: Any) -> Any:
-    return s.length(obj)
+def _written(builtin: Any, fn: Any) -> Handler:
+    """One that `polyfills` has in Python; a generator stands for an iterator of a builtin type."""
+
+    def handler(s: Session, /, *args: Any, **kwargs: Any) -> Any:
+        made = s.call(fn, args, kwargs)
+        return Lazy(builtin, lambda: s.next(made)) if isinstance(builtin, type) else made
+
+    return handler
+
+
+for _builtin, _fn in {
+    sum: polyfills.sum_, functools.reduce: polyfills.reduce,
+    itertools.accumulate: polyfills.accumulate, itertools.compress: polyfills.compress,
+    itertools.groupby: polyfills.groupby, (object, "__reduce_ex__"): polyfills.reduce_ex,
+}.items():  # fmt: skip
+    HANDLERS[_builtin] = _written(_builtin, _fn)
+HANDLERS[len] = Session.length
+
+
+@handles(*[polyfills.add_up] if VERSION >= (3, 12) else [])
+def _add_up(s: Session, total: Any, *numbers: Any) -> Any:
+    """From the first float on, floats are not simply added."""
+    while numbers and kind_of(total).type_of(total) is not float:
+        total, numbers = s.binary("+", total, numbers[0]), numbers[1:]
+    values = (total, *numbers)
+    if numbers and any(isinstance(v, SymNumber) for v in values):
+        return s.tracer.number(scalars.total, values)
+    return sum(numbers, total)
 
 
 @handles(iter)
@@ -227,20 +212,23 @@ def _reversed(s: Session, obj: Any) -> Any:
     return reversed(obj)
 
 
-def _folded(builtin: Any) -> Handler:
-    """`builtin` of all values of an iterable, or of its arguments."""
+def _lazily(builtin: Any) -> Handler:
+    """`builtin`, which looks at one value of an iterable after the other, or at its arguments."""
 
-    def handler(s: Session, *args: Any, **kwargs: Any) -> Any:
-        if len(args) == 1 or (args and builtin is sum):
-            listed = s.list_of if builtin is sorted else s.iter
-            args = (list(listed(args[0])), *args[1:])
-        return s.native(builtin, args, kwargs)
+    def handler(s: Session, /, *args: Any, **kwargs: Any) -> Any:
+        if len(args) != 1:
+            return s.native(builtin, args, kwargs)
+        values = Iteration(s, s.iter(args[0]))
+        named = {k: kind_of(v).to_native(s, v) for k, v in kwargs.items()}
+        return s.natively(lambda: builtin(values, **named), ())
 
     return handler
 
 
-for _builtin in (sum, max, min, sorted):
-    HANDLERS[_builtin] = _folded(_builtin)
+HANDLERS[max], HANDLERS[min] = _lazily(max), _lazily(min)
+HANDLERS[sorted] = lambda s, values, /, **how: s.native(sorted, (s.list_of(values),), how)
+HANDLERS[any] = lambda s, values, /: any(s.truth(v) for v in s.iter(values))
+HANDLERS[all] = lambda s, values, /: all(s.truth(v) for v in s.iter(values))
 
 
 @handles(map)
@@ -264,41 +252,22 @@ def _filter(s: Session, fn: Any, iterable: Any) -> Lazy:
     return Lazy(filter, step)
 
 
-@handles(any)
-def _any(s: Session, iterable: Any) -> bool:
-    return any(s.truth(v) for v in s.iter(iterable))
-
-
-@handles(all)
-def _all(s: Session, iterable: Any) -> bool:
-    return all(s.truth(v) for v in s.iter(iterable))
-
-
-@handles(functools.reduce)
-def _reduce(s: Session, fn: Any, iterable: Any, *initial: Any) -> Any:
-    return s.call(polyfills.reduce, (fn, iterable, *initial), {})
-
-
 @handles(dict)
-def _dict(s: Session, *args: Any, **kwargs: Any) -> dict[Any, Any]:
-    out: dict[Any, Any] = {}
-    if args and (isinstance(args[0], dict) or attributes_has(s, args[0], "keys")):
-        out.update(entries(s, args[0], ""))
-    elif args:
-        out.update(dict([tuple(s.list_of(pair)) for pair in s.list_of(args[0])]))
-    return out | kwargs
-
-
-def attributes_has(s: Session, obj: Any, name: str) -> bool:
-    return _hasattr(s, obj, name)
+def _dict(s: Session, given: Any = (), /, **kwargs: Any) -> dict[Any, Any]:
+    if isinstance(given, dict) or _hasattr(s, given, "keys"):
+        pairs = list(entries(s, given, ""))
+    else:
+        pairs = [tuple(s.list_of(pair)) for pair in s.list_of(given)]
+    s.hashing(pair[0] for pair in pairs if pair)
+    return dict(pairs) | kwargs
 
 
 @handles(copy.copy)
-def _copy(s: Session, obj: Any) -> Any:
-    if kind_of(obj).python and not isinstance(obj, list | tuple | dict):
-        return s.interpret(cast("FunctionType", copy.copy), (obj,), {})
-    s.settle(obj)
-    return copy.copy(obj)
+def _copy(s: Session, /, x: Any) -> Any:
+    if kind_of(x).python:
+        return s.interpret(cast("FunctionType", copy.copy), (x,), {})
+    s.settle(x)
+    return copy.copy(x)
 
 
 @handles(functools.singledispatch(len).dispatch.__code__)  # the closure of every generic function
@@ -363,9 +332,11 @@ class Identity(int):
 
 
 @handles(id)
-def _id(s: Session, obj: Any) -> int:
-    s.bound_to = "id()"
-    return Identity(id(obj))
+def identity(s: Session, obj: Any, fn: Any = id) -> int:
+    """`id(obj)`, or its hash, which says as much."""
+    s.bound_to = f"{fn.__name__}()"
+    s.identified(obj)
+    return Identity(fn(obj))
 
 
 @handles(_thread.get_ident)
@@ -475,4 +446,4 @@ for _look in ("_getframe", "_getframemodulename", "_current_frames", "_current_e
 for _setting in (np.geterr, np.seterr, np.geterrcall, np.seterrcall, sys.set_int_max_str_digits):
     HANDLERS[_setting] = _refuse("effect", _setting.__name__)
 HANDLERS[time.sleep] = lambda s, seconds: s.host_call(time.sleep, (seconds,), {})
-HANDLERS[typing.cast] = lambda s, cls, value: value
+HANDLERS[typing.cast] = lambda s, /, typ, val: val

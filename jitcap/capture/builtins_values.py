@@ -20,7 +20,7 @@ from eager.tensor import Tensor
 from eager.traced import Traced
 from jitcap.capture import numbers
 from jitcap.capture.breaks import Break
-from jitcap.capture.builtins import Identity
+from jitcap.capture.builtins import identity
 from jitcap.capture.kinds.base import (
     HANDLERS,
     Handler,
@@ -32,11 +32,11 @@ from jitcap.capture.kinds.base import (
     kind_of,
 )
 from jitcap.capture.kinds.tensors import tensor_of
-from jitcap.capture.kinds.text import Deferred, snapshot
+from jitcap.capture.kinds.text import Deferred
 
 
 def _number(cls: type) -> Handler:
-    def handler(s: Session, *args: Any, **kwargs: Any) -> Any:
+    def handler(s: Session, /, *args: Any, **kwargs: Any) -> Any:
         if len(args) > 1 or kwargs:  # complex(re, im), int(text, base)
             args = tuple(map(s.known, args))
             kwargs = {k: s.known(v) for k, v in kwargs.items()}
@@ -46,7 +46,7 @@ def _number(cls: type) -> Handler:
             return numbers.cast(args[0].item(), cls)
         method = kind_of(args[0]).special(s, args[0], f"__{cls.__name__}__") if args else None
         if method is not None:
-            return s.call(method, args, kwargs)
+            return checked(cls, args[0], method.__name__, s.call(method, args, kwargs))
         s.see_within(args, f"{cls.__name__}()")
         return s.natively(cls, args, kwargs)
 
@@ -59,7 +59,7 @@ HANDLERS[complex] = _number(complex)
 
 
 @handles(bool)
-def _bool(s: Session, value: Any = False) -> Any:
+def _bool(s: Session, value: Any = False, /) -> Any:
     if isinstance(value, SymNumber):  # nothing is decided yet
         return s.compare("!=", value, 0)
     return s.truth(value)
@@ -72,11 +72,12 @@ def _by_method(fn: Any, name: str) -> Handler:
         method = kind_of(value).special(s, value, name)
         if method is not None and not isinstance(value, Tensor):
             answer = s.call(method, (value, *rest), {})
-            return checked(fn, name, answer) if fn in (hash, operator.index) else answer
+            return checked(fn, value, name, answer) if fn in (hash, operator.index) else answer
         if fn is hash:
             s.bound_to = "hash()"
-        if fn is hash and hashes_identity(value):
-            return Identity(hash(value))
+            if hashes_identity(value):
+                return identity(s, value, hash)
+            s.tells_apart(value)
         return s.native(fn, tuple(map(s.known, (value, *rest))), {})
 
     return handler
@@ -84,6 +85,9 @@ def _by_method(fn: Any, name: str) -> Handler:
 
 HANDLERS[hash] = _by_method(hash, "__hash__")
 HANDLERS[operator.index] = _by_method(operator.index, "__index__")
+
+
+_NO_DIGITS: Final = object()
 
 
 def _rounding(fn: Any, name: str) -> Handler:
@@ -111,11 +115,6 @@ def _abs(s: Session, value: Any) -> Any:
     return abs(value)
 
 
-@handles(divmod)
-def _divmod(s: Session, a: Any, b: Any) -> Any:
-    return s.binary("divmod", a, b)
-
-
 @handles(pow)
 def _power(s: Session, base: Any, exp: Any, mod: Any = None) -> Any:
     if mod is None:
@@ -128,18 +127,14 @@ def _power(s: Session, base: Any, exp: Any, mod: Any = None) -> Any:
 
 
 @handles(round)
-def _round(s: Session, value: Any, *digits: Any, ndigits: Any = None) -> Any:
-    digits = digits or (() if ndigits is None else (ndigits,))
-    method = kind_of(value).special(s, value, "__round__")
-    if method is not None:
-        return s.call(method, (value, *digits), {})
-    if isinstance(value, SymNumber):
-        return s.tracer.number(round, (value, *map(s.known, digits)))
-    return s.native(round, (value, *digits), {})
+def _round(s: Session, /, number: Any, ndigits: Any = _NO_DIGITS) -> Any:
+    return _rounding(round, "__round__")(s, number, *(() if ndigits is _NO_DIGITS else (ndigits,)))
 
 
 def _text(fn: Any, dunder: str) -> Handler:
-    def handler(s: Session, *args: Any, **kwargs: Any) -> Any:
+    def handler(s: Session, /, *args: Any, **kwargs: Any) -> Any:
+        if not args and "object" in kwargs:
+            args = (kwargs.pop("object"),)
         if not args:
             return fn(**kwargs)
         method = kind_of(args[0]).special(s, args[0], dunder)
@@ -147,7 +142,7 @@ def _text(fn: Any, dunder: str) -> Handler:
             method = kind_of(args[0]).special(s, args[0], "__repr__")
         if method is not None and not isinstance(args[0], Tensor):
             answer = s.call(method, (args[0],), {})
-            return answer if type(answer) is str else checked(fn, method.__name__, answer)
+            return answer if type(answer) is str else checked(fn, args[0], method.__name__, answer)
         return kind_of(args[0]).text(s, fn, args, kwargs)
 
     return handler
@@ -158,10 +153,7 @@ HANDLERS[repr] = _text(repr, "__repr__")
 
 
 def _pure(fn: Any) -> Handler:
-    def handler(s: Session, *args: Any, **kwargs: Any) -> Any:
-        return s.native(fn, tuple(map(s.known, args)), kwargs)
-
-    return handler
+    return lambda s, /, *args, **kwargs: s.pure(fn, args, kwargs)
 
 
 for _name in "compile escape findall finditer fullmatch match search split sub subn".split():
@@ -169,10 +161,10 @@ for _name in "compile escape findall finditer fullmatch match search split sub s
 
 
 @handles(json.dumps)
-def _dumps(s: Session, value: Any, **options: Any) -> Any:
+def _dumps(s: Session, /, obj: Any, **options: Any) -> Any:
     if any(callable(v) for v in options.values()):
         raise Break("unknown call", "json.dumps() with functions is called")
-    return kind_of(value).text(s, json.dumps, (value,), options)
+    return kind_of(obj).text(s, json.dumps, (obj,), options)
 
 
 HANDLERS[json.loads] = _pure(json.loads)
@@ -185,7 +177,7 @@ def _format(s: Session, value: Any, spec: Any = "") -> Any:
     method = kind_of(value).special(s, value, "__format__")
     if method is not None:
         answer = s.call(method, (value, spec), {})
-        return answer if type(answer) is str else checked(format, "__format__", answer)
+        return answer if type(answer) is str else checked(format, value, "__format__", answer)
     if is_method(type(value), "__format__", object) and kind_of(value).python and not spec:
         return s.call(str, (value,), {})
     return kind_of(value).text(s, format, (value, spec), {})
@@ -228,20 +220,21 @@ for _operator, _op in _OPERATORS.items():
 for _compare, _op in {operator.lt: "<", operator.le: "<=", operator.eq: "==", operator.ne: "!=",
                  operator.gt: ">", operator.ge: ">="}.items():  # fmt: skip
     HANDLERS[_compare] = lambda s, a, b, _op=_op: s.compare(_op, a, b)
-HANDLERS[operator.getitem] = lambda s, a, b: s.getitem(a, b)
-HANDLERS[operator.setitem] = lambda s, a, b, c: s.setitem(a, b, c)
-HANDLERS[operator.is_] = lambda s, a, b: s.same(a, b)
-HANDLERS[operator.contains] = lambda s, a, b: s.contains(b, a)
-HANDLERS[operator.truth] = lambda s, a: s.truth(a)
-HANDLERS[operator.not_] = lambda s, a: not s.truth(a)
-HANDLERS[operator.neg] = lambda s, a: s.unary("UNARY_NEGATIVE", a)
+HANDLERS[divmod] = lambda s, a, b, /: s.binary("divmod", a, b)
+HANDLERS[operator.getitem] = Session.getitem
+HANDLERS[operator.setitem] = Session.setitem
+HANDLERS[operator.is_] = lambda s, a, b, /: s.same(a, b)
+HANDLERS[operator.contains] = lambda s, a, b, /: s.contains(b, a)
+HANDLERS[operator.truth] = Session.truth
+HANDLERS[operator.not_] = lambda s, a, /: not s.truth(a)
+HANDLERS[operator.neg] = lambda s, a, /: s.unary("UNARY_NEGATIVE", a)
 
 
 # ---- tensors of arrays
 
 
 def _converting(fn: Callable[..., Tensor]) -> Handler:
-    def handler(s: Session, data: Any, *args: Any, **kwargs: Any) -> Any:
+    def handler(s: Session, /, data: Any, *args: Any, **kwargs: Any) -> Any:
         shared = tensor_of(s, data)
         if shared is not data and fn is from_numpy:
             return shared
@@ -261,7 +254,7 @@ for _fn in (as_tensor, asarray, from_numpy, tensor):
 def _tolist(s: Session, tensor: Tensor) -> Any:
     if type(tensor._array) is not Traced or tensor.ndim == 0:
         return s.native(tolist, (tensor,), {})
-    return Deferred(tolist, (snapshot(tensor.detach()),), cls=list)
+    return Deferred(tolist, (tensor.detach(),), cls=list)
 
 
 @handles(numpy)

@@ -38,6 +38,9 @@ def call(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         return args[0].isEnabledFor(level)
     if fn.__name__ not in REPORTS:
         raise Break("unknown call", f"{fn.__qualname__}() is called")
+    given = [v for v in (*args, *kwargs.values()) if not s.outside.is_fixed(v)]
+    if any(s.lends(v, text=True) for v in given):
+        raise Break("effect", f"{fn.__qualname__}() looks at an instance later")
     if fn.__name__ == "exception" or kwargs.get("exc_info"):
         raise Break("effect", "a traceback is logged")
     if fn.__module__ == "logging":

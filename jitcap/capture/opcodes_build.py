@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from types import CellType, FunctionType
 from typing import Any
 
@@ -137,15 +138,15 @@ def list_to_tuple(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     frame.push(tuple(frame.pop()))
 
 
-def _unpacked(vm: Interpreter, value: Any) -> list[Any]:
+def _unpacked(vm: Interpreter, value: Any, most: int | None) -> list[Any]:
     if not hasattr(type(value), "__iter__") and not hasattr(type(value), "__getitem__"):
         raise TypeError(f"cannot unpack non-iterable {type(value).__name__} object")
-    return list(vm.world.iter(value))
+    return list(islice(vm.world.iter(value), most))
 
 
 @opcode("UNPACK_SEQUENCE")
 def unpack_sequence(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    values = _unpacked(vm, frame.pop())
+    values = _unpacked(vm, frame.pop(), ins.arg + 1)
     if len(values) < ins.arg:
         raise ValueError(f"not enough values to unpack (expected {ins.arg}, got {len(values)})")
     if len(values) > ins.arg:
@@ -156,7 +157,7 @@ def unpack_sequence(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 @opcode("UNPACK_EX")
 def unpack_ex(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     before, after = ins.arg & 0xFF, ins.arg >> 8
-    values = _unpacked(vm, frame.pop())
+    values = _unpacked(vm, frame.pop(), None)
     if len(values) < before + after:
         raise ValueError(
             f"not enough values to unpack (expected at least {before + after}, got {len(values)})"

@@ -41,11 +41,13 @@ _COMPARE: Final[dict[str, tuple[Callable[[Any, Any], Any], str, str]]] = {
     ">": (operator.gt, "__gt__", "__lt__"), ">=": (operator.ge, "__ge__", "__le__"),
     "==": (operator.eq, "__eq__", "__eq__"), "!=": (operator.ne, "__ne__", "__ne__"),
 }  # fmt: skip
+_COMPARISONS: Final = frozenset(fn for fn, *_ in _COMPARE.values())
 _UNARY: Final[dict[str, tuple[Callable[[Any], Any], str]]] = {
     "UNARY_NEGATIVE": (operator.neg, "__neg__"),
     "UNARY_INVERT": (operator.invert, "__invert__"),
     "UNARY_POSITIVE": (operator.pos, "__pos__"),
 }
+_SETS: Final = frozenset({set, frozenset, type({}.keys()), type({}.items())})
 _PLAIN: Final = frozenset({int, float, str, bool, type(None), bytes, SymNumber})
 
 
@@ -55,7 +57,7 @@ def binary(s: Session, op: str, a: Any, b: Any) -> Any:
     if type(a) in _PLAIN and type(b) in _PLAIN:
         op = op[:-1] if inplace else op
         plain = _BINARY[op][0]
-        if op == "%" and type(a) is str and mentions_runtime(b):
+        if op == "%" and type(a) is str and isinstance(b, SymNumber):
             return Deferred(operator.mod, (a, b))
         return _numbers_or_values(s, plain, a, b)
     plain, name = _BINARY[op[:-1] if inplace else op]
@@ -119,6 +121,8 @@ def _native_binary(s: Session, plain: Callable[[Any, Any], Any], a: Any, b: Any)
         raise Break("data dependent", f"{plain.__name__}() of what is made of run-time values")
     if plain is operator.mod and isinstance(a, str) and mentions_runtime(b):
         return Deferred(operator.mod, (a, b))
+    if plain in _COMPARISONS or type(a) in _SETS:
+        s.tells_apart((a, b))
     if s.lends(a) or s.lends(b, text=isinstance(a, str)):
         return s.natively(plain, (a, b), text=isinstance(a, str))
     return _numbers_or_values(s, plain, a, b)

@@ -221,6 +221,8 @@ class Session(base.Session):
         if type(plain) is FunctionType:  # one of `eager`, which looks at all that it gets
             self.see_within((*given, named), "use")
             self._guard_defaults(plain, len(given) + len(named))
+        elif fn not in STORES and fn not in (list, tuple):
+            self.tells_apart((*given, *named.values()))
         owner = getattr(fn, "__self__", None)
         if owner is not None and _may_lend(owner):
             return self._native_method(owner, fn, given, named)
@@ -243,6 +245,8 @@ class Session(base.Session):
         """A method of a container. Those that look at elements get all of them lent; others are
         lent what is a place, and store the rest."""
         name = fn.__name__
+        if name in _LOOKING:
+            self.tells_apart((owner, *args))
         if name in _LOOKING and any(map(self.lends, (owner, *args))):
             return lent.natively(self, getattr(type(owner), name), (owner, *args), kwargs)
         if name in _PLACING and args and self.lends(args[0]):
@@ -293,6 +297,7 @@ class Session(base.Session):
 
     def host_call(self, fn: Any, args: Args, kwargs: Kwargs, at: Any = None) -> None:
         """Put off a call of the host whose result is not used, made by `at` in the user's name."""
+        self.settle((*args, *kwargs.values()))
         self.host_calls.append(host.HostCall(fn, args, kwargs, at, self.line()))
 
     def changing(self, fn: Any) -> None:

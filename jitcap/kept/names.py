@@ -93,6 +93,7 @@ _ASKED: Final = {
     "jitcap.capture.kinds.caches": "kept",
     "jitcap.capture.kinds.tensors": "_input",
     "jitcap.capture.origin": "entry_of get_slot is_unset",
+    "jitcap.scalars": "total",
     "jitcap.equality": "lacks same_items same_keys same_members same_scalar text_of",
     "jitcap.tensor_guard": "memory_of",
 }

@@ -9,6 +9,7 @@ define refuses with a record.
 
 from __future__ import annotations
 
+import collections
 import functools
 from collections.abc import Callable, Iterable
 from types import CellType, FunctionType
@@ -54,6 +55,7 @@ class _Nothing:
 
 UNLOADED: Final = _Nothing("unloaded")  # in a list's twin: an element that nobody has read
 MISSING: Final = _Nothing("missing")
+DEPTH: Final = 12  # of containers in containers that are looked into
 
 
 class Session:
@@ -74,7 +76,7 @@ class Session:
         self.cells: dict[tuple[int, int], CellType] = {}  # (function, index) -> twin
         self.written: dict[tuple[int, Any], Any] = {}  # (id of a twin, key) -> the last write
         self.arrays: dict[int, Any] = {}  # by id of an OutsideArray: the input that shares it
-        self.hashed: dict[int, Shadow] = {}  # objects whose identity a set or dictionary used
+        self.hashed: dict[int, Shadow] = {}  # objects that native code told apart by identity
         self.namespaces: dict[int, MembersOf] = {}  # of the classes that were looked into
         self.class_reads: dict[tuple[int, str], Any] = {}
         self.lookups: dict[tuple[int, str], Any] = {}  # the same, through the order of resolution
@@ -150,23 +152,30 @@ class Session:
 
     def see_within(self, value: Any, what: str) -> None:
         """Refuse opaque objects in nested tuples, lists and dictionaries."""
-        if type(value) in (tuple, list, dict):
-            for item in value.values() if type(value) is dict else value:
-                self.see_within(item, what)
-        else:
-            kind_of(value).see(self, value, what)
+        kind_of(value).see(self, value, what)
+        for part in parts_of(value):
+            self.see_within(part, what)
 
     def hashing(self, values: Iterable[Any]) -> None:
-        """Note the objects from outside that a new set or dictionary tells apart by identity."""
+        """These become keys of a dictionary, or members of a set, inside."""
         for value in values:
-            if type(value) is tuple:
-                self.hashing(value)
-                continue
             self.refuse_key(value)
-            if hashes_identity(value):
-                shadow = self.outside.shadow(value)
-                if shadow is not None and not self.outside.is_fixed(value):
-                    self.hashed[id(value)] = shadow
+            self.tells_apart(value)
+
+    def tells_apart(self, value: Any, depth: int = 0) -> None:
+        """Note the objects from outside, also in containers, that something native tells apart by
+        their identity."""
+        if hashes_identity(value):
+            self.identified(value)
+        elif depth < DEPTH:
+            for part in parts_of(value):
+                self.tells_apart(part, depth + 1)
+
+    def identified(self, value: Any) -> None:
+        """Note an object from outside of which the program knows who it is."""
+        shadow = self.outside.shadow(value)
+        if shadow is not None and not self.outside.is_fixed(value):
+            self.hashed[id(value)] = shadow
 
     def wrote(self, obj: Any, key: Any = None) -> None:
         """Note the user's line that writes to an object from outside."""
@@ -218,17 +227,31 @@ def hashes_identity(value: Any) -> bool:
     return type(value).__hash__ in _BY_IDENTITY
 
 
+_ITERATED: Final[tuple[Any, ...]] = (tuple, list, collections.deque, set, frozenset)
+
+
+def parts_of(value: Any) -> Iterable[Any]:
+    """What a builtin container or a slice holds, whatever a subclass overrides; of other values
+    nothing."""
+    if isinstance(value, dict):
+        return dict.values(value)
+    if type(value) is slice:
+        return value.start, value.stop, value.step
+    base = next((b for b in _ITERATED if isinstance(value, b)), None)
+    return () if base is None else base.__iter__(value)
+
+
 def is_method(cls: type, name: str, *owners: type) -> bool:
     """Whether a class has the method `name` of one of `owners`."""
     return getattr(cls, name) in [getattr(owner, name) for owner in owners]
 
 
-def checked(fn: Callable[[Any], Any], name: str, answer: Any) -> Any:
-    """What the builtin `fn` makes of the answer of an object's special method: it is asked, with an
+def checked(fn: Callable[[Any], Any], owner: Any, name: str, answer: Any) -> Any:
+    """What the builtin `fn` makes of the answer of the owner's special method: it is asked, with an
     object that answers so. A value that only the graph knows is taken as it is."""
     if isinstance(answer, SymNumber | Refusing):
         return answer
-    return fn(type("Answer", (), {name: lambda *_: answer})())
+    return fn(type(type(owner).__name__, (), {name: lambda *_: answer})())
 
 
 class Kind:

@@ -35,18 +35,19 @@ _OF_TYPE: Final = {  # what a class has of its metaclass, whatever it holds itse
     n for n, v in vars(type).items()
     if isinstance(v, types.GetSetDescriptorType | MemberDescriptorType)
 } - {"__dict__", "__doc__", "__module__", "__abstractmethods__"}  # fmt: skip
+_ITERTOOLS: Final = frozenset(v for v in vars(itertools).values() if isinstance(v, type))
 _PURE_TYPES: Final = frozenset({
     str, bytes, bytearray, int, float, bool, complex, slice, range, object, list, tuple, dict, set,
     frozenset, enumerate, zip, map, filter, reversed, staticmethod, classmethod, property,
     types.SimpleNamespace, types.MethodType, types.CellType, functools.partial,
     collections.OrderedDict, collections.deque, collections.defaultdict,
-    *(v for v in vars(itertools).values() if isinstance(v, type)),
+    *_ITERTOOLS,
 })  # fmt: skip
 # What only keeps what it gets.
 STORES: Final = frozenset({
     enumerate, zip, reversed, staticmethod, classmethod, property, slice, types.SimpleNamespace,
     types.MethodType, types.CellType, functools.partial, object.__new__,
-    *(v for v in vars(itertools).values() if isinstance(v, type)),
+    *_ITERTOOLS,
 })  # fmt: skip
 
 

@@ -76,6 +76,7 @@ class NativeKind(Kind):
         if type(obj) is _VALUES_VIEW or hasattr(type(obj), "__next__"):
             found = s.iter(obj)
             return any(s.same(v, item) or s.truth(s.compare("==", v, item)) for v in found)
+        s.tells_apart((obj, item))
         return s.natively(operator.contains, (obj, item))
 
     def length(self, s: Session, obj: Any) -> Any:

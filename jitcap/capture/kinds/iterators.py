@@ -72,11 +72,18 @@ class InterpretedIterator:
         self._session = s
         self.iterator = iterator
 
-    def __iter__(self) -> InterpretedIterator:
+    def __iter__(self) -> Any:
         return self
 
     def __next__(self) -> Any:
         return self._session.next(self.iterator)
+
+
+class Iteration(InterpretedIterator):
+    """One whose values native code looks at: they are lent."""
+
+    def __next__(self) -> Any:
+        return self._session.lend(super().__next__())
 
 
 class ReversedIterator:

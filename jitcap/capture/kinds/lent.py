@@ -13,8 +13,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from jitcap.capture.breaks import Break
-from jitcap.capture.kinds.base import Args, Kwargs, Refusing, Session, kind_of
+from jitcap.capture.kinds.base import DEPTH, Args, Kwargs, Refusing, Session, kind_of, parts_of
 from jitcap.capture.kinds.classes import bind, class_raw, guarded_names
+from jitcap.capture.kinds.iterators import Iteration
 
 _ARITHMETIC: Final = "add sub mul truediv floordiv mod divmod pow matmul and or xor lshift rshift"
 _TEXT: Final = frozenset({"__repr__", "__str__", "__format__"})
@@ -34,7 +35,6 @@ _UNASKED: Final = frozenset({"__call__", "__getattr__", "__missing__"})
 _VALUES: Final = (int, float, complex, str, bytes)
 _SEQUENCES: Final = (list, tuple, collections.deque)
 _MAPPINGS: Final = (dict, collections.OrderedDict, collections.defaultdict)
-DEPTH: Final = 12  # of containers in containers
 
 
 def asked(s: Session, cls: type) -> frozenset[str]:
@@ -73,20 +73,6 @@ class Lent:
         self._session.setattr(self._value, name, back(self._session, value))
 
 
-class _Iteration:
-    """What an instance answers to `iter()`, in the hands of native code."""
-
-    def __init__(self, s: Session, iterator: Any) -> None:
-        self.session = s
-        self.iterator = iterator
-
-    def __iter__(self) -> _Iteration:
-        return self
-
-    def __next__(self) -> Any:
-        return lend(self.session, self.session.next(self.iterator))
-
-
 def _asking(name: str) -> Callable[..., Any]:
     """The special method of a stand-in."""
 
@@ -99,7 +85,7 @@ def _asking(name: str) -> Callable[..., Any]:
         if name in _NUMBERS:
             return s.known(result)
         if name == "__iter__" and hasattr(type(result), "__next__"):
-            return _Iteration(s, result)
+            return Iteration(s, result)
         return lend(s, result)
 
     return method
@@ -137,17 +123,7 @@ def lends(s: Session, value: Any, text: bool = False, depth: int = 0) -> bool:
             raise Break("opaque object", f"native code asks {cls.__qualname__}.{own[0]}()")
     elif not kind.contains_values and cls is not slice:
         return False
-    if depth == DEPTH:
-        return False
-    parts: Any = ()
-    if cls is slice:
-        parts = (value.start, value.stop, value.step)
-    elif issubclass(cls, dict):
-        parts = dict.values(value)
-    elif issubclass(cls, (*_SEQUENCES, set, frozenset)):
-        base = next(b for b in (*_SEQUENCES, set, frozenset) if issubclass(cls, b))
-        parts = base.__iter__(value)
-    return any(lends(s, v, text, depth + 1) for v in parts)
+    return depth < DEPTH and any(lends(s, v, text, depth + 1) for v in parts_of(value))
 
 
 def lend(s: Session, value: Any, text: bool = False) -> Any:

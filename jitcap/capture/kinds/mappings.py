@@ -6,7 +6,15 @@ import collections
 from functools import partial
 from typing import Any, Final
 
-from jitcap.capture.kinds.base import MISSING, Args, Kwargs, MutableKind, Session, kind_of
+from jitcap.capture.kinds.base import (
+    MISSING,
+    UNLOADED,
+    Args,
+    Kwargs,
+    MutableKind,
+    Session,
+    kind_of,
+)
 from jitcap.capture.kinds.sequences import ContainerKind
 from jitcap.capture.origin import Attribute, Item, ItemBy, Keys, Origin, entry_of
 from jitcap.capture.outside import Shadow
@@ -25,7 +33,8 @@ class DictShadow(Shadow):
     def __init__(self, real: dict[Any, Any], origin: Origin, twin: dict[Any, Any]) -> None:
         super().__init__(real, origin, twin)
         self.base: dict[Any, Any] = {}  # what was loaded, by key
-        self.known: set[Any] = set()  # keys whose presence or absence is guarded
+        self.known: set[Any] = set()  # keys of which the twin tells the truth
+        self.unasked: set[Any] = set()  # of these, set by the program before anybody looked
         self.whole = False
         self.owner: type | None = None  # of an instance dictionary: the class of the instance
         # The class whose methods keep the twin consistent, whatever a subclass overrides.
@@ -36,9 +45,22 @@ class DictShadow(Shadow):
     def kin(self) -> Any:
         return type(self.real), self.owner
 
+    def store(self, key: Any, value: Any) -> None:
+        if not self.whole and key not in self.known:
+            self.known.add(key)
+            self.unasked.add(key)
+        self.kind.__setitem__(self.twin, key, value)
+
     def before_delete(self, s: Session, key: Any) -> None:
-        """A key that is removed and comes back moves to the end: then the order matters."""
+        """Whether it was there decides what is removed. A key that is removed and comes back moves
+        to the end: then the order matters."""
+        stored = dict.get(self.twin, key, MISSING)
+        if key in self.unasked:
+            self.unasked.discard(key)
+            self.known.discard(key)
         self.touch(s, key)
+        if stored is not MISSING:
+            self.kind.__setitem__(self.twin, key, stored)
         if key in self.base:
             self.complete(s)
 
@@ -96,7 +118,7 @@ class DictShadow(Shadow):
         self.kind.clear(self.twin)
         for key in (*(k for k in twins if k in now), *(k for k in now if k not in self.base)):
             self.kind.__setitem__(self.twin, key, now[key])
-        self.base = {k: self.base[k] for k in twins if k in self.base}
+        self.base = {k: self.base.get(k, UNLOADED) for k in twins}
         self.whole = True
 
     def _load_keys(self, s: Session, keys: list[Any]) -> list[Any]:
@@ -106,6 +128,7 @@ class DictShadow(Shadow):
         listed = Keys(self.origin, self.kind.keys)
         s.guards.add(Length(listed, s.line(), len(keys)))
         twins = [s.outside.load(k, Item(listed, i)) for i, k in enumerate(keys)]
+        s.tells_apart(twins)
         return twins
 
     def size(self, s: Session) -> int:
@@ -209,9 +232,6 @@ class DictKind(ContainerKind, MutableKind):
         if isinstance(shadow, DictShadow):
             shadow.complete(s)
 
-    def parts(self, value: Any) -> Any:
-        return dict.values(value)
-
     def getitem(self, s: Session, obj: Any, key: Any) -> Any:
         key = s.known(key)
         if s.outside.shadow(obj) is None:
@@ -234,10 +254,8 @@ class DictKind(ContainerKind, MutableKind):
         if not isinstance(shadow, DictShadow):
             s.hashing((key,))
             obj[key] = value
-            return
-        if not shadow.whole:
-            shadow.known.add(key)
-        shadow.kind.__setitem__(obj, key, value)
+        else:
+            shadow.store(key, value)
 
     def delitem(self, s: Session, obj: Any, key: Any) -> None:
         key = s.known(key)

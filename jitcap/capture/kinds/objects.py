@@ -422,13 +422,13 @@ class ObjectKind(MutableKind):
         method = self.special(s, obj, "__len__")
         if method is None:
             return self.base.length(s, obj)
-        return checked(len, "__len__", s.call(method, (obj,), {}))
+        return checked(len, obj, "__len__", s.call(method, (obj,), {}))
 
     def truth(self, s: Session, obj: Any) -> bool:
         for name in ("__bool__", "__len__"):
             method = self.special(s, obj, name)
             if method is not None:
-                return s.truth(checked(bool, name, s.call(method, (obj,), {})))
+                return s.truth(checked(bool, obj, name, s.call(method, (obj,), {})))
         return self.base.truth(s, obj)
 
     def iter(self, s: Session, obj: Any) -> Any:
@@ -437,7 +437,7 @@ class ObjectKind(MutableKind):
             return self.base.iter(s, obj)
         iterator = s.call(method, (obj,), {})
         if not hasattr(kind_of(iterator).type_of(iterator), "__next__"):
-            checked(iter, "__iter__", iterator)
+            checked(iter, obj, "__iter__", iterator)
         return s.driven(iterator)
 
     def next(self, s: Session, obj: Any) -> Any:

@@ -5,19 +5,26 @@ from __future__ import annotations
 import collections
 import operator
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from eager.device import Size
 from jitcap.capture.breaks import Break
-from jitcap.capture.kinds.base import UNLOADED, Args, Kwargs, MutableKind, Session, kind_of
+from jitcap.capture.kinds.base import (
+    DEPTH,
+    UNLOADED,
+    Args,
+    Kwargs,
+    MutableKind,
+    Session,
+    kind_of,
+    parts_of,
+)
 from jitcap.capture.kinds.constants import NativeKind
 from jitcap.capture.origin import Attribute, Computed, Item, Origin
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import EXTEND, Effect, Maker
 from jitcap.equality import comparable
 from jitcap.guards import Equals, Length, TypeIs
-
-DEPTH: Final = 12  # containers in containers that are settled with the outermost
 
 
 class ContainerKind(NativeKind):
@@ -28,13 +35,10 @@ class ContainerKind(NativeKind):
     def complete(self, s: Session, value: Any) -> None:
         """Load all elements."""
 
-    def parts(self, value: Any) -> Any:
-        return value
-
     def settle(self, s: Session, value: Any, depth: int) -> None:
         self.complete(s, value)
         if depth < DEPTH:
-            for part in self.parts(value):
+            for part in parts_of(value):
                 kind = kind_of(part)
                 if isinstance(kind, ContainerKind):
                     kind.settle(s, part, depth + 1)
@@ -49,6 +53,7 @@ class SequenceKind(ContainerKind):
             return s.natively(operator.contains, (obj, item))
         if kind_of(item).python:  # told apart by identity
             return any(s.same(v, item) or s.truth(s.compare("==", v, item)) for v in obj)
+        s.tells_apart((obj, item))
         return item in obj
 
 

@@ -26,7 +26,7 @@ from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import MISSING, Args, Kind, Kwargs, Session
 from jitcap.capture.kinds.classes import bind, guarded_mro, guarded_raw
 from jitcap.capture.kinds.constants import ConstantKind, NativeKind, Opaque, OpaqueKind
-from jitcap.capture.kinds.text import Deferred, snapshot
+from jitcap.capture.kinds.text import Deferred
 from jitcap.capture.native import is_native_class
 from jitcap.capture.origin import Attribute, Bind, DictOf, Item, Origin, Step, Variable
 from jitcap.capture.outside import Shadow
@@ -226,7 +226,7 @@ class TensorKind(NativeKind):
         return iter(obj) if method is None else s.driven(s.call(method, (obj,), {}))
 
     def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
-        return Deferred(fn, tuple(map(snapshot, args)), kwargs)
+        return Deferred(fn, args, kwargs)
 
     def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         return s.native(fn, args, kwargs)

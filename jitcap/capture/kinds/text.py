@@ -7,24 +7,28 @@ logged, stored or returned. A program that looks into one is split there.
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
+
+import numpy as np
 
 from eager.sym import SymNumber
 from eager.tensor import Tensor, wrap
 from eager.traced import Traced, fresh
 from jitcap.capture.breaks import Break
-from jitcap.capture.kinds.base import Args, Kind, Kwargs, Refusing, Session
+from jitcap.capture.kinds.base import Args, Kind, Kwargs, Refusing, Session, parts_of
 from jitcap.capture.origin import Computed
 from jitcap.capture.replay import Maker
 from jitcap.guards import Holds
 
 
 class Deferred(Refusing):
-    """`fn(*args, **kwargs)`, a new `cls`, to be made when the run-time values are there."""
+    """`fn(*args, **kwargs)` of what these are now, a new `cls`, to be made when the run-time values
+    are there. An array shares the memory of its tensor: it shows later writes."""
 
     __slots__ = ("args", "cls", "fn", "kwargs")
 
@@ -32,8 +36,8 @@ class Deferred(Refusing):
         self, fn: Callable[..., Any], args: Args, kwargs: Kwargs | None = None, cls: type = str
     ) -> None:
         self.fn = fn
-        self.args = args
-        self.kwargs = dict(kwargs or {})
+        self.args = args if cls is np.ndarray else tuple(map(snapshot, args))
+        self.kwargs = {k: snapshot(v) for k, v in (kwargs or {}).items()}
         self.cls = cls
 
     def refusal(self) -> Break:
@@ -60,7 +64,7 @@ class DeferredKind(Kind):
         self.refuse(obj, "an item")
 
     def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
-        return Deferred(fn, tuple(map(snapshot, args)), kwargs)
+        return Deferred(fn, args, kwargs)
 
     def rebuild(self, make: Maker, value: Deferred) -> str:
         keywords = "".join(f", {k}={make.expr(v)}" for k, v in value.kwargs.items())
@@ -93,17 +97,13 @@ def mentions_runtime(value: Any, depth: int = 0) -> bool:
         value = value.args
     if type(value) is SimpleNamespace:
         value = vars(value)
-    if isinstance(value, dict):
-        value = dict.values(value)
-    elif not isinstance(value, list | tuple | set | frozenset):
-        return False
-    return any(mentions_runtime(v, depth + 1) for v in value)
+    return any(mentions_runtime(v, depth + 1) for v in parts_of(value))
 
 
 def text_of(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     """`fn(*args)` of a value that is all there: now, or later if it mentions run-time values."""
     if mentions_runtime(args):
-        return Deferred(fn, tuple(map(snapshot, args)), kwargs)
+        return Deferred(fn, args, kwargs)
     try:
         text = fn(*args, **kwargs)
     except ValueError:
@@ -124,19 +124,32 @@ def snapshot(value: Any) -> Any:
     """What is looked at later is as it is now: containers and tensors are copied."""
     if isinstance(value, Tensor):
         return frozen(value)
-    if type(value) is Deferred:  # an array shares its tensor's memory
+    if type(value) is Deferred and value.cls is np.ndarray:
         return Deferred(value.fn, tuple(map(snapshot, value.args)), value.kwargs, value.cls)
-    if type(value) in (list, tuple, set):
-        return type(value)(snapshot(v) for v in value)
-    if type(value) is dict:
-        return {k: snapshot(v) for k, v in value.items()}
-    if type(value) in (OrderedDict, defaultdict, deque):
-        copy = value.copy()
-        places = copy if type(value) is not deque else range(len(copy))
-        for place in list(places):
-            copy[place] = snapshot(copy[place])
-        return copy
-    return value
+    base: Any = next((b for b in _COPIED if isinstance(value, b)), None)
+    if base is None:
+        return value
+    if base is tuple:
+        held = [*tuple.__iter__(value)]
+        parts = [snapshot(v) for v in held]
+        return value if all(map(operator.is_, parts, held)) else base.__new__(type(value), parts)
+    copy = base.__new__(type(value))  # an `__init__` of the program's is not asked
+    if base is deque:
+        deque.__init__(copy, (), value.maxlen)
+    if base is defaultdict:
+        copy.default_factory = value.default_factory
+    if hasattr(value, "__dict__"):
+        copy.__dict__.update({k: snapshot(v) for k, v in value.__dict__.items()})
+    if issubclass(base, dict):
+        for key, part in base.items(value):
+            base.__setitem__(copy, key, snapshot(part))
+    elif base is not SimpleNamespace:
+        add = set.update if base is set else base.extend
+        add(copy, [snapshot(v) for v in base.__iter__(value)])
+    return copy
+
+
+_COPIED: Final = (tuple, list, OrderedDict, defaultdict, dict, set, deque, SimpleNamespace)
 
 
 def frozen(tensor: Tensor) -> Tensor:
