@@ -75,7 +75,7 @@ class Search:
         self, frame: Frame, ins: Instruction, before: list[Any], error: BaseException
     ) -> bool:
         """Go on behind the instruction that raised `error`; False where that cannot be done."""
-        if ins.op not in _EFFECTS or self.count > MOST:
+        if ins.op not in _EFFECTS or self.count > MOST or self.session.is_library(frame.globals):
             return False
         taken, left = _EFFECTS[ins.op](ins.arg)
         operands = before[len(before) - taken :]
