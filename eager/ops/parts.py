@@ -30,7 +30,6 @@ from eager.ops.view import (
 )
 from eager.registry import public
 from eager.tensor import Tensor
-from eager.traced import Traced, UnknownValue
 
 Shape = tuple[int, ...]
 
@@ -254,8 +253,6 @@ def _in_place(name: str, fn: Callable[..., Tensor]) -> None:
     """`x.unsqueeze_()` and its like: the tensor itself becomes the view."""
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if type(self._array) is Traced:
-            raise UnknownValue(f"{name}() changes a tensor's own shape, which is being captured")
         if self.is_leaf and self.requires_grad:
             raise RuntimeError(
                 "a leaf Variable that requires grad is being used in an in-place operation."

@@ -335,17 +335,29 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
 
 
 # --------------------------------------------------------------------- squeeze, unsqueeze
+def _unsqueezed(shape: tuple[int, ...], strides: tuple[int, ...], dim: int) -> tuple[int, ...]:
+    """A step along the new dimension leads past the one behind it."""
+    step = shape[dim] * strides[dim] if dim < len(shape) else 1
+    return (*strides[:dim], step, *strides[dim:])
+
+
+def _unsqueeze(x: np.ndarray, dim: int) -> np.ndarray:
+    shape = (*x.shape[:dim], 1, *x.shape[dim:])
+    if x.flags.c_contiguous and x.size:
+        return x.reshape(shape)
+    size = x.itemsize
+    steps = _unsqueezed(x.shape, tuple(step // size for step in x.strides), dim)
+    return np.lib.stride_tricks.as_strided(x, shape, [step * size for step in steps])
+
+
 UNSQUEEZE: View = View(
     "unsqueeze",
     ("x",),
     lambda g, dim: (g.squeeze(dim),),
     shape=lambda shape, attrs: (*shape[: attrs["dim"]], 1, *shape[attrs["dim"] :]),
     source=lambda index, shape, attrs: replaced(index, attrs["dim"]),
-    numpy=lambda x, attrs: x.reshape((*x.shape[: attrs["dim"]], 1, *x.shape[attrs["dim"] :])),
-    strides=lambda shape, strides, attrs: (
-        (*strides[: attrs["dim"]], 1, *strides[attrs["dim"] :]),
-        0,
-    ),
+    numpy=lambda x, attrs: _unsqueeze(x, attrs["dim"]),
+    strides=lambda shape, strides, attrs: (_unsqueezed(shape, strides, attrs["dim"]), 0),
     write=lambda base, attrs: (SQUEEZE, {"dims": (attrs["dim"],)}, False),
 )
 

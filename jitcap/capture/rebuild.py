@@ -170,6 +170,8 @@ class Rebuilder:
             return self._dress(self._constant_tensor(tensor), tensor)
         where = tensor._view
         if where is not None and self._storage_of(where.base) is array.storage:
+            if where.base._view is None and where.base._array.chain:  # by `unsqueeze_()`
+                raise Break("effect", "a view leaves whose base got another shape of its own")
             replayed = _by_views(tensor) and id(tensor._node) not in self.inner
             name = self.let(
                 f"{self.names.bind(view)}({self.expr(where.base)}, "

@@ -96,7 +96,10 @@ class TensorShadow(Shadow):
                 raise Break("effect", f"a hook of {self.origin.show()} is registered or removed")
         if self.memory.handle is not self.node:
             make.writes.append((self, make.output(self.memory.handle)))
-        if type(twin._array) is not Traced or twin._array.storage is not self.memory:
+        array = twin._array
+        if type(array) is not Traced or array.storage is not self.memory or array.chain:
+            if self.real._view is not None:
+                raise Break("effect", f"{self.origin.show()}, a view, gets another array or shape")
             again: Tensor = wrap(twin._array)
             put("_array", f"{make.expr(again)}._array")
         if twin._requires_grad is not self.requires_grad:
@@ -114,9 +117,18 @@ class TensorShadow(Shadow):
 class ViewShadow(Shadow):
     """A stand-in for a view whose base is (through the view) an input itself."""
 
+    def __init__(self, real: Tensor, origin: Origin, twin: Tensor) -> None:
+        super().__init__(real, origin, twin)
+        self.array = twin._array
+
     def changed(self) -> bool:
         twin = self.twin
-        return twin._requires_grad or twin._node is not None or twin._grad is not None
+        return (
+            twin._array is not self.array
+            or twin._requires_grad
+            or twin._node is not None
+            or twin._grad is not None
+        )
 
     def replay(self, make: Maker) -> list[Effect]:
         raise Break("effect", f"{self.origin.show()}, a view of another input, is changed")
