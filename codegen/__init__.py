@@ -79,7 +79,7 @@ def _compile_cpp(program: Program, target: Target) -> Artifact:
     times["build"] = time.perf_counter() - start
     figures = {"arena_bytes": results["plan"].arena_bytes}
     figures |= {f"{name}_us": int(1e6 * seconds) for name, seconds in times.items()}
-    return Artifact(runner, source.kernels, texts, figures)
+    return Artifact(runner, source.kernels, texts, figures, source.signature.callbacks)
 
 
 def _compile_triton(program: Program, target: Target) -> Artifact:

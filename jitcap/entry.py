@@ -265,6 +265,7 @@ class Entries:
         stats.compiles += 1
         stats.graphs += 1
         stats.kernels += len(made.executable.kernels)
+        stats.callbacks += len(made.executable.callbacks)
         stats.compile_seconds += seconds
         if made.executable.refused:
             stats.fallbacks += 1
@@ -402,6 +403,8 @@ def _compiler(options: Options, trail: Trail) -> Callable[[Graph], Any]:
         try:
             made = compile_graph(graph, backend=options.backend, trail=trail)
             run, refused = made.run, made.refused
+            if trail.stats is not None:
+                trail.stats.callbacks += len(made.callbacks)
         except Exception as fault:
             if config.strict or config.check:
                 raise

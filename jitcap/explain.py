@@ -18,6 +18,7 @@ class Explanation:
     splits    where the program was split, or runs as plain Python, and why (none: one graph)
     guards    what the compiled version relies on, in words
     kernels   what was emitted: name, source, what was fused
+    callbacks what compiled code calls back in NumPy: the op, and the user's line
     stages    stage -> text, in the order of the pipeline
     timings   stage -> seconds
     """
@@ -30,11 +31,13 @@ class Explanation:
     stages: dict[str, str]
     timings: dict[str, float]
     notes: tuple[str, ...] = field(default=())
+    callbacks: tuple[str, ...] = field(default=())
 
     def __str__(self) -> str:
         parts = [self.summary()]
         parts += [f"split: {s}" for s in self.splits]
         parts += [f"guard: {g}" for g in self.guards]
+        parts += [f"callback into NumPy: {c}" for c in self.callbacks]
         parts += [f"note: {n}" for n in self.notes]
         parts += [f"── {name}\n{text.rstrip()}" for name, text in self.stages.items()]
         return "\n".join(parts)
@@ -43,7 +46,8 @@ class Explanation:
         """One line: what came out, and where the time went."""
         counts = (
             f"{len(self.graphs)} graphs, {len(self.splits)} splits, "
-            f"{len(self.guards)} guards, {len(self.kernels)} kernels"
+            f"{len(self.guards)} guards, {len(self.kernels)} kernels, "
+            f"{len(self.callbacks)} callbacks"
         )
         times = ", ".join(f"{n} {s * 1e3:.1f} ms" for n, s in self.timings.items())
         return f"{self.name}: {counts}; {times}"
@@ -51,7 +55,12 @@ class Explanation:
     def html(self, path: str | Path) -> None:
         """Write a page of its own that needs nothing else: one folding section per stage."""
         esc = html.escape
-        lists = (("splits", self.splits), ("guards", self.guards), ("notes", self.notes))
+        lists = (
+            ("splits", self.splits),
+            ("guards", self.guards),
+            ("callbacks", self.callbacks),
+            ("notes", self.notes),
+        )
         body = "".join(
             f"<h2>{title}</h2><ul>{''.join(f'<li><code>{esc(str(x))}</code>' for x in rows)}</ul>"
             for title, rows in lists
@@ -86,5 +95,5 @@ def explanation(
     """The record of one compile with its texts rendered."""
     return Explanation(
         name, graphs, splits, guards, tuple(trail.kernels), trail.stages, dict(trail.seconds),
-        tuple(trail.notes),
+        tuple(trail.notes), tuple(trail.callbacks),
     )  # fmt: skip

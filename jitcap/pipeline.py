@@ -50,6 +50,7 @@ class Executable:
     kernels: tuple[Any, ...] = ()
     refused: str = ""
     artifact: Any = field(default=None, repr=False)
+    callbacks: tuple[str, ...] = ()  # NumPy kernels that compiled code calls
     key: str | None = None  # under which the artifact is kept on disk
 
 
@@ -87,7 +88,7 @@ def compile_graph(
         announce(("fault", text), f"{trail.name} runs op by op, code generation failed: {text}")
         return Executable(op_by_op(optimised, writes), "eager", refused=text)
     _keep_artifact(artifact, trail)
-    return Executable(artifact.run, backend, tuple(artifact.kernels), artifact=artifact, key=key)
+    return _executable(artifact, backend, key)
 
 
 def recall(key: str, trail: Trail) -> Executable | None:
@@ -97,7 +98,14 @@ def recall(key: str, trail: Trail) -> Executable | None:
     if artifact is None:
         return None
     _keep_artifact(artifact, trail)
-    return Executable(artifact.run, "cpp", tuple(artifact.kernels), artifact=artifact, key=key)
+    return _executable(artifact, "cpp", key)
+
+
+def _executable(artifact: Artifact, backend: str, key: str | None) -> Executable:
+    return Executable(
+        artifact.run, backend, artifact.kernels, artifact=artifact, callbacks=artifact.callbacks,
+        key=key,
+    )  # fmt: skip
 
 
 def _generate(
@@ -129,6 +137,7 @@ def _keep_artifact(artifact: Artifact, trail: Trail) -> None:
         if name.endswith("_us"):
             trail.seconds[name.removesuffix("_us")] = microseconds / 1e6
     trail.kernels.extend(artifact.kernels)
+    trail.callbacks.extend(artifact.callbacks)
 
 
 def known_backend(name: str | None) -> str:

@@ -38,7 +38,8 @@ SHOWN: Final = 8  # recompiles in the print of Stats, the last ones
 
 @dataclass(slots=True)
 class Stats:
-    """What happened to one jitted function. `kernels` counts those of all compiled versions.
+    """What happened to one jitted function. `kernels` and `callbacks` (NumPy's kernels, called by
+    compiled code) count those of all compiled versions.
 
     `fallbacks` counts the calls that ran as plain Python, as a whole or in part, because something
     failed or a limit was reached, and the graphs that run op by op; `refusals` says why, once each,
@@ -52,6 +53,7 @@ class Stats:
     fallbacks: int = 0
     discards: int = 0
     kernels: int = 0
+    callbacks: int = 0
     compile_seconds: float = 0.0
     recompiles: list[Recompile] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
@@ -60,7 +62,7 @@ class Stats:
         counts = (
             f"{self.calls} calls, {self.compiles} compiles, {self.graphs} graphs, "
             f"{self.splits} splits, {self.fallbacks} fallbacks, {self.discards} discards, "
-            f"{self.kernels} kernels, "
+            f"{self.kernels} kernels, {self.callbacks} callbacks, "
             f"{self.compile_seconds:.3f} s compiling"
         )
         earlier = len(self.recompiles) - SHOWN
@@ -77,6 +79,7 @@ class Trail:
     texts: dict[str, Callable[[], str]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     kernels: list[Any] = field(default_factory=list)
+    callbacks: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     stats: Stats | None = None  # of the function, for what is compiled later
 
@@ -116,6 +119,7 @@ def merged(name: str, trails: list[Trail]) -> Trail:
     for i, trail in enumerate(trails, 1):
         whole.texts |= {f"part {i} {stage}": text for stage, text in trail.texts.items()}
         whole.kernels += trail.kernels
+        whole.callbacks += trail.callbacks
         whole.notes += trail.notes
         for stage, seconds in trail.seconds.items():
             whole.seconds[stage] = whole.seconds.get(stage, 0.0) + seconds

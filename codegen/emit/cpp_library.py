@@ -19,14 +19,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from codegen.access import matrix_order
 from codegen.emit import cpp_conv, cpp_rows
 from codegen.emit.cpp_step import Places, Routine, Writer
 from codegen.emit.cpp_table import MEMORY
 from codegen.ir import Access, Library
-from codegen.runtime.artifact import CheckFailed, Host, Spec
+from codegen.runtime.artifact import Host, Spec
+from codegen.runtime.callback import ARRAY, NUMBER, Callback
 from eager.aval import contiguous_strides
 
 
@@ -154,30 +155,14 @@ def _host(w: Writer) -> None:
     args += [f"(void *)({w.places.pointer(o)})" for o in step.outs]
     ins = [Spec(w.aval(i).shape, w.aval(i).dtype.np) for i in (*tensors, *slots)]
     outs = tuple(Spec(a.shape, a.dtype.np) for a in step.out_avals)
-    w.hosts.append(Host(_host_function(step, len(tensors)), tuple(ins), outs))
+    what = dict.fromkeys(tensors, ARRAY) | dict.fromkeys(slots, NUMBER)
+    operands = tuple(what.get(i, x) for i, x in enumerate(step.operands))
+    called = Callback(step.op, step.attrs, operands, step.out_avals, step.where)  # type: ignore[arg-type]
+    w.hosts.append(Host(called, tuple(ins), outs))
     w.lines += [
         f"void *args[] = {{{', '.join(args)}}};",
         f"if (((JcHost)b[{w.places.first_host + number}])({number}, args)) return 1;",
     ]
-
-
-def _host_function(step: Library, tensors: int) -> Callable[..., Any]:
-    def run(*arrays: Any) -> Any:
-        given, numbers = iter(arrays[:tensors]), iter(arrays[tensors:])
-        operands = [
-            next(given)
-            if isinstance(r, Access)
-            else next(numbers).item()
-            if isinstance(r, str)
-            else r
-            for r in step.operands
-        ]
-        try:
-            return step.op.compute(tuple(operands), step.attrs, step.out_avals)
-        except Exception as error:
-            raise CheckFailed(f"{step.op.name} raised {error!r}", step.where) from error
-
-    return run
 
 
 NOTHING: Final = Routine("jitcap_dot.h", lambda w: None)

@@ -88,6 +88,11 @@ class Signature:
     hosts: tuple[Host, ...] = ()
     shapes: Callable[[Sequence[Any]], Sequence[tuple[int, ...]]] | None = None
 
+    @property
+    def callbacks(self) -> tuple[str, ...]:
+        """What is called back, for people."""
+        return tuple(str(host.call) for host in self.hosts)
+
 
 @dataclass(eq=False, slots=True)
 class Artifact:
@@ -98,3 +103,4 @@ class Artifact:
     kernels: tuple[Kernel, ...] = ()
     stages: Mapping[str, str] = field(default_factory=dict)
     plan: Mapping[str, int] = field(default_factory=dict)
+    callbacks: tuple[str, ...] = ()  # NumPy kernels that the code calls: "op (at file:line)"

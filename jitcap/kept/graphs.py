@@ -20,7 +20,8 @@ import codegen
 from codegen import Program, Target
 from codegen.emit import cpp
 from codegen.runtime import build, cache, cpu
-from codegen.runtime.artifact import Artifact, Kernel, Signature, Spec
+from codegen.runtime.artifact import Artifact, Host, Kernel, Signature, Spec
+from codegen.runtime.callback import ARRAY, NUMBER, Callback
 from eager import dtype as dt
 from jitcap.graph import Graph
 from jitcap.show import show
@@ -87,7 +88,7 @@ def recall(key: str, program: Callable[[], Program] | None, target: Target) -> A
         cache.default().delete(key)
         return None
     texts = None if program is None else _Stages(stages, program, target)
-    return Artifact(runner, kernels, texts or {}, plan)
+    return Artifact(runner, kernels, texts or {}, plan, runner.signature.callbacks)
 
 
 def _signature(data: dict[str, Any]) -> Signature:
@@ -98,7 +99,33 @@ def _signature(data: dict[str, Any]) -> Signature:
         raise ValueError("no sizes")
     specs = tuple(Spec(shape, kind) for shape, kind in outputs)
     sites = tuple(map(_text, data["sites"]))
-    return Signature(_text(data["kinds"]), specs, data["arena_bytes"], sites)
+    hosts = tuple(map(_host, data["hosts"]))
+    return Signature(_text(data["kinds"]), specs, data["arena_bytes"], sites, hosts)
+
+
+def _host(data: dict[str, Any]) -> Host:
+    """A NumPy kernel that native code calls: an op of the library, and the memory that it gets."""
+    inputs, outputs = (tuple(map(_spec, data[name])) for name in ("inputs", "outputs"))
+    call = Callback.of_data(data["call"])
+    counted = sum(x in (ARRAY, NUMBER) for x in call.operands), len(call.outs)
+    if counted != (len(inputs), len(outputs)):
+        raise ValueError("no callback")
+    return Host(call, inputs, outputs)
+
+
+def _spec(data: Any) -> Spec:
+    shape, name = data
+    if any(type(n) is not int or not 0 <= n < _BYTES for n in shape):
+        raise ValueError("no sizes")
+    return Spec(tuple(shape), DTYPES[name])
+
+
+def _host_data(host: Host) -> dict[str, Any] | None:
+    """What `_host` reads; None for what another process does not have."""
+    call = host.call.as_data() if isinstance(host.call, Callback) else None
+    specs = {"inputs": host.inputs, "outputs": host.outputs}
+    data = {name: [[list(s.shape), s.dtype.name] for s in each] for name, each in specs.items()}
+    return None if call is None else {"call": call, **data}
 
 
 def _text(value: Any) -> str:
@@ -108,17 +135,21 @@ def _text(value: Any) -> str:
 
 
 def remember(key: str, artifact: Artifact) -> bool:
-    """Keep an artifact whose entry is native code alone (kernels called back are not data); whether
-    it is kept."""
+    """Keep an artifact of native code, which may call the library's NumPy kernels back, but not the
+    user's functions; whether it is kept."""
     run = artifact.run
-    if not isinstance(run, cpu.Runner) or run.signature.hosts or run.signature.shapes is not None:
+    if not isinstance(run, cpu.Runner) or run.signature.shapes is not None:
         return False
     signature = run.signature
+    hosts = list(map(_host_data, signature.hosts))
+    if None in hosts:
+        return False
     data = {
         "kinds": signature.kinds,
         "outputs": [[list(s.shape), s.dtype.name] for s in signature.outputs],
         "arena_bytes": signature.arena_bytes,
         "sites": list(signature.sites),
+        "hosts": hosts,
         "kernels": [[k.name, k.source, list(k.notes)] for k in artifact.kernels],
         "stages": list(artifact.stages),
         "plan": {k: v for k, v in artifact.plan.items() if not k.endswith("_us")},
