@@ -7,7 +7,7 @@ import numpy as np
 
 import eager
 
-from .harness import Program, case, over
+from .harness import Program, after, case, over
 
 
 @case("later")
@@ -299,3 +299,51 @@ def truths_that_decide_nothing():
         return bool(loss), [bool(loss * 0)], bool(loss / 0.0 if n < 0 else math.nan * loss), x
 
     return over(step, [1, 2, 0])
+
+
+@case("later")
+def functions_of_numpy_on_sizes():
+    factors = [2, 3]
+
+    def step(x, n):
+        size = int(np.prod(x.shape)) * np.prod(factors)
+        spread = np.linspace(0, n, 3)
+        mean = np.mean([n, size]) + np.max([1.5, n])
+        return (
+            x.reshape(1, -1) * size,
+            spread,
+            mean,
+            type(mean).__name__,
+            np.cumsum((1, n)),
+            np.clip(n, 1, 2),
+        )
+
+    return over(step, [1, 2, 3], lambda: factors.append(1))
+
+
+@case("later")
+def a_function_of_numpy_is_replaced():
+    held = {"fn": np.prod}
+
+    def step(x, n):
+        return x * held["fn"](x.shape), held["fn"]([n, 2.0])
+
+    x = eager.tensor([1.0, 2.0])
+    return Program(step, [(x, 1), after(lambda: held.update(fn=np.sum), x, 1), (x, 2)])
+
+
+@case("later")
+def lists_of_numbers_for_numpy():
+    def step(x, n):
+        loss = x.sum().item()
+        spread = np.add([n, 1], [[2.5, n]]), np.sqrt([n * 4, n]), np.multiply.reduce([n, 3.0])
+        return (
+            x,
+            spread,
+            np.array([n, 1]) * n,
+            np.prod([n, [n, 1][0]]),
+            type(np.sum([n])).__name__,
+            loss,
+        )
+
+    return over(step, [1, 2, 3])

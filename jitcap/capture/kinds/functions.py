@@ -14,6 +14,8 @@ import sys
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
+import numpy as np
+
 from eager.sym import SymNumber
 from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
@@ -326,10 +328,35 @@ class UfuncKind(FixedKind):
     def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         if any(isinstance(a, Tensor) for a in args):
             raise Break("numpy", f"np.{fn.__name__} of a tensor")
-        return s.pure(fn, args, kwargs)
+        return s.pure(fn, tuple([_listed(s, a) for a in args]), kwargs)
 
     def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
-        return s.pure(fn, args, kwargs)
+        return self.call(s, fn, args, kwargs)
+
+
+def _listed(s: Session, value: Any) -> Any:
+    """A list of numbers as NumPy may have it: their values, not what stands for them."""
+    return [_listed(s, v) for v in value] if type(value) is list else s.known(value)
+
+
+class DispatchedKind(UfuncKind):
+    """Other functions of NumPy (`np.prod`): those of numbers and of arrays made inside run now."""
+
+    def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        if not all(map(_are_numbers, (*args, *kwargs.values()))):  # np.save("file", ...)
+            raise Break("numpy", f"np.{fn.__name__} of other things than numbers")
+        return super().call(s, fn, args, kwargs)
+
+
+_NUMBERS: Final = (
+    int, float, complex, SymNumber, np.ndarray, np.generic, np.dtype, type, type(None),
+)  # fmt: skip
+
+
+def _are_numbers(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return all(map(_are_numbers, value))
+    return isinstance(value, _NUMBERS)
 
 
 class GetterKind(FixedKind):

@@ -43,6 +43,7 @@ from jitcap.capture.kinds.constants import (
 )
 from jitcap.capture.kinds.functions import (
     BuiltinKind,
+    DispatchedKind,
     EnumKind,
     FunctionKind,
     GetterKind,
@@ -102,6 +103,7 @@ _ROWS: Final[tuple[tuple[Kind, tuple[Any, ...]], ...]] = (
     )),
     (BuiltinKind(), (types.BuiltinFunctionType, types.MethodWrapperType)),
     (UfuncKind(), (np.ufunc,)),
+    (DispatchedKind(), (type(np.prod),)),
     (GetterKind(), (operator.itemgetter, operator.attrgetter, operator.methodcaller)),
     (CacheKind(), (functools._lru_cache_wrapper,)),
     (FunctionKind(), (FunctionType,)),
