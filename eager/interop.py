@@ -569,8 +569,8 @@ def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Any:
     out._requires_grad = self._requires_grad
     out.__dict__.update(_own_attributes(self))
     memo[id(self)] = out
-    if self._grad is not None:
-        out._grad = _deepcopy(self._grad, memo) if isinstance(self._grad, Tensor) else self._grad
+    if self.grad is not None:
+        out._grad = _deepcopy(self.grad, memo)
     return out
 
 

@@ -22,6 +22,7 @@ from typing import Any, Final
 from codegen import CheckFailed
 from jitcap.capture.breaks import Break, Place, Record
 from jitcap.capture.capture import beginning, capture, search
+from jitcap.capture.kinds.modules import builtins_are_replaced
 from jitcap.capture.result import Captured, why_not
 from jitcap.config import config
 from jitcap.graph import Graph
@@ -36,7 +37,10 @@ from jitcap.show import module
 from jitcap.split import FAILURES, Splitter, changed_ints, splittable
 from jitcap.version import MISS, Call, Compiled, Options
 
-WHOLE: Final = frozenset({"async", "version", "aliasing", "frames"})  # of a call, not of a place
+_REPLACED: Final = Record("builtins", "a builtin is replaced while the function is called")
+_REPLACED_TEXT: Final = str(_REPLACED)
+# Refusals of the call, not of a place.
+WHOLE: Final = frozenset({"async", "version", "aliasing", "builtins", "frames"})
 FILLS: Final = 3  # calls that fill a cache and run plainly, before the program is split around it
 REFUSALS: Final = 3  # after so many refused captures a function stays plain
 
@@ -71,6 +75,8 @@ class Entries:
 
     def miss(self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str) -> Any:
         """No version fits: compile one and run it, or run plainly what cannot be compiled."""
+        if builtins_are_replaced():
+            return self._on_replaced_builtins(args, kwargs, stance)
         seen = self.versions
         if self.splitter is not None:
             return self._in_parts(args, kwargs, stance)
@@ -89,6 +95,15 @@ class Entries:
             return self._plainly(args, kwargs, raised, stance)
         result = self._run(version, args, kwargs)
         return self._unstable(args, kwargs, stance) if result is MISS else result
+
+    def _on_replaced_builtins(self, args: Any, kwargs: Any, stance: str) -> Any:
+        """Counted without an announcement, which would run the program's builtins."""
+        if self.options.fullgraph or stance == "fail_on_split":
+            raise Break.of(_REPLACED)
+        self.stats.fallbacks += 1
+        if _REPLACED_TEXT not in self.stats.refusals:
+            self.stats.refusals.append(_REPLACED_TEXT)
+        return self.fn(*args, **kwargs)
 
     def _is_strict(self, stance: str) -> bool:
         """Whether running plainly, or in parts, is an error."""

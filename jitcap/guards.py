@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
 from typing import Any, ClassVar, Final
@@ -557,21 +557,31 @@ def _loops(tables: dict[str, list[tuple[str, Any]]], names: Names, miss: str) ->
 
 def explain(guards: Iterable[Guard], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     """Why a call with these arguments does not fit, or None when all guards hold."""
+    return next((why for _, why in failing(guards, args, kwargs)), None)
+
+
+def failing(
+    guards: Iterable[Guard], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Iterator[tuple[Guard, str]]:
+    """The guards that do not hold, and why. What is found at such a place may be anything: it is
+    forgotten, and what else is asked of it, or of what hangs on it, is not asked."""
     names = Names()
     scope: dict[str, Any] = {"args": args, "kwargs": kwargs}
     for guard in guards:
         start = len(names.lines)
         test = guard.test(names)
         scope |= names.namespace
+        variable = names.var(guard.origin)
         try:
             for line in names.lines[start:]:
                 exec(line, scope)
             if eval(test, scope):
                 continue
-            value = scope.get(names.var(guard.origin))
-            got = guard.got(value)
+            got = guard.got(scope.get(variable))
         except READ_ERRORS as error:
             got = f"{type(error).__name__}: {error}"
+        except NameError:
+            continue
+        scope.pop(variable, None)
         place = f"at {guard.where}, read as {guard.origin.show()}"
-        return f"expected {guard.expected()}, got {got}, {place}"
-    return None
+        yield guard, f"expected {guard.expected()}, got {got}, {place}"

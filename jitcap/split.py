@@ -29,7 +29,7 @@ from jitcap.capture.opcodes_table import OPCODES
 from jitcap.capture.result import Captured, Version, why_not
 from jitcap.capture.segment import RETURNED, STOPPED, capture_segment, live, point_of
 from jitcap.config import config
-from jitcap.guards import Equals, Length, explain
+from jitcap.guards import Equals, Length, failing
 from jitcap.marks import NO_CAPTURE
 from jitcap.oracle import Plain
 
@@ -76,7 +76,7 @@ class Splitter:
         self._note_plain = note_plain
         self._miss = miss
         self._unsafe = set() if unsafe is None else unsafe
-        self._points: dict[tuple[CodeType, int], dict[tuple[Any, ...], Point]] = {}
+        self._points: dict[tuple[CodeType, int], tuple[Any, dict[tuple[Any, ...], Point]]] = {}
         self._lock = threading.RLock()
         self._captures = self._unfinished = 0
         self._reported: set[tuple[str, Any]] = set()
@@ -122,7 +122,8 @@ class Splitter:
             self._state.depth = depth
 
     def _run(self, frame: Frame) -> Any:
-        points = self._points.setdefault((frame.code, id(frame.globals)), {})
+        key = frame.code, id(frame.globals)  # an id is only unique while the object lives
+        _, points = self._points.setdefault(key, (frame.globals, {}))
         vm = Interpreter(ConcreteWorld(frame, self.call, self._splits), OPCODES)
         vm.passthrough, vm.catches = (), (BaseException,)
         vm.frames.append(frame)
@@ -323,12 +324,12 @@ def changed_ints(
 ) -> set[str]:
     """The names of ints, and lengths of lists, whose guarded value is another now."""
     found = set()
-    for guard in captured.guards.items:
-        counts = isinstance(guard, Length)
-        varies = counts or (isinstance(guard, Equals) and type(guard.value) is int)
-        if varies and explain((guard,), args, kwargs or {}) is not None:
-            name = guard.origin.show()
-            found.add(f"len({name})" if counts else name)
+    for guard, _ in failing(captured.guards.items, args, kwargs or {}):
+        name = guard.origin.show()
+        if isinstance(guard, Length):
+            found.add(f"len({name})")
+        elif isinstance(guard, Equals) and type(guard.value) is int:
+            found.add(name)
     return found
 
 

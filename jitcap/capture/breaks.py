@@ -65,6 +65,10 @@ KINDS: Final[dict[str, Kind]] = {
         "the program looks at a frame or a traceback, and a captured program has none of its own",
         "keep the text of an exception, not the exception, or look outside @jit",
     ),
+    "builtins": Kind(
+        "capture itself runs on Python's builtins, as does all that it calls",
+        "give the replacement another name, or replace a name of a module",
+    ),
     "later effect": Kind(
         "backward() is called outside, where the compiled gradient would not do this",
         "call backward() inside @jit",

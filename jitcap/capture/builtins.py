@@ -27,6 +27,7 @@ import numpy as np
 from eager import autograd
 from eager import random as eager_random
 from eager.dtype import set_default_dtype
+from eager.nn import Parameter
 from eager.printing import set_printoptions
 from eager.serialization import load, save
 from eager.sym import SymNumber
@@ -36,7 +37,7 @@ from jitcap import scalars
 from jitcap.capture import host, polyfills
 from jitcap.capture.breaks import Break
 from jitcap.capture.bytecode import VERSION
-from jitcap.capture.kinds.base import HANDLERS, Handler, Session, handles, kind_of
+from jitcap.capture.kinds.base import HANDLERS, Handler, Identity, Session, handles, kind_of
 from jitcap.capture.kinds.classes import Super
 from jitcap.capture.kinds.iterators import InterpretedIterator, Iteration, Lazy, ReversedIterator
 from jitcap.capture.kinds.objects import (
@@ -45,7 +46,7 @@ from jitcap.capture.kinds.objects import (
     default_remove,
     slots_of,
 )
-from jitcap.capture.kinds.tensors import TensorShadow
+from jitcap.capture.kinds.tensors import TensorShadow, load_fields
 from jitcap.capture.kinds.text import Deferred
 from jitcap.capture.located import warn_above
 from jitcap.capture.native import is_native_class
@@ -104,8 +105,14 @@ def _object_init(s: Session, obj: Any, *args: Any, **kwargs: Any) -> None:
 
 HANDLERS[setattr], HANDLERS[delattr] = Session.setattr, Session.delattr
 HANDLERS[object, "__setattr__"], HANDLERS[object, "__delattr__"] = default_put, default_remove
-HANDLERS[super] = lambda s, cls, obj=None, /: Super(cls, obj)
 HANDLERS[vars] = lambda s, obj, /: s.getattr(obj, "__dict__")
+
+
+@handles(super)
+def _super(s: Session, cls: Any, obj: Any = None, /) -> Any:
+    if obj is None:
+        raise Break("opaque object", "a super() without an object")
+    return Super(cls, obj)
 
 
 @handles(dataclasses.field)
@@ -327,22 +334,37 @@ def _warn(
         s.host_call(warn_above, (above, message, category), kwargs)
 
 
-class Identity(int):
-    """The id of a twin: good for comparing, not for keeping (the real object has another)."""
-
-
 @handles(id)
-def identity(s: Session, obj: Any, fn: Any = id) -> int:
+def identity(s: Session, obj: Any, fn: Any = id) -> Identity:
     """`id(obj)`, or its hash, which says as much."""
     s.bound_to = f"{fn.__name__}()"
-    s.identified(obj)
-    return Identity(fn(obj))
+    return Identity(s, obj, fn)
 
 
 @handles(_thread.get_ident)
 def _get_ident(s: Session) -> int:
-    s.bound_to = "the thread"
-    return Identity(_thread.get_ident())
+    now = _thread.get_ident()
+    place = Computed((), f"{{}}() == {now}", (_thread.get_ident,))
+    s.guards.add(Holds(place, s.line(), True))
+    return now
+
+
+def _deepcopied(fn: Any) -> Handler:
+    """`tensor.__deepcopy__(memo)`: the memo is the program's, and so are its keys."""
+
+    def handler(s: Session, tensor: Any, memo: Any) -> Any:
+        key = Identity(s, tensor)
+        if not s.contains(key, memo):
+            load_fields(s, tensor)
+            s.setitem(memo, key, s.native(fn, (tensor, {}), {}))
+        return s.getitem(memo, key)
+
+    return handler
+
+
+for _class in (Tensor, Parameter):
+    _copying = vars(_class)["__deepcopy__"]
+    HANDLERS[_copying] = _deepcopied(_copying)
 
 
 @handles(eager_random.manual_seed)
@@ -437,7 +459,9 @@ for _context in (decimal.getcontext, decimal.setcontext, decimal.localcontext):
 for _state in (
     eager_random.seed, eager_random.get_rng_state, eager_random.set_rng_state,
     eager_random.initial_seed, eager_random.Generator.seed, eager_random.Generator.get_state,
-    eager_random.Generator.set_state, set_default_dtype, set_printoptions, save, load,
+    eager_random.Generator.set_state, eager_random.Generator.initial_seed,
+    eager_random.Generator.next_ordinal, eager_random.Generator.__deepcopy__,
+    set_default_dtype, set_printoptions, save, load,
 ):  # fmt: skip
     HANDLERS[_state] = _refuse("effect", f"eager.{_state.__name__}")
 for _look in ("_getframe", "_getframemodulename", "_current_frames", "_current_exceptions"):

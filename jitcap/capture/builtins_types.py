@@ -18,9 +18,9 @@ from jitcap.capture.breaks import Break
 from jitcap.capture.frames import frame_for
 from jitcap.capture.kinds.base import MISSING, Session, handles, kind_of
 from jitcap.capture.kinds.cells import is_empty
-from jitcap.capture.kinds.classes import class_raw, guarded_mro
+from jitcap.capture.kinds.classes import acts_by_itself, class_raw, guarded_mro
 from jitcap.capture.kinds.objects import own_field
-from jitcap.capture.native import is_library_class
+from jitcap.capture.native import is_library_class, is_python_class
 from jitcap.capture.origin import Computed
 from jitcap.guards import Holds
 
@@ -60,7 +60,10 @@ def _checked(s: Session, name: str, builtin: Any, obj: Any, classes: Any) -> Any
         return _derives(s, obj, classes)
     cls = kind_of(obj).type_of(obj)
     if cls is not type(obj):  # of what stands for a value, the class of that
-        return _derives(s, cls, classes)
+        answer = _derives(s, cls, classes)
+        if not answer and is_python_class(cls) and acts_by_itself(s, cls):
+            raise Break("opaque object", f"a {cls.__qualname__} says which class it is of")
+        return answer
     if _asks_attributes(classes):
         return _meets(s, obj, classes)
     if not kind_of(obj).python:

@@ -77,7 +77,8 @@ def _by_method(fn: Any, name: str) -> Handler:
             s.bound_to = "hash()"
             if hashes_identity(value):
                 return identity(s, value, hash)
-            s.tells_apart(value)
+            if type(value) is tuple and any(map(hashes_identity, value)):
+                raise Break("data dependent", "hash() of objects that are told apart by identity")
         return s.native(fn, tuple(map(s.known, (value, *rest))), {})
 
     return handler

@@ -171,6 +171,9 @@ class ConcreteWorld:
     def hashing(self, values: Iterable[Any]) -> None:
         """Nothing to note."""
 
+    def dropping(self, value: Any) -> None:
+        """It simply goes."""
+
     def changing(self, fn: Any) -> None:
         """Nothing to check."""
 

@@ -17,7 +17,7 @@ from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.origin import Attribute, Fixed
-from jitcap.capture.outside import Shadow
+from jitcap.capture.outside import Shadow, ends
 from jitcap.capture.rebuild import CYCLE, Rebuilder
 from jitcap.capture.replay import ATTRIBUTE, VERSION, Effect
 from jitcap.capture.session import Session
@@ -96,6 +96,9 @@ def _render(session: Session, value: Any, make: Rebuilder) -> Epilogue:
     stores = _versions(session, make)
     for shadow in list(session.outside.by_real.values()):
         if shadow.changed():
+            if any(map(ends, shadow.lost())):
+                what = f"an object that {shadow.origin.show()} holds goes, which runs code"
+                raise Break("effect", what)
             stores += shadow.replay(make)
     stores += _draws(session, make)
     stores += _grad_mode(session, make)
@@ -118,8 +121,10 @@ def guard_aliases(session: Session, written: list[TensorShadow]) -> None:
     """Objects that were changed, or that a set or dictionary told apart, must stay different
     objects; tensors different memory."""
     groups: dict[Any, list[Shadow]] = {}
+    chosen = {id(s) for s in written}
     for shadow in session.hashed.values():
-        groups.setdefault(shadow.kin(), []).append(shadow)
+        if id(shadow) not in chosen:  # else its memory is its own
+            groups.setdefault(shadow.kin(), []).append(shadow)
     for group in groups.values():
         if len(group) > 1:
             first, *others = [s.origin for s in group]
@@ -139,7 +144,6 @@ def guard_aliases(session: Session, written: list[TensorShadow]) -> None:
     if written:
         _check_memory(session, written)
         first, *others = [s.origin for s in written]
-        chosen = {id(s) for s in written}
         read = [s.origin for s in tensors_of(session) if id(s) not in chosen]
         session.guards.add(Memory(first, session.line(), tuple(others), tuple(read)))
 

@@ -46,6 +46,7 @@ def push_null(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("POP_TOP")
 def pop_top(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    vm.world.dropping(frame.stack[-1])
     frame.pop()
 
 
@@ -85,6 +86,7 @@ def load_fast(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("STORE_FAST")
 def store_fast(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    vm.world.dropping(frame.fast.get(ins.arg, NULL))
     value = frame.pop()
     if value is NULL:  # an inlined comprehension restores an unbound local
         frame.fast.pop(ins.arg, None)
@@ -94,6 +96,7 @@ def store_fast(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("DELETE_FAST")
 def delete_fast(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    vm.world.dropping(frame.fast.get(ins.arg, NULL))
     if frame.fast.pop(ins.arg, NULL) is NULL:
         raise UnboundLocalError(
             f"cannot access local variable {ins.arg!r} where it is not associated with a value"

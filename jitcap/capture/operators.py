@@ -16,7 +16,7 @@ import numpy as np
 from eager.sym import SymNumber
 from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
-from jitcap.capture.kinds.base import MISSING, Session, kind_of
+from jitcap.capture.kinds.base import MISSING, Identity, Session, kind_of
 from jitcap.capture.kinds.lent import asked, stand_in
 from jitcap.capture.kinds.tensors import OutsideArray
 from jitcap.capture.kinds.text import Deferred, joined, mentions_runtime
@@ -153,6 +153,8 @@ def compare(s: Session, op: str, a: Any, b: Any) -> Any:
     plain, name, reflected = _COMPARE[op]
     if type(a) in _PLAIN and type(b) in _PLAIN:
         return _numbers_or_values(s, plain, a, b)
+    if type(a) is Identity and op in ("==", "!="):
+        return (a == b) is (op == "==")
     if kind_of(a).python or kind_of(b).python:
         names = {name, reflected, "__eq__"} if op == "!=" else {name, reflected}
         equality = op in ("==", "!=")
@@ -172,10 +174,14 @@ def _compares_identity(value: Any) -> bool:
 
 def same(s: Session, a: Any, b: Any) -> bool:
     """`a is b`; two objects from outside that differ stay different (or the guard fails)."""
+    a, b = (s.known(v) if isinstance(v, SymNumber) and v.pytype is bool else v for v in (a, b))
+    if a is None or b is None or type(a) is bool or type(b) is bool:
+        return a is b
+    for value in (a, b):  # equal is not enough
+        if s.outside.pin(value):
+            s.bound_to = "the identity of a constant"
     if a is b:
         return True
-    if a is None or b is None or type(a) is bool or type(b) is bool:
-        return False
     if isinstance(a, SymNumber) or isinstance(b, SymNumber):
         raise Break("data dependent", "the identity of a number is asked for")
     first, second = s.outside.shadow(a), s.outside.shadow(b)

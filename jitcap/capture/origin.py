@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import MemberDescriptorType
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 
 class Bind(Protocol):
@@ -24,6 +24,8 @@ Variable = Callable[["Origin"], str]  # an origin -> the variable that holds its
 @dataclass(frozen=True, slots=True, eq=False)
 class Origin:
     """Base: how to read one value. Compared by identity: each place is read once per capture."""
+
+    in_frame: ClassVar[bool] = False  # whether a live frame holds it
 
     def parents(self) -> tuple[Origin, ...]:
         """The origins that must be read before this one."""

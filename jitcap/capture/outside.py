@@ -9,13 +9,20 @@ what was loaded, and replays the difference.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+import weakref
+from collections.abc import Callable, Iterable
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
+from eager.tensor import Tensor
+from jitcap.capture.breaks import Break
 from jitcap.capture.origin import Origin
 from jitcap.capture.replay import Effect, Maker
 from jitcap.guards import Equals, Guard, Guards, Is, Same
 
+_DEPTH: Final = 4
+_STAYING: Final = (type, ModuleType, FunctionType, CodeType, Tensor)
 _SINGLETONS: Final = (type(None), bool, type(Ellipsis), type(NotImplemented))
 
 
@@ -45,9 +52,25 @@ class Shadow:
         """The writes that make the real object what the twin is now."""
         raise NotImplementedError
 
+    def lost(self) -> Iterable[Any]:
+        """The real objects in it that the replayed writes take out of it."""
+        return ()
+
     def counters(self) -> set[str]:
         """The names of ints in it that the program replaced by other ints: they will vary."""
         return set()
+
+
+def ends(real: Any, depth: int = 0) -> bool:
+    """Whether code runs when an object, or what it holds, goes: a `__del__`, what a weak reference
+    calls. Python runs it at once; replayed writes come after all that the program does."""
+    if not gc.is_tracked(real) or issubclass(type(real), _STAYING):
+        return False
+    if any("__del__" in vars(base) for base in type(real).__mro__):
+        return True
+    if any(reference.__callback__ is not None for reference in weakref.getweakrefs(real)):
+        return True
+    return depth < _DEPTH and any(ends(part, depth + 1) for part in gc.get_referents(real))
 
 
 class Outside:
@@ -63,7 +86,7 @@ class Outside:
         self.by_real: dict[int, Shadow] = {}
         self.by_twin: dict[int, Shadow] = {}
         self.fixed: dict[int, Any] = {}  # objects that are guarded by identity
-        self.constants: dict[int, tuple[Any, Origin]] = {}  # guarded to be equal
+        self.constants: dict[int, tuple[Any, list[Origin]]] = {}  # guarded to be equal
         self.numbers: dict[Any, Origin] = {}  # graph input of a run-time number -> where it is read
         self.shared: frozenset[int] = frozenset()  # storages whose views are loaded by their base
         self.dynamic: frozenset[str] = frozenset()  # shown origins of ints that have varied
@@ -88,8 +111,17 @@ class Outside:
     def constant(self, real: Any, origin: Origin) -> Any:
         """Guard by value; the very object."""
         self.guard(Equals(origin, self.line(), real))
-        self.constants[id(real)] = real, origin
+        self.constants.setdefault(id(real), (real, []))[1].append(origin)
         return real
+
+    def pin(self, value: Any) -> bool:
+        """Guard that a constant stays this very object, if one that is equal could be another."""
+        _, places = self.constants.get(id(value), (None, ()))
+        if not places or (type(value) is int and -5 <= value <= 256):
+            return False
+        for origin in places:
+            self.guard(Is(origin, self.line(), value))
+        return True
 
     def fix(self, real: Any, origin: Origin) -> Any:
         """Guard by identity; the object itself."""
@@ -118,6 +150,12 @@ class Outside:
     def origin_of(self, value: Any) -> Origin | None:
         shadow = self.by_twin.get(id(value))
         return None if shadow is None else shadow.origin
+
+    def dropping(self, value: Any) -> None:
+        """A frame lets go of a value, which may be the last name of an object."""
+        shadow = self.by_twin.get(id(value))
+        if shadow is not None and shadow.origin.in_frame and ends(shadow.real):
+            raise Break("effect", f"{shadow.origin.show()} goes, which runs code")
 
     def key_of(self, key: Any) -> tuple[Any, Origin | None]:
         """The real dictionary key that `key` stands for, and its origin if it is not a constant."""

@@ -65,7 +65,7 @@ class Rebuilder:
             return repr(value)
         given = self.session.outside.constants.get(id(value))
         if given is not None and not _is_interned(value):  # the very object, as in Python
-            return self.names.var(given[1])
+            return self.names.var(given[1][0])
         if cls in _LITERALS and not is_wide(value):
             return repr(value)
         found = self.memo.get(id(value))
@@ -95,7 +95,7 @@ class Rebuilder:
         return name
 
     def all(self, values: Iterable[Any]) -> str:
-        return ", ".join(map(self.expr, values))
+        return ", ".join([self.expr(v) for v in values])
 
     def is_fixed(self, value: Any) -> bool:
         return self.session.outside.is_fixed(value)

@@ -16,6 +16,7 @@ from eager.autograd import mode
 from eager.dtype import _default as default_dtype
 from jitcap.capture.chance import run_once, states
 from jitcap.capture.effects import Epilogue
+from jitcap.capture.kinds.modules import BUILTINS
 from jitcap.capture.origin import Drawn, Origin
 from jitcap.graph import CHECK, Graph
 from jitcap.guards import READ_ERRORS, Guards, Names, explain, render, short
@@ -286,7 +287,7 @@ def link(
     code: CodeType, names: Mapping[str, Any], run: Run, miss: Any, region: Region | None
 ) -> Callable[..., Any]:
     """An entry's code with what it calls: the function `entry(args, kwargs)`."""
-    scope = {"__name__": __name__, **names, **linked(run, miss, region)}
+    scope = {"__name__": __name__, "__builtins__": BUILTINS, **names, **linked(run, miss, region)}
     exec(code, scope)
     entry: Callable[..., Any] = scope["entry"]
     return entry

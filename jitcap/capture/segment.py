@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import CellType, FunctionType
-from typing import Any
+from typing import Any, ClassVar
 
 from jitcap.capture.breaks import Break, Place
 from jitcap.capture.capture import finish, tracing, with_aliases
@@ -25,6 +25,7 @@ RETURNED, STOPPED = 0, 1
 class Local(Origin):
     """A local variable of the live frame."""
 
+    in_frame: ClassVar[bool] = True
     name: str
 
     def expr(self, var: Variable, bind: Bind) -> str:
@@ -38,6 +39,7 @@ class Local(Origin):
 class Slot(Origin):
     """A place on the live frame's value stack (`where` 1) or exception stack (`where` 2)."""
 
+    in_frame: ClassVar[bool] = True
     where: int
     index: int
 

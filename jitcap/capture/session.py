@@ -24,7 +24,7 @@ from jitcap.capture.frames import frame_for
 from jitcap.capture.interpret import NULL, Frame, Interpreter
 from jitcap.capture.kinds import base, lent, modules, table
 from jitcap.capture.kinds.base import HANDLERS, MISSING, Args, Kwargs, kind_of
-from jitcap.capture.kinds.classes import STORES, guarded_mro, super_get
+from jitcap.capture.kinds.classes import STORES, Super, guarded_mro, super_get
 from jitcap.capture.kinds.functions import Reentry
 from jitcap.capture.kinds.iterators import driven
 from jitcap.capture.kinds.text import joined
@@ -157,7 +157,7 @@ class Session(base.Session):
     # ---- operations: each value's kind knows
 
     def super_getattr(self, cls: Any, obj: Any, name: str) -> Any:
-        return super_get(self, cls, obj, name)
+        return super_get(self, Super(cls, obj), name)
 
     def driven(self, iterator: Any) -> Any:
         return driven(self, iterator)
@@ -215,17 +215,20 @@ class Session(base.Session):
         """Run a function of `eager`, or a builtin, on values of this capture: the door through
         which they reach native code, loaded in full, callables wrapped, instances lent unless it
         only stores them."""
-        given = tuple(kind_of(a).to_native(self, a) for a in args)
         named = {k: kind_of(v).to_native(self, v) for k, v in kwargs.items()}
+        owner = getattr(fn, "__self__", None)
+        if owner is not None and _may_lend(owner):  # it stores, and calls nothing
+            for value in args:
+                self.settle(value)
+            self.tells_apart(args)
+            return self._native_method(owner, fn, args, named)
+        given = tuple(kind_of(a).to_native(self, a) for a in args)
         plain = fn.__func__ if type(fn) is MethodType else fn
         if type(plain) is FunctionType:  # one of `eager`, which looks at all that it gets
             self.see_within((*given, named), "use")
             self._guard_defaults(plain, len(given) + len(named))
         elif fn not in STORES and fn not in (list, tuple):
             self.tells_apart((*given, *named.values()))
-        owner = getattr(fn, "__self__", None)
-        if owner is not None and _may_lend(owner):
-            return self._native_method(owner, fn, given, named)
         if not stores and fn not in STORES and any(map(_may_lend, (*given, *named.values()))):
             return lent.natively(self, fn, given, named, text=isinstance(owner, str))
         return fn(*given, **named)
@@ -299,6 +302,9 @@ class Session(base.Session):
         """Put off a call of the host whose result is not used, made by `at` in the user's name."""
         self.settle((*args, *kwargs.values()))
         self.host_calls.append(host.HostCall(fn, args, kwargs, at, self.line()))
+
+    def dropping(self, value: Any) -> None:
+        self.outside.dropping(value)
 
     def changing(self, fn: Any) -> None:
         """A function that is not complete yet gets its defaults or its closure."""

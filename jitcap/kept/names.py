@@ -91,7 +91,7 @@ _ASKED: Final = {
     "operator": "add sub mul truediv floordiv mod pow neg pos abs invert and_ or_ xor lshift "
     "rshift lt le eq ne gt ge is_ is_not not_ truth index",
     "jitcap.capture.kinds.caches": "kept",
-    "jitcap.capture.kinds.tensors": "_input",
+    "jitcap.capture.kinds.tensors": "_input own_names",
     "jitcap.capture.origin": "entry_of get_slot is_unset",
     "jitcap.scalars": "total",
     "jitcap.equality": "lacks same_items same_keys same_members same_scalar text_of",
@@ -112,7 +112,7 @@ _CALLED: Final = {
     "eager.tape": "retain_grad",
     "eager.autograd": "retain_grad",
     "jitcap.capture.chance": "run_once states",
-    "jitcap.capture.kinds.constants": "_exception",
+    "jitcap.capture.kinds.constants": "_again _exception",
     "jitcap.capture.kinds.objects": "_empty_deque",
     "jitcap.capture.located": "warn_above",
     "jitcap.region": "OutputNode SpentNode",

@@ -3,8 +3,6 @@
 import builtins
 import operator
 
-import eager
-
 from .harness import case
 from .scene import module, nothing, scene
 
@@ -102,11 +100,16 @@ def builtins_of_a_function_are_a_copy():
 def isinstance_is_replaced():
     original = builtins.isinstance
 
+    class Marker:
+        pass
+
     def step(x):
-        return isinstance(x, eager.Tensor)
+        return isinstance(x, Marker), x * 2
 
     def lie():
-        builtins.isinstance = lambda value, kind: "lied"
+        builtins.isinstance = lambda value, kind: (
+            "lied" if kind is Marker else original(value, kind)
+        )
 
     return scene(step, lie, lambda: setattr(builtins, "isinstance", original))
 

@@ -9,7 +9,6 @@ REASONS: dict[str, str] = {
     """,
     "an int that is never used is guarded": """
         an_int_that_is_passed_on_and_not_used""",
-    "a global that an earlier call stored is not deleted": "globals_are_stored_and_deleted",
     "what stands for a value reaches the user": """
         percent_format_errors join_of_numbers
     """,
@@ -23,11 +22,8 @@ REASONS: dict[str, str] = {
     "effects and host calls of one expression come out of order": """
         prints_logs_and_writes_interleave a_log_handler_changes_what_the_step_reads
     """,
-    "__del__ runs during capture": """
-        finalizer_runs_when_the_last_name_goes
-    """,
     "sys.stdout and print are bound at capture": """
-        printing_is_redirected_inside printing_is_redirected_between_calls""",
+        printing_is_redirected_between_calls""",
     "warnings are raised after their block, and ours are seen by the user": """
         warnings_are_errors_for_a_while warnings_are_recorded_inside""",
 }

@@ -165,7 +165,9 @@ class Session:
     def tells_apart(self, value: Any, depth: int = 0) -> None:
         """Note the objects from outside, also in containers, that something native tells apart by
         their identity."""
-        if hashes_identity(value):
+        if type(value) is Identity:
+            self.identified(value.obj)
+        elif hashes_identity(value):
             self.identified(value)
         elif depth < DEPTH:
             for part in parts_of(value):
@@ -364,6 +366,36 @@ class Refusing:
     __add__ = __radd__ = __mul__ = __rmul__ = __mod__ = __rmod__ = __sub__ = __rsub__ = _refuse
     __truediv__ = __rtruediv__ = __matmul__ = __rmatmul__ = __neg__ = __abs__ = __round__ = _refuse
     __array__ = __reduce_ex__ = __copy__ = __deepcopy__ = _refuse
+
+
+class Identity(Refusing):
+    """`by(obj)`, the id of an object or a hash made of it: good for comparing, not for keeping (it
+    is a stand-in that has it; the program's own object has another)."""
+
+    __slots__ = ("by", "obj", "session")
+
+    def __init__(self, s: Session, obj: Any, by: Any = id) -> None:
+        self.session, self.obj, self.by = s, obj, by
+
+    def refusal(self) -> Break:
+        return Break("data dependent", f"the number that {self.by.__name__}() gives is looked at")
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not Identity or other.by is not self.by:
+            raise self.refusal()
+        return self.session.same(self.obj, other.obj)
+
+    def __hash__(self) -> int:
+        return id(self.obj)
+
+
+def refuse_identity(key: Any) -> None:
+    """A table from outside is asked for an id, which is another one there."""
+    if type(key) is tuple:
+        for part in key:
+            refuse_identity(part)
+    elif type(key) is Identity:
+        raise key.refusal()
 
 
 class MutableKind(Kind):

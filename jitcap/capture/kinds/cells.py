@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import CellType, FunctionType
 from typing import Any
 
@@ -43,6 +44,9 @@ class CellShadow(Shadow):
         if self.base is UNLOADED or is_empty(self.twin):
             return False  # nobody empties one from outside
         return self.twin.cell_contents is not self.base
+
+    def lost(self) -> Iterable[Any]:
+        return () if is_empty(self.real) else (self.real.cell_contents,)
 
     def replay(self, make: Maker) -> list[Effect]:
         target, value = make.names.var(self.origin), make.expr(self.twin.cell_contents)

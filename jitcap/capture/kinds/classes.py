@@ -13,8 +13,17 @@ import numpy as np
 
 from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
-from jitcap.capture.kinds.base import HANDLERS, MISSING, Args, Kwargs, Session, kind_of_class
-from jitcap.capture.kinds.constants import FixedKind, ForeignKind, StaticKind, driven
+from jitcap.capture.kinds.base import (
+    HANDLERS,
+    MISSING,
+    Args,
+    Kind,
+    Kwargs,
+    Refusing,
+    Session,
+    kind_of_class,
+)
+from jitcap.capture.kinds.constants import ForeignKind, StaticKind, driven
 from jitcap.capture.native import (
     HOST_MODULES,
     PURE_MODULES,
@@ -159,26 +168,36 @@ def bind(s: Session, raw: Any, obj: Any, cls: type) -> Any:
     return raw
 
 
-class Super:
-    """What `super(cls, obj)` gives."""
+class Super(Refusing):
+    """What `super(cls, obj)` gives. `own` is Python's: it has attributes of its own, too."""
+
+    __slots__ = ("cls", "obj", "own")
 
     def __init__(self, cls: type, obj: Any) -> None:
         self.cls = cls
         self.obj = obj
+        self.own = super(cls, obj)
+
+    def refusal(self) -> Break:
+        return Break("opaque object", f"use of a super({self.cls.__qualname__}, ...)")
 
 
-def super_get(s: Session, cls: type, obj: Any, name: str) -> Any:
+def super_get(s: Session, made: Super, name: str) -> Any:
     """`super(cls, obj).name`: the lookup starts after `cls` in the order of resolution."""
+    cls, obj = made.cls, made.obj
     start = obj if isinstance(obj, type) and issubclass(obj, cls) else type(obj)
-    raw = class_raw(s, start, name, after=cls)
+    raw = MISSING if name == "__class__" else class_raw(s, start, name, after=cls)
     if raw is MISSING:
-        raise AttributeError(f"'super' object has no attribute {name!r}")
+        return getattr(made.own, name)
     return bind(s, raw, None if start is obj else obj, start)
 
 
-class SuperKind(FixedKind):
+class SuperKind(Kind):
+    def type_of(self, value: Any) -> type:
+        return super
+
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
-        return super_get(s, obj.cls, obj.obj, name)
+        return super_get(s, obj, name)
 
 
 # ---- classes as values
@@ -304,7 +323,8 @@ def acts_by_itself(s: Session, cls: type) -> bool:
     """Whether an instance, or one that stands for it, runs the program's code by being looked at or
     dropped, which capture does, too."""
     raw = [class_raw(s, cls, name) for name in ("__getattribute__", "__del__")]
-    return any(isinstance(r, FunctionType) and not s.is_library(r.__globals__) for r in raw)
+    own = any(isinstance(r, FunctionType) and not s.is_library(r.__globals__) for r in raw)
+    return own or any("__class__" in vars(base) for base in cls.__mro__[:-1])
 
 
 def of_object(fn: Any) -> bool:

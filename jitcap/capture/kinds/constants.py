@@ -16,6 +16,7 @@ from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import (
     HANDLERS,
     Args,
+    Identity,
     Kind,
     Kwargs,
     MutableKind,
@@ -148,6 +149,18 @@ class ConstantKind(NativeKind):
         """It has no parts."""
 
 
+class MadeKind(ConstantKind):
+    """A value that is told apart by its parts, but is another object each time it is made."""
+
+    def rebuild(self, make: Maker, value: Any) -> str:
+        return make.let(f"{make.names.bind(_again)}({make.names.bind(value)})")
+
+
+def _again(value: Any) -> Any:
+    new, parts = value.__reduce__()
+    return new(*parts)
+
+
 class SliceKind(NativeKind):
     """A slice of the loaded parts; the same one when all of them are constants."""
 
@@ -232,6 +245,13 @@ class OpaqueKind(Kind):
     def next(self, s: Session, obj: Any) -> Any:
         what = f"next() of a {self.type_of(obj).__qualname__} from outside"
         raise Break("iteration", what)
+
+
+class IdentityKind(OpaqueKind):
+    """The id of an object: it can be compared, and be a key where the program made the table."""
+
+    def type_of(self, value: Identity) -> type:
+        return int
 
 
 class ForeignKind(NativeKind):
@@ -367,4 +387,5 @@ class FileKind(OpaqueKind):
         return Deferred(len, args, cls=int) if fn.__name__ == "write" else None
 
 
+MADE: Final = MadeKind()
 OPAQUE: Final = OpaqueKind()

@@ -11,7 +11,13 @@ import builtins
 import functools
 import operator
 import sys
-from types import FunctionType, MethodType, ModuleType
+from types import (
+    FunctionType,
+    MethodDescriptorType,
+    MethodType,
+    ModuleType,
+    WrapperDescriptorType,
+)
 from typing import Any, Final
 
 import numpy as np
@@ -258,11 +264,8 @@ class BuiltinKind(FixedKind):
 
 def base_method(owner: Any, bound: Any) -> Any:
     """What the builtin base of `owner`'s class holds, of which `bound` is a method."""
-    return next(
-        vars(base)[bound.__name__]
-        for base in type(owner).__mro__
-        if not is_python_class(base) and bound.__name__ in vars(base)
-    )
+    held = (vars(base).get(bound.__name__) for base in type(owner).__mro__)
+    return next(h for h in held if isinstance(h, MethodDescriptorType | WrapperDescriptorType))
 
 
 class UnboundKind(StaticKind):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import builtins
 import collections
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final
 
+from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import (
     MISSING,
     UNLOADED,
@@ -14,6 +17,7 @@ from jitcap.capture.kinds.base import (
     MutableKind,
     Session,
     kind_of,
+    refuse_identity,
 )
 from jitcap.capture.kinds.sequences import ContainerKind
 from jitcap.capture.origin import Attribute, Item, ItemBy, Keys, Origin, entry_of
@@ -66,6 +70,7 @@ class DictShadow(Shadow):
 
     def touch(self, s: Session, key: Any) -> None:
         """Make the twin tell the truth about `key`."""
+        refuse_identity(key)
         if self.whole:
             return
         s.refuse_key(key)
@@ -160,7 +165,13 @@ class DictShadow(Shadow):
     def changed(self) -> bool:
         return bool(self.removed() or self.stored() or self.reordered())
 
+    def lost(self) -> Iterable[Any]:
+        keys = (k for k in (*self.removed(), *self.stored()) if type(k) in (int, str))
+        return [dict.get(self.real, k) for k in keys]
+
     def replay(self, make: Maker) -> list[Effect]:
+        if self.real is vars(builtins):
+            raise Break("builtins", "a builtin is replaced")
         target, at = make.names.var(self.origin), partial(make.written_at, self.twin)
         write = partial(Effect, self.origin, target)
         kind = self.kind

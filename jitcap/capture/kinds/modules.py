@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import builtins
+import operator
 import sys
-from types import FunctionType, ModuleType, SimpleNamespace
+from types import BuiltinFunctionType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any, Final
 
 from jitcap.capture.breaks import Break
@@ -17,7 +18,15 @@ from jitcap.capture.origin import GLOBALS, Fixed, FixedPart, Item
 from jitcap.guards import ABSENT, Absent, Member
 
 _PARTS: Final = (FunctionType, type, ModuleType, type(len))
-_BUILTINS: Final = dict(vars(builtins))
+BUILTINS: Final = dict(vars(builtins))
+# The rest may be replaced: what capture does not use, and what others have replaced before.
+_USED: Final = tuple(
+    name for name, value in BUILTINS.items()
+    if isinstance(value, type | BuiltinFunctionType)
+    and name not in ("input", "open", "print", "breakpoint", "__import__")
+)  # fmt: skip
+_USED_OF: Final = operator.itemgetter(*_USED)
+_USED_VALUES: Final = _USED_OF(BUILTINS)
 IMPORT: Final = builtins.__import__
 
 
@@ -55,7 +64,7 @@ def builtin_value(s: Session, space: dict[str, Any], name: str) -> Any:
     """What a name means that the module does not define. Raises NameError."""
     real = space.get(name, MISSING)
     twin = globals_of(s, space)
-    if name not in twin and real is not MISSING and real is _BUILTINS.get(name):
+    if name not in twin and real is not MISSING and real is BUILTINS.get(name):
         shadow = s.outside.shadow(twin)
         assert shadow is not None
         s.guards.add(Member(shadow.origin, s.line(), name, real))
@@ -64,6 +73,14 @@ def builtin_value(s: Session, space: dict[str, Any], name: str) -> Any:
     if name not in twin:
         raise NameError(f"name {name!r} is not defined", name=name)
     return twin[name]
+
+
+def builtins_are_replaced() -> bool:
+    """Whether the program replaced builtins, on which capture itself runs. Calls none of them."""
+    try:
+        return _USED_OF(builtins.__dict__) != _USED_VALUES
+    except KeyError:
+        return True
 
 
 def import_module(s: Session, space: dict[str, Any], name: str, fromlist: Any, level: int) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import functools
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from types import FunctionType, MemberDescriptorType, ModuleType, SimpleNamespace
@@ -34,11 +34,11 @@ from jitcap.capture.kinds.iterators import by_index
 from jitcap.capture.kinds.mappings import DictShadow, touch
 from jitcap.capture.kinds.sequences import ListShadow
 from jitcap.capture.native import is_native, is_native_class, is_python_class
-from jitcap.capture.origin import Attribute, DictOf, Fixed, IsUnset, Origin, Slot
+from jitcap.capture.origin import Attribute, DictOf, Fixed, IsUnset, Origin, Slot, is_unset
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import DROP, DROP_ITEM, ITEM, PUT, Effect, Maker
 from jitcap.equality import base_of
-from jitcap.guards import Equals, Is, Length, TypeIs
+from jitcap.guards import Equals, Is, Length, Same, TypeIs
 
 _VALUES: Final = (int, float, complex, str, bytes)
 _BASES: Final = (object, dict, list, set, collections.OrderedDict, SimpleNamespace)
@@ -103,6 +103,11 @@ class ObjectShadow(Shadow):
     def changed(self) -> bool:
         return next(self.written_slots(), None) is not None
 
+    def lost(self) -> Iterable[Any]:
+        slots = dict(slots_of(type(self.real)))
+        written = [slots[name] for name, _ in self.written_slots()]
+        return [d.__get__(self.real) for d in written if not is_unset(d, self.real)]
+
     def replay(self, make: Maker) -> list[Effect]:
         effects = []
         put, drop = make.names.bind(object.__setattr__), make.names.bind(object.__delattr__)
@@ -148,10 +153,10 @@ def default_get(s: Session, obj: Any, name: str) -> Any:
         if raw.fget is None:
             raise AttributeError(f"property {name!r} of {cls.__name__!r} object has no getter")
         return s.call(raw.fget, (obj,), {})
-    if isinstance(raw, MemberDescriptorType):
-        return _slot(s, obj, name, raw)
     if name == "__dict__" and hasattr(obj, "__dict__"):
         return fields_of(s, obj)
+    if isinstance(raw, MemberDescriptorType):
+        return _slot(s, obj, name, raw)
     if _is_data(s, raw) and not isinstance(raw, types.GetSetDescriptorType):
         return bind(s, raw, obj, cls)
     value = own_field(s, obj, name)
@@ -195,9 +200,7 @@ def fields_of(s: Session, obj: Any) -> dict[str, Any] | None:
 
 
 def _slot(s: Session, obj: Any, name: str, descriptor: Any) -> Any:
-    shadow = s.outside.shadow(obj)
-    if isinstance(shadow, ObjectShadow):
-        shadow.touch_slot(s, name, descriptor)
+    _load_slot(s, obj, name, descriptor)
     return descriptor.__get__(obj, type(obj))
 
 
@@ -229,7 +232,7 @@ def default_put(s: Session, obj: Any, name: str, value: Any) -> None:
 
 def _load_slot(s: Session, obj: Any, name: str, descriptor: Any) -> None:
     shadow = s.outside.shadow(obj)
-    if isinstance(shadow, ObjectShadow):
+    if isinstance(shadow, ObjectShadow) and is_python_class(descriptor.__objclass__):
         shadow.touch_slot(s, name, descriptor)
 
 
@@ -314,7 +317,14 @@ class ObjectKind(MutableKind):
     def _register(self, s: Session, shadow: ObjectShadow) -> None:
         """Remember an instance, and its dictionary as an object of its own."""
         s.outside.register(shadow)
-        if shadow.fields is not None:
+        if shadow.fields is None:
+            return
+        known = s.outside.by_real.get(id(shadow.fields.real))
+        if isinstance(known, DictShadow):  # that of another instance, too: `self.__dict__ = shared`
+            s.guards.add(Same(shadow.fields.origin, s.line(), known.origin))
+            object.__setattr__(shadow.twin, "__dict__", known.twin)
+            shadow.fields = known
+        else:
             s.outside.register(shadow.fields)
 
     def settle(self, s: Session, value: Any, depth: int) -> None:

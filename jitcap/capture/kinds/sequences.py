@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import operator
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,7 @@ from jitcap.capture.kinds.base import (
     Session,
     kind_of,
     parts_of,
+    refuse_identity,
 )
 from jitcap.capture.kinds.constants import NativeKind
 from jitcap.capture.origin import Attribute, Computed, Item, Origin
@@ -189,6 +191,11 @@ class ListShadow(Shadow):
             a is not b for a, b in zip(now, self.base, strict=True)
         )
 
+    def lost(self) -> Iterable[Any]:
+        kept = {id(item) for item in self.items()}
+        pairs = zip(self.kind.__iter__(self.real), self.base, strict=True)
+        return [real for real, twin in pairs if id(twin) not in kept]
+
     def replay(self, make: Maker) -> list[Effect]:
         items, base = self.items(), self.base
         bind, plain = make.names.bind, type(self.real) is self.kind
@@ -315,9 +322,11 @@ class FrozensetKind(ContainerKind):
 
     def contains(self, s: Session, obj: Any, item: Any) -> Any:
         item = s.known(item)
-        if s.outside.shadow(obj) is None:
-            s.hashing((item,))
-        return super().contains(s, obj, item)
+        if obj and s.outside.shadow(obj) is not None:
+            refuse_identity(item)
+        s.hashing((item,))
+        self.settle(s, obj, 0)
+        return item in obj
 
 
 class SetKind(FrozensetKind, MutableKind):

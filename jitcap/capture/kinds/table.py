@@ -23,11 +23,12 @@ from eager.sym import SymNumber
 from eager.tensor import Tensor
 from eager.utils.data import DataLoader
 from jitcap.capture.interpret import Generator, Null
-from jitcap.capture.kinds.base import KINDS, RULES, Kind, kind_of_class
+from jitcap.capture.kinds.base import KINDS, RULES, Identity, Kind, kind_of_class
 from jitcap.capture.kinds.caches import CacheKind
 from jitcap.capture.kinds.cells import CellKind
 from jitcap.capture.kinds.classes import ClassKind, Super, SuperKind
 from jitcap.capture.kinds.constants import (
+    MADE,
     OPAQUE,
     ConstantKind,
     ExceptionKind,
@@ -35,6 +36,7 @@ from jitcap.capture.kinds.constants import (
     FixedKind,
     ForeignKind,
     FrameKind,
+    IdentityKind,
     NativeKind,
     Opaque,
     SingletonKind,
@@ -87,7 +89,7 @@ GENERATORS: Final = (random.Random, np.random.RandomState, np.random.Generator)
 _ROWS: Final[tuple[tuple[Kind, tuple[Any, ...]], ...]] = (
     (SingletonKind(), (type(None), bool, type(Ellipsis), type(NotImplemented))),
     (ConstantKind(), (str, bytes, complex, range, DType, device, re.Pattern)),
-    (ConstantKind(), (dt.date, dt.time, dt.datetime, dt.timedelta)),
+    (MADE, (dt.date, dt.time, dt.datetime, dt.timedelta)),
     (SliceKind(), (slice,)),
     (FrameKind(), (types.FrameType, types.TracebackType)),
     (IntKind(), (int,)),
@@ -120,6 +122,7 @@ _ROWS: Final[tuple[tuple[Kind, tuple[Any, ...]], ...]] = (
     (NumberKind(), (SymNumber,)),
     (DeferredKind(), (Deferred,)),
     (OPAQUE, (Opaque,)),
+    (IdentityKind(), (Identity,)),
     (ARRAY, (OutsideArray,)),
     (MadeArrayKind(), (np.ndarray,)),
     (GeneratorKind(), (Generator,)),
@@ -140,7 +143,8 @@ _BY_BASE: Final[tuple[tuple[Any, Kind], ...]] = (
 )
 _FOREIGN: Final[tuple[tuple[Any, Kind], ...]] = (
     (tuple, KINDS[tuple]),
-    (np.generic | np.dtype | int | float | complex | str | bytes, KINDS[str]),
+    (np.generic, MADE),
+    (np.dtype | int | float | complex | str | bytes, KINDS[str]),
     (BaseException, ExceptionKind()),
     (io.TextIOBase, FileKind()),
     (Iterator, IteratorKind()),

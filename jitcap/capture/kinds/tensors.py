@@ -25,13 +25,13 @@ from eager.traced import Traced, TracedStorage
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import MISSING, Args, Kind, Kwargs, Session
 from jitcap.capture.kinds.classes import bind, guarded_mro, guarded_raw
-from jitcap.capture.kinds.constants import ConstantKind, NativeKind, Opaque, OpaqueKind
+from jitcap.capture.kinds.constants import MADE, ConstantKind, NativeKind, Opaque, OpaqueKind
 from jitcap.capture.kinds.text import Deferred
 from jitcap.capture.native import is_native_class
-from jitcap.capture.origin import Attribute, Bind, DictOf, Item, Origin, Step, Variable
+from jitcap.capture.origin import Attribute, Bind, Computed, DictOf, Item, Origin, Step, Variable
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import ATTRIBUTE, USER_NAMES, Effect, Maker
-from jitcap.guards import Absent, TypeIs
+from jitcap.guards import Absent, Equals, TypeIs
 from jitcap.tensor_guard import TensorLike, ViewOfBase
 
 TENSOR_FIELDS: Final = frozenset(
@@ -39,7 +39,7 @@ TENSOR_FIELDS: Final = frozenset(
      "_accumulate_hooks", "_retains"}
 )  # fmt: skip
 # What a stand-in does not know of the tensor: its memory, and what it was before.
-_UNKNOWN: Final = frozenset({"data_ptr", "__array__", "_version", "_base", "_view"})
+_UNKNOWN: Final = frozenset({"data_ptr", "__array__", "__dict__", "_version", "_base", "_view"})
 _HISTORY: Final = frozenset({"is_leaf", "grad_fn", "output_nr"})
 
 
@@ -244,6 +244,22 @@ class TensorKind(NativeKind):
         return s.native(fn, args, kwargs)
 
 
+def load_fields(s: Session, tensor: Any) -> None:
+    """Load all that the user put on a tensor, for who looks at its dictionary."""
+    shadow = s.outside.shadow(tensor)
+    if isinstance(shadow, TensorShadow):
+        names = own_names(shadow.real)
+        place = Computed((shadow.origin,), "{1}({0})", (own_names,))
+        s.guards.add(Equals(place, s.line(), names))
+        for name in names:
+            s.getattr(tensor, name)
+
+
+def own_names(tensor: Any) -> tuple[str, ...]:
+    """The names that the user put on a tensor."""
+    return tuple(name for name in tensor.__dict__ if name not in TENSOR_FIELDS)
+
+
 def _user_member(s: Session, cls: type, name: str) -> Any:
     """What the user's code put into the class of a tensor, guarded; MISSING also where it is the
     library's own, which the guard says that it stays."""
@@ -326,7 +342,7 @@ class FloatKind(NativeKind):
         return s.number_input(real, origin)
 
     def rebuild(self, make: Maker, value: float) -> str:
-        return make.names.bind(value)
+        return make.names.bind(value) if type(value) is float else MADE.rebuild(make, value)
 
 
 class IntKind(ConstantKind):
