@@ -15,7 +15,7 @@ from typing import Final
 from codegen import affine, expr
 from codegen.affine import Axis
 from codegen.expr import Apply, Const, Expr, IndexOf
-from codegen.ir import Kernel, Stage
+from codegen.ir import Fused, Kernel, Stage
 from codegen.rewrite import Rewrite
 
 MAX_PIECES: Final = 64
@@ -25,16 +25,20 @@ MIN_LENGTH: Final = 16  # a shorter piece of the axis that runs through memory i
 _CHANGES: Final = {"lt": 0, "ge": 0, "le": 1, "gt": 1}
 
 
-def cut(kernel: Kernel) -> list[Kernel]:
+def cut(fused: Fused) -> Fused:
+    return fused.map_kernels(pieces)
+
+
+def pieces(kernel: Kernel) -> list[Kernel]:
     """`kernel` in pieces, in which conditions on a single counter are decided."""
     stages = tuple(piece for stage in kernel.stages for piece in _cut_loops(stage))
     pending = [replace(kernel, stages=stages)]
     done: list[Kernel] = []
     while pending:
         one = pending.pop(0)
-        pieces = _cut_rows(one) if len(pending) + len(done) < MAX_PIECES else []
-        if pieces:
-            pending = pieces + pending
+        parts = _cut_rows(one) if len(pending) + len(done) < MAX_PIECES else []
+        if parts:
+            pending = parts + pending
         else:
             done.append(one)
     if len(done) == 1:
@@ -48,14 +52,14 @@ def _cut_rows(kernel: Kernel) -> list[Kernel]:
         bounds = _bounds(a, kernel.stages)
         if not bounds:
             continue
-        pieces = []
+        parts = []
         for lo, hi in bounds:
             part = affine.axis(a.name, hi - lo)
             decide = _Deciding({a: part + lo})
             rows = tuple(x for r in kernel.rows for x in ([r] if r is not a else _axes(part)))
             stages = tuple(s.map(decide) for s in kernel.stages)
-            pieces.append(replace(kernel, rows=rows, stages=stages))
-        return pieces
+            parts.append(replace(kernel, rows=rows, stages=stages))
+        return parts
     return []
 
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -515,6 +515,18 @@ def walk(*roots: Expr) -> Iterator[Expr]:
             seen.add(x)
             stack.append((x, True))
             stack.extend((c, False) for c in reversed(children(x)))
+
+
+def use_counts(roots: Iterable[Expr]) -> dict[Expr, int]:
+    """How often each expression is an operand (roots count once)."""
+    roots = tuple(roots)
+    counts: dict[Expr, int] = {}
+    for root in roots:
+        counts[root] = counts.get(root, 0) + 1
+    for x in walk(*roots):
+        for child in children(x):
+            counts[child] = counts.get(child, 0) + 1
+    return counts
 
 
 _order_memo: dict[Expr, str] = {}

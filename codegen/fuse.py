@@ -1,4 +1,4 @@
-"""Second stage: loop nests -> fused kernels over buffers. Loops -> Fused.
+"""End of fusion: groups -> fused kernels over buffers. Groups -> Fused.
 
 `inline` says which values are stored, `group` which are computed together; here each group becomes
 one Kernel: members are laid out in stages, reads of a member in the same stage become its
@@ -8,22 +8,20 @@ locals, all else loads from memory.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from codegen import affine, expr
 from codegen.affine import Affine, Axis
 from codegen.expr import Expr, Read
-from codegen.group import Group, Groups, Member, digits, group
-from codegen.inline import Stored, inline
+from codegen.group import Group, Groups, Member, digits
+from codegen.inline import Stored
 from codegen.ir import (
     Access,
     Buffer,
     Fused,
     Kernel,
     Library,
-    Loops,
-    Program,
     Reduction,
     Refusal,
     Stage,
@@ -31,7 +29,7 @@ from codegen.ir import (
     Store,
     Value,
 )
-from codegen.remat import at_index, outside_reads, recomputed
+from codegen.remat import outside_reads
 from codegen.rewrite import Rewrite
 from codegen.sizes import extent, extents, span
 from eager import dtype as dt
@@ -41,16 +39,15 @@ from eager.aval import contiguous_strides
 ROW_BUFFER_BYTES = 1 << 18
 
 
-def fuse(loops: Loops) -> Fused:
-    groups = _recompute(group(inline(loops)))
-    return _Fuse(loops.program, groups).run()
+def fuse(groups: Groups) -> Fused:
+    return _Fuse(groups).run()
 
 
 class _Fuse:
     """Buffers by value, and what must be in memory because another kernel or step reads it."""
 
-    def __init__(self, program: Program, groups: Groups) -> None:
-        self.program = program
+    def __init__(self, groups: Groups) -> None:
+        self.program = program = groups.inlined.loops.program
         self.groups = groups
         self.buffers: dict[str, Buffer] = {}
         self.shared = outside_reads(groups)
@@ -114,32 +111,6 @@ class _Fuse:
     def access(self, v: Value) -> Access:
         view = self.groups.inlined.operands[v.id]
         return Access(self.memory(view.base), view.offset, v.aval.shape, view.strides)
-
-
-def _recompute(groups: Groups) -> Groups:
-    """Members whose reads of other kernels' values are replaced by what those are made of, where
-    that is cheaper."""
-    found = recomputed(groups, outside_reads(groups))
-    if not found:
-        return groups
-    for item in groups.items:
-        own = {m.stored.value.id for m in item.members} if isinstance(item, Group) else set()
-        for m in item.members if isinstance(item, Group) else ():
-            foreign = {
-                v: found[v]
-                for v in (x.value for x in m.stored.reads)
-                if v in found and v not in own
-            }
-            if foreign:
-                m.stored = _with_reads_replaced(m.stored, foreign)
-    return groups
-
-
-def _with_reads_replaced(stored: Stored, foreign: dict[int, tuple[Stored, Expr]]) -> Stored:
-    body = Rewrite({}, lambda value, index, x: at_index(foreign, value, index, x))(stored.body)
-    nodes = tuple(expr.walk(body))
-    reads = tuple(x for x in nodes if isinstance(x, Read))
-    return replace(stored, body=body, reads=reads, nodes=len(nodes))
 
 
 @dataclass(eq=False, slots=True)

@@ -17,7 +17,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from codegen.ir import Fused, Kernel, Library
-from codegen.writes import failing
 
 Item = Kernel | Library
 Batch = tuple[Item, ...]
@@ -40,7 +39,7 @@ class _Sweep:
     written: dict[str, int] = field(default_factory=dict)
 
     def run(self) -> tuple[Batch, ...]:
-        last = max(failing(self.fused), default=-1)
+        last = max(self.fused.failing(), default=-1)
         for i, item in reversed(tuple(enumerate(self.fused.items))):
             if i == last:
                 self.open.clear()

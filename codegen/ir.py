@@ -22,7 +22,7 @@ stores at one loop index happen together in any loop order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -90,7 +90,7 @@ class Target:
     """What to compile for. `isa`: "native", "avx512", "avx2" or "baseline"; threads 0: as many as
     there are cores."""
 
-    backend: Literal["cpp", "triton", "python"] = "cpp"
+    backend: str = "cpp"  # a key of codegen.BACKENDS
     isa: str = "native"
     threads: int = 0
 
@@ -322,6 +322,24 @@ class Fused:
 
     def kernels(self) -> Iterator[Kernel]:
         return (item for item in self.items if isinstance(item, Kernel))
+
+    def failing(self) -> set[int]:
+        """The positions of the items that can make the run fail: that have a check of the program,
+        or call a function that may raise."""
+        checks = {f"v{check.value.id}" for check in self.program.checks}
+        return {
+            i
+            for i, item in enumerate(self.items)
+            if (isinstance(item, Library) and item.op.raises)
+            or (isinstance(item, Kernel) and not checks.isdisjoint(item.writes()))
+        }
+
+    def map_kernels(self, rule: Callable[[Kernel], Iterable[Kernel]]) -> Fused:
+        """Each kernel replaced by what `rule` makes of it."""
+        items: list[Kernel | Library] = []
+        for item in self.items:
+            items += rule(item) if isinstance(item, Kernel) else (item,)
+        return replace(self, items=tuple(items))
 
     def homes(self, names: Iterable[str]) -> set[str]:
         """The memory behind buffers: those that share it are one."""

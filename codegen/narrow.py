@@ -9,13 +9,14 @@ comparison with a 32-bit value right.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
 from codegen import affine, expr
 from codegen.affine import Axis
 from codegen.expr import Apply, Cast, Const, Expr, IndexOf
-from codegen.ir import Kernel, Schedule
+from codegen.ir import Kernel, Tiled
 from codegen.rewrite import Rewrite
 from eager import dtype as dt
 
@@ -23,12 +24,15 @@ LIMIT: Final = (1 << 31) - 1
 COMPARE: Final = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 
 
-def narrow(kernel: Kernel, plan: Schedule) -> Kernel:
-    stages = []
-    for stage, v in zip(kernel.stages, plan.vector, strict=True):
-        lanes = plan.row_vector or v
-        stages.append(stage if lanes is None else stage.map(_Narrow(lanes)))
-    return replace(kernel, stages=tuple(stages))
+def narrow(tiled: Tiled) -> Tiled:
+    def narrowed(kernel: Kernel) -> Iterator[Kernel]:
+        plan = tiled.schedules[kernel.name]
+        lanes = (plan.row_vector or v for v in plan.vector)
+        pairs = zip(kernel.stages, lanes, strict=True)
+        stages = (s if v is None else s.map(_Narrow(v)) for s, v in pairs)
+        yield replace(kernel, stages=tuple(stages))
+
+    return replace(tiled, fused=tiled.fused.map_kernels(narrowed))
 
 
 class _Narrow(Rewrite):

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from codegen.ir import Fused, Kernel
-from codegen.writes import failing
 
 
 def hoist_updates(fused: Fused) -> Fused:
@@ -45,7 +44,7 @@ class _Order:
         self.keys = [float(i) for i in range(len(fused.items))]
 
     def run(self) -> list[float]:
-        checks = failing(self.fused)
+        checks = self.fused.failing()
         for i in sorted(checks):
             if isinstance(self.fused.items[i], Kernel):
                 self.keys[i] = min(self.keys[i], self.producers(i) + 0.25)

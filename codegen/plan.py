@@ -1,4 +1,5 @@
-"""Fourth stage: where everything lies. Tiled -> Plan (arena offsets of the temporaries).
+"""After the last change of order: where everything lies. Fused -> Plan (arena offsets of the
+temporaries).
 
 Live ranges over the order of execution, then greedy best fit by decreasing size: each temporary
 goes to the lowest offset that is free during its life. Temporaries whose lives do not overlap share
@@ -7,36 +8,25 @@ memory; offsets are multiples of 64 bytes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
 
-from codegen.emit import cpp_library
-from codegen.ir import Fused, Library, Plan, Tiled
+from codegen.ir import Fused, Plan
 from codegen.sizes import round_up
 
 ALIGN: Final = 64
 
 
-def plan(tiled: Tiled) -> Plan:
-    fused = tiled.fused
+def plan(fused: Fused, scratch: Mapping[str, tuple[int, int]]) -> Plan:
+    """`scratch`: what items need besides while they run, by name: (position, bytes)."""
     lives = live_ranges(fused)
     room = {n: round_up(max(fused.buffers[n].nbytes, 1), ALIGN) for n in lives}
     blocks = {n: (a, b, room[n]) for n, (a, b) in lives.items()}
-    offsets, size = place(blocks | scratch(fused))
+    own = {n: (i, i, round_up(size, ALIGN)) for n, (i, size) in scratch.items()}
+    offsets, size = place(blocks | own)
     return Plan(offsets, size)
-
-
-def scratch(fused: Fused) -> dict[str, tuple[int, int, int]]:
-    """What library steps need while they run: (first, last, bytes) by name."""
-    found = {}
-    for i, item in enumerate(fused.items):
-        if not isinstance(item, Library):
-            continue
-        size = cpp_library.scratch_bytes(item)
-        if size:
-            found[cpp_library.scratch_name(item)] = (i, i, round_up(size, ALIGN))
-    return found
 
 
 def live_ranges(fused: Fused) -> dict[str, tuple[int, int]]:

@@ -11,12 +11,13 @@ rows of a norm, which their derivatives want, are such values.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from codegen import affine, expr
 from codegen.affine import Affine
 from codegen.expr import Checked, Expr, Read
-from codegen.group import Group, Groups
+from codegen.group import Group, Groups, Member
 from codegen.inline import Stored, cost_of, is_large
 from codegen.ir import Step, Value
 from codegen.rewrite import Rewrite
@@ -25,7 +26,35 @@ LIMIT: Final = 24  # additions per element: one exponential and a few more are c
 MAX_NODES: Final = 40
 
 
-def recomputed(groups: Groups, outside: set[int]) -> dict[int, tuple[Stored, Expr]]:
+def recompute(groups: Groups) -> Groups:
+    """Members whose reads of other kernels' values are replaced by what those are made of, where
+    that is cheaper."""
+    found = _recomputed(groups, outside_reads(groups))
+    if not found:
+        return groups
+    items = tuple(_with_bodies(g, found) if isinstance(g, Group) else g for g in groups.items)
+    return replace(groups, items=items)
+
+
+def _with_bodies(group: Group, found: Mapping[int, tuple[Stored, Expr]]) -> Group:
+    own = {m.stored.value.id for m in group.members}
+    members = []
+    for m in group.members:
+        reads = (x.value for x in m.stored.reads)
+        foreign = {v: found[v] for v in reads if v in found and v not in own}
+        stored = _with_reads_replaced(m.stored, foreign) if foreign else m.stored
+        members.append(Member(stored, m.row))
+    return replace(group, members=members)
+
+
+def _with_reads_replaced(stored: Stored, foreign: Mapping[int, tuple[Stored, Expr]]) -> Stored:
+    body = _expanded(stored.body, foreign)
+    nodes = tuple(expr.walk(body))
+    reads = tuple(x for x in nodes if isinstance(x, Read))
+    return replace(stored, body=body, reads=reads, nodes=len(nodes))
+
+
+def _recomputed(groups: Groups, outside: set[int]) -> dict[int, tuple[Stored, Expr]]:
     """Values to recompute: (nest, body over values in memory). `outside`: values that another
     kernel reads."""
     memory, sizes = _in_memory(groups)
@@ -58,10 +87,10 @@ def _in_memory(groups: Groups) -> tuple[set[int], dict[int, int]]:
 
 def _expanded(body: Expr, found: Mapping[int, tuple[Stored, Expr]]) -> Expr:
     """`body` with reads of recomputed values replaced by their bodies."""
-    return Rewrite({}, lambda value, index, x: at_index(found, value, index, x))(body)
+    return Rewrite({}, lambda value, index, x: _at_index(found, value, index, x))(body)
 
 
-def at_index(
+def _at_index(
     found: Mapping[int, tuple[Stored, Expr]], value: int, index: tuple[Affine, ...], x: Read
 ) -> Expr:
     if value not in found:

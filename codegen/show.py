@@ -7,8 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from codegen import affine
-from codegen.emit.show_table import INFIX
-from codegen.expr import Apply, Cast, Checked, Const, Expr, IndexOf, Load, Local, Read, Select
+from codegen.emit.python.expr import Whole
+from codegen.emit.python.kernel import emit_kernel
+from codegen.emit.python.program import HEADER
+from codegen.expr import Expr
+from codegen.group import Groups
+from codegen.inline import Inlined, Stored
 from codegen.ir import (
     Access,
     Call,
@@ -19,7 +23,7 @@ from codegen.ir import (
     Nest,
     Plan,
     Program,
-    Stage,
+    Step,
     Tiled,
     Value,
 )
@@ -51,31 +55,11 @@ def show(x: Any) -> str:
 
 def expression(x: Expr) -> str:
     """One expression as Python over buffers and the vocabulary `m`."""
-    if isinstance(x, Const):
-        return repr(x.value)
-    if isinstance(x, Read):
-        return f"v{x.value}[{', '.join(map(index, x.index))}]"
-    if isinstance(x, Load):
-        return f"{x.buffer}[{index(x.offset)}]"
-    if isinstance(x, IndexOf):
-        return f"({index(x.index)})"
-    if isinstance(x, Local):
-        return x.name
-    if isinstance(x, Cast):
-        return f"{x.dtype.name}({expression(x.arg)})"
-    if isinstance(x, Select):
-        return f"({expression(x.then)} if {expression(x.cond)} else {expression(x.other)})"
-    if isinstance(x, Checked):
-        return f"checked({expression(x.arg)}, {x.lo}, {x.hi})"
-    assert isinstance(x, Apply)
-    args = [expression(a) for a in x.args]
-    if x.fn in INFIX:
-        return f"({args[0]} {INFIX[x.fn]} {args[1]})"
-    return f"m.{x.fn}({', '.join(args)})"
+    return Whole().value(x)
 
 
 def index(i: affine.Affine) -> str:
-    return affine.text(i, expression)
+    return Whole().index(i)
 
 
 def _value(v: Any) -> str:
@@ -104,39 +88,36 @@ def _loops(x: Loops) -> str:
     )
 
 
-def _nest(n: Nest) -> str:
+def _nest(n: Nest, body: Expr | None = None) -> str:
     at = ", ".join(index(a) for a in n.axes)
     over = (
         f", {n.monoid.name} over {', '.join(f'{index(k)}<{k.extent}' for k in n.over)}"
         if n.monoid
         else ""
     )
-    return f"v{n.value.id}[{at}] = {expression(n.body)}  # {n.value.aval!r}{over}"
+    text = expression(n.body if body is None else body)
+    return f"v{n.value.id}[{at}] = {text}  # {n.value.aval!r}{over}"
 
 
-def _stage(s: Stage) -> list[str]:
-    lines = [f"{r.name} = IDENTITY['{r.monoid.name}']" for r in s.reductions]
-    pad = ""
-    for a in s.loops:
-        lines.append(f"{pad}for {a.name} in range({a.size}):")
-        pad += "    "
-    for r in s.reductions:
-        lines.append(f"{pad}{r.name} = {r.monoid.name}({r.name}, {expression(r.value)})")
-    for st in s.stores:
-        lines.append(f"{pad}{st.buffer}[{index(st.offset)}] = {expression(st.value)}")
-    return lines
+def _inlined(x: Inlined) -> str:
+    return "\n".join(_stored(i) for i in x.items)
 
 
-def kernel(k: Kernel) -> str:
-    lines = [f"def {k.name}():  # {k.note} {k.where}"]
-    pad = "    "
-    for a in k.rows:
-        lines.append(f"{pad}for {a.name} in range({a.size}):")
-        pad += "    "
-    lines += [f"{pad}{b.name} = empty({b.size}, {b.dtype.name})" for b in k.locals]
-    for s in k.stages:
-        lines += [pad + line for line in _stage(s)]
-    return "\n".join(lines)
+def _stored(i: Stored | Step) -> str:
+    return "# library\n" + _call(i.call) if isinstance(i, Step) else _nest(i.nest, i.body)
+
+
+def _groups(x: Groups) -> str:
+    """Each group's values, and their bodies."""
+    parts = []
+    for item in x.items:
+        if isinstance(item, Step):
+            parts.append(_stored(item))
+            continue
+        rows = "any" if item.rows is None else item.rows
+        members = [f"    {_stored(m.stored)}" for m in item.members]
+        parts.append("\n".join([f"# rows: {rows}", *members]))
+    return "\n\n".join(parts)
 
 
 def _library(x: Library) -> str:
@@ -146,13 +127,14 @@ def _library(x: Library) -> str:
         else repr(r)
         for r in x.operands
     ]
-    return f"{', '.join(x.outs)} = {x.name}({', '.join(reads)})  # {x.where}"
+    return f"# {', '.join(x.outs)} = {x.name}({', '.join(reads)})  # {x.where}"
 
 
 def _fused(f: Fused) -> str:
-    parts = [kernel(i) if isinstance(i, Kernel) else _library(i) for i in f.items]
+    """A module that defines the kernels."""
+    parts = [emit_kernel(i) if isinstance(i, Kernel) else _library(i) for i in f.items]
     parts += [f"# not fused: {r.what} into {r.into}: {r.why}" for r in f.refusals]
-    return "\n\n".join(parts)
+    return "\n\n".join([HEADER, *parts])
 
 
 def _tiled(t: Tiled) -> str:
@@ -174,6 +156,8 @@ def _plan(p: Plan) -> str:
 RULES: Final[dict[type, Callable[[Any], str]]] = {
     Program: _program,
     Loops: _loops,
+    Inlined: _inlined,
+    Groups: _groups,
     Fused: _fused,
     Tiled: _tiled,
     Plan: _plan,

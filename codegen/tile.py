@@ -16,10 +16,8 @@ from typing import Final
 
 from codegen import affine, expr
 from codegen.affine import Affine, Axis, FloorDiv, Mod
-from codegen.cases import cut
 from codegen.expr import Expr, Load, Select
-from codegen.ir import Buffer, Fused, Kernel, Library, Schedule, Stage, Tiled
-from codegen.narrow import narrow
+from codegen.ir import Buffer, Fused, Kernel, Schedule, Stage, Tiled
 from codegen.rewrite import Rewrite
 from codegen.sizes import extent
 
@@ -28,21 +26,16 @@ LANES: Final = 16
 PARALLEL_WORK: Final = 1 << 15
 
 
-def tile(fused: Fused) -> Tiled:
-    items: list[Kernel | Library] = []
-    schedules: dict[str, Schedule] = {}
-    for item in fused.items:
-        if isinstance(item, Kernel):
-            items += [_arrange(piece, schedules) for piece in cut(split_axes(item))]
-        else:
-            items.append(item)
-    return Tiled(replace(fused, items=tuple(items)), schedules)
+def split(fused: Fused) -> Fused:
+    """Axes in parts, where accesses need quotients and remainders of them."""
+    return fused.map_kernels(lambda kernel: (split_axes(kernel),))
 
 
-def _arrange(kernel: Kernel, schedules: dict[str, Schedule]) -> Kernel:
-    """Decide the schedule; loops in its order, and its narrow types."""
-    plan = schedules[kernel.name] = schedule(kernel)
-    return narrow(order_loops(kernel, plan), plan)
+def schedule(fused: Fused) -> Tiled:
+    """How each kernel runs, and its loops in that order."""
+    schedules = {kernel.name: schedule_kernel(kernel) for kernel in fused.kernels()}
+    ordered = fused.map_kernels(lambda k: (order_loops(k, schedules[k.name]),))
+    return Tiled(ordered, schedules)
 
 
 # ---------------------------------------------------------------------------------- in place
@@ -147,7 +140,7 @@ def _chain(divisors: set[int], size: int) -> list[int]:
 # ---------------------------------------------------------------------------------- scheduling
 
 
-def schedule(kernel: Kernel) -> Schedule:
+def schedule_kernel(kernel: Kernel) -> Schedule:
     """SIMD along the rows or along each stage's loops, whichever accesses more elements
     contiguously."""
     work = max((_work(kernel, s) for s in kernel.stages), default=0)

@@ -17,8 +17,8 @@ class VerifyError(AssertionError):
     promise."""
 
 
-def verify(stage: str, result: Any) -> None:
-    rule = RULES.get(stage)
+def verify(result: Any) -> None:
+    rule = RULES.get(type(result))
     if rule is not None:
         rule(result)
 
@@ -106,4 +106,4 @@ def _inside(offset: affine.Affine, size: int) -> bool:
     return offset.lo >= 0 and offset.hi < max(size, 1)
 
 
-RULES: Final[dict[str, Callable[[Any], None]]] = {"loops": _loops, "fused": _fused, "tiled": _tiled}
+RULES: Final[dict[type, Callable[[Any], None]]] = {Loops: _loops, Fused: _fused, Tiled: _tiled}

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from codegen import affine, expr
 from codegen.expr import Load
-from codegen.ir import Fused, Kernel, Library, Stage, Store, Value
+from codegen.ir import Fused, Kernel, Stage, Store, Value
 from eager.aval import contiguous_strides
 
 
@@ -22,7 +22,7 @@ def place_writes(fused: Fused) -> Fused:
         return fused
     readers, writers = _touching(fused)
     buffers = dict(fused.buffers)
-    last = max(failing(fused), default=-1)
+    last = max(fused.failing(), default=-1)
     copies: list[tuple[Value, Value]] = []
     for target, value in fused.program.writes:
         name, source = f"v{target.id}", f"v{value.id}"
@@ -37,21 +37,6 @@ def place_writes(fused: Fused) -> Fused:
             copies.append((target, value))
     items = (*fused.items, *(_copy(i, t, v) for i, (t, v) in enumerate(copies)))
     return replace(fused, buffers=buffers, items=items)
-
-
-def failing(fused: Fused) -> set[int]:
-    """The positions of the items that can make the run fail: that have a check of the program, or
-    call a function that may raise."""
-    checks = {f"v{check.value.id}" for check in fused.program.checks}
-    found = set()
-    for i, item in enumerate(fused.items):
-        if isinstance(item, Library):
-            fails = item.op.raises
-        else:
-            fails = not checks.isdisjoint(item.writes())
-        if fails:
-            found.add(i)
-    return found
 
 
 def _touching(fused: Fused) -> tuple[dict[str, list[int]], dict[str, list[int]]]:

@@ -19,7 +19,7 @@ import difflib
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -37,7 +37,6 @@ from jitcap.show import module, show
 from jitcap.verify import verify
 
 Run = Callable[[list[Any]], list[Any]]
-BACKENDS = ("cpp", "triton", "python", "eager")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +73,7 @@ def compile_graph(
     trail.keep("passes", lambda: module(optimised))
     if backend == "eager":
         return Executable(op_by_op(optimised, writes), "eager")
-    target = Target(backend, config.isa, config.threads)  # type: ignore[arg-type]
+    target = Target(backend, config.isa, config.threads)
     try:
         with trail.stage("codegen"):
             artifact, key = _generate(optimised, writes, strides, target)
@@ -128,11 +127,14 @@ def _generate(
     return artifact, key if kept else None
 
 
+LEVELS: Final = {"fused": 4, "program": 5, "loops": 5, "source": 5}  # of JITCAP_DEBUG, by stage
+
+
 def _keep_artifact(artifact: Artifact, trail: Trail) -> None:
     """Codegen's own stages, rendered when somebody asks."""
     for name in artifact.stages:
         text = functools.partial(artifact.stages.__getitem__, name)
-        trail.keep(name, text, level=4 if name == "fused" else 5)
+        trail.keep(name, text, LEVELS.get(name, 6))
     for name, microseconds in artifact.plan.items():
         if name.endswith("_us"):
             trail.seconds[name.removesuffix("_us")] = microseconds / 1e6
@@ -142,8 +144,9 @@ def _keep_artifact(artifact: Artifact, trail: Trail) -> None:
 
 def known_backend(name: str | None) -> str:
     """`name` itself ("" for none). Raises ValueError if there is no such backend."""
-    if name and name not in BACKENDS:
-        raise ValueError(f"unknown backend {name!r}; there are {', '.join(BACKENDS)}")
+    known = (*codegen.BACKENDS, "eager")
+    if name and name not in known:
+        raise ValueError(f"unknown backend {name!r}; there are {', '.join(known)}")
     return name or ""
 
 

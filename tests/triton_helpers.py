@@ -4,8 +4,8 @@ import numpy as np
 
 import codegen
 import eager
-from codegen.emit.triton import emit
-from codegen.emit.triton_tile import DEFAULT
+from codegen.emit.triton.program import emit
+from codegen.emit.triton.tile import DEFAULT
 from codegen.expr import interning
 from codegen.runtime.triton_run import interpreted
 from eager.tensor import Tensor
@@ -66,8 +66,8 @@ def program_of(fn, args=(), kwargs=None, sizes=DEFAULT):
     strides = [tuple(s // a.itemsize for s in a.strides) for a in arrays]
     program = lower(done.graph, done.writes, strides)
     with interning():
-        fused = codegen.run_stages(program, codegen.GPU_STAGES[:2])[0]["fused"]
-        return emit(fused, sizes), arrays
+        batched = codegen.run_stages(program, "triton", "batched")[0]["batched"]
+        return emit(batched, sizes), arrays
 
 
 def run(fn, args=(), kwargs=None, sizes=DEFAULT):

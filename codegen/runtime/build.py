@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-HEADERS: Final = Path(__file__).resolve().parent.parent / "emit" / "cpp_headers"
+HEADERS: Final = Path(__file__).resolve().parent.parent / "emit" / "cpp" / "headers"
 FLAGS: Final = (
     "-std=c++17", "-O2", "-march=native", "-fPIC", "-pipe", "-fvisibility=hidden", "-pthread",
     "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fwrapv", "-fno-strict-aliasing",

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from codegen.emit.triton import Launch, TritonProgram
 from codegen.ir import Buffer, Unsupported
 from codegen.runtime.artifact import Artifact, Kernel
 from codegen.runtime.cuda import Device, DeviceUnavailable, Graph, open_device
+from codegen.runtime.triton_program import Launch, TritonProgram
 from codegen.runtime.triton_run import (
     Array,
     Binaries,

@@ -16,12 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from codegen.emit.triton import Launch, TritonProgram
-from codegen.emit.triton_group import Tables
 from codegen.ir import Access, Buffer
 from codegen.runtime import cache, triton_build
 from codegen.runtime.artifact import INDEX_SITE, CheckFailed, OutOfRange
 from codegen.runtime.triton_build import DEFAULT_TARGET, Record
+from codegen.runtime.triton_program import Launch, Tables, TritonProgram
 
 Array = np.ndarray[Any, Any]
 Run = Callable[[list[Any]], list[Array]]

@@ -74,7 +74,7 @@ def texts(program):
     """The C++ and the Triton source of a program."""
     yield codegen.run_stages(program)[0]["source"].text
     try:
-        yield codegen.run_stages(program, codegen.GPU_STAGES)[0]["source"].text
+        yield codegen.run_stages(program, "triton")[0]["source"].text
     except Unsupported as refusal:
         yield str(refusal)
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from codegen.emit import cpp_library
-from codegen.emit.cpp_table import MEMORY
+from codegen.emit.cpp import library as routines
+from codegen.emit.cpp.table import MEMORY
 from codegen.ir import Access, Library
 from codegen.runtime import cpu
 from codegen.runtime.artifact import Array, Host, Signature, Spec
@@ -70,7 +70,9 @@ class Step:
         self.step = library(call.op, call.operands, call.attrs, call.name)
         self.sites: list[str] = []
         self.hosts: list[Host] = []
-        places = [r.buffer for r in self.step.operands if isinstance(r, Access)] + list(self.step.outs)
+        places = [r.buffer for r in self.step.operands if isinstance(r, Access)] + list(
+            self.step.outs
+        )
         avals = (*self.step.avals, *self.step.out_avals)
         self.slots = {name: i for i, name in enumerate(places)}
         self.types = {name: MEMORY[a.dtype.name] for name, a in zip(places, avals, strict=True)}
@@ -79,7 +81,7 @@ class Step:
     def entry(self, name: str) -> list[str]:
         return [
             f"JC_ENTRY int {name}(void **b, const double *s, void *arena) {{",
-            *cpp_library.call(self.step, self, self.hosts, self.site),
+            *routines.call(self.step, self, self.hosts, self.site),
             "return error_of(arena)->code != 0;",
             "}",
         ]
@@ -98,7 +100,7 @@ class Step:
 
     def signature(self) -> Signature:
         outputs = tuple(Spec(a.shape, a.dtype.np) for a in self.step.out_avals)
-        arena = cpp_library.scratch_bytes(self.step)
+        arena = routines.scratch_bytes(self.step)
         kinds = "t" * (self.first_host - len(outputs))
         return Signature(kinds, outputs, arena, tuple(self.sites), tuple(self.hosts))
 
@@ -111,9 +113,9 @@ def compile_steps(*calls: Call) -> list[Step]:
     minutes."""
     made = [Step(each) for each in calls]
     steps = [m.step for m in made]
-    declared, libraries = cpp_library.heavy(steps)
+    declared, libraries = routines.heavy(steps)
     entries = [line for i, m in enumerate(made) for line in m.entry(f"entry{i}")]
-    includes = (f'#include "{h}"' for h in cpp_library.headers(steps))
+    includes = (f'#include "{h}"' for h in routines.headers(steps))
     source = [*includes, "JC_MODULE", *declared, "using namespace jc;", *entries, ""]
     module = cpu.load(cpu.build_shared({"step.cpp": "\n".join(source)}, (), libraries))
     for i, m in enumerate(made):

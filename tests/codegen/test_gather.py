@@ -8,7 +8,7 @@ from jitcap import explain, jit
 
 def launches(fn, *args):
     """How many kernels each line of the entry starts, largest first."""
-    lines = explain(fn)(*args).stages["spelled"].splitlines()
+    lines = explain(fn)(*args).stages["batched"].splitlines()
     return sorted((len(line.split()) for line in lines), reverse=True)
 
 

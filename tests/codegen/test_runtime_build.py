@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import eager
-from codegen.emit import cpp
+from codegen.emit.cpp import program
 from codegen.runtime import build, cpu
 from jitcap import jit
 
@@ -49,7 +49,7 @@ def test_kernels_are_shared_out_among_the_processors(monkeypatch):
         shared(sources, out, **rest)
 
     monkeypatch.setattr(build, "compile_shared", spy)
-    monkeypatch.setattr(cpp, "UNIT_BYTES", 500)
+    monkeypatch.setattr(program, "UNIT_BYTES", 500)
     monkeypatch.setenv("JITCAP_THREADS", "3")
     parameters = [eager.nn.Parameter(eager.ones(7, n)) for n in (3, 5)]
     optimizer = eager.optim.AdamW(parameters)

@@ -7,7 +7,7 @@ import triton_helpers as helpers
 pytest.importorskip("triton.language")
 
 import eager
-from codegen.emit.triton_tile import DEFAULT, Sizes
+from codegen.emit.triton.tile import DEFAULT, Sizes
 from codegen.runtime.triton_build import instruction_counts, usage
 from codegen.runtime.triton_run import compile_program
 from eager.dispatch import apply

@@ -8,7 +8,7 @@ import triton_helpers as helpers
 
 pytest.importorskip("triton.language")
 
-from codegen.emit.triton_tile import DEFAULT, Sizes
+from codegen.emit.triton.tile import DEFAULT, Sizes
 from codegen.ir import Unsupported
 from codegen.runtime.triton_run import compile_program
 from eager.registry import PUBLIC

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from codegen.emit import triton_table as table
+from codegen.emit.triton import table
 from codegen.expr import CODEGEN
 from codegen.ir import Unsupported
 from eager import dtype as dt

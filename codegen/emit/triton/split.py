@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from codegen import affine, expr
 from codegen.affine import Affine, Axis
-from codegen.emit.triton_tile import Sizes, is_column
+from codegen.emit.triton.tile import Sizes, is_column
 from codegen.expr import BUILD, Expr, Load, Local
 from codegen.ir import Buffer, Kernel, Reduction, Stage, Store
 from codegen.rewrite import Rewrite

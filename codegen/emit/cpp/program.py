@@ -1,5 +1,5 @@
-"""The last two stages, CPU: the whole program as one C++ source with one entry. Tiled -> Spelled ->
-(with a Plan) Source.
+"""Emit: the whole program as one C++ source with one entry. Tiled -> Spelled -> Batched -> (with a
+Plan) Source.
 
 Kernels that are the same up to their buffers are emitted once, and those of a batch are launched as
 one. The entry is a straight line of calls; temporaries are offsets into the arena, library steps
@@ -8,17 +8,16 @@ are calls of the headers' routines or of host callbacks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from codegen.emit import cpp_library
-from codegen.emit import cpp_table as table
-from codegen.emit.cpp_kernel import KernelText, emit_kernel
+from codegen.emit.cpp import library, table
+from codegen.emit.cpp.kernel import KernelText, emit_kernel
 from codegen.gather import Batch, gather
 from codegen.ir import Fused, Library, Plan, Tiled
+from codegen.plan import plan as plan_memory
 from codegen.runtime import artifact
 from codegen.runtime.support import wanted_threads
-from codegen.writes import failing
 from eager.aval import Aval
 
 ENTRY = "jitcap_entry"
@@ -53,11 +52,22 @@ class _Sites:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Spelled:
-    """Kernels as functions, in batches: what the memory plan and the entry are made of.
+    """Kernels as functions, by name."""
 
-    `tiled` has its items in the order of the batches."""
+    fused: Fused
+    texts: Mapping[str, KernelText]
 
-    tiled: Tiled
+    @property
+    def text(self) -> str:
+        functions = (text.text.replace("{name}", name) for name, text in self.texts.items())
+        return "\n\n".join(['#include "jitcap_kernel.h"', *functions])
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Batched:
+    """Kernels in batches, one launch each; `fused` has its items in this order."""
+
+    fused: Fused
     batches: tuple[Batch, ...]
     texts: Mapping[str, KernelText]
 
@@ -68,37 +78,53 @@ class Spelled:
 
 
 def spell(tiled: Tiled) -> Spelled:
-    """Every kernel as a function; equal updates of different tensors side by side."""
+    """Every kernel as a function."""
     fused = tiled.fused
     texts = {
         item.name: emit_kernel(item, tiled.schedules[item.name], fused.buffers)
         for item in fused.kernels()
     }
+    return Spelled(fused, texts)
+
+
+def batch(spelled: Spelled) -> Batched:
+    """Equal updates of different tensors side by side."""
+    fused, texts = spelled.fused, spelled.texts
     batches = gather(fused, {name: text.text for name, text in texts.items() if text.size})
     items = tuple(item for batch in batches for item in batch)
-    return Spelled(replace(tiled, fused=replace(fused, items=items)), batches, texts)
+    return Batched(replace(fused, items=items), batches, texts)
 
 
-def emit(spelled: Spelled, plan: Plan) -> Source:
-    fused = spelled.tiled.fused
+def plan(batched: Batched) -> Plan:
+    """Memory for the temporaries, and for what library steps need while they run."""
+    scratch = {
+        library.scratch_name(item): (i, size)
+        for i, item in enumerate(batched.fused.items)
+        if isinstance(item, Library) and (size := library.scratch_bytes(item))
+    }
+    return plan_memory(batched.fused, scratch)
+
+
+def emit(batched: Batched, plan: Plan) -> Source:
+    fused = batched.fused
     places = Places(fused, plan)
     functions: dict[str, tuple[str, KernelText]] = {}
     kernels: list[artifact.Kernel] = []
     calls: list[str] = []
     sites = _Sites()
     steps = [item for item in fused.items if isinstance(item, Library)]
-    left = failing(fused)
+    left = fused.failing()
     done = 0
-    for batch in spelled.batches:
+    for batch in batched.batches:
         first = batch[0]
         if left and done > max(left):
             calls.append("if (jc::error_of(arena)->code) return 1;  // no input is written yet")
             left = set()
         done += len(batch)
         if isinstance(first, Library):
-            calls += cpp_library.call(first, places, sites.hosts, sites.number)
+            calls += library.call(first, places, sites.hosts, sites.number)
             continue
-        texts = [spelled.texts[item.name] for item in batch]
+        texts = [batched.texts[item.name] for item in batch]
         body = texts[0].text
         if body not in functions:
             name = f"k{len(functions)}"
@@ -108,7 +134,7 @@ def emit(spelled: Spelled, plan: Plan) -> Source:
         name = functions[body][0]
         calls.append(call_kernel(name, texts, places, sites))
     whole = main(list(functions.values()), [], steps, calls)
-    declared, libraries = cpp_library.heavy(steps)
+    declared, libraries = library.heavy(steps)
     files = share(list(functions.values()), declared, steps, calls)
     return Source(whole, signature(fused, plan, sites), tuple(kernels), files, libraries)
 
@@ -120,7 +146,7 @@ def main(functions: Functions, declared: list[str], steps: list[Library], calls:
     """The source with the entry, and with `functions`; `declared` stand elsewhere."""
     lines = [
         '#include "jitcap_kernel.h"',
-        *(f'#include "{name}"' for name in cpp_library.headers(steps)),
+        *(f'#include "{name}"' for name in library.headers(steps)),
         "JC_MODULE",
         *declared,
         "namespace jc {",
@@ -204,7 +230,7 @@ class Places:
 
     def scratch(self, step: Library) -> str:
         """A `char *` to the scratch memory planned for a step."""
-        return f"((char *)arena + {self.plan.offsets[cpp_library.scratch_name(step)]})"
+        return f"((char *)arena + {self.plan.offsets[library.scratch_name(step)]})"
 
     def argument(self, name: str) -> str:
         """A pointer, or the number itself for a run-time scalar."""
@@ -247,7 +273,3 @@ def kind_of(aval: Aval) -> str:
 
 def spec(aval: Aval) -> artifact.Spec:
     return artifact.Spec(aval.shape, aval.dtype.np)
-
-
-LibraryCall = Callable[[Library, Places, list[artifact.Host], Callable[[str], int]], list[str]]
-Table = Mapping[str, LibraryCall]

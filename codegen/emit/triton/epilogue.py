@@ -27,8 +27,25 @@ class Product:
     step: Library
     epilogue: Kernel
 
+    @property
+    def name(self) -> str:
+        return f"{self.step.name}+{self.epilogue.name}"
+
 
 Item = Kernel | Library | Product
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Products:
+    """A program whose products have their epilogues."""
+
+    fused: Fused
+    items: tuple[Item, ...]
+
+    @property
+    def text(self) -> str:
+        """One line per item, for `explain`."""
+        return "\n".join(item.name for item in self.items)
 
 
 def memory(item: Item) -> tuple[set[str], set[str]]:
@@ -39,7 +56,7 @@ def memory(item: Item) -> tuple[set[str], set[str]]:
     return set(item.reads()), set(item.writes())
 
 
-def fuse_epilogues(fused: Fused) -> list[Item]:
+def fuse_epilogues(fused: Fused) -> Products:
     """The items of `fused`, with products joined to the elementwise kernel that alone reads
     them."""
     readers = Counter(name for item in fused.items for name in memory(item)[0])
@@ -65,7 +82,7 @@ def fuse_epilogues(fused: Fused) -> list[Item]:
             and _is_private(item, readers, fused)
         ):
             waiting[item.outs[0]] = item
-    return out
+    return Products(fused, tuple(out))
 
 
 def _is_private(step: Library, readers: Counter[str], fused: Fused) -> bool:

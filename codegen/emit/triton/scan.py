@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from codegen import affine
-from codegen.emit import triton_table as table
-from codegen.emit.triton_body import STEP, Signature, Text, needs_int64, plain_block
-from codegen.emit.triton_kernel import KernelText, finished
-from codegen.emit.triton_reduce import identity
-from codegen.emit.triton_tile import Sizes
+from codegen.emit.triton import table
+from codegen.emit.triton.expr import STEP, Signature, Text, needs_int64, plain_block
+from codegen.emit.triton.kernel import KernelText, finished
+from codegen.emit.triton.reduce import identity
+from codegen.emit.triton.tile import Sizes
 from codegen.ir import Access, Buffer, Library, Unsupported
 from codegen.monoid import MONOIDS
 from codegen.sizes import power_of_two

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from codegen.emit.cpp_step import Writer, array, team
-from codegen.emit.cpp_table import BOOL_MONOIDS, MEMORY, MONOIDS, REGISTER
+from codegen.emit.cpp.step import Writer, array, team
+from codegen.emit.cpp.table import BOOL_MONOIDS, MEMORY, MONOIDS, REGISTER
 from codegen.monoid import COMBINE
 from eager import dtype as dt
 from eager.aval import contiguous_strides

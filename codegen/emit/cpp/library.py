@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from codegen.access import matrix_order
-from codegen.emit import cpp_conv, cpp_rows
-from codegen.emit.cpp_step import Places, Routine, Writer
-from codegen.emit.cpp_table import MEMORY
+from codegen.emit.cpp import conv, rows
+from codegen.emit.cpp.step import Places, Routine, Writer
+from codegen.emit.cpp.table import MEMORY
 from codegen.ir import Access, Library
 from codegen.runtime.artifact import Host, Spec
 from codegen.runtime.callback import ARRAY, NUMBER, Callback
@@ -169,23 +169,21 @@ NOTHING: Final = Routine("jitcap_dot.h", lambda w: None)
 HOST: Final = Routine("jitcap_dot.h", _host)
 ROUTINES: Final[dict[str, Routine]] = {
     "dot": Routine("jitcap_dot.h", _dot),
-    "conv": Routine("jitcap_conv.h", cpp_conv.conv, cpp_conv.FORWARD),
-    "conv_input_grad": Routine("jitcap_conv.h", cpp_conv.conv_input_grad, cpp_conv.INPUT_GRAD),
-    "conv_weight_grad": Routine(
-        "jitcap_conv_weight.h", cpp_conv.conv_weight_grad, cpp_conv.WEIGHT_GRAD
-    ),
-    "max_pool": Routine("jitcap_pool.h", cpp_rows.max_pool),
-    "sum_pool": Routine("jitcap_pool.h", cpp_rows.sum_pool),
-    "sum_pool_grad": Routine("jitcap_pool.h", cpp_rows.sum_pool_grad),
-    "cumsum": Routine("jitcap_scan.h", cpp_rows.scan),
-    "cumprod": Routine("jitcap_scan.h", cpp_rows.scan),
-    "cummax": Routine("jitcap_scan.h", cpp_rows.scan),
-    "cummin": Routine("jitcap_scan.h", cpp_rows.scan),
-    "sort": Routine("jitcap_sort.h", cpp_rows.sort),
-    "scatter": Routine("jitcap_scatter.h", cpp_rows.scatter),
-    "scatter_reduce": Routine("jitcap_scatter.h", cpp_rows.scatter),
-    "index_add": Routine("jitcap_scatter.h", cpp_rows.index_add),
-    "index_put": Routine("jitcap_scatter.h", cpp_rows.index_put),
+    "conv": Routine("jitcap_conv.h", conv.conv, conv.FORWARD),
+    "conv_input_grad": Routine("jitcap_conv.h", conv.conv_input_grad, conv.INPUT_GRAD),
+    "conv_weight_grad": Routine("jitcap_conv_weight.h", conv.conv_weight_grad, conv.WEIGHT_GRAD),
+    "max_pool": Routine("jitcap_pool.h", rows.max_pool),
+    "sum_pool": Routine("jitcap_pool.h", rows.sum_pool),
+    "sum_pool_grad": Routine("jitcap_pool.h", rows.sum_pool_grad),
+    "cumsum": Routine("jitcap_scan.h", rows.scan),
+    "cumprod": Routine("jitcap_scan.h", rows.scan),
+    "cummax": Routine("jitcap_scan.h", rows.scan),
+    "cummin": Routine("jitcap_scan.h", rows.scan),
+    "sort": Routine("jitcap_sort.h", rows.sort),
+    "scatter": Routine("jitcap_scatter.h", rows.scatter),
+    "scatter_reduce": Routine("jitcap_scatter.h", rows.scatter),
+    "index_add": Routine("jitcap_scatter.h", rows.index_add),
+    "index_put": Routine("jitcap_scatter.h", rows.index_put),
 }
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from codegen import expr
 from codegen.affine import Axis
-from codegen.emit import cpp_table as table
-from codegen.emit.cpp_expr import Names, Scope, Spell
-from codegen.emit.cpp_lanes import position_of, width
+from codegen.emit.cpp import table
+from codegen.emit.cpp.expr import Names, Scope, Spell
+from codegen.emit.cpp.lanes import position_of, width
 from codegen.ir import Buffer, Kernel, Reduction, Schedule, Stage, Store
 from codegen.monoid import ARGMAX, SUM
 from codegen.sizes import extent

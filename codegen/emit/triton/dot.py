@@ -14,9 +14,9 @@ from typing import Final
 
 from codegen import affine, expr
 from codegen.affine import Affine, Axis
-from codegen.emit import triton_table as table
-from codegen.emit.triton_body import STEP, Signature, Text, needs_int64, plain_block, use_counts
-from codegen.emit.triton_kernel import KernelText, finished
+from codegen.emit.triton import table
+from codegen.emit.triton.expr import STEP, Signature, Text, needs_int64, plain_block
+from codegen.emit.triton.kernel import KernelText, finished
 from codegen.expr import Expr
 from codegen.ir import Access, Buffer, Kernel, Library, Stage, Store, Unsupported
 from codegen.rewrite import Rewrite
@@ -128,7 +128,7 @@ def _finish(out: _Result, tile: DotTile, signature: Signature, *, wide: bool) ->
     same = dtype in (dt.float32, dt.float64)
     sum_ = Text("acc" if same else f"acc.to({table.type_name(dtype)})", frozenset("rc"))
     block.memo[out.product, ()] = sum_
-    block.uses = use_counts(out.stage.roots())
+    block.uses = expr.use_counts(out.stage.roots())
     ready = [(s, block.named(s.value), block.address(s.buffer, s.offset)) for s in out.stage.stores]
     for s, value, address in ready:
         block.store(s, "rc", value, address)

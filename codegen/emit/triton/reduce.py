@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from codegen import expr
-from codegen.emit import triton_table as table
-from codegen.emit.triton_body import Block, Text
+from codegen.emit.triton import table
+from codegen.emit.triton.expr import Block, Text
 from codegen.ir import Reduction
 from codegen.monoid import ALL, ANY, SUM, Monoid
 from eager.dtype import DType

@@ -8,13 +8,13 @@ outside the loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from codegen import affine, expr
 from codegen.affine import Affine, Axis
-from codegen.emit import cpp_table as table
+from codegen.emit.cpp import table
+from codegen.emit.walk import Walk
 from codegen.expr import Apply, Cast, Checked, Const, Expr, IndexOf, Load, Local, Select
 from eager import dtype as dt
 from eager.dtype import DType
@@ -59,7 +59,7 @@ class Names:
         return f"site{self.sites.index(where)}"
 
 
-class Spell:
+class Spell(Walk[str]):
     """Writes expressions into a stack of scopes (outermost first; the last is the body of the
     innermost loop)."""
 
@@ -124,7 +124,7 @@ class Spell:
         if found is not None:
             return found
         depth = max(self.depth(x), self.depth(guard) if guard is not None else 0)
-        text = _RULES[type(x)](self, x, guard, False)
+        text = self.spell(x, guard, False)
         return self.define(key, depth, table.register(x.dtype), text)
 
     def vector_of(self, x: Expr, guard: Expr | None = None) -> str:
@@ -144,7 +144,7 @@ class Spell:
                 depth = max(depth, self.depth(guard))
             return self.define(key, depth, ctype, f"splat<{lane_type}, {self.lanes}>({scalar})")
         depth = max(self.depth(x), self.depth(guard) if guard is not None else 0)
-        return self.define(key, depth, ctype, _RULES[type(x)](self, x, guard, True))
+        return self.define(key, depth, ctype, self.spell(x, guard, True))
 
     def needed(self, guard: Expr | None, x: Expr) -> Expr | None:
         """The guard, if `x` reads memory that may not be there without it: run-time scalars always
@@ -208,6 +208,121 @@ class Spell:
             return None
         return affine.coefficient(index, affine.axis(self.vector.name, self.vector.size))
 
+    # ------------------------------------------------------------------ one rule per kind
+
+    def const(self, x: Const, guard: Expr | None, vector: bool) -> str:
+        return table.constant(x)
+
+    def apply(self, x: Apply, guard: Expr | None, vector: bool) -> str:
+        if x.fn in expr.CODEGEN:
+            return self.random(x, guard, vector)
+        kind, by = x.args[-1].dtype, x.args[-1]
+        known = by.value if isinstance(by, Const) and kind.category == dt.INT else 0
+        if vector and known > 0 and x.fn in table.DIVISIONS:
+            return f"{table.DIVISIONS[x.fn]}<{int(known)}>({self.value(x.args[0], guard, vector)})"
+        args = [self.value(a, guard, vector) for a in x.args]
+        if kind is dt.bool_:
+            return f"{table.BOOL_FUNCTIONS[x.fn]}({', '.join(args)})"
+        if kind.category == dt.INT and x.fn in table.INT_IDENTITY:
+            return args[0]
+        lane = table.register(kind)
+        wrap = f"vec<{lane}, {self.lanes if vector else 1}>"
+        # explicit types: a literal or a narrow int promoted by C++ would not deduce one vector type
+        typed = [f"{wrap}({a})" if not vector else a for a in args]
+        if x.fn == "where":
+            typed[0] = args[0]
+            return f"select<{wrap}>({', '.join(typed)})"
+        return f"{table.FUNCTIONS[x.fn]}({', '.join(typed)})"
+
+    def random(self, x: Apply, guard: Expr | None, vector: bool) -> str:
+        seed, ordinal = (self.scalar(a, guard) for a in x.args[:2])
+        index = self.value(x.args[2], guard, vector)
+        return f"{x.fn}<{table.register(x.dtype)}>({seed}, {ordinal}, {index})"
+
+    def cast(self, x: Cast, guard: Expr | None, vector: bool) -> str:
+        arg, to, source = self.value(x.arg, guard, vector), x.dtype, x.arg.dtype
+        lanes = self.lanes if vector else "1"
+        typed = arg if vector else f"{table.register(source)}({arg})"
+        if source is dt.bool_:
+            return f"from_mask<{table.register(to)}>({typed})"
+        if to is dt.bool_:
+            return f"to_bool({typed})"
+        wide = table.register(to)
+        text = typed if table.register(source) == wide else f"cvt<{wide}>({typed})"
+        if to in (dt.float16, dt.bfloat16) and source is not to:
+            short = "bf16" if to is dt.bfloat16 else "f16"
+            text = f"{short}_to_f32(f32_to_{short}(vec<f32, {lanes}>({text})))"
+        return text
+
+    def select(self, x: Select, guard: Expr | None, vector: bool) -> str:
+        cond = self.value(x.cond, guard, vector)
+        yes, no = x.cond, expr.BUILD.not_(x.cond)
+        if guard is not None:
+            yes, no = expr.BUILD.and_(guard, yes), expr.BUILD.and_(guard, no)
+        then, other = self.value(x.then, yes, vector), self.value(x.other, no, vector)
+        wrap = f"vec<{table.lane(x.dtype)}, {self.lanes if vector else 1}>"
+        return f"select<{wrap}>({cond}, {wrap}({then}), {wrap}({other}))"
+
+    def checked(self, x: Checked, guard: Expr | None, vector: bool) -> str:
+        arg = self.value(x.arg, guard, vector)
+        n = "n_" if vector else "1"
+        return f"bounded({arg}, {x.lo}, {x.hi}, {n}, arena, {self.names.site(x.where)})"
+
+    def local(self, x: Local, guard: Expr | None, vector: bool) -> str:
+        return self.local_names[x.name][0]
+
+    def index_of(self, x: IndexOf, guard: Expr | None, vector: bool) -> str:
+        lane = table.register(x.dtype)
+        if not vector:
+            return f"{lane}({self.index_text(x.index, guard)})"
+        step = self.step(x.index)
+        wrap = f"vec<{lane}, {self.lanes}>"
+        if step is None:
+            at = self.lane_index(x.index, guard)
+            return f"lanes_of<{wrap}>(n_, [&](int l_) {{ return ({lane})({at}); }})"
+        first = f"splat<{lane}, {self.lanes}>({lane}({self.index_text(x.index, guard)}))"
+        return f"{first} + iota<{lane}, {self.lanes}>() * {lane}({step})"
+
+    def load(self, x: Load, guard: Expr | None, vector: bool) -> str:
+        if x.buffer in self.names.scalars:
+            return self.names.buffer(x.buffer)
+        p = self.names.buffer(x.buffer)
+        if not vector:
+            at = f"{p} + {self.index_text(x.offset, guard)}"
+            return f"ld1({at})" if guard is None else f"ld1_if({at}, {self.anywhere(guard)})"
+        step = self.step(x.offset)
+        if guard is not None and self.is_vector(guard):
+            return self._guarded_load(x, guard, p, None if affine.reads_data(x.offset) else step)
+        text = self._plain_load(x, guard, p, step)
+        if guard is None:
+            return text
+        wrap = f"vec<{table.lane(x.dtype)}, {self.lanes}>"
+        return f"{self.scalar(guard)} ? {text} : {wrap}{{}}"
+
+    def _plain_load(self, x: Load, guard: Expr | None, p: str, step: int | None) -> str:
+        if step is None:
+            wrap = f"vec<{table.lane(x.dtype)}, {self.lanes}>"
+            at = self.lane_index(x.offset, guard)
+            return f"lanes_of<{wrap}>(n_, [&](int l_) {{ return ld1({p} + {at}); }})"
+        at = f"{p} + {self.index_text(x.offset, guard)}"
+        if step == 1:
+            return f"ld<B, {self.lanes}>({at}, n_)"
+        if step == 0:
+            return f"splat<{table.lane(x.dtype)}, {self.lanes}>(ld1({at}))"
+        return f"ld_strided<B, {self.lanes}>({at}, {step}, n_)"
+
+    def _guarded_load(self, x: Load, guard: Expr, p: str, step: int | None) -> str:
+        mask = self.vector_of(guard)
+        if step == 1:
+            return f"ld_if<B, {self.lanes}>({p} + {self.index_text(x.offset, guard)}, {mask}, n_)"
+        wrap = f"vec<{table.lane(x.dtype)}, {self.lanes}>"
+        if step == 0:
+            at = self.index_text(x.offset)
+            one = f"splat<{table.lane(x.dtype)}, {self.lanes}>(ld1({p} + {at}))"
+            return f"any({mask}) ? {one} : {wrap}{{}}"
+        at = self.lane_index(x.offset, guard)
+        return f"lanes_if<{wrap}>({mask}, n_, [&](int l_) {{ return ld1({p} + {at}); }})"
+
 
 _locals_memo: dict[Expr, frozenset[str]] = {}
 _load_memo: dict[Expr, bool] = {}
@@ -229,138 +344,3 @@ def has_load(x: Expr) -> bool:
     if found is None:
         found = _load_memo[x] = isinstance(x, Load) or any(has_load(c) for c in expr.children(x))
     return found
-
-
-# ---------------------------------------------------------------------------------- one rule per
-# node
-
-
-def _apply(s: Spell, x: Apply, guard: Expr | None, vector: bool) -> str:
-    if x.fn in expr.CODEGEN:
-        return _random(s, x, guard, vector)
-    kind, by = x.args[-1].dtype, x.args[-1]
-    known = by.value if isinstance(by, Const) and kind.category == dt.INT else 0
-    if vector and known > 0 and x.fn in table.DIVISIONS:
-        return f"{table.DIVISIONS[x.fn]}<{int(known)}>({s.value(x.args[0], guard, vector)})"
-    args = [s.value(a, guard, vector) for a in x.args]
-    if kind is dt.bool_:
-        return f"{table.BOOL_FUNCTIONS[x.fn]}({', '.join(args)})"
-    if kind.category == dt.INT and x.fn in table.INT_IDENTITY:
-        return args[0]
-    lane = table.register(kind)
-    wrap = f"vec<{lane}, {s.lanes if vector else 1}>"
-    # explicit types: a literal or a narrow int promoted by C++ would not deduce one vector type
-    typed = [f"{wrap}({a})" if not vector else a for a in args]
-    if x.fn == "where":
-        typed[0] = args[0]
-        return f"select<{wrap}>({', '.join(typed)})"
-    return f"{table.FUNCTIONS[x.fn]}({', '.join(typed)})"
-
-
-def _random(s: Spell, x: Apply, guard: Expr | None, vector: bool) -> str:
-    seed, ordinal = (s.scalar(a, guard) for a in x.args[:2])
-    index = s.value(x.args[2], guard, vector)
-    return f"{x.fn}<{table.register(x.dtype)}>({seed}, {ordinal}, {index})"
-
-
-def _cast(s: Spell, x: Cast, guard: Expr | None, vector: bool) -> str:
-    arg, to, source = s.value(x.arg, guard, vector), x.dtype, x.arg.dtype
-    lanes = s.lanes if vector else "1"
-    typed = arg if vector else f"{table.register(source)}({arg})"
-    if source is dt.bool_:
-        return f"from_mask<{table.register(to)}>({typed})"
-    if to is dt.bool_:
-        return f"to_bool({typed})"
-    wide = table.register(to)
-    text = typed if table.register(source) == wide else f"cvt<{wide}>({typed})"
-    if to in (dt.float16, dt.bfloat16) and source is not to:
-        short = "bf16" if to is dt.bfloat16 else "f16"
-        text = f"{short}_to_f32(f32_to_{short}(vec<f32, {lanes}>({text})))"
-    return text
-
-
-def _select(s: Spell, x: Select, guard: Expr | None, vector: bool) -> str:
-    cond = s.value(x.cond, guard, vector)
-    yes, no = x.cond, expr.BUILD.not_(x.cond)
-    if guard is not None:
-        yes, no = expr.BUILD.and_(guard, yes), expr.BUILD.and_(guard, no)
-    then, other = s.value(x.then, yes, vector), s.value(x.other, no, vector)
-    wrap = f"vec<{table.lane(x.dtype)}, {s.lanes if vector else 1}>"
-    return f"select<{wrap}>({cond}, {wrap}({then}), {wrap}({other}))"
-
-
-def _checked(s: Spell, x: Checked, guard: Expr | None, vector: bool) -> str:
-    arg = s.value(x.arg, guard, vector)
-    n = "n_" if vector else "1"
-    return f"bounded({arg}, {x.lo}, {x.hi}, {n}, arena, {s.names.site(x.where)})"
-
-
-def _local(s: Spell, x: Local, guard: Expr | None, vector: bool) -> str:
-    return s.local_names[x.name][0]
-
-
-def _index_of(s: Spell, x: IndexOf, guard: Expr | None, vector: bool) -> str:
-    lane = table.register(x.dtype)
-    if not vector:
-        return f"{lane}({s.index_text(x.index, guard)})"
-    step = s.step(x.index)
-    wrap = f"vec<{lane}, {s.lanes}>"
-    if step is None:
-        at = s.lane_index(x.index, guard)
-        return f"lanes_of<{wrap}>(n_, [&](int l_) {{ return ({lane})({at}); }})"
-    first = f"splat<{lane}, {s.lanes}>({lane}({s.index_text(x.index, guard)}))"
-    return f"{first} + iota<{lane}, {s.lanes}>() * {lane}({step})"
-
-
-def _load(s: Spell, x: Load, guard: Expr | None, vector: bool) -> str:
-    if x.buffer in s.names.scalars:
-        return s.names.buffer(x.buffer)
-    p = s.names.buffer(x.buffer)
-    if not vector:
-        at = f"{p} + {s.index_text(x.offset, guard)}"
-        return f"ld1({at})" if guard is None else f"ld1_if({at}, {s.anywhere(guard)})"
-    step = s.step(x.offset)
-    if guard is not None and s.is_vector(guard):
-        return _guarded_load(s, x, guard, p, None if affine.reads_data(x.offset) else step)
-    text = _plain_load(s, x, guard, p, step)
-    if guard is None:
-        return text
-    wrap = f"vec<{table.lane(x.dtype)}, {s.lanes}>"
-    return f"{s.scalar(guard)} ? {text} : {wrap}{{}}"
-
-
-def _plain_load(s: Spell, x: Load, guard: Expr | None, p: str, step: int | None) -> str:
-    if step is None:
-        wrap = f"vec<{table.lane(x.dtype)}, {s.lanes}>"
-        at = s.lane_index(x.offset, guard)
-        return f"lanes_of<{wrap}>(n_, [&](int l_) {{ return ld1({p} + {at}); }})"
-    at = f"{p} + {s.index_text(x.offset, guard)}"
-    if step == 1:
-        return f"ld<B, {s.lanes}>({at}, n_)"
-    if step == 0:
-        return f"splat<{table.lane(x.dtype)}, {s.lanes}>(ld1({at}))"
-    return f"ld_strided<B, {s.lanes}>({at}, {step}, n_)"
-
-
-def _guarded_load(s: Spell, x: Load, guard: Expr, p: str, step: int | None) -> str:
-    mask = s.vector_of(guard)
-    if step == 1:
-        return f"ld_if<B, {s.lanes}>({p} + {s.index_text(x.offset, guard)}, {mask}, n_)"
-    wrap = f"vec<{table.lane(x.dtype)}, {s.lanes}>"
-    if step == 0:
-        at = s.index_text(x.offset)
-        one = f"splat<{table.lane(x.dtype)}, {s.lanes}>(ld1({p} + {at}))"
-        return f"any({mask}) ? {one} : {wrap}{{}}"
-    at = s.lane_index(x.offset, guard)
-    return f"lanes_if<{wrap}>({mask}, n_, [&](int l_) {{ return ld1({p} + {at}); }})"
-
-
-_RULES: Final[dict[type[Expr], Callable[[Spell, Any, Expr | None, bool], str]]] = {
-    Apply: _apply,
-    Cast: _cast,
-    Select: _select,
-    Checked: _checked,
-    Local: _local,
-    IndexOf: _index_of,
-    Load: _load,
-}

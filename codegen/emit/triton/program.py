@@ -1,30 +1,29 @@
-"""Emit: a fused program as one module of Triton kernels and the launches that run it. Fused ->
+"""Emit: a fused program as one module of Triton kernels and the launches that run it. Batched ->
 TritonProgram.
 
-The same kernels as for the CPU: each `Kernel` is tiled (`triton_tile`), perhaps cut into several
-(`triton_split`), and written (`triton_kernel`); matrix products and scatters come from
-`triton_library`. Kernels whose text is equal up to buffer names are emitted once and launched with
-other buffers. What is not in reach (sorting, callbacks into NumPy, complex numbers) raises
+The same kernels as for the CPU: each is perhaps cut into several (`split`), tiled (`tile`), and
+written (`kernel`); matrix products come from `dot`, scatters and the like become kernels in
+`nests`. Kernels whose text is equal up to buffer names are emitted once and launched with other
+buffers. What is not in reach (sorting, callbacks into NumPy, complex numbers) raises
 Unsupported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from codegen.emit import triton_dot
-from codegen.emit import triton_nests as nests
-from codegen.emit import triton_scan as scan
-from codegen.emit.triton_epilogue import Product
-from codegen.emit.triton_group import Form, Tables, emit_group, group
-from codegen.emit.triton_kernel import KernelText, emit_kernel
-from codegen.emit.triton_split import split
-from codegen.emit.triton_tile import DEFAULT, Sizes, tile
+from codegen.emit.triton import dot, nests, scan
+from codegen.emit.triton.epilogue import Product
+from codegen.emit.triton.group import Batched, Form, emit_group
+from codegen.emit.triton.kernel import KernelText, emit_kernel
+from codegen.emit.triton.split import split
+from codegen.emit.triton.tile import DEFAULT, Sizes, tile
 from codegen.expr import Apply
-from codegen.ir import Buffer, Fused, Kernel, Library, Unsupported
+from codegen.ir import Buffer, Kernel, Library, Unsupported
 from codegen.plan import place
+from codegen.runtime.triton_program import Compiled, Launch, Tables, TritonProgram
 from codegen.sizes import round_up
 from eager import dtype as dt
 
@@ -37,53 +36,6 @@ from triton.language.extra import libdevice
 from codegen.runtime import triton_prelude as jc
 '''
 ALIGN: Final = 256  # of temporaries, in bytes: what a device allocation has
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """Run `kernel` with these buffers. `checks`: what each slot of its error buffer means when set.
-
-    With `tables`, the arguments "table", "owner", "first" and "sizes" are made from them."""
-
-    kernel: str
-    arguments: tuple[str, ...]
-    programs: int
-    checks: tuple[str, ...] = ()
-    tables: Tables | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """One kernel: its text, how to compile it (parameters with Triton type names, warps), and what
-    was fused into it, from which line."""
-
-    name: str
-    source: str
-    parameters: tuple[tuple[str, str], ...]
-    warps: int
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class TritonProgram:
-    """`source` is a Python module; `launches` run in order.
-
-    `buffers` are the program's and the temporaries made here; `arena` gives the temporaries their
-    byte offsets in `arena_bytes` of memory, where those that are never alive together overlap.
-    """
-
-    fused: Fused
-    source: str
-    kernels: Mapping[str, Compiled]
-    launches: tuple[Launch, ...]
-    buffers: Mapping[str, Buffer]
-    arena: Mapping[str, int]
-    arena_bytes: int
-
-    @property
-    def text(self) -> str:
-        """What the stage prints as."""
-        return self.source
 
 
 @dataclass
@@ -135,17 +87,17 @@ class _Module:
         self.add(emit_kernel(tiling, self.buffers), hint(kernel), kernel)
 
 
-def emit(fused: Fused, sizes: Sizes = DEFAULT) -> TritonProgram:
-    """Every kernel of `fused`, in order. Raises Unsupported naming the step that Triton cannot
-    do."""
+def emit(batched: Batched, sizes: Sizes = DEFAULT) -> TritonProgram:
+    """Every kernel, in order. Raises Unsupported naming the step that Triton cannot do."""
+    fused = batched.fused
     module = _Module(dict(fused.buffers), sizes)
-    for item in group(fused):
+    for item in batched.items:
         if isinstance(item, tuple):
             module.group(item)
         elif isinstance(item, Kernel):
             module.kernel(item)
         elif isinstance(item, Product):
-            text = triton_dot.dot(item.step, module.buffers, item.epilogue)
+            text = dot.dot(item.step, module.buffers, item.epilogue)
             module.add(text, f"dot_{hint(item.epilogue)}", item.step)
         else:
             _library(module, item)
@@ -180,7 +132,7 @@ def _library(module: _Module, step: Library) -> None:
     if step.op.name in scan.FUNCTIONS:
         module.add(scan.scan(step, module.buffers, module.sizes), step.op.name, step)
     elif step.op.name == "dot":
-        module.add(triton_dot.dot(step, module.buffers), step.op.name, step)
+        module.add(dot.dot(step, module.buffers), step.op.name, step)
     else:
         where = f" at {step.where}" if step.where else ""
         raise Unsupported(f"the triton backend does not compile {step.op.name}{where}")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from codegen.emit.cpp_step import Writer, array, team
+from codegen.emit.cpp.step import Writer, array, team
 from codegen.sizes import blocks, round_up
 
 BAND_BYTES: Final = 1 << 18  # a band of source stays in the second-level cache

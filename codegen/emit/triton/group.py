@@ -1,5 +1,5 @@
 """Emit, before tiling: equal elementwise kernels over different tensors become one. Kernels in
-order -> groups of kernels.
+order -> batches.
 
 An optimizer updates every parameter by the same expression. Kernels that say the same up to buffers
 and sizes, and do not depend on one another, are launched as one: its programs find their tensor in
@@ -8,40 +8,26 @@ a table of addresses (`Tables`).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from codegen import affine, expr
 from codegen.affine import ZERO, Affine
-from codegen.emit import triton_table as table
-from codegen.emit.triton_body import STEP, Block, Text
-from codegen.emit.triton_epilogue import Item, fuse_epilogues, memory
-from codegen.emit.triton_kernel import KernelText, Writer, child, parameter_type
-from codegen.emit.triton_tile import Sizes, TiledStage, Tiling
+from codegen.emit.triton import table
+from codegen.emit.triton.epilogue import Item, Products, memory
+from codegen.emit.triton.expr import STEP, Block, Text
+from codegen.emit.triton.kernel import KernelText, Writer, child, parameter_type
+from codegen.emit.triton.tile import Sizes, TiledStage, Tiling
 from codegen.expr import Expr, Load
 from codegen.ir import Buffer, Fused, Kernel, Stage, Store
 from codegen.rewrite import Rewrite
+from codegen.runtime.triton_program import Tables
 from codegen.sizes import extent, extents
 
 MEMBER: Final = 1 << 20  # the size that stands for every member's in the shared expression
 R: Final = "r"
 MOST_OPEN: Final = 64  # groups that wait for more members: keeps the search linear in the program
-
-
-@dataclass(frozen=True, slots=True)
-class Tables:
-    """What a grouped launch reads besides its scalars: for each slot the buffers of all members,
-    and their sizes."""
-
-    slots: tuple[tuple[str, ...], ...]
-    sizes: tuple[int, ...]
-    block: int
-
-    @property
-    def blocks(self) -> tuple[int, ...]:
-        return tuple(math.ceil(n / self.block) for n in self.sizes)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -152,16 +138,32 @@ class _Open:
         self.after += [g for g in after if g not in self.after]
 
 
-def group(fused: Fused) -> list[Item | tuple[Form, ...]]:
-    """The items in an order of execution, with equal elementwise kernels collected."""
-    return list(_groups(fused))
+@dataclass(frozen=True, eq=False, slots=True)
+class Batched:
+    """Items in an order of execution, with equal elementwise kernels collected."""
+
+    fused: Fused
+    items: tuple[Item | tuple[Form, ...], ...]
+
+    @property
+    def text(self) -> str:
+        """One line per launch, for `explain`."""
+        return "\n".join(
+            " ".join(f.kernel.name for f in item) if isinstance(item, tuple) else item.name
+            for item in self.items
+        )
 
 
-def _groups(fused: Fused) -> Iterator[Item | tuple[Form, ...]]:
+def batch(products: Products) -> Batched:
+    return Batched(products.fused, tuple(_groups(products)))
+
+
+def _groups(products: Products) -> Iterator[Item | tuple[Form, ...]]:
     """Groups stay open until an item of another kind depends on them; then they run, in order."""
+    fused = products.fused
     opened: list[_Open] = []
     latest: dict[tuple[Any, ...], _Open] = {}
-    for item in fuse_epilogues(fused):
+    for item in products.items:
         reads, writes = (fused.homes(names) for names in memory(item))
         if not writes:  # what it computed was fused into its readers
             continue

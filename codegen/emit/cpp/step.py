@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from codegen.emit.cpp_table import MEMORY
+from codegen.emit.cpp.table import MEMORY
 from codegen.ir import Access, Library
 from codegen.runtime import cpu
 from codegen.runtime.artifact import Host

@@ -16,8 +16,9 @@ from typing import Final
 
 from codegen import affine, expr
 from codegen.affine import Affine, Axis, FloorDiv, Mod
-from codegen.emit import triton_table as table
-from codegen.emit.triton_tile import ATOMICS, COMBINES, is_atomic
+from codegen.emit.triton import table
+from codegen.emit.triton.tile import ATOMICS, COMBINES, is_atomic
+from codegen.emit.walk import Walk, bare
 from codegen.expr import Apply, Cast, Checked, Const, Expr, IndexOf, Load, Local, Select
 from codegen.ir import Buffer, Store, Unsupported
 from eager import dtype as dt
@@ -80,7 +81,7 @@ class Signature:
 
 
 @dataclass
-class Block:
+class Block(Walk[Text]):
     """Statements of a tile. `counters`: spelling of each canonical axis; `masks`: name of the bound
     of each dimension."""
 
@@ -198,7 +199,7 @@ class Block:
         key = (x, guard if guard and self.signature.reads(x) else ())
         found = self.memo.get(key)
         if found is None:
-            found = _EMIT[type(x)](self, x, guard)
+            found = self.spell(x, guard)
             long = self.uses.get(x, 2) > 1 or len(found.text) > INLINE
             if long and type(x) is not Const and not found.text.isidentifier():
                 found = self.bind(found)
@@ -216,6 +217,73 @@ class Block:
         """`x` as a block over all dimensions of `span`."""
         return x.text if dims_in(x.dims) == tuple(span) else f"tl.broadcast_to({x.text}, {shape})"
 
+    # ---- one rule per kind
+
+    def const(self, x: Const, guard: Guard) -> Text:
+        return Text(table.number(x.value, x.dtype))
+
+    def load(self, x: Load, guard: Guard) -> Text:
+        if self.signature.buffers[x.buffer].kind == "scalar":
+            return Text(self.signature.parameter(x.buffer))
+        address = self.address(x.buffer, x.offset, guard)
+        span = address.dims.union(*(g.dims for g in guard))
+        target = self._widened(address, dims_in(span))
+        return self.bind(Text(f"tl.load({target}{self._mask(span, guard)})", span))
+
+    def index_of(self, x: IndexOf, guard: Guard) -> Text:
+        index = self.index(x.index, guard)
+        return Text(f"{index.text}.to(tl.int64)", index.dims)
+
+    def local(self, x: Local, guard: Guard) -> Text:
+        return self.locals[x.name]
+
+    def apply(self, x: Apply, guard: Guard) -> Text:
+        operand = x.dtype if x.fn.startswith("random") else x.args[-1].dtype
+        if x.fn == "random_bits":
+            operand = dt.int64
+        template = table.template(x.fn, operand)
+        literal = x.fn in NUMBERS_STAND_IN and operand is not dt.bool_ and table.is_infix(template)
+        args = [(self.value if literal else self.named)(a, guard) for a in x.args]
+        counts = [template.count(f"{{{i}}}") for i in range(len(args))]
+        repeated = [a if n == 1 else self.bind(a) for a, n in zip(args, counts, strict=True)]
+        called = not template.startswith("(")
+        text = template.format(*(bare(a.text) if called else a.text for a in repeated))
+        return Text(text, frozenset().union(*(a.dims for a in args)))
+
+    def cast(self, x: Cast, guard: Guard) -> Text:
+        arg = self.named(x.arg, guard)
+        if x.dtype is dt.bool_:
+            return Text(f"({arg.text} != 0)", arg.dims)
+        if x.arg.dtype is dt.bool_ and x.dtype in (dt.float16, dt.bfloat16):
+            return Text(f"{arg.text}.to(tl.float32).to({table.type_name(x.dtype)})", arg.dims)
+        return Text(f"{arg.text}.to({table.type_name(x.dtype)})", arg.dims)
+
+    def select(self, x: Select, guard: Guard) -> Text:
+        condition = self.named(x.cond, guard)
+        if not condition.text.isidentifier():
+            condition = self.bind(condition)
+        refused = condition
+        if self.signature.reads(x.other):
+            refused = self.bind(Text(f"~{condition.text}", condition.dims))
+        then = self.named(x.then, (*guard, condition) if self.signature.reads(x.then) else guard)
+        other = self.named(x.other, (*guard, refused) if self.signature.reads(x.other) else guard)
+        return Text(
+            f"tl.where({condition.text}, {then.text}, {other.text})",
+            condition.dims | then.dims | other.dims,
+        )
+
+    def checked(self, x: Checked, guard: Guard) -> Text:
+        """The index itself; lanes outside [lo, hi] set the error slot of this check."""
+        value = self.named(x.arg, guard)
+        if not value.text.isidentifier():
+            value = self.bind(value)
+        slot = self.signature.check(x.where)
+        bad = self.bind(Text(f"({value.text} < {x.lo}) | ({value.text} > {x.hi})", value.dims))
+        span = value.dims.union(*(g.dims for g in guard))
+        target = self._widened(Text(f"errors + {slot}"), dims_in(span))
+        self.put(f"tl.store({target}, 1{self._mask(span, guard, [bad.text])})")
+        return value
+
 
 def plain_block(signature: Signature, *, wide: bool) -> Block:
     """A block at the start of a kernel that names its values v0, v1 ..."""
@@ -223,121 +291,9 @@ def plain_block(signature: Signature, *, wide: bool) -> Block:
     return Block(signature, [], STEP, {}, {}, {}, {}, wide, lambda: f"v{next(numbers)}")
 
 
-def bare(text: str) -> str:
-    """`text` without parentheses around the whole of it, for places that end it anyway."""
-    if not (text.startswith("(") and text.endswith(")")):
-        return text
-    depth = 0
-    for i, c in enumerate(text):
-        depth += (c == "(") - (c == ")")
-        if depth == 0 and i < len(text) - 1:
-            return text
-    return text[1:-1]
-
-
 def dims_in(dims: Iterable[str]) -> tuple[str, ...]:
     """Rows before columns."""
     return tuple(d for d in "rc" if d in dims)
-
-
-# ------------------------------------------------------------------------------ one rule per kind
-# of expression
-
-
-def _const(b: Block, x: Const, guard: Guard) -> Text:
-    return Text(table.number(x.value, x.dtype))
-
-
-def _load(b: Block, x: Load, guard: Guard) -> Text:
-    if b.signature.buffers[x.buffer].kind == "scalar":
-        return Text(b.signature.parameter(x.buffer))
-    address = b.address(x.buffer, x.offset, guard)
-    span = address.dims.union(*(g.dims for g in guard))
-    target = b._widened(address, dims_in(span))
-    return b.bind(Text(f"tl.load({target}{b._mask(span, guard)})", span))
-
-
-def _index_of(b: Block, x: IndexOf, guard: Guard) -> Text:
-    index = b.index(x.index, guard)
-    return Text(f"{index.text}.to(tl.int64)", index.dims)
-
-
-def _local(b: Block, x: Local, guard: Guard) -> Text:
-    return b.locals[x.name]
-
-
-def _apply(b: Block, x: Apply, guard: Guard) -> Text:
-    operand = x.dtype if x.fn.startswith("random") else x.args[-1].dtype
-    if x.fn == "random_bits":
-        operand = dt.int64
-    template = table.template(x.fn, operand)
-    literal = x.fn in NUMBERS_STAND_IN and operand is not dt.bool_ and table.is_infix(template)
-    args = [(b.value if literal else b.named)(a, guard) for a in x.args]
-    repeated = [a if template.count(f"{{{i}}}") == 1 else b.bind(a) for i, a in enumerate(args)]
-    called = not template.startswith("(")
-    text = template.format(*(bare(a.text) if called else a.text for a in repeated))
-    return Text(text, frozenset().union(*(a.dims for a in args)))
-
-
-def _cast(b: Block, x: Cast, guard: Guard) -> Text:
-    arg = b.named(x.arg, guard)
-    if x.dtype is dt.bool_:
-        return Text(f"({arg.text} != 0)", arg.dims)
-    if x.arg.dtype is dt.bool_ and x.dtype in (dt.float16, dt.bfloat16):
-        return Text(f"{arg.text}.to(tl.float32).to({table.type_name(x.dtype)})", arg.dims)
-    return Text(f"{arg.text}.to({table.type_name(x.dtype)})", arg.dims)
-
-
-def _select(b: Block, x: Select, guard: Guard) -> Text:
-    condition = b.named(x.cond, guard)
-    if not condition.text.isidentifier():
-        condition = b.bind(condition)
-    refused = condition
-    if b.signature.reads(x.other):
-        refused = b.bind(Text(f"~{condition.text}", condition.dims))
-    then = b.named(x.then, (*guard, condition) if b.signature.reads(x.then) else guard)
-    other = b.named(x.other, (*guard, refused) if b.signature.reads(x.other) else guard)
-    return Text(
-        f"tl.where({condition.text}, {then.text}, {other.text})",
-        condition.dims | then.dims | other.dims,
-    )
-
-
-def _checked(b: Block, x: Checked, guard: Guard) -> Text:
-    """The index itself; lanes outside [lo, hi] set the error slot of this check."""
-    value = b.named(x.arg, guard)
-    if not value.text.isidentifier():
-        value = b.bind(value)
-    slot = b.signature.check(x.where)
-    bad = b.bind(Text(f"({value.text} < {x.lo}) | ({value.text} > {x.hi})", value.dims))
-    span = value.dims.union(*(g.dims for g in guard))
-    target = b._widened(Text(f"errors + {slot}"), dims_in(span))
-    b.put(f"tl.store({target}, 1{b._mask(span, guard, [bad.text])})")
-    return value
-
-
-_EMIT: Final[Mapping[type[Expr], Callable[..., Text]]] = {
-    Const: _const,
-    Load: _load,
-    IndexOf: _index_of,
-    Local: _local,
-    Apply: _apply,
-    Cast: _cast,
-    Select: _select,
-    Checked: _checked,
-}
-
-
-def use_counts(roots: Iterable[Expr]) -> dict[Expr, int]:
-    """How often each expression is an operand (roots count once)."""
-    roots = tuple(roots)
-    counts: dict[Expr, int] = {}
-    for root in roots:
-        counts[root] = counts.get(root, 0) + 1
-    for x in expr.walk(*roots):
-        for child in expr.children(x):
-            counts[child] = counts.get(child, 0) + 1
-    return counts
 
 
 def needs_int64(buffers: Iterable[Buffer], extents: Iterable[int]) -> bool:

@@ -15,11 +15,10 @@ from typing import Final
 
 from codegen import affine, expr
 from codegen.affine import Axis
-from codegen.emit import triton_reduce as reduce
-from codegen.emit import triton_table as table
-from codegen.emit.triton_body import STEP, Block, Memo, Signature, Text, use_counts
-from codegen.emit.triton_reduce import Span
-from codegen.emit.triton_tile import TiledStage, Tiling
+from codegen.emit.triton import reduce, table
+from codegen.emit.triton.expr import STEP, Block, Memo, Signature, Text
+from codegen.emit.triton.reduce import Span
+from codegen.emit.triton.tile import TiledStage, Tiling
 from codegen.expr import Expr
 from codegen.ir import Buffer, Unsupported, homes
 
@@ -124,7 +123,7 @@ class Writer:
         block.put(f"for r in range(0, {t.rows}):")
         inner = child(block, STEP)
         self.counter(inner, _axis("r", t.rows), Text("r"))
-        inner.uses = use_counts(stage.roots())
+        inner.uses = expr.use_counts(stage.roots())
         for s in stage.stores:
             value, address = inner.named(s.value), inner.address(s.buffer, s.offset)
             inner.store_in_turn(s, value, address)
@@ -219,13 +218,13 @@ class Writer:
         inner = child(block, STEP)
         inner.masks.pop("c", None)
         self.open_cols(inner, stage, f"{start} + {self.arange(stage.block)}", masked)
-        inner.uses = use_counts(stage.stage.roots())
+        inner.uses = expr.use_counts(stage.stage.roots())
         for r in stage.stage.reductions:
             reduce.fold(inner, r, self.span(stage), accumulators[r.name])
         self.stores(inner, stage)
 
     def stage(self, block: Block, stage: TiledStage) -> None:
-        block.uses, span = use_counts(stage.stage.roots()), self.span(stage)
+        block.uses, span = expr.use_counts(stage.stage.roots()), self.span(stage)
         for r in stage.stage.reductions:
             reduce.finish(block, r, reduce.operands(block, r, span), span)
         self.stores(block, stage)

@@ -1,0 +1,31 @@
+"""Beside the stages: what a backend is. An ordered table of transformations, and how their last
+result is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from codegen.ir import Target
+from codegen.runtime.artifact import Artifact
+
+Results = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One transformation: `run` of the results named in `of`, or of the stage before."""
+
+    name: str
+    run: Callable[..., Any]
+    of: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """`load` makes the artifact of all stages' results; `prepare` comes before the first."""
+
+    stages: tuple[Stage, ...]
+    load: Callable[[Results, Target], Artifact]
+    prepare: Callable[[Target], None] = lambda target: None

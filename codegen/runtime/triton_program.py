@@ -1,0 +1,70 @@
+"""Triton runtime: what it is given. Kernels as a Python module, and the launches that run them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from codegen.ir import Buffer, Fused
+from codegen.sizes import blocks
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What a grouped launch reads besides its scalars: for each slot the buffers of all members,
+    and their sizes."""
+
+    slots: tuple[tuple[str, ...], ...]
+    sizes: tuple[int, ...]
+    block: int
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        return tuple(blocks(n, self.block) for n in self.sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Run `kernel` with these buffers. `checks`: what each slot of its error buffer means when set.
+
+    With `tables`, the arguments "table", "owner", "first" and "sizes" are made from them."""
+
+    kernel: str
+    arguments: tuple[str, ...]
+    programs: int
+    checks: tuple[str, ...] = ()
+    tables: Tables | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """One kernel: its text, how to compile it (parameters with Triton type names, warps), and what
+    was fused into it, from which line."""
+
+    name: str
+    source: str
+    parameters: tuple[tuple[str, str], ...]
+    warps: int
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TritonProgram:
+    """`source` is a Python module; `launches` run in order.
+
+    `buffers` are the program's and the temporaries made here; `arena` gives the temporaries their
+    byte offsets in `arena_bytes` of memory, where those that are never alive together overlap.
+    """
+
+    fused: Fused
+    source: str
+    kernels: Mapping[str, Compiled]
+    launches: tuple[Launch, ...]
+    buffers: Mapping[str, Buffer]
+    arena: Mapping[str, int]
+    arena_bytes: int
+
+    @property
+    def text(self) -> str:
+        """What the stage prints as."""
+        return self.source
