@@ -21,12 +21,14 @@ from eager import indexing as indexing
 from eager import interop as interop
 from eager import jit as jit
 from eager import linalg as linalg
+from eager import masked as masked
 from eager import nn as nn
 from eager import operators as operators
 from eager import optim as optim
 from eager import printing as printing
 from eager import random as random
 from eager import serialization as serialization
+from eager import signal as signal
 from eager import special as special
 from eager import testing as testing
 from eager import utils as utils
@@ -69,12 +71,14 @@ from eager.notice import warn_once as _warn_once
 from eager.op import aval_of as _aval_of
 from eager.ops import activation as _activation
 from eager.ops import arrange as _arrange
+from eager.ops import bessel as _bessel
 from eager.ops import complex as _complex
 from eager.ops import composite as _composite
 from eager.ops import contract as _contract
 from eager.ops import create as _create
 from eager.ops import dynamic as _dynamic
 from eager.ops import elementary as _elementary
+from eager.ops import gammas as _gammas
 from eager.ops import index as _index
 from eager.ops import move as _move
 from eager.ops import parts as _parts
@@ -86,6 +90,7 @@ from eager.ops import scan as _scan
 from eager.ops import search as _search
 from eager.ops import select as _select
 from eager.ops import sort as _sort
+from eager.ops import strided as _strided
 from eager.ops import view as _view
 from eager.ops import window as _window
 from eager.printing import set_printoptions as set_printoptions
@@ -101,6 +106,7 @@ __version__ = "0.1.0"
 _AUTOGRAD_MODULES = (_function, _functional)
 _OP_MODULES = (
     _arrange,
+    _bessel,
     _complex,
     _search,
     _activation,
@@ -109,6 +115,7 @@ _OP_MODULES = (
     _create,
     _dynamic,
     _elementary,
+    _gammas,
     _index,
     _move,
     _parts,
@@ -119,6 +126,7 @@ _OP_MODULES = (
     _scan,
     _select,
     _sort,
+    _strided,
     _view,
     _window,
 )  # importing them has registered their functions
@@ -238,6 +246,9 @@ globals().update({n: getattr(Tensor, n) for n in _METHODS_HERE})
 # Modules whose functions capture calls as they are (on traced tensors) instead of reading their
 # bytecode: they have no state of the user's. Patterns of `fnmatch`.
 NATIVE_MODULES = (
+    "eager.signal.windows",
+    "eager.special",
+    "eager.masked",
     "eager.autograd",
     "eager.autograd.*",
     "eager.dispatch",

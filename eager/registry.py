@@ -74,6 +74,19 @@ def public(
     return register
 
 
+def under(path: str) -> Callable[..., Callable[[F], F]]:
+    """A decorator that registers as `torch.<path>.<name>`: neither a method nor in `eager`."""
+
+    def with_samples(samples: Samples | None = None) -> Callable[[F], F]:
+        def register(fn: F) -> F:
+            name = f"{path}.{fn.__name__}"
+            return public(torch=name, samples=samples, method=False, namespace=False)(fn)
+
+        return register
+
+    return with_samples
+
+
 def _with_other_names(fn: Callable[..., Any]) -> Callable[..., Any]:
     """`fn`, which also takes the other names (`axis` for `dim`) of parameters that it has."""
     parameters = inspect.signature(fn).parameters

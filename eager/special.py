@@ -7,22 +7,47 @@ import math
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from eager.dispatch import apply
 from eager.op import Sample
 from eager.ops import samples as s
+from eager.ops.bessel import i0 as i0
+from eager.ops.bessel import i0e as i0e
+from eager.ops.bessel import i1 as i1
+from eager.ops.bessel import i1e as i1e
+from eager.ops.bessel import modified_bessel_i0 as modified_bessel_i0
+from eager.ops.bessel import modified_bessel_i1 as modified_bessel_i1
+from eager.ops.bessel import spherical_bessel_j0 as spherical_bessel_j0
 from eager.ops.composite import log_softmax as log_softmax
 from eager.ops.composite import logsumexp as logsumexp
 from eager.ops.composite import softmax as softmax
+from eager.ops.elementary import ERFCX, NDTRI
 from eager.ops.elementary import logit as logit
 from eager.ops.elementary import round as round
+from eager.ops.gammas import igamma as gammainc  # noqa: F401
+from eager.ops.gammas import igammac as gammaincc  # noqa: F401
+from eager.ops.gammas import mvlgamma as multigammaln  # noqa: F401
+from eager.ops.gammas import zeta as zeta
 from eager.ops.pointwise import where
+from eager.ops.polynomials import FUNCTIONS as _POLYNOMIALS
 from eager.registry import PUBLIC, public
 from eager.tensor import Tensor
 
 F = TypeVar("F", bound=Callable[..., Any])
 _SAME: Final = (
-    "digamma", "erf", "erfc", "erfinv", "exp2", "expit", "expm1", "log1p", "sinc", "xlogy",
-)  # fmt: skip
+    "digamma",
+    "erf",
+    "erfc",
+    "erfinv",
+    "exp2",
+    "expit",
+    "expm1",
+    "log1p",
+    "polygamma",
+    "sinc",
+    "xlogy",
+)
 globals().update({name: PUBLIC[name].fn for name in _SAME})
+globals().update(_POLYNOMIALS)
 _xlogy = PUBLIC["xlogy"].fn
 psi = PUBLIC["digamma"].fn
 gammaln = PUBLIC["lgamma"].fn
@@ -53,3 +78,23 @@ def xlog1py(input: Any, other: Any) -> Tensor:
 def ndtr(input: Tensor) -> Tensor:
     """The probability that a normal variable is at most x."""
     return (input * -math.sqrt(0.5)).erfc() * 0.5
+
+
+@_special(Sample((s.values((3, 4), -1.5, 8.0),)), Sample((s.values((3,), 20.0, 60.0),)))
+def erfcx(input: Tensor) -> Tensor:
+    """exp(x^2) erfc(x), without overflow where x is large."""
+    return apply(ERFCX, input)
+
+
+@_special(Sample((s.values((3, 4), 0.05, 0.95),)))
+def ndtri(input: Tensor) -> Tensor:
+    """The x below which a normal variable is with probability `input`."""
+    return apply(NDTRI, input)
+
+
+@_special(Sample((s.values((3, 4), -12.0, 4.0),)))
+def log_ndtr(input: Tensor) -> Tensor:
+    """log(ndtr(x)), also where ndtr underflows."""
+    t = input * math.sqrt(0.5)
+    below = (apply(ERFCX, -t.clamp(max=0.0)) / 2).log() - t * t
+    return where(input < -1.0, below, (-t.clamp(min=-1.0).erfc() / 2).log1p())

@@ -5,15 +5,12 @@ from __future__ import annotations
 
 import builtins
 import itertools
-import math
 from typing import Any
 
-from eager import dtype as dt
 from eager.aval import broadcast_shapes as _broadcast
 from eager.device import Size
-from eager.dtype import DType
 from eager.ops import samples as s
-from eager.ops.create import arange, full
+from eager.ops.create import arange
 from eager.ops.move import cat, stack
 from eager.ops.parts import split
 from eager.ops.reduce import sum
@@ -290,22 +287,3 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     n = x.shape[0] if N is None else N
     powers = range(n) if increasing else range(n - 1, -1, -1)
     return stack([x**p for p in powers], 1)
-
-
-# ------------------------------------------------------------------------------------ windows
-def _window(name: str, a: float) -> Any:
-    def make(
-        window_length: int, periodic: bool = True, *, dtype: DType | None = None, device: Any = None
-    ) -> Tensor:
-        n = window_length if periodic else window_length - 1
-        if window_length <= 1:
-            return full((window_length,), 1.0, dtype=dtype or dt.get_default_dtype())
-        angle = arange(window_length, dtype=dt.float64) * (2 * math.pi / n)
-        return (a - (1 - a) * angle.cos()).to(dtype or dt.get_default_dtype())
-
-    make.__name__ = make.__qualname__ = name
-    make.__doc__ = f"{name}(window_length, periodic=True): a raised cosine."
-    return public(name, method=False, samples=s.calls(s.call(6), s.call(5, False)))(make)
-
-
-hann_window, hamming_window = _window("hann_window", 0.5), _window("hamming_window", 0.54)

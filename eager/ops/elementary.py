@@ -8,6 +8,7 @@ from typing import Any
 
 from eager import dtype as dt
 from eager.dispatch import apply
+from eager.op import REGISTRY
 from eager.ops import samples as s
 from eager.ops.kinds import Pointwise
 from eager.ops.pointwise import UnaryFn, binary, binary_op, is_integral, unary, where
@@ -193,6 +194,28 @@ erfc = unary(
 )
 
 
+def _erfcx_body(m: Any, x: Any) -> Any:
+    """The series of erfc's tail without its exponential; 1 / (x sqrt(pi)) far out."""
+    size = m.min(m.max(x, 1.0), 26.0)
+    tail = _horner((size - 3.75) / (size + 3.75), far_coefficients())
+    far = m.max(x, 26.0)
+    square = 0.5 / (far * far)
+    series = _horner(square, (-945.0, 105.0, -15.0, 3.0, -1.0, 1.0))
+    out = series / far / math.sqrt(math.pi)
+    near = m.min(x, 1.0)
+    inside = m.exp(near * near) * (1.0 - m.erf(near))
+    return m.where(x < 1.0, inside, m.where(x < 26.0, tail, out))
+
+
+ERFCX = Pointwise(
+    "erfcx",
+    ("x",),
+    lambda g, x, out: (g * (2 * x * out - _TWO_OVER_SQRT_PI),),
+    body=_erfcx_body,
+    result="float",
+)
+
+
 def _erfinv_body(m: Any, y: Any) -> Any:
     """Giles' polynomial (2010), then two Newton steps: full float64 precision inside (-1, 1)."""
     w = -m.log1p(-y * y)
@@ -223,6 +246,31 @@ erfinv = unary(
     _erfinv_body,
     lambda g, out: (g * (1 / _TWO_OVER_SQRT_PI) * (out * out).exp(),),
     samples=s.on(-0.9, 0.9),
+)
+
+
+def _ndtri_body(m: Any, p: Any) -> Any:
+    """In the middle by erfinv; in the tails by Newton's steps on the logarithm of the tail."""
+    upper = p > 0.5
+    q = m.where(upper, 1.0 - p, p)
+    size = -2.0 * m.log(m.min(q, 0.1))
+    y = m.sqrt(size - m.log(2 * math.pi * size))
+    for _ in range(4):
+        scaled = _erfcx_body(m, y * math.sqrt(0.5))
+        error = m.log(0.5 * scaled) - 0.5 * y * y + 0.5 * size
+        y = y + error * scaled * math.sqrt(math.pi / 2)
+    tail = m.where(m.eq(q, 0.0), math.inf, y)
+    middle = _erfinv_body(m, m.where(q > 0.1, 2.0 * p - 1.0, 0.0)) * math.sqrt(2.0)
+    out = m.where(q > 0.1, middle, m.where(upper, tail, -tail))
+    return m.where(q < 0.0, math.nan, out)
+
+
+NDTRI = Pointwise(
+    "ndtri",
+    ("x",),
+    lambda g, out: (g * (out * out * 0.5).exp() * math.sqrt(2 * math.pi),),
+    body=_ndtri_body,
+    result="float",
 )
 lgamma = unary("lgamma", "lgamma", lambda g, x: (g * digamma(x),), samples=s.on(0.1, 5.0))
 
@@ -266,7 +314,12 @@ def _trigamma_body(m: Any, x: Any) -> Any:
 
 _TRIGAMMA = (7 / 6, -691 / 2730, 5 / 66, -1 / 30, 1 / 42, -1 / 30, 1 / 6)
 trigamma: UnaryFn = unary(
-    "trigamma", _trigamma_body, torch="special.polygamma", method=False, samples=s.calls()
+    "trigamma",
+    _trigamma_body,
+    lambda g, x: (g * -2 * apply(REGISTRY["zeta"], zeros_of(x) + 3, x),),
+    torch="special.polygamma",
+    method=False,
+    samples=s.calls(),
 )
 
 # -------------------------------------------------------------------- two and three operands

@@ -18,7 +18,11 @@ PARAMETERS = [
     pytest.param(
         name,
         id=f"{each.group}-{name}",
-        marks=[pytest.mark.xfail(strict=True, raises=(AssertionError, TypeError), reason=WRONG_TODAY[name])]
+        marks=[
+            pytest.mark.xfail(
+                strict=True, raises=(AssertionError, TypeError), reason=WRONG_TODAY[name]
+            )
+        ]
         if name in WRONG_TODAY
         else [],
     )

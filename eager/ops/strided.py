@@ -1,0 +1,240 @@
+"""Views by strides, and views that are copies. tensor -> tensor over the same memory, or values of
+its own."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from eager.aval import Aval, contiguous_strides
+from eager.dispatch import apply
+from eager.op import REGISTRY, Attrs, Sample
+from eager.ops import parts, view
+from eager.ops import samples as s
+from eager.ops.create import empty
+from eager.ops.kinds import Host, View
+from eager.ops.pointwise import clone
+from eager.registry import public
+from eager.tensor import Tensor, wrap
+from eager.traced import Traced
+
+Ints = tuple[int, ...]
+
+
+# -------------------------------------------------------------------------------- as_strided
+def _window(x: Any, shape: Ints, strides: Ints, start: int) -> Any:
+    steps = [step * x.strides[0] for step in strides]
+    return np.lib.stride_tricks.as_strided(x[start:], shape, steps)
+
+
+def _places(shape: Ints, strides: Ints, start: int) -> Tensor:
+    """The flat place of each element: int64 of `shape`."""
+    total = np.full((1,) * len(shape), start, np.int64)
+    for d, (n, step) in enumerate(zip(shape, strides, strict=True)):
+        along = [1] * len(shape)
+        along[d] = n
+        total = total + (np.arange(n) * step).reshape(along)
+    return wrap(np.ascontiguousarray(np.broadcast_to(total, shape)))
+
+
+def _as_strided_vjp(g: Tensor, avals: Any, shape: Ints, strides: Ints, start: int) -> tuple[Tensor]:
+    """Elements may share a place: their gradients are added."""
+    zeros = Tensor._full(0, Aval(avals[0].shape, g.dtype))
+    places = _places(shape, strides, start)
+    return (apply(REGISTRY["index_add"], zeros, places.reshape(-1), g.reshape(-1), dim=0),)
+
+
+AS_STRIDED = View(
+    "as_strided",
+    ("x",),
+    _as_strided_vjp,
+    shape=lambda shape, attrs: attrs["shape"],
+    source=lambda index, shape, attrs: (
+        sum((i * step for i, step in zip(index, attrs["strides"], strict=True)), attrs["start"]),
+    ),
+    numpy=lambda x, attrs: _window(x, attrs["shape"], attrs["strides"], attrs["start"]),
+    strides=lambda shape, strides, attrs: (
+        tuple(step * strides[0] for step in attrs["strides"]),
+        attrs["start"] * strides[0],
+    ),
+    write=lambda base, attrs: (AS_STRIDED_SCATTER, dict(attrs), True),
+)
+
+
+def _scattered(x: Any, src: Any, **attrs: Any) -> Any:
+    out = np.array(x)
+    _window(out, **attrs)[...] = src
+    return out
+
+
+def _scatter_vjp(g: Tensor, shape: Ints, strides: Ints, start: int) -> tuple[Tensor, Tensor]:
+    attrs = {"shape": shape, "strides": strides, "start": start}
+    hole = Tensor._full(0, Aval(shape, g.dtype))
+    return apply(AS_STRIDED_SCATTER, g, hole, **attrs), apply(AS_STRIDED, g, **attrs)
+
+
+AS_STRIDED_SCATTER: Host = Host(
+    "as_strided_scatter",
+    ("x", "src"),
+    _scatter_vjp,
+    numpy=_scattered,
+    rule=lambda x, src, **attrs: (x,),
+)
+
+
+def _flat(input: Tensor, offset: int | None) -> tuple[Tensor, int]:
+    """The memory of a tensor as a vector, and where in it `offset` (of the whole memory) lies."""
+    contiguous = input.stride() == contiguous_strides(tuple(input.shape))
+    if contiguous and (offset is None or offset >= input.storage_offset()):
+        return input.reshape(-1), 0 if offset is None else offset - input.storage_offset()
+    if input.requires_grad or type(input._array) is Traced:
+        raise RuntimeError(
+            "as_strided: with a gradient or in captured code the tensor must be contiguous"
+        )
+    owner = input._array
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    memory = np.lib.stride_tricks.as_strided(owner, (owner.size,), (owner.itemsize,))
+    return wrap(memory, input._storage), input.storage_offset() if offset is None else offset
+
+
+def _attrs(flat: Tensor, size: Any, stride: Any, start: int) -> Attrs:
+    shape, strides = view.as_ints((size,)), view.as_ints((stride,))
+    if len(shape) != len(strides):
+        raise RuntimeError(
+            f"mismatch in length of strides and shape: {len(strides)} and {len(shape)}"
+        )
+    if any(step < 0 for step in strides):
+        raise RuntimeError(
+            f"as_strided: Negative strides are not supported at the moment, got strides: "
+            f"{list(strides)}"
+        )
+    last = start + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
+    if math.prod(shape) and last >= flat.shape[0]:
+        raise RuntimeError(
+            f"setStorage: sizes {list(shape)}, strides {list(strides)} and storage offset {start} "
+            f"are out of bounds for storage of size {flat.shape[0]}"
+        )
+    return {"shape": shape, "strides": strides, "start": start}
+
+
+@public(
+    samples=s.calls(
+        s.call(s.values((3, 4)), (2, 3), (1, 2)), s.call(s.values((9,)), (2, 2), (3, 1), 2)
+    )
+)
+def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+    """The view of the tensor's memory with these sizes and strides (in elements)."""
+    flat, start = _flat(input, storage_offset)
+    return apply(AS_STRIDED, flat, **_attrs(flat, size, stride, start))
+
+
+# (PyTorch's gradient is not 0 where `src` was written.)
+@public(
+    samples=s.calls(s.call(s.values((3, 4)), s.values((2, 3), seed=1), (2, 3), (4, 1), grad=False))
+)
+def as_strided_scatter(
+    input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None
+) -> Tensor:
+    """`input` with `src` where `as_strided` would read."""
+    start = 0 if storage_offset is None else storage_offset
+    flat = input.reshape(-1)
+    attrs = _attrs(flat, size, stride, start)
+    if tuple(src.shape) != attrs["shape"]:
+        raise RuntimeError(
+            f"expected src to have a size equal to the slice of self. src size = "
+            f"{list(src.shape)}, slice size = {list(attrs['shape'])}"
+        )
+    return apply(AS_STRIDED_SCATTER, flat, src, **attrs).reshape(input.shape)
+
+
+# ----------------------------------------------------------------- uninitialised, by strides
+@public(method=False)
+def empty_strided(
+    size: Any,
+    stride: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A tensor with these sizes and strides; its elements are 0."""
+    shape, strides = view.as_ints((size,)), view.as_ints((stride,))
+    room = 1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
+    memory = empty(max(room, 0) if math.prod(shape) else 0, dtype=dtype, device=device)
+    return as_strided(memory, shape, strides).detach().requires_grad_(requires_grad)
+
+
+@public(namespace=False)
+def new_empty_strided(input: Tensor, size: Any, stride: Any, **options: Any) -> Tensor:
+    """`empty_strided` of the tensor's dtype."""
+    options.setdefault("dtype", input.dtype)
+    return empty_strided(size, stride, **options)
+
+
+@public(method=False)
+def empty_permuted(size: Any, physical_layout: Any, **options: Any) -> Tensor:
+    """A tensor whose dimensions lie in memory in the order `physical_layout`; its elements are
+    0."""
+    shape, order = view.as_ints((size,)), view.as_ints((physical_layout,))
+    if sorted(order) != list(range(len(shape))):
+        raise RuntimeError(
+            f"Dimensions in physical_layout are not an ordering of {len(shape)} dimensions: "
+            f"{list(order)}"
+        )
+    steps = contiguous_strides(tuple(shape[d] for d in order))
+    strides = [steps[order.index(d)] for d in range(len(shape))]
+    return empty_strided(shape, strides, **options)
+
+
+# -------------------------------------------------------------------------- views as copies
+_x = s.values((2, 3, 4))
+_COPIES: dict[str, tuple[Any, Sample]] = {
+    "alias": (view.alias, s.call(_x)),
+    "as_strided": (as_strided, s.call(_x, (2, 2), (1, 2))),
+    "detach": (Tensor.detach, s.call(_x, grad=False)),
+    "diagonal": (parts.diagonal, s.call(_x)),
+    "expand": (view.expand, s.call(_x, (2, 2, 3, 4))),
+    "narrow": (view.narrow, s.call(_x, 1, 0, 2)),
+    "permute": (view.permute, s.call(_x, (2, 0, 1))),
+    "select": (view.select, s.call(_x, 1, 0)),
+    "split": (parts.split, s.call(_x, 2)),
+    "split_with_sizes": (parts.split, s.call(_x, [1, 1])),
+    "squeeze": (view.squeeze, s.call(_x)),
+    "t": (view.t, s.call(_x[0])),
+    "transpose": (view.transpose, s.call(_x, 0, 1)),
+    "unbind": (parts.unbind, s.call(_x)),
+    "unfold": (parts.unfold, s.call(_x, 1, 2, 1)),
+    "unsqueeze": (view.unsqueeze, s.call(_x, 1)),
+    "view": (view.view, s.call(_x, (6, 4))),
+}
+
+
+def _copying(name: str, fn: Any) -> Any:
+    def copied(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+        found = fn(input, *args, **kwargs)
+        return tuple(map(clone, found)) if isinstance(found, tuple) else clone(found)
+
+    copied.__name__ = copied.__qualname__ = f"{name}_copy"
+    copied.__doc__ = f"`{name}`, in memory of its own."
+    return copied
+
+
+for _name, (_fn, _sample) in _COPIES.items():
+    public(f"{_name}_copy", method=False, samples=s.calls(_sample))(_copying(_name, _fn))
+
+
+@public(method=True)
+def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> Any:
+    """`chunk` (in PyTorch: without the care for in-place writes)."""
+    return parts.chunk(input, chunks, dim)
+
+
+@public(method=True)
+def unsafe_split(tensor: Tensor, split_size: Any, dim: int = 0) -> Any:
+    """`split` (in PyTorch: without the care for in-place writes)."""
+    return parts.split(tensor, split_size, dim)

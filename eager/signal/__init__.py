@@ -1,0 +1,3 @@
+"""`eager.signal`: what `torch.signal` has, the windows."""
+
+from eager.signal import windows as windows
