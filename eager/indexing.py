@@ -50,8 +50,20 @@ def _as_index(item: Any) -> Any:
 def _list_index(items: Any) -> Tensor:
     if any(isinstance(i, Tensor) for i in items):
         items = [i.item() if isinstance(i, Tensor) else i for i in items]
-    array = np.array(items)
+    array = np.array(_numbers(items))
     return wrap(array if array.size else array.astype(np.int64))
+
+
+def _numbers(items: Any) -> list[Any]:
+    """Nested lists with the values of numbers that are known only at run time."""
+    return [
+        i.tracer.concretize(i, i.pytype)
+        if isinstance(i, SymNumber)
+        else _numbers(i)
+        if isinstance(i, (list, tuple, range))
+        else i
+        for i in items
+    ]
 
 
 def _consumed(item: Any) -> int:

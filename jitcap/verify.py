@@ -20,44 +20,49 @@ def verify(graph: Graph, after: str = "") -> None:
     """Raise GraphError if `graph` breaks an invariant; `after` names the stage that made it."""
     seen: set[Node] = set()
     for n in graph.inputs:
-        _require(n.op is INPUT, graph, n, "an input that is not an INPUT node", after)
-        _require(n not in seen, graph, n, "an input listed twice", after)
+        if n.op is not INPUT:
+            raise _fault(graph, n, "an input that is not an INPUT node", after)
+        if n in seen:
+            raise _fault(graph, n, "an input listed twice", after)
         seen.add(n)
     for n in graph.nodes:
-        _require(n.op is not INPUT, graph, n, "an INPUT node that is not among the inputs", after)
-        _require(n not in seen, graph, n, "a node listed twice", after)
+        if n.op is INPUT:
+            raise _fault(graph, n, "an INPUT node that is not among the inputs", after)
+        if n in seen:
+            raise _fault(graph, n, "a node listed twice", after)
         for a in n.parents:
-            _require(a in seen, graph, n, f"uses {a!r} before its definition", after)
-            if n.op is not ITEM:
-                _require(len(a.avals) == 1, graph, n, f"uses all outputs of {a!r}", after)
+            if a not in seen:
+                raise _fault(graph, n, f"uses {a!r} before its definition", after)
+            if n.op is not ITEM and len(a.avals) != 1:
+                raise _fault(graph, n, f"uses all outputs of {a!r}", after)
         _check_avals(graph, n, after)
         seen.add(n)
     for o in graph.outputs:
-        _require(o in seen and len(o.avals) == 1, graph, o, "an output that is not a value", after)
+        if o not in seen or len(o.avals) != 1:
+            raise _fault(graph, o, "an output that is not a value", after)
 
 
 def _check_avals(graph: Graph, n: Node, after: str) -> None:
     """The op's rule must agree with the record (arithmetic on run-time numbers is Python's)."""
     if n.op is ITEM:
         source = n.parents[0]
-        _require(source.avals[n.attrs["index"]] == n.aval, graph, n, "an item of other aval", after)
+        if source.avals[n.attrs["index"]] != n.aval:
+            raise _fault(graph, n, "an item of other aval", after)
         return
     if isinstance(n.op, GraphOp) or any(a.weak for a in n.avals):
         return
     avals = n.op.abstract(tuple(aval_of(a) for a in n.args), n.attrs)
-    same = tuple(map(_strong, avals)) == tuple(map(_strong, n.avals))
-    _require(same, graph, n, f"recorded {n.avals}, but its op gives {avals}", after)
+    if tuple(map(_strong, avals)) != tuple(map(_strong, n.avals)):
+        raise _fault(graph, n, f"recorded {n.avals}, but its op gives {avals}", after)
 
 
 def _strong(a: Aval) -> tuple[object, ...]:
     return (a.shape, a.dtype)
 
 
-def _require(ok: bool, graph: Graph, n: Node, fault: str, after: str) -> None:
-    if ok:
-        return
+def _fault(graph: Graph, n: Node, fault: str, after: str) -> GraphError:
     stage = f" after {after}" if after else ""
-    raise GraphError(
+    return GraphError(
         f"broken graph{stage}: {n!r} is {fault}\n  from {n.where}\n{_neighbourhood(graph, n)}"
     )
 

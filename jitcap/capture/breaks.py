@@ -76,6 +76,10 @@ KINDS: Final[dict[str, Kind]] = {
     "exception": Kind(
         "the program raised an exception", "it is run plainly, so that you see Python's own error"
     ),
+    "error text": Kind(
+        "the program catches an error of Python's own, whose words capture cannot tell",
+        "ask before (isinstance, hasattr, len) instead of catching what fails",
+    ),
     "iteration": Kind(
         "the iterator was made outside: its next value is fetched between two compiled parts",
         "nothing to do: this is how a loop over a data loader runs",

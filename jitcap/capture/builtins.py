@@ -37,7 +37,15 @@ from jitcap import scalars
 from jitcap.capture import host, polyfills
 from jitcap.capture.breaks import Break
 from jitcap.capture.bytecode import VERSION
-from jitcap.capture.kinds.base import HANDLERS, Handler, Identity, Session, handles, kind_of
+from jitcap.capture.kinds.base import (
+    HANDLERS,
+    MISSING,
+    Handler,
+    Identity,
+    Session,
+    handles,
+    kind_of,
+)
 from jitcap.capture.kinds.classes import Super
 from jitcap.capture.kinds.iterators import InterpretedIterator, Iteration, Lazy, ReversedIterator
 from jitcap.capture.kinds.objects import (
@@ -64,13 +72,13 @@ _IMPURE: Final[tuple[Any, ...]] = (
 
 
 @handles(getattr)
-def _getattr(s: Session, obj: Any, name: str, *default: Any) -> Any:
-    if not default:
-        return s.getattr(obj, name)
+def _getattr(s: Session, obj: Any, name: str, default: Any = MISSING, /) -> Any:
     try:
         return s.getattr(obj, name)
     except AttributeError:
-        return default[0]
+        if default is MISSING:
+            raise
+        return default
 
 
 @handles(hasattr)
@@ -105,7 +113,14 @@ def _object_init(s: Session, obj: Any, *args: Any, **kwargs: Any) -> None:
 
 HANDLERS[setattr], HANDLERS[delattr] = Session.setattr, Session.delattr
 HANDLERS[object, "__setattr__"], HANDLERS[object, "__delattr__"] = default_put, default_remove
-HANDLERS[vars] = lambda s, obj, /: s.getattr(obj, "__dict__")
+
+
+@handles(vars)
+def _vars(s: Session, obj: Any, /) -> Any:
+    try:
+        return s.getattr(obj, "__dict__")
+    except AttributeError:
+        raise TypeError("vars() argument must have __dict__ attribute") from None
 
 
 @handles(super)
@@ -199,13 +214,13 @@ _STOP: Final = object()
 
 
 @handles(next)
-def _next(s: Session, iterator: Any, *default: Any) -> Any:
+def _next(s: Session, iterator: Any, default: Any = MISSING, /) -> Any:
     try:
         return s.next(iterator)
     except StopIteration:
-        if default:
-            return default[0]
-        raise
+        if default is MISSING:
+            raise
+        return default
 
 
 @handles(reversed)

@@ -29,8 +29,10 @@ _PROTOCOLS: Final[Any] = type(typing.Protocol)
 
 @handles(type)
 def _type(s: Session, *args: Any, **kwargs: Any) -> Any:
-    if len(args) == 1:
+    if len(args) == 1 and not kwargs:
         return kind_of(args[0]).type_of(args[0])
+    if len(args) != 3 or not isinstance(args[1], tuple) or not isinstance(args[2], dict):
+        return type(*args, **kwargs)
     _refuse_hooks(s, type, args[1], args[2])
     return s.made_inside(type(*args, **kwargs))
 

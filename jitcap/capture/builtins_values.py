@@ -136,8 +136,8 @@ def _text(fn: Any, dunder: str) -> Handler:
     def handler(s: Session, /, *args: Any, **kwargs: Any) -> Any:
         if not args and "object" in kwargs:
             args = (kwargs.pop("object"),)
-        if not args:
-            return fn(**kwargs)
+        if not args or kwargs:
+            return s.pure(fn, args, kwargs)
         method = kind_of(args[0]).special(s, args[0], dunder)
         if method is None and fn is str and is_method(type(args[0]), "__str__", object):
             method = kind_of(args[0]).special(s, args[0], "__repr__")
@@ -217,10 +217,10 @@ _OPERATORS: Final = {
     operator.itruediv: "/=",
 }  # fmt: skip
 for _operator, _op in _OPERATORS.items():
-    HANDLERS[_operator] = lambda s, a, b, _op=_op: s.binary(_op, a, b)
+    HANDLERS[_operator] = lambda s, a, b, /, *, _op=_op: s.binary(_op, a, b)
 for _compare, _op in {operator.lt: "<", operator.le: "<=", operator.eq: "==", operator.ne: "!=",
                  operator.gt: ">", operator.ge: ">="}.items():  # fmt: skip
-    HANDLERS[_compare] = lambda s, a, b, _op=_op: s.compare(_op, a, b)
+    HANDLERS[_compare] = lambda s, a, b, /, *, _op=_op: s.compare(_op, a, b)
 HANDLERS[divmod] = lambda s, a, b, /: s.binary("divmod", a, b)
 HANDLERS[operator.getitem] = Session.getitem
 HANDLERS[operator.setitem] = Session.setitem

@@ -181,6 +181,9 @@ class ConcreteWorld:
         order = type(error).__mro__  # no hook of a class is asked
         return any(k in order for k in (kinds if type(kinds) is tuple else (kinds,)))
 
+    def misnamed(self, error: BaseException) -> None:
+        """Nothing stands for anything here."""
+
     def type_flags(self, value: Any) -> int:
         return type(value).__flags__
 

@@ -104,6 +104,14 @@ def is_python_class(cls: type) -> bool:
     return _is_python_class(cls)
 
 
+def shown(cls: type) -> str:
+    """A class as Python's errors name it: one that is written in C by its module, too."""
+    written = is_python_class(cls) and cls is not types.SimpleNamespace
+    if written or cls.__module__ == "builtins":
+        return cls.__name__
+    return f"{cls.__module__}.{cls.__name__}"
+
+
 @lru_cache(maxsize=4096)
 def _is_python_class(cls: Any) -> bool:
     if cls is types.SimpleNamespace:  # an empty class in all but name

@@ -9,6 +9,7 @@ from typing import Any
 
 from jitcap.capture.bytecode import VERSION, Instruction
 from jitcap.capture.interpret import Frame, Interpreter
+from jitcap.capture.native import shown
 from jitcap.capture.opcodes import opcode
 
 
@@ -79,7 +80,7 @@ def list_extend(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     value = frame.pop()
     cls = vm.world.call(type, (value,), {})
     if not any("__iter__" in vars(c) or "__getitem__" in vars(c) for c in cls.__mro__):
-        raise TypeError(f"Value after * must be an iterable, not {cls.__name__}")
+        raise TypeError(f"Value after * must be an iterable, not {shown(cls)}")
     _container(vm, frame, ins).extend(vm.world.list_of(value))
 
 
@@ -94,7 +95,7 @@ def set_update(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 def dict_update(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     mapping = frame.pop()
     target = _container(vm, frame, ins)
-    refusal = f"{type(mapping).__name__!r} object is not a mapping"
+    refusal = f"{shown(type(mapping))!r} object is not a mapping"
     target.update(entries(vm.world, mapping, refusal))
 
 
@@ -102,7 +103,7 @@ def dict_update(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 def dict_merge(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     mapping = frame.pop()
     target = _container(vm, frame, ins)
-    what = f"argument after ** must be a mapping, not {type(mapping).__name__}"
+    what = f"argument after ** must be a mapping, not {shown(type(mapping))}"
     for key, value in entries(vm.world, mapping, f"{_shown(vm, frame, ins)} {what}"):
         if key in target:
             what = f"got multiple values for keyword argument {key!r}"
@@ -140,7 +141,7 @@ def list_to_tuple(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 def _unpacked(vm: Interpreter, value: Any, most: int | None) -> list[Any]:
     if not hasattr(type(value), "__iter__") and not hasattr(type(value), "__getitem__"):
-        raise TypeError(f"cannot unpack non-iterable {type(value).__name__} object")
+        raise TypeError(f"cannot unpack non-iterable {shown(type(value))} object")
     return list(islice(vm.world.iter(value), most))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from jitcap.capture.breaks import Break
 from jitcap.capture.bytecode import VERSION, Instruction
 from jitcap.capture.interpret import NULL, Frame, Interpreter
-from jitcap.capture.native import MAPPING, SEQUENCE
+from jitcap.capture.native import MAPPING, SEQUENCE, shown
 from jitcap.capture.opcodes import opcode
 
 # ---- jumps
@@ -207,7 +207,7 @@ def before_with(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
         leave = vm.world.getattr(manager, "__exit__")
     except AttributeError:
         what = "object does not support the context manager protocol"
-        raise TypeError(f"{type(manager).__name__!r} {what}{missed}") from None
+        raise TypeError(f"{shown(type(manager))!r} {what}{missed}") from None
     frame.push(leave)
     frame.push(vm.world.call(enter, (), {}))
 

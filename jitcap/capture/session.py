@@ -7,6 +7,7 @@ What an operation means is its values' kind's to say (`jitcap.capture.kinds`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from types import CellType, FunctionType, MethodType
 from typing import Any, Final
@@ -18,16 +19,17 @@ from jitcap.capture import builtins as _builtins  # noqa: F401 - fills HANDLERS
 from jitcap.capture import builtins_types as _types  # noqa: F401 - fills HANDLERS
 from jitcap.capture import builtins_values as _values  # noqa: F401 - fills HANDLERS
 from jitcap.capture import chance as _chance  # noqa: F401 - fills HANDLERS
-from jitcap.capture import host, numbers, operators
+from jitcap.capture import host, numbers, operators, polyfills
 from jitcap.capture.breaks import Break, Place
 from jitcap.capture.frames import frame_for
-from jitcap.capture.interpret import NULL, Frame, Interpreter
+from jitcap.capture.interpret import NULL, Frame, Generator, Interpreter
 from jitcap.capture.kinds import base, lent, modules, table
 from jitcap.capture.kinds.base import HANDLERS, MISSING, Args, Kwargs, kind_of
 from jitcap.capture.kinds.classes import STORES, Super, guarded_mro, super_get
+from jitcap.capture.kinds.constants import Opaque
 from jitcap.capture.kinds.functions import Reentry
-from jitcap.capture.kinds.iterators import driven
-from jitcap.capture.kinds.text import joined
+from jitcap.capture.kinds.iterators import ReversedIterator, driven
+from jitcap.capture.kinds.text import Deferred, joined
 from jitcap.capture.native import (
     MAPPING,
     PURE_MODULES,
@@ -53,6 +55,19 @@ _LOOKING: Final = frozenset(
 )
 _PLACING: Final = frozenset(
     "pop insert rotate __getitem__ __setitem__ __delitem__ __mul__ __imul__ __rmul__".split()
+)
+# What an exception shows that is about what stands for a value, or about a call that a builtin
+# does not take.
+_CLASSES: Final = (
+    SymNumber, Reentry, Super, Opaque, Deferred, Generator, lent.Lent, ReversedIterator,
+)  # fmt: skip
+_FUNCTIONS: Final[tuple[Any, ...]] = (
+    *HANDLERS.values(),
+    *(f for f in vars(polyfills).values() if type(f) is FunctionType),
+)
+_STAND_INS: Final = re.compile(
+    rf"\b({'|'.join(c.__name__ for c in _CLASSES)})\b"
+    rf"|^({'|'.join(re.escape(f.__qualname__) for f in _FUNCTIONS)})\(\) "
 )
 
 
@@ -310,6 +325,13 @@ class Session(base.Session):
         """A function that is not complete yet gets its defaults or its closure."""
         if id(fn) not in self.made:
             raise Break("effect", f"{fn.__qualname__} was begun before this part of the program")
+
+    def misnamed(self, error: BaseException) -> Break | None:
+        """The refusal of an exception that the program catches, if it speaks of what stands for a
+        value or for a builtin: only Python knows its words."""
+        if any(type(said) is str and _STAND_INS.search(said) for said in error.args):
+            return Break("error text", f"a {type(error).__name__} is caught")
+        return None
 
     def matches(self, error: BaseException, kinds: Any) -> bool:
         """Whether an `except` takes an exception: no hook of a class is asked."""

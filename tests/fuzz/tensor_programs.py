@@ -27,7 +27,7 @@ STEPS = {
     "cat": lambda m, x, y: m.cat([x, x], 0),
     "stack": lambda m, x, y: m.stack([x, x * 2], -1),
     "clamp": lambda m, x, y: x.clamp(-1, 1),
-    "where": lambda m, x, y: m.where(x > y.mean(), x, x * 0.5),
+    "where": lambda m, x, y: m.where(x > y.mean() + 1e-3, x, x * 0.5),  # where all are equal, too
     "flip": lambda m, x, y: x.flip(0),
     "roll": lambda m, x, y: x.roll(1, 0),
     "expand": lambda m, x, y: x.unsqueeze(0).expand(2, *x.shape),

@@ -1,6 +1,10 @@
 """Errors that Python raises itself, StopIteration, and exceptions of the caller's handlers."""
 
 import contextlib
+import functools
+import operator
+
+import numpy as np
 
 import eager
 
@@ -93,6 +97,73 @@ def errors_of_wrong_types():
         return found, x
 
     return over(step, [5, 6, 7])
+
+
+@case("exceptions")
+def calls_that_a_builtin_does_not_take():
+    def step(x, n):
+        tries = [
+            lambda: abs(n, 2), lambda: abs(n, c=1), lambda: len(), lambda: next(iter([n]), 1, 2),
+            lambda: getattr(x, "shape", n, 1), lambda: map(abs), lambda: dict([], [n]),
+            lambda: operator.lt(1, n, 2), lambda: operator.add(1, n, 2), lambda: vars(n),
+            lambda: isinstance(n), lambda: type(n, "A"), lambda: reversed(), lambda: repr(n / 2, c=1),
+            lambda: filter(None), lambda: functools.reduce(max, [n], 1, 2), lambda: hasattr(n),
+        ]  # fmt: skip
+        found = []
+        for each in tries:
+            try:
+                found.append(each())
+            except TypeError as error:
+                found.append(str(error))
+        return found, x
+
+    return over(step, [5, 6])
+
+
+@case("exceptions")
+def errors_about_what_stands_for_a_value():
+    class Box:
+        def __init__(self, v):
+            self.v = v
+
+        def method(self):
+            return self.v
+
+    def step(x, r):
+        box, number = Box(r), np.float64(r)
+
+        def write():
+            r.grad = None
+
+        def store():
+            r[0] = 1
+
+        def each():
+            yield r
+
+        tries = [
+            lambda: {**r}, lambda: dict(**number), lambda: r.missing, write, store, lambda: max(1, box.method),
+            lambda: r + box, lambda: sorted([1, box.method]), lambda: "a" + r,
+            lambda: [1][r], lambda: each()[0], lambda: each() + 1, lambda: [] + each(), lambda: number(),
+            lambda: (lambda *a: a)(*number), lambda: x[[1, r]], lambda: x[[[r]]], lambda: [1] < box.method,
+        ]  # fmt: skip
+        found = []
+        for attempt in tries:
+            try:
+                found.append(attempt())
+            except (TypeError, AttributeError, IndexError) as error:
+                found.append((type(error).__name__, str(error)))
+        return found, x
+
+    return over(step, [1.5, 2.5])
+
+
+@case("exceptions")
+def a_list_of_numbers_is_an_index():
+    def step(x, n):
+        return x[[n, 0]], x[[[0, n], [n, n]]], x[[True, n > 0]]
+
+    return over(step, [0, 1, -1])
 
 
 @case("exceptions")

@@ -1,9 +1,6 @@
 """The cases that are wrong today, by reason. A mark goes when its fault is mended."""
 
 REASONS: dict[str, str] = {
-    "Python's words for an error differ": """
-        not_implemented_falls_back_in_pythons_words
-    """,
     "identity of numbers is lost: nan is found by identity": """
         nan_is_found_by_identity
     """,

@@ -27,7 +27,7 @@ from jitcap.capture.kinds.base import (
     kind_of,
 )
 from jitcap.capture.kinds.text import Deferred, joined, mentions_runtime, text_of
-from jitcap.capture.native import is_python_class
+from jitcap.capture.native import is_python_class, shown
 from jitcap.capture.origin import Attribute, Origin
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import Maker
@@ -97,7 +97,7 @@ class NativeKind(Kind):
 
     def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         if not callable(fn):
-            raise TypeError(f"{self.type_of(fn).__name__!r} object is not callable")
+            raise TypeError(f"{shown(self.type_of(fn))!r} object is not callable")
         cls = type(fn)
         raise Break("unknown call", f"a {cls.__module__}.{cls.__qualname__} is called")
 

@@ -257,7 +257,7 @@ class ListKind(SequenceKind, MutableKind):
         if isinstance(shadow, ListShadow) and type(key) is int and isinstance(obj, list):
             shadow.touch(s, key)
             return list.__getitem__(obj, key)
-        return super().getitem(s, obj, key)
+        return super().getitem(s, obj, s.known(key))
 
     def setitem(self, s: Session, obj: Any, key: Any, value: Any) -> None:
         self.complete(s, obj)

@@ -27,7 +27,7 @@ from jitcap.capture.kinds.base import MISSING, Args, Kind, Kwargs, Session
 from jitcap.capture.kinds.classes import bind, guarded_mro, guarded_raw
 from jitcap.capture.kinds.constants import MADE, ConstantKind, NativeKind, Opaque, OpaqueKind
 from jitcap.capture.kinds.text import Deferred
-from jitcap.capture.native import is_native_class
+from jitcap.capture.native import is_native_class, shown
 from jitcap.capture.origin import Attribute, Bind, Computed, DictOf, Item, Origin, Step, Variable
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import ATTRIBUTE, USER_NAMES, Effect, Maker
@@ -320,13 +320,13 @@ class NumberKind(ConstantKind):
     def getitem(self, s: Session, obj: SymNumber, key: Any) -> Any:
         if obj.of_numpy:
             raise IndexError("invalid index to scalar variable.")
-        raise TypeError(f"{obj.pytype.__name__!r} object is not subscriptable")
+        raise TypeError(f"{shown(obj.pytype)!r} object is not subscriptable")
 
     def length(self, s: Session, obj: SymNumber) -> Any:
-        raise TypeError(f"object of type {obj.pytype.__name__!r} has no len()")
+        raise TypeError(f"object of type {shown(obj.pytype)!r} has no len()")
 
     def iter(self, s: Session, obj: SymNumber) -> Any:
-        raise TypeError(f"{obj.pytype.__name__!r} object is not iterable")
+        raise TypeError(f"{shown(obj.pytype)!r} object is not iterable")
 
     def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         return Deferred(fn, args, kwargs)
