@@ -268,3 +268,5 @@ NATIVE_MODULES = (
     "eager.tape",
     "eager.tensor",
 )
+
+from eager import array_api as array_api  # noqa: E402 - of the functions that are registered by now
