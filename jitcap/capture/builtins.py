@@ -225,9 +225,9 @@ def _next(s: Session, iterator: Any, default: Any = MISSING, /) -> Any:
 
 @handles(reversed)
 def _reversed(s: Session, obj: Any) -> Any:
-    method = kind_of(obj).special(s, obj, "__reversed__")
-    if method is not None:
-        return s.call(method, (obj,), {})
+    found = s.asked(obj, "__reversed__")
+    if found is not MISSING:
+        return found
     if kind_of(obj).python and not isinstance(obj, list | tuple | dict):
         return ReversedIterator(s, obj)
     s.settle(obj)

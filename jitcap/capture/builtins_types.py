@@ -55,7 +55,7 @@ def _checked(s: Session, name: str, builtin: Any, obj: Any, classes: Any) -> Any
         return any(_checked(s, name, builtin, obj, c) for c in classes)
     if not isinstance(classes, type):
         return builtin(obj, classes)
-    check = None if type(classes) is type else kind_of(classes).special(s, classes, name)
+    check = None if type(classes) is type else s.special(classes, name)
     if check is not None and not s.is_library(check.__globals__):
         return s.truth(s.call(check, (classes, obj), {}))
     if builtin is issubclass:

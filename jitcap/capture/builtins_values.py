@@ -23,6 +23,7 @@ from jitcap.capture.breaks import Break
 from jitcap.capture.builtins import identity
 from jitcap.capture.kinds.base import (
     HANDLERS,
+    MISSING,
     Handler,
     Session,
     checked,
@@ -44,7 +45,7 @@ def _number(cls: type) -> Handler:
             return numbers.cast(args[0], cls)
         if args and isinstance(args[0], Tensor):
             return numbers.cast(args[0].item(), cls)
-        method = kind_of(args[0]).special(s, args[0], f"__{cls.__name__}__") if args else None
+        method = s.special(args[0], f"__{cls.__name__}__") if args else None
         if method is not None:
             return checked(cls, args[0], method.__name__, s.call(method, args, kwargs))
         s.see_within(args, f"{cls.__name__}()")
@@ -69,7 +70,7 @@ def _by_method(fn: Any, name: str) -> Handler:
     """A builtin that asks its first argument."""
 
     def handler(s: Session, value: Any, *rest: Any) -> Any:
-        method = kind_of(value).special(s, value, name)
+        method = s.special(value, name)
         if method is not None and not isinstance(value, Tensor):
             answer = s.call(method, (value, *rest), {})
             return checked(fn, value, name, answer) if fn in (hash, operator.index) else answer
@@ -109,9 +110,9 @@ for _whole, _name in {math.floor: "__floor__", math.ceil: "__ceil__",
 
 @handles(abs)
 def _abs(s: Session, value: Any) -> Any:
-    method = kind_of(value).special(s, value, "__abs__")
-    if method is not None:
-        return s.call(method, (value,), {})
+    found = s.asked(value, "__abs__")
+    if found is not MISSING:
+        return found
     kind_of(value).see(s, value, "abs()")
     return abs(value)
 
@@ -138,9 +139,9 @@ def _text(fn: Any, dunder: str) -> Handler:
             args = (kwargs.pop("object"),)
         if not args or kwargs:
             return s.pure(fn, args, kwargs)
-        method = kind_of(args[0]).special(s, args[0], dunder)
+        method = s.special(args[0], dunder)
         if method is None and fn is str and is_method(type(args[0]), "__str__", object):
-            method = kind_of(args[0]).special(s, args[0], "__repr__")
+            method = s.special(args[0], "__repr__")
         if method is not None and not isinstance(args[0], Tensor):
             answer = s.call(method, (args[0],), {})
             return answer if type(answer) is str else checked(fn, args[0], method.__name__, answer)
@@ -175,7 +176,7 @@ HANDLERS[json.loads] = _pure(json.loads)
 def _format(s: Session, value: Any, spec: Any = "") -> Any:
     if isinstance(spec, Deferred):
         return Deferred(format, (value, spec))
-    method = kind_of(value).special(s, value, "__format__")
+    method = s.special(value, "__format__")
     if method is not None:
         answer = s.call(method, (value, spec), {})
         return answer if type(answer) is str else checked(format, value, "__format__", answer)

@@ -99,7 +99,7 @@ def _of_tensors(s: Session, a: Any, b: Any, name: str, reflected: str) -> Any:
     for x, y, asked_for in order:
         if not isinstance(x, Tensor):
             continue
-        method = kind_of(x).special(s, x, asked_for)
+        method = s.special(x, asked_for)
         result = NotImplemented if method is None else s.call(method, (x, y), {})
         if result is not NotImplemented:
             return result
@@ -140,7 +140,7 @@ def _numbers_or_values(s: Session, plain: Callable[..., Any], *values: Any) -> A
 
 def unary(s: Session, op: str, a: Any) -> Any:
     plain, name = _UNARY[op]
-    method = kind_of(a).special(s, a, name) if isinstance(a, Tensor) else None
+    method = s.special(a, name) if isinstance(a, Tensor) else None
     if method is not None:
         return s.call(method, (a,), {})
     if _answers(s, a, {name}):

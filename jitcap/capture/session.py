@@ -166,28 +166,19 @@ class Session(base.Session):
             return self.call(importer, (name, space, {}, fromlist, level), {})
         return modules.import_module(self, frame.globals, name, fromlist, level)
 
-    def import_from(self, module: Any, name: str) -> Any:
-        return modules.import_from(self, module, name)
+    # ---- what others answer, given the session
 
-    # ---- operations: each value's kind knows
+    import_from = modules.import_from
+    binary, unary = operators.binary, operators.unary
+    compare, same = operators.compare, operators.same
+    natively, lends, lend, back = lent.natively, lent.lends, lent.lend, lent.back
+    refuse_key = lent.refuse_key
+    driven = driven
+    host = host.call
+    number_input = numbers.read
 
     def super_getattr(self, cls: Any, obj: Any, name: str) -> Any:
         return super_get(self, Super(cls, obj), name)
-
-    def driven(self, iterator: Any) -> Any:
-        return driven(self, iterator)
-
-    def binary(self, op: str, a: Any, b: Any) -> Any:
-        return operators.binary(self, op, a, b)
-
-    def unary(self, op: str, a: Any) -> Any:
-        return operators.unary(self, op, a)
-
-    def compare(self, op: str, a: Any, b: Any) -> Any:
-        return operators.compare(self, op, a, b)
-
-    def same(self, a: Any, b: Any) -> bool:
-        return operators.same(self, a, b)
 
     def format(self, value: Any, spec: Any) -> Any:
         return HANDLERS[format](self, value, spec)
@@ -271,28 +262,13 @@ class Session(base.Session):
             return lent.natively(self, lambda place: fn(place, *args[1:]), args[:1])
         return fn(*args, **kwargs)
 
-    def natively(self, fn: Any, args: Args, kwargs: Kwargs | None = None, **how: Any) -> Any:
-        return lent.natively(self, fn, args, kwargs, **how)
-
     def list_of(self, iterable: Any) -> list[Any]:
         """`list(iterable)`, which asks for a length, too."""
-        special = kind_of(iterable).special(self, iterable, "__len__")
+        special = self.special(iterable, "__len__")
         if special is None:
             return list(self.iter(iterable))
         made: list[Any] = lent.natively(self, list, (lent.stand_in(self, iterable),))
         return made
-
-    def lends(self, value: Any, **how: Any) -> bool:
-        return lent.lends(self, value, **how)
-
-    def lend(self, value: Any) -> Any:
-        return lent.lend(self, value)
-
-    def back(self, value: Any) -> Any:
-        return lent.back(self, value)
-
-    def refuse_key(self, key: Any) -> None:
-        lent.refuse_key(self, key)
 
     def pure(self, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Any:
         """A builtin without effects: it runs now, on the values of run-time numbers."""
@@ -309,9 +285,6 @@ class Session(base.Session):
     def reentry(self, fn: Any) -> Reentry:
         """`fn` for native code: calling it comes back to the interpreter."""
         return Reentry(self, fn)
-
-    def host(self, fn: Any, args: Args, kwargs: Kwargs) -> Any:
-        return host.call(self, fn, args, kwargs)
 
     def host_call(self, fn: Any, args: Args, kwargs: Kwargs, at: Any = None) -> None:
         """Put off a call of the host whose result is not used, made by `at` in the user's name."""
@@ -353,10 +326,6 @@ class Session(base.Session):
             raise Break("effect", f"a {type(error).__name__} is raised, which is no Exception")
         if self.outside.shadow(error) is not None:
             raise Break("effect", f"a {type(error).__name__} from outside is raised")
-
-    def number_input(self, real: complex, origin: Origin) -> SymNumber:
-        """A run-time scalar that is read from outside at every call."""
-        return numbers.read(self, real, origin)
 
     def known(self, value: Any) -> Any:
         """A run-time number (also inside a tuple) as its value, guarded; anything else as it is."""

@@ -106,32 +106,59 @@ class Session:
         self.wrote(obj, name)
         kind_of(obj).delattr(self, obj, name)
 
+    def asked(self, obj: Any, name: str, *args: Any) -> Any:
+        """What a special method of the object's class answers, if it is written in Python; else
+        MISSING, and the operation is its kind's."""
+        method = self.special(obj, name)
+        return MISSING if method is None else self.call(method, (obj, *args), {})
+
     def getitem(self, obj: Any, key: Any) -> Any:
-        return kind_of(obj).getitem(self, obj, key)
+        found = self.asked(obj, "__getitem__", key)
+        return kind_of(obj).getitem(self, obj, key) if found is MISSING else found
 
     def setitem(self, obj: Any, key: Any, value: Any) -> None:
         self.wrote(obj, key)
-        kind_of(obj).setitem(self, obj, key, value)
+        if self.asked(obj, "__setitem__", key, value) is MISSING:
+            kind_of(obj).setitem(self, obj, key, value)
 
     def delitem(self, obj: Any, key: Any) -> None:
         self.wrote(obj, key)
-        kind_of(obj).delitem(self, obj, key)
+        if self.asked(obj, "__delitem__", key) is MISSING:
+            kind_of(obj).delitem(self, obj, key)
 
     def contains(self, item: Any, container: Any) -> Any:
-        return kind_of(container).contains(self, container, item)
+        found = self.asked(container, "__contains__", item)
+        if found is MISSING:
+            return kind_of(container).contains(self, container, item)
+        return self.truth(found)
 
     def length(self, obj: Any) -> Any:
-        return kind_of(obj).length(self, obj)
+        found = self.asked(obj, "__len__")
+        if found is MISSING:
+            return kind_of(obj).length(self, obj)
+        return checked(len, obj, "__len__", found)
 
     def truth(self, a: Any) -> bool:
-        return a if a is True or a is False else kind_of(a).truth(self, a)
+        if a is True or a is False:
+            return a
+        name = "__bool__" if defines(type(a), "__bool__") else "__len__"
+        found = self.asked(a, name)
+        if found is MISSING:
+            return kind_of(a).truth(self, a)
+        return self.truth(checked(bool, a, name, found))
 
     def iter(self, obj: Any) -> Any:
         """`iter(obj)`: something whose `__next__` native code and `next` can call."""
-        return kind_of(obj).iter(self, obj)
+        iterator = self.asked(obj, "__iter__")
+        if iterator is MISSING:
+            return kind_of(obj).iter(self, obj)
+        if not hasattr(kind_of(iterator).type_of(iterator), "__next__"):
+            checked(iter, obj, "__iter__", iterator)
+        return self.driven(iterator)
 
     def next(self, iterator: Any) -> Any:
-        return kind_of(iterator).next(self, iterator)
+        found = self.asked(iterator, "__next__")
+        return kind_of(iterator).next(self, iterator) if found is MISSING else found
 
     def settle(self, value: Any) -> None:
         """Load everything that native code may look at in `value`."""
@@ -241,6 +268,11 @@ def parts_of(value: Any) -> Iterable[Any]:
         return value.start, value.stop, value.step
     base = next((b for b in _ITERATED if isinstance(value, b)), None)
     return () if base is None else base.__iter__(value)
+
+
+def defines(cls: type, name: str) -> bool:
+    """Whether a class or a base of it holds `name`. No hook of its metaclass is asked."""
+    return any(name in vars(owner) for owner in cls.__mro__)
 
 
 def is_method(cls: type, name: str, *owners: type) -> bool:

@@ -253,36 +253,12 @@ class ClassKind(StaticKind):
         raise Break("effect", f"attribute {name!r} of a {type(obj).__name__} is deleted")
 
     def getitem(self, s: Session, obj: Any, key: Any) -> Any:
-        """`Color["RED"]`, `list[int]`."""
-        method = self.special(s, obj, "__getitem__")
-        if method is not None and type(obj).__module__ != "enum":
-            return s.call(method, (obj, key), {})
-        raw = class_raw(s, obj, "__class_getitem__") if method is None else None
+        """`list[int]`."""
+        raw = class_raw(s, obj, "__class_getitem__")
         subscript = raw.__func__ if isinstance(raw, classmethod) else raw
         if isinstance(subscript, FunctionType) and not s.is_library(subscript.__globals__):
             return s.call(bind(s, raw, None, obj), (key,), {})
         return obj[key]
-
-    def contains(self, s: Session, obj: Any, item: Any) -> Any:
-        method = self.special(s, obj, "__contains__")
-        if method is not None:
-            return s.truth(s.call(method, (obj, item), {}))
-        return item in obj
-
-    def length(self, s: Session, obj: Any) -> Any:
-        method = self.special(s, obj, "__len__")
-        return len(obj) if method is None else s.call(method, (obj,), {})
-
-    def truth(self, s: Session, obj: Any) -> bool:
-        for name in ("__bool__", "__len__"):
-            method = self.special(s, obj, name)
-            if method is not None:
-                return bool(s.call(method, (obj,), {}))
-        return True
-
-    def iter(self, s: Session, obj: Any) -> Any:
-        method = self.special(s, obj, "__iter__")
-        return iter(obj) if method is None else s.iter(s.call(method, (obj,), {}))
 
     def call(self, s: Session, fn: type, args: Args, kwargs: Kwargs) -> Any:
         if fn.__module__.partition(".")[0] in HOST_MODULES:

@@ -24,7 +24,6 @@ from jitcap.capture.kinds.base import (
     Session,
     hashes_identity,
     is_method,
-    kind_of,
 )
 from jitcap.capture.kinds.text import Deferred, joined, mentions_runtime, text_of
 from jitcap.capture.native import is_python_class, shown
@@ -129,7 +128,7 @@ def _is_later(value: Any) -> bool:
 
 def driven(s: Session, args: Args) -> Args:
     """Arguments for native code that iterates: instances of Python classes as iterators."""
-    return tuple(s.iter(a) if kind_of(a).special(s, a, "__iter__") else a for a in args)
+    return tuple(s.iter(a) if s.special(a, "__iter__") else a for a in args)
 
 
 class ConstantKind(NativeKind):

@@ -225,7 +225,7 @@ def refuse_key(s: Session, key: Any) -> None:
 
 def is_own(s: Session, value: Any, name: str) -> bool:
     """Whether a special method is the program's, not the library's."""
-    method = kind_of(value).special(s, value, name)
+    method = s.special(value, name)
     return method is not None and not s.is_library(method.__globals__)
 
 

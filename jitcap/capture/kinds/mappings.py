@@ -16,7 +16,6 @@ from jitcap.capture.kinds.base import (
     Kwargs,
     MutableKind,
     Session,
-    kind_of,
     refuse_identity,
 )
 from jitcap.capture.kinds.sequences import ContainerKind
@@ -249,9 +248,9 @@ class DictKind(ContainerKind, MutableKind):
             s.hashing((key,))
         touch(s, obj, key)
         if not dict.__contains__(obj, key) and type(obj) is not dict:
-            missing = kind_of(obj).special(s, obj, "__missing__")
-            if missing is not None:
-                return s.call(missing, (obj, key), {})
+            found = s.asked(obj, "__missing__", key)
+            if found is not MISSING:
+                return found
             factory = getattr(obj, "default_factory", None)
             if factory is not None:
                 value = s.call(factory, (), {})

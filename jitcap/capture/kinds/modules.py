@@ -132,9 +132,9 @@ class ModuleKind(StaticKind):
         fields, cls = globals_of(s, vars(obj)), type(obj)
         if name == "__dict__":
             return fields
-        custom = self.special(s, obj, "__getattribute__")
-        if custom is not None:
-            return s.call(custom, (obj, name), {})
+        found = s.asked(obj, "__getattribute__", name)
+        if found is not MISSING:
+            return found
         raw = class_raw(s, cls, name)
         held = MISSING if isinstance(raw, property) else module_value(s, vars(obj), name, own=False)
         if held is not MISSING:
@@ -144,9 +144,9 @@ class ModuleKind(StaticKind):
         hook = module_value(s, vars(obj), "__getattr__", own=False)
         if hook is not MISSING:
             return s.call(hook, (name,), {})
-        fallback = self.special(s, obj, "__getattr__")
-        if fallback is not None:
-            return s.call(fallback, (obj, name), {})
+        found = s.asked(obj, "__getattr__", name)
+        if found is not MISSING:
+            return found
         raise AttributeError(
             f"module {obj.__name__!r} has no attribute {name!r}", name=name, obj=obj
         )
@@ -157,10 +157,7 @@ class ModuleKind(StaticKind):
 
     def setattr(self, s: Session, obj: Any, name: str, value: Any) -> None:
         globals_of(s, vars(obj))
-        custom = self.special(s, obj, "__setattr__")
-        if custom is not None:
-            s.call(custom, (obj, name, value), {})
-        else:
+        if s.asked(obj, "__setattr__", name, value) is MISSING:
             default_put(s, obj, name, value)
 
     def delattr(self, s: Session, obj: Any, name: str) -> None:

@@ -25,7 +25,6 @@ from jitcap.capture.kinds.base import (
     Kwargs,
     MutableKind,
     Session,
-    checked,
     kind_of,
 )
 from jitcap.capture.kinds.classes import acts_by_itself, bind, class_raw, of_object
@@ -222,7 +221,7 @@ def default_put(s: Session, obj: Any, name: str, value: Any) -> None:
         raw.__set__(obj, value)
     elif name in ("__dict__", "__class__"):
         raise Break("effect", f"{name} of a {cls.__qualname__} is replaced")
-    elif (put := kind_of(raw).special(s, raw, "__set__")) is not None:
+    elif (put := s.special(raw, "__set__")) is not None:
         s.call(put, (raw, obj, value), {})
     elif not hasattr(obj, "__dict__"):
         raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}")
@@ -249,7 +248,7 @@ def default_remove(s: Session, obj: Any, name: str) -> None:
         if raw.fdel is None:
             raise AttributeError(f"property {name!r} of {cls.__name__!r} object has no deleter")
         s.call(raw.fdel, (obj,), {})
-    elif (drop := kind_of(raw).special(s, raw, "__delete__")) is not None:
+    elif (drop := s.special(raw, "__delete__")) is not None:
         s.call(drop, (raw, obj), {})
     elif isinstance(raw, MemberDescriptorType):
         _slot(s, obj, name, raw)
@@ -338,9 +337,6 @@ class ObjectKind(MutableKind):
             return s.reentry(value)
         return super().to_native(s, value)
 
-    def see(self, s: Session, value: Any, what: str) -> None:
-        self.base.see(s, value, what)
-
     def rebuild(self, make: Maker, value: Any) -> str:
         if isinstance(value, tuple):
             return self.base.rebuild(make, value)
@@ -383,76 +379,17 @@ class ObjectKind(MutableKind):
         try:
             return default_get(s, obj, name)
         except AttributeError:
-            fallback = self.special(s, obj, "__getattr__")
-            if fallback is None:
+            if self.special(s, obj, "__getattr__") is None:
                 raise
-        return s.call(fallback, (obj, name), {})
+        return s.asked(obj, "__getattr__", name)
 
     def setattr(self, s: Session, obj: Any, name: str, value: Any) -> None:
-        custom = self.special(s, obj, "__setattr__")
-        if custom is not None:
-            s.call(custom, (obj, name, value), {})
-        else:
+        if s.asked(obj, "__setattr__", name, value) is MISSING:
             default_put(s, obj, name, value)
 
     def delattr(self, s: Session, obj: Any, name: str) -> None:
-        custom = self.special(s, obj, "__delattr__")
-        if custom is not None:
-            s.call(custom, (obj, name), {})
-        else:
+        if s.asked(obj, "__delattr__", name) is MISSING:
             default_remove(s, obj, name)
-
-    def getitem(self, s: Session, obj: Any, key: Any) -> Any:
-        method = self.special(s, obj, "__getitem__")
-        if method is not None:
-            return s.call(method, (obj, key), {})
-        return self.base.getitem(s, obj, key)
-
-    def setitem(self, s: Session, obj: Any, key: Any, value: Any) -> None:
-        method = self.special(s, obj, "__setitem__")
-        if method is not None:
-            s.call(method, (obj, key, value), {})
-        else:
-            self.base.setitem(s, obj, key, value)
-
-    def delitem(self, s: Session, obj: Any, key: Any) -> None:
-        method = self.special(s, obj, "__delitem__")
-        if method is not None:
-            s.call(method, (obj, key), {})
-        else:
-            self.base.delitem(s, obj, key)
-
-    def contains(self, s: Session, obj: Any, item: Any) -> Any:
-        method = self.special(s, obj, "__contains__")
-        if method is not None:
-            return s.truth(s.call(method, (obj, item), {}))
-        return self.base.contains(s, obj, item)
-
-    def length(self, s: Session, obj: Any) -> Any:
-        method = self.special(s, obj, "__len__")
-        if method is None:
-            return self.base.length(s, obj)
-        return checked(len, obj, "__len__", s.call(method, (obj,), {}))
-
-    def truth(self, s: Session, obj: Any) -> bool:
-        for name in ("__bool__", "__len__"):
-            method = self.special(s, obj, name)
-            if method is not None:
-                return s.truth(checked(bool, obj, name, s.call(method, (obj,), {})))
-        return self.base.truth(s, obj)
-
-    def iter(self, s: Session, obj: Any) -> Any:
-        method = self.special(s, obj, "__iter__")
-        if method is None:
-            return self.base.iter(s, obj)
-        iterator = s.call(method, (obj,), {})
-        if not hasattr(kind_of(iterator).type_of(iterator), "__next__"):
-            checked(iter, obj, "__iter__", iterator)
-        return s.driven(iterator)
-
-    def next(self, s: Session, obj: Any) -> Any:
-        method = self.special(s, obj, "__next__")
-        return self.base.next(s, obj) if method is None else s.call(method, (obj,), {})
 
     def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         method = class_raw(s, type(fn), "__call__")
@@ -470,8 +407,16 @@ class ObjectKind(MutableKind):
             return handler(s, owner, *args, **kwargs)
         return self.base.invoke(s, owner, fn, args, kwargs)
 
-    def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
-        return self.base.text(s, fn, args, kwargs)
+
+def _inherited(name: str) -> Any:
+    return lambda self, s, value, *args: getattr(self.base, name)(s, value, *args)
+
+
+for _operation in (
+    "getitem", "setitem", "delitem", "contains", "length", "truth", "iter", "next", "see",
+    "text",
+):  # fmt: skip
+    setattr(ObjectKind, _operation, _inherited(_operation))
 
 
 def _empty_deque(cls: Any, maxlen: int | None) -> Any:
@@ -492,7 +437,7 @@ class PlainKind(FixedKind, MutableKind):
         return True
 
     def iter(self, s: Session, obj: Any) -> Any:
-        if kind_of(obj).special(s, obj, "__getitem__") is not None:
+        if s.special(obj, "__getitem__") is not None:
             return by_index(s, obj)
         return iter(obj)
 

@@ -213,29 +213,10 @@ class TensorKind(NativeKind):
         return raw if isinstance(raw, FunctionType) else None
 
     def getitem(self, s: Session, obj: Any, key: Any) -> Any:
-        method = self.special(s, obj, "__getitem__")
-        if method is not None:
-            return s.call(method, (obj, key), {})
         return s.natively(lambda place: obj[place], (_index(s, key),))
 
     def setitem(self, s: Session, obj: Any, key: Any, value: Any) -> None:
-        method = self.special(s, obj, "__setitem__")
-        if method is None:
-            s.natively(lambda *given: operator.setitem(obj, *given), (_index(s, key), value))
-        else:
-            s.call(method, (obj, key, value), {})
-
-    def length(self, s: Session, obj: Any) -> Any:
-        method = self.special(s, obj, "__len__")
-        return len(obj) if method is None else s.call(method, (obj,), {})
-
-    def truth(self, s: Session, obj: Any) -> bool:
-        method = self.special(s, obj, "__bool__")
-        return bool(obj if method is None else s.call(method, (obj,), {}))
-
-    def iter(self, s: Session, obj: Any) -> Any:
-        method = self.special(s, obj, "__iter__")
-        return iter(obj) if method is None else s.driven(s.call(method, (obj,), {}))
+        s.natively(lambda *given: operator.setitem(obj, *given), (_index(s, key), value))
 
     def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         return Deferred(fn, args, kwargs)
