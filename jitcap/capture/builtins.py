@@ -98,6 +98,22 @@ def _object_getattribute(s: Session, obj: Any, name: str) -> Any:
     return default_get(s, obj, name)
 
 
+@handles((object, "__setattr__"))
+def _object_setattr(s: Session, obj: Any, name: str, value: Any) -> None:
+    kind_of(obj).see(s, obj, f".{name}")
+    if isinstance(obj, Tensor):
+        raise Break("effect", "object.__setattr__() of a tensor")
+    default_put(s, obj, name, value)
+
+
+@handles((object, "__delattr__"))
+def _object_delattr(s: Session, obj: Any, name: str) -> None:
+    kind_of(obj).see(s, obj, f".{name}")
+    if isinstance(obj, Tensor):
+        raise Break("effect", "object.__delattr__() of a tensor")
+    default_remove(s, obj, name)
+
+
 @handles((object, "__getstate__"))
 def _object_getstate(s: Session, obj: Any) -> Any:
     fields = s.getattr(obj, "__dict__") if hasattr(obj, "__dict__") else None
@@ -112,9 +128,6 @@ def _object_init(s: Session, obj: Any, *args: Any, **kwargs: Any) -> None:
 
 
 HANDLERS[setattr], HANDLERS[delattr] = Session.setattr, Session.delattr
-HANDLERS[object, "__setattr__"], HANDLERS[object, "__delattr__"] = default_put, default_remove
-
-
 @handles(vars)
 def _vars(s: Session, obj: Any, /) -> Any:
     try:

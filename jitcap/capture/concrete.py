@@ -74,6 +74,13 @@ class ConcreteWorld:
     def getattr(self, obj: Any, name: str) -> Any:
         return getattr(obj, name)
 
+    def method(self, obj: Any, name: str) -> Any:
+        for owner in type(obj).__mro__:
+            if name in vars(owner):
+                raw = vars(owner)[name]
+                return raw.__get__(obj, type(obj)) if hasattr(raw, "__get__") else raw
+        raise AttributeError(name)
+
     def setattr(self, obj: Any, name: str, value: Any) -> None:
         setattr(obj, name, value)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dis
 from collections.abc import Callable
 from types import CellType
-from typing import Final
+from typing import Any, Final
 
 from jitcap.capture.bytecode import INVENTED, SUPPORTED, VERSION, Instruction
 from jitcap.capture.interpret import NULL, Frame, Interpreter, Opcode, OpcodeTable
@@ -36,18 +36,68 @@ def opcode(
     return register
 
 
+# ---- what takes values off the stack and pushes an answer
+
+Answer = Callable[..., Any]  # (world, argument, *values) -> what is pushed
+# name -> how many values, the answer; the versions follow where not all have it
+_ANSWERS: Final[dict[str, tuple[int, Answer]]] = {
+    "PUSH_NULL": (0, lambda world, _: NULL),
+    "LOAD_CONST": (0, lambda world, constant: constant),
+    "LOAD_ASSERTION_ERROR": (0, lambda world, _: AssertionError),
+    "BINARY_OP": (2, lambda world, op, a, b: world.binary(op, a, b)),
+    "COMPARE_OP": (2, lambda world, op, a, b: world.compare(op, a, b)),
+    "IS_OP": (2, lambda world, no, a, b: world.same(a, b) != bool(no)),
+    "CONTAINS_OP": (2, lambda world, no, item, held: world.contains(item, held) != bool(no)),
+    "UNARY_NEGATIVE": (1, lambda world, _, a: world.unary("UNARY_NEGATIVE", a)),
+    "UNARY_INVERT": (1, lambda world, _, a: world.unary("UNARY_INVERT", a)),
+    "UNARY_POSITIVE": (1, lambda world, _, a: world.unary("UNARY_POSITIVE", a)),
+    "UNARY_NOT": (1, lambda world, _, a: not world.truth(a)),
+    "TO_BOOL": (1, lambda world, _, a: world.truth(a)),
+    "BINARY_SUBSCR": (2, lambda world, _, obj, key: world.getitem(obj, key)),
+    "BINARY_SLICE": (3, lambda world, _, obj, *ends: world.getitem(obj, slice(*ends))),
+    "LOAD_ATTR": (1, lambda world, name, obj: world.getattr(obj, name)),
+    "GET_ITER": (1, lambda world, _, obj: world.iter(obj)),
+    "CONVERT_VALUE": (1, lambda world, kind, value: world.convert(value, kind)),
+    "LIST_TO_TUPLE": (1, lambda world, _, values: tuple(values)),
+}
+# the same of what pushes nothing
+_ACTIONS: Final[dict[str, tuple[int, Answer]]] = {
+    "POP_TOP": (1, lambda world, _, value: world.dropping(value)),
+    "STORE_SUBSCR": (3, lambda world, _, value, obj, key: world.setitem(obj, key, value)),
+    "STORE_SLICE": (4, lambda world, _, value, obj, *ends: world.setitem(obj, slice(*ends), value)),
+    "DELETE_SUBSCR": (2, lambda world, _, obj, key: world.delitem(obj, key)),
+    "STORE_ATTR": (2, lambda world, name, value, obj: world.setattr(obj, name, value)),
+    "DELETE_ATTR": (1, lambda world, name, obj: world.delattr(obj, name)),
+}
+_SINCE: Final = {"TO_BOOL": (3, 13), "BINARY_SLICE": (3, 12), "STORE_SLICE": (3, 12)}
+# operation -> how many values it takes off the stack, how many it leaves there
+EFFECTS: Final = {
+    **{name: (taken, 1) for name, (taken, _) in _ANSWERS.items()},
+    **{name: (taken, 0) for name, (taken, _) in _ACTIONS.items()},
+}
+
+
+def _answering(taken: int, answer: Answer) -> Opcode:
+    def run(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+        frame.push(answer(vm.world, ins.arg, *frame.popn(taken)))
+
+    return run
+
+
+def _acting(taken: int, action: Answer) -> Opcode:
+    def run(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+        action(vm.world, ins.arg, *frame.popn(taken))
+
+    return run
+
+
+for _name, _row in _ANSWERS.items():
+    opcode(_name, since=_SINCE.get(_name, _FIRST))(_answering(*_row))
+for _name, _row in _ACTIONS.items():
+    opcode(_name, since=_SINCE.get(_name, _FIRST))(_acting(*_row))
+
+
 # ---- the stack
-
-
-@opcode("PUSH_NULL")
-def push_null(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    frame.push(NULL)
-
-
-@opcode("POP_TOP")
-def pop_top(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    vm.world.dropping(frame.stack[-1])
-    frame.pop()
 
 
 @opcode("SWAP")
@@ -59,11 +109,6 @@ def swap(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 @opcode("COPY")
 def copy(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     frame.push(frame.stack[-ins.arg])
-
-
-@opcode("LOAD_CONST")
-def load_const(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    frame.push(ins.arg)
 
 
 @opcode("END_SEND", since=(3, 12))
@@ -181,17 +226,17 @@ def delete_name(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     del frame.namespace[ins.arg]
 
 
-@opcode("LOAD_LOCALS", since=(3, 12))
-def load_locals(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    frame.push(frame.namespace)
-
-
 @opcode("LOAD_CLASSDEREF", until=(3, 11))
 def load_classderef(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     if frame.namespace is not None and ins.arg in frame.namespace:
         frame.push(frame.namespace[ins.arg])
     else:
         load_deref(vm, frame, ins)
+
+
+@opcode("LOAD_LOCALS", since=(3, 12))
+def load_locals(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    frame.push(frame.namespace)
 
 
 @opcode("LOAD_FROM_DICT_OR_DEREF", since=(3, 12))
@@ -218,90 +263,7 @@ def setup_annotations(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
         frame.namespace.setdefault("__annotations__", {})
 
 
-# ---- operators
-
-
-@opcode("BINARY_OP")
-def binary_op(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    b, a = frame.pop(), frame.pop()
-    frame.push(vm.world.binary(ins.arg, a, b))
-
-
-@opcode("UNARY_NEGATIVE", "UNARY_INVERT", "UNARY_POSITIVE")
-def unary_op(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    frame.push(vm.world.unary(ins.op, frame.pop()))
-
-
-@opcode("UNARY_NOT")
-def unary_not(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    frame.push(not vm.world.truth(frame.pop()))
-
-
-@opcode("TO_BOOL", since=(3, 13))
-def to_bool(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    frame.push(vm.world.truth(frame.pop()))
-
-
-@opcode("COMPARE_OP")
-def compare_op(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    b, a = frame.pop(), frame.pop()
-    frame.push(vm.world.compare(ins.arg, a, b))
-
-
-@opcode("IS_OP")
-def is_op(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    b, a = frame.pop(), frame.pop()
-    frame.push(vm.world.same(a, b) != bool(ins.arg))
-
-
-@opcode("CONTAINS_OP")
-def contains_op(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    container, item = frame.pop(), frame.pop()
-    found = vm.world.contains(item, container)
-    frame.push(not found if ins.arg else found)
-
-
-@opcode("BINARY_SUBSCR")
-def binary_subscr(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    key, obj = frame.pop(), frame.pop()
-    frame.push(vm.world.getitem(obj, key))
-
-
-@opcode("STORE_SUBSCR")
-def store_subscr(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    value, obj, key = frame.popn(3)
-    vm.world.setitem(obj, key, value)
-
-
-@opcode("DELETE_SUBSCR")
-def delete_subscr(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    obj, key = frame.popn(2)
-    vm.world.delitem(obj, key)
-
-
-@opcode("BINARY_SLICE", since=(3, 12))
-def binary_slice(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    obj, start, stop = frame.popn(3)
-    frame.push(vm.world.getitem(obj, slice(start, stop)))
-
-
-@opcode("STORE_SLICE", since=(3, 12))
-def store_slice(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    value, obj, start, stop = frame.popn(4)
-    vm.world.setitem(obj, slice(start, stop), value)
-
-
-@opcode("BUILD_SLICE")
-def build_slice(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    frame.push(slice(*frame.popn(ins.arg)))
-
-
 # ---- attributes
-
-
-@opcode("LOAD_ATTR")
-def load_attr(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    frame.push(vm.world.getattr(frame.pop(), ins.arg))
 
 
 @opcode("LOAD_METHOD")
@@ -319,14 +281,3 @@ def load_super_attr(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     if method:
         frame.push(NULL)
     frame.push(value)
-
-
-@opcode("STORE_ATTR")
-def store_attr(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    value, obj = frame.popn(2)
-    vm.world.setattr(obj, ins.arg, value)
-
-
-@opcode("DELETE_ATTR")
-def delete_attr(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    vm.world.delattr(frame.pop(), ins.arg)

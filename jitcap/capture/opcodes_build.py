@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from types import CellType, FunctionType
 from typing import Any
 
 from jitcap.capture.bytecode import VERSION, Instruction
-from jitcap.capture.interpret import Frame, Interpreter
+from jitcap.capture.interpret import Frame, Interpreter, Opcode
 from jitcap.capture.native import shown
 from jitcap.capture.opcodes import opcode
 
 
-@opcode("BUILD_TUPLE")
-def build_tuple(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    frame.push(tuple(frame.popn(ins.arg)))
+def _built(make: Callable[[Any, list[Any]], Any]) -> Opcode:
+    """`make(world, values)` of as many values as the argument says."""
+
+    def run(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+        frame.push(make(vm.world, frame.popn(ins.arg)))
+
+    return run
 
 
-@opcode("BUILD_LIST")
-def build_list(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    frame.push(frame.popn(ins.arg))
+opcode("BUILD_TUPLE")(_built(lambda world, values: tuple(values)))
+opcode("BUILD_LIST")(_built(lambda world, values: values))
+opcode("BUILD_SLICE")(_built(lambda world, ends: slice(*ends)))
+opcode("BUILD_STRING")(_built(lambda world, parts: world.join(parts)))
 
 
 @opcode("BUILD_SET")
@@ -41,11 +46,6 @@ def build_map(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 def build_const_key_map(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     keys = frame.pop()
     frame.push(dict(zip(keys, frame.popn(ins.arg), strict=True)))
-
-
-@opcode("BUILD_STRING")
-def build_string(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    frame.push(vm.world.join(frame.popn(ins.arg)))
 
 
 def _container(vm: Interpreter, frame: Frame, ins: Instruction) -> Any:
@@ -134,11 +134,6 @@ def entries(world: Any, mapping: Any, refusal: str) -> Iterator[tuple[Any, Any]]
         yield key, world.getitem(mapping, key)
 
 
-@opcode("LIST_TO_TUPLE")
-def list_to_tuple(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    frame.push(tuple(frame.pop()))
-
-
 def _unpacked(vm: Interpreter, value: Any, most: int | None) -> list[Any]:
     if not hasattr(type(value), "__iter__") and not hasattr(type(value), "__getitem__"):
         raise TypeError(f"cannot unpack non-iterable {shown(type(value))} object")
@@ -174,11 +169,6 @@ def format_value(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     spec = frame.pop() if has_spec else ""
     value = frame.pop()
     frame.push(vm.world.format(vm.world.convert(value, kind) if kind else value, spec))
-
-
-@opcode("CONVERT_VALUE")
-def convert_value(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    frame.push(vm.world.convert(frame.pop(), ins.arg))
 
 
 @opcode("MAKE_FUNCTION")
@@ -223,11 +213,6 @@ def set_function_attribute(vm: Interpreter, frame: Frame, ins: Instruction) -> N
 @opcode("LOAD_BUILD_CLASS")
 def load_build_class(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     frame.push(vm.world.load_builtin(frame, "__build_class__"))
-
-
-@opcode("LOAD_ASSERTION_ERROR")
-def load_assertion_error(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    frame.push(AssertionError)
 
 
 @opcode("IMPORT_NAME")

@@ -70,11 +70,6 @@ def call_function_ex(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     frame.push(vm.world.call(fn, (*bound, *args), dict(kwargs)))
 
 
-@opcode("GET_ITER")
-def get_iter(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    frame.push(vm.world.iter(frame.pop()))
-
-
 @opcode("RETURN_VALUE")
 def return_value(vm: Interpreter, frame: Frame, ins: Instruction) -> Done:
     return Done(frame.pop())

@@ -202,9 +202,9 @@ def before_with(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     manager = frame.pop()
     try:
         missed = ""
-        enter = vm.world.getattr(manager, "__enter__")
+        enter = vm.world.method(manager, "__enter__")
         missed = " (missed __exit__ method)"
-        leave = vm.world.getattr(manager, "__exit__")
+        leave = vm.world.method(manager, "__exit__")
     except AttributeError:
         what = "object does not support the context manager protocol"
         raise TypeError(f"{shown(type(manager))!r} {what}{missed}") from None

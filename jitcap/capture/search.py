@@ -14,6 +14,7 @@ from eager.traced import UnknownValue
 from jitcap.capture.breaks import Break, Place, Record
 from jitcap.capture.bytecode import Instruction
 from jitcap.capture.interpret import NULL, Frame
+from jitcap.capture.opcodes import EFFECTS
 
 MOST: Final = 200  # refusals stepped over in one run: a loop may go round and round
 _QUIET: Final = frozenset({"exception", "iteration", "cache"})  # no splits: see `jitcap.split`
@@ -31,16 +32,9 @@ _EFFECTS: Final[dict[str, Callable[[Any], tuple[int, int]]]] = {
     "FORMAT_VALUE": lambda arg: (1 + arg[1], 1),
     "UNPACK_SEQUENCE": lambda arg: (1, arg),
     "BUILD_STRING": lambda arg: (arg, 1),
-    **dict.fromkeys(("LOAD_ATTR", "GET_ITER", "CONVERT_VALUE"), lambda arg: (1, 1)),
-    **dict.fromkeys(("UNARY_NEGATIVE", "UNARY_NOT", "UNARY_INVERT"), lambda arg: (1, 1)),
     **dict.fromkeys(("LOAD_METHOD", "BEFORE_WITH"), lambda arg: (1, 2)),
-    **dict.fromkeys(
-        ("BINARY_OP", "BINARY_SUBSCR", "COMPARE_OP", "CONTAINS_OP"), lambda arg: (2, 1)
-    ),
-    "STORE_ATTR": lambda arg: (2, 0),
-    "STORE_SUBSCR": lambda arg: (3, 0),
-    "DELETE_SUBSCR": lambda arg: (2, 0),
-    **dict.fromkeys(("DELETE_ATTR", "POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE"), lambda arg: (1, 0)),
+    **dict.fromkeys(("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE"), lambda arg: (1, 0)),
+    **{op: lambda arg, effect=effect: effect for op, effect in EFFECTS.items()},  # type: ignore[misc]
 }
 
 

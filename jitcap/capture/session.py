@@ -25,7 +25,14 @@ from jitcap.capture.frames import frame_for
 from jitcap.capture.interpret import NULL, Frame, Generator, Interpreter
 from jitcap.capture.kinds import base, lent, modules, table
 from jitcap.capture.kinds.base import HANDLERS, MISSING, Args, Kwargs, kind_of
-from jitcap.capture.kinds.classes import STORES, Super, guarded_mro, super_get
+from jitcap.capture.kinds.classes import (
+    STORES,
+    Super,
+    bind,
+    class_raw,
+    guarded_mro,
+    super_get,
+)
 from jitcap.capture.kinds.constants import Opaque
 from jitcap.capture.kinds.functions import Reentry
 from jitcap.capture.kinds.iterators import ReversedIterator, driven
@@ -179,6 +186,15 @@ class Session(base.Session):
 
     def super_getattr(self, cls: Any, obj: Any, name: str) -> Any:
         return super_get(self, Super(cls, obj), name)
+
+    def method(self, obj: Any, name: str) -> Any:
+        """A special method, which the object's class has, not the object. Raises AttributeError."""
+        kind_of(obj).see(self, obj, f".{name}")
+        cls = kind_of(obj).type_of(obj)
+        raw = class_raw(self, cls, name)
+        if raw is MISSING:
+            raise AttributeError(name)
+        return bind(self, raw, obj, cls)
 
     def format(self, value: Any, spec: Any) -> Any:
         return HANDLERS[format](self, value, spec)

@@ -11,6 +11,8 @@ import operator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import eager
+
 from .harness import Program, after, case, over, vector
 
 
@@ -432,3 +434,118 @@ def the_length_of_what_is_written():
         return x * 2 if isinstance(size, int) and type(later) is int else x
 
     return Program(step, [(io.StringIO(), vector(), 1), (io.StringIO(), vector(), 20)])
+
+
+# ---- attributes of tensors, and special methods of objects
+
+
+def tagged():
+    x = vector()
+    x.tag = 3
+    return x
+
+
+@case("tensors")
+def an_attribute_of_a_tensor_is_deleted():
+    def step(x):
+        tag = x.tag
+        del x.tag
+        return x * tag
+
+    return Program(step, [(tagged(),), (tagged(),)])
+
+
+@case("tensors")
+def an_unread_attribute_of_a_tensor_is_deleted():
+    def step(x):
+        try:
+            del x.tag
+        except AttributeError:
+            return x * 100
+        return x
+
+    return Program(step, [(tagged(),), (vector(),)])
+
+
+@case("tensors")
+def the_dictionary_of_a_tensor():
+    def step(x):
+        object.__setattr__(x, "other", 2)
+        return x * x.__dict__.get("tag", 7), vars(x)["other"], x.other
+
+    return Program(step, [(tagged(),), (vector(),)])
+
+
+class Scaled(eager.nn.Parameter):
+    log = []
+
+    @property
+    def scale(self):
+        return self.kept
+
+    @scale.setter
+    def scale(self, value):
+        Scaled.log.append(value)
+        self.kept = value
+
+
+class Loud(eager.nn.Parameter):
+    log = []
+
+    def __setattr__(self, name, value):
+        Loud.log.append(name)
+        super().__setattr__(name, value)
+
+
+@case("tensors")
+def a_class_of_tensors_sets_attributes_its_way():
+    Scaled.log.clear()
+    Loud.log.clear()
+    scaled, loud = Scaled(vector()), Loud(vector())
+
+    def step(x, n):
+        scaled.scale = n
+        loud.tag = n
+        return x * scaled.scale, loud.tag
+
+    return over(step, [2, 3], lambda: (Scaled.log, Loud.log))
+
+
+class Manager:
+    def __enter__(self):
+        return 2
+
+    def __exit__(self, *error):
+        return False
+
+
+class Proxy:
+    def __getattr__(self, name):
+        return lambda *_: 4
+
+
+@case("contexts")
+def the_class_has_the_methods_of_with():
+    def step(manager, x):
+        try:
+            with manager as value:
+                return x * value
+        except TypeError as error:
+            return x, str(error)
+
+    odd = Manager()
+    odd.__enter__ = lambda: 5
+    return Program(step, [(m, vector()) for m in (odd, Proxy(), Manager(), 3)])
+
+
+class Empty(int):
+    def __len__(self):
+        return 0
+
+
+@case("protocols")
+def a_number_that_has_a_length_is_true():
+    def step(x, n):
+        return x * 2 if Empty(n) else x
+
+    return over(step, [3, 0])

@@ -23,7 +23,7 @@ from eager.sym import SymNumber
 from eager.tensor import UNREAD, Tensor, ViewOf, wrap
 from eager.traced import Traced, TracedStorage
 from jitcap.capture.breaks import Break
-from jitcap.capture.kinds.base import MISSING, Args, Kind, Kwargs, Session
+from jitcap.capture.kinds.base import MISSING, Args, Kind, Kwargs, Session, defines
 from jitcap.capture.kinds.classes import bind, guarded_mro, guarded_raw
 from jitcap.capture.kinds.constants import MADE, ConstantKind, NativeKind, Opaque, OpaqueKind
 from jitcap.capture.kinds.text import Deferred
@@ -40,6 +40,7 @@ TENSOR_FIELDS: Final = frozenset(
 )  # fmt: skip
 # What a stand-in does not know of the tensor: its memory, and what it was before.
 _UNKNOWN: Final = frozenset({"data_ptr", "__array__", "__dict__", "_version", "_base", "_view"})
+_WATCHES: Final = ("__setattr__", "__getattribute__", "__del__")
 _HISTORY: Final = frozenset({"is_leaf", "grad_fn", "output_nr"})
 
 
@@ -143,6 +144,8 @@ class TensorKind(NativeKind):
         if type(real._array) is Traced:
             what = f"{origin.show()} belongs to another capture that is going on"
             raise Break("opaque object", what)
+        if any(_user_member(s, type(real), name) is not MISSING for name in _WATCHES):
+            raise Break("opaque object", f"{origin.show()} runs code when it is looked at")
         shared = id(real._storage) in s.outside.shared and real._view is not None
         if shared and not real.requires_grad:
             return self._load_view(s, real, origin)
@@ -189,6 +192,8 @@ class TensorKind(NativeKind):
 
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
         shadow = s.outside.shadow(obj)
+        if name == "__dict__":
+            self.refuse(obj, ".__dict__")
         if isinstance(shadow, TensorShadow) and name not in obj.__dict__:
             if name in shadow.real.__dict__ and name not in TENSOR_FIELDS:
                 place = Item(DictOf(shadow.origin), name)
@@ -207,6 +212,20 @@ class TensorKind(NativeKind):
             if isinstance(shadow, TensorShadow):
                 s.guards.add(Absent(DictOf(shadow.origin), s.line(), name))
             raise
+
+    def setattr(self, s: Session, obj: Any, name: str, value: Any) -> None:
+        raw = _user_member(s, type(obj), name)
+        if isinstance(raw, property) and raw.fset is not None:
+            s.call(raw.fset, (obj, value), {})
+        elif defines(type(raw), "__set__"):
+            self.refuse(obj, f".{name}, which its class sets in a way of its own,")
+        else:
+            setattr(obj, name, value)
+
+    def delattr(self, s: Session, obj: Any, name: str) -> None:
+        if s.special(obj, "__delattr__") is not None or not hasattr(Tensor, name):
+            raise Break("effect", f"attribute {name!r} of a tensor is deleted")
+        delattr(obj, name)
 
     def special(self, s: Session, obj: Any, name: str) -> FunctionType | None:
         raw = _user_member(s, type(obj), name)
