@@ -34,6 +34,7 @@ from jitcap.capture.kinds.base import (
 )
 from jitcap.capture.kinds.tensors import tensor_of
 from jitcap.capture.kinds.text import Deferred
+from jitcap.capture.operations import BINARY, COMPARE, INPLACE, UNARY
 
 
 def _number(cls: type) -> Handler:
@@ -210,18 +211,12 @@ for _name in _MATH:
     HANDLERS[getattr(math, _name)] = _math(getattr(math, _name))
 
 
-_OPERATORS: Final = {
-    operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/",
-    operator.floordiv: "//", operator.mod: "%", operator.pow: "**", operator.matmul: "@",
-    operator.and_: "&", operator.or_: "|", operator.xor: "^", operator.lshift: "<<",
-    operator.rshift: ">>", operator.iadd: "+=", operator.isub: "-=", operator.imul: "*=",
-    operator.itruediv: "/=",
-}  # fmt: skip
-for _operator, _op in _OPERATORS.items():
-    HANDLERS[_operator] = lambda s, a, b, /, *, _op=_op: s.binary(_op, a, b)
-for _compare, _op in {operator.lt: "<", operator.le: "<=", operator.eq: "==", operator.ne: "!=",
-                 operator.gt: ">", operator.ge: ">="}.items():  # fmt: skip
-    HANDLERS[_compare] = lambda s, a, b, /, *, _op=_op: s.compare(_op, a, b)
+for _op, _fn in (BINARY | INPLACE).items():
+    HANDLERS[_fn] = lambda s, a, b, /, *, _op=_op: s.binary(_op, a, b)
+for _op, _fn in COMPARE.items():
+    HANDLERS[_fn] = lambda s, a, b, /, *, _op=_op: s.compare(_op, a, b)
+for _op, _fn in UNARY.items():
+    HANDLERS[_fn] = lambda s, a, /, *, _op=_op: s.unary(_op, a)
 HANDLERS[divmod] = lambda s, a, b, /: s.binary("divmod", a, b)
 HANDLERS[operator.getitem] = Session.getitem
 HANDLERS[operator.setitem] = Session.setitem
@@ -229,7 +224,6 @@ HANDLERS[operator.is_] = lambda s, a, b, /: s.same(a, b)
 HANDLERS[operator.contains] = lambda s, a, b, /: s.contains(b, a)
 HANDLERS[operator.truth] = Session.truth
 HANDLERS[operator.not_] = lambda s, a, /: not s.truth(a)
-HANDLERS[operator.neg] = lambda s, a, /: s.unary("UNARY_NEGATIVE", a)
 
 
 # ---- tensors of arrays

@@ -6,7 +6,6 @@ on real values, by the same interpreter.
 
 from __future__ import annotations
 
-import operator
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -16,26 +15,12 @@ from typing import Any, Final
 from eager.tensor import Tensor
 from jitcap.capture.interpret import NULL, Frame
 from jitcap.capture.located import call_in, is_of, links, locate
+from jitcap.capture.operations import BINARY, COMPARE, INPLACE, UNARY
 
 Nested = Callable[[FunctionType, tuple[Any, ...], dict[str, Any]], Any]
 
-_BINARY: Final[dict[str, Callable[[Any, Any], Any]]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
-    "//": operator.floordiv, "%": operator.mod, "**": operator.pow, "@": operator.matmul,
-    "&": operator.and_, "|": operator.or_, "^": operator.xor, "<<": operator.lshift,
-    ">>": operator.rshift, "+=": operator.iadd, "-=": operator.isub, "*=": operator.imul,
-    "/=": operator.itruediv, "//=": operator.ifloordiv, "%=": operator.imod,
-    "**=": operator.ipow, "@=": operator.imatmul, "&=": operator.iand, "|=": operator.ior,
-    "^=": operator.ixor, "<<=": operator.ilshift, ">>=": operator.irshift,
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-    "==": operator.eq, "!=": operator.ne,
-}  # fmt: skip
+_BINARY: Final = BINARY | INPLACE | COMPARE
 _SILENT: Final = frozenset({int, float, str, bool, type(None), Tensor})  # they do not warn
-_UNARY: Final[dict[str, Callable[[Any], Any]]] = {
-    "UNARY_NEGATIVE": operator.neg,
-    "UNARY_INVERT": operator.invert,
-    "UNARY_POSITIVE": operator.pos,
-}
 
 
 class ConcreteWorld:
@@ -55,7 +40,7 @@ class ConcreteWorld:
     compare = binary
 
     def unary(self, op: str, a: Any) -> Any:
-        return self._here(_UNARY[op], (a,), {})
+        return self._here(UNARY[op], (a,), {})
 
     def _here(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call that may warn: in the name of the frame."""

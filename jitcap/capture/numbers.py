@@ -20,6 +20,7 @@ import numpy as np
 from eager.sym import SymNumber
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import Session
+from jitcap.capture.operations import COMPARE, INFIX, PREFIX
 from jitcap.capture.origin import Computed, Origin
 from jitcap.equality import text_of
 from jitcap.functional import DataDependent
@@ -29,19 +30,7 @@ from jitcap.scalars import TOTAL
 Function = Callable[..., Any]
 TYPES: Final = frozenset({bool, int, float, complex, np.float64, np.bool_})
 _INT64: Final = range(-(1 << 63), 1 << 63)
-_INFIX: Final[dict[Function, str]] = {
-    operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/",
-    operator.floordiv: "//", operator.mod: "%", operator.pow: "**", operator.lshift: "<<",
-    operator.rshift: ">>", operator.and_: "&", operator.or_: "|", operator.xor: "^",
-    operator.eq: "==", operator.ne: "!=", operator.lt: "<", operator.le: "<=",
-    operator.gt: ">", operator.ge: ">=",
-}  # fmt: skip
-_PREFIX: Final[dict[Function, str]] = {
-    operator.neg: "-", operator.pos: "+", operator.invert: "~",
-}  # fmt: skip
-_COMPARISONS: Final = frozenset(
-    {operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge}
-)
+_COMPARISONS: Final = frozenset(COMPARE.values())
 _NEVER_RAISES: Final = TOTAL | {operator.add, operator.sub, operator.mul, abs}  # of one type
 
 
@@ -142,9 +131,9 @@ def expression(fn: Function, operands: tuple[Any, ...]) -> Computed:
 
 def spelled(fn: Function, names: list[str]) -> str | None:
     """`fn` as an operator, or None."""
-    if fn in _INFIX:
-        return f"({names[0]} {_INFIX[fn]} {names[1]})"
-    return f"({_PREFIX[fn]}{names[0]})" if fn in _PREFIX else None
+    if fn in INFIX:
+        return f"({names[0]} {INFIX[fn]} {names[1]})"
+    return f"({PREFIX[fn]}{names[0]})" if fn in PREFIX else None
 
 
 def literal(x: Any) -> str:

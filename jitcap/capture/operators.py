@@ -20,48 +20,25 @@ from jitcap.capture.kinds.base import MISSING, Identity, Session, kind_of
 from jitcap.capture.kinds.lent import asked, stand_in
 from jitcap.capture.kinds.tensors import OutsideArray
 from jitcap.capture.kinds.text import Deferred, joined, mentions_runtime
+from jitcap.capture.operations import BINARY, COMPARE, INPLACE, NAMES, REFLECTED, UNARY
 from jitcap.guards import Same
 
-_BINARY: Final[dict[str, tuple[Callable[[Any, Any], Any], str]]] = {
-    "+": (operator.add, "add"), "-": (operator.sub, "sub"), "*": (operator.mul, "mul"),
-    "/": (operator.truediv, "truediv"), "//": (operator.floordiv, "floordiv"),
-    "%": (operator.mod, "mod"), "**": (operator.pow, "pow"), "@": (operator.matmul, "matmul"),
-    "&": (operator.and_, "and"), "|": (operator.or_, "or"), "^": (operator.xor, "xor"),
-    "<<": (operator.lshift, "lshift"), ">>": (operator.rshift, "rshift"),
-    "divmod": (divmod, "divmod"),
-}  # fmt: skip
-_INPLACE: Final[dict[str, Callable[[Any, Any], Any]]] = {
-    "+=": operator.iadd, "-=": operator.isub, "*=": operator.imul, "/=": operator.itruediv,
-    "//=": operator.ifloordiv, "%=": operator.imod, "**=": operator.ipow, "@=": operator.imatmul,
-    "&=": operator.iand, "|=": operator.ior, "^=": operator.ixor, "<<=": operator.ilshift,
-    ">>=": operator.irshift,
-}  # fmt: skip
-_COMPARE: Final[dict[str, tuple[Callable[[Any, Any], Any], str, str]]] = {
-    "<": (operator.lt, "__lt__", "__gt__"), "<=": (operator.le, "__le__", "__ge__"),
-    ">": (operator.gt, "__gt__", "__lt__"), ">=": (operator.ge, "__ge__", "__le__"),
-    "==": (operator.eq, "__eq__", "__eq__"), "!=": (operator.ne, "__ne__", "__ne__"),
-}  # fmt: skip
-_COMPARISONS: Final = frozenset(fn for fn, *_ in _COMPARE.values())
-_UNARY: Final[dict[str, tuple[Callable[[Any], Any], str]]] = {
-    "UNARY_NEGATIVE": (operator.neg, "__neg__"),
-    "UNARY_INVERT": (operator.invert, "__invert__"),
-    "UNARY_POSITIVE": (operator.pos, "__pos__"),
-}
+_BINARY: Final[dict[str, Callable[..., Any]]] = {**BINARY, "divmod": divmod}
+_COMPARISONS: Final = frozenset(COMPARE.values())
 _SETS: Final = frozenset({set, frozenset, type({}.keys()), type({}.items())})
 _PLAIN: Final = frozenset({int, float, str, bool, type(None), bytes, SymNumber})
 
 
 def binary(s: Session, op: str, a: Any, b: Any) -> Any:
     """`a op b`, also in place (`+=`)."""
-    inplace = op.endswith("=") and op in _INPLACE
+    inplace = op in INPLACE
+    symbol = op[:-1] if inplace else op
     if type(a) in _PLAIN and type(b) in _PLAIN:
-        op = op[:-1] if inplace else op
-        plain = _BINARY[op][0]
-        if op == "%" and type(a) is str and isinstance(b, SymNumber):
+        if symbol == "%" and type(a) is str and isinstance(b, SymNumber):
             return Deferred(operator.mod, (a, b))
-        return _numbers_or_values(s, plain, a, b)
-    plain, name = _BINARY[op[:-1] if inplace else op]
-    plain = _INPLACE[op] if inplace else plain
+        return _numbers_or_values(s, _BINARY[symbol], a, b)
+    plain = INPLACE[op] if inplace else _BINARY[op]
+    name = NAMES.get(symbol, symbol)
     if kind_of(a).python or kind_of(b).python:
         names = {f"__{name}__", f"__r{name}__", f"__i{name}__"}
         if _answers(s, a, names) or _answers(s, b, names):
@@ -139,7 +116,8 @@ def _numbers_or_values(s: Session, plain: Callable[..., Any], *values: Any) -> A
 
 
 def unary(s: Session, op: str, a: Any) -> Any:
-    plain, name = _UNARY[op]
+    plain = UNARY[op]
+    name = f"__{plain.__name__}__"
     method = s.special(a, name) if isinstance(a, Tensor) else None
     if method is not None:
         return s.call(method, (a,), {})
@@ -150,7 +128,8 @@ def unary(s: Session, op: str, a: Any) -> Any:
 
 def compare(s: Session, op: str, a: Any, b: Any) -> Any:
     """`a op b`. For == and != the default is identity, as in Python."""
-    plain, name, reflected = _COMPARE[op]
+    plain = COMPARE[op]
+    name, reflected = f"__{plain.__name__}__", f"__{COMPARE[REFLECTED[op]].__name__}__"
     if type(a) in _PLAIN and type(b) in _PLAIN:
         return _numbers_or_values(s, plain, a, b)
     if type(a) is Identity and op in ("==", "!="):
