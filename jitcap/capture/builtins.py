@@ -128,6 +128,8 @@ def _object_init(s: Session, obj: Any, *args: Any, **kwargs: Any) -> None:
 
 
 HANDLERS[setattr], HANDLERS[delattr] = Session.setattr, Session.delattr
+
+
 @handles(vars)
 def _vars(s: Session, obj: Any, /) -> Any:
     try:
