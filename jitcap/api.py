@@ -56,8 +56,8 @@ class Jitted:
         for entry in entries.versions:
             try:
                 result = entry(args, kwargs)
-            except CheckFailed as failure:
-                entries.discard(entry, failure)
+            except CheckFailed as error:
+                failure = error
                 break
             if result is not MISS:
                 if entry is not entries.versions[0]:
@@ -65,7 +65,7 @@ class Jitted:
                 return result
         else:
             return entries.miss(args, kwargs, stance)
-        return self.original(*args, **kwargs)
+        return entries.discard(entry, failure, args, kwargs, stance)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)

@@ -31,7 +31,7 @@ from jitcap.kept import versions as kept
 from jitcap.oracle import Plain, Verified, search_nans
 from jitcap.oracle.blame import readable as readable
 from jitcap.pipeline import compile_graph, op_by_op
-from jitcap.record import Recompile, Stats, Trail, announce, say
+from jitcap.record import Recompile, Stats, Trail, announce, on_behalf, say
 from jitcap.region import Region
 from jitcap.show import module
 from jitcap.split import FAILURES, Splitter, changed_ints, splittable
@@ -77,6 +77,10 @@ class Entries:
         """No version fits: compile one and run it, or run plainly what cannot be compiled."""
         if builtins_are_replaced():
             return self._on_replaced_builtins(args, kwargs, stance)
+        with on_behalf():
+            return self._miss(args, kwargs, stance)
+
+    def _miss(self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str) -> Any:
         seen = self.versions
         if self.splitter is not None:
             return self._in_parts(args, kwargs, stance)
@@ -93,7 +97,7 @@ class Entries:
             return self._in_parts(args, kwargs, stance)
         if version is None:
             return self._plainly(args, kwargs, raised, stance)
-        result = self._run(version, args, kwargs)
+        result = self._run(version, args, kwargs, stance)
         return self._unstable(args, kwargs, stance) if result is MISS else result
 
     def _on_replaced_builtins(self, args: Any, kwargs: Any, stance: str) -> Any:
@@ -109,31 +113,52 @@ class Entries:
         """Whether running plainly, or in parts, is an error."""
         return self.options.fullgraph or stance == "fail_on_split"
 
-    def _run(self, version: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _run(
+        self, version: Call, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str
+    ) -> Any:
         """The version's answer; the function's own where a check of the version failed."""
         try:
             return version(args, kwargs)
-        except CheckFailed as failure:
-            self.discard(version, failure)
-        return self.fn(*args, **kwargs)
+        except CheckFailed as error:
+            failure = error
+        return self.discard(version, failure, args, kwargs, stance)
 
-    def discard(self, version: Call, failure: CheckFailed) -> None:
-        """Note a run that was given up; the function has to run plainly. What is compiled from now
-        on splits at that line, and a version that fails again and again is dropped."""
+    def discard(
+        self,
+        version: Call,
+        failure: CheckFailed,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        stance: str,
+    ) -> Any:
+        """A run was given up: the function runs plainly, which is said if it does not raise. What
+        is compiled from now on splits at that line, and a version that fails again and again is
+        dropped."""
         with self._lock:
-            self._count_discard(failure)
+            record = self._discarded(failure)
             failed = self.failures[version] = self.failures.get(version, 0) + 1
-            if self.options.fullgraph:
-                return
+            if self._is_strict(stance):
+                raise Break.of(record) from failure
             self.unsafe.add(failure.place)
             if failed >= FAILURES:
                 self.versions = tuple(v for v in self.versions if v is not version)
+        with on_behalf():
+            result = self.fn(*args, **kwargs)
+            self._say_discarded(record)
+        return result
 
-    def _count_discard(self, failure: CheckFailed) -> None:
+    def _discarded(self, failure: CheckFailed) -> Record:
         self.stats.discards += 1
-        what = f"a call of @jit {self.name} runs as plain Python: {failure}"
+        file, _, line = failure.place.rpartition(":")
+        place = Place(file, int(line or 0), function=self.name)
+        record = Record("failed check", str(failure), place)
         if config.debug >= 2:
-            say(what)
+            say(f"a call of @jit {self.name} runs as plain Python: {record}")
+        return record
+
+    def _say_discarded(self, record: Record) -> None:
+        what = f"@jit {self.name} ran a call as plain Python: {record}"
+        announce((self.fn, record.kind, record.place), what)
 
     def _has_parts(self) -> bool:
         """Whether what is not captured as a whole can be split."""
@@ -152,8 +177,9 @@ class Entries:
     def _split(self) -> None:
         """From now on it runs in parts."""
         self.splitter = Splitter(
-            self._part, self._report_split, self._count_discard, self._note_plain, MISS, self.unsafe
-        )
+            self._part, self._report_split, self._discarded, self._say_discarded,
+            self._note_plain, MISS, self.unsafe,
+        )  # fmt: skip
 
     def _part(self, captured: Captured, plain: Plain) -> Call:
         """Compile one segment."""
@@ -177,7 +203,7 @@ class Entries:
     def retry(self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str) -> Any:
         """Try all versions; compile when none fits."""
         for version in self.versions:
-            result = self._run(version, args, kwargs)
+            result = self._run(version, args, kwargs, stance)
             if result is not MISS:
                 return result
         return self.miss(args, kwargs, stance)
@@ -240,7 +266,7 @@ class Entries:
         except Break as refusal:
             if refusal.kind == "exception":
                 return None, refusal.record()
-            if refusal.kind == "cache" and self.fills < FILLS:
+            if refusal.kind == "cache" and self.fills < FILLS and not self._is_strict(stance):
                 self.fills += 1
                 return None, None
             if self._is_strict(stance):

@@ -11,7 +11,9 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from operator import is_not
 from pathlib import Path
 from typing import Any, Final
 
@@ -146,9 +148,41 @@ def say(text: str) -> None:
 _announced: set[Any] = set()
 
 
+_waiting: ContextVar[tuple[Any, list[tuple[Any, str]]] | None] = ContextVar(
+    "what a call has to announce at its end", default=None
+)
+
+
+@contextmanager
+def on_behalf() -> Iterator[None]:
+    """For a call of the program: while that catches warnings, or redirects them, none of ours is
+    announced; it is said at the end, to whoever called, unless an error is on its way there."""
+    if _waiting.get() is not None:
+        yield
+        return
+    texts: list[tuple[Any, str]] = []
+    token = _waiting.set((_audience(), texts))
+    try:
+        yield
+    finally:
+        _waiting.reset(token)
+    for place, text in texts:
+        announce(place, text)
+
+
+def _audience() -> tuple[Any, ...]:
+    """What decides who hears a warning."""
+    shown = getattr(warnings, "_showwarnmsg_impl", None)
+    return warnings.filters, warnings.showwarning, shown, sys.stderr
+
+
 def announce(place: Any, text: str) -> None:
     """Warn once per `place` (a hashable), attributed to the user's own line."""
     if place in _announced:
+        return
+    waiting = _waiting.get()
+    if waiting is not None and any(map(is_not, waiting[0], _audience())):
+        waiting[1].append((place, text))
         return
     _announced.add(place)
     warnings.warn(text, JitcapWarning, stacklevel=_user_level())

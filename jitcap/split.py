@@ -57,7 +57,8 @@ class Splitter:
     """The segments of one jitted function and of the functions it calls.
 
     `assemble` compiles a captured segment, `report` takes the record of each split, `discarded` the
-    failed check of each run that was given up, `note_plain` the reasons for which a call ran
+    failed check of each run that was given up, `say_discarded` its record when the call did not
+    raise, `note_plain` the reasons for which a call ran
     without its compiled parts, `miss` is what a version answers when it does not fit. `unsafe` are
     lines where a check failed at run time: they are not captured."""
 
@@ -65,7 +66,8 @@ class Splitter:
         self,
         assemble: Callable[[Captured, Plain], Call],
         report: Callable[[Record], None],
-        discarded: Callable[[CheckFailed], None],
+        discarded: Callable[[CheckFailed], Record],
+        say_discarded: Callable[[Record], None],
         note_plain: Callable[..., None],
         miss: Any,
         unsafe: set[str] | None = None,
@@ -73,6 +75,7 @@ class Splitter:
         self._assemble = assemble
         self._report = report
         self._discarded = discarded
+        self._say_discarded = say_discarded
         self._note_plain = note_plain
         self._miss = miss
         self._unsafe = set() if unsafe is None else unsafe
@@ -90,11 +93,16 @@ class Splitter:
         self._state.depth = 0
         limits: dict[Record, None] = {}  # that this call met, in order
         self._state.limits = limits
+        discards: dict[Record, None] = {}
+        self._state.discards = discards
         try:
-            return self._call(fn, args, kwargs)
+            result = self._call(fn, args, kwargs)
         finally:
             if limits:
                 self._note_plain(*limits)
+        for record in discards:
+            self._say_discarded(record)
+        return result
 
     def _meet(self, limit: Record) -> None:
         self._state.limits[limit] = None
@@ -175,7 +183,7 @@ class Splitter:
             return version[0](given, {})
         except CheckFailed as failure:
             with self._lock:
-                self._discarded(failure)
+                self._state.discards[self._discarded(failure)] = None
                 self._unsafe.add(failure.place)
                 point.failures += 1
                 if point.failures >= FAILURES:

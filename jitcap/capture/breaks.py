@@ -61,6 +61,10 @@ KINDS: Final[dict[str, Kind]] = {
         "the function behind a cache runs, and what it does and reads is its own",
         "nothing to do: once the answer is kept, the call is captured",
     ),
+    "failed check": Kind(
+        "what Python would raise there is raised by the function itself: the run was given up",
+        "keep the value in its range, or handle the case with eager.where",
+    ),
     "frames": Kind(
         "the program looks at a frame or a traceback, and a captured program has none of its own",
         "keep the text of an exception, not the exception, or look outside @jit",

@@ -14,6 +14,7 @@ import decimal
 import functools
 import io
 import itertools
+import operator
 import sys
 import time
 import typing
@@ -57,7 +58,7 @@ from jitcap.capture.kinds.objects import (
 from jitcap.capture.kinds.tensors import TensorShadow, load_fields
 from jitcap.capture.kinds.text import Deferred
 from jitcap.capture.located import warn_above
-from jitcap.capture.native import is_native_class
+from jitcap.capture.native import is_native_class, is_programs
 from jitcap.capture.opcodes_build import entries
 from jitcap.capture.origin import Computed, Fixed
 from jitcap.guards import Holds
@@ -66,6 +67,8 @@ _IMPURE: Final[tuple[Any, ...]] = (
     builtins.open, builtins.input, builtins.eval, builtins.exec, builtins.compile,
     builtins.breakpoint, builtins.__import__, builtins.memoryview, builtins.dir,
 )  # fmt: skip
+
+_LONG: Final = 1e9  # seconds: what is more, Python refuses
 
 
 # ---- attributes
@@ -339,13 +342,18 @@ def _exc_info(s: Session) -> tuple[Any, Any, Any]:
 def _print(
     s: Session, *args: Any, sep: Any = None, end: Any = None, file: Any = None, flush: Any = False
 ) -> None:
-    if file not in (None, sys.stdout, sys.stderr) and not isinstance(file, io.TextIOBase):
+    if file is None:
+        host.require(s, host.prints_by_library, sys, "sys.stdout is the program's")
+    elif not isinstance(file, io.TextIOBase) or is_programs(file):
         raise Break("effect", "print to a file")
+    if not all(text is None or kind_of(text).type_of(text) is str for text in (sep, end)):
+        complain: Any = functools.partial(print, file=io.StringIO())
+        complain(sep=s.known(sep), end=s.known(end))
     shown = tuple(
         a if isinstance(a, Tensor | SymNumber | Deferred | str) else s.call(str, (a,), {})
         for a in args
     )
-    kwargs = {"sep": sep, "end": end, "flush": flush}
+    kwargs = {"sep": sep, "end": end, "flush": s.truth(flush)}
     if file is not None:
         kwargs["file"] = file
     s.host_call(print, shown, kwargs)
@@ -355,13 +363,28 @@ def _print(
 def _warn(
     s: Session, message: Any, category: Any = None, stacklevel: Any = 1, *rest: Any, **kwargs: Any
 ) -> None:
+    cls = UserWarning if category is None else category
+    cls = type(message) if isinstance(message, Warning) else cls
+    if not (isinstance(cls, type) and issubclass(cls, Warning)):
+        given = kind_of(cls).type_of(cls).__name__
+        raise TypeError(f"category must be a Warning subclass, not {given!r}")
+    host.require(s, host.warns_by_library, cls, f"a {cls.__name__} is an error, or the program's")
+    stacklevel = operator.index(s.known(stacklevel))
     above = stacklevel - len(s.vm.frames)
     kwargs |= dict(zip(("source",), rest, strict=False))
     if above <= 0:
-        given = {**kwargs, "stacklevel": stacklevel}
-        host.report(s, warnings.warn, (message, category), given)
+        host.report(s, warnings.warn, (message, category), {**kwargs, "stacklevel": stacklevel})
     else:
         s.host_call(warn_above, (above, message, category), kwargs)
+
+
+@handles(time.sleep)
+def _sleep(s: Session, seconds: Any) -> None:
+    if not issubclass(kind_of(seconds).type_of(seconds), int | float):
+        raise Break("unknown call", "time.sleep() of what is no number")
+    if not (s.truth(s.compare(">=", seconds, 0)) and s.truth(s.compare("<", seconds, _LONG))):
+        time.sleep(s.known(seconds))  # it complains
+    s.host_call(time.sleep, (seconds,), {})
 
 
 @handles(id)
@@ -499,5 +522,4 @@ for _look in ("_getframe", "_getframemodulename", "_current_frames", "_current_e
         HANDLERS[getattr(sys, _look)] = _refuse("frames", f"sys.{_look}")
 for _setting in (np.geterr, np.seterr, np.geterrcall, np.seterrcall, sys.set_int_max_str_digits):
     HANDLERS[_setting] = _refuse("effect", _setting.__name__)
-HANDLERS[time.sleep] = lambda s, seconds: s.host_call(time.sleep, (seconds,), {})
 HANDLERS[typing.cast] = lambda s, /, typ, val: val

@@ -190,5 +190,4 @@ class ConcreteWorld:
         again = frame.instruction.op == "RERAISE"
         if again and any(is_of(frame.code, link) for link in links(refusal)):
             return
-        line = frame.instruction.line or frame.code.co_firstlineno
-        locate(refusal, frame.code, line, frame.globals)
+        locate(refusal, frame)

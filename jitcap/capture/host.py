@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from jitcap.capture.kinds.base import Args, Kwargs, Session
 from jitcap.capture.kinds.functions import REPORTS
 from jitcap.capture.kinds.text import snapshot
 from jitcap.capture.located import caller_at
+from jitcap.capture.native import is_programs
 from jitcap.capture.origin import Computed, Fixed
 from jitcap.guards import Holds
 
@@ -31,23 +33,87 @@ class HostCall:
 def call(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     """A call of logging, tqdm ... that only reports: it is made after the graph ran."""
     if fn is logging.Logger.isEnabledFor:
-        level = s.known(args[1])
-        origin = s.outside.origin_of(args[0]) or Fixed(args[0], "logger")
-        answer = Computed((origin,), f"{{}}.isEnabledFor({level!r})")
-        s.guards.add(Holds(answer, s.line(), args[0].isEnabledFor(level)))
-        return args[0].isEnabledFor(level)
+        return _is_enabled(s, args[0], s.known(args[1]))
     if fn.__name__ not in REPORTS:
         raise Break("unknown call", f"{fn.__qualname__}() is called")
     given = [v for v in (*args, *kwargs.values()) if not s.outside.is_fixed(v)]
     if any(s.lends(v, text=True) for v in given):
         raise Break("effect", f"{fn.__qualname__}() looks at an instance later")
-    if fn.__name__ == "exception" or kwargs.get("exc_info"):
-        raise Break("effect", "a traceback is logged")
-    if fn.__module__ == "logging":
-        report(s, fn, args, kwargs)
-    else:
+    if fn.__module__ != "logging":
         s.host_call(fn, args, kwargs)
+        return None
+    logger = logger_of(args)
+    level = logging.getLevelNamesMapping().get(fn.__name__.upper(), logging.CRITICAL)
+    if fn.__name__ == "log":
+        level = s.known(args[isinstance(args[0], logging.Logger | logging.LoggerAdapter)])
+    if type(level) is int and not _is_enabled(s, logger, level, unless=True):
+        return None
+    if fn.__name__ == "exception" or kwargs.get("exc_info"):
+        raise Break("frames", "a traceback is logged")
+    require(s, logs_by_library, logger, f"a handler of the logger {logger.name} is the program's")
+    report(s, fn, args, kwargs)
     return None
+
+
+def logger_of(args: Args) -> logging.Logger:
+    """The logger of a call: its first argument, or the root of the functions of the module."""
+    found = args[0] if args else None
+    while isinstance(found, logging.LoggerAdapter):
+        found = found.logger
+    return found if isinstance(found, logging.Logger) else logging.root
+
+
+def _is_enabled(s: Session, logger: Any, level: int, *, unless: bool = False) -> bool:
+    """Whether a logger takes a level, guarded; `unless` it does."""
+    answer: bool = logger.isEnabledFor(level)
+    if not (unless and answer):
+        origin = s.outside.origin_of(logger) or Fixed(logger, "logger")
+        place = Computed((origin,), f"{{}}.isEnabledFor({level!r})")
+        s.guards.add(Holds(place, s.line(), answer))
+    return answer
+
+
+# ---- what a call that is put off may run
+
+
+def require(s: Session, test: Callable[[Any], bool], value: Any, what: str) -> None:
+    """A call is put off only if it runs no code of the program, now and at every later call: that
+    would see the world, or change it, too late. Such a call is made where it stands."""
+    if not test(value):
+        raise Break("effect", what)
+    place = Computed((Fixed(value, getattr(value, "__name__", "it")),), "{1}({0})", (test,))
+    if (test, id(value)) not in s.required:
+        s.required.add((test, id(value)))
+        s.guards.add(Holds(place, s.line(), True))
+
+
+def prints_by_library(module: Any) -> bool:
+    """Whether what `print` writes to, of the module `sys`, is a library's."""
+    return not is_programs(module.stdout)
+
+
+def logs_by_library(logger: Any) -> bool:
+    """Whether a record that a logger makes meets no filter, handler or stream of the program."""
+    parts: list[Any] = [logging.getLogRecordFactory()]
+    while logger is not None:
+        parts += [*logger.filters, *logger.handlers]
+        for handler in logger.handlers:
+            parts += [*handler.filters, handler.formatter, getattr(handler, "stream", None)]
+        logger = logger.parent if logger.propagate else None
+    return not any(map(is_programs, parts))
+
+
+def warns_by_library(category: type) -> bool:
+    """Whether a warning is no error, and shown by the library."""
+    if is_programs(warnings.showwarning):
+        return False
+    for action, message, cls, module, line in warnings.filters:
+        if issubclass(category, cls):
+            if action == "error":
+                return False
+            if message is None and module is None and not line:
+                return True
+    return warnings.defaultaction != "error"  # type: ignore[attr-defined]
 
 
 def report(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> None:
@@ -56,6 +122,5 @@ def report(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> None:
     if not 1 <= level <= len(frames):
         s.host_call(fn, args, kwargs)
         return
-    frame = frames[-level]
-    at = caller_at(frame.code, frame.instruction.line, frame.globals)
-    s.host_call(fn, args, {k: v for k, v in kwargs.items() if k != "stacklevel"}, at)
+    named = {k: v for k, v in kwargs.items() if k != "stacklevel"}
+    s.host_call(fn, args, named, caller_at(frames[-level]))

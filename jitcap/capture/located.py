@@ -25,40 +25,51 @@ def _shim(fn: Any, args: Any, kwargs: Any) -> Any:
     return fn(*args, **kwargs)
 
 
-@lru_cache(maxsize=1024)
-def _code_at(code: CodeType, line: int) -> CodeType:
-    """The line table counts from the first line; the call is on the one after it."""
-    return _shim.__code__.replace(
-        co_filename=code.co_filename,
-        co_name=code.co_name,
-        co_qualname=code.co_qualname,
-        co_firstlineno=max(line - 1, 1),
-    )
-
-
-def caller_at(code: CodeType, line: int, space: dict[str, Any]) -> Callable[..., Any]:
-    """`call(fn, args, kwargs)`, which seems to stand at that line of the user's function."""
-    return FunctionType(_code_at(code, line), space, code.co_name)
-
-
 _CALL: Final = compile("call()", "", "eval")  # of a constant, so that no name is needed
 _NAMED, _CONSTANT = (bytes([opmap[op], 0]) for op in ("LOAD_NAME", "LOAD_CONST"))
 _CALL_CODE: Final = _CALL.co_code.replace(_NAMED, _CONSTANT)
 
 
-def call_in(frame: Frame, names: dict[str, Any], call: Callable[[], Any]) -> Any:
-    """`call()` in the name of an interpreted frame, with these locals."""
-    code = frame.code
-    expression = _CALL.replace(
-        co_code=_CALL_CODE,
-        co_consts=(call,),
-        co_names=(),
+@lru_cache(maxsize=1024)
+def _placed(template: CodeType, code: CodeType, columns: tuple[int, int, int, int]) -> CodeType:
+    """A code that seems to be another one, all of it at one place of that."""
+    line, end_line, column, end_column = columns
+    line = line or code.co_firstlineno
+    kind, where = 13, b"\0"  # a line alone, which is the first
+    if end_column > 0:
+        numbers = max(end_line - line, 0), column + 1, end_column + 1
+        kind, where = 14, b"\0" + b"".join(map(_varint, numbers))
+    units = len(template.co_code) // 2
+    sizes = [8] * (units // 8) + [units % 8] * (units % 8 > 0)
+    return template.replace(
         co_filename=code.co_filename,
         co_name=code.co_name,
         co_qualname=code.co_qualname,
-        co_firstlineno=frame.instruction.line or code.co_firstlineno,
+        co_firstlineno=line,
+        co_linetable=b"".join(bytes([0x80 | kind << 3 | size - 1]) + where for size in sizes),
     )
-    return eval(expression, frame.globals, names)
+
+
+def _varint(number: int) -> bytes:
+    """As CPython's tables of places have it: six bits at a time, the lowest first."""
+    found = b""
+    while number > 63:
+        found += bytes([0x40 | number & 63])
+        number >>= 6
+    return found + bytes([number])
+
+
+def caller_at(frame: Frame) -> Callable[..., Any]:
+    """`call(fn, args, kwargs)`, which seems to stand where an interpreted frame does."""
+    code = _placed(_shim.__code__, frame.code, frame.instruction.columns)
+    return FunctionType(code, frame.globals, code.co_name)
+
+
+def call_in(frame: Frame, names: dict[str, Any], call: Callable[[], Any]) -> Any:
+    """`call()` in the name of an interpreted frame, with these locals."""
+    code = _placed(_CALL, frame.code, frame.instruction.columns)
+    code = code.replace(co_code=_CALL_CODE, co_consts=(call,), co_names=())
+    return eval(code, frame.globals, names)
 
 
 def links(error: BaseException) -> Iterator[TracebackType]:
@@ -82,19 +93,19 @@ def _stands_in(frame: FrameType) -> bool:
     return frame.f_code.co_code == _CALL_CODE
 
 
-def locate(error: BaseException, code: CodeType, line: int, space: dict[str, Any]) -> None:
+def locate(error: BaseException, place: Frame) -> None:
     """Put the user's line on the traceback of `error`, in place of the interpreter's frames."""
     kept = [
         old
         for old in links(error)
         if not old.tb_frame.f_globals.get("__name__", "").startswith(_INTERNAL)
-        and not (is_of(code, old) and _stands_in(old.tb_frame))
+        and not (is_of(place.code, old) and _stands_in(old.tb_frame))
     ]
     link: TracebackType | None = None
     for old in reversed(kept):
         link = TracebackType(link, old.tb_frame, old.tb_lasti, old.tb_lineno)
-    frame = caller_at(code, line, space)(sys._getframe, (), {})
-    error.__traceback__ = TracebackType(link, frame, frame.f_lasti, line)
+    frame = caller_at(place)(sys._getframe, (), {})
+    error.__traceback__ = TracebackType(link, frame, frame.f_lasti, frame.f_lineno)
 
 
 def warn_above(levels: int, message: Any, category: Any, **kwargs: Any) -> None:

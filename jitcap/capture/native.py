@@ -74,6 +74,28 @@ def is_library_class(cls: type) -> bool:
     return module is not None and cls.__qualname__.partition(".")[0] in vars(module)
 
 
+def is_programs_class(cls: type) -> bool:
+    """Whether an instance runs code that is neither a library's nor an installed package's."""
+    return _is_programs_class(cls)
+
+
+@lru_cache(maxsize=4096)
+def _is_programs_class(cls: Any) -> bool:
+    return any(_is_programs_module(b.__module__) for b in cls.__mro__ if is_python_class(b))
+
+
+def _is_programs_module(name: str) -> bool:
+    file = getattr(sys.modules.get(name), "__file__", None)
+    return not is_library_module(name) and "-packages" not in (file or "")
+
+
+def is_programs(value: Any) -> bool:
+    """Whether a function, or an object that is asked something, is the program's."""
+    if type(value) is FunctionType:
+        return _is_programs_module(value.__module__)
+    return is_programs_class(type(value))
+
+
 def is_native(fn: FunctionType) -> bool:
     """Whether `fn` is called natively. A closure with the user's functions is interpreted."""
     if not is_native_module(fn.__globals__.get("__name__", "")):

@@ -321,7 +321,7 @@ class Problem(Exception):
         self.extra = extra
 
 
-@program
+@splitting
 def subclasses_of_builtin_types(jit):
     @jit
     def step(x):

@@ -197,6 +197,7 @@ def test_an_operation_that_raises():
         alike(make, [(eager.eye(2),), (eager.zeros(2, 2),), (eager.eye(2) * 2,)], backend=backend)
 
 
+@pytest.mark.filterwarnings("ignore:@jit")
 def test_the_exception_is_met_inside():
     def make():
         p, log = eager.ones(3), []

@@ -31,7 +31,12 @@ class Chopper(Splitter):
 
     def __init__(self, every, *, verify=False):
         super().__init__(
-            self.compile, lambda record: None, lambda failure: None, lambda *records: None, MISS
+            self.compile,
+            lambda record: None,
+            lambda failure: None,
+            lambda record: None,
+            lambda *records: None,
+            MISS,
         )
         self.every = every
         self.options = Options(backend="eager", verify=verify)

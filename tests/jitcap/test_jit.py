@@ -1,9 +1,12 @@
 """What users call: every form of `jit`, what it leaves unchanged, stances, threads, records."""
 
 import copy
+import functools
+import math
 import pickle
 import threading
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -483,3 +486,69 @@ def test_debug_levels(capsys):
     assert "kernels" in text
     assert "ops.add" in text
     assert "simplify" in text
+
+
+def root_or_one(x):
+    try:
+        return math.sqrt(x.sum().item())
+    except ValueError:
+        return 1.0
+
+
+def test_a_run_that_is_given_up_is_announced_once():
+    step = jit(root_or_one, backend="eager")
+    assert step(eager.tensor([4.0])) == 2.0
+    with pytest.warns(JitcapWarning, match="failed check") as said:
+        assert [step(-eager.ones(1)) for _ in range(2)] == [1.0, 1.0]
+    assert step.stats.discards == 2
+    assert len(said) == 1
+    assert Path(said[0].filename).samefile(__file__)
+
+
+def test_a_run_that_is_given_up_to_raise_says_nothing():
+    step = jit(lambda x: math.sqrt(x.sum().item()), backend="eager")
+    assert step(eager.tensor([4.0])) == 2.0
+    with pytest.raises(ValueError, match="math domain error|nonnegative"):
+        step(-eager.ones(1))
+    assert step.stats.discards == 1
+
+
+def test_nothing_that_is_given_up_runs_plainly_under_fullgraph():
+    step = jit(root_or_one, backend="eager", fullgraph=True)
+    assert step(eager.tensor([4.0])) == 2.0
+    with pytest.raises(Break, match="failed check") as caught:
+        step(-eager.ones(1))
+    assert "test_jit.py" in caught.value.record().place.file
+    assert step(eager.tensor([9.0])) == 3.0
+
+
+def test_a_cache_is_not_filled_under_fullgraph():
+    calls = []
+
+    @functools.lru_cache
+    def table(n):
+        calls.append(n)
+        return n * 2
+
+    step = jit(lambda x, n: x * table(n), backend="eager", fullgraph=True)
+    with pytest.raises(Break, match="keeps no answer"):
+        step(eager.ones(2), 3)
+    assert not calls
+    table(3)
+    assert step(eager.ones(2), 3).tolist() == [6.0, 6.0]
+
+
+def test_what_a_program_catches_is_its_own():
+    """A split is announced to who called, not to a program that records warnings for a while."""
+
+    def step(x):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            y = x * float(np.sum([1, 2]))
+            warnings.warn("own", stacklevel=1)
+        return y, [str(w.message) for w in said]
+
+    compiled = jit(step, backend="eager")
+    with pytest.warns(JitcapWarning, match="split") as outside:
+        assert compiled(eager.ones(1))[1] == ["own"]
+    assert all(w.category is JitcapWarning for w in outside)

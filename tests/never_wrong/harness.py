@@ -19,6 +19,7 @@ import functools
 import io
 import logging
 import os
+import queue
 import random
 import re
 import signal
@@ -26,6 +27,7 @@ import types
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from logging.handlers import QueueHandler
 from pathlib import Path
 from typing import Any
 
@@ -335,23 +337,14 @@ def at_most(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-class _Records(logging.Handler):
-    def __init__(self, text: Callable[[str, str], None]) -> None:
-        super().__init__(logging.DEBUG)
-        self.text = text
-
-    def emit(self, record: logging.LogRecord) -> None:
-        where = f"{record.funcName}:{record.lineno}"
-        self.text("log", f"{record.name} {record.levelname} {record.getMessage()!r} at {where}")
-
-
 def outcome(
     step: Callable[..., Any], call: Call, observe: Callable[[], Any], *, lines: bool
 ) -> list[str]:
     """One call, written down."""
     found = Snapshot(lines=lines)
-    out, err, records = io.StringIO(), io.StringIO(), _Records(found.say)
-    logging.getLogger().addHandler(records)
+    out, err, records = io.StringIO(), io.StringIO(), queue.SimpleQueue[logging.LogRecord]()
+    listener = QueueHandler(records)  # a library's: calls are put off only if they run no others
+    logging.getLogger().addHandler(listener)
     error, result = None, None
     with (
         contextlib.redirect_stdout(out),
@@ -365,7 +358,11 @@ def outcome(
             raise
         except BaseException as raised:
             error = raised
-    logging.getLogger().removeHandler(records)
+    logging.getLogger().removeHandler(listener)
+    while not records.empty():
+        record = records.get()
+        where = f"{record.funcName}:{record.lineno}"
+        found.say("log", f"{record.name} {record.levelname} {record.getMessage()!r} at {where}")
     if error is None:
         found.add("result", result)
     else:

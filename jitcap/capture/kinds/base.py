@@ -87,6 +87,7 @@ class Session:
         self.lent: dict[int, Any] = {}  # by id of an instance: its stand-in for native code
         self.mirrors: list[tuple[Any, Any]] = []  # containers, and their copies in native code
         self.computed: dict[Any, Any] = {}  # numbers from outside, by how they are computed
+        self.required: set[tuple[Any, int]] = set()  # of what the host calls: see `capture.host`
         self.unsafe: frozenset[str] = frozenset()  # lines where a check failed as a version ran
         self.bound_to = ""  # what the program saw that holds in this process only
 

@@ -377,13 +377,20 @@ class FileKind(OpaqueKind):
     def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         if fn.__name__ not in ("write", "writelines", "flush"):
             self.refuse(owner, f".{fn.__name__}()")
-        if owner.closed:
-            return fn(*args)
+        if fn.__name__ == "writelines" and len(args) == 1:
+            for line in s.list_of(args[0]):
+                self.invoke(s, owner, owner.write, (line,), {})
+            return None
+        is_text = [issubclass(kind_of(a).type_of(a), str) for a in args]
+        if owner.closed or is_text != [True] * (fn.__name__ != "flush"):
+            return fn(*map(s.known, args))  # it complains
         origin = s.outside.origin_of(owner)
         if origin is not None:
             s.guards.add(Is(Attribute(origin, "closed"), s.line(), False))
         s.host_call(fn, args, {})
-        return Deferred(len, args, cls=int) if fn.__name__ == "write" else None
+        if fn.__name__ == "flush":
+            return None
+        return len(args[0]) if isinstance(args[0], str) else Deferred(len, args, cls=int)
 
 
 MADE: Final = MadeKind()

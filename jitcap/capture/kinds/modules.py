@@ -156,10 +156,18 @@ class ModuleKind(StaticKind):
         return raw if isinstance(raw, FunctionType) else None
 
     def setattr(self, s: Session, obj: Any, name: str, value: Any) -> None:
+        self._refuse_library(s, obj, name)
         globals_of(s, vars(obj))
         if s.asked(obj, "__setattr__", name, value) is MISSING:
             default_put(s, obj, name, value)
 
+    def _refuse_library(self, s: Session, obj: Any, name: str) -> None:
+        """Its functions run natively and would see the change too late, or capture would at once:
+        `sys.stdout`, `warnings.filters`."""
+        if s.is_library(vars(obj)):
+            raise Break("effect", f"{obj.__name__}.{name} is replaced")
+
     def delattr(self, s: Session, obj: Any, name: str) -> None:
+        self._refuse_library(s, obj, name)
         globals_of(s, vars(obj))
         default_remove(s, obj, name)

@@ -1,0 +1,352 @@
+"""Output: what is printed, logged and warned, where it goes, and when the program's own code hears it."""
+
+import contextlib
+import io
+import logging
+import sys
+import time
+import warnings
+
+import eager
+
+from .harness import Program, after, case, over, vector
+
+
+@contextlib.contextmanager
+def handling(logger, handler):
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+class Tee(io.StringIO):
+    """A stream of the program: it counts, and its state is read by steps."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def write(self, text):
+        self.count += 1
+        return super().write(text)
+
+
+@case("output")
+def stderr_is_redirected_inside():
+    def step(x, n):
+        text = io.StringIO()
+        with contextlib.redirect_stderr(text):
+            print("inside", n, file=sys.stderr)
+            y = x * n
+        print("outside", y.sum().item(), file=sys.stderr)
+        return text.getvalue(), y
+
+    return over(step, [1, 2])
+
+
+@case("output")
+def stdout_is_replaced_by_hand():
+    def step(x, n):
+        before, sys.stdout = sys.stdout, io.StringIO()
+        try:
+            print("inside", n)
+            y = x * n
+            text = sys.stdout.getvalue()
+        finally:
+            sys.stdout = before
+        print("outside", text)
+        return y
+
+    return over(step, [1, 2, 3])
+
+
+@case("output")
+def stdout_is_the_programs_for_one_call():
+    tee = Tee()
+
+    def step(x, n):
+        print("a", n)
+        return x * tee.count, tee.count
+
+    def outer(x, n):
+        if n == 2:
+            with contextlib.redirect_stdout(tee):
+                return inner(x, n)
+        return inner(x, n)
+
+    inner = step
+    return over(outer, [1, 2, 3, 2], lambda: (tee.getvalue(), tee.count))
+
+
+@case("output")
+def print_to_a_stream_that_counts():
+    tee = Tee()
+
+    def step(x, n):
+        print("n", n, x.sum().item(), file=tee)
+        seen = tee.count
+        tee.write("more")
+        return x, seen, tee.count
+
+    return over(step, [1, 2], lambda: tee.getvalue())
+
+
+@case("output")
+def wrong_words_for_print_and_write():
+    out = io.StringIO()
+
+    def step(x, n):
+        found = []
+        for each in (lambda: print("a", sep=n), lambda: print("a", end=x), lambda: out.write(n),
+                     lambda: out.writelines(["b", n]), lambda: out.write(), lambda: print(n, file=n)):  # fmt: skip
+            try:
+                found.append(each())
+            except Exception as error:
+                found.append((type(error).__name__, str(error)))
+        return found, x
+
+    return over(step, [1, 2], out.getvalue)
+
+
+@case("output")
+def lengths_of_what_is_written():
+    out = io.StringIO()
+
+    def step(x, n):
+        first = out.write(f"{n}\n")
+        second = out.write(f"{x.sum().item():.1f}")
+        out.writelines(str(v) for v in range(n))
+        return first + 1, second, x
+
+    return over(step, [1, 20, 3], out.getvalue)
+
+
+@case("output")
+def a_filter_of_a_logger_counts():
+    seen = []
+    log = logging.getLogger("never_wrong.filter")
+    log.setLevel(logging.INFO)
+
+    def counts(record):
+        seen.append(record.getMessage())
+        return len(seen) % 2 == 0
+
+    log.addFilter(counts)
+
+    def step(x, n):
+        log.info("n is %d", n)
+        log.debug("not enabled %d", n)
+        return x * len(seen)
+
+    program = over(step, [1, 2, 3], lambda: list(seen))
+    program.close = lambda: log.removeFilter(counts)
+    return program
+
+
+@case("output")
+def a_handler_is_added_between_calls():
+    seen = []
+    log = logging.getLogger("never_wrong.added")
+    log.setLevel(logging.INFO)
+
+    class Keep(logging.Handler):
+        def emit(self, record):
+            seen.append(record.getMessage())
+
+    keep = Keep()
+
+    def step(x, n):
+        log.info("n is %d", n)
+        seen.append(n)
+        return x * len(seen)
+
+    x = vector()
+    return Program(
+        step,
+        [(x, 1), (x, 2), after(lambda: log.addHandler(keep), x, 3), (x, 4),
+         after(lambda: log.removeHandler(keep), x, 5)],
+        lambda: list(seen),
+        lambda: log.removeHandler(keep),
+    )  # fmt: skip
+
+
+@case("output")
+def an_adapter_and_the_functions_of_the_module():
+    seen = []
+
+    class Keep(logging.Handler):
+        def emit(self, record):
+            seen.append((record.getMessage(), record.levelname))
+
+    keep = Keep()
+    adapter = logging.LoggerAdapter(logging.getLogger("never_wrong.adapter"), {"a": 1})
+
+    def step(x, n):
+        adapter.warning("adapted %s", n)
+        seen.append("between")
+        logging.error("root %s", n)
+        logging.log(logging.DEBUG, "quiet")
+        return x, len(seen)
+
+    logging.root.addHandler(keep)
+    return Program(
+        step,
+        [(vector(), 1), (vector(), 2)],
+        lambda: list(seen),
+        lambda: logging.root.removeHandler(keep),
+    )
+
+
+@case("output")
+def a_level_that_is_not_enabled():
+    log = logging.getLogger("never_wrong.level")
+    log.setLevel(logging.WARNING)
+
+    def step(x, n):
+        log.debug("n is %d", n)
+        log.log(5 * n, "by number")
+        return x * n
+
+    return Program(
+        step,
+        [(vector(), 1), (vector(), 9), after(lambda: log.setLevel(logging.DEBUG), vector(), 2)],
+        close=lambda: log.setLevel(logging.NOTSET),
+    )
+
+
+@case("output")
+def an_exception_is_logged():
+    log = logging.getLogger("never_wrong.exception")
+
+    def step(x, n):
+        text = io.StringIO()
+        handler = logging.StreamHandler(text)
+        with handling(log, handler):
+            try:
+                return x * [1, 2][n], text.getvalue()
+            except IndexError:
+                log.exception("no such %d", n)
+        lines = text.getvalue().splitlines()
+        return lines[0], len([v for v in lines if v.startswith("  File")])
+
+    return over(step, [1, 5, 0, 6])
+
+
+@case("output")
+def a_warning_is_an_error_of_the_caller():
+    def step(x, n):
+        try:
+            warnings.warn(f"n is {n}", UserWarning, stacklevel=1)
+        except UserWarning as error:
+            return x, str(error)
+        return x * n, ""
+
+    def outer(x, n):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error" if n == 2 else "ignore")
+            return inner(x, n)
+
+    inner = step
+    return over(outer, [1, 2, 3, 2])
+
+
+@case("output")
+def the_program_shows_warnings_itself():
+    seen = []
+
+    def show(message, category, filename, lineno, file=None, line=None):
+        seen.append(str(message))
+
+    def step(x, n):
+        warnings.warn(f"n is {n}", stacklevel=1)
+        return x * len(seen), list(seen)
+
+    def outer(x, n):
+        with warnings.catch_warnings():
+            warnings.showwarning = show
+            return inner(x, n)
+
+    inner = step
+    return over(outer, [1, 2], lambda: list(seen))
+
+
+@case("output")
+def a_warning_of_no_category():
+    def step(x, n):
+        found = []
+        for category in (n, int, "UserWarning", UserWarning("made")):
+            try:
+                warnings.warn("w", category)  # noqa: B028
+            except TypeError as error:
+                found.append(str(error))
+        warnings.warn(DeprecationWarning(f"n = {n}"))  # noqa: B028
+        return found, x
+
+    return over(step, [1, 2])
+
+
+@case("output")
+def warnings_are_ignored_for_a_block():
+    def step(x, n):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="quiet")
+            warnings.warn("quiet please", stacklevel=1)
+            warnings.warn("loud", stacklevel=1)
+        warnings.warn("quiet again", stacklevel=1)
+        return x * n
+
+    return over(step, [1, 2])
+
+
+@case("output")
+def sleeping_for_no_time():
+    def step(x, n):
+        try:
+            time.sleep(n)
+        except (ValueError, TypeError) as error:
+            return str(error), x
+        return x * 2
+
+    return over(step, [0, -1, 0.0, -0.5, "a", float("nan"), 1e300, 1])
+
+
+@case("output")
+def the_print_of_another_writer():
+    """Between two prints the program's own stream writes to the same place."""
+    text = io.StringIO()
+
+    class Stream:
+        def write(self, data):
+            text.write(f"<{data}>")
+
+        def flush(self):
+            text.write("!")
+
+    stream = Stream()
+
+    def step(x, n):
+        print("a", n, file=text)
+        print("b", file=stream, flush=n > 1)
+        stream.write("c")
+        print("d", x.sum().item(), file=text)
+        return x
+
+    return over(step, [1, 2], text.getvalue)
+
+
+@case("output")
+def a_library_is_patched_for_a_while():
+    import math
+
+    def step(x, n):
+        before = math.sqrt
+        math.sqrt = lambda v: v * 100
+        try:
+            y = x * math.sqrt(4) + eager.ones(2) * n
+        finally:
+            math.sqrt = before
+        return y, math.sqrt(4)
+
+    return over(step, [1, 2])
