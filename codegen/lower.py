@@ -73,12 +73,50 @@ def lower(program: Program, *, widen: bool = True) -> Loops:
     for call in program.calls:
         state.op = call.op.name
         is_complex = any(v.aval.dtype.is_complex for v in (*call.outs, *tensors(call)))
-        if is_complex or (widen and _is_long_cat(call)):
+        if is_complex and call.op.kind != "extern":
+            _complex(state, call)
+            continue
+        if widen and _is_long_cat(call):
             state.step(call, "extern")
             continue
         RULES.get(call.op.kind, _extern)(state, call)
     program = _own_outputs(state, program)
     return Loops(_checked(state, program), tuple(state.items))
+
+
+def _complex(s: _Lower, call: Call) -> None:
+    """A call on complex numbers: what moves or adds elements does so to the real and to the
+    imaginary parts, which are taken apart and joined again; the rest is a step."""
+    moved = tensors(call)[:1] if call.op.kind == "index" else tensors(call)
+    apart = call.op.kind in ("view", "move", "index") or call.op.name in ("sum", "where", "full")
+    condition = call.operands[0] if call.op.name == "where" else None
+    kinds = {v.aval.dtype for v in (*moved, *call.outs) if v is not condition}
+    cast = call.op.name == "cast" and all(kind.is_complex for kind in kinds)
+    if not cast and (not apart or len(call.outs) != 1 or len(kinds) != 1):
+        s.step(call, f"complex {call.op.name}")
+        return
+    out = call.outs[0]
+    dtype = dt.real_of(out.aval.dtype)
+    halves = []
+    for part in ("real", "imag"):
+        half = s.fresh(Aval(out.aval.shape, dtype))
+        operands = tuple(
+            x if x is condition else _half(s, x, part, call.where) for x in call.operands
+        )
+        RULES[call.op.kind](s, replace(call, operands=operands, outs=(half,)))
+        halves.append(half)
+    s.step(Call(REGISTRY["complex"], tuple(halves), {}, (out,), call.where), "complex")
+
+
+def _half(s: _Lower, x: Value | complex, part: str, where: str) -> Value | complex:
+    """The real or the imaginary part of an operand; an index is what it is."""
+    if not isinstance(x, Value):
+        return complex(x).real if part == "real" else complex(x).imag
+    if not x.aval.dtype.is_complex:
+        return x
+    half = s.fresh(Aval(x.aval.shape, dt.real_of(x.aval.dtype)))
+    s.step(Call(REGISTRY[part], (x,), {}, (half,), where), part)
+    return half
 
 
 def _checked(s: _Lower, program: Program) -> Program:
@@ -125,7 +163,7 @@ def _own_outputs(state: _Lower, program: Program) -> Program:
 def _copied(state: _Lower, v: Value) -> Value:
     copy = state.fresh(v.aval)
     if v.aval.dtype.is_complex:
-        state.step(Call(REGISTRY["clone"], (v,), {}, (copy,)), "extern")
+        state.step(Call(REGISTRY["clone"], (v,), {}, (copy,)), "complex clone")
         return copy
     return state.nest(copy, lambda axes: expr.read(v.id, axes, v.aval.dtype), "")
 
@@ -397,7 +435,7 @@ def _sort(s: _Lower, call: Call) -> None:
 
 
 def _extern(s: _Lower, call: Call) -> None:
-    s.step(call, "extern")
+    s.step(call, call.op.name)
 
 
 RULES: Final[dict[str, Callable[[_Lower, Call], None]]] = {

@@ -26,7 +26,7 @@ class Callback:
 
     op: Op
     attrs: Mapping[str, Any]
-    operands: tuple[str | float, ...]
+    operands: tuple[str | complex, ...]
     outs: tuple[Aval, ...]
     where: str
 
@@ -52,10 +52,10 @@ class Callback:
             return None
         try:
             attrs = {name: _encoded(value) for name, value in self.attrs.items()}
+            operands = list(map(_encoded, self.operands))
         except TypeError:
             return None
         outs = [[list(a.shape), a.dtype.name, a.device] for a in self.outs]
-        operands = list(map(_encoded, self.operands))
         return {
             "op": self.op.name, "attrs": attrs, "operands": operands, "outs": outs,
             "where": self.where,
@@ -82,6 +82,8 @@ def _encoded(value: Any) -> Any:
         return value
     if isinstance(value, float):
         return ["float", value.hex()]
+    if isinstance(value, complex):
+        return ["complex", value.real.hex(), value.imag.hex()]
     if isinstance(value, DType):
         return ["dtype", value.name]
     if isinstance(value, tuple):
@@ -95,5 +97,7 @@ def _decoded(value: Any) -> Any:
     kind, *parts = value
     if kind == "tuple":
         return tuple(map(_decoded, parts))
+    if kind == "complex":
+        return complex(*map(float.fromhex, parts))
     (text,) = parts
     return {"float": float.fromhex, "dtype": dt.by_name}[kind](text)

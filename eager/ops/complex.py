@@ -1,6 +1,6 @@
 """Complex tensors: parts, conjugates, building them. tensors -> tensors.
 
-Compiled code calls back for these; arithmetic on complex numbers is that of the pointwise ops.
+Arithmetic on complex numbers is that of the pointwise ops.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ CUMMIN = Scan("cummin", ("x",), _extreme_vjp, n_outputs=2, monoid="min")
 
 @dataclass(frozen=True, eq=False)
 class _Logarithmic(Scan):
-    """A running logsumexp: stable only as a recurrence, which NumPy has and compiled code calls."""
+    """A running logsumexp: stable only as a recurrence."""
 
     kind: ClassVar[str] = "extern"
     analytic: ClassVar[bool] = False

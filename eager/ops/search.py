@@ -1,7 +1,7 @@
 """Searching and counting: searchsorted, bincount, unique, histograms, membership. tensors ->
 tensors.
 
-What has a size known beforehand is an op that compiled code calls back for; `unique` and `bincount`
+What has a size known beforehand is an op of compiled code; `unique` and `bincount`
 have not, and split a captured program.
 """
 

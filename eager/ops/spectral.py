@@ -2,7 +2,7 @@
 
 Three ops, as PyTorch has them: complex to complex, real to complex, complex to real, each over the
 dimensions `dim` of x (*N). `scale` names the factor: 1 ("none"), 1/n ("n") or 1/sqrt(n) ("sqrt").
-The other transforms are written with these in `eager/fft.py`. Compiled code calls back.
+The other transforms are written with these in `eager/fft.py`.
 """
 
 from __future__ import annotations

@@ -91,8 +91,8 @@ def test_they_are_kept_on_disk_unless_they_are_the_users(tmp_path):
 
 def test_a_callback_is_data_and_back():
     out = Aval((2,), eager.complex64)
-    attrs = {"a": (1, (2.5, -math.inf), None), "b": eager.float16, "c": "x", "d": True}
-    made = Callback(REGISTRY["fft_c2c"], attrs, (ARRAY, NUMBER, 3, 0.1), (out,), "f.py:3")
+    attrs = {"a": (1, (2.5, -math.inf), None), "b": eager.float16, "c": "x", "d": True, "e": 1 - 2j}
+    made = Callback(REGISTRY["fft_c2c"], attrs, (ARRAY, NUMBER, 3, 0.1, 2j), (out,), "f.py:3")
     again = Callback.of_data(made.as_data())
     assert (again.op, dict(again.attrs), again.operands) == (made.op, attrs, made.operands)
     assert (again.outs, again.where) == (made.outs, made.where)

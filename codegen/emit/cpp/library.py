@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from codegen.access import matrix_order
-from codegen.emit.cpp import conv, rows
+from codegen.emit.cpp import conv, rows, signal
 from codegen.emit.cpp.step import Places, Routine, Writer
 from codegen.emit.cpp.table import MEMORY
 from codegen.ir import Access, Library
@@ -184,11 +184,39 @@ ROUTINES: Final[dict[str, Routine]] = {
     "scatter_reduce": Routine("jitcap_scatter.h", rows.scatter),
     "index_add": Routine("jitcap_scatter.h", rows.index_add),
     "index_put": Routine("jitcap_scatter.h", rows.index_put),
+    "fft_c2c": Routine("jitcap_fft.h", signal.c2c, fits=signal.wide_parts),
+    "fft_r2c": Routine("jitcap_fft.h", signal.r2c, fits=signal.wide_parts),
+    "fft_c2r": Routine("jitcap_fft.h", signal.c2r, fits=signal.wide_parts),
+    "searchsorted": Routine("jitcap_search.h", signal.searchsorted, fits=signal.comparable),
+    "logcumsumexp": Routine("jitcap_scan.h", signal.logcumsumexp, fits=signal.real_operand),
+    "complex cast": Routine("jitcap_complex.h", signal.of_real, fits=signal.to_complex),
+    "complex": Routine("jitcap_complex.h", signal.binary("Pair"), fits=signal.parts_alike),
 }
+# Complex numbers: each op by the struct of jitcap_complex.h that computes an element.
+_OF_ONE: Final = {
+    "real": "Re", "imag": "Im", "conj": "Conj", "angle": "Angle",
+    "complex abs": "Abs", "complex neg": "Neg", "complex clone": "Same",
+}  # fmt: skip
+_OF_TWO: Final = {
+    "complex add": "Plus", "complex sub": "Minus", "complex mul": "Times", "complex div": "Over",
+}  # fmt: skip
+ROUTINES.update(
+    {
+        name: Routine("jitcap_complex.h", signal.unary(struct), fits=signal.complex_operand)
+        for name, struct in _OF_ONE.items()
+    }
+)
+ROUTINES.update(
+    {
+        name: Routine("jitcap_complex.h", signal.binary(struct), fits=signal.complex_operands)
+        for name, struct in _OF_TWO.items()
+    }
+)
 
 
 def routine(step: Library) -> Routine:
     """How `step` is run: its routine, or the callback. Empty results need no work."""
     if step.name in ROUTINES and not any(a.numel for a in step.out_avals):
         return NOTHING
-    return ROUTINES.get(step.name, HOST)
+    found = ROUTINES.get(step.name, HOST)
+    return found if found.fits(step) else HOST

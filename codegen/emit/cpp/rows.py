@@ -56,7 +56,7 @@ def sum_pool_grad(w: Writer) -> None:
 # ---------------------------------------------------------------------------------- scans and sorts
 
 
-def _around(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
+def around(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
     """A shape as (outer, n, inner) around dimension `dim`; a 0-dim tensor is one element."""
     if not shape:
         return 1, 1, 1
@@ -64,7 +64,7 @@ def _around(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
 
 
 def _lines(w: Writer) -> str:
-    return ", ".join(map(str, _around(w.aval(0).shape, w.step.attrs["dim"])))
+    return ", ".join(map(str, around(w.aval(0).shape, w.step.attrs["dim"])))
 
 
 def _name(w: Writer, dtype: DType) -> str:
@@ -89,7 +89,7 @@ def sort(w: Writer) -> None:
     dtype = w.aval(0).dtype
     kind = _name(w, dtype)
     source, values = f"({kind} *)({w.dense(0)})", f"({kind} *)({w.out(0)})"
-    _, n, _ = _around(w.aval(0).shape, w.step.attrs["dim"])
+    _, n, _ = around(w.aval(0).shape, w.step.attrs["dim"])
     item = 16 if dtype.itemsize == 8 else 8  # a key and a 32-bit place
     room = w.take(team() * 2 * n * item)
     descending = str(bool(w.step.attrs["descending"])).lower()
@@ -136,7 +136,7 @@ def scatter(w: Writer) -> None:
 def index_add(w: Writer) -> None:
     """out = x, with slice i of src added to slice index[i] along `dim`."""
     x, n, dim = w.aval(0), w.aval(1).numel, w.step.attrs["dim"]
-    outer, size, inner = _around(x.shape, dim)
+    outer, size, inner = around(x.shape, dim)
     at = [w.dense(i) for i in range(3)]
     kind = _name(w, x.dtype)
     wide = MEMORY[x.dtype.compute.name] if x.dtype is not dt.bool_ else kind

@@ -113,8 +113,10 @@ class Routine:
     """The header that defines it, and what writes the call.
 
     `heavy`: its declaration with {T} for the element type, if it takes so long to compile that it
-    is compiled once, for all programs."""
+    is compiled once, for all programs. `fits`: the steps that it can do; the others are callbacks.
+    """
 
     header: str
     write: Callable[[Writer], None]
     heavy: str = ""
+    fits: Callable[[Library], bool] = lambda step: True

@@ -13,7 +13,7 @@ from eager.dtype import DType
 from eager.scalar import VOCABULARY
 
 MEMORY: Final = {
-    "complex64": "c64", "complex128": "c128",  # only ever handed on, to callbacks
+    "complex64": "c64", "complex128": "c128",  # of library steps
     "bool": "bool", "uint8": "u8", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
     "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64",
 }  # fmt: skip

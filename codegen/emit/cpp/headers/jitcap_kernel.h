@@ -7,7 +7,7 @@
 #include "jitcap_rt.h"
 
 namespace jc {
-struct c64 { f32 re, im; };  // complex numbers are moved about, and computed on by callbacks only
+struct c64 { f32 re, im; };  // of library steps: jitcap_complex.h, jitcap_fft.h
 struct c128 { f64 re, im; };
 // One loop over the blocks of all members of a table: T has the number of rows `n0`. A block is `block`
 // rows, a row weighs `bytes`. part(member, lo, hi) runs blocks of one member.

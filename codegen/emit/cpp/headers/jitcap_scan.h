@@ -34,6 +34,13 @@ template <class Op, class A, class T, class R> JC_NOINLINE void scan(i64 outer, 
     }
   });
 }
+// log(exp(a) + exp(b)), from the larger one; equal infinities stay.
+struct LogAddExp {
+  template <class V> static JC_INLINE V apply(V a, V b) {
+    V d = a - b, sum = max(a, b) + log1p(exp(-abs(d)));
+    return select(eq(d, d), sum, select(eq(a, b), a, a + b));
+  }
+};
 // The extreme so far and where it was last reached; NaN wins and stays.
 template <bool Max, class T> JC_NOINLINE void scan_extreme(i64 outer, i64 n, i64 inner, const T *x, T *values, i64 *places) {
   parallel(outer * inner, 1, team_for(outer * n * inner * (i64)(2 * sizeof(T) + 8)), [=](i64 lo, i64 hi) {

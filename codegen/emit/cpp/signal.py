@@ -1,0 +1,233 @@
+"""Fourier transforms, complex arithmetic, searches and running logarithms of sums as library steps.
+Writer -> calls of jitcap_{fft,complex,search,scan}.h."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from codegen.emit.cpp.rows import around
+from codegen.emit.cpp.step import Writer, team
+from codegen.emit.cpp.table import MEMORY, REGISTER
+from codegen.ir import Access, Library
+from eager import dtype as dt
+from eager.aval import Aval, contiguous_strides
+
+LARGEST_FACTOR: Final = 64  # a pass costs as many products per element as its factor
+
+
+# ------------------------------------------------------------------------------- Fourier
+def factors(n: int) -> list[int]:
+    """n as a product of 4s and primes."""
+    out, each = [], 4
+    while n > 1:
+        while n % each == 0:
+            out.append(each)
+            n //= each
+        each = {4: 2, 2: 3}.get(each, each + 2)
+        if each * each > n > 1 and each > 3:
+            out.append(n)
+            break
+    return out
+
+
+def _transform(
+    w: Writer, source: str, to: str, shapes: Sequence[tuple[int, ...]], dim: int, size: int,
+    scale: float, *, backward: bool, half: bool = False,
+) -> None:  # fmt: skip
+    """One call: `source` of the first shape to `to` of the second, along `dim`."""
+    outer, given, inner = around(shapes[0], dim)
+    passes, chirp = factors(size), 0
+    if max(passes, default=1) > LARGEST_FACTOR:
+        chirp = 1 << (2 * size - 1).bit_length()
+        passes = factors(chirp)
+    number, length = w.used, chirp or size
+    w.table("i64", f"factors{number}", [*passes, 0])
+    w.lines.append(f"static const Fft fft{number} = {{{size}, {chirp}, factors{number}}};")
+    shared = 4 * chirp + size if chirp else size
+    room = w.take(16 * (shared + 2 * length * team()))
+    flags = (str(flag).lower() for flag in (backward, half))
+    kept = shapes[1][dim]
+    w.call("fft", f"fft{number}", outer, inner, given, kept, *flags, repr(scale), source, to, room)
+
+
+def _scale(name: str, count: int) -> float:
+    return {"none": 1.0, "n": 1.0 / count, "sqrt": 1.0 / math.sqrt(count)}[name]
+
+
+def _dims(w: Writer) -> tuple[int, ...]:
+    return tuple(d % w.aval(0).ndim for d in w.step.attrs["dim"])
+
+
+def c2c(w: Writer) -> None:
+    shape, dims = w.aval(0).shape, _dims(w)
+    backward = not w.step.attrs["forward"]
+    _each_dim(w, w.dense(0), w.out(), shape, dims, backward, _count(shape, dims))
+
+
+def _count(shape: tuple[int, ...], dims: tuple[int, ...]) -> int:
+    return math.prod(shape[d] for d in dims)
+
+
+def _each_dim(
+    w: Writer, source: str, to: str, shape: tuple[int, ...], dims: tuple[int, ...],
+    backward: bool, count: int | None,
+) -> None:  # fmt: skip
+    """Complex to complex over `dims`, scaled by the whole `count` in the last (None: not)."""
+    for d in dims:
+        scale = _scale(w.step.attrs["scale"], count) if count and d == dims[-1] else 1.0
+        _transform(w, source, to, (shape, shape), d, shape[d], scale, backward=backward)
+        source = to
+
+
+def r2c(w: Writer) -> None:
+    """The last dimension first: then there are complex numbers."""
+    shape, out, (*rest, last) = w.aval(0).shape, w.step.out_avals[0].shape, _dims(w)
+    scale = _scale(w.step.attrs["scale"], _count(shape, (*rest, last)))
+    _transform(w, w.dense(0), w.out(), (shape, out), last, shape[last], scale, backward=False)
+    _each_dim(w, w.out(), w.out(), out, tuple(rest), False, None)
+
+
+def c2r(w: Writer) -> None:
+    """The last dimension last, from half a spectrum to real numbers."""
+    shape, out, (*rest, last) = w.aval(0).shape, w.step.out_avals[0].shape, _dims(w)
+    source, kind = w.dense(0), w.ctype(0)
+    if rest:
+        room = f"({kind} *){w.take(w.aval(0).numel * w.aval(0).dtype.itemsize)}"
+        _each_dim(w, source, room, shape, tuple(rest), True, None)
+        source = room
+    scale = _scale(w.step.attrs["scale"], _count(out, (*rest, last)))
+    size = w.step.attrs["size"]
+    _transform(w, source, w.out(), (shape, out), last, size, scale, backward=True, half=True)
+
+
+def wide_parts(step: Library) -> bool:
+    """Transforms of float32, float64 and their complex numbers, each dimension once."""
+    kinds = (dt.float32, dt.float64, dt.complex64, dt.complex128)
+    dims = step.attrs["dim"]
+    return bool(dims) and len(set(dims)) == len(dims) and all(a.dtype in kinds for a in step.avals)
+
+
+# ------------------------------------------------------------------------------- complex numbers
+def unary(struct: str) -> Callable[[Writer], None]:
+    def write(w: Writer) -> None:
+        w.call(f"complex_map<{struct}>", w.aval(0).numel, w.dense(0), w.out())
+
+    return write
+
+
+def binary(struct: str) -> Callable[[Writer], None]:
+    def write(w: Writer) -> None:
+        out = w.step.out_avals[0]
+        kind = w.aval(0) if struct == "Pair" else out
+        x, y = (_spread(w, i, Aval(out.shape, kind.dtype)) for i in range(2))
+        w.call(f"complex_map<{struct}>", out.numel, x, y, w.out())
+
+    return write
+
+
+def of_real(w: Writer) -> None:
+    """A cast to complex numbers."""
+    w.call("complex_of", w.aval(0).numel, _number_pointer(w, 0), w.out())
+
+
+def _number_pointer(w: Writer, i: int) -> str:
+    """Operand `i` in contiguous memory; truth as bytes, which are numbers."""
+    pointer = w.dense(i)
+    return f"(const u8 *)({pointer})" if w.aval(i).dtype is dt.bool_ else pointer
+
+
+def _spread(w: Writer, i: int, want: Aval) -> str:
+    """Operand `i` as contiguous memory of a wanted shape and type."""
+    x, kind = w.step.operands[i], MEMORY[want.dtype.name]
+    if not isinstance(x, Access):
+        value = complex(x)
+        w.table(kind, f"number{i}", [f"{{{_text(value.real)}, {_text(value.imag)}}}"])
+        return _copied(w, f"number{i}", (), (), want)
+    pointer, own = _number_pointer(w, i), w.aval(i)
+    if own.dtype is not want.dtype:
+        room = f"({kind} *){w.take(own.numel * want.dtype.itemsize)}"
+        w.call("complex_of", own.numel, pointer, room)
+        pointer = room
+    if own.shape == want.shape:
+        return pointer
+    return _copied(w, pointer, own.shape, contiguous_strides(own.shape), want)
+
+
+def _text(value: float) -> str:
+    return (
+        repr(value) if math.isfinite(value) else f"__builtin_{'nan' if value != value else 'inf'}"
+    )
+
+
+def _copied(
+    w: Writer, pointer: str, shape: tuple[int, ...], strides: tuple[int, ...], want: Aval
+) -> str:
+    """What lies at `pointer`, repeated to a larger shape."""
+    missing = want.ndim - len(shape)
+    steps = [0 if n == 1 else s for n, s in zip(shape, strides, strict=True)]
+    kind = MEMORY[want.dtype.name]
+    room = f"({kind} *){w.take(want.numel * want.dtype.itemsize)}"
+    name = f"spread{w.used}"
+    w.table("i64", name, (*want.shape, *[0] * missing, *steps))
+    w.call("copy_dense", room, f"(const {kind} *)({pointer})", want.ndim, name)
+    return room
+
+
+def complex_operands(step: Library) -> bool:
+    """Arrays and finite numbers; no run-time numbers, and nothing that would be narrowed."""
+    out = step.out_avals[0].dtype
+    numbers = [x for x in step.operands if not isinstance(x, Access | str)]
+    finite = all(math.isfinite(abs(complex(x))) for x in numbers)
+    arrays = all(not isinstance(x, str) for x in step.operands)
+    return out.is_complex and finite and arrays and _no_wider(step, out.itemsize)
+
+
+def _no_wider(step: Library, itemsize: int) -> bool:
+    return all(a.dtype.itemsize <= itemsize for a in step.avals if a.dtype.is_complex)
+
+
+def parts_alike(step: Library) -> bool:
+    """Real and imaginary part are arrays of one type."""
+    arrays = all(isinstance(x, Access) for x in step.operands)
+    return arrays and len({a.dtype for a in step.avals}) == 1
+
+
+def complex_operand(step: Library) -> bool:
+    return step.avals[0].dtype.is_complex
+
+
+def to_complex(step: Library) -> bool:
+    """A cast of real numbers; that of truth is as bytes."""
+    return step.out_avals[0].dtype.is_complex and not step.avals[0].dtype.is_complex
+
+
+# ------------------------------------------------------------------------------- rows
+def searchsorted(w: Writer) -> None:
+    bounds, values = w.aval(0).shape, w.aval(1).shape
+    shared = len(bounds) == 1
+    rows = 1 if shared else math.prod(bounds[:-1])
+    count = math.prod(values) if shared else values[-1]
+    kind = w.ctype(0)
+    right = str(bool(w.step.attrs["right"])).lower()
+    pointers = (f"(const {kind} *)({w.dense(i)})" for i in range(2))
+    w.call(f"searchsorted<{right}, {kind}>", rows, bounds[-1], count, *pointers, w.out())
+
+
+def comparable(step: Library) -> bool:
+    """Values and boundaries of one type that C++ compares."""
+    kinds = {a.dtype for a in step.avals}
+    odd = (dt.float16, dt.bfloat16, dt.bool_)
+    arrays = all(isinstance(x, Access) for x in step.operands)
+    return arrays and len(kinds) == 1 and not any(k.is_complex or k in odd for k in kinds)
+
+
+def logcumsumexp(w: Writer) -> None:
+    kind = REGISTER[w.aval(0).dtype.name]
+    lines = ", ".join(map(str, around(w.aval(0).shape, w.step.attrs["dim"])))
+    w.call(f"scan<LogAddExp, {kind}>", lines, w.dense(0), w.out())
+
+
+def real_operand(step: Library) -> bool:
+    return step.avals[0].dtype.is_floating_point
