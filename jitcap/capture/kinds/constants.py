@@ -24,6 +24,7 @@ from jitcap.capture.kinds.base import (
     Session,
     hashes_identity,
     is_method,
+    kind_of,
 )
 from jitcap.capture.kinds.text import Deferred, joined, mentions_runtime, text_of
 from jitcap.capture.native import is_python_class, shown
