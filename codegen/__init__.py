@@ -95,7 +95,8 @@ DEPTH: Final = (
 
 
 def compile(program: Program, target: Target | None = None) -> Artifact:
-    """Compile `program`. Raises build.CompileError, or Unsupported (the caller runs it eagerly)."""
+    """Compile `program`. Raises build.CompileError, or what the caller answers by running it in
+    eager: Unsupported, build.NoCompiler."""
     target = target or Target()
     backend = BACKENDS[target.backend]
     backend.prepare(target)

@@ -14,7 +14,7 @@ from codegen import affine
 from codegen.affine import Affine
 from codegen.expr import Read
 from codegen.ir import Loops, Nest, Step, Value
-from eager.aval import contiguous_strides
+from codegen.sizes import is_contiguous
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -76,14 +76,9 @@ def _through_views(
 
 def _usable(name: str, v: Value, strides: tuple[int, ...]) -> bool:
     shape = v.aval.shape
-    if _contiguous(shape, strides):
+    if is_contiguous(shape, strides):
         return True
     return name == "dot" and matrix_order(shape, strides) is not None
-
-
-def _contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    want = contiguous_strides(shape)
-    return all(n == 1 or a == b for n, a, b in zip(shape, strides, want, strict=True))
 
 
 def matrix_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[bool, int] | None:

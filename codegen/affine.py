@@ -224,6 +224,22 @@ def axis_of(index: Affine) -> Axis:
     return atom
 
 
+def form(a: Axis) -> Affine:
+    """The form that is one axis."""
+    return axis(a.name, a.size)
+
+
+def flat(axes: Iterable[Axis]) -> Affine:
+    """The row-major position in the loops over `axes`."""
+    axes = tuple(axes)
+    return ravel(map(form, axes), (a.size for a in axes))
+
+
+def counters(index: Affine) -> tuple[Axis, ...]:
+    """The axes among the terms of `index`."""
+    return tuple(a for a, _ in index.terms if isinstance(a, Axis))
+
+
 def axes_by(axes: Iterable[Affine], index: Iterable[Affine]) -> dict[Axis, Affine]:
     """The substitution of `axes` by `index`. (Axes of size 1 are constants already.)"""
     return {axis_of(a): i for a, i in zip(axes, index, strict=True) if a.terms}

@@ -56,7 +56,7 @@ def _cut_rows(kernel: Kernel) -> list[Kernel]:
         for lo, hi in bounds:
             part = affine.axis(a.name, hi - lo)
             decide = _Deciding({a: part + lo})
-            rows = tuple(x for r in kernel.rows for x in ([r] if r is not a else _axes(part)))
+            rows = _with(kernel.rows, a, part)
             stages = tuple(s.map(decide) for s in kernel.stages)
             parts.append(replace(kernel, rows=rows, stages=stages))
         return parts
@@ -70,15 +70,15 @@ def _cut_loops(stage: Stage) -> Iterator[Stage]:
             bounds = _bounds(a, (stage,))
             for lo, hi in bounds:
                 part = affine.axis(a.name, hi - lo)
-                loops = tuple(x for c in stage.loops for x in ([c] if c is not a else _axes(part)))
+                loops = _with(stage.loops, a, part)
                 yield from _cut_loops(stage.map(_Deciding({a: part + lo}), loops))
             if bounds:
                 return
     yield stage
 
 
-def _axes(form: affine.Affine) -> list[Axis]:
-    return [atom for atom, _ in form.terms if isinstance(atom, Axis)]
+def _with(axes: tuple[Axis, ...], old: Axis, new: affine.Affine) -> tuple[Axis, ...]:
+    return tuple(x for a in axes for x in (affine.counters(new) if a is old else (a,)))
 
 
 def _bounds(a: Axis, stages: tuple[Stage, ...]) -> list[tuple[int, int]]:
@@ -110,7 +110,7 @@ def _change(x: Expr, a: Axis) -> int | None:
 
 
 def _runs_through_memory(a: Axis, stages: tuple[Stage, ...]) -> bool:
-    of = affine.axis(a.name, a.size)
+    of = affine.form(a)
     return any(affine.coefficient(s.offset, of) == 1 for stage in stages for s in stage.stores)
 
 

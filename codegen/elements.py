@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Protocol
+
 from codegen import affine, expr
 from codegen.affine import ZERO, Affine
-from codegen.expr import Expr
+from codegen.expr import BUILD, Expr
 from codegen.ir import Call, Unsupported, Value
 from eager import dtype as dt
 from eager.dtype import DType
+from eager.op import Op
+
+Index = tuple[Affine, ...]
 
 
 def tensors(call: Call) -> tuple[Value, ...]:
@@ -42,3 +48,78 @@ def operand(x: Value | complex, index: tuple[Affine, ...], dtype: DType) -> Expr
 
 def element(x: Value, index: tuple[Affine, ...]) -> Expr:
     return expr.read(x.id, index, x.aval.dtype)
+
+
+def checked_index(i: Expr, dim: int, size: int, call: Step, *, negative: bool) -> Affine:
+    """An index read from memory, verified against `size`; a negative one counts from the end."""
+    what = f"{call.op.name}: index out of bounds for dimension {dim} with size {size}|{call.where}"
+    i = expr.checked(expr.cast(i, dt.int64), -size if negative else 0, size - 1, what)
+    if negative:
+        i = BUILD.where(BUILD.lt(i, 0), i + size, i)
+    return affine.opaque(i, 0, max(size - 1, 0))
+
+
+class Step(Protocol):
+    """What may fail: its op, and the user's line."""
+
+    @property
+    def op(self) -> Op: ...
+    @property
+    def where(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """An operand of a call as an op's `element` sees it; what it reads has the result's type."""
+
+    x: Value | complex
+    dtype: DType
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.x.aval.shape if isinstance(self.x, Value) else ()
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __getitem__(self, index: Index) -> Expr:
+        at = index if isinstance(self.x, Value) else ()
+        own = self.x.aval.dtype if isinstance(self.x, Value) else self.dtype
+        return expr.cast(operand(self.x, at, own), self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """`m` for an op's `element` (see `eager.ops.kinds.Element`)."""
+
+    call: Call
+
+    def within(self, i: Affine, lo: int, hi: int) -> Expr:
+        value = expr.index_of(i)
+        return BUILD.and_(BUILD.ge(value, lo), BUILD.lt(value, hi))
+
+    def less(self, i: Affine, n: int) -> Expr:
+        return BUILD.lt(expr.index_of(i), n)
+
+    def equal(self, i: Affine, n: int) -> Expr:
+        return BUILD.eq(expr.index_of(i), n)
+
+    def all(self, *conditions: Expr) -> Expr:
+        total = expr.const(True, dt.bool_)
+        for c in conditions:
+            total = BUILD.and_(total, expr.decide(c))
+        return total
+
+    def select(self, cond: Expr, then: Expr, other: Expr) -> Expr:
+        return expr.select(cond, then, other)
+
+    def number(self, i: Affine) -> Expr:
+        return expr.index_of(i)
+
+    def looked_up(
+        self, x: Operand, at: Index, dim: int, size: int, *, negative: bool = False
+    ) -> Affine:
+        assert isinstance(x.x, Value)
+        own = operand(x.x, at, dt.int64)
+        return checked_index(own, dim, size, self.call, negative=negative)

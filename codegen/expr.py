@@ -153,7 +153,8 @@ class Checked(Expr):
 
 # Functions that only compiled code spells: Philox of (seed, ordinal, element index), result in the
 # named dtype.
-CODEGEN: Final = ("random_uniform", "random_normal", "random_bits")
+CODEGEN: Final = {"random_uniform": 25, "random_normal": 50, "random_bits": 25}  # and their cost
+COST: Final = {name: i.cost for name, i in VOCABULARY.items()} | CODEGEN
 
 E = TypeVar("E", bound=Expr)
 _nodes: dict[tuple[Any, ...], Expr] = {}

@@ -83,7 +83,7 @@ class _Fuse:
                 items.append(self.library(item))
             else:
                 kernel = _Build(self, item, f"k{len(items)}").kernel()
-                if kernel.stages:
+                if kernel.reads() or kernel.writes():  # else only constants, which nobody kept
                     items.append(kernel)
         outputs = tuple(self.whole(v) for v in self.program.outputs)
         return Fused(self.program, self.buffers, tuple(items), outputs, tuple(self.refusals))

@@ -20,20 +20,10 @@ from codegen.ir import Loops, Nest, Step, Value
 from codegen.rewrite import Rewrite
 from codegen.sizes import extent
 
-# Rough cost of an intrinsic in additions, for the recompute decision only.
-COST: Final[Mapping[str, int]] = {
-    **dict.fromkeys("exp expm1 log log1p log2 sin cos tan tanh sinh cosh".split(), 12),
-    **dict.fromkeys("asin acos atan erf fmod".split(), 12),
-    **dict.fromkeys("div sqrt rsqrt".split(), 4),
-    **dict.fromkeys("mod floor_div".split(), 8),
-    **dict.fromkeys("random_uniform random_bits".split(), 25),
-    "random_normal": 50,
-    "lgamma": 40,
-    "pow": 30,
-    "atan2": 20,
-}
-FROM_NOTHING: Final = 24  # the same for what reads no large operand: a mask, a one-hot row
-CHEAP: Final = 8  # recomputing this much per element is cheaper than a trip through memory
+# Additions per element that are cheaper than a trip through memory: of what reads no large operand
+# (a mask, a one-hot row), and of the rest.
+FROM_NOTHING: Final = 24
+CHEAP: Final = 8
 MAX_NODES: Final = (
     160  # a body larger than this is cut: registers, recursion and compile time have limits
 )
@@ -275,7 +265,7 @@ def _depends_on_last(item: Nest, x: Read) -> bool:
 
 def cost_of(body: Expr) -> int:
     """Additions per element, roughly."""
-    return sum(COST.get(x.fn, 1) for x in expr.walk(body) if isinstance(x, Apply))
+    return sum(expr.COST[x.fn] for x in expr.walk(body) if isinstance(x, Apply))
 
 
 def _size(body: Expr) -> int:

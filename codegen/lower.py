@@ -15,11 +15,10 @@ from typing import Any, Final
 
 from codegen import affine, expr
 from codegen.affine import Affine
-from codegen.elements import axes_of, element, number, operand, tensors
+from codegen.elements import Elements, Operand, axes_of, element, number, operand, tensors
 from codegen.expr import BUILD, Expr
 from codegen.ir import Call, Loops, Nest, Program, Step, Value
 from codegen.monoid import ARGMAX, ARGMIN, MAX, MIN, MONOIDS, SUM, Monoid
-from codegen.places import INDEX, MOVES
 from codegen.rewrite import Rewrite
 from codegen.sizes import blocks, extent, extents
 from eager import dtype as dt
@@ -61,7 +60,7 @@ class _Lower:
         self.items.append(Step(call, name))
 
 
-CAT_PARTS: Final = 32
+MOST_PARTS: Final = 32
 
 
 def lower(program: Program, *, widen: bool = True) -> Loops:
@@ -76,10 +75,10 @@ def lower(program: Program, *, widen: bool = True) -> Loops:
         if is_complex and call.op.kind != "extern":
             _complex(state, call)
             continue
-        if widen and _is_long_cat(call):
+        if widen and _has_many_parts(call):
             state.step(call, "extern")
             continue
-        RULES.get(call.op.kind, _extern)(state, call)
+        RULES[call.op.kind](state, call)
     program = _own_outputs(state, program)
     return Loops(_checked(state, program), tuple(state.items))
 
@@ -132,9 +131,9 @@ def _checked(s: _Lower, program: Program) -> Program:
     return replace(program, checks=tuple(checks))
 
 
-def _is_long_cat(call: Call) -> bool:
+def _has_many_parts(call: Call) -> bool:
     """So many parts that a loop for each is more code than it is worth: NumPy copies them."""
-    return call.op.name == "cat" and len(call.operands) > CAT_PARTS
+    return call.op.kind == "move" and len(call.operands) > MOST_PARTS
 
 
 def _all_values(program: Program) -> Iterator[Value]:
@@ -312,40 +311,20 @@ def _view(s: _Lower, call: Call) -> None:
     s.nest(out, body, call.where, view=True)
 
 
-def _move(s: _Lower, call: Call) -> None:
-    rule = MOVES.get(call.op.name)
-    if rule is None:
-        s.step(call, "extern")
-    else:
-        s.nest(call.outs[0], lambda axes: rule(axes, call), call.where)
-
-
-def _create(s: _Lower, call: Call) -> None:
-    out = call.outs[0]
-    dtype = out.aval.dtype
-    if call.op.name == "iota":
-        s.nest(out, lambda axes: expr.cast(expr.index_of(axes[0]), dtype), call.where)
-    elif call.op.name == "full":
-        value = call.operands[0]
-        made = operand(value, (), dtype if not isinstance(value, Value) else value.aval.dtype)
-        s.nest(out, lambda _: expr.cast(made, dtype), call.where)
-    else:
-        s.step(call, "extern")
-
-
-# ---------------------------------------------------------------------------------- index
-
-
-def _index(s: _Lower, call: Call) -> None:
-    rule = INDEX.get(call.op.name)
-    x = call.operands[0]
-    if rule is None or not isinstance(x, Value) or not x.aval.ndim or not x.aval.numel:
-        s.step(call, call.op.name if call.op.name in SCATTERS else "extern")
-    else:
-        s.nest(call.outs[0], lambda axes: rule(axes, call), call.where)
-
-
-SCATTERS: Final = ("scatter", "scatter_reduce", "index_add", "index_put")
+def _elements(s: _Lower, call: Call) -> None:
+    """An op whose record says what each element is; the others are routines, like the reading of a
+    tensor that has no dimension, or nothing."""
+    out, rule = call.outs[0], call.op.element  # type: ignore[attr-defined]
+    x = tensors(call)[0].aval if call.op.kind == "index" else None
+    if rule is None or (x is not None and not (x.ndim and x.numel)):
+        s.step(call, call.op.name)
+        return
+    m, xs = Elements(call), tuple(Operand(x, out.aval.dtype) for x in call.operands)
+    s.nest(
+        out,
+        lambda axes: expr.cast(rule(m, axes, xs, call.attrs), out.aval.dtype),
+        call.where,
+    )
 
 
 # ---------------------------------------------------------------------------------- the rest
@@ -426,11 +405,7 @@ def _random(s: _Lower, call: Call) -> None:
     s.nest(out, body, call.where)
 
 
-def _scan(s: _Lower, call: Call) -> None:
-    s.step(call, call.op.name)
-
-
-def _sort(s: _Lower, call: Call) -> None:
+def _routine(s: _Lower, call: Call) -> None:
     s.step(call, call.op.name)
 
 
@@ -445,13 +420,14 @@ RULES: Final[dict[str, Callable[[_Lower, Call], None]]] = {
     "reduce": _reduce,
     "argreduce": _reduce,
     "view": _view,
-    "move": _move,
-    "create": _create,
-    "index": _index,
+    "move": _elements,
+    "create": _elements,
+    "index": _elements,
     "contract": _contract,
     "window": _window,
     "random": _random,
-    "scan": _scan,
-    "sort": _sort,
+    "scan": _routine,
+    "sort": _routine,
     "extern": _extern,
+    "dynamic": _extern,
 }

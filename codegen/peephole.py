@@ -1,9 +1,5 @@
 """Before lower: rewrites of op calls that loops cannot express later. Program -> Program.
 
-Equal calls become one: a derivative often computes again what the forward pass has. Ops are pure
-here (random ones take their seed and ordinal as operands), so equal operands and attributes give
-equal results.
-
 A product whose only use is its transpose is computed transposed: (A B)^T == B^T A^T. The gradient
 of a linear layer's weight is such a product, and the optimizer then reads it contiguously.
 """
@@ -20,35 +16,7 @@ from eager.op import REGISTRY
 
 
 def peephole(program: Program) -> Program:
-    program = merge_equal(program)
-    calls = tuple(_transposed_products(program))
-    return replace(program, calls=calls)
-
-
-def merge_equal(program: Program) -> Program:
-    """Each distinct (op, operands, attributes) once; later readers use the first result."""
-    first: dict[object, Call] = {}
-    same: dict[int, Value] = {}
-    calls = []
-    for call in program.calls:
-        operands = tuple(same.get(v.id, v) if isinstance(v, Value) else v for v in call.operands)
-        key = (call.op, tuple(map(_key, operands)), tuple(sorted(call.attrs.items())))
-        earlier = first.get(key) if call.op.kind != "extern" else None
-        if earlier is not None:
-            same |= {v.id: w for v, w in zip(call.outs, earlier.outs, strict=True)}
-            continue
-        moved = Call(call.op, operands, call.attrs, call.outs, call.where)
-        first[key] = moved
-        calls.append(moved)
-    outputs = tuple(same.get(v.id, v) for v in program.outputs)
-    writes = tuple((t, same.get(v.id, v)) for t, v in program.writes)
-    checks = tuple(replace(c, value=same.get(c.value.id, c.value)) for c in program.checks)
-    return Program(program.inputs, tuple(calls), outputs, writes, checks)
-
-
-def _key(x: Value | complex) -> object:
-    """Numbers are equal when type and text are: 1, 1.0 and True differ, and -0.0 is not 0.0."""
-    return ("v", x.id) if isinstance(x, Value) else (type(x).__name__, repr(x))
+    return replace(program, calls=tuple(_transposed_products(program)))
 
 
 def _transposed_products(program: Program) -> Iterator[Call]:

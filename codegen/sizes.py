@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterable
 from typing import Protocol
 
+from eager.aval import contiguous_strides
+
 Size = int
 Shape = tuple[Size, ...]
 
@@ -46,3 +48,9 @@ def span(shape: Shape, strides: Shape) -> Size:
     if 0 in shape:
         return 0
     return 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+
+
+def is_contiguous(shape: Shape, strides: Shape) -> bool:
+    """Whether elements lie in order without gaps; strides of dimensions of size 1 do not matter."""
+    want = contiguous_strides(shape)
+    return 0 in shape or all(n == 1 or s == w for n, s, w in zip(shape, strides, want, strict=True))

@@ -164,13 +164,13 @@ def _across(kernel: Kernel, lanes: Axis) -> Axis | None:
     Walked next to the lanes, it finds the cache lines that the lanes have just touched."""
     if any(s.reductions for s in kernel.stages):
         return None
-    v = affine.axis(lanes.name, lanes.size)
+    v = affine.form(lanes)
     strided = [
         i for s in kernel.stages for i in s.indices() if affine.coefficient(i, v) not in (0, 1)
     ]
     best, most = None, 0
     for a in kernel.rows:
-        at = affine.axis(a.name, a.size)
+        at = affine.form(a)
         found = sum(1 for i in strided if a is not lanes and affine.coefficient(i, at) == 1)
         if found > most:
             best, most = a, found
@@ -205,7 +205,7 @@ def _best(
 
 
 def _score(a: Axis, stage: Stage) -> float:
-    at = affine.axis(a.name, a.size)
+    at = affine.form(a)
     total, count = 0.0, 0
     loads = [x.offset for x in stage.loads()]
     for offset in [*loads, *(s.offset for s in stage.stores)]:

@@ -26,12 +26,14 @@ from eager import special_arrays
 @dataclass(frozen=True, slots=True)
 class Intrinsic:
     """One scalar operation. `result` is "same" (the operands' type), "bool", or "to" (takes a
-    dtype: cast, bitcast)."""
+    dtype: cast, bitcast). `cost`: about so many additions, to choose between computing again and
+    memory."""
 
     name: str
     arity: int
     numpy: Callable[..., Any]
     result: str = "same"
+    cost: int = 1
 
 
 def _where(c: Any, a: Any, b: Any) -> Any:
@@ -61,42 +63,42 @@ _TABLE: Final = (
     Intrinsic("add", 2, np.add),
     Intrinsic("sub", 2, np.subtract),
     Intrinsic("mul", 2, np.multiply),
-    Intrinsic("div", 2, np.divide),
-    Intrinsic("floor_div", 2, np.floor_divide),
+    Intrinsic("div", 2, np.divide, cost=4),
+    Intrinsic("floor_div", 2, np.floor_divide, cost=8),
     Intrinsic("trunc_div", 2, _trunc_div),
-    Intrinsic("mod", 2, np.remainder),
-    Intrinsic("fmod", 2, np.fmod),
+    Intrinsic("mod", 2, np.remainder, cost=8),
+    Intrinsic("fmod", 2, np.fmod, cost=12),
     Intrinsic("neg", 1, np.negative),
     Intrinsic("abs", 1, np.abs),
     Intrinsic("sign", 1, _sign),
     Intrinsic("min", 2, np.minimum),  # NaN propagates
     Intrinsic("max", 2, np.maximum),
-    Intrinsic("pow", 2, np.power),
+    Intrinsic("pow", 2, np.power, cost=30),
     # rounding (round: half to even)
     Intrinsic("floor", 1, np.floor),
     Intrinsic("ceil", 1, np.ceil),
     Intrinsic("trunc", 1, np.trunc),
     Intrinsic("round", 1, np.rint),
     # exponentials, trigonometry, special functions
-    Intrinsic("exp", 1, np.exp),
-    Intrinsic("expm1", 1, np.expm1),
-    Intrinsic("log", 1, np.log),
-    Intrinsic("log1p", 1, np.log1p),
-    Intrinsic("log2", 1, np.log2),
-    Intrinsic("sqrt", 1, np.sqrt),
-    Intrinsic("rsqrt", 1, _rsqrt),
-    Intrinsic("sin", 1, np.sin),
-    Intrinsic("cos", 1, np.cos),
-    Intrinsic("tan", 1, np.tan),
-    Intrinsic("asin", 1, np.arcsin),
-    Intrinsic("acos", 1, np.arccos),
-    Intrinsic("atan", 1, np.arctan),
-    Intrinsic("atan2", 2, np.arctan2),
-    Intrinsic("sinh", 1, np.sinh),
-    Intrinsic("cosh", 1, np.cosh),
-    Intrinsic("tanh", 1, np.tanh),
-    Intrinsic("erf", 1, special_arrays.erf),
-    Intrinsic("lgamma", 1, special_arrays.lgamma),
+    Intrinsic("exp", 1, np.exp, cost=12),
+    Intrinsic("expm1", 1, np.expm1, cost=12),
+    Intrinsic("log", 1, np.log, cost=12),
+    Intrinsic("log1p", 1, np.log1p, cost=12),
+    Intrinsic("log2", 1, np.log2, cost=12),
+    Intrinsic("sqrt", 1, np.sqrt, cost=4),
+    Intrinsic("rsqrt", 1, _rsqrt, cost=4),
+    Intrinsic("sin", 1, np.sin, cost=12),
+    Intrinsic("cos", 1, np.cos, cost=12),
+    Intrinsic("tan", 1, np.tan, cost=12),
+    Intrinsic("asin", 1, np.arcsin, cost=12),
+    Intrinsic("acos", 1, np.arccos, cost=12),
+    Intrinsic("atan", 1, np.arctan, cost=12),
+    Intrinsic("atan2", 2, np.arctan2, cost=20),
+    Intrinsic("sinh", 1, np.sinh, cost=12),
+    Intrinsic("cosh", 1, np.cosh, cost=12),
+    Intrinsic("tanh", 1, np.tanh, cost=12),
+    Intrinsic("erf", 1, special_arrays.erf, cost=12),
+    Intrinsic("lgamma", 1, special_arrays.lgamma, cost=40),
     # comparison and logic
     Intrinsic("eq", 2, np.equal, "bool"),
     Intrinsic("ne", 2, np.not_equal, "bool"),

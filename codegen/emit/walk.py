@@ -7,7 +7,6 @@ them: a guard, whether lanes vary, nothing.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Any, Final, Generic, TypeVar
 
 from codegen.expr import Apply, Cast, Checked, Const, Expr, IndexOf, Load, Local, Read, Select
@@ -16,37 +15,18 @@ from codegen.ir import Unsupported
 T = TypeVar("T")
 
 
-class Walk(ABC, Generic[T]):
+class Walk(Generic[T]):
     """One method per kind of expression; operands are asked for by the backend's own `value`."""
+
+    def __init_subclass__(cls) -> None:
+        missing = [rule for rule in RULES.values() if not hasattr(cls, rule)]
+        if missing:
+            raise TypeError(f"{cls.__name__} has no rule for {', '.join(missing)}")
 
     def spell(self, x: Expr, *how: Any) -> T:
         """What the rule of `x` writes."""
         made: T = getattr(self, RULES[type(x)])(x, *how)
         return made
-
-    @abstractmethod
-    def const(self, x: Const, *how: Any) -> T: ...
-
-    @abstractmethod
-    def local(self, x: Local, *how: Any) -> T: ...
-
-    @abstractmethod
-    def load(self, x: Load, *how: Any) -> T: ...
-
-    @abstractmethod
-    def index_of(self, x: IndexOf, *how: Any) -> T: ...
-
-    @abstractmethod
-    def apply(self, x: Apply, *how: Any) -> T: ...
-
-    @abstractmethod
-    def cast(self, x: Cast, *how: Any) -> T: ...
-
-    @abstractmethod
-    def select(self, x: Select, *how: Any) -> T: ...
-
-    @abstractmethod
-    def checked(self, x: Checked, *how: Any) -> T: ...
 
     def read(self, x: Read, *how: Any) -> T:
         """A value that fusion has not placed yet: in kernels there is none."""

@@ -32,9 +32,12 @@ def _full_kernel(arrays: tuple[Any, ...], attrs: Attrs) -> Any:
     return out
 
 
-FULL = Create("full", ("value",), numpy=_full_kernel)
+FULL = Create("full", ("value",), numpy=_full_kernel, element=lambda m, at, xs, attrs: xs[0][()])
 IOTA = Create(
-    "iota", (), numpy=lambda arrays, attrs: np.arange(attrs["shape"][0]).astype(attrs["dtype"].np)
+    "iota",
+    (),
+    numpy=lambda arrays, attrs: np.arange(attrs["shape"][0]).astype(attrs["dtype"].np),
+    element=lambda m, at, xs, attrs: m.number(at[0]),
 )
 
 

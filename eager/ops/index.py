@@ -24,6 +24,7 @@ class Index(Op):
     """Base: refuses index tensors that are not integers."""
 
     kind: ClassVar[str] = "index"
+    element: ClassVar[Any] = None  # an `Element`; those that write are routines of the backends
 
     def integer(self, *indices: Aval) -> None:
         for index in indices:
@@ -62,6 +63,12 @@ class Gather(Index):
         kernels.check_bounds("gather", index, x.shape[dim], dim, negative=False)
         inner = tuple(slice(n) if d != dim else slice(None) for d, n in enumerate(index.shape))
         return (np.take_along_axis(x[inner], index.astype(np.int64, copy=False), dim),)
+
+    @staticmethod
+    def element(m: Any, at: tuple[Any, ...], xs: tuple[Any, ...], attrs: Attrs) -> Any:
+        (x, index), dim = xs, attrs["dim"]
+        chosen = m.looked_up(index, at, dim, x.shape[dim])
+        return x[(*at[:dim], chosen, *at[dim + 1 :])]
 
 
 def _check_extents(name: str, index: Aval, x: Aval, dim: int) -> None:
@@ -117,6 +124,13 @@ class Take(Index):
         dim = attrs["dim"]
         kernels.check_bounds("take", index, x.shape[dim], dim, negative=False)
         return (np.take(x, index.astype(np.int64, copy=False), dim),)
+
+    @staticmethod
+    def element(m: Any, at: tuple[Any, ...], xs: tuple[Any, ...], attrs: Attrs) -> Any:
+        (x, index), dim = xs, attrs["dim"]
+        end = dim + index.ndim
+        chosen = m.looked_up(index, at[dim:end], dim, x.shape[dim])
+        return x[(*at[:dim], chosen, *at[end:])]
 
 
 def _take_vjp(g: Any, index: Any, avals: Any, dim: int) -> tuple[Any, ...]:
@@ -273,9 +287,13 @@ def _placement(
             f"shapes {shapes}"
         ) from None
     rest = [n for d, n in enumerate(x.shape) if d not in dims]
-    adjacent = dims == tuple(range(dims[0], dims[0] + len(dims)))
-    at = dims[0] if adjacent else 0
+    at = _start(dims)
     return picked, (*rest[:at], *picked, *rest[at:])
+
+
+def _start(dims: tuple[int, ...]) -> int:
+    """Where the dimensions that the indices make stand in the result."""
+    return dims[0] if dims == tuple(range(dims[0], dims[0] + len(dims))) else 0
 
 
 def _numpy_index(
@@ -304,6 +322,18 @@ class Advanced(Index):
         x, *indices = arrays
         key = _numpy_index("index", x, tuple(indices), attrs["dims"])
         return (np.ascontiguousarray(x[key]).reshape(outs[0].shape),)
+
+    @staticmethod
+    def element(m: Any, at: tuple[Any, ...], xs: tuple[Any, ...], attrs: Attrs) -> Any:
+        (x, *indices), dims = xs, attrs["dims"]
+        start = _start(dims)
+        end = start + max(i.ndim for i in indices)
+        rest = iter((*at[:start], *at[end:]))
+        chosen = {
+            dim: m.looked_up(index, at[end - index.ndim : end], dim, x.shape[dim], negative=True)
+            for dim, index in zip(dims, indices, strict=True)
+        }
+        return x[tuple(chosen[d] if d in chosen else next(rest) for d in range(x.ndim))]
 
 
 def _index_vjp(g: Any, avals: Any, indices: Any, dims: tuple[int, ...]) -> tuple[Any, ...]:

@@ -371,12 +371,23 @@ class View(Op):
 
 
 # --------------------------------------------------------------------------- moves, creation
+# An op in loops: element(m, at, xs, attrs) is its result at index `at`, whose parts may be anything
+# that has + - * // %. `xs[k][index]` reads an operand (which has shape and ndim), `m` compares and
+# chooses:
+#     m.within(i, lo, hi), m.less(i, n), m.equal(i, n), m.all(a, b, ...)    truth about an index
+#     m.select(a, x, y)          x if a else y; what is not taken may be out of bounds
+#     m.number(i)                an index as a value
+#     m.looked_up(x, at, dim, size, negative=False)    an index that tensor x has at `at`, checked
+Element = Callable[[Any, tuple[Any, ...], tuple[Any, ...], Attrs], Any]
+
+
 @dataclass(frozen=True, eq=False)
 class Move(Op):
     """Elements to other places, unchanged. `shape(avals, attrs)` is the result's shape, `numpy`
-    the kernel."""
+    the kernel; `element` see `Element`."""
 
     shape: Callable[[tuple[Aval, ...], Attrs], tuple[int, ...]] = field(kw_only=True)
+    element: Element = field(kw_only=True)
     numpy: Callable[[tuple[Any, ...], Attrs], Any] = field(kw_only=True)
     kind: ClassVar[str] = "move"
 
@@ -405,6 +416,7 @@ class Move(Op):
 class Create(Op):
     """A tensor from nothing (or one number): shape and dtype are attributes."""
 
+    element: Element = field(kw_only=True)
     numpy: Callable[[tuple[Any, ...], Attrs], Any] = field(kw_only=True)
     kind: ClassVar[str] = "create"
 

@@ -19,6 +19,7 @@ from eager.registry import public
 from eager.tensor import Tensor, wrap
 
 Shape = tuple[int, ...]
+Index = tuple[Any, ...]
 
 
 # ---------------------------------------------------------------------------------- cat
@@ -45,11 +46,26 @@ def _cat_vjp(g: Tensor, avals: tuple[Aval, ...], dim: int) -> tuple[Tensor, ...]
     return tuple(grads)
 
 
+def _cat_element(m: Any, at: Index, xs: tuple[Any, ...], attrs: Attrs) -> Any:
+    """The last part, unless `at` comes before its start, and so on down."""
+    dim = attrs["dim"]
+    parts = [x for x in xs if 0 not in x.shape]
+    end = sum(x.shape[dim] for x in parts)
+    result = None
+    for x in reversed(parts):
+        start = end - x.shape[dim]
+        here = x[(*at[:dim], at[dim] - start, *at[dim + 1 :])]
+        result = here if result is None else m.select(m.less(at[dim], end), here, result)
+        end = start
+    return result
+
+
 CAT = Move(
     "cat",
     ("*xs",),
     _cat_vjp,
     shape=_cat_shape,
+    element=_cat_element,
     numpy=lambda xs, attrs: np.concatenate(
         xs, axis=attrs["dim"], dtype=np.result_type(*xs), casting="unsafe"
     ),
@@ -103,10 +119,21 @@ def _slice_scatter_vjp(
     return apply(SLICE_SCATTER, g, hole, **where), apply(SLICE, g, **where)
 
 
+def _slice_element(m: Any, at: Index, xs: tuple[Any, ...], attrs: Attrs) -> Any:
+    base, src = xs
+    dim, start, stop, step = (attrs[k] for k in ("dim", "start", "stop", "step"))
+    i = at[dim] - start
+    conditions = [m.within(at[dim], start, stop)]
+    if step != 1:
+        conditions.append(m.equal(i % step, 0))
+    return m.select(m.all(*conditions), src[(*at[:dim], i // step, *at[dim + 1 :])], base[at])
+
+
 SLICE_SCATTER = Move(
     "slice_scatter",
     ("base", "src"),
     _slice_scatter_vjp,
+    element=_slice_element,
     shape=lambda avals, attrs: avals[0].shape,
     numpy=_scattered(_slice_at),
 )
@@ -119,10 +146,17 @@ def _select_scatter_vjp(g: Tensor, avals: Any, dim: int, index: int) -> tuple[Te
     )
 
 
+def _select_element(m: Any, at: Index, xs: tuple[Any, ...], attrs: Attrs) -> Any:
+    base, src = xs
+    dim = attrs["dim"]
+    return m.select(m.equal(at[dim], attrs["index"]), src[(*at[:dim], *at[dim + 1 :])], base[at])
+
+
 SELECT_SCATTER = Move(
     "select_scatter",
     ("base", "src"),
     _select_scatter_vjp,
+    element=_select_element,
     shape=lambda avals, attrs: avals[0].shape,
     numpy=_scattered(lambda x, attrs: at(x.ndim, attrs["dim"], attrs["index"])),
 )
@@ -143,10 +177,20 @@ def _diagonal_kernel(arrays: tuple[Any, ...], attrs: Attrs) -> Any:
     return out
 
 
+def _diagonal_element(m: Any, at: Index, xs: tuple[Any, ...], attrs: Attrs) -> Any:
+    base, src = xs
+    offset, d1, d2 = (attrs[k] for k in ("offset", "dim1", "dim2"))
+    row, col = at[d1] + min(offset, 0), at[d2] - max(offset, 0)
+    on = m.all(m.equal(row - col, 0), m.within(row, 0, src.shape[-1]))
+    rest = tuple(i for d, i in enumerate(at) if d not in (d1, d2))
+    return m.select(on, src[(*rest, row)], base[at])
+
+
 DIAGONAL_SCATTER = Move(
     "diagonal_scatter",
     ("base", "src"),
     _diagonal_scatter_vjp,
+    element=_diagonal_element,
     shape=lambda avals, attrs: avals[0].shape,
     numpy=_diagonal_kernel,
 )
@@ -201,10 +245,16 @@ def diagonal_scatter(
 
 
 # ------------------------------------------------------------------------------ flip, pad
+def _flip_element(m: Any, at: Index, xs: tuple[Any, ...], attrs: Attrs) -> Any:
+    ends = enumerate(zip(at, xs[0].shape, strict=True))
+    return xs[0][tuple(n - 1 - i if d in attrs["dims"] else i for d, (i, n) in ends)]
+
+
 FLIP: Move = Move(
     "flip",
     ("x",),
     lambda g, dims: (apply(FLIP, g, dims=dims),),
+    element=_flip_element,
     shape=lambda avals, attrs: avals[0].shape,
     numpy=lambda arrays, attrs: np.flip(arrays[0], attrs["dims"]).copy(),  # also of one element
 )
@@ -249,11 +299,19 @@ def _pad_kernel(arrays: tuple[Any, ...], attrs: Attrs) -> Any:
     return out
 
 
+def _pad_element(m: Any, at: Index, xs: tuple[Any, ...], attrs: Attrs) -> Any:
+    x, fill = xs
+    index = tuple(i - lo for i, (lo, _) in zip(at, attrs["pads"], strict=True))
+    inside = m.all(*(m.within(i, 0, n) for i, n in zip(index, x.shape, strict=True)))
+    return m.select(inside, x[index], fill[()])
+
+
 PAD: Move = Move(
     "pad",
     ("x", "value"),
     lambda g, pads: (apply(PAD, g, 0, pads=tuple((-lo, -hi) for lo, hi in pads)), None),
     shape=_padded,
+    element=_pad_element,
     numpy=_pad_kernel,
 )
 

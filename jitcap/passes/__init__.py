@@ -27,5 +27,6 @@ PASSES: Final[tuple[tuple[Pass, str], ...]] = (
     (sum_products, "before parts are joined, which hides additions"),
     (join_parts, "after sharing, so that only gradients used once are looked through"),
     (simplify, "sharing makes `where(c, x, x)` and its like visible"),
+    (common_subexpressions, "what the rewrites made equal: codegen shares nothing"),
     (dead_code, "drop what the rewrites left behind"),
 )

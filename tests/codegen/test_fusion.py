@@ -223,3 +223,15 @@ def test_the_stages_are_linear_in_the_program():
     seconds(20)
     small, large = min(seconds(100) for _ in range(2)), seconds(400)
     assert large < 4 * small * 2.2
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda: eager.ones(4, 4).max(1)[0],
+        lambda: eager.ones(4, 4).sum(0).argmax(),
+        lambda: (eager.zeros(3, 5).amax(1), eager.full((2, 70_000), 2.0).sum(1)),
+    ],
+)
+def test_a_reduction_of_constants_is_no_kernel_or_one_that_stores(fn):
+    check(fn)

@@ -206,7 +206,7 @@ class Spell(Walk[str]):
             return 0
         if any(map(self.is_vector, affine.opaques(index))):
             return None
-        return affine.coefficient(index, affine.axis(self.vector.name, self.vector.size))
+        return affine.coefficient(index, affine.form(self.vector))
 
     # ------------------------------------------------------------------ one rule per kind
 

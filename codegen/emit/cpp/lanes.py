@@ -52,5 +52,5 @@ def _is_bytes(x: Expr) -> bool:
 
 def _is_plain(stage: Stage, vector: Axis) -> bool:
     """Whether all memory is met lane by lane, or the same in all lanes."""
-    at = affine.axis(vector.name, vector.size)
+    at = affine.form(vector)
     return all(affine.coefficient(i, at) in (0, 1) for i in stage.indices())

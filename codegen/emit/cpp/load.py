@@ -6,10 +6,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from codegen import interpret
 from codegen.emit.cpp.program import ENTRY, Source
 from codegen.ir import Target
-from codegen.runtime import build, cpu
+from codegen.runtime import cpu
 from codegen.runtime.artifact import Artifact
 
 
@@ -20,13 +19,10 @@ def prepare(target: Target) -> None:
 
 
 def load(results: Mapping[str, Any], target: Target) -> Artifact:
-    """Without a C++ compiler the program runs op by op, and a warning says so once."""
+    """Raises build.NoCompiler or build.CompileError."""
     source: Source = results["source"]
     start = time.perf_counter()
-    try:
-        path = cpu.build_shared(source.files, cpu.isa_flags(target.isa), source.libraries)
-    except build.NoCompiler as error:
-        return interpret.interpret(results["program"], str(error))
+    path = cpu.build_shared(source.files, cpu.isa_flags(target.isa), source.libraries)
     runner = cpu.load(path).runner(ENTRY, source.signature)
     seconds = time.perf_counter() - start
     figures = {"arena_bytes": results["plan"].arena_bytes, "build_us": int(1e6 * seconds)}

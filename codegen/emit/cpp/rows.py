@@ -9,7 +9,7 @@ from codegen.emit.cpp.step import Writer, array, team
 from codegen.emit.cpp.table import BOOL_MONOIDS, MEMORY, MONOIDS, REGISTER
 from codegen.monoid import COMBINE
 from eager import dtype as dt
-from eager.aval import contiguous_strides
+from eager.aval import broadcast_shapes, contiguous_strides
 from eager.dtype import DType
 
 # ---------------------------------------------------------------------------------- pools
@@ -152,7 +152,7 @@ def index_put(w: Writer) -> None:
     x, value, dims = w.aval(0), w.aval(1), w.step.attrs["dims"]
     source, values = w.dense(0), w.dense(1)
     steps = contiguous_strides(x.shape)
-    picked = _broadcast([w.aval(i).shape for i in range(2, 2 + len(dims))])
+    picked = broadcast_shapes(*(w.aval(i).shape for i in range(2, 2 + len(dims))))
     rest = [d for d in range(x.ndim) if d not in dims]
     front = dims[0] if dims == tuple(range(dims[0], dims[0] + len(dims))) else 0
     value_steps = _aligned(value.shape, len(picked) + len(rest))
@@ -181,12 +181,6 @@ def _places(w: Writer, i: int, dim: int, picked: tuple[int, ...], step: int) -> 
     w.table("i64", table, (*picked, *_aligned(shape, len(picked))))
     numbers = f"{math.prod(shape)}, {size}, {step}, arena, {_where(w, dim, size)}"
     return f"add_places(places, {table}, {len(picked)}, {pointer}, {numbers})"
-
-
-def _broadcast(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
-    ndim = max(map(len, shapes))
-    full = [(1,) * (ndim - len(s)) + s for s in shapes]
-    return tuple(next((n for n in sizes if n != 1), 1) for sizes in zip(*full, strict=True))
 
 
 def _aligned(shape: tuple[int, ...], ndim: int) -> tuple[int, ...]:

@@ -11,8 +11,8 @@ from codegen.emit.cpp.table import MEMORY
 from codegen.ir import Access, Library
 from codegen.runtime import cpu
 from codegen.runtime.artifact import Host
-from codegen.sizes import round_up
-from eager.aval import Aval, contiguous_strides
+from codegen.sizes import is_contiguous, round_up
+from eager.aval import Aval
 
 ALIGN: Final = 64
 
@@ -100,12 +100,6 @@ class Writer:
 
 def array(values: Iterable[int]) -> str:
     return "{" + ", ".join(map(str, values)) + "}"
-
-
-def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether elements lie in order without gaps; strides of dimensions of size 1 do not matter."""
-    want = contiguous_strides(shape)
-    return 0 in shape or all(n == 1 or s == w for n, s, w in zip(shape, strides, want, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Final
 
 from codegen import affine
 from codegen.ir import Fused, Kernel, Library
-from codegen.sizes import extent, extents
+from codegen.sizes import extent
 
 MOST_READS: Final = 4  # buffers that the epilogue reads besides the product
 MOST_STORES: Final = 2
@@ -100,7 +100,7 @@ def _is_epilogue(kernel: Kernel, product: str, fused: Fused) -> bool:
         return False
     (stage,) = kernel.stages
     axes = (*kernel.rows, *stage.loops)
-    flat = affine.ravel([affine.axis(a.name, a.size) for a in axes], extents(axes))
+    flat = affine.flat(axes)
     loads = set(stage.loads())
     others = {x.buffer for x in loads} - {product}
     return (

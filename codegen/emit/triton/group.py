@@ -23,7 +23,7 @@ from codegen.expr import Expr, Load
 from codegen.ir import Buffer, Fused, Kernel, Stage, Store
 from codegen.rewrite import Rewrite
 from codegen.runtime.triton_program import Tables
-from codegen.sizes import extent, extents
+from codegen.sizes import extent
 
 MEMBER: Final = 1 << 20  # the size that stands for every member's in the shared expression
 R: Final = "r"
@@ -77,7 +77,7 @@ def form(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Form | None:
     (stage,) = kernel.stages
     axes = (*kernel.rows, *stage.loops)
     size = extent(axes)
-    flat = affine.ravel([affine.axis(a.name, a.size) for a in axes], extents(axes))
+    flat = affine.flat(axes)
     if not size or any(not isinstance(x, _PLAIN) for x in stage.walk()):
         return None
     slots = _Slots(buffers, flat, size)

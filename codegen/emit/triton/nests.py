@@ -15,11 +15,12 @@ from typing import Any, Final
 
 from codegen import affine, expr
 from codegen.affine import ZERO, Affine
+from codegen.elements import checked_index
 from codegen.expr import BUILD, Expr
 from codegen.ir import Access, Buffer, Kernel, Library, Reduction, Stage, Store, Unsupported
 from codegen.monoid import COMBINE, MAX, MIN, SUM, Monoid
 from eager import dtype as dt
-from eager.aval import contiguous_strides
+from eager.aval import broadcast_shapes, contiguous_strides
 from eager.dtype import DType
 
 Index = tuple[Affine, ...]
@@ -44,12 +45,12 @@ def _space(name: str, sizes: Sequence[int]) -> tuple[Affine, Index]:
 
 def _kernel(step: Library, rows: Affine, *stages: Stage) -> Kernel:
     return Kernel(
-        f"{step.name}_{step.outs[0]}", _axes(rows), stages, note=step.op.name, where=step.where
+        f"{step.name}_{step.outs[0]}",
+        affine.counters(rows),
+        stages,
+        note=step.op.name,
+        where=step.where,
     )
-
-
-def _axes(flat: Affine) -> tuple[affine.Axis, ...]:
-    return tuple(a for a, _ in flat.terms if isinstance(a, affine.Axis))
 
 
 def _element(x: Access, index: Index, buffers: Mapping[str, Buffer]) -> Expr:
@@ -99,7 +100,7 @@ def _reduced(
     out = step.out_avals[0].dtype
     total = Reduction("total", SUM, body.dtype, body)
     store = Store(step.outs[0], r, expr.cast(expr.local("total", body.dtype), out))
-    return Nested((_kernel(step, r, Stage(_axes(c), (total,)), Stage((), (), (store,))),))
+    return Nested((_kernel(step, r, Stage(affine.counters(c), (total,)), Stage((), (), (store,))),))
 
 
 # ------------------------------------------------------------------------ products, windows
@@ -241,7 +242,7 @@ def max_pool(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
         later.append(Reduction("nan", MAX, dt.int64, where_inside(BUILD.is_nan(read), -far)))
         at = BUILD.where(BUILD.is_nan(top), expr.local("nan", dt.int64), at)
     stores = (Store(step.outs[0], r, expr.cast(top, own)), Store(step.outs[1], r, at))
-    loops = _axes(c)
+    loops = affine.counters(c)
     stages = Stage(loops, tuple(found)), Stage(loops, tuple(later)), Stage((), (), stores)
     return Nested((_kernel(step, r, *stages),))
 
@@ -297,16 +298,6 @@ def _combined(
     return Nested((*kernels, back), (temporary,))
 
 
-def _checked(step: Library, index: Expr, dim: int, size: int, *, negative: bool) -> Affine:
-    """An index read from memory, verified against `size`."""
-    what = f"{step.op.name}: index out of bounds for dimension {dim} with size {size}|{step.where}"
-    wide = expr.cast(index, dt.int64)
-    i = expr.checked(wide, -size if negative else 0, size - 1, what)
-    if negative:
-        i = BUILD.where(BUILD.lt(i, 0), i + size, i)
-    return affine.opaque(i, 0, max(size - 1, 0))
-
-
 def scatter(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
     _, index, source = step.operands
     assert isinstance(index, Access)
@@ -314,8 +305,8 @@ def scatter(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
 
     def place(at: Index) -> tuple[Index, Expr]:
         value = _operand(source, at, step.out_avals[0].dtype, buffers)
-        chosen = _checked(
-            step, _element(index, at, buffers), dim, shape[dim] if shape else 1, negative=False
+        chosen = checked_index(
+            _element(index, at, buffers), dim, shape[dim] if shape else 1, step, negative=False
         )
         return ((*at[:dim], chosen, *at[dim + 1 :]) if shape else ()), value
 
@@ -327,7 +318,9 @@ def index_add(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
     dim, size = step.attrs["dim"], step.out_avals[0].shape[step.attrs["dim"]]
 
     def place(at: Index) -> tuple[Index, Expr]:
-        chosen = _checked(step, _element(index, (at[dim],), buffers), dim, size, negative=False)
+        chosen = checked_index(
+            _element(index, (at[dim],), buffers), dim, size, step, negative=False
+        )
         return (*at[:dim], chosen, *at[dim + 1 :]), _element(source, at, buffers)
 
     return _combined(step, buffers, source.shape, place, SUM)
@@ -337,7 +330,7 @@ def index_put(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
     _, source, *indices = step.operands
     dims, shape = step.attrs["dims"], step.out_avals[0].shape
     tensors = [x for x in indices if isinstance(x, Access)]
-    picked = _broadcast([x.shape for x in tensors])
+    picked = broadcast_shapes(*(x.shape for x in tensors))
     rest = [n for d, n in enumerate(shape) if d not in dims]
     adjacent = dims == tuple(range(dims[0], dims[0] + len(dims)))
     start = dims[0] if adjacent else 0
@@ -349,8 +342,8 @@ def index_put(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
             iter((*at[:start], *at[start + len(picked) :])),
         )
         found = {
-            d: _checked(
-                step, _element(x, _aligned(chosen, x.shape), buffers), d, shape[d], negative=True
+            d: checked_index(
+                _element(x, _aligned(chosen, x.shape), buffers), d, shape[d], step, negative=True
             )
             for d, x in zip(dims, tensors, strict=True)
         }
@@ -359,12 +352,6 @@ def index_put(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
         return where, _operand(source, own, step.out_avals[0].dtype, buffers)
 
     return _combined(step, buffers, sizes, place, SUM if step.attrs["accumulate"] else None)
-
-
-def _broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    rank = max(map(len, shapes))
-    full = [(1,) * (rank - len(s)) + s for s in shapes]
-    return tuple(next((n for n in column if n != 1), 1) for column in zip(*full, strict=True))
 
 
 def _aligned(index: Index, shape: tuple[int, ...]) -> Index:

@@ -81,7 +81,7 @@ class _Splitting:
 
     def _shared_rows(self) -> Iterable[Stage]:
         """The stages with row buffers moved to memory, where the next kernel finds them."""
-        r = affine.ravel([_form(a) for a in self.kernel.rows], [a.size for a in self.kernel.rows])
+        r = affine.flat(self.kernel.rows)
         moved = {b.name: r * b.size for b in self.kernel.locals}
         self.buffers += [
             replace(b, size=b.size * self.rows, kind="temp") for b in self.kernel.locals
@@ -117,9 +117,7 @@ class _Splitting:
         }
         found = [r for stage in self.now for r in stage.reductions]
         reductions = [r for r in found if r.name in needed]
-        place = affine.ravel(
-            [_form(a) for a in self.kernel.rows], [a.size for a in self.kernel.rows]
-        )
+        place = affine.flat(self.kernel.rows)
         stores = []
         for r in reductions:
             name = self.temporary(f"{r.name}_{self.kernel.name}", r.dtype, self.rows)
@@ -166,13 +164,13 @@ class _Splitting:
             own = replace(r, value=expr.select(inside, value, padding))
             partial += self.partials(own, s, chunk)
             final += self.finals(own, s)
-        rows = (*_axes(s), *self.kernel.rows)
-        loops = _axes(k)
+        rows = (*affine.counters(s), *self.kernel.rows)
+        loops = affine.counters(k)
         place = self.place(s)
         reductions = tuple(r for r, _ in partial)
         stores = tuple(Store(name, place, _chunk_local(r, s * chunk)) for r, name in partial)
         self.add((Stage(loops, reductions), Stage((), (), stores)), rows)
-        self.now.append(Stage(_axes(s), tuple(final)))
+        self.now.append(Stage(affine.counters(s), tuple(final)))
 
     def chunk(self, length: int) -> int:
         """Elements per program of the first phase: enough programs, and enough work for each."""
@@ -183,7 +181,7 @@ class _Splitting:
 
     def place(self, s: Affine) -> Affine:
         """Where chunk `s` of a row lies: rows are neighbours."""
-        row = affine.ravel([_form(a) for a in self.kernel.rows], [a.size for a in self.kernel.rows])
+        row = affine.flat(self.kernel.rows)
         return s * self.rows + row
 
     def partials(self, r: Reduction, s: Affine, chunk: int) -> list[tuple[Reduction, str]]:
@@ -219,11 +217,3 @@ def _chunk_local(r: Reduction, start: Affine) -> Expr:
     if r.monoid.of is None:
         return value
     return expr.apply("add", value, expr.index_of(start))
-
-
-def _form(a: Axis) -> Affine:
-    return affine.axis(a.name, a.size)
-
-
-def _axes(flat: Affine) -> tuple[Axis, ...]:
-    return tuple(a for a, _ in flat.terms if isinstance(a, Axis))

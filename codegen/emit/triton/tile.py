@@ -153,9 +153,7 @@ def is_column(kernel: Kernel) -> bool:
     for stage in kernel.stages:
         for offset in _offsets(stage) if stage.loops and kernel.rows else ():
             last, loop = kernel.rows[-1], stage.loops[-1]
-            along, across = (
-                affine.coefficient(offset, affine.axis(a.name, a.size)) for a in (loop, last)
-            )
+            along, across = (affine.coefficient(offset, affine.form(a)) for a in (loop, last))
             votes += (across == 1 and along not in (0, 1, None)) - (along == 1)
     return votes > 0
 
@@ -191,7 +189,7 @@ def _other_contiguous_axis(kernel: Kernel) -> Axis | None:
     if last.size < 16:
         return None
     for offset in _offsets(kernel.stages[0]):
-        steps = {a: affine.coefficient(offset, affine.axis(a.name, a.size)) for a in kernel.rows}
+        steps = {a: affine.coefficient(offset, affine.form(a)) for a in kernel.rows}
         if steps[last] in (0, 1, None):
             continue
         for axis in votes:
