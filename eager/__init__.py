@@ -16,6 +16,7 @@ from eager import buffers as buffers
 from eager import cuda as cuda
 from eager import distributions as distributions
 from eager import fft as fft
+from eager import former as _former
 from eager import func as func
 from eager import indexing as indexing
 from eager import interop as interop
@@ -81,6 +82,7 @@ from eager.ops import elementary as _elementary
 from eager.ops import gammas as _gammas
 from eager.ops import index as _index
 from eager.ops import move as _move
+from eager.ops import numbers as _numbers
 from eager.ops import parts as _parts
 from eager.ops import pointwise as _pointwise
 from eager.ops import products as _products
@@ -103,7 +105,7 @@ from eager.storage import UntypedStorage as UntypedStorage
 from eager.tensor import Tensor as Tensor
 
 __version__ = "0.1.0"
-_AUTOGRAD_MODULES = (_function, _functional)
+_AUTOGRAD_MODULES = (_function, _functional, _former)
 _OP_MODULES = (
     _arrange,
     _bessel,
@@ -118,6 +120,7 @@ _OP_MODULES = (
     _gammas,
     _index,
     _move,
+    _numbers,
     _parts,
     _pointwise,
     _products,
@@ -246,6 +249,7 @@ globals().update({n: getattr(Tensor, n) for n in _METHODS_HERE})
 # Modules whose functions capture calls as they are (on traced tensors) instead of reading their
 # bytecode: they have no state of the user's. Patterns of `fnmatch`.
 NATIVE_MODULES = (
+    "eager.former",
     "eager.signal.windows",
     "eager.special",
     "eager.masked",

@@ -267,6 +267,49 @@ def irfft2(
     return irfftn(input, s, dim, norm)
 
 
+@_fft(s.call(_complex(2, 3)), s.call(_complex(3, 2, 4), (2, 5), (0, 2), "ortho"))
+def hfftn(
+    input: Tensor, s: Sizes = None, dim: Sequence[int] | None = None, norm: str | None = None
+) -> Tensor:
+    """`hfft` over the last of the dimensions, after `fftn` over the others: real."""
+    x = _as_complex(input)
+    dims, sizes = _many(x, s, dim)
+    if not dims:
+        raise RuntimeError("hfftn must transform at least one axis")
+    given = None if s is None else (s if isinstance(s, int) else s[-1])
+    x = _transform(x, dims[:-1], sizes[:-1], norm, inverse=False) if dims[1:] else x
+    return hfft(x, None if given in (None, -1) else given, dims[-1], norm)
+
+
+@_fft(s.call(s.values((2, 3))), s.call(s.values((3, 2, 4)), (2, 5), (0, 2), "ortho"))
+def ihfftn(
+    input: Tensor, s: Sizes = None, dim: Sequence[int] | None = None, norm: str | None = None
+) -> Tensor:
+    """The inverse of `hfftn`, of a real spectrum."""
+    x = _real(input, "ihfftn", "real-valued")
+    dims, sizes = _many(x, s, dim)
+    if not dims:
+        raise RuntimeError("ihfftn must transform at least one axis")
+    half = ihfft(x, sizes[-1], dims[-1], norm)
+    return _transform(half, dims[:-1], sizes[:-1], norm, inverse=True) if dims[1:] else half
+
+
+@_fft(s.call(_complex(3, 2)), s.call(_complex(3, 2, 4), (2, 5)))
+def hfft2(
+    input: Tensor, s: Sizes = None, dim: Sequence[int] = (-2, -1), norm: str | None = None
+) -> Tensor:
+    """`hfftn` over two dimensions."""
+    return hfftn(input, s, dim, norm)
+
+
+@_fft(s.call(s.values((3, 2))), s.call(s.values((3, 2, 4)), (2, 5)))
+def ihfft2(
+    input: Tensor, s: Sizes = None, dim: Sequence[int] = (-2, -1), norm: str | None = None
+) -> Tensor:
+    """`ihfftn` over two dimensions."""
+    return ihfftn(input, s, dim, norm)
+
+
 def _frequencies(name: str, k: Any, scale: float, dtype: DType | None, **options: Any) -> Tensor:
     dtype = dtype or dt.get_default_dtype()
     if not dtype.is_floating_point and not dtype.is_complex:

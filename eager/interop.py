@@ -219,7 +219,7 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
     return input.shape == other.shape
 
 
-@public(namespace=False)
+@public()
 def resize_as_(self: Tensor, other: Tensor) -> Tensor:
     return resize_(self, *other.shape)
 
@@ -310,7 +310,8 @@ def _conversion(name: str, dtype: DType) -> None:
     convert.__name__ = convert.__qualname__ = name
     convert.__doc__ = f"This tensor as {dtype.name}."
     reference = f"Tensor.{name}"
-    public(name, namespace=False, torch=reference, samples=s.on())(convert)
+    samples = s.on(grad=not dtype.is_complex)
+    public(name, namespace=False, torch=reference, samples=samples)(convert)
 
 
 for _short, _wanted in (
@@ -324,6 +325,8 @@ for _short, _wanted in (
     ("char", dt.int8),
     ("byte", dt.uint8),
     ("bool", dt.bool_),
+    ("cfloat", dt.complex64),
+    ("cdouble", dt.complex128),
 ):
     _conversion(_short, _wanted)
 

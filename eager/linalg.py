@@ -4,8 +4,7 @@ solutions, norms."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,24 +12,21 @@ from eager import dtype as dt
 from eager.aval import broadcast_shapes
 from eager.casts import full_precision, lower_precision
 from eager.dispatch import apply
-from eager.op import Sample, Samples
+from eager.op import Sample
 from eager.ops import extern, factor
 from eager.ops import samples as s
+from eager.ops.householder import householder_product as householder_product
+from eager.ops.lu import lu as lu
+from eager.ops.lu import lu_factor as lu_factor
+from eager.ops.lu import lu_factor_ex as lu_factor_ex
+from eager.ops.lu import lu_solve as lu_solve
+from eager.ops.move import cat
 from eager.ops.products import matmul
-from eager.registry import public
+from eager.ops.view import broadcast_tensors
+from eager.registry import public, under
 from eager.tensor import Tensor
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _linalg(samples: Samples | None = None) -> Callable[[F], F]:
-    """Register as `torch.linalg.<name>`: neither a method nor in `eager`."""
-
-    def register(fn: F) -> F:
-        name = f"linalg.{fn.__name__}"
-        return public(torch=name, samples=samples, method=False, namespace=False)(fn)
-
-    return register
+_linalg = under("linalg")
 
 
 def _regular(*shape: int) -> Any:
@@ -88,7 +84,7 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
 def _solved(A: Tensor, B: Tensor, left: bool, *, lenient: bool) -> Tensor:
     if A.ndim < 2:
         raise RuntimeError("linalg.solve: The input tensor A must have at least 2 dimensions.")
-    if B.ndim == 1 or (B.ndim == A.ndim - 1 and B.shape == A.shape[:-1]):
+    if _is_vector(A, B):
         A, one = _same_batch(A, B.unsqueeze(-1))
         return apply(extern.SOLVE, A, one, lenient=lenient).squeeze(-1)
     if not left:
@@ -334,6 +330,216 @@ def norm(
     if two:
         return matrix_norm(A, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
     return vector_norm(A, ord, dim, keepdim, dtype=dtype)
+
+
+# ------------------------------------------------------------- whether it could be done, too
+class WithInfo(NamedTuple):
+    """A result and, per matrix, 0 where it could be had (else the result is NaN)."""
+
+    result: Tensor
+    info: Tensor
+
+
+def _with_info(name: str, out: Tensor, check_errors: bool, *, vector: bool = False) -> WithInfo:
+    broken = out.detach().isnan().any(-1)
+    broken = broken if vector else broken.any(-1)
+    if check_errors and bool(broken.any()):
+        raise RuntimeError(f"linalg.{name}: a matrix is singular, or not positive definite")
+    return WithInfo(out, broken.to(dt.int32))
+
+
+@_linalg(lambda: [Sample((_regular(3, 3),))])
+def inv_ex(A: Tensor, *, check_errors: bool = False) -> WithInfo:
+    """`inv`, and whether it could be had."""
+    return _with_info("inv", apply(extern.INV, A, lenient=True), check_errors)
+
+
+@_linalg(lambda: [Sample((_regular(3, 3), s.values((3, 2))))])
+def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> WithInfo:
+    """`solve`, and whether it could be had."""
+    out = _solved(A, B, left, lenient=True)
+    return _with_info("solve", out, check_errors, vector=_is_vector(A, B))
+
+
+def _is_vector(A: Tensor, B: Tensor) -> bool:
+    return B.ndim == 1 or (B.ndim == A.ndim - 1 and B.shape == A.shape[:-1])
+
+
+@_linalg(lambda: [Sample((_definite(3, 3),), grad=False)])
+def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> WithInfo:
+    """`cholesky`, and whether it could be had."""
+    lower = apply(extern.CHOLESKY, A, lenient=True)
+    return _with_info("cholesky", lower.mH if upper else lower, check_errors)
+
+
+# ------------------------------------------------------------------------------ eigenvalues
+class Eig(NamedTuple):
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
+@_linalg()
+def eig(A: Tensor) -> Eig:
+    """Complex eigenvalues and eigenvectors (of length 1) of any square matrix."""
+    return Eig(*apply(factor.EIG, A))
+
+
+@_linalg()
+def eigvals(A: Tensor) -> Tensor:
+    """The complex eigenvalues of any square matrix."""
+    return apply(factor.EIG, A)[0]
+
+
+# ------------------------------------------------------------------- least squares and ranks
+class LstSq(NamedTuple):
+    solution: Tensor
+    residuals: Tensor
+    rank: Tensor
+    singular_values: Tensor
+
+
+@_linalg()
+def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> LstSq:
+    """X with the smallest |A X - B| (and the smallest X of several). What a driver of LAPACK's does
+    not give is empty, as in PyTorch: only "gelsd" and "gelss" give singular values, "gels" no
+    rank."""
+    if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
+        raise RuntimeError(
+            "torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)"
+        )
+    if A.ndim < 2:
+        raise RuntimeError("torch.linalg.lstsq: input must have at least 2 dimensions.")
+    if A.dtype is not B.dtype:
+        raise RuntimeError(
+            f"torch.linalg.lstsq: Expected input and other to have the same dtype, but got input's "
+            f"dtype {A.dtype} and other's dtype {B.dtype}"
+        )
+    driver = driver or "gelsy"
+    vector = B.ndim == A.ndim - 1 and B.shape == A.shape[:-1]
+    right = B.unsqueeze(-1) if vector else B
+    if right.ndim < 2 or right.shape[-2] != A.shape[-2]:
+        raise RuntimeError(
+            "torch.linalg.lstsq: input.size(-2) should match other.size(-2), got "
+            f"{list(A.shape)} and {list(B.shape)}"
+        )
+    m, n = A.shape[-2:]
+    limit = max(m, n) * dt.finfo(A.dtype).eps if rcond is None else rcond
+    out = pinv(A, rtol=limit) @ right
+    values = svdvals(A.detach())
+    rank = (values > limit * values[..., :1]).sum(-1)
+    residuals = out.reshape(-1)[:0]
+    if m > n and driver != "gelsy" and bool((rank == n).all()):
+        residuals = ((A @ out - right).abs() ** 2).sum(-2)
+    none = A.new_empty(0)
+    return LstSq(
+        out.squeeze(-1) if vector else out,
+        residuals,
+        rank if driver != "gels" else none.to(dt.int64),
+        values if driver in ("gelsd", "gelss") else none,
+    )
+
+
+@_linalg(lambda: [Sample((_regular(3, 4),), grad=False), Sample((np.ones((3, 3)),), grad=False)])
+def matrix_rank(
+    A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
+) -> Tensor:
+    """How many singular values are above max(atol, rtol * the largest): int64."""
+    atol, rtol = _limits(A, tol if atol is None else atol, 0.0 if tol is not None else rtol)
+    values = (eigvalsh(A).abs() if hermitian else svdvals(A)).detach()
+    if not values.shape[-1]:
+        return values.sum(-1).to(dt.int64)
+    limits = [x.unsqueeze(-1) if isinstance(x, Tensor) else x for x in (atol, rtol)]
+    least = values.amax(-1, keepdim=True) * limits[1]
+    return ((values > least) & (values > limits[0])).sum(-1)
+
+
+@_linalg(lambda: [Sample((_regular(3, 3), p), grad=p in (None, -2)) for p in (None, -2, "fro", 1)])
+def cond(A: Tensor, p: Any = None) -> Tensor:
+    """The condition number by a norm: |A| |A^-1|; infinite for a singular matrix."""
+    if p in (None, 2, -2):
+        values = svdvals(A)
+        if not values.shape[-1]:
+            return values.sum(-1)
+        least, largest = values[..., -1], values[..., 0]
+        return least / largest if p == -2 else largest / least
+    if A.ndim < 2 or A.shape[-1] != A.shape[-2]:
+        raise RuntimeError(f"linalg.cond(): A must be square for the norm {p}, got {list(A.shape)}")
+    if not A.numel():
+        return A.real.abs().sum((-2, -1)) if A.dtype.is_complex else A.sum((-2, -1))
+    out = matrix_norm(A, p) * matrix_norm(apply(extern.INV, A, lenient=True), p)
+    return out.nan_to_num(math.inf, math.inf) if bool(out.isnan().any()) else out
+
+
+# -------------------------------------------------------------------- products, powers, tensors
+@_linalg(lambda: [Sample((_regular(3, 3) / 3,))])
+def matrix_exp(A: Tensor) -> Tensor:
+    """exp(A) = 1 + A + A^2 / 2 + ..."""
+    return apply(factor.MATRIX_EXP, A)
+
+
+@_linalg(lambda: [Sample((s.values((2, 3)), s.values((1, 3), seed=1)))])
+def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
+    """The vector product along a dimension of size 3."""
+    if input.ndim != other.ndim:
+        raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
+    a, b = broadcast_tensors(input, other)
+    if a.shape[dim] != 3 or input.shape[dim] != 3 or other.shape[dim] != 3:
+        raise RuntimeError(
+            f"linalg.cross: inputs dimension {dim} must have length 3. Got {input.shape[dim]} and "
+            f"{other.shape[dim]}"
+        )
+    return a.cross(b, dim)
+
+
+@_linalg(lambda: [Sample((s.values((2, 3)), s.values((3,), seed=1)))])
+def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
+    """The sum of conj(x) * y along a dimension."""
+    return (x.conj() * y).sum(dim)
+
+
+@_linalg(lambda: [Sample((s.values((2, 3)),)), Sample((s.values((3,)),), {"N": 5})])
+def vander(x: Tensor, *, N: int | None = None) -> Tensor:
+    """The powers 0 .. N-1 of each element along a new last dimension."""
+    x = x.reshape(1) if x.ndim == 0 else x
+    n = x.shape[-1] if N is None else N
+    if n <= 1:
+        raise RuntimeError(f"N must be greater than 1, got {n}")
+    ones = x.new_ones((*x.shape, 1))
+    return cat([ones, x.unsqueeze(-1).expand(*x.shape, n - 1).cumprod(-1)], -1)
+
+
+@_linalg(lambda: [Sample((s.values((2, 3, 4)),))])
+def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """The diagonals of matrices (a view)."""
+    return A.diagonal(offset, dim1, dim2)
+
+
+@_linalg(lambda: [Sample((_regular(4, 4).reshape(2, 2, 4),))])
+def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
+    """The inverse of the map that `tensordot(A, ., ind)` is."""
+    if ind <= 0:
+        raise RuntimeError("Expected a strictly positive integer for 'ind'")
+    rows, columns = A.shape[ind:], A.shape[:ind]
+    if math.prod(rows) != math.prod(columns):
+        raise RuntimeError(
+            "Expected self to satisfy the requirement prod(self.shape[ind:]) == "
+            f"prod(self.shape[:ind]), but got {math.prod(rows)} != {math.prod(columns)}"
+        )
+    return inv(A.reshape(math.prod(columns), -1)).reshape((*rows, *columns))
+
+
+@_linalg(lambda: [Sample((_regular(4, 4).reshape(2, 2, 4), s.values((2, 2))))])
+def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:
+    """X with tensordot(A, X, X.ndim) = B; `dims` of A are moved to its end first."""
+    if dims is not None:
+        A = A.movedim(tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))
+    shape = A.shape[B.ndim :]
+    if math.prod(shape) != B.numel():
+        raise RuntimeError(
+            "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == "
+            f"prod(self.shape[:other.ndim]), but got {math.prod(shape)} != {B.numel()}"
+        )
+    return solve(A.reshape(B.numel(), -1), B.reshape(-1)).reshape(shape)
 
 
 public("inverse", samples=lambda: [Sample((_regular(3, 3),))])(inv)

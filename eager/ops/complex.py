@@ -114,6 +114,21 @@ def conj(input: Tensor) -> Tensor:
     return apply(CONJ, input) if input.dtype.is_complex else input
 
 
+def _resolved(name: str) -> None:
+    """There is nothing to resolve: a conjugate or negative is computed at once."""
+
+    def resolve(input: Tensor) -> Tensor:
+        return input
+
+    resolve.__name__ = resolve.__qualname__ = name
+    resolve.__doc__ = "The tensor itself: conjugates and negatives are computed at once."
+    public(name, samples=s.calls(s.call(_complex, grad=False)))(resolve)
+
+
+_resolved("resolve_conj")
+_resolved("resolve_neg")
+
+
 @public(alias=("arg",), samples=s.calls(s.call(_complex, grad=False)))
 def angle(input: Tensor) -> Tensor:
     """The argument of complex numbers; 0 or pi for real ones."""

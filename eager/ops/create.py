@@ -377,3 +377,24 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
         return tensors[0]
     flat = [g.reshape(-1, 1) for g in meshgrid(*tensors)]
     return apply(REGISTRY["cat"], *flat, dim=1)
+
+
+@public(method=False)
+def scalar_tensor(s: Any, **options: Any) -> Tensor:
+    """A 0-dimensional tensor of a number."""
+    options.setdefault("dtype", dt.get_default_dtype())
+    return full((), s, **options)
+
+
+@public()
+def fill(input: Tensor, value: Any) -> Tensor:
+    """A tensor like `input` filled with a number or a 0-dimensional tensor."""
+    if not isinstance(value, Tensor):
+        everywhere = Tensor._full(True, Aval((), dt.bool_))
+        return apply(REGISTRY["where"], everywhere, full_like(input, value), input)
+    if value.ndim:
+        raise RuntimeError(
+            "fill only supports 0-dimension value tensor but got tensor with "
+            f"{value.ndim} dimensions."
+        )
+    return value.to(input.dtype).expand(input.shape).clone()

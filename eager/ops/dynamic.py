@@ -59,6 +59,16 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     return tuple(places.unbind(1)) if as_tuple else places
 
 
+@public(samples=s.calls(s.call(s.integers((3, 4)), size=5, fill_value=-2, grad=False)))
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """`nonzero` with exactly `size` rows: cut, or filled up with `fill_value`."""
+    if size < 0:
+        raise RuntimeError(f"nonzero_static: 'size' must be an non-negative integer, got {size}")
+    found = nonzero(input)[:size]
+    rest = found.new_full((size - found.shape[0], input.ndim), fill_value)
+    return apply(REGISTRY["cat"], found, rest, dim=0)
+
+
 @public(samples=s.calls(s.call(s.integers((3, 4)), grad=False)))
 def argwhere(input: Tensor) -> Tensor:
     """Where the elements are not zero: one row of indices each."""

@@ -321,6 +321,21 @@ def constant_pad(input: Tensor, pads: Sequence[tuple[int, int]], value: Any = 0)
     return apply(PAD, input, value, pads=tuple(pads))
 
 
+@public(
+    samples=s.calls(s.call(s.values((3, 4)), (1, 2), 0.5), s.call(s.values((3, 4)), (1, -1, 2, 0)))
+)
+def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Any = 0) -> Tensor:
+    """`nn.functional.pad` with a constant: (before, after) of the last dimension, then of the one
+    before it, ..."""
+    if len(pad) % 2 or len(pad) > 2 * input.ndim:
+        raise RuntimeError(
+            f"Length of pad must be even and no more than twice the dimensions, got {len(pad)} for "
+            f"{input.ndim}"
+        )
+    pairs = [(int(pad[i]), int(pad[i + 1])) for i in range(0, len(pad), 2)]
+    return constant_pad(input, [(0, 0)] * (input.ndim - len(pairs)) + pairs[::-1], value)
+
+
 # -------------------------------------------------------------------------- stack and its like
 def _pair(*shape: int) -> Any:
     return s.call([s.values(shape), s.values(shape, seed=1)])

@@ -265,6 +265,76 @@ def _put_slices(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tenso
     return out if input.ndim else out.reshape(())
 
 
+@public(
+    inplace=True,
+    samples=lambda: [
+        Sample((s.values((3, 4)), 1, np.array([2, 0, 2]), s.values((3, 3), 0.3, 2.1, 1), how))
+        for how in ("prod", "mean", "amax", "amin")
+    ],
+)
+def index_reduce(
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    source: Tensor,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> Tensor:
+    """`input` with the slices of `source` combined into the slices that `index` names along `dim`
+    by prod, mean, amax or amin."""
+    if reduce not in ("prod", "mean", "amax", "amin"):
+        raise RuntimeError(
+            "index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got "
+            f"{reduce}."
+        )
+    if index.ndim > 1 or index.dtype not in (dt.int64, dt.int32):
+        raise IndexError("index_reduce(): Index is supposed to be a vector of int32 or int64")
+    x, src = (t if t.ndim else t.reshape(1) for t in (input, source))
+    d = norm_dim(dim, x.ndim, "index_reduce")
+    along = [-1 if i == d else 1 for i in range(x.ndim)]
+    places = index.to(dt.int64).reshape(along).expand(src.shape)
+    out = scatter_reduce(x, d, places, src, reduce, include_self=include_self)
+    return out.reshape(input.shape)
+
+
+@public(
+    inplace=True,
+    samples=lambda: [
+        Sample((s.values((3, 4)), np.array([1, -2, 5]), s.values((3,), seed=1), add))
+        for add in (False, True)
+    ],
+)
+def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """`input`, flattened, with `source` written (or added) where `index` says."""
+    if index.numel() != source.numel():
+        raise RuntimeError(
+            "put_(): Expected source and index to have the same number of elements, but got "
+            f"source.numel() = {source.numel()}, index.numel() = {index.numel()}"
+        )
+    places, values = index.reshape(-1), source.reshape(-1)
+    flat = apply(
+        INDEX_PUT, input.reshape(-1), values, places, dims=(0,), accumulate=bool(accumulate)
+    )
+    return flat.reshape(input.shape)
+
+
+@public(inplace=True, samples=lambda: [Sample((s.values((3, 4, 2)), 2, 1, 1.5))])
+def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
+    """`input` with its slices along `dim` that have a p-norm above `maxnorm` scaled down to it."""
+    if p <= 0:
+        raise RuntimeError("renorm: non-positive-norm not supported")
+    if maxnorm < 0:
+        raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
+    if input.ndim < 2:
+        raise RuntimeError(
+            f"renorm: input needs at least 2 dimensions, got {input.ndim} dimensions"
+        )
+    d = norm_dim(dim, input.ndim, "renorm")
+    length = input.norm(p, [i for i in range(input.ndim) if i != d], keepdim=True)
+    return input * where(length > maxnorm, maxnorm / (length + 1e-7), 1.0)
+
+
 # -------------------------------------------------------------------------------- ordering
 class Sorted(NamedTuple):
     """Values and where they came from: what `sort`, `topk`, `median` ... return."""

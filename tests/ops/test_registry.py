@@ -38,12 +38,14 @@ REFUSALS = (
     "is not differentiable with respect to argument",
     "tensors but got",  # complex numbers of 16-bit parts
     "must be either float or double dtype",
+    "handle types other than float and double",
+    "supports floating point, complex, and integer tensors",
 )
 NO_HALVES = {"complex", "view_as_complex", "polar"}
 # Not the limit of differences: steps, and rounding to fewer bits.
 STEPS = {"sign", "sgn", "floor", "ceil", "trunc", "round", "float", "half", "bfloat16"}
 # Infinities on the way make the second derivative NaN.
-FIRST_ORDER = {"logcumsumexp"}
+FIRST_ORDER = {"logcumsumexp", "native_batch_norm"}  # (torch fails on the second)
 
 
 @harness.needs_reference

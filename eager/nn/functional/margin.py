@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from eager.casts import full_precision
 from eager.dispatch import apply
 from eager.nn.functional.register import functional, legacy_reduction, reduced
@@ -15,7 +17,8 @@ from eager.ops.index import GATHER, TAKE
 from eager.ops.pointwise import where
 from eager.ops.select import iota
 from eager.ops.view import broadcast_tensors
-from eager.tensor import Tensor
+from eager.registry import public
+from eager.tensor import Tensor, wrap
 
 
 def _two(*shape: int) -> tuple[Any, Any]:
@@ -184,6 +187,54 @@ def multi_margin_loss(
     loss = where(own, 0.0, excess).sum(1) / x.shape[1]
     loss = loss if input.ndim == 2 else loss.squeeze(0)
     return reduced(loss, legacy_reduction(size_average, reduce, reduction))
+
+
+@functional(lambda: [Sample((s.values((2, 4)), np.array([[3, 0, -1, 1], [1, -1, 2, 0]])))])
+@full_precision
+def multilabel_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """The mean over pairs of a label and another class of max(0, 1 - x[label] + x[other]); a row of
+    `target` lists its labels up to the first -1."""
+    if input.ndim > 2 or input.shape != target.shape:
+        raise RuntimeError(
+            f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}"
+        )
+    x, labels = (
+        input.reshape(-1, input.shape[-1] if input.ndim else 1),
+        target.reshape(-1, target.shape[-1] if target.ndim else 1),
+    )
+    classes = x.shape[1]
+    named = (labels < 0).long().cumsum(1) == 0
+    place = where(named, labels, 0)
+    right = apply(GATHER, x, place, dim=1)
+    own = ((place.unsqueeze(2) == iota(classes)) & named.unsqueeze(2)).any(1)
+    excess = (1 - right.unsqueeze(2) + x.unsqueeze(1)).clamp(min=0)
+    counts = named.unsqueeze(2) & ~own.unsqueeze(1)
+    loss = where(counts, excess, 0.0).sum((1, 2)) / classes
+    loss = loss if input.ndim == 2 else loss.squeeze(0)
+    return reduced(loss, legacy_reduction(size_average, reduce, reduction))
+
+
+def pdist(input: Tensor, p: float = 2.0) -> Tensor:
+    """The p-norm distances of all pairs of rows, as the upper triangle of their matrix."""
+    if input.ndim != 2:
+        raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
+    if p < 0:
+        raise RuntimeError("pdist only supports non-negative p values")
+    n = input.shape[0]
+    rows, columns = np.triu_indices(n, 1)
+    a, b = (apply(TAKE, input, wrap(i.astype(np.int64)), dim=0) for i in (rows, columns))
+    return (a - b).norm(p, -1)
+
+
+public(
+    samples=lambda: [Sample((s.values((4, 3)),)), Sample((s.values((4, 3)), 1.0))], method=False
+)(pdist)
 
 
 @functional(lambda: [Sample((s.values((3, 4)), s.booleans((3, 4)).astype(float)))])

@@ -83,6 +83,30 @@ max_pool2d = _max_pool(2)
 max_pool3d = _max_pool(3)
 
 
+def _with_indices(n: int) -> Any:
+    pool = (max_pool1d, max_pool2d, max_pool3d)[n - 1]
+
+    def with_indices(
+        input: Tensor,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = True,
+    ) -> Any:
+        return pool(input, kernel_size, stride, padding, dilation, ceil_mode, True)
+
+    with_indices.__name__ = with_indices.__qualname__ = f"max_pool{n}d_with_indices"
+    with_indices.__doc__ = f"`max_pool{n}d` with `return_indices`."
+    return functional()(with_indices)
+
+
+max_pool1d_with_indices = _with_indices(1)
+max_pool2d_with_indices = _with_indices(2)
+max_pool3d_with_indices = _with_indices(3)
+
+
 def _max_unpool(n: int) -> Any:
     def unpool(
         input: Tensor,
