@@ -5,29 +5,27 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import Args, Kwargs, Session
 from jitcap.capture.kinds.functions import REPORTS
-from jitcap.capture.kinds.text import snapshot
 from jitcap.capture.located import caller_at
 from jitcap.capture.native import is_programs
 from jitcap.capture.origin import Computed, Fixed
 from jitcap.guards import Holds
 
 
+@dataclass(frozen=True, slots=True)
 class HostCall:
-    """A call whose result is not used. What it is given is looked at as it is now."""
+    """A call whose result is not used."""
 
-    def __init__(
-        self, fn: Any, args: Args, kwargs: Kwargs, at: Callable[..., Any] | None, where: str
-    ) -> None:
-        self.fn = fn
-        self.args = tuple(map(snapshot, args))
-        self.kwargs = {k: snapshot(v) for k, v in kwargs.items()}
-        self.at = at  # a function that makes the call in the user's name
-        self.where = where  # the user's line
+    fn: Any
+    args: Args
+    kwargs: Kwargs
+    at: Callable[..., Any] | None  # a function that makes the call in the user's name
+    where: str  # the user's line
 
 
 def call(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:

@@ -36,7 +36,7 @@ from jitcap.capture.kinds.classes import (
 from jitcap.capture.kinds.constants import Opaque
 from jitcap.capture.kinds.functions import Reentry
 from jitcap.capture.kinds.iterators import ReversedIterator, driven
-from jitcap.capture.kinds.text import Deferred, joined
+from jitcap.capture.kinds.text import Deferred, joined, snapshot
 from jitcap.capture.native import (
     MAPPING,
     PURE_MODULES,
@@ -302,10 +302,14 @@ class Session(base.Session):
         """`fn` for native code: calling it comes back to the interpreter."""
         return Reentry(self, fn)
 
-    def host_call(self, fn: Any, args: Args, kwargs: Kwargs, at: Any = None) -> None:
-        """Put off a call of the host whose result is not used, made by `at` in the user's name."""
+    def host_call(
+        self, fn: Any, args: Args, kwargs: Kwargs, at: Any = None, look: Any = snapshot
+    ) -> None:
+        """Put off a call of the host whose result is not used, made by `at` in the user's name.
+        `look`: what it is given later of an argument."""
         self.settle((*args, *kwargs.values()))
-        self.host_calls.append(host.HostCall(fn, args, kwargs, at, self.line()))
+        given, named = tuple(map(look, args)), {k: look(v) for k, v in kwargs.items()}
+        self.host_calls.append(host.HostCall(fn, given, named, at, self.line()))
 
     def dropping(self, value: Any) -> None:
         self.outside.dropping(value)

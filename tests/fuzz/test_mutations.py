@@ -7,6 +7,7 @@ seeds). `backend="eager"` runs the captured graph op by op: capture and guards a
 import importlib.util
 import random
 import re
+import sys
 import warnings
 from pathlib import Path
 
@@ -31,15 +32,16 @@ def outcome(step):
     return re.sub(r"0x[0-9a-f]+|world_\d+", "", repr(result))
 
 
-def one(seed):
-    """Run one program. Raises AssertionError for a difference; gives the counts."""
+def one(seed, process=0):
+    """Run one program. Raises AssertionError for a difference; gives the counts. Other processes
+    change the world otherwise, and before the first call, too."""
     (plain, text), (compiled, _) = worlds.world(seed), worlds.world(seed)
     step = jit(compiled["step"], backend="eager")
-    rng, happened = random.Random(seed), []
+    rng, happened, mutations = random.Random(seed + process * 10**6), [], 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for call in range(CALLS):
-            if call:
+            if call or process:
                 change, choices = rng.choice(worlds.MUTATIONS), rng.random()
                 happened.append(change.__name__)
                 failed = []
@@ -49,6 +51,7 @@ def one(seed):
                     except Exception as error:  # it makes no sense here
                         failed.append(type(error))
                 assert len(failed) != 1, failed
+                mutations += not failed
             where = f"seed {seed}, after {happened}\n{text}\n{step.stats}"
             expected, got = outcome(plain["step"]), outcome(step)
             assert got == expected, f"{where}\nexpected {expected}\ngot      {got}"
@@ -56,7 +59,8 @@ def one(seed):
             for name in expected:
                 a, b = (re.sub(r"0x[0-9a-f]+", "", repr(s[name])) for s in (expected, got))
                 assert a == b, f"{where}\nin {name}: expected {a}\ngot {b}"
-    counts = fuzz_seeds.counts_of(step) | {"mutations": CALLS - 1}
+    del sys.modules[f"world_{seed}"]
+    counts = fuzz_seeds.counts_of(step) | {"mutations": mutations}
     fuzz_seeds.check_stats(counts, step)
     return counts
 

@@ -9,7 +9,9 @@ choices, which makes the same choices in both.
 import collections
 import enum
 import functools
+import math
 import random
+import sys
 import types
 
 import numpy as np
@@ -18,6 +20,9 @@ import eager
 from eager import nn
 
 WORLD = """
+class Mode(Enum):
+    FAST = 1
+    SLOW = 2
 class Base:
     kind = 1
     shared = [1, 2]
@@ -37,6 +42,9 @@ class Thing(Base):
         self.factor, self.items, self.table, self.child = 3, [1, 2.5], {"a": 1, "b": 2}, None
     def total(self):
         return self.factor + len(self.items)
+    @cached_property
+    def once(self):
+        return [self.factor]
 class Sub(Thing):
     kind = 7
     def total(self):
@@ -59,6 +67,14 @@ def helper(v, k=2, *, c=1):
     return v * k + c
 def another(v, k=2, *, c=1):
     return v - k - c
+@lru_cache(maxsize=3)
+def kept(v, k=1):
+    return [v, NUM]
+MEMO = {}
+def remembered(v):
+    if v not in MEMO:
+        MEMO[v] = v, NUM
+    return MEMO[v]
 def make(n):
     def inner(v):
         return v + n
@@ -86,18 +102,13 @@ LOG = []
 """
 
 
-class Mode(enum.Enum):
-    FAST = 1
-    SLOW = 2
-
-
 # What a program reads: places, each with what else can lie there.
 PLACES = (
     "NUM", "TEXT", "FLAG", "NOTHING", "PAIR", "LIST", "TABLE", "ORDER", "COUNTS", "SET", "MODE",
     "WEIGHT", "ROWS[0]", "ROWS[1]", "LIST[0]", "LIST[-1]", "TABLE['a']", "ORDER['u']", "thing.factor",
     "thing.items", "thing.items[0]", "thing.table", "thing.table['b']", "thing.child", "thing.kind",
     "second.factor", "second.child", "slotted.a", "Thing.kind", "Base.shared", "thing.twice",
-    "MODEL.training", "ROWS",
+    "MODEL.training", "ROWS", "thing.once", "kept(2)", "remembered(2)",
 )  # fmt: skip
 CALLS = (
     "helper({x})", "helper({p})", "inner({x})", "FUNCTIONS['f']({x})", "FUNCTIONS['g']({x})",
@@ -108,6 +119,10 @@ CALLS = (
     "thing is second.child", "ROWS[0] is ROWS[1]", "thing.items is LIST", "len(thing.table)",
     "{x} * WEIGHT", "({x} + ROWS[0]).sum()", "list(map(helper, LIST))", "TABLE == thing.table",
     "sum(v for v in LIST)", "MODE is Mode.FAST", "MODE.name", "thing == second",
+    "kept({p})", "kept(1, k={p})", "kept(2)[0]", "remembered({p})", "remembered(1)", "thing.once[0]",
+    "kept(3) is kept(3)", "second.once is second.once", "ROWS[0].sum() + ROWS[1].sum().item()",
+    "{x}.reshape(-1)[int(ROWS[1].sum().item())]", "3 // int(ROWS[0].sum().item() - 3)",
+    "LIST[int(ROWS[0].sum().item())]", "math.sqrt(4.5 - ROWS[1].sum().item())",
 )  # fmt: skip
 USES = (
     "{p}", "{x} * {p}", "{p} + 1", "type({p}).__name__", "len({p})", "[*{p}]", "{p} == 2", "not {p}",
@@ -121,6 +136,8 @@ EFFECTS = (
     "del thing.seen", "TABLE.pop('new', None)", "ORDER.move_to_end('u')", "SET.add(5)",
     "global NUM; NUM = 3", "LOG.append(({x} * 2).sum().item())", "WEIGHT.grad = None",
     "({x} * WEIGHT).sum().backward()", "thing.items[0] = {p}", "setattr(second, 'fresh', {p})",
+    "kept(2).append(1)", "MEMO.clear()", "ROWS[1].mul_({p})", "ROWS[1][0] = ROWS[0].sum().item()",
+    "ROWS[0].add_(1); out.append({x}.reshape(-1)[int(ROWS[0].sum().item()) - 3])",
 )  # fmt: skip
 
 
@@ -153,11 +170,15 @@ class Writer:
 
 
 def world(seed):
-    """(namespace, text of the program)."""
+    """(namespace, text of the program). It is that of a module, the latest of its name: what a
+    version needs is found there by another process."""
     text = Writer(seed).program()
-    space = {
-        "__name__": f"world_{seed}", "torch": eager, "nn": nn, "partial": functools.partial,
-        "OrderedDict": collections.OrderedDict, "defaultdict": collections.defaultdict, "Mode": Mode,
+    module = sys.modules[f"world_{seed}"] = types.ModuleType(f"world_{seed}")
+    space = vars(module)
+    space |= {
+        "torch": eager, "nn": nn, "partial": functools.partial,
+        "lru_cache": functools.lru_cache, "cached_property": functools.cached_property, "math": math,
+        "OrderedDict": collections.OrderedDict, "defaultdict": collections.defaultdict, "Enum": enum.Enum,
     }  # fmt: skip
     exec(compile(WORLD + text, f"<world {seed}>", "exec"), space)
     return space, text
@@ -184,7 +205,7 @@ def value(w, rng):
         lambda: np.float64(2), lambda: np.int64(2), lambda: np.float32(2), lambda: np.array([1.0, 2.0]),
         lambda: 2**70, lambda: w["Value"](2), lambda: w["Value"](3), lambda: w["thing"],
         lambda: w["LIST"], lambda: w["Sub"](), lambda: 1j, lambda: b"ab", lambda: range(3),
-        lambda: Mode.SLOW, lambda: {1, 2}, lambda: frozenset({1, 2}), lambda: w["helper"], lambda: int,
+        lambda: w["Mode"].SLOW, lambda: {1, 2}, lambda: frozenset({1, 2}), lambda: w["helper"], lambda: int,
     ))()  # fmt: skip
 
 
@@ -364,6 +385,24 @@ def alias(w, rng):
 
 
 @mutation
+def overlap(w, rng):
+    """Views of one memory, which share a part or lie side by side."""
+    base = eager.ones(4)
+    w["ROWS"] = [base[:2], base[rng.randrange(3) :][:2]]
+
+
+@mutation
+def cache(w, rng):
+    rng.choice((
+        w["kept"].cache_clear, w["MEMO"].clear, lambda: w["kept"](2), lambda: w["remembered"](2),
+        lambda: w["kept"](2).append(value(w, rng)), lambda: w["MEMO"].update({2: value(w, rng)}),
+        lambda: w["kept"](rng.random()), lambda: w.update(kept=functools.lru_cache(w["another"])),
+        lambda: w.update(kept=w["kept"].__wrapped__), lambda: vars(w["thing"]).pop("once", None),
+        lambda: vars(w["thing"]).update(once=value(w, rng)), lambda: setattr(w["Thing"], "once", 5),
+    ))()  # fmt: skip
+
+
+@mutation
 def separate(w, rng):
     w["ROWS"] = [eager.ones(2), eager.ones(2) * 2]
     w["second"] = w["Thing"]()
@@ -425,6 +464,7 @@ STATE = (
     "FUNCTIONS",
     "LOG",
     "MODEL",
+    "MEMO",
 )
 
 
@@ -468,5 +508,6 @@ def state_of(w):
         "cell": shape(w["inner"].__closure__[0].cell_contents, seen)
         if getattr(w["inner"], "__closure__", None)
         else None,
+        "kept": repr(w["kept"].cache_info()) if hasattr(w["kept"], "cache_info") else None,
         "class": [(n, v) for n, v in vars(w["Base"]).items() if n in ("kind", "count")].__repr__(),
     }

@@ -42,6 +42,27 @@ def an_lru_cache_is_cleared():
 
 
 @case("caches")
+def an_lru_cache_of_tensors():
+    w, pair = eager.ones(2), [eager.ones(2), eager.ones(2)]
+
+    @functools.lru_cache
+    def kept(v, k=1):
+        return [k]
+
+    def step(x):
+        kept(w), kept(2, k=pair[0]), kept((pair[1], 3))
+        w.add_(1)
+        kept(w)
+        pair[0].mul_(x)
+        return x * 2
+
+    def another():
+        pair[0] = eager.ones(2)
+
+    return scene(step, nothing, another, observe=lambda: (w, pair, kept.cache_info()))
+
+
+@case("caches")
 def an_lru_cache_evicts():
     log = []
 

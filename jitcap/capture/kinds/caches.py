@@ -85,7 +85,7 @@ class CacheKind(FixedKind):
             answer = kept(fn, *real[:count], **dict(zip(kwargs, real[count:], strict=True)))
         except KeyError:
             raise Break("cache", f"{fn.__qualname__}() keeps no answer for this call yet") from None
-        s.host_call(fn, args, kwargs)
+        s.host_call(fn, args, kwargs, look=lambda key: key)  # by which its entry is found
         place = Kept(origin, tuple(where for _, where in given), tuple(kwargs))
         return s.outside.load(answer, place)
 
