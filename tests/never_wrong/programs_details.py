@@ -3,6 +3,7 @@ before it is read, what is the same object, which keywords there are."""
 
 import collections
 import copy
+import functools
 import io
 import itertools
 import json
@@ -549,3 +550,89 @@ def a_number_that_has_a_length_is_true():
         return x * 2 if Empty(n) else x
 
     return over(step, [3, 0])
+
+
+class Fixed(property):
+    def __get__(self, obj, cls=None):
+        return Fixed.of
+
+    def __set__(self, obj, value):
+        obj.__dict__["set"] = value * 2
+
+    of = 5
+
+
+class Kept(functools.cached_property):
+    def __get__(self, obj, cls=None):
+        return 7
+
+
+class Bound(staticmethod):
+    def __get__(self, obj, cls=None):
+        return lambda: 6
+
+
+class Described:
+    a = Fixed(lambda self: 1, lambda self, value: None)
+    b = Bound(lambda: 2)
+    c = Kept(lambda self: 3)
+    size = len
+
+
+@case("descriptors")
+def descriptors_are_derived_from_builtin_ones():
+    def step(thing, x):
+        thing.a = 4
+        return x * thing.a * thing.b() * thing.c * Described.b(), thing.size([1, 2, 3])
+
+    def again():
+        Fixed.of = 8
+
+    def close():
+        Fixed.of = 5
+
+    calls = [(Described(), vector()), after(again, Described(), vector())]
+    return Program(step, calls, close=close)
+
+
+@case("containers")
+def a_default_factory_is_set():
+    def step(table, x):
+        table.default_factory = list
+        table["a"].append(1)
+        return x, table.default_factory, table["b"]
+
+    return Program(step, [(collections.defaultdict(int), vector()) for _ in range(2)])
+
+
+@case("functions")
+def a_partial_gets_an_attribute():
+    def step(fn, x):
+        fn.tag = fn(x)
+        return x * 2, vars(fn)
+
+    return Program(step, [(functools.partial(operator.mul, 3), vector()) for _ in range(2)])
+
+
+class Source:
+    of = 1
+
+    def __iter__(self):
+        return iter([Source.of])
+
+
+@case("containers")
+def a_part_of_a_list_is_replaced():
+    def step(values, others, x):
+        values[0:1] = others
+        values[-1:] = Source()
+        return x, values
+
+    def again():
+        Source.of = 2
+
+    def close():
+        Source.of = 1
+
+    calls = [([1, 2], [3, x], vector()) for x in (4, vector())]
+    return Program(step, [*calls, after(again, [1, 2], (5,), vector())], close=close)

@@ -149,23 +149,33 @@ def bind(s: Session, raw: Any, obj: Any, cls: type) -> Any:
     """What a class attribute becomes when read through an instance (or, obj=None, the class)."""
     if isinstance(raw, FunctionType):
         return raw if obj is None else MethodType(raw, obj)
+    if (getter := own_getter(s, raw)) is not None:
+        return s.call(getter, (raw, obj, cls), {})
     if isinstance(raw, staticmethod):
         return raw.__func__
     if isinstance(raw, classmethod):
         return MethodType(raw.__func__, cls)
-    if isinstance(raw, property):
-        return raw if obj is None else s.call(raw.fget, (obj,), {})
+    if isinstance(raw, property) and obj is not None:
+        return s.call(raw.fget, (obj,), {})
     if isinstance(raw, types.ClassMethodDescriptorType):
         return raw.__get__(None, cls)
-    if isinstance(raw, DESCRIPTORS):
-        return raw if obj is None else raw.__get__(obj, cls)
-    if is_python_class(type(raw)):
-        getter = class_raw(s, type(raw), "__get__")
-        if isinstance(getter, FunctionType):
-            return s.call(getter, (raw, obj, cls), {})
-    elif obj is not None and hasattr(type(raw), "__get__"):
+    native = isinstance(raw, DESCRIPTORS) or not is_python_class(type(raw))
+    if native and obj is not None and hasattr(type(raw), "__get__"):
         return raw.__get__(obj, cls)
     return raw
+
+
+def own_getter(s: Session, raw: Any) -> FunctionType | None:
+    """The `__get__` of a member of a class, if it is the program's; it may be derived from
+    `property` and its like."""
+    if not is_python_class(type(raw)):
+        return None
+    getter = class_raw(s, type(raw), "__get__")
+    mine = isinstance(getter, FunctionType) and getter is not _CACHED_GET
+    return getter if mine else None
+
+
+_CACHED_GET: Final = vars(functools.cached_property)["__get__"]
 
 
 class Super(Refusing):

@@ -52,10 +52,17 @@ class NativeKind(Kind):
         return getattr(obj, name)
 
     def setattr(self, s: Session, obj: Any, name: str, value: Any) -> None:
+        self._refuse_outside(s, obj, name)
         setattr(obj, name, value)
 
     def delattr(self, s: Session, obj: Any, name: str) -> None:
+        self._refuse_outside(s, obj, name)
         delattr(obj, name)
+
+    def _refuse_outside(self, s: Session, obj: Any, name: str) -> None:
+        """What a kind does not replay."""
+        if s.outside.shadow(obj) is not None:
+            raise Break("effect", f"attribute {name!r} of a {self.type_of(obj).__name__} changes")
 
     def getitem(self, s: Session, obj: Any, key: Any) -> Any:
         self.settle(s, obj, 0)

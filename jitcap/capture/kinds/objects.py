@@ -27,7 +27,7 @@ from jitcap.capture.kinds.base import (
     Session,
     kind_of,
 )
-from jitcap.capture.kinds.classes import acts_by_itself, bind, class_raw, of_object
+from jitcap.capture.kinds.classes import acts_by_itself, bind, class_raw, of_object, own_getter
 from jitcap.capture.kinds.constants import OPAQUE, FixedKind
 from jitcap.capture.kinds.iterators import by_index
 from jitcap.capture.kinds.mappings import DictShadow, touch
@@ -148,20 +148,22 @@ def default_get(s: Session, obj: Any, name: str) -> Any:
     raw = class_raw(s, cls, name)
     if name == "__class__" and not isinstance(raw, property):
         return cls
-    if isinstance(raw, property):
+    derived = own_getter(s, raw) is not None
+    if isinstance(raw, property) and not derived:
         if raw.fget is None:
             raise AttributeError(f"property {name!r} of {cls.__name__!r} object has no getter")
         return s.call(raw.fget, (obj,), {})
     if name == "__dict__" and hasattr(obj, "__dict__"):
         return fields_of(s, obj)
     if isinstance(raw, MemberDescriptorType):
-        return _slot(s, obj, name, raw)
+        _touch_slot(s, obj, name, raw)
+        return raw.__get__(obj, cls)
     if _is_data(s, raw) and not isinstance(raw, types.GetSetDescriptorType):
         return bind(s, raw, obj, cls)
     value = own_field(s, obj, name)
     if value is not MISSING:
         return value
-    if isinstance(raw, functools.cached_property):
+    if isinstance(raw, functools.cached_property) and not derived:
         value = s.call(raw.func, (obj,), {})
         store_field(s, obj, name, value)
         return value
@@ -198,9 +200,10 @@ def fields_of(s: Session, obj: Any) -> dict[str, Any] | None:
     return twin
 
 
-def _slot(s: Session, obj: Any, name: str, descriptor: Any) -> Any:
-    _load_slot(s, obj, name, descriptor)
-    return descriptor.__get__(obj, type(obj))
+def _touch_slot(s: Session, obj: Any, name: str, descriptor: Any) -> None:
+    shadow = s.outside.shadow(obj)
+    if isinstance(shadow, ObjectShadow):
+        shadow.touch_slot(s, name, descriptor)
 
 
 def _is_data(s: Session, raw: Any) -> bool:
@@ -212,27 +215,21 @@ def default_put(s: Session, obj: Any, name: str, value: Any) -> None:
     """`object.__setattr__(obj, name, value)`."""
     cls = type(obj)
     raw = class_raw(s, cls, name)
-    if isinstance(raw, property):
+    if (put := s.special(raw, "__set__")) is not None:
+        s.call(put, (raw, obj, value), {})
+    elif isinstance(raw, property):
         if raw.fset is None:
             raise AttributeError(f"property {name!r} of {cls.__name__!r} object has no setter")
         s.call(raw.fset, (obj, value), {})
     elif isinstance(raw, MemberDescriptorType):
-        _load_slot(s, obj, name, raw)
+        _touch_slot(s, obj, name, raw)
         raw.__set__(obj, value)
     elif name in ("__dict__", "__class__"):
         raise Break("effect", f"{name} of a {cls.__qualname__} is replaced")
-    elif (put := s.special(raw, "__set__")) is not None:
-        s.call(put, (raw, obj, value), {})
     elif not hasattr(obj, "__dict__"):
         raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}")
     else:
         store_field(s, obj, name, value)
-
-
-def _load_slot(s: Session, obj: Any, name: str, descriptor: Any) -> None:
-    shadow = s.outside.shadow(obj)
-    if isinstance(shadow, ObjectShadow) and is_python_class(descriptor.__objclass__):
-        shadow.touch_slot(s, name, descriptor)
 
 
 def store_field(s: Session, obj: Any, name: str, value: Any) -> None:
@@ -244,14 +241,14 @@ def default_remove(s: Session, obj: Any, name: str) -> None:
     """`object.__delattr__(obj, name)`."""
     cls = type(obj)
     raw = class_raw(s, cls, name)
-    if isinstance(raw, property):
+    if (drop := s.special(raw, "__delete__")) is not None:
+        s.call(drop, (raw, obj), {})
+    elif isinstance(raw, property):
         if raw.fdel is None:
             raise AttributeError(f"property {name!r} of {cls.__name__!r} object has no deleter")
         s.call(raw.fdel, (obj,), {})
-    elif (drop := s.special(raw, "__delete__")) is not None:
-        s.call(drop, (raw, obj), {})
     elif isinstance(raw, MemberDescriptorType):
-        _slot(s, obj, name, raw)
+        _touch_slot(s, obj, name, raw)
         raw.__delete__(obj)
     elif own_field(s, obj, name) is MISSING:
         raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}")

@@ -261,7 +261,7 @@ class ListKind(SequenceKind, MutableKind):
 
     def setitem(self, s: Session, obj: Any, key: Any, value: Any) -> None:
         self.complete(s, obj)
-        obj[key] = value
+        obj[key] = s.list_of(value) if type(key) is slice else value
 
     def length(self, s: Session, obj: Any) -> Any:
         shadow = s.outside.shadow(obj)
