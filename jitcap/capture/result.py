@@ -6,11 +6,10 @@ run the compiled graph, replay the effects, return the value.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import CodeType
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from eager.autograd import mode
 from eager.dtype import _default as default_dtype
@@ -198,51 +197,12 @@ class Captured:
 
     def finder(self) -> list[str]:
         """The guards once more, for another process: each object of the program is taken where it
-        is (`C2 := C0.__code__`) before a guard, or the body, names it. A place may come up after
-        the first guard that names what is there: then that guard waits."""
+        is (`(C2 := C0.__code__)`)."""
         lines, start = [self.header()], 0
         for index, name, where in self.names.found:
-            lines += [*self.names.lines[start:index], f"{name} := {where}"]
+            lines += [*self.names.lines[start:index], f"({name} := {where})"]
             start = index
-        found = {name for _, name, _ in self.names.found}
-        return _in_order(lines + self.names.lines[start:], found)
-
-
-_NAMES: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|(?<![\w.])([vC]\d+)\b")
-_TARGET: Final = re.compile(r"([vC]\d+) :?= ")
-
-
-def _in_order(lines: list[str], found: set[str]) -> list[str]:
-    """The statements, each after those that define what it names (variables, and `found`)."""
-    statements: list[str] = []
-    for line in lines:  # one that begins with a space belongs to the one before
-        if line.startswith(" "):
-            statements[-1] += f"\n{line}"
-        else:
-            statements.append(line)
-    ordered: list[str] = []
-    known: set[str] = set()
-    waiting: dict[str, list[str]] = {}
-    for each in statements:
-        queue = [each]
-        while queue:
-            text = queue.pop(0)
-            target = _TARGET.match(text)
-            names = _NAMES.findall(text if target is None else text[target.end() :])
-            missing = next(
-                (n for n in names if n and n not in known and (n[0] == "v" or n in found)), None
-            )
-            if missing is not None:
-                waiting.setdefault(missing, []).append(text)
-                continue
-            ordered.append(text)
-            if target is not None and target[1] not in known:
-                known.add(target[1])
-                queue = waiting.pop(target[1], []) + queue
-    ordered += [text for texts in waiting.values() for text in texts]
-    # Whether memory is shared is asked when every array was looked at: a guard that waited may be
-    # the one that sees another array.
-    return sorted(ordered, key=lambda text: ".distinct" in text)
+        return lines + self.names.lines[start:]
 
 
 def entry_source(checks: Iterable[str], body: Iterable[str]) -> str:

@@ -2,8 +2,8 @@
 
     graphs.py        a graph -> its compiled artifact
     versions.py      a call -> the version that fits it: code, guards, executable
-    program.py       a version's generated code <-> rows of data
-    language.py      what that code may say, checked when it is read
+    translate.py     a version's generated code -> rows of data
+    terms.py         rows -> whether its guards hold for a call, its source
     harmless.py      what its guards do while a version is looked for
     records.py       constants, guards and graphs <-> JSON
     names.py         functions, classes and modules by name

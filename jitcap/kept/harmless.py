@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import collections
 import functools
-from collections.abc import Callable
 from types import (
     FunctionType,
     GetSetDescriptorType,
@@ -239,10 +238,3 @@ def has(value: Any, name: str) -> bool:
         _check(value, "__getattr__", "__getattribute__")
         return False
     return True
-
-
-_ALL: Final = (
-    attribute, item, equal, unequal, contains, lacks, items, length, truth, number, numbers, known,
-    called, has,
-)  # fmt: skip
-OPERATIONS: Final[dict[str, Callable[..., Any]]] = {f.__name__: f for f in _ALL}

@@ -3,11 +3,11 @@
     remember    Compiled -> entry code, its constants, guards and graph, under the call's key
     recall      a call -> the versions kept for calls like it, whose guards hold for it
 
-What is kept is the entry as it was generated, guards included, as data (`program`). Its constants
-are read back (`records`), or taken from the live program (the function itself, and what the guards
+What is kept is the entry as it was generated, guards included, as data (`terms`). Its constants are
+read back (`records`), or taken from the live program (the function itself, and what the guards
 find) if they are made of the same text (`fingerprint`). Reading runs and imports nothing. A version
-that depends on something of its process (an id, the order of a set of
-strings), or names an object that has no place, is not kept.
+that depends on something of its process (an id, the order of a set of strings), or names an object
+that has no place, is not kept.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from codegen.runtime import build, cache
 from eager.autograd import mode
 from eager.dtype import _default as default_dtype
 from eager.tensor import Tensor
-from jitcap.capture.result import Captured, linked
+from jitcap.capture.result import Captured, entry_source, linked
 from jitcap.config import config
 from jitcap.graph import Graph
 from jitcap.guards import Guard, Guards
 from jitcap.joint import Joint
 from jitcap.kept import graphs
 from jitcap.kept.fingerprint import Unkept, fingerprint
-from jitcap.kept.language import BUILTINS
 from jitcap.kept.names import Unreadable
-from jitcap.kept.program import Program, Rows
 from jitcap.kept.records import Reader, Writer, has_copies
+from jitcap.kept.terms import BUILTINS, Source, find
+from jitcap.kept.translate import in_order, rows_of
 from jitcap.lower import Strides
 from jitcap.pipeline import compile_graph
 from jitcap.pipeline import recall as recall_executable
@@ -115,13 +115,12 @@ def _files(captured: Captured, fn: Any, executable: str | None) -> dict[str, byt
     if captured.bound_to:
         raise Unkept(captured.bound_to)
     namespace = captured.names.namespace
-    rows = Rows()
-    guards = rows.of(captured.finder())  # first: it may bind names
-    body = rows.of([*captured.body])
+    guards, body = rows_of(captured.finder()), rows_of(captured.body)
     codes: set[CodeType] = set()
     roots = {id(value): name for name, value in _roots(fn).items()}
     places = {name: roots[id(v)] for name, v in namespace.items() if id(v) in roots}
     taken = {name for _, name, _ in captured.names.found}
+    guards = in_order(guards, taken)
     found = {n: fingerprint(namespace[n], codes) for n in sorted({*places, *taken})}
     constants = {name: value for name, value in namespace.items() if name not in found}
     for name in captured.names.fixed - found.keys():
@@ -137,7 +136,6 @@ def _files(captured: Captured, fn: Any, executable: str | None) -> dict[str, byt
         "roots": places,
         "found": found,
         "constants": written,
-        "tables": rows.tables(),
         "guards": guards,
         "body": body,
         "writes": captured.writes,
@@ -147,10 +145,10 @@ def _files(captured: Captured, fn: Any, executable: str | None) -> dict[str, byt
     unknown = next((code for code in captured.read if code not in codes), None)
     if unknown is not None:
         raise Unkept(f"{unknown.co_qualname}(), whose text it does not compare")
-    try:  # the language is what capture writes: what it does not know is not kept
-        program = Program(start["tables"], guards, body)
-        program.check(constants, program.guards)
-        program.check(namespace, program.body)
+    try:  # what is not known here is not kept
+        variables = dict.fromkeys(row[1] for row in guards if row[0] == "let")
+        Source(namespace).guards(guards)
+        Source(namespace | variables).body(body)
     except Unreadable as reason:
         raise Unkept(f"{reason} in its entry") from reason
     names = Writer({id(value): name for name, value in namespace.items()}, codes)
@@ -189,8 +187,9 @@ class Recalled:
         self.autocast = Reader({}).read(autocast)
         self.writes = _writes(start["writes"])
         self.strides = _strides(start["strides"])
-        self.program = Program(start["tables"], start["guards"], start["body"])
-        self.names: dict[str, Any] = {}
+        self.names: dict[str, Any] = {}  # the objects that the entry names
+        self.body: list[str] = []
+        self.attaches = False  # to a region
         self.start = start
         self._rest = rest
 
@@ -213,7 +212,6 @@ class Recalled:
         """The values that the entry works with; None if the call does not fit."""
         reader = Reader({})
         names = {name: reader.read(data) for name, data in self.start["constants"].items()}
-        self.program.check(names, self.program.guards)
         found, roots = self.start["found"], _roots(fn)
         distinct = set(map(id, names.values()))
 
@@ -228,11 +226,17 @@ class Recalled:
 
         for name, place in self.start["roots"].items():
             take(name, roots[place])
-        values = self.program.find(names, args, kwargs, take)
+        values = find(self.start["guards"], {**names, "args": args, "kwargs": kwargs}, take)
         if values is not None:
-            self.program.check(names, self.program.body)
+            source = Source(values)
+            self.body = source.body(self.start["body"])
+            self.attaches = source.attaches
         self.names = names
         return values
+
+    def source(self) -> str:
+        """The whole entry, as capture wrote it."""
+        return entry_source(Source(self.names).guards(self.start["guards"]), self.body)
 
 
 def _writes(data: Any) -> tuple[tuple[int, int], ...]:
@@ -309,7 +313,7 @@ def _compiled(
         executable = compile_graph(
             graph, version.writes, backend=options.backend, strides=version.strides, trail=trail
         )
-    if version.program.attaches and region is None:
+    if version.attaches and region is None:
         raise Unreadable("there is no region")
     entry = late(version, values, call, linked(executable.run, MISS, region))
     return Compiled(entry, version, executable, trail)
@@ -318,21 +322,33 @@ def _compiled(
 def late(
     version: Recalled, values: dict[str, Any], call: tuple[Any, Any], space: dict[str, Any]
 ) -> Call:
-    """The entry of a version whose guards were just seen to hold for `call`: that one runs the body
-    line by line, with the `values` found; from the second on all of it is compiled. (A process that
-    is started for few calls does not wait for thousands of lines.)"""
+    """The entry of a version whose guards were just seen to hold for `call`: for that one only the
+    body is compiled, which works with the `values` found; from the second on all of it. (A process
+    that is started for few calls does not wait for thousands of lines.)"""
+    scope = {**version.names, **space}
     pending = [(call, values)]
 
     def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         known, found = pending.pop() if pending else ((None, None), {})
         if known[0] is args and known[1] is kwargs:
-            return version.program.run(found, {**space, "args": args, "kwargs": kwargs})
-        whole: dict[str, Any] = {}
-        exec(compile(version.program.source(), f"<entry of {version.name}>", "exec"), scope, whole)
-        entry.__code__ = whole["entry"].__code__
+            text = "\n ".join(["def body():", *version.body])
+            return _define(text, version, {**found, **space})()
+        try:
+            text = version.source()
+        except UNREADABLE:
+            return MISS
+        entry.__code__ = _define(text, version, scope).__code__
         return entry(args, kwargs)
 
-    scope = {**version.names, **space, "__builtins__": BUILTINS, "begin": begin}
-    exec("def entry(args, kwargs): return begin(args, kwargs)", scope)
-    entry: Any = scope["entry"]
+    scope["begin"] = begin
+    entry = _define("def entry(args, kwargs): return begin(args, kwargs)", version, scope)
     return entry
+
+
+def _define(text: str, version: Recalled, scope: dict[str, Any]) -> Any:
+    """The one function that a text defines, among these names."""
+    code = compile(text, f"<entry of {version.name}>", "exec")
+    scope["__builtins__"] = BUILTINS
+    made: dict[str, Any] = {}
+    exec(code, scope, made)
+    return made.popitem()[1]

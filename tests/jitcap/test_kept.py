@@ -340,7 +340,7 @@ def test_a_name_that_nothing_provides_is_a_miss(recalled, monkeypatch):
     def without_a_constant(*args):
         files = files_of(*args)
         start = json.loads(files["start"])
-        del start["constants"][re.search(r" (C\d+)", start["body"])[1]]
+        del start["constants"][re.search(r"C\d+", str(start["body"]))[0]]
         return files | {"start": json.dumps(start).encode()}
 
     monkeypatch.setattr(versions, "_files", without_a_constant)
