@@ -53,30 +53,37 @@ _IGNORED: Final = frozenset(
 def fingerprint(value: Any, codes: set[CodeType] | None = None) -> str:
     """Equal for objects of equal text; the code objects in it are added to `codes`. Raises Unkept
     for what has none."""
+    pieces: list[str] = []
     try:
-        return digest(*map(str, _parts(value, [], codes)))
+        _add(value, pieces, [], codes)
     except RecursionError:
         raise Unkept("what is nested too deeply") from None
+    return digest(*pieces)
 
 
-def _parts(value: Any, within: list[Any], codes: set[CodeType] | None) -> Iterator[str]:
+def _add(value: Any, pieces: list[str], within: list[Any], codes: set[CodeType] | None) -> None:
     """The text of `value` in pieces; `within` are the objects that it is part of."""
-    if any(v is value for v in within):
-        yield "again"
-        return
     kind = type(value)
-    yield f"{kind.__module__}.{kind.__qualname__}"
+    pieces.append(f"{kind.__module__}.{kind.__qualname__}")
+    if kind in _ATOMS:
+        pieces.append(repr(value))
+        return
+    if any(v is value for v in within):
+        pieces.append("again")
+        return
     if kind is CodeType and codes is not None:
         codes.add(value)
     describe = _DESCRIBE.get(kind)
     if describe is None:
         describe = next((d for c, d in _BY_BASE if issubclass(kind, c)), _other)
+    within.append(value)
     for part in describe(value):
-        if isinstance(part, _Text):
-            yield part
+        if type(part) is _Text:
+            pieces.append(part)
         else:
-            yield from _parts(part, [*within, value], codes)
-    yield "end"
+            _add(part, pieces, within, codes)
+    within.pop()
+    pieces.append("end")
 
 
 class _Text(str):
@@ -245,7 +252,6 @@ _BY_BASE: Final[tuple[tuple[Any, Callable[[Any], Iterator[Any]]], ...]] = (
     (GENERATORS, _bare),
 )
 _DESCRIBE: Final[dict[type, Callable[[Any], Iterator[Any]]]] = {
-    **dict.fromkeys(_ATOMS, _atom),
     **dict.fromkeys((DType, device), _atom),
     **dict.fromkeys((tuple, list), _sequence),
     **dict.fromkeys((set, frozenset), _set),

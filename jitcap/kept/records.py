@@ -183,8 +183,9 @@ def _write_module(writer: Writer, value: ModuleType) -> tuple[Any, ...]:
 def _write_seen(writer: Writer, value: Seen) -> tuple[Any, ...]:
     if value.arrays.count(None) != len(value.arrays):
         raise Unkept("arrays that were seen")
-    layouts = ([shape, dtype.name, strides, any_] for shape, dtype, strides, any_ in value.layouts)
-    return ("seen", writer.write(value.arrays), *layouts)
+    each = {layout: i for i, layout in enumerate(dict.fromkeys(value.layouts))}
+    layouts = [[shape, dtype.name, strides, any_] for shape, dtype, strides, any_ in each]
+    return ("seen", writer.write(value.arrays), layouts, [each[row] for row in value.layouts])
 
 
 def _write_graph(writer: Writer, graph: Graph) -> tuple[Any, ...]:
@@ -367,14 +368,15 @@ def _fits(value: Any, hint: Any) -> bool:
     return issubclass(type(value), whole or hint)
 
 
-def _read_seen(reader: Reader, arrays: Any, *layouts: Any) -> Seen:
-    seen = Seen()
-    seen.arrays = _only(list, reader._read(arrays))
-    for shape, name, strides, contiguous in layouts:
+def _read_seen(reader: Reader, arrays: Any, rows: list[Any], numbers: list[Any]) -> Seen:
+    layouts = []
+    for shape, name, strides, contiguous in rows:
         if any(type(n) is not int for n in (*shape, *strides)):
             raise Unreadable("no layout")
-        layout = tuple(shape), DTYPES[name], tuple(strides), _only(bool, contiguous)
-        seen.layouts.append(layout)
+        layouts.append((tuple(shape), DTYPES[name], tuple(strides), _only(bool, contiguous)))
+    seen = Seen()
+    seen.arrays = _only(list, reader._read(arrays))
+    seen.layouts = [layouts[_index(number)] for number in numbers]
     if seen.arrays != [None] * len(seen.layouts):
         raise Unreadable("no arrays seen")
     return seen

@@ -84,11 +84,15 @@ def find(
             return _literal(term)
         _, ask, lazy = OPERATIONS[term[0]]
         if ask is None:
-            raise Unreadable(f"{term[0]} in a guard")
-        return ask(value, *term[1:]) if lazy else ask(*[value(part) for part in term[1:]])
-
-    def holds(term: Term) -> bool:
-        return harmless.truth(value(term))
+            raise Unreadable("an operation of bodies in a guard")
+        if lazy:
+            return ask(value, *term[1:])
+        return ask(
+            *[
+                values[part] if type(part) is str and part[0] != "'" else value(part)
+                for part in term[1:]
+            ]
+        )
 
     for kind, *parts in rows:
         if kind == "let":
@@ -100,17 +104,38 @@ def find(
             take(name, found)
         elif kind == "each":
             places, constants, test = parts
-            for values["v"], values["i"] in zip(
-                harmless.items(value(places)), harmless.items(value(constants)), strict=False
-            ):
-                if not holds(test):
-                    return None
-            del values["v"], values["i"]
+            ask = _asked_often(test, values)
+            columns = map(harmless.items, map(value, (places, constants)))
+            if not all(ask(v, i) for v, i in zip(*columns, strict=False)):
+                return None
         elif kind != "hold":
             raise Unreadable("no guard")
-        elif not holds(*parts):
+        elif not _truth(value(*parts)):
             return None
     return values
+
+
+def _asked_often(test: Term, values: dict[str, Any]) -> Callable[[Any, Any], bool]:
+    """A test as a function of `v` and `i`: what has many rows is compiled, as calls of the same
+    operations."""
+
+    def spell(term: Term) -> str:
+        if type(term) is str and term not in ("v", "i"):
+            return repr(term[1:]) if term[0] == "'" else f"values[{term!r}]"
+        if type(term) is not list:
+            return term if type(term) is str else repr(_literal(term))
+        tag, *parts = term
+        texts = [*map(spell, parts)]
+        if OPERATIONS[tag].lazy:
+            return f"({f' {tag.lower()} '.join(f'truth({text})' for text in texts)})"
+        return f"ask[{tag!r}]({', '.join(texts)})"
+
+    ask = {tag: operation.ask for tag, operation in OPERATIONS.items()}
+    code = compile(f"lambda v, i: truth({spell(test)})", "<guard>", "eval")
+    fn: Callable[[Any, Any], bool] = eval(
+        code, {"ask": ask, "truth": _truth, "values": values, "__builtins__": {}}
+    )
+    return fn
 
 
 def _literal(value: Any) -> Any:
@@ -267,7 +292,7 @@ def _member(name: Term, allowed: Callable[[str], bool]) -> str:
 
 
 def _attribute(value: Any, name: str) -> Any:
-    if not is_attribute(name):
+    if type(name) is not str or (name[:2] == "__" and name not in _DUNDER):
         raise Unreadable("no attribute")
     return harmless.attribute(value, name)
 
@@ -289,6 +314,10 @@ def _seen(method: Callable[..., bool]) -> Callable[..., bool]:
     return ask
 
 
+def _truth(value: Any) -> bool:
+    return value is True or (value is not False and harmless.truth(value))
+
+
 def _disjoint(numbers: Any, others: Any) -> bool:
     if type(numbers) is not set:
         raise Unreadable("no set")
@@ -298,7 +327,7 @@ def _disjoint(numbers: Any, others: Any) -> bool:
 def _all(value: Callable[[Term], Any], *parts: Term) -> Any:
     result: Any = True
     for part in parts:
-        if not harmless.truth(result := value(part)):
+        if not _truth(result := value(part)):
             break
     return result
 
@@ -306,7 +335,7 @@ def _all(value: Callable[[Term], Any], *parts: Term) -> Any:
 def _any(value: Callable[[Term], Any], *parts: Term) -> Any:
     result: Any = False
     for part in parts:
-        if harmless.truth(result := value(part)):
+        if _truth(result := value(part)):
             break
     return result
 
@@ -370,7 +399,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "NotEq": Operation(_form("({} != {})"), harmless.unequal),
     "In": Operation(_form("({} in {})"), lambda key, value: harmless.contains(value, key)),
     "NotIn": Operation(_form("({} not in {})"), lambda key, value: harmless.lacks(value, key)),
-    "Not": Operation(_form("(not {})"), lambda value: not harmless.truth(value)),
+    "Not": Operation(_form("(not {})"), lambda value: not _truth(value)),
     "And": Operation(_form("({})", " and ".join), _all, lazy=True),
     "Or": Operation(_form("({})", " or ".join), _any, lazy=True),
     **{k: Operation(_form(f"({{}} {s} {{}})"), _of_numbers(f)) for k, (s, f) in _INFIX.items()},
@@ -379,7 +408,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "type": Operation(_form("type({})"), _type),
     "len": Operation(_form("len({})"), harmless.length),
     "id": Operation(_form("id({})"), id),
-    "bool": Operation(_form("bool({})"), harmless.truth),
+    "bool": Operation(_form("bool({})"), _truth),
     "hasattr": Operation(_form("hasattr({}, {})"), harmless.has),
     "frozenset": Operation(
         _form("frozenset({})"), lambda value: frozenset(harmless.numbers(value))

@@ -280,8 +280,10 @@ VALUES = {
     "op": ["op", "system"],
     "graph op": ["graph op", "system"],
     "device": ["device", "cpu", -1],
-    "seen": ["seen", ["list", 1]],
-    "layout": ["seen", ["list", None], [["x"], "float32", [4], True]],
+    "seen": ["seen", ["list", 1], [], []],
+    "layout": ["seen", ["list", None], [[["x"], "float32", [4], True]], [0]],
+    "no layout": ["seen", ["list", None], [], [0]],
+    "layout before": ["seen", ["list", None], [[[1], "float32", [4], True]], [-1]],
     "text of bytes": ["bytes", "\u20ac"],
     "deep": "deep",
 }
@@ -402,7 +404,7 @@ def test_a_guard_that_would_run_the_program(kept, text):
 def test_a_helper_that_would_run_the_program(kept, name):
     kept.is_miss(kept.asking("C999(args[3])", ["library", "jitcap.tensor_guard", name]))
     for text in ("apart((args[3],), ())", "differ((args[3],))", "ids.isdisjoint((args[3],))"):
-        kept.is_miss(kept.asking(f"C999.{text}", ["seen", ["list"]]))
+        kept.is_miss(kept.asking(f"C999.{text}", ["seen", ["list"], [], []]))
 
 
 WRITERS = (
