@@ -17,26 +17,22 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
-from codegen import (
-    cases,
-    expr,
-    fuse,
-    group,
-    inline,
-    lower,
-    narrow,
-    order,
-    peephole,
-    remat,
-    show,
-    tile,
-    verify,
-    writes,
-)
+from codegen import expr, show, tile
 from codegen.backend import Backend, Stage
+from codegen.cut_loops import cut_loops
 from codegen.emit import cpp, python, triton
+from codegen.fuse import fuse
+from codegen.group_nests import group_nests
+from codegen.hoist_updates import hoist_updates
+from codegen.inline import inline
 from codegen.ir import Call, Check, Program, Target, Unsupported, Value
+from codegen.lower import lower
+from codegen.narrow_indices import narrow_indices
+from codegen.place_writes import place_writes
+from codegen.recompute import recompute
 from codegen.runtime.artifact import Artifact, CheckFailed, Kernel
+from codegen.transpose_products import transpose_products
+from codegen.verify import verify
 
 __all__ = [
     "Artifact", "Backend", "Call", "Check", "CheckFailed", "Kernel", "Program", "Stage", "Target",
@@ -47,26 +43,26 @@ __all__ = [
 def front(lowering: Stage) -> tuple[Stage, ...]:
     """Op calls -> kernels: the same for all backends, but for which products are loops."""
     return (
-        Stage("peephole", peephole.peephole),  # on op calls: loops could not say it later
+        Stage("transposed", transpose_products),  # on op calls: loops could not say it later
         lowering,
-        Stage("inlined", inline.inline),
-        Stage("groups", group.group),  # asks who is stored
-        Stage("recomputed", remat.recompute),  # asks which group reads what
-        Stage("fused", fuse.fuse),
+        Stage("inlined", inline),
+        Stage("groups", group_nests),  # asks who is stored
+        Stage("recomputed", recompute),  # asks which group reads what
+        Stage("fused", fuse),
     )
 
 
-FRONT: Final = front(Stage("loops", functools.partial(lower.lower, widen=False)))
+FRONT: Final = front(Stage("loops", functools.partial(lower, widen=False)))
 BACKENDS: Final[dict[str, Backend]] = {
     "cpp": Backend(
         (
-            *front(Stage("loops", lower.lower)),  # no products of 16 bits: operands are widened
-            Stage("hoisted", order.hoist_updates),  # asks which kernel reads what
-            Stage("placed", writes.place_writes),  # asks who reads later
+            *front(Stage("loops", lower)),  # no products of 16 bits: operands are widened
+            Stage("hoisted", hoist_updates),  # asks which kernel reads what
+            Stage("placed", place_writes),  # asks who reads later
             Stage("split", tile.split),
-            Stage("cut", cases.cut),  # conditions are on single counters only after the split
+            Stage("cut", cut_loops),  # conditions are on single counters only after the split
             Stage("scheduled", tile.schedule),
-            Stage("tiled", narrow.narrow),  # asks where the lanes are
+            Stage("tiled", narrow_indices),  # asks where the lanes are
             Stage("spelled", cpp.spell),
             Stage("batched", cpp.batch),  # equal texts side by side; the order is final
             Stage("plan", cpp.plan),
@@ -78,7 +74,7 @@ BACKENDS: Final[dict[str, Backend]] = {
     "triton": Backend(
         (
             *FRONT,
-            Stage("placed", writes.place_writes),
+            Stage("placed", place_writes),
             Stage("products", triton.fuse_epilogues),
             Stage("batched", triton.batch),
             Stage("source", triton.emit),
@@ -86,7 +82,7 @@ BACKENDS: Final[dict[str, Backend]] = {
         triton.load,
     ),
     "python": Backend(
-        (*FRONT, Stage("placed", writes.place_writes), Stage("source", python.emit)), python.load
+        (*FRONT, Stage("placed", place_writes), Stage("source", python.emit)), python.load
     ),
 }
 DEPTH: Final = (
@@ -122,7 +118,7 @@ def run_stages(
             results[stage.name] = stage.run(*(results[name] for name in stage.of or (before,)))
             times[stage.name] = time.perf_counter() - start
             if check:
-                verify.verify(results[stage.name])
+                verify(results[stage.name])
             before = stage.name
             if before == last:
                 break

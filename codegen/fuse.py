@@ -14,7 +14,7 @@ from typing import Any
 from codegen import affine, expr
 from codegen.affine import Affine, Axis
 from codegen.expr import Expr, Read
-from codegen.group import Group, Groups, Member, digits
+from codegen.group_nests import Group, Groups, Member, digits
 from codegen.inline import Stored
 from codegen.ir import (
     Access,
@@ -29,7 +29,7 @@ from codegen.ir import (
     Store,
     Value,
 )
-from codegen.remat import outside_reads
+from codegen.recompute import outside_reads
 from codegen.rewrite import Rewrite
 from codegen.sizes import extent, extents, span
 from eager import dtype as dt

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from codegen import affine, expr
-from codegen.access import View, step_operands
 from codegen.affine import Affine
 from codegen.expr import Apply, Expr, Read
 from codegen.ir import Loops, Nest, Step, Value
+from codegen.operand_views import View, step_operands
 from codegen.rewrite import Rewrite
 from codegen.sizes import extent
 

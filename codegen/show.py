@@ -11,7 +11,7 @@ from codegen.emit.python.expr import Whole
 from codegen.emit.python.kernel import emit_kernel
 from codegen.emit.python.program import HEADER
 from codegen.expr import Expr
-from codegen.group import Groups
+from codegen.group_nests import Groups
 from codegen.inline import Inlined, Stored
 from codegen.ir import (
     Access,

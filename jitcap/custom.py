@@ -23,8 +23,8 @@ from eager.dispatch import apply, current_tracer
 from eager.op import Attrs, Op
 from eager.tensor import Tensor, wrap
 from eager.traced import fresh
-from jitcap.functional import Tracer
 from jitcap.show import example_array
+from jitcap.tracer import Tracer
 
 Function = Callable[..., Any]
 

@@ -20,10 +20,10 @@ from eager.device import device
 from eager.dtype import DType
 from eager.op import REGISTRY
 from eager.tensor import Tensor, wrap
-from jitcap.functional import trace
 from jitcap.graph import GRAPH_OPS, INPUT, Graph, Node, Where, placeholder
 from jitcap.pipeline import compile_graph
 from jitcap.show import show
+from jitcap.tracer import trace
 
 FORMAT: Final = "jitcap-export-1"
 

@@ -21,9 +21,9 @@ from eager.aval import Aval, contiguous_strides
 from eager.tape import FREED, edge_of, sweep
 from eager.tensor import Tensor, wrap
 from eager.traced import Traced, fresh
-from jitcap.functional import Tracer
 from jitcap.graph import Graph, Node, placeholder, reachable
 from jitcap.retrace import Tape, kept_by, tape_of
+from jitcap.tracer import Tracer
 
 Saved = autograd.Saved
 

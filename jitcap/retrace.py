@@ -21,8 +21,8 @@ from eager.sym import SymNumber
 from eager.tape import edge_of, full, mode, sweep
 from eager.tensor import Tensor, wrap
 from eager.traced import Traced
-from jitcap.functional import Recorded, Tracer
 from jitcap.graph import AS_NUMBER, INPUT, ITEM, Graph, Node, reachable
+from jitcap.tracer import Recorded, Tracer
 
 _PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), DType)
 

@@ -9,8 +9,8 @@ from codegen.emit.triton.tile import DEFAULT
 from codegen.expr import interning
 from codegen.runtime.triton_run import interpreted
 from eager.tensor import Tensor
-from jitcap.functional import trace
 from jitcap.lower import lower
+from jitcap.tracer import trace
 
 
 def tensors_of(values):

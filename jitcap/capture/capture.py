@@ -28,10 +28,10 @@ from jitcap.capture.origin import Attribute, Computed, Fixed, Keyword, Keywords,
 from jitcap.capture.result import Captured, Input, prepare
 from jitcap.capture.search import Search
 from jitcap.capture.session import Session
-from jitcap.functional import DataDependent
 from jitcap.graph import Node
 from jitcap.guards import CodeIs, Equals, Guard, Is, Member, Names
 from jitcap.joint import Joint, build_joint, runs_python
+from jitcap.tracer import DataDependent
 
 T = TypeVar("T")
 _PARTS = (ModuleType, type, FunctionType, BuiltinFunctionType)  # of a program: they stay

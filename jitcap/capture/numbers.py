@@ -23,9 +23,9 @@ from jitcap.capture.kinds.base import Session
 from jitcap.capture.operations import COMPARE, INFIX, PREFIX
 from jitcap.capture.origin import Computed, Origin
 from jitcap.equality import text_of
-from jitcap.functional import DataDependent
 from jitcap.guards import Holds, TypeIs
 from jitcap.scalars import TOTAL
+from jitcap.tracer import DataDependent
 
 Function = Callable[..., Any]
 TYPES: Final = frozenset({bool, int, float, complex, np.float64, np.bool_})

@@ -49,9 +49,9 @@ from jitcap.capture.origin import Attribute, Computed, Drawn, Fixed, Origin
 from jitcap.capture.outside import Outside
 from jitcap.capture.search import Search
 from jitcap.capture.tracing import CaptureTracer
-from jitcap.functional import DataDependent
 from jitcap.graph import NOWHERE, Node, Where
 from jitcap.guards import CodeIs, Guards, Holds, Is
+from jitcap.tracer import DataDependent
 
 _CELLS: Final = table.CELLS
 DEEPEST: Final = 150  # frames

@@ -26,8 +26,8 @@ from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import Session
 from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.origin import Attribute, Fixed, Origin
-from jitcap.functional import Tracer
 from jitcap.graph import INPUT, Arg, Node, Where, evaluate
+from jitcap.tracer import Tracer
 
 LARGEST_VALUE: Final = 1 << 16  # elements of a constant that is computed while capturing
 LARGEST: Final = 150_000  # operations of one graph; an unrolled recurrent step of 1,500 has 120,000

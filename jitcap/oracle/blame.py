@@ -19,7 +19,6 @@ from eager import autograd
 from eager.dispatch import apply
 from eager.tensor import Tensor, wrap
 from jitcap.capture.replay import Effect
-from jitcap.functional import trace
 from jitcap.graph import INPUT, ITEM, Graph, Node, reachable
 from jitcap.guards import Guard
 from jitcap.oracle.case import Case
@@ -29,6 +28,7 @@ from jitcap.oracle.host import first_other
 from jitcap.oracle.noise import disturbed, far, judge
 from jitcap.passes import PASSES
 from jitcap.passes.dead import dead_code
+from jitcap.tracer import trace
 
 SHOWN: Final = 5  # differences in the message
 HOST: Final = ("what is printed", "log record", "the log", "the warnings")

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Final
 
 from jitcap.graph import Graph
+from jitcap.passes.common_subexpressions import common_subexpressions
 from jitcap.passes.dead import dead_code
-from jitcap.passes.parts import join_parts
-from jitcap.passes.share import common_subexpressions
+from jitcap.passes.join_parts import join_parts
 from jitcap.passes.simplify import simplify
-from jitcap.passes.steps import hoist_products, sum_products
+from jitcap.passes.unrolled_products import hoist_products, sum_products
 
 Pass = Callable[[Graph], Graph]
 

@@ -5,9 +5,9 @@ import pytest
 
 import eager
 from eager.aval import Aval
-from jitcap.functional import DataDependent, trace
 from jitcap.graph import Graph, Node, placeholder
 from jitcap.show import example_array, parse_aval, reload, show
+from jitcap.tracer import DataDependent, trace
 from jitcap.verify import GraphError, verify
 
 

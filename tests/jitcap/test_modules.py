@@ -9,8 +9,8 @@ import pytest
 import eager
 from eager import nn
 from jitcap import Jitted, explain, jit
-from jitcap.functional import trace
 from jitcap.show import reload, show
+from jitcap.tracer import trace
 
 F = nn.functional
 

@@ -9,11 +9,11 @@ import eager
 from eager.dispatch import current_tracer
 from eager.tensor import wrap
 from eager.traced import fresh
-from jitcap.functional import Tracer
 from jitcap.joint import build_joint
 from jitcap.partition import Flow, partition
 from jitcap.record import JitcapWarning
 from jitcap.region import OutputNode, Region
+from jitcap.tracer import Tracer
 from jitcap.verify import verify
 
 

@@ -5,9 +5,9 @@ import pytest
 
 import eager
 from eager.op import REGISTRY
-from jitcap.functional import trace
 from jitcap.passes import PASSES
 from jitcap.passes.simplify import RULES
+from jitcap.tracer import trace
 from jitcap.verify import verify
 
 SPECIAL = np.array([[0.0, -0.0, 1.5], [np.nan, np.inf, -np.inf]], np.float32)

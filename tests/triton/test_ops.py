@@ -12,7 +12,7 @@ from codegen.emit.triton.tile import DEFAULT, Sizes
 from codegen.ir import Unsupported
 from codegen.runtime.triton_run import compile_program
 from eager.registry import PUBLIC
-from jitcap.functional import DataDependent
+from jitcap.tracer import DataDependent
 
 FUNCTIONS = {key: p for key, p in PUBLIC.items() if p.samples is not None}
 # Blocks so small that every loop, tail and mask is taken even on the samples' few elements.

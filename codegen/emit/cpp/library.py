@@ -21,11 +21,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from codegen.access import matrix_order
 from codegen.emit.cpp import conv, rows, signal
 from codegen.emit.cpp.step import Places, Routine, Writer
 from codegen.emit.cpp.table import MEMORY
 from codegen.ir import Access, Library
+from codegen.operand_views import matrix_order
 from codegen.runtime.artifact import Host, Spec
 from codegen.runtime.callback import ARRAY, NUMBER, Callback
 from eager.aval import contiguous_strides

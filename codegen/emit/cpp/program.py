@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from codegen.batch_updates import Batch, batch_updates
 from codegen.emit.cpp import library, table
 from codegen.emit.cpp.kernel import KernelText, emit_kernel
-from codegen.gather import Batch, gather
 from codegen.ir import Fused, Library, Plan, Tiled
 from codegen.plan import plan as plan_memory
 from codegen.runtime import artifact
@@ -90,7 +90,7 @@ def spell(tiled: Tiled) -> Spelled:
 def batch(spelled: Spelled) -> Batched:
     """Equal updates of different tensors side by side."""
     fused, texts = spelled.fused, spelled.texts
-    batches = gather(fused, {name: text.text for name, text in texts.items() if text.size})
+    batches = batch_updates(fused, {name: text.text for name, text in texts.items() if text.size})
     items = tuple(item for batch in batches for item in batch)
     return Batched(replace(fused, items=items), batches, texts)
 

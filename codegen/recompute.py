@@ -17,7 +17,7 @@ from typing import Final
 from codegen import affine, expr
 from codegen.affine import Affine
 from codegen.expr import Checked, Expr, Read
-from codegen.group import Group, Groups, Member
+from codegen.group_nests import Group, Groups, Member
 from codegen.inline import Stored, cost_of, is_large
 from codegen.ir import Step, Value
 from codegen.rewrite import Rewrite

@@ -24,7 +24,7 @@ LIMIT: Final = (1 << 31) - 1
 COMPARE: Final = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 
 
-def narrow(tiled: Tiled) -> Tiled:
+def narrow_indices(tiled: Tiled) -> Tiled:
     def narrowed(kernel: Kernel) -> Iterator[Kernel]:
         plan = tiled.schedules[kernel.name]
         lanes = (plan.row_vector or v for v in plan.vector)

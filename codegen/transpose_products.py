@@ -15,7 +15,7 @@ from eager.aval import Aval
 from eager.op import REGISTRY
 
 
-def peephole(program: Program) -> Program:
+def transpose_products(program: Program) -> Program:
     return replace(program, calls=tuple(_transposed_products(program)))
 
 

@@ -25,7 +25,7 @@ MIN_LENGTH: Final = 16  # a shorter piece of the axis that runs through memory i
 _CHANGES: Final = {"lt": 0, "ge": 0, "le": 1, "gt": 1}
 
 
-def cut(fused: Fused) -> Fused:
+def cut_loops(fused: Fused) -> Fused:
     return fused.map_kernels(pieces)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from eager.op import REGISTRY
 from jitcap.graph import Arg, Graph, Node, Rewriter
-from jitcap.passes.parts import trees_of_additions
+from jitcap.passes.join_parts import trees_of_additions
 
 Pair = tuple[Node, Node]
 

@@ -67,7 +67,7 @@ class NoFit(Exception):
     """A value cannot join a group: the reason, for the record."""
 
 
-def group(inlined: Inlined) -> Groups:
+def group_nests(inlined: Inlined) -> Groups:
     return _Grouping(inlined).run()
 
 

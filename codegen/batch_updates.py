@@ -22,7 +22,7 @@ Item = Kernel | Library
 Batch = tuple[Item, ...]
 
 
-def gather(fused: Fused, keys: Mapping[str, str]) -> tuple[Batch, ...]:
+def batch_updates(fused: Fused, keys: Mapping[str, str]) -> tuple[Batch, ...]:
     """`fused.items` in an order of execution, in batches: an item alone, or kernels of one `keys`
     entry (kernel name -> what is equal for kernels that one launch can run) that are independent of
     one another."""
