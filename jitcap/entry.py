@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FunctionType, MethodType
 from typing import Any, Final
 
@@ -216,8 +216,9 @@ class Entries:
         result = self.fn(*args, **kwargs)
         if raised is not None:
             what = f"capture met {raised.what}, which Python does not raise"
-            record = Record("internal", what, raised.place)
-            if config.strict:
+            wrong = raised.kind == "exception"  # and no check that fails earlier
+            record = Record("internal" if wrong else raised.kind, what, raised.place)
+            if config.strict and wrong:
                 raise RuntimeError(str(record))
             if self._is_strict(stance) or not self._has_parts():
                 self._refuse(record, stance)
@@ -265,7 +266,8 @@ class Entries:
             made = compile_call(self.fn, args, kwargs, self.options, *learnt)
         except Break as refusal:
             if refusal.kind == "exception":
-                return None, refusal.record()
+                raised = refusal.record()
+                return None, replace(raised, kind="data dependent") if refusal.unsure else raised
             if refusal.kind == "cache" and self.fills < FILLS and not self._is_strict(stance):
                 self.fills += 1
                 return None, None

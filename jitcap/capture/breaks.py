@@ -166,6 +166,7 @@ class Break(Exception):
         self.place: Place | None = None
         self.others: tuple[Record, ...] = ()  # further places, where all are looked for
         self.done = 0  # instructions of the outermost frame that can be captured before it
+        self.unsure = False  # an exception that comes after a check, which may fail first
 
     @staticmethod
     def of(first: Record, *others: Record) -> Break:

@@ -109,7 +109,9 @@ def tracing(
     except RecursionError as error:
         raise _placed(Break("exception", "RecursionError"), error, session) from error
     except Exception as error:
-        raise _placed(Break("exception", _words(error)), error, session) from error
+        refusal = _placed(Break("exception", _words(error)), error, session)
+        refusal.unsure = bool(session.tracer.checks)
+        raise refusal from error
     finally:
         session.vm.over = True
         mode.enabled, mode.inference, mode.autocast = before

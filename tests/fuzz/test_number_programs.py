@@ -34,6 +34,8 @@ def exact(value):
     if isinstance(value, eager.Tensor):
         array = value.numpy()
         return "tensor", array.dtype.name, np.where(array == array, array, 0).tobytes()
+    if type(value) is int:
+        return "int", hex(value)  # Python has no decimal text for the longest
     return type(value).__name__, repr(value)
 
 

@@ -186,6 +186,21 @@ def write_buffer_write_then_an_index_out_of_range():
 
 
 @case("late checks")
+def an_error_that_comes_after_a_check():
+    whole, log = eager.arange(3), []
+
+    def step(v):
+        try:
+            whole.add_(math.log(v.sum().item()))  # the sum is no int, but first comes its logarithm
+        except ValueError as error:
+            log.append(str(error))
+        return v * 2
+
+    values = [eager.tensor([v]) for v in (-1.0, 2.0, -1.0, -2.0, 3.0)]
+    return Program(step, [(v,) for v in values], lambda: (whole, log))
+
+
+@case("late checks")
 def late_index_by_an_item():
     p, order, log = eager.tensor([0.0, 0.0, 0.0]), eager.tensor([0, 2, 9]), []
 
