@@ -79,6 +79,8 @@ class Op:
     kind: ClassVar[str] = "op"
     analytic: ClassVar[bool] = True
     raises: ClassVar[bool] = False  # for some values of good shape and dtype (a singular matrix)
+    recomputed: ClassVar[bool] = False  # cheap to run again, and fused into who reads it
+    rounds: ClassVar[bool] = True  # what moves, compares or draws gives exact elements
 
     def __post_init__(self) -> None:
         if self.name in REGISTRY:

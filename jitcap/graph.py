@@ -47,6 +47,7 @@ class GraphOp(Op):
     """An op of the graph level only: not in eager's registry, so never dispatched."""
 
     kind = "graph"
+    rounds = False
 
     def __post_init__(self) -> None:
         """Stay out of the registry."""

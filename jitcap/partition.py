@@ -30,9 +30,6 @@ from jitcap.graph import (
     with_args,
 )
 
-# Cheap to run again, and usually fused into whoever reads them. Matrix products, reductions, random
-# draws, gathers and sorts are saved.
-RECOMPUTED: Final = frozenset({"pointwise", "cast", "view", "create", "move"})
 INFINITE: Final = 1 << 60
 
 
@@ -145,7 +142,7 @@ def _min_cut(
 
 
 def _cheap(n: Node) -> bool:
-    return n.op.kind in RECOMPUTED or n.op in (ITEM, AS_NUMBER)
+    return n.op.recomputed or n.op in (ITEM, AS_NUMBER)
 
 
 def _cost(n: Node, alive: Container[Node]) -> int:

@@ -47,6 +47,7 @@ class Pointwise(Op):
     mask: int = 0
     refuses: Callable[[Sequence[Aval]], str] | None = None
     kind: ClassVar[str] = "pointwise"
+    recomputed: ClassVar[bool] = True
     _plans: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def common(self, avals: Sequence[Aval]) -> DType:
@@ -152,6 +153,7 @@ class Cast(Op):
     """Conversion to `dtype` (attribute). Floats to ints truncate; anything to bool is `!= 0`."""
 
     kind: ClassVar[str] = "cast"
+    recomputed: ClassVar[bool] = True
 
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
         return (Aval(avals[0].shape, attrs["dtype"], avals[0].device),)
@@ -171,6 +173,7 @@ class Copy(Op):
     alias."""
 
     kind: ClassVar[str] = "copy"
+    rounds: ClassVar[bool] = False
 
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
         return (avals[0],)
@@ -259,6 +262,7 @@ class ArgReduce(Op):
 
     monoid: str = field(kw_only=True)
     kind: ClassVar[str] = "argreduce"
+    rounds: ClassVar[bool] = False
 
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
         x, dim = avals[0], attrs["dim"]
@@ -334,6 +338,8 @@ class View(Op):
     )
     write: Callable[[Aval, Attrs], tuple[Op, dict[str, Any], bool]] | None = None
     kind: ClassVar[str] = "view"
+    recomputed: ClassVar[bool] = True
+    rounds: ClassVar[bool] = False
 
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
         x = avals[0]
@@ -390,6 +396,8 @@ class Move(Op):
     element: Element = field(kw_only=True)
     numpy: Callable[[tuple[Any, ...], Attrs], Any] = field(kw_only=True)
     kind: ClassVar[str] = "move"
+    recomputed: ClassVar[bool] = True
+    rounds: ClassVar[bool] = False
 
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
         tensors = [a for a in avals if not a.weak]
@@ -419,6 +427,8 @@ class Create(Op):
     element: Element = field(kw_only=True)
     numpy: Callable[[tuple[Any, ...], Attrs], Any] = field(kw_only=True)
     kind: ClassVar[str] = "create"
+    recomputed: ClassVar[bool] = True
+    rounds: ClassVar[bool] = False
 
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
         return (Aval(tuple(attrs["shape"]), attrs["dtype"], attrs.get("device", "cpu")),)

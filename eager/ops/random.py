@@ -29,6 +29,7 @@ class Random(Op):
     2**-32 (float64). "bits":    int64 w0, in [0, 2**32); `dtype` is int64."""
 
     kind: ClassVar[str] = "random"
+    rounds: ClassVar[bool] = False
 
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
         dtype, dist = attrs["dtype"], attrs["dist"]

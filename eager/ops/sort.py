@@ -20,6 +20,7 @@ class Sort(Op):
     given. Stable; NaN counts as the largest value."""
 
     kind: ClassVar[str] = "sort"
+    rounds: ClassVar[bool] = False
 
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
         (x,) = avals

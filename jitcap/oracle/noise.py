@@ -29,9 +29,6 @@ FREE: Final = 4  # roundings that are allowed without a measurement
 FIRST: Final = 8  # samples that most elements are decided by; the others need all
 ALL: Final = 64
 TEXT: Final = 64  # roundings by which the numbers in a text are moved
-_EXACT: Final = frozenset(
-    {"view", "move", "copy", "create", "random", "sort", "graph", "argreduce"}
-)
 _SUMS: Final = (Contract, IndexAdd, Reduce, Scan, SumPool, SumPoolGrad)
 _NUMBER: Final = re.compile(r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|inf|nan)")
 
@@ -54,7 +51,7 @@ def disturbed(graph: Graph, inputs: Sequence[Any], amplitude: float, seed: int) 
 
 
 def _moved(n: Node, arrays: tuple[Any, ...], value: Any, amplitude: float, chance: Any) -> Any:
-    if n.op.kind in _EXACT:
+    if not n.op.rounds:
         return value
     if isinstance(value, tuple):
         return tuple(_shift(v, np.abs(v), amplitude, chance) for v in value)

@@ -6,7 +6,7 @@ import pytest
 
 import codegen
 import eager
-from codegen import Backend, Stage, Unsupported
+from codegen import Unsupported
 from eager.nn import functional as F
 from jitcap import jit
 from tests.codegen import numpy_backend
@@ -15,8 +15,7 @@ from tests.codegen.checking import check, floats
 
 @pytest.fixture(autouse=True)
 def row(monkeypatch):
-    stages = (*codegen.FRONT, Stage("source", numpy_backend.emit))
-    monkeypatch.setitem(codegen.BACKENDS, "numpy", Backend(stages, numpy_backend.load))
+    monkeypatch.setitem(codegen.BACKENDS, "numpy", numpy_backend.BACKEND)
 
 
 CASES = {

@@ -1,6 +1,7 @@
 """A fourth backend, in a folder: a kernel is a function of NumPy expressions over all its rows at
 once. What it cannot say (branches, draws, checks, indices from data) it refuses."""
 
+from codegen import FRONT, Backend, Stage
 from codegen.runtime.artifact import Artifact, Kernel
 from codegen.runtime.flat import FlatProgram
 from tests.codegen.numpy_backend.kernel import emit_kernel
@@ -17,3 +18,6 @@ def load(results, target):
     functions = {}
     exec(text, functions)
     return Artifact(FlatProgram(fused, functions), (Kernel("all", text),))
+
+
+BACKEND = Backend((*FRONT, Stage("source", emit)), load)
