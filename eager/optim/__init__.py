@@ -1,21 +1,27 @@
 """`eager.optim`: optimizers and learning rate schedules under PyTorch's names."""
 
 from eager.optim import lr_scheduler, swa_utils
+from eager.optim.adafactor import Adafactor
 from eager.optim.adam import Adam, Adamax, AdamW, NAdam, RAdam
+from eager.optim.asgd import ASGD
 from eager.optim.lbfgs import LBFGS
+from eager.optim.muon import Muon
 from eager.optim.optimizer import Optimizer
 from eager.optim.rms import Adadelta, Adagrad, RMSprop
 from eager.optim.rprop import Rprop
 from eager.optim.sgd import SGD
 
 __all__ = [
+    "ASGD",
     "LBFGS",
     "SGD",
     "Adadelta",
+    "Adafactor",
     "Adagrad",
     "Adam",
     "AdamW",
     "Adamax",
+    "Muon",
     "NAdam",
     "Optimizer",
     "RAdam",

@@ -92,7 +92,7 @@ class LBFGS(Optimizer):
             slope = float((gradient * direction).sum())
             if slope > -group["tolerance_change"]:
                 break
-            size = group["lr"]
+            size = float(group["lr"])
             if state["n_iter"] == 1:  # no curvature known: a short step
                 size *= min(1.0, 1.0 / float(gradient.abs().sum()))
             before, size_used = loss, size

@@ -7,6 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 import eager  # noqa: E402
+import jitcap  # noqa: E402
 
 CASES = [
     ("SGD", {"lr": 0.1}),
@@ -28,6 +29,10 @@ CASES = [
     ("Adagrad", {"lr": 0.05, "lr_decay": 0.1, "initial_accumulator_value": 0.5}),
     ("Adadelta", {"lr": 0.5, "weight_decay": 0.1}),
     ("Rprop", {"lr": 0.05, "etas": (0.4, 1.3), "step_sizes": (1e-3, 0.2)}),
+    ("ASGD", {"lr": 0.05, "t0": 5, "weight_decay": 0.1}),
+    ("ASGD", {"lr": 0.05, "lambd": 0.1, "maximize": True}),
+    ("Adafactor", {"lr": 0.05, "weight_decay": 0.1}),
+    ("Adafactor", {"lr": 0.5, "eps": (1e-4, 1e-2), "d": 1.5, "maximize": True}),
 ]
 SHAPES = ((3, 4), (5,), ())
 
@@ -90,6 +95,64 @@ def test_takes_over_the_state_of_torch(name, settings):
     assert mine["state"].keys() == yours["state"].keys()
     for number, values in yours["state"].items():
         assert mine["state"][number].keys() == values.keys()
+
+
+MUON = (
+    {"lr": 0.02}, {"lr": 0.02, "nesterov": False, "adjust_lr_fn": "match_rms_adamw"},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("settings", MUON, ids=str)
+@pytest.mark.parametrize("shape", [(6, 4), (3, 5)])
+def test_muon(settings, shape):
+    """Its products are in bfloat16: a few hundredths of a step."""
+    start = np.random.default_rng(1).normal(size=shape).astype(np.float32)
+    results = []
+    for library in (eager, torch):
+        p = library.nn.Parameter(library.tensor(start))
+        optimizer = library.optim.Muon([p], **settings)
+        for i in range(5):
+            p.grad = None
+            ((p - 0.3 * i) ** 2 * (p + 1)).sum().backward()
+            optimizer.step()
+        results.append(p.detach().numpy())
+    np.testing.assert_allclose(*results, atol=5 * 0.02 * 0.05)
+
+
+def test_a_rate_that_is_a_tensor_stays():
+    p = eager.nn.Parameter(eager.tensor([3.0, -2.0]))
+    optimizer = eager.optim.LBFGS([p], lr=eager.tensor(0.5))
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (p * p).sum()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    assert optimizer.param_groups[0]["lr"].item() == 0.5
+
+
+@pytest.mark.parametrize("name", ["ASGD", "Adafactor", "Muon"])
+def test_one_graph_under_jit(name):
+    results = []
+    for wrap in (lambda fn: fn, jitcap.jit):
+        p = eager.nn.Parameter(eager.arange(12.0).reshape(3, 4) / 7)
+        optimizer = getattr(eager.optim, name)([p], lr=0.1)
+
+        @wrap
+        def step(x, p=p, optimizer=optimizer):
+            optimizer.zero_grad()
+            (p @ x).square().sum().backward()
+            optimizer.step()
+
+        for i in range(3):
+            step(eager.ones(4) * (i + 1))
+        state = {k: v.numpy().copy() for k, v in optimizer.state[p].items()}
+        results.append((p.detach().numpy(), *state.values()))
+    for got, expected in zip(*results, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-3 if name == "Muon" else 1e-5)
+    assert (step.stats.graphs, step.stats.splits) == (1, 0)
 
 
 def test_state_dict_leaves_out_what_never_stepped():

@@ -1,0 +1,88 @@
+"""Muon: orthogonalised momentum, for matrices. (parameters, gradients) -> parameters in place."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from eager import dtype as dt
+from eager.optim.optimizer import Optimizer, Params, check, zeros_like
+from eager.tensor import Tensor
+
+_RATES = (None, "original", "match_rms_adamw")
+
+
+class Muon(Optimizer):
+    """p = p (1 - lr weight_decay) - lr' O with O the momentum's nearest orthogonal matrix, found by
+    `ns_steps` Newton-Schulz steps in bfloat16 (Jordan et al. 2024). Parameters are matrices;
+    embeddings, biases and heads are for another optimizer. ValueError for other shapes."""
+
+    like_parameter = "momentum_buffer"
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-3,
+        weight_decay: float = 0.1,
+        momentum: float = 0.95,
+        nesterov: bool = True,
+        ns_coefficients: tuple[float, float, float] = (3.4445, -4.7750, 2.0315),
+        eps: float = 1e-7,
+        ns_steps: int = 5,
+        adjust_lr_fn: str | None = None,
+    ) -> None:
+        check("learning rate", lr, lr >= 0)
+        check("momentum value", momentum, momentum >= 0)
+        check("weight_decay value", weight_decay, weight_decay >= 0)
+        check("ns_steps, which are fewer than 100", ns_steps, ns_steps < 100)
+        check("ns_coefficients, which are three", ns_coefficients, len(ns_coefficients) == 3)
+        if adjust_lr_fn not in _RATES:
+            raise ValueError(f"adjust_lr_fn is one of {_RATES}, not {adjust_lr_fn!r}")
+        defaults = {
+            "lr": lr,
+            "weight_decay": weight_decay,
+            "momentum": momentum,
+            "nesterov": nesterov,
+            "ns_coefficients": ns_coefficients,
+            "eps": eps,
+            "ns_steps": ns_steps,
+            "adjust_lr_fn": adjust_lr_fn,
+        }
+        super().__init__(params, defaults)
+
+    def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        if parameter.dim() != 2:
+            raise ValueError(
+                f"Muon is for matrices; a parameter has shape {tuple(parameter.shape)}"
+            )
+        return {"momentum_buffer": zeros_like(parameter)}
+
+    def untouched(self, state: dict[str, Any]) -> bool:
+        return not bool((state["momentum_buffer"] != 0).any())
+
+    def update(
+        self, parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
+        lr, momentum, buffer = group["lr"], group["momentum"], state["momentum_buffer"]
+        buffer.lerp_(gradient, 1 - momentum)
+        step = gradient.lerp(buffer, momentum) if group["nesterov"] else buffer
+        step = _orthogonalised(step, group["ns_coefficients"], group["ns_steps"], group["eps"])
+        rows, columns = parameter.shape
+        if group["adjust_lr_fn"] == "match_rms_adamw":
+            rate = lr * 0.2 * math.sqrt(max(rows, columns))
+        else:
+            rate = lr * math.sqrt(max(1, rows / columns))
+        parameter.mul_(1 - lr * group["weight_decay"])
+        parameter.add_(step.to(parameter.dtype), alpha=-rate)
+
+
+def _orthogonalised(x: Tensor, coefficients: Any, steps: int, eps: float) -> Tensor:
+    """x with singular values near one: `steps` times a x + (b A + c A^2) x with A = x x^T."""
+    a, b, c = coefficients
+    tall = x.shape[0] > x.shape[1]
+    x = (x.T if tall else x).to(dt.bfloat16)
+    x = x / x.norm().clamp(min=eps)
+    for _ in range(steps):
+        gram = x @ x.T
+        x = a * x + (b * gram + c * (gram @ gram)) @ x
+    return x.T if tall else x
