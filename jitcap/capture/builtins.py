@@ -63,11 +63,6 @@ from jitcap.capture.opcodes_build import entries
 from jitcap.capture.origin import Computed, Fixed
 from jitcap.guards import Holds
 
-_IMPURE: Final[tuple[Any, ...]] = (
-    builtins.open, builtins.input, builtins.eval, builtins.exec, builtins.compile,
-    builtins.breakpoint, builtins.__import__, builtins.memoryview, builtins.dir,
-)  # fmt: skip
-
 _LONG: Final = 1e9  # seconds: what is more, Python refuses
 
 
@@ -492,34 +487,40 @@ def _apply_function(s: Session, cls: Any, *args: Any) -> Any:
     return vars(autograd.Function)["apply"].__func__(owner, *args)
 
 
-def _refuse(kind: str, name: str) -> Handler:
-    def handler(s: Session, *args: Any, **kwargs: Any) -> Any:
+def refusing(kind: str, name: str) -> Handler:
+    def handler(s: Session, /, *args: Any, **kwargs: Any) -> Any:
         raise Break(kind, f"{name}() is called")
 
     return handler
 
 
-for _impure in _IMPURE:
-    HANDLERS[_impure] = _refuse("unknown call", _impure.__name__)
-for _clock in (
-    time.time, time.perf_counter, time.monotonic, time.process_time, time.time_ns,
-    time.perf_counter_ns, datetime.now, datetime.utcnow, datetime.today, date.today,
+for _refused, _home, _functions in (
+    ("unknown call", "", (
+        builtins.open, builtins.input, builtins.eval, builtins.exec, builtins.compile,
+        builtins.breakpoint, builtins.__import__, builtins.memoryview, builtins.dir,
+    )),
+    ("unknown call", "decimal.", (decimal.getcontext, decimal.setcontext, decimal.localcontext)),
+    ("time and chance", "time.", (
+        time.time, time.perf_counter, time.monotonic, time.process_time, time.time_ns,
+        time.perf_counter_ns,
+    )),
+    ("time and chance", "", (datetime.now, datetime.utcnow, datetime.today, date.today)),
+    ("effect", "eager.", (
+        eager_random.seed, eager_random.get_rng_state, eager_random.set_rng_state,
+        eager_random.initial_seed, eager_random.Generator.seed, eager_random.Generator.get_state,
+        eager_random.Generator.set_state, eager_random.Generator.initial_seed,
+        eager_random.Generator.next_ordinal, eager_random.Generator.__deepcopy__,
+        set_default_dtype, set_printoptions, save, load,
+    )),
+    ("effect", "", (
+        np.geterr, np.seterr, np.geterrcall, np.seterrcall, sys.set_int_max_str_digits,
+    )),
+    ("frames", "sys.", tuple(
+        getattr(sys, look)  # by version
+        for look in ("_getframe", "_getframemodulename", "_current_frames", "_current_exceptions")
+        if hasattr(sys, look)
+    )),
 ):  # fmt: skip
-    _home = f"{_clock.__module__}." if _clock.__module__ else ""
-    HANDLERS[_clock] = _refuse("time and chance", f"{_home}{_clock.__qualname__}")
-for _context in (decimal.getcontext, decimal.setcontext, decimal.localcontext):
-    HANDLERS[_context] = _refuse("unknown call", f"decimal.{_context.__name__}")
-for _state in (
-    eager_random.seed, eager_random.get_rng_state, eager_random.set_rng_state,
-    eager_random.initial_seed, eager_random.Generator.seed, eager_random.Generator.get_state,
-    eager_random.Generator.set_state, eager_random.Generator.initial_seed,
-    eager_random.Generator.next_ordinal, eager_random.Generator.__deepcopy__,
-    set_default_dtype, set_printoptions, save, load,
-):  # fmt: skip
-    HANDLERS[_state] = _refuse("effect", f"eager.{_state.__name__}")
-for _look in ("_getframe", "_getframemodulename", "_current_frames", "_current_exceptions"):
-    if hasattr(sys, _look):  # by version
-        HANDLERS[getattr(sys, _look)] = _refuse("frames", f"sys.{_look}")
-for _setting in (np.geterr, np.seterr, np.geterrcall, np.seterrcall, sys.set_int_max_str_digits):
-    HANDLERS[_setting] = _refuse("effect", _setting.__name__)
+    for _function in _functions:
+        HANDLERS[_function] = refusing(_refused, f"{_home}{_function.__qualname__}")
 HANDLERS[typing.cast] = lambda s, /, typ, val: val

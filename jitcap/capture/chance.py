@@ -16,6 +16,7 @@ from codegen import CheckFailed
 from eager.aval import scalar_aval
 from eager.sym import SymNumber
 from jitcap.capture.breaks import Break
+from jitcap.capture.builtins import refusing
 from jitcap.capture.kinds.base import HANDLERS, Handler, Session
 from jitcap.capture.kinds.table import GENERATORS
 from jitcap.capture.origin import Drawn
@@ -41,7 +42,8 @@ def _drawing(cls: type, name: str, pytype: type, most: int) -> Handler:
         given = tuple(map(s.known, args))
         if any(type(x) is int and abs(x) >= 1 << 62 for x in given):
             raise Break("time and chance", f"{label}() draws an int beyond 64 bits")
-        getattr(_like(owner), name)(*given)  # raises what it always raises
+        another = _STATES[type(owner)][0]()  # the program's draws nothing while it is captured
+        getattr(another, name)(*given)  # raises what it always raises
         node = s.tracer.input(f"n{len(s.drawn)}", scalar_aval(pytype()))
         s.drawn[node] = Drawn(len(s.drawn), getattr(owner, name), given, label)
         return SymNumber(s.tracer, pytype, node)
@@ -49,35 +51,31 @@ def _drawing(cls: type, name: str, pytype: type, most: int) -> Handler:
     return handler
 
 
-def _like(owner: Any) -> Any:
-    """Another generator of the kind: the program's draws nothing while it is captured."""
-    if isinstance(owner, np.random.Generator):
-        return np.random.Generator(np.random.PCG64(0))
-    if isinstance(owner, random.Random):
-        return random.Random(0)  # noqa: S311 - as the program has it
-    return np.random.RandomState(0)
+# How another generator of the type is made, and how the state of one is read and written.
+_STATES: Final[dict[type, tuple[Any, Any, Any]]] = {
+    random.Random: (lambda: random.Random(0), random.Random.getstate, random.Random.setstate),  # noqa: S311
+    np.random.RandomState: (
+        lambda: np.random.RandomState(0),
+        np.random.RandomState.get_state,
+        np.random.RandomState.set_state,
+    ),
+    np.random.Generator: (
+        lambda: np.random.Generator(np.random.PCG64(0)),
+        lambda owner: owner.bit_generator.state,
+        lambda owner, state: setattr(owner.bit_generator, "state", state),
+    ),
+}
 
 
 def states(methods: tuple[Any, ...]) -> list[Any]:
     """The states of the generators whose methods are called, for `restore`."""
-    return [_state(m.__self__) for m in methods]
-
-
-def _state(owner: Any) -> Any:
-    if isinstance(owner, np.random.Generator):
-        return owner.bit_generator.state
-    return owner.getstate() if isinstance(owner, random.Random) else owner.get_state()
+    return [_STATES[type(m.__self__)][1](m.__self__) for m in methods]
 
 
 def restore(methods: tuple[Any, ...], kept: list[Any]) -> None:
     """Undo the draws of a run that was given up."""
-    for owner, state in zip((m.__self__ for m in methods), kept, strict=True):
-        if isinstance(owner, np.random.Generator):
-            owner.bit_generator.state = state
-        elif isinstance(owner, random.Random):
-            owner.setstate(state)
-        else:
-            owner.set_state(state)
+    for method, state in zip(methods, kept, strict=True):
+        _STATES[type(method.__self__)][2](method.__self__, state)
 
 
 def run_once(run: Any, given: list[Any], methods: tuple[Any, ...], before: list[Any]) -> list[Any]:
@@ -90,13 +88,6 @@ def run_once(run: Any, given: list[Any], methods: tuple[Any, ...], before: list[
     return outputs
 
 
-def _refusing(cls: type, name: str) -> Handler:
-    def handler(s: Session, *args: Any, **kwargs: Any) -> Any:
-        raise Break("time and chance", f"{cls.__module__.partition('.')[0]}.{name}() is called")
-
-    return handler
-
-
 for _cls in GENERATORS:
     _ints = _INTS.get(_cls, {})
     for _name in dir(_cls):
@@ -107,5 +98,5 @@ for _cls in GENERATORS:
         if _most is not None:
             _handler = _drawing(_cls, _name, int if _name in _ints else float, _most)
         else:
-            _handler = _refusing(_cls, _name)
+            _handler = refusing("time and chance", f"{_cls.__module__.partition('.')[0]}.{_name}")
         HANDLERS[_method] = HANDLERS[_cls, _name] = _handler

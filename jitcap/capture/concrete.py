@@ -6,8 +6,10 @@ on real values, by the same interpreter.
 
 from __future__ import annotations
 
+import builtins
+import operator
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from types import CellType, FunctionType, MethodType
 from typing import Any, Final
@@ -47,17 +49,25 @@ class ConcreteWorld:
         names = self._frame.names(self.load_cell)
         return call_in(self._frame, names, partial(fn, *args, **kwargs) if args or kwargs else fn)
 
-    def contains(self, item: Any, container: Any) -> Any:
-        return item in container
+    contains = staticmethod(lambda item, container: item in container)
+    same = staticmethod(operator.is_)
+    truth = staticmethod(bool)
+    getattr = staticmethod(builtins.getattr)
+    setattr = staticmethod(builtins.setattr)
+    delattr = staticmethod(builtins.delattr)
+    getitem = staticmethod(operator.getitem)
+    setitem = staticmethod(operator.setitem)
+    delitem = staticmethod(operator.delitem)
+    iter = staticmethod(builtins.iter)
+    next = staticmethod(builtins.next)
+    format = staticmethod(builtins.format)
+    join = staticmethod("".join)
+    # Real values are all there; nothing is noted about them, and nothing stands for anything.
+    settle = hashing = dropping = changing = raising = misnamed = staticmethod(lambda _: None)
+    made_inside = staticmethod(lambda value: value)
 
-    def same(self, a: Any, b: Any) -> bool:
-        return a is b
-
-    def truth(self, a: Any) -> bool:
-        return bool(a)
-
-    def getattr(self, obj: Any, name: str) -> Any:
-        return getattr(obj, name)
+    def list_of(self, iterable: Any) -> list[Any]:
+        return list(iterable)
 
     def method(self, obj: Any, name: str) -> Any:
         for owner in type(obj).__mro__:
@@ -65,27 +75,6 @@ class ConcreteWorld:
                 raw = vars(owner)[name]
                 return raw.__get__(obj, type(obj)) if hasattr(raw, "__get__") else raw
         raise AttributeError(name)
-
-    def setattr(self, obj: Any, name: str, value: Any) -> None:
-        setattr(obj, name, value)
-
-    def delattr(self, obj: Any, name: str) -> None:
-        delattr(obj, name)
-
-    def getitem(self, obj: Any, key: Any) -> Any:
-        return obj[key]
-
-    def setitem(self, obj: Any, key: Any, value: Any) -> None:
-        obj[key] = value
-
-    def delitem(self, obj: Any, key: Any) -> None:
-        del obj[key]
-
-    def iter(self, obj: Any) -> Any:
-        return iter(obj)
-
-    def next(self, iterator: Any) -> Any:
-        return next(iterator)
 
     def call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         target: Any = fn
@@ -129,17 +118,8 @@ class ConcreteWorld:
         else:
             cell.cell_contents = value
 
-    def format(self, value: Any, spec: Any) -> Any:
-        return format(value, spec)
-
     def convert(self, value: Any, kind: int) -> Any:
         return (None, str, repr, ascii)[kind](value)  # type: ignore[misc]
-
-    def join(self, parts: list[Any]) -> Any:
-        return "".join(parts)
-
-    def list_of(self, iterable: Any) -> list[Any]:
-        return list(iterable)
 
     def super_getattr(self, cls: Any, obj: Any, name: str) -> Any:
         return getattr(super(cls, obj), name)
@@ -157,33 +137,12 @@ class ConcreteWorld:
                 raise ImportError(f"cannot import name {name!r}") from None
             return found
 
-    def settle(self, value: Any) -> None:
-        """Real values are all there."""
-
-    def hashing(self, values: Iterable[Any]) -> None:
-        """Nothing to note."""
-
-    def dropping(self, value: Any) -> None:
-        """It simply goes."""
-
-    def changing(self, fn: Any) -> None:
-        """Nothing to check."""
-
     def matches(self, error: BaseException, kinds: Any) -> bool:
         order = type(error).__mro__  # no hook of a class is asked
         return any(k in order for k in (kinds if type(kinds) is tuple else (kinds,)))
 
-    def misnamed(self, error: BaseException) -> None:
-        """Nothing stands for anything here."""
-
     def type_flags(self, value: Any) -> int:
         return type(value).__flags__
-
-    def raising(self, error: BaseException) -> None:
-        """Nothing to check."""
-
-    def made_inside(self, value: Any) -> Any:
-        return value
 
     def place(self, frame: Frame, refusal: BaseException) -> None:
         """Real errors show the user's lines; one that is raised again keeps those it has."""
