@@ -205,7 +205,7 @@ def _iter(s: Session, obj: Any, *sentinel: Any) -> Any:
 def _until(s: Session, fn: Any, sentinel: Any) -> Lazy:
     """`iter(fn, sentinel)`: the calls of `fn`, up to the first that gives the sentinel."""
     if not callable(fn):
-        raise TypeError("iter(v, w): v must be callable")
+        iter(fn, sentinel)  # raises, in this version's words
     ended = False
 
     def step() -> Any:

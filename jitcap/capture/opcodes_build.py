@@ -8,7 +8,7 @@ from types import CellType, FunctionType
 from typing import Any
 
 from jitcap.capture.bytecode import VERSION, Instruction
-from jitcap.capture.interpret import Frame, Interpreter, Opcode
+from jitcap.capture.interpret import NULL, Frame, Interpreter, Opcode
 from jitcap.capture.native import shown
 from jitcap.capture.opcodes import opcode
 
@@ -113,7 +113,8 @@ def dict_merge(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 def _shown(vm: Interpreter, frame: Frame, ins: Instruction) -> str:
     """The function that is called with the keywords on the stack, as errors name it."""
-    fn = frame.stack[-ins.arg - (2 if VERSION < (3, 13) else 3)]
+    places = frame.stack[-ins.arg - 3 : -ins.arg - 1]  # of it and of NULL, in either order
+    fn = next(place for place in places if place is not NULL)
     name, module = getattr(fn, "__qualname__", None), getattr(fn, "__module__", None)
     if name is None:
         return str(vm.world.convert(fn, 1))
