@@ -40,7 +40,7 @@ from jitcap.version import MISS, Call, Compiled, Options
 _REPLACED: Final = Record("builtins", "a builtin is replaced while the function is called")
 _REPLACED_TEXT: Final = str(_REPLACED)
 # Refusals of the call, not of a place.
-WHOLE: Final = frozenset({"async", "version", "aliasing", "builtins", "frames"})
+WHOLE: Final = frozenset({"async", "version", "aliasing", "builtins", "finalizer", "frames"})
 FILLS: Final = 3  # calls that fill a cache and run plainly, before the program is split around it
 REFUSALS: Final = 3  # after so many refused captures a function stays plain
 

@@ -238,8 +238,8 @@ class Splitter:
         record = refusal.record()
         last = f"the last refusal: {record.kind}: {record.what}"
         kept = refusal.kind == "frames" and refusal.done < 0  # at the end of the part: no place
-        if refusal.kind == "frames" and not kept:  # from here on in frames of its own
-            self._limit = record
+        if refusal.kind in ("finalizer", "frames") and not kept:
+            self._limit = record  # from here on in frames of its own
         if self._unfinished > UNFINISHED:
             what = f"{UNFINISHED} parts have effects or values that cannot be made again; {last}"
             self._limit = Record("limit", what, record.place)

@@ -69,6 +69,10 @@ KINDS: Final[dict[str, Kind]] = {
         "the program looks at a frame or a traceback, and a captured program has none of its own",
         "keep the text of an exception, not the exception, or look outside @jit",
     ),
+    "finalizer": Kind(
+        "it runs when the last name of the object goes, and frames of capture keep names longer",
+        "make the object outside @jit, or close it by a method",
+    ),
     "builtins": Kind(
         "capture itself runs on Python's builtins, as does all that it calls",
         "give the replacement another name, or replace a name of a module",

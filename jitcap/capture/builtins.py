@@ -513,7 +513,8 @@ for _refused, _home, _functions in (
         set_default_dtype, set_printoptions, save, load,
     )),
     ("effect", "", (
-        np.geterr, np.seterr, np.geterrcall, np.seterrcall, sys.set_int_max_str_digits,
+        np.geterr, np.seterr, np.geterrcall, np.seterrcall, np.fromfile,
+        sys.set_int_max_str_digits,
     )),
     ("frames", "sys.", tuple(
         getattr(sys, look)  # by version

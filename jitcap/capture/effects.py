@@ -15,13 +15,14 @@ from typing import Any
 from eager.autograd import mode
 from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
+from jitcap.capture.kinds.mappings import DictShadow
 from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.origin import Attribute, Fixed
 from jitcap.capture.outside import Shadow, ends
 from jitcap.capture.rebuild import CYCLE, Rebuilder
 from jitcap.capture.replay import ATTRIBUTE, VERSION, Effect
 from jitcap.capture.session import Session
-from jitcap.guards import Distinct, Names
+from jitcap.guards import Distinct, Names, Same
 from jitcap.joint import behind, leaves_of
 from jitcap.tensor_guard import Different, Memory
 
@@ -137,6 +138,7 @@ def guard_aliases(session: Session, written: list[TensorShadow]) -> None:
         if len(group) > 1 and any(s.changed() for s in group):
             first, *others = [s.origin for s in group]
             session.guards.add(Distinct(first, session.line(), tuple(others)))
+    _guard_dictionaries(session)
     needing = [s for s in tensors_of(session) if s.requires_grad]
     if session.tracer.differentiated and len(needing) > 1 and not {*needing} <= {*written}:
         first, *others = [s.origin for s in needing]
@@ -146,6 +148,23 @@ def guard_aliases(session: Session, written: list[TensorShadow]) -> None:
         first, *others = [s.origin for s in written]
         read = [s.origin for s in tensors_of(session) if id(s) not in chosen]
         session.guards.add(Memory(first, session.line(), tuple(others), tuple(read)))
+
+
+def _guard_dictionaries(session: Session) -> None:
+    """The dictionary of an object that is written is not that of one of another class, which would
+    show it. Those of one class are told apart with all that are of one kin."""
+    tables = [s for s in session.outside.by_real.values() if isinstance(s, DictShadow)]
+    by_key: dict[Any, dict[Any, list[DictShadow]]] = {}
+    for table in tables:
+        for key in table.known:
+            by_key.setdefault(key, {}).setdefault(table.kin(), []).append(table)
+    for table in tables:
+        for key in (*table.removed(), *table.stored()):
+            for kin, others in by_key.get(key, {}).items():
+                for other in others if kin != table.kin() else ():
+                    if table.shows(key, other):
+                        different = Same(table.origin, session.line(), other.origin, same=False)
+                        session.guards.add(different)
 
 
 def tensors_of(session: Session) -> list[TensorShadow]:

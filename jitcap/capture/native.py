@@ -29,6 +29,11 @@ PURE_MODULES: Final = frozenset({
     "numbers", "numpy", "operator", "re", "string", "struct", "textwrap", "types", "typing",
     "unicodedata",
 })  # fmt: skip
+# Modules of NumPy that read files or settings, or write them.
+OF_THE_HOST: Final = frozenset({
+    "_npyio_impl", "npyio", "_format_impl", "format", "_datasource", "memmap", "arrayprint",
+    "_ufunc_config", "_utils_impl", "utils", "__config__",
+})  # fmt: skip
 HOST_MODULES: Final = frozenset({"logging", "tqdm", "warnings"})
 SEQUENCE: Final = 1 << 5  # of a class: what `match` takes it for
 MAPPING: Final = 1 << 6

@@ -99,7 +99,7 @@ def _native_binary(s: Session, plain: Callable[[Any, Any], Any], a: Any, b: Any)
     if plain is operator.mod and isinstance(a, str) and mentions_runtime(b):
         return Deferred(operator.mod, (a, b))
     if plain in _COMPARISONS or type(a) in _SETS:
-        s.tells_apart((a, b))
+        s.tells_apart((a, b), equals=True)
     if s.lends(a) or s.lends(b, text=isinstance(a, str)):
         return s.natively(plain, (a, b), text=isinstance(a, str))
     return _numbers_or_values(s, plain, a, b)

@@ -22,7 +22,7 @@ from jitcap.capture.replay import Effect, Maker
 from jitcap.guards import Equals, Guard, Guards, Is, Same
 
 _DEPTH: Final = 4
-_STAYING: Final = (type, ModuleType, FunctionType, CodeType, Tensor)
+_STAYING: Final = (type, ModuleType, FunctionType, CodeType)
 _SINGLETONS: Final = (type(None), bool, type(Ellipsis), type(NotImplemented))
 
 
@@ -70,7 +70,8 @@ def ends(real: Any, depth: int = 0) -> bool:
         return True
     if any(reference.__callback__ is not None for reference in weakref.getweakrefs(real)):
         return True
-    return depth < _DEPTH and any(ends(part, depth + 1) for part in gc.get_referents(real))
+    parts = gc.get_referents(real) if depth < _DEPTH and not isinstance(real, Tensor) else ()
+    return any(ends(part, depth + 1) for part in parts)
 
 
 class Outside:

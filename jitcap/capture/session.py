@@ -271,7 +271,7 @@ class Session(base.Session):
         lent what is a place, and store the rest."""
         name = fn.__name__
         if name in _LOOKING:
-            self.tells_apart((owner, *args))
+            self.tells_apart((owner, *args), equals=True)
         if name in _LOOKING and any(map(self.lends, (owner, *args))):
             return lent.natively(self, getattr(type(owner), name), (owner, *args), kwargs)
         if name in _PLACING and args and self.lends(args[0]):
@@ -350,7 +350,10 @@ class Session(base.Session):
     def known(self, value: Any) -> Any:
         """A run-time number (also inside a tuple) as its value, guarded; anything else as it is."""
         if isinstance(value, SymNumber):
-            return numbers.concretize(self, value, value.pytype)
+            found = numbers.concretize(self, value, value.pytype)
+            if found != found:
+                raise Break("data dependent", "a number that does not equal itself is looked at")
+            return found
         if type(value) is tuple and any(isinstance(v, SymNumber | tuple) for v in value):
             return tuple(map(self.known, value))
         return value

@@ -14,8 +14,7 @@ os.environ.setdefault("JITCAP_STRICT", "1")
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 harness = importlib.import_module("never_wrong.harness")
-values = importlib.import_module("never_wrong.wrong_today").WRONG_TODAY
-marks = values | importlib.import_module("never_wrong.wrong_today_state").WRONG_TODAY
+marks = importlib.import_module("never_wrong.wrong_today").WRONG_TODAY
 for path in sorted(HERE.glob("programs_*.py")):
     importlib.import_module(f"never_wrong.{path.stem}")
 

@@ -6,10 +6,7 @@ from pathlib import Path
 import pytest
 
 from .harness import CASES, check
-from .wrong_today import WRONG_TODAY as VALUES
-from .wrong_today_state import WRONG_TODAY as STATE
-
-WRONG_TODAY = VALUES | STATE
+from .wrong_today import WRONG_TODAY
 
 for path in sorted(Path(__file__).parent.glob("programs_*.py")):
     importlib.import_module(f".{path.stem}", __package__)

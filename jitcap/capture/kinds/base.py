@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import operator
 from collections.abc import Callable, Iterable
 from types import CellType, FunctionType
 from typing import Any, Final, NoReturn
@@ -190,16 +191,20 @@ class Session:
             self.refuse_key(value)
             self.tells_apart(value)
 
-    def tells_apart(self, value: Any, depth: int = 0) -> None:
+    def tells_apart(self, value: Any, depth: int = 0, *, equals: bool = False) -> None:
         """Note the objects from outside, also in containers, that something native tells apart by
-        their identity."""
+        their identity. `equals`: numbers, too, of which one is found though it equals nothing."""
         if type(value) is Identity:
             self.identified(value.obj)
+        elif isinstance(value, SymNumber):
+            odd = equals and value.pytype is not int
+            if odd and self.tracer.decide(operator.eq, value, value) is False:
+                raise Break("data dependent", "a number that does not equal itself is looked for")
         elif hashes_identity(value):
             self.identified(value)
         elif depth < DEPTH:
             for part in parts_of(value):
-                self.tells_apart(part, depth + 1)
+                self.tells_apart(part, depth + 1, equals=equals)
 
     def identified(self, value: Any) -> None:
         """Note an object from outside of which the program knows who it is."""

@@ -327,7 +327,9 @@ def construct(s: Session, cls: type, args: Args, kwargs: Kwargs) -> Any:
     if not python_new and not python_init and not is_python_class(cls):
         return _construct_foreign(s, cls, args, kwargs)
     if acts_by_itself(s, cls):
-        what = f"{cls.__qualname__}(), which has a __getattribute__ or __del__ of its own"
+        if class_raw(s, cls, "__del__") is not MISSING:
+            raise Break("finalizer", f"a {cls.__qualname__} is made, which has a __del__")
+        what = f"{cls.__qualname__}(), which says itself what it has or is"
         raise Break("opaque object", what)
     if python_new:
         obj = s.call(new, (cls, *args), kwargs)

@@ -84,7 +84,7 @@ class NativeKind(Kind):
         if type(obj) is _VALUES_VIEW or hasattr(type(obj), "__next__"):
             found = s.iter(obj)
             return any(s.same(v, item) or s.truth(s.compare("==", v, item)) for v in found)
-        s.tells_apart((obj, item))
+        s.tells_apart((obj, item), equals=True)
         return s.natively(operator.contains, (obj, item))
 
     def length(self, s: Session, obj: Any) -> Any:
@@ -245,9 +245,7 @@ class OpaqueKind(Kind):
         return value.cls if isinstance(value, Opaque) else type(value)
 
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
-        if name == "__class__":
-            return self.type_of(obj)
-        return self.refuse(obj, f".{name}")
+        self.refuse(obj, f".{name}")
 
     def next(self, s: Session, obj: Any) -> Any:
         what = f"next() of a {self.type_of(obj).__qualname__} from outside"

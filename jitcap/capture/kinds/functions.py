@@ -34,6 +34,7 @@ from jitcap.capture.kinds.objects import ObjectKind, fields_of
 from jitcap.capture.kinds.text import Deferred
 from jitcap.capture.native import (
     HOST_MODULES,
+    OF_THE_HOST,
     PURE_MODULES,
     is_interpreted,
     is_native,
@@ -158,6 +159,8 @@ class FunctionKind(NativeKind):
         if module in HOST_MODULES:
             return s.host(fn, args, kwargs)
         if module == "numpy":
+            if fn.__globals__["__name__"].rpartition(".")[2] in OF_THE_HOST:
+                raise Break("unknown call", f"np.{fn.__name__}() is called")
             return s.pure(fn, args, kwargs)
         return s.interpret(fn, args, kwargs)
 
@@ -380,10 +383,23 @@ class GetterKind(FixedKind):
 
 
 class HostKind(ObjectKind):
-    """Objects that are taken as they are: random generators, loggers, progress bars."""
+    """Objects that are taken as they are: random generators, loggers, progress bars. What they
+    hold changes by calls that are put off, or natively."""
 
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
         return s.outside.fix(real, origin)
+
+    def getattr(self, s: Session, obj: Any, name: str) -> Any:
+        fields = object.__getattribute__(obj, "__dict__")
+        if name == "__dict__" or name in fields:
+            self.refuse(obj, f".{name}")
+        return super().getattr(s, obj, name)
+
+    def setattr(self, s: Session, obj: Any, name: str, value: Any) -> None:
+        self.refuse(obj, f".{name} = ...")
+
+    def delattr(self, s: Session, obj: Any, name: str) -> None:
+        self.refuse(obj, f"del .{name}")
 
     def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         if type(fn).__module__.partition(".")[0] in HOST_MODULES:

@@ -192,6 +192,11 @@ class DictShadow(Shadow):
             effects.append(write(form, key, value, put, name=_constant(k), where=at(k)))
         return effects
 
+    def shows(self, key: Any, other: DictShadow) -> bool:
+        """Whether `other`, of an object of another class, would show the write of `key` if it were
+        this dictionary."""
+        return key in (other.base if key in self.base else other.known)
+
     def counters(self) -> set[str]:
         return {
             Item(self.origin, k).show()

@@ -55,7 +55,7 @@ class SequenceKind(ContainerKind):
             return s.natively(operator.contains, (obj, item))
         if kind_of(item).python:  # told apart by identity
             return any(s.same(v, item) or s.truth(s.compare("==", v, item)) for v in obj)
-        s.tells_apart((obj, item))
+        s.tells_apart((obj, item), equals=True)
         return item in obj
 
 

@@ -441,6 +441,9 @@ class MadeArrayKind(NativeKind):
     def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         return s.foreign(owner, fn, args, kwargs)
 
+    def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        raise Break("numpy", "text of an array, which settings decide")
+
 
 ARRAY: Final[Kind] = ArrayKind()
 
