@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
+
+import numpy as np
 
 from eager.dispatch import write_, write_ufunc
 from eager.op import Op, Samples
@@ -74,6 +76,35 @@ def public(
     return register
 
 
+def needs_tensors(which: str) -> Callable[[F], F]:
+    """A decorator for a function of two operands: "both", the "first", or at least "one" of them
+    must be tensors (TypeError); the others may be numbers."""
+
+    def checked(fn: F) -> F:
+        names = list(inspect.signature(fn).parameters)[:2]
+
+        @functools.wraps(fn)
+        def called(*operands: Any, **kwargs: Any) -> Any:
+            given = operands
+            if len(given) < 2 and kwargs:
+                given = (*given, *(kwargs[n] for n in names[len(given) :] if n in kwargs))
+            tensors = [isinstance(x, Tensor) for x in given[:2]]
+            fine = all(tensors) if which == "both" else any(tensors)
+            if tensors and not (fine and (which != "first" or tensors[0])):
+                raise TypeError(
+                    f"{fn.__name__}(): {_WHICH[which]} must be Tensor, got "
+                    + ", ".join(type(x).__name__ for x in given[:2])
+                )
+            return fn(*operands, **kwargs)
+
+        return called  # type: ignore[return-value]
+
+    return checked
+
+
+_WHICH = {"both": "both operands", "first": "the first operand", "one": "one operand"}
+
+
 def under(path: str) -> Callable[..., Callable[[F], F]]:
     """A decorator that registers as `torch.<path>.<name>`: neither a method nor in `eager`."""
 
@@ -114,12 +145,62 @@ def with_out(fn: Callable[..., Any]) -> Callable[..., Any]:
         result = fn(*args, **kwargs)
         if out is None:
             return result
+        for each in out if isinstance(out, tuple | list) else (out,):
+            _check_out(fn.__name__, each, (*args, *kwargs.values()))
+        if fn.__name__ in _EXACT_OUT:
+            _same_dtypes(out, result)
         if not isinstance(result, tuple):
             return _into(out, result)
         outs = [_into(o, r) for o, r in zip(out, result, strict=True)]
         return type(result)(*outs) if hasattr(result, "_fields") else tuple(outs)
 
     return called
+
+
+# What reads its operands while it writes may not write into them, not even into all of one.
+_READ_WHILE_WRITING = frozenset(
+    "cat gather index_select kthvalue masked_select scatter scatter_add take".split()
+)
+# The memory of `out` must have the result's type for these: they do not convert.
+_EXACT_OUT = frozenset("aminmax complex gather index_select polar take".split())
+
+
+def _check_out(name: str, out: Any, operands: tuple[Any, ...]) -> None:
+    """RuntimeError for memory to write into whose elements overlap, or overlap an operand's."""
+    array = out._array
+    if type(array) is not np.ndarray:
+        return
+    if any(n > 1 and not step for n, step in zip(array.shape, array.strides, strict=True)):
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a "
+            "single memory location. Please clone() the tensor before performing the operation."
+        )
+    for x in _tensors(operands):
+        other = x._array
+        if type(other) is not np.ndarray or not np.may_share_memory(array, other):
+            continue
+        same = array.ctypes.data == other.ctypes.data and array.strides == other.strides
+        if not (same and array.shape == other.shape) or name in _READ_WHILE_WRITING:
+            raise RuntimeError(
+                "unsupported operation: some elements of the input tensor and the written-to "
+                "tensor refer to a single memory location. Please clone() the tensor before "
+                "performing the operation."
+            )
+
+
+def _same_dtypes(out: Any, result: Any) -> None:
+    pairs = zip(out, result, strict=True) if isinstance(result, tuple) else ((out, result),)
+    for o, r in pairs:
+        if o.dtype is not r.dtype:
+            raise RuntimeError(f"Expected out tensor to have dtype {r.dtype}, but got {o.dtype}")
+
+
+def _tensors(values: Any) -> Iterator[Tensor]:
+    for x in values:
+        if isinstance(x, Tensor):
+            yield x
+        elif isinstance(x, tuple | list):
+            yield from _tensors(x)
 
 
 def _into(out: Any, result: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ from eager.ops.gammas import mvlgamma as multigammaln  # noqa: F401
 from eager.ops.gammas import zeta as zeta
 from eager.ops.pointwise import where
 from eager.ops.polynomials import FUNCTIONS as _POLYNOMIALS
-from eager.registry import PUBLIC, public
+from eager.registry import PUBLIC, needs_tensors, public
 from eager.tensor import Tensor
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -69,6 +69,7 @@ def entr(input: Tensor) -> Tensor:
 
 
 @_special(Sample((s.values((3, 4)), s.values((3, 4), -0.5, 2.0, seed=1))))
+@needs_tensors("one")
 def xlog1py(input: Any, other: Any) -> Tensor:
     """x log(1 + y); 0 where x is 0, unless y is NaN."""
     return _xlogy(input, 1 + other)

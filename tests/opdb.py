@@ -189,7 +189,10 @@ def converted(value: Any, known: dict[int, Any]) -> Any:
     if isinstance(value, torch.Size):
         return eager.Size(value)
     if isinstance(value, torch.layout | torch.memory_format):
-        return getattr(eager, str(value).removeprefix("torch."))
+        name = str(value).removeprefix("torch.")
+        if not hasattr(eager, name):
+            raise Absent("sparse and other layouts")
+        return getattr(eager, name)
     if isinstance(value, torch.nn.Module):
         return find(eager, type(value).__module__.split(".")[1]).__dict__[type(value).__name__]()
     if isinstance(value, types.FunctionType | types.BuiltinFunctionType):

@@ -123,6 +123,8 @@ def hardtanh(
     input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
 ) -> Tensor:
     """x limited to [min_val, max_val]; no gradient at the limits."""
+    if min_val > max_val:
+        raise ValueError("min_val cannot be greater than max_val")
     if inplace:
         return hardtanh_(input, min_val, max_val)
     return apply(HARDTANH, input, min_val, max_val)
@@ -288,6 +290,8 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
 @_f("softshrink", 0.3)
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x moved towards 0 by lambd, 0 within; NaN stays."""
+    if not lambd >= 0:
+        raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
     return where(
         input > lambd,
         input - lambd,

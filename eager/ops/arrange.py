@@ -48,7 +48,20 @@ atleast_1d, atleast_2d, atleast_3d = map(_at_least, (1, 2, 3))
 
 
 def _splitter(name: str, dim_of: Any) -> Any:
+    least = {"hsplit": 1, "vsplit": 2, "dsplit": 3}[name]
+
     def parts(input: Tensor, indices_or_sections: Any) -> Any:
+        if input.ndim < least:
+            raise RuntimeError(
+                f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor "
+                f"with {input.ndim} dimensions!"
+            )
+        size, n = input.shape[dim_of(input)], indices_or_sections
+        if isinstance(n, int) and (n == 0 or size % n):
+            raise RuntimeError(
+                f"torch.{name} attempted to split along dimension {dim_of(input)}, but the size of "
+                f"the dimension {size} is not divisible by the split_size {n}!"
+            )
         return input.tensor_split(indices_or_sections, dim_of(input))
 
     parts.__name__ = parts.__qualname__ = name
@@ -178,6 +191,8 @@ def gradient(
     dims = range(input.ndim) if dim is None else (dim,) if isinstance(dim, int) else dim
     along = [norm_dim(d, input.ndim, "gradient") for d in dims]
     spacing = 1 if spacing is None else spacing
+    if len(set(along)) != len(along):
+        raise RuntimeError(f"dim {along[0]} appears multiple times in the list of dims")
     gaps = spacing if isinstance(spacing, list | tuple) else [spacing] * len(along)
     if len(gaps) != len(along):
         raise RuntimeError(
@@ -256,6 +271,8 @@ def _observation_weights(x: Tensor, fweights: Any, aweights: Any) -> Tensor | No
                 f"cov(): expected {name} to be one dimensional, with as many elements as there are "
                 f"observations, got {tuple(w.shape)} for {x.shape[1]}"
             )
+        if bool((w < 0).any()):
+            raise RuntimeError(f"cov(): {name} cannot be negative")
         if ints == w.dtype.is_floating_point:
             kind = "integral" if ints else "floating point"
             raise RuntimeError(f"cov(): expected {name} to have {kind} dtype, got {w.dtype}")

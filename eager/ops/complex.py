@@ -17,7 +17,7 @@ from eager.ops import samples as s
 from eager.ops.kinds import Host
 from eager.ops.pointwise import where
 from eager.ops.view import zeros_of
-from eager.registry import public
+from eager.registry import needs_tensors, public
 from eager.tensor import Tensor
 
 
@@ -82,6 +82,7 @@ _complex = np.array([[1 + 2j, -0.5j], [3.0, -1 - 1j]])
 
 
 @public("complex", method=False, samples=s.calls(s.call(s.values((3,)), s.values((3,), seed=1))))
+@needs_tensors("both")
 def make_complex(real: Tensor, imag: Tensor) -> Tensor:
     """real + i imag, of two float32 or float64 tensors."""
     if real.dtype is not imag.dtype or real.dtype not in (dt.float32, dt.float64):
@@ -139,6 +140,7 @@ def angle(input: Tensor) -> Tensor:
 
 
 @public(method=False, samples=s.calls(s.call(s.values((3,), 0.5, 2), s.values((3,), seed=1))))
+@needs_tensors("both")
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
     """abs * exp(i angle)."""
     return make_complex(abs * angle.cos(), abs * angle.sin())

@@ -341,6 +341,9 @@ def _zero_like(input: Tensor) -> Any:
 )
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """The last dimension as a diagonal of a new matrix (dimensions dim1, dim2), 0 elsewhere."""
+    ndim = input.ndim + 1
+    if norm_dim(dim1, ndim, "diag_embed") == norm_dim(dim2, ndim, "diag_embed"):
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
     n = input.shape[-1] + abs(offset)
     out = input.new_zeros((*input.shape[:-1], n, n)).diagonal_scatter(input, offset, -2, -1)
     a, b = norm_dim(dim1, out.ndim, "diag_embed"), norm_dim(dim2, out.ndim, "diag_embed")
@@ -383,6 +386,8 @@ def diff(
 ) -> Tensor:
     """Differences of neighbours along `dim`, n times."""
     d = norm_dim(dim, input.ndim, "diff")
+    if n < 0:
+        raise RuntimeError(f"order must be non-negative but got {n}")
     if n == 0:
         return input.clone()
     parts = [x for x in (prepend, input, append) if x is not None]

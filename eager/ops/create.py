@@ -147,6 +147,12 @@ def arange(
     start, end, step = map(_known_number, (start, end, step))
     if step == 0:
         raise RuntimeError("step must be nonzero")
+    if any(isinstance(x, float) and not math.isfinite(x) for x in (start, end)):
+        raise RuntimeError(f"unsupported range: {start} -> {end}")
+    if dtype is dt.int64:  # numbers are cut to ints first
+        start, end, step = int(start), int(end), int(step)
+        if step == 0:
+            raise ValueError("step must be nonzero")
     if (end - start) * step < 0:
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
     integral = all(isinstance(x, int) for x in (start, end, step))
@@ -184,7 +190,9 @@ def linspace(
     exact."""
     if layout or pin_memory:
         options("linspace", layout, pin_memory)
-    steps = int(steps)
+    if isinstance(steps, float):
+        raise TypeError(f"linspace(): the number of steps must be an int, got {steps}")
+    steps = as_ints((steps,))[0]
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
     start, end = (x.item() if isinstance(x, Tensor) else x for x in (start, end))
@@ -236,6 +244,8 @@ def eye(
     if layout or pin_memory:
         options("eye", layout, pin_memory)
     height, width = as_ints((n, n if m is None else m))
+    if height < 0 or width < 0:
+        raise RuntimeError(f"n and m must be greater or equal to 0, got {height} and {width}")
     columns = apply(IOTA, shape=(width,), dtype=dt.int64)
     rows = apply(IOTA, shape=(height,), dtype=dt.int64).reshape(height, 1)
     return finish((rows == columns).to(_default(dtype)), device, requires_grad)

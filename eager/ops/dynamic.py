@@ -95,6 +95,10 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
 )
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """The elements where the mask holds replaced by those of `source`, in order."""
+    if mask.dtype is not dt.bool_:
+        raise RuntimeError(
+            f"masked_scatter_ only supports boolean masks, but got mask with dtype {mask.dtype}"
+        )
     input, chosen = broadcast_tensors(input, mask)
     order = (chosen.reshape(-1).to(dt.int64).cumsum(0) - 1).clamp(min=0)
     picked = apply(REGISTRY["take"], source.reshape(-1), order, dim=0).reshape(input.shape)

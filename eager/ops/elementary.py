@@ -13,7 +13,7 @@ from eager.ops import samples as s
 from eager.ops.kinds import Pointwise
 from eager.ops.pointwise import UnaryFn, binary, binary_op, is_integral, unary, where
 from eager.ops.view import zeros_of
-from eager.registry import public
+from eager.registry import needs_tensors, public
 from eager.special_arrays import far_coefficients
 from eager.tensor import Tensor
 
@@ -156,21 +156,21 @@ ATAN2 = binary_op(
     lambda g, x, y: (g * y / (x * x + y * y), -g * x / (x * x + y * y)),
     result="float",
 )
-atan2 = binary(ATAN2, alias=("arctan2",), samples=s.on_two(number=None))
+atan2 = binary(ATAN2, tensors="both", alias=("arctan2",), samples=s.on_two(number=None))
 HYPOT = binary_op(
     "hypot",
     lambda m, x, y: m.sqrt(x * x + y * y),
     lambda g, x, y, out: (g * (x / out), g * (y / out)),
     result="float",
 )
-hypot = binary(HYPOT, samples=s.on_two(number=None))
+hypot = binary(HYPOT, tensors="both", samples=s.on_two(number=None))
 LDEXP = binary_op(
     "ldexp",
     lambda m, x, y: x * m.pow(2.0, y),
     lambda g, y, out: (g * 2.0**y, g * out * math.log(2.0)),
     result="float",
 )
-ldexp = binary(LDEXP, doc="input * 2**other.", samples=s.on_two(number=None))
+ldexp = binary(LDEXP, tensors="both", doc="input * 2**other.", samples=s.on_two(number=None))
 
 # ------------------------------------------------------------------------ special functions
 _TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
@@ -331,7 +331,7 @@ LOGADDEXP = binary_op(
     lambda g, x, y, out: (g * (x - out).exp(), g * (y - out).exp()),
     result="float",
 )
-logaddexp = binary(LOGADDEXP, samples=s.on_two(number=None), inplace=False)
+logaddexp = binary(LOGADDEXP, tensors="both", samples=s.on_two(number=None), inplace=False)
 XLOGY = binary_op(
     "xlogy",
     lambda m, x, y: m.where(m.is_nan(y), y, m.where(m.eq(x, 0), 0.0, x * m.log(y))),
@@ -342,12 +342,12 @@ XLOGY = binary_op(
     ),
     result="float",
 )
-xlogy = binary(XLOGY, samples=s.on_two(second=(0.2, 2.0), number=2.0))
+xlogy = binary(XLOGY, tensors="one", samples=s.on_two(second=(0.2, 2.0), number=2.0))
 HEAVISIDE = binary_op(
     "heaviside",
     lambda m, x, y: m.where(m.eq(x, 0), y, m.where(x < 0, 0.0, 1.0)),
 )
-heaviside = binary(HEAVISIDE, samples=s.on_two(number=None, grad=False))
+heaviside = binary(HEAVISIDE, tensors="both", samples=s.on_two(number=None, grad=False))
 
 
 def _copysign_body(m: Any, x: Any, y: Any) -> Any:
@@ -365,7 +365,7 @@ COPYSIGN = binary_op(
     ),
     result="float",
 )
-copysign = binary(COPYSIGN, samples=s.on_two(number=None))
+copysign = binary(COPYSIGN, tensors="first", samples=s.on_two(number=None))
 
 LERP = Pointwise(
     "lerp",
@@ -426,10 +426,14 @@ def nan_to_num(
         s.on_two(grad=False, number=None), s.calls(s.call([1.0, 2.0], [1.0, 2.1], grad=False))
     )
 )
+@needs_tensors("both")
 def isclose(
     input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Tensor:
     """|input - other| <= atol + rtol * |other|, elementwise."""
+    for name, tolerance in (("rtol", rtol), ("atol", atol)):
+        if tolerance < 0:
+            raise RuntimeError(f"{name} must be greater than or equal to zero, but got {tolerance}")
     close = (input - other).abs() <= atol + rtol * other.abs()
     close = (input == other) | (close & other.isfinite() & input.isfinite())
     return close | (input.isnan() & other.isnan()) if equal_nan else close
@@ -452,6 +456,7 @@ def isreal(input: Tensor) -> Tensor:
 
 
 @public(samples=s.on_two(number=None))
+@needs_tensors("both")
 def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     """log2(2 ** input + 2 ** other), without overflow."""
     scale = math.log(2.0)

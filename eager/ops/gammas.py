@@ -18,7 +18,7 @@ from eager.dispatch import apply
 from eager.ops import samples as s
 from eager.ops.elementary import digamma, lgamma, trigamma
 from eager.ops.kinds import Host
-from eager.registry import public, under
+from eager.registry import needs_tensors, public, under
 from eager.special_arrays import lgamma as log_gamma
 from eager.tensor import Tensor
 
@@ -94,7 +94,7 @@ def _two(op: Host) -> Callable[[Any, Any], Tensor]:
     return fn
 
 
-zeta = _two(ZETA)
+zeta = needs_tensors("one")(_two(ZETA))
 zeta.__doc__ = "The Hurwitz zeta function: the sum of 1 / (other + k)^input over k = 0, 1, ..."
 _above_one = s.on_two(first=(1.2, 5.0), second=(0.3, 4.0), number=None, grad=False)
 under("special")(_above_one)(zeta)
@@ -201,7 +201,10 @@ def _gamma_op(name: str, upper: bool) -> Host:
 
 
 _positive = s.on_two(first=(0.2, 5.0), second=(0.1, 8.0), number=None, grad=False)
-igamma, igammac = _two(_gamma_op("igamma", False)), _two(_gamma_op("igammac", True))
+igamma, igammac = (
+    needs_tensors("both")(_two(_gamma_op(name, upper)))
+    for name, upper in (("igamma", False), ("igammac", True))
+)
 igamma.__doc__ = "The share of gamma(input) that lies below other: regularised, lower."
 igammac.__doc__ = "The share of gamma(input) that lies above other: regularised, upper."
 public(alias=("gammainc",), inplace=True, samples=_positive)(igamma)

@@ -269,11 +269,15 @@ def flip(input: Tensor, *each: Any, dims: Any = None) -> Tensor:
 
 @public(samples=s.calls(s.call(s.values((3, 4)))))
 def fliplr(input: Tensor) -> Tensor:
+    if input.ndim < 2:
+        raise RuntimeError("Input must be >= 2-d.")
     return flip(input, 1)
 
 
 @public(samples=s.calls(s.call(s.values((3, 4)))))
 def flipud(input: Tensor) -> Tensor:
+    if input.ndim < 1:
+        raise RuntimeError("Input must be >= 1-d.")
     return flip(input, 0)
 
 
@@ -365,18 +369,24 @@ def _at_least(input: Tensor, ndim: int) -> Tensor:
 
 @public(method=False, samples=s.calls(_pair(2, 3), _pair(3), _pair()))
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
-    some = [_at_least(x, 1) for x in tensors]
+    some = [_at_least(x, 1) for x in _some("hstack", tensors)]
     return cat(some, 0 if some[0].ndim == 1 else 1)
 
 
 @public(method=False, samples=s.calls(_pair(2, 3), _pair(3)), alias=("row_stack",))
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
-    return cat([_at_least(x, 2) for x in tensors], 0)
+    return cat([_at_least(x, 2) for x in _some("vstack", tensors)], 0)
 
 
 @public(method=False, samples=s.calls(_pair(2, 3), _pair(3)))
 def dstack(tensors: Sequence[Tensor]) -> Tensor:
-    return cat([_at_least(x, 3) for x in tensors], 2)
+    return cat([_at_least(x, 3) for x in _some("dstack", tensors)], 2)
+
+
+def _some(name: str, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+    if not tensors:
+        raise RuntimeError(f"{name} expects a non-empty TensorList")
+    return tensors
 
 
 @public(method=False, samples=s.calls(_pair(3), _pair(3, 2)))
@@ -454,6 +464,12 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
         return roll(input.reshape(-1), shifts, 0).reshape(input.shape)
     moves = shifts if isinstance(shifts, list | tuple) else (int(shifts),)
     along = (dims,) if isinstance(dims, int) else dims
+    if not moves:
+        raise RuntimeError("`shifts` required")
+    if len(moves) != len(along):
+        raise RuntimeError(
+            f"shifts and dimensions must align. shifts: {len(moves)}, dims:{len(along)}"
+        )
     out = input
     for shift, dim in zip(moves, along, strict=True):
         d = norm_dim(dim, input.ndim, "roll")
@@ -467,7 +483,13 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
 @public(samples=s.calls(*(s.call(s.values((3, 4)), k) for k in range(4))))
 def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     """Rotated by k quarter turns in the plane of `dims`, from the first towards the second."""
-    a, b = dims
+    if len(dims) != 2:
+        raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")
+    if input.ndim < 2:
+        raise RuntimeError(f"expected total dims >= 2, but got total dims = {input.ndim}")
+    a, b = (norm_dim(d, input.ndim, "rot90") for d in dims)
+    if a == b:
+        raise RuntimeError(f"expected rotation dims to be different, but got {a} and {b}")
     k %= 4
     if k == 1:
         return flip(input, b).transpose(a, b).clone()

@@ -13,7 +13,7 @@ from eager.dispatch import apply
 from eager.ops import samples as s
 from eager.ops.kinds import Host
 from eager.ops.pointwise import where
-from eager.registry import public
+from eager.registry import needs_tensors, public
 from eager.tensor import Tensor, wrap
 
 NEXTAFTER = Host(
@@ -26,6 +26,7 @@ NEXTAFTER = Host(
 
 
 @public(inplace=True, samples=s.on_two(number=None, grad=False))
+@needs_tensors("both")
 def nextafter(input: Tensor, other: Tensor) -> Tensor:
     """The next number that the type has from `input` toward `other`."""
     if not input.dtype.is_floating_point or not other.dtype.is_floating_point:

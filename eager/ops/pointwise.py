@@ -20,7 +20,7 @@ from eager.op import Samples
 from eager.ops import samples as s
 from eager.ops.kinds import Cast, Copy, Pointwise
 from eager.ops.view import constant, zeros_of
-from eager.registry import public
+from eager.registry import needs_tensors, public
 from eager.scalar import VOCABULARY
 from eager.tensor import Tensor
 
@@ -71,8 +71,16 @@ def binary_op(name: str, body: Body | str, vjp: Vjp | None = None, **kwargs: Any
     return Pointwise(name, ("x", "y"), vjp, body=spelled, ufunc=ufunc, **kwargs)
 
 
-def binary(op: Pointwise, *, doc: str = "", samples: Samples | None = None, **how: Any) -> BinaryFn:
-    """The public function `name(input, other)` of an op of two operands."""
+def binary(
+    op: Pointwise,
+    *,
+    doc: str = "",
+    samples: Samples | None = None,
+    tensors: str = "",
+    **how: Any,
+) -> BinaryFn:
+    """The public function `name(input, other)` of an op of two operands, of which `tensors` must
+    be tensors (see `needs_tensors`)."""
 
     def fn(input: Any, other: Any) -> Tensor:
         return apply_binary(op, input, other)
@@ -80,6 +88,7 @@ def binary(op: Pointwise, *, doc: str = "", samples: Samples | None = None, **ho
     fn.__name__ = fn.__qualname__ = op.name
     fn.__doc__ = doc or f"Elementwise {op.name} of two tensors, or a tensor and a number."
     inplace = op if op.ufunc is not None and op.result == "promote" else True
+    fn = needs_tensors(tensors)(fn) if tensors else fn
     return public(op.name, samples=samples or s.on_two(), **{"inplace": inplace, **how})(fn)
 
 
@@ -207,6 +216,7 @@ def sub(input: Any, other: Any, *tensor: Any, alpha: Any = 1) -> Tensor:
 
 
 @public(samples=_arithmetic)
+@needs_tensors("first")
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """other - alpha * input. Raises RuntimeError for a float alpha of ints."""
     return apply(SUB, other, _scaled(other, input, alpha))
@@ -253,12 +263,14 @@ def floor_divide(input: Any, other: Any) -> Tensor:
 
 
 @public(inplace=True, samples=_divisible)
+@needs_tensors("one")
 def remainder(input: Any, other: Any) -> Tensor:
     """Python's %: the result has the sign of the divisor."""
     return _nonzero(REMAINDER, input, other)
 
 
 @public(inplace=True, samples=_divisible)
+@needs_tensors("first")
 def fmod(input: Any, other: Any) -> Tensor:
     """C's fmod: the result has the sign of the dividend."""
     return _nonzero(FMOD, input, other)
@@ -319,6 +331,7 @@ _EASY_POWERS: dict[Any, Callable[[Any], Any]] = {
         s.calls(*(s.call(s.values((3,), 0.3, 2), n) for n in (0, 1, 2, 0.5, -0.5, -1, -2, 3))),
     ),
 )
+@needs_tensors("one")
 def pow_(input: Any, exponent: Any) -> Tensor:
     """input ** exponent. Ints to negative ints raise RuntimeError."""
     if isinstance(input, Tensor) and type(exponent) in (int, float):
@@ -339,6 +352,7 @@ def pow_(input: Any, exponent: Any) -> Tensor:
 
 
 @public(method=True, torch="float_power", samples=s.on_two(first=(0.2, 2.0), number=2.5))
+@needs_tensors("one")
 def float_power(input: Tensor, exponent: Any) -> Tensor:
     """`pow` in float64."""
     exponent = exponent.to(dt.float64) if isinstance(exponent, Tensor) else exponent
@@ -384,7 +398,12 @@ _SPELLED = {"ne": "not_equal", "lt": "less", "le": "less_equal"} | {
     "ge": "greater_equal",
 }
 eq, ne, lt, le, gt, ge = (
-    binary(op, samples=_comparable, alias=(_SPELLED[name],) if name in _SPELLED else ())
+    binary(
+        op,
+        tensors="first",
+        samples=_comparable,
+        alias=(_SPELLED[name],) if name in _SPELLED else (),
+    )
     for name, op in COMPARE.items()
 )
 
@@ -398,8 +417,8 @@ def _extreme_vjp(g: Tensor, x: Any, y: Any, loses: Pointwise) -> tuple[Tensor, T
 MAXIMUM = binary_op("maximum", "max", lambda g, x, y: _extreme_vjp(g, x, y, COMPARE["lt"]))
 MINIMUM = binary_op("minimum", "min", lambda g, x, y: _extreme_vjp(g, x, y, COMPARE["gt"]))
 _tensors = s.both(s.on_two(number=None), s.on_ints(two=True))
-maximum = binary(MAXIMUM, samples=_tensors, inplace=False)
-minimum = binary(MINIMUM, samples=_tensors, inplace=False)
+maximum = binary(MAXIMUM, tensors="both", samples=_tensors, inplace=False)
+minimum = binary(MINIMUM, tensors="both", samples=_tensors, inplace=False)
 
 
 def _ignoring_nan(pick: str) -> Body:
@@ -408,8 +427,8 @@ def _ignoring_nan(pick: str) -> Body:
 
 FMAX = binary_op("fmax", _ignoring_nan("max"), lambda g, x, y: (g * (x >= y), g * (x < y)))
 FMIN = binary_op("fmin", _ignoring_nan("min"), lambda g, x, y: (g * (x <= y), g * (x > y)))
-fmax = binary(FMAX, samples=s.on_two(number=None), inplace=False)
-fmin = binary(FMIN, samples=s.on_two(number=None), inplace=False)
+fmax = binary(FMAX, tensors="both", samples=s.on_two(number=None), inplace=False)
+fmin = binary(FMIN, tensors="both", samples=s.on_two(number=None), inplace=False)
 
 # ------------------------------------------------------------------------------------- logic
 _bits = s.calls(
@@ -432,6 +451,7 @@ def _require_bits(op: Pointwise) -> BinaryFn:
     fn.__name__ = fn.__qualname__ = op.name
     fn.__doc__ = f"{op.name} of ints or bools."
     shift = "shift" in op.name
+    fn = needs_tensors("one")(fn)
     return public(op.name, inplace=True, samples=_shifts if shift else _bits)(fn)
 
 
@@ -444,14 +464,17 @@ bitwise_not = unary("bitwise_not", "not_", result="promote", samples=s.on_ints()
 
 logical_and = binary(
     binary_op("logical_and", lambda m, x, y: m.and_(m.ne(x, 0), m.ne(y, 0)), result="bool"),
+    tensors="both",
     samples=_truths,
 )
 logical_or = binary(
     binary_op("logical_or", lambda m, x, y: m.or_(m.ne(x, 0), m.ne(y, 0)), result="bool"),
+    tensors="both",
     samples=_truths,
 )
 logical_xor = binary(
     binary_op("logical_xor", lambda m, x, y: m.ne(m.ne(x, 0), m.ne(y, 0)), result="bool"),
+    tensors="both",
     samples=_truths,
 )
 logical_not = unary("logical_not", lambda m, x: m.eq(x, 0), result="bool", samples=s.on(grad=False))
@@ -542,6 +565,8 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
             "masked_fill only supports a 0-dimensional value tensor, but got tensor with "
             f"{value.ndim} dimension(s)."
         )
+    if type(value) is complex and not input.dtype.is_complex:
+        raise RuntimeError(f"value cannot be converted to type {input.dtype} without overflow")
     out = apply(WHERE, mask, value, input)
     return out if out.dtype is input.dtype else out.to(input.dtype)
 
@@ -582,10 +607,12 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
 
 
 @public(inplace=True, samples=s.calls(s.call(s.values((3, 4)), 0.2)))
+@needs_tensors("first")
 def clamp_min(input: Tensor, min: Any) -> Tensor:
     return clamp(input, min=min)
 
 
 @public(inplace=True, samples=s.calls(s.call(s.values((3, 4)), 0.2)))
+@needs_tensors("first")
 def clamp_max(input: Tensor, max: Any) -> Tensor:
     return clamp(input, max=max)

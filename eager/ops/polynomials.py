@@ -17,7 +17,7 @@ from eager.aval import Aval, broadcast_shapes, result_type
 from eager.dispatch import apply
 from eager.ops import samples as s
 from eager.ops.kinds import Host
-from eager.registry import under
+from eager.registry import needs_tensors, under
 from eager.tensor import Tensor
 
 Next = Callable[[int, Any], tuple[Any, Any]]  # (k, x) -> (a x + b, c)
@@ -93,7 +93,7 @@ def _function(family: str) -> Callable[[Any, Any], Tensor]:
     evaluate.__doc__ = f"The {family.replace('_', ' ')} of degree n at each element."
     degrees = np.array([0.0, 1.0, 3.0, 8.0])
     calls = s.calls(s.call(s.values((3, 4), -1.5, 1.5), degrees, grad=False))
-    return under("special")(calls)(evaluate)
+    return under("special")(calls)(needs_tensors("one")(evaluate))
 
 
 FUNCTIONS = {family: _function(family) for family in _FAMILIES}

@@ -150,21 +150,36 @@ ARGMAX = ArgReduce("argmax", ("x",), monoid="max")
 ARGMIN = ArgReduce("argmin", ("x",), monoid="min")
 
 
+def _some_dims(name: str, input: Tensor, dim: Any) -> None:
+    if dim is not None and not isinstance(dim, int) and not dim and not input.numel():
+        raise RuntimeError(
+            f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the "
+            "reduction dim with the 'dim' argument."
+        )
+
+
 @public(samples=over_dims(empty=False))
 def amax(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
     """Largest element over `dim`; ties share the gradient evenly. NaN wins."""
+    _some_dims("amax", input, dim)
     return apply(AMAX, input, dim=norm_dims(dim, input.ndim, "amax"), keepdim=keepdim)
 
 
 @public(samples=over_dims(empty=False))
 def amin(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
     """Smallest element over `dim`; ties share the gradient evenly. NaN wins."""
+    _some_dims("amin", input, dim)
     return apply(AMIN, input, dim=norm_dims(dim, input.ndim, "amin"), keepdim=keepdim)
 
 
 @public(method=True, samples=s.calls(s.call(s.values((3, 4))), s.call(s.values((3, 4)), dim=1)))
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> AMinMax:
     """(min, max) over one dimension or everything."""
+    if dim is None and not input.numel():
+        raise RuntimeError(
+            "aminmax(): cannot compute aminmax over an empty dimension as the operation has no "
+            "identity."
+        )
     return AMinMax(
         amin(input, () if dim is None else dim, keepdim),
         amax(input, () if dim is None else dim, keepdim),
@@ -205,6 +220,8 @@ class AMinMax(NamedTuple):
 
 
 def _extreme(input: Tensor, dim: Any, keepdim: bool, maximal: bool) -> Any:
+    if not isinstance(input, Tensor):
+        raise TypeError(f"max, min: the input must be Tensor, got {type(input).__name__}")
     if dim is None:
         return amax(input) if maximal else amin(input)
     if isinstance(dim, Tensor):

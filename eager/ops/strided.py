@@ -10,6 +10,7 @@ import numpy as np
 
 from eager.aval import Aval, contiguous_strides
 from eager.dispatch import apply
+from eager.notice import options
 from eager.op import REGISTRY, Attrs, Sample
 from eager.ops import parts, view
 from eager.ops import samples as s
@@ -163,6 +164,8 @@ def empty_strided(
     pin_memory: bool = False,
 ) -> Tensor:
     """A tensor with these sizes and strides; its elements are 0."""
+    if layout or pin_memory:
+        options("empty_strided", layout, pin_memory)
     shape, strides = view.as_ints((size,)), view.as_ints((stride,))
     room = 1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
     memory = empty(max(room, 0) if math.prod(shape) else 0, dtype=dtype, device=device)

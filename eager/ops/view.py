@@ -10,7 +10,7 @@ import numpy as np
 
 from eager.aval import Aval, broadcast_shapes, contiguous_strides
 from eager.dispatch import apply
-from eager.dtype import DType
+from eager.dtype import INT, DType
 from eager.op import REGISTRY, Attrs, Op
 from eager.ops import samples as s
 from eager.ops.kinds import View, reshape_strides
@@ -145,6 +145,14 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
         for d in ((destination,) if isinstance(destination, int) else destination)
     ]
     rest = [d for d in range(nd) if d not in src]
+    if len(src) != len(dst):
+        raise RuntimeError(
+            f"movedim: Invalid source or destination dims: source ({src} dims) should contain the "
+            f"same number of dims as destination ({dst} dims)"
+        )
+    for name, some in (("source", src), ("destination", dst)):
+        if len(set(some)) != len(some):
+            raise RuntimeError(f"movedim: repeated dim in `{name}` ({some})")
     placed = dict(zip(dst, src, strict=True))
     return permute(input, [placed[i] if i in placed else rest.pop(0) for i in range(nd)])
 
@@ -491,8 +499,18 @@ def slice_dim(
 @public(samples=s.calls(s.call(s.values((5, 3)), 0, 1, 3), s.call(s.values((5, 3)), -1, -2, 1)))
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """`length` elements from `start` along `dim`."""
+    if not input.ndim:
+        raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
     d = norm_dim(dim, input.ndim, "narrow")
     size = input.shape[d]
+    if isinstance(start, Tensor):
+        if start.ndim or start.dtype.category != INT:
+            raise RuntimeError("start must be an 0-dim integral Tensor.")
+        start = start.__index__()
+    if not -size <= start <= size:
+        raise IndexError(
+            f"start out of range (expected to be in range of [-{size}, {size}], but got {start})"
+        )
     begin = start + size if start < 0 else int(start)
     if length < 0 or begin < 0 or begin + length > size:
         raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({size}).")

@@ -12,6 +12,7 @@ from typing import Any
 
 from eager import dtype as dt
 from eager.dtype import DType
+from eager.notice import options
 from eager.ops import samples as s
 from eager.ops.create import arange, empty, finish, ones
 from eager.registry import public, under
@@ -21,8 +22,17 @@ Shape = Callable[[Tensor, float], Tensor]  # (places 0, 1, ..., the last of them
 
 
 def _window(
-    name: str, M: int, sym: bool, dtype: Any, device: Any, requires_grad: bool, shape: Shape
+    name: str,
+    M: int,
+    sym: bool,
+    dtype: Any,
+    device: Any,
+    requires_grad: bool,
+    shape: Shape,
+    layout: Any = None,
 ) -> Tensor:
+    if layout:
+        options(name, layout)
     if M < 0:
         raise ValueError(f"{name} requires non-negative window length, got M={M}")
     dtype = dt.get_default_dtype() if dtype is None else dtype
@@ -81,7 +91,7 @@ def _plain(name: str, shape: Shape) -> Callable[..., Tensor]:
         device: Any = None,
         requires_grad: bool = False,
     ) -> Tensor:
-        return _window(name, M, sym, dtype, device, requires_grad, shape)
+        return _window(name, M, sym, dtype, device, requires_grad, shape, layout)
 
     make.__name__ = make.__qualname__ = name
     make.__doc__ = f"The {name} window of M samples."
@@ -111,7 +121,7 @@ def exponential(
     def shape(k: Tensor, last: float) -> Tensor:
         return (-(k - (last / 2 if center is None else center)).abs() / tau).exp()
 
-    return _window("exponential", M, sym, dtype, device, requires_grad, shape)
+    return _window("exponential", M, sym, dtype, device, requires_grad, shape, layout)
 
 
 @_parameters(_calls)
@@ -126,7 +136,7 @@ def gaussian(
     def shape(k: Tensor, last: float) -> Tensor:
         return (((k - last / 2) / std) ** 2 * -0.5).exp()
 
-    return _window("gaussian", M, sym, dtype, device, requires_grad, shape)
+    return _window("gaussian", M, sym, dtype, device, requires_grad, shape, layout)
 
 
 @_parameters(_calls)
@@ -137,7 +147,7 @@ def kaiser(
     """I0(beta sqrt(1 - x^2)) / I0(beta) for x from -1 to 1."""
     if beta < 0:
         raise ValueError(f"beta must be non-negative, got: {beta} instead.")
-    return _window("kaiser", M, sym, dtype, device, requires_grad, _kaiser(float(beta)))
+    return _window("kaiser", M, sym, dtype, device, requires_grad, _kaiser(float(beta)), layout)
 
 
 @_parameters()
@@ -151,7 +161,7 @@ def general_cosine(
     terms = tuple(a)
     if not terms:
         raise ValueError("Coefficients cannot be empty")
-    return _window("general_cosine", M, sym, dtype, device, requires_grad, _cosines(terms))
+    return _window("general_cosine", M, sym, dtype, device, requires_grad, _cosines(terms), layout)
 
 
 @_parameters(_calls)
@@ -161,7 +171,7 @@ def general_hamming(
 ) -> Tensor:  # fmt: skip
     """alpha - (1 - alpha) cos: Hann's for 0.5, Hamming's for 0.54."""
     shape = _cosines((alpha, 1.0 - alpha))
-    return _window("general_hamming", M, sym, dtype, device, requires_grad, shape)
+    return _window("general_hamming", M, sym, dtype, device, requires_grad, shape, layout)
 
 
 # --------------------------------------------------------------- as they are called in `eager`
@@ -177,6 +187,8 @@ def _older(name: str, shape: Callable[..., Shape], *defaults: float) -> None:
         requires_grad: bool = False,
         **named: float,
     ) -> Tensor:
+        if layout or pin_memory:
+            options(name, layout, pin_memory)
         values = (*parameters, *named.values()) or defaults
         if window_length < 0:
             raise RuntimeError(f"{name} requires non-negative window_length, got {window_length}")

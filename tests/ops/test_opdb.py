@@ -33,6 +33,13 @@ def test_values_and_gradients(opdb, dtype):
     assert sum(len(out.right) for out in found.values()) > OPS
 
 
+def test_what_torch_refuses_is_refused(opdb):
+    """Of the calls that raise in torch, at least 95 % raise the same here."""
+    found = [opdb.run_errors(op) for op in opdb.database()]
+    right, wrong = (sum(len(getattr(out, key)) for out in found) for key in ("right", "wrong"))
+    assert right >= 0.95 * (right + wrong), [w for out in found for w in out.wrong]
+
+
 def test_the_comparison_sees_a_fault(opdb):
     """Another value, shape, dtype or gradient is found."""
     op = next(op for op in opdb.database() if op.formatted_name == "exp")

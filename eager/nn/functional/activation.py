@@ -98,6 +98,10 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
 )
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """x for x > 0, weight * x below; one weight, or one per channel (dimension 1)."""
+    if weight.ndim > 1:
+        raise RuntimeError(
+            f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}"
+        )
     if weight.numel() != 1:
         channels = input.shape[1] if input.ndim > 1 else 1
         if weight.numel() != channels:

@@ -40,7 +40,10 @@ def _padding(
     """Numbers for "same" and "valid"; what "same" puts on one side only is padded here."""
     n = weight.ndim - 2
     if not isinstance(padding, str):
-        return input, per_dim(padding, n)
+        sizes = per_dim(padding, n)
+        if min(sizes) < 0:
+            raise RuntimeError("negative padding is not supported")
+        return input, sizes
     if padding == "valid":
         return input, (0,) * n
     if padding != "same":
@@ -54,6 +57,19 @@ def _padding(
     return input, tuple(t // 2 for t in total)
 
 
+def _same_kind(n: int, input: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    if weight.ndim != n + 2:
+        raise RuntimeError(
+            f"Expected {weight.ndim}-dimensional input for {weight.ndim}-dimensional weight"
+            f"{list(weight.shape)}, but got {input.ndim}-dimensional input of size "
+            f"{list(input.shape)} instead"
+        )
+    if bias is not None and bias.dtype is not input.dtype:
+        raise RuntimeError(
+            f"Input type ({input.dtype}) and bias type ({bias.dtype}) should be the same"
+        )
+
+
 def _conv(
     name: str,
     n: int,
@@ -65,8 +81,11 @@ def _conv(
     dilation: Any,
     groups: int,
 ) -> Tensor:
+    _same_kind(n, input, weight, bias)
     x, single = _batched(name, input, n)
     stride, dilation = per_dim(stride, n), per_dim(dilation, n)
+    if min(dilation) < 1:
+        raise RuntimeError("dilation should be greater than zero")
     x, padding = _padding(padding, x, weight, stride, dilation)
     out = apply(CONV, x, weight, stride=stride, padding=padding, dilation=dilation, groups=groups)
     return _with_bias(out, bias, single)

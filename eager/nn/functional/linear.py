@@ -91,6 +91,8 @@ def embedding(
             "embedding sparse",
             "embedding: sparse=True: the gradient is dense, with the same values",
         )
+    if weight.ndim != 2:
+        raise RuntimeError("'weight' must be 2-D")
     if scale_grad_by_freq:
         raise NotImplementedError("embedding: scale_grad_by_freq is not supported")
     if max_norm is not None:

@@ -299,7 +299,7 @@ def huber_loss(
 ) -> Tensor:
     """0.5 d^2 for |d| <= delta, delta (|d| - 0.5 delta) beyond, with d = x - t."""
     if delta <= 0:
-        raise ValueError("huber_loss does not support non-positive values for delta.")
+        raise RuntimeError("huber_loss does not support non-positive values for delta.")
     difference = input - target
     size = difference.abs()
     near = difference * difference * 0.5
@@ -383,6 +383,10 @@ def gaussian_nll_loss(
         var = input.new_ones(input.shape) * var
     if var.ndim == input.ndim - 1:
         var = var.unsqueeze(-1)
+    if var.ndim != input.ndim or any(
+        v not in (1, n) for v, n in zip(var.shape, input.shape, strict=True)
+    ):
+        raise ValueError("var is of incorrect size")
     safe = var + (var.detach().clamp(min=eps) - var.detach())
     loss = 0.5 * (safe.log() + (input - target) ** 2 / safe)
     return reduced(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)

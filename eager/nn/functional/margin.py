@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from eager import dtype as dt
 from eager.casts import full_precision
 from eager.dispatch import apply
 from eager.nn.functional.register import functional, legacy_reduction, reduced
@@ -130,12 +131,18 @@ def triplet_margin_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """max(0, d(a, p) - d(a, n) + margin); with `swap`, d(a, n) is the smaller of it and d(p, n)."""
+    _positive(margin)
     near = pairwise_distance(anchor, positive, p, eps)
     far = pairwise_distance(anchor, negative, p, eps)
     if swap:
         far = far.minimum(pairwise_distance(positive, negative, p, eps))
     loss = (near - far + margin).clamp(min=0)
     return reduced(loss, legacy_reduction(size_average, reduce, reduction))
+
+
+def _positive(margin: float) -> None:
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
 
 
 @functional()
@@ -150,6 +157,7 @@ def triplet_margin_with_distance_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """`triplet_margin_loss` with a distance of one's own."""
+    _positive(margin)
     distance = pairwise_distance if distance_function is None else distance_function
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
@@ -176,6 +184,10 @@ def multi_margin_loss(
 ) -> Tensor:
     """The mean over wrong classes of max(0, margin - x[t] + x[i]) ** p, times the target class's
     weight."""
+    _multi_margin_operands(input, target, p, weight)
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
     x = input if input.ndim == 2 else input.reshape(1, -1)
     index = target.reshape(-1, 1)
     right = apply(GATHER, x, index, dim=1)
@@ -186,7 +198,32 @@ def multi_margin_loss(
     own = index == iota(x.shape[1])
     loss = where(own, 0.0, excess).sum(1) / x.shape[1]
     loss = loss if input.ndim == 2 else loss.squeeze(0)
-    return reduced(loss, legacy_reduction(size_average, reduce, reduction))
+    return reduced(loss, reduction)
+
+
+def _multi_margin_operands(input: Tensor, target: Tensor, p: int, weight: Tensor | None) -> None:
+    if p not in (1, 2):
+        raise ValueError("only p == 1 and p == 2 supported")
+    if weight is not None and weight.ndim != 1:
+        raise ValueError("weight must be one-dimensional")
+    classes = input.shape[-1] if input.ndim else 1
+    if input.ndim > 2 or not classes:
+        raise RuntimeError(
+            "Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
+            f"{list(input.shape)}"
+        )
+    samples = input.shape[0] if input.ndim == 2 else 1
+    if target.ndim > 1 or target.numel() != samples:
+        raise RuntimeError(
+            "multi_margin_loss: target tensor should be 1-D with size equal to the number of input "
+            f"samples. Expected target size [{samples}], but got {list(target.shape)}"
+        )
+    if weight is not None and weight.numel() != classes:
+        raise RuntimeError(
+            f"inconsistent weight size, expected {classes} but got {list(weight.shape)}"
+        )
+    if target.dtype is not dt.int64:
+        raise RuntimeError(f"expected scalar type Long but found {target.dtype}")
 
 
 @functional(lambda: [Sample((s.values((2, 4)), np.array([[3, 0, -1, 1], [1, -1, 2, 0]])))])
@@ -200,6 +237,9 @@ def multilabel_margin_loss(
 ) -> Tensor:
     """The mean over pairs of a label and another class of max(0, 1 - x[label] + x[other]); a row of
     `target` lists its labels up to the first -1."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
     if input.ndim > 2 or input.shape != target.shape:
         raise RuntimeError(
             f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}"

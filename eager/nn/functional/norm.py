@@ -192,6 +192,10 @@ def group_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """Normalise each of `num_groups` groups of channels of each sample (Wu, He 2018)."""
+    if input.ndim < 2:
+        raise RuntimeError(
+            f"Expected at least 2 dimensions for input tensor but received {input.ndim}"
+        )
     n, c = input.shape[:2]
     if c % num_groups:
         raise RuntimeError(

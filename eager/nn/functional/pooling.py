@@ -23,6 +23,11 @@ def _batched(name: str, input: Tensor, n: int) -> tuple[Tensor, bool]:
         raise RuntimeError(
             f"{name}(): Expected {n + 1}D or {n + 2}D tensor as input, got {list(input.shape)}"
         )
+    if 0 in input.shape[-n - 1 :]:
+        raise RuntimeError(
+            f"{name}(): Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim "
+            f"batch size for input, but got: {list(input.shape)}"
+        )
     return (input.unsqueeze(0), True) if input.ndim == n + 1 else (input, False)
 
 
@@ -37,12 +42,17 @@ def _geometry(
 ) -> dict[str, Any]:
     kernel = per_dim(kernel_size, n)
     unset = stride is None or (isinstance(stride, tuple | list) and not stride)
-    return {
+    found: dict[str, Any] = {
         "kernel": kernel,
         "stride": kernel if unset else per_dim(stride, n),
         "padding": per_dim(padding, n),
         "ceil": bool(ceil_mode),
     }
+    for name, least in (("kernel", 1), ("stride", 1), ("padding", 0)):
+        if min(found[name]) < least:
+            said = "greater than zero" if least else "non-negative"
+            raise RuntimeError(f"pooling: {name} must be {said}, but got {found[name]}")
+    return found
 
 
 def _image(n: int, size: int = 5) -> Any:
@@ -62,7 +72,10 @@ def _max_pool(n: int) -> Any:
     ) -> Any:
         x, single = _batched(f"max_pool{n}d", input, n)
         geometry = _geometry(kernel_size, stride, padding, ceil_mode, n)
-        out = apply(MAX_POOL, x, dilation=per_dim(dilation, n), **geometry)
+        spread = per_dim(dilation, n)
+        if min(spread) < 1:
+            raise RuntimeError(f"max_pool{n}d() dilation must be greater than zero, got {spread}")
+        out = apply(MAX_POOL, x, dilation=spread, **geometry)
         return _unbatch(out if return_indices else out[0], single)
 
     pool.__name__ = pool.__qualname__ = f"max_pool{n}d"
@@ -93,7 +106,6 @@ def _with_indices(n: int) -> Any:
         padding: Any = 0,
         dilation: Any = 1,
         ceil_mode: bool = False,
-        return_indices: bool = True,
     ) -> Any:
         return pool(input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
@@ -117,6 +129,11 @@ def _max_unpool(n: int) -> Any:
         output_size: Any = None,
     ) -> Tensor:
         x, single = _batched(f"max_unpool{n}d", input, n)
+        if indices.shape != input.shape:
+            raise RuntimeError(
+                f"Expected shape of indices to be same as that of the input tensor "
+                f"({list(input.shape)}) but got indices tensor with shape: {list(indices.shape)}"
+            )
         places = indices.unsqueeze(0) if single else indices
         geo = _geometry(kernel_size, stride, padding, False, n)
         size = [
@@ -155,6 +172,8 @@ def _avg_pool(
 ) -> Tensor:
     x, single = _batched(f"avg_pool{n}d", input, n)
     total = apply(SUM_POOL, x, **geometry)
+    if divisor == 0:
+        raise RuntimeError("divisor must be not zero")
     if divisor is not None:
         return _unbatch(total / divisor, single)
     if not geometry["ceil"] and (count_include_pad or not any(geometry["padding"])):
@@ -250,6 +269,12 @@ def lp_pool2d(
 # -------------------------------------------------------------------------------- adaptive
 def _targets(output_size: Any, input: Tensor, n: int) -> tuple[int, ...]:
     wanted = output_size if isinstance(output_size, tuple | list) else (output_size,) * n
+    if len(wanted) != n:
+        raise RuntimeError(f"adaptive pooling: output_size must be {n} numbers, got {wanted}")
+    if input.ndim <= n and n > 1:
+        raise ValueError(f"Input dimension should be at least {n + 1}")
+    if any(w is not None and w < 0 for w in wanted):
+        raise RuntimeError(f"adaptive pooling: output_size must not be negative, got {wanted}")
     return tuple(
         size if w is None else int(w) for w, size in zip(wanted, input.shape[-n:], strict=True)
     )
