@@ -201,8 +201,9 @@ def fields_of(s: Session, obj: Any) -> dict[str, Any] | None:
 
 
 def _touch_slot(s: Session, obj: Any, name: str, descriptor: Any) -> None:
+    """Load a slot; what a builtin base holds (`z.real`) was loaded with the object."""
     shadow = s.outside.shadow(obj)
-    if isinstance(shadow, ObjectShadow):
+    if isinstance(shadow, ObjectShadow) and is_python_class(descriptor.__objclass__):
         shadow.touch_slot(s, name, descriptor)
 
 
