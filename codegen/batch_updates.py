@@ -1,52 +1,59 @@
-"""Between tiling and the memory plan: equal updates side by side, to be launched as one. Tiled +
-texts -> batches.
+"""Before the memory plan: equal updates side by side, to be launched as one. Items -> batches.
 
 An optimizer updates each parameter by the same expression, as soon as its gradient is there. The
 updates of all parameters are moved to where the last of them stands, and the emitter makes one
 launch of each batch: one loop shared by the threads, over all blocks of all tensors.
 
 One sweep from the end to the start. A kernel may move down to an equal one when nothing in between
-touches what it writes or writes what it reads. Only kernels that touch no temporaries move, so that
-memory never grows by it: a gradient that stays in `.grad` outlives the program anyway; one that
-dies in its update does so at once. What can fail stays before the first item that writes an input.
+touches what it writes or writes what it reads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
 
-from codegen.ir import Fused, Kernel, Library
-
-Item = Kernel | Library
-Batch = tuple[Item, ...]
+from codegen.ir import Fused
 
 
-def batch_updates(fused: Fused, keys: Mapping[str, str]) -> tuple[Batch, ...]:
-    """`fused.items` in an order of execution, in batches: an item alone, or kernels of one `keys`
-    entry (kernel name -> what is equal for kernels that one launch can run) that are independent of
-    one another."""
-    return _Sweep(fused, keys).run()
+class Item(Protocol):
+    """What runs as one, and may change places with what touches other memory."""
+
+    @property
+    def name(self) -> str: ...
+    def reads(self) -> tuple[str, ...]: ...
+    def writes(self) -> tuple[str, ...]: ...
+
+
+T = TypeVar("T", bound=Item)
+
+
+def batch_updates(
+    fused: Fused, items: Sequence[T], keys: Mapping[str, Hashable], barrier: T | None = None
+) -> tuple[tuple[T, ...], ...]:
+    """`items` in an order of execution, in batches: an item alone, or those of one `keys` entry
+    (name -> what is equal for kernels that one launch can run) that are independent of one
+    another. No batch has items from before and from behind the `barrier`."""
+    sweep: _Sweep[T] = _Sweep(fused, keys)
+    return sweep.run(items, barrier)
 
 
 @dataclass(eq=False, slots=True)
-class _Sweep:
+class _Sweep(Generic[T]):
     fused: Fused
-    keys: Mapping[str, str]
-    batches: list[list[Item]] = field(default_factory=list)  # from the end to the start
-    open: dict[str, int] = field(default_factory=dict)  # key -> place in `batches`
+    keys: Mapping[str, Hashable]
+    batches: list[list[T]] = field(default_factory=list)  # from the end to the start
+    open: dict[Hashable, int] = field(default_factory=dict)  # key -> place in `batches`
     read: dict[str, int] = field(default_factory=dict)  # memory -> the earliest batch that reads it
     written: dict[str, int] = field(default_factory=dict)
 
-    def run(self) -> tuple[Batch, ...]:
-        last = max(self.fused.failing(), default=-1)
-        for i, item in reversed(tuple(enumerate(self.fused.items))):
-            if i == last:
+    def run(self, items: Sequence[T], barrier: T | None) -> tuple[tuple[T, ...], ...]:
+        for item in reversed(items):
+            if item is barrier:
                 self.open.clear()
             reads, writes = (self.fused.homes(x) for x in (item.reads(), item.writes()))
-            key = self.keys.get(item.name) if isinstance(item, Kernel) else None
-            if key is not None and any(map(self.is_temporary, (*reads, *writes))):
-                key = None
+            key = self.keys.get(item.name)
             place = self.open.get(key, -1) if key is not None else -1
             if place < 0 or not self.may_move(place, reads, writes):
                 place = len(self.batches)
@@ -70,8 +77,3 @@ class _Sweep:
         for known, names in ((self.read, reads), (self.written, writes)):
             for name in names:
                 known[name] = max(known.get(name, -1), place)
-
-    def is_temporary(self, name: str) -> bool:
-        """Whether memory of the arena is held for it (a single number does not count)."""
-        buffer = self.fused.buffers.get(name)
-        return buffer is not None and buffer.kind == "temp" and buffer.size > 1

@@ -206,17 +206,6 @@ def short_index(index: Affine) -> Expr:
     return _intern(IndexOf, dt.int32, index) if index.terms else const(index.const, dt.int32)
 
 
-def as_index(x: Expr, lo: int, hi: int) -> Affine:
-    """An integer expression as an index; the program guarantees lo <= x <= hi."""
-    if isinstance(x, Const):
-        return affine.constant(int(x.value))
-    if isinstance(x, IndexOf):
-        return x.index
-    if isinstance(x, Cast) and isinstance(x.arg, IndexOf):
-        return x.arg.index
-    return affine.opaque(x, lo, hi)
-
-
 def cast(x: Expr, dtype: DType) -> Expr:
     if x.dtype is dtype:
         return x

@@ -426,6 +426,7 @@ class _Acc:
         self.how = f"{self.max()}, {str(self.arg and rises(r, loops)).lower()}"
         self.spot = table.register(position_of(r).dtype) if self.arg else ""
         self.place = f"vec<{self.spot}, {s.lanes}>"
+        self.nowhere = f"splat<{self.spot}, {s.lanes}>({NOWHERE.get(self.spot)})"
         self.total = writer.names.fresh("a")
         self.start = f"splat<{self.lane}, {s.lanes}>({self.identity})"
         self.result = self.name
@@ -446,27 +447,20 @@ class _Acc:
         return {"Or": f"any({self.name})", "And": f"!all({self.name})"}.get(self.struct, "")
 
     def declare(self) -> str:
-        one = f"{self.vector} {self.name} = splat<{self.lane}, {self.s.lanes}>({self.identity});"
-        if self.arg:
-            nowhere = f"splat<{self.spot}, {self.s.lanes}>({NOWHERE[self.spot]})"
-            one += f" {self.place} {self.name}p = {nowhere};"
-        return one
+        one = f"{self.vector} {self.name} = {self.start};"
+        return one + (f" {self.place} {self.name}p = {self.nowhere};" if self.arg else "")
 
     def declare_block(self) -> str:
-        fill = f"splat<{self.lane}, {self.s.lanes}>({self.identity})"
-        text = f"{self.vector} {self.name}[U]; {EACH} {self.name}[u_] = {fill};"
+        text = self.declare_each(self.name)
         if self.arg:
-            text += (
-                f" {self.place} {self.name}p[U];"
-                f" {EACH} {self.name}p[u_] = splat<{self.spot}, W>({NOWHERE[self.spot]});"
-            )
+            text += f" {self.place} {self.name}p[U]; {EACH} {self.name}p[u_] = {self.nowhere};"
         return text
 
     def declare_total(self) -> str:
-        if self.arg:
-            return f"vec<i64, {self.s.lanes}> {self.total}[U];"
-        fill = f"splat<{self.lane}, {self.s.lanes}>({self.identity})"
-        return f"{self.vector} {self.total}[U]; {EACH} {self.total}[u_] = {fill};"
+        return f"vec<i64, W> {self.total}[U];" if self.arg else self.declare_each(self.total)
+
+    def declare_each(self, name: str) -> str:
+        return f"{self.vector} {name}[U]; {EACH} {name}[u_] = {self.start};"
 
     def add_block(self) -> str:
         """Fold the accumulators into the totals."""

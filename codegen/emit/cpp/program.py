@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from codegen.batch_updates import Batch, batch_updates
+from codegen.batch_updates import batch_updates
 from codegen.emit.cpp import library, table
 from codegen.emit.cpp.kernel import KernelText, emit_kernel
-from codegen.ir import Fused, Library, Plan, Tiled
+from codegen.ir import Fused, Kernel, Library, Plan, Tiled
 from codegen.plan import plan as plan_memory
 from codegen.runtime import artifact
 from codegen.runtime.support import wanted_threads
@@ -68,7 +68,7 @@ class Batched:
     """Kernels in batches, one launch each; `fused` has its items in this order."""
 
     fused: Fused
-    batches: tuple[Batch, ...]
+    batches: tuple[tuple[Kernel | Library, ...], ...]
     texts: Mapping[str, KernelText]
 
     @property
@@ -88,9 +88,20 @@ def spell(tiled: Tiled) -> Spelled:
 
 
 def batch(spelled: Spelled) -> Batched:
-    """Equal updates of different tensors side by side."""
+    """Equal updates of different tensors side by side.
+
+    Only kernels that touch no temporaries move, so that memory never grows by it: a gradient that
+    stays in `.grad` outlives the program anyway; one that dies in its update does so at once."""
     fused, texts = spelled.fused, spelled.texts
-    batches = batch_updates(fused, {name: text.text for name, text in texts.items() if text.size})
+    large = {b.name for b in fused.buffers.values() if b.kind == "temp" and b.size > 1}
+    keys = {
+        item.name: texts[item.name].text
+        for item in fused.kernels()
+        if texts[item.name].size and large.isdisjoint(fused.homes((*item.reads(), *item.writes())))
+    }
+    failing = fused.failing()  # comes before the first item that writes an input
+    barrier = fused.items[max(failing)] if failing else None
+    batches = batch_updates(fused, fused.items, keys, barrier)
     items = tuple(item for batch in batches for item in batch)
     return Batched(replace(fused, items=items), batches, texts)
 

@@ -31,6 +31,13 @@ class Product:
     def name(self) -> str:
         return f"{self.step.name}+{self.epilogue.name}"
 
+    def reads(self) -> tuple[str, ...]:
+        names = dict.fromkeys((*self.step.reads(), *self.epilogue.reads()))
+        return tuple(name for name in names if name not in self.step.outs)
+
+    def writes(self) -> tuple[str, ...]:
+        return self.epilogue.writes()
+
 
 Item = Kernel | Library | Product
 
@@ -48,28 +55,19 @@ class Products:
         return "\n".join(item.name for item in self.items)
 
 
-def memory(item: Item) -> tuple[set[str], set[str]]:
-    """The buffers an item reads and writes."""
-    if isinstance(item, Product):
-        reads = {*item.step.reads(), *item.epilogue.reads()}
-        return reads - set(item.step.outs), set(item.epilogue.writes())
-    return set(item.reads()), set(item.writes())
-
-
 def fuse_epilogues(fused: Fused) -> Products:
     """The items of `fused`, with products joined to the elementwise kernel that alone reads
     them."""
-    readers = Counter(name for item in fused.items for name in memory(item)[0])
+    readers = Counter(name for item in fused.items for name in item.reads())
     waiting: dict[str, Library] = {}  # products that may still move down to their reader
     out: list[Item] = []
     for item in fused.items:
-        reads, writes = memory(item)
         # A product moves neither across what changes an operand nor into it: tiles read all of it.
-        overwritten = fused.homes(writes)
+        overwritten = fused.homes(item.writes())
         spoiled = [n for n, s in waiting.items() if overwritten & fused.homes(s.reads())]
         for name in spoiled:
             del waiting[name]
-        joined = next((n for n in sorted(reads) if n in waiting), None)
+        joined = next((n for n in sorted(item.reads()) if n in waiting), None)
         if joined is not None and isinstance(item, Kernel) and _is_epilogue(item, joined, fused):
             step = waiting.pop(joined)
             out.remove(step)

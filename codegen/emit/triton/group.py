@@ -8,14 +8,15 @@ a table of addresses (`Tables`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from codegen import affine, expr
 from codegen.affine import ZERO, Affine
+from codegen.batch_updates import batch_updates
 from codegen.emit.triton import table
-from codegen.emit.triton.epilogue import Item, Products, memory
+from codegen.emit.triton.epilogue import Item, Products
 from codegen.emit.triton.expr import STEP, Block, Text
 from codegen.emit.triton.kernel import KernelText, Writer, child, parameter_type
 from codegen.emit.triton.tile import Sizes, TiledStage, Tiling
@@ -27,7 +28,6 @@ from codegen.sizes import extent
 
 MEMBER: Final = 1 << 20  # the size that stands for every member's in the shared expression
 R: Final = "r"
-MOST_OPEN: Final = 64  # groups that wait for more members: keeps the search linear in the program
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -107,37 +107,6 @@ def _slot_stores(stage: Stage, slots: _Slots) -> Iterator[Store]:
 # ------------------------------------------------------------------------------- collecting
 
 
-@dataclass(eq=False)
-class _Open:
-    """A group that may still grow. `after`: the open groups that must run before it."""
-
-    forms: list[Form] = field(default_factory=list)
-    reads: set[str] = field(default_factory=set)
-    writes: set[str] = field(default_factory=set)
-    after: list[_Open] = field(default_factory=list)
-
-    def conflicts(self, reads: set[str], writes: set[str]) -> bool:
-        return bool(self.writes & (reads | writes) or self.reads & writes)
-
-    def follows(self, other: _Open) -> bool:
-        """Whether `other` must run before this group."""
-        seen, stack = {id(self)}, list(self.after)
-        while stack:
-            g = stack.pop()
-            if g is other:
-                return True
-            if id(g) not in seen:
-                seen.add(id(g))
-                stack += g.after
-        return False
-
-    def add(self, own: Form, reads: set[str], writes: set[str], after: Iterable[_Open]) -> None:
-        self.forms.append(own)
-        self.reads |= reads
-        self.writes |= writes
-        self.after += [g for g in after if g not in self.after]
-
-
 @dataclass(frozen=True, eq=False, slots=True)
 class Batched:
     """Items in an order of execution, with equal elementwise kernels collected."""
@@ -155,41 +124,14 @@ class Batched:
 
 
 def batch(products: Products) -> Batched:
-    return Batched(products.fused, tuple(_groups(products)))
-
-
-def _groups(products: Products) -> Iterator[Item | tuple[Form, ...]]:
-    """Groups stay open until an item of another kind depends on them; then they run, in order."""
-    fused = products.fused
-    opened: list[_Open] = []
-    latest: dict[tuple[Any, ...], _Open] = {}
-    for item in products.items:
-        reads, writes = (fused.homes(names) for names in memory(item))
-        if not writes:  # what it computed was fused into its readers
-            continue
-        before = [g for g in opened if g.conflicts(reads, writes)]
-        own = form(item, fused.buffers) if isinstance(item, Kernel) else None
-        if own is None:
-            yield from _closed(before, opened)
-            yield item
-            continue
-        target = latest.get(own.key)
-        if target not in opened or any(g is target or g.follows(target) for g in before):
-            target = latest[own.key] = _Open()
-            opened.append(target)
-            if len(opened) > MOST_OPEN:
-                yield from _closed(opened[:1], opened)
-        target.add(own, reads, writes, before)
-    yield from _closed(list(opened), opened)
-
-
-def _closed(wanted: Iterable[_Open], opened: list[_Open]) -> Iterator[Item | tuple[Form, ...]]:
-    """Close the groups, those they must follow first."""
-    for g in wanted:
-        if g in opened:
-            yield from _closed(g.after, opened)
-            opened.remove(g)
-            yield g.forms[0].kernel if len(g.forms) == 1 else tuple(g.forms)
+    fused, items = products.fused, [item for item in products.items if item.writes()]
+    found = [form(item, fused.buffers) for item in items if isinstance(item, Kernel)]
+    forms = {f.kernel.name: f for f in found if f is not None}
+    batches = batch_updates(fused, items, {name: f.key for name, f in forms.items()})
+    return Batched(
+        fused,
+        tuple(b[0] if len(b) == 1 else tuple(forms[item.name] for item in b) for b in batches),
+    )
 
 
 # --------------------------------------------------------------------------------- emission

@@ -106,19 +106,6 @@ def _reduced(
 # ------------------------------------------------------------------------ products, windows
 
 
-def dot(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
-    """A matrix product of integers: a sum of products."""
-    a, b = _accesses(step)
-    dtype = step.out_avals[0].dtype
-
-    def value(index: Index, taps: Index) -> Expr:
-        *batch, i, j = index
-        x, y = _element(a, (*batch, i, *taps), buffers), _element(b, (*batch, *taps, j), buffers)
-        return expr.cast(x, dtype) * expr.cast(y, dtype)
-
-    return _reduced(step, (*a.shape[:-1], b.shape[-1]), (a.shape[-1],), value)
-
-
 def _window(step: Library, out: Index, taps: Index) -> Index:
     """The place that window position `out` and tap `taps` read."""
     stride, padding = step.attrs["stride"], step.attrs["padding"]

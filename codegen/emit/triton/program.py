@@ -25,7 +25,6 @@ from codegen.ir import Buffer, Kernel, Library, Unsupported
 from codegen.plan import place
 from codegen.runtime.triton_program import Compiled, Launch, Tables, TritonProgram
 from codegen.sizes import round_up
-from eager import dtype as dt
 
 HEADER: Final = '''"""Triton kernels of one compiled graph."""
 
@@ -121,8 +120,7 @@ def _lives(module: _Module) -> dict[str, tuple[int, int, int]]:
 
 
 def _library(module: _Module, step: Library) -> None:
-    integers = step.op.name == "dot" and step.out_avals[0].dtype.category == dt.INT
-    rule = nests.dot if integers else nests.RULES.get(step.op.name)
+    rule = nests.RULES.get(step.op.name)
     if rule is not None and not any(a.dtype.is_complex for a in (*step.avals, *step.out_avals)):
         nested = rule(step, module.buffers)
         module.buffers.update({b.name: b for b in nested.buffers})

@@ -16,30 +16,14 @@ from eager import dtype as dt
 from eager.dtype import DType
 
 TYPES: Final[Mapping[DType, str]] = {
-    dt.bool_: "tl.int1",
-    dt.uint8: "tl.uint8",
-    dt.int8: "tl.int8",
-    dt.int16: "tl.int16",
-    dt.int32: "tl.int32",
-    dt.int64: "tl.int64",
-    dt.float16: "tl.float16",
-    dt.bfloat16: "tl.bfloat16",
-    dt.float32: "tl.float32",
-    dt.float64: "tl.float64",
+    d: "tl.int1" if d is dt.bool_ else f"tl.{d.name}" for d in dt.ALL if not d.is_complex
 }
 # Types of kernel parameters in a signature: pointers get a "*" in front.
 PARAMETERS: Final[Mapping[DType, str]] = {
-    dt.bool_: "i1",
-    dt.uint8: "u8",
-    dt.int8: "i8",
-    dt.int16: "i16",
-    dt.int32: "i32",
-    dt.int64: "i64",
-    dt.float16: "fp16",
-    dt.bfloat16: "bf16",
-    dt.float32: "fp32",
+    dt.bool_: "i1", dt.uint8: "u8", dt.int8: "i8", dt.int16: "i16", dt.int32: "i32",
+    dt.int64: "i64", dt.float16: "fp16", dt.bfloat16: "bf16", dt.float32: "fp32",
     dt.float64: "fp64",
-}
+}  # fmt: skip
 
 _COMPARE: Final = {
     "eq": "({0} == {1})",
