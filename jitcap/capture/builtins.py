@@ -144,7 +144,7 @@ def _super(s: Session, cls: Any, obj: Any = None, /) -> Any:
 
 
 @handles(dataclasses.field)
-def _field(s: Session, **options: Any) -> Any:
+def _field(s: Session, /, **options: Any) -> Any:
     """For the real `dataclass()`, which compares with its module's own sentinels."""
     return dataclasses.field(**options)
 
@@ -356,7 +356,13 @@ def _print(
 
 @handles(warnings.warn)
 def _warn(
-    s: Session, message: Any, category: Any = None, stacklevel: Any = 1, *rest: Any, **kwargs: Any
+    s: Session,
+    /,
+    message: Any,
+    category: Any = None,
+    stacklevel: Any = 1,
+    *rest: Any,
+    **kwargs: Any,
 ) -> None:
     cls = UserWarning if category is None else category
     cls = type(message) if isinstance(message, Warning) else cls
@@ -430,7 +436,7 @@ def _generator_manual_seed(s: Session, generator: Any, seed: int) -> Any:
 def _sweep(fn: Any) -> Handler:
     """`backward`: refused at once if the history goes on outside, so that a split is before it."""
 
-    def handler(s: Session, *args: Any, **kwargs: Any) -> Any:
+    def handler(s: Session, /, *args: Any, **kwargs: Any) -> Any:
         given = tuple(_tensors(s, a) for a in args)
         result = s.native(fn, given, {k: _tensors(s, v) for k, v in kwargs.items()})
         for shadow in s.outside.by_real.values():

@@ -28,7 +28,7 @@ _PROTOCOLS: Final[Any] = type(typing.Protocol)
 
 
 @handles(type)
-def _type(s: Session, *args: Any, **kwargs: Any) -> Any:
+def _type(s: Session, /, *args: Any, **kwargs: Any) -> Any:
     if len(args) == 1 and not kwargs:
         return kind_of(args[0]).type_of(args[0])
     if len(args) != 3 or not isinstance(args[1], tuple) or not isinstance(args[2], dict):
@@ -137,7 +137,7 @@ def _callable(s: Session, obj: Any) -> bool:
 
 
 @handles(builtins.__build_class__)
-def _build_class(s: Session, body: Any, name: str, *bases: Any, **kwargs: Any) -> Any:
+def _build_class(s: Session, body: Any, name: str, /, *bases: Any, **kwargs: Any) -> Any:
     """The body is interpreted, the class is real."""
     meta = kwargs.pop("metaclass", type)
     if any(hasattr(b, "__mro_entries__") for b in bases) or not isinstance(meta, type):

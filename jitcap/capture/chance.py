@@ -35,7 +35,7 @@ _INTS: Final[dict[Any, dict[str, int]]] = {
 
 
 def _drawing(cls: type, name: str, pytype: type, most: int) -> Handler:
-    def handler(s: Session, owner: Any, *args: Any, **kwargs: Any) -> SymNumber:
+    def handler(s: Session, owner: Any, /, *args: Any, **kwargs: Any) -> SymNumber:
         label = f"{cls.__module__.partition('.')[0]}.{name}"
         if not s.outside.is_fixed(owner) or len(args) > most or kwargs:
             raise Break("time and chance", f"{label}() is called")
