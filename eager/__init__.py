@@ -81,6 +81,7 @@ from eager.ops import dynamic as _dynamic
 from eager.ops import elementary as _elementary
 from eager.ops import gammas as _gammas
 from eager.ops import index as _index
+from eager.ops import logic as _logic
 from eager.ops import move as _move
 from eager.ops import numbers as _numbers
 from eager.ops import parts as _parts
@@ -119,6 +120,7 @@ _OP_MODULES = (
     _elementary,
     _gammas,
     _index,
+    _logic,
     _move,
     _numbers,
     _parts,

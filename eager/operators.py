@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from eager.dispatch import apply, apply_binary
+from eager.ops import logic
 from eager.ops import pointwise as p
 from eager.ops.products import matmul
 from eager.sym import SymNumber
@@ -70,11 +71,11 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "mod": p.remainder,
     "pow": p.pow_,
     "matmul": matmul,
-    "and": p.bitwise_and,
-    "or": p.bitwise_or,
-    "xor": p.bitwise_xor,
-    "lshift": p.bitwise_left_shift,
-    "rshift": p.bitwise_right_shift,
+    "and": logic.bitwise_and,
+    "or": logic.bitwise_or,
+    "xor": logic.bitwise_xor,
+    "lshift": logic.bitwise_left_shift,
+    "rshift": logic.bitwise_right_shift,
 }
 _INPLACE = {
     "add": "add_",
@@ -104,7 +105,7 @@ def _install() -> None:
         ("neg", p.neg),
         ("pos", p.positive),
         ("abs", p.abs_),
-        ("invert", p.bitwise_not),
+        ("invert", logic.bitwise_not),
     ):
         setattr(Tensor, f"__{name}__", unary)
 

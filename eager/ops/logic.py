@@ -1,0 +1,92 @@
+"""Pointwise ops on bits and truth values, and what kind of number each element is. tensors ->
+tensor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eager import dtype as dt
+from eager.dispatch import apply
+from eager.ops import samples as s
+from eager.ops.kinds import Pointwise
+from eager.ops.pointwise import BinaryFn, binary, binary_op, eq, is_integral, lt, ne, unary
+from eager.registry import needs_tensors, public
+from eager.tensor import Tensor
+
+_bits = s.calls(
+    s.call(s.integers((3, 4)), s.integers((3, 4), seed=1), grad=False),
+    s.call(s.integers((3, 4)), 3, grad=False),
+    s.call(s.booleans((3, 1)), s.booleans((4,), seed=1), grad=False),
+)
+_shifts = s.calls(s.call(s.integers((3, 4)), s.integers((3, 4), 0, 5, seed=1), grad=False))
+_truths = s.both(s.on_two(grad=False, number=None), s.on_ints(two=True))
+
+
+def _require_bits(op: Pointwise) -> BinaryFn:
+    def fn(input: Any, other: Any) -> Tensor:
+        for x in (input, other):
+            if isinstance(x, float) or (isinstance(x, Tensor) and x.dtype.category >= dt.FLOAT):
+                kind = x.dtype if isinstance(x, Tensor) else float
+                raise RuntimeError(f"{op.name}() is for ints and bools, got {kind}")
+        return apply(op, input, other)
+
+    fn.__name__ = fn.__qualname__ = op.name
+    fn.__doc__ = f"{op.name} of ints or bools."
+    shift = "shift" in op.name
+    fn = needs_tensors("one")(fn)
+    return public(op.name, inplace=True, samples=_shifts if shift else _bits)(fn)
+
+
+bitwise_and = _require_bits(binary_op("bitwise_and", "and_"))
+bitwise_or = _require_bits(binary_op("bitwise_or", "or_"))
+bitwise_xor = _require_bits(binary_op("bitwise_xor", "xor"))
+bitwise_left_shift = _require_bits(binary_op("bitwise_left_shift", "shl"))
+bitwise_right_shift = _require_bits(binary_op("bitwise_right_shift", "shr"))
+bitwise_not = unary("bitwise_not", "not_", result="promote", samples=s.on_ints())
+
+logical_and = binary(
+    binary_op("logical_and", lambda m, x, y: m.and_(m.ne(x, 0), m.ne(y, 0)), result="bool"),
+    tensors="both",
+    samples=_truths,
+)
+logical_or = binary(
+    binary_op("logical_or", lambda m, x, y: m.or_(m.ne(x, 0), m.ne(y, 0)), result="bool"),
+    tensors="both",
+    samples=_truths,
+)
+logical_xor = binary(
+    binary_op("logical_xor", lambda m, x, y: m.ne(m.ne(x, 0), m.ne(y, 0)), result="bool"),
+    tensors="both",
+    samples=_truths,
+)
+logical_not = unary("logical_not", lambda m, x: m.eq(x, 0), result="bool", samples=s.on(grad=False))
+isnan = unary(
+    "isnan", lambda m, x: m.ne(x, x), result="bool", samples=s.on(grad=False), inplace=False
+)
+ISINF = Pointwise("isinf", ("x",), body=lambda m, x: m.eq(m.abs(x), float("inf")), result="bool")
+ISFINITE = Pointwise(
+    "isfinite", ("x",), body=lambda m, x: m.lt(m.abs(x), float("inf")), result="bool"
+)
+SIGNBIT = Pointwise(
+    "signbit",
+    ("x",),
+    body=lambda m, x: m.or_(m.lt(x, 0), m.and_(m.eq(x, 0), m.lt(m.div(1.0, x), 0))),
+    result="bool",
+)
+_floats_and_ints = s.both(s.on(grad=False), s.on_ints())
+
+
+@public(samples=_floats_and_ints)
+def isinf(input: Tensor) -> Tensor:
+    return ne(input, input) if is_integral(input) else apply(ISINF, input)
+
+
+@public(samples=_floats_and_ints)
+def isfinite(input: Tensor) -> Tensor:
+    return eq(input, input) if is_integral(input) else apply(ISFINITE, input)
+
+
+@public(samples=_floats_and_ints)
+def signbit(input: Tensor) -> Tensor:
+    """Whether the sign bit is set: also of -0.0."""
+    return lt(input, 0) if is_integral(input) else apply(SIGNBIT, input)
