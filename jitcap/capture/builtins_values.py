@@ -33,7 +33,7 @@ from jitcap.capture.kinds.base import (
     kind_of,
 )
 from jitcap.capture.kinds.tensors import tensor_of
-from jitcap.capture.kinds.text import Deferred
+from jitcap.capture.kinds.text import Deferred, promise
 from jitcap.capture.operations import BINARY, COMPARE, INPLACE, UNARY
 
 
@@ -176,7 +176,7 @@ HANDLERS[json.loads] = _pure(json.loads)
 @handles(format)
 def _format(s: Session, value: Any, spec: Any = "") -> Any:
     if isinstance(spec, Deferred):
-        return Deferred(format, (value, spec))
+        return promise(s, format, (value, spec))
     method = s.special(value, "__format__")
     if method is not None:
         answer = s.call(method, (value, spec), {})

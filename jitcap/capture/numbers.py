@@ -153,17 +153,25 @@ def enter(s: Session, number: SymNumber) -> Any:
     """A number as the graph's: an input for one that is read outside."""
     if type(number.leaf) is not Outside:
         return number.leaf
-    origin, value = number.leaf.origin, number.leaf.value
+    origin = number.leaf.origin
     if number.pytype is complex:
         return s.known(number)
-    if number.pytype is int:
-        if value not in _INT64:
-            raise Break("data dependent", "an int beyond 64 bits enters a tensor operation")
-        fits = Computed((origin,), f"{_INT64.start} <= {{0}} and {{0}} < {_INT64.stop}")
-        s.guards.add(Holds(fits, s.line(), True))
+    if number.pytype is int and not fits(s, number):
+        raise Break("data dependent", "an int beyond 64 bits enters a tensor operation")
     node = s.tracer.input(f"s{len(s.tracer.inputs)}", number.aval)
     s.outside.numbers[node] = origin
     return node
+
+
+def fits(s: Session, number: SymNumber) -> bool:
+    """Whether an int has 64 bits, guarded where it is so. Those of the graph have."""
+    if type(number.leaf) is not Outside:
+        return True
+    if number.leaf.value not in _INT64:
+        return False
+    test = f"{_INT64.start} <= {{0}} and {{0}} < {_INT64.stop}"
+    s.guards.add(Holds(Computed((number.leaf.origin,), test), s.line(), True))
+    return True
 
 
 # ---- questions

@@ -19,7 +19,7 @@ from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import MISSING, Identity, Session, kind_of
 from jitcap.capture.kinds.lent import asked, stand_in
 from jitcap.capture.kinds.tensors import OutsideArray
-from jitcap.capture.kinds.text import Deferred, joined, mentions_runtime
+from jitcap.capture.kinds.text import Deferred, joined, mentions_runtime, promise
 from jitcap.capture.operations import BINARY, COMPARE, INPLACE, NAMES, REFLECTED, UNARY
 from jitcap.guards import Same
 
@@ -35,7 +35,7 @@ def binary(s: Session, op: str, a: Any, b: Any) -> Any:
     symbol = op[:-1] if inplace else op
     if type(a) in _PLAIN and type(b) in _PLAIN:
         if symbol == "%" and type(a) is str and isinstance(b, SymNumber):
-            return Deferred(operator.mod, (a, b))
+            return promise(s, operator.mod, (a, b))
         return _numbers_or_values(s, _BINARY[symbol], a, b)
     plain = INPLACE[op] if inplace else _BINARY[op]
     name = NAMES.get(symbol, symbol)
@@ -97,7 +97,7 @@ def _native_binary(s: Session, plain: Callable[[Any, Any], Any], a: Any, b: Any)
             return joined([a, b])
         raise Break("data dependent", f"{plain.__name__}() of what is made of run-time values")
     if plain is operator.mod and isinstance(a, str) and mentions_runtime(b):
-        return Deferred(operator.mod, (a, b))
+        return promise(s, operator.mod, (a, b))
     if plain in _COMPARISONS or type(a) in _SETS:
         s.tells_apart((a, b), equals=True)
     if s.lends(a) or s.lends(b, text=isinstance(a, str)):

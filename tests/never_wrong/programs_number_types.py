@@ -1,5 +1,6 @@
 """Zeros, nan, the types of numbers, and numbers that become something else."""
 
+import collections
 import decimal
 import enum
 import fractions
@@ -439,3 +440,53 @@ def cell_list_item_and_default_become_tensors():
     return Program(
         step, [(x,), *[after(lambda v=v: change(v), x) for v in (tensor, 1, 1.5, tensor)]]
     )
+
+
+@case("numbers")
+def nan_in_other_containers():
+    nan = float("nan")
+    pair, queue, table = (nan, 1.0), collections.deque([0.5, nan]), {"a": nan}
+
+    def step(x, f):
+        return (
+            f in pair, f in queue, f in table.values(), pair.index(1.0), (f, 1.0) == pair, x,
+            queue.count(f), [f] == [nan], [f] < [nan], {"a": f} == table, f != f, [(0, f)] == [(0, nan)],
+        )  # fmt: skip
+
+    x = vector()
+    return Program(step, [(x, 1.0), (x, nan), (x, float("nan")), (x, 0.5), (x, nan)])
+
+
+@case("numbers")
+def nan_becomes_a_member():
+    nan = math.nan
+    held = [nan, 2.0]
+
+    def step(x, f):
+        return f in held, x
+
+    x = vector()
+    return Program(step, [(x, 1.0), (x, 3.0), (x, nan), (x, 2.0)])
+
+
+@case("numbers")
+def nan_is_removed():
+    nan = math.nan
+
+    def step(x, f):
+        held = [1.0, f, nan]
+        try:
+            held.remove(nan)
+            held.remove(f)
+        except ValueError as error:
+            return str(error), len(held)
+        return x, len(held)
+
+    x = vector()
+    return Program(step, [(x, 1.0), (x, nan), (x, float("nan"))])
+
+
+@case("numbers", compiles=1)
+def a_rate_among_rates():
+    """What is no NaN costs no version."""
+    return over(lambda x, rate: (rate in (0.5, 2.0), x * rate), [0.1, 0.2, 0.3])

@@ -350,3 +350,92 @@ def a_library_is_patched_for_a_while():
         return y, math.sqrt(4)
 
     return over(step, [1, 2])
+
+
+@case("output")
+def text_that_some_numbers_do_not_have():
+    def step(x, n, f):
+        y = x.sum().item()
+        found = []
+        for each in (lambda: "%d" % f, lambda: f"{n:c}", lambda: "%*d" % (n, 3), lambda: "%c" % n,
+                     lambda: f"{f:d}", lambda: "%d" % y, lambda: f"{y:x}", lambda: "%s %s" % (y,),  # noqa: F507
+                     lambda: f"{3:{n}}", lambda: f"{x:.2f}", lambda: format(y, "q"),
+                     lambda: "{:d} {}".format(f, n), lambda: "{} {}".format(n), lambda: f"{y}" + n,  # noqa: F524
+                     lambda: "-".join([f"{y}", n]), lambda: "a".center(n, "xy"), lambda: "%x" % f):  # fmt: skip
+            try:
+                found.append(each())
+            except Exception as error:
+                found.append((type(error).__name__, str(error)))
+        return found
+
+    x = vector()
+    rows = [(5, 2.5), (6, 1e300), (7, float("nan")), (-8, float("inf")), (2**40, 0.0), (9, 3.0)]
+    return Program(step, [(x, n, f) for n, f in rows])
+
+
+@case("output", one_graph=True)
+def text_that_every_number_has():
+    def step(x, n, f):
+        y = x.sum().item()
+        text = f"{n:>5} {f:.3f} {y:08.3f}", "%s %5.1f %d" % (n, y, n), "{:e} {}".format(f, [y, n])
+        return x * 2, text, "%d%%" % f, ", ".join(str(v) for v in (n, f, y)), repr({"a": (n, y)})
+
+    x = vector()
+    return Program(step, [(x, 1, 0.5), (x, 2, 1.5), (x, -3, -2.5), (x, 2**62, 1e20)])
+
+
+@case("output")
+def a_count_of_more_digits_than_python_writes():
+    state = {"n": 10**4298}
+
+    def step(x):
+        state["n"] *= 10
+        try:
+            text = f"{state['n']}"
+        except ValueError:
+            text = "too long"
+        return len(text), x
+
+    return Program(step, [(vector(),)] * 4, lambda: hex(state["n"])[:20])
+
+
+@case("output")
+def methods_of_text_with_numbers():
+    def step(x, n):
+        y = f"{x.sum().item()}"
+        return (
+            "a1b2".find(str(n)), "121".count(str(n)), "1,2".split(str(n)), str(n).isdigit(),
+            "12".startswith(str(n)), "x".encode() + str(n).encode(), "a{}b".format(n).upper(), y,
+            type("ab".replace("a", y)), "b".join(["a", y]),
+        )  # fmt: skip
+
+    return over(step, [1, 2, 3])
+
+
+@case("output")
+def fields_that_a_format_reads():
+    class Config:
+        def __init__(self):
+            self.rate, self.names = 0.5, ["a", "b"]
+
+    config = Config()
+
+    def step(x):
+        text = "{0.rate:.2f} {0.names[1]} {c.rate}".format(config, c=config)
+        return x, text, "{1:{0.names[0]}>5}".format(config, 1) if config.rate > 1 else ""
+
+    x = vector()
+    return Program(step, [(x,), after(lambda: setattr(config, "rate", 0.25), x),
+                          after(lambda: config.names.__setitem__(1, "c"), x)])  # fmt: skip
+
+
+@case("output")
+def items_that_a_format_reads():
+    table, rows = {"a": 1, "b": [2, 3]}, [4, 5]
+
+    def step(x, n):
+        return "{0[a]} {0[b][1]} {1[0]}".format(table, rows), "{a} {b}".format_map(table), x * n
+
+    x = vector()
+    return Program(step, [(x, 1), after(lambda: table.update(a=7), x, 2),
+                          after(lambda: rows.insert(0, "first"), x, 3)])  # fmt: skip

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import operator
 import re
+from contextlib import suppress
+from string import Formatter
 from typing import Any, Final, NoReturn
 
 from eager.sym import SymNumber
@@ -26,7 +28,7 @@ from jitcap.capture.kinds.base import (
     is_method,
     kind_of,
 )
-from jitcap.capture.kinds.text import Deferred, joined, mentions_runtime, text_of
+from jitcap.capture.kinds.text import Deferred, joined, mentions_runtime, promise, text_of
 from jitcap.capture.native import is_python_class, shown
 from jitcap.capture.origin import Attribute, Origin
 from jitcap.capture.outside import Shadow
@@ -110,8 +112,13 @@ class NativeKind(Kind):
 
     def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         self.settle(s, owner, 0)
-        if isinstance(owner, str | bytes) and any(map(_is_later, (*args, *kwargs.values()))):
-            return Deferred(fn, args, kwargs)
+        if isinstance(owner, str | bytes):
+            if fn.__name__ == "join" and len(args) == 1:
+                args = (s.list_of(args[0]),)
+            if fn.__name__.startswith("format") and isinstance(owner, str):
+                _refuse_reads(owner)
+            if any(map(_is_later, (*args, *kwargs.values()))):
+                return promise(s, fn, args, kwargs)
         if fn.__name__ in _TAKES_ITERABLES:
             args = driven(s, args)
         if isinstance(owner, set | frozenset | dict):
@@ -126,6 +133,15 @@ class NativeKind(Kind):
                 raise Break("data dependent", "text made of instances and run-time values")
             return s.natively(fn, args, kwargs, text=True)
         return text_of(s, fn, args, kwargs)
+
+
+def _refuse_reads(text: str) -> None:
+    """`str.format` reads attributes by itself, past the guards."""
+    with suppress(ValueError):  # it complains itself
+        for _, name, spec, _ in Formatter().parse(text):
+            if "." in (name or ""):
+                raise Break("unknown call", "str.format() reads an attribute")
+            _refuse_reads(spec or "")
 
 
 def _is_later(value: Any) -> bool:

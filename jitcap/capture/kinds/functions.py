@@ -31,7 +31,7 @@ from jitcap.capture.kinds.constants import OPAQUE, FixedKind, NativeKind, Opaque
 from jitcap.capture.kinds.mappings import touch
 from jitcap.capture.kinds.modules import globals_of
 from jitcap.capture.kinds.objects import ObjectKind, fields_of
-from jitcap.capture.kinds.text import Deferred
+from jitcap.capture.kinds.text import promise
 from jitcap.capture.native import (
     HOST_MODULES,
     OF_THE_HOST,
@@ -287,7 +287,7 @@ class UnboundKind(StaticKind):
             return s.native(fn, args, kwargs)
         if isinstance(owner, SymNumber):
             if fn.__name__ in ("__str__", "__repr__", "__format__"):
-                return Deferred(fn, args)
+                return promise(s, fn, args)
             owner = s.known(owner)
         bound = fn.__get__(owner, type(owner))
         return kind_of(owner).invoke(s, owner, bound, args[1:], kwargs)

@@ -26,7 +26,7 @@ from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import MISSING, Args, Kind, Kwargs, Session, defines
 from jitcap.capture.kinds.classes import bind, guarded_mro, guarded_raw
 from jitcap.capture.kinds.constants import MADE, ConstantKind, NativeKind, Opaque, OpaqueKind
-from jitcap.capture.kinds.text import Deferred
+from jitcap.capture.kinds.text import promise
 from jitcap.capture.native import is_native_class, shown
 from jitcap.capture.origin import Attribute, Bind, Computed, DictOf, Item, Origin, Step, Variable
 from jitcap.capture.outside import Shadow
@@ -238,7 +238,7 @@ class TensorKind(NativeKind):
         s.natively(lambda *given: operator.setitem(obj, *given), (_index(s, key), value))
 
     def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
-        return Deferred(fn, args, kwargs)
+        return promise(s, fn, args, kwargs)
 
     def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         return s.native(fn, args, kwargs)
@@ -329,7 +329,7 @@ class NumberKind(ConstantKind):
         raise TypeError(f"{shown(obj.pytype)!r} object is not iterable")
 
     def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
-        return Deferred(fn, args, kwargs)
+        return promise(s, fn, args, kwargs)
 
 
 class FloatKind(NativeKind):

@@ -7,10 +7,12 @@ logged, stored or returned. A program that looks into one is split there.
 
 from __future__ import annotations
 
+import math
 import operator
 import sys
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final, NoReturn
 
@@ -19,8 +21,9 @@ import numpy as np
 from eager.sym import SymNumber
 from eager.tensor import Tensor, wrap
 from eager.traced import Traced, fresh
+from jitcap.capture import numbers
 from jitcap.capture.breaks import Break
-from jitcap.capture.kinds.base import Args, Kind, Kwargs, Refusing, Session, parts_of
+from jitcap.capture.kinds.base import MISSING, Args, Kind, Kwargs, Refusing, Session, parts_of
 from jitcap.capture.origin import Computed
 from jitcap.capture.replay import Maker
 from jitcap.guards import Holds
@@ -48,6 +51,80 @@ class Deferred(Refusing):
         return f"{getattr(self.fn, '__name__', 'a function')}()"
 
 
+# Numbers like those of the run. Text that has places for one of the first has them for every number
+# that is finite and has 64 bits, but for what asks for a small one, or none below zero.
+_SAMPLES: Final[dict[type, tuple[Any, ...]]] = {
+    int: (1, -1, 1 << 63),
+    bool: (True, False, True),
+    float: (0.5, math.nan, math.inf),
+    complex: (0.5j, complex(math.nan), complex(math.inf)),
+    np.float64: (np.float64(0.5), np.float64(math.nan), np.float64(math.inf)),
+    np.bool_: (np.True_, np.False_, np.True_),
+}
+
+
+def promise(s: Session, fn: Callable[..., Any], args: Args, kwargs: Kwargs | None = None) -> Any:
+    """Text to be made later, if that cannot raise: it is tried with other numbers. If it can, it is
+    made now, of the values themselves, since the program may handle what it raises."""
+    kwargs = kwargs or {}
+    found: list[SymNumber] = []
+    answers = [_tried(fn, (args, kwargs), i, found) for i in range(3)]
+    is_text = all(type(answer) is str for answer in answers) or _finite(s, answers, found)
+    if is_text and all(n.pytype is not int or numbers.fits(s, n) for n in found):
+        return Deferred(fn, args, kwargs)
+    given, named = copied((args, kwargs), partial(_settled, s))
+    return fn(*given, **named)
+
+
+def _tried(fn: Callable[..., Any], given: Any, i: int, found: list[SymNumber]) -> Any:
+    """What `fn` makes of sample numbers, None if it raises. `found`: the numbers themselves."""
+
+    def sample(value: Any) -> Any:
+        if isinstance(value, SymNumber):
+            found.append(value)
+            return _SAMPLES[value.pytype][i]
+        if isinstance(value, Deferred):
+            if value.cls is not str:
+                return [0.5] if value.cls is list else np.zeros(1)
+            args, kwargs = copied((value.args, value.kwargs), sample)
+            return value.fn(*args, **kwargs)
+        return _like_tensor(value) if isinstance(value, Tensor) else MISSING
+
+    try:
+        args, kwargs = copied(given, sample)
+        return fn(*args, **kwargs)
+    except Exception:  # noqa: BLE001 - for any reason
+        return None
+
+
+def _like_tensor(tensor: Tensor) -> Tensor:
+    """A small tensor with as many dimensions, where the values are not known."""
+    array = tensor._array
+    if type(array) is not Traced:
+        return tensor
+    made: Tensor = wrap(np.zeros((1,) * len(array.shape), tensor.dtype.np))
+    return made
+
+
+def _finite(s: Session, answers: list[Any], found: list[SymNumber]) -> bool:
+    """Whether only NaN and infinity have no such text, which is then guarded."""
+    if type(answers[0]) is not str or any(n.pytype is int for n in found):
+        return False
+    return all(s.truth(s.call(math.isfinite, (n,), {})) for n in found if n.pytype is float)
+
+
+def _settled(s: Session, value: Any) -> Any:
+    """With the values of run-time numbers, guarded. Raises Break for one that the graph decides."""
+    if isinstance(value, SymNumber):
+        return s.known(value)
+    if isinstance(value, Deferred):
+        args, kwargs = copied((value.args, value.kwargs), partial(_settled, s))
+        return value.fn(*args, **kwargs)
+    if isinstance(value, Tensor) and type(value._array) is Traced:
+        raise Break("data dependent", "text made of a tensor may raise")
+    return MISSING
+
+
 class DeferredKind(Kind):
     """What is made later: it can be formatted, stored, printed and returned."""
 
@@ -64,7 +141,7 @@ class DeferredKind(Kind):
         self.refuse(obj, "an item")
 
     def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
-        return Deferred(fn, args, kwargs)
+        return promise(s, fn, args, kwargs)
 
     def rebuild(self, make: Maker, value: Deferred) -> str:
         keywords = "".join(f", {k}={make.expr(v)}" for k, v in value.kwargs.items())
@@ -103,7 +180,7 @@ def mentions_runtime(value: Any, depth: int = 0) -> bool:
 def text_of(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     """`fn(*args)` of a value that is all there: now, or later if it mentions run-time values."""
     if mentions_runtime(args):
-        return Deferred(fn, args, kwargs)
+        return promise(s, fn, args, kwargs)
     try:
         text = fn(*args, **kwargs)
     except ValueError:
@@ -122,16 +199,28 @@ def _guard_digits(s: Session) -> None:
 
 def snapshot(value: Any) -> Any:
     """What is looked at later is as it is now: containers and tensors are copied."""
+    return copied(value, _now)
+
+
+def _now(value: Any) -> Any:
     if isinstance(value, Tensor):
         return frozen(value)
     if type(value) is Deferred and value.cls is np.ndarray:
         return Deferred(value.fn, tuple(map(snapshot, value.args)), value.kwargs, value.cls)
+    return MISSING
+
+
+def copied(value: Any, leaf: Callable[[Any], Any]) -> Any:
+    """Containers with what `leaf` says stands for their parts (MISSING: the same)."""
+    found = leaf(value)
+    if found is not MISSING:
+        return found
     base: Any = next((b for b in _COPIED if isinstance(value, b)), None)
     if base is None:
         return value
     if base is tuple:
         held = [*tuple.__iter__(value)]
-        parts = [snapshot(v) for v in held]
+        parts = [copied(v, leaf) for v in held]
         return value if all(map(operator.is_, parts, held)) else base.__new__(type(value), parts)
     copy = base.__new__(type(value))  # an `__init__` of the program's is not asked
     if base is deque:
@@ -139,13 +228,13 @@ def snapshot(value: Any) -> Any:
     if base is defaultdict:
         copy.default_factory = value.default_factory
     if hasattr(value, "__dict__"):
-        copy.__dict__.update({k: snapshot(v) for k, v in value.__dict__.items()})
+        copy.__dict__.update({k: copied(v, leaf) for k, v in value.__dict__.items()})
     if issubclass(base, dict):
         for key, part in base.items(value):
-            base.__setitem__(copy, key, snapshot(part))
+            base.__setitem__(copy, key, copied(part, leaf))
     elif base is not SimpleNamespace:
         add = set.update if base is set else base.extend
-        add(copy, [snapshot(v) for v in base.__iter__(value)])
+        add(copy, [copied(v, leaf) for v in base.__iter__(value)])
     return copy
 
 
