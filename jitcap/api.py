@@ -18,6 +18,7 @@ from typing import Any, Final
 from codegen import CheckFailed
 from eager.dispatch import current_tracer
 from jitcap.capture.breaks import Break
+from jitcap.capture.native import name_of
 from jitcap.entry import Entries, compile_call, readable
 from jitcap.explain import Explanation, explanation
 from jitcap.marks import no_capture
@@ -174,7 +175,7 @@ def explain(
 
 def _shown(fn: Any, made: list[Compiled], splits: tuple[Any, ...]) -> Explanation:
     """The explanation of one region, or of the parts of a split function."""
-    name = getattr(fn, "__qualname__", type(fn).__qualname__)
+    name = name_of(fn)
     parts = [m for m in made if m.graph] or made
     trail = parts[0].trail if len(parts) == 1 else merged(name, [m.trail for m in parts])
     guards = [

@@ -23,6 +23,7 @@ from codegen import CheckFailed
 from jitcap.capture.breaks import Break, Place, Record
 from jitcap.capture.capture import beginning, capture, search
 from jitcap.capture.kinds.modules import builtins_are_replaced
+from jitcap.capture.native import name_of
 from jitcap.capture.result import Captured, why_not
 from jitcap.config import config
 from jitcap.graph import Graph
@@ -66,7 +67,7 @@ class Entries:
 
     @property
     def name(self) -> str:
-        return getattr(self.fn, "__qualname__", type(self.fn).__qualname__)
+        return name_of(self.fn)
 
     def prefer(self, version: Call) -> None:
         """Move to the front what was just used."""
@@ -367,9 +368,9 @@ class Entries:
 
 def function_of(fn: Any) -> tuple[FunctionType, tuple[Any, ...]] | None:
     """The Python function behind `fn` and what is bound to it; None for other callables."""
-    if isinstance(fn, FunctionType):
+    if type(fn) is FunctionType:
         return fn, ()
-    if isinstance(fn, MethodType) and isinstance(fn.__func__, FunctionType):
+    if type(fn) is MethodType and type(fn.__func__) is FunctionType:
         return fn.__func__, (fn.__self__,)
     return None
 
@@ -386,7 +387,7 @@ def compile_call(
 
     Raises Break when the program cannot be captured.
     """
-    trail = Trail(getattr(fn, "__qualname__", type(fn).__qualname__))
+    trail = Trail(name_of(fn))
     with collection_paused():
         with trail.stage("capture"):
             captured = capture(fn, args, kwargs, dynamic=varying, unsafe=unsafe)
@@ -478,7 +479,7 @@ class Whole:
     def place(self) -> str:
         plain = function_of(self.fn)
         code = plain[0].__code__ if plain else None
-        name = getattr(self.fn, "__qualname__", type(self.fn).__qualname__)
+        name = name_of(self.fn)
         return f"{name} at {code.co_filename}:{code.co_firstlineno}" if code else name
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

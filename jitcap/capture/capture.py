@@ -24,6 +24,7 @@ from jitcap.capture.bytecode import UnsupportedPython
 from jitcap.capture.effects import Epilogue, counters, epilogue, guard_aliases, tensors_of
 from jitcap.capture.frames import VARKEYWORDS
 from jitcap.capture.kinds.tensors import TensorShadow
+from jitcap.capture.native import name_of
 from jitcap.capture.origin import Attribute, Computed, Fixed, Keyword, Keywords, Origin, Positional
 from jitcap.capture.result import Captured, Input, prepare
 from jitcap.capture.search import Search
@@ -51,7 +52,7 @@ def capture(
     `unsafe` lines where a check failed at run time, which are not captured.
 
     Raises Break (see its `record()`) when the call cannot be captured as a whole."""
-    name = getattr(fn, "__qualname__", type(fn).__qualname__)
+    name = name_of(fn)
 
     def attempt(shared: frozenset[int], dynamic: frozenset[str]) -> tuple[Captured, frozenset[str]]:
         with tracing(Session(name, unsafe), dynamic, shared) as session:
@@ -141,22 +142,22 @@ def _placed(found: Break, cause: BaseException, session: Session) -> Break:
 
 def beginning(fn: Any) -> Place:
     """Where a function, or the method that a callable object runs, begins."""
-    while isinstance(fn, MethodType | partial):
-        fn = fn.func if isinstance(fn, partial) else fn.__func__
-    method = fn if isinstance(fn, FunctionType) else getattr(type(fn), "__call__", None)  # noqa: B004
-    if not isinstance(method, FunctionType):
-        return Place(function=getattr(fn, "__qualname__", type(fn).__qualname__))
+    while issubclass(type(fn), MethodType | partial):
+        fn = fn.__func__ if type(fn) is MethodType else fn.func
+    method = fn if type(fn) is FunctionType else getattr(type(fn), "__call__", None)  # noqa: B004
+    if type(method) is not FunctionType:
+        return Place(function=name_of(fn))
     code = method.__code__
     return Place(code.co_filename, code.co_firstlineno, function=code.co_qualname)
 
 
 def _run(session: Session, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Load the arguments and interpret the call."""
-    plain = fn.__func__ if isinstance(fn, MethodType) else fn
-    bound = int(isinstance(fn, MethodType))
+    plain = fn.__func__ if type(fn) is MethodType else fn
+    bound = int(type(fn) is MethodType)
     root: Any = fn
     session.entry = beginning(plain)
-    if isinstance(plain, FunctionType):
+    if type(plain) is FunctionType:
         origin = Fixed(plain, plain.__qualname__)
         session.outside.begin(plain, origin)
         session.guards.add(CodeIs(origin, plain.__qualname__, plain.__code__))
@@ -168,9 +169,9 @@ def _run(session: Session, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any
             )
     else:
         root = session.outside.load(fn, Fixed(fn, "the function"))
-    names = plain.__code__.co_varnames[bound:] if isinstance(plain, FunctionType) else ()
-    count = plain.__code__.co_argcount - bound if isinstance(plain, FunctionType) else 0
-    unread = unread_parameters(plain.__code__) if isinstance(plain, FunctionType) else frozenset()
+    names = plain.__code__.co_varnames[bound:] if type(plain) is FunctionType else ()
+    count = plain.__code__.co_argcount - bound if type(plain) is FunctionType else 0
+    unread = unread_parameters(plain.__code__) if type(plain) is FunctionType else frozenset()
 
     def load(value: Any, label: str, origin: Origin) -> Any:
         if type(value) is int and label in unread:  # a counter: any other will do
@@ -182,7 +183,7 @@ def _run(session: Session, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         label = names[i] if i < count else f"args[{i}]"
         given.append(load(value, label, Positional(i, label)))
     keywords = {k: load(v, k, Keyword(k)) for k, v in kwargs.items()}
-    collects = not isinstance(plain, FunctionType) or plain.__code__.co_flags & VARKEYWORDS
+    collects = type(plain) is not FunctionType or plain.__code__.co_flags & VARKEYWORDS
     if len(keywords) > 1 and collects:  # their order is that of a dictionary
         place = Computed((Keywords(),), "[*{}]")
         session.guards.add(Equals(place, session.entry.function, [*kwargs]))
@@ -209,7 +210,7 @@ def search(
     """All places where this call would be split that capture can get to. Changes nothing."""
     records: dict[Any, Record] = {}
     for first in (True, False):
-        session = Session(getattr(fn, "__qualname__", type(fn).__qualname__))
+        session = Session(name_of(fn))
         found = session.search = Search(session, records, first)
         session.vm.step_over = found.step_over
         try:

@@ -84,7 +84,7 @@ class ConcreteWorld:
         if type(target) is FunctionType and self._splits(target):
             return self._nested(target, given, kwargs)
         method: Any = getattr(type(target), "__call__", None)  # noqa: B004 - the function is wanted
-        is_object = type(method) is FunctionType and not isinstance(target, type)
+        is_object = type(method) is FunctionType and not issubclass(type(target), type)
         if is_object and self._splits(method):
             return self._nested(method, (target, *given), kwargs)
         return self._here(fn, args, kwargs)

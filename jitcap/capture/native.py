@@ -94,6 +94,13 @@ def _is_programs_module(name: str) -> bool:
     return not is_library_module(name) and "-packages" not in (file or "")
 
 
+def name_of(fn: Any) -> str:
+    """What a callable is called in messages. An object of the program is not asked."""
+    cls = type(fn)
+    name: str = cls.__qualname__
+    return name if is_programs_class(cls) else getattr(fn, "__qualname__", name)
+
+
 def is_programs(value: Any) -> bool:
     """Whether a function, or an object that is asked something, is the program's."""
     if type(value) is FunctionType:

@@ -26,6 +26,7 @@ from codegen.runtime import build, cache
 from eager.autograd import mode
 from eager.dtype import _default as default_dtype
 from eager.tensor import Tensor
+from jitcap.capture.native import name_of
 from jitcap.capture.result import Captured, entry_source, linked
 from jitcap.config import config
 from jitcap.graph import Graph
@@ -60,7 +61,7 @@ def key_of(
     with suppress(build.NoCompiler):
         machine = build.fingerprint()
     try:
-        text = fingerprint(fn if isinstance(fn, FunctionType | MethodType) else type(fn))
+        text = fingerprint(fn if type(fn) in (FunctionType, MethodType) else type(fn))
     except Unkept:
         return None
     flags = (config.backend, config.isa, config.threads, config.recompute)
@@ -72,7 +73,7 @@ def key_of(
 
 def _look(value: Any) -> Any:
     """What calls that share a version have in common in an argument, as far as one sees at once."""
-    if isinstance(value, Tensor):
+    if issubclass(type(value), Tensor):  # no __class__ of the program's is asked
         return tuple(value._array.shape), str(value._array.dtype), value._requires_grad
     return type(value).__qualname__
 
@@ -162,7 +163,7 @@ def _files(captured: Captured, fn: Any, executable: str | None) -> dict[str, byt
 
 def _roots(fn: Any) -> dict[str, Any]:
     """The objects that every call of `fn` begins with."""
-    if isinstance(fn, MethodType):
+    if type(fn) is MethodType:
         return {"fn": fn, "function": fn.__func__}
     return {"fn": fn}
 
@@ -272,7 +273,7 @@ def recall(
         if entry is None:
             continue
         try:
-            trail = Trail(getattr(fn, "__qualname__", type(fn).__qualname__))
+            trail = Trail(name_of(fn))
             with trail.stage("recall"):
                 start = json.loads(entry.file("start").read_bytes())
                 version = Recalled(start, entry.file("rest").read_bytes())

@@ -4,7 +4,7 @@ import operator
 
 import eager
 
-from .harness import Program, after, case, over
+from .harness import Call, Program, after, case, over, vector
 
 
 class Watched:
@@ -383,3 +383,97 @@ def tensor_meets_an_object_with_operators():
         return scale * x, x * scale, late
 
     return over(step, [1, 2], lambda: list(log))
+
+
+class Watching:
+    """Notes each attribute that is read of it, and of nothing else."""
+
+    log: list[str] = []
+
+    def __init__(self, a=1):
+        self.a = a
+
+    def __getattribute__(self, name):
+        Watching.log.append(name)
+        return object.__getattribute__(self, name)
+
+    def __call__(self, x, n=1):
+        return x * self.a * n
+
+    def scaled(self, x):
+        return x * 3
+
+
+def watching(step, *calls):
+    Watching.log.clear()
+    return Program(step, list(calls), lambda: list(Watching.log))
+
+
+@case("protocols")
+def watched_arguments_are_passed_on():
+    def inner(x, w):
+        return x * 2
+
+    def step(x, w, *more, key=None):
+        return inner(x, w), w is key, len(more)
+
+    x, w = vector(), Watching()
+    return watching(step, (x, w), (x, w, w), Call((x, w), {"key": w}), (x, Watching(), [w]))
+
+
+@case("protocols")
+def watched_objects_are_called():
+    def step(x, w):
+        return w(x), w.scaled(x), callable(w), isinstance(w, Watching), type(w) is Watching
+
+    x = vector()
+    return watching(step, (x, Watching(1)), (x, Watching(2)), (x, Watching(1)))
+
+
+@case("protocols")
+def watched_objects_in_state():
+    w = Watching(5)
+    held = {"w": w, "list": [w]}
+
+    def step(x):
+        found = held["w"].a + held["list"][0].a
+        held["list"].append(held["w"])
+        return x * found, held["w"] in held["list"]
+
+    x = vector()
+    return watching(step, (x,), (x,), (x,))
+
+
+@case("protocols")
+def watched_objects_are_matched_after_a_split():
+    def step(x, w):
+        if x.sum() > 0:
+            x = x + 1
+        match w:
+            case int() | str():
+                return x
+            case Watching(a=2):
+                return x * 2
+            case Watching(a=a):
+                return x * a
+
+    x = vector()
+    return watching(step, (x, Watching(2)), (x, Watching(3)), (x, 4))
+
+
+@case("protocols")
+def a_watched_object_is_the_step():
+    w = Watching(3)
+    x = vector()
+    Watching.log.clear()
+    program = watching(w, (x,), (x, 2), (x,))
+    # jit() itself looks for a `forward`: only the calls are compared.
+    program.calls[0] = after(Watching.log.clear, x)
+    return program
+
+
+@case("protocols")
+def a_method_of_a_watched_object_is_the_step():
+    w = Watching(3)
+    step = w.scaled
+    return watching(step, (vector(),), (vector(),))
