@@ -9,7 +9,7 @@ from __future__ import annotations
 import dis
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, TypeVar
@@ -30,13 +30,14 @@ from jitcap.capture.result import Captured, Input, prepare
 from jitcap.capture.search import Search
 from jitcap.capture.session import Session
 from jitcap.graph import Node
-from jitcap.guards import CodeIs, Equals, Guard, Is, Member, Names
+from jitcap.guards import CodeIs, Equals, Guard, Is, Member, Names, TypeIs
 from jitcap.joint import Joint, build_joint, runs_python
 from jitcap.tracer import DataDependent
 
 T = TypeVar("T")
 _PARTS = (ModuleType, type, FunctionType, BuiltinFunctionType)  # of a program: they stay
 _LOOK_AROUND: Final = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe", "stack"})
+_BUILDING: Final = ("LOAD_", "PUSH_NULL", "KW_NAMES", "PRECALL", "CACHE")  # of a call's arguments
 FRAMES = 10_000  # an interpreted call is several of ours
 
 
@@ -60,7 +61,44 @@ def capture(
             varies = counters(session)
             return finish(session, value, (len(args), tuple(kwargs))), varies
 
-    return with_aliases(lambda shared: with_counters(partial(attempt, shared), dynamic))
+    def with_numbers(shared: frozenset[int]) -> Captured:
+        first = with_counters(partial(attempt, shared), dynamic)
+        idle = _passed_on_ints(fn, first) - dynamic
+        if idle:
+            with suppress(Break):
+                again = attempt(shared, dynamic | idle)[0]
+                if not _uses(again, idle):
+                    return again
+        return first
+
+    return with_aliases(with_numbers)
+
+
+def _passed_on_ints(fn: Any, captured: Captured) -> frozenset[str]:
+    """The arguments, ints, that were guarded though the function itself only passes them on."""
+    plain = fn.__func__ if type(fn) is MethodType else fn
+    names = passed_on(plain.__code__) if type(plain) is FunctionType else frozenset()
+    return frozenset(
+        guard.origin.show()
+        for guard in captured.guards.items
+        if type(guard) is Equals and type(guard.value) is int and _is_argument(guard.origin, names)
+    )
+
+
+def _uses(captured: Captured, names: frozenset[str]) -> bool:
+    """Whether the graph or a guard rests on the value of one of these arguments."""
+    read = [g.origin for g in captured.guards.items if type(g) is not TypeIs]
+    read += [i.origin for i in captured.inputs if i.origin is not None]
+    while read:
+        origin = read.pop()
+        if _is_argument(origin, names):
+            return True
+        read += origin.parents()
+    return False
+
+
+def _is_argument(origin: Origin, names: frozenset[str]) -> bool:
+    return type(origin) in (Positional, Keyword) and origin.show() in names
 
 
 def with_counters(
@@ -202,6 +240,22 @@ def unread_parameters(code: CodeType) -> frozenset[str]:
             read.update(names if isinstance(names, tuple) else [str(names)])
     count = code.co_argcount + code.co_kwonlyargcount
     return frozenset(code.co_varnames[:count]).difference(read)
+
+
+@lru_cache(maxsize=4096)
+def passed_on(code: CodeType) -> frozenset[str]:
+    """The parameters that the function uses as arguments of calls only, as far as one sees."""
+    found: set[str] = set()
+    other: set[str] = set()
+    user = ""  # the next instruction that does something with what is loaded
+    for each in reversed([*dis.get_instructions(code)]):
+        names = each.argval if isinstance(each.argval, tuple) else (str(each.argval),)
+        is_given = each.opname.startswith("LOAD_FAST") and user.startswith("CALL")
+        (found if is_given else other).update(names)
+        if not each.opname.startswith(_BUILDING):
+            user = each.opname
+    count = code.co_argcount + code.co_kwonlyargcount
+    return (frozenset(code.co_varnames[:count]) & found) - other
 
 
 def search(

@@ -490,3 +490,35 @@ def nan_is_removed():
 def a_rate_among_rates():
     """What is no NaN costs no version."""
     return over(lambda x, rate: (rate in (0.5, 2.0), x * rate), [0.1, 0.2, 0.3])
+
+
+@case("numbers", compiles=1)
+def an_int_that_is_passed_on_and_returned():
+    def inner(x, step_number, *more):
+        return x + 1, step_number, more
+
+    return over(lambda x, n: inner(x, n, n), [0, 1, 2, 2**70])
+
+
+@case("numbers")
+def an_int_that_is_passed_on_and_used():
+    def inner(x, n, k):
+        return x.sum(n), x * k, k > 3
+
+    x = eager.ones(2, 2)
+    return Program(lambda x, n, k: inner(x, n, k), [(x, 0, 1), (x, 1, 1), (x, 1, 5), (x, -1, True)])
+
+
+@case("numbers")
+def an_int_that_is_passed_on_to_a_branch():
+    seen = []
+
+    def report(n, text):
+        if n % 2 == 0:
+            seen.append((n, text))
+
+    def step(x, n):
+        report(n, "even")
+        return x * 2
+
+    return over(step, [0, 1, 2, 3, 4], lambda: list(seen))
