@@ -6,25 +6,11 @@ from pathlib import Path
 import pytest
 
 from .harness import CASES, check
-from .wrong_today import WRONG_TODAY
 
 for path in sorted(Path(__file__).parent.glob("programs_*.py")):
     importlib.import_module(f".{path.stem}", __package__)
 
-PARAMETERS = [
-    pytest.param(
-        name,
-        id=f"{each.group}-{name}",
-        marks=[
-            pytest.mark.xfail(
-                strict=True, raises=(AssertionError, TypeError), reason=WRONG_TODAY[name]
-            )
-        ]
-        if name in WRONG_TODAY
-        else [],
-    )
-    for name, each in CASES.items()
-]
+PARAMETERS = [pytest.param(name, id=f"{each.group}-{name}") for name, each in CASES.items()]
 
 
 @pytest.mark.filterwarnings("ignore:set_num_threads")
@@ -32,7 +18,3 @@ PARAMETERS = [
 def test_case(name, tmp_path):
     wrong = check(name, tmp_path)
     assert not wrong, wrong
-
-
-def test_marks_name_cases():
-    assert not WRONG_TODAY.keys() - CASES.keys()
