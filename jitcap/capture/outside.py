@@ -70,7 +70,7 @@ def ends(real: Any, depth: int = 0) -> bool:
         return True
     if any(reference.__callback__ is not None for reference in weakref.getweakrefs(real)):
         return True
-    parts = gc.get_referents(real) if depth < _DEPTH and not isinstance(real, Tensor) else ()
+    parts = gc.get_referents(real) if depth < _DEPTH and not issubclass(type(real), Tensor) else ()
     return any(ends(part, depth + 1) for part in parts)
 
 
