@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from jitcap.capture.breaks import Break
 from jitcap.capture.bytecode import VERSION, Instruction
-from jitcap.capture.interpret import NULL, Frame, Interpreter
+from jitcap.capture.interpret import NULL, Frame, Interpreter, Opcode
 from jitcap.capture.native import MAPPING, SEQUENCE, shown
 from jitcap.capture.opcodes import opcode
 
@@ -18,28 +19,20 @@ def jump(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     frame.pc = ins.target
 
 
-@opcode("POP_JUMP_IF_TRUE")
-def pop_jump_if_true(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    if vm.world.truth(frame.pop()):
-        frame.pc = ins.target
+def _jumping(goes: Callable[[Any, Any], bool]) -> Opcode:
+    """A jump that is taken if `goes(world, value)`."""
+
+    def run(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+        if goes(vm.world, frame.pop()):
+            frame.pc = ins.target
+
+    return run
 
 
-@opcode("POP_JUMP_IF_FALSE")
-def pop_jump_if_false(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    if not vm.world.truth(frame.pop()):
-        frame.pc = ins.target
-
-
-@opcode("POP_JUMP_IF_NONE")
-def pop_jump_if_none(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    if frame.pop() is None:
-        frame.pc = ins.target
-
-
-@opcode("POP_JUMP_IF_NOT_NONE")
-def pop_jump_if_not_none(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    if frame.pop() is not None:
-        frame.pc = ins.target
+opcode("POP_JUMP_IF_TRUE")(_jumping(lambda world, value: world.truth(value)))
+opcode("POP_JUMP_IF_FALSE")(_jumping(lambda world, value: not world.truth(value)))
+opcode("POP_JUMP_IF_NONE")(_jumping(lambda world, value: value is None))
+opcode("POP_JUMP_IF_NOT_NONE")(_jumping(lambda world, value: value is not None))
 
 
 @opcode("JUMP_IF_TRUE_OR_POP", until=(3, 11))

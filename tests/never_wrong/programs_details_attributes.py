@@ -205,3 +205,19 @@ def a_part_of_a_list_is_replaced():
 
     calls = [([1, 2], [3, x], vector()) for x in (4, vector())]
     return Program(step, [*calls, after(again, [1, 2], (5,), vector())], close=close)
+
+
+class Sevens(functools.partial):
+    def __call__(self, *args):
+        return 7
+
+
+@case("functions")
+def a_partial_calls_its_way():
+    def step(fn, x):
+        try:
+            return x * fn(3), operator.itemgetter(0)([fn(2)]), operator.itemgetter(0)()
+        except TypeError as error:
+            return x, str(error)
+
+    return Program(step, [(Sevens(max, 1), vector()), (functools.partial(max, 1), vector())])

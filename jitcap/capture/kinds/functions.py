@@ -297,6 +297,8 @@ class PartialKind(NativeKind):
     """`functools.partial`."""
 
     def load(self, s: Session, real: functools.partial[Any], origin: Origin) -> Any:
+        if type(real) is not functools.partial:
+            return OPAQUE.load(s, real, origin)
         s.outside.guard(TypeIs(origin, s.line(), functools.partial))
         fn = s.outside.load(real.func, Attribute(origin, "func"))
         args = s.outside.load(real.args, Attribute(origin, "args"))
@@ -369,7 +371,9 @@ class GetterKind(FixedKind):
     """`operator.itemgetter`, `attrgetter`, `methodcaller`."""
 
     def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
-        (obj,) = args
+        if len(args) != 1 or kwargs:
+            return fn(*args, **kwargs)  # raises in Python's words
+        obj = args[0]
         make, given = fn.__reduce__()
         if isinstance(fn, operator.methodcaller):
             if isinstance(make, functools.partial):
