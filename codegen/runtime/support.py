@@ -28,6 +28,8 @@ from typing import Final
 
 from codegen.runtime import build, cache
 
+LAPACK: Final = ("sgesv", "dgesv", "sgetrf", "dgetrf", "spotrf", "dpotrf", "spotrs", "dpotrs")
+
 
 class Api(ctypes.Structure):
     """JcApi of jitcap_rt.h: what generated code gets from its surroundings."""
@@ -37,6 +39,7 @@ class Api(ctypes.Structure):
         ("dgemm", ctypes.c_void_p),
         ("small_sgemm", ctypes.c_void_p),
         ("small_dgemm", ctypes.c_void_p),
+        *((name, ctypes.c_void_p) for name in LAPACK),
         ("run", ctypes.c_void_p),
         ("member", ctypes.c_void_p),
         ("team", ctypes.c_void_p),
@@ -101,6 +104,8 @@ def _make_api() -> Api:
     if blas is not None:
         for field, symbol in (("sgemm", "cblas_sgemm"), ("dgemm", "cblas_dgemm")):
             setattr(table, field, address_of(blas, f"scipy_{symbol}"))
+        for name in LAPACK:
+            setattr(table, name, address_of(blas, f"scipy_{name}_"))
         blas.scipy_openblas_set_num_threads(1)
     return table
 

@@ -1,7 +1,8 @@
 """Ops of kind `extern`: what only a library does. Matrix decompositions and solvers by NumPy's
 LAPACK -> tensors.
 
-Compiled code calls back to these kernels. Shapes are (*B, M, N). Derivatives are in eager's own
+Compiled code calls LAPACK itself for systems, inverses, determinants and Cholesky factors, and
+these kernels back for the others. Shapes are (*B, M, N). Derivatives are in eager's own
 ops, with sources at each.
 """
 

@@ -1,8 +1,7 @@
 """Orthogonal polynomials, for `eager.special`: x and the degree, elementwise -> values.
 
 All are three-term recurrences p[k+1] = (a x + b) p[k] - c p[k-1], so that a family is a row of a
-table. The degree is data (a tensor), so compiled code calls back for them; like PyTorch's they have
-no derivative.
+table. The degree is data (a tensor); like PyTorch's they have no derivative.
 """
 
 from __future__ import annotations

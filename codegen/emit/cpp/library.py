@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from codegen.emit.cpp import conv, rows, signal
+from codegen.emit.cpp import conv, linalg, rows, signal
 from codegen.emit.cpp.step import Places, Routine, Writer
 from codegen.emit.cpp.table import MEMORY
 from codegen.ir import Access, Library
@@ -189,6 +189,13 @@ ROUTINES: Final[dict[str, Routine]] = {
     "fft_c2r": Routine("jitcap_fft.h", signal.c2r, fits=signal.wide_parts),
     "searchsorted": Routine("jitcap_search.h", signal.searchsorted, fits=signal.comparable),
     "logcumsumexp": Routine("jitcap_scan.h", signal.logcumsumexp, fits=signal.real_operand),
+    "polynomial": Routine("jitcap_polynomial.h", signal.polynomial, fits=signal.of_one_float),
+    "solve": Routine("jitcap_linalg.h", linalg.solve, fits=linalg.possible),
+    "inv": Routine("jitcap_linalg.h", linalg.inv, fits=linalg.possible),
+    "det": Routine("jitcap_linalg.h", linalg.determinant, fits=linalg.possible),
+    "slogdet": Routine("jitcap_linalg.h", linalg.determinant, fits=linalg.possible),
+    "cholesky": Routine("jitcap_linalg.h", linalg.cholesky, fits=linalg.possible),
+    "cholesky_solve": Routine("jitcap_linalg.h", linalg.cholesky_solve, fits=linalg.possible),
     "complex cast": Routine("jitcap_complex.h", signal.of_real, fits=signal.to_complex),
     "complex": Routine("jitcap_complex.h", signal.binary("Pair"), fits=signal.parts_alike),
 }

@@ -229,5 +229,34 @@ def logcumsumexp(w: Writer) -> None:
     w.call(f"scan<LogAddExp, {kind}>", lines, w.dense(0), w.out())
 
 
+POLYNOMIALS: Final = {
+    "chebyshev_polynomial_t": "Chebyshev<1, 0, false>",
+    "chebyshev_polynomial_u": "Chebyshev<2, 0, false>",
+    "chebyshev_polynomial_v": "Chebyshev<2, -1, false>",
+    "chebyshev_polynomial_w": "Chebyshev<2, 1, false>",
+    "shifted_chebyshev_polynomial_t": "Chebyshev<1, 0, true>",
+    "shifted_chebyshev_polynomial_u": "Chebyshev<2, 0, true>",
+    "shifted_chebyshev_polynomial_v": "Chebyshev<2, -1, true>",
+    "shifted_chebyshev_polynomial_w": "Chebyshev<2, 1, true>",
+    "hermite_polynomial_h": "Hermite<2>",
+    "hermite_polynomial_he": "Hermite<1>",
+    "laguerre_polynomial_l": "Laguerre",
+    "legendre_polynomial_p": "Legendre",
+}
+
+
+def polynomial(w: Writer) -> None:
+    out = w.step.out_avals[0]
+    x, degree = (_spread(w, i, out) for i in range(2))
+    w.call(f"polynomial<{POLYNOMIALS[w.step.attrs['family']]}>", out.numel, x, degree, w.out())
+
+
+def of_one_float(step: Library) -> bool:
+    """Everything is float32, or everything is float64."""
+    kinds = {a.dtype for a in (*step.avals, *step.out_avals)}
+    known = kinds in ({dt.float32}, {dt.float64})
+    return known and all(isinstance(x, Access) for x in step.operands)
+
+
 def real_operand(step: Library) -> bool:
     return step.avals[0].dtype.is_floating_point

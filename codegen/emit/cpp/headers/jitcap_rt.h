@@ -14,11 +14,24 @@ typedef int (*JcHost)(long id, void *const *buffers);  // a Python kernel called
 typedef void (*JcSgemm)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int);
 typedef void (*JcDgemm)(int, int, int, int, int, int, double, const double *, int, const double *, int, double, double *, int);
 template <class T> using JcSmallGemm = void (*)(bool, bool, long, long, long, T, const T *, long, const T *, long, T, T *, long);
+// LAPACK, whose arguments are pointers; the lengths of texts come last.
+template <class T> using JcGesv = void (*)(const int *n, const int *k, T *a, const int *lda, int *pivots, T *b, const int *ldb, int *info);
+template <class T> using JcGetrf = void (*)(const int *m, const int *n, T *a, const int *lda, int *pivots, int *info);
+template <class T> using JcPotrf = void (*)(const char *half, const int *n, T *a, const int *lda, int *info, unsigned long);
+template <class T> using JcPotrs = void (*)(const char *half, const int *n, const int *k, const T *a, const int *lda, T *b, const int *ldb, int *info, unsigned long);
 struct JcApi {  // mirrored by runtime/support.py: Api
   JcSgemm sgemm;  // cblas_sgemm or null: then the plain loop of jitcap_product.h is used
   JcDgemm dgemm;
   JcSmallGemm<float> small_sgemm;  // jitcap_gemm.h, or null
   JcSmallGemm<double> small_dgemm;
+  JcGesv<float> sgesv;  // jitcap_linalg.h; or null, as the others of LAPACK
+  JcGesv<double> dgesv;
+  JcGetrf<float> sgetrf;
+  JcGetrf<double> dgetrf;
+  JcPotrf<float> spotrf;
+  JcPotrf<double> dpotrf;
+  JcPotrs<float> spotrs;
+  JcPotrs<double> dpotrs;
   // jitcap_team.h: part(body, lo, hi) over pieces of [0, n); null: in the caller
   void (*run)(void (*part)(void *, long, long), void *body, long n, long grain, long pieces, int members);
   int (*member)();                   // number of the calling thread in its team, 0 for the caller
