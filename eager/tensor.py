@@ -17,7 +17,8 @@ from eager.aval import Aval, array_aval
 from eager.device import CPU, Size, device
 from eager.dtype import DType
 from eager.storage import Storage, owner_of
-from eager.traced import Traced
+from eager.sym import SymNumber
+from eager.traced import Traced, UnknownValue
 
 T = TypeVar("T", bound="Tensor")
 _new = object.__new__
@@ -101,8 +102,10 @@ class Tensor:
         def __setitem__(self, index: Any, value: Any) -> None: ...
 
     def __init__(self, *args: Any, device: Any = None) -> None:
-        if len(args) == 1 and not isinstance(args[0], int):
+        if len(args) == 1 and not isinstance(args[0], int | SymNumber):
             given = args[0]._array if isinstance(args[0], Tensor) else args[0]
+            if type(given) is Traced:
+                raise UnknownValue("Tensor(x) copies a tensor whose values are not known yet")
             if isinstance(args[0], Size):
                 given = np.zeros(args[0])
             self._array = np.array(given, dtype=dt.get_default_dtype().np)

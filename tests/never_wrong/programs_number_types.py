@@ -522,3 +522,15 @@ def an_int_that_is_passed_on_to_a_branch():
         return x * 2
 
     return over(step, [0, 1, 2, 3, 4], lambda: list(seen))
+
+
+@case("numbers")
+def legacy_constructors():
+    def step(x, n):
+        return (
+            eager.LongTensor([n, 2]), eager.FloatTensor(x), eager.Tensor(x * 2), eager.LongTensor(n),
+            eager.Tensor(n, 2).shape, eager.DoubleTensor([x.sum().item(), n]), eager.FloatTensor(),
+            eager.IntTensor(x.shape), eager.Tensor(eager.ones(2)),
+        )  # fmt: skip
+
+    return over(step, [1, 2, 3])
