@@ -126,6 +126,8 @@ def _over_eager(value: Any) -> Any:
         return functools.partial(_over_eager(value.func), *value.args, **value.keywords)
     if not isinstance(value, types.FunctionType):
         return value
+    if value.__name__ == "wrapper_set_seed":
+        return _called
     if not value.__module__.startswith("torch.testing"):
         return _ours_or_itself(value, f"{value.__module__}.{value.__name__}")
     names = {name for code in _codes(value.__code__) for name in code.co_names}
@@ -135,6 +137,10 @@ def _over_eager(value: Any) -> Any:
     copy = types.FunctionType(value.__code__, world, value.__name__, value.__defaults__, cells)
     copy.__kwdefaults__ = value.__kwdefaults__
     return copy
+
+
+def _called(fn: Any, *args: Any, **kwargs: Any) -> Any:
+    return fn(*args, **kwargs)
 
 
 def _ours_or_itself(value: Any, path: str) -> Any:

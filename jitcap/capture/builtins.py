@@ -438,13 +438,42 @@ def _sweep(fn: Any) -> Handler:
 
     def handler(s: Session, /, *args: Any, **kwargs: Any) -> Any:
         given = tuple(_tensors(s, a) for a in args)
-        result = s.native(fn, given, {k: _tensors(s, v) for k, v in kwargs.items()})
+        named = {k: _tensors(s, v) for k, v in kwargs.items()}
+        if fn is autograd.grad:
+            _stays_inside(s, *given[:2], **{k: named[k] for k in named if k in _SWEEP_ENDS})
+        result = s.native(fn, given, named)
         for shadow in s.outside.by_real.values():
             if isinstance(shadow, TensorShadow) and shadow.passes_on():
                 raise Break("effect", f"backward() goes on past {shadow.origin.show()}")
         return result
 
     return handler
+
+
+_SWEEP_ENDS: Final = ("outputs", "inputs")
+
+
+def _stays_inside(s: Session, outputs: Any = (), inputs: Any = ()) -> None:
+    """Refuse `grad` where the way from the outputs leads to a tensor with a history outside, on
+    which the way to an input may go on: the tape in here ends at its stand-in."""
+    shadows = [x for x in s.outside.by_real.values() if isinstance(x, TensorShadow)]
+    outside = {id(x.twin): x for x in shadows}
+    ends = [(t,) if isinstance(t, Tensor) else t or () for t in (outputs, inputs)]
+    wanted = {id(t) for t in ends[1]}
+    seen: set[int] = set()
+    stack = [autograd.edge_of(t) for t in ends[0]]
+    while stack:
+        edge = stack.pop()
+        if edge is None or id(edge[0]) in seen:
+            continue
+        seen.add(id(edge[0]))
+        if isinstance(edge[0], autograd.Node):
+            stack.extend(edge[0].edges)
+            continue
+        reached = outside.get(id(edge[0]))
+        others = (wanted - {id(edge[0])}) & outside.keys()
+        if reached is not None and reached.has_history() and others:
+            raise Break("effect", f"grad() goes on past {reached.origin.show()}")
 
 
 def _tensors(s: Session, value: Any) -> Any:

@@ -384,6 +384,27 @@ def groupnorm_mean(jit, note, attempt):
     note(y, x, m)
 
 
+@pytest.mark.parametrize("backend", ["eager", "cpp"])
+@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+def test_grad_of_what_was_made_outside(backend):
+    """The way from the outputs to the inputs may go on outside: also before a split."""
+    x = floats(4)
+
+    def through(y, x):
+        return autograd.grad(y * 2, [x], allow_unused=True, retain_graph=True)
+
+    def after_a_split(x):
+        return autograd.grad((x[x > 0] * x.sum()).sum(), [x], allow_unused=True)
+
+    fn, split = (jitcap.jit(f, backend=backend) for f in (through, after_a_split))
+    leaf = eager.ones(()).requires_grad_()
+    for _ in range(2):
+        assert fn(leaf, x) == through(leaf, x) == (None,)
+        y = (x * x).sum()
+        assert fn(y, x)[0].tolist() == through(y, x)[0].tolist()
+        assert split(x)[0].tolist() == after_a_split(x)[0].tolist()
+
+
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_like_eager(name):
     fn, expected = PROGRAMS[name]
