@@ -101,6 +101,8 @@ CLAIMS = {
         + "test_every_setting_is_documented",
     },
     "docs/limits.md": {
+        "* A program that looks at frames": "tests/never_wrong/programs_frames.py",
+        "* A print, a log record": "tests/never_wrong/programs_output.py",
         "What is not captured splits": "tests/capture/test_breaks.py::test_same_answer",
         "* Python 3.11, 3.12": SELF + "test_another_python_is_said",
         "* Shapes are static": "tests/behaviour/test_like_plain_python.py::"
