@@ -32,6 +32,7 @@ from eager.nn import Parameter
 from eager.printing import set_printoptions
 from eager.serialization import load, save
 from eager.sym import SymNumber
+from eager.tape import edge_of
 from eager.tensor import Tensor
 from eager.traced import Traced
 from jitcap import scalars
@@ -461,7 +462,7 @@ def _stays_inside(s: Session, outputs: Any = (), inputs: Any = ()) -> None:
     ends = [(t,) if isinstance(t, Tensor) else t or () for t in (outputs, inputs)]
     wanted = {id(t) for t in ends[1]}
     seen: set[int] = set()
-    stack = [autograd.edge_of(t) for t in ends[0]]
+    stack = [edge_of(t) for t in ends[0]]
     while stack:
         edge = stack.pop()
         if edge is None or id(edge[0]) in seen:
