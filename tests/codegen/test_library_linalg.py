@@ -47,6 +47,14 @@ def test_systems_and_factors(kind, batch):
         compare(program, a, b, p, rtol=REAL[kind])
 
 
+@pytest.mark.parametrize("kind", REAL)
+@pytest.mark.parametrize("shape", [(5, 5), (2, 4, 4), (3, 5, 2), (2, 5), (3, 1, 1)])
+def test_factors_with_rows_exchanged(kind, shape):
+    eager.manual_seed(0)
+    a = eager.randn(*shape, dtype=getattr(eager, kind))
+    compare(lambda a: (*eager.linalg.lu_factor(a), *eager.linalg.lu(a)), a, rtol=REAL[kind])
+
+
 def test_no_rows():
     x = eager.zeros(2, 0, 0)
     compare(

@@ -196,6 +196,10 @@ ROUTINES: Final[dict[str, Routine]] = {
     "slogdet": Routine("jitcap_linalg.h", linalg.determinant, fits=linalg.possible),
     "cholesky": Routine("jitcap_linalg.h", linalg.cholesky, fits=linalg.possible),
     "cholesky_solve": Routine("jitcap_linalg.h", linalg.cholesky_solve, fits=linalg.possible),
+    "pivots": Routine("jitcap_linalg.h", linalg.pivots, fits=linalg.possible),
+    "plain_lu": Routine("jitcap_linalg.h", linalg.plain_lu, fits=linalg.possible),
+    "nextafter": Routine("jitcap_bits.h", signal.nextafter, fits=signal.of_one_float),
+    "frexp": Routine("jitcap_bits.h", signal.frexp, fits=signal.of_one_operand),
     "complex cast": Routine("jitcap_complex.h", signal.of_real, fits=signal.to_complex),
     "complex": Routine("jitcap_complex.h", signal.binary("Pair"), fits=signal.parts_alike),
 }

@@ -63,6 +63,17 @@ def determinant(w: Writer) -> None:
     w.call("determinant", _batch(w), n, w.dense(0), *outs, refused, _room(w, n * n))
 
 
+def pivots(w: Writer) -> None:
+    m, n = w.aval(0).shape[-2:]
+    own = m * n * w.aval(0).dtype.itemsize + round_up(4 * m, ALIGN)
+    room = w.take(max(own, ALIGN) * team())
+    w.call("pivots", _batch(w), m, n, w.dense(0), w.out(0), w.out(1), room)
+
+
+def plain_lu(w: Writer) -> None:
+    w.call("plain_lu", _batch(w), w.aval(0).shape[-1], w.dense(0), w.out())
+
+
 def cholesky(w: Writer) -> None:
     refused = f"Refused{_refused(w, 'a matrix is not positive definite')}"
     w.call("cholesky", _batch(w), w.aval(0).shape[-1], w.dense(0), w.out(), refused)

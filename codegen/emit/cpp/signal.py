@@ -251,6 +251,19 @@ def polynomial(w: Writer) -> None:
     w.call(f"polynomial<{POLYNOMIALS[w.step.attrs['family']]}>", out.numel, x, degree, w.out())
 
 
+def nextafter(w: Writer) -> None:
+    out = w.step.out_avals[0]
+    w.call("nextafter", out.numel, _spread(w, 0, out), _spread(w, 1, out), w.out())
+
+
+def frexp(w: Writer) -> None:
+    w.call("frexp", w.aval(0).numel, w.dense(0), w.out(0), w.out(1))
+
+
+def of_one_operand(step: Library) -> bool:
+    return isinstance(step.operands[0], Access) and step.avals[0].dtype in (dt.float32, dt.float64)
+
+
 def of_one_float(step: Library) -> bool:
     """Everything is float32, or everything is float64."""
     kinds = {a.dtype for a in (*step.avals, *step.out_avals)}

@@ -77,6 +77,54 @@ template <class T> JC_NOINLINE void determinant(i64 batch, i64 n, const T *a, T 
     }
   });
 }
+// One step of elimination by row k of a row-major (m, n) matrix: the factors stay below the diagonal.
+template <class T> JC_INLINE void eliminate(T *work, i64 m, i64 n, i64 k) {
+  T pivot = work[k * n + k];
+  if (pivot == 0) return;
+  for (i64 i = k + 1; i < m; i++) {
+    T factor = work[i * n + k] /= pivot;
+    for (i64 j = k + 1; j < n; j++) work[i * n + j] -= factor * work[k * n + j];
+  }
+}
+// The order of the rows, and (from 1) which row each step exchanges for its own; NaN is the largest.
+template <class T> JC_NOINLINE void pivots(i64 batch, i64 m, i64 n, const T *x, i64 *order, i32 *exchanged, char *room) {
+  i64 steps = m < n ? m : n, own = m * n * (i64)sizeof(T) + (m * 4 + 63) / 64 * 64;
+  parallel(batch, 1, team_for_product(batch * m, n, steps), [=](i64 lo, i64 hi) {
+    T *work = (T *)(room + member() * own);
+    for (i64 i = lo; i < hi; i++) {
+      i64 *rows = order + i * m;
+      for (i64 j = 0; j < m * n; j++) work[j] = x[i * m * n + j];
+      for (i64 j = 0; j < m; j++) rows[j] = j;
+      for (i64 k = 0; k < steps; k++) {
+        i64 best = k;
+        for (i64 j = k + 1; j < m; j++) {
+          T most = abs(work[best * n + k]), each = abs(work[j * n + k]);
+          if (most == most && !(each <= most)) best = j;
+        }
+        exchanged[i * steps + k] = (i32)(best + 1);
+        for (i64 j = 0; j < n && best != k; j++) {
+          T t = work[k * n + j];
+          work[k * n + j] = work[best * n + j];
+          work[best * n + j] = t;
+        }
+        i64 row = rows[k];
+        rows[k] = rows[best];
+        rows[best] = row;
+        eliminate(work, m, n, k);
+      }
+    }
+  });
+}
+// L below the diagonal and U on and above it, of square matrices whose rows are in order.
+template <class T> JC_NOINLINE void plain_lu(i64 batch, i64 n, const T *x, T *out) {
+  parallel(batch, 1, team_for_product(batch * n, n, n), [=](i64 lo, i64 hi) {
+    for (i64 i = lo; i < hi; i++) {
+      T *work = out + i * n * n;
+      for (i64 j = 0; j < n * n; j++) work[j] = x[i * n * n + j];
+      for (i64 k = 0; k < n; k++) eliminate(work, n, n, k);
+    }
+  });
+}
 template <class T> JC_NOINLINE void cholesky(i64 batch, i64 n, const T *a, T *out, const Refused &r) {
   parallel(batch, 1, team_for_product(batch * n, n, n), [=, &r](i64 lo, i64 hi) {
     for (i64 i = lo; i < hi; i++) {
