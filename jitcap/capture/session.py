@@ -36,6 +36,7 @@ from jitcap.capture.kinds.classes import (
 from jitcap.capture.kinds.constants import Opaque
 from jitcap.capture.kinds.functions import Reentry
 from jitcap.capture.kinds.iterators import ReversedIterator, driven
+from jitcap.capture.kinds.tensors import replaced_member
 from jitcap.capture.kinds.text import Deferred, joined, snapshot
 from jitcap.capture.native import (
     MAPPING,
@@ -92,6 +93,7 @@ class Session(base.Session):
         self.outside = Outside(self.guards, self.line, self._read)
         self.vm = Interpreter(self, OPCODES)
         self.vm.passthrough = (Break, DataDependent, UnknownValue)
+        self.replaced: str | None = None  # a member of the library's tensors that is, once asked
         self.search: Search | None = None  # for all refusals, not for a graph
         self.host_calls: list[host.HostCall] = []
         self.drawn: dict[Node, Drawn] = {}  # graph input -> the number that the host draws for it
@@ -248,6 +250,10 @@ class Session(base.Session):
         plain = fn.__func__ if type(fn) is MethodType else fn
         if type(plain) is FunctionType:  # one of `eager`, which looks at all that it gets
             self.see_within((*given, named), "use")
+            if self.replaced is None:
+                self.replaced = replaced_member()
+            if self.replaced:
+                raise Break("unknown call", f"{plain.__name__}() may use {self.replaced}, replaced")
             self._guard_defaults(plain, len(given) + len(named))
         elif fn not in STORES and fn not in (list, tuple):
             self.tells_apart((*given, *named.values()))

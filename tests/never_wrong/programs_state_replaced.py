@@ -5,7 +5,7 @@ from eager import nn
 from eager.nn import functional as F
 
 from .harness import case
-from .scene import scene
+from .scene import nothing, scene
 
 
 @case("replaced")
@@ -189,3 +189,63 @@ def a_method_of_a_user_class_is_replaced():
         lambda: setattr(layer, "run", lambda x: x * 4),
         lambda: setattr(Layer, "__call__", lambda self, x: x * 5),
     )
+
+
+@case("replaced")
+def an_operator_that_a_function_of_the_library_uses_is_replaced():
+    log, own = [], eager.Tensor.__mul__
+
+    def counted(self, other):
+        log.append("mul")
+        return own(self, other)
+
+    eager.Tensor.__mul__ = counted
+
+    def step(x):
+        return F.gelu(x, approximate="tanh") + 1, len(log) > 0
+
+    made = scene(step, nothing, observe=lambda: len(log))
+    restore = made.close
+    made.close = lambda: (restore(), setattr(eager.Tensor, "__mul__", own))
+    return made
+
+
+@case("replaced")
+def a_method_that_a_layer_of_the_library_uses_is_replaced():
+    log, own = [], eager.Tensor.sum
+
+    def counted(self, *args, **kwargs):
+        log.append("sum")
+        return own(self, *args, **kwargs)
+
+    eager.Tensor.sum = counted
+
+    def step(x):
+        return x.sum() * 2, F.mse_loss(x, x * 2, reduction="sum"), len(log)
+
+    made = scene(step, nothing, observe=lambda: len(log))
+    restore = made.close
+    made.close = lambda: (restore(), setattr(eager.Tensor, "sum", own))
+    return made
+
+
+@case("replaced")
+def a_property_that_functions_of_the_library_read_is_replaced():
+    log, own = [], eager.Tensor.__dict__["shape"]
+
+    def counted(self):
+        log.append("shape")
+        return own.fget(self)
+
+    def step(x):
+        return F.softmax(x, dim=0), x.shape[0], len(log) > 0
+
+    made = scene(
+        step,
+        lambda: setattr(eager.Tensor, "shape", property(counted)),
+        lambda: setattr(eager.Tensor, "shape", own),
+        observe=lambda: len(log) > 0,
+    )
+    restore = made.close
+    made.close = lambda: (restore(), setattr(eager.Tensor, "shape", own))
+    return made

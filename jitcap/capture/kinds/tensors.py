@@ -282,6 +282,17 @@ _OWN: Final = {
 }
 
 
+def replaced_member() -> str:
+    """What of the library's own classes of tensors the program replaced: other functions of the
+    library may use it."""
+    for cls, own in _OWN.items():
+        held = vars(cls)
+        for name, value in own.items():
+            if held.get(name) is not value and not name.startswith("__abstract"):
+                return f"{cls.__qualname__}.{name}"
+    return ""
+
+
 def _index(s: Session, key: Any) -> Any:
     """What a tensor is indexed with, all of it loaded, with tensors for the arrays in it."""
     if type(key) is tuple:
