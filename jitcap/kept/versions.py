@@ -26,6 +26,7 @@ from codegen.runtime import build, cache
 from eager.autograd import mode
 from eager.dtype import _default as default_dtype
 from eager.tensor import Tensor
+from jitcap.capture.kinds.modules import builtins_are_replaced
 from jitcap.capture.native import name_of
 from jitcap.capture.result import Captured, entry_source, linked
 from jitcap.config import config
@@ -334,6 +335,8 @@ def late(
         if known[0] is args and known[1] is kwargs:
             text = "\n ".join(["def body():", *version.body])
             return _define(text, version, {**found, **space})()
+        if builtins_are_replaced():
+            return MISS
         try:
             text = version.source()
         except UNREADABLE:

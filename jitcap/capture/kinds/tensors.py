@@ -289,7 +289,7 @@ def replaced_member() -> str:
         held = vars(cls)
         for name, value in own.items():
             if held.get(name) is not value and not name.startswith("__abstract"):
-                return f"{cls.__qualname__}.{name}"
+                return f"a tensor.{name}"
     return ""
 
 
