@@ -97,7 +97,7 @@ def guarded_names(s: Session, cls: type, among: frozenset[str]) -> set[str]:
     for owner in guarded_mro(s, cls):
         if not is_python_class(owner) or owner.__module__ == "enum" or is_native_class(owner):
             continue
-        held = among & vars(owner).keys()
+        held = among.intersection(vars(owner))
         found |= {name for name in held if isinstance(vars(owner)[name], FunctionType)}
         if id(owner) not in s.made:
             guarded_mro(s, owner)
