@@ -37,17 +37,38 @@ _DESCRIPTORS: Final = (
     types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType,
     types.GetSetDescriptorType, types.MemberDescriptorType,
 )  # fmt: skip
-NAMED: Final = (FunctionType, BuiltinFunctionType, MethodType, type, np.ufunc, *_DESCRIPTORS)
+NAMED: Final = (
+    FunctionType,
+    BuiltinFunctionType,
+    MethodType,
+    type,
+    property,
+    np.ufunc,
+    *_DESCRIPTORS,
+)
 MRO: Final = type.__dict__["__mro__"]  # read past what a metaclass may say
 MEMBERS: Final = type.__dict__["__dict__"]
 
 
 def library_place(value: Any) -> tuple[str, str]:
+    """The module and the name of a part of a library. Raises Unkept if there is none."""
+    if isinstance(value, property) and value.fget is not None:
+        return value.fget.__module__, value.fget.__qualname__
     owner = getattr(value, "__objclass__", None) or getattr(value, "__self__", None)
     if isinstance(owner, type):  # a descriptor, a static method of a type in C
         module, name = library_name(owner)
         return module, f"{name}.{value.__name__}"
     return library_name(value)
+
+
+def is_library_name(value: Any) -> bool:
+    """Whether a name finds this part of a library."""
+    home = value.fget if isinstance(value, property) else value
+    plain = isinstance(home, FunctionType | type)
+    if not isinstance(home, NAMED) or (plain and not is_library_module(home.__module__ or "")):
+        return False
+    place = library_place(value)
+    return look_up(*place) is value and is_open(*place, value)
 
 
 def module_of(value: dict[Any, Any]) -> str:

@@ -42,8 +42,8 @@ from jitcap.kept.fingerprint import Unkept, fingerprint
 from jitcap.kept.graphs import DTYPES
 from jitcap.kept.names import (
     MEMBERS,
-    NAMED,
     Unreadable,
+    is_library_name,
     is_open,
     library_place,
     look_up,
@@ -152,17 +152,14 @@ class Writer:
             if DTYPES.get(name) is not value:
                 raise Unkept(f"the dtype {name}")
             return ("dtype", name)
-        if not isinstance(value, NAMED):
+        if is_library_name(value):
+            return ("library", *library_place(value))
+        if not isinstance(value, FunctionType | type):
             raise Unkept(f"a {kind.__module__}.{kind.__qualname__}")
-        if isinstance(value, FunctionType | type) and not is_library_module(value.__module__ or ""):
-            place: tuple[str, str] = value.__module__, value.__qualname__
-            if look_up(*place) is not value:
-                raise Unkept(f"{value.__qualname__}, which no module holds")
-            return ("program", *place, fingerprint(value, self._codes))
-        place = library_place(value)
-        if look_up(*place) is not value or not is_open(*place, value):
-            raise Unkept(".".join(place))
-        return ("library", *place)
+        place = value.__module__, value.__qualname__
+        if look_up(*place) is not value or is_library_module(place[0]):
+            raise Unkept(f"{value.__qualname__}, which no module holds")
+        return ("program", *place, fingerprint(value, self._codes))
 
 
 def _write_dict(writer: Writer, value: dict[Any, Any]) -> tuple[Any, ...]:

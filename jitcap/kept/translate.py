@@ -52,6 +52,18 @@ def in_order(rows: Iterable[Row], found: set[str]) -> list[Row]:
     return sorted(ordered, key=lambda row: _has(row, "apart"))
 
 
+def needed(guards: list[Row], body: list[Row], found: set[str]) -> tuple[list[Row], set[str]]:
+    """The guards, without those that take what nothing names, or what is not `found`; all names."""
+    names: set[str] = set()
+    while True:
+        kept = [row for row in guards if row[0] != "take" or row[1] in names & found]
+        terms = [row[2:] if row[0] == "take" else row for row in kept]
+        more = {name for row in (*terms, *body) for name in _names(["row", *row])}
+        if more <= names:
+            return kept, names
+        names |= more
+
+
 def _names(term: Term) -> Iterator[str]:
     """The names in a term."""
     if type(term) is str and term[0] != "'":

@@ -35,10 +35,10 @@ from jitcap.guards import Guard, Guards
 from jitcap.joint import Joint
 from jitcap.kept import graphs
 from jitcap.kept.fingerprint import Unkept, fingerprint
-from jitcap.kept.names import Unreadable
+from jitcap.kept.names import Unreadable, is_library_name
 from jitcap.kept.records import Reader, Writer, has_copies
 from jitcap.kept.terms import BUILTINS, Source, find
-from jitcap.kept.translate import in_order, rows_of
+from jitcap.kept.translate import in_order, needed, rows_of
 from jitcap.lower import Strides
 from jitcap.pipeline import compile_graph
 from jitcap.pipeline import recall as recall_executable
@@ -116,16 +116,17 @@ def _files(captured: Captured, fn: Any, executable: str | None) -> dict[str, byt
     """`start`: what a call needs; `rest`: what is read when somebody asks. Raises Unkept."""
     if captured.bound_to:
         raise Unkept(captured.bound_to)
-    namespace = captured.names.namespace
-    guards, body = rows_of(captured.finder()), rows_of(captured.body)
+    finder, body = rows_of(captured.finder()), rows_of(captured.body)
+    taken = {name for _, name, _ in captured.names.found}
+    taken -= {name for name in taken if _has_name(captured.names.namespace[name])}
+    guards, names = needed(in_order(finder, taken), body, taken)
+    namespace = {name: v for name, v in captured.names.namespace.items() if name in names}
     codes: set[CodeType] = set()
     roots = {id(value): name for name, value in _roots(fn).items()}
     places = {name: roots[id(v)] for name, v in namespace.items() if id(v) in roots}
-    taken = {name for _, name, _ in captured.names.found}
-    guards = in_order(guards, taken)
-    found = {n: fingerprint(namespace[n], codes) for n in sorted({*places, *taken})}
+    found = {n: fingerprint(namespace[n], codes) for n in sorted({*places, *(taken & names)})}
     constants = {name: value for name, value in namespace.items() if name not in found}
-    for name in captured.names.fixed - found.keys():
+    for name in captured.names.fixed & constants.keys():
         if has_copies(namespace[name]):
             raise Unkept(f"a {type(namespace[name]).__qualname__} that no module holds")
     writer = Writer({}, codes)
@@ -153,13 +154,20 @@ def _files(captured: Captured, fn: Any, executable: str | None) -> dict[str, byt
         Source(namespace | variables).body(body)
     except Unreadable as reason:
         raise Unkept(f"{reason} in its entry") from reason
-    names = Writer({id(value): name for name, value in namespace.items()}, codes)
+    known = Writer({id(value): name for name, value in namespace.items()}, codes)
     graph = captured.joint or captured.graph if whole else None
     rest = {
-        "guards": [names.write(guard) for guard in captured.guards.items],
-        "graph": names.write(graph),
+        "guards": [known.write(guard) for guard in captured.guards.items],
+        "graph": known.write(graph),
     }
     return {"start": json.dumps(start).encode(), "rest": json.dumps(rest).encode()}
+
+
+def _has_name(value: Any) -> bool:
+    """Whether another process need not look for a library's function or class at a place."""
+    with suppress(Unkept):
+        return is_library_name(value)
+    return False
 
 
 def _roots(fn: Any) -> dict[str, Any]:

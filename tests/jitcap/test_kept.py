@@ -229,6 +229,29 @@ def test_a_gradient_asked_for_outside(recalled):
         assert (recalled[-1] is not None) == found
 
 
+def test_a_cell_that_two_functions_share_and_that_is_two_now(recalled):
+    def make(shared):
+        first, other = [2.0], [3.0]
+
+        def one():
+            return first
+
+        def two():
+            return other
+
+        def same():
+            return first
+
+        def step(x, f, g):
+            return f, g, x * 2, f.__closure__[0] is g.__closure__[0]
+
+        return step, one, same if shared else two
+
+    for shared in (True, True, False, True):
+        step, f, g = make(shared)
+        assert jit(step, backend="eager")(eager.ones(1), f, g)[3] is shared
+
+
 def test_objects_that_were_different_and_are_one_now(recalled):
     def make(n):
         return lambda x: x * n
