@@ -339,6 +339,8 @@ def late(
     pending = [(call, values)]
 
     def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if builtins_are_replaced():
+            return MISS
         known, found = pending.pop() if pending else ((None, None), {})
         if known[0] is args and known[1] is kwargs:
             text = "\n ".join(["def body():", *version.body])
