@@ -46,7 +46,7 @@ _DUNDER: Final = frozenset(
     "__ror__ __rxor__ __rlshift__ __rrshift__ __iadd__ __isub__ __imul__ __imatmul__ "
     "__itruediv__ __ifloordiv__ __imod__ __ipow__ __iand__ __ior__ __ixor__ __ilshift__ "
     "__irshift__ __str__ __repr__ __format__ __bytes__ __doc__ __module__ __qualname__ __slots__ "
-    "__match_args__ __annotations__ __members__".split()
+    "__match_args__ __annotations__ __members__ __flags__".split()
 )
 _STORED: Final = frozenset(
     "_array _grad _requires_grad version seed_value ordinal cell_contents enabled inference "
@@ -217,7 +217,7 @@ class Source:
         if place[0] == "attribute":
             if place[2][1:] not in _STORED:
                 raise Unreadable(f"{place[2]} is stored")
-        elif place[0] != "item":
+        elif place[0] not in ("item", "after"):
             raise Unreadable("no place")
         return self.term(place)
 

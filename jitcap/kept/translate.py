@@ -135,7 +135,7 @@ def _constant(node: ast.Constant) -> Term:
 
 def _subscript(node: ast.Subscript) -> Term:
     if isinstance(node.slice, ast.Slice):
-        return ["after", _term(node.value), _term(node.slice.lower)]
+        return ["after", _term(node.value), _term(node.slice.lower or ast.Constant(0))]
     return ["item", _term(node.value), _term(node.slice)]
 
 

@@ -229,6 +229,18 @@ def test_a_gradient_asked_for_outside(recalled):
         assert (recalled[-1] is not None) == found
 
 
+def test_a_list_that_is_filled_anew(recalled):
+    def step(x, numbers):
+        numbers.sort()
+        return x * numbers[0]
+
+    for found in (False, True):
+        numbers = [3.0, 1.0, 2.0]
+        assert jit(step, backend="eager")(eager.ones(1), numbers).item() == 1
+        assert numbers == [1.0, 2.0, 3.0]
+        assert (recalled[-1] is not None) == found
+
+
 def test_a_cell_that_two_functions_share_and_that_is_two_now(recalled):
     def make(shared):
         first, other = [2.0], [3.0]
