@@ -71,7 +71,6 @@ from eager.foreach import FOREACH as _FOREACH
 from eager.notice import warn_once as _warn_once
 from eager.op import aval_of as _aval_of
 from eager.ops import activation as _activation
-from eager.ops import arrange as _arrange
 from eager.ops import bessel as _bessel
 from eager.ops import complex as _complex
 from eager.ops import composite as _composite
@@ -81,17 +80,18 @@ from eager.ops import dynamic as _dynamic
 from eager.ops import elementary as _elementary
 from eager.ops import gammas as _gammas
 from eager.ops import index as _index
+from eager.ops import index_and_sort as _index_and_sort
 from eager.ops import logic as _logic
 from eager.ops import move as _move
 from eager.ops import numbers as _numbers
-from eager.ops import parts as _parts
+from eager.ops import numerics as _numerics
+from eager.ops import order_statistics as _order_statistics
+from eager.ops import part_views as _part_views
 from eager.ops import pointwise as _pointwise
 from eager.ops import products as _products
-from eager.ops import rank as _rank
 from eager.ops import reduce as _reduce
 from eager.ops import scan as _scan
-from eager.ops import search as _search
-from eager.ops import select as _select
+from eager.ops import search_and_count as _search_and_count
 from eager.ops import sort as _sort
 from eager.ops import strided as _strided
 from eager.ops import view as _view
@@ -108,10 +108,10 @@ from eager.tensor import Tensor as Tensor
 __version__ = "0.1.0"
 _AUTOGRAD_MODULES = (_function, _functional, _former)
 _OP_MODULES = (
-    _arrange,
+    _numerics,
     _bessel,
     _complex,
-    _search,
+    _search_and_count,
     _activation,
     _composite,
     _contract,
@@ -123,13 +123,13 @@ _OP_MODULES = (
     _logic,
     _move,
     _numbers,
-    _parts,
+    _part_views,
     _pointwise,
     _products,
-    _rank,
+    _order_statistics,
     _reduce,
     _scan,
-    _select,
+    _index_and_sort,
     _sort,
     _strided,
     _view,

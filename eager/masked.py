@@ -15,10 +15,10 @@ import numpy as np
 
 from eager import dtype as dt
 from eager.dtype import DType
-from eager.ops import composite, rank, reduce, scan
+from eager.ops import composite, order_statistics, reduce, scan
 from eager.ops import samples as s
+from eager.ops.index_and_sort import dt_limits
 from eager.ops.pointwise import where
-from eager.ops.select import dt_limits
 from eager.registry import under
 from eager.tensor import Tensor
 
@@ -181,7 +181,7 @@ def median(
     """The lower median along `dim` of the elements where the mask holds; NaN of none."""
     x = input if dtype is None else input.to(dtype)
     wide = x if x.dtype.category >= dt.FLOAT else x.to(dt.float32)
-    out = rank.nanmedian(_kept(wide, mask, math.nan), dim, keepdim).values
+    out = order_statistics.nanmedian(_kept(wide, mask, math.nan), dim, keepdim).values
     if wide is not x:
         if bool(out.isnan().any()):
             raise ValueError(

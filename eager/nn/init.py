@@ -9,7 +9,7 @@ from typing import Any
 from eager import random as rng
 from eager.autograd import no_grad
 from eager.linalg import qr
-from eager.ops.select import iota
+from eager.ops.index_and_sort import iota
 from eager.random import Generator
 from eager.tensor import Tensor
 

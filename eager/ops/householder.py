@@ -14,8 +14,8 @@ from eager.aval import Aval
 from eager.dispatch import apply
 from eager.ops import samples as s
 from eager.ops.extern import Extern
+from eager.ops.index_and_sort import iota
 from eager.ops.pointwise import where
-from eager.ops.select import iota
 from eager.registry import public, under
 from eager.tensor import Tensor
 

@@ -17,8 +17,8 @@ from eager.dispatch import apply
 from eager.ops import factor
 from eager.ops import samples as s
 from eager.ops.extern import SOLVE
+from eager.ops.index_and_sort import iota
 from eager.ops.kinds import Host
-from eager.ops.select import iota
 from eager.registry import public, under
 from eager.tensor import Tensor
 

@@ -13,7 +13,7 @@ from eager.dispatch import apply
 from eager.op import Attrs
 from eager.ops import samples as s
 from eager.ops.kinds import Move
-from eager.ops.parts import DIAGONAL, diagonal
+from eager.ops.part_views import DIAGONAL, diagonal
 from eager.ops.view import SELECT, SLICE, as_ints, at, norm_dim, norm_dims, select
 from eager.registry import public
 from eager.tensor import Tensor, wrap

@@ -12,7 +12,7 @@ from eager.aval import Aval, contiguous_strides
 from eager.dispatch import apply
 from eager.notice import options
 from eager.op import REGISTRY, Attrs, Sample
-from eager.ops import parts, view
+from eager.ops import part_views, view
 from eager.ops import samples as s
 from eager.ops.create import empty
 from eager.ops.kinds import Host, View
@@ -200,18 +200,18 @@ _COPIES: dict[str, tuple[Any, Sample]] = {
     "alias": (view.alias, s.call(_x)),
     "as_strided": (as_strided, s.call(_x, (2, 2), (1, 2))),
     "detach": (Tensor.detach, s.call(_x, grad=False)),
-    "diagonal": (parts.diagonal, s.call(_x)),
+    "diagonal": (part_views.diagonal, s.call(_x)),
     "expand": (view.expand, s.call(_x, (2, 2, 3, 4))),
     "narrow": (view.narrow, s.call(_x, 1, 0, 2)),
     "permute": (view.permute, s.call(_x, (2, 0, 1))),
     "select": (view.select, s.call(_x, 1, 0)),
-    "split": (parts.split, s.call(_x, 2)),
-    "split_with_sizes": (parts.split, s.call(_x, [1, 1])),
+    "split": (part_views.split, s.call(_x, 2)),
+    "split_with_sizes": (part_views.split, s.call(_x, [1, 1])),
     "squeeze": (view.squeeze, s.call(_x)),
     "t": (view.t, s.call(_x[0])),
     "transpose": (view.transpose, s.call(_x, 0, 1)),
-    "unbind": (parts.unbind, s.call(_x)),
-    "unfold": (parts.unfold, s.call(_x, 1, 2, 1)),
+    "unbind": (part_views.unbind, s.call(_x)),
+    "unfold": (part_views.unfold, s.call(_x, 1, 2, 1)),
     "unsqueeze": (view.unsqueeze, s.call(_x, 1)),
     "view": (view.view, s.call(_x, (6, 4))),
 }
@@ -234,10 +234,10 @@ for _name, (_fn, _sample) in _COPIES.items():
 @public(method=True)
 def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> Any:
     """`chunk` (in PyTorch: without the care for in-place writes)."""
-    return parts.chunk(input, chunks, dim)
+    return part_views.chunk(input, chunks, dim)
 
 
 @public(method=True)
 def unsafe_split(tensor: Tensor, split_size: Any, dim: int = 0) -> Any:
     """`split` (in PyTorch: without the care for in-place writes)."""
-    return parts.split(tensor, split_size, dim)
+    return part_views.split(tensor, split_size, dim)

@@ -18,9 +18,9 @@ from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.contract import DOT
 from eager.ops.index import INDEX_ADD, TAKE
+from eager.ops.index_and_sort import iota, scatter_reduce
 from eager.ops.pointwise import where
 from eager.ops.products import einsum, matmul
-from eager.ops.select import iota, scatter_reduce
 from eager.tensor import Tensor
 
 

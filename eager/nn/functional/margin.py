@@ -15,8 +15,8 @@ from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.activation import logsigmoid
 from eager.ops.index import GATHER, TAKE
+from eager.ops.index_and_sort import iota
 from eager.ops.pointwise import where
-from eager.ops.select import iota
 from eager.ops.view import broadcast_tensors
 from eager.registry import public
 from eager.tensor import Tensor, wrap

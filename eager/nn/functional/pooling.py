@@ -13,7 +13,7 @@ from eager.nn.functional.register import functional, per_dim
 from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.index import SCATTER, TAKE
-from eager.ops.select import iota
+from eager.ops.index_and_sort import iota
 from eager.ops.window import MAX_POOL, SUM_POOL
 from eager.tensor import Tensor
 

@@ -17,9 +17,9 @@ from eager.nn.functional.register import functional
 from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.index import GATHER
+from eager.ops.index_and_sort import iota
 from eager.ops.move import stack
 from eager.ops.pointwise import where
-from eager.ops.select import iota
 from eager.tensor import Tensor
 
 

@@ -19,8 +19,8 @@ from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.contract import CONV_INPUT_GRAD
 from eager.ops.index import TAKE
+from eager.ops.index_and_sort import iota
 from eager.ops.move import CAT, PAD
-from eager.ops.select import iota
 from eager.tensor import Tensor
 
 

@@ -12,8 +12,8 @@ from eager.aval import Aval
 from eager.casts import full_precision
 from eager.op import Sample
 from eager.ops import samples as s
+from eager.ops.index_and_sort import Sorted, iota_along, pick, shared, sorted_along
 from eager.ops.pointwise import where
-from eager.ops.select import Sorted, iota_along, pick, shared, sorted_along
 from eager.ops.view import norm_dim
 from eager.registry import public
 from eager.tensor import Tensor

@@ -12,7 +12,7 @@ from eager.device import Size
 from eager.ops import samples as s
 from eager.ops.create import arange
 from eager.ops.move import cat, stack
-from eager.ops.parts import split
+from eager.ops.part_views import split
 from eager.ops.reduce import sum
 from eager.ops.scan import cumsum
 from eager.ops.view import norm_dim
