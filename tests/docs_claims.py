@@ -38,6 +38,11 @@ CLAIMS = {
         "What the compiled function promises": "tests/never_wrong/test_never_wrong.py::test_case "
         "tests/capture/test_guards.py::test_mutation "
         "tests/training/test_against_torch.py::test_a_schedule_compiles_once",
+        "`eager.load` reads files": "tests/data/test_torch_files.py tests/data/test_hostile_files.py "
+        "tests/data/test_torch_files.py::test_what_the_user_allows",
+        "`eager.save` writes safetensors": "tests/data/test_safetensors.py::test_round_trip "
+        "tests/data/test_hostile_files.py::test_the_format_is_what_the_docstring_says "
+        "tests/data/test_hostile_files.py::test_an_interrupted_save_keeps_the_old_file",
         "`x.__array_namespace__()`": "tests/eager/test_array_api.py "
         + SELF
         + "test_the_programs_of_the_pages_run",
@@ -117,6 +122,7 @@ CLAIMS = {
         "tests/jitcap/test_callbacks.py",
         "What is called back besides": "tests/jitcap/test_callbacks.py "
         "tests/codegen/test_library_signal.py::test_complex_arithmetic",
+        "* Files of `torch.save`": "tests/data/test_hostile_files.py::test_crafted_files",
         "* Sparse and nested": SELF + "test_what_is_not_there",
         "* GPU:": "tests/triton/test_interpreter.py tests/triton/test_build.py "
         "tests/triton/test_device.py",
