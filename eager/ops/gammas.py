@@ -154,7 +154,7 @@ def _upper_fraction(a: Any, x: Any) -> Any:
     c, d = np.full_like(x, 1e300), 1 / b
     value, step = d, np.full_like(x, 2.0)
     k = 0
-    while (np.abs(step - 1) > 1e-16).any() and k < 100_000:
+    while (np.abs(step - 1) > 4e-16).any() and k < 100_000:
         k += 1
         factor = -k * (k - a)
         b = b + 2

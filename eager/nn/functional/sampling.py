@@ -6,6 +6,8 @@ transformers (Jaderberg et al. 2015).
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,12 +16,14 @@ from eager.aval import Aval
 from eager.casts import full_precision
 from eager.dispatch import apply
 from eager.nn.functional.register import functional
+from eager.nn.functional.shape import cubic_weights
 from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.index import GATHER
 from eager.ops.index_and_sort import iota
 from eager.ops.move import stack
 from eager.ops.pointwise import where
+from eager.registry import public
 from eager.tensor import Tensor
 
 
@@ -61,6 +65,7 @@ def _grid() -> tuple[Any, Any]:
         Sample(_grid(), {"align_corners": True, "padding_mode": "border"}),
         Sample(_grid(), {"align_corners": False, "padding_mode": "reflection"}),
         Sample(_grid(), {"align_corners": False, "mode": "nearest"}, grad=False),
+        Sample(_grid(), {"align_corners": True, "mode": "bicubic"}),
     ]
 )
 @full_precision
@@ -71,35 +76,97 @@ def grid_sample(
     padding_mode: str = "zeros",
     align_corners: bool | None = None,
 ) -> Tensor:
-    """input (N, C, H, W) at the places grid (N, H', W', 2) of (x, y) in [-1, 1] -> (N, C, H', W').
+    """input (N, C, H, W) at the places grid (N, H', W', 2) of (x, y) in [-1, 1] -> (N, C, H', W');
+    volumes likewise.
 
-    mode: bilinear or nearest. padding_mode: what lies outside is zeros, the border, or the
-    reflection. Raises ValueError for other words, NotImplementedError for volumes."""
-    if mode not in ("bilinear", "nearest"):
-        raise ValueError(f"grid_sample: mode {mode!r}; expected 'bilinear' or 'nearest'")
+    mode: bilinear, nearest or bicubic. padding_mode: what lies outside is zeros, the border, or the
+    reflection. Raises ValueError for other words."""
+    if mode not in ("bilinear", "nearest", "bicubic"):
+        raise ValueError(
+            "nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', "
+            f"but got: '{mode}'"
+        )
     if padding_mode not in ("zeros", "border", "reflection"):
         raise ValueError(
             "nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or "
             f"'reflection', but got: '{padding_mode}'"
         )
-    if input.ndim != 4:
-        raise NotImplementedError(f"grid_sample: images (N, C, H, W) only, got {input.ndim}D")
-    h, w = input.shape[2:]
-    x = _place(grid[..., 0], w, padding_mode, bool(align_corners))
-    y = _place(grid[..., 1], h, padding_mode, bool(align_corners))
+    n = input.ndim - 2
+    if n not in (2, 3) or grid.ndim != input.ndim:
+        raise RuntimeError(
+            "grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, but "
+            f"got input with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}"
+        )
+    if grid.shape[0] != input.shape[0] or grid.shape[-1] != n:
+        raise RuntimeError(
+            "grid_sampler(): expected grid and input to have same batch size, and grid to have "
+            f"size {n} in last dimension, but got {list(input.shape)} and {list(grid.shape)}"
+        )
+    if mode == "bicubic":
+        if n != 2:
+            raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
+        return _bicubic(input, grid, padding_mode, bool(align_corners))
+    sizes = input.shape[:1:-1]  # W, H, ...: as the grid counts
+    places = [
+        _place(grid[..., d], size, padding_mode, bool(align_corners))
+        for d, size in enumerate(sizes)
+    ]
     if mode == "nearest":
-        return _read(input, x.round(), y.round())
+        return _read(input, [p.round() for p in places])
+    low = [p.floor() for p in places]
+    shares = [(p - q).unsqueeze(1) for p, q in zip(places, low, strict=True)]
+    total: Any = 0.0
+    for corner in itertools.product((0, 1), repeat=n):
+        weight: Any = 1.0
+        for c, share in zip(corner, shares, strict=True):
+            weight = weight * (share if c else 1 - share)
+        total = total + _read(input, [q + c for q, c in zip(low, corner, strict=True)]) * weight
+    return total
+
+
+def _enumerated(n: int) -> None:
+    def sampler(
+        input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+    ) -> Tensor:
+        mode = ("bilinear", "nearest", "bicubic")[interpolation_mode]
+        padding = ("zeros", "border", "reflection")[padding_mode]
+        return grid_sample(input, grid, mode, padding, align_corners)
+
+    sampler.__name__ = sampler.__qualname__ = f"grid_sampler_{n}d"
+    sampler.__doc__ = "`grid_sample` with numbers for the words."
+    public(sampler.__name__, method=False)(sampler)
+
+
+_enumerated(2)
+_enumerated(3)
+
+
+def _bicubic(input: Tensor, grid: Tensor, padding_mode: str, align: bool) -> Tensor:
+    """Cubic convolution over 4 x 4 pixels, each of them padded by itself."""
+    h, w = input.shape[2:]
+    x = _place(grid[..., 0], w, "zeros", align)
+    y = _place(grid[..., 1], h, "zeros", align)
     left, top = x.floor(), y.floor()
-    right_share, low_share = (x - left).unsqueeze(1), (y - top).unsqueeze(1)
-    total: Any = _read(input, left, top) * ((1 - right_share) * (1 - low_share))
-    total = total + _read(input, left + 1, top) * (right_share * (1 - low_share))
-    total = total + _read(input, left, top + 1) * ((1 - right_share) * low_share)
-    return total + _read(input, left + 1, top + 1) * (right_share * low_share)
+    across, down = cubic_weights(x - left), cubic_weights(y - top)
+    columns = [_inside((left + i).detach(), w, padding_mode, align) for i in range(-1, 3)]
+    rows = [_inside((top + i).detach(), h, padding_mode, align) for i in range(-1, 3)]
+    total: Any = 0.0
+    for row, v in zip(rows, down, strict=True):
+        line: Any = 0.0
+        for column, u in zip(columns, across, strict=True):
+            line = line + _read(input, [column, row]) * u.unsqueeze(1)
+        total = total + line * v.unsqueeze(1)
+    return total
 
 
 def _place(at: Tensor, size: int, padding_mode: str, align: bool) -> Tensor:
     """[-1, 1] as a place in 0 .. size-1; inside it unless the padding is zeros."""
     place = (at + 1) * ((size - 1) / 2) if align else ((at + 1) * size - 1) / 2
+    return _inside(place, size, padding_mode, align)
+
+
+def _inside(place: Tensor, size: int, padding_mode: str, align: bool) -> Tensor:
+    """A place as the padding has it: unchanged, at the border, or reflected."""
     if padding_mode == "zeros":
         return place
     if padding_mode == "reflection":
@@ -113,11 +180,16 @@ def _place(at: Tensor, size: int, padding_mode: str, align: bool) -> Tensor:
     return where(within, place, place.detach().clamp(0, size - 1))
 
 
-def _read(input: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """The pixels at whole (x, y), 0 outside: (N, C, H', W')."""
-    n, c, h, w = input.shape
-    inside = (x >= 0) & (x <= w - 1) & (y >= 0) & (y <= h - 1)
-    column, row = x.clamp(0, w - 1).to(dt.int64), y.clamp(0, h - 1).to(dt.int64)
-    flat = (row * w + column).reshape((n, 1, -1)).expand((n, c, x[0].numel()))
-    pixels = apply(GATHER, input.reshape((n, c, h * w)), flat, dim=2).reshape((n, c, *x.shape[1:]))
+def _read(input: Tensor, places: list[Tensor]) -> Tensor:
+    """The pixels at whole places (x, y, ...), 0 outside: (N, C, *places)."""
+    n, c = input.shape[:2]
+    inside: Any = None
+    flat: Any = 0
+    for place, size in reversed(list(zip(places, input.shape[:1:-1], strict=True))):
+        within = (place >= 0) & (place <= size - 1)
+        inside = within if inside is None else inside & within
+        flat = flat * size + place.clamp(0, size - 1).to(dt.int64)
+    index = flat.reshape((n, 1, -1)).expand((n, c, places[0][0].numel()))
+    pixels = apply(GATHER, input.reshape((n, c, math.prod(input.shape[2:]))), index, dim=2)
+    pixels = pixels.reshape((n, c, *places[0].shape[1:]))
     return pixels * inside.unsqueeze(1).to(input.dtype)

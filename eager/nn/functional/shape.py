@@ -168,13 +168,13 @@ def _cubic(x: Tensor, dim: int, out: int, ratio: float, align: bool) -> Tensor:
     low = places.floor()
     t, first = places - low, low.to(dt.int64) - 1
     total: Any = 0
-    for tap, weight in enumerate(_cubic_weights(t)):
+    for tap, weight in enumerate(cubic_weights(t)):
         value = apply(TAKE, x, (first + tap).clamp(0, n - 1), dim=dim)
         total = value * _along(weight, dim, x) + total
     return total
 
 
-def _cubic_weights(t: Tensor) -> list[Tensor]:
+def cubic_weights(t: Tensor) -> list[Tensor]:
     a = -0.75
 
     def near(d: Tensor) -> Tensor:
