@@ -117,7 +117,9 @@ class Frame:
         for name, value in self.fast.items():
             with suppress(ValueError):
                 if value is not NULL:
-                    bound[name] = load_cell(value) if name in cells else value
+                    # from 3.12 on an inlined comprehension makes its cell when it begins
+                    in_cell = name in cells and type(value) is CellType
+                    bound[name] = load_cell(value) if in_cell else value
         return bound
 
     def push(self, value: Any) -> None:
