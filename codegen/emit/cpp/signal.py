@@ -8,12 +8,14 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from codegen.emit.cpp.rows import around
-from codegen.emit.cpp.step import Writer, team
+from codegen.emit.cpp.step import ALIGN, Writer, team
 from codegen.emit.cpp.table import MEMORY, REGISTER
 from codegen.ir import Access, Library
+from codegen.sizes import round_up
 from eager import dtype as dt
 from eager.aval import Aval, contiguous_strides
 
+LANES: Final = 4  # lines that are transformed at a time
 LARGEST_FACTOR: Final = 64  # a pass costs as many products per element as its factor
 
 
@@ -46,10 +48,23 @@ def _transform(
     w.table("i64", f"factors{number}", [*passes, 0])
     w.lines.append(f"static const Fft fft{number} = {{{size}, {chirp}, factors{number}}};")
     shared = 4 * chirp + size if chirp else size
-    room = w.take(16 * (shared + 2 * length * team()))
+    lanes = LANES if outer * inner > 1 else 1
+    room = w.take(round_up(16 * shared, ALIGN) + 32 * length * lanes * team())
     flags = (str(flag).lower() for flag in (backward, half))
     kept = shapes[1][dim]
-    w.call("fft", f"fft{number}", outer, inner, given, kept, *flags, repr(scale), source, to, room)
+    w.call(
+        f"fft<{lanes}>",
+        f"fft{number}",
+        outer,
+        inner,
+        given,
+        kept,
+        *flags,
+        repr(scale),
+        source,
+        to,
+        room,
+    )
 
 
 def _scale(name: str, count: int) -> float:
