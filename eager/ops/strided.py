@@ -19,7 +19,7 @@ from eager.ops.kinds import Host, View
 from eager.ops.pointwise import clone
 from eager.registry import public
 from eager.tensor import Tensor, wrap
-from eager.traced import Traced
+from eager.traced import Traced, UnknownValue
 
 Ints = tuple[int, ...]
 
@@ -87,6 +87,9 @@ AS_STRIDED_SCATTER: Host = Host(
 
 def _flat(input: Tensor, offset: int | None) -> tuple[Tensor, int]:
     """The memory of a tensor as a vector, and where in it `offset` (of the whole memory) lies."""
+    if type(input._array) is Traced and offset is not None:
+        raise UnknownValue("as_strided(storage_offset=): where a tensor's memory begins is not "
+                           "known while it is being captured")  # fmt: skip
     contiguous = input.stride() == contiguous_strides(tuple(input.shape))
     if contiguous and (offset is None or offset >= input.storage_offset()):
         return input.reshape(-1), 0 if offset is None else offset - input.storage_offset()
@@ -114,7 +117,8 @@ def _attrs(flat: Tensor, size: Any, stride: Any, start: int) -> Attrs:
         )
     last = start + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
     if math.prod(shape) and last >= flat.shape[0]:
-        raise RuntimeError(
+        known = type(flat._array) is np.ndarray
+        raise (RuntimeError if known else UnknownValue)(
             f"setStorage: sizes {list(shape)}, strides {list(strides)} and storage offset {start} "
             f"are out of bounds for storage of size {flat.shape[0]}"
         )

@@ -457,6 +457,8 @@ _SWEEP_ENDS: Final = ("outputs", "inputs")
 def _stays_inside(s: Session, outputs: Any = (), inputs: Any = ()) -> None:
     """Refuse `grad` where the way from the outputs leads to a tensor with a history outside, on
     which the way to an input may go on: the tape in here ends at its stand-in."""
+    s.settle(outputs)  # lists from outside with what is in them
+    s.settle(inputs)
     shadows = [x for x in s.outside.by_real.values() if isinstance(x, TensorShadow)]
     outside = {id(x.twin): x for x in shadows}
     ends = [(t,) if isinstance(t, Tensor) else t or () for t in (outputs, inputs)]

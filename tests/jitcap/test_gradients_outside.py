@@ -396,13 +396,21 @@ def test_grad_of_what_was_made_outside(backend):
     def after_a_split(x):
         return autograd.grad((x[x > 0] * x.sum()).sum(), [x], allow_unused=True)
 
-    fn, split = (jitcap.jit(f, backend=backend) for f in (through, after_a_split))
+    leaves = [x]
+
+    def listed():
+        return autograd.grad((x[x > 0] * x.sum()).sum(), leaves, allow_unused=True)
+
+    fn, split, of_a_list = (
+        jitcap.jit(f, backend=backend) for f in (through, after_a_split, listed)
+    )
     leaf = eager.ones(()).requires_grad_()
     for _ in range(2):
         assert fn(leaf, x) == through(leaf, x) == (None,)
         y = (x * x).sum()
         assert fn(y, x)[0].tolist() == through(y, x)[0].tolist()
         assert split(x)[0].tolist() == after_a_split(x)[0].tolist()
+        assert of_a_list()[0].tolist() == listed()[0].tolist()
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
