@@ -300,7 +300,9 @@ def test_a_wrong_print(monkeypatch, capsys):
     original = effects_module._host_call
 
     def changed(make, call):
-        call.args = tuple("the sun is" if a == "the sum is" else a for a in call.args)
+        call = dataclasses.replace(
+            call, args=tuple("the sun is" if a == "the sum is" else a for a in call.args)
+        )
         return original(make, call)
 
     monkeypatch.setattr(effects_module, "_host_call", changed)
@@ -336,7 +338,9 @@ def test_a_wrong_log_record(monkeypatch):
     original = effects_module._host_call
 
     def changed(make, call):
-        call.args = tuple(8 if a == 7 and type(a) is int else a for a in call.args)
+        call = dataclasses.replace(
+            call, args=tuple(8 if a == 7 and type(a) is int else a for a in call.args)
+        )
         return original(make, call)
 
     monkeypatch.setattr(effects_module, "_host_call", changed)
