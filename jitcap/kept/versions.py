@@ -345,8 +345,6 @@ def late(
         if known[0] is args and known[1] is kwargs:
             text = "\n ".join(["def body():", *version.body])
             return _define(text, version, {**found, **space})()
-        if builtins_are_replaced():
-            return MISS
         try:
             text = version.source()
         except UNREADABLE:
