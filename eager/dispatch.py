@@ -8,9 +8,10 @@ the tape.
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,19 @@ class _Quiet(threading.local):
 
 
 _quiet = _Quiet()
+
+
+@contextlib.contextmanager
+def untraced() -> Iterator[None]:
+    """Inside a kernel that calls ops itself: they run, whatever is captured outside, and in a
+    context of their own."""
+    token, outer = current_tracer.set(None), _quiet.run
+    _quiet.__init__()  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        _quiet.run = outer
+        current_tracer.reset(token)
 
 
 def tracing() -> bool:

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from eager.aval import Aval
-from eager.dispatch import apply, current_tracer
+from eager.dispatch import apply, current_tracer, untraced
 from eager.op import Attrs, Op
 from eager.tensor import Tensor, wrap
 from eager.traced import fresh
@@ -44,11 +44,8 @@ class _Custom(Op):
     def compute(
         self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]
     ) -> tuple[Any, ...]:
-        token = current_tracer.set(None)
-        try:
+        with untraced():
             results = _many(self.user.fn(*(_as_tensor(a) for a in arrays)))
-        finally:
-            current_tracer.reset(token)
         return tuple(np.ascontiguousarray(r.detach()._array) for r in results)
 
 
@@ -85,11 +82,8 @@ class CustomOp:
         if self._fake is None:
             rng = np.random.default_rng(0)
             given = [_as_tensor(example_array(a, rng)) for a in avals]
-            token = current_tracer.set(None)
-            try:
+            with untraced():
                 return tuple(r.aval for r in _many(self.fn(*given)))
-            finally:
-                current_tracer.reset(token)
         tracer = Tracer(name="fake")
         stand_ins: list[Tensor] = [wrap(fresh(tracer, tracer.input("x", a), a)) for a in avals]
         token = current_tracer.set(tracer)

@@ -89,6 +89,18 @@ def test_they_are_kept_on_disk_unless_they_are_the_users(tmp_path):
     assert second[1].startswith("False 1 ")
 
 
+def test_a_function_of_the_users_may_call_operations():
+    """Where it is called plainly, too."""
+
+    @custom_op("test::of_operations")
+    def of_operations(x):
+        return (x * 2).sum() + x.square()
+
+    x = eager.arange(3.0)
+    for _ in range(2):
+        assert of_operations(x).tolist() == [6, 7, 10]
+
+
 def test_a_callback_is_data_and_back():
     out = Aval((2,), eager.complex64)
     attrs = {"a": (1, (2.5, -math.inf), None), "b": eager.float16, "c": "x", "d": True, "e": 1 - 2j}
