@@ -17,6 +17,7 @@ from eager import dtype as dt
 from eager.dispatch import apply, current_tracer
 from eager.dtype import DType
 from eager.notice import options
+from eager.op import REGISTRY
 from eager.ops.random import RANDOM
 from eager.ops.sort import SORT
 from eager.ops.view import as_ints
@@ -247,11 +248,18 @@ def randn_like(
 
 @public(method=False)
 def randint_like(
-    input: Tensor, low: int, high: int | None = None, *, dtype: DType | None = None
+    input: Tensor,
+    low: int,
+    high: int | None = None,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    **kwargs: Any,
 ) -> Tensor:
     """`randint` with x's shape and dtype."""
     low, high = (0, low) if high is None else (low, high)
-    return randint(low, high, tuple(input.shape), dtype=dtype or input.dtype)
+    shape = tuple(input.shape)
+    return randint(low, high, shape, dtype=dtype or input.dtype, device=device, **_known(kwargs))
 
 
 def _known(kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -266,7 +274,9 @@ def bernoulli(
     kind = input.dtype if input.dtype.is_floating_point else dt.get_default_dtype()
     uniform = draw("uniform", tuple(input.shape), kind.compute, generator)
     chance: Any = input.detach() if p is None else p
-    return (uniform < chance).to(input.dtype)
+    drawn = (uniform < chance).to(input.dtype)
+    # On the tape, with a gradient of 0, as in PyTorch.
+    return apply(REGISTRY["where"], uniform >= 0, drawn, input) if input.requires_grad else drawn
 
 
 @public(method=False)
@@ -316,6 +326,7 @@ def multinomial(
         raise RuntimeError(
             "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
         )
+    _check_weights(input)
     wide = input.detach()
     wide = wide if wide.dtype is dt.float64 else wide.to(dt.float32)
     if replacement and num_samples > 1:
@@ -329,6 +340,23 @@ def multinomial(
     return apply(SORT, race, dim=input.ndim - 1, descending=False)[1][..., :num_samples]
 
 
+def _check_weights(input: Tensor) -> None:
+    """RuntimeError for weights that are no distribution. (Captured code does not look at them.)"""
+    if not input.dtype.is_floating_point:
+        raise RuntimeError(
+            f"multinomial only supports floating-point dtypes for input, got: {input.dtype}"
+        )
+    if input.shape[-1] > 1 << 24:
+        raise RuntimeError("number of categories cannot exceed 2^24")
+    weights = input._array
+    if type(weights) is not np.ndarray or not weights.size:
+        return
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+    if (weights.sum(-1) <= 0).any():
+        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+
+
 # ------------------------------------------------------------------------------ in place
 def _fill(x: Tensor, value: Tensor) -> Tensor:
     x.copy_(value)
@@ -340,6 +368,10 @@ def uniform_(
     x: Tensor, a: float = 0.0, b: float = 1.0, *, generator: Generator | None = None
 ) -> Tensor:
     """Overwrite x with uniform draws from [a, b)."""
+    if a > b:
+        raise RuntimeError(
+            f"uniform_ expects to return a [from, to) range, but found from={a} > to={b}"
+        )
     return _fill(x, draw("uniform", tuple(x.shape), x.dtype, generator) * (b - a) + a)
 
 
@@ -348,6 +380,8 @@ def normal_(
     x: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None
 ) -> Tensor:
     """Overwrite x with normal draws."""
+    if std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     return _fill(x, draw("normal", tuple(x.shape), x.dtype, generator) * std + mean)
 
 
@@ -371,6 +405,8 @@ def random_(
 @public("exponential_", namespace=False)
 def exponential_(x: Tensor, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
     """Overwrite x with draws of the exponential distribution with rate `lambd`."""
+    if lambd <= 0:
+        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
     u = draw("uniform", tuple(x.shape), x.dtype, generator)
     return _fill(x, -((-u).log1p()) / lambd)
 

@@ -48,6 +48,8 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     d = norm_dim(dim, input.ndim, "gather")
     if index.ndim != input.ndim and index.numel() == 0:
         return input.reshape(-1)[:0].reshape(index.shape)
+    if not input.ndim and index.ndim == 1:
+        return apply(GATHER, input.reshape(1), index, dim=0)
     return apply(GATHER, input, index, dim=d)
 
 

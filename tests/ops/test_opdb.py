@@ -9,7 +9,7 @@ pytestmark = [
     op_harness.needs_reference,
     pytest.mark.filterwarnings("ignore"),
 ]
-OPS, SAMPLES = 120, 4
+OPS, SAMPLES = 100, 4
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +31,16 @@ def test_values_and_gradients(opdb, dtype):
     found = {op.formatted_name: opdb.run_op(op, dtype, SAMPLES) for op in _slice(opdb)}
     assert not {name: out.wrong for name, out in found.items() if out.wrong}
     assert sum(len(out.right) for out in found.values()) > OPS
+
+
+@pytest.mark.parametrize(("backend", "count"), [("eager", 60), ("cpp", 6)])
+def test_through_jit(opdb, backend, count):
+    """The same in one compiled program per op."""
+    opdb_jit = pytest.importorskip("opdb_jit")
+    some = random.Random(3).sample(_slice(opdb), count)
+    found = {op.formatted_name: opdb_jit.run_op(op, "float32", 2, backend) for op in some}
+    assert not {name: out.wrong for name, out in found.items() if out.wrong}
+    assert sum(len(out.right) for out in found.values()) >= count
 
 
 def test_what_torch_refuses_is_refused(opdb):

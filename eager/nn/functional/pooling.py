@@ -106,8 +106,10 @@ def _with_indices(n: int) -> Any:
         padding: Any = 0,
         dilation: Any = 1,
         ceil_mode: bool = False,
+        return_indices: bool = True,  # both come back either way, as in PyTorch
     ) -> Any:
-        return pool(input, kernel_size, stride, padding, dilation, ceil_mode, True)
+        both = return_indices or True
+        return pool(input, kernel_size, stride, padding, dilation, ceil_mode, both)
 
     with_indices.__name__ = with_indices.__qualname__ = f"max_pool{n}d_with_indices"
     with_indices.__doc__ = f"`max_pool{n}d` with `return_indices`."
