@@ -427,6 +427,16 @@ class JittedKind(HostKind):
         return s.call(original, args, kwargs)
 
 
+class CustomKind(HostKind):
+    """An operation of the user's: the op is fixed, and goes to native code whole."""
+
+    def getattr(self, s: Session, obj: Any, name: str) -> Any:
+        if name != "op":
+            return super().getattr(s, obj, name)
+        origin = s.outside.origin_of(obj) or Fixed(obj, "operation")
+        return s.outside.fix(obj.op, Attribute(origin, name))
+
+
 class LoaderKind(ObjectKind):
     """A data loader: one from outside is iterated between two compiled parts."""
 

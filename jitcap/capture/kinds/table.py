@@ -45,6 +45,7 @@ from jitcap.capture.kinds.constants import (
 )
 from jitcap.capture.kinds.functions import (
     BuiltinKind,
+    CustomKind,
     DispatchedKind,
     EnumKind,
     FunctionKind,
@@ -167,7 +168,9 @@ def _python(cls: type) -> Kind | None:
         return EnumKind(base)
     if (cls.__module__, cls.__name__) == ("jitcap.api", "Jitted"):
         return JittedKind(base)
-    if cls.__module__ in ("eager.random", "jitcap.api", "jitcap.custom") or top in HOST_MODULES:
+    if (cls.__module__, cls.__name__) == ("jitcap.custom", "CustomOp"):
+        return CustomKind(base)
+    if cls.__module__ in ("eager.random", "jitcap.api") or top in HOST_MODULES:
         return HostKind(base)
     return LoaderKind(base) if issubclass(cls, DataLoader) else ObjectKind(base)
 
