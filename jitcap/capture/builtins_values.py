@@ -248,7 +248,8 @@ for _fn in (as_tensor, asarray, from_numpy, tensor):
 
 @handles(tolist)
 def _tolist(s: Session, tensor: Tensor) -> Any:
-    if type(tensor._array) is not Traced or tensor.ndim == 0:
+    array = tensor._array
+    if type(array) is not Traced or tensor.ndim == 0 or s.tracer.value(array.read()) is not None:
         return s.native(tolist, (tensor,), {})
     return Deferred(tolist, (tensor.detach(),), cls=list)
 

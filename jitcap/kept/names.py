@@ -61,6 +61,14 @@ def library_place(value: Any) -> tuple[str, str]:
     return library_name(value)
 
 
+def text_of_home(value: Any) -> str:
+    """Where the text of a library's part stands: the name that finds it may hold another function
+    by then, which says that it is the same one (`functools.wraps`)."""
+    parts = (value.fget, value.fset, value.fdel) if isinstance(value, property) else (value,)
+    codes = [(p.__code__, p.__globals__) for p in parts if isinstance(p, FunctionType)]
+    return " ".join(f"{space['__name__']}:{c.co_qualname}:{c.co_firstlineno}" for c, space in codes)
+
+
 def is_library_name(value: Any) -> bool:
     """Whether a name finds this part of a library."""
     home = value.fget if isinstance(value, property) else value

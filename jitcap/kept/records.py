@@ -49,6 +49,7 @@ from jitcap.kept.names import (
     look_up,
     may_name,
     module_of,
+    text_of_home,
 )
 from jitcap.retrace import Call, Tape, Value
 from jitcap.tensor_guard import Seen
@@ -153,7 +154,7 @@ class Writer:
                 raise Unkept(f"the dtype {name}")
             return ("dtype", name)
         if is_library_name(value):
-            return ("library", *library_place(value))
+            return ("library", *library_place(value), text_of_home(value))
         if not isinstance(value, FunctionType | type):
             raise Unkept(f"a {kind.__module__}.{kind.__qualname__}")
         place = value.__module__, value.__qualname__
@@ -402,10 +403,12 @@ def _read_program(reader: Reader, module: str, name: str, text: str) -> Any:
     return found
 
 
-def _read_library(reader: Reader, module: str, name: str) -> Any:
+def _read_library(reader: Reader, module: str, name: str, text: str = "") -> Any:
     found = look_up(module, name)
     if found is None or not is_open(module, name, found):
         raise Unreadable(f"{module}.{name} is not kept by name")
+    if library_place(found) != (module, name) or text_of_home(found) != text:
+        raise Unreadable(f"{module}.{name} was replaced")
     return found
 
 

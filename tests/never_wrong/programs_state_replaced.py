@@ -1,5 +1,7 @@
 """The library's own methods, functions and layers, replaced between calls."""
 
+import functools
+
 import eager
 from eager import nn
 from eager.nn import functional as F
@@ -249,3 +251,33 @@ def a_property_that_functions_of_the_library_read_is_replaced():
     restore = made.close
     made.close = lambda: (restore(), setattr(eager.Tensor, "shape", own))
     return made
+
+
+@case("replaced")
+def a_function_is_replaced_by_one_that_wraps_it():
+    own = F.relu
+
+    @functools.wraps(own)
+    def other(x):
+        return own(x) + 5
+
+    def step(x):
+        return F.relu(x), x
+
+    return scene(step, lambda: setattr(F, "relu", other), lambda: setattr(F, "relu", own))
+
+
+@case("replaced")
+def a_function_is_decorated_by_the_library():
+    own = F.relu
+
+    def step(x):
+        y = F.relu(x * eager.ones(3, requires_grad=True))
+        return y.requires_grad, y.detach()
+
+    return scene(
+        step,
+        lambda: setattr(F, "relu", eager.no_grad()(own)),
+        lambda: setattr(F, "relu", own),
+        observe=lambda: F.relu is own,
+    )

@@ -48,9 +48,10 @@ class GeneratorKind(NativeKind):
         return GeneratorType
 
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
-        if name not in _OF_GENERATORS:
-            self.refuse(obj, f".{name}")
-        return getattr(obj, name)
+        if name in _OF_GENERATORS:
+            return getattr(obj, name)
+        getattr(_A_GENERATOR, name)  # raises, in Python's words, if they have none
+        return self.refuse(obj, f".{name}")
 
     def setattr(self, s: Session, obj: Any, name: str, value: Any) -> None:
         setattr(_A_GENERATOR, name, value)  # has no such attribute, or none that can be set
@@ -159,9 +160,12 @@ class LazyKind(NativeKind):
         return value.cls if isinstance(value, Lazy) else reversed
 
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
-        if name not in ("__iter__", "__next__"):
-            self.refuse(obj, f".{name}")
-        return getattr(obj, name)
+        if name in ("__iter__", "__next__"):
+            return getattr(obj, name)
+        if not hasattr(self.type_of(obj), name):
+            kind = self.type_of(obj).__name__
+            raise AttributeError(f"{kind!r} object has no attribute {name!r}")
+        return self.refuse(obj, f".{name}")
 
 
 def driven(s: Session, iterator: Any) -> Any:
