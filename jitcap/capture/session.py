@@ -327,8 +327,9 @@ class Session(base.Session):
 
     def misnamed(self, error: BaseException) -> Break | None:
         """The refusal of an exception that the program catches, if it speaks of what stands for a
-        value or for a builtin: only Python knows its words."""
-        if any(type(said) is str and _STAND_INS.search(said) for said in error.args):
+        value or for a builtin, or is one of capture's own: only Python knows its words."""
+        ours = isinstance(error, RecursionError)  # capture needs more frames than Python does
+        if ours or any(type(said) is str and _STAND_INS.search(said) for said in error.args):
             return Break("error text", f"a {type(error).__name__} is caught")
         return None
 

@@ -468,19 +468,21 @@ STATE = (
 )
 
 
+ATOMS = (bool, int, float, complex, str, bytes, type(None), np.generic, enum.Enum)
+
+
 def shape(value, seen=None, depth=0):
     """A value as data: types, contents, and which parts are the same object."""
     seen = {} if seen is None else seen
     kind = type(value)
-    if isinstance(
-        value, (bool, int, float, complex, str, bytes, type(None), np.generic, enum.Enum)
-    ):
+    if isinstance(value, ATOMS):
         return kind.__name__, repr(value)
     if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
         return kind.__name__, value.__name__
-    if id(value) in seen:
-        return "again", seen[id(value)]
-    seen[id(value)] = len(seen)
+    if not (kind is tuple and all(isinstance(v, ATOMS) for v in value)):  # which one is not told
+        if id(value) in seen:
+            return "again", seen[id(value)]
+        seen[id(value)] = len(seen)
     if isinstance(value, eager.Tensor):
         grad = None if value._grad is None or not value.is_leaf else shape(value.grad, seen)
         return kind.__name__, str(value.dtype), value.requires_grad, repr(value.tolist()), grad

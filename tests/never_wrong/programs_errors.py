@@ -159,6 +159,21 @@ def errors_about_what_stands_for_a_value():
 
 
 @case("exceptions")
+def a_list_that_holds_itself_is_shown():
+    items, log = [1, 2.5], []
+
+    def step(x):
+        try:
+            log.append(f"{items}")
+        except RecursionError as error:
+            log.append(str(error))
+        items[0] = items
+        return x
+
+    return over(lambda x, _: step(x), [1, 2, 3], lambda: log)
+
+
+@case("exceptions")
 def a_list_of_numbers_is_an_index():
     def step(x, n):
         return x[[n, 0]], x[[[0, n], [n, n]]], x[[True, n > 0]]

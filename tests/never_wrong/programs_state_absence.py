@@ -32,6 +32,29 @@ def an_attribute_appears_and_goes():
 
 
 @case("absence")
+def a_class_gets_a_truth_of_its_own():
+    class State:
+        pass
+
+    class Derived(State):
+        pass
+
+    state = Derived()
+
+    def step(x):
+        return x if state else -x
+
+    return scene(
+        step,
+        lambda: setattr(State, "__bool__", lambda self: False),
+        lambda: setattr(Derived, "__len__", lambda self: 1),
+        lambda: delattr(State, "__bool__"),
+        lambda: setattr(Derived, "__len__", lambda self: 0),
+        lambda: setattr(Derived, "__bool__", lambda self: True),
+    )
+
+
+@case("absence")
 def a_class_attribute_is_hidden():
     class State:
         scale = 2

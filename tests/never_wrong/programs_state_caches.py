@@ -63,6 +63,23 @@ def an_lru_cache_of_tensors():
 
 
 @case("caches")
+def an_lru_cache_compares_no_tensors():
+    pair = [eager.ones(2)]
+
+    @functools.lru_cache
+    def kept(v):
+        return [1]
+
+    def step(x):
+        return x * 2, kept(pair[0])
+
+    def another():
+        pair[0] = eager.ones(2)
+
+    return scene(step, nothing, another, nothing, nothing, observe=kept.cache_info)
+
+
+@case("caches")
 def an_lru_cache_evicts():
     log = []
 

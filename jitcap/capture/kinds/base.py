@@ -143,8 +143,9 @@ class Session:
     def truth(self, a: Any) -> bool:
         if a is True or a is False:
             return a
-        name = "__bool__" if defines(type(a), "__bool__") else "__len__"
-        found = self.asked(a, name)
+        found = self.asked(a, name := "__bool__")  # that there is none is guarded as well
+        if found is MISSING and not defines(type(a), name):
+            found = self.asked(a, name := "__len__")
         if found is MISSING:
             return kind_of(a).truth(self, a)
         return self.truth(checked(bool, a, name, found))

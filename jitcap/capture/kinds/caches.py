@@ -41,7 +41,8 @@ def kept(fn: Any, *args: Any, **kwargs: Any) -> Any:
     link = held[key]
     if type(link) is not link_type:
         return link
-    found = next(i for i in range(1, where, 3) if parts[i] == key)
+    stored = next(k for k, v in held.items() if v is link)  # not compared: it may be of tensors
+    found = next(i for i in range(1, where, 3) if parts[i] is stored)
     return parts[found + 1]
 
 
