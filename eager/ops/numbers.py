@@ -97,7 +97,8 @@ HISTOGRAM = Host(
 def _edges(values: Tensor, bins: int, low: float | None, high: float | None) -> Tensor:
     """bins + 1 edges from low to high: of the data by default."""
     if low is None or high is None:
-        low, high = (values.min().item(), values.max().item()) if values.numel() else (0.0, 1.0)
+        low, high = (values.min(), values.max()) if values.numel() else (0.0, 1.0)
+    low, high = float(low), float(high)
     if low > high:
         raise RuntimeError("torch.histogramdd: leftmost bin edge is greater than the rightmost")
     if low == high:
@@ -132,7 +133,11 @@ def histogram(
     return Histogram(_histogram(input.reshape(-1, 1), [edges], flat, density), edges)
 
 
-@public(samples=s.calls(s.call(s.values((12, 2)), [3, 2], grad=False)))
+@public(
+    samples=s.calls(
+        s.call(s.values((12, 2)), [3, 2], range=(-1.9, 1.9, -1.5, 1.5), grad=False),
+    )
+)
 def histogramdd(
     input: Tensor,
     bins: Any,

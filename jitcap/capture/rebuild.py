@@ -170,7 +170,7 @@ class Rebuilder:
             return self._dress(self._constant_tensor(tensor), tensor)
         where = tensor._view
         if where is not None and self._storage_of(where.base) is array.storage:
-            if where.base._view is None and where.base._array.chain:  # by `unsqueeze_()`
+            if self._is_reshaped(where, array):
                 raise Break("effect", "a view leaves whose base got another shape of its own")
             replayed = _by_views(tensor) and id(tensor._node) not in self.inner
             name = self.let(
@@ -184,6 +184,13 @@ class Rebuilder:
         elif self.has_history(tensor):
             self._put(name, tensor)
         return self._dress(name, tensor)
+
+    def _is_reshaped(self, where: Any, view: Traced) -> bool:
+        """Whether the base of a view had another shape when it was taken than it has while the
+        lines run, by `unsqueeze_()` or its like."""
+        base = where.base._array
+        own = () if self.is_outside(where.base) or type(base) is not Traced else base.chain
+        return own != view.chain[: len(own)] or len(view.chain) != len(own) + len(where.chain)
 
     def has_history(self, tensor: Tensor) -> bool:
         return bool(tensor._requires_grad and tensor._node is not None)

@@ -12,9 +12,11 @@ if not hasattr(jitcap, "jit"):
 
 pytestmark = [pytest.mark.compiled, pytest.mark.slow]
 
-# These run between two compiled parts and say so in a warning, which has a test of its own.
+# These run between two compiled parts and say so in a warning, which has a test of its own: the
+# values of tensors decide on sizes, or where they lie in memory.
 VALUES_DECIDE = {
     *("argwhere", "bincount", "equal", "masked_select", "nonzero"),
+    *("nonzero_static", "as_strided", "as_strided_copy", "as_strided_scatter"),
     *("unique", "unique_consecutive"),
 }
 NO_DERIVATIVE = {"floor_divide"}  # in the reference as little
