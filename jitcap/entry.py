@@ -86,7 +86,7 @@ class Entries:
         if self.splitter is not None:
             return self._in_parts(args, kwargs, stance)
         if len(self.refused) >= REFUSALS:
-            self._note_plain(self._given_up(), stance=stance)
+            self._note_plain(_given_up(self.refused[0]), stance=stance)
             return self.fn(*args, **kwargs)
         with self._lock:
             again = self.versions is not seen  # another thread compiled meanwhile
@@ -244,7 +244,7 @@ class Entries:
     ) -> tuple[Call | None, Record | None]:
         """As `_try_compile`, up to the limit of versions; the guard that failed is noted."""
         if len(self.versions) >= config.entries and stance != "fail_on_recompile":
-            self._note_plain(self._limit(), stance=stance)
+            self._note_plain(_limit(self.stats, self._beginning()), stance=stance)
             return None, None
         self._record_recompile(args, kwargs, stance)
         return self._try_compile(args, kwargs, stance)
@@ -305,15 +305,7 @@ class Entries:
         return Region(joint, writes, _compiler(self.options, trail))
 
     def _count(self, made: Compiled, seconds: float) -> None:
-        stats = self.stats
-        stats.compiles += 1
-        stats.graphs += 1
-        stats.kernels += len(made.executable.kernels)
-        stats.callbacks += len(made.executable.callbacks)
-        stats.compile_seconds += seconds
-        if made.executable.refused:
-            stats.fallbacks += 1
-            stats.refusals.append(f"a graph runs op by op: {made.executable.refused}")
+        _add_to(self.stats, made, seconds)
         if config.debug >= 1:
             ops = "from disk" if made.graph is None else f"{len(made.graph)} ops"
             kernels = f"{len(made.executable.kernels)} kernels"
@@ -335,18 +327,6 @@ class Entries:
                 self.stats.refusals.append(text)
                 self.plain.append(text)
             announce((self.fn, text), f"@jit {self.name} runs as plain Python: {text}")
-
-    def _given_up(self) -> Record:
-        """Why nothing is compiled any more."""
-        first = self.refused[0]
-        what = f"{REFUSALS} calls could not be compiled; the first: {first.kind}: {first.what}"
-        return Record("limit", what, first.place)
-
-    def _limit(self) -> Record:
-        """That there are as many versions as there may be, and why the last ones were made."""
-        reasons = "; ".join(r.reason for r in self.stats.recompiles[-3:])
-        what = f"{config.entries} versions compiled (config.entries), and calls that fit none"
-        return Record("limit", f"{what}. Last misses: {reasons}", self._beginning())
 
     def _beginning(self) -> Place:
         return beginning(self.fn)
@@ -431,6 +411,31 @@ def assemble(
             call = captured.entry(run, MISS, region)
     trail.keep("entry", captured.show)
     return Compiled(call, captured, executable, trail, captured.graph)
+
+
+def _add_to(stats: Stats, made: Compiled, seconds: float) -> None:
+    """Count a version, and the time that it took."""
+    stats.compiles += 1
+    stats.graphs += 1
+    stats.kernels += len(made.executable.kernels)
+    stats.callbacks += len(made.executable.callbacks)
+    stats.compile_seconds += seconds
+    if made.executable.refused:
+        stats.fallbacks += 1
+        stats.refusals.append(f"a graph runs op by op: {made.executable.refused}")
+
+
+def _given_up(first: Record) -> Record:
+    """Why nothing is compiled any more."""
+    what = f"{REFUSALS} calls could not be compiled; the first: {first.kind}: {first.what}"
+    return Record("limit", what, first.place)
+
+
+def _limit(stats: Stats, place: Place) -> Record:
+    """That there are as many versions as there may be, and why the last ones were made."""
+    reasons = "; ".join(r.reason for r in stats.recompiles[-3:])
+    what = f"{config.entries} versions compiled (config.entries), and calls that fit none"
+    return Record("limit", f"{what}. Last misses: {reasons}", place)
 
 
 def _name_inputs(captured: Captured) -> None:
