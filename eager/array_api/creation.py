@@ -169,8 +169,9 @@ def linspace(
         dtype = dt.default_complex() if whole else dt.get_default_dtype()
     if dtype.is_complex:
         first, last, part = complex(start), complex(stop), real_of(dtype)
-        real = linspace(first.real, last.real, num, dtype=part, endpoint=endpoint)
-        imag = linspace(first.imag, last.imag, num, dtype=part, endpoint=endpoint)
+        options = {"dtype": part, "device": device, "endpoint": endpoint}
+        real = linspace(first.real, last.real, num, **options)
+        imag = linspace(first.imag, last.imag, num, **options)
         return functions.complex(real, imag)
     if endpoint:
         return functions.linspace(start, stop, num, dtype=dtype, device=device)
@@ -187,7 +188,7 @@ def eye(
 ) -> Tensor:
     """Ones on the k-th diagonal, zeros elsewhere."""
     size = n_rows, n_rows if n_cols is None else n_cols
-    rows, columns = arange(size[0]), arange(size[1])
+    rows, columns = (arange(n, device=device) for n in size)
     return (columns - rows[:, None] == k).to(dtype or dt.get_default_dtype())
 
 

@@ -242,6 +242,9 @@ def test_dlpack_and_devices():
     assert shared.data_ptr() == A.ctypes.data
     assert own.data_ptr() != x.data_ptr()
     assert x.to_device("cpu") is x
+    for refused in (lambda: XP.eye(2, device="cuda"), lambda: XP.linspace(0, 1j, 3, device="cuda")):
+        with pytest.raises(RuntimeError, match="cuda"):
+            refused()
 
 
 SCIKIT_LEARN = """

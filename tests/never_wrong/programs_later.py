@@ -347,3 +347,24 @@ def lists_of_numbers_for_numpy():
         )
 
     return over(step, [1, 2, 3])
+
+
+class Stops:
+    def __init__(self):
+        self.asked = []
+
+    def __getitem__(self, i):
+        self.asked.append(i)
+        if i == 2:
+            raise StopIteration
+        return i
+
+
+@case("later")
+def items_that_stop_an_iteration():
+    def step(x, n):
+        items = Stops()
+        it = iter(items)
+        return [*it], [*it], next(it, "end"), items.asked, x * n
+
+    return over(step, [1, 2])

@@ -137,7 +137,7 @@ def by_index(s: Session, obj: Any) -> Lazy:
     def step() -> Any:
         nonlocal index
         for i in index:
-            with suppress(IndexError):
+            with suppress(IndexError, StopIteration):
                 return s.getitem(obj, i)
             break
         index = iter(())
