@@ -12,20 +12,21 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
 from codegen import expr, show, tile
 from codegen.backend import Backend, Stage
+from codegen.bodies import compile_bodies
 from codegen.cut_loops import cut_loops
 from codegen.emit import cpp, python, triton
 from codegen.fuse import fuse
 from codegen.group_nests import group_nests
 from codegen.hoist_updates import hoist_updates
 from codegen.inline import inline
-from codegen.ir import Call, Check, Program, Target, Unsupported, Value
+from codegen.ir import Call, Check, Fused, Program, Target, Unsupported, Value
 from codegen.lower import lower
 from codegen.narrow_indices import narrow_indices
 from codegen.place_writes import place_writes
@@ -52,6 +53,19 @@ def front(lowering: Stage) -> tuple[Stage, ...]:
     )
 
 
+def cpp_bodies(fused: Fused) -> Fused:
+    """Bodies up to where their code is written into that of the whole."""
+    stages = [
+        replace(stage, run=cpp.plan_body) if stage.name == "plan" else stage
+        for stage in BACKENDS["cpp"].stages
+    ]
+    return compile_bodies(fused, functools.partial(run_body, stages, "plan"))
+
+
+def python_bodies(fused: Fused) -> Fused:
+    return compile_bodies(fused, functools.partial(run_body, BACKENDS["python"].stages, "source"))
+
+
 FRONT: Final = front(Stage("loops", functools.partial(lower, widen=False)))
 BACKENDS: Final[dict[str, Backend]] = {
     "cpp": Backend(
@@ -59,6 +73,7 @@ BACKENDS: Final[dict[str, Backend]] = {
             *front(Stage("loops", lower)),  # no products of 16 bits: operands are widened
             Stage("hoisted", hoist_updates),  # asks which kernel reads what
             Stage("placed", place_writes),  # asks who reads later
+            Stage("bodies", cpp_bodies),  # asks where the operands of steps lie
             Stage("split", tile.split),
             Stage("cut", cut_loops),  # conditions are on single counters only after the split
             Stage("scheduled", tile.schedule),
@@ -70,6 +85,7 @@ BACKENDS: Final[dict[str, Backend]] = {
         ),
         cpp.load,
         cpp.prepare,
+        symbolic=True,
     ),
     "triton": Backend(
         (
@@ -82,12 +98,18 @@ BACKENDS: Final[dict[str, Backend]] = {
         triton.load,
     ),
     "python": Backend(
-        (*FRONT, Stage("placed", place_writes), Stage("source", python.emit)), python.load
+        (
+            *FRONT,
+            Stage("placed", place_writes),
+            Stage("bodies", python_bodies),
+            Stage("source", python.emit),
+        ),
+        python.load,
+        symbolic=True,
     ),
 }
-DEPTH: Final = (
-    10_000  # frames: passes recurse over expressions, and a kernel's may be a chain of 640 nodes
-)
+# Frames: passes recurse over expressions, and a kernel's may be a chain of 640 nodes.
+DEPTH: Final = 10_000
 
 
 def compile(program: Program, target: Target | None = None) -> Artifact:
@@ -107,10 +129,11 @@ def run_stages(
 ) -> tuple[dict[str, Any], show.Texts, dict[str, float]]:
     """The stages of a backend, up to `last`: (results, text of each, seconds of each); verified
     when CHECK is set."""
+    _require_symbols(program, backend)
     sys.setrecursionlimit(max(sys.getrecursionlimit(), DEPTH))
     results: dict[str, Any] = {"program": program}
     times: dict[str, float] = {}
-    check = os.environ.get("CHECK", "0") not in ("", "0")
+    check = checked()
     before = "program"
     with expr.interning(), _no_collection():
         for stage in BACKENDS[backend].stages:
@@ -123,6 +146,35 @@ def run_stages(
             if before == last:
                 break
     return results, show.Texts(results), times
+
+
+def run_body(stages: Sequence[Stage], last: str, program: Program) -> dict[str, Any]:
+    """The results of the stages, up to `last`, of a program inside another; verified as that is."""
+    results: dict[str, Any] = {"program": program}
+    before = "program"
+    for stage in stages:
+        results[stage.name] = stage.run(*(results[name] for name in stage.of or (before,)))
+        if checked():
+            verify(results[stage.name])
+        before = stage.name
+        if before == last:
+            break
+    return results
+
+
+def checked() -> bool:
+    """Whether the stages' results are verified."""
+    return os.environ.get("CHECK", "0") not in ("", "0")
+
+
+def _require_symbols(program: Program, backend: str) -> None:
+    """Raises Unsupported where sizes are symbolic that the backend, or the program, cannot know."""
+    missing = {s.name for s in program.used_symbols()}
+    if missing and not BACKENDS[backend].symbolic:
+        raise Unsupported(f"symbolic sizes ({', '.join(sorted(missing))}) on backend {backend}")
+    missing -= set(program.symbols)
+    if missing:
+        raise Unsupported(f"sizes of {', '.join(sorted(missing))}, no input of the program")
 
 
 @contextmanager

@@ -1,6 +1,9 @@
 """Index arithmetic of the loop IR: axes -> sums of coefficient * atom, with floordiv and mod
 simplified by known ranges.
 
+Sizes, coefficients, constants and ranges may be symbolic (`codegen.sizes`); then a form is
+simplified where that is right for all values, and no question here is answered by a guard.
+
 An `Affine` is hash-consed: equal forms of one compile are the same object, so equality is `is`. Its
 atoms are
 
@@ -22,12 +25,27 @@ accesses.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import reduce
+from typing import Any, ClassVar, Final
 
-Terms = tuple[tuple["Atom", int], ...]
+from codegen.sizes import (
+    Size,
+    at_least,
+    below,
+    common,
+    divided,
+    even,
+    exact,
+    exact_or,
+    floor,
+    order_of,
+    same,
+    spelled,
+)
+
+Terms = tuple[tuple["Atom", Size], ...]
 Order = tuple[Any, ...]  # what an atom says, as something to sort by
 
 
@@ -36,25 +54,25 @@ class Axis:
     """A loop counter. Two axes of one name and size are the same object."""
 
     name: str
-    size: int
+    size: Size
     order: Order
 
     @property
-    def extent(self) -> int:
+    def extent(self) -> Size:
         return self.size
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class FloorDiv:
     index: Affine
-    divisor: int
+    divisor: Size
     order: Order
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Mod:
     index: Affine
-    divisor: int
+    divisor: Size
     order: Order
 
 
@@ -64,8 +82,8 @@ class Opaque:
     value <= hi."""
 
     expr: Any
-    lo: int
-    hi: int
+    lo: Size
+    hi: Size
     order: Order
 
 
@@ -77,13 +95,15 @@ class Affine:
     """sum(coefficient * atom) + const, terms by `_place`; `lo` and `hi` bound its value."""
 
     terms: Terms
-    const: int
-    lo: int
-    hi: int
+    const: Size
+    lo: Size
+    hi: Size
+    of_sizes: ClassVar[bool] = True  # arithmetic with a `SymInt` is this class's
 
-    def __add__(self, other: Affine | int) -> Affine:
-        if isinstance(other, int):
-            return self if other == 0 else _intern(self.terms, self.const + other)
+    def __add__(self, other: Affine | Size) -> Affine:
+        if not isinstance(other, Affine):
+            nothing = other.__class__ is int and not other
+            return self if nothing else _intern(self.terms, self.const + other)
         if not other.terms:
             return self + other.const
         if not self.terms:
@@ -98,13 +118,15 @@ class Affine:
     def __neg__(self) -> Affine:
         return self * -1
 
-    def __sub__(self, other: Affine | int) -> Affine:
+    def __sub__(self, other: Affine | Size) -> Affine:
         return self + (-other)
 
-    def __rsub__(self, other: int) -> Affine:
+    def __rsub__(self, other: Size) -> Affine:
         return -self + other
 
-    def __mul__(self, k: int) -> Affine:
+    def __mul__(self, k: Size) -> Affine:
+        if k.__class__ is not int:
+            return _sum({a: c * k for a, c in self.terms}, self.const * k)
         if k == 1:
             return self
         if k == 0:
@@ -113,10 +135,10 @@ class Affine:
 
     __rmul__ = __mul__
 
-    def __floordiv__(self, d: int) -> Affine:
+    def __floordiv__(self, d: Size) -> Affine:
         return floordiv(self, d)
 
-    def __mod__(self, d: int) -> Affine:
+    def __mod__(self, d: Size) -> Affine:
         return mod(self, d)
 
     def __repr__(self) -> str:
@@ -124,46 +146,63 @@ class Affine:
 
     @property
     def order(self) -> Order:
-        return self.const, *((c, atom.order) for atom, c in self.terms)
+        return order_of(self.const), *((order_of(c), atom.order) for atom, c in self.terms)
 
     @property
-    def extent(self) -> int:
+    def extent(self) -> Size:
         """For a form made by `axis`: the size of its axis."""
         return self.hi + 1
 
 
 _atoms: dict[tuple[Any, ...], Atom] = {}
-_forms: dict[tuple[Terms, int], Affine] = {}
+_forms: dict[tuple[Terms, Size], Affine] = {}
+FAR: Final = 1 << 62  # beyond every index: the range of what has none
 
 
-def _atom_range(atom: Atom) -> tuple[int, int]:
+def _atom_range(atom: Atom) -> tuple[Size, Size]:
     if isinstance(atom, Axis):
-        return 0, max(atom.size - 1, 0)
+        n = atom.size
+        return 0, max(n - 1, 0) if n.__class__ is int else n - 1
     if isinstance(atom, FloorDiv):
-        return atom.index.lo // atom.divisor, atom.index.hi // atom.divisor
+        lo, hi, d = atom.index.lo, atom.index.hi, atom.divisor
+        if lo.__class__ is hi.__class__ is d.__class__ is int:
+            return lo // d, hi // d
+        return (floor(lo, d), floor(hi, d)) if below(0, d) else (-FAR, FAR)
     if isinstance(atom, Mod):
         return 0, atom.divisor - 1
     return atom.lo, atom.hi
 
 
-def _intern(terms: Terms, const: int) -> Affine:
+def _intern(terms: Terms, const: Size) -> Affine:
     found = _forms.get((terms, const))
     if found is None:
         lo = hi = const
         for atom, c in terms:
             low, high = _atom_range(atom)
+            if c.__class__ is not int:
+                low, high = _scaled(low, high, c)
+                lo, hi = lo + low, hi + high
+                continue
             lo += c * (low if c > 0 else high)
             hi += c * (high if c > 0 else low)
         found = _forms[terms, const] = Affine(terms, const, lo, hi)
     return found
 
 
-def _make(kind: Callable[..., Atom], first: Any, *fields: int) -> Affine:
+def _scaled(low: Size, high: Size, c: Size) -> tuple[Size, Size]:
+    """The range of what lies in [low, high], times a symbolic `c`."""
+    if at_least(c, 0):
+        return c * low, c * high
+    return (c * high, c * low) if at_least(-c, 0) else (-FAR, FAR)
+
+
+def _make(kind: Callable[..., Atom], first: Any, *fields: Size) -> Affine:
     """The form that is one atom. What an atom is of (an index, an expression) has an order, too."""
     key = (kind, first, *fields)
     atom = _atoms.get(key)
     if atom is None:
-        order = (_RANK[kind], first if kind is Axis else first.order, *fields)
+        own = first if kind is Axis else first.order
+        order = (_RANK[kind], own, *map(order_of, fields))
         atom = _atoms[key] = kind(first, *fields, order)
     return _intern(((atom, 1),), 0)
 
@@ -173,48 +212,48 @@ _RANK: Final[dict[Callable[..., Atom], int]] = {
 }
 
 
-def _sum(merged: Mapping[Atom, int], const: int) -> Affine:
+def _sum(merged: Mapping[Atom, Size], const: Size) -> Affine:
     """The form of a term table: zero coefficients dropped, x//d and x%d of one x put together
     again."""
-    items = [(a, c) for a, c in merged.items() if c]
+    items = [(a, c) for a, c in merged.items() if c.__class__ is not int or c]
     if len(items) > 1 and any(type(a) is Mod for a, _ in items):
         return _rejoin(dict(items), const)
     items.sort(key=_place)
     return _intern(tuple(items), const)
 
 
-def _place(term: tuple[Atom, int]) -> tuple[int, Order]:
-    return -abs(term[1]), term[0].order
+def _place(term: tuple[Atom, Size]) -> tuple[int, Order]:
+    return -abs(order_of(term[1])), term[0].order
 
 
-def _rejoin(merged: dict[Atom, int], const: int) -> Affine:
+def _rejoin(merged: dict[Atom, Size], const: Size) -> Affine:
     """(x // d) * (d * c) + (x % d) * c == x * c, repeated until no pair is left."""
     for atom, c in list(merged.items()):
         if type(atom) is not Mod:
             continue
         quotient = floordiv(atom.index, atom.divisor)
-        if len(quotient.terms) != 1 or quotient.const:
+        if len(quotient.terms) != 1 or not same(quotient.const, 0):
             continue
         (high, k), want = quotient.terms[0], c * atom.divisor
-        if k != 1 or merged.get(high) != want:
+        if not same(k, 1) or not same(merged.get(high, 0), want):
             continue
         rest = {a: v for a, v in merged.items() if a is not atom and a is not high}
         for a, v in atom.index.terms:
             rest[a] = rest.get(a, 0) + v * c
         return _sum(rest, const + atom.index.const * c)
-    return _intern(tuple(sorted(((a, c) for a, c in merged.items() if c), key=_place)), const)
+    return _intern(tuple(sorted(merged.items(), key=_place)), const)
 
 
 ZERO: Final = _intern((), 0)
 
 
-def constant(value: int) -> Affine:
+def constant(value: Size) -> Affine:
     return _intern((), value)
 
 
-def axis(name: str, size: int) -> Affine:
+def axis(name: str, size: Size) -> Affine:
     """The counter `name` of a loop over range(size). An axis of size 1 is the constant 0."""
-    return ZERO if size == 1 else _make(Axis, name, size)
+    return ZERO if same(size, 1) else _make(Axis, name, size)
 
 
 def axis_of(index: Affine) -> Axis:
@@ -245,85 +284,122 @@ def axes_by(axes: Iterable[Affine], index: Iterable[Affine]) -> dict[Axis, Affin
     return {axis_of(a): i for a, i in zip(axes, index, strict=True) if a.terms}
 
 
-def opaque(expr: Any, lo: int, hi: int) -> Affine:
+def opaque(expr: Any, lo: Size, hi: Size) -> Affine:
     """An integer expression as an index, bounded by the program to [lo, hi]."""
-    return constant(lo) if lo == hi else _make(Opaque, expr, lo, hi)
+    return constant(lo) if same(lo, hi) else _make(Opaque, expr, lo, hi)
 
 
-def _split(index: Affine, d: int) -> tuple[Affine, Affine]:
+def _split(index: Affine, d: Size) -> tuple[Affine, Affine]:
     """index == quotient * d + rest, moving every term divisible by d into the quotient."""
-    whole = tuple((a, c // d) for a, c in index.terms if c % d == 0)
-    rest = tuple((a, c) for a, c in index.terms if c % d)
-    return _intern(whole, index.const // d), _intern(rest, index.const % d)
+    whole: list[tuple[Atom, Size]] = []
+    rest: list[tuple[Atom, Size]] = []
+    for a, c in index.terms:
+        times = exact(c, d)
+        (rest if times is None else whole).append((a, c if times is None else times))
+    quotient, left = divided(index.const, d)
+    return _of(whole, quotient), _intern(tuple(rest), left)
 
 
-def floordiv(index: Affine, d: int) -> Affine:
+def _of(terms: list[tuple[Atom, Size]], const: Size) -> Affine:
+    """The form of terms whose coefficients have been divided."""
+    if any(c.__class__ is not int for _, c in terms):  # there the order may be another now
+        return _sum(dict(terms), const)
+    return _intern(tuple(terms), const)
+
+
+def _smaller(index: Affine, g: Size) -> Affine | None:
+    """`index` // g for a g that divides all coefficients; None where its constant is in the way."""
+    const = floor(index.const, g) if g.__class__ is int else even(index.const, g)
+    if const is None:
+        return None
+    return _of([(a, exact_or(c, g, 0)) for a, c in index.terms], const)
+
+
+def _turns(rest: Affine, d: Size) -> Size | None:
+    """The one value that rest // d has, if ranges say so."""
+    lo, hi = rest.lo, rest.hi
+    if lo.__class__ is hi.__class__ is d.__class__ is int:
+        return lo // d if lo // d == hi // d else None
+    if not rest.terms and below(0, d):
+        return floor(lo, d)
+    if at_least(lo, 0) and below(hi, d):
+        return 0
+    return -1 if below(hi, 0) and at_least(lo, -d) else None
+
+
+def floordiv(index: Affine, d: Size) -> Affine:
     """index // d, rounding towards minus infinity. d > 0."""
-    if d == 1:
+    if same(d, 1):
         return index
     quotient, rest = _split(index, d)
-    if rest.lo // d == rest.hi // d:
-        return quotient + rest.lo // d
-    g = math.gcd(d, *(c for _, c in rest.terms))
-    if g > 1:
-        rest = _intern(tuple((a, c // g) for a, c in rest.terms), rest.const // g)
-        d //= g
-        if d == 1:
-            return quotient + rest
+    turns = _turns(rest, d)
+    if turns is not None:
+        return quotient + turns
+    g = reduce(common, (c for _, c in rest.terms), d)
+    less = None if same(g, 1) else _smaller(rest, g)
+    if less is not None:
+        return quotient + floordiv(less, exact_or(d, g, d))
     parts = coarse(rest, d)
     if parts is not None:  # (g * a + b) // (g * k) == a // k when 0 <= b < g
         g, whole, _ = parts
-        return quotient + floordiv(whole, d // g)
-    if len(rest.terms) == 1 and rest.const == 0 and rest.terms[0][1] == 1:
+        return quotient + floordiv(whole, exact_or(d, g, d))
+    if len(rest.terms) == 1 and same(rest.const, 0) and same(rest.terms[0][1], 1):
         atom = rest.terms[0][0]
         if type(atom) is FloorDiv:  # (x // a) // b == x // (a * b)
             return quotient + floordiv(atom.index, atom.divisor * d)
     return quotient + _make(FloorDiv, rest, d)
 
 
-def mod(index: Affine, d: int) -> Affine:
+def mod(index: Affine, d: Size) -> Affine:
     """index % d, in [0, d). d > 0."""
-    if d == 1:
+    if same(d, 1):
         return ZERO
     _, rest = _split(index, d)
-    if rest.lo // d == rest.hi // d:
-        return rest - (rest.lo // d) * d
-    g = math.gcd(d, rest.const, *(c for _, c in rest.terms))
-    if g > 1:
-        small = _intern(tuple((a, c // g) for a, c in rest.terms), rest.const // g)
-        return mod(small, d // g) * g
+    turns = _turns(rest, d)
+    if turns is not None:
+        return rest - turns * d
+    g = reduce(common, (c for _, c in rest.terms), common(d, rest.const))
+    if not same(g, 1):
+        less = _smaller(rest, g)
+        assert less is not None
+        return mod(less, exact_or(d, g, d)) * g
     parts = coarse(rest, d)
     if parts is not None:  # (g * a + b) % (g * k) == g * (a % k) + b when 0 <= b < g
         g, whole, fine = parts
-        return mod(whole, d // g) * g + fine
+        return mod(whole, exact_or(d, g, d)) * g + fine
     unwrapped = _unwrap_mods(rest, d)
     return mod(unwrapped, d) if unwrapped is not rest else _make(Mod, rest, d)
 
 
-def coarse(index: Affine, d: int) -> tuple[int, Affine, Affine] | None:
+def coarse(index: Affine, d: Size) -> tuple[Size, Affine, Affine] | None:
     """(g, a, b) with index == g * a + b, 0 <= b < g and g > 1 a divisor of d, for the largest g; or
     None."""
-    for g in sorted({math.gcd(d, c) for _, c in index.terms}, reverse=True):
-        if 1 < g <= d:
-            fine = _intern(tuple((a, c) for a, c in index.terms if c % g), index.const % g)
-            if fine.lo >= 0 and fine.hi < g:
-                whole = tuple((a, c // g) for a, c in index.terms if c % g == 0)
-                return g, _intern(whole, index.const // g), fine
+    for g in sorted({common(d, c) for _, c in index.terms}, key=order_of, reverse=True):
+        if below(1, g) and at_least(d, g):
+            whole: list[tuple[Atom, Size]] = []
+            fine: list[tuple[Atom, Size]] = []
+            for a, c in index.terms:
+                times = exact(c, g)
+                (fine if times is None else whole).append((a, c if times is None else times))
+            const, left = divided(index.const, g)
+            low = _intern(tuple(fine), left)
+            if at_least(low.lo, 0) and below(low.hi, g):
+                return g, _of(whole, const), low
     return None
 
 
-def _unwrap_mods(index: Affine, d: int) -> Affine:
+def _unwrap_mods(index: Affine, d: Size) -> Affine:
     """(x % (k*d) + y) % d == (x + y) % d."""
     total = None
     for atom, c in index.terms:
-        if type(atom) is Mod and atom.divisor % d == 0:
+        if type(atom) is Mod and exact(atom.divisor, d) is not None:
             total = (index if total is None else total) + (
                 atom.index - _intern(((atom, 1),), 0)
             ) * c
     return index if total is None else total
 
 
-def ravel(index: Iterable[Affine], shape: Iterable[int]) -> Affine:
+def ravel(index: Iterable[Affine], shape: Iterable[Size]) -> Affine:
     """The row-major position of `index` in `shape`."""
     flat = ZERO
     for i, n in zip(index, shape, strict=True):
@@ -331,31 +407,33 @@ def ravel(index: Iterable[Affine], shape: Iterable[int]) -> Affine:
     return flat
 
 
-def unravel(flat: Affine, shape: tuple[int, ...]) -> tuple[Affine, ...]:
+def unravel(flat: Affine, shape: tuple[Size, ...]) -> tuple[Affine, ...]:
     """The index tuple at row-major position `flat` of `shape`."""
     out: list[Affine] = []
     for n in reversed(shape[1:]):
-        out.append(mod(flat, n) if n else ZERO)
-        flat = floordiv(flat, n) if n else ZERO
+        empty = n.__class__ is int and not n
+        out.append(ZERO if empty else mod(flat, n))
+        flat = ZERO if empty else floordiv(flat, n)
     if shape:
         out.append(flat)
     return tuple(reversed(out))
 
 
-def dot_strides(index: Iterable[Affine], strides: Iterable[int], offset: int = 0) -> Affine:
+def dot_strides(index: Iterable[Affine], strides: Iterable[Size], offset: Size = 0) -> Affine:
     """The element offset of `index` in memory with `strides`."""
     total = constant(offset)
     for i, s in zip(index, strides, strict=True):
-        if s:
+        if s.__class__ is not int or s:
             total = total + i * s
     return total
 
 
-def coefficient(index: Affine, of: Affine) -> int | None:
+def coefficient(index: Affine, of: Affine) -> Size | None:
     """d index / d axis, or None when the axis also occurs inside a floordiv, mod or opaque atom."""
     if not of.terms:
         return 0
-    target, found = of.terms[0][0], 0
+    target = of.terms[0][0]
+    found: Size = 0
     for atom, c in index.terms:
         if atom is target:
             found = c
@@ -425,6 +503,16 @@ def walk_atoms(index: Affine) -> Iterator[Atom]:
             yield from walk_atoms(atom.index)
 
 
+def sizes(index: Affine) -> Iterator[Size]:
+    """The sizes in `index` that may be symbolic."""
+    yield index.const
+    for atom, c in index.terms:
+        yield c
+        if isinstance(atom, FloorDiv | Mod):
+            yield atom.divisor
+            yield from sizes(atom.index)
+
+
 def opaques(index: Affine) -> Iterator[Any]:
     """The expressions inside `index`."""
     return (atom.expr for atom in walk_atoms(index) if isinstance(atom, Opaque))
@@ -440,9 +528,9 @@ def text(index: Affine, opaque_text: Callable[[Any], str] = repr) -> str:
     parts = []
     for atom, c in index.terms:
         body = _atom_text(atom, opaque_text)
-        parts.append(body if c == 1 else f"{c}*{body}" if c > 0 else f"({c})*{body}")
-    if index.const or not parts:
-        parts.append(str(index.const))
+        parts.append(body if same(c, 1) else f"{spelled(c)}*{body}")
+    if not parts or not same(index.const, 0):
+        parts.append(spelled(index.const, whole=True))
     return " + ".join(parts)
 
 
@@ -452,7 +540,7 @@ def _atom_text(atom: Atom, opaque_text: Callable[[Any], str]) -> str:
     if isinstance(atom, Opaque):
         return opaque_text(atom.expr)
     sign = "//" if isinstance(atom, FloorDiv) else "%"
-    return f"(({text(atom.index, opaque_text)}) {sign} {atom.divisor})"
+    return f"(({text(atom.index, opaque_text)}) {sign} {spelled(atom.divisor)})"
 
 
 def clear() -> None:

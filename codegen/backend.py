@@ -24,8 +24,10 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """`load` makes the artifact of all stages' results; `prepare` comes before the first."""
+    """`load` makes the artifact of all stages' results; `prepare` comes before the first.
+    `symbolic`: its code takes sizes at run time."""
 
     stages: tuple[Stage, ...]
     load: Callable[[Results, Target], Artifact]
     prepare: Callable[[Target], None] = lambda target: None
+    symbolic: bool = False

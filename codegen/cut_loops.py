@@ -17,6 +17,7 @@ from codegen.affine import Axis
 from codegen.expr import Apply, Const, Expr, IndexOf
 from codegen.ir import Fused, Kernel, Stage
 from codegen.rewrite import Rewrite
+from codegen.sizes import Size, below, hint, is_static, same
 
 MAX_PIECES: Final = 64
 MIN_LENGTH: Final = 16  # a shorter piece of the axis that runs through memory is not worth a loop
@@ -81,44 +82,54 @@ def _with(axes: tuple[Axis, ...], old: Axis, new: affine.Affine) -> tuple[Axis, 
     return tuple(x for a in axes for x in (affine.counters(new) if a is old else (a,)))
 
 
-def _bounds(a: Axis, stages: tuple[Stage, ...]) -> list[tuple[int, int]]:
+def _bounds(a: Axis, stages: tuple[Stage, ...]) -> list[tuple[Size, Size]]:
     """The intervals of `a` between its cuts; [] when there is nothing to cut, or not worth it."""
-    cuts: set[int] = set()
+    cuts: dict[Size, None] = {}
     for stage in stages:
         for x in stage.walk():
             place = _change(x, a)
-            if place is not None and 0 < place < a.size:
-                cuts.add(place)
-    if not cuts or len(cuts) >= MAX_PIECES:
+            if place is not None and below(0, place) and below(place, a.size):
+                cuts[place] = None
+    edges = _sorted([*cuts])
+    if not edges or len(edges) >= MAX_PIECES:
         return []
-    edges = [0, *sorted(cuts), a.size]
-    bounds = list(itertools.pairwise(edges))
-    short = min(hi - lo for lo, hi in bounds) < MIN_LENGTH
+    bounds = list(itertools.pairwise([0, *edges, a.size]))
+    short = min(hint(hi - lo) for lo, hi in bounds) < MIN_LENGTH
     return [] if short and _runs_through_memory(a, stages) else bounds
 
 
-def _change(x: Expr, a: Axis) -> int | None:
-    """The first value of `a` with another answer to `x`, if that compares `a` with a constant."""
+def _sorted(cuts: list[Size]) -> list[Size]:
+    """In ascending order; [] where that depends on what the symbols are."""
+    if is_static(cuts):
+        return sorted(cuts)
+    ranked = sorted(cuts, key=lambda c: sum(below(x, c) for x in cuts))
+    return ranked if all(below(x, y) for x, y in itertools.pairwise(ranked)) else []
+
+
+def _change(x: Expr, a: Axis) -> Size | None:
+    """The first value of `a` with another answer to `x`, if that compares `a` with a size."""
     if not isinstance(x, Apply) or x.fn not in _CHANGES:
         return None
     index, limit = x.args
-    if not isinstance(index, IndexOf) or not isinstance(limit, Const):
+    if not isinstance(index, IndexOf) or not isinstance(limit, Const | IndexOf):
         return None
-    if index.index.terms != ((a, 1),):
+    if isinstance(limit, IndexOf) and limit.index.terms:
         return None
-    return int(limit.value) - index.index.const + _CHANGES[x.fn]
+    terms = index.index.terms
+    if len(terms) != 1 or terms[0][0] is not a or not same(terms[0][1], 1):
+        return None
+    value = limit.index.const if isinstance(limit, IndexOf) else int(limit.value)
+    return value - index.index.const + _CHANGES[x.fn]
 
 
 def _runs_through_memory(a: Axis, stages: tuple[Stage, ...]) -> bool:
     of = affine.form(a)
-    return any(affine.coefficient(s.offset, of) == 1 for stage in stages for s in stage.stores)
+    steps = (affine.coefficient(s.offset, of) for stage in stages for s in stage.stores)
+    return any(step is not None and same(step, 1) for step in steps)
 
 
 class _Deciding(Rewrite):
     """A substitution after which comparisons are answered where the ranges settle them."""
 
-    def __call__(self, x: Expr) -> Expr:
-        found = self.memo.get(x)
-        if found is None:
-            found = self.memo[x] = expr.decide(super().__call__(x))
-        return found
+    def rewritten(self, x: Expr) -> Expr:
+        return expr.decide(super().rewritten(x))

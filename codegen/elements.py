@@ -9,6 +9,8 @@ from codegen import affine, expr
 from codegen.affine import ZERO, Affine
 from codegen.expr import BUILD, Expr
 from codegen.ir import Call, Unsupported, Value
+from codegen.runtime.artifact import SIZE
+from codegen.sizes import Shape, Size, last, same
 from eager import dtype as dt
 from eager.dtype import DType
 from eager.op import Op
@@ -20,7 +22,7 @@ def tensors(call: Call) -> tuple[Value, ...]:
     return tuple(v for v in call.operands if isinstance(v, Value))
 
 
-def axes_of(shape: tuple[int, ...], prefix: str = "i") -> tuple[Affine, ...]:
+def axes_of(shape: Shape, prefix: str = "i") -> tuple[Affine, ...]:
     return tuple(affine.axis(f"{prefix}{d}", n) for d, n in enumerate(shape))
 
 
@@ -42,7 +44,7 @@ def operand(x: Value | complex, index: tuple[Affine, ...], dtype: DType) -> Expr
         return number(x, dtype)
     shape = x.aval.shape
     own = index[len(index) - len(shape) :] if shape else ()
-    at = tuple(ZERO if n == 1 else i for n, i in zip(shape, own, strict=True))
+    at = tuple(ZERO if same(n, 1) else i for n, i in zip(shape, own, strict=True))
     return expr.cast(expr.read(x.id, at, x.aval.dtype), dtype)
 
 
@@ -50,13 +52,14 @@ def element(x: Value, index: tuple[Affine, ...]) -> Expr:
     return expr.read(x.id, index, x.aval.dtype)
 
 
-def checked_index(i: Expr, dim: int, size: int, call: Step, *, negative: bool) -> Affine:
+def checked_index(i: Expr, dim: int, size: Size, call: Step, *, negative: bool) -> Affine:
     """An index read from memory, verified against `size`; a negative one counts from the end."""
-    what = f"{call.op.name}: index out of bounds for dimension {dim} with size {size}|{call.where}"
+    said = size if size.__class__ is int else SIZE
+    what = f"{call.op.name}: index out of bounds for dimension {dim} with size {said}|{call.where}"
     i = expr.checked(expr.cast(i, dt.int64), -size if negative else 0, size - 1, what)
     if negative:
         i = BUILD.where(BUILD.lt(i, 0), i + size, i)
-    return affine.opaque(i, 0, max(size - 1, 0))
+    return affine.opaque(i, 0, last(size))
 
 
 class Step(Protocol):
@@ -76,7 +79,7 @@ class Operand:
     dtype: DType
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Shape:
         return self.x.aval.shape if isinstance(self.x, Value) else ()
 
     @property
@@ -95,14 +98,14 @@ class Elements:
 
     call: Call
 
-    def within(self, i: Affine, lo: int, hi: int) -> Expr:
+    def within(self, i: Affine, lo: Size, hi: Size) -> Expr:
         value = expr.index_of(i)
         return BUILD.and_(BUILD.ge(value, lo), BUILD.lt(value, hi))
 
-    def less(self, i: Affine, n: int) -> Expr:
+    def less(self, i: Affine, n: Size) -> Expr:
         return BUILD.lt(expr.index_of(i), n)
 
-    def equal(self, i: Affine, n: int) -> Expr:
+    def equal(self, i: Affine, n: Size) -> Expr:
         return BUILD.eq(expr.index_of(i), n)
 
     def all(self, *conditions: Expr) -> Expr:
@@ -118,7 +121,7 @@ class Elements:
         return expr.index_of(i)
 
     def looked_up(
-        self, x: Operand, at: Index, dim: int, size: int, *, negative: bool = False
+        self, x: Operand, at: Index, dim: int, size: Size, *, negative: bool = False
     ) -> Affine:
         assert isinstance(x.x, Value)
         own = operand(x.x, at, dt.int64)

@@ -35,9 +35,18 @@ import numpy as np
 
 from codegen import affine
 from codegen.affine import Affine, Axis
+from codegen.sizes import Size, at_least, below, is_static, same
 from eager import dtype as dt
 from eager.dtype import DType
 from eager.scalar import VOCABULARY
+from eager.symint import SymInt
+
+Operator = Callable[["Expr", Any], "Expr"]
+
+
+def _operator(fn: str) -> tuple[Operator, Operator]:
+    """The methods for `x fn y` and for `y fn x`, where `y` may be a Python number."""
+    return lambda x, y: apply(fn, x, _like(y, x)), lambda x, y: apply(fn, _like(y, x), x)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -55,44 +64,15 @@ class Expr:
     def order(self) -> str:
         return order(self)
 
-    def __add__(self, y: Any) -> Expr:
-        return apply("add", self, _like(y, self))
-
-    def __radd__(self, y: Any) -> Expr:
-        return apply("add", _like(y, self), self)
-
-    def __sub__(self, y: Any) -> Expr:
-        return apply("sub", self, _like(y, self))
-
-    def __rsub__(self, y: Any) -> Expr:
-        return apply("sub", _like(y, self), self)
-
-    def __mul__(self, y: Any) -> Expr:
-        return apply("mul", self, _like(y, self))
-
-    def __rmul__(self, y: Any) -> Expr:
-        return apply("mul", _like(y, self), self)
-
-    def __truediv__(self, y: Any) -> Expr:
-        return apply("div", self, _like(y, self))
-
-    def __rtruediv__(self, y: Any) -> Expr:
-        return apply("div", _like(y, self), self)
+    __add__, __radd__ = _operator("add")
+    __sub__, __rsub__ = _operator("sub")
+    __mul__, __rmul__ = _operator("mul")
+    __truediv__, __rtruediv__ = _operator("div")
+    __lt__, __le__ = _operator("lt")[0], _operator("le")[0]
+    __gt__, __ge__ = _operator("gt")[0], _operator("ge")[0]
 
     def __neg__(self) -> Expr:
         return apply("neg", self)
-
-    def __lt__(self, y: Any) -> Expr:
-        return apply("lt", self, _like(y, self))
-
-    def __le__(self, y: Any) -> Expr:
-        return apply("le", self, _like(y, self))
-
-    def __gt__(self, y: Any) -> Expr:
-        return apply("gt", self, _like(y, self))
-
-    def __ge__(self, y: Any) -> Expr:
-        return apply("ge", self, _like(y, self))
 
     def __bool__(self) -> bool:
         raise TypeError("a scalar expression has no truth value: write m.where(cond, a, b)")
@@ -146,8 +126,8 @@ class Select(Expr):
 @dataclass(frozen=True, eq=False, slots=True)
 class Checked(Expr):
     arg: Expr
-    lo: int
-    hi: int
+    lo: Size
+    hi: Size
     where: str
 
 
@@ -157,7 +137,10 @@ CODEGEN: Final = {"random_uniform": 25, "random_normal": 50, "random_bits": 25} 
 COST: Final = {name: i.cost for name, i in VOCABULARY.items()} | CODEGEN
 
 E = TypeVar("E", bound=Expr)
+A = TypeVar("A")
 _nodes: dict[tuple[Any, ...], Expr] = {}
+# Tables that hold expressions, of this module and of others: all are emptied together.
+TABLES: Final[list[dict[Any, Any]]] = [_nodes]
 
 
 def _intern(kind: Callable[..., E], *fields: Any) -> E:
@@ -192,9 +175,9 @@ def local(name: str, dtype: DType) -> Expr:
 
 def index_of(index: Affine) -> Expr:
     """An index as an int64 value."""
-    if not index.terms:
+    if not index.terms and index.const.__class__ is int:
         return const(index.const, dt.int64)
-    if len(index.terms) == 1 and index.const == 0 and index.terms[0][1] == 1:
+    if len(index.terms) == 1 and same(index.const, 0) and same(index.terms[0][1], 1):
         atom = index.terms[0][0]
         if isinstance(atom, affine.Opaque):
             return cast(atom.expr, dt.int64)
@@ -203,7 +186,8 @@ def index_of(index: Affine) -> Expr:
 
 def short_index(index: Affine) -> Expr:
     """An index as an int32 value; the caller knows that it fits."""
-    return _intern(IndexOf, dt.int32, index) if index.terms else const(index.const, dt.int32)
+    known = not index.terms and index.const.__class__ is int
+    return const(index.const, dt.int32) if known else _intern(IndexOf, dt.int32, index)
 
 
 def cast(x: Expr, dtype: DType) -> Expr:
@@ -225,10 +209,17 @@ def _lossless(narrow: DType, wide: DType) -> bool:
 
 
 def _like(y: Any, x: Expr) -> Expr:
+    if isinstance(y, SymInt):
+        return cast(index_of(affine.constant(y)), x.dtype)  # type: ignore[arg-type]
     return y if isinstance(y, Expr) else const(y, x.dtype)
 
 
-def checked(x: Expr, lo: int, hi: int, where: str) -> Expr:
+def size(n: Size) -> Expr:
+    """A size as an int64 value."""
+    return index_of(affine.constant(n))
+
+
+def checked(x: Expr, lo: Size, hi: Size, where: str) -> Expr:
     """`x`, an index read from data, verified at run time to lie in [lo, hi]."""
     return _intern(Checked, x.dtype, x, lo, hi, where)
 
@@ -303,18 +294,16 @@ def _add(x: Expr, y: Expr) -> Expr | None:
     return None
 
 
-def _floor_div(x: Expr, y: Expr) -> Expr | None:
-    a, b = _form(x), _form(y)
-    if a is None or b is None or b.terms or b.const <= 0:
-        return None
-    return index_of(affine.floordiv(a, b.const))
+def _by_number(of: Callable[[Affine, int], Affine]) -> Callable[[Expr, Expr], Expr | None]:
+    """The quotient or remainder of an index by a number above 0 is an index."""
 
+    def rule(x: Expr, y: Expr) -> Expr | None:
+        a, b = _form(x), _form(y)
+        if a is None or b is None or b.terms or not below(0, b.const):
+            return None
+        return index_of(of(a, b.const))
 
-def _mod(x: Expr, y: Expr) -> Expr | None:
-    a, b = _form(x), _form(y)
-    if a is None or b is None or b.terms or b.const <= 0:
-        return None
-    return index_of(affine.mod(a, b.const))
+    return rule
 
 
 def _sub(x: Expr, y: Expr) -> Expr | None:
@@ -359,11 +348,11 @@ def _coarse_compare(fn: str) -> Callable[[Expr, Expr], Expr | None]:
         if form is None or limit is None or limit.terms or not form.terms:
             return None
         k = limit.const + (fn in ("le", "gt"))
-        parts = affine.coarse(form, k) if k > 0 else None
+        parts = affine.coarse(form, k) if below(0, k) else None
         if parts is None:
             return None
         g, whole, _ = parts
-        return apply("lt" if fn in ("lt", "le") else "ge", index_of(whole), const(k // g, dt.int64))
+        return apply("lt" if fn in ("lt", "le") else "ge", index_of(whole), size(k // g))
 
     return rule
 
@@ -374,8 +363,8 @@ _RULES: Final[dict[str, Callable[..., Expr | None]]] = {
     "add": _add,
     "sub": _sub,
     "div": _div,
-    "floor_div": _floor_div,
-    "mod": _mod,
+    "floor_div": _by_number(affine.floordiv),
+    "mod": _by_number(affine.mod),
     "pow": _pow,
     "where": _where,
     "and_": lambda x, y: _logic(x, y, unit=True),
@@ -401,11 +390,12 @@ def decide(cond: Expr) -> Expr:
     bounds = [_bounds(a) for a in cond.args]
     if bounds[0] is None or bounds[1] is None:
         return cond
-    answer = _DECIDE[cond.fn](*bounds[0], *bounds[1])
+    ranges = (*bounds[0], *bounds[1])
+    answer = (_DECIDE if is_static(ranges) else _DECIDE_SYMBOLIC)[cond.fn](*ranges)
     return cond if answer is None else const(answer, dt.bool_)
 
 
-def _bounds(x: Expr) -> tuple[int, int] | None:
+def _bounds(x: Expr) -> tuple[Size, Size] | None:
     if isinstance(x, IndexOf):
         return x.index.lo, x.index.hi
     if isinstance(x, Const) and isinstance(x.value, int):
@@ -413,12 +403,25 @@ def _bounds(x: Expr) -> tuple[int, int] | None:
     return None
 
 
-_DECIDE: Final[dict[str, Callable[[int, int, int, int], bool | None]]] = {
+_DECIDE: Final[dict[str, Callable[[Any, Any, Any, Any], bool | None]]] = {
     "lt": lambda a, b, c, d: True if b < c else False if a >= d else None,
     "le": lambda a, b, c, d: True if b <= c else False if a > d else None,
     "gt": lambda a, b, c, d: True if a > d else False if b <= c else None,
     "ge": lambda a, b, c, d: True if a >= d else False if b < c else None,
     "eq": lambda a, b, c, d: False if b < c or a > d else True if a == b == c == d else None,
+}
+_DECIDE_SYMBOLIC: Final[dict[str, Callable[[Size, Size, Size, Size], bool | None]]] = {
+    "lt": lambda a, b, c, d: True if below(b, c) else False if at_least(a, d) else None,
+    "le": lambda a, b, c, d: True if at_least(c, b) else False if below(d, a) else None,
+    "gt": lambda a, b, c, d: True if below(d, a) else False if at_least(c, b) else None,
+    "ge": lambda a, b, c, d: True if at_least(a, d) else False if below(b, c) else None,
+    "eq": lambda a, b, c, d: (
+        False
+        if below(b, c) or below(d, a)
+        else True
+        if same(a, b) and same(c, d) and same(a, c)
+        else None
+    ),
 }
 
 
@@ -480,21 +483,40 @@ def children(x: Expr) -> tuple[Expr, ...]:
     return tuple(y for index in indices(x) for y in affine.opaques(index))
 
 
-_axes_memo: dict[Expr, frozenset[Axis]] = {}
+def remembered(rule: Callable[[Expr], A]) -> Callable[[Expr], A]:
+    """`rule`, which answers once for each expression of a compile."""
+    memo: dict[Expr, A] = {}
+    TABLES.append(memo)
+
+    def answer(x: Expr) -> A:
+        found = memo.get(x)
+        if found is None:
+            found = memo[x] = rule(x)
+        return found
+
+    return answer
 
 
+@remembered
 def axes(x: Expr) -> frozenset[Axis]:
     """The loop counters that `x` depends on."""
-    found = _axes_memo.get(x)
-    if found is None:
-        parts = [axes(c) for c in children(x)]
-        parts += [affine.axes_of(i) for i in indices(x)]
-        found = _axes_memo[x] = frozenset().union(*parts)
-    return found
+    parts = [axes(c) for c in children(x)]
+    parts += [affine.axes_of(i) for i in indices(x)]
+    return frozenset().union(*parts)
 
 
-def walk(*roots: Expr) -> Iterator[Expr]:
+def walk(*roots: Expr) -> Iterable[Expr]:
     """Every distinct node under `roots`, operands first."""
+    return _under(roots[0]) if len(roots) == 1 else _walk(roots)
+
+
+@remembered
+def _under(root: Expr) -> tuple[Expr, ...]:
+    """One body is walked by many passes."""
+    return tuple(_walk((root,)))
+
+
+def _walk(roots: tuple[Expr, ...]) -> Iterator[Expr]:
     seen: set[Expr] = set()
     stack = [(r, False) for r in reversed(roots)]
     while stack:
@@ -520,6 +542,7 @@ def use_counts(roots: Iterable[Expr]) -> dict[Expr, int]:
 
 
 _order_memo: dict[Expr, str] = {}
+TABLES.append(_order_memo)
 
 
 def order(x: Expr) -> str:
@@ -538,10 +561,6 @@ def _said(field: Any) -> object:
     if isinstance(field, Affine):
         return field.order
     return tuple(map(_said, field)) if isinstance(field, tuple) else field
-
-
-# Tables that hold expressions, of this module and of others: all are emptied together.
-TABLES: Final[list[dict[Any, Any]]] = [_nodes, _axes_memo, _order_memo]
 
 
 _LOCK: Final = threading.RLock()  # the tables are the process's: one compile at a time

@@ -31,7 +31,7 @@ from codegen.ir import (
 )
 from codegen.recompute import outside_reads
 from codegen.rewrite import Rewrite
-from codegen.sizes import extent, extents, span
+from codegen.sizes import Size, extent, extents, hint, order_of, same, some, span
 from eager import dtype as dt
 from eager.aval import contiguous_strides
 
@@ -121,9 +121,8 @@ class _Placed:
     member: Member
     by: dict[Axis, Affine]
     at: tuple[Affine, ...]
-    length: int
+    length: Size
     loop_at: Affine
-    rest: tuple[int, ...]
     level: int = 0
     value: Expr | None = None
     keep_row: bool = False
@@ -141,17 +140,19 @@ class _Build:
         self.r = affine.axis("r", self.rows)
         self.placed: dict[int, _Placed] = {}
         self.row_bytes = 0  # of the buffers that hold one row
-        self.stages: dict[tuple[int, int], tuple[list[Reduction], list[Store]]] = {}
+        self.stages: dict[tuple[int, Size], tuple[list[Reduction], list[Store]]] = {}
 
     def kernel(self) -> Kernel:
-        if self.source.numel and self.rows:
+        if some(self.source.numel) and some(self.rows):
             for m in self.source.members:
-                if m.stored.value.aval.numel:
+                if some(m.stored.value.aval.numel):
                     self.place(m)
             for p in self.placed.values():
                 self.emit(p)
         # What is never read again leaves a stage with nothing in it.
-        stages = tuple(self.finish(key) for key in sorted(self.stages) if any(self.stages[key]))
+        stages = tuple(
+            self.finish(key) for key in sorted(self.stages, key=_turn) if any(self.stages[key])
+        )
         members = self.source.members
         rows = (affine.axis_of(self.r),) if self.r.terms else ()
         ops = dict.fromkeys(op for m in members for op in m.stored.ops)
@@ -172,7 +173,7 @@ class _Build:
         sizes, length = extents(rest), extent(rest)
         by |= affine.axes_by(rest, affine.unravel(affine.axis("c", length), sizes))
         at = tuple(affine.substitute(a, by) for a in nest.axes)
-        p = _Placed(m, by, at, length, affine.ravel(rest, sizes), sizes)
+        p = _Placed(m, by, at, length, affine.ravel(rest, sizes))
         p.level = max((self.after(p, x) for x in m.stored.reads), default=0)
         self.placed[nest.value.id] = p
 
@@ -185,7 +186,7 @@ class _Build:
 
     def same_place(self, p: _Placed, q: _Placed, x: Read) -> bool:
         """Whether `p` reads `q` at the element that the same loop iteration computes."""
-        if q.member.stored.nest.monoid or q.length != p.length:
+        if q.member.stored.nest.monoid or not same(q.length, p.length):
             return False
         return all(affine.substitute(i, p.by) is j for i, j in zip(x.index, q.at, strict=True))
 
@@ -216,7 +217,7 @@ class _Build:
         name = self.fuse.memory(v)
         return Store(name, self.fuse.address(v.id, p.at), value)
 
-    def stage(self, level: int, length: int) -> tuple[list[Reduction], list[Store]]:
+    def stage(self, level: int, length: Size) -> tuple[list[Reduction], list[Store]]:
         return self.stages.setdefault((level, length), ([], []))
 
     def in_memory(self, stored: Stored) -> bool:
@@ -230,9 +231,9 @@ class _Build:
         if q.member.stored.nest.monoid:
             assert q.value is not None
             return q.value
-        if q.length == 1 and q.value is not None:
+        if same(q.length, 1) and q.value is not None:
             return q.value  # one number per row: a scalar of the row, not memory
-        here = q.length == p.length and q.level == p.level
+        here = same(q.length, p.length) and q.level == p.level
         if here and all(i is j for i, j in zip(index, q.at, strict=True)):
             assert q.value is not None
             return q.value
@@ -241,11 +242,10 @@ class _Build:
     def load_row(self, q: _Placed, index: tuple[Affine, ...], x: Read) -> Expr:
         """An element that an earlier stage computed for this row."""
         v = q.member.stored.value
-        if self.in_memory(q.member.stored):
-            return expr.load(self.fuse.memory(v), self.fuse.address(v.id, index), x.dtype)
-        if not q.keep_row and not q.in_memory:
+        stored = self.in_memory(q.member.stored)
+        if not stored and not q.keep_row and not q.in_memory:
             self.keep(q)
-        if q.in_memory:
+        if stored or q.in_memory:
             return expr.load(self.fuse.memory(v), self.fuse.address(v.id, index), x.dtype)
         by = affine.axes_by(q.member.stored.nest.axes, index)
         return expr.load(f"t{v.id}", affine.substitute(q.loop_at, by), x.dtype)
@@ -255,7 +255,7 @@ class _Build:
         assert q.value is not None
         v = q.member.stored.value
         _, stores = self.stage(q.level, q.length)
-        size = q.length * v.aval.dtype.itemsize
+        size = hint(q.length) * v.aval.dtype.itemsize
         q.in_memory = self.source.column or self.row_bytes + size > ROW_BUFFER_BYTES
         if q.in_memory:
             stores.append(self.store(q, q.value))
@@ -272,8 +272,13 @@ class _Build:
                 out.append(Buffer(f"t{v.id}", v.aval.dtype, p.length, "row", v.id))
         return tuple(out)
 
-    def finish(self, key: tuple[int, int]) -> Stage:
+    def finish(self, key: tuple[int, Size]) -> Stage:
         reductions, stores = self.stages[key]
         c = affine.axis("c", key[1])
         loops = (affine.axis_of(c),) if c.terms else ()
         return Stage(loops, tuple(reductions), tuple(stores))
+
+
+def _turn(key: tuple[int, Size]) -> tuple[int, int]:
+    """Where a stage stands in its kernel."""
+    return key[0], order_of(key[1])

@@ -21,15 +21,13 @@ from codegen.affine import Affine, Axis
 from codegen.expr import Read
 from codegen.inline import Inlined, Stored
 from codegen.ir import Refusal, Step
-from codegen.sizes import extent
+from codegen.sizes import Size, extent, hint, same, some
 
 MAX_MEMBERS: Final = 48
-MAX_NODES: Final = (
-    640  # of all members: C++ compile time and register pressure grow faster than the kernel
-)
-SERIAL_WORK: Final = (
-    1 << 16
-)  # elements that one thread may do alone: fewer rows than this are not worth threads
+# Of all members: C++ compile time and register pressure grow faster than the kernel.
+MAX_NODES: Final = 640
+# Elements that one thread may do alone: fewer rows than this are not worth threads.
+SERIAL_WORK: Final = 1 << 16
 FEW_ROWS: Final = 8
 
 
@@ -47,8 +45,8 @@ class Group:
     over outer dimensions."""
 
     position: int
-    numel: int
-    rows: int | None
+    numel: Size
+    rows: Size | None
     column: bool = False
     members: list[Member] = field(default_factory=list)
     nodes: int = 0
@@ -137,7 +135,7 @@ class _Grouping:
         """Whether a check and a new value of an input would be together (a number may be: it goes
         through a temporary)."""
         values = [stored.value, *(m.stored.value for m in target.members)]
-        large = any(v.id in self.written and v.aval.numel > 1 for v in values)
+        large = any(v.id in self.written and not same(v.aval.numel, 1) for v in values)
         return large and any(v.id in self.checks for v in values)
 
     def add(self, target: Group, stored: Stored, row: Affine) -> None:
@@ -153,7 +151,8 @@ class _Grouping:
     def start(self, stored: Stored) -> None:
         numel = stored.value.aval.numel
         rows = numel if stored.nest.monoid else None
-        created = Group(len(self.items), numel, rows, bool(rows) and is_column(stored))
+        column = rows is not None and some(rows) and is_column(stored)
+        created = Group(len(self.items), numel, rows, column)
         self.items.append(created)
         self.add(created, stored, own_row(stored))
 
@@ -168,7 +167,7 @@ class _Grouping:
         """The row of a map nest in `target`; NoFit if it reads a member outside its own row."""
         numel, inner = stored.value.aval.numel, self.internal(target, stored)
         if target.rows is None:
-            if numel != target.numel:
+            if not same(numel, target.numel):
                 raise NoFit(f"{numel} elements against {target.numel}")
             row = own_row(stored)
             _check_rows(inner, row)
@@ -196,7 +195,7 @@ class _Grouping:
             return row
         if column is not target.column:
             raise NoFit("one reduces over an inner, the other over an outer dimension")
-        if rows != target.rows:
+        if not same(rows, target.rows):
             raise NoFit(f"{rows} rows against {target.rows}")
         _check_rows(inner, row)
         _check_size(rows, work)
@@ -252,12 +251,12 @@ def _check_rows(inner: list[tuple[Member, Read]], row: Affine) -> None:
             raise NoFit(f"reads v{member.stored.value.id} in another row")
 
 
-def _check_size(rows: int, work: int) -> None:
-    if rows < FEW_ROWS and work > SERIAL_WORK:
+def _check_size(rows: Size, work: Size) -> None:
+    if hint(rows) < FEW_ROWS and hint(work) > SERIAL_WORK:
         raise NoFit(f"{rows} rows for {work} elements would leave threads idle")
 
 
-def _work(stored: Stored) -> int:
+def _work(stored: Stored) -> Size:
     return stored.value.aval.numel * extent(stored.nest.over)
 
 
@@ -274,15 +273,19 @@ def is_column(stored: Stored) -> bool:
     return votes > 0
 
 
-def digits(index: Affine, total: int) -> tuple[tuple[Axis, int], ...] | None:
+def digits(index: Affine, total: Size) -> tuple[tuple[Axis, Size], ...] | None:
     """(axis, coefficient) of a form that counts 0..total-1 once over its axes (a mixed radix
     number), or None."""
-    if index.const:
+    if not same(index.const, 0):
         return None
-    step, out = 1, []
-    for atom, c in sorted(index.terms, key=lambda t: t[1]):
-        if not isinstance(atom, Axis) or c != step:
+    step: Size = 1
+    out: list[tuple[Axis, Size]] = []
+    left = list(index.terms)
+    while left:
+        at = next((i for i, (_, c) in enumerate(left) if same(c, step)), None)
+        atom, c = left.pop(at or 0)
+        if at is None or not isinstance(atom, Axis):
             return None
         out.append((atom, c))
-        step *= atom.size
-    return tuple(reversed(out)) if step == total else None
+        step = step * atom.size
+    return tuple(reversed(out)) if same(step, total) else None

@@ -34,13 +34,8 @@ class _Order:
         self.fused = fused
         self.targets = {f"v{v.id}": f"v{t.id}" for t, v in fused.program.writes}
         self.accesses = [(item.reads(), item.writes()) for item in fused.items]
-        self.writer: dict[str, int] = {}
-        self.readers: dict[str, list[int]] = {}
-        for i, (reads, stores) in enumerate(self.accesses):
-            for name in stores:
-                self.writer[name] = i
-            for name in reads:
-                self.readers.setdefault(name, []).append(i)
+        self.readers, writers = fused.touching()
+        self.writer = {name: places[-1] for name, places in writers.items()}
         self.keys = [float(i) for i in range(len(fused.items))]
 
     def run(self) -> list[float]:

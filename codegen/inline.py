@@ -18,15 +18,14 @@ from codegen.expr import Apply, Expr, Read
 from codegen.ir import Loops, Nest, Step, Value
 from codegen.operand_views import View, step_operands
 from codegen.rewrite import Rewrite
-from codegen.sizes import extent
+from codegen.sizes import Size, extent, hint
 
 # Additions per element that are cheaper than a trip through memory: of what reads no large operand
 # (a mask, a one-hot row), and of the rest.
 FROM_NOTHING: Final = 24
 CHEAP: Final = 8
-MAX_NODES: Final = (
-    160  # a body larger than this is cut: registers, recursion and compile time have limits
-)
+# A body larger than this is cut: registers, recursion and compile time have limits.
+MAX_NODES: Final = 160
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -59,46 +58,41 @@ def inline(loops: Loops) -> Inlined:
     operands = step_operands(loops)
     forced = forced_values(loops, operands)
     kept = _Decision(loops, forced).kept()
-    state = _Inliner({}, {})
+    state = Inliner({})
     items: list[Stored | Step] = []
     for item in loops.items:
         if isinstance(item, Step):
             items.append(item)
         elif item.value.id in kept:
             body = state.resolve(item.body)
-            stored = _stored(item, body, forced, state.ops_of(item))
+            stored = stored_nest(item, body, state.ops_of(item), forced=item.value.id in forced)
             items.append(stored)
             if not stored.reads and not item.monoid and cost_of(body) <= CHEAP:
-                state.inlined[item.value.id] = (
-                    item,
-                    body,
-                )  # an iota or a fill: nobody need read it
+                # An iota or a fill: nobody need read it.
+                state.inlined[item.value.id] = (item, body)
         elif item.value.id in kept.inlined:
             body = state.resolve(item.body)
             if not item.view and _size(body) > MAX_NODES:
-                items.append(_stored(item, body, forced, state.ops_of(item)))
+                ops = state.ops_of(item)
+                items.append(stored_nest(item, body, ops, forced=item.value.id in forced))
             else:
                 state.ops_of(item)
                 state.inlined[item.value.id] = (item, body)
     return Inlined(loops, tuple(items), operands)
 
 
-def _stored(item: Nest, body: Expr, forced: set[int], ops: tuple[str, ...]) -> Stored:
+def stored_nest(nest: Nest, body: Expr, ops: tuple[str, ...], *, forced: bool) -> Stored:
     nodes = tuple(expr.walk(body))
     reads = tuple(x for x in nodes if isinstance(x, Read))
-    return Stored(item, body, reads, item.value.id in forced, len(nodes), ops)
+    return Stored(nest, body, reads, forced, len(nodes), ops)
 
 
-class _Inliner:
+class Inliner:
     """Replaces reads of inlined values by their bodies."""
 
-    def __init__(
-        self,
-        inlined: dict[int, tuple[Nest, Expr]],
-        memo: dict[tuple[int, tuple[Affine, ...]], Expr],
-    ) -> None:
+    def __init__(self, inlined: dict[int, tuple[Nest, Expr]]) -> None:
         self.inlined = inlined
-        self.memo = memo
+        self.memo: dict[tuple[int, tuple[Affine, ...]], Expr] = {}
         self.ops: dict[int, tuple[str, ...]] = {}
 
     def ops_of(self, item: Nest) -> tuple[str, ...]:
@@ -199,7 +193,7 @@ class _Decision:
         use.sinks |= {item.value.id} if through is None else through.sinks
         last = _depends_on_last(item, x)
         if through is None:
-            size = item.value.aval.numel * extent(item.over)
+            size = hint(item.value.aval.numel * extent(item.over))
             use.iterations = max(use.iterations, size)
             use.outer &= not last
         else:
@@ -210,7 +204,7 @@ class _Decision:
     def may_inline(self, nest: Nest, use: _Use | None) -> bool:
         if nest.view or use is None:
             return True
-        size, cost = nest.value.aval.numel, self.cost[nest.value.id]
+        size, cost = hint(nest.value.aval.numel), self.cost[nest.value.id]
         if size == 1 and cost <= 100:
             return True  # hoisted: once per kernel
         if len(use.sinks) <= 1:
@@ -223,10 +217,8 @@ def _estimates(loops: Loops) -> tuple[dict[int, int], dict[int, int]]:
     """Per value, if its single-use producers are inlined: additions per element, and operands of
     about its own size."""
     readers: dict[int, int] = {}
-    sizes = {v.id: v.aval.numel for v in loops.program.inputs}
+    sizes = {v.id: v.aval.numel for v in loops.values()}
     for item in loops.items:
-        for v in item.call.outs if isinstance(item, Step) else (item.value,):
-            sizes[v.id] = v.aval.numel
         if isinstance(item, Nest):
             for x in expr.walk(item.body):
                 if isinstance(x, Read):
@@ -252,10 +244,10 @@ def _estimates(loops: Loops) -> tuple[dict[int, int], dict[int, int]]:
     return cost, leaves
 
 
-def is_large(operand: int, result: int) -> bool:
+def is_large(operand: Size, result: Size) -> bool:
     """Whether reading an operand of so many elements counts beside writing the result (a bias or a
     row's mean does not)."""
-    return operand * 4 > result
+    return hint(operand) * 4 > hint(result)
 
 
 def _depends_on_last(item: Nest, x: Read) -> bool:

@@ -23,17 +23,20 @@ stores at one loop index happen together in any loop order.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from codegen import affine, expr
 from codegen.affine import Affine, Axis
-from codegen.expr import Expr, Load
+from codegen.expr import Checked, Expr, Load
 from codegen.monoid import Monoid
 from codegen.rewrite import Rewrite
+from codegen.sizes import Shape, Size
 from eager.aval import Aval, contiguous_strides
 from eager.dtype import DType
 from eager.op import Op
+from eager.sized import symbols_in
+from eager.symint import Symbol, symbols_of
 
 # ---------------------------------------------------------------------------------- Program
 
@@ -41,14 +44,15 @@ from eager.op import Op
 @dataclass(frozen=True, eq=False, slots=True)
 class Value:
     """A tensor or run-time scalar (weak aval) of a program. `strides` in elements, for inputs;
-    None: contiguous."""
+    None: contiguous. `symbol`: the name of the symbol of which an input is the value."""
 
     id: int
     aval: Aval
-    strides: tuple[int, ...] | None = None
+    strides: Shape | None = None
+    symbol: str = ""
 
     @property
-    def layout(self) -> tuple[int, ...]:
+    def layout(self) -> Shape:
         """Its strides in memory."""
         return contiguous_strides(self.aval.shape) if self.strides is None else self.strides
 
@@ -76,13 +80,30 @@ class Check:
 @dataclass(frozen=True, eq=False, slots=True)
 class Program:
     """Calls in order of execution. `writes` (input, value): after the run the input's memory holds
-    the value."""
+    the value. Every symbol in a size is the value of an input."""
 
     inputs: tuple[Value, ...]
     calls: tuple[Call, ...]
     outputs: tuple[Value, ...]
     writes: tuple[tuple[Value, Value], ...] = ()
     checks: tuple[Check, ...] = ()
+
+    @property
+    def symbols(self) -> dict[str, int]:
+        """The positions of the inputs that are symbols' values, by name."""
+        return {v.symbol: i for i, v in enumerate(self.inputs) if v.symbol}
+
+    def used_symbols(self) -> set[Symbol]:
+        """The symbols in its sizes."""
+        sizes = {v.aval.shape for call in self.calls for v in call.outs}
+        sizes |= {shape for v in self.inputs for shape in (v.aval.shape, v.layout)}
+        return symbols_in((*sizes, *(call.attrs for call in self.calls)))
+
+    def values(self) -> Iterator[Value]:
+        """The inputs, and what calls define."""
+        yield from self.inputs
+        for call in self.calls:
+            yield from call.outs
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +155,12 @@ class Loops:
     program: Program
     items: tuple[Nest | Step, ...]
 
+    def values(self) -> Iterator[Value]:
+        """The inputs, and what items define."""
+        yield from self.program.inputs
+        for item in self.items:
+            yield from item.call.outs if isinstance(item, Step) else (item.value,)
+
 
 # ---------------------------------------------------------------------------------- Kernels
 
@@ -149,13 +176,13 @@ class Buffer:
 
     name: str
     dtype: DType
-    size: int
+    size: Size
     kind: BufferKind
     value: int = -1
     alias: str = ""
 
     @property
-    def nbytes(self) -> int:
+    def nbytes(self) -> Size:
         return self.size * self.dtype.itemsize
 
     @property
@@ -207,7 +234,7 @@ class Stage:
             found += [s.value, *affine.opaques(s.offset)]
         return tuple(found)
 
-    def walk(self) -> Iterator[Expr]:
+    def walk(self) -> Iterable[Expr]:
         """Every distinct expression, operands first."""
         return expr.walk(*self.roots())
 
@@ -263,6 +290,18 @@ class Kernel:
         """The buffers that it stores to, by first use."""
         return tuple(dict.fromkeys(s.buffer for s in self.stores()))
 
+    def symbols(self) -> tuple[str, ...]:
+        """The symbols in its sizes and indices, sorted."""
+        sizes: list[Any] = [a.size for a in self.rows]
+        sizes += [b.size for b in self.locals]
+        for stage in self.stages:
+            sizes += [a.size for a in stage.loops]
+            for x in stage.walk():
+                sizes += (x.lo, x.hi) if isinstance(x, Checked) else ()
+            for index in stage.indices():
+                sizes += affine.sizes(index)
+        return tuple(sorted({s.name for n in sizes for s in symbols_of(n)}))
+
     def is_elementwise(self) -> bool:
         """Whether it only stores, in one nest of loops."""
         return len(self.stages) == 1 and not self.stages[0].reductions and not self.locals
@@ -274,9 +313,9 @@ class Access:
     `offset`."""
 
     buffer: str
-    offset: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
+    offset: Size
+    shape: Shape
+    strides: Shape
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -291,6 +330,18 @@ class Library:
     avals: tuple[Aval, ...]  # of the operands
     out_avals: tuple[Aval, ...]
     where: str = ""
+    bodies: tuple[Any, ...] = ()  # the programs of its attributes, compiled: see `codegen.bodies`
+
+    @property
+    def fails(self) -> bool:
+        """Whether it can make the run fail: a function that may raise."""
+        stack = [*self.attrs.get("programs", ())]
+        while stack:
+            for call in stack.pop().calls:
+                if call.op.raises:
+                    return True
+                stack += call.attrs.get("programs", ())
+        return self.op.raises
 
     def reads(self) -> tuple[str, ...]:
         """The buffers of its operands."""
@@ -330,9 +381,19 @@ class Fused:
         return {
             i
             for i, item in enumerate(self.items)
-            if (isinstance(item, Library) and item.op.raises)
+            if (isinstance(item, Library) and item.fails)
             or (isinstance(item, Kernel) and not checks.isdisjoint(item.writes()))
         }
+
+    def touching(self) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+        """The positions of the items that read, and of those that write, each buffer."""
+        readers: dict[str, list[int]] = {}
+        writers: dict[str, list[int]] = {}
+        for i, item in enumerate(self.items):
+            for table, names in ((readers, item.reads()), (writers, item.writes())):
+                for name in names:
+                    table.setdefault(name, []).append(i)
+        return readers, writers
 
     def map_kernels(self, rule: Callable[[Kernel], Iterable[Kernel]]) -> Fused:
         """Each kernel replaced by what `rule` makes of it."""
@@ -360,9 +421,8 @@ class Schedule:
     vector: tuple[Axis | None, ...]
     parallel: bool
     row_vector: Axis | None = None
-    across: Axis | None = (
-        None  # a transpose: the row axis along which other accesses are contiguous
-    )
+    # A transpose: the row axis along which other accesses are contiguous.
+    across: Axis | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -375,7 +435,18 @@ class Tiled:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Plan:
-    """Byte offsets of the temporaries in the arena, and its size."""
+    """Byte offsets of the temporaries in the arena, and its size. Or, where sizes are symbolic, the
+    `blocks` to be placed at run time: (first item, last item, bytes) by name. (Those of a body are
+    lined up instead.)"""
 
-    offsets: Mapping[str, int]
-    arena_bytes: int
+    offsets: Mapping[str, Size]
+    arena_bytes: Size
+    blocks: Mapping[str, tuple[int, int, Size]] = field(default_factory=dict)
+
+    @property
+    def is_symbolic(self) -> bool:
+        return bool(self.blocks)
+
+    def slot(self, name: str) -> int:
+        """The number of a block, in the order of `blocks`."""
+        return list(self.blocks).index(name)

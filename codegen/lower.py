@@ -7,8 +7,7 @@ over whole tensors.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from typing import Any, Final
@@ -20,9 +19,9 @@ from codegen.expr import BUILD, Expr
 from codegen.ir import Call, Loops, Nest, Program, Step, Value
 from codegen.monoid import ARGMAX, ARGMIN, MAX, MIN, MONOIDS, SUM, Monoid
 from codegen.rewrite import Rewrite
-from codegen.sizes import blocks, extent, extents
+from codegen.sizes import Size, at_least, blocks, extent, extents, hint, same, some
 from eager import dtype as dt
-from eager.aval import Aval
+from eager.aval import Aval, scalar_aval
 from eager.dtype import DType
 from eager.op import REGISTRY
 from eager.ops.kinds import Pointwise
@@ -44,7 +43,7 @@ class _Lower:
         self.items: list[Item] = []
         self.op = ""  # the op of the call that is being lowered
         self.widen = widen
-        top = max((v.id for v in _all_values(program)), default=0)
+        top = max((v.id for v in program.values()), default=0)
         self.ids = count(top + 1)
 
     def fresh(self, aval: Aval) -> Value:
@@ -52,7 +51,7 @@ class _Lower:
 
     def nest(self, value: Value, body: Callable[..., Expr], where: str, **more: Any) -> Value:
         axes = axes_of(value.aval.shape)
-        made = body(axes) if value.aval.numel else expr.const(0, value.aval.dtype)
+        made = body(axes) if some(value.aval.numel) else expr.const(0, value.aval.dtype)
         self.items.append(Nest(value, axes, made, where=where, op=self.op, **more))
         return value
 
@@ -72,7 +71,7 @@ def lower(program: Program, *, widen: bool = True) -> Loops:
     for call in program.calls:
         state.op = call.op.name
         is_complex = any(v.aval.dtype.is_complex for v in (*call.outs, *tensors(call)))
-        if is_complex and call.op.kind != "extern":
+        if is_complex and call.op.kind not in ("extern", "control"):
             _complex(state, call)
             continue
         if widen and _has_many_parts(call):
@@ -136,12 +135,6 @@ def _has_many_parts(call: Call) -> bool:
     return call.op.kind == "move" and len(call.operands) > MOST_PARTS
 
 
-def _all_values(program: Program) -> Iterator[Value]:
-    yield from program.inputs
-    for call in program.calls:
-        yield from call.outs
-
-
 def _own_outputs(state: _Lower, program: Program) -> Program:
     """Each output and each written value gets memory of its own: an input, a duplicate or a written
     value that is returned is copied."""
@@ -153,9 +146,10 @@ def _own_outputs(state: _Lower, program: Program) -> Program:
         taken.add(own.id)
         outputs.append(own)
     writes: list[tuple[Value, Value]] = []
+    taken = inputs.copy()
     for target, v in program.writes:
-        shared = v.id in inputs or any(v.id == w.id for _, w in writes)
-        writes.append((target, _copied(state, v) if shared else v))
+        writes.append((target, _copied(state, v) if v.id in taken else v))
+        taken.add(v.id)
     return replace(program, outputs=tuple(outputs), writes=tuple(writes))
 
 
@@ -170,21 +164,11 @@ def _copied(state: _Lower, v: Value) -> Value:
 # ---------------------------------------------------------------------------------- pointwise
 
 
-def _operand_avals(call: Call) -> tuple[Aval, ...]:
-    return tuple(v.aval if isinstance(v, Value) else _weak(v) for v in call.operands)
-
-
-def _weak(value: complex) -> Aval:
-    kind = (
-        dt.bool_ if isinstance(value, bool) else dt.int64 if isinstance(value, int) else dt.float64
-    )
-    return Aval((), dt.complex128 if isinstance(value, complex) else kind, weak=True)
-
-
 def _pointwise(s: _Lower, call: Call) -> None:
     op, out = call.op, call.outs[0]
     assert isinstance(op, Pointwise)
-    common = op.common(_operand_avals(call)).compute
+    avals = tuple(v.aval if isinstance(v, Value) else scalar_aval(v) for v in call.operands)
+    common = op.common(avals).compute
 
     def body(axes: tuple[Affine, ...]) -> Expr:
         kinds = [dt.bool_ if i < op.mask else common for i in range(len(call.operands))]
@@ -197,14 +181,10 @@ def _pointwise(s: _Lower, call: Call) -> None:
     s.nest(out, body, call.where)
 
 
-def _cast(s: _Lower, call: Call) -> None:
-    out = call.outs[0]
-    s.nest(out, lambda axes: operand(call.operands[0], axes, out.aval.dtype), call.where)
-
-
 def _copy(s: _Lower, call: Call) -> None:
-    out = call.outs[0]
-    s.nest(out, lambda axes: operand(call.operands[0], axes, out.aval.dtype), call.where, view=True)
+    x, out = call.operands[0], call.outs[0]
+    view = call.op.kind == "copy"
+    s.nest(out, lambda axes: operand(x, axes, out.aval.dtype), call.where, view=view)
 
 
 # ---------------------------------------------------------------------------------- reductions
@@ -234,7 +214,7 @@ def reduce_nest(
     """out = x reduced over `dims`; large reductions to few values go through fixed partial
     results."""
     shape = x.aval.shape
-    if not math.prod(shape):
+    if not all(map(some, shape)):
         dtype = out.aval.dtype
         s.nest(out, lambda _: expr.const(monoid.unit(dtype), dtype), where)
         return
@@ -249,7 +229,7 @@ def reduce_nest(
                 next(inner)
         else:
             index.append(next(inner))
-    length = math.prod(shape[d] for d in dims)
+    length = extent(over)
     wide = accumulator(monoid, x.aval.dtype, out.aval.dtype, length)
     body = expr.cast(element(x, tuple(index)), wide)
     _append_reduction(s, Nest(out, axes, body, monoid, over, where=where, op=s.op), wide)
@@ -258,8 +238,8 @@ def reduce_nest(
 def _append_reduction(s: _Lower, nest: Nest, wide: DType) -> None:
     """`nest`, which reduces in `wide`; few long rows through partial results."""
     assert nest.monoid is not None
-    few = nest.value.aval.numel <= FEW_ROWS
-    if nest.monoid.of is None and few and extent(nest.over) >= LONG_ROW:
+    few = hint(nest.value.aval.numel) <= FEW_ROWS
+    if nest.monoid.of is None and few and hint(extent(nest.over)) >= LONG_ROW:
         body, over = _partial(s, nest, wide)
         nest = replace(nest, body=body, over=over)
     s.items.append(nest)
@@ -269,13 +249,15 @@ def _partial(s: _Lower, whole: Nest, wide: DType) -> tuple[Expr, tuple[Affine, .
     """(body, loops) of `whole` over results of parts of about CHUNK elements, which are computed in
     parallel. The parts depend on the sizes only, so the sum does not depend on the threads."""
     sizes, length = extents(whole.over), extent(whole.over)
-    chunk = next((c for c in range(CHUNK, 4 * CHUNK) if length % c == 0), CHUNK)
+    chunk = CHUNK
+    if isinstance(length, int):
+        chunk = next((c for c in range(CHUNK, 4 * CHUNK) if length % c == 0), CHUNK)
     count = blocks(length, chunk)
     part, inner = affine.axis("p0", count), affine.axis("q0", chunk)
     flat = part * chunk + inner
     by = affine.axes_by(whole.over, affine.unravel(flat, sizes))
     body = Rewrite(by)(whole.body)
-    if count * chunk != length:
+    if not same(count * chunk, length):
         assert whole.monoid is not None
         rest = expr.const(whole.monoid.unit(wide), wide)
         body = expr.select(BUILD.lt(expr.index_of(flat), length), body, rest)
@@ -286,12 +268,12 @@ def _partial(s: _Lower, whole: Nest, wide: DType) -> tuple[Expr, tuple[Affine, .
     return element(value, (*whole.axes, part)), (part,)
 
 
-def accumulator(monoid: Monoid, x: DType, out: DType, length: int) -> DType:
+def accumulator(monoid: Monoid, x: DType, out: DType, length: Size) -> DType:
     """The type a reduction over `length` elements runs in. Truth as a mask has no order: its place
     is found among ints; and its sum, like that of bytes, is counted in 32 bits where it fits."""
     if x is dt.bool_ and monoid.of is not None:
         return dt.uint8
-    small = x.itemsize == 1 and out is dt.int64 and length <= SHORT_SUM
+    small = x.itemsize == 1 and out is dt.int64 and at_least(SHORT_SUM, length)
     if small and monoid is SUM:
         return dt.int32
     return x.compute if monoid in (MAX, MIN, ARGMAX, ARGMIN) else out.compute
@@ -316,7 +298,7 @@ def _elements(s: _Lower, call: Call) -> None:
     tensor that has no dimension, or nothing."""
     out, rule = call.outs[0], call.op.element  # type: ignore[attr-defined]
     x = tensors(call)[0].aval if call.op.kind == "index" else None
-    if rule is None or (x is not None and not (x.ndim and x.numel)):
+    if rule is None or (x is not None and not (x.ndim and some(x.numel))):
         s.step(call, call.op.name)
         return
     m, xs = Elements(call), tuple(Operand(x, out.aval.dtype) for x in call.operands)
@@ -338,7 +320,7 @@ def _contract(s: _Lower, call: Call) -> None:
     if call.op.name == "dot" and (_is_small(call) or (s.widen and _is_vector(call))):
         _loop_dot(s, call)
         return
-    if wide.category != dt.FLOAT or not out.aval.numel:
+    if wide.category != dt.FLOAT or not some(out.aval.numel):
         s.step(call, "extern")
         return
     if not s.widen:
@@ -361,7 +343,7 @@ def _is_small(call: Call) -> bool:
     a, _ = tensors(call)
     out = call.outs[0].aval
     return out.dtype is not dt.bool_ and (
-        out.dtype.category == dt.INT or out.numel * a.aval.shape[-1] <= SMALL_DOT
+        out.dtype.category == dt.INT or hint(out.numel * a.aval.shape[-1]) <= SMALL_DOT
     )
 
 
@@ -371,14 +353,15 @@ def _is_vector(call: Call) -> bool:
     """
     a, b = tensors(call)
     out = call.outs[0].aval
-    return out.dtype.compute.category == dt.FLOAT and 1 in (*a.aval.shape[-2:], b.aval.shape[-1])
+    sides = (*a.aval.shape[-2:], b.aval.shape[-1])
+    return out.dtype.compute.category == dt.FLOAT and any(same(n, 1) for n in sides)
 
 
 def _loop_dot(s: _Lower, call: Call) -> None:
     (a, b), out = tensors(call), call.outs[0]
     depth = a.aval.shape[-1]
     axes = axes_of(out.aval.shape)
-    if not depth or not out.aval.numel:
+    if not some(depth) or not some(out.aval.numel):
         s.nest(out, lambda _: expr.const(0, out.aval.dtype), call.where)
         return
     *batch, m, n = axes
@@ -409,13 +392,9 @@ def _routine(s: _Lower, call: Call) -> None:
     s.step(call, call.op.name)
 
 
-def _extern(s: _Lower, call: Call) -> None:
-    s.step(call, call.op.name)
-
-
 RULES: Final[dict[str, Callable[[_Lower, Call], None]]] = {
     "pointwise": _pointwise,
-    "cast": _cast,
+    "cast": _copy,
     "copy": _copy,
     "reduce": _reduce,
     "argreduce": _reduce,
@@ -428,6 +407,7 @@ RULES: Final[dict[str, Callable[[_Lower, Call], None]]] = {
     "random": _random,
     "scan": _routine,
     "sort": _routine,
-    "extern": _extern,
-    "dynamic": _extern,
+    "extern": _routine,
+    "dynamic": _routine,
+    "control": _routine,
 }

@@ -18,9 +18,9 @@ from codegen.affine import Axis
 from codegen.expr import Apply, Cast, Const, Expr, IndexOf
 from codegen.ir import Kernel, Tiled
 from codegen.rewrite import Rewrite
+from codegen.sizes import SHORT, is_short
 from eager import dtype as dt
 
-LIMIT: Final = (1 << 31) - 1
 COMPARE: Final = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 
 
@@ -40,14 +40,10 @@ class _Narrow(Rewrite):
         super().__init__({})
         self.lanes = lanes
 
-    def __call__(self, x: Expr) -> Expr:
-        found = self.memo.get(x)
-        if found is None:
-            found = self.compare(x)
-            found = self.converted(x) if found is None else found
-            found = super().__call__(x) if found is None else found
-            self.memo[x] = found
-        return found
+    def rewritten(self, x: Expr) -> Expr:
+        found = self.compare(x)
+        found = self.converted(x) if found is None else found
+        return super().rewritten(x) if found is None else found
 
     def compare(self, x: Expr) -> Expr | None:
         if not isinstance(x, Apply) or x.fn not in COMPARE or x.args[0].dtype is not dt.int64:
@@ -69,14 +65,14 @@ class _Narrow(Rewrite):
         """`x` as int32, or None."""
         if isinstance(x, IndexOf):
             i = x.index
-            fits = i.lo > -LIMIT and i.hi < LIMIT
-            return expr.short_index(i) if fits and not affine.reads_data(i) else None
+            fits = not affine.reads_data(i) and is_short(i.lo, i.hi)
+            return expr.short_index(i) if fits else None
         if isinstance(x, Const):
-            return expr.const(x.value, dt.int32) if -LIMIT < x.value < LIMIT else None
+            return expr.const(x.value, dt.int32) if -SHORT < x.value < SHORT else None
         if isinstance(x, Cast) and x.arg.dtype.category < dt.FLOAT and x.arg.dtype.itemsize <= 4:
             return expr.cast(self(x.arg), dt.int32)
         if self.lanes in expr.axes(x):
             return None
-        top, bottom = expr.const(LIMIT, dt.int64), expr.const(-LIMIT, dt.int64)
+        top, bottom = expr.const(SHORT, dt.int64), expr.const(-SHORT, dt.int64)
         low = expr.apply("min", expr.apply("max", self(x), bottom), top)
         return expr.cast(low, dt.int32)

@@ -14,7 +14,7 @@ from codegen import affine
 from codegen.affine import Affine
 from codegen.expr import Read
 from codegen.ir import Loops, Nest, Step, Value
-from codegen.sizes import is_contiguous
+from codegen.sizes import Shape, Size, at_least, is_contiguous, same
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -22,18 +22,15 @@ class View:
     """A value as offset and strides (in elements) of the stored value `base`."""
 
     base: Value
-    offset: int
-    strides: tuple[int, ...]
+    offset: Size
+    strides: Shape
 
 
 def step_operands(loops: Loops) -> Mapping[int, View]:
     """For each value that a step reads: where it lies. A value that is not a usable view is its own
     base."""
     nests = {i.value.id: i for i in loops.items if isinstance(i, Nest)}
-    values = {v.id: v for v in loops.program.inputs}
-    for item in loops.items:
-        outs = item.call.outs if isinstance(item, Step) else (item.value,)
-        values |= {v.id: v for v in outs}
+    values = {v.id: v for v in loops.values()}
     found: dict[int, View] = {}
     for item in loops.items:
         if isinstance(item, Step):
@@ -64,8 +61,8 @@ def _through_views(
     while True:
         form = affine.dot_strides(index, base.layout)
         strides = [affine.coefficient(form, a) for a in axes]
-        if form.lo >= 0 and all(s is not None for s in strides):
-            yield View(base, form.const, tuple(s or 0 for s in strides))
+        if at_least(form.lo, 0) and all(s is not None for s in strides):
+            yield View(base, form.const, tuple(0 if s is None else s for s in strides))
         nest = nests.get(base.id)
         if nest is None or not nest.view or not isinstance(nest.body, Read):
             return
@@ -74,18 +71,31 @@ def _through_views(
         base = values[nest.body.value]
 
 
-def _usable(name: str, v: Value, strides: tuple[int, ...]) -> bool:
+def _usable(name: str, v: Value, strides: Shape) -> bool:
     shape = v.aval.shape
     if is_contiguous(shape, strides):
+        return True
+    if name in ("scan", "cond"):  # its body is compiled for the strides of what it is given
         return True
     return name == "dot" and matrix_order(shape, strides) is not None
 
 
-def matrix_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[bool, int] | None:
+def matrix_order(shape: Shape, strides: Shape) -> tuple[bool, Size] | None:
     """(transposed, leading dimension) of the last two dimensions for BLAS, or None."""
     (rows, cols), (sr, sc) = shape[-2:], strides[-2:]
-    if (sc == 1 or cols == 1) and (sr >= max(cols, 1) or rows == 1):
-        return False, max(sr, cols, 1) if rows > 1 else max(cols, 1)
-    if (sr == 1 or rows == 1) and (sc >= max(rows, 1) or cols == 1):
-        return True, max(sc, rows, 1) if cols > 1 else max(rows, 1)
+    if (same(sc, 1) or same(cols, 1)) and (_spans(sr, cols) or same(rows, 1)):
+        return False, _leading(sr, cols, rows)
+    if (same(sr, 1) or same(rows, 1)) and (_spans(sc, rows) or same(cols, 1)):
+        return True, _leading(sc, rows, cols)
     return None
+
+
+def _spans(stride: Size, length: Size) -> bool:
+    """Whether lines of `length` that are `stride` apart do not overlap."""
+    return at_least(stride, length) and at_least(stride, 1)
+
+
+def _leading(stride: Size, length: Size, lines: Size) -> Size:
+    """The leading dimension of `lines` lines: BLAS wants one that spans a line, of one line, too.
+    (A symbolic number of lines may be 1, but then `stride` spans one all the same.)"""
+    return stride if not at_least(1, lines) else max(length, 1)

@@ -14,20 +14,21 @@ from dataclasses import replace
 from codegen import affine, expr
 from codegen.expr import Load
 from codegen.ir import Fused, Kernel, Stage, Store, Value
+from codegen.sizes import same_all, some
 from eager.aval import contiguous_strides
 
 
 def place_writes(fused: Fused) -> Fused:
     if not fused.program.writes:
         return fused
-    readers, writers = _touching(fused)
+    readers, writers = fused.touching()
     buffers = dict(fused.buffers)
     last = max(fused.failing(), default=-1)
     copies: list[tuple[Value, Value]] = []
     for target, value in fused.program.writes:
         name, source = f"v{target.id}", f"v{value.id}"
         b = buffers.get(source)
-        if b is None or not target.aval.numel:
+        if b is None or not some(target.aval.numel):
             continue
         early = any(at <= last for at in writers.get(source, []))
         places = readers.get(name, []), writers.get(source, [])
@@ -39,22 +40,10 @@ def place_writes(fused: Fused) -> Fused:
     return replace(fused, buffers=buffers, items=items)
 
 
-def _touching(fused: Fused) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
-    """Items that read, and items that write, each buffer."""
-    readers: dict[str, list[int]] = {}
-    writers: dict[str, list[int]] = {}
-    for i, item in enumerate(fused.items):
-        for name in item.reads():
-            readers.setdefault(name, []).append(i)
-        for name in item.writes():
-            writers.setdefault(name, []).append(i)
-    return readers, writers
-
-
 def _in_place(
     fused: Fused, target: Value, source: str, readers: list[int], writers: list[int]
 ) -> bool:
-    if target.layout != contiguous_strides(target.aval.shape) or len(writers) != 1:
+    if not same_all(target.layout, contiguous_strides(target.aval.shape)) or len(writers) != 1:
         return False
     at = writers[0]
     item = fused.items[at]

@@ -3,7 +3,8 @@ temporaries).
 
 Live ranges over the order of execution, then greedy best fit by decreasing size: each temporary
 goes to the lowest offset that is free during its life. Temporaries whose lives do not overlap share
-memory; offsets are multiples of 64 bytes.
+memory; offsets are multiples of 64 bytes. Where sizes are symbolic, that is done at run time, for
+each vector of sizes once.
 """
 
 from __future__ import annotations
@@ -14,19 +15,45 @@ from typing import Any, Final
 import numpy as np
 
 from codegen.ir import Fused, Plan
-from codegen.sizes import round_up
+from codegen.sizes import Size, is_static, round_up, same
 
 ALIGN: Final = 64
 
 
-def plan(fused: Fused, scratch: Mapping[str, tuple[int, int]]) -> Plan:
+def plan(fused: Fused, scratch: Mapping[str, tuple[int, Size]]) -> Plan:
     """`scratch`: what items need besides while they run, by name: (position, bytes)."""
     lives = live_ranges(fused)
-    room = {n: round_up(max(fused.buffers[n].nbytes, 1), ALIGN) for n in lives}
+    room = {n: round_up(_some(fused.buffers[n].nbytes), ALIGN) for n in lives}
     blocks = {n: (a, b, room[n]) for n, (a, b) in lives.items()}
-    own = {n: (i, i, round_up(size, ALIGN)) for n, (i, size) in scratch.items()}
-    offsets, size = place(blocks | own)
+    blocks |= {n: (i, i, round_up(size, ALIGN)) for n, (i, size) in scratch.items()}
+    if not is_static(size for _, _, size in blocks.values()):
+        return Plan({}, 0, blocks)
+    offsets, size = place(blocks)
     return Plan(offsets, size)
+
+
+def line_up(plan: Plan) -> Plan:
+    """The same with places that are expressions of the symbols: for a body, which is run where its
+    caller says. A block takes the place of one that is as large and not needed any more."""
+    if not plan.is_symbolic:
+        return plan
+    offsets: dict[str, Size] = {}
+    total: Size = 0
+    taken: list[tuple[int, Size, Size]] = []  # the last item that needs it, place, bytes
+    for name, (first, last, size) in sorted(plan.blocks.items(), key=lambda b: b[1][0]):
+        free = (i for i, (end, _, room) in enumerate(taken) if end < first and same(room, size))
+        at = next(free, None)
+        if at is None:
+            taken.append((last, total, size))
+            offsets[name], total = total, total + size
+        else:
+            offsets[name] = taken[at][1]
+            taken[at] = last, *taken[at][1:]
+    return Plan(offsets, total)
+
+
+def _some(nbytes: Size) -> Size:
+    return max(nbytes, 1) if is_static((nbytes,)) else nbytes
 
 
 def live_ranges(fused: Fused) -> dict[str, tuple[int, int]]:

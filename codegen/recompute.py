@@ -14,13 +14,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from codegen import affine, expr
-from codegen.affine import Affine
+from codegen import expr
 from codegen.expr import Checked, Expr, Read
 from codegen.group_nests import Group, Groups, Member
-from codegen.inline import Stored, cost_of, is_large
-from codegen.ir import Step, Value
-from codegen.rewrite import Rewrite
+from codegen.inline import Inliner, Stored, cost_of, is_large, stored_nest
+from codegen.ir import Nest, Step, Value
+from codegen.sizes import Size
 
 LIMIT: Final = 24  # additions per element: one exponential and a few more are cheaper than memory
 MAX_NODES: Final = 40
@@ -36,29 +35,25 @@ def recompute(groups: Groups) -> Groups:
     return replace(groups, items=items)
 
 
-def _with_bodies(group: Group, found: Mapping[int, tuple[Stored, Expr]]) -> Group:
+def _with_bodies(group: Group, found: Mapping[int, tuple[Nest, Expr]]) -> Group:
     own = {m.stored.value.id for m in group.members}
     members = []
     for m in group.members:
         reads = (x.value for x in m.stored.reads)
         foreign = {v: found[v] for v in reads if v in found and v not in own}
-        stored = _with_reads_replaced(m.stored, foreign) if foreign else m.stored
+        stored = m.stored
+        if foreign:
+            body = Inliner(foreign).resolve(stored.body)
+            stored = stored_nest(stored.nest, body, stored.ops, forced=stored.forced)
         members.append(Member(stored, m.row))
     return replace(group, members=members)
 
 
-def _with_reads_replaced(stored: Stored, foreign: Mapping[int, tuple[Stored, Expr]]) -> Stored:
-    body = _expanded(stored.body, foreign)
-    nodes = tuple(expr.walk(body))
-    reads = tuple(x for x in nodes if isinstance(x, Read))
-    return replace(stored, body=body, reads=reads, nodes=len(nodes))
-
-
-def _recomputed(groups: Groups, outside: set[int]) -> dict[int, tuple[Stored, Expr]]:
+def _recomputed(groups: Groups, outside: set[int]) -> dict[int, tuple[Nest, Expr]]:
     """Values to recompute: (nest, body over values in memory). `outside`: values that another
     kernel reads."""
     memory, sizes = _in_memory(groups)
-    found: dict[int, tuple[Stored, Expr]] = {}
+    inliner = Inliner({})
     for item in groups.items:
         for m in item.members if isinstance(item, Group) else ():
             stored = m.stored
@@ -67,15 +62,15 @@ def _recomputed(groups: Groups, outside: set[int]) -> dict[int, tuple[Stored, Ex
             if stored.forced or stored.nest.monoid:
                 memory.add(vid)
             elif vid in outside:
-                body = _expanded(stored.body, found)
+                body = inliner.resolve(stored.body)
                 if _worth_it(stored, body, memory, sizes):
-                    found[vid] = (stored, body)
+                    inliner.inlined[vid] = (stored.nest, body)
                 else:
                     memory.add(vid)
-    return found
+    return inliner.inlined
 
 
-def _in_memory(groups: Groups) -> tuple[set[int], dict[int, int]]:
+def _in_memory(groups: Groups) -> tuple[set[int], dict[int, Size]]:
     """Inputs and results of library steps: their values and sizes."""
     program = groups.inlined.loops.program
     values = list(program.inputs)
@@ -85,22 +80,7 @@ def _in_memory(groups: Groups) -> tuple[set[int], dict[int, int]]:
     return {v.id for v in values}, {v.id: v.aval.numel for v in values}
 
 
-def _expanded(body: Expr, found: Mapping[int, tuple[Stored, Expr]]) -> Expr:
-    """`body` with reads of recomputed values replaced by their bodies."""
-    return Rewrite({}, lambda value, index, x: _at_index(found, value, index, x))(body)
-
-
-def _at_index(
-    found: Mapping[int, tuple[Stored, Expr]], value: int, index: tuple[Affine, ...], x: Read
-) -> Expr:
-    if value not in found:
-        return expr.read(value, index, x.dtype)
-    stored, body = found[value]
-    by = affine.axes_by(stored.nest.axes, index)
-    return Rewrite(by)(body)
-
-
-def _worth_it(stored: Stored, body: Expr, memory: set[int], sizes: Mapping[int, int]) -> bool:
+def _worth_it(stored: Stored, body: Expr, memory: set[int], sizes: Mapping[int, Size]) -> bool:
     nodes = tuple(expr.walk(body))
     if len(nodes) > MAX_NODES or cost_of(body) > LIMIT:
         return False

@@ -148,6 +148,10 @@ def _tiled(t: Tiled) -> str:
 
 
 def _plan(p: Plan) -> str:
+    if p.is_symbolic:
+        return "\n".join(
+            f"{n}: {size} bytes, items {a}..{b}" for n, (a, b, size) in p.blocks.items()
+        )
     return "\n".join(
         [f"arena: {p.arena_bytes} bytes", *(f"{n} at {o}" for n, o in p.offsets.items())]
     )

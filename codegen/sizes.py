@@ -1,16 +1,142 @@
-"""Beside the loop IR: how many elements, blocks and bytes. Every stage counts here, so that what a
-size is (an int) is decided in one place."""
+"""Beside the loop IR: how many elements, blocks and bytes, and what is known of sizes. Every stage
+asks here, so that what a size is stands in one place: an int, or a polynomial of symbols
+(`eager.symint`), which are run-time numbers among a program's inputs.
+
+A question that is asked here is answered for all values that the symbols may have, or with no:
+nothing is guarded, but for `is_short`. `hint` is the value of today, for estimates of cost only.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Protocol
+import re
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol, TypeAlias
 
+from eager import symint
 from eager.aval import contiguous_strides
 
-Size = int
-Shape = tuple[Size, ...]
+Size: TypeAlias = int  # or a SymInt, which stands for one
+Shape: TypeAlias = tuple[Size, ...]
+
+
+# ---------------------------------------------------------------------------------- questions
+
+
+def same(x: Size, y: Size) -> bool:
+    """Whether x == y, whatever the symbols are."""
+    if x.__class__ is int and y.__class__ is int:
+        return x == y
+    return x is y or symint.known_eq(x, y) is True
+
+
+def below(x: Size, y: Size) -> bool:
+    """Whether x < y, whatever the symbols are."""
+    if x.__class__ is int and y.__class__ is int:
+        return x < y
+    return symint.known_lt(x, y) is True
+
+
+def at_least(x: Size, y: Size) -> bool:
+    """Whether x >= y, whatever the symbols are."""
+    if x.__class__ is int and y.__class__ is int:
+        return x >= y
+    return symint.known_le(y, x) is True
+
+
+def same_all(xs: Iterable[Size], ys: Iterable[Size]) -> bool:
+    """Whether two tuples of sizes of one length are equal."""
+    return all(map(same, xs, ys))
+
+
+def some(n: Size) -> bool:
+    """Whether there may be so many: not, if `n` is 0."""
+    return n.__class__ is not int or n != 0
+
+
+def last(n: Size) -> Size:
+    """The largest index into `n` elements."""
+    return max(n - 1, 0) if n.__class__ is int else n - 1
+
+
+def is_static(sizes: Iterable[Size]) -> bool:
+    return all(n.__class__ is int for n in sizes)
+
+
+SHORT: Final = (1 << 31) - 1
+
+
+def is_short(lo: Size, hi: Size) -> bool:
+    """Whether an index in [lo, hi] is worth 32 bits: half the width of an index of 64. The one
+    question that a guard answers where it is open: sizes are far from that limit."""
+    return _is_less(-lo, SHORT) and _is_less(hi, SHORT)
+
+
+def _is_less(x: Size, most: int) -> bool:
+    if x.__class__ is int or below(x, most):
+        return x < most
+    if symint.of_data(x):
+        return False
+    return hint(x) < most >> 4 and symint.decide(">=", most - 1 - x)
+
+
+# ---------------------------------------------------------------------------------- arithmetic
+
+
+def exact(x: Size, y: Size) -> Size | None:
+    """x / y where it comes out even, whatever the symbols are; else None."""
+    if x.__class__ is int and y.__class__ is int:
+        return None if x % y else x // y
+    q, r = _divide(x, y)
+    return q if r.__class__ is int and not r else None
+
+
+def exact_or(x: Size, y: Size, otherwise: Size) -> Size:
+    """x / y where it comes out even, else another."""
+    found = exact(x, y)
+    return otherwise if found is None else found
+
+
+_divide: Callable[[Size, Size], tuple[Size, Size]] = symint.divide  # type: ignore[assignment]
+
+
+def divided(x: Size, y: Size) -> tuple[Size, Size]:
+    """(q, r) with x == q * y + r, and 0 <= r < y where that can be said."""
+    if x.__class__ is int and y.__class__ is int:
+        return divmod(x, y)
+    q, r = _divide(x, y)
+    if below(r, 0) and at_least(r, -y):
+        return q - 1, r + y
+    if r.__class__ is int and y.__class__ is int:
+        return q + r // y, r % y
+    return q, r
+
+
+def floor(x: Size, y: Size) -> Size:
+    """x // y, for y > 0."""
+    return x // y
+
+
+def even(x: Size, y: Size) -> Size | None:
+    """x // y where nothing is left to be done at run time."""
+    q, r = divided(x, y)
+    return q if at_least(r, 0) and below(r, y) else None
+
+
+def common(x: Size, y: Size) -> Size:
+    """A divisor of both: of ints the greatest, of symbolic sizes one that can be seen."""
+    if x.__class__ is int and y.__class__ is int:
+        return math.gcd(x, y)
+    for a, b in ((x, y), (y, x)):
+        if symint.terms_of(b) and exact(a, b) is not None:
+            return b
+    (first, c), *others = (*symint.terms_of(x), *symint.terms_of(y))
+    shared = list(first)
+    for monomial, k in others:
+        c, left = math.gcd(c, k), list(monomial)
+        for atom in [*shared]:
+            (left if atom in left else shared).remove(atom)
+    return symint.SymInt(((tuple(shared), c),)) if shared else c  # type: ignore[return-value]
 
 
 class Counter(Protocol):
@@ -29,13 +155,44 @@ def extents(counters: Iterable[Counter]) -> Shape:
     return tuple(c.extent for c in counters)
 
 
+def hint(n: Size) -> int:
+    """The number that a decision about cost (tiles, threads, what to fuse) reckons `n` with. What
+    must be right for every value asks `n` itself."""
+    return n if n.__class__ is int else symint.hint(n)
+
+
+def numel(sizes: Iterable[Size]) -> Size:
+    """How many elements have this shape."""
+    return math.prod(sizes)
+
+
+def divides(d: Size, n: Size) -> bool:
+    """Whether `n` is a whole number of `d`, with nothing left over."""
+    return exact(n, d) is not None
+
+
 def blocks(n: Size, per: Size) -> Size:
     """How many blocks of `per` hold `n`."""
-    return -(-n // per)
+    if n.__class__ is per.__class__ is int:
+        return -(-n // per)
+    return (n + (per - 1)) // per  # no operand is negative, as C++ wants it
 
 
 def round_up(n: Size, to: Size) -> Size:
     return blocks(n, to) * to
+
+
+def round_down(n: Size, to: Size) -> Size:
+    return n // to * to
+
+
+def covering(sizes: Iterable[Size]) -> Size:
+    """A size that is at least each of these: the largest, where it can be said which that is."""
+    kept: list[Size] = []
+    for n in sizes:
+        if not any(at_least(k, n) for k in kept):
+            kept = [k for k in kept if not at_least(n, k)] + [n]
+    return sum(kept)
 
 
 def power_of_two(n: Size) -> Size:
@@ -45,12 +202,51 @@ def power_of_two(n: Size) -> Size:
 
 def span(shape: Shape, strides: Shape) -> Size:
     """Elements of memory from the first to the last of a strided tensor."""
-    if 0 in shape:
+    if not all(map(some, shape)):
         return 0
     return 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
 
 
 def is_contiguous(shape: Shape, strides: Shape) -> bool:
     """Whether elements lie in order without gaps; strides of dimensions of size 1 do not matter."""
+    if not all(map(some, shape)):
+        return True
     want = contiguous_strides(shape)
-    return 0 in shape or all(n == 1 or s == w for n, s, w in zip(shape, strides, want, strict=True))
+    return all(same(n, 1) or same(s, w) for n, s, w in zip(shape, strides, want, strict=True))
+
+
+# ---------------------------------------------------------------------------------- text
+
+
+def order_of(x: Size) -> int:
+    """What sizes are sorted by, the same in every process: ints by value, before symbolic ones."""
+    if x.__class__ is int:
+        return x
+    return (1 << 64) + int.from_bytes(repr(x).encode())
+
+
+def degree(x: Size) -> int:
+    """How many symbols are multiplied in its largest term."""
+    return max((len(m) for m, _ in symint.terms_of(x)), default=0)
+
+
+def spelled(x: Size, *, whole: bool = False) -> str:
+    """Python's spelling; in parentheses, unless it stands alone (`whole`)."""
+    if x.__class__ is int:
+        return str(x) if whole or x >= 0 else f"({x})"
+    text = symint.text(x, _atom)
+    return text if whole or text.isidentifier() else f"({text})"
+
+
+def _atom(atom: symint.Atom) -> str:
+    if isinstance(atom, symint.Symbol):
+        return name_of(atom.name)
+    a, b = (spelled(part) for part in atom.parts())  # type: ignore[arg-type]
+    if isinstance(atom, symint.Least):
+        return f"{atom.sign}({a}, {b})"
+    return f"({a} {atom.sign} {b})"
+
+
+def name_of(symbol: str) -> str:
+    """The variable of generated code that has the value of a symbol."""
+    return "size_" + re.sub(r"\W", "_", symbol)

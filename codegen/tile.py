@@ -17,9 +17,20 @@ from typing import Final
 from codegen import affine, expr
 from codegen.affine import Affine, Axis, FloorDiv, Mod
 from codegen.expr import Expr, Load, Select
-from codegen.ir import Buffer, Fused, Kernel, Schedule, Stage, Tiled
+from codegen.ir import Buffer, Fused, Kernel, Schedule, Stage, Tiled, homes
 from codegen.rewrite import Rewrite
-from codegen.sizes import extent
+from codegen.sizes import (
+    Size,
+    degree,
+    exact,
+    exact_or,
+    extent,
+    extents,
+    hint,
+    is_static,
+    order_of,
+    same,
+)
 
 LANES: Final = 16
 # Weighted elements below which starting threads costs more than it gains.
@@ -44,21 +55,17 @@ def schedule(fused: Fused) -> Tiled:
 def overwrites(stage: Stage, buffers: Mapping[str, Buffer]) -> bool:
     """Whether a store may overwrite what a later one is the first to read: an input's old value,
     where a new one is stored in place. What a Select guards is read where it is needed."""
-
-    def memory(name: str) -> str:
-        return buffers[name].home if name in buffers else name
-
     seen: set[Expr] = set()
     written: set[str] = set()
     for root in stage.reductions:
         seen |= _loads_at_once(root.value)
     for store in stage.stores:
         at_once = _loads_at_once(store.value)
-        seen |= {x for x in at_once if memory(x.buffer) not in written}
+        seen |= {x for x in at_once if written.isdisjoint(homes((x.buffer,), buffers))}
         for x in expr.walk(store.value, *affine.opaques(store.offset)):
-            if isinstance(x, Load) and memory(x.buffer) in written and x not in seen:
+            if isinstance(x, Load) and homes((x.buffer,), buffers) <= written and x not in seen:
                 return True
-        written.add(memory(store.buffer))
+        written |= homes((store.buffer,), buffers)
     return False
 
 
@@ -96,7 +103,8 @@ def _split(a: Axis, indices: Iterable[Affine], by: dict[Axis, Affine]) -> list[A
         return [a]
     bounds = [1, *cuts, a.size]
     parts = [
-        (affine.axis(f"{a.name}_{i}", hi // lo), lo) for i, (lo, hi) in enumerate(pairwise(bounds))
+        (affine.axis(f"{a.name}_{i}", exact_or(hi, lo, 0)), lo)
+        for i, (lo, hi) in enumerate(pairwise(bounds))
     ]
     total = affine.ZERO
     for part, step in parts:
@@ -105,8 +113,8 @@ def _split(a: Axis, indices: Iterable[Affine], by: dict[Axis, Affine]) -> list[A
     return [affine.axis_of(p) for p, _ in reversed(parts) if p.terms]
 
 
-def _divisors(a: Axis, indices: Iterable[Affine]) -> set[int]:
-    found: set[int] = set()
+def _divisors(a: Axis, indices: Iterable[Affine]) -> set[Size]:
+    found: set[Size] = set()
     seen: set[Affine] = set()
     for index in indices:
         if index in seen:
@@ -115,7 +123,7 @@ def _divisors(a: Axis, indices: Iterable[Affine]) -> set[int]:
         for atom in affine.walk_atoms(index):
             if isinstance(atom, FloorDiv | Mod):
                 inner = atom.index
-                if len(inner.terms) == 1 and inner.const == 0 and inner.terms[0][1] == 1:
+                if len(inner.terms) == 1 and same(inner.const, 0) and same(inner.terms[0][1], 1):
                     base = inner.terms[0][0]
                     if base is a:
                         found.add(atom.divisor)
@@ -125,16 +133,22 @@ def _divisors(a: Axis, indices: Iterable[Affine]) -> set[int]:
 
 
 def _is_axis(index: Affine, a: Axis) -> bool:
-    return index.const == 0 and index.terms == ((a, 1),)
+    return index is affine.form(a)
 
 
-def _chain(divisors: set[int], size: int) -> list[int]:
+def _chain(divisors: set[Size], size: Size) -> list[Size]:
     """A chain of cut points each dividing the next and the size."""
-    chain: list[int] = []
-    for d in sorted(divisors):
-        if 1 < d < size and size % d == 0 and (not chain or d % chain[-1] == 0):
+    chain: list[Size] = []
+    for d in sorted(divisors, key=_before):
+        inside = not same(d, 1) and not same(d, size) and exact(size, d) is not None
+        if inside and (not chain or exact(d, chain[-1]) is not None):
             chain.append(d)
     return chain
+
+
+def _before(d: Size) -> tuple[int, int]:
+    """Divisors before their multiples: by how many symbols are multiplied, then ints by value."""
+    return degree(d), order_of(d)
 
 
 # ---------------------------------------------------------------------------------- scheduling
@@ -144,7 +158,8 @@ def schedule_kernel(kernel: Kernel) -> Schedule:
     """SIMD along the rows or along each stage's loops, whichever accesses more elements
     contiguously."""
     work = max((_work(kernel, s) for s in kernel.stages), default=0)
-    parallel = work >= PARALLEL_WORK and extent(kernel.rows) > 1
+    enough = work >= PARALLEL_WORK and hint(extent(kernel.rows)) > 1
+    parallel = enough or not is_static(extents(axes_of(kernel)))  # decided at run time, then
     loops = [
         _best(kernel, s.loops, (s,)) if _vectorisable(s) else (None, 0.0) for s in kernel.stages
     ]
@@ -166,19 +181,27 @@ def _across(kernel: Kernel, lanes: Axis) -> Axis | None:
         return None
     v = affine.form(lanes)
     strided = [
-        i for s in kernel.stages for i in s.indices() if affine.coefficient(i, v) not in (0, 1)
+        i
+        for s in kernel.stages
+        for i in s.indices()
+        if not _is_either(affine.coefficient(i, v), 0, 1)
     ]
     best, most = None, 0
     for a in kernel.rows:
         at = affine.form(a)
-        found = sum(1 for i in strided if a is not lanes and affine.coefficient(i, at) == 1)
+        found = sum(a is not lanes and _is_either(affine.coefficient(i, at), 1) for i in strided)
         if found > most:
             best, most = a, found
     return best
 
 
+def axes_of(kernel: Kernel) -> tuple[Axis, ...]:
+    """All its loops."""
+    return (*kernel.rows, *(a for s in kernel.stages for a in s.loops))
+
+
 def _work(kernel: Kernel, stage: Stage) -> int:
-    elements = extent((*kernel.rows, *stage.loops))
+    elements = hint(extent((*kernel.rows, *stage.loops)))
     cost = sum(1 for x in stage.walk())
     return elements * max(cost // 4, 1)
 
@@ -194,11 +217,11 @@ def _best(
 ) -> tuple[Axis | None, float]:
     """The axis along which accesses are contiguous, and how much SIMD gains there (weighted
     elements)."""
-    rows = extent(kernel.rows)
+    rows = hint(extent(kernel.rows))
     best: tuple[Axis | None, float] = (None, 0.0)
     for a in reversed(axes):
-        full = min(a.size, LANES) / LANES  # a short axis fills its lanes in part
-        score = sum(_score(a, s) * full * rows * extent(s.loops) for s in stages)
+        full = min(hint(a.size), LANES) / LANES  # a short axis fills its lanes in part
+        score = sum(_score(a, s) * full * rows * hint(extent(s.loops)) for s in stages)
         if score > best[1]:
             best = (a, score)
     return best
@@ -210,12 +233,16 @@ def _score(a: Axis, stage: Stage) -> float:
     loads = [x.offset for x in stage.loads()]
     for offset in [*loads, *(s.offset for s in stage.stores)]:
         c = affine.coefficient(offset, at)
-        total += 1.0 if c == 1 else 0.6 if c == 0 else 0.05
+        total += 1.0 if _is_either(c, 1) else 0.6 if _is_either(c, 0) else 0.05
         count += 1
     if not loads:  # computing from nothing still gains
         total += 0.5 * len(stage.reductions)
         count += len(stage.reductions)
     return total / count if count else 0.5
+
+
+def _is_either(c: Size | None, *values: int) -> bool:
+    return c is not None and any(same(c, x) for x in values)
 
 
 def order_loops(kernel: Kernel, plan: Schedule) -> Kernel:

@@ -21,8 +21,7 @@ def transpose_products(program: Program) -> Program:
 
 def _transposed_products(program: Program) -> Iterator[Call]:
     users = _users(program)
-    defined = [v.id for v in program.inputs] + [v.id for c in program.calls for v in c.outs]
-    fresh = count(max(defined, default=0) + 1)
+    fresh = count(max((v.id for v in program.values()), default=0) + 1)
     dropped: set[int] = set()  # permutes that a product has absorbed, by output
     for call in program.calls:
         if call.outs[0].id in dropped:

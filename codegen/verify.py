@@ -10,6 +10,7 @@ from codegen import affine, expr
 from codegen.affine import Axis
 from codegen.expr import Expr, Load, Local, Read
 from codegen.ir import Fused, Kernel, Loops, Nest, Stage, Tiled
+from codegen.sizes import Size, below, is_static
 
 
 class VerifyError(AssertionError):
@@ -90,7 +91,7 @@ def _uses_only(stage: Stage, axes: frozenset[Axis], where: str) -> None:
 
 
 def _expression(
-    root: Expr, axes: frozenset[Axis], known: set[str], sizes: dict[str, int], where: str
+    root: Expr, axes: frozenset[Axis], known: set[str], sizes: dict[str, Size], where: str
 ) -> None:
     _require(expr.axes(root) <= axes, "an expression uses a foreign axis", where)
     for x in expr.walk(root):
@@ -102,8 +103,11 @@ def _expression(
             _require(not isinstance(x, Read), "a program value was left unresolved", where)
 
 
-def _inside(offset: affine.Affine, size: int) -> bool:
-    return offset.lo >= 0 and offset.hi < max(size, 1)
+def _inside(offset: affine.Affine, size: Size) -> bool:
+    """Not where ranges say that an offset may leave the buffer (of symbolic ones: that it does)."""
+    if is_static((offset.lo, offset.hi, size)):
+        return offset.lo >= 0 and offset.hi < max(size, 1)
+    return not below(offset.lo, 0) and not below(size, offset.hi + 1)
 
 
 RULES: Final[dict[type, Callable[[Any], None]]] = {Loops: _loops, Fused: _fused, Tiled: _tiled}

@@ -29,11 +29,14 @@ from eager import optim as optim
 from eager import printing as printing
 from eager import random as random
 from eager import serialization as serialization
+from eager import short_time as short_time
 from eager import signal as signal
 from eager import special as special
 from eager import testing as testing
 from eager import utils as utils
 from eager.amp import autocast as autocast
+from eager.autograd import anomaly as _anomaly
+from eager.autograd import differences as _differences
 from eager.autograd import enable_grad as enable_grad
 from eager.autograd import function as _function
 from eager.autograd import functional as _functional
@@ -47,8 +50,14 @@ from eager.aval import result_type as _result_type
 from eager.casts import get_autocast_dtype as get_autocast_dtype
 from eager.casts import is_autocast_enabled as is_autocast_enabled
 from eager.compilation import compile as compile
+from eager.control_flow import cond as cond
+from eager.control_flow import fori_loop as fori_loop
+from eager.control_flow import switch as switch
+from eager.control_flow import while_loop as while_loop
 from eager.device import Size as Size
+from eager.device import default as _default
 from eager.device import device as device
+from eager.device import places as _places
 from eager.dtype import DType as DType
 from eager.dtype import bfloat16 as bfloat16
 from eager.dtype import bool_ as bool_
@@ -68,6 +77,9 @@ from eager.dtype import promote_types as promote_types
 from eager.dtype import set_default_dtype as set_default_dtype
 from eager.dtype import uint8 as uint8
 from eager.foreach import FOREACH as _FOREACH
+from eager.loops import associative_scan as associative_scan
+from eager.loops import map as map
+from eager.loops import scan as scan
 from eager.notice import warn_once as _warn_once
 from eager.op import aval_of as _aval_of
 from eager.ops import activation as _activation
@@ -107,6 +119,11 @@ from eager.tensor import Tensor as Tensor
 
 __version__ = "0.1.0"
 _AUTOGRAD_MODULES = (_function, _functional, _former)
+for _name in ("gradcheck", "gradgradcheck", "GradcheckError"):  # made of autograd: above it
+    setattr(autograd, _name, getattr(_differences, _name))
+is_anomaly_enabled = _anomaly.is_anomaly_enabled
+is_anomaly_check_nan_enabled = _anomaly.is_anomaly_check_nan_enabled
+vmap = func.vmap
 _OP_MODULES = (
     _numerics,
     _bessel,
@@ -163,14 +180,14 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 
 def set_default_device(device: Any) -> None:
-    """Where constructors place tensors: only the CPU."""
-    if device is not None and str(device).partition(":")[0] != "cpu":
-        raise RuntimeError(f"device {device} is not available: tensors live on the cpu")
+    """Where constructors of this thread place tensors; None is the CPU."""
+    place = _places.resolved("cpu" if device is None else device)
+    _default.place = None if place.type == "cpu" else place
 
 
 def get_default_device() -> device:
-    """Where constructors place tensors."""
-    return device("cpu")
+    """Where constructors of this thread place tensors."""
+    return _default.place or device("cpu")
 
 
 def get_num_threads() -> _int:
@@ -211,7 +228,9 @@ if TYPE_CHECKING:
     def __getattr__(name: str) -> Any: ...  # the public functions of the registry
 
 
-_DRAWS = frozenset({"rand", "randn", "randint", "randperm", "normal"})
+_DRAWS = frozenset({
+    "bernoulli", "multinomial", "normal", "rand", "randint", "randn", "randperm",
+})  # fmt: skip
 globals().update(
     {
         p.name: _with_out(p.fn)
@@ -241,10 +260,10 @@ _METHODS_HERE = (
     "abs_", "acos_", "acosh_", "addmv_", "arccos_", "arccosh_", "arcsin_", "arcsinh_", "arctan_",
     "arctanh_", "asin_", "asinh_", "atan_", "atanh_", "ceil_", "clamp_", "clamp_max_", "clamp_min_",
     "clip_", "cos_", "cosh_", "deg2rad_", "detach", "detach_", "erf_", "erfc_", "exp2_", "exp_",
-    "expm1_", "fill_", "fix_", "floor_", "frac_", "index_put_", "ldexp_", "log10_", "log1p_",
-    "log2_", "log_", "logit_", "nan_to_num_", "neg_", "negative_", "rad2deg_", "reciprocal_",
-    "round_", "rsqrt_", "sigmoid_", "sin_", "sinc_", "sinh_", "split_with_sizes", "sqrt_",
-    "square_", "tan_", "tanh_", "trunc_", "xlogy_", "zero_",
+    "expm1_", "fill_", "fix_", "floor_", "frac_", "gcd_", "i0_", "index_put_", "lcm_", "ldexp_",
+    "log10_", "log1p_", "log2_", "log_", "logit_", "nan_to_num_", "neg_", "negative_", "rad2deg_",
+    "reciprocal_", "round_", "rsqrt_", "sigmoid_", "sin_", "sinc_", "sinh_", "split_with_sizes",
+    "sqrt_", "square_", "tan_", "tanh_", "trunc_", "xlogy_", "zero_",
 )  # fmt: skip
 globals().update({n: getattr(Tensor, n) for n in _METHODS_HERE})
 
@@ -252,15 +271,18 @@ globals().update({n: getattr(Tensor, n) for n in _METHODS_HERE})
 # bytecode: they have no state of the user's. Patterns of `fnmatch`.
 NATIVE_MODULES = (
     "eager.former",
+    "eager.short_time",
     "eager.signal.windows",
     "eager.special",
     "eager.masked",
     "eager.autograd",
     "eager.autograd.*",
+    "eager.control_flow",
     "eager.dispatch",
     "eager.fft",
     "eager.func",
     "eager.indexing",
+    "eager.conversion",
     "eager.interop",
     "eager.linalg",
     "eager.nn.functional",
@@ -273,6 +295,8 @@ NATIVE_MODULES = (
     "eager.registry",
     "eager.tape",
     "eager.tensor",
+    "eager.tree",
+    "eager.vmapped",
 )
 
 from eager import array_api as array_api  # noqa: E402 - of the functions that are registered by now

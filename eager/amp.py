@@ -11,6 +11,7 @@ from typing import Any
 
 from eager import dtype as dt
 from eager.casts import get_autocast_dtype, is_autocast_enabled, set_autocast, to_precision
+from eager.device import places
 from eager.dtype import DType
 from eager.ops.create import full
 from eager.ops.pointwise import where
@@ -31,6 +32,10 @@ class autocast:
         enabled: bool = True,
         cache_enabled: bool | None = None,
     ) -> None:
+        if enabled and device_type == "cuda" and places.count():
+            raise NotImplementedError(
+                'autocast("cuda") is not built yet: convert the model, or leave it out'
+            )
         self.device = device_type
         self.fast_dtype = get_autocast_dtype(device_type) if dtype is None else dtype
         if enabled and self.fast_dtype not in (dt.bfloat16, dt.float16):
@@ -111,6 +116,10 @@ class GradScaler:
         growth_interval: int = 2000,
         enabled: bool = True,
     ) -> None:
+        if enabled and device == "cuda" and places.count():
+            raise NotImplementedError(
+                'GradScaler("cuda") is not built yet: train in bfloat16 or float32, without it'
+            )
         self._enabled = enabled and device == "cpu"
         self._init_scale = init_scale
         self._growth_factor = growth_factor

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from eager import dtype as dt
+from eager import polynomial, symint
 from eager.dtype import DType
 
 
@@ -106,10 +107,26 @@ def _raise_category(result: DType, higher: DType, *, weak: bool) -> DType:
     return higher
 
 
+def same(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+    """Whether two shapes are sure to be equal. Asks for no guard: `a == b` does, of symbols."""
+    if a is b or not polynomial.met:
+        return a == b
+    return len(a) == len(b) and all(
+        x == y if type(x) is type(y) is int else symint.known_eq(x, y) is True
+        for x, y in zip(a, b, strict=True)
+    )
+
+
+def same_aval(a: Aval, b: Aval) -> bool:
+    """Whether two avals are sure to be equal."""
+    kinds = a.dtype is b.dtype and a.weak == b.weak and a.device == b.device
+    return kinds and same(a.shape, b.shape)
+
+
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """NumPy broadcasting. Raises RuntimeError naming both shapes and the dimension when they do
     not fit."""
-    if shapes and shapes.count(shapes[0]) == len(shapes):
+    if shapes and all(same(s, shapes[0]) for s in shapes):
         return shapes[0]
     out: list[int] = []
     ndim = max((len(s) for s in shapes), default=0)
@@ -117,12 +134,20 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
         size = 1
         for shape in shapes:
             d = shape[axis] if -axis <= len(shape) else 1
-            if d != 1 and size not in (1, d):
+            if type(d) is int and d == 1:
+                continue
+            if type(size) is int and size == 1:
+                size = d
+            elif symint.of_data(size) or symint.of_data(d):  # a 1 among them is seen by the check
+                symint.expect_same(size, d)
+                size = size if type(size) is int else d
+            elif size != d and size != 1 != d:
                 listed = " and ".join(str(tuple(s)) for s in shapes)
                 raise RuntimeError(
                     f"shapes {listed} do not broadcast: {size} against {d} at dimension {axis}"
                 )
-            size = d if size == 1 else size
+            elif type(size) is not int and size != d and size == 1:
+                size = d
         out.append(size)
     return tuple(out)
 
@@ -134,5 +159,25 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     step = 1
     for d in reversed(shape):
         strides.append(step)
-        step *= max(d, 1)
+        step *= d if symint.of_data(d) else max(d, 1)  # of what is empty, strides do not matter
     return tuple(reversed(strides))
+
+
+class OfAval:
+    """What stands where a tensor's array stands: its shape is that of its `aval`."""
+
+    __slots__ = ()
+
+    aval: Aval
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.aval.shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self.aval.shape)
+
+    @property
+    def size(self) -> int:
+        return self.aval.numel

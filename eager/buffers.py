@@ -39,6 +39,11 @@ def frombuffer(
 @public(namespace=False)
 def untyped_storage(self: Tensor) -> UntypedStorage:
     """The bytes that this tensor and its views share."""
+    if not self.is_cpu:
+        raise NotImplementedError(
+            f"the storage of a tensor on {self.device} is not there: the host cannot reach its "
+            "bytes. Use .cpu() first"
+        )
     return UntypedStorage.over(memory_of(numpy(self, force=True)), self._storage)
 
 

@@ -1,9 +1,9 @@
 """The one choke point: every op call of the library goes through `apply`. op record and operands
 -> tensors.
 
-NumPy kernels run here; under a tracer the op is appended to its graph instead; if an operand
-requires a gradient the call goes on the tape. Nothing else in `eager` calls a kernel, a tracer or
-the tape.
+NumPy kernels run here, and those of a device where an operand lives on one; under a tracer the op
+is appended to its graph instead; if an operand requires a gradient the call goes on the tape.
+Nothing else in `eager` calls a kernel, a tracer or the tape.
 """
 
 from __future__ import annotations
@@ -16,13 +16,17 @@ from typing import Any
 
 import numpy as np
 
+from eager import on_device
 from eager import tensor as tensor_module
 from eager.aval import Aval, scalar_aval
+from eager.device import transfer
+from eager.device.array import DeviceArray
 from eager.dtype import COMPLEX, FLOAT
 from eager.op import Op
 from eager.sym import SymNumber
+from eager.symint import SymInt
 from eager.tape import CopySlicesNode, OpNode, differentiable, mode
-from eager.tensor import Tensor, ViewOf, refresh, wrap
+from eager.tensor import WITH_AVAL, Tensor, ViewOf, refresh, wrap
 from eager.traced import Traced, Tracer, fresh
 
 current_tracer: contextvars.ContextVar[Tracer | None] = contextvars.ContextVar(
@@ -79,7 +83,7 @@ def apply(op: Op, *operands: Any, **attrs: Any) -> Any:
         return _apply_view(op, operands[0], attrs)
     tracer = current_tracer.get()
     arrays = []
-    tracked = False
+    tracked, place = False, None
     for x in operands:
         if isinstance(x, Tensor):
             if x._view is not None:
@@ -87,15 +91,20 @@ def apply(op: Op, *operands: Any, **attrs: Any) -> Any:
             if x._requires_grad:
                 tracked = True
             x = x._array
-            if type(x) is Traced:
-                tracer = x.storage.tracer
+            if type(x) is not np.ndarray:
+                if type(x) is Traced:
+                    tracer = x.storage.tracer
+                elif type(x) is DeviceArray:
+                    place = x
         elif type(x) not in _NUMBERS:
             return apply(op, *(_checked(op, y) for y in operands), **attrs)
         arrays.append(x)
-    if tracer is None:
+    if tracer is not None:
+        results = _trace(tracer, op, operands, attrs)
+    elif place is None and "device" not in attrs:
         results = _quiet.run(op.run, arrays, attrs)
     else:
-        results = _trace(tracer, op, operands, attrs)
+        results = on_device.run(op, arrays, attrs)
     outs = (_wrap(results[0]),) if op.n_outputs == 1 else tuple(map(_wrap, results))
     if tracked and mode.enabled and not op.stops:
         _record(op, operands, attrs, outs)
@@ -146,7 +155,7 @@ def apply_binary(op: Op, x: Any, y: Any) -> Any:
 
 
 def _wrap(result: Any) -> Tensor:
-    if type(result) is not np.ndarray and type(result) is not Traced:
+    if type(result) is not np.ndarray and type(result) not in WITH_AVAL:
         result = np.asarray(result)
     return wrap(result)
 
@@ -165,6 +174,11 @@ def _apply_view(op: Op, source: Any, attrs: Mapping[str, Any]) -> Tensor:
         shared = op.name != "reshape" or (
             base is not None and (base is array or base is array.base)
         )
+    elif tracer is None and type(array) is DeviceArray:
+        result = array.view(op, attrs)
+        shared = result is not None
+        if result is None:
+            result = on_device.contiguous(array).view(op, attrs)
     else:
         traced = array if type(array) is Traced or tracer is None else tracer.lift(source)
         result = traced.view(op, attrs)
@@ -184,6 +198,8 @@ def _checked(op: Op, x: Any) -> Any:
         return x
     if isinstance(x, np.generic):
         return x.item()
+    if isinstance(x, SymInt):
+        return x.number()
     python_types: tuple[Any, ...] = (bool, int, float, complex)
     for number in python_types:
         if isinstance(x, number):
@@ -195,6 +211,8 @@ def _trace(
     tracer: Tracer, op: Op, operands: tuple[Any, ...], attrs: Mapping[str, Any]
 ) -> tuple[Traced, ...]:
     """Append the op to the graph. A copy appends nothing: values in the graph do not alias."""
+    if "device" in attrs:
+        tracer.refuse_device(f"{op.name} makes a tensor on {attrs['device']}")
     handles: list[Any] = []
     avals: list[Aval] = []
     for x in operands:
@@ -211,10 +229,23 @@ def _trace(
         values = [tracer.value(h) for h in handles]
         if all(v is not None for v in values):
             return op.run(tuple(values), attrs)
+        attrs = tracer.with_size(op, tuple(handles), attrs)
+    attrs = {k: _settled(v) for k, v in attrs.items()}
     outs = op.abstract(tuple(avals), attrs)
     return tuple(
         map(fresh, [tracer] * len(outs), tracer.emit(op, tuple(handles), attrs, outs), outs)
     )
+
+
+def _settled(value: Any) -> Any:
+    """An attribute as a graph holds it: a run-time number is a size, or guarded and an int."""
+    if type(value) is tuple:
+        return tuple(map(_settled, value)) if any(map(_is_number, value)) else value
+    return value.tracer.size_of(value) if _is_number(value) else value
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is SymNumber and value.pytype is int
 
 
 def _record(
@@ -313,6 +344,12 @@ def _store(target: Tensor, value: Tensor) -> None:
     array = target._array
     if type(array) is not Traced and type(value._array) is Traced:
         array = value._array.storage.tracer.lift(target)
+    elif DeviceArray in (type(array), type(value._array)) and type(array) is not Traced:
+        if type(array) is not DeviceArray:
+            array[...] = transfer.download(value._array)
+        else:
+            on_device.store(array, value._array)
+        return
     if type(array) is Traced:
         source = value._array
         if type(source) is not Traced:

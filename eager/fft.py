@@ -20,6 +20,7 @@ from eager.ops.move import constant_pad
 from eager.ops.move import roll as _roll
 from eager.ops.view import norm_dim
 from eager.registry import public
+from eager.symint import SymInt, known_eq
 from eager.tensor import Tensor
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -82,10 +83,10 @@ def _resize(x: Tensor, dims: Sequence[int], sizes: Sequence[int]) -> Tensor:
     for d, n in zip(dims, sizes, strict=True):
         if n < 1:
             raise RuntimeError(f"Invalid number of data points ({n}) specified")
-        if n < x.shape[d]:
+        if type(n) is type(x.shape[d]) is int and n < x.shape[d]:
             x = x.narrow(d, 0, n)
         pads[d] = (0, n - x.shape[d])
-    return constant_pad(x, pads) if any(after for _, after in pads) else x
+    return x if all(known_eq(after, 0) for _, after in pads) else constant_pad(x, pads)
 
 
 def _one(x: Tensor, n: int | None, dim: int) -> tuple[int, int]:
@@ -98,7 +99,7 @@ def _one(x: Tensor, n: int | None, dim: int) -> tuple[int, int]:
 
 def _many(x: Tensor, sizes: Sizes, dim: Sequence[int] | int | None) -> tuple[Any, list[int]]:
     """Dimensions and sizes of a transform of several: -1 is the input's size."""
-    sizes = (sizes,) if isinstance(sizes, int) else sizes
+    sizes = (sizes,) if isinstance(sizes, int | SymInt) else sizes
     dim = (dim,) if isinstance(dim, int) else dim
     if dim is not None:
         if sizes is not None and len(sizes) != len(dim):
@@ -229,7 +230,7 @@ def irfftn(
     dims, sizes = _many(x, s, dim)
     if not dims:
         raise RuntimeError("irfftn must transform at least one axis")
-    given = None if s is None else (s if isinstance(s, int) else s[-1])
+    given: Any = None if s is None else (s if isinstance(s, int | SymInt) else s[-1])
     if given in (None, -1):
         sizes[-1] = 2 * (sizes[-1] - 1)
     return _to_real(x, dims, sizes, _scale(norm, inverse=True))
@@ -276,7 +277,7 @@ def hfftn(
     dims, sizes = _many(x, s, dim)
     if not dims:
         raise RuntimeError("hfftn must transform at least one axis")
-    given = None if s is None else (s if isinstance(s, int) else s[-1])
+    given: Any = None if s is None else (s if isinstance(s, int | SymInt) else s[-1])
     x = _transform(x, dims[:-1], sizes[:-1], norm, inverse=False) if dims[1:] else x
     return hfft(x, None if given in (None, -1) else given, dims[-1], norm)
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from eager import linalg
 from eager.ops import samples as s
 from eager.ops.pointwise import where
+from eager.random import randn
 from eager.registry import public
 from eager.tensor import Tensor
 
@@ -39,6 +40,9 @@ def former_svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Svd
         return Svd(u, linalg.svdvals(input), v)
     u, values, vh = linalg.svd(input, not some)
     return Svd(u, values, vh.mH)
+
+
+public("matrix_power")(linalg.matrix_power)
 
 
 @public("cholesky")
@@ -99,3 +103,40 @@ def matrix_exp(input: Tensor) -> Tensor:
 def chain_matmul(*matrices: Any) -> Tensor:
     """`linalg.multi_dot`."""
     return linalg.multi_dot(matrices)
+
+
+@public(method=False)
+def svd_lowrank(
+    A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """U, S, V of about the q largest singular values of A - M, by random projection (Halko,
+    Martinsson, Tropp 2009, algorithms 4.4 and 5.1)."""
+    A = A if M is None else A - M
+    wide = A.shape[-2] < A.shape[-1]
+    A = A.mH if wide else A
+    count = 6 if q is None else q
+    draws = randn(*A.shape[:-2], A.shape[-1], count, dtype=A.dtype)
+    basis = linalg.qr(A @ draws)[0]
+    for _ in range(2 if niter is None else niter):
+        basis = linalg.qr(A @ linalg.qr(A.mH @ basis)[0])[0]
+    U, S, Vh = linalg.svd(basis.mH @ A, full_matrices=False)
+    U, V = basis @ U, Vh.mH
+    return (V, S, U) if wide else (U, S, V)
+
+
+@public(method=False)
+def pca_lowrank(
+    A: Tensor, q: int | None = None, center: bool = True, niter: int = 2
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The principal components V of the rows of A, less their mean if `center`: U diag(S) V^T is
+    about that. ValueError for a `q` that A cannot have."""
+    most = min(A.shape[-2:])
+    if q is None:
+        q = min(6, most)
+    elif not 0 <= q <= most:
+        raise ValueError(
+            f"q(={q}) must be non-negative integer and not greater than min(m, n)={most}"
+        )
+    if niter < 0:
+        raise ValueError(f"niter(={niter}) must be non-negative integer")
+    return svd_lowrank(A - A.mean(-2, keepdim=True) if center else A, q, niter)

@@ -1,7 +1,7 @@
 """`eager.func`: derivatives as functions of functions. func -> a function that gives its gradient.
 
 Arguments are tensors, or tuples, lists and dictionaries of them. A gradient keeps a history only
-where it depends on tensors that require one (so derivatives nest). `vmap` is not there.
+where it depends on tensors that require one (so derivatives nest).
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from eager import autograd
 from eager.autograd import enable_grad, is_grad_enabled
 from eager.nn.utils.stateless import functional_call as functional_call
 from eager.notice import refuse
+from eager.ops.create import eye
 from eager.ops.move import stack
 from eager.tape import full
 from eager.tensor import Tensor
+from eager.vmapped import vmap as vmap
 
 
 def _leaves(tree: Any) -> list[Tensor]:
@@ -213,16 +215,22 @@ def jacrev(
     output (`chunk_size` changes nothing)."""
 
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        keep = is_grad_enabled()
-        with enable_grad():
-            changed, chosen = _at(args, argnums)
-            out, aux = _parted(func(*changed, **kwargs), has_aux)
-            ins = _leaves(chosen)
-            own = {id(x) for x in ins}
-            found = _map(lambda o: _fill(chosen, _rows(o, ins, own, keep)), out)
-        return (found, _map(lambda x: _settled(x, own, keep), aux)) if has_aux else found
+        return _by_rows(func, argnums, has_aux, args, kwargs)
 
     return jacobian
+
+
+def _by_rows(
+    func: Any, argnums: Any, has_aux: bool, args: Sequence[Any], kwargs: dict[str, Any]
+) -> Any:
+    keep = is_grad_enabled()
+    with enable_grad():
+        changed, chosen = _at(args, argnums)
+        out, aux = _parted(func(*changed, **kwargs), has_aux)
+        ins = _leaves(chosen)
+        own = {id(x) for x in ins}
+        found = _map(lambda o: _fill(chosen, _rows(o, ins, own, keep)), out)
+    return (found, _map(lambda x: _settled(x, own, keep), aux)) if has_aux else found
 
 
 def _rows(out: Tensor, ins: Sequence[Tensor], own: set[int], keep: bool) -> list[Tensor]:
@@ -237,3 +245,91 @@ def _rows(out: Tensor, ins: Sequence[Tensor], own: set[int], keep: bool) -> list
 def hessian(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0) -> Callable[..., Any]:
     """The second derivatives: the Jacobian of the Jacobian."""
     return jacrev(jacrev(func, argnums), argnums)
+
+
+def jacfwd(
+    func: Callable[..., Any],
+    argnums: int | tuple[int, ...] = 0,
+    has_aux: bool = False,
+    *,
+    randomness: str = "error",
+) -> Callable[..., Any]:
+    """The Jacobian by the arguments `argnums`: (*output, *input), like `jacrev`, by one product J v
+    per element of the input."""
+    if randomness not in ("error", "different", "same"):
+        raise RuntimeError(f"randomness must be 'error', 'different' or 'same', got {randomness}")
+
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        return _by_columns(func, argnums, has_aux, args, kwargs)
+
+    return jacobian
+
+
+def _by_columns(
+    func: Any, argnums: Any, has_aux: bool, args: Sequence[Any], kwargs: dict[str, Any]
+) -> Any:
+    keep = is_grad_enabled()
+    with enable_grad():
+        changed, chosen = _at(args, argnums)
+        out, aux = _parted(func(*changed, **kwargs), has_aux)
+        ins, outs = _leaves(chosen), _leaves(out)
+        dual = [full(0, o.aval).requires_grad_() for o in outs]
+        linear = _gradients(outs, ins, dual)  # u^T J, linear in u
+        own = {id(x) for x in [*ins, *dual]}
+        blocks = [_columns(linear, i, ins[i], dual, own, keep) for i in range(len(ins))]
+    by_out = iter([_fill(chosen, [b[k] for b in blocks]) for k in range(len(outs))])
+    found = _map(lambda _: next(by_out), out)
+    return (found, _map(lambda x: _settled(x, own, keep), aux)) if has_aux else found
+
+
+def _columns(
+    linear: Sequence[Tensor], i: int, x: Tensor, dual: Sequence[Tensor], own: set[int], keep: bool
+) -> list[Tensor]:
+    """The Jacobian of each output by the i-th input: (*output, *input)."""
+    directions = eye(x.numel(), dtype=x.dtype).reshape((x.numel(), *x.shape))
+    products = [_gradients([linear[i]], dual, [directions[j]]) for j in range(x.numel())]
+    return [
+        _settled(stack([p[k] for p in products], -1), own, keep).reshape((*d.shape, *x.shape))
+        for k, d in enumerate(dual)
+    ]
+
+
+def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
+    """(func(*primals), a function of tangents that gives J tangents)."""
+    keep = is_grad_enabled()
+    with enable_grad():
+        changed = [_map(_tracked, p) for p in primals]
+        out = func(*changed)
+        ins, outs = _leaves(changed), _leaves(out)
+        dual = [full(0, o.aval).requires_grad_() for o in outs]
+        linear = _gradients(outs, ins, dual)
+    own = {id(x) for x in [*ins, *dual]}
+
+    def product(*tangents: Any) -> Any:
+        with enable_grad():
+            found = _gradients(linear, dual, _leaves(tangents))
+        return _fill(out, [_settled(x, own, keep) for x in found])
+
+    return _map(lambda x: _settled(x, own, keep), out), product
+
+
+def stack_module_state(models: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The parameters and the buffers of models of one kind, stacked: for `vmap` of
+    `functional_call`. RuntimeError for none, or for models that differ in kind or mode."""
+    if not models:
+        raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
+    if any(type(m) is not type(models[0]) for m in models):
+        raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
+    if any(m.training != models[0].training for m in models):
+        raise RuntimeError(
+            "stack_module_state: Expected all models to have the same training/eval mode."
+        )
+    parameters = _stacked_by_name([dict(m.named_parameters()) for m in models])
+    for name, p in parameters.items():
+        asks = dict(models[0].named_parameters())[name].requires_grad
+        parameters[name] = p.detach().requires_grad_(asks)
+    return parameters, _stacked_by_name([dict(m.named_buffers()) for m in models])
+
+
+def _stacked_by_name(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    return {name: stack([s[name] for s in states]) for name in states[0]}

@@ -8,13 +8,13 @@ first when something stands between them).
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from eager import dtype as dt
+from eager import symint
 from eager.dispatch import apply, write_
 from eager.op import REGISTRY
 from eager.ops import samples as s
@@ -22,6 +22,7 @@ from eager.ops.create import arange
 from eager.ops.view import alias, expand, reshape, select, slice_dim, unsqueeze
 from eager.registry import public
 from eager.sym import SymNumber
+from eager.symint import SymInt, is_int
 from eager.tensor import Tensor, wrap
 
 Picks = list[tuple[int, Tensor]]  # (dimension of the view, index tensor)
@@ -31,6 +32,8 @@ def _as_index(item: Any) -> Any:
     """Lists, tuples, arrays and ranges as index tensors; NumPy and symbolic ints as ints."""
     if item is None or item is Ellipsis or isinstance(item, (bool, int, slice, Tensor)):
         return item
+    if isinstance(item, SymInt):
+        return item
     if isinstance(item, np.ndarray):
         return wrap(item)
     if isinstance(item, (list, tuple, range)):
@@ -38,7 +41,7 @@ def _as_index(item: Any) -> Any:
     if isinstance(item, SymNumber) and item.pytype is bool:
         return bool(item)
     try:
-        return operator.index(item)
+        return symint.index(item)
     except TypeError:
         raise IndexError(
             "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are "
@@ -110,7 +113,7 @@ def _view_part(x: Tensor, items: list[Any]) -> tuple[Tensor, Picks]:
             there = wrap(np.array([item])) if isinstance(item, bool) else item.reshape(1)
             picks.append((dim, there.nonzero(as_tuple=True)[0]))
             dim += 1
-        elif isinstance(item, int):
+        elif is_int(item):
             x = select(x, dim, item)
         elif isinstance(item, slice):
             x, dim = _sliced(x, dim, item), dim + 1
@@ -125,7 +128,7 @@ def _sliced(x: Tensor, dim: int, item: slice) -> Tensor:
     if item.start is None and item.stop is None and item.step is None:
         return x
     start, stop, step = (
-        None if v is None else v.__index__() for v in (item.start, item.stop, item.step)
+        None if v is None else symint.index(v) for v in (item.start, item.stop, item.step)
     )
     return slice_dim(x, dim, start, stop, 1 if step is None else step)
 
@@ -195,7 +198,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
 
 def _one_value(value: Any) -> bool:
     return (
-        value.numel() == 1
+        symint.is_one(value.numel())
         if isinstance(value, Tensor)
         else not isinstance(value, (list, tuple, np.ndarray))
     )
@@ -219,7 +222,7 @@ def _filled(x: Tensor, mask: Tensor, value: Any) -> Tensor:
 def _as_tensor(value: Any, like: Tensor) -> Tensor:
     if isinstance(value, Tensor):
         return value
-    if isinstance(value, (bool, int, float, complex, SymNumber, np.generic)):
+    if isinstance(value, (bool, int, float, complex, SymNumber, SymInt, np.generic)):
         value = value.item() if isinstance(value, np.generic) else value
         return apply(REGISTRY["full"], value, shape=(), dtype=like.dtype)
     return wrap(np.array(value, dtype=like.dtype.np))
@@ -256,7 +259,7 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     a row in between."""
     if self.ndim == 2:
         rows, columns = self.shape
-        for start in range(0, rows if wrap else 1, columns + 1):
+        for start in range(0, rows, columns + 1) if wrap else (0,):
             self[start:].diagonal().fill_(fill_value)
         return self
     n = min(self.shape)

@@ -1,5 +1,4 @@
-"""At the edge: Python lists, NumPy arrays and tensors into each other, and between dtypes and
-devices."""
+"""At the edge: Python lists, NumPy arrays and tensors into each other."""
 
 from __future__ import annotations
 
@@ -9,19 +8,22 @@ from typing import Any
 import numpy as np
 
 from eager import dtype as dt
-from eager.device import CPU, device
+from eager.aval import Aval
+from eager.conversion import known, on_host, to
+from eager.device import default, device, places, transfer
+from eager.device.array import DeviceArray
 from eager.dispatch import apply, write_
 from eager.dtype import DType
 from eager.notice import options
 from eager.op import REGISTRY
-from eager.ops import samples as s
-from eager.ops.pointwise import CAST, clone
+from eager.ops.pointwise import clone
 from eager.ops.view import alias, unsqueeze
 from eager.registry import public
 from eager.storage import TypedStorage, UntypedStorage
 from eager.sym import SymNumber
-from eager.tensor import Tensor, wrap
-from eager.traced import Traced, UnknownValue
+from eager.symint import SymInt
+from eager.tensor import WITH_AVAL, Tensor, wrap
+from eager.traced import Traced
 
 _KNOWN = frozenset(d.np for d in dt.ALL)
 
@@ -58,7 +60,7 @@ def _holds_arrays(data: Any) -> bool:
 def _plain(data: Any) -> Any:
     """Nested lists with tensors replaced by their values."""
     if isinstance(data, Tensor):
-        return data.detach().numpy()
+        return on_host(data.detach(), "tensor()")
     if isinstance(data, _NESTED):
         return [_plain(x) for x in data]
     return data
@@ -68,7 +70,7 @@ def _has_traced(data: Any) -> bool:
     """Whether values unknown until run time are in nested lists."""
     if isinstance(data, _NESTED):
         return any(map(_has_traced, data))
-    return isinstance(data, SymNumber) or (isinstance(data, Tensor) and type(data._array) is Traced)
+    return isinstance(getattr(data, "_array", data), SymNumber | SymInt | Traced)
 
 
 def _stacked(data: Any, dtype: DType | None) -> Tensor:
@@ -80,7 +82,7 @@ def _stacked(data: Any, dtype: DType | None) -> Tensor:
         return data.detach() if dtype is None else data.detach().to(dtype)
     if dtype is None:
         kind = data.pytype if isinstance(data, SymNumber) else type(data)
-        dtype = {bool: dt.bool_, int: dt.int64}.get(kind, dt.get_default_dtype())
+        dtype = {bool: dt.bool_, int: dt.int64, SymInt: dt.int64}.get(kind, dt.get_default_dtype())
         if isinstance(data, SymNumber) and data.of_numpy:
             dtype = dt.float64
     return apply(REGISTRY["full"], data, shape=(), dtype=dtype)
@@ -110,8 +112,9 @@ def tensor(
         array = _array_of(data, dtype)
         dt.from_numpy(array.dtype)
         out = wrap(array)
-    if device is not None:
-        out = out.to(device)
+    place = default.place if device is None and not isinstance(data, Tensor) else device
+    if place is not None:
+        out = out.to(place)
     return out.requires_grad_() if requires_grad else out
 
 
@@ -225,12 +228,6 @@ def resize_as_(self: Tensor, other: Tensor) -> Tensor:
 
 
 # ------------------------------------------------------------------------------ tensor -> data
-def _known(self: Tensor, what: str) -> Any:
-    if type(self._array) is Traced:
-        raise UnknownValue(
-            f"{what} of a tensor whose values are not known yet: it is being captured"
-        )
-    return self._array
 
 
 @public(namespace=False)
@@ -241,7 +238,7 @@ def numpy(self: Tensor, *, force: bool = False) -> Any:
         raise RuntimeError(
             "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
         )
-    return _known(self, "numpy()").view()  # whose shape can be set without changing the tensor's
+    return known(self, "numpy()").view()  # whose shape can be set without changing the tensor's
 
 
 @public(namespace=False)
@@ -252,6 +249,8 @@ def item(self: Tensor) -> Any:
         raise RuntimeError(f"a Tensor with {array.size} elements cannot be converted to Scalar")
     if type(array) is Traced:
         return array.storage.tracer.item(array)
+    if type(array) is DeviceArray:
+        array = transfer.download(array)
     value = array.reshape(()).item()
     return value if isinstance(value, (bool, int, float, complex)) else float(value)
 
@@ -264,131 +263,9 @@ def tolist(self: Tensor) -> Any:
     array = self._array
     if type(array) is Traced:
         array = array.storage.tracer.value(array.read())
-    array = _known(self, "tolist()") if array is None else array
+    if array is None or type(array) is DeviceArray:
+        array = on_host(self, "tolist()")
     return array.astype(np.float32).tolist() if self.dtype is dt.bfloat16 else array.tolist()
-
-
-# ----------------------------------------------------------------------------- dtype and device
-@public(namespace=False, samples=None)
-def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """`to(dtype)`, `to(device)`, `to(device, dtype)`, `to(other)`; `copy=True` always copies. The
-    tensor itself if nothing changes."""
-    dtype, place, copy = kwargs.pop("dtype", None), kwargs.pop("device", None), False
-    flags = [a for a in args if isinstance(a, bool)]  # non_blocking, copy
-    copy = kwargs.pop("copy", len(flags) > 1 and flags[1])
-    if kwargs:
-        kwargs.pop("non_blocking", None)  # of copies from and to a GPU
-        if kwargs.get("memory_format"):
-            options("to", memory_format=kwargs["memory_format"])
-        kwargs.pop("memory_format", None)
-    if kwargs:
-        raise TypeError(f"to() got an unexpected keyword argument {next(iter(kwargs))!r}")
-    for a in args:
-        if isinstance(a, DType):
-            dtype = a
-        elif isinstance(a, Tensor):
-            dtype, place = a.dtype, a.device
-        elif isinstance(a, (str, device)):
-            place = a
-    _same_device(self, place)
-    if dtype is None or dtype is self.dtype:
-        return clone(self) if copy else self
-    return apply(CAST, self, dtype=dtype)
-
-
-def _same_device(self: Tensor, place: Any) -> None:
-    if place is not None and device(place).type != self.device.type:
-        raise RuntimeError(f"device {str(place)!r} is not available here: tensors live on {CPU}")
-
-
-def _conversion(name: str, dtype: DType) -> None:
-    def convert(self: Tensor, memory_format: Any = None) -> Tensor:
-        if memory_format:
-            options(name, memory_format=memory_format)
-        return to(self, dtype)
-
-    convert.__name__ = convert.__qualname__ = name
-    convert.__doc__ = f"This tensor as {dtype.name}."
-    reference = f"Tensor.{name}"
-    samples = s.on(grad=not dtype.is_complex)
-    public(name, namespace=False, torch=reference, samples=samples)(convert)
-
-
-for _short, _wanted in (
-    ("float", dt.float32),
-    ("double", dt.float64),
-    ("half", dt.float16),
-    ("bfloat16", dt.bfloat16),
-    ("int", dt.int32),
-    ("long", dt.int64),
-    ("short", dt.int16),
-    ("char", dt.int8),
-    ("byte", dt.uint8),
-    ("bool", dt.bool_),
-    ("cfloat", dt.complex64),
-    ("cdouble", dt.complex128),
-):
-    _conversion(_short, _wanted)
-
-
-@public(namespace=False)
-def type_as(self: Tensor, other: Tensor) -> Tensor:
-    return to(self, other.dtype)
-
-
-_TYPE_NAMES = {
-    "Float": dt.float32,
-    "Double": dt.float64,
-    "Half": dt.float16,
-    "BFloat16": dt.bfloat16,
-    "Int": dt.int32,
-    "Long": dt.int64,
-    "Short": dt.int16,
-    "Char": dt.int8,
-    "Byte": dt.uint8,
-    "Bool": dt.bool_,
-}
-_LEGACY = {f"{name}Tensor": d for name, d in _TYPE_NAMES.items()}
-
-
-@public("type", namespace=False)
-def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
-    """The tensor's legacy type name, or the tensor as `dtype` (a DType or such a name)."""
-    if dtype is None:
-        return "eager." + next(n for n, d in _LEGACY.items() if d is self.dtype)
-    name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", "")
-    return to(self, _LEGACY.get(name.rpartition(".")[2], dtype))
-
-
-def _legacy_constructor(name: str, dtype: DType) -> None:
-    def make(*args: Any) -> Tensor:
-        return to(Tensor(*args), dtype)
-
-    make.__name__ = make.__qualname__ = name
-    make.__doc__ = f"Legacy constructor: `Tensor(...)` as {dtype.name}."
-    public(name, method=False)(make)
-
-
-for _short, _wanted in _LEGACY.items():
-    _legacy_constructor(_short, _wanted)
-
-
-@public(namespace=False)
-def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
-    if memory_format:
-        options("cpu", memory_format=memory_format)
-    return self
-
-
-@public(namespace=False)
-def cuda(self: Tensor, device: Any = None, non_blocking: bool = False) -> Tensor:
-    """On the GPU. RuntimeError where there is none."""
-    return to(self, "cuda" if device is None else device)
-
-
-@public(namespace=False)
-def pin_memory(self: Tensor) -> Tensor:
-    return self
 
 
 # ------------------------------------------------------------------------------------- layout
@@ -398,7 +275,7 @@ def is_contiguous(self: Tensor, memory_format: Any = None) -> bool:
     if memory_format:
         options("is_contiguous", memory_format=memory_format)
     array = self._array
-    if type(array) is not Traced:
+    if type(array) not in WITH_AVAL:
         return bool(array.flags.c_contiguous)
     step = 1
     for n, stride in zip(reversed(array.shape), reversed(array.strides), strict=True):
@@ -439,7 +316,8 @@ def element_size(self: Tensor) -> int:
 
 @public(namespace=False)
 def get_device(self: Tensor) -> int:
-    return -1
+    """The number of its GPU; -1 for the CPU."""
+    return -1 if self.is_cpu else self.device.index or 0
 
 
 # ------------------------------------------------------------------------------ in-place writes
@@ -448,6 +326,8 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """The values of `src`, broadcast and converted, into this tensor."""
     if not isinstance(src, Tensor):
         src = as_tensor(src)
+    if src.device != self.device:
+        src = to(src, self.device, non_blocking)
     if src.dtype is not self.dtype:
         src = to(src, self.dtype)
     return write_(self, src)
@@ -458,7 +338,7 @@ def fill_(self: Tensor, value: Any) -> Tensor:
     """`value` everywhere in this tensor."""
     if isinstance(value, Tensor):
         return copy_(self, value)
-    return write_(self, apply(REGISTRY["full"], value, shape=(), dtype=self.dtype))
+    return write_(self, Tensor._full(value, Aval((), self.dtype, self.aval.device)))
 
 
 @public(namespace=False)
@@ -469,7 +349,8 @@ def zero_(self: Tensor) -> Tensor:
 @public(namespace=False)
 def set_(self: Tensor, source: Tensor) -> Tensor:
     """Take the memory of `source`."""
-    _known(self, "set_()")
+    if type(self._array) is not DeviceArray:
+        known(self, "set_()")
     self._array, self._storage = source._array, source._storage
     return self
 
@@ -478,7 +359,9 @@ def set_(self: Tensor, source: Tensor) -> Tensor:
 def resize_(self: Tensor, *sizes: Any) -> Tensor:
     """Another shape of the same memory; new elements, when it grows, are 0."""
     shape = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
-    array = _known(self, "resize_()")
+    if type(self._array) is DeviceArray:
+        raise NotImplementedError("resize_() of a tensor on a device is not there: make a new one")
+    array = known(self, "resize_()")
     out = np.zeros(shape, array.dtype)
     n = min(out.size, array.size)
     out.reshape(-1)[:n] = array.reshape(-1)[:n]
@@ -529,35 +412,37 @@ def _contains(self: Tensor, value: Any) -> bool:
     return bool((self == value).any())
 
 
-def _rebuild(cls: type, array: Any, requires_grad: bool, extra: dict[str, Any]) -> Any:
+def _rebuild(
+    cls: type, array: Any, requires_grad: bool, extra: dict[str, Any], place: str = "cpu"
+) -> Any:
+    if place != "cpu":
+        array = transfer.upload(array, places.resolved(device(place)))
     out: Any = wrap(array, cls=cls)
     out._requires_grad = requires_grad
     out.__dict__.update(extra)
     return out
 
 
-_STATE = frozenset(
-    (
-        "_array",
-        "_storage",
-        "_requires_grad",
-        "_node",
-        "_index",
-        "_grad",
-        "_view",
-        "_hooks",
-        "_accumulate_hooks",
-    )
-)
+# What stands in a tensor's dictionary beside what the user put there.
+_STATE = frozenset({"_index", "_grad", "_accumulate_hooks", "_retains"})
 
 
 def _own_attributes(self: Tensor) -> dict[str, Any]:
-    return {k: v for k, v in self.__dict__.items() if k not in _STATE and k != "_retains"}
+    return {k: v for k, v in self.__dict__.items() if k not in _STATE}
 
 
 def _reduce(self: Tensor, protocol: Any = 4) -> Any:
-    array = np.ascontiguousarray(_known(self, "pickling")).reshape(self._array.shape)
-    return _rebuild, (type(self), array, self._requires_grad, _own_attributes(self))
+    array = np.ascontiguousarray(on_host(self, "pickling")).reshape(self._array.shape)
+    parts = (type(self), array, self._requires_grad, _own_attributes(self))
+    return _rebuild, parts if self.is_cpu else (*parts, str(self.device))
+
+
+def _set_state(self: Tensor, state: Any) -> None:
+    """What a class of the program that pickles in a way of its own says of an instance: the
+    dictionary, or a pair of it and of the slots. What lies in slots may stand in the dictionary."""
+    for fields in state if isinstance(state, tuple) else (state,):
+        for name, value in (fields or {}).items():
+            setattr(self, name, value)
 
 
 def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Any:
@@ -581,6 +466,12 @@ def _dlpack(self: Tensor, **kwargs: Any) -> Any:
     return numpy(self).__dlpack__(**kwargs)
 
 
+def _dlpack_device(self: Tensor) -> tuple[int, int]:
+    if type(self._array) is DeviceArray:
+        raise BufferError("DLPack of a tensor on a device is not built yet: use .cpu()")
+    return 1, 0
+
+
 for _name, _fn in {
     "__array__": _array_protocol,
     "__bool__": _bool,
@@ -591,9 +482,10 @@ for _name, _fn in {
     "__iter__": _iter,
     "__contains__": _contains,
     "__reduce_ex__": _reduce,
+    "__setstate__": _set_state,
     "__deepcopy__": _deepcopy,
     "__dlpack__": _dlpack,
-    "__dlpack_device__": lambda self: (1, 0),
+    "__dlpack_device__": _dlpack_device,
     "view_alias": alias,
 }.items():
     setattr(Tensor, _name, _fn)

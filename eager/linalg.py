@@ -15,6 +15,7 @@ from eager.dispatch import apply
 from eager.op import Sample
 from eager.ops import extern, factor
 from eager.ops import samples as s
+from eager.ops.extern import LinAlgError as LinAlgError
 from eager.ops.householder import householder_product as householder_product
 from eager.ops.lu import lu as lu
 from eager.ops.lu import lu_factor as lu_factor
@@ -344,7 +345,7 @@ def _with_info(name: str, out: Tensor, check_errors: bool, *, vector: bool = Fal
     broken = out.detach().isnan().any(-1)
     broken = broken if vector else broken.any(-1)
     if check_errors and bool(broken.any()):
-        raise RuntimeError(f"linalg.{name}: a matrix is singular, or not positive definite")
+        raise LinAlgError(f"linalg.{name}: a matrix is singular, or not positive definite")
     return WithInfo(out, broken.to(dt.int32))
 
 

@@ -22,13 +22,36 @@ def warn_once(option: str, text: str) -> None:
     if option in _said:
         return
     _said.add(option)
-    frame, level = sys._getframe(1), 2
+    _, level = _user_frame()
+    warnings.warn(text, IgnoredOptionWarning, stacklevel=level)
+
+
+def _user_frame() -> tuple[Any, int]:
+    """The innermost frame outside our packages, and how far above the caller's it is."""
+    frame, level = sys._getframe(2), 2
     while frame.f_back is not None:
         package = frame.f_globals.get("__name__", "").partition(".")[0]
         if package not in ("eager", "codegen", "jitcap"):
             break
         frame, level = frame.f_back, level + 1
-    warnings.warn(text, IgnoredOptionWarning, stacklevel=level)
+    return frame, level
+
+
+def warn(text: str, category: type[Warning]) -> None:
+    """Warn at the user's own line."""
+    _, level = _user_frame()
+    warnings.warn(text, category, stacklevel=level)
+
+
+def user_place() -> str:
+    """The user's own line that is running: file:line."""
+    frame, _ = _user_frame()
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def user_line() -> str:
+    """The same as texts say it: (at file:line)."""
+    return f"(at {user_place()})"
 
 
 def ignore(function: str, **options: Any) -> None:

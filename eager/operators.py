@@ -12,10 +12,11 @@ from eager.ops import logic
 from eager.ops import pointwise as p
 from eager.ops.products import matmul
 from eager.sym import SymNumber
+from eager.symint import SymInt
 from eager.tensor import Tensor, wrap
 
 _COMMON = frozenset({Tensor, float, int})
-_OPERANDS = (Tensor, bool, int, float, complex, SymNumber, np.generic)
+_OPERANDS = (Tensor, bool, int, float, complex, SymNumber, SymInt, np.generic)
 
 
 def _ufunc_operators(op: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:

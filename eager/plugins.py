@@ -4,6 +4,7 @@
 installed packages are asked at the first use, never at import:
 
     eager.compiler    a function with the signature of `jitcap.jit`
+    eager.kernels     a module with the functions that `eager/device/plan.py` names
 
 This is the only place where a lower package of ours reaches a higher one.
 """
@@ -15,7 +16,10 @@ from importlib.metadata import entry_points
 from typing import Any, Final
 
 # What each group is for, and the package that provides it.
-_GROUPS: Final = {"eager.compiler": ("eager.compile()", "jitcap")}
+_GROUPS: Final = {
+    "eager.compiler": ("eager.compile()", "jitcap"),
+    "eager.kernels": ("an op on a device", "jitcap"),
+}
 
 
 @functools.cache

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from eager import dtype as dt
+from eager.device import transfer
+from eager.device.array import DeviceArray
 from eager.tensor import Tensor
 from eager.traced import Traced
 
@@ -117,11 +119,16 @@ def tensor_repr(self: Tensor) -> str:
     array = self._array
     if type(array) is Traced:
         return f"{name}(<{array.aval}, being captured>)"
+    there = type(array) is DeviceArray
+    if there:
+        array = transfer.download(array)
     parts = [_body(array, len(name) + 1)] if array.size or array.ndim == 1 else ["[]"]
     if not array.size and array.ndim != 1:
         parts.append(f"size={tuple(array.shape)}")
     shown = (dt.get_default_dtype(), dt.default_complex())
     implied = (*shown, dt.int64, dt.bool_) if array.size else shown
+    if there:
+        parts.append(f"device='{self.device}'")
     if self.dtype not in implied:
         parts.append(f"dtype={self.dtype!r}")
     if self.grad_fn is not None:

@@ -7,17 +7,21 @@ ordinal, in program order. The numbers are not PyTorch's for the same seed; the 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import secrets
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from eager import dtype as dt
+from eager.device import CPU, default, places, transfer
 from eager.dispatch import apply, current_tracer
 from eager.dtype import DType
 from eager.notice import options
 from eager.op import REGISTRY
+from eager.ops.draws import BINOMIAL, POISSON, STANDARD_GAMMA
 from eager.ops.random import RANDOM
 from eager.ops.sort import SORT
 from eager.ops.view import as_ints
@@ -77,12 +81,25 @@ class Generator:
 
 
 default_generator = Generator()
+default_generators: dict[str, Generator] = {"cpu": default_generator}  # by kind of device
+
+
+def generator_of(place: Any) -> Generator:
+    """The default generator of a device. Each has a seed and counts draws of its own; of the same
+    two, all draw the same numbers."""
+    kind = str(place).partition(":")[0]
+    found = default_generators.get(kind)
+    if found is None:
+        found = default_generators[kind] = Generator(kind).manual_seed(default_generator.seed_value)
+    return found
 
 
 @public(method=False)
 def manual_seed(seed: int) -> Generator:
-    """Seed the default generator."""
-    return default_generator.manual_seed(seed)
+    """Seed the default generators of all devices; the CPU's."""
+    for generator in default_generators.values():
+        generator.manual_seed(seed)
+    return default_generator
 
 
 @public(method=False)
@@ -106,9 +123,36 @@ def set_rng_state(state: Tensor) -> None:
     default_generator.set_state(state)
 
 
-def draw(dist: str, shape: tuple[int, ...], dtype: DType, generator: Generator | None) -> Tensor:
-    """One draw of the random op; 16-bit floats are drawn in float32 and rounded."""
-    source = default_generator if generator is None else generator
+@contextlib.contextmanager
+def fork_rng(
+    devices: Any = None,
+    enabled: bool = True,
+    _caller: str = "fork_rng",
+    _devices_kw: str = "devices",
+    device_type: str = "cuda",
+) -> Iterator[None]:
+    """Draws in here leave the default generator, which all devices share, as it was."""
+    del devices, _caller, _devices_kw, device_type
+    state = default_generator.get_state() if enabled else None
+    try:
+        yield
+    finally:
+        if state is not None:
+            default_generator.set_state(state)
+
+
+def draw(
+    dist: str,
+    shape: tuple[int, ...],
+    dtype: DType,
+    generator: Generator | None,
+    place: Any = CPU,
+) -> Tensor:
+    """One draw of the random op, on a device; 16-bit floats are drawn in float32 and rounded.
+    RuntimeError for a generator of another device."""
+    if place is not CPU:
+        return _draw_there(dist, shape, dtype, generator, str(places.resolved(place)))
+    source = default_generator if generator is None else _fitting(generator, "cpu")
     tracer: Any = current_tracer.get()
     if tracer is None:
         key: tuple[Any, Any] = source.seed_value, source.next_ordinal()
@@ -116,6 +160,34 @@ def draw(dist: str, shape: tuple[int, ...], dtype: DType, generator: Generator |
         key = tracer.next_draw(source)
     out = apply(RANDOM, *key, shape=shape, dtype=dtype.compute, dist=dist)
     return out if dtype.compute is dtype else out.to(dtype)
+
+
+def _draw_there(
+    dist: str, shape: tuple[int, ...], dtype: DType, generator: Generator | None, there: str
+) -> Tensor:
+    if there == "cpu":
+        return draw(dist, shape, dtype, generator)
+    tracer = current_tracer.get()
+    if tracer is not None:
+        tracer.refuse_device(f"numbers are drawn on {there}")
+    source = generator_of(there) if generator is None else _fitting(generator, there)
+    key = source.seed_value, source.next_ordinal()
+    out = apply(RANDOM, *key, shape=shape, dtype=dtype.compute, dist=dist, device=there)
+    return out if dtype.compute is dtype else out.to(dtype)
+
+
+def _fitting(generator: Generator, place: str) -> Generator:
+    kinds = [str(x).partition(":")[0] for x in (generator.device, place)]
+    if kinds[0] != kinds[1]:
+        raise RuntimeError(
+            f"Expected a '{kinds[1]}' device type for generator but found '{kinds[0]}'"
+        )
+    return generator
+
+
+def _place(device: Any) -> Any:
+    """Where a constructor draws: as asked, else on the default device of this thread."""
+    return (default.place or CPU) if device is None else device
 
 
 def _floating(name: str, dtype: DType | None) -> DType:
@@ -145,7 +217,8 @@ def rand(
     """Uniform draws from [0, 1) of shape `size`."""
     if layout or pin_memory:
         options("rand", layout, pin_memory)
-    x = draw("uniform", as_ints(sizes, size), _floating("rand", dtype), generator)
+    kind = _floating("rand", dtype)
+    x = draw("uniform", as_ints(sizes, size), kind, generator, _place(device))
     return _finish(x, device, requires_grad)
 
 
@@ -164,12 +237,18 @@ def randn(
     """Draws from the standard normal distribution, of shape `size`."""
     if layout or pin_memory:
         options("randn", layout, pin_memory)
-    x = draw("normal", as_ints(sizes, size), _floating("randn", dtype), generator)
+    kind = _floating("randn", dtype)
+    x = draw("normal", as_ints(sizes, size), kind, generator, _place(device))
     return _finish(x, device, requires_grad)
 
 
 def _integers(
-    low: int, high: int, shape: tuple[int, ...], dtype: DType, generator: Generator | None
+    low: int,
+    high: int,
+    shape: tuple[int, ...],
+    dtype: DType,
+    generator: Generator | None,
+    place: Any = CPU,
 ) -> Tensor:
     if high <= low:
         raise RuntimeError(
@@ -177,10 +256,10 @@ def _integers(
         )
     span = high - low
     if span > 1 << 32:  # two draws make 62 bits
-        top = draw("bits", shape, dt.int64, generator)
-        bits = (top & 0x3FFFFFFF) * (1 << 32) + draw("bits", shape, dt.int64, generator)
+        top = draw("bits", shape, dt.int64, generator, place)
+        bits = (top & 0x3FFFFFFF) * (1 << 32) + draw("bits", shape, dt.int64, generator, place)
     else:
-        bits = draw("bits", shape, dt.int64, generator)
+        bits = draw("bits", shape, dt.int64, generator, place)
     return (bits % span + low).to(dtype)
 
 
@@ -204,7 +283,8 @@ def randint(
         low, high, size = 0, low, high
     elif high is None:
         low, high = 0, low
-    x = _integers(int(low), int(high), as_ints((size,)), dtype or dt.int64, generator)
+    shape, kind = as_ints((size,)), dtype or dt.int64
+    x = _integers(int(low), int(high), shape, kind, generator, _place(device))
     return _finish(x, device, requires_grad)
 
 
@@ -223,8 +303,7 @@ def randperm(
     """A random permutation of 0 .. n-1: the order that sorts random bits."""
     if layout or pin_memory:
         options("randperm", layout, pin_memory)
-    high = draw("bits", (int(n),), dt.int64, generator)
-    low = draw("bits", (int(n),), dt.int64, generator)
+    high, low = (draw("bits", (int(n),), dt.int64, generator, _place(device)) for _ in range(2))
     keys = high * (1 << 20) + low // (1 << 12)  # 52 bits: ties are rare
     order = apply(SORT, keys, dim=0, descending=False)[1].to(dtype or dt.int64)
     return _finish(order, device, requires_grad)
@@ -235,7 +314,8 @@ def rand_like(
     input: Tensor, *, dtype: DType | None = None, device: Any = None, **kwargs: Any
 ) -> Tensor:
     """`rand` with x's shape and dtype."""
-    return rand(tuple(input.shape), dtype=dtype or input.dtype, device=device, **_known(kwargs))
+    place = input.device if device is None else device
+    return rand(tuple(input.shape), dtype=dtype or input.dtype, device=place, **_known(kwargs))
 
 
 @public(method=False)
@@ -243,7 +323,8 @@ def randn_like(
     input: Tensor, *, dtype: DType | None = None, device: Any = None, **kwargs: Any
 ) -> Tensor:
     """`randn` with x's shape and dtype."""
-    return randn(tuple(input.shape), dtype=dtype or input.dtype, device=device, **_known(kwargs))
+    place = input.device if device is None else device
+    return randn(tuple(input.shape), dtype=dtype or input.dtype, device=place, **_known(kwargs))
 
 
 @public(method=False)
@@ -258,8 +339,8 @@ def randint_like(
 ) -> Tensor:
     """`randint` with x's shape and dtype."""
     low, high = (0, low) if high is None else (low, high)
-    shape = tuple(input.shape)
-    return randint(low, high, shape, dtype=dtype or input.dtype, device=device, **_known(kwargs))
+    shape, place = tuple(input.shape), input.device if device is None else device
+    return randint(low, high, shape, dtype=dtype or input.dtype, device=place, **_known(kwargs))
 
 
 def _known(kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -272,7 +353,7 @@ def bernoulli(
 ) -> Tensor:
     """1 with probability `input` (or `p` everywhere), else 0; of its shape and dtype."""
     kind = input.dtype if input.dtype.is_floating_point else dt.get_default_dtype()
-    uniform = draw("uniform", tuple(input.shape), kind.compute, generator)
+    uniform = draw("uniform", tuple(input.shape), kind.compute, generator, input.device)
     chance: Any = input.detach() if p is None else p
     drawn = (uniform < chance).to(input.dtype)
     # On the tape, with a gradient of 0, as in PyTorch.
@@ -288,7 +369,10 @@ def normal(
     generator: Generator | None = None,
     out: None = None,
     dtype: DType | None = None,
+    layout: Any = None,
     device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:
     """Normal draws with a mean and a standard deviation that are tensors or numbers (then with a
     `size`)."""
@@ -298,8 +382,11 @@ def normal(
             raise TypeError("normal(): two numbers need a size")
         size = (mean + std).shape if len(tensors) == 2 else tensors[0].shape
         dtype = tensors[0].dtype
+    if layout or pin_memory:
+        options("normal", layout, pin_memory)
     z = randn(tuple(size), generator=generator, dtype=dtype, device=device)
-    return z * std + mean
+    drawn = z * std + mean
+    return drawn.requires_grad_() if requires_grad else drawn
 
 
 @public()
@@ -331,13 +418,40 @@ def multinomial(
     wide = wide if wide.dtype is dt.float64 else wide.to(dt.float32)
     if replacement and num_samples > 1:
         total = wide.cumsum(-1)
-        u = draw("uniform", (*input.shape[:-1], num_samples), wide.dtype, generator)
+        shape = (*input.shape[:-1], num_samples)
+        u = draw("uniform", shape, wide.dtype, generator, input.device)
         places = (u * total[..., -1:]).unsqueeze(-1) >= total.unsqueeze(-2)
         return places.sum(-1).clamp(max=n - 1)
-    u = draw("uniform", tuple(input.shape), wide.dtype, generator)
+    u = draw("uniform", tuple(input.shape), wide.dtype, generator, input.device)
     race = -((-u).log1p()) / wide  # Exp(1) / weight; a weight of 0 gives infinity
     race = race.masked_fill(wide == 0, math.inf)
     return apply(SORT, race, dim=input.ndim - 1, descending=False)[1][..., :num_samples]
+
+
+def _key(generator: Generator | None) -> Tensor:
+    """Four 32-bit words."""
+    return draw("bits", (4,), dt.int64, generator)
+
+
+@public(method=False)
+def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
+    """Poisson draws of the rates `input`, in its shape and dtype. RuntimeError for a negative
+    rate."""
+    if not input.dtype.is_floating_point:
+        raise NotImplementedError(f'"poisson_cpu" not implemented for {input.dtype}')
+    return apply(POISSON, input.detach(), _key(generator))
+
+
+@public(method=False)
+def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
+    """How many of `count` trials of probability `prob` succeed. RuntimeError for what is none."""
+    return apply(BINOMIAL, count.detach(), prob.detach(), _key(generator))
+
+
+@public(method=False)
+def _standard_gamma(concentration: Tensor, generator: Generator | None = None) -> Tensor:
+    """Gamma draws of rate 1, differentiable in the concentration."""
+    return apply(STANDARD_GAMMA, concentration, _key(generator))
 
 
 def _check_weights(input: Tensor) -> None:
@@ -348,8 +462,8 @@ def _check_weights(input: Tensor) -> None:
         )
     if input.shape[-1] > 1 << 24:
         raise RuntimeError("number of categories cannot exceed 2^24")
-    weights = input._array
-    if type(weights) is not np.ndarray or not weights.size:
+    weights = transfer.values_of(input._array)
+    if weights is None or not weights.size:
         return
     if not np.isfinite(weights).all() or (weights < 0).any():
         raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
@@ -372,7 +486,7 @@ def uniform_(
         raise RuntimeError(
             f"uniform_ expects to return a [from, to) range, but found from={a} > to={b}"
         )
-    return _fill(x, draw("uniform", tuple(x.shape), x.dtype, generator) * (b - a) + a)
+    return _fill(x, draw("uniform", tuple(x.shape), x.dtype, generator, x.device) * (b - a) + a)
 
 
 @public("normal_", namespace=False)
@@ -382,13 +496,13 @@ def normal_(
     """Overwrite x with normal draws."""
     if std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
-    return _fill(x, draw("normal", tuple(x.shape), x.dtype, generator) * std + mean)
+    return _fill(x, draw("normal", tuple(x.shape), x.dtype, generator, x.device) * std + mean)
 
 
 @public("bernoulli_", namespace=False)
 def bernoulli_(x: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
     """Overwrite x with 1 with probability p (a number or a tensor), else 0."""
-    uniform = draw("uniform", tuple(x.shape), dt.float32, generator)
+    uniform = draw("uniform", tuple(x.shape), dt.float32, generator, x.device)
     return _fill(x, (uniform < p).to(x.dtype))
 
 
@@ -399,7 +513,7 @@ def random_(
     """Overwrite x with integers from [low, high); by default all that its dtype holds exactly."""
     if high is None:
         high = 1 << 24 if x.dtype.is_floating_point else int(np.iinfo(x.dtype.np).max) + 1
-    return _fill(x, _integers(low, high, tuple(x.shape), x.dtype, generator))
+    return _fill(x, _integers(low, high, tuple(x.shape), x.dtype, generator, x.device))
 
 
 @public("exponential_", namespace=False)
@@ -407,7 +521,7 @@ def exponential_(x: Tensor, lambd: float = 1.0, *, generator: Generator | None =
     """Overwrite x with draws of the exponential distribution with rate `lambd`."""
     if lambd <= 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
-    u = draw("uniform", tuple(x.shape), x.dtype, generator)
+    u = draw("uniform", tuple(x.shape), x.dtype, generator, x.device)
     return _fill(x, -((-u).log1p()) / lambd)
 
 
@@ -418,7 +532,7 @@ def cauchy_(
     """Overwrite x with draws of the Cauchy distribution."""
     if sigma <= 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
-    u = draw("uniform", tuple(x.shape), x.dtype, generator)
+    u = draw("uniform", tuple(x.shape), x.dtype, generator, x.device)
     return _fill(x, ((u - 0.5) * math.pi).tan() * sigma + median)
 
 
@@ -429,7 +543,9 @@ def log_normal_(
     """Overwrite x with numbers whose logarithms are normal draws."""
     if std <= 0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
-    return _fill(x, (draw("normal", tuple(x.shape), x.dtype, generator) * std + mean).exp())
+    return _fill(
+        x, (draw("normal", tuple(x.shape), x.dtype, generator, x.device) * std + mean).exp()
+    )
 
 
 @public("geometric_", namespace=False)
@@ -438,5 +554,5 @@ def geometric_(x: Tensor, p: float, *, generator: Generator | None = None) -> Te
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
     kind = x.dtype if x.dtype.is_floating_point else dt.float32
-    u = draw("uniform", tuple(x.shape), kind, generator)
+    u = draw("uniform", tuple(x.shape), kind, generator, x.device)
     return _fill(x, ((-u).log1p() / math.log1p(-p)).ceil().clamp(min=1).to(x.dtype))

@@ -162,7 +162,7 @@ _READ_WHILE_WRITING = frozenset(
     "cat gather index_select kthvalue masked_select scatter scatter_add take".split()
 )
 # The memory of `out` must have the result's type for these: they do not convert.
-_EXACT_OUT = frozenset("aminmax complex gather index_select polar take".split())
+_EXACT_OUT = frozenset("aminmax complex gather index_select multinomial polar take".split())
 
 
 def _check_out(name: str, out: Any, operands: tuple[Any, ...]) -> None:

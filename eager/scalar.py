@@ -68,6 +68,7 @@ _TABLE: Final = (
     Intrinsic("trunc_div", 2, _trunc_div),
     Intrinsic("mod", 2, np.remainder, cost=8),
     Intrinsic("fmod", 2, np.fmod, cost=12),
+    Intrinsic("gcd", 2, np.gcd, cost=60),  # of ints
     Intrinsic("neg", 1, np.negative),
     Intrinsic("abs", 1, np.abs),
     Intrinsic("sign", 1, _sign),

@@ -17,6 +17,7 @@ from eager.ops.bessel import i1e as i1e
 from eager.ops.bessel import modified_bessel_i0 as modified_bessel_i0
 from eager.ops.bessel import modified_bessel_i1 as modified_bessel_i1
 from eager.ops.bessel import spherical_bessel_j0 as spherical_bessel_j0
+from eager.ops.bessel_waves import FUNCTIONS as _BESSEL
 from eager.ops.composite import log_softmax as log_softmax
 from eager.ops.composite import logsumexp as logsumexp
 from eager.ops.composite import softmax as softmax
@@ -48,6 +49,7 @@ _SAME: Final = (
 )
 globals().update({name: PUBLIC[name].fn for name in _SAME})
 globals().update(_POLYNOMIALS)
+globals().update(_BESSEL)
 _xlogy = PUBLIC["xlogy"].fn
 psi = PUBLIC["digamma"].fn
 gammaln = PUBLIC["lgamma"].fn

@@ -55,6 +55,7 @@ class UntypedStorage:
     A storage shares memory with the tensors that it comes from."""
 
     device = CPU
+    copied: Any = None  # its copy on the device where a loaded one is to lie
 
     def __init__(self, size: int = 0, *, device: Any = None) -> None:
         self._bytes: Any = np.zeros(size, np.uint8)

@@ -9,6 +9,7 @@ itself (`bool`, `int`, an index, a dict key, text) asks the tracer, which makes 
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any, Final
@@ -71,6 +72,13 @@ class SymNumber:
         self.node: Handle = None  # the tracer's, once it has one
         self.bounds: tuple[float, float] | None = None  # of a float, where they are sure
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """What `isinstance` goes by, where the tracer lets the program itself ask."""
+        shown = getattr(self.tracer, "class_shown", None)
+        found: type = SymNumber if shown is None else shown(self)
+        return found
+
     @property
     def handle(self) -> Handle:
         """Its value in the tracer's graph."""
@@ -103,6 +111,10 @@ class SymNumber:
 
     def __index__(self) -> int:
         return operator.index(self.tracer.concretize(self, self.pytype))
+
+    def __size__(self) -> Any:
+        """As a size: see `eager.symint.index`."""
+        return self.tracer.size_of(self)
 
     def __hash__(self) -> int:
         return hash(self.tracer.concretize(self, self.pytype))
@@ -144,3 +156,8 @@ class SymNumber:
     __and__, __rand__ = _binary(operator.and_)
     __or__, __ror__ = _binary(operator.or_)
     __xor__, __rxor__ = _binary(operator.xor)
+
+
+def sqrt(x: Any) -> Any:
+    """`math.sqrt` of a number, or of one that is known only at run time."""
+    return x.tracer.number(math.sqrt, (x,)) if type(x) is SymNumber else math.sqrt(x)

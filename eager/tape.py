@@ -11,14 +11,16 @@ from __future__ import annotations
 import heapq
 import itertools
 import threading
+import traceback
+import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from eager import dtype as dt
-from eager.aval import Aval, array_aval, scalar_aval
+from eager.aval import Aval, array_aval, same, scalar_aval
 from eager.op import Op
-from eager.tensor import Tensor, wrap
-from eager.traced import Traced
+from eager.tensor import WITH_AVAL, Tensor, wrap
+from eager.traced import Traced, UnknownValue
 
 Edge = tuple[Any, int] | None  # (Node, output index), (leaf Tensor, 0), or None: needs no gradient
 FREED = (
@@ -29,6 +31,12 @@ FREED = (
 _sequence = itertools.count()
 
 
+class Anomaly(NamedTuple):
+    """What anomaly detection looks for."""
+
+    check_nan: bool
+
+
 class _Mode(threading.local):
     """Whether operations are recorded, and in which types they run, per thread."""
 
@@ -36,6 +44,7 @@ class _Mode(threading.local):
     inference = False
     autocast: dt.DType | None = None  # the type that matrix products have under autocast
     behind: Node | None = None  # whose derivative is being taken
+    anomaly: Anomaly | None = None  # look at the gradients of every derivative
 
 
 mode = _Mode()
@@ -82,15 +91,16 @@ class Node:
     """One recorded call: where its inputs come from (`edges`), what they and its outputs look
     like."""
 
-    __slots__ = ("avals", "edges", "hooks", "outs", "retained", "sequence")
+    __slots__ = ("avals", "called", "edges", "hooks", "outs", "retained", "sequence")
 
     def __init__(self, operands: Sequence[Any], outs: tuple[Aval, ...]) -> None:
-        self.edges: tuple[Edge, ...] = tuple(map(edge_of, operands))
-        self.avals: tuple[Aval, ...] = tuple(map(_aval, operands))
+        self.edges: tuple[Edge, ...] = tuple(map(edge_of, operands)) if operands else ()
+        self.avals: tuple[Aval, ...] = tuple(map(_aval, operands)) if operands else ()
         self.outs = outs
         self.sequence: float = next(_sequence)
         self.hooks: dict[int, dict[int, Any]] | None = None  # output index -> id -> hook
         self.retained: dict[int, Tensor] | None = None  # the same: tensors whose .grad is wanted
+        self.called = None if mode.anomaly is None else "".join(traceback.format_stack())
 
     def name(self) -> str:
         return type(self).__name__
@@ -120,7 +130,7 @@ class Node:
 def _aval(x: Any) -> Aval:
     if isinstance(x, Tensor):
         array = x._array
-        return array.aval if type(array) is Traced else array_aval(array.shape, array.dtype)
+        return array.aval if type(array) in WITH_AVAL else array_aval(array.shape, array.dtype)
     return scalar_aval(x)
 
 
@@ -284,9 +294,11 @@ def sweep(
     *,
     keep: bool,
     create: bool,
+    ends: Callable[[Node], bool] | None = None,
 ) -> tuple[dict[tuple[int, int], Tensor], dict[int, tuple[Tensor, Tensor]]]:
     """Run the tape backwards from `roots` (edge, gradient); only to the `wanted` (id of node or
-    leaf, output index), if given.
+    leaf, output index), if given, and not into the nodes that `ends` says, whose gradients are
+    asked for.
 
     Returns the gradients arriving at the `wanted` (id of node, output index) and, by id, at each
     leaf (leaf, gradient)."""
@@ -304,16 +316,18 @@ def sweep(
             seen = leaves.get(id(target))
             leaves[id(target)] = (target, grad if seen is None else seen[1] + grad)
             return
+        if ends is not None and ends(target):
+            before = found.get((id(target), index))
+            found[id(target), index] = grad if before is None else before + grad
+            return
         slots = pending.get(target)
         if slots is None:
             slots = pending[target] = [None] * len(target.outs)
             heapq.heappush(heap, target)
         slots[index] = grad if slots[index] is None else slots[index] + grad
 
-    for _, grad in roots:
-        if type(grad._array) is Traced:
-            grad._array.storage.tracer.sweep()
-    before, outer, mode.enabled = mode.enabled, mode.behind, create
+    _announce(roots)
+    enabled, outer, mode.enabled = mode.enabled, mode.behind, create
     try:
         for edge, grad in roots:
             deliver(edge, grad)
@@ -324,14 +338,23 @@ def sweep(
                 continue  # wanted itself, and nothing behind it is
             mode.behind = node
             given = node.toward(grads, wanted)
+            if mode.anomaly is not None:
+                _inspect(node, given, mode.anomaly)
             for edge, aval, grad in zip(node.edges, node.avals, given, strict=True):
                 if edge is not None and grad is not None:
                     deliver(edge, _fit(grad, aval))
             if not keep:
                 node.release()
     finally:
-        mode.enabled, mode.behind = before, outer
+        mode.enabled, mode.behind = enabled, outer
     return found, leaves
+
+
+def _announce(roots: Sequence[tuple[Edge, Tensor]]) -> None:
+    """Tell tracers that the tape is gone over backwards."""
+    for _, grad in roots:
+        if type(grad._array) is Traced:
+            grad._array.storage.tracer.sweep()
 
 
 def _ways_to(wanted: set[tuple[int, int]], roots: Sequence[Edge]) -> set[int]:
@@ -353,6 +376,24 @@ def _ways_to(wanted: set[tuple[int, int]], roots: Sequence[Edge]) -> set[int]:
 
 def _leads(edge: tuple[Any, int], wanted: Any, ways: set[int] | None) -> bool:
     return ways is None or id(edge[0]) in ways or (id(edge[0]), edge[1]) in wanted
+
+
+def _inspect(node: Node, given: Sequence[Any], anomaly: Anomaly) -> None:
+    """RuntimeError for a NaN among the gradients that a derivative gave; where its operation was
+    called is a warning."""
+    for i, (edge, g) in enumerate(zip(node.edges, given, strict=True)):
+        if edge is None or not isinstance(g, Tensor) or not anomaly.check_nan:
+            continue
+        if type(g._array) is Traced:
+            raise UnknownValue("detect_anomaly looks at every gradient while it is computed")
+        if bool(g.isnan().any()):
+            called = node.called or "  (it was called outside detect_anomaly)\n"
+            warnings.warn(
+                f"Error detected in {node.name()}. Traceback of forward call that caused the "
+                f"error:\n{called}",
+                stacklevel=2,
+            )
+            raise RuntimeError(f"Function '{node.name()}' returned nan values in its {i}th output.")
 
 
 def _arrived(
@@ -378,7 +419,7 @@ def _arrived(
 
 def _fit(grad: Tensor, aval: Aval) -> Tensor:
     """Undo broadcasting and promotion: the gradient in its operand's shape and dtype."""
-    if grad._array.shape != aval.shape:
+    if not same(grad._array.shape, aval.shape):
         grad = grad.sum_to_size(aval.shape)
     dtype = grad.dtype
     if dtype is not aval.dtype:

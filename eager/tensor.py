@@ -1,9 +1,10 @@
-"""What users hold: an array, its storage and its place on the tape. NumPy array or Traced ->
-Tensor.
+"""What users hold: an array, its storage and its place on the tape. NumPy array, DeviceArray or
+Traced -> Tensor.
 
 Only state lives here. What a tensor can do (arithmetic, views, indexing, `backward`) is installed
-from the registry of public functions, so that `eager.f(x)` and `x.f()` are one thing. State that
-most tensors never have is a class attribute: making a tensor writes two fields.
+from the registry of public functions, so that `eager.f(x)` and `x.f()` are one thing. What is read
+at every call lies in slots, which CPython reads at once; what most tensors never have is a class
+attribute, and lies in the dictionary, with what the user puts on a tensor, once it is set.
 """
 
 from __future__ import annotations
@@ -13,15 +14,18 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 
 from eager import dtype as dt
-from eager.aval import Aval, array_aval
+from eager.aval import Aval, array_aval, contiguous_strides, same
 from eager.device import CPU, Size, device
+from eager.device.array import DeviceArray
 from eager.dtype import DType
 from eager.storage import Storage, owner_of
 from eager.sym import SymNumber
+from eager.symint import SymInt, most, of_data
 from eager.traced import Traced, UnknownValue
 
 T = TypeVar("T", bound="Tensor")
 _new = object.__new__
+WITH_AVAL = frozenset({Traced, DeviceArray})  # arrays that are no NumPy arrays
 UNREAD: Any = object()  # `_grad` of a stand-in tensor whose `.grad` nobody has read yet
 
 
@@ -37,16 +41,6 @@ class ViewOf:
         self.history = history
 
 
-class _LazyStorage:
-    """A tensor's storage is made when someone first asks: most results are read once and dropped.
-
-    Not a data descriptor, so the storage then stands in the instance and is found there."""
-
-    def __get__(self, tensor: Any, owner: type) -> Storage:
-        storage = tensor.__dict__["_storage"] = Storage()
-        return storage
-
-
 class Tensor:
     """A strided array of one element type, with automatic differentiation.
 
@@ -55,16 +49,19 @@ class Tensor:
     PyTorch.
     """
 
+    __slots__ = (
+        "__dict__", "__weakref__",
+        "_array", "_counts", "_hooks", "_node", "_requires_grad", "_view",
+    )  # fmt: skip
+
     _array: Any
-    _storage = _LazyStorage()
-    _requires_grad: bool = False
-    _node: Any = (
-        None  # the tape node that made it (None for a leaf), and which of its outputs this is
-    )
+    _counts: Storage | None  # its storage, once someone asked for it: see `_storage`
+    _requires_grad: bool
+    _node: Any  # the tape node that made it (None for a leaf), and which of its outputs this is
     _index: int = 0
     _grad: Any = None
-    _view: ViewOf | None = None
-    _hooks: dict[int, Any] | None = None
+    _view: ViewOf | None
+    _hooks: dict[int, Any] | None
     _accumulate_hooks: dict[int, Any] | None = None
     _retains: bool = False
     __array_priority__ = 1000  # NumPy's operators step back for ours
@@ -101,8 +98,14 @@ class Tensor:
         def __getitem__(self, index: Any) -> Tensor: ...
         def __setitem__(self, index: Any, value: Any) -> None: ...
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """A tensor without an array yet, whatever its class makes of the arguments."""
+        tensor = _new(cls)
+        clear(tensor)
+        return tensor
+
     def __init__(self, *args: Any, device: Any = None) -> None:
-        if len(args) == 1 and not isinstance(args[0], int | SymNumber):
+        if len(args) == 1 and not isinstance(args[0], int | SymNumber | SymInt):
             given = args[0]._array if isinstance(args[0], Tensor) else args[0]
             if type(given) is Traced:
                 raise UnknownValue("Tensor(x) copies a tensor whose values are not known yet")
@@ -125,18 +128,18 @@ class Tensor:
     @property
     def dtype(self) -> DType:
         array = self._array
-        return array.aval.dtype if type(array) is Traced else dt.from_numpy(array.dtype)
+        return array.aval.dtype if type(array) in WITH_AVAL else dt.from_numpy(array.dtype)
 
     @property
     def device(self) -> device:
         array = self._array
-        return device(array.aval.device) if type(array) is Traced else CPU
+        return device(array.aval.device) if type(array) in WITH_AVAL else CPU
 
     @property
     def aval(self) -> Aval:
         """Shape, dtype and device, without the data."""
         array = self._array
-        return array.aval if type(array) is Traced else array_aval(array.shape, array.dtype)
+        return array.aval if type(array) in WITH_AVAL else array_aval(array.shape, array.dtype)
 
     @property
     def itemsize(self) -> int:
@@ -165,31 +168,60 @@ class Tensor:
     is_quantized = is_nested = is_meta = is_mps = is_xpu = is_sparse  # what there is not
 
     def numel(self) -> int:
-        return int(self._array.size)
+        size: int = self._array.size
+        return size
 
     def stride(self, dim: int | None = None) -> Any:
         """Strides in elements: all of them, or dimension `dim`'s."""
-        array = self._array
-        if type(array) is Traced:
-            strides = array.strides
-        else:
-            item = array.itemsize
-            strides = tuple(s // item for s in array.strides)
+        array, strides = self._array, self._layout
+        if self._may_be_empty(strides):  # NumPy's are 0 then
+            strides = contiguous_strides(tuple(n or 1 for n in array.shape))
         return strides if dim is None else strides[dim]
+
+    @property
+    def _layout(self) -> tuple[int, ...]:
+        """The strides that its memory has."""
+        array = self._array
+        if type(array) in WITH_AVAL:
+            strides: tuple[int, ...] = array.strides
+            return strides
+        return tuple(s // array.itemsize for s in array.strides)
+
+    def _may_be_empty(self, strides: Any) -> bool:
+        """Whether there are no elements, where that changes what strides are shown."""
+        shape = self._array.shape
+        if type(self._array) is Traced and any(map(of_data, shape)):
+            shown = contiguous_strides(tuple(most(n, 1) for n in shape))
+            return not same(strides, shown) and 0 in shape
+        return 0 in shape
+
+    @property
+    def _storage(self) -> Storage:
+        """Made when someone first asks: most results are read once and dropped."""
+        if self._counts is None:
+            self._counts = Storage()
+        return self._counts
+
+    @_storage.setter
+    def _storage(self, storage: Storage) -> None:
+        self._counts = storage
 
     def _memory(self) -> tuple[int, int]:
         """Address and size in bytes of the memory that this tensor and all its views share."""
+        if type(self._array) is DeviceArray:
+            return self._array.buffer.address, self._array.buffer.nbytes
         owner = owner_of(self._array)
         return int(owner.ctypes.data), int(owner.nbytes)
 
     def storage_offset(self) -> int:
         array = self._array
-        if type(array) is Traced:
-            return array.offset
+        if type(array) in WITH_AVAL:
+            return cast("int", array.offset)
         return int(array.ctypes.data - self._memory()[0]) // int(array.itemsize)
 
     def data_ptr(self) -> int:
-        return int(self._array.ctypes.data)
+        array = self._array
+        return array.address if type(array) is DeviceArray else int(array.ctypes.data)
 
     @property
     def _version(self) -> int:
@@ -266,6 +298,11 @@ class Tensor:
                     f"assigned grad has data of a different type: {value.dtype} for a tensor of "
                     f"{self.dtype}"
                 )
+            if type(value._array) is not type(self._array) and value.device != self.device:
+                raise RuntimeError(
+                    f"assigned grad has data located on a different device: {value.device} for a "
+                    f"tensor on {self.device}"
+                )
         self._grad = value
 
     @property
@@ -295,17 +332,23 @@ class Tensor:
             raise TypeError("len() of a 0-d tensor")
         return int(self._array.shape[0])
 
-    def __hash__(self) -> int:
-        return id(self)
+    __hash__ = object.__hash__  # beside an `__eq__` of its own
 
 
 def wrap(array: Any, storage: Storage | None = None, cls: type[T] = Tensor) -> T:  # type: ignore[assignment]
     """A tensor around an array; shares `storage` if the array is a view of another tensor's."""
     tensor = _new(cls)
     tensor._array = array
-    if storage is not None:
-        tensor._storage = storage
+    tensor._counts = storage
+    tensor._node = tensor._view = tensor._hooks = None
+    tensor._requires_grad = False
     return tensor
+
+
+def clear(tensor: Tensor) -> None:
+    """Make the slots beside the array those of a new tensor."""
+    tensor._counts = tensor._node = tensor._view = tensor._hooks = None
+    tensor._requires_grad = False
 
 
 def refresh(view: Tensor) -> None:

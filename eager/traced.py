@@ -10,23 +10,35 @@ from the start, and nobody needs to remove aliases later.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from eager.aval import Aval, contiguous_strides
+from eager.aval import Aval, OfAval, contiguous_strides
 
 Handle = Any  # opaque: a node of somebody's graph
 Step = tuple[Any, Mapping[str, Any]]  # a view op and its attributes
 
 
+unknown_values: ContextVar[list[Exception] | None] = ContextVar("unknown_values", default=None)
+
+
 class UnknownValue(RuntimeError):
     """Something needs values that are not known while capturing: `numpy()`, `nonzero()`,
-    pickling."""
+    pickling. `unknown_values`, if set, gets it: a program may catch what it must not."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        met = unknown_values.get()
+        if met is not None:
+            met.append(self)
 
 
 class Tracer(Protocol):
     """Who records ops instead of running them."""
+
+    inside: Any  # the part that is recorded now: see `part`
 
     def emit(
         self, op: Any, operands: tuple[Any, ...], attrs: Mapping[str, Any], outs: tuple[Aval, ...]
@@ -47,12 +59,24 @@ class Tracer(Protocol):
         """The Python function `fn` of numbers, some of them SymNumbers: a number, SymNumber or
         not. Raises what `fn` raises."""
 
+    def decide(self, fn: Any, *operands: Any) -> bool | None:
+        """Whether a condition on numbers holds; None if the run decides."""
+
     def handle_of(self, sym: Any) -> Handle:
         """A SymNumber as an operand of the graph."""
 
     def concretize(self, sym: Any, want: type) -> Any:
         """`bool()`, `int()`, `float()` or use as an index of a SymNumber: a guard, or an
         exception."""
+
+    def size_of(self, sym: Any) -> Any:
+        """A SymNumber that is used as a size: a SymInt, or the int, with a guard."""
+
+    def with_size(
+        self, op: Any, operands: tuple[Handle, ...], attrs: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """The attributes of a call whose result's size data decide, with that as a symbol. Raises
+        UnknownValue where it cannot be one."""
 
     def check_writable(self, tensor: Any) -> None:
         """A tensor is to be overwritten on the tape."""
@@ -75,6 +99,54 @@ class Tracer(Protocol):
     def load_grad(self, tensor: Any) -> Any:
         """The first read of `.grad` of a tensor that stands in for one from outside."""
 
+    # functions that become graphs of their own
+
+    def part(self, fn: Callable[[], Any]) -> tuple[Any, Any]:
+        """What `fn()` gives, and the part of the graph that it recorded, which is taken out."""
+
+    def choice(
+        self, pick: Handle, parts: Sequence[Any], outputs: Sequence[Any], avals: Sequence[Aval]
+    ) -> Sequence[Handle]:
+        """The outputs of the part that `pick` (a truth, or an int) numbers."""
+
+    def loop(
+        self, go: Handle, part: Any, outputs: Sequence[Handle], carried: Sequence[Handle],
+        start: Sequence[Handle], avals: Sequence[Aval],
+    ) -> Sequence[Handle]:  # fmt: skip
+        """A loop as long as `go` holds. `carried` are the placeholders of the part, `outputs`
+        whether to go on and the next values, `start` the first."""
+
+    def body(self, fn: Callable[[], Any]) -> tuple[Any, Any]:
+        """As `part`, of a function that a loop repeats."""
+
+    def scan(
+        self, part: Any, carried: Sequence[Handle], start: Sequence[Handle],
+        slices: Sequence[Handle], stacks: Sequence[Handle], ends: Sequence[Handle],
+        ys: Sequence[Handle], length: int, reverse: bool, behind: Any, numbers: Any,
+    ) -> tuple[Sequence[Handle], Any]:  # fmt: skip
+        """A loop of `length` steps: the handles of its last carries and its stacked ys, and a
+        record of it. `carried` and `slices` are the placeholders of the part, `ends` and `ys` what
+        it gives, `numbers` those that grow (placeholder, first, step), `behind` the record of
+        the loop whose gradient it is."""
+
+    def record_scan(
+        self, loop: Any, begins: Sequence[bool], leaves: Sequence[tuple[Handle, Any]]
+    ) -> None:
+        """A loop goes on the tape; `begins`: which of its first carries have a history, `leaves`
+        what it is given that is a leaf, or stands for one."""
+
+    def refuse_effect(self, what: str) -> None:
+        """Raise for something that a part may not do."""
+
+    def refuse_device(self, what: str) -> None:
+        """Raise: there is no graph of tensors that live on a device."""
+
+    def placeholder(self, name: str, aval: Aval) -> Handle:
+        """What stands for a value that a part is given."""
+
+    def touch(self, state: Any) -> None:
+        """The value of a `Traced` or `TracedStorage` is about to be another node."""
+
 
 @dataclass(slots=True, eq=False)
 class TracedStorage:
@@ -85,9 +157,10 @@ class TracedStorage:
     handle: Handle
     aval: Aval
     generation: int = 0
+    part: Any = None  # in which it was made: see `Tracer.part`
 
 
-class Traced:
+class Traced(OfAval):
     """An abstract array: aval, strides and offset in elements, and the way from its storage to its
     value."""
 
@@ -110,22 +183,11 @@ class Traced:
         self.offset = offset
         self.generation = storage.generation
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.aval.shape
-
-    @property
-    def ndim(self) -> int:
-        return len(self.aval.shape)
-
-    @property
-    def size(self) -> int:
-        return self.aval.numel
-
     def read(self) -> Handle:
         """The graph value now; replays the chain of views when the storage was written since."""
         storage = self.storage
         if self.generation != storage.generation:
+            storage.tracer.touch(self)
             value, aval = storage.handle, storage.aval
             for op, attrs in self.chain:
                 value, aval = _emit(storage.tracer, op, (value,), (aval,), attrs)
@@ -150,6 +212,8 @@ class Traced:
         """Store `value` (of this aval): the storage gets the value of the whole with this part
         replaced."""
         storage = self.storage
+        storage.tracer.touch(self)
+        storage.tracer.touch(storage)
         values, avals = [storage.handle], [storage.aval]
         for op, attrs in self.chain[:-1]:
             handle, aval = _emit(storage.tracer, op, (values[-1],), (avals[-1],), attrs)
@@ -171,7 +235,7 @@ class Traced:
 
 def fresh(tracer: Tracer, handle: Handle, aval: Aval) -> Traced:
     """A contiguous traced array with a storage of its own."""
-    return Traced(aval, TracedStorage(tracer, handle, aval), handle)
+    return Traced(aval, TracedStorage(tracer, handle, aval, 0, tracer.inside), handle)
 
 
 def _emit(

@@ -1,5 +1,6 @@
 """The compiler's public face: a function -> the same function, compiled. See `jitcap.api`."""
 
+from eager.config import config as config
 from jitcap.api import Jitted as Jitted
 from jitcap.api import disable as disable
 from jitcap.api import explain as explain
@@ -7,7 +8,6 @@ from jitcap.api import jit as jit
 from jitcap.api import reset as reset
 from jitcap.api import stance as stance
 from jitcap.cache import cache as cache
-from jitcap.config import config as config
 from jitcap.custom import custom_op as custom_op
 from jitcap.explain import Explanation as Explanation
 from jitcap.export import Exported as Exported

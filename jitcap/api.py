@@ -22,8 +22,9 @@ from jitcap.capture.native import name_of
 from jitcap.entry import Entries, compile_call, readable
 from jitcap.explain import Explanation, explanation
 from jitcap.marks import no_capture
-from jitcap.pipeline import known_backend
+from jitcap.pipeline import known_backend, takes_symbols
 from jitcap.record import Stats, announce, forget_announcements, merged
+from jitcap.varying import Varying
 from jitcap.version import MISS, STANCE, Compiled, Options
 
 STANCES: Final = ("default", "eager", "fail_on_split", "fail_on_recompile")
@@ -119,7 +120,7 @@ def jit(
 
 
 def _jit(fn: Any, options: Options) -> Any:
-    if options.dynamic:
+    if options.dynamic and not takes_symbols(options.backend):
         announce(
             "dynamic",
             "jit(dynamic=True) has no effect: every size compiles a version of its own. Pad to few "
@@ -151,17 +152,20 @@ def explain(
     *,
     backend: str | None = None,
     fullgraph: bool = False,
+    dynamic: bool | None = None,
 ) -> Callable[..., Explanation]:
     """`explain(fn)(*args)`: capture and compile this call, run nothing, and show every stage.
 
-    `fn` may be jitted already. Raises Break, with all there is to know, if it cannot be captured.
+    `fn` may be jitted already. `dynamic=True`: with symbols for the sizes of the arguments. Raises
+    Break, with all there is to know, if it cannot be captured.
     """
     inner = fn.original if isinstance(fn, Jitted) else fn
-    options = Options(fullgraph=fullgraph, backend=backend)
+    options = Options(fullgraph=fullgraph, backend=backend, dynamic=dynamic)
 
     def explained(*args: Any, **kwargs: Any) -> Explanation:
         try:
-            return _shown(inner, [compile_call(inner, args, kwargs, options)], ())
+            varying = Varying.of(options).known()
+            return _shown(inner, [compile_call(inner, args, kwargs, options, varying)], ())
         except Break:
             if fullgraph:
                 raise

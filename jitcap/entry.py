@@ -20,12 +20,15 @@ from types import FunctionType, MethodType
 from typing import Any, Final
 
 from codegen import CheckFailed
+from eager.config import config
+from jitcap.by_dispatch.capture import capture, search
+from jitcap.capture import bytecode
 from jitcap.capture.breaks import Break, Place, Record
-from jitcap.capture.capture import beginning, capture, search
+from jitcap.capture.capture import beginning
 from jitcap.capture.kinds.modules import builtins_are_replaced
 from jitcap.capture.native import name_of
-from jitcap.capture.result import Captured, why_not
-from jitcap.config import config
+from jitcap.capture.result import Captured, misfit, why_not
+from jitcap.capture.sizes import DATA, is_size
 from jitcap.graph import Graph
 from jitcap.joint import Joint
 from jitcap.kept import versions as kept
@@ -35,14 +38,18 @@ from jitcap.pipeline import compile_graph, op_by_op
 from jitcap.record import Recompile, Stats, Trail, announce, on_behalf, say
 from jitcap.region import Region
 from jitcap.show import module
-from jitcap.split import FAILURES, Splitter, changed_ints, splittable
-from jitcap.version import MISS, Call, Compiled, Options
+from jitcap.split import FAILURES, Splitter, splittable
+from jitcap.varying import Varying
+from jitcap.version import MISS, Call, Compiled, Options, Room
 
 _REPLACED: Final = Record("builtins", "a builtin is replaced while the function is called")
 _REPLACED_TEXT: Final = str(_REPLACED)
 # Refusals of the call, not of a place.
-WHOLE: Final = frozenset({"async", "version", "aliasing", "builtins", "finalizer", "frames"})
+WHOLE: Final = frozenset(
+    {"async", "version", "aliasing", "builtins", "finalizer", "frames", "device"}
+)
 FILLS: Final = 3  # calls that fill a cache and run plainly, before the program is split around it
+NEAR: Final = 4  # versions among which the nearest is looked for: each of their guards is tested
 REFUSALS: Final = 3  # after so many refused captures a function stays plain
 
 
@@ -55,10 +62,12 @@ class Entries:
         self.stats = Stats()
         self.versions: tuple[Call, ...] = ()  # replaced, never changed: readers need no lock
         self.compiled: dict[Call, Compiled] = {}
-        self.varying: set[str] = set()  # ints whose value has changed between calls, by name
+        self.varying = Varying.of(options)
         self.unsafe: set[str] = set()  # lines where a check failed at run time: not captured
         self.failures: dict[Call, int] = {}
         self.fills = 0
+        self.room = Room()
+        self.limit: Record | None = None  # why calls run plainly where there is none
         self.refused: list[Record] = []  # why it ran plainly
         self.splits: list[Record] = []
         self.plain: list[str] = []  # why calls, or parts of them, run as plain Python
@@ -142,7 +151,7 @@ class Entries:
                 raise Break.of(record) from failure
             self.unsafe.add(failure.place)
             if failed >= FAILURES:
-                self.versions = tuple(v for v in self.versions if v is not version)
+                self._keep(tuple(v for v in self.versions if v is not version))
         with on_behalf():
             result = self.fn(*args, **kwargs)
             self._say_discarded(record)
@@ -164,7 +173,7 @@ class Entries:
     def _has_parts(self) -> bool:
         """Whether what is not captured as a whole can be split."""
         plain = function_of(self.fn)
-        return plain is not None and splittable(plain[0])
+        return plain is not None and bytecode.is_known() and splittable(plain[0])
 
     def _in_parts(self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str) -> Any:
         """Run what is not captured as a whole: compiled segments, and what lies between them."""
@@ -179,7 +188,7 @@ class Entries:
         """From now on it runs in parts."""
         self.splitter = Splitter(
             self._part, self._report_split, self._discarded, self._say_discarded,
-            self._note_plain, MISS, self.unsafe,
+            self._note_plain, MISS, self.options, self.unsafe,
         )  # fmt: skip
 
     def _part(self, captured: Captured, plain: Plain) -> Call:
@@ -234,7 +243,7 @@ class Entries:
         why = why_not(found.captured, args, kwargs) if found else None
         result = self.fn(*args, **kwargs)  # if it raises, that was why
         what = f"the guards do not hold for the call they were made from: {why}"
-        self._refuse(Record("internal", what, self._beginning()), stance)
+        self._refuse(Record("internal", what, beginning(self.fn)), stance)
         return result
 
     # ---- compiling
@@ -242,12 +251,26 @@ class Entries:
     def _new_version(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str
     ) -> tuple[Call | None, Record | None]:
-        """As `_try_compile`, up to the limit of versions; the guard that failed is noted."""
-        if len(self.versions) >= config.entries and stance != "fail_on_recompile":
-            self._note_plain(_limit(self.stats, self._beginning()), stance=stance)
+        """As `_try_compile`; the guard that failed is noted. Where there are as many versions as
+        are kept the least recently used makes room, if there is to be one more at all."""
+        never_plain = self._is_strict(stance) or stance == "fail_on_recompile"
+        if not never_plain and not self.room.admits(len(self.versions), config.entries):
+            self.limit = self.limit or _limit(self.stats, beginning(self.fn))
+            self._note_plain(self.limit)
             return None, None
-        self._record_recompile(args, kwargs, stance)
-        return self._try_compile(args, kwargs, stance)
+        _record_recompile(self, args, kwargs, stance)
+        made = self._try_compile(args, kwargs, stance)
+        if made[0] is not None:
+            self._keep(self.versions[: config.entries])
+        return made
+
+    def _keep(self, versions: tuple[Call, ...]) -> None:
+        """Drop the others."""
+        for version in self.versions:
+            if version not in versions:
+                self.compiled.pop(version, None)
+                self.failures.pop(version, None)
+        self.versions = versions
 
     def _try_compile(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str
@@ -255,15 +278,16 @@ class Entries:
         """A new version for this call, or None when it has to run plainly: because the program
         raised the exception that comes with it, or for a reason that was announced."""
         start = time.perf_counter()
-        key = kept.key_of(self.fn, args, kwargs, self.options, self.varying)
-        key = None if self.unsafe else key
-        if key is not None:
+        keys = kept.keys_of(self.fn, args, kwargs, self.options, self.varying.names)
+        keys = None if self.unsafe or not bytecode.is_known() else keys
+        if keys is not None:
             with collection_paused():
-                recalled = kept.recall(key, self.fn, args, kwargs, self.options, self._region)
+                recalled = kept.recall(keys, self.fn, args, kwargs, self.options, self._region)
             if recalled is not None:
+                self.varying.names |= recalled.varying
                 return self._add(recalled, start), None
         try:
-            learnt = frozenset(self.varying), frozenset(self.unsafe)
+            learnt = self.varying.known(), frozenset(self.unsafe)
             made = compile_call(self.fn, args, kwargs, self.options, *learnt)
         except Break as refusal:
             if refusal.kind == "exception":
@@ -286,11 +310,13 @@ class Entries:
             if config.strict or config.check:
                 raise
             what = f"the compiler failed: {type(fault).__name__}: {fault}"
-            self._refuse(Record("internal", what, self._beginning()), stance)
+            self._refuse(Record("internal", what, beginning(self.fn)), stance)
             return None, None
+        made.varying = frozenset(self.varying.names)
         version = self._add(made, start)
-        if key is not None:
-            kept.remember(key, self.fn, made)
+        if keys is not None:
+            with collection_paused():
+                kept.remember(keys, self.fn, made)
         return version, None
 
     def _add(self, made: Compiled, start: float) -> Call:
@@ -328,22 +354,24 @@ class Entries:
                 self.plain.append(text)
             announce((self.fn, text), f"@jit {self.name} runs as plain Python: {text}")
 
-    def _beginning(self) -> Place:
-        return beginning(self.fn)
 
-    def _record_recompile(self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str) -> None:
-        """Say which guard of the nearest version failed; an int that varies is generalised."""
-        if not self.versions:
-            return
-        captured = self.compiled[self.versions[0]].captured
-        reason = why_not(captured, args, kwargs) or "another thread changed what is guarded"
-        record = Recompile(self.name, reason)
-        self.stats.recompiles.append(record)
-        if stance == "fail_on_recompile":
-            raise RuntimeError(f'stance("fail_on_recompile"): {record}')
-        if config.debug >= 2:
-            say(f"recompile {record}")
-        self.varying |= changed_ints(captured, args, kwargs)
+def _record_recompile(
+    entries: Entries, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str
+) -> None:
+    """Say which guard of the nearest version failed (the fewest guards did); what varies from the
+    last one is generalised."""
+    if not entries.versions:
+        return
+    compiled = [entries.compiled[version].captured for version in entries.versions[:NEAR]]
+    captured, nearest = compiled[0], min(compiled, key=lambda v: misfit(v, args, kwargs))
+    reason = why_not(nearest, args, kwargs) or "another thread changed what is guarded"
+    record = Recompile(entries.name, reason)
+    entries.stats.recompiles.append(record)
+    if stance == "fail_on_recompile":
+        raise RuntimeError(f'stance("fail_on_recompile"): {record}')
+    if config.debug >= 2:
+        say(f"recompile {record}")
+    entries.varying.learn(captured, args, kwargs)
 
 
 def function_of(fn: Any) -> tuple[FunctionType, tuple[Any, ...]] | None:
@@ -365,8 +393,35 @@ def compile_call(
 ) -> Compiled:
     """The whole road for one call: capture, (joint, partition), compile, assemble. Runs nothing.
 
-    Raises Break when the program cannot be captured.
+    Sizes among `varying` are symbols where that compiles, else what they are now, and a size that
+    data decide splits. Raises Break when the program cannot be captured.
     """
+    static = frozenset(name for name in varying if not is_size(name))
+    first: Exception | None = None
+    for names in dict.fromkeys((varying, varying - {DATA})):
+        if names != static:
+            try:
+                return _compile_call(fn, args, kwargs, options, names, unsafe)
+            except Exception as refusal:  # noqa: BLE001 - raised again below, if sizes are not why
+                first = first or refusal
+                if config.debug >= 2:
+                    say(f"{name_of(fn)} is compiled for these sizes only: {refusal!r}")
+    try:
+        return _compile_call(fn, args, kwargs, options, static, unsafe)
+    except Break as refusal:
+        if isinstance(first, Break) and first.kind == refusal.kind == "data dependent":
+            raise first from refusal  # what is asked of a size, not that there is one
+        raise
+
+
+def _compile_call(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    options: Options,
+    varying: frozenset[str],
+    unsafe: frozenset[str],
+) -> Compiled:
     trail = Trail(name_of(fn))
     with collection_paused():
         with trail.stage("capture"):
@@ -394,6 +449,7 @@ def assemble(
     """The road from a captured region on: (joint, partition), compile, assemble. `plain` is what
     `verify=True` compares with."""
     graph, region = captured.graph, None
+    trail.notes += captured.rolled
     if captured.joint is not None:
         joint = captured.joint
         trail.keep("joint", lambda: module(joint.graph))
@@ -403,6 +459,7 @@ def assemble(
     executable = compile_graph(
         graph, captured.writes, backend=options.backend, strides=captured.strides, trail=trail
     )
+    captured.add_guards()  # that compiling asked for
     run = _with_oracle(executable.run, graph, options)
     with trail.stage("assemble"):
         if options.verify and plain is not None:
@@ -434,14 +491,15 @@ def _given_up(first: Record) -> Record:
 def _limit(stats: Stats, place: Place) -> Record:
     """That there are as many versions as there may be, and why the last ones were made."""
     reasons = "; ".join(r.reason for r in stats.recompiles[-3:])
-    what = f"{config.entries} versions compiled (config.entries), and calls that fit none"
-    return Record("limit", f"{what}. Last misses: {reasons}", place)
+    what = f"{config.entries} versions are kept (config.entries), and calls that fit none"
+    rarely = "the least recently used makes room, more and more rarely"
+    return Record("limit", f"{what}: {rarely}. Last misses: {reasons}", place)
 
 
 def _name_inputs(captured: Captured) -> None:
     """Graph inputs by the names that the user knows."""
     for node, given in zip(captured.graph.inputs, captured.inputs, strict=True):
-        if given.origin is not None:
+        if given.origin is not None and "symbol" not in node.attrs:
             node.attrs["name"] = readable(given.origin.show())  # type: ignore[index]
 
 
@@ -455,7 +513,7 @@ def _compiler(options: Options, trail: Trail) -> Callable[[Graph], Any]:
             if trail.stats is not None:
                 trail.stats.callbacks += len(made.callbacks)
         except Exception as fault:
-            if config.strict or config.check:
+            if config.strict or config.check or graph.has_symbols:
                 raise
             refused = f"compiling it failed: {type(fault).__name__}: {fault}"
             what = f"the backward of {trail.name} runs op by op: {refused}"

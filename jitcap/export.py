@@ -16,13 +16,14 @@ import numpy as np
 
 from eager import dtype as dt
 from eager.aval import Aval
-from eager.device import device
-from eager.dtype import DType
 from eager.op import REGISTRY
 from eager.tensor import Tensor, wrap
+from jitcap.attributes import decode as decode_value
+from jitcap.attributes import encode as encode_value
 from jitcap.graph import GRAPH_OPS, INPUT, Graph, Node, Where, placeholder
 from jitcap.pipeline import compile_graph
 from jitcap.show import show
+from jitcap.subgraphs import subgraphs
 from jitcap.tracer import trace
 
 FORMAT: Final = "jitcap-export-1"
@@ -117,40 +118,12 @@ def encode(graph: Graph) -> dict[str, Any]:
 
 
 def _encode_node(n: Node, number: dict[Node, int]) -> list[Any]:
-    args = [["%", number[a]] if isinstance(a, Node) else _encode(a) for a in n.args]
-    attrs = {k: _encode(v) for k, v in n.attrs.items()}
+    args = [["%", number[a]] if isinstance(a, Node) else encode_value(a) for a in n.args]
+    attrs = {k: encode_value(v) for k, v in n.attrs.items() if k != "graphs"}
+    if subgraphs(n):
+        attrs["graphs"] = [encode(g) for g in subgraphs(n)]
     avals = [[list(a.shape), a.dtype.name, a.device, a.weak] for a in n.avals]
     return [n.op.name, args, attrs, avals, [n.where.file, n.where.line, n.where.function]]
-
-
-def _encode(value: Any) -> Any:
-    """A number or attribute; what JSON lacks is tagged."""
-    if isinstance(value, bool | str | int) or value is None:
-        return value
-    if isinstance(value, float):
-        return ["f", value.hex()]
-    if isinstance(value, complex):
-        return ["c", value.real.hex(), value.imag.hex()]
-    if isinstance(value, DType):
-        return ["d", value.name]
-    if isinstance(value, device):
-        return ["v", str(value)]
-    if isinstance(value, tuple):
-        return ["t", *map(_encode, value)]
-    raise ValueError(f"export: an attribute of type {type(value).__name__} cannot be stored")
-
-
-_DECODERS: Final[dict[str, Callable[..., Any]]] = {
-    "f": float.fromhex,
-    "c": lambda re, im: complex(float.fromhex(re), float.fromhex(im)),
-    "d": dt.by_name,
-    "v": device,
-    "t": lambda *items: tuple(map(_decode, items)),
-}
-
-
-def _decode(value: Any) -> Any:
-    return _DECODERS[value[0]](*value[1:]) if isinstance(value, list) else value
 
 
 def decode(data: dict[str, Any]) -> Graph:
@@ -163,10 +136,13 @@ def decode(data: dict[str, Any]) -> Graph:
         if op is None:
             raise ValueError(f"there is no op named {name!r}")
         given = tuple(
-            nodes[a[1]] if isinstance(a, list) and a[0] == "%" else _decode(a) for a in args
+            nodes[a[1]] if isinstance(a, list) and a[0] == "%" else decode_value(a) for a in args
         )
         outs = tuple(Aval(tuple(s), dt.by_name(d), v, w) for s, d, v, w in avals)
-        decoded = {k: _decode(v) for k, v in attrs.items()}
+        inner = tuple(map(decode, attrs.pop("graphs", ())))
+        decoded = {k: decode_value(v) for k, v in attrs.items()} | (
+            {"graphs": inner} if inner else {}
+        )
         if op is INPUT:
             nodes.append(placeholder(decoded["name"], outs[0]))
         else:

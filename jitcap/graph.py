@@ -1,16 +1,18 @@
 """The graph level, between capture and codegen: pure operations on abstract values. nodes -> Graph.
 
 A `Node` is one operation of eager's registry applied to other nodes and Python numbers; its
-attributes are the op's static ones, its avals what it gives. Four ops exist only here: `INPUT` (a
-tensor or, with a weak aval, a run-time scalar handed to the graph), `ITEM` (one output of a node
-that has several, so that every argument is a Node), `AS_NUMBER` (`.item()`) and `CHECK` (truths
-without which the run is given up; it is an output, after the others). Values are pure: views have
-left in `eager.traced`, in-place writes are outputs that the caller writes back.
+attributes are the op's static ones, its avals what it gives. A few ops exist only here: `INPUT` (a
+tensor or, with a weak aval, a run-time scalar handed to the graph: some are the symbols that sizes
+are made of), `BIND` (a number becomes the symbol of a size), `SIZE` (a size as a number), `ITEM`
+(one output of a node that has several, so that every argument is a Node), `AS_NUMBER` (`.item()`)
+and `CHECK` (truths without which the run is given up; it is an output, after the others). Values
+are pure: views have left in `eager.traced`, in-place writes are outputs that the caller writes
+back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -19,6 +21,8 @@ import numpy as np
 from codegen import CheckFailed
 from eager.aval import Aval, scalar_aval
 from eager.op import Attrs, Op
+from eager.sized import concrete, symbols_in
+from eager.symint import SymInt, symbols_of
 
 Number: TypeAlias = bool | int | float | complex
 
@@ -80,7 +84,8 @@ class _AsNumber(GraphOp):
 @dataclass(frozen=True, eq=False)
 class _Check(GraphOp):
     """`check(condition, ..., what="...")`: true; if a condition is not, the run fails before it has
-    written an input. `what` says what was expected."""
+    written an input. `what` says what was expected. Or, without conditions, of sizes that data
+    decide: that `size == 0` or `size >= 0` (`relation`) holds, or does not (`holds`)."""
 
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
         return (scalar_aval(True),)
@@ -90,7 +95,32 @@ class _Check(GraphOp):
     ) -> tuple[Any, ...]:
         if not all(map(bool, arrays)):
             raise CheckFailed(attrs["what"])
+        if "size" in attrs:
+            value = attrs["size"]
+            found = value == 0 if attrs["relation"] == "==" else value >= 0
+            if found is not attrs["holds"]:
+                raise CheckFailed(attrs["what"])
         return (True,)
+
+
+@dataclass(frozen=True, eq=False)
+class _Bind(GraphOp):
+    """`bind(n, size=s)`: the symbol `s` of sizes is the number `n` from here on."""
+
+    def compute(
+        self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]
+    ) -> tuple[Any, ...]:
+        return (int(arrays[0]),)
+
+
+@dataclass(frozen=True, eq=False)
+class _Size(GraphOp):
+    """`size(x, ..., size=s)`: the size `s` as a number. The operands define its symbols."""
+
+    def compute(
+        self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]
+    ) -> tuple[Any, ...]:
+        return (attrs["size"],)
 
 
 ZEROS: Final[tuple[Number, ...]] = (False, 0, 0.0, 0j)  # by dtype category
@@ -98,7 +128,11 @@ INPUT: Final = GraphOp("input", ())
 AS_NUMBER: Final = _AsNumber("as_number", ("x",))
 ITEM: Final = _Item("item", ("values",))
 CHECK: Final = _Check("check", ("*conditions",))
-GRAPH_OPS: Final[dict[str, Op]] = {op.name: op for op in (INPUT, AS_NUMBER, ITEM, CHECK)}
+BIND: Final = _Bind("bind", ("x",))
+SIZE: Final = _Size("size", ("*definers",))
+GRAPH_OPS: Final[dict[str, Op]] = {
+    op.name: op for op in (INPUT, AS_NUMBER, ITEM, CHECK, BIND, SIZE)
+}
 _NO_ATTRS: Final[dict[str, Any]] = {}
 
 
@@ -166,6 +200,21 @@ class Graph:
                 users[a].append(n)
         return users
 
+    @property
+    def has_symbols(self) -> bool:
+        """Whether sizes are known at run time only."""
+        return self.takes_symbols or self.has_data_sizes
+
+    @property
+    def takes_symbols(self) -> bool:
+        """Whether sizes are among its inputs."""
+        return any("symbol" in n.attrs for n in self.inputs)
+
+    @property
+    def has_data_sizes(self) -> bool:
+        """Whether data decide sizes."""
+        return any(map(is_definer, self.nodes))
+
     def with_(self, **changes: Any) -> Graph:
         """A copy with some fields replaced."""
         return replace(self, **changes)
@@ -189,17 +238,75 @@ class Graph:
 
 def _evaluate(graph: Graph, env: dict[Node, Any]) -> Iterator[tuple[Node, Any]]:
     """Each (node, value), with `env` as the store. Values are dropped after their last use."""
-    dead = last_uses(graph)
+    dead, sizes = last_uses(graph), sizes_of(graph, env)
     for n in graph.nodes:
         arrays = tuple(env[a] if isinstance(a, Node) else a for a in n.args)
         try:
-            env[n] = evaluate(n, arrays)
+            env[n] = evaluate(sized(n, sizes), arrays)
         except Exception as error:
             what = n.attrs["what"] if n.op is CHECK else f"{n.op.name} raised {error!r}"
             raise CheckFailed(what, n.where.place) from error
+        if is_definer(n):
+            sizes |= sizes_found(n, env[n] if len(n.avals) > 1 else (env[n],))
         yield n, env[n]
         for d in dead.get(n, ()):
             env.pop(d, None)
+
+
+def defines_size(op: Op) -> bool:
+    """Whether nodes of an op define a symbol of sizes, their attribute `size`."""
+    return op is BIND or op.kind == "dynamic"
+
+
+def is_definer(node: Node) -> bool:
+    return defines_size(node.op)
+
+
+def sizes_found(node: Node, results: Sequence[Any]) -> dict[str, int]:
+    """The value of the symbol that a node made, by name: its results have that size."""
+    size = node.attrs["size"]
+    (symbol,) = symbols_of(size)
+    if node.op is BIND:
+        return {symbol.name: results[0]}
+    pairs = (
+        (s, n)
+        for aval, array in zip(node.avals, results, strict=True)
+        for s, n in zip(aval.shape, array.shape, strict=True)
+    )
+    value = next(n for s, n in pairs if isinstance(s, SymInt) and s.terms == size.terms)
+    return {symbol.name: int(value)}
+
+
+def sizes_of(graph: Graph, env: Mapping[Node, Any]) -> dict[str, int]:
+    """The values of a graph's symbols, by name, among those of its inputs."""
+    return {n.attrs["symbol"]: int(env[n]) for n in graph.inputs if "symbol" in n.attrs}
+
+
+def sized(node: Node, sizes: Mapping[str, int]) -> Node:
+    """`node` where symbols have these values."""
+    if not sizes:
+        return node
+    avals = tuple(aval_at(a, sizes) for a in node.avals)
+    return Node(node.op, node.args, concrete(node.attrs, sizes), avals, node.where)
+
+
+def aval_at(aval: Aval, sizes: Mapping[str, int]) -> Aval:
+    """`aval` where symbols have these values."""
+    return replace(aval, shape=concrete(aval.shape, sizes)) if sizes else aval
+
+
+def at_sizes(graph: Graph, sizes: Mapping[str, int]) -> Graph:
+    """`graph` for these values of its symbols, which it is still given, as plain numbers."""
+    r = Rewriter(graph)
+    inputs = tuple(placeholder(n.attrs["name"], sized(n, sizes).aval) for n in graph.inputs)
+    r.mapped.update(zip(graph.inputs, inputs, strict=True))
+    for n in graph.nodes:
+        new = with_args(sized(n, sizes), r.args(n))
+        if "graphs" in n.attrs:
+            inner = tuple(at_sizes(g, sizes) for g in n.attrs["graphs"])
+            new = Node(new.op, new.args, {**new.attrs, "graphs": inner}, new.avals, new.where)
+        r.mapped[n] = r.append(new)
+    return r.finish().with_(inputs=inputs)
 
 
 def evaluate(node: Node, arrays: tuple[Any, ...]) -> Any:
@@ -233,6 +340,29 @@ def last_uses(graph: Graph) -> dict[Node, list[Node]]:
 def placeholder(name: str, aval: Aval) -> Node:
     """A new graph input."""
     return Node(INPUT, (), {"name": name}, (aval,))
+
+
+def symbol(size: SymInt) -> Node:
+    """A new graph input: the value of a size's symbol."""
+    (name,) = (s.name for s in symbols_of(size))
+    return Node(INPUT, (), {"name": name, "symbol": name}, (scalar_aval(0),))
+
+
+def stand_in(value: Node, name: str) -> Node:
+    """An input for an outer value; a symbol stays what it is."""
+    own = value.attrs.get("symbol")
+    attrs = {"name": own, "symbol": own} if own else {"name": name}
+    return Node(INPUT, (), attrs, (value.aval,))
+
+
+def size_inputs(inputs: Iterable[Node], nodes: Iterable[Node], *more: Any) -> list[Node]:
+    """The symbols among `inputs` that the sizes of `nodes`, and those in `more`, are made of."""
+    symbols = [n for n in inputs if "symbol" in n.attrs]
+    if not symbols:
+        return []
+    found = symbols_in((*((n.attrs, *(a.shape for a in n.avals)) for n in nodes), *more))
+    names = {symbol.name for symbol in found}
+    return [n for n in symbols if n.attrs["symbol"] in names]
 
 
 def items(node: Node) -> tuple[Node, ...]:
@@ -312,6 +442,29 @@ def reachable(outputs: Iterable[Node]) -> set[Node]:
             seen.add(n)
             stack.extend(n.parents)
     return seen
+
+
+def needed_by(graph: Graph, outputs: Iterable[Node]) -> set[Node]:
+    """As `reachable`, with what defines the symbols that occur in sizes."""
+    needed = reachable(outputs)
+    return with_definers(graph.nodes, needed) if graph.has_data_sizes else needed
+
+
+def with_definers(nodes: Sequence[Node], needed: set[Node]) -> set[Node]:
+    """`needed`, and the nodes that define the symbols in its sizes, with what they depend on."""
+    found, names = set(needed), set[str]()
+    for n in reversed(nodes):
+        defined = {s.name for s in symbols_of(n.attrs["size"])} if is_definer(n) else set()
+        if n not in found and not names.isdisjoint(defined):
+            found |= reachable((n,))
+        if n in found:
+            names.update(s.name for s in symbols_in((n.attrs, *(a.shape for a in n.avals))))
+    return found
+
+
+def data_sizes(nodes: Iterable[Node]) -> tuple[Node, ...]:
+    """The symbols that data decide, as numbers."""
+    return tuple(n for n in nodes if n.op is SIZE and "symbol" in n.attrs)
 
 
 def is_number(arg: Arg) -> bool:

@@ -11,14 +11,15 @@ from __future__ import annotations
 import enum
 import functools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
 from typing import Any, ClassVar, Final
 
 from jitcap.capture.origin import Drawn, Origin
-from jitcap.equality import condition, is_wide, lacks, same_keys, same_members, text_of
+from jitcap.equality import condition, is_wide, same_keys, text_of
 
+_JOINED: Final = 8  # short tests to a condition
 _ATOMS: Final = (type(None), bool, type(Ellipsis), type(NotImplemented))
 _FUNCTIONS_IN: Final[dict[type, tuple[str, ...]]] = {
     staticmethod: ("__func__",),
@@ -41,9 +42,19 @@ class Guard:
     after_rows: ClassVar[bool] = False  # whether it relies on guards that are tested in loops
 
     @property
+    def is_short(self) -> bool:
+        """Whether its test is so short that many are one condition: a model has thousands."""
+        return False
+
+    @property
     def in_rows(self) -> bool:
         """Whether it is tested in a loop."""
         return False
+
+    @property
+    def together(self) -> Callable[[list[Guard], Names, str], None] | None:
+        """What renders all guards of this kind at once, before the others."""
+        return None
 
     def places(self) -> tuple[Origin, ...]:
         """What is read to test it."""
@@ -255,10 +266,9 @@ class Length(Guard):
     n: int
     by: Any = None
 
-    def row(self, names: Names) -> tuple[str, tuple[str, Any]] | None:
-        if self.by is not None:
-            return None
-        return "len(v) == i", (names.var(self.origin), self.n)
+    @property
+    def is_short(self) -> bool:
+        return self.by is None
 
     def test(self, names: Names) -> str:
         count = "len" if self.by is None else names.bind(self.by)
@@ -281,10 +291,9 @@ class Absent(Guard):
     name: Any
     by: Any = None
 
-    def row(self, names: Names) -> tuple[str, tuple[str, Any]] | None:
-        if self.by is not None or type(self.name) not in (int, str):
-            return None
-        return "i not in v", (names.var(self.origin), self.name)
+    @property
+    def is_short(self) -> bool:
+        return self.by is None and type(self.name) in (int, str)
 
     def test(self, names: Names) -> str:
         literal = repr(self.name) if type(self.name) in (int, str) else names.bind(self.name)
@@ -321,56 +330,6 @@ class AbsentBy(Guard):
 
     def key(self) -> tuple[Any, ...]:
         return (AbsentBy, id(self.name))
-
-
-ABSENT: Final = object()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Member(Guard):
-    """A namespace (of a class, the builtins) holds this very object, or nothing (`ABSENT`)."""
-
-    name: str
-    value: Any
-
-    def test(self, names: Names) -> str:
-        table = names.var(self.origin)
-        if self.value is ABSENT:
-            return f"{self.name!r} not in {table}"
-        place = f"{table}[{self.name!r}]"
-        return f"{place} is {names.bind(self.value, place)}"
-
-    def expected(self) -> str:
-        if self.value is ABSENT:
-            return f"no {self.name!r}"
-        return f"{self.name} = {short(self.value)}"
-
-    def got(self, value: Any) -> str:
-        return short(value[self.name]) if self.name in value else f"no {self.name!r}"
-
-    def key(self) -> tuple[Any, ...]:
-        return (Member, self.name)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MembersAre(Guard):
-    """Of the names `among`, a namespace holds these and no others."""
-
-    among: frozenset[str]
-    names: frozenset[str]
-
-    def test(self, names: Names) -> str:
-        among, held = names.bind(self.among), names.bind(self.names)
-        return f"{names.bind(same_members)}({names.var(self.origin)}, {among}, {held})"
-
-    def expected(self) -> str:
-        return f"the members {', '.join(sorted(self.names)) or 'as they were'}"
-
-    def got(self, value: Any) -> str:
-        return f"{', '.join(sorted(value.keys() & self.among)) or 'none'}"
-
-    def key(self) -> tuple[Any, ...]:
-        return (MembersAre, id(self.among))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -489,13 +448,11 @@ def render(guards: Iterable[Guard], names: Names, miss: str) -> list[str]:
     (`p.grad`, `state[p]`) comes after its loop, when it is known what is there."""
     seen: set[str] = set()
     tables: dict[str, list[tuple[str, Any]]] = {}
+    short_tests: list[str] = []
     level = 0
-    members: list[Member] = []
-    for depth, guard in _by_depth(guards):
-        if type(guard) is Member:
-            members.append(guard)
-            continue
+    for depth, guard in _by_depth(_alone(guards, names, miss)):
         if depth > level:
+            _conditions(short_tests, names, miss)
             _loops(tables, names, miss)
             level = depth
         shared = guard.row(names)
@@ -503,27 +460,28 @@ def render(guards: Iterable[Guard], names: Names, miss: str) -> list[str]:
             tables.setdefault(shared[0], []).append(shared[1])
             continue
         test = guard.test(names)
-        if test not in seen:
-            seen.add(test)
+        if test in seen:
+            continue
+        seen.add(test)
+        if guard.is_short:
+            short_tests.append(test)
+        else:
             names.lines.append(f"if not ({test}): return {miss}")
+    _conditions(short_tests, names, miss)
     _loops(tables, names, miss)
-    _namespaces(members, names, miss)
     return names.lines
 
 
-def _namespaces(members: list[Member], names: Names, miss: str) -> None:
-    """One condition per namespace: what was read of it, and what was not there."""
-    by_table: dict[str, list[Member]] = {}
-    for each in members:
-        by_table.setdefault(names.var(each.origin), []).append(each)
-    for table, rows in by_table.items():
-        tests = [m.test(names) for m in rows if m.value is not ABSENT]
-        absent = tuple(m.name for m in rows if m.value is ABSENT)
-        if len(absent) == 1:
-            tests.append(f"{absent[0]!r} not in {table}")
-        elif absent:
-            tests.append(f"{names.bind(lacks)}({table}, {names.bind(absent)})")
-        names.lines.append(f"if not ({' and '.join(tests)}): return {miss}")
+def _alone(guards: Iterable[Guard], names: Names, miss: str) -> list[Guard]:
+    """The guards that are rendered one by one, when those that are so together were."""
+    alone: list[Guard] = []
+    groups: dict[Callable[[list[Guard], Names, str], None], list[Guard]] = {}
+    for guard in guards:
+        group = alone if guard.together is None else groups.setdefault(guard.together, [])
+        group.append(guard)
+    for render_together, group in groups.items():
+        render_together(group, names, miss)
+    return alone
 
 
 def _by_depth(guards: Iterable[Guard]) -> list[tuple[int, Guard]]:
@@ -545,6 +503,14 @@ def _by_depth(guards: Iterable[Guard]) -> list[tuple[int, Guard]]:
     return sorted(pairs, key=lambda pair: pair[0])
 
 
+def _conditions(tests: list[str], names: Names, miss: str) -> None:
+    """Some tests to a condition; the list is empty afterwards."""
+    for start in range(0, len(tests), _JOINED):
+        some = " and ".join(tests[start : start + _JOINED])
+        names.lines.append(f"if not ({some}): return {miss}")
+    tests.clear()
+
+
 def _loops(tables: dict[str, list[tuple[str, Any]]], names: Names, miss: str) -> None:
     """One loop per condition that rows share; the tables are empty afterwards."""
     for test, rows in tables.items():
@@ -557,31 +523,33 @@ def _loops(tables: dict[str, list[tuple[str, Any]]], names: Names, miss: str) ->
 
 def explain(guards: Iterable[Guard], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     """Why a call with these arguments does not fit, or None when all guards hold."""
-    return next((why for _, why in failing(guards, args, kwargs)), None)
+    return next((why for _, why, _ in failing(guards, args, kwargs)), None)
 
 
 def failing(
     guards: Iterable[Guard], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Iterator[tuple[Guard, str]]:
-    """The guards that do not hold, and why. What is found at such a place may be anything: it is
-    forgotten, and what else is asked of it, or of what hangs on it, is not asked."""
+) -> Iterator[tuple[Guard, str, Any]]:
+    """The guards that do not hold, why, and what was found (None where nothing could be). It may be
+    anything: it is forgotten, and what else is asked of it, or of what hangs on it, is not asked.
+    """
     names = Names()
     scope: dict[str, Any] = {"args": args, "kwargs": kwargs}
     for guard in guards:
         start = len(names.lines)
         test = guard.test(names)
         scope |= names.namespace
-        variable = names.var(guard.origin)
+        variable, value = names.var(guard.origin), None
         try:
             for line in names.lines[start:]:
                 exec(line, scope)
             if eval(test, scope):
                 continue
-            got = guard.got(scope.get(variable))
+            value = scope.get(variable)
+            got = guard.got(value)
         except READ_ERRORS as error:
             got = f"{type(error).__name__}: {error}"
         except NameError:
             continue
         scope.pop(variable, None)
         place = f"at {guard.where}, read as {guard.origin.show()}"
-        yield guard, f"expected {guard.expected()}, got {got}, {place}"
+        yield guard, f"expected {guard.expected()}, got {got}, {place}", value

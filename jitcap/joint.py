@@ -17,11 +17,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from eager import autograd
-from eager.aval import Aval, contiguous_strides
+from eager.aval import Aval, contiguous_strides, same
+from eager.sized import symbols_in
 from eager.tape import FREED, edge_of, sweep
 from eager.tensor import Tensor, wrap
 from eager.traced import Traced, fresh
-from jitcap.graph import Graph, Node, placeholder, reachable
+from jitcap.graph import (
+    Graph,
+    Node,
+    is_definer,
+    needed_by,
+    placeholder,
+    reachable,
+    size_inputs,
+    with_definers,
+)
 from jitcap.retrace import Tape, kept_by, tape_of
 from jitcap.tracer import Tracer
 
@@ -47,7 +57,7 @@ class Segment:
 class Joint:
     """Forward and backward in one graph: inputs are the primals, then the gradients of the outputs
     that are on the tape (the *slots*); outputs are the forward's `outputs` first, then the
-    gradients of the leaves."""
+    gradients of the leaves. Sizes may be symbols, which are primals."""
 
     graph: Graph
     primals: int
@@ -61,10 +71,21 @@ class Joint:
     tape: Tape
 
     @property
+    def finds_sizes_late(self) -> bool:
+        """Whether the backward itself finds sizes: those that gradients decide."""
+        late = set(self.graph.inputs[self.primals :])
+        for n in self.graph.nodes:
+            if not late.isdisjoint(n.parents):
+                late.add(n)
+                if is_definer(n):
+                    return True
+        return False
+
+    @property
     def forward(self) -> Graph:
         """Without the gradients."""
         ends = self.graph.outputs[: self.outputs]
-        needed = reachable(ends)
+        needed = needed_by(self.graph, ends)
         nodes = tuple(n for n in self.graph.nodes if n in needed)
         name = self.graph.name.removesuffix("_joint")
         return Graph(self.graph.inputs[: self.primals], nodes, ends, name)
@@ -98,9 +119,17 @@ def build_joint(
     history = set(_history(slots))
     functions = [f for f in tracer.functions if f.node in history]
     needed = reachable((*outputs, *ends, *gradients, *kept_by(functions)))
+    if tracer.data_sizes:
+        used = symbols_in((n.attrs, *(a.shape for a in n.avals)) for n in (*needed, *tangents))
+        names = {s.name for s in used}
+        needed.update(n for name, n in tracer.data_sizes.items() if name in names)
+        needed = with_definers(tracer.nodes, needed)
+    nodes = tuple(n for n in tracer.nodes if n in needed)
+    strides, chains = [a.strides for a in arrays], [a.chain for a in arrays]
+    sized = size_inputs(tracer.inputs, (*needed, *written, *tangents), strides, chains)
+    needed.update(sized)
     primals = tuple(dict.fromkeys((*(n for n in tracer.inputs if n in needed), *written)))
     inputs = (*primals, *tangents)
-    nodes = tuple(n for n in tracer.nodes if n in needed)
     graph = Graph(inputs, nodes, (*outputs, *gradients), f"{tracer.name}_joint")
     place = {n: i for i, n in enumerate(graph.everything())}
     return Joint(
@@ -110,7 +139,7 @@ def build_joint(
         tuple(tensors),
         tuple(reached),
         tuple(a.aval for a in arrays),
-        tuple(None if a.strides == contiguous_strides(a.shape) else a.strides for a in arrays),
+        tuple(None if same(a.strides, contiguous_strides(a.shape)) else a.strides for a in arrays),
         {
             i: (tangents.index(a.storage.handle), a.chain)
             for i, a in enumerate(arrays)

@@ -2,18 +2,21 @@
 
 Nothing is decided here; nodes become calls, `ITEM` picks an output of its call, `.item()` becomes a
 cast whose result is a run-time scalar, outputs that are written back to inputs become writes, and
-`CHECK`s the program's checks.
+`CHECK`s the program's checks. The graphs that a node holds become programs that its call holds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from codegen.ir import Call, Check, Program, Value
-from eager.aval import contiguous_strides
+from eager.aval import contiguous_strides, same
 from eager.op import REGISTRY
+from eager.sized import settled
 from jitcap.graph import AS_NUMBER, CHECK, ITEM, Graph, Node
+from jitcap.subgraphs import SubgraphOp, subgraphs
 
 Strides = tuple[int, ...]
 
@@ -32,11 +35,13 @@ def lower(
     inputs = []
     for i, n in enumerate(graph.inputs):
         given = strides[i] if strides is not None else None
-        contiguous = given is None or given == contiguous_strides(n.aval.shape)
-        value = Value(len(values), n.aval, None if contiguous else given)
+        contiguous = given is None or same(given, contiguous_strides(n.aval.shape))
+        symbol = n.attrs.get("symbol", "")
+        value = Value(len(values), n.aval, None if contiguous else given, symbol)
         values[n, 0] = value
         inputs.append(value)
-    calls = [call for n in graph.nodes if (call := _lower_node(n, values)) is not None]
+    symbolic = any("symbol" in n.attrs for n in graph.inputs)
+    calls = [call for n in graph.nodes if (call := _lower_node(n, values, symbolic)) is not None]
     written = {o for _, o in writes}
     plain = [o for i, o in enumerate(graph.outputs) if i not in written and o.op is not CHECK]
     outs = [values[o, 0] for o in plain]
@@ -52,21 +57,29 @@ def _checks(n: Node, values: dict[tuple[Node, int], Value]) -> Iterator[Check]:
             yield Check(value, f"{n.attrs['what']}|{n.where.place}")
 
 
-def _lower_node(n: Node, values: dict[tuple[Node, int], Value]) -> Call | None:
-    """The call of one node; its outputs get values. An ITEM is a name for one of them."""
+def _lower_node(n: Node, values: dict[tuple[Node, int], Value], symbolic: bool) -> Call | None:
+    """The call of one node; its outputs get values. An ITEM is a name for one of them. `symbolic`:
+    there are sizes that are symbols; those with one value left are ints from here on."""
     if n.op is ITEM:
         values[n, 0] = values[n.parents[0], n.attrs["index"]]
         return None
     if n.op is CHECK and all(isinstance(a, Node) or a is True for a in n.args):
         return None
-    outs = tuple(Value(len(values) + i, aval) for i, aval in enumerate(n.avals))
+    avals, attrs = n.avals, n.attrs
+    if symbolic:
+        avals = tuple(replace(a, shape=settled(a.shape)) for a in avals)
+        attrs = settled(attrs)
+    outs = tuple(Value(len(values) + i, aval) for i, aval in enumerate(avals))
     values.update({(n, i): v for i, v in enumerate(outs)})
     operands = tuple(values[a, 0] if isinstance(a, Node) else a for a in n.args)
     if n.op is CHECK:  # a condition that is known, and false
         return Call(_FULL, (False,), {"shape": (), "dtype": n.aval.dtype}, outs, n.where.place)
     if n.op is AS_NUMBER:
         return Call(_CAST, operands, {"dtype": n.aval.dtype}, outs, n.where.place)
-    return Call(n.op, operands, n.attrs, outs, n.where.place)
+    if isinstance(n.op, SubgraphOp):
+        attrs = {k: v for k, v in attrs.items() if k != "graphs"}
+        attrs["programs"] = tuple(map(lower, subgraphs(n)))
+    return Call(n.op, operands, attrs, outs, n.where.place)
 
 
 _CAST: Final = REGISTRY["cast"]

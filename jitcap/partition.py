@@ -10,23 +10,29 @@ flow algorithm is Dinic's, "Algorithm for solution of a problem of maximum flow"
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from eager.aval import same_aval
+from eager.config import config
 from eager.op import REGISTRY
-from jitcap.config import config
+from eager.symint import hint
 from jitcap.graph import (
     AS_NUMBER,
     INPUT,
     ITEM,
+    SIZE,
     Arg,
     Graph,
     Node,
     Rewriter,
     aval_of,
+    data_sizes,
+    needed_by,
     placeholder,
     reachable,
+    symbol,
     with_args,
 )
 
@@ -50,24 +56,29 @@ def partition(
     *,
     alive: Container[Node] | None = None,
     recompute: bool | None = None,
+    cheap: Callable[[Node], bool] | None = None,
 ) -> Partition:
     """Cut a joint graph in two.
 
     Its first `primals` inputs belong to the forward, the others are the gradients of outputs; its
     first `outputs` outputs belong to the forward, the others are gradients. Values written in place
-    count as outputs. `alive` are the values that are there anyway when the backward runs, at no
-    cost (default: the primals). `recompute=False` carries all that crosses (default:
-    config.recompute).
+    count as outputs, and symbols of sizes are always carried. `alive` are the values that are there
+    anyway when the backward runs, at no cost (default: the primals). `recompute=False` carries all
+    that crosses (default: config.recompute); `cheap` says what may be computed again (default:
+    `is_cheap`).
     """
     tangents = joint.inputs[primals:]
     late = _depending_on(joint, tangents)
     crossing = _crossing(joint, late, outputs)
     allowed = config.recompute if recompute is None else recompute
     there = frozenset(joint.inputs[:primals]) if alive is None else alive
-    saved = _min_cut(joint, late, crossing, there) if allowed else crossing
+    saved = _min_cut(joint, late, crossing, there, cheap or is_cheap) if allowed else crossing
+    symbols = [n for n in joint.inputs if "symbol" in n.attrs]
+    symbols += [n for n in data_sizes(joint.nodes) if n not in late]
+    saved = [*(n for n in saved if n not in symbols), *symbols]
     forward = Graph(
         joint.inputs[:primals],
-        _only(joint, reachable((*joint.outputs[:outputs], *saved))),
+        _only(joint, needed_by(joint, (*joint.outputs[:outputs], *saved))),
         (*joint.outputs[:outputs], *saved),
         f"{joint.name}_forward",
     )
@@ -96,7 +107,7 @@ def _crossing(joint: Graph, late: set[Node], outputs: int) -> list[Node]:
 
 def _backward(joint: Graph, saved: Iterable[Node], tangents: Sequence[Node], outputs: int) -> Graph:
     """Saved values and tangents -> gradients; what is not saved is recomputed."""
-    given: dict[Node, Node] = {n: placeholder(f"saved{i}", n.aval) for i, n in enumerate(saved)} | {
+    given: dict[Node, Node] = {n: _carried(n, f"saved{i}") for i, n in enumerate(saved)} | {
         t: t for t in tangents
     }
     gradients = joint.outputs[outputs:]
@@ -120,8 +131,19 @@ def _backward(joint: Graph, saved: Iterable[Node], tangents: Sequence[Node], out
     )
 
 
+def _carried(n: Node, name: str) -> Node:
+    """What a saved value is in the backward. A symbol is one there, whoever defined it."""
+    if n.op is SIZE and "symbol" in n.attrs:
+        return symbol(n.attrs["size"])
+    return n if "symbol" in n.attrs else placeholder(name, n.aval)
+
+
 def _min_cut(
-    joint: Graph, late: set[Node], crossing: Sequence[Node], alive: Container[Node]
+    joint: Graph,
+    late: set[Node],
+    crossing: Sequence[Node],
+    alive: Container[Node],
+    again: Callable[[Node], bool],
 ) -> list[Node]:
     """The cheapest values from which everything in `crossing` can be recomputed."""
     early = reachable(crossing)
@@ -131,7 +153,7 @@ def _min_cut(
     flow = Flow(2 * len(order) + 2)
     for n, i in number.items():
         flow.edge(2 * i, 2 * i + 1, _cost(n, alive))
-        if not _cheap(n):
+        if not again(n):
             flow.edge(source, 2 * i, INFINITE)
         for p in dict.fromkeys(n.parents):
             flow.edge(2 * number[p] + 1, 2 * i, INFINITE)
@@ -141,15 +163,16 @@ def _min_cut(
     return [n for n, i in number.items() if 2 * i in reached and 2 * i + 1 not in reached]
 
 
-def _cheap(n: Node) -> bool:
+def is_cheap(n: Node) -> bool:
+    """Whether a value may be computed again."""
     return n.op.recomputed or n.op in (ITEM, AS_NUMBER)
 
 
 def _cost(n: Node, alive: Container[Node]) -> int:
-    """Bytes to carry a value; all outputs together are no value."""
+    """Bytes to carry a value; all outputs together are no value, and a number is computed again."""
     if len(n.avals) != 1:
         return INFINITE
-    return 1 if n.op is INPUT and n in alive else max(n.aval.nbytes, 1) + 1
+    return 1 if n.op is INPUT and n in alive else max(hint(n.aval.nbytes), 1) + 1
 
 
 def without(graph: Graph, slots: Sequence[Node], absent: set[Node]) -> tuple[Graph, list[int]]:
@@ -180,7 +203,7 @@ def _partly(r: Rewriter, n: Node, zero: set[Node]) -> Arg:
     if not any(a in zero for a in n.parents):
         return r.keep(n, r.args(n))
     rest = [a for a in n.args if a not in zero]
-    if n.op.name == "add" and aval_of(rest[0]) == n.aval:
+    if n.op.name == "add" and same_aval(aval_of(rest[0]), n.aval):
         return r.lookup(rest[0])
     fill = REGISTRY["full"]
     args = tuple(

@@ -2,6 +2,7 @@
 
     capture     jitcap/capture/     bytecode -> Graph, guards, effects
     passes      jitcap/passes/      Graph -> Graph
+    (pieces     jitcap/pieces.py    Graph -> Graphs, where data decide sizes)
     lower       jitcap/lower.py     Graph -> Program
     codegen     codegen/            Program -> loops -> kernels -> source -> Artifact
     entry       jitcap/entry.py     guards + Artifact -> the guarded call (runs capture, too)
@@ -25,13 +26,14 @@ import numpy as np
 
 import codegen
 from codegen import Target, Unsupported
+from codegen.emit.cpp.runtime.build import NoCompiler
 from codegen.runtime.artifact import Artifact
-from codegen.runtime.build import NoCompiler
-from jitcap.config import config
-from jitcap.graph import CHECK, Graph
+from eager.config import config
+from jitcap.graph import CHECK, Graph, Node
 from jitcap.kept import graphs
 from jitcap.lower import Strides, lower
 from jitcap.passes import PASSES
+from jitcap.pieces import Whole, cut
 from jitcap.record import Trail, announce, say
 from jitcap.show import module, show
 from jitcap.verify import verify
@@ -75,19 +77,61 @@ def compile_graph(
         return Executable(op_by_op(optimised, writes), "eager")
     target = Target(backend, config.isa, config.threads)
     try:
+        if optimised.has_data_sizes:
+            return _in_pieces(optimised, writes, strides, target, trail)
         with trail.stage("codegen"):
             artifact, key = _generate(optimised, writes, strides, target)
     except (Unsupported, NoCompiler) as refusal:
+        if optimised.has_symbols:
+            raise
         announce(("unsupported", str(refusal)), f"{trail.name} runs op by op: {refusal}")
         return Executable(op_by_op(optimised, writes), "eager", refused=str(refusal))
     except Exception as fault:
-        if config.strict or config.check:
+        if config.strict or config.check or optimised.has_symbols:
             raise
         text = f"{type(fault).__name__}: {fault}"
         announce(("fault", text), f"{trail.name} runs op by op, code generation failed: {text}")
         return Executable(op_by_op(optimised, writes), "eager", refused=text)
     _keep_artifact(artifact, trail)
     return _executable(artifact, backend, key)
+
+
+def _in_pieces(
+    graph: Graph,
+    writes: Sequence[tuple[int, int]],
+    strides: Sequence[Strides | None] | None,
+    target: Target,
+    trail: Trail,
+) -> Executable:
+    """A graph where data decide sizes: piece by piece."""
+    pieces = cut(graph, writes)
+    layout = dict(zip(graph.inputs, strides or [None] * len(graph.inputs), strict=True))
+    made: list[Executable | None] = []
+    for number, piece in enumerate(pieces.pieces):
+        if config.check:
+            verify(piece.graph, f"cutting piece {number}")
+        if not piece.graph.nodes and not piece.gives:
+            made.append(None)
+            continue
+        trail.keep(f"piece {number}", functools.partial(module, piece.graph))
+        own = [layout.get(x) if isinstance(x, Node) else None for x in piece.takes]
+        with trail.stage("codegen"):
+            artifact, key = _generate(piece.graph, piece.writes, own, target)
+        _keep_artifact(artifact, trail)
+        made.append(_executable(artifact, target.backend, key))
+    parts = [x for x in made if x is not None]
+    return Executable(
+        Whole(pieces, tuple(None if x is None else x.run for x in made)),
+        target.backend,
+        tuple(k for x in parts for k in x.kernels),
+        callbacks=tuple(pieces.callbacks) + tuple(c for x in parts for c in x.callbacks),
+    )
+
+
+def takes_symbols(asked: str | None) -> bool:
+    """Whether code is compiled that is right for more than one size."""
+    name = known_backend(asked or config.backend) or "cpp"
+    return name == "eager" or codegen.BACKENDS[name].symbolic
 
 
 def recall(key: str, trail: Trail) -> Executable | None:
@@ -118,13 +162,12 @@ def _generate(
     program = functools.partial(lower, graph, writes, strides)
     if config.check:  # verify every stage, every time
         return codegen.compile(program(), target), None
-    key = graphs.key_of(graph, (strides, writes), target)
-    found = None if key is None else graphs.recall(key, program, target)
+    place = graphs.place_of(graph, (strides, writes), target)
+    found = None if place is None else place.recall(program)
     if found is not None:
-        return found, key
+        return found
     artifact = codegen.compile(program(), target)
-    kept = key is not None and graphs.remember(key, artifact)
-    return artifact, key if kept else None
+    return artifact, None if place is None else place.remember(artifact)
 
 
 LEVELS: Final = {"fused": 4, "program": 5, "loops": 5, "source": 5}  # of JITCAP_DEBUG, by stage
@@ -137,7 +180,8 @@ def _keep_artifact(artifact: Artifact, trail: Trail) -> None:
         trail.keep(name, text, LEVELS.get(name, 6))
     for name, microseconds in artifact.plan.items():
         if name.endswith("_us"):
-            trail.seconds[name.removesuffix("_us")] = microseconds / 1e6
+            stage = name.removesuffix("_us")
+            trail.seconds[stage] = trail.seconds.get(stage, 0.0) + microseconds / 1e6
     trail.kernels.extend(artifact.kernels)
     trail.callbacks.extend(artifact.callbacks)
 

@@ -17,7 +17,7 @@ from operator import is_not
 from pathlib import Path
 from typing import Any, Final
 
-from jitcap.config import config
+from eager.config import config
 
 
 class JitcapWarning(UserWarning):

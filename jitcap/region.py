@@ -7,8 +7,8 @@ backward compiles when it is first run. Each call has a `RegionNode`; its result
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -17,12 +17,14 @@ from codegen import CheckFailed
 from eager import autograd
 from eager import dtype as dt
 from eager.aval import Aval
+from eager.sized import concrete
 from eager.tape import FREED, stale
 from eager.tensor import Tensor, wrap
 from eager.traced import Traced
-from jitcap.graph import Graph, Node, reachable
+from jitcap.backwards import Backwards, Compile
+from jitcap.graph import Graph, Node, aval_at, data_sizes, needed_by, reachable
 from jitcap.joint import Joint
-from jitcap.partition import Partition, partition, without
+from jitcap.partition import Partition, partition
 from jitcap.record import announce
 from jitcap.retrace import retrace, view
 
@@ -82,9 +84,30 @@ class SpentNode(autograd.Node):
 
 
 _NONE = Aval((), dt.float32)  # nobody looks at what passes through
-Backward = Callable[[list[Any]], list[Any]]
-Compile = Callable[[Graph], Backward]
-Variant = tuple[Backward | None, list[int], list[int]]  # to run; numbers of its inputs and outputs
+LOOKS: Final = 256  # of one region, that are remembered
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Looks:
+    """What the tensors of a region are like in calls with these `sizes`, by symbol: eager's tape
+    knows ints only. `outs` of the slots; the other fields are those of `Joint`."""
+
+    sizes: Mapping[str, int]
+    outs: tuple[Aval, ...]
+    avals: tuple[Aval, ...]
+    strides: tuple[tuple[int, ...] | None, ...]
+    passed: Mapping[int, tuple[int, tuple[Any, ...]]]
+
+    @staticmethod
+    def of(joint: Joint, sizes: Mapping[str, int]) -> Looks:
+        slots = joint.graph.inputs[joint.primals :]
+        return Looks(
+            sizes,
+            tuple(aval_at(n.aval, sizes) for n in slots),
+            tuple(aval_at(a, sizes) for a in joint.avals),
+            concrete(joint.strides, sizes),
+            concrete(joint.passed, sizes),
+        )
 
 
 class Region:
@@ -97,7 +120,11 @@ class Region:
         self.joint = joint
         graph = joint.graph
         primals = graph.inputs[: joint.primals]
-        self.outs: tuple[Aval, ...] = tuple(n.aval for n in graph.inputs[joint.primals :])
+        found = data_sizes(graph.nodes)
+        self.found = len(found)  # sizes that data decide
+        sizes = (*(n for n in primals if "symbol" in n.attrs), *found)
+        self.symbols = tuple(n.attrs["symbol"] for n in sizes)
+        self._looks: dict[tuple[int, ...], Looks] = {}
         self.name = f"{graph.name.removesuffix('_joint')}Backward"
         self.watchable = any(s.behind for s in joint.segments)
         written = frozenset(i for i, _ in writes)
@@ -105,8 +132,8 @@ class Region:
         self.partition: Partition = partition(graph, joint.primals, joint.outputs, alive=places)
         saved = self.partition.saved
         needed = reachable(joint.tape.ends(graph))
-        again = [(i, n) for i, n in enumerate(primals) if n in needed]
-        kept = dict.fromkeys(n for n in saved if n not in places)
+        again = [(i, n) for i, n in enumerate(primals) if n in needed or "symbol" in n.attrs]
+        kept = dict.fromkeys((*found, *(n for n in saved if n not in places)))
         kept.update(dict.fromkeys(n for i, n in again if i in written))
         self.extra = tuple(kept)
         number = {n: i for i, n in enumerate(kept)}
@@ -125,16 +152,14 @@ class Region:
             for s in joint.segments
         ]
         self._kept = tuple(at)
-        self._compile = compile_backward
-        self._variants: dict[tuple[int, ...], Variant] = {}
-        self._lock = threading.Lock()
+        self._backwards = Backwards(self.partition, joint.passed, compile_backward)
 
     @property
     def forward(self) -> Graph:
         """primals -> outputs, then the values that are kept beside them."""
         graph, count = self.joint.graph, self.joint.primals
         ends = (*graph.outputs[: self.joint.outputs], *self.extra)
-        needed = reachable(ends)
+        needed = needed_by(graph, ends)
         nodes = tuple(n for n in graph.nodes if n in needed)
         return Graph(graph.inputs[:count], nodes, ends, self.partition.forward.name)
 
@@ -160,45 +185,41 @@ class Region:
         return place
 
     def run_backward(
-        self, arrived: tuple[int, ...], kept: Kept, grads: list[Any], *, exact: bool
+        self, arrived: tuple[int, ...], kept: Kept, grads: list[Any], looks: Looks, *, exact: bool
     ) -> list[Any]:
         """The gradients of the leaves (None where none flows), from what is `kept` and the
         gradients of the slots that `arrived`; `exact`: with the strides that eager gives them."""
-        if arrived not in self._variants:
-            with self._lock:
-                if arrived not in self._variants:
-                    self._variants[arrived] = self._variant(arrived)
-        run, inputs, outputs = self._variants[arrived]
+        backward = self._backwards.get(arrived, looks.sizes)
         results: list[Any] = [None] * len(self.joint.leaves)
-        if run is not None:
-            first, strides = len(self.saved), self.joint.strides
+        if backward.run is not None:
+            first, strides = len(self.saved), looks.strides
             values = [
-                kept.get(self.saved[i]) if i < first else grads[i - first]._array for i in inputs
+                kept.get(self.saved[i]) if i < first else grads[i - first]._array
+                for i in backward.inputs
             ]
-            for i, found in zip(outputs, run(list(map(_contiguous, values))), strict=True):
-                array, layout = np.asarray(found), strides[i]
+            found = backward.run(list(map(_contiguous, values)))
+            for i, value in zip(backward.outputs, found, strict=True):
+                array, layout = np.asarray(value), strides[i]
                 results[i] = wrap(_strided(array, layout) if exact and layout else array)
-        for i, (slot, chain) in self.joint.passed.items():
+        for i, (slot, chain) in looks.passed.items():
             if slot in arrived:
                 results[i] = view(grads[slot], chain, record=False)
         return results
 
-    def _variant(self, arrived: tuple[int, ...]) -> Variant:
-        """The backward of some of the slots."""
-        whole = self.partition.backward
-        slots = whole.inputs[len(self.partition.saved) :]
-        absent = {n for i, n in enumerate(slots) if i not in arrived}
-        wanted = [i for i in range(len(whole.outputs)) if i not in self.joint.passed]
-        graph, left = without(
-            whole.with_(outputs=tuple(whole.outputs[i] for i in wanted)), slots, absent
-        )
-        number = {n: i for i, n in enumerate(whole.inputs)}
-        run = self._compile(graph) if left else None
-        return run, [number[n] for n in graph.inputs], [wanted[i] for i in left]
+    def looks(self, values: tuple[int, ...]) -> Looks:
+        """What tensors are like where the symbols have these values."""
+        found = self._looks.get(values)
+        if found is None:
+            found = Looks.of(self.joint, dict(zip(self.symbols, values, strict=True)))
+            if len(self._looks) >= LOOKS:
+                self._looks = {}
+            self._looks[values] = found
+        return found
 
-    def begin(self) -> RegionNode:
-        """The tape node of one call, for the outputs to hang on."""
-        return RegionNode(self)
+    def begin(self, sizes: tuple[int, ...] = ()) -> RegionNode:
+        """The tape node of one call, for the outputs to hang on. `sizes`: the values of `symbols`
+        in that call."""
+        return RegionNode(self, self.looks(tuple(map(int, sizes))))
 
     def attach(
         self,
@@ -214,9 +235,10 @@ class Region:
         `outputs` the result tensors by index (None where an output is none), `extra` the arrays
         that `forward` gives after them.
         """
+        extra = [*map(int, extra[: self.found]), *extra[self.found :]]
         table = {"input": inputs, "output": outputs, "extra": extra}
         node.edges = tuple([_edge(leaves[i]) for i in self.joint.leaves])
-        node.avals = self.joint.avals
+        node.avals = node.looks.avals
         for stage in node.stages:
             stage.complete()
         node.kept = Kept([table[kind][i] for kind, i in self._kept])
@@ -256,12 +278,13 @@ class RegionNode(autograd.Node):
     """One call of a compiled forward, on eager's tape."""
 
     __slots__ = (
-        "arrived", "freed", "kept", "leaves", "outputs", "region", "stages",
+        "arrived", "freed", "kept", "leaves", "looks", "outputs", "region", "stages",
     )  # fmt: skip
 
-    def __init__(self, region: Region) -> None:
-        super().__init__((), region.outs)
+    def __init__(self, region: Region, looks: Looks) -> None:
+        super().__init__((), looks.outs)
         self.region = region
+        self.looks = looks
         self.kept = _NOTHING
         self.leaves: Sequence[Tensor] = ()
         self.outputs: dict[int, tuple[OutputNode, int]] = {}  # by slot
@@ -304,7 +327,7 @@ class RegionNode(autograd.Node):
             return [found[i] for i in self.region.joint.leaves]
         exact = wanted is not None  # else they are added to `.grad`
         try:
-            return self.region.run_backward(self.arrived, self.kept, grads, exact=exact)
+            return self.region.run_backward(self.arrived, self.kept, grads, self.looks, exact=exact)
         except CheckFailed:  # op by op, to raise what the op raises
             roots = list(zip(self.arrived, tangents, strict=True))
             found = self.again(roots, (), "a check that failed")
@@ -358,7 +381,7 @@ class StageNode(autograd.Node):
     def complete(self) -> None:
         """The outputs before this one, the whole region, and its leaves."""
         region, before = self.region, self.region.region.joint.segments[self.slot].before
-        outs = region.region.outs
+        outs = region.outs
         self.edges = (*(region.outputs[i] for i in before), (region, self.slot), *region.edges)
         self.avals = (*(outs[i] for i in before), outs[self.slot], *region.avals)
 
@@ -385,7 +408,7 @@ class StageNode(autograd.Node):
 
 
 def _contiguous(value: Any) -> Any:
-    return np.ascontiguousarray(value) if isinstance(value, np.ndarray) else value
+    return np.asarray(value, order="C") if isinstance(value, np.ndarray) else value
 
 
 def _strided(array: np.ndarray, strides: tuple[int, ...]) -> np.ndarray:

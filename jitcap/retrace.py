@@ -8,7 +8,7 @@ under `no_grad` or was detached stays so. `Tape` is that record, as data.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -17,11 +17,25 @@ from eager import autograd
 from eager.aval import Aval
 from eager.dispatch import apply
 from eager.dtype import DType
+from eager.ops.move import stack
 from eager.sym import SymNumber
 from eager.tape import edge_of, full, mode, sweep
 from eager.tensor import Tensor, wrap
 from eager.traced import Traced
-from jitcap.graph import AS_NUMBER, INPUT, ITEM, Graph, Node, reachable
+from jitcap.graph import (
+    AS_NUMBER,
+    INPUT,
+    ITEM,
+    Graph,
+    Node,
+    aval_at,
+    is_definer,
+    needed_by,
+    sized,
+    sizes_found,
+)
+from jitcap.loops import SCAN, split
+from jitcap.subgraphs import COND, WHILE, everywhere, subgraphs
 from jitcap.tracer import Recorded, Tracer
 
 _PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), DType)
@@ -57,6 +71,7 @@ class Tape:
     starts: dict[int, int]  # values as they leave a leaf -> the number of the leaf
     calls: dict[int, Call]  # by the last of their results
     refused: str  # why it cannot be done again
+    inner: dict[int, tuple[bool, ...]] = field(default_factory=dict)  # masks: see `bodies_of`
 
     def ends(self, graph: Graph) -> list[Node]:
         """The nodes whose values are needed."""
@@ -117,6 +132,8 @@ def tape_of(
     masks = {place[n]: mask for n, mask in tracer.recorded.items() if n in place}
     calls = {}
     refused = "a hook is registered inside" if hooked else ""
+    inner, why = _inside(tracer, place)
+    refused = refused or why
     for f in functions:
         try:
             call = _call_of(place, f)
@@ -124,7 +141,21 @@ def tape_of(
             refused = refused or f"{f.node.name()} keeps a {field} on its ctx"
         else:
             calls[max(i for i, _, _ in call.outs if i is not None)] = call
-    return Tape(tuple(place[n] for n in ends), masks, starts, calls, refused)
+    return Tape(tuple(place[n] for n in ends), masks, starts, calls, refused, inner)
+
+
+def bodies_of(nodes: Iterable[Node]) -> list[Node]:
+    """The operations in the graphs that nodes hold, in their order."""
+    return [m for n in nodes for g in subgraphs(n) for m in everywhere(g)]
+
+
+def _inside(tracer: Tracer, nodes: Iterable[Node]) -> tuple[dict[int, tuple[bool, ...]], str]:
+    """What was recorded in the graphs that nodes hold, and what of it cannot be done again."""
+    holders = [n for n in nodes if subgraphs(n)]
+    if holders and any(h in tracer.outlines.inside for f in tracer.functions for h, _ in f.outs):
+        return {}, "a Function is called in control flow"
+    bodies, masks = bodies_of(holders), tracer.recorded
+    return {i: masks[m] for i, m in enumerate(bodies) if m in masks}, ""
 
 
 class _Unplain(Exception):
@@ -217,9 +248,14 @@ def _forward(
     """The values of the slots, by position."""
     nodes = tuple(graph.everything())
     place = {n: i for i, n in enumerate(nodes)}
-    needed = reachable(tape.ends(graph))
+    needed = needed_by(graph, tape.ends(graph))
+    sizes = {
+        n.attrs["symbol"]: primals[i] for i, n in enumerate(graph.inputs) if "symbol" in n.attrs
+    }
     env: dict[int, Any] = {}
     ends: dict[int, Any] = {}
+    bodies = bodies_of(nodes) if tape.inner else []
+    inner = {bodies[i]: mask for i, mask in tape.inner.items()}
 
     def link(value: Any, goal: int) -> Any:
         value = _constant(value)
@@ -235,15 +271,14 @@ def _forward(
             value = _constant(primals[position])
         else:
             args = [env[place[a]] if isinstance(a, Node) else a for a in n.args]
-            if mask:
-                args = [a if on else _constant(a) for a, on in zip(args, mask, strict=True)]
-            with autograd.set_grad_enabled(bool(mask)):
-                value = _evaluate(n, args)
+            value = _again(n, args, mask, inner, sizes)
+            if is_definer(n):
+                sizes |= sizes_found(n, value if len(n.avals) > 1 else (value,))
         if position in tape.starts:
             value = link(value, tape.starts[position])
         env[position] = value
         if position in tape.calls:
-            _record(tape.calls[position], env)
+            _record(tape.calls[position], env, sizes)
         if position in tape.slots:
             ends[position] = env[position]
         if position in cuts:
@@ -258,7 +293,42 @@ def _constant(value: Any) -> Any:
     return value.detach() if isinstance(value, Tensor) else value
 
 
-def _evaluate(n: Node, args: list[Any]) -> Any:
+Masks = Mapping[Node, tuple[bool, ...]]
+
+
+def _again(
+    n: Node, args: list[Any], mask: tuple[bool, ...], inner: Masks, sizes: Mapping[str, int]
+) -> Any:
+    """An operation as it was recorded: with the operands through which a gradient went."""
+    if n.op is COND:
+        found = _results(subgraphs(n)[int(args[0])], args[1:], inner, sizes)
+        return found if len(found) > 1 else found[0]
+    if n.op is WHILE:  # its gradient was refused
+        arrays = tuple(_constant(a)._array if isinstance(a, Tensor) else a for a in args)
+        values = n.op.compute(arrays, n.attrs, n.avals)
+        outs = [v if a.weak else wrap(np.asarray(v)) for v, a in zip(values, n.avals, strict=True)]
+        return outs if len(outs) > 1 else outs[0]
+    if mask:
+        args = [a if on else _constant(a) for a, on in zip(args, mask, strict=True)]
+    with autograd.set_grad_enabled(bool(mask)):
+        return _evaluate(n, args, inner, sizes)
+
+
+def _results(
+    graph: Graph, args: Sequence[Any], inner: Masks, sizes: Mapping[str, int]
+) -> list[Any]:
+    """The results of a graph that a node holds."""
+    env: dict[Node, Any] = dict(zip(graph.inputs, args, strict=True))
+    for n in graph.nodes:
+        operands = [env[a] if isinstance(a, Node) else a for a in n.args]
+        env[n] = _again(n, operands, inner.get(n, ()), inner, sizes)
+    return [env[o] for o in graph.outputs]
+
+
+def _evaluate(n: Node, args: list[Any], inner: Masks, sizes: Mapping[str, int]) -> Any:
+    n = sized(n, sizes) if sizes else n
+    if n.op is SCAN:
+        return _scan(n, args, inner, sizes)
     if n.op is ITEM:
         return args[0][n.attrs["index"]]
     if n.op is AS_NUMBER:
@@ -269,7 +339,23 @@ def _evaluate(n: Node, args: list[Any]) -> Any:
     return apply(n.op, *args, **n.attrs)
 
 
-def _record(call: Call, env: dict[int, Any]) -> None:
+def _scan(n: Node, args: list[Any], inner: Masks, sizes: Mapping[str, int]) -> Any:
+    """The steps of a loop, each operation recorded where it was."""
+    (body,), attrs = subgraphs(n), n.attrs
+    carries, stacks, rest, counters = split(args, attrs)
+    length, count = attrs["length"], attrs["carried"]
+    ys: list[Any] = [None] * length
+    for i in range(length)[:: -1 if attrs["reverse"] else 1]:
+        with autograd.enable_grad():
+            slices = [s[i] for s in stacks]
+        ends = _results(body, (*carries, *slices, *rest, *counters), inner, sizes)
+        carries, ys[i] = ends[:count], ends[count:]
+        counters = [c + step for c, step in zip(counters, attrs["steps"], strict=True)]
+    results = (*carries, *(stack([*each]) for each in zip(*ys, strict=True)))
+    return results if len(results) > 1 else results[0]
+
+
+def _record(call: Call, env: dict[int, Any], sizes: Mapping[str, int]) -> None:
     """Put the results of a Function on the tape, with the derivative that the user wrote."""
 
     def at(value: Any) -> Any:
@@ -284,7 +370,7 @@ def _record(call: Call, env: dict[int, Any]) -> None:
     args: list[Any] = [None] * (max(call.arguments, default=-1) + 1)
     for i, operand in zip(call.arguments, operands, strict=True):
         args[i] = operand
-    outs = [full(0, a) if i is None else _constant(env[i]) for i, _, a in call.outs]
+    outs = [full(0, aval_at(a, sizes)) if i is None else _constant(env[i]) for i, _, a in call.outs]
     node = autograd.FunctionNode(call.function, ctx, args, outs)
     for index, ((position, on, _), out) in enumerate(zip(call.outs, outs, strict=True)):
         if on:

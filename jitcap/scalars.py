@@ -49,6 +49,7 @@ class Scalars(Protocol):
     def emit(self, op: Any, operands: Any, attrs: Any, outs: Any) -> tuple[Any, ...]: ...
     def check(self, what: str, *conditions: Arg) -> Any: ...
     def decide(self, fn: Function, *operands: Any) -> bool | None: ...
+    def touch(self, state: Any) -> None: ...
 
 
 def plain_type(pytype: type) -> type:
@@ -122,6 +123,7 @@ def lower(tracer: Scalars, number: SymNumber) -> Arg:
             continue
         stack.pop()
         if top.node is None:
+            tracer.touch(top)
             top.node = _node(tracer, top)
     return number.node
 

@@ -3,7 +3,9 @@
 `show(graph)` is a module whose function does what the graph does. Two graphs are the same program
 exactly when their prints without lines (`show(graph, lines=False)`) are equal, which is how caches
 name a graph. `ops.<name>(...)` applies an op of the registry; `numbers.<name>(float, ...)` is
-arithmetic on run-time Python numbers; `check(...)` what must be true.
+arithmetic on run-time Python numbers; `check(...)` what must be true. The graphs inside a node are
+functions inside the function, which `choice(pick, arms, ...)`, `loop(count, go, (body,), ...)` and
+`repeat(carried, sequences, length, reverse, steps, ..., (body,), ...)` call.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import keyword
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -19,39 +21,78 @@ import numpy as np
 from codegen import CheckFailed
 from eager import dtype as dt
 from eager.aval import Aval
+from eager.control_flow import handle_of
 from eager.dispatch import apply
 from eager.interop import from_numpy
 from eager.op import REGISTRY
+from eager.ops.move import stack
 from eager.sym import SymNumber
-from eager.tensor import Tensor
-from eager.traced import Traced
-from jitcap.graph import AS_NUMBER, CHECK, INPUT, ITEM, Graph, Node
+from eager.tensor import Tensor, wrap
+from eager.traced import Traced, fresh
+from jitcap.graph import (
+    AS_NUMBER,
+    BIND,
+    CHECK,
+    INPUT,
+    ITEM,
+    SIZE,
+    Graph,
+    Node,
+    is_definer,
+    placeholder,
+)
+from jitcap.loops import SCAN, split
 from jitcap.scalars import emit
+from jitcap.subgraphs import COND, WHILE, SubgraphOp, outline, subgraphs
 
 HEADER: Final = "import eager\nfrom jitcap.show import check, example, numbers, ops\n\n\n"
+FLOW: Final = (
+    "check, choice, example, loop, numbers, ops, repeat"  # imported where nodes hold graphs
+)
 FOOTER: Final = '\n\nif __name__ == "__main__":\n    print({name}(*example({name})))\n'
 _BUILTIN = frozenset(
-    {"eager", "check", "ops", "numbers", "example", "float", "int", "bool", "complex"}
+    {
+        "eager",
+        "check",
+        "choice",
+        "loop",
+        "ops",
+        "numbers",
+        "example",
+        "float",
+        "int",
+        "bool",
+        "complex",
+    }
 )
 
 
 def show(graph: Graph, *, lines: bool = True) -> str:
     """The graph as one Python function. `lines` adds each value's aval and the user's line."""
+    return "\n".join(_function(graph, function_name(graph), lines)) + "\n"
+
+
+def _function(graph: Graph, name: str, lines: bool) -> list[str]:
     names = name_nodes(graph)
     parameters = [f'{names[i]}: "{i.aval!r}"' for i in graph.inputs]
-    name = function_name(graph)
-    head = f"def {name}({', '.join(parameters)}):"
-    if len(head) > 96:
-        head = f"def {name}(\n" + "".join(f"    {p},\n" for p in parameters) + "):"
-    body = [_statement(n, names, lines) for n in graph.nodes]
+    head = [f"def {name}({', '.join(parameters)}):"]
+    if len(head[0]) > 96:
+        head = [f"def {name}(", *(f"    {p}," for p in parameters), "):"]
+    body = [line for n in graph.nodes for line in _statement(n, names, lines)]
     outputs = ", ".join(names[o] for o in graph.outputs)
-    body.append(f"    return ({outputs}{',' if len(graph.outputs) == 1 else ''})")
-    return "\n".join([head, *body]) + "\n"
+    end = f"    return ({outputs}{',' if len(graph.outputs) == 1 else ''})"
+    return [*head, *body, end]
 
 
 def module(graph: Graph) -> str:
     """A file that runs on its own: the graph on random inputs."""
-    return HEADER + show(graph) + FOOTER.format(name=function_name(graph))
+    return header(graph) + show(graph) + FOOTER.format(name=function_name(graph))
+
+
+def header(graph: Graph) -> str:
+    """What the print of a graph imports."""
+    flow = any(map(subgraphs, graph.nodes))
+    return HEADER.replace("check, example, numbers, ops", FLOW) if flow else HEADER
 
 
 def function_name(graph: Graph) -> str:
@@ -61,7 +102,9 @@ def function_name(graph: Graph) -> str:
 
 def name_nodes(graph: Graph) -> dict[Node, str]:
     """A distinct identifier for every node: inputs by their own names, operations by their ops'."""
-    taken: dict[str, int] = dict.fromkeys(_BUILTIN, 1)
+    sizes = [str(n.attrs["size"]) for n in graph.nodes if is_definer(n)]
+    own = (*sizes, "min", "max") if sizes else ()
+    taken: dict[str, int] = dict.fromkeys((*_BUILTIN, *own), 1)
     names: dict[Node, str] = {}
     for n in graph.everything():
         base = _identifier(n.attrs["name"]) if n.op is INPUT else n.op.name
@@ -81,28 +124,59 @@ def _identifier(name: str) -> str:
     return f"_{clean}" if clean[0].isdigit() or keyword.iskeyword(clean) else clean
 
 
-def _statement(n: Node, names: dict[Node, str], lines: bool) -> str:
+def _statement(n: Node, names: dict[Node, str], lines: bool) -> list[str]:
+    """The line of a node, after the functions of the graphs that it holds."""
     args = [names[a] if isinstance(a, Node) else literal(a) for a in n.args]
-    text = f"    {names[n]} = {_call(n, args)}"
+    inner = [f"{names[n]}_graph_{i}" for i in range(len(subgraphs(n)))]
+    functions = [
+        f"    {line}"
+        for name, graph in zip(inner, subgraphs(n), strict=True)
+        for line in _function(graph, name, lines)
+    ]
+    text = f"    {names[n]} = {_call(n, args, inner)}"
+    found = [f"    {_found(n, names[n])}"] if is_definer(n) else []
     if not lines:
-        return text
+        return [*functions, text, *found]
     file = n.where.file.rpartition("/")[2]
     where = f"  {file}:{n.where.line}" if file else ""
-    return f"{text}  # {', '.join(map(repr, n.avals))}{where}"
+    return [*functions, f"{text}  # {', '.join(map(repr, n.avals))}{where}", *found]
 
 
-def _call(n: Node, args: list[str]) -> str:
+def _found(n: Node, name: str) -> str:
+    """The statement that defines a size as data decide it."""
+    size = n.attrs["size"]
+    if n.op is BIND:
+        return f"{size} = {name}"
+    places = ((i, d) for i, a in enumerate(n.avals) for d, s in enumerate(a.shape) if s is size)
+    i, d = next(places)
+    return f"{size} = {name}{f'[{i}]' if len(n.avals) > 1 else ''}.shape[{d}]"
+
+
+def _call(n: Node, args: list[str], inner: list[str]) -> str:
+    if isinstance(n.op, SubgraphOp):
+        graphs = f"({', '.join(inner)}{',' if len(inner) == 1 else ''})"
+        return f"{n.op.keyword(n)}{', '.join([*args[:1], graphs, *args[1:]])})"
     if n.op is ITEM:
         return f"{args[0]}[{n.attrs['index']}]"
     if n.op is AS_NUMBER:
         return f"{args[0]}.item()"
+    if n.op is CHECK and "size" in n.attrs:
+        sign = n.attrs["relation"] if n.attrs["holds"] else _NEGATED[n.attrs["relation"]]
+        return f"check({n.attrs['size']} {sign} 0, what={n.attrs['what']!r})"
     if n.op is CHECK:
         return f"check({', '.join(args)}, what={n.attrs['what']!r})"
+    if n.op is BIND:
+        return args[0]
+    if n.op is SIZE:
+        return str(n.attrs["size"])
     if len(n.avals) == 1 and n.avals[0].weak:
         kind = type(np.zeros((), n.avals[0].dtype.np).item()).__name__
         return f"numbers.{n.op.name}({', '.join([kind, *args])})"
-    attrs = [f"{k}={literal(v)}" for k, v in n.attrs.items()]
+    attrs = [f"{k}={literal(v)}" for k, v in n.attrs.items() if k != "size" or not is_definer(n)]
     return f"ops.{n.op.name}({', '.join([*args, *attrs])})"
+
+
+_NEGATED: Final = {"==": "!=", ">=": "<"}
 
 
 def literal(value: Any) -> str:
@@ -167,6 +241,88 @@ def check(*conditions: Any, what: str) -> Any:
     return True
 
 
+def choice(pick: Any, arms: Sequence[Any], *operands: Any) -> Any:
+    """The results of `arms[pick](*operands)`; one alone is no tuple."""
+    tracer = _tracer_of(pick, *operands)
+    if tracer is None:
+        return _single(arms[int(pick)](*operands))
+    graphs = tuple(_graph_of(tracer, arm) for arm in arms)
+    return _node_of(tracer, COND, (pick, *operands), {"graphs": graphs})
+
+
+def loop(carried: int, go: Any, bodies: Sequence[Any], *operands: Any) -> Any:
+    """The last of the first `carried` operands, when the body says that it is enough."""
+    tracer = _tracer_of(go, *operands)
+    (body,) = bodies
+    if tracer is None:
+        first, rest = operands[:carried], operands[carried:]
+        while bool(go):
+            go, *first = body(*first, *rest)
+        return _single(tuple(first))
+    attrs = {"graphs": (_graph_of(tracer, body),), "carried": carried}
+    return _node_of(tracer, WHILE, (go, *operands), attrs)
+
+
+def repeat(
+    carried: int, sequences: int, length: int, reverse: bool, steps: tuple[int, ...], *given: Any
+) -> Any:
+    """A scan: see `jitcap.loops`. The body, in a tuple, stands behind the first operand."""
+    (body,) = next(x for x in given if type(x) is tuple)
+    operands = tuple(x for x in given if type(x) is not tuple)
+    attrs: dict[str, Any] = {
+        "carried": carried, "sequences": sequences, "length": length, "reverse": reverse,
+        "steps": steps,
+    }  # fmt: skip
+    tracer = _tracer_of(*operands)
+    if tracer is not None:
+        graphs = {"graphs": (_graph_of(tracer, body),)}
+        return _node_of(tracer, SCAN, operands, {**graphs, **attrs})
+    carries, stacks, rest, counters = split(operands, attrs)
+    ys: list[Any] = [None] * length
+    for i in range(length)[:: -1 if reverse else 1]:
+        found = body(*carries, *(s[i] for s in stacks), *rest, *counters)
+        carries, ys[i] = found[:carried], found[carried:]
+        counters = [c + step for c, step in zip(counters, steps, strict=True)]
+    return _single((*carries, *(stack([*each]) for each in zip(*ys, strict=True))))
+
+
+def _single(values: tuple[Any, ...]) -> Any:
+    return values[0] if len(values) == 1 else values
+
+
+def _tracer_of(*values: Any) -> Any:
+    for x in values:
+        if isinstance(x, SymNumber):
+            return x.tracer
+        if isinstance(x, Tensor) and isinstance(x._array, Traced):
+            return x._array.storage.tracer
+    return None
+
+
+def _graph_of(tracer: Any, fn: Callable[..., Any]) -> Graph:
+    """A printed function as a graph."""
+    annotations = fn.__annotations__.items()
+    places = [placeholder(name, parse_aval(a)) for name, a in annotations]
+    values = [_value(tracer, p) for p in places]
+    ends, _ = tracer.part(lambda: [handle_of(tracer, x) for x in fn(*values)])
+    graph, _, _ = outline(ends, tracer.outlines.inside, places, fn.__name__)
+    return graph
+
+
+def _value(tracer: Any, handle: Node) -> Any:
+    """A node as the tensor or number that it is."""
+    aval = handle.aval
+    if aval.weak:
+        return SymNumber(tracer, type(np.zeros((), aval.dtype.np).item()), handle)
+    return wrap(fresh(tracer, handle, aval))
+
+
+def _node_of(tracer: Any, op: SubgraphOp, operands: tuple[Any, ...], attrs: Any) -> Any:
+    avals = op.abstract((), attrs)
+    handles = tracer.emit(op, tuple(handle_of(tracer, x) for x in operands), attrs, avals)
+    return _single(tuple(_value(tracer, h) for h in handles))
+
+
 ops: Final = _Ops()
 numbers: Final = _Numbers()
 
@@ -203,6 +359,7 @@ def example_array(aval: Aval, rng: np.random.Generator) -> Any:
 def reload(text: str, name: str = "graph") -> Callable[..., Any]:
     """The function printed by `show`, ready to be called or captured."""
     scope: dict[str, Any] = {}
-    exec(compile(HEADER + text, "<graph>", "exec"), scope)
+    whole = HEADER.replace("check, example, numbers, ops", FLOW) + text
+    exec(compile(whole, "<graph>", "exec", dont_inherit=True), scope)
     fn: Callable[..., Any] = scope[name]
     return fn

@@ -17,7 +17,9 @@ from types import CodeType, FunctionType
 from typing import Any, Final
 
 from codegen import CheckFailed
+from eager.config import config
 from eager.nn import Module
+from jitcap.capture import sizes
 from jitcap.capture.breaks import Break, Place, Record
 from jitcap.capture.bytecode import decode
 from jitcap.capture.capture import beginning
@@ -26,17 +28,17 @@ from jitcap.capture.frames import real_frame
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, Frame, Interpreter
 from jitcap.capture.native import HOST_MODULES, is_library_space, is_native
 from jitcap.capture.opcodes_table import OPCODES
-from jitcap.capture.result import Captured, Version, why_not
+from jitcap.capture.result import Captured, why_not
 from jitcap.capture.segment import RETURNED, STOPPED, capture_segment, live, point_of
-from jitcap.config import config
-from jitcap.guards import Equals, Length, failing
 from jitcap.marks import NO_CAPTURE
 from jitcap.oracle import Plain
+from jitcap.record import say
+from jitcap.varying import Varying
+from jitcap.version import Options, Room
 
 Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
-VERSIONS: Final = 8  # of one segment; beyond, its instructions are executed one by one
+VERSIONS: Final = 8  # of one segment that are kept
 DEPTH: Final = 40  # of split functions that call each other
-CAPTURES: Final = 100  # attempts; a function that needs more is not worth it
 FAILURES: Final = 3  # after so many checks that failed at run time a version is not tried again
 DISCARDED: Final = object()  # what a segment answers when a check failed
 UNFINISHED: Final = 8  # attempts whose effects or live values could not be made again
@@ -46,11 +48,13 @@ UNFINISHED: Final = 8  # attempts whose effects or live values could not be made
 class Point:
     """A place where segments begin."""
 
+    varying: Varying
     versions: list[tuple[Call, Captured]] = field(default_factory=list)
-    varying: set[str] = field(default_factory=set)
     plain: bool = False  # nothing can be captured from here
     failures: int = 0  # of checks at run time
     limit: Record | None = None  # why nothing more is compiled from here
+    room: Room = field(default_factory=Room)
+    full: Record | None = None  # why a call runs plainly where there is no room
 
 
 class Splitter:
@@ -58,8 +62,8 @@ class Splitter:
 
     `assemble` compiles a captured segment, `report` takes the record of each split, `discarded` the
     failed check of each run that was given up, `say_discarded` its record when the call did not
-    raise, `note_plain` the reasons for which a call ran
-    without its compiled parts, `miss` is what a version answers when it does not fit. `unsafe` are
+    raise, `note_plain` the reasons for which a call ran without its compiled parts, `miss` is what
+    a version answers when it does not fit, `options` say whether sizes may be symbols. `unsafe` are
     lines where a check failed at run time: they are not captured."""
 
     def __init__(
@@ -70,8 +74,10 @@ class Splitter:
         say_discarded: Callable[[Record], None],
         note_plain: Callable[..., None],
         miss: Any,
+        options: Options,
         unsafe: set[str] | None = None,
     ) -> None:
+        self._options = options
         self._assemble = assemble
         self._report = report
         self._discarded = discarded
@@ -81,7 +87,7 @@ class Splitter:
         self._unsafe = set() if unsafe is None else unsafe
         self._points: dict[tuple[CodeType, int], tuple[Any, dict[tuple[Any, ...], Point]]] = {}
         self._lock = threading.RLock()
-        self._captures = self._unfinished = 0
+        self._unfinished = 0
         self._reported: set[tuple[str, Any]] = set()
         self._limit: Record | None = None  # why from now on the function runs plainly
         self._state = threading.local()
@@ -90,7 +96,7 @@ class Splitter:
         """`fn(*args, **kwargs)`, in parts. Raises what the function raises."""
         if getattr(self._state, "depth", 0):
             return self._call(fn, args, kwargs)
-        self._state.depth = 0
+        self._state.depth, self._state.full = 0, False
         limits: dict[Record, None] = {}  # that this call met, in order
         self._state.limits = limits
         discards: dict[Record, None] = {}
@@ -123,11 +129,12 @@ class Splitter:
             frame = real_frame(fn, args, kwargs)
         if frame is None:  # the arguments do not fit: in Python's own words
             return fn(*args, **kwargs)
-        self._state.depth = depth + 1
+        full = self._state.full
+        self._state.depth, self._state.full = depth + 1, False
         try:
             return self._run(frame)
         finally:
-            self._state.depth = depth
+            self._state.depth, self._state.full = depth, full
 
     def _run(self, frame: Frame) -> Any:
         key = frame.code, id(frame.globals)  # an id is only unique while the object lives
@@ -156,7 +163,12 @@ class Splitter:
         if self._limit is not None:
             self._meet(self._limit)
             return None
-        point = points.setdefault(point_of(frame), Point())
+        place = point_of(frame)
+        point = points.get(place)
+        if point is None:
+            if self._state.full:  # any instruction would be a new place
+                return None
+            point = points.setdefault(place, Point(Varying.of(self._options)))
         given = live(frame)
         for version in tuple(point.versions):
             outcome = self._try(point, version, given)
@@ -192,33 +204,57 @@ class Splitter:
         return DISCARDED
 
     def _compile(self, point: Point, frame: Frame) -> tuple[Call, Captured] | None:
-        if len(point.versions) >= VERSIONS:
-            why = why_not(point.versions[0][1], live(frame), {})
-            what = f"{VERSIONS} versions of the part that begins here; the last miss: {why}"
-            point.limit = Record("limit", what, _place(frame))
+        if not point.room.admits(len(point.versions), VERSIONS):
+            point.full = point.full or _full(point, frame)
+            self._meet(point.full)
+            self._state.full = True
             return None
         for _, last in point.versions[:1]:
-            point.varying |= changed_ints(last, live(frame))
-        captured = self._capture(point, frame)
+            point.varying.learn(last, live(frame), {})
+        varying = point.varying.known()
+        static = frozenset(name for name in varying if not sizes.is_size(name))
+        plain = static | (varying & {sizes.DATA})
+        captured = self._capture(frame, plain)
         if captured is None:
             point.plain = not point.versions
             return None
-        part = Part.of(frame, captured.limit, frozenset(point.varying))
+        version = None if plain == varying else self._symbolic(frame, captured.limit, varying)
+        if version is None and captured.graph.has_data_sizes:
+            version = self._symbolic(frame, captured.limit, plain)
+            if version is None:
+                captured = self._capture(frame, static)
+                if captured is None:
+                    point.plain = not point.versions
+                    return None
         try:
-            version = self._assemble(captured, part), captured
+            if version is None:
+                part = Part.of(frame, captured.limit, static)
+                version = self._assemble(captured, part), captured
         except Exception as fault:
             if config.strict or config.check:
                 raise
             what = f"the compiler failed: {type(fault).__name__}: {fault}"
             point.limit = Record("internal", what, _place(frame))
             return None
-        point.versions.insert(0, version)
+        point.versions = [version, *point.versions[: VERSIONS - 1]]
         return version
 
-    def _capture(self, point: Point, frame: Frame) -> Captured | None:
+    def _symbolic(
+        self, frame: Frame, limit: int | None, varying: frozenset[str]
+    ) -> tuple[Call, Captured] | None:
+        """The same part for all sizes, where that can be captured and compiled."""
+        try:
+            captured = capture_segment(frame, limit, varying, frozenset(self._unsafe))[0]
+            return self._assemble(captured, Part.of(frame, limit, varying)), captured
+        except Exception as refusal:  # noqa: BLE001 - it is compiled for these sizes instead
+            if config.debug >= 2:
+                name = frame.code.co_qualname
+                say(f"a part of {name} is compiled for these sizes only: {refusal!r}")
+        return None
+
+    def _capture(self, frame: Frame, varying: frozenset[str]) -> Captured | None:
         """As far as it goes: to the return, or to the first instruction that cannot be captured."""
-        varying, unsafe = frozenset(point.varying), frozenset(self._unsafe)
-        self._captures += 1
+        unsafe = frozenset(self._unsafe)
         try:
             return capture_segment(frame, None, varying, unsafe)[0]
         except Break as refusal:
@@ -243,15 +279,20 @@ class Splitter:
         if self._unfinished > UNFINISHED:
             what = f"{UNFINISHED} parts have effects or values that cannot be made again; {last}"
             self._limit = Record("limit", what, record.place)
-        elif self._captures > CAPTURES:
-            what = f"its parts were captured {CAPTURES} times and still differ; {last}"
-            self._limit = Record("limit", what, record.place)
         key = (record.kind, record.place)
         quiet = kept or refusal.kind in ("exception", "iteration", "cache")
         if quiet or key in self._reported:
             return
         self._reported.add(key)
         self._report(record)
+
+
+def _full(point: Point, frame: Frame) -> Record:
+    """That there are as many versions of a part as are kept."""
+    why = why_not(point.versions[0][1], live(frame), {})
+    what = f"{VERSIONS} versions of the part that begins here are kept, and calls that fit none"
+    rarely = "the oldest makes room, more and more rarely"
+    return Record("limit", f"{what}: {rarely}. The last miss: {why}", _place(frame))
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,20 +366,6 @@ def _step(vm: Interpreter, frame: Frame) -> Any:
         error.__traceback__ = link
         del error
         return vm.step(frame)
-
-
-def changed_ints(
-    captured: Version, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
-) -> set[str]:
-    """The names of ints, and lengths of lists, whose guarded value is another now."""
-    found = set()
-    for guard, _ in failing(captured.guards.items, args, kwargs or {}):
-        name = guard.origin.show()
-        if isinstance(guard, Length):
-            found.add(f"len({name})")
-        elif isinstance(guard, Equals) and type(guard.value) is int:
-            found.add(name)
-    return found
 
 
 @lru_cache(maxsize=4096)

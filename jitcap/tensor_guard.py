@@ -7,12 +7,14 @@ differ from call to call: they are checked in full and not remembered, so that n
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from eager.aval import contiguous_strides
+from eager.symint import SymInt
 from eager.tensor import Tensor
 from jitcap.capture.origin import Attribute, DictOf, Fixed, ItemBy, Origin
 from jitcap.guards import Guard, Names
@@ -87,6 +89,34 @@ def seen_of(names: Names) -> tuple[Seen, str]:
     return seen, names.bind(seen)
 
 
+def spanned(array: Any) -> tuple[int, ...]:
+    """For each dimension the one inside it that lies without gaps, if its stride says so, else -1:
+    of a transposed matrix (-1, 0), of the first columns of one (-1, -1)."""
+    order = sorted(range(array.ndim), key=lambda d: (array.strides[d], -d))
+    found = [-1] * array.ndim
+    for inner, d in itertools.pairwise(d for d in order if array.shape[d] > 1):
+        if array.strides[d] == array.strides[inner] * array.shape[inner]:
+            found[d] = inner
+    return tuple(found)
+
+
+def laid_out(
+    shape: tuple[Any, ...], strides: tuple[int, ...], spans: tuple[int, ...]
+) -> tuple[Any, ...]:
+    """Strides for these sizes, where `spans` says which of them follow from which."""
+    found: dict[int, Any] = {}
+    left = [*range(len(shape))]
+    while left:
+        d = left.pop(0)
+        if spans[d] < 0:
+            found[d] = strides[d]
+        elif spans[d] in found:
+            found[d] = found[spans[d]] * shape[spans[d]]
+        else:
+            left.append(d)
+    return tuple(found[d] for d in range(len(shape)))
+
+
 def is_argument(origin: Origin) -> bool:
     """Whether a tensor comes with the call, another one each time: not as part of an object."""
     place: Origin | None = origin
@@ -103,32 +133,40 @@ class TensorLike(Guard):
     whether hooks were ever registered on it (those are guarded one by one)."""
 
     cls: type
-    shape: tuple[int, ...]
+    shape: tuple[int | None, ...]  # None: a size that is a symbol, 2 or more
     dtype: Any
     strides: tuple[int, ...] | None
     requires_grad: bool
     leaf: bool
     hooked: bool
+    # Where sizes are symbols: for each dimension the one that its strides span, so that they follow
+    # from that one's size; -1 where they are what they are.
+    spans: tuple[int, ...] = ()
 
     @staticmethod
-    def of(tensor: Tensor, origin: Origin, where: str) -> TensorLike:
+    def of(
+        tensor: Tensor, origin: Origin, where: str, shape: tuple[int, ...] | None = None
+    ) -> TensorLike:
+        """`shape`: with symbols for the sizes that may differ."""
         array = tensor._array
         strides = None if array.flags.c_contiguous else array.strides
+        sizes = tuple(None if isinstance(n, SymInt) else n for n in shape or array.shape)
         return TensorLike(
-            origin, where, type(tensor), array.shape, array.dtype, strides,
+            origin, where, type(tensor), sizes, array.dtype, strides,
             tensor.requires_grad, tensor._node is None, tensor._hooks is not None,
+            spanned(array) if None in sizes and strides is not None else (),
         )  # fmt: skip
 
     def test(self, names: Names) -> str:
         v = names.var(self.origin)
         own = self._own_test(names, v)
-        if is_argument(self.origin):
+        if not self.in_rows:
             return f"{own} and {self._array_test(names, v)}"
         return f"{own} and {_seen_test(names, v, str(self._slot(names)))}"
 
     @property
     def in_rows(self) -> bool:
-        return not is_argument(self.origin)
+        return None not in self.shape and not is_argument(self.origin)
 
     def row(self, names: Names) -> tuple[str, tuple[str, Any]] | None:
         if not self.in_rows:
@@ -146,23 +184,54 @@ class TensorLike(Guard):
         return " and ".join(own)
 
     def _byte_strides(self) -> tuple[int, ...]:
+        assert None not in self.shape
         if self.strides is not None:
             return self.strides
         return tuple(s * self.dtype.itemsize for s in contiguous_strides(self.shape))
 
     def _array_test(self, names: Names, v: str) -> str:
+        if None in self.shape:
+            return self._sizes_test(names, v)
         exact = f"{v}._array.strides == {names.bind(self._byte_strides())}"
         if self.strides is None:
             exact = f"({exact} or {v}._array.flags.c_contiguous)"
         shape, dtype = names.bind(self.shape), names.bind(self.dtype)
         return f"{v}._array.shape == {shape} and {v}._array.dtype is {dtype} and {exact}"
 
+    def _sizes_test(self, names: Names, v: str) -> str:
+        tests = [f"len({v}._array.shape) == {len(self.shape)}"]
+        for d, n in enumerate(self.shape):
+            tests.append(f"{v}._array.shape[{d}] {'>= 2' if n is None else f'== {n}'}")
+        tests.append(f"{v}._array.dtype is {names.bind(self.dtype)}")
+        if self.strides is None:
+            tests.append(f"{v}._array.flags.c_contiguous")
+        for d, text in enumerate(self._steps(f"{v}._array.")):
+            if self.shape[d] != 1:
+                tests.append(f"{v}._array.strides[{d}] == {text}")
+        return " and ".join(tests)
+
+    def _steps(self, of: str) -> list[str]:
+        """The strides in bytes as text, where some follow from sizes."""
+        return [
+            str(own) if inner < 0 else f"{of}strides[{inner}] * {of}shape[{inner}]"
+            for own, inner in zip(self.strides or (), self.spans, strict=False)
+        ]
+
+    def layout(self, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+        """The strides in elements of what is like this and has these sizes, which may be symbols;
+        None: contiguous."""
+        if self.strides is None:
+            return None
+        strides = tuple(n // self.dtype.itemsize for n in self.strides)
+        return laid_out(shape, strides, self.spans) if self.spans else strides
+
     def _slot(self, names: Names) -> int:
         seen, _ = seen_of(names)
         return seen.slot((self.shape, self.dtype, self._byte_strides(), self.strides is None))
 
     def expected(self) -> str:
-        return _describe(self.cls, self.shape, self.dtype, self.strides, self.requires_grad)
+        strides = f"({', '.join(self._steps(''))})" if self.spans else self.strides
+        return _describe(self.cls, self.shape, self.dtype, strides, self.requires_grad)
 
     def got(self, value: Any) -> str:
         if not isinstance(value, Tensor):
@@ -173,7 +242,7 @@ class TensorLike(Guard):
         return f"{text}{'' if value._hooks is None else ' (hooks)'}"
 
     def key(self) -> tuple[Any, ...]:
-        return (TensorLike, self.shape, self.strides, self.requires_grad)
+        return (TensorLike, self.shape, self.spans, self.strides, self.requires_grad)
 
 
 def _seen_test(names: Names, v: str, index: str) -> str:
@@ -266,7 +335,12 @@ class Memory(Guard):
 
 
 def _describe(
-    cls: type, shape: tuple[int, ...], dtype: Any, strides: tuple[int, ...] | None, grad: bool
+    cls: type,
+    shape: tuple[int | None, ...],
+    dtype: Any,
+    strides: object,
+    grad: bool,
 ) -> str:
     layout = "" if strides is None else f", strides {strides} bytes"
-    return f"{cls.__name__} {dtype}{list(shape)}{layout}{', requires_grad' if grad else ''}"
+    sizes = ", ".join("2 or more" if n is None else str(n) for n in shape)
+    return f"{cls.__name__} {dtype}[{sizes}]{layout}{', requires_grad' if grad else ''}"

@@ -9,6 +9,7 @@ what a question about a run-time number is answered with, and how `.grad` of an 
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,13 +18,16 @@ from typing import Any
 
 from eager.autograd import FunctionNode
 from eager.aval import Aval, scalar_aval
+from eager.device.array import DeviceArray
 from eager.dispatch import current_tracer
 from eager.op import REGISTRY, Attrs, Op
 from eager.sym import SymNumber
+from eager.symint import SymInt
 from eager.tape import CopySlicesNode, OpNode
 from eager.tensor import Tensor, wrap
-from eager.traced import Traced, fresh
+from eager.traced import Traced, TracedStorage, fresh
 from jitcap import scalars
+from jitcap.capture.breaks import Break
 from jitcap.graph import (
     AS_NUMBER,
     CHECK,
@@ -34,9 +38,14 @@ from jitcap.graph import (
     Graph,
     Node,
     Where,
+    aval_of,
     items,
     placeholder,
+    symbol,
 )
+from jitcap.loops import Scans
+from jitcap.subgraphs import Outlines, Part
+from jitcap.symbols import Sizes
 
 Lift = Callable[[Tensor], Traced]
 Concretize = Callable[[SymNumber, type], Any]
@@ -85,6 +94,11 @@ class Tracer:
         self.differentiated = False  # whether the program itself went back over the tape
         self._lifted: dict[int, Traced] = {}
         self.conditions: set[Any] = set()  # that are checked
+        self.inside: Any = None  # the part that is recorded now
+        self.outlines = Outlines(self)
+        self.scans = Scans(self)
+        self.data_sizes: dict[str, Node] = {}  # by symbol: a size that data decide, as a number
+        self._log: list[tuple[Any, dict[str, Any]]] = []  # what to put back after a part
 
     # what eager calls ---------------------------------------------------------------------------
 
@@ -100,14 +114,17 @@ class Tracer:
         self.nodes.extend(handles)
         return handles
 
-    def check(self, what: str, *conditions: Arg) -> Node:
-        """Append truths without which a run is given up; `what` says what was expected."""
-        (node,) = self.emit(CHECK, conditions, {"what": what}, (scalar_aval(True),))
+    def check(self, what: str, *conditions: Arg, **more: Any) -> Node:
+        """Append truths without which a run is given up; `what` says what was expected. `more`: of
+        sizes that data decide."""
+        (node,) = self.emit(CHECK, conditions, {"what": what, **more}, (scalar_aval(True),))
         self.checks.append(node)
         return node
 
     def lift(self, tensor: Tensor) -> Traced:
         """A concrete tensor met while tracing."""
+        if type(tensor._array) is DeviceArray:
+            self.refuse_device(f"a tensor lives on {tensor.device}")
         return self._lift(tensor)
 
     def item(self, traced: Traced) -> SymNumber:
@@ -155,9 +172,101 @@ class Tracer:
         """`bool()`, `int()`, `float()` or an index of a run-time number."""
         return self._concretize(number, want)
 
+    def size_of(self, number: SymNumber) -> Any:
+        """A run-time number as a size: its value."""
+        return operator.index(number)
+
+    def with_size(self, op: Op, operands: tuple[Arg, ...], attrs: Attrs) -> Attrs:
+        """The attributes of a call whose result's size data decide, with that size: which is not
+        known here, so that the op's rule raises UnknownValue."""
+        op.abstract(tuple(map(aval_of, operands)), attrs)
+        return attrs
+
     def load_grad(self, tensor: Tensor) -> Tensor | None:
         """The first read of `.grad` of an input."""
         return self._load_grad(tensor)
+
+    # functions that become graphs of their own: see `jitcap.subgraphs`
+
+    def part(self, fn: Callable[[], Any], *, writes: bool = False) -> tuple[Any, Part]:
+        """What `fn()` gives, and the part of the graph that it recorded, which is taken out. What
+        it made of values from outside the part is forgotten. If not `writes`, it may write no
+        memory from outside."""
+        outer = self.nodes, self.checks, self.conditions, self._log, self.inside
+        self.nodes, self.checks, self.conditions = [], [], set(self.conditions)
+        self._log, self.inside = [], object()
+        try:
+            value = fn()
+            found = dict.fromkeys(x for x, _ in self._log if self._is_outer(x))
+            written = tuple((memory, memory.handle) for memory in found)
+            if written and not writes:
+                self.refuse_effect("a function that is given to control flow writes in place")
+            return value, Part(tuple(self.checks), written, nodes=tuple(self.nodes))
+        finally:
+            for state, fields in reversed(self._log):
+                for name, before in fields.items():
+                    setattr(state, name, before)
+            self.outlines.take(self.nodes)
+            self.nodes, self.checks, self.conditions, self._log, self.inside = outer
+
+    def _is_outer(self, state: Any) -> bool:
+        return isinstance(state, TracedStorage) and state.part is not self.inside
+
+    def refuse_effect(self, what: str) -> None:
+        raise DataDependent(what)
+
+    def refuse_device(self, what: str) -> None:
+        raise Break("device", what)
+
+    def touch(self, state: Any) -> None:
+        """The value of a `Traced`, a `TracedStorage` or a number is about to be another node."""
+        if self.inside is not None:
+            names = ("node",) if isinstance(state, SymNumber) else ("handle", "generation")
+            self._log.append((state, {name: getattr(state, name) for name in names}))
+
+    def placeholder(self, name: str, aval: Aval) -> Node:
+        """What stands for a value that a part is given."""
+        return placeholder(name, aval)
+
+    def choice(
+        self, pick: Arg, parts: Sequence[Part], outputs: Sequence[Any], avals: Sequence[Aval]
+    ) -> Sequence[Node]:
+        """The outputs of the part that `pick` numbers."""
+        return self.outlines.choice(pick, parts, outputs, avals)
+
+    def loop(
+        self, go: Arg, part: Part, outputs: Sequence[Arg], carried: Sequence[Node],
+        start: Sequence[Arg], avals: Sequence[Aval],
+    ) -> Sequence[Node]:  # fmt: skip
+        """The last of what is carried. `outputs`: whether to go on, and the next of `carried`."""
+        return self.outlines.loop(go, part, outputs, carried, start, avals)
+
+    def record_scan(
+        self, loop: Any, begins: Sequence[bool], leaves: Sequence[tuple[Node, Tensor]]
+    ) -> None:
+        """A loop goes on the tape."""
+        self.starts.update(leaves)
+        self.scans.recorded(loop, begins)
+
+    def body(self, fn: Callable[[], Any]) -> tuple[Any, Part]:
+        """As `part`, of a function that a loop repeats."""
+        return self.part(fn)
+
+    def scan(self, part: Part, *given: Any) -> tuple[Sequence[Node], Any]:
+        """A loop of a known number of steps: see `jitcap.loops`."""
+        *rest, numbers = given
+        counters = {place: (first, step) for place, first, step in numbers}
+        return self.scans.record(part, *rest, counters=counters)
+
+    def check_again(self, check: Node, condition: Node) -> None:
+        """A check that was made in a part, outside of it."""
+        (node,) = self.emit(CHECK, (condition,), check.attrs, check.avals)
+        node.where = check.where
+        self.checks.append(node)
+
+    def next_draw(self, generator: Any) -> tuple[Any, Any]:
+        """The key of the next draw: that of this run, for good."""
+        return generator.seed_value, generator.next_ordinal()
 
     # the tape: see `jitcap.replay`
 
@@ -231,6 +340,15 @@ class Tracer:
         self.inputs.append(node)
         return node
 
+    def size(self, size: SymInt) -> SymInt:
+        """A new graph input for the symbol that `size` is; itself."""
+        node = symbol(size)
+        self.inputs.append(node)
+        scope = size.scope
+        assert isinstance(scope, Sizes)
+        scope.numbers[node.attrs["symbol"]] = SymNumber(self, int, node)
+        return size
+
     def graph(self, outputs: Sequence[Node]) -> Graph:
         """What was traced, with these outputs."""
         return Graph(tuple(self.inputs), tuple(self.nodes), tuple(outputs), self.name)
@@ -240,7 +358,8 @@ class Tracer:
         found = self._lifted.get(id(tensor))
         if found is None:
             aval = tensor.aval
-            found = fresh(self, self.input(f"c{len(self.constants)}", aval), aval)
+            handle = self.input(f"c{len(self.constants)}", aval)
+            found = Traced(aval, TracedStorage(self, handle, aval), handle)
             self.constants.append(tensor)
             self._lifted[id(tensor)] = found
         return found
@@ -289,19 +408,23 @@ class Trace:
 def trace(fn: Callable[..., Any], *examples: Any, name: str = "graph") -> Trace:
     """Run `fn` once on abstract tensors and record its operations.
 
-    `examples` are tensors or avals; anything else is passed as it is and becomes part of the
+    `examples` are tensors, avals, or symbols (whose scope is a `jitcap.symbols.Sizes`), which come
+    before the avals that they occur in; anything else is passed as it is and becomes part of the
     program. The result is a tensor or a tuple or list of tensors. Control flow of Python is
     recorded as taken; nothing is guarded. Raises DataDependent where it needs a tensor's value.
     """
     tracer = Tracer(name=name)
     args, storages = [], []
     for i, example in enumerate(examples):
+        if isinstance(example, SymInt):
+            args.append(tracer.size(example))
+            continue
         if not isinstance(example, Tensor | Aval):
             args.append(example)
             continue
         aval = example if isinstance(example, Aval) else example.aval
         array = fresh(tracer, tracer.input(f"x{i}", aval), aval)
-        storages.append(array.storage)
+        storages.append((len(tracer.inputs) - 1, array.storage))
         args.append(_stand_in(array, example))
     token = current_tracer.set(tracer)
     try:
@@ -310,7 +433,7 @@ def trace(fn: Callable[..., Any], *examples: Any, name: str = "graph") -> Trace:
         outputs = [_handle(tracer, r) for r in results]
     finally:
         current_tracer.reset(token)
-    written = [(i, s.handle) for i, s in enumerate(storages) if s.generation]
+    written = [(i, s.handle) for i, s in storages if s.generation]
     writes = tuple((i, len(outputs) + k) for k, (i, _) in enumerate(written))
     graph = tracer.graph([*outputs, *(h for _, h in written)])
     return Trace(graph, tuple(tracer.constants), len(outputs), writes)

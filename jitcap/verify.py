@@ -2,7 +2,7 @@
 
 Runs between stages when `CHECK=1` (always in tests). What it asserts is what passes may rely on:
 every value is defined once and before its use, every op's own rule gives the recorded avals, every
-output exists.
+output exists; and so it is in the graphs that nodes hold.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from eager.aval import Aval
 from jitcap.graph import INPUT, ITEM, Graph, GraphOp, Node, aval_of
 from jitcap.show import show
+from jitcap.subgraphs import SubgraphOp
 
 
 class GraphError(AssertionError):
@@ -36,6 +37,7 @@ def verify(graph: Graph, after: str = "") -> None:
             if n.op is not ITEM and len(a.avals) != 1:
                 raise _fault(graph, n, f"uses all outputs of {a!r}", after)
         _check_avals(graph, n, after)
+        _check_subgraphs(graph, n, after)
         seen.add(n)
     for o in graph.outputs:
         if o not in seen or len(o.avals) != 1:
@@ -54,6 +56,20 @@ def _check_avals(graph: Graph, n: Node, after: str) -> None:
     avals = n.op.abstract(tuple(aval_of(a) for a in n.args), n.attrs)
     if tuple(map(_strong, avals)) != tuple(map(_strong, n.avals)):
         raise _fault(graph, n, f"recorded {n.avals}, but its op gives {avals}", after)
+
+
+def _check_subgraphs(graph: Graph, n: Node, after: str) -> None:
+    """What a node holds are graphs that take and give what it hands them and takes of them."""
+    if not isinstance(n.op, SubgraphOp):
+        return
+    for inner, takes, gives in n.op.calls(n):
+        verify(inner, f"{after} in {n.op.name}")
+        given = tuple(i.aval for i in inner.inputs)
+        if tuple(map(_strong, given)) != tuple(map(_strong, takes)):
+            raise _fault(graph, n, f"given {takes}, but a graph in it takes {given}", after)
+        results = tuple(o.aval for o in inner.outputs)
+        if results != gives:
+            raise _fault(graph, n, f"to give {gives}, but a graph in it gives {results}", after)
 
 
 def _strong(a: Aval) -> tuple[object, ...]:

@@ -39,13 +39,31 @@ class Options:
     check_nans: bool = False
 
 
+class Room:
+    """Whether one more version is made where there are as many as are kept: for the 1st, 2nd, 4th,
+    8th … call that fits none, so that a program that moves on is compiled again, and one that never
+    repeats does not compile at every call."""
+
+    __slots__ = ("misses",)
+
+    def __init__(self) -> None:
+        self.misses = 0
+
+    def admits(self, held: int, most: int) -> bool:
+        if held < most:
+            return True
+        self.misses += 1
+        return self.misses & (self.misses - 1) == 0
+
+
 @dataclass(slots=True, eq=False)
 class Compiled:
-    """One version: which calls it is for, what was made of it, the log, and the graph that was
-    captured (None: by an earlier process)."""
+    """One version: which calls it is for, what was made of it, the log, the graph that was
+    captured (None: by an earlier process), and what was known to vary then."""
 
     call: Call
     captured: Version
     executable: Executable
     trail: Trail
     graph: Graph | None = None
+    varying: frozenset[str] = frozenset()

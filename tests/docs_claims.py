@@ -10,6 +10,7 @@ LINKS = SELF + "test_links_lead_somewhere"
 FILES = SELF + "test_named_files_exist"
 TOUR = SELF + "test_the_tour_shows_what_is_printed"
 LIMIT = "a limit, not a promise"
+DEVICE = "tests/device/"
 
 CLAIMS = {
     "README.md": {
@@ -33,6 +34,9 @@ CLAIMS = {
     "docs/index.md": {
         "* [tour.md]": LINKS,
         "* [debugging.md]": LINKS,
+        "* [shapes.md]": LINKS,
+        "* [control_flow.md]": LINKS,
+        "* [gpu.md]": LINKS,
         "* [limits.md]": LINKS,
         "* [../CONTRIBUTING.md]": LINKS,
         "What the compiled function promises": "tests/never_wrong/test_never_wrong.py::test_case "
@@ -46,6 +50,46 @@ CLAIMS = {
         "`x.__array_namespace__()`": "tests/eager/test_array_api.py "
         + SELF
         + "test_the_programs_of_the_pages_run",
+    },
+    "docs/gpu.md": {
+        "What there is": DEVICE
+        + "test_surface.py tests/device/test_ops.py tests/device/test_sim.py",
+        "**Nothing on this page": DEVICE
+        + "test_surface.py::test_without_a_device_there_is_one_clear_line",
+        "It checks, it does not": LIMIT,
+        "* **Memory that": DEVICE + "test_surface.py::test_the_host_gets_no_values_by_accident "
+        "tests/device/test_sim.py::test_new_memory_holds_nan "
+        "tests/device/test_sim.py::test_memory_outside_every_block_is_refused",
+        "* **Streams that": DEVICE + "test_surface.py::test_streams_events_and_a_missing_wait "
+        "tests/device/test_sim.py::test_reads_do_not_race_and_neither_do_other_bytes "
+        "tests/device/test_surface.py::test_pinned_memory_is_copied_meanwhile",
+        "* **Errors that": DEVICE
+        + "test_surface.py::test_an_index_out_of_bounds_is_raised_at_the_next_wait_with_its_line",
+        "* **Counters**": DEVICE + "test_surface.py::test_memory_is_told",
+        "* **A clock": DEVICE
+        + "test_sim.py::test_the_clock_is_a_model_of_bytes_launches_and_overlap",
+        "* **Faults": DEVICE + "test_sim.py::test_a_refused_launch_changes_nothing "
+        "tests/device/test_sim.py::test_a_fault_while_a_kernel_runs_is_raised_at_the_wait_and_stays",
+        "* `to`, `cuda`": DEVICE + "test_surface.py::test_there_and_back "
+        "tests/device/test_surface.py::test_gradients_cross "
+        "tests/device/test_array.py::test_views_are_where_numpys_are",
+        "* `eager.cuda`": DEVICE + "test_surface.py::test_memory_is_told "
+        "tests/device/test_surface.py::test_streams_events_and_a_missing_wait",
+        "* A 0-dim": DEVICE + "test_surface.py::test_devices_do_not_mix_but_for_numbers",
+        "* Each device has": DEVICE
+        + "test_surface.py::test_generators_of_devices_draw_the_same_numbers",
+        "* `save` and": DEVICE + "test_surface.py::test_save_and_load",
+        "* Ops, forward": DEVICE + "test_ops.py::test_a_call_is_compiled_once_whatever_its_numbers "
+        "tests/device/test_ops.py::test_training_is_the_cpus_and_moves_only_what_it_is_given",
+        "* What has no kernel": DEVICE
+        + "test_ops.py::test_what_has_no_kernel_runs_on_the_host_and_says_so_once",
+        "* `@jit` on": DEVICE + "test_ops.py::test_jit_says_once_that_it_runs_op_by_op",
+        "`scripts/device --train": DEVICE
+        + "test_ops.py::test_training_is_the_cpus_and_moves_only_what_it_is_given",
+        "What goes to": DEVICE
+        + "test_ops.py::test_training_is_the_cpus_and_moves_only_what_it_is_given",
+        "`@jit` for devices": DEVICE + "test_surface.py::test_what_is_not_there_raises",
+        "The Triton backend": "tests/triton/test_training.py",
     },
     "docs/tour.md": {
         "`loss.backward()` in the function": "tests/jitcap/test_jit.py::"
@@ -105,16 +149,89 @@ CLAIMS = {
         + SELF
         + "test_every_setting_is_documented",
     },
+    "docs/shapes.md": {
+        "A size is static at first": SELF + "test_the_programs_of_the_pages_run "
+        "tests/jitcap/test_sizes.py::test_training_steps_compile_twice",
+        "* `jit(dynamic=True)`": "tests/jitcap/test_sizes.py::test_dynamic",
+        "* `mark_dynamic": "tests/jitcap/test_sizes.py::test_marks",
+        "* Sizes 0 and 1": "tests/jitcap/test_sizes.py::test_a_size_of_one",
+        "* Sizes that have been equal": "tests/jitcap/test_sizes.py::test_sizes_that_part_ways",
+        "* An int that varies": "tests/jitcap/test_sizes.py::test_a_part_whose_length_is_an_int",
+        "* A version for any size is kept": "tests/jitcap/test_kept_sizes.py::"
+        "test_another_process_with_other_sizes_compiles_nothing",
+        "* A decision of the program": "tests/jitcap/test_sizes.py::"
+        "test_a_decision_on_a_size_is_a_guard tests/jitcap/test_sizes.py::"
+        "test_an_assertion_narrows_a_size",
+        "* A loop over `range": "tests/jitcap/test_sizes_loops.py::test_loops_of_lengths_that_vary "
+        "tests/jitcap/test_sizes_loops.py::test_recurrent_models_over_lengths "
+        "tests/jitcap/test_sizes_loops.py::test_bodies_have_sizes_that_vary",
+        "* What needs the size itself": "tests/jitcap/test_sizes.py::test_what_fixes_a_size",
+        "* A gradient that is asked for outside": "tests/jitcap/test_sizes_gradients.py::test_models "
+        "tests/jitcap/test_sizes_gradients.py::test_sizes_of_two_calls_at_once "
+        "tests/jitcap/test_sizes_gradients.py::test_questions_of_a_backward",
+        "* The parts of a program that is split": "tests/jitcap/test_sizes.py::"
+        "test_a_program_that_is_split tests/jitcap/test_sizes.py::test_a_part_that_takes_no_symbols",
+        "* A tensor from outside may be": "tests/jitcap/test_sizes.py::test_tensors_with_strides "
+        "tests/jitcap/test_sizes.py::test_what_is_compiled_for_each_size",
+        "* A size that data decide": "tests/jitcap/test_sizes_of_data.py::test_programs "
+        "tests/jitcap/test_sizes_of_data.py::test_what_is_expected_is_checked "
+        "tests/jitcap/test_sizes_of_data.py::test_what_python_asks",
+        "`explain(f, dynamic=True)": SELF + "test_the_page_of_sizes_shows_what_is_printed",
+    },
+    "docs/control_flow.md": {
+        "`eager.cond`, `eager.switch`": "tests/jitcap/test_control_flow.py::"
+        "test_eager_runs_what_is_taken tests/jitcap/test_control_flow.py::test_as_torch",
+        "Under `@jit` each function": SELF + "test_the_programs_of_the_pages_run "
+        "tests/jitcap/test_control_flow.py::test_the_print_captures_to_the_same_graph "
+        "tests/capture/test_control_flow.py::test_one_graph_and_the_results_of_plain_python",
+        "One of them runs": "tests/capture/test_control_flow.py::test_one_arm_runs "
+        "tests/capture/test_control_flow.py::test_triton_runs_op_by_op",
+        "What the functions return": "tests/jitcap/test_control_flow.py::"
+        "test_arms_that_differ_are_named tests/jitcap/test_control_flow.py::"
+        "test_results_share_no_memory",
+        "Gradients go through": "tests/capture/test_control_flow.py::test_gradients_inside "
+        "tests/jitcap/test_control_flow.py::test_zeros_for_what_an_arm_does_not_touch "
+        "tests/capture/test_control_flow.py::"
+        "test_a_result_requires_a_gradient_if_it_does_in_one_arm "
+        "tests/jitcap/test_control_flow.py::test_the_gradient_of_an_unbounded_loop_is_refused",
+        "Under `@jit` the functions": "tests/capture/test_control_flow.py::"
+        "test_an_effect_of_an_arm_is_refused",
+        "Under `@jit` a plain `if`": "tests/capture/test_branches.py::test_one_graph "
+        + SELF
+        + "test_the_programs_of_the_pages_run",
+        "Both ways are read": "tests/capture/test_branches.py::test_one_graph "
+        "tests/capture/test_branches.py::test_what_splits_is_right",
+        "It splits as before": "tests/capture/test_branches.py::test_what_splits_is_right "
+        "tests/capture/test_branches.py::test_the_record_says_why",
+        "A `while` whose": "tests/capture/test_repeat.py::test_it_answers_as_python "
+        + SELF
+        + "test_the_programs_of_the_pages_run",
+        "One round is": "tests/capture/test_repeat.py::test_it_answers_as_python "
+        "tests/capture/test_repeat.py::test_what_has_a_gradient_splits_there",
+        "`eager.scan(combine_fn": "tests/eager/test_loops.py tests/jitcap/test_scan.py",
+        "Under `@jit` a scan": "tests/jitcap/test_scan.py::test_the_code_does_not_depend_on_the_length "
+        "tests/jitcap/test_scan.py::test_products_that_need_not_wait_leave_the_loop "
+        "tests/jitcap/test_scan.py::test_the_gradient_of_weights_is_one_product_after_the_loop "
+        "tests/codegen/test_bodies.py::test_a_scan",
+        "Gradients of any order": "tests/jitcap/test_scan.py::test_gradients_of_first_and_second_order "
+        "tests/jitcap/test_scan.py::test_draws_are_those_of_the_loop",
+        "A Python loop becomes": "tests/capture/test_roll.py",
+        "The first step may": "tests/capture/test_roll.py",
+        "A loop over a range whose": "tests/jitcap/test_sizes_loops.py",
+        "The Triton backend runs": "tests/jitcap/test_scan.py::test_triton_runs_op_by_op",
+    },
     "docs/limits.md": {
         "* A program that looks at frames": "tests/never_wrong/programs_frames.py",
         "* A print, a log record": "tests/never_wrong/programs_output.py",
         "What is not captured splits": "tests/capture/test_breaks.py::test_same_answer",
         "* Python 3.11, 3.12": SELF + "test_another_python_is_said",
-        "* Shapes are static": "tests/behaviour/test_like_plain_python.py::"
-        "test_a_new_shape_and_dtype_recompile tests/eager/test_options.py::test_sizes_that_vary",
+        "* Sizes that vary are symbols": "tests/jitcap/test_sizes.py "
+        "tests/eager/test_options.py::test_sizes_that_vary",
         "* An option of PyTorch's": "tests/eager/test_options.py",
-        "* Ops whose output shape": SELF + "test_sizes_that_data_decide_split",
+        "* What Python asks of a size": SELF + "test_sizes_that_data_decide "
+        "tests/jitcap/test_sizes_of_data.py::test_what_python_asks",
         "* A branch on a tensor's value": "tests/capture/test_split.py "
+        "tests/capture/test_branches.py::test_what_splits_is_right "
         "tests/capture/test_breaks.py::test_what_constants_decide_splits_nothing",
         "* The cache on disk": "tests/jitcap/test_kept_crafted.py "
         "tests/codegen/test_runtime_cache.py::test_writable_by_others_is_refused",
@@ -123,7 +240,12 @@ CLAIMS = {
         "What is called back besides": "tests/jitcap/test_callbacks.py "
         "tests/codegen/test_library_signal.py::test_complex_arithmetic",
         "* Files of `torch.save`": "tests/data/test_hostile_files.py::test_crafted_files",
+        "* `func.vmap` calls": "tests/eager/test_func_maps.py::test_functions_of_functions_compiled",
+        "* `autograd.detect_anomaly` inside": "tests/eager/test_func_maps.py::"
+        "test_anomalies_in_a_compiled_function",
+        "* A lazy module": "tests/nn/test_lazy.py::test_first_called_in_a_compiled_function",
         "* Sparse and nested": SELF + "test_what_is_not_there",
+        "* Tensors live on the CPU": DEVICE + "test_surface.py",
         "* GPU:": "tests/triton/test_interpreter.py tests/triton/test_build.py "
         "tests/triton/test_device.py",
         "* Windows and macOS": LIMIT,

@@ -33,19 +33,46 @@ TOLERANCE = {  # relative, absolute, of the largest element: different orders of
 }
 LOOSER = {
     "nn_functional_layer_norm": 10,  # of one element: rounding, by 1 / sqrt(eps)
-    "native_layer_norm": 10,
+    "native_layer_norm": 20,
+    "logcumsumexp": 60,  # torch's gradient of float32 is off by 2e-3: ours is nearer to float64's
     "nn_functional_hardsigmoid": 10,  # torch divides float64 by 6 in float32
     "nn_functional_scaled_dot_product_attention": 5,
     "linalg_eigh": 10,  # close eigenvalues divide
+    **{f"special_bessel_{name}": 1000 for name in ("j0", "j1", "y0", "y1")},  # torch: 1e-6 off
+    "nn_functional_ctc_loss": 5,  # torch sums float32 logarithms of many steps: ours is nearer
 }
 # Gradients that torch has wrong, and why.
 NO_GRADIENT = {
     "as_strided_scatter": "torch gives what was overwritten the gradient of what was written",
 }
+# What we do not have, and why: the names of `Absent`.
+WHY_ABSENT = {
+    "internal: torch.ops, jiterator": "functions of torch's own inside, and CUDA text of users",
+    "ops.aten": "functions of torch's own inside",
+    **dict.fromkeys(
+        "_chunk_cat _native_batch_norm_legit _segment_reduce _unsafe_masked_index "
+        "_unsafe_masked_index_put_accumulate torch._scaled_mm torch._scaled_mm_v2".split(),
+        "functions of torch's own inside",
+    ),
+    **dict.fromkeys(
+        ("sparse.mm", "sparse.sampled_addmm", "Tensor.to_sparse", "sparse and other layouts"),
+        "all tensors are strided",
+    ),
+    **dict.fromkeys(
+        ("linalg.ldl_factor", "linalg.ldl_factor_ex", "linalg.ldl_solve"),
+        "LAPACK's sytrf, which NumPy does not hand on",
+    ),
+    "Tensor.chalf": "there are no complex numbers of 16-bit floats",
+    "dtype complex32": "there are no complex numbers of 16-bit floats",
+    "Tensor.__rdiv__": "an operator of Python 2",
+    "hash_tensor": "a checksum of torch's, to compare with torch's",
+    "special.airy_ai": "Bessel functions of order 1/3",
+    "more than 64 dimensions: NumPy's limit": "NumPy's limit",
+}
 # Draws are compared by shape and dtype: our stream of random numbers is another.
 RANDOM = re.compile(
     r"bernoulli|cauchy|dropout|exponential|geometric|log_normal|multinomial|normal(?!ize)(?!_)|rand"
-    r"|uniform|rrelu|fractional_max_pool|lowrank|^normal"
+    r"|uniform|rrelu|fractional_max_pool|lowrank|^normal|poisson$|binomial"
 )
 NEVER_FILLED = re.compile(r"(^|_)empty|^resize_")
 # Decompositions are unique up to signs, phases or order: compared as the database asks.
@@ -157,8 +184,8 @@ def _codes(code: types.CodeType) -> list[types.CodeType]:
 
 
 # -------------------------------------------------------------------- values there and back
-def our_tensor(t: Any) -> Any:
-    """A tensor of torch as ours: the same strides, in memory of its own."""
+def our_tensor(t: Any, memories: dict[int, Any]) -> Any:
+    """A tensor of torch as ours: the same strides, in memory that it shares as in torch."""
     if t.layout is not torch.strided or t.device.type != "cpu":
         raise Absent("sparse and other layouts")
     if not hasattr(eager, _name(t.dtype)):
@@ -166,7 +193,10 @@ def our_tensor(t: Any) -> Any:
     if t.ndim > 64:
         raise Absent("more than 64 dimensions: NumPy's limit")
     plain = t.detach().resolve_conj().resolve_neg()
-    memory = torch.empty(0, dtype=t.dtype).set_(plain.untyped_storage().clone())
+    storage = plain.untyped_storage()
+    if storage.data_ptr() not in memories:
+        memories[storage.data_ptr()] = storage.clone()
+    memory = torch.empty(0, dtype=t.dtype).set_(memories[storage.data_ptr()])
     if t.dtype is torch.bfloat16:
         whole = memory.view(torch.int16).numpy().view(eager.bfloat16.np)
     else:
@@ -181,11 +211,14 @@ def _name(dtype: Any) -> str:
     return str(dtype).removeprefix("torch.")
 
 
+_MEMORIES = -1  # a key of `known`, of tensors by their id, for the memories of them
+
+
 def converted(value: Any, known: dict[int, Any]) -> Any:
     """An argument of a sample, with our tensors, dtypes and so on for torch's."""
     if isinstance(value, torch.Tensor):
         if id(value) not in known:
-            known[id(value)] = our_tensor(value)
+            known[id(value)] = our_tensor(value, known.setdefault(_MEMORIES, {}))
         return known[id(value)]
     if isinstance(value, torch.dtype):
         if not hasattr(eager, _name(value)):
@@ -327,6 +360,8 @@ def check(call: Call, result: list[Any], gradients: list[Any] | None) -> None:
     looser = LOOSER.get(name, 1)
     loose = bool(GAUGE.search(name))
     drawn = RANDOM.search(name) or call.kwargs.get("dropout_p")
+    if name == "nn_functional_multi_head_attention_forward":
+        drawn = call.kwargs["training"] and call.args[10]  # dropout_p
     values = not drawn and not NEVER_FILLED.search(name)
     for mine, theirs in zip(result, call.result, strict=True):
         compare(mine, theirs, "value", values=values and not loose, looser=looser)

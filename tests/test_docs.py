@@ -181,7 +181,7 @@ def _standard():
 def test_the_limits_are_those_of_the_code():
     page = " ".join(DOCS["debugging.md"].split())
     config, split = jitcap.config, importlib.import_module("jitcap.split")
-    text = f"{config.entries} versions of a function, {split.VERSIONS} of a part, {split.CAPTURES} captures"
+    text = f"{config.entries} versions of a function, {split.VERSIONS} of a part"
     assert text in page
     assert f"op by op up to {noise.ALL} times" in page
 
@@ -210,19 +210,21 @@ def test_each_debug_level_adds_what_its_row_says(capsys):
 def test_another_python_is_said(monkeypatch):
     bytecode = importlib.import_module("jitcap.capture.bytecode")
     monkeypatch.setattr(bytecode, "VERSION", (3, 99))
-    bytecode.decode.cache_clear() if hasattr(bytecode.decode, "cache_clear") else None
-
-    def fresh(x):
-        return x * 3 + 1
-
-    with jitcap.config(strict=False, check=False), pytest.warns(jitcap.JitcapWarning, match="3.99"):
-        assert jitcap.jit(fresh)(eager.ones(2)).tolist() == [4, 4]
+    jitcap.reset()
+    fresh = jitcap.jit(lambda x: x * 3 + 1)
+    with pytest.warns(jitcap.JitcapWarning, match=r"Python 3\.99 .* traced by dispatch"):
+        assert fresh(eager.ones(2)).tolist() == [4, 4]
+    assert (fresh.stats.compiles, fresh.stats.fallbacks) == (1, 0)
 
 
 @pytest.mark.filterwarnings("ignore::jitcap.JitcapWarning")
-def test_sizes_that_data_decide_split():
+def test_sizes_that_data_decide():
+    """One graph, but for what Python decides on them."""
     step = jitcap.jit(lambda x: (x * 2)[x > 1].sum() + x.nonzero().sum())
     assert step(eager.arange(4.0)).item() == 10 + 6
+    assert not step.stats.splits
+    step = jitcap.jit(lambda x: [row * 2 for row in x[x > 1]])
+    assert len(step(eager.arange(4.0))) == 2
     assert step.stats.splits
 
 
@@ -254,8 +256,37 @@ def test_the_tour_shows_what_is_printed(request):
         assert normalise(match[4]) == normalise(stages[match[1]]), match[1]
 
 
+def test_the_page_of_sizes_shows_what_is_printed(request):
+    """Each program with the guards on its sizes and its loops; --update-golden writes them anew."""
+    path, text = ROOT / "docs" / "shapes.md", DOCS["shapes.md"]
+    fence = r"^```{}\n(.*?)^```$"
+    page = re.compile(
+        r"^### (\w+)\n\n" + r"\n\n".join(map(fence.format, ("python", "guards", "loops"))),
+        re.DOTALL | re.MULTILINE,
+    )
+    shown = list(page.finditer(text))
+    assert len(shown) == 3
+    for match in reversed(shown):
+        scope = {"eager": eager}
+        exec(compile(match[2], str(path), "exec"), scope)
+        f = scope[match[1]]
+        given = [eager.ones(6, 8) for _ in range(f.__code__.co_argcount)]
+        made = jitcap.explain(f, dynamic=True)(*given)
+        assert (len(made.graphs), made.splits) == (1, ())
+        guards = [g.rpartition("  # ")[0].partition(": ")[2] for g in made.guards]
+        guards = [g for g in guards if "shape[" in g or "or more" in g]
+        loops = "\n".join(x for x in made.stages["tiled"].splitlines() if "B[" not in x)
+        found = {"guards": "\n".join(guards), "loops": re.sub(r" \S*:\d+$", "", loops, flags=re.M)}
+        for part, (name, got) in zip((4, 3), reversed(found.items()), strict=True):
+            if request.config.getoption("--update-golden"):
+                text = text[: match.start(part)] + got + "\n" + text[match.end(part) :]
+            else:
+                assert match[part].strip() == got.strip(), (match[1], name)
+    path.write_text(text)
+
+
 def test_every_setting_is_documented():
-    config = pytest.importorskip("jitcap.config")
+    config = pytest.importorskip("eager.config")
     page = (ROOT / "docs" / "debugging.md").read_text()
     rows = [[cell.strip(" `") for cell in line.split("|")] for line in page.splitlines()]
     defaults = {row[1]: row[2] for row in rows if len(row) > 3}

@@ -5,9 +5,9 @@ import numpy as np
 import codegen
 import eager
 from codegen.emit.triton.program import emit
+from codegen.emit.triton.runtime.run import interpreted
 from codegen.emit.triton.tile import DEFAULT
 from codegen.expr import interning
-from codegen.runtime.triton_run import interpreted
 from eager.tensor import Tensor
 from jitcap.lower import lower
 from jitcap.tracer import trace

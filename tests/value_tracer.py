@@ -5,6 +5,7 @@ index maps of views and derivatives are tested without any compiler.
 """
 
 import contextlib
+import operator
 
 import numpy as np
 
@@ -18,6 +19,11 @@ from eager.traced import fresh
 
 class Untaped:
     """What eager tells a tracer of its tape, which the tests leave to eager."""
+
+    inside = None
+
+    def touch(self, state):
+        """Nothing is put back."""
 
     def distinct(self, traced):
         return traced
@@ -71,6 +77,14 @@ class ValueTracer(Untaped):
     def value(self, handle):
         """Nothing is known while tracing, though the handles are values."""
         return None
+
+    def size_of(self, sym):
+        return operator.index(sym)
+
+    def with_size(self, op, operands, attrs):
+        """No size is a symbol: the rule says that it is not known."""
+        op.abstract(tuple(map(aval_of, operands)), attrs)
+        return attrs
 
     def concretize(self, sym, want):
         return want(sym.leaf)

@@ -46,6 +46,13 @@ RULES: Final[dict[type[Expr], str]] = {
 }
 
 
+# Intrinsics that Python, and text that looks like it, writes between the operands.
+INFIX: Final = {
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
+    "eq": "==", "ne": "!=", "and_": "&", "or_": "|", "xor": "^",
+}  # fmt: skip
+
+
 def bare(text: str) -> str:
     """`text` without parentheses around the whole of it, for places that end it anyway."""
     if not (text.startswith("(") and text.endswith(")")):

@@ -1,1 +1,1 @@
-"""Runtimes of the backends: compiled text -> something that runs."""
+"""What the runtimes of all backends share: the artifact, the cache on disk, callbacks."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
+
+from codegen.sizes import Shape, Size
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -27,7 +30,7 @@ class OutOfRange(CheckFailed, IndexError):
 def failure(site: str, value: int, bound: int) -> CheckFailed:
     """What a failed check raises. `site`: "what was expected|file:line", or a place alone: that of
     an index `value` for a dimension of size `bound`."""
-    what, _, place = site.rpartition("|")
+    what, _, place = site.replace(SIZE, str(bound)).rpartition("|")
     if not what:
         return OutOfRange(f"index {value} is out of range for a dimension of size {bound}", place)
     if INDEX_SITE not in what:
@@ -36,6 +39,7 @@ def failure(site: str, value: int, bound: int) -> CheckFailed:
 
 
 INDEX_SITE: Final = "index out of bounds"
+SIZE: Final = "{bound}"  # in a site: a size that is known at run time
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +53,14 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """Shape and element type of one array; `shape` holds ints."""
+    """Shape and element type of one array."""
 
-    shape: tuple[int, ...]
+    shape: Shape
     dtype: np.dtype[Any]
 
     @property
     def nbytes(self) -> int:
-        size = self.dtype.itemsize
-        for n in self.shape:
-            size *= n
-        return size
+        return math.prod(self.shape) * self.dtype.itemsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +77,12 @@ class Signature:
     """How one compiled entry is called.
 
     `kinds` has one letter per input: "t" an array, "f" a float, "i" an int (bools too). Buffers are
-    numbered: the arrays among the inputs in their order, then `outputs`, then `hosts`. `shapes`
-    computes output shapes from the inputs when they are symbolic. `sites[k]` is the user's
+    numbered: the arrays among the inputs in their order, then `outputs`, then (if there are
+    `blocks`) the table of the temporaries' offsets, then `hosts`. `sites[k]` is the user's
     "file:line" of the k-th place that can fail.
+
+    `symbols` are the names of those in the shapes, and which inputs their values are. `blocks` are
+    the temporaries of symbolic sizes: (first item, last item, bytes).
     """
 
     kinds: str
@@ -86,7 +90,8 @@ class Signature:
     arena_bytes: int = 0
     sites: tuple[str, ...] = ()
     hosts: tuple[Host, ...] = ()
-    shapes: Callable[[Sequence[Any]], Sequence[tuple[int, ...]]] | None = None
+    symbols: tuple[tuple[str, int], ...] = ()
+    blocks: tuple[tuple[int, int, Size], ...] = ()
 
     @property
     def callbacks(self) -> tuple[str, ...]:

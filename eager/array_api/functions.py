@@ -21,8 +21,9 @@ _SAME: Final = {
         "abs acos acosh add asin asinh atan atan2 atanh bitwise_and bitwise_left_shift bitwise_or "
         "bitwise_right_shift bitwise_xor ceil conj copysign cos cosh divide exp expm1 floor "
         "floor_divide hypot imag isfinite isinf isnan log log10 log1p log2 logaddexp logical_and "
-        "logical_not logical_or logical_xor maximum minimum multiply positive pow real reciprocal "
-        "remainder round sign signbit sin sinh sqrt square subtract tan tanh trunc matmul where"
+        "logical_not logical_or logical_xor maximum minimum multiply nextafter positive pow real "
+        "reciprocal remainder round sign signbit sin sinh sqrt square subtract tan tanh trunc "
+        "matmul where"
     ).split()
 } | {
     "bitwise_invert": "bitwise_not",

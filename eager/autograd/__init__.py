@@ -10,6 +10,8 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from eager.autograd.anomaly import detect_anomaly as detect_anomaly
+from eager.autograd.anomaly import set_detect_anomaly as set_detect_anomaly
 from eager.notice import warn_once
 from eager.tape import Edge, accumulate, differentiable, edge_of, full, hooked, sweep
 from eager.tape import Node as Node

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from eager.autograd import no_grad
+from eager.distributions import constraints as c
 from eager.distributions.distribution import Distribution
 from eager.interop import tensor
 from eager.nn.functional import binary_cross_entropy_with_logits, softplus
-from eager.notice import ignore
+from eager.ops.create import arange
+from eager.ops.pointwise import where
 from eager.ops.view import broadcast_tensors
 from eager.random import bernoulli, multinomial
 from eager.tensor import Tensor
@@ -23,10 +26,12 @@ class Categorical(Distribution):
     """One of n classes with probabilities `probs` (normalised over the last dimension) or
     `logits`."""
 
+    arg_constraints = {"probs": c.simplex, "logits": c.real_vector}
+    has_enumerate_support = True
+
     def __init__(
         self, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: Any = None
     ) -> None:
-        ignore("Distribution", validate_args=validate_args)
         _one_of(probs, logits)
         if logits is not None:
             self.logits = logits - logits.logsumexp(dim=-1, keepdim=True)
@@ -34,8 +39,16 @@ class Categorical(Distribution):
         elif probs is not None:
             self.probs = probs / probs.sum(-1, keepdim=True)
             self.logits = _clamped(self.probs).log()
-        super().__init__(self.probs.shape[:-1])
+        super().__init__(self.probs.shape[:-1], validate_args=validate_args)
         self._num_events = self.probs.shape[-1]
+
+    @property
+    def support(self) -> Any:
+        return c.integer_interval(0, self._num_events - 1)
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        values = arange(self._num_events).reshape((-1, *(1,) * len(self._batch_shape)))
+        return values.expand((-1, *self._batch_shape)) if expand else values
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Classes as int64, of shape sample_shape + batch_shape."""
@@ -47,6 +60,7 @@ class Categorical(Distribution):
         return drawn.t().reshape(self._extended(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
         index, logits = broadcast_tensors(value.long().unsqueeze(-1), self.logits)
         return logits.gather(-1, index[..., :1]).squeeze(-1)
 
@@ -56,6 +70,14 @@ class Categorical(Distribution):
     @property
     def mode(self) -> Tensor:
         return self.probs.argmax(dim=-1)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.probs[..., 0] * math.nan
+
+    @property
+    def variance(self) -> Tensor:
+        return self.probs[..., 0] * math.nan
 
 
 def _clamped(probs: Tensor) -> Tensor:
@@ -67,8 +89,11 @@ def _clamped(probs: Tensor) -> Tensor:
 class Bernoulli(Distribution):
     """1 with probability `probs` (or sigmoid of `logits`), else 0."""
 
+    arg_constraints = {"probs": c.unit_interval, "logits": c.real}
+    support = c.boolean
+    has_enumerate_support = True
+
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
-        ignore("Distribution", validate_args=validate_args)
         _one_of(probs, logits)
         if logits is not None:
             self.logits = logits if isinstance(logits, Tensor) else tensor(logits)
@@ -77,13 +102,18 @@ class Bernoulli(Distribution):
             self.probs = probs if isinstance(probs, Tensor) else tensor(probs)
             inside = _clamped(self.probs)
             self.logits = inside.log() - (-inside).log1p()
-        super().__init__(self.probs.shape)
+        super().__init__(self.probs.shape, validate_args=validate_args)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with no_grad():
             return bernoulli(self.probs.expand(self._extended(sample_shape)))
 
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        values = arange(2, dtype=self.probs.dtype).reshape((-1, *(1,) * len(self._batch_shape)))
+        return values.expand((-1, *self._batch_shape)) if expand else values
+
     def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
         logits, value = broadcast_tensors(self.logits, value)
         return -binary_cross_entropy_with_logits(logits, value, reduction="none")
 
@@ -93,6 +123,10 @@ class Bernoulli(Distribution):
     @property
     def mean(self) -> Tensor:
         return self.probs
+
+    @property
+    def mode(self) -> Tensor:
+        return where(self.probs == 0.5, math.nan, (self.probs >= 0.5).to(self.probs.dtype))
 
     @property
     def variance(self) -> Tensor:

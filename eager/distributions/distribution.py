@@ -2,25 +2,94 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Mapping
 from typing import Any
 
 from eager.autograd import no_grad
 from eager.device import Size
-from eager.notice import ignore
+from eager.dispatch import tracing
+from eager.distributions.constraints import Constraint, independent, is_dependent
 from eager.tensor import Tensor
 
 
 class Distribution:
-    """A batch (`batch_shape`) of distributions over values of shape `event_shape`."""
+    """A batch (`batch_shape`) of distributions over values of shape `event_shape`.
+
+    Parameters and values are checked against `arg_constraints` and `support` (ValueError) unless
+    `validate_args` is False, and but for captured code, which does not look at values."""
 
     has_rsample = False
+    has_enumerate_support = False
+    arg_constraints: Mapping[str, Constraint] = {}
+    support: Any = None
+    _validate_args = True
 
     def __init__(
-        self, batch_shape: Any = (), event_shape: Any = (), validate_args: Any = None
+        self, batch_shape: Any = (), event_shape: Any = (), validate_args: bool | None = None
     ) -> None:
-        ignore("Distribution", validate_args=validate_args)
         self._batch_shape = Size(batch_shape)
         self._event_shape = Size(event_shape)
+        if validate_args is not None:
+            self._validate_args = validate_args
+        if self._validate_args and not tracing():
+            self._check_parameters()
+
+    @staticmethod
+    def set_default_validate_args(value: bool) -> None:
+        """Whether distributions made from now on check their arguments."""
+        Distribution._validate_args = bool(value)
+
+    def _check_parameters(self) -> None:
+        for name, constraint in self.arg_constraints.items():
+            if is_dependent(constraint) or name not in self.__dict__:
+                continue
+            value = self.__dict__[name]
+            if not constraint.check(value).all():
+                raise ValueError(
+                    f"Expected parameter {name} ({type(value).__name__} of shape "
+                    f"{tuple(value.shape)}) of distribution {self!r} to satisfy the constraint "
+                    f"{constraint!r}, but found invalid values:\n{value}"
+                )
+
+    def _validate_sample(self, value: Any) -> None:
+        """ValueError for a value that is none of the distribution's."""
+        if not self._validate_args or tracing() or not isinstance(value, Tensor):
+            return
+        shape = (*self._batch_shape, *self._event_shape)
+        split = value.ndim - len(self._event_shape)
+        if tuple(value.shape[max(split, 0) :]) != tuple(self._event_shape):
+            raise ValueError(
+                f"The right-most size of value must match event_shape: {value.shape} vs "
+                f"{self._event_shape}."
+            )
+        for i, j in zip(reversed(value.shape), reversed(shape), strict=False):
+            if i != 1 and j not in (1, i):
+                raise ValueError(
+                    f"Value is not broadcastable with batch_shape+event_shape: {value.shape} vs "
+                    f"{shape}."
+                )
+        support = self.support
+        if support is None or is_dependent(support) or support.check(value).all():
+            return
+        raise ValueError(
+            f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) to be "
+            f"within the support ({support!r}) of the distribution {self!r}, but found invalid "
+            f"values:\n{value}"
+        )
+
+    def expand(self, batch_shape: Any) -> Any:
+        """The same distribution, its parameters expanded to a larger batch."""
+        new = copy.copy(self)
+        own = len(self._batch_shape)
+        for name, value in self.__dict__.items():
+            if isinstance(value, Tensor):
+                new.__dict__[name] = value.expand((*batch_shape, *value.shape[own:]))
+            elif isinstance(value, Distribution):
+                extra = value.batch_shape[own:]
+                new.__dict__[name] = value.expand((*batch_shape, *extra))
+        new._batch_shape = Size(batch_shape)
+        return new
 
     @property
     def batch_shape(self) -> Size:
@@ -49,6 +118,25 @@ class Distribution:
     def entropy(self) -> Tensor:
         raise NotImplementedError
 
+    def perplexity(self) -> Tensor:
+        return self.entropy().exp()
+
+    def cdf(self, value: Tensor) -> Tensor:
+        """The probability of at most `value`."""
+        raise NotImplementedError
+
+    def icdf(self, value: Tensor) -> Tensor:
+        """The value below which a draw is with probability `value`."""
+        raise NotImplementedError
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """All values of a discrete distribution, in the first dimension."""
+        raise NotImplementedError
+
+    @property
+    def mode(self) -> Tensor:
+        raise NotImplementedError
+
     @property
     def mean(self) -> Tensor:
         raise NotImplementedError
@@ -65,8 +153,12 @@ class Distribution:
         return self.log_prob(value).exp()
 
     def __repr__(self) -> str:
-        shapes = f"batch_shape={self._batch_shape}, event_shape={self._event_shape}"
-        return f"{type(self).__name__}({shapes})"
+        shown = [name for name in self.arg_constraints if name in self.__dict__]
+        each = [
+            f"{name}: {value if value.numel() == 1 else value.shape}"
+            for name, value in ((n, self.__dict__[n]) for n in shown)
+        ]
+        return f"{type(self).__name__}({', '.join(each)})"
 
 
 class Independent(Distribution):
@@ -79,13 +171,23 @@ class Independent(Distribution):
         reinterpreted_batch_ndims: int,
         validate_args: Any = None,
     ) -> None:
-        ignore("Distribution", validate_args=validate_args)
         self.base_dist = base_distribution
         self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
         shape = (*base_distribution.batch_shape, *base_distribution.event_shape)
         split = len(base_distribution.batch_shape) - reinterpreted_batch_ndims
-        super().__init__(shape[:split], shape[split:])
+        if split < 0:
+            raise ValueError(
+                "Expected reinterpreted_batch_ndims <= len(base_distribution.batch_shape), actual "
+                f"{reinterpreted_batch_ndims} vs {len(base_distribution.batch_shape)}"
+            )
+        super().__init__(shape[:split], shape[split:], validate_args)
         self.has_rsample = base_distribution.has_rsample
+        self.has_enumerate_support = base_distribution.has_enumerate_support
+
+    @property
+    def support(self) -> Any:
+        inner = self.base_dist.support
+        return inner and independent(inner, self.reinterpreted_batch_ndims)
 
     def _sum(self, x: Tensor) -> Tensor:
         n = self.reinterpreted_batch_ndims
@@ -104,9 +206,16 @@ class Independent(Distribution):
         return self._sum(self.base_dist.entropy())
 
     @property
+    def mode(self) -> Tensor:
+        return self.base_dist.mode
+
+    @property
     def mean(self) -> Tensor:
         return self.base_dist.mean
 
     @property
     def variance(self) -> Tensor:
         return self.base_dist.variance
+
+    def __repr__(self) -> str:
+        return f"Independent({self.base_dist}, {self.reinterpreted_batch_ndims})"

@@ -8,9 +8,9 @@ from typing import Any
 
 from eager import linalg
 from eager.aval import broadcast_shapes
+from eager.distributions import constraints as c
 from eager.distributions.distribution import Distribution
 from eager.interop import tensor
-from eager.notice import ignore
 from eager.random import rand, randn
 from eager.tensor import Tensor
 
@@ -27,22 +27,25 @@ def _together(*parameters: Any) -> list[Tensor]:
 class Normal(Distribution):
     """The normal distribution with mean `loc` and standard deviation `scale`."""
 
+    arg_constraints = {"loc": c.real, "scale": c.positive}
+    support = c.real
     has_rsample = True
 
     def __init__(self, loc: Any, scale: Any, validate_args: Any = None) -> None:
-        ignore("Distribution", validate_args=validate_args)
         self.loc, self.scale = _together(loc, scale)
-        super().__init__(self.loc.shape)
+        super().__init__(self.loc.shape, validate_args=validate_args)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         noise = randn(self._extended(sample_shape), dtype=self.loc.dtype)
         return self.loc + noise * self.scale
 
     def log_prob(self, value: Any) -> Tensor:
+        self._validate_sample(value)
         apart = (value - self.loc) / self.scale
         return -(apart * apart) / 2 - self.scale.log() - _HALF_LOG_TWO_PI
 
     def cdf(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
         return 0.5 * (1 + ((value - self.loc) / (self.scale * math.sqrt(2))).erf())
 
     def icdf(self, value: Tensor) -> Tensor:
@@ -67,18 +70,33 @@ class Normal(Distribution):
 class Uniform(Distribution):
     """Uniform on [low, high)."""
 
+    arg_constraints = {"low": c.dependent, "high": c.dependent}
     has_rsample = True
 
     def __init__(self, low: Any, high: Any, validate_args: Any = None) -> None:
-        ignore("Distribution", validate_args=validate_args)
         self.low, self.high = _together(low, high)
-        super().__init__(self.low.shape)
+        super().__init__(self.low.shape, validate_args=validate_args)
+
+    def _check_parameters(self) -> None:
+        if not (self.low < self.high).all():
+            raise ValueError("Uniform is not defined when low>= high")
+
+    @property
+    def support(self) -> Any:
+        return c.interval(self.low, self.high)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        return ((value - self.low) / (self.high - self.low)).clamp(0, 1)
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self.low + value * (self.high - self.low)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         u = rand(self._extended(sample_shape), dtype=self.low.dtype)
         return self.low + u * (self.high - self.low)
 
     def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
         inside = (self.low <= value) & (self.high > value)
         return inside.to(self.low.dtype).log() - (self.high - self.low).log()
 
@@ -90,6 +108,10 @@ class Uniform(Distribution):
         return (self.high + self.low) / 2
 
     @property
+    def mode(self) -> Tensor:
+        return self.low * math.nan
+
+    @property
     def variance(self) -> Tensor:
         return (self.high - self.low) ** 2 / 12
 
@@ -97,19 +119,32 @@ class Uniform(Distribution):
 class Exponential(Distribution):
     """The exponential distribution of the given rate."""
 
+    arg_constraints = {"rate": c.positive}
+    support = c.nonnegative
     has_rsample = True
 
     def __init__(self, rate: Any, validate_args: Any = None) -> None:
-        ignore("Distribution", validate_args=validate_args)
         (self.rate,) = _together(rate)
-        super().__init__(self.rate.shape)
+        super().__init__(self.rate.shape, validate_args=validate_args)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         u = rand(self._extended(sample_shape), dtype=self.rate.dtype)
         return -(-u).log1p() / self.rate
 
     def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
         return self.rate.log() - self.rate * value
+
+    def cdf(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        return 1 - (-self.rate * value).exp()
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return -(-value).log1p() / self.rate
+
+    @property
+    def mode(self) -> Tensor:
+        return self.rate * 0
 
     def entropy(self) -> Tensor:
         return 1.0 - self.rate.log()
@@ -123,9 +158,31 @@ class Exponential(Distribution):
         return 1 / (self.rate * self.rate)
 
 
+def cholesky_factor(
+    covariance_matrix: Tensor | None, precision_matrix: Tensor | None, scale_tril: Tensor | None
+) -> Tensor:
+    """The lower factor (..., n, n) of a covariance that is given in one of three ways. ValueError
+    for none or several, or one of fewer dimensions."""
+    given = [x for x in (covariance_matrix, precision_matrix, scale_tril) if x is not None]
+    if len(given) != 1:
+        raise ValueError(
+            "Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified."
+        )
+    (factor,) = given
+    if factor.ndim < 2:
+        raise ValueError(
+            "scale_tril must be at least two-dimensional, with optional leading batch dimensions"
+        )
+    if scale_tril is not None:
+        return factor
+    return linalg.cholesky(factor if precision_matrix is None else linalg.inv(factor))
+
+
 class MultivariateNormal(Distribution):
     """The normal distribution over vectors, from its covariance or that one's Cholesky factor."""
 
+    arg_constraints = {"loc": c.real_vector, "scale_tril": c.lower_cholesky}
+    support = c.real_vector
     has_rsample = True
 
     def __init__(
@@ -136,23 +193,12 @@ class MultivariateNormal(Distribution):
         scale_tril: Tensor | None = None,
         validate_args: Any = None,
     ) -> None:
-        ignore("Distribution", validate_args=validate_args)
-        if (covariance_matrix is None) + (precision_matrix is None) + (scale_tril is None) != 2:
-            raise ValueError(
-                "Exactly one of covariance_matrix or precision_matrix or scale_tril may be "
-                "specified."
-            )
-        if precision_matrix is not None:
-            covariance_matrix = linalg.inv(precision_matrix)
-        if covariance_matrix is not None:
-            scale_tril = linalg.cholesky(covariance_matrix)
-        assert scale_tril is not None
-        factor = scale_tril
+        factor = cholesky_factor(covariance_matrix, precision_matrix, scale_tril)
         n = loc.shape[-1]
         batch = broadcast_shapes(tuple(loc.shape[:-1]), tuple(factor.shape[:-2]))
         self.loc = loc.expand(*batch, n)
         self.scale_tril = factor.expand(*batch, n, n)
-        super().__init__(batch, (n,))
+        super().__init__(batch, (n,), validate_args=validate_args)
 
     @property
     def covariance_matrix(self) -> Tensor:
@@ -166,6 +212,7 @@ class MultivariateNormal(Distribution):
         return self.scale_tril.diagonal(0, -2, -1).log().sum(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
         apart = (value - self.loc).unsqueeze(-1)
         factor = self.scale_tril.expand(*apart.shape[:-2], *self.scale_tril.shape[-2:])
         white = linalg.solve(factor, apart).squeeze(-1)
@@ -178,6 +225,10 @@ class MultivariateNormal(Distribution):
 
     @property
     def mean(self) -> Tensor:
+        return self.loc
+
+    @property
+    def mode(self) -> Tensor:
         return self.loc
 
     @property

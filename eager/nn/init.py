@@ -92,7 +92,7 @@ def eye_(tensor: Tensor) -> Tensor:
         raise ValueError("Only tensors with 2 dimensions are supported")
     with no_grad():
         rows, columns = tensor.shape
-        one = (iota(rows).unsqueeze(1) == iota(columns)).to(tensor.dtype)
+        one = (iota(rows, like=tensor).unsqueeze(1) == iota(columns, like=tensor)).to(tensor.dtype)
         return tensor.copy_(one)
 
 

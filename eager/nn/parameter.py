@@ -5,7 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from eager import dtype as dt
+from eager.ops.create import empty
 from eager.tensor import Tensor
+from eager.traced import UnknownValue
 
 
 class Parameter(Tensor):
@@ -45,3 +48,91 @@ class Buffer(Tensor):
         self._array = source._array
         self._storage = source._storage
         self.persistent = persistent
+
+
+class UninitializedError(UnknownValue, ValueError):
+    """A tensor without a shape was used; a compiled function is split there."""
+
+
+class _Uninitialized(Tensor):
+    """A tensor without a shape: it has a dtype, and can be moved, copied and given a shape; all
+    else raises ValueError."""
+
+    cls_to_become: type[Tensor] = Tensor
+    _kind: tuple[Any, Any]  # device and dtype
+
+    def __init__(self, requires_grad: bool, device: Any, dtype: Any) -> None:
+        self._kind = (device, dt.get_default_dtype() if dtype is None else dtype)
+        self._requires_grad = requires_grad
+
+    @property
+    def _array(self) -> Any:
+        raise UninitializedError(
+            "Attempted to use an uninitialized parameter. This error happens when you are using a "
+            "`LazyModule` or explicitly manipulating an `UninitializedParameter`: call the module "
+            "once with an input of the right shape first"
+        )
+
+    @property
+    def shape(self) -> Any:
+        raise RuntimeError(
+            "Can't access the shape of an uninitialized parameter or buffer. This error usually "
+            "happens in `load_state_dict` when trying to load an uninitialized parameter into an "
+            "initialized one. Call the module once to give its parameters their shapes."
+        )
+
+    @property
+    def dtype(self) -> Any:
+        return self._kind[1]
+
+    @property
+    def data(self) -> Tensor:
+        """An empty tensor of the dtype: what converts it converts this one."""
+        return empty((0,), device=self._kind[0], dtype=self._kind[1])
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        self._kind = (value.device, value.dtype)
+
+    def detach(self) -> Tensor:
+        return self
+
+    def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
+        """Become a tensor of `shape`, with any values."""
+        device, dtype = device or self._kind[0], dtype or self._kind[1]
+        values = empty(tuple(shape), device=device, dtype=dtype)
+        del self.__dict__["_kind"]
+        self.__class__ = self.cls_to_become  # type: ignore[assignment]
+        self._array, self._storage = values._array, values._storage  # type: ignore[misc]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if id(self) not in memo:
+            memo[id(self)] = type(self)(self._requires_grad, *self._kind)
+        return memo[id(self)]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._requires_grad, *self._kind)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return self.__reduce__()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    __str__ = __repr__
+
+
+class UninitializedParameter(_Uninitialized, Parameter):
+    """A parameter whose shape is not known yet: `materialize(shape)` makes it a Parameter."""
+
+    cls_to_become = Parameter
+
+    def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> None:
+        _Uninitialized.__init__(self, requires_grad, device, dtype)
+
+
+class UninitializedBuffer(_Uninitialized):
+    """A buffer whose shape is not known yet: `materialize(shape)` makes it a tensor."""
+
+    def __init__(self, requires_grad: bool = False, device: Any = None, dtype: Any = None) -> None:
+        super().__init__(requires_grad, device, dtype)

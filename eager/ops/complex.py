@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from eager import dtype as dt
-from eager.aval import Aval
+from eager.aval import Aval, broadcast_shapes
 from eager.dispatch import apply
 from eager.ops import samples as s
 from eager.ops.kinds import Host
@@ -72,7 +72,7 @@ COMPLEX = Host(
     numpy=_joined,
     rule=lambda a, b: (
         Aval(
-            np.broadcast_shapes(a.shape, b.shape),
+            broadcast_shapes(a.shape, b.shape),
             dt.complex64 if a.dtype is dt.float32 else dt.complex128,
             a.device,
         ),

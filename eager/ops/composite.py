@@ -16,13 +16,14 @@ from eager.dispatch import apply
 from eager.dtype import DType
 from eager.op import Samples
 from eager.ops import samples as s
-from eager.ops.create import IOTA
+from eager.ops.create import IOTA, made
 from eager.ops.extern import SVD
 from eager.ops.move import cat, stack
 from eager.ops.pointwise import where
 from eager.ops.reduce import amax, amin, is_floating, over_dims, sum
 from eager.ops.view import constant, norm_dim, norm_dims
 from eager.registry import public
+from eager.symint import is_empty, most
 from eager.tensor import Tensor
 
 
@@ -72,7 +73,7 @@ def _variance(
     dims = norm_dims(dim, x.ndim, name)
     average = mean(x, dims, keepdim=True)
     total = sum(_squared(x - average), dims, keepdim)
-    spread = total / max(_count(x, dims) - correction, 0)
+    spread = total / most(_count(x, dims) - correction, 0)
     if not keepdim:
         average = average.squeeze(dims) if dims else average
     return spread, average
@@ -258,7 +259,7 @@ def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """exp(x) / sum(exp(x)) along `dim`, without overflow."""
     x = _softmax_input(input, dtype)
     d = norm_dim(dim, x.ndim, "softmax")
-    if x.numel() == 0:
+    if is_empty(x.numel()):
         return x.clone()
     e = _shifted(x, d)[0].exp()
     return e / sum(e, d, keepdim=True)
@@ -269,7 +270,7 @@ def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """log(softmax(x)) along `dim`, without overflow or cancellation."""
     x = _softmax_input(input, dtype)
     d = norm_dim(dim, x.ndim, "log_softmax")
-    if x.numel() == 0:
+    if is_empty(x.numel()):
         return x.clone()
     below = _shifted(x, d)[0]
     return below - sum(below.exp(), d, keepdim=True).log()
@@ -286,7 +287,7 @@ def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log(sum(exp(x))) over `dim`, without overflow; -inf of nothing but -inf."""
     dims = norm_dims(dim, input.ndim, "logsumexp")
-    if input.numel() == 0:
+    if is_empty(input.numel()):
         return sum(input.exp(), dims, keepdim).log()
     high = constant(amax(input, dims, keepdim=True))
     high = where(high.abs() == math.inf, 0.0, high)
@@ -297,9 +298,9 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
 
 
 # --------------------------------------------------------------------------- triangles, diag
-def iota_along(n: int, dim: int, ndim: int) -> Tensor:
-    """0 .. n-1 along `dim`, size 1 elsewhere."""
-    places = apply(IOTA, shape=(n,), dtype=dt.int64)
+def iota_along(n: int, dim: int, ndim: int, like: Tensor) -> Tensor:
+    """0 .. n-1 along `dim`, size 1 elsewhere, beside a tensor."""
+    places = made(IOTA, place=like.device, shape=(n,), dtype=dt.int64)
     return places.reshape([n if d == dim else 1 for d in range(ndim)])
 
 
@@ -310,7 +311,7 @@ def _below(input: Tensor, diagonal: int) -> Tensor:
             f"tril, triu: input tensor must have at least 2 dimensions, got {input.ndim}"
         )
     rows, columns = input.shape[-2:]
-    return iota_along(columns, 1, 2) - iota_along(rows, 0, 2) <= diagonal
+    return iota_along(columns, 1, 2, input) - iota_along(rows, 0, 2, input) <= diagonal
 
 
 _triangles = s.calls(
@@ -393,7 +394,7 @@ def diff(
     parts = [x for x in (prepend, input, append) if x is not None]
     x = input if len(parts) == 1 else cat(parts, d)
     for _ in range(n):
-        size = max(x.shape[d] - 1, 0)
+        size = most(x.shape[d] - 1, 0)
         left, right = x.narrow(d, 0, size), x.narrow(d, x.shape[d] - size, size)
         x = left ^ right if x.dtype is dt.bool_ else right - left
     return x

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from eager import dtype as dt
-from eager import memory
+from eager import memory, symint
 from eager.aval import Aval, scalar_aval
-from eager.device import CPU, device
+from eager.device import CPU, default, places
 from eager.dispatch import apply
 from eager.dtype import DType
 from eager.notice import options
@@ -19,6 +19,7 @@ from eager.ops.kinds import Create
 from eager.ops.view import as_ints
 from eager.registry import public
 from eager.sym import SymNumber
+from eager.symint import is_int, most
 from eager.tensor import Tensor, wrap
 
 
@@ -42,6 +43,8 @@ IOTA = Create(
 
 
 def _full(value: Any, aval: Aval) -> Tensor:
+    if aval.device != "cpu":
+        return apply(FULL, value, shape=aval.shape, dtype=aval.dtype, device=aval.device)
     return apply(FULL, value, shape=aval.shape, dtype=aval.dtype)
 
 
@@ -50,9 +53,21 @@ Tensor._full = staticmethod(
 )  # what the tape, which is below us, makes its zeros and ones with
 
 
+def made(op: Any, *operands: Any, place: Any = None, **attrs: Any) -> Tensor:
+    """What `op` makes on a device: that which is asked for, or the default of this thread."""
+    place = default.place if place is None else place
+    if place is not None and place is not CPU:
+        there = str(places.resolved(place))
+        if there != "cpu":
+            attrs["device"] = there
+    out: Tensor = apply(op, *operands, **attrs)
+    return out
+
+
 def finish(out: Tensor, place: Any = None, requires_grad: bool = False) -> Tensor:
     """The `device` and `requires_grad` arguments that all constructors share."""
-    if place is not None and device(place) != CPU:
+    place = default.place if place is None else place
+    if place is not None and place is not CPU:
         out = out.to(place)
     return out.requires_grad_() if requires_grad else out
 
@@ -88,8 +103,9 @@ def full(
             if found.category == dt.FLOAT
             else found
         )
-    shape = as_ints((size,) if isinstance(size, int) else size)
-    return finish(apply(FULL, fill_value, shape=shape, dtype=dtype), device, requires_grad)
+    shape = as_ints((size,) if is_int(size) else size)
+    out = made(FULL, fill_value, place=device, shape=shape, dtype=dtype)
+    return finish(out, device, requires_grad)
 
 
 def _filled(name: str, value: int) -> Any:
@@ -105,8 +121,12 @@ def _filled(name: str, value: int) -> Any:
     ) -> Tensor:
         if layout or pin_memory or memory_format:
             options(name, layout, pin_memory, memory_format)
-        out = apply(FULL, value, shape=as_ints(sizes, size), dtype=_default(dtype))
-        return finish(out, device, requires_grad)
+        place, shape = default.place if device is None else device, as_ints(sizes, size)
+        if place is None or place is CPU:
+            out = apply(FULL, value, shape=shape, dtype=_default(dtype))
+        else:
+            out = made(FULL, value, place=place, shape=shape, dtype=_default(dtype))
+        return out.requires_grad_() if requires_grad else out
 
     make.__name__ = make.__qualname__ = name
     make.__doc__ = f"{name}(*size, dtype=None, device=None): a tensor filled with {value}."
@@ -121,7 +141,9 @@ empty = _filled("empty", 0)  # defined contents cost nothing: fresh pages are ze
 def _known_number(x: Any) -> Any:
     """A number that decides a size: run-time numbers become guards."""
     x = x.item() if isinstance(x, Tensor) else x
-    return x.pytype(x) if isinstance(x, SymNumber) else x
+    if not isinstance(x, SymNumber):
+        return x
+    return symint.index(x) if x.pytype is int else x.pytype(x)
 
 
 @public(method=False)
@@ -150,20 +172,20 @@ def arange(
     if any(isinstance(x, float) and not math.isfinite(x) for x in (start, end)):
         raise RuntimeError(f"unsupported range: {start} -> {end}")
     if dtype is dt.int64:  # numbers are cut to ints first
-        start, end, step = int(start), int(end), int(step)
+        start, end, step = (x if is_int(x) else int(x) for x in (start, end, step))
         if step == 0:
             raise ValueError("step must be nonzero")
     if (end - start) * step < 0:
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
-    integral = all(isinstance(x, int) for x in (start, end, step))
+    integral = all(map(is_int, (start, end, step)))
     dtype = dtype or (dt.int64 if integral else dt.get_default_dtype())
-    n = len(range(start, end, step)) if integral else math.ceil((end - start) / step)
+    n = -((start - end) // step) if integral else math.ceil((end - start) / step)
     if dtype.category < dt.FLOAT or integral:
-        out = apply(IOTA, shape=(n,), dtype=dtype)
+        out = made(IOTA, place=device, shape=(n,), dtype=dtype)
         out = out if step == 1 else out * step
         out = out if start == 0 else out + start
         return finish(out, device, requires_grad)
-    out = (apply(IOTA, shape=(n,), dtype=dt.float64) * step + start).to(dtype)
+    out = (made(IOTA, place=device, shape=(n,), dtype=dt.float64) * step + start).to(dtype)
     return finish(out, device, requires_grad)
 
 
@@ -200,8 +222,8 @@ def linspace(
     work = dtype if dtype.is_floating_point else dt.float64
     # As PyTorch: ends and step in the result's precision, each product and sum rounded once.
     first, last = _rounded(start, dtype), _rounded(end, dtype)
-    step = _rounded(_rounded(last - first, work) / max(steps - 1, 1), work)
-    i = apply(IOTA, shape=(steps,), dtype=dt.float64)
+    step = _rounded(_rounded(last - first, work) / most(steps - 1, 1), work)
+    i = made(IOTA, place=device, shape=(steps,), dtype=dt.float64)
     out: Any = i + first
     if steps > 1:
         below, above = i * step + first, (i - (steps - 1)) * step + last
@@ -225,7 +247,8 @@ def logspace(
     """base ** linspace(start, end, steps)."""
     if layout or pin_memory:
         options("logspace", layout, pin_memory)
-    out = (base ** linspace(start, end, steps, dtype=dt.float64)).to(_default(dtype))
+    exponents = linspace(start, end, steps, dtype=dt.float64, device=device)
+    out = (base**exponents).to(_default(dtype))
     return finish(out, device, requires_grad)
 
 
@@ -246,8 +269,8 @@ def eye(
     height, width = as_ints((n, n if m is None else m))
     if height < 0 or width < 0:
         raise RuntimeError(f"n and m must be greater or equal to 0, got {height} and {width}")
-    columns = apply(IOTA, shape=(width,), dtype=dt.int64)
-    rows = apply(IOTA, shape=(height,), dtype=dt.int64).reshape(height, 1)
+    columns = made(IOTA, place=device, shape=(width,), dtype=dt.int64)
+    rows = made(IOTA, place=device, shape=(height,), dtype=dt.int64).reshape(height, 1)
     return finish((rows == columns).to(_default(dtype)), device, requires_grad)
 
 
@@ -265,8 +288,9 @@ def _like(name: str, value: int) -> Any:
     ) -> Tensor:
         if layout or pin_memory or memory_format:
             options(name, layout, pin_memory, memory_format)
-        out = apply(FULL, value, shape=tuple(input.shape), dtype=dtype or input.dtype)
-        return finish(out, input.device if device is None else device, requires_grad)
+        place = input.device if device is None else device
+        out = made(FULL, value, place=place, shape=tuple(input.shape), dtype=dtype or input.dtype)
+        return finish(out, place, requires_grad)
 
     make.__name__ = make.__qualname__ = name
     make.__doc__ = f"A tensor filled with {value}, of the shape and dtype of `input`."
@@ -292,8 +316,10 @@ def full_like(
 ) -> Tensor:
     if layout or pin_memory or memory_format:
         options("full_like", layout, pin_memory, memory_format)
-    out = apply(FULL, fill_value, shape=tuple(input.shape), dtype=dtype or input.dtype)
-    return finish(out, input.device if device is None else device, requires_grad)
+    place = input.device if device is None else device
+    shape = tuple(input.shape)
+    out = made(FULL, fill_value, place=place, shape=shape, dtype=dtype or input.dtype)
+    return finish(out, place, requires_grad)
 
 
 def _new(name: str, value: int) -> None:
@@ -309,8 +335,10 @@ def _new(name: str, value: int) -> None:
     ) -> Tensor:
         if layout or pin_memory:
             options(name, layout, pin_memory)
-        out = apply(FULL, value, shape=as_ints(sizes, size), dtype=dtype or self.dtype)
-        return finish(out, self.device if device is None else device, requires_grad)
+        place = self.device if device is None else device
+        shape = as_ints(sizes, size)
+        out = made(FULL, value, place=place, shape=shape, dtype=dtype or self.dtype)
+        return finish(out, place, requires_grad)
 
     make.__name__ = make.__qualname__ = name
     make.__doc__ = f"A tensor of `size` filled with {value}, of this tensor's dtype."
@@ -333,8 +361,10 @@ def new_full(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    out = apply(FULL, fill_value, shape=as_ints((size,)), dtype=dtype or self.dtype)
-    return finish(out, self.device if device is None else device, requires_grad)
+    place = self.device if device is None else device
+    shape = as_ints((size,))
+    out = made(FULL, fill_value, place=place, shape=shape, dtype=dtype or self.dtype)
+    return finish(out, place, requires_grad)
 
 
 # --------------------------------------------------------------------------------------- grids

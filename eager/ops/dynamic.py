@@ -1,7 +1,7 @@
-"""Ops whose result's size depends on values: nonzero, masked_select. tensor -> tensor; never in a
-graph.
+"""Ops whose result's size depends on values: nonzero, masked_select. tensor -> tensor.
 
-Capture splits the program at them (`UnknownValue`).
+Run, they find the size. In a graph it is a symbol among their attributes (`sizes`), which the op
+defines: what it is, the run finds. Who records no such sizes splits the program (`UnknownValue`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from eager import dtype as dt
-from eager.aval import Aval
+from eager.aval import Aval, broadcast_shapes
 from eager.dispatch import apply
 from eager.op import REGISTRY, Attrs, Op
 from eager.ops import samples as s
@@ -25,23 +25,50 @@ from eager.traced import UnknownValue
 
 @dataclass(frozen=True, eq=False)
 class Dynamic(Op):
-    """`numpy` maps the operands' arrays to the result's; there is no rule for shapes."""
+    """`numpy` maps the operands' arrays to the results'. `rule` gives their avals where the size
+    that data decide is the first argument, then the operands' avals and the attributes; `most` how
+    large it can be, of the same without the size (None: there is no limit)."""
 
     numpy: Callable[..., Any] = field(kw_only=True)
+    rule: Callable[..., tuple[Aval, ...]] = field(kw_only=True)
+    most: Callable[..., Any] = field(kw_only=True)
     kind: ClassVar[str] = "dynamic"
+    raises: ClassVar[bool] = True  # for negative counts
 
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
-        raise UnknownValue(
-            f"{self.name}(): the size of the result depends on the values, which are not known "
-            "yet: "
-            "they are being captured"
-        )
+        if "size" not in attrs:
+            raise UnknownValue(
+                f"{self.name}(): the size of the result depends on the values, which are not known "
+                "yet: they are being captured"
+            )
+        rest = {name: value for name, value in attrs.items() if name != "size"}
+        return self.rule(attrs["size"], *avals, **rest)
 
     def run(self, arrays: tuple[Any, ...], attrs: Attrs) -> tuple[Any, ...]:
-        return (self.numpy(*arrays, **attrs),)
+        rest = {name: value for name, value in attrs.items() if name != "size"}
+        found = self.numpy(*arrays, **rest)
+        return found if self.n_outputs > 1 else (found,)
+
+    def compute(
+        self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]
+    ) -> tuple[Any, ...]:
+        return self.run(arrays, attrs)
 
 
-NONZERO = Dynamic("nonzero", ("x",), numpy=lambda x: np.argwhere(x).astype(np.int64, copy=False))
+NONZERO = Dynamic(  # a row of indices for each dimension: what a transposed view shows as columns
+    "nonzero",
+    ("x",),
+    numpy=lambda x: np.ascontiguousarray(np.argwhere(x).T, np.int64),
+    rule=lambda n, x: (Aval((x.ndim, n), dt.int64, x.device),),
+    most=lambda x: x.numel,
+)
+REPEATS = Dynamic(  # where each element of a repeated tensor comes from
+    "repeats",
+    ("counts",),
+    numpy=lambda counts: np.repeat(np.arange(counts.shape[0]), counts),
+    rule=lambda n, counts: (Aval((n,), dt.int64, counts.device),),
+    most=lambda counts: None,
+)
 
 
 @public(
@@ -56,7 +83,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     dimension."""
     x = input.unsqueeze(0) if as_tuple and input.ndim == 0 else input
     places = apply(NONZERO, x)
-    return tuple(places.unbind(1)) if as_tuple else places
+    return tuple(places.unbind(0)) if as_tuple else places.t()
 
 
 @public(samples=s.calls(s.call(s.integers((3, 4)), size=5, fill_value=-2, grad=False)))
@@ -72,7 +99,7 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
 @public(samples=s.calls(s.call(s.integers((3, 4)), grad=False)))
 def argwhere(input: Tensor) -> Tensor:
     """Where the elements are not zero: one row of indices each."""
-    return apply(NONZERO, input)
+    return apply(NONZERO, input).t()
 
 
 @public(
@@ -84,7 +111,7 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where the mask (broadcast) holds, as a vector."""
     if mask.dtype is not dt.bool_:
         raise RuntimeError(f"masked_select: expected BoolTensor for mask, got {mask.dtype}")
-    shape = np.broadcast_shapes(tuple(input.shape), tuple(mask.shape))
+    shape = broadcast_shapes(tuple(input.shape), tuple(mask.shape))
     places = nonzero(mask.expand(shape).reshape(-1), as_tuple=True)
     return apply(REGISTRY["index"], input.expand(shape).reshape(-1), *places, dims=(0,))
 

@@ -21,6 +21,10 @@ from eager.dtype import from_numpy, real_of
 from eager.op import REGISTRY, Attrs, Op
 
 
+class LinAlgError(RuntimeError):
+    """A matrix that cannot be factored: singular, or not positive definite."""
+
+
 @dataclass(frozen=True, eq=False)
 class Extern(Op):
     """`numpy(*arrays, **attrs)` does the work; `shapes(*avals, **attrs)` says the avals of the
@@ -64,7 +68,7 @@ class Extern(Op):
         except np.linalg.LinAlgError as error:
             if lenient:
                 return self._one_by_one(wide, attrs, outs)
-            raise RuntimeError(
+            raise LinAlgError(
                 f"linalg.{self.name}: {error} (input of shape {list(arrays[0].shape)})"
             ) from None
         results = result if isinstance(result, tuple) else (result,)

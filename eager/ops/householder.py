@@ -45,7 +45,7 @@ def geqrf(input: Tensor) -> Geqrf:
 
 
 def _vectors(a: Tensor, count: int) -> list[Tensor]:
-    ones = (iota(a.shape[-2]).unsqueeze(1) == iota(a.shape[-1])).to(a.dtype)
+    ones = (iota(a.shape[-2], like=a).unsqueeze(1) == iota(a.shape[-1], like=a)).to(a.dtype)
     v = a.tril(-1) + ones
     return [v.narrow(-1, i, 1) for i in range(count)]
 
@@ -79,7 +79,7 @@ def householder_product(A: Tensor, tau: Tensor) -> Tensor:
             "torch.linalg.householder_product: input.shape[-2] must be greater than or equal to "
             "input.shape[-1]"
         )
-    eye = (iota(m).unsqueeze(1) == iota(n)).to(A.dtype)
+    eye = (iota(m, like=A).unsqueeze(1) == iota(n, like=A)).to(A.dtype)
     eye = where(eye != eye, A, eye)  # of A's shape, and on its tape also where there is no tau
     return _reflected(eye, A, tau, list(range(tau.shape[-1]))[::-1], left=True)
 

@@ -74,7 +74,7 @@ class Gather(Index):
 def _check_extents(name: str, index: Aval, x: Aval, dim: int) -> None:
     """Other dimensions of an index must fit into x's."""
     small = index.ndim == x.ndim and all(
-        i <= s or d == dim for d, (i, s) in enumerate(zip(index.shape, x.shape, strict=True))
+        d == dim or i <= s for d, (i, s) in enumerate(zip(index.shape, x.shape, strict=True))
     )
     if not small:
         raise RuntimeError(
@@ -93,7 +93,8 @@ def _one_hot(g: Any, index: Any, size: int, dim: int) -> Any:
     that fuses."""
     along = [1] * index.ndim
     along[dim] = size
-    places = apply(REGISTRY["iota"], shape=(size,), dtype=dt.int64).reshape(along)
+    where = {} if index.is_cpu else {"device": str(index.device)}
+    places = apply(REGISTRY["iota"], shape=(size,), dtype=dt.int64, **where).reshape(along)
     return apply(REGISTRY["where"], places == index, g, 0.0)
 
 

@@ -10,28 +10,30 @@ import numpy as np
 
 from eager import dtype as dt
 from eager.aval import Aval
+from eager.device import CPU
 from eager.dispatch import apply
 from eager.dtype import DType
 from eager.notice import warn_once
 from eager.op import Sample
 from eager.ops import samples as s
-from eager.ops.create import IOTA
+from eager.ops.create import IOTA, made
 from eager.ops.index import GATHER, INDEX_ADD, INDEX_PUT, SCATTER, TAKE, scatter_by
 from eager.ops.pointwise import where
 from eager.ops.sort import SORT
 from eager.ops.view import constant, norm_dim
 from eager.registry import public
+from eager.symint import integer
 from eager.tensor import Tensor
 
 
-def iota(n: int, dtype: DType = dt.int64) -> Tensor:
-    """0 .. n-1."""
-    return apply(IOTA, shape=(n,), dtype=dtype)
+def iota(n: int, dtype: DType = dt.int64, *, like: Tensor | None = None) -> Tensor:
+    """0 .. n-1, beside a tensor."""
+    return made(IOTA, place=CPU if like is None else like.device, shape=(n,), dtype=dtype)
 
 
-def iota_along(dim: int, ndim: int, n: int) -> Tensor:
+def iota_along(dim: int, ndim: int, n: int, *, like: Tensor | None = None) -> Tensor:
     """0 .. n-1 along `dim` of `ndim` dimensions, to broadcast against a tensor."""
-    return iota(n).reshape([n if d == dim else 1 for d in range(ndim)])
+    return iota(n, like=like).reshape([n if d == dim else 1 for d in range(ndim)])
 
 
 # --------------------------------------------------------------------------------- picking
@@ -382,7 +384,7 @@ def msort(input: Tensor) -> Tensor:
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Sorted:
     """The k largest (or smallest) elements along `dim`, in order. RuntimeError when there are fewer
     than k."""
-    k, d = int(k), norm_dim(dim, input.ndim, "topk")
+    k, d = integer(k), norm_dim(dim, input.ndim, "topk")
     if not 0 <= k <= (input.shape[d] if input.ndim else 1):
         raise RuntimeError("topk(): selected index k out of range")
     return Sorted(*sorted_along(input, d, largest, "topk", k))
@@ -391,7 +393,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
 @public(samples=lambda: [Sample((s.values((3, 4)), 2)), Sample((s.values((3, 4)), 3, 0, True))])
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Sorted:
     """The k-th smallest element along `dim` (counted from 1), and its index."""
-    k, d = int(k), norm_dim(dim, input.ndim, "kthvalue")
+    k, d = integer(k), norm_dim(dim, input.ndim, "kthvalue")
     if not 1 <= k <= (input.shape[d] if input.ndim else 1):
         raise RuntimeError("kthvalue(): selected number k out of range for dimension " + str(d))
     values, indices = sorted_along(input, d, False, "kthvalue", k)

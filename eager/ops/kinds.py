@@ -16,10 +16,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from eager import dtype as dt
-from eager.aval import Aval, broadcast_shapes, contiguous_strides, result_type
+from eager.aval import Aval, broadcast_shapes, contiguous_strides, result_type, same
 from eager.dtype import DType
 from eager.op import Attrs, Op, aval_of
 from eager.scalar import NUMPY
+from eager.symint import divide, expect_general, is_one, is_single, known_eq, of_data
 
 _PYTHON_TYPES = {
     dt.BOOL: dt.bool_,
@@ -447,9 +448,11 @@ def reshape_strides(
 ) -> tuple[int, ...] | None:
     """Strides of `new` over the same memory, or None when it needs a copy. (NumPy's
     attempt_nocopy_reshape.)"""
+    if any(map(of_data, (*shape, *new))):
+        return _strides_of_data(shape, strides, new)
     if math.prod(shape) == 0:
         return contiguous_strides(new)
-    old = [(n, s) for n, s in zip(shape, strides, strict=True) if n != 1]
+    old = [(n, s) for n, s in zip(shape, strides, strict=True) if not is_one(n)]
     out = [0] * len(new)
     j = len(new) - 1
     while old:
@@ -465,6 +468,32 @@ def reshape_strides(
             j -= 1
     for i in range(j, -1, -1):  # leading ones
         out[i] = 1
+    return tuple(out)
+
+
+def _strides_of_data(
+    shape: tuple[int, ...], strides: tuple[int, ...], new: tuple[int, ...]
+) -> tuple[int, ...] | None:
+    """As `reshape_strides`, of sizes that data decide. What needs a copy is expected to have
+    elements, and no such dimension of size 1: that would need none."""
+    if same(strides, contiguous_strides(shape)):
+        return contiguous_strides(new)
+    out = [1] * len(new)
+    j = len(new) - 1
+    old = [(n, s) for n, s in zip(shape, strides, strict=True) if not is_single(n)]
+    while old:
+        size, step = old.pop()
+        while old and known_eq(old[-1][1], step * size):
+            size *= old.pop()[0]
+        while not is_single(size):
+            q, r = divide(size, new[j]) if j >= 0 else (0, 1)
+            if known_eq(r, 0) is not True:
+                for n in filter(of_data, shape):
+                    expect_general(n)  # type: ignore[arg-type]
+                return None
+            out[j] = step
+            step *= new[j]
+            size, j = q, j - 1  # type: ignore[assignment]
     return tuple(out)
 
 

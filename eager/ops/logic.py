@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from eager import dtype as dt
 from eager.dispatch import apply
 from eager.ops import samples as s
@@ -43,6 +45,30 @@ bitwise_xor = _require_bits(binary_op("bitwise_xor", "xor"))
 bitwise_left_shift = _require_bits(binary_op("bitwise_left_shift", "shl"))
 bitwise_right_shift = _require_bits(binary_op("bitwise_right_shift", "shr"))
 bitwise_not = unary("bitwise_not", "not_", result="promote", samples=s.on_ints())
+
+_whole = s.calls(
+    s.call(s.integers((3, 4), -30, 30), s.integers((4,), -30, 30, seed=1), grad=False),
+    s.call(np.array([0, 0, 6, -128]), np.array([0, -4, 0, 96]), grad=False),
+)
+
+
+def _of_ints(op: Pointwise) -> BinaryFn:
+    def fn(input: Tensor, other: Tensor) -> Tensor:
+        if max(input.dtype.category, other.dtype.category) != dt.INT:
+            kinds = f"{input.dtype} and {other.dtype}"
+            raise NotImplementedError(f"{op.name}() is for ints, got {kinds}")
+        return apply(op, input, other)
+
+    fn.__name__ = fn.__qualname__ = op.name
+    fn.__doc__ = {"gcd": "The greatest common divisor", "lcm": "The least common multiple"}[op.name]
+    fn.__doc__ += " of ints, not below 0."
+    return public(op.name, inplace=True, samples=_whole)(needs_tensors("both")(fn))
+
+
+gcd = _of_ints(binary_op("gcd", "gcd"))
+lcm = _of_ints(  # what is divided by 0 gives 0
+    binary_op("lcm", lambda m, x, y: m.abs(m.trunc_div(x, m.gcd(x, y))) * m.abs(y))
+)
 
 logical_and = binary(
     binary_op("logical_and", lambda m, x, y: m.and_(m.ne(x, 0), m.ne(y, 0)), result="bool"),
@@ -90,3 +116,23 @@ def isfinite(input: Tensor) -> Tensor:
 def signbit(input: Tensor) -> Tensor:
     """Whether the sign bit is set: also of -0.0."""
     return lt(input, 0) if is_integral(input) else apply(SIGNBIT, input)
+
+
+@public()
+def is_signed(input: Tensor) -> bool:
+    """Whether its dtype has negative numbers."""
+    return input.dtype not in (dt.bool_, dt.uint8)
+
+
+@public()
+def is_conj(input: Tensor) -> bool:
+    """Whether it is a view of conjugates: none is, `conj` computes them."""
+    del input
+    return False
+
+
+@public()
+def is_neg(input: Tensor) -> bool:
+    """Whether it is a view of negated numbers: none is."""
+    del input
+    return False

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eager import dtype as dt
-from eager.aval import Aval
+from eager.aval import Aval, broadcast_shapes
 from eager.dispatch import apply
 from eager.ops import factor
 from eager.ops import samples as s
-from eager.ops.extern import SOLVE
+from eager.ops.extern import SOLVE, LinAlgError
 from eager.ops.index_and_sort import iota
 from eager.ops.kinds import Host
 from eager.registry import public, under
@@ -76,14 +76,14 @@ def _factored(A: Tensor, pivot: bool) -> tuple[Tensor, Tensor, Tensor]:
 
 def _permutation(order: Tensor, dtype: Any) -> Tensor:
     """P with P[order[i], i] = 1."""
-    return (iota(order.shape[-1]).unsqueeze(-1) == order.unsqueeze(-2)).to(dtype)
+    return (iota(order.shape[-1], like=order).unsqueeze(-1) == order.unsqueeze(-2)).to(dtype)
 
 
 def _parts(packed: Tensor) -> tuple[Tensor, Tensor]:
     """L (M, K) with ones on its diagonal, and U (K, N)."""
     m, n = packed.shape[-2:]
     k = min(m, n)
-    ones = (iota(m).unsqueeze(1) == iota(k)).to(packed.dtype)
+    ones = (iota(m, like=packed).unsqueeze(1) == iota(k, like=packed)).to(packed.dtype)
     return packed.narrow(-1, 0, k).tril(-1) + ones, packed.narrow(-2, 0, k).triu()
 
 
@@ -110,14 +110,14 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -
     zeros = packed.detach().diagonal(0, -2, -1) == 0
     info = (zeros.to(dt.int32).argmax(-1) + 1) * zeros.any(-1) if zeros.shape[-1] else zeros.sum(-1)
     if check_errors and bool((info != 0).any()):
-        raise RuntimeError("linalg.lu_factor: the diagonal of U has a zero: the matrix is singular")
+        raise LinAlgError("linalg.lu_factor: the diagonal of U has a zero: the matrix is singular")
     return LUFactorEx(packed, pivots, info.to(dt.int32))
 
 
 def _solved(packed: Tensor, pivots: Tensor, B: Tensor, adjoint: bool) -> Tensor:
     lower, upper = factor.unpacked(packed)
     order = apply(ORDER, pivots, rows=packed.shape[-1])
-    lead = np.broadcast_shapes(tuple(packed.shape[:-2]), tuple(B.shape[:-2]))
+    lead = broadcast_shapes(tuple(packed.shape[:-2]), tuple(B.shape[:-2]))
     lower, upper, B = (x.expand(*lead, *x.shape[-2:]) for x in (lower, upper, B))
     swap = _permutation(order, packed.dtype)
     if adjoint:

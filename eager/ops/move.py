@@ -12,11 +12,13 @@ from eager.aval import Aval
 from eager.dispatch import apply
 from eager.op import Attrs
 from eager.ops import samples as s
+from eager.ops.dynamic import REPEATS
 from eager.ops.kinds import Move
 from eager.ops.part_views import DIAGONAL, diagonal
 from eager.ops.view import SELECT, SLICE, as_ints, at, norm_dim, norm_dims, select
 from eager.registry import public
-from eager.tensor import Tensor, wrap
+from eager.symint import integer, is_empty, slice_bounds
+from eager.tensor import Tensor
 
 Shape = tuple[int, ...]
 Index = tuple[Any, ...]
@@ -49,7 +51,7 @@ def _cat_vjp(g: Tensor, avals: tuple[Aval, ...], dim: int) -> tuple[Tensor, ...]
 def _cat_element(m: Any, at: Index, xs: tuple[Any, ...], attrs: Attrs) -> Any:
     """The last part, unless `at` comes before its start, and so on down."""
     dim = attrs["dim"]
-    parts = [x for x in xs if 0 not in x.shape]
+    parts = [x for x in xs if not any(map(is_empty, x.shape))]
     end = sum(x.shape[dim] for x in parts)
     result = None
     for x in reversed(parts):
@@ -91,8 +93,9 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, **kwargs: Any) -> Tensor:
     shapes = [x._array.shape for x in tensors]
     if () in shapes:
         raise RuntimeError("zero-dimensional tensor cannot be concatenated")
-    if (0,) in shapes:  # PyTorch's legacy: empty vectors are skipped
-        tensors = [x for x in tensors if x._array.shape != (0,)] or tensors[:1]
+    full = [x for x in tensors if x.ndim != 1 or not is_empty(x._array.shape[0])]
+    if len(full) < len(tensors):  # PyTorch's legacy: empty vectors are skipped
+        tensors = full or tensors[:1]
     return apply(CAT, *tensors, dim=norm_dim(dim, tensors[0].ndim, "cat"))
 
 
@@ -115,7 +118,7 @@ def _slice_scatter_vjp(
     g: Tensor, avals: Any, dim: int, start: int, stop: int, step: int
 ) -> tuple[Tensor, Tensor]:
     where = {"dim": dim, "start": start, "stop": stop, "step": step}
-    hole = Tensor._full(0, Aval(avals[1].shape, g.dtype))
+    hole = Tensor._full(0, Aval(avals[1].shape, g.dtype, g.aval.device))
     return apply(SLICE_SCATTER, g, hole, **where), apply(SLICE, g, **where)
 
 
@@ -140,7 +143,7 @@ SLICE_SCATTER = Move(
 
 
 def _select_scatter_vjp(g: Tensor, avals: Any, dim: int, index: int) -> tuple[Tensor, Tensor]:
-    hole = Tensor._full(0, Aval(avals[1].shape, g.dtype))
+    hole = Tensor._full(0, Aval(avals[1].shape, g.dtype, g.aval.device))
     return apply(SELECT_SCATTER, g, hole, dim=dim, index=index), apply(
         SELECT, g, dim=dim, index=index
     )
@@ -166,7 +169,7 @@ def _diagonal_scatter_vjp(
     g: Tensor, avals: Any, offset: int, dim1: int, dim2: int
 ) -> tuple[Tensor, Tensor]:
     where = {"offset": offset, "dim1": dim1, "dim2": dim2}
-    hole = Tensor._full(0, Aval(avals[1].shape, g.dtype))
+    hole = Tensor._full(0, Aval(avals[1].shape, g.dtype, g.aval.device))
     return apply(DIAGONAL_SCATTER, g, hole, **where), apply(DIAGONAL, g, **where)
 
 
@@ -214,8 +217,8 @@ def slice_scatter(
 ) -> Tensor:
     """A copy with `input[..., start:end:step, ...]` replaced by `src`."""
     d = norm_dim(dim, input.ndim, "slice_scatter")
-    begin, stop, _ = slice(start, end).indices(input.shape[d])
-    where = {"dim": d, "start": begin, "stop": max(begin, stop), "step": step}
+    begin, stop = slice_bounds(start, end, input.shape[d])
+    where = {"dim": d, "start": begin, "stop": stop, "step": step}
     src = _part(input, src, apply(SLICE, input, **where), "slice_scatter")
     return apply(SLICE_SCATTER, input, src, **where)
 
@@ -336,7 +339,7 @@ def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Any = 0) -> Tensor
             f"Length of pad must be even and no more than twice the dimensions, got {len(pad)} for "
             f"{input.ndim}"
         )
-    pairs = [(int(pad[i]), int(pad[i + 1])) for i in range(0, len(pad), 2)]
+    pairs = [(integer(pad[i]), integer(pad[i + 1])) for i in range(0, len(pad), 2)]
     return constant_pad(input, [(0, 0)] * (input.ndim - len(pairs)) + pairs[::-1], value)
 
 
@@ -443,8 +446,7 @@ def repeat_interleave(
         else (input, norm_dim(dim, input.ndim, "repeat_interleave"))
     )
     if isinstance(repeats, Tensor):
-        counts = repeats.expand(x.shape[d]).detach().numpy()
-        places: Tensor = wrap(np.repeat(np.arange(x.shape[d]), counts))
+        places = apply(REPEATS, repeats.expand(x.shape[d]).detach())
         return x.index_select(d, places)
     shape = tuple(x.shape)
     spread = x.unsqueeze(d + 1).expand(*shape[: d + 1], repeats, *shape[d + 1 :])

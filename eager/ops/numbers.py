@@ -104,7 +104,8 @@ def _edges(values: Tensor, bins: int, low: float | None, high: float | None) -> 
     if low == high:
         low, high = low - 0.5, high + 0.5
     steps = np.linspace(low, high, bins + 1, dtype=values.dtype.np)
-    return wrap(steps)
+    out: Tensor = wrap(steps)
+    return out.to(values.device)
 
 
 def _histogram(places: Tensor, edges: list[Tensor], weight: Tensor | None, density: bool) -> Tensor:

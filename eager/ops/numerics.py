@@ -17,6 +17,7 @@ from eager.ops.reduce import sum
 from eager.ops.scan import cumsum
 from eager.ops.view import norm_dim
 from eager.registry import public
+from eager.symint import is_int
 from eager.tensor import Tensor
 
 _m = s.values((4, 6))
@@ -57,7 +58,7 @@ def _splitter(name: str, dim_of: Any) -> Any:
                 f"with {input.ndim} dimensions!"
             )
         size, n = input.shape[dim_of(input)], indices_or_sections
-        if isinstance(n, int) and (n == 0 or size % n):
+        if is_int(n) and (n == 0 or size % n):
             raise RuntimeError(
                 f"torch.{name} attempted to split along dimension {dim_of(input)}, but the size of "
                 f"the dimension {size} is not divisible by the split_size {n}!"
@@ -83,7 +84,7 @@ def split_with_sizes(self: Tensor, split_sizes: Any, dim: int = 0) -> Any:
 @public(method=False)
 def broadcast_shapes(*shapes: Any) -> Size:
     """The common shape of several shapes."""
-    return Size(_broadcast(*((n,) if isinstance(n, int) else tuple(n) for n in shapes)))
+    return Size(_broadcast(*((n,) if is_int(n) else tuple(n) for n in shapes)))
 
 
 @public(method=False, samples=s.calls(s.call(s.values((2, 3)), s.values((1, 2), seed=1))))
@@ -210,9 +211,9 @@ def gradient(
 
 def _slope(x: Tensor, d: int, spacing: Any, edge_order: int) -> Tensor:
     n = x.shape[d]
-    places = spacing if isinstance(spacing, Tensor) else arange(n, dtype=x.dtype) * spacing
-    if places.ndim == 0:
-        places = arange(n, dtype=x.dtype) * places
+    places = spacing
+    if not isinstance(spacing, Tensor) or spacing.ndim == 0:
+        places = arange(n, dtype=x.dtype, device=x.device) * spacing
     h = (places.narrow(0, 1, n - 1) - places.narrow(0, 0, n - 1)).reshape(
         [-1 if i == d else 1 for i in range(x.ndim)]
     )

@@ -81,7 +81,9 @@ def _quantiles(
     """values (*rest, n) sorted, last: number or (*rest, 1), the place of the largest."""
     dim, keepdim, interpolation = how
     dtype = input.dtype
-    q = q.to(dtype) if isinstance(q, Tensor) else Tensor._full(q, Aval((), dtype))
+    if not isinstance(q, Tensor):
+        q = Tensor._full(q, Aval((), dtype, input.aval.device))
+    q = q.to(input.device, dtype)
     place = q.reshape(-1) * last  # (len(q),) or (*rest, len(q))
     low, high = place.floor(), place.ceil()
     shape = (*values.shape[:-1], place.shape[-1])
@@ -137,7 +139,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Sorted:
     values, indices = sorted_along(input, d, False, "mode")
     if not input.ndim:
         return Sorted(values, indices)
-    places = iota_along(d, input.ndim, input.shape[d])
+    places = iota_along(d, input.ndim, input.shape[d], like=input)
     fresh = values != values.roll(1, d)
     starts = where(fresh, places, 0).expand(values.shape).cummax(d).values  # of the run it is in
     longest = (places - starts).argmax(d, keepdim=True)

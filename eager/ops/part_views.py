@@ -4,17 +4,20 @@ tensors that share it."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from eager import symint
 from eager.aval import Aval
 from eager.dispatch import apply
 from eager.op import REGISTRY, Attrs
 from eager.ops import samples as s
 from eager.ops.kinds import View
 from eager.ops.view import (
+    SLICE,
+    alias,
     at,
     narrow,
     norm_dim,
@@ -29,6 +32,7 @@ from eager.ops.view import (
     without,
 )
 from eager.registry import public
+from eager.symint import is_int, least, most
 from eager.tensor import Tensor
 
 Shape = tuple[int, ...]
@@ -36,7 +40,7 @@ Shape = tuple[int, ...]
 
 # ----------------------------------------------------------------------- diagonal, unfold
 def _diagonal_length(rows: int, columns: int, offset: int) -> int:
-    return max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
+    return most(0, least(rows, columns - offset) if offset >= 0 else least(rows + offset, columns))
 
 
 def _diagonal_shape(shape: Shape, attrs: Attrs) -> Shape:
@@ -73,7 +77,7 @@ DIAGONAL = View(
     lambda g, avals, offset, dim1, dim2: (
         apply(
             REGISTRY["diagonal_scatter"],
-            Tensor._full(0, Aval(avals[0].shape, g.dtype)),
+            Tensor._full(0, Aval(avals[0].shape, g.dtype, g.aval.device)),
             g,
             offset=offset,
             dim1=dim1,
@@ -109,7 +113,7 @@ def _unfold_strides(shape: Shape, strides: Shape, attrs: Attrs) -> tuple[Shape, 
 
 def _unfold_vjp(g: Tensor, avals: Any, dim: int, size: int, step: int) -> tuple[Tensor]:
     """Windows overlap, so each of the `size` offsets is added to where it was read."""
-    total = Tensor._full(0, Aval(avals[0].shape, g.dtype))
+    total = Tensor._full(0, Aval(avals[0].shape, g.dtype, g.aval.device))
     n = g.shape[dim]
     for k in range(size):
         where = {"dim": dim, "start": k, "stop": k + (n - 1) * step + 1, "step": step}
@@ -178,6 +182,7 @@ def split(
     size = tensor.shape[d]
     sizes = split_size_or_sections
     if isinstance(sizes, (tuple, list)):
+        sizes = [symint.index(n) for n in sizes]
         if sum(sizes) != size:
             raise RuntimeError(
                 f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's "
@@ -187,12 +192,30 @@ def split(
     else:
         if sizes <= 0:
             raise RuntimeError(f"split expects split_size be positive, but got split_size={sizes}")
+        if not type(sizes) is type(size) is int:
+            return _pieces(tensor, d, sizes)
         sizes = [min(sizes, size - i) for i in range(0, size, sizes)] or [0]
     parts, start = [], 0
     for n in sizes:
         parts.append(narrow(tensor, d, start, n))
         start += n
     return tuple(parts)
+
+
+def _pieces(x: Tensor, dim: int, step: Any) -> tuple[Tensor, ...]:
+    """Parts of `step` elements where sizes are symbols: how many there are is fixed, no more."""
+    size = x.shape[dim]
+    count = (-(-size // step)).__index__()
+    if count < 2:
+        return (alias(x),)
+    return _between(x, dim, [*(k * step for k in range(count)), size])
+
+
+def _between(x: Tensor, dim: int, ends: Sequence[Any]) -> tuple[Tensor, ...]:
+    """The parts from each of `ends`, which lie in the tensor in this order, to the next."""
+    return tuple(
+        apply(SLICE, x, dim=dim, start=a, stop=b, step=1) for a, b in itertools.pairwise(ends)
+    )
 
 
 @public(samples=s.calls(s.call(s.values((5, 4)), 3), s.call(s.values((5, 4)), 3, 1)))
@@ -213,7 +236,11 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
     size, given = input.shape[d], indices_or_sections
     if isinstance(given, Tensor):
         given = given.item() if given.ndim == 0 else given.tolist()
-    if isinstance(given, int):
+    if is_int(given):
+        given = given.__index__()
+        if type(size) is not int:
+            ends = itertools.accumulate((size + given - 1 - i) // given for i in range(given - 1))
+            return _between(input, d, [0, *ends, size])
         base, more = divmod(size, given)
         given = list(itertools.accumulate(base + (i < more) for i in range(given)))[:-1]
     bounds = [0, *given, size]

@@ -485,7 +485,8 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
             "masked_fill only supports a 0-dimensional value tensor, but got tensor with "
             f"{value.ndim} dimension(s)."
         )
-    if type(value) is complex and not input.dtype.is_complex:
+    kind = value.dtype.is_complex if isinstance(value, Tensor) else type(value) is complex
+    if kind and not input.dtype.is_complex:
         raise RuntimeError(f"value cannot be converted to type {input.dtype} without overflow")
     out = apply(WHERE, mask, value, input)
     return out if out.dtype is input.dtype else out.to(input.dtype)

@@ -17,6 +17,7 @@ from eager.op import Sample, Samples
 from eager.ops import samples as s
 from eager.ops.contract import DOT
 from eager.registry import public
+from eager.symint import is_single
 from eager.tape import mode
 from eager.tensor import Tensor
 
@@ -298,9 +299,9 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     left = [d % a.ndim for d in left]
     right = [d % b.ndim for d in right]
     for i, j in zip(left, right, strict=len(left) == len(right)):  # a size of 1 is broadcast
-        if a.shape[i] == 1 != b.shape[j]:
+        if is_single(a.shape[i]) and not is_single(b.shape[j]):
             b = b.sum(j, keepdim=True)
-        elif b.shape[j] == 1 != a.shape[i]:
+        elif is_single(b.shape[j]) and not is_single(a.shape[i]):
             a = a.sum(i, keepdim=True)
     if [a.shape[d] for d in left] != [b.shape[d] for d in right]:
         raise RuntimeError(

@@ -18,6 +18,7 @@ from eager.ops.kinds import ArgReduce, Reduce
 from eager.ops.pointwise import maximum, minimum, where
 from eager.ops.view import norm_dim, norm_dims
 from eager.registry import public
+from eager.symint import is_single
 from eager.tensor import Tensor
 
 
@@ -129,7 +130,9 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     shape = tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else tuple(size)
     lead = input.ndim - len(shape)
     dims = tuple(range(lead)) + tuple(
-        i + lead for i, n in enumerate(shape) if n == 1 and input.shape[i + lead] != 1
+        i + lead
+        for i, n in enumerate(shape)
+        if is_single(n) and not is_single(input.shape[i + lead])
     )
     out = apply(SUM, input, dim=dims, keepdim=True) if dims else input
     return out.reshape(shape) if tuple(out.shape) != shape else out

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from eager import dtype as dt
 from eager.dispatch import apply
 from eager.dtype import DType
 from eager.op import Attrs, aval_of
@@ -68,11 +69,14 @@ class _Logarithmic(Scan):
 def _logcumsumexp_vjp(g: Tensor, x: Tensor, out: Tensor, dim: int) -> tuple[Tensor]:
     """exp(x) * sum_{i>=k} g_i exp(-out_i), with the positive and negative parts of g in
     logarithms."""
+    kind = g.dtype
+    if kind is dt.float32:  # the parts are large where they cancel
+        g, x, out = g.double(), x.double(), out.double()
     total = zeros_of(g)
     for sign in (1.0, -1.0):
         part = where(g * sign > 0, g * sign, 0.0).log() - out
         total = total + sign * (flip(apply(LOGCUMSUMEXP, flip(part, dim), dim=dim), dim) + x).exp()
-    return (total,)
+    return (total.to(kind),)
 
 
 LOGCUMSUMEXP = _Logarithmic("logcumsumexp", ("x",), _logcumsumexp_vjp, monoid="logaddexp")

@@ -112,12 +112,18 @@ def bucketize(
 
 # ---------------------------------------------------------------------------------- counting
 BINCOUNT = Dynamic(
-    "bincount", ("x",), numpy=lambda x, least: np.bincount(x, minlength=least).astype(np.int64)
+    "bincount",
+    ("x",),
+    numpy=lambda x, least: np.bincount(x, minlength=least).astype(np.int64),
+    rule=lambda n, x, least: (Aval((n,), dt.int64, x.device),),
+    most=lambda x, least: None,
 )
 BINCOUNT_WEIGHTED = Dynamic(
     "bincount_weighted",
     ("x", "weights"),
     numpy=lambda x, weights, least: np.bincount(x, weights, least).astype(weights.dtype),
+    rule=lambda n, x, weights, least: (Aval((n,), weights.dtype, x.device),),
+    most=lambda x, weights, least: None,
 )
 
 
@@ -175,15 +181,25 @@ def _runs(x: Any, dim: int | None) -> Any:
     return values, inverse.reshape(x.shape if dim is None else (-1,)), counts
 
 
-class _Three(Dynamic):
-    """A data-dependent op with several results."""
+def _distinct(n: Any, x: Aval, dim: int | None) -> tuple[Aval, ...]:
+    """The distinct elements, or slices; where each went; how often each is."""
+    shape = (n,) if dim is None else (*x.shape[:dim], n, *x.shape[dim + 1 :])
+    places = x.shape if dim is None else (x.shape[dim],)
+    return (
+        Aval(shape, x.dtype, x.device),
+        Aval(places, dt.int64, x.device),
+        Aval((n,), dt.int64, x.device),
+    )
 
-    def run(self, arrays: tuple[Any, ...], attrs: Any) -> tuple[Any, ...]:
-        return tuple(self.numpy(*arrays, **attrs))
+
+def _most_distinct(x: Aval, dim: int | None) -> Any:
+    return x.numel if dim is None else x.shape[dim]
 
 
-UNIQUE = _Three("unique", ("x",), n_outputs=3, numpy=_unique)
-RUNS = _Three("unique_consecutive", ("x",), n_outputs=3, numpy=_runs)
+UNIQUE = Dynamic("unique", ("x",), n_outputs=3, numpy=_unique, rule=_distinct, most=_most_distinct)
+RUNS = Dynamic(
+    "unique_consecutive", ("x",), n_outputs=3, numpy=_runs, rule=_distinct, most=_most_distinct
+)
 
 
 def _chosen(found: Any, return_inverse: bool, return_counts: bool) -> Any:
@@ -251,3 +267,22 @@ def allclose(
 ) -> bool:
     """Whether all elements are close (see `isclose`): a Python bool."""
     return bool(input.isclose(other, rtol, atol, equal_nan).all())
+
+
+@public(
+    method=False,
+    samples=s.calls(
+        s.call(s.integers((2, 4), 0, 60), (3, 4, 5)), s.call(s.integers((4,), 0, 7), 7)
+    ),
+)
+def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
+    """The places in `shape` that flat indices name, one tensor per dimension. ValueError for
+    indices that are no ints."""
+    if indices.dtype.category is not dt.INT:
+        raise ValueError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
+    sizes = shape if isinstance(shape, tuple | list) else (shape,)
+    places, rest = [], indices
+    for size in reversed(sizes):
+        places.append(rest % size)
+        rest = rest // size
+    return tuple(reversed(places))

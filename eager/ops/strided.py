@@ -8,13 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from eager import dtype as dt
 from eager.aval import Aval, contiguous_strides
+from eager.device.array import DeviceArray
 from eager.dispatch import apply
 from eager.notice import options
 from eager.op import REGISTRY, Attrs, Sample
 from eager.ops import part_views, view
 from eager.ops import samples as s
 from eager.ops.create import empty
+from eager.ops.index_and_sort import iota
 from eager.ops.kinds import Host, View
 from eager.ops.pointwise import clone
 from eager.registry import public
@@ -30,20 +33,20 @@ def _window(x: Any, shape: Ints, strides: Ints, start: int) -> Any:
     return np.lib.stride_tricks.as_strided(x[start:], shape, steps)
 
 
-def _places(shape: Ints, strides: Ints, start: int) -> Tensor:
+def _places(shape: Ints, strides: Ints, start: int, like: Tensor) -> Tensor:
     """The flat place of each element: int64 of `shape`."""
-    total = np.full((1,) * len(shape), start, np.int64)
+    total = Tensor._full(start, Aval((1,) * len(shape), dt.int64, like.aval.device))
     for d, (n, step) in enumerate(zip(shape, strides, strict=True)):
         along = [1] * len(shape)
         along[d] = n
-        total = total + (np.arange(n) * step).reshape(along)
-    return wrap(np.ascontiguousarray(np.broadcast_to(total, shape)))
+        total = total + (iota(n, like=like) * step).reshape(along)
+    return total.expand(shape)
 
 
 def _as_strided_vjp(g: Tensor, avals: Any, shape: Ints, strides: Ints, start: int) -> tuple[Tensor]:
     """Elements may share a place: their gradients are added."""
-    zeros = Tensor._full(0, Aval(avals[0].shape, g.dtype))
-    places = _places(shape, strides, start)
+    zeros = Tensor._full(0, Aval(avals[0].shape, g.dtype, g.aval.device))
+    places = _places(shape, strides, start, g)
     return (apply(REGISTRY["index_add"], zeros, places.reshape(-1), g.reshape(-1), dim=0),)
 
 
@@ -72,7 +75,7 @@ def _scattered(x: Any, src: Any, **attrs: Any) -> Any:
 
 def _scatter_vjp(g: Tensor, shape: Ints, strides: Ints, start: int) -> tuple[Tensor, Tensor]:
     attrs = {"shape": shape, "strides": strides, "start": start}
-    hole = Tensor._full(0, Aval(shape, g.dtype))
+    hole = Tensor._full(0, Aval(shape, g.dtype, g.aval.device))
     return apply(AS_STRIDED_SCATTER, g, hole, **attrs), apply(AS_STRIDED, g, **attrs)
 
 
@@ -98,6 +101,9 @@ def _flat(input: Tensor, offset: int | None) -> tuple[Tensor, int]:
             "as_strided: with a gradient or in captured code the tensor must be contiguous"
         )
     owner = input._array
+    if type(owner) is DeviceArray:
+        start = input.storage_offset() if offset is None else offset
+        return wrap(owner.memory(), input._storage), start
     while isinstance(owner.base, np.ndarray):
         owner = owner.base
     memory = np.lib.stride_tricks.as_strided(owner, (owner.size,), (owner.itemsize,))
@@ -117,7 +123,7 @@ def _attrs(flat: Tensor, size: Any, stride: Any, start: int) -> Attrs:
         )
     last = start + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
     if math.prod(shape) and last >= flat.shape[0]:
-        known = type(flat._array) is np.ndarray
+        known = type(flat._array) is not Traced
         raise (RuntimeError if known else UnknownValue)(
             f"setStorage: sizes {list(shape)}, strides {list(strides)} and storage offset {start} "
             f"are out of bounds for storage of size {flat.shape[0]}"

@@ -8,15 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from eager.aval import Aval, broadcast_shapes, contiguous_strides
+from eager import symint
+from eager.aval import Aval, broadcast_shapes, contiguous_strides, same
 from eager.dispatch import apply
 from eager.dtype import INT, DType
 from eager.op import REGISTRY, Attrs, Op
 from eager.ops import samples as s
 from eager.ops.kinds import View, reshape_strides
 from eager.registry import public
+from eager.symint import is_one, is_single, known_eq, of_data, slice_bounds
 from eager.tensor import Tensor, wrap
-from eager.traced import UnknownValue
+from eager.traced import Traced, UnknownValue
 
 Shape = tuple[int, ...]
 Inverse = tuple[Op, dict[str, Any], bool]
@@ -57,7 +59,7 @@ def as_ints(values: Sequence[Any], named: Any = None) -> tuple[int, ...]:
         values = (named,)
     if len(values) == 1 and isinstance(values[0], (tuple, list)):
         values = values[0]
-    return tuple(v if type(v) is int else v.__index__() for v in values)
+    return tuple(v if type(v) is int else symint.index(v) for v in values)
 
 
 def infer_shape(shape: Shape, numel: int) -> Shape:
@@ -162,14 +164,21 @@ def _expand_strides(shape: Shape, strides: Shape, attrs: Attrs) -> tuple[Shape, 
     new = attrs["shape"]
     lead = len(new) - len(shape)
     kept = tuple(
-        0 if n == 1 != m else s for n, s, m in zip(shape, strides, new[lead:], strict=True)
+        0 if _spread(n, m) else s for n, s, m in zip(shape, strides, new[lead:], strict=True)
     )
     return (0,) * lead + kept, 0
 
 
+def _spread(n: int, m: int) -> bool:
+    """Whether one element is repeated."""
+    if type(n) is type(m) is int:
+        return n == 1 != m
+    return is_one(n) or (known_eq(n, m) is not True and not of_data(n) and n == 1)
+
+
 def _expand_source(index: tuple[Any, ...], shape: Shape, attrs: Attrs) -> tuple[Any, ...]:
     lead = len(attrs["shape"]) - len(shape)
-    return tuple(0 if n == 1 else i for i, n in zip(index[lead:], shape, strict=True))
+    return tuple(0 if is_single(n) else i for i, n in zip(index[lead:], shape, strict=True))
 
 
 EXPAND = View(
@@ -203,7 +212,7 @@ def expand(input: Tensor, *sizes: Any, size: Any = None, implicit: bool = False)
         input.shape[i - lead] if n == -1 and i >= lead else n for i, n in enumerate(wanted)
     )
     for i, n in enumerate(input.shape):
-        if n not in (1, shape[lead + i]):
+        if not (n == 1 if type(n) is int else is_one(n)) and n not in (shape[lead + i], 1):
             raise RuntimeError(
                 f"The expanded size of the tensor ({shape[lead + i]}) must match the existing "
                 f"size ({n}) at non-singleton "
@@ -214,7 +223,7 @@ def expand(input: Tensor, *sizes: Any, size: Any = None, implicit: bool = False)
         raise RuntimeError(
             f"expand(): -1 is not allowed in a leading, non-existing dimension: {wanted}"
         )
-    if math.prod(shape) == input.numel():  # nothing is repeated: a view that can be written
+    if same((math.prod(shape),), (input.numel(),)):  # not repeated: a view that can be written
         return apply(RESHAPE, input, shape=shape)
     return apply(EXPAND, input, shape=shape)
 
@@ -279,7 +288,7 @@ def view(input: Tensor, *shape: Any, size: Any = None, dtype: DType | None = Non
     if dtype is not None:
         return input if dtype is input.dtype else bits(input, dtype)
     wanted = infer_shape(as_ints(shape, size), input.numel())
-    if reshape_strides(tuple(input.shape), input.stride(), wanted) is None:
+    if reshape_strides(tuple(input.shape), input._layout, wanted) is None:
         raise RuntimeError(
             "view size is not compatible with input tensor's size and stride (at least one "
             "dimension spans across two "
@@ -289,16 +298,33 @@ def view(input: Tensor, *shape: Any, size: Any = None, dtype: DType | None = Non
 
 
 def bits(input: Tensor, dtype: DType) -> Tensor:
-    """The same memory read as another element type of the same size."""
-    if dtype.itemsize != input.dtype.itemsize:
-        raise RuntimeError(
-            f"view({dtype}): only types of the size of {input.dtype} can share its memory"
-        )
-    if type(input._array) is not np.ndarray:
+    """The same memory read as another element type; the last dimension grows or shrinks with the
+    size of an element. RuntimeError where it cannot."""
+    array = input._array
+    if type(array) is Traced:
         raise UnknownValue(
             "view(dtype) of a tensor whose values are not known yet: it is being captured"
         )
-    return wrap(input._array.view(dtype.np), input._storage)
+    old, new = input.dtype.itemsize, dtype.itemsize
+    if old != new:
+        _check_bits(input, f" to view {input.dtype} as {dtype} (different element sizes)", old, new)
+    host = type(array) is np.ndarray
+    return wrap(array.view(dtype.np) if host else array.reinterpreted(dtype), input._storage)
+
+
+def _check_bits(input: Tensor, what: str, old: int, new: int) -> None:
+    if not input.ndim:
+        raise RuntimeError(f"self.dim() cannot be 0{what}")
+    if input.stride(-1) != 1:
+        raise RuntimeError(f"self.stride(-1) must be 1{what}, but got {input.stride(-1)}")
+    ratio = new // old
+    if ratio <= 1:
+        return
+    counts = {"size(-1)": input.shape[-1], "storage_offset()": input.storage_offset()}
+    counts |= {f"stride({d})": input.stride(d) for d in range(input.ndim - 1)}
+    for name, count in counts.items():
+        if count % ratio:
+            raise RuntimeError(f"self.{name} must be divisible by {ratio}{what}, but got {count}")
 
 
 @public(namespace=False)
@@ -418,7 +444,9 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
 
 # ------------------------------------------------------------------------- slice, select
 def _slice_shape(shape: Shape, attrs: Attrs) -> Shape:
-    return replaced(shape, attrs["dim"], len(range(attrs["start"], attrs["stop"], attrs["step"])))
+    start, stop, step = attrs["start"], attrs["stop"], attrs["step"]
+    length = stop - start if step == 1 else (stop - start + (step - 1)) // step
+    return replaced(shape, attrs["dim"], max(length, 0))
 
 
 def _slice_strides(shape: Shape, strides: Shape, attrs: Attrs) -> tuple[Shape, int]:
@@ -438,7 +466,7 @@ SLICE = View(
     lambda g, avals, dim, start, stop, step: (
         apply(
             REGISTRY["slice_scatter"],
-            Tensor._full(0, Aval(avals[0].shape, g.dtype)),
+            Tensor._full(0, Aval(avals[0].shape, g.dtype, g.aval.device)),
             g,
             dim=dim,
             start=start,
@@ -462,7 +490,7 @@ SELECT = View(
     lambda g, avals, dim, index: (
         apply(
             REGISTRY["select_scatter"],
-            Tensor._full(0, Aval(avals[0].shape, g.dtype)),
+            Tensor._full(0, Aval(avals[0].shape, g.dtype, g.aval.device)),
             g,
             dim=dim,
             index=index,
@@ -489,9 +517,9 @@ def slice_dim(
     """`input[..., start:stop:step, ...]` at dimension `dim`, with Python's clamping; `step` > 0."""
     if step < 1:
         raise ValueError("step must be greater than zero")
-    begin, end, _ = slice(start, stop).indices(input.shape[dim])
-    end = max(begin, end)
-    if begin == 0 and step == 1 and end == input.shape[dim]:
+    size = input.shape[dim]
+    begin, end = slice_bounds(start, stop, size)
+    if step == 1 and same((begin, end), (0, size)):
         return alias(input)
     return apply(SLICE, input, dim=dim, start=begin, stop=end, step=step)
 
@@ -507,11 +535,12 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
         if start.ndim or start.dtype.category != INT:
             raise RuntimeError("start must be an 0-dim integral Tensor.")
         start = start.__index__()
+    start, length = symint.index(start), symint.index(length)
     if not -size <= start <= size:
         raise IndexError(
             f"start out of range (expected to be in range of [-{size}, {size}], but got {start})"
         )
-    begin = start + size if start < 0 else int(start)
+    begin = start + size if start < 0 else start
     if length < 0 or begin < 0 or begin + length > size:
         raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({size}).")
     return slice_dim(input, d, begin, begin + length)
@@ -523,13 +552,13 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
     if input.ndim == 0:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
     d = norm_dim(dim, input.ndim, "select")
-    size, i = input.shape[d], index.__index__()
+    size, i = input.shape[d], symint.index(index)
     if not -size <= i < size:
         raise IndexError(
             f"select(): index {i} out of range for tensor of size {list(input.shape)} at "
             f"dimension {d}"
         )
-    return apply(SELECT, input, dim=d, index=i % size)
+    return apply(SELECT, input, dim=d, index=i + size if i < 0 else i)
 
 
 ALIAS: View = View(

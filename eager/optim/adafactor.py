@@ -8,7 +8,7 @@ from eager import dtype as dt
 from eager.dtype import finfo
 from eager.ops.composite import norm
 from eager.optim.adam import step_count
-from eager.optim.optimizer import Optimizer, Params, check, zeros_like
+from eager.optim.optimizer import Optimizer, Params, check, settings, zeros_like
 from eager.tensor import Tensor
 
 
@@ -33,16 +33,7 @@ class Adafactor(Optimizer):
         check("epsilon values", eps, (eps[0] is None or eps[0] >= 0) and eps[1] >= 0)
         check("clipping threshold d", d, d >= 1)
         check("weight_decay value", weight_decay, weight_decay >= 0)
-        defaults = {
-            "lr": lr,
-            "beta2_decay": beta2_decay,
-            "eps": eps,
-            "d": d,
-            "weight_decay": weight_decay,
-            "foreach": foreach,
-            "maximize": maximize,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, settings(locals()))
 
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         if parameter.dim() <= 1:

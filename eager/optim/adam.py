@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from eager import dtype as dt
 from eager.aval import Aval
-from eager.optim.optimizer import Optimizer, Params, check, zeros_like
+from eager.optim.optimizer import Optimizer, Params, check, settings, zeros_like
+from eager.sym import sqrt
 from eager.tensor import Tensor
 
 
@@ -51,20 +51,7 @@ class Adam(Optimizer):
         check("epsilon value", eps, eps >= 0)
         check_betas(betas)
         check("weight_decay value", weight_decay, weight_decay >= 0)
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "amsgrad": amsgrad,
-            "maximize": maximize,
-            "foreach": foreach,
-            "capturable": capturable,
-            "differentiable": differentiable,
-            "fused": fused,
-            "decoupled_weight_decay": decoupled_weight_decay,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, settings(locals()))
 
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         state = {
@@ -94,11 +81,10 @@ class Adam(Optimizer):
         mean.lerp_(gradient, 1 - beta1)
         square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
         step = count.item()
-        correction = math.sqrt(1 - beta2**step)
+        correction = sqrt(1 - beta2**step)
         if group["amsgrad"]:
-            largest = state["max_exp_avg_sq"]
-            largest.copy_(largest.maximum(square))
-            square = largest
+            square = state["max_exp_avg_sq"].maximum(square)
+            state["max_exp_avg_sq"].copy_(square)
         scale = (square.sqrt() / correction).add_(group["eps"])
         parameter.addcdiv_(mean, scale, value=-(lr / (1 - beta1**step)))
 
@@ -158,17 +144,7 @@ class Adamax(Optimizer):
     ) -> None:
         check("learning rate", lr, lr >= 0)
         check_betas(betas)
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-            "capturable": capturable,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, settings(locals()))
 
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -214,19 +190,7 @@ class NAdam(Optimizer):
     ) -> None:
         check("learning rate", lr, lr >= 0)
         check_betas(betas)
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "momentum_decay": momentum_decay,
-            "decoupled_weight_decay": decoupled_weight_decay,
-            "maximize": maximize,
-            "foreach": foreach,
-            "capturable": capturable,
-            "differentiable": differentiable,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, settings(locals()))
 
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -256,7 +220,7 @@ class NAdam(Optimizer):
         product.mul_(now)
         mean.lerp_(gradient, 1 - beta1)
         square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-        scale = (square / (1 - beta2**step)).sqrt().add_(group["eps"])
+        scale = (square / (1 - beta2**step)).sqrt().add(group["eps"])
         so_far = product.item()
         parameter.addcdiv_(gradient, scale, value=-lr * (1 - now) / (1 - so_far))
         parameter.addcdiv_(mean, scale, value=-lr * then / (1 - so_far * then))
@@ -283,18 +247,7 @@ class RAdam(Optimizer):
     ) -> None:
         check("learning rate", lr, lr >= 0)
         check_betas(betas)
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "maximize": maximize,
-            "foreach": foreach,
-            "capturable": capturable,
-            "decoupled_weight_decay": decoupled_weight_decay,
-            "differentiable": differentiable,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, settings(locals()))
 
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -336,5 +289,5 @@ def _rectified(count: Tensor, square: Tensor, beta2: float, eps: float) -> Tenso
     rectifier = (
         (safe - 4) * (safe - 2) * limit / ((limit - 4) * (limit - 2) * safe)
     ).sqrt()  # 0-d float64
-    adaptive = math.sqrt(correction) / square.sqrt().add_(eps)
+    adaptive = sqrt(correction) / square.sqrt().add(eps)
     return (adaptive * rectifier).where(rho > 5.0, adaptive.new_ones(()))

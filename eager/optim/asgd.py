@@ -6,7 +6,7 @@ from typing import Any
 
 from eager.ops.pointwise import where
 from eager.optim.adam import step_count
-from eager.optim.optimizer import Optimizer, Params, check, zeros_like
+from eager.optim.optimizer import Optimizer, Params, check, settings, zeros_like
 from eager.tensor import Tensor
 
 
@@ -31,18 +31,7 @@ class ASGD(Optimizer):
     ) -> None:
         check("learning rate", lr, lr >= 0)
         check("weight_decay value", weight_decay, weight_decay >= 0)
-        defaults = {
-            "lr": lr,
-            "lambd": lambd,
-            "alpha": alpha,
-            "t0": t0,
-            "weight_decay": weight_decay,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-            "capturable": capturable,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, settings(locals()))
 
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         rate, weight = step_count().fill_(group["lr"]), step_count().fill_(1)

@@ -12,7 +12,7 @@ from typing import Any
 
 from eager.autograd import enable_grad, no_grad
 from eager.nn.utils.convert import parameters_to_vector
-from eager.optim.optimizer import Optimizer, Params, zeros_like
+from eager.optim.optimizer import Optimizer, Params, settings, zeros_like
 from eager.tensor import Tensor
 
 Evaluate = Callable[[float], tuple[float, Tensor]]
@@ -33,16 +33,9 @@ class LBFGS(Optimizer):
         history_size: int = 100,
         line_search_fn: str | None = None,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "max_iter": max_iter,
-            "max_eval": max_iter * 5 // 4 if max_eval is None else max_eval,
-            "tolerance_grad": tolerance_grad,
-            "tolerance_change": tolerance_change,
-            "history_size": history_size,
-            "line_search_fn": line_search_fn,
-        }
-        super().__init__(params, defaults)
+        if max_eval is None:
+            max_eval = max_iter * 5 // 4
+        super().__init__(params, settings(locals()))
         if len(self.param_groups) != 1:
             raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
         if line_search_fn not in (None, "strong_wolfe"):
@@ -85,7 +78,7 @@ class LBFGS(Optimizer):
         loss, gradient = float(first), self._gradient()
         state["func_evals"] = state.get("func_evals", 0) + 1
         evaluations = 1
-        for _ in range(group["max_iter"]):
+        for left in reversed(range(group["max_iter"])):
             if float(gradient.abs().max()) <= group["tolerance_grad"]:
                 break
             direction = _direction(state, gradient, group["history_size"])
@@ -98,17 +91,19 @@ class LBFGS(Optimizer):
             before, size_used = loss, size
             if group["line_search_fn"] is None:
                 self._move(size, direction)
-                loss, gradient, count = float(evaluate()), self._gradient(), 1
+                count = 0
+                if left:  # the next step begins with this evaluation
+                    loss, gradient, count = float(evaluate()), self._gradient(), 1
             else:
                 along = self._along(direction, evaluate)
                 start = (loss, gradient, slope)
                 loss, gradient, size_used, count = _strong_wolfe(along, size, direction, start)
                 self._move(size_used, direction)
-            state["step_size"] = size_used
+            state["t"], state["prev_loss"] = size_used, before
             evaluations += count
             state["func_evals"] += count
             small = float((direction * size_used).abs().max()) <= group["tolerance_change"]
-            if evaluations >= group["max_eval"] or small:
+            if not left or evaluations >= group["max_eval"] or small:
                 break
             if abs(loss - before) < group["tolerance_change"]:
                 break
@@ -132,36 +127,42 @@ def _direction(state: dict[str, Any], gradient: Tensor, history: int) -> Tensor:
     """Minus the inverse Hessian's estimate times the gradient; the last change joins the history
     first."""
     steps, changes = state.setdefault("old_stps", []), state.setdefault("old_dirs", [])
+    inverses = state.setdefault("ro", [])  # of the curvature along each step
     state["n_iter"] = state.get("n_iter", 0) + 1
     if state["n_iter"] == 1:
         state["H_diag"] = 1.0
         direction = -gradient
     else:
-        y, s = gradient - state["prev_flat_grad"], state["d"] * state["step_size"]
-        curvature = float((y * s).sum())
-        if curvature > 1e-10:
+        y, s = gradient - state["prev_flat_grad"], state["d"] * state["t"]
+        curvature = (y * s).sum()
+        if float(curvature) > 1e-10:
             if len(changes) == history:
-                del changes[0], steps[0]
+                del changes[0], steps[0], inverses[0]
             changes.append(y)
             steps.append(s)
-            state["H_diag"] = curvature / float((y * y).sum())
-        direction = _two_loops(gradient, changes, steps, state["H_diag"])
+            inverses.append(1.0 / curvature)
+            state["H_diag"] = curvature / (y * y).sum()
+        direction = _two_loops(gradient, changes, steps, inverses, state["H_diag"])
     state["prev_flat_grad"], state["d"] = gradient.clone(), direction
     return direction
 
 
 def _two_loops(
-    gradient: Tensor, changes: list[Tensor], steps: list[Tensor], scale: float
+    gradient: Tensor,
+    changes: list[Tensor],
+    steps: list[Tensor],
+    inverses: list[Tensor],
+    scale: Any,
 ) -> Tensor:
     q = -gradient
     weights = []
-    for y, s in zip(reversed(changes), reversed(steps), strict=True):
-        weight = (s * q).sum() / (y * s).sum()
+    for y, s, ro in zip(reversed(changes), reversed(steps), reversed(inverses), strict=True):
+        weight = (s * q).sum() * ro
         weights.append(weight)
         q = q - y * weight
     r = q * scale
-    for y, s, weight in zip(changes, steps, reversed(weights), strict=True):
-        r = r + s * (weight - (y * r).sum() / (y * s).sum())
+    for y, s, ro, weight in zip(changes, steps, inverses, reversed(weights), strict=True):
+        r = r + s * (weight - (y * r).sum() * ro)
     return r
 
 

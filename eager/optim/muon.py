@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from eager import dtype as dt
-from eager.optim.optimizer import Optimizer, Params, check, zeros_like
+from eager.optim.optimizer import Optimizer, Params, check, settings, zeros_like
 from eager.tensor import Tensor
 
 _RATES = (None, "original", "match_rms_adamw")
@@ -38,17 +38,7 @@ class Muon(Optimizer):
         check("ns_coefficients, which are three", ns_coefficients, len(ns_coefficients) == 3)
         if adjust_lr_fn not in _RATES:
             raise ValueError(f"adjust_lr_fn is one of {_RATES}, not {adjust_lr_fn!r}")
-        defaults = {
-            "lr": lr,
-            "weight_decay": weight_decay,
-            "momentum": momentum,
-            "nesterov": nesterov,
-            "ns_coefficients": ns_coefficients,
-            "eps": eps,
-            "ns_steps": ns_steps,
-            "adjust_lr_fn": adjust_lr_fn,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, settings(locals()))
 
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         if parameter.dim() != 2:

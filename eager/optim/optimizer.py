@@ -3,8 +3,9 @@ changed in place.
 
 State is allocated when a parameter group is added (zeros cost nothing until they are touched), so
 that the first step is the same program as all later ones. If the parameters get another dtype
-before the first step (`model.double()`), it is allocated anew: PyTorch allocates at the first step,
-in the dtype that the parameters have then. `state_dict` has PyTorch's structure.
+before the first step (`model.double()`), or go to another device, it is allocated anew: PyTorch
+allocates at the first step, in the dtype that the parameters have then, and where they are.
+`state_dict` has PyTorch's structure.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Optimizer:
                 "tensors in sets will change between runs. Please use a list instead."
             )
         group["params"] = [given] if isinstance(given, Tensor) else [_plain(p) for p in given]
-        _check_parameters(group["params"])
+        _check_parameters(group["params"], bool(self.defaults.get("differentiable")))
         for name, default in self.defaults.items():
             if default is required and name not in group:
                 raise ValueError(
@@ -109,7 +110,7 @@ class Optimizer:
         if closure is not None:
             with enable_grad():
                 loss = closure()
-        with no_grad():
+        with enable_grad() if self.defaults.get("differentiable") else no_grad():
             for group in self.param_groups:
                 for parameter in group["params"]:
                     gradient = parameter.grad
@@ -121,9 +122,16 @@ class Optimizer:
         return loss
 
     def _is_outdated(self, parameter: Tensor) -> bool:
-        """Whether the state was allocated for another dtype and never used."""
+        """Whether the state was allocated for another dtype or device and never used."""
         held = self.state[parameter].get(self.like_parameter) if self.like_parameter else None
-        return held is not None and held.dtype is not parameter.dtype and not self._stepped
+        if held is None:
+            return False
+        moved = held.dtype is not parameter.dtype or held.is_cuda is not parameter.is_cuda
+        return moved and not self.has_stepped()
+
+    def has_stepped(self) -> bool:
+        """Whether there was a step. A function of its own, so that one sees when it is asked."""
+        return self._stepped
 
     def _allocate_again(self) -> None:
         for group in self.param_groups:
@@ -201,32 +209,38 @@ def _plain(given: Any) -> Any:
     return given[1] if isinstance(given, tuple) else given
 
 
-def _check_parameters(parameters: list[Any]) -> None:
+def _check_parameters(parameters: list[Any], differentiable: bool) -> None:
     for parameter in parameters:
         if not isinstance(parameter, Tensor):
             raise TypeError(
                 "optimizer can only optimize Tensors, but one of the params is "
                 f"{type(parameter).__name__}"
             )
-        if not parameter.is_leaf:
+        if not (parameter.is_leaf or differentiable):
             raise ValueError("can't optimize a non-leaf Tensor")
     if len({id(p) for p in parameters}) != len(parameters):
         raise ValueError("some parameters appear twice in one parameter group")
 
 
 def _like(parameter: Tensor, name: str, value: Any) -> Any:
-    """A copy of a state value, in the parameter's dtype (but the step count keeps its own)."""
+    """A copy of a state value, in the parameter's dtype and beside it (but the step count keeps its
+    own, and stays where it is)."""
     if not isinstance(value, Tensor):
         return copy.deepcopy(value)
     value = value.detach().clone()
     if name == "step" or not parameter.dtype.is_floating_point:
         return value
-    return value.to(parameter.dtype)
+    return value.to(parameter.device, parameter.dtype)
 
 
 def zeros_like(parameter: Tensor) -> Tensor:
     """State of the parameter's shape and dtype."""
     return Tensor._full(0, parameter.aval)
+
+
+def settings(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The settings among the arguments of an `__init__`, which are its `locals()`."""
+    return {k: v for k, v in arguments.items() if k not in ("self", "params", "__class__")}
 
 
 def check(name: str, value: Any, ok: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from eager.optim.adam import step_count
-from eager.optim.optimizer import Optimizer, Params, check, zeros_like
+from eager.optim.optimizer import Optimizer, Params, check, settings, zeros_like
 from eager.tensor import Tensor
 
 
@@ -34,19 +34,7 @@ class RMSprop(Optimizer):
         check("momentum value", momentum, momentum >= 0)
         check("weight_decay value", weight_decay, weight_decay >= 0)
         check("alpha value", alpha, alpha >= 0)
-        defaults = {
-            "lr": lr,
-            "momentum": momentum,
-            "alpha": alpha,
-            "eps": eps,
-            "centered": centered,
-            "weight_decay": weight_decay,
-            "capturable": capturable,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, settings(locals()))
 
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         state = {"step": step_count(), "square_avg": zeros_like(parameter)}
@@ -73,7 +61,7 @@ class RMSprop(Optimizer):
             scale = square.addcmul(mean, mean, value=-1).sqrt_()
         else:
             scale = square.sqrt()
-        scale.add_(group["eps"])
+        scale = scale.add(group["eps"])
         if group["momentum"] > 0:
             buffer = state["momentum_buffer"]
             buffer.mul_(group["momentum"]).addcdiv_(gradient, scale)
@@ -110,18 +98,7 @@ class Adagrad(Optimizer):
             initial_accumulator_value >= 0,
         )
         check("epsilon value", eps, eps >= 0)
-        defaults = {
-            "lr": lr,
-            "lr_decay": lr_decay,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "initial_accumulator_value": initial_accumulator_value,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-            "fused": fused,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, settings(locals()))
 
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         total = Tensor._full(group["initial_accumulator_value"], parameter.aval)
@@ -143,7 +120,7 @@ class Adagrad(Optimizer):
         if group["lr_decay"] != 0:
             rate = rate / (1 + (count.item() - 1) * group["lr_decay"])
         total.addcmul_(gradient, gradient, value=1)
-        parameter.addcdiv_(gradient, total.sqrt().add_(group["eps"]), value=-rate)
+        parameter.addcdiv_(gradient, total.sqrt().add(group["eps"]), value=-rate)
 
 
 class Adadelta(Optimizer):
@@ -168,17 +145,7 @@ class Adadelta(Optimizer):
         check("rho value", rho, 0 <= rho <= 1)
         check("epsilon value", eps, eps >= 0)
         check("weight_decay value", weight_decay, weight_decay >= 0)
-        defaults = {
-            "lr": lr,
-            "rho": rho,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "maximize": maximize,
-            "capturable": capturable,
-            "foreach": foreach,
-            "differentiable": differentiable,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, settings(locals()))
 
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         return {

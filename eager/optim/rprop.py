@@ -6,7 +6,7 @@ from typing import Any
 
 from eager.ops.pointwise import where
 from eager.optim.adam import step_count
-from eager.optim.optimizer import Optimizer, Params, check, zeros_like
+from eager.optim.optimizer import Optimizer, Params, check, settings, zeros_like
 from eager.tensor import Tensor
 
 
@@ -31,16 +31,7 @@ class Rprop(Optimizer):
         check("learning rate", lr, lr >= 0)
         if not 0.0 < etas[0] < 1.0 < etas[1]:
             raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
-        defaults = {
-            "lr": lr,
-            "etas": etas,
-            "step_sizes": step_sizes,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-            "capturable": capturable,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, settings(locals()))
 
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         size = zeros_like(parameter).fill_(group["lr"])

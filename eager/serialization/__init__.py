@@ -16,16 +16,18 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from eager.device import CPU, device
+from eager.device import device, places
 from eager.notice import ignore
 from eager.registry import public
 from eager.serialization import own, safetensors, torch_zip
 from eager.serialization.archive import Archive
+from eager.serialization.memory import placed
 from eager.serialization.refusal import DAMAGE, LoadError, UsersError
 from eager.serialization.torch_zip import add_safe_globals as add_safe_globals
 from eager.serialization.torch_zip import clear_safe_globals as clear_safe_globals
 from eager.serialization.torch_zip import get_safe_globals as get_safe_globals
 from eager.serialization.torch_zip import safe_globals as safe_globals
+from eager.storage import UntypedStorage
 
 File = str | os.PathLike[str] | BinaryIO
 _FORMATS = ("eager", "safetensors")
@@ -113,10 +115,8 @@ def load(
     dictionary, or a function of a storage and the place where it was. A file that is not read is a
     `LoadError` (a RuntimeError and an UnpicklingError), which says what, where and what to do."""
     ignore("load", pickle_module=pickle_module, mmap=mmap, **pickle_options)
-    if isinstance(map_location, str | device) and device(map_location) != CPU:
-        raise RuntimeError(
-            f"eager.load: map_location={str(map_location)!r}, but tensors live on the cpu here"
-        )
+    if isinstance(map_location, str | device):
+        map_location = places.resolved(map_location)
     with _opened(f) as file:
         try:
             return _read(file, map_location)
@@ -163,7 +163,7 @@ def _read(file: BinaryIO, map_location: Any) -> Any:
     if head[:4] == b"PK\x03\x04":
         return _read_zip(file, map_location)
     if head[8:9] == b"{":
-        return safetensors.read(file)
+        return _on(safetensors.read(file), map_location)
     if head[:1] == b"\x80":
         raise LoadError(
             "a bare pickle (of torch.save before PyTorch 1.6, or of pickle.dump)",
@@ -177,10 +177,16 @@ def _read(file: BinaryIO, map_location: Any) -> Any:
     )
 
 
+def _on(tensors: dict[str, Any], map_location: Any) -> dict[str, Any]:
+    """The tensors of a file that does not say where they were."""
+    place = placed(map_location)(UntypedStorage(), "cpu").device
+    return {name: tensor.to(place) for name, tensor in tensors.items()}
+
+
 def _read_zip(file: BinaryIO, map_location: Any) -> Any:
     archive = Archive(file)
     if "value.json" in archive.entries:
-        return own.read(archive)
+        return own.read(archive, placed(map_location))
     roots = [name[: -len("data.pkl")] for name in archive.entries if name.endswith("/data.pkl")]
     if len(roots) != 1:
         raise LoadError(

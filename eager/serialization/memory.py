@@ -5,14 +5,20 @@ A format stores each piece of memory once, and says of every tensor where in whi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from eager import dtype as dt
+from eager.aval import Aval
+from eager.device import CPU, places, transfer
+from eager.device.array import DeviceArray
+from eager.device.protocol import DeviceUnavailable
 from eager.dtype import DType
-from eager.serialization.refusal import LoadError, size_of
+from eager.serialization.refusal import LoadError, UsersError, size_of
 from eager.storage import UntypedStorage, memory_of
 from eager.tensor import Tensor, wrap
 
@@ -36,11 +42,50 @@ def strided(
         raise LoadError(
             f"a tensor of {dtype} ends at byte {end} of a memory of {storage.nbytes()} bytes"
         )
+    if storage.device != CPU:
+        return wrap(_there(storage, Aval(shape, dtype), strides, offset), storage._storage)
     steps = tuple(s * item for s in strides)
     if 0 in shape:
         return wrap(as_strided(np.empty(1, dtype.np), shape, steps), storage._storage)
     array: Any = np.ndarray(shape, dtype.np, storage._bytes, offset * item, steps)
     return wrap(array, storage._storage)
+
+
+def _there(
+    storage: UntypedStorage, aval: Aval, strides: tuple[int, ...], offset: int
+) -> DeviceArray:
+    """A part of a storage that is to lie on a device: all of it is copied there once."""
+    place = storage.device
+    if storage.copied is None:
+        storage.copied = transfer.upload(storage._bytes, place).buffer
+    return DeviceArray(storage.copied, replace(aval, device=str(place)), strides, offset)
+
+
+def placed(map_location: Any) -> Callable[[UntypedStorage, str], UntypedStorage]:
+    """What `map_location` asks: a function of a storage and of where it was when it was saved."""
+
+    def on(storage: UntypedStorage, location: Any) -> UntypedStorage:
+        try:
+            storage.device = places.resolved(location)
+        except DeviceUnavailable as error:
+            raise LoadError(
+                f"a tensor was saved on {str(location)!r:.40}, and {error}",
+                advice="load it with map_location='cpu'",
+            ) from error
+        return storage
+
+    def place(storage: UntypedStorage, location: str) -> UntypedStorage:
+        if isinstance(map_location, dict):
+            return on(storage, map_location.get(location, location))
+        if map_location is None or not callable(map_location):
+            return on(storage, location if map_location is None else map_location)
+        try:
+            moved = map_location(storage, location)
+        except Exception as error:
+            raise UsersError(error) from error
+        return moved if isinstance(moved, UntypedStorage) else on(storage, location)
+
+    return place
 
 
 class Pieces:
@@ -50,10 +95,13 @@ class Pieces:
         self.numbers: dict[tuple[int, int], int] = {}  # address, bytes -> number
         self.memory: list[Any] = []
         self.used: list[tuple[int, int]] = []  # the first byte in use, and the one after the last
+        self._copied: dict[int, tuple[Any, Any]] = {}  # memory of devices: (buffer, its bytes)
 
     def place(self, array: Any) -> tuple[int, int, Any]:
         """Number of the piece that an array lies in, its first byte there, and the array itself (a
         copy, if it runs backwards)."""
+        if type(array) is DeviceArray:
+            array = self._from_device(array)
         if not array.size or any(step < 0 for step in array.strides):
             array = array.copy()
         memory = memory_of(array)
@@ -69,6 +117,18 @@ class Pieces:
             first, last = self.used[number]
             self.used[number] = (min(first, start), max(last, end))
         return number, start, array
+
+    def _from_device(self, array: DeviceArray) -> Any:
+        """The array over a copy of its memory, which all that share it share."""
+        buffer, item = array.buffer, array.itemsize
+        if id(buffer) not in self._copied:
+            whole = Aval((buffer.nbytes,), dt.uint8, array.aval.device)
+            self._copied[id(buffer)] = buffer, transfer.download(DeviceArray(buffer, whole))
+        _, memory = self._copied[id(buffer)]
+        steps = tuple(s * item for s in array.strides)
+        if not array.size:
+            return np.empty(array.shape, array.dtype.np)
+        return np.ndarray(array.shape, array.dtype.np, memory, array.offset * item, steps)
 
     def start(self, number: int) -> int:
         """The first byte of a piece that is kept."""

@@ -26,6 +26,7 @@ from eager.serialization.refusal import LoadError, give_attributes, hashable
 from eager.storage import UntypedStorage
 from eager.tensor import Tensor, wrap
 
+Place = Callable[[UntypedStorage, str], UntypedStorage]  # a storage, and where it was: it, placed
 FORMAT = 2
 _READABLE = (1, 2)  # 1 had no `again`, no bytes, and no attributes of dictionaries
 
@@ -118,6 +119,8 @@ class _Writer:
             "requires_grad": tensor.requires_grad,
             "parameter": isinstance(tensor, Parameter),
         }
+        if not tensor.is_cpu:
+            record["device"] = str(tensor.device)
         self.tensors.append(record)
         return record
 
@@ -141,8 +144,8 @@ def _number(value: complex) -> Any:
 
 
 # ------------------------------------------------------------------------------ file -> value
-def read(archive: Archive) -> Any:
-    """What `write` wrote."""
+def read(archive: Archive, place: Place) -> Any:
+    """What `write` wrote, with each piece of memory where `place` says."""
     head = json.loads(archive.read("value.json"))
     if head["format"] not in _READABLE:
         raise LoadError(
@@ -150,7 +153,7 @@ def read(archive: Archive) -> Any:
             "value.json",
             "read it with the version of jitcap that wrote it, or a later one",
         )
-    reader = _Reader(archive)
+    reader = _Reader(archive, place)
     try:
         return reader.decode(head["value"])
     except RecursionError as error:
@@ -160,8 +163,9 @@ def read(archive: Archive) -> Any:
 class _Reader:
     """Turns JSON into values, with each piece of memory read once."""
 
-    def __init__(self, archive: Archive) -> None:
+    def __init__(self, archive: Archive, place: Place) -> None:
         self.archive = archive
+        self.place = place
         self.memory: dict[int, UntypedStorage] = {}
         self.known: list[Any] = []  # tensors and containers in the order in which they begin
 
@@ -220,7 +224,7 @@ class _Reader:
     def array(self, value: Any) -> Any:
         index = len(self.known)
         self.begun(None)
-        self.known[index] = self.view(value["of"]).numpy()
+        self.known[index] = self.view(value["of"], host=True).numpy()
         return self.known[index]
 
     def tensor(self, value: Any) -> Tensor:
@@ -232,14 +236,17 @@ class _Reader:
         self.begun(out)
         return out
 
-    def view(self, value: Any) -> Tensor:
+    def view(self, value: Any, *, host: bool = False) -> Tensor:
         dtype = dt.by_name(value["dtype"])
-        memory = self.piece(value["memory"])
+        memory = self.piece(value["memory"], value.get("device", "cpu"))
+        if host:  # an array, wherever the tensors go
+            memory = UntypedStorage.over(memory._bytes, memory._storage)
         return strided(memory, dtype, value["offset"], value["shape"], value["strides"])
 
-    def piece(self, number: int) -> UntypedStorage:
+    def piece(self, number: int, location: Any) -> UntypedStorage:
         if number not in self.memory:
-            self.memory[number] = UntypedStorage.over(_bytes_of(self.archive, _entry(number)))
+            read = UntypedStorage.over(_bytes_of(self.archive, _entry(number)))
+            self.memory[number] = self.place(read, _text(location))
         return self.memory[number]
 
 

@@ -46,7 +46,7 @@ def write(tensors: Any, metadata: Any, file: BinaryIO) -> None:
     text += b" " * (-len(text) % 8)
     file.write(len(text).to_bytes(8, "little") + text)
     for name in order:
-        array: Any = np.ascontiguousarray(tensors[name].detach()._array)
+        array: Any = np.ascontiguousarray(tensors[name].detach().cpu()._array)
         file.write(memoryview(array.reshape(-1).view(np.uint8)))
 
 

@@ -13,24 +13,21 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
 from eager import dtype as dt
-from eager.device import CPU, Size, device
+from eager.device import Size, device
 from eager.dtype import DType
 from eager.nn.parameter import Buffer, Parameter
 from eager.serialization.archive import Archive
-from eager.serialization.memory import strided
+from eager.serialization.memory import placed, strided
 from eager.serialization.pickled import ADVICE, Callee, Machine
 from eager.serialization.refusal import (
     LoadError,
-    UsersError,
     give_attributes,
     hashable,
     size_of,
 )
 from eager.storage import Storage, TypedStorage, UntypedStorage
-from eager.tensor import Tensor, wrap
+from eager.tensor import Tensor
 
 _NEVER = ("sys", "os", "posix", "nt", "subprocess", "builtins")  # whoever asks for them
 _allowed: dict[str, Callee] = {}
@@ -80,8 +77,8 @@ def safe_globals(allowed: Iterable[Any]) -> Iterator[None]:
 def _flipped(out: Tensor, metadata: Any) -> Tensor:
     """PyTorch may leave a conjugate or a minus to be done; here it is done."""
     if metadata.get("conj"):
-        out = wrap(np.conj(out._array))
-    return wrap(-out._array) if metadata.get("neg") else out
+        out = out.conj()
+    return -out if metadata.get("neg") else out
 
 
 def _tensor(
@@ -276,31 +273,6 @@ class _Storages:
             part = dtype.itemsize // 2 if dtype.is_complex else dtype.itemsize
             memory = memory.reshape(-1, part)[:, ::-1].reshape(-1).copy()
         return UntypedStorage.over(memory, Storage())
-
-
-def placed(map_location: Any) -> Callable[[UntypedStorage, str], UntypedStorage]:
-    """What `map_location` asks: a function of a storage and of where it was when it was saved."""
-
-    def on_the_host(storage: UntypedStorage, location: Any) -> UntypedStorage:
-        if device(location) != CPU:
-            raise LoadError(
-                f"a tensor was saved on {str(location)!r:.40}, and tensors live on the cpu here",
-                advice="load it with map_location='cpu'",
-            )
-        return storage
-
-    def place(storage: UntypedStorage, location: str) -> UntypedStorage:
-        if isinstance(map_location, dict):
-            return on_the_host(storage, map_location.get(location, location))
-        if map_location is None or not callable(map_location):
-            return on_the_host(storage, location if map_location is None else map_location)
-        try:
-            moved = map_location(storage, location)
-        except Exception as error:
-            raise UsersError(error) from error
-        return moved if isinstance(moved, UntypedStorage) else on_the_host(storage, location)
-
-    return place
 
 
 def read(archive: Archive, root: str, map_location: Any) -> Any:

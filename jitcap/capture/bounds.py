@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from eager.op import REGISTRY, Attrs, Op
+from eager.symint import SymInt, known_le
 from jitcap.graph import ITEM, Arg, Node, aval_of
 
 _PLACES: Final = frozenset({"argreduce", "sort", "scan"})  # ops whose integers are places
@@ -37,6 +38,25 @@ def bounds_of(op: Op, operands: Sequence[Arg], attrs: Attrs) -> Iterator[Bounds]
         yield Bounds(operands[1], 0, (shape[attrs["dim"]] if shape else 1) - 1)
 
 
+def is_found(bounds: Bounds) -> bool:
+    """Whether the places are those that an op found in something of that size."""
+    node, axis = bounds.places, -1
+    while axis < 0 and node.op.kind in _RELABELS and node.aval.dtype.itemsize >= 4:
+        (source,) = node.parents
+        if node.op.name == "select":
+            turned = source.op.name == "permute" and source.attrs["dims"] == (1, 0)
+            rows = source.parents[0] if turned else source
+            if rows.op.name == "nonzero" and node.attrs["dim"] == turned:
+                axis, source = node.attrs["index"], rows
+        node = source
+    if node.op.name not in ("nonzero", "repeats"):
+        return False
+    shape = aval_of(node.args[0]).shape
+    if axis < 0 and len(shape) != 1:
+        return False
+    return known_le(shape[max(axis, 0)], bounds.high + 1) is True
+
+
 def is_place(index: Node) -> bool:
     """Whether an index tensor is one that an op made to be one: the result of a sort, say."""
     while index.op.kind in _RELABELS or index.op is ITEM:
@@ -50,19 +70,28 @@ def is_place(index: Node) -> bool:
 def holds(value: Any, bounds: Bounds) -> bool:
     """Whether a known index tensor is inside."""
     array = np.asarray(value)
-    return not array.size or bool(array.min() >= bounds.low and array.max() <= bounds.high)
+    if not array.size:
+        return True
+    return bool(int(array.min()) >= bounds.low and int(array.max()) <= bounds.high)
 
 
 def condition(tracer: Any, bounds: Bounds) -> Node:
     """Whether all elements are inside, as a node."""
     index = bounds.places
-    inside = _apply(tracer, "le", index, bounds.high)
-    if bounds.low or index.aval.dtype.is_signed:
-        inside = _apply(tracer, "logical_and", inside, _apply(tracer, "ge", index, bounds.low))
+    inside = _apply(tracer, "le", index, _operand(bounds.high))
+    if index.aval.dtype.is_signed:
+        low = _apply(tracer, "ge", index, _operand(bounds.low))
+        inside = _apply(tracer, "logical_and", inside, low)
     if index.aval.shape:
         dims = tuple(range(index.aval.ndim))
         inside = _apply(tracer, "all", inside, dim=dims, keepdim=False)
     return inside
+
+
+def _operand(n: Any) -> Arg:
+    """A size as an operand."""
+    arg: Arg = n.number().handle if isinstance(n, SymInt) else n
+    return arg
 
 
 def _apply(tracer: Any, name: str, *operands: Arg, **attrs: Any) -> Node:

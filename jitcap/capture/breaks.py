@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import linecache
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,10 @@ KINDS: Final[dict[str, Kind]] = {
     "numpy": Kind(
         "NumPy would need the values of the tensor now",
         "use the function of the same name from eager",
+    ),
+    "device": Kind(
+        "graphs are of tensors on the CPU; for tensors on a device nothing is compiled yet",
+        "nothing to do: it runs op by op, on the device",
     ),
     "aliasing": Kind(
         "two inputs share memory and one of them is written",
@@ -158,6 +162,14 @@ class Record:
         return "\n".join(line for line in lines if line)
 
 
+class Again(BaseException):
+    """A loop that was recorded as a whole cannot be: capture again, with it as it stands."""
+
+    def __init__(self, site: Any) -> None:
+        super().__init__()
+        self.site = site
+
+
 class Break(Exception):
     """Capture cannot go on here. Raised without a place; the interpreter's owner adds it."""
 
@@ -184,8 +196,9 @@ class Break(Exception):
         return "\n".join([own, *map(str, self.others)])
 
     @staticmethod
-    def aliased(what: str, storages: frozenset[int]) -> Aliased:
-        """Tensors share memory: capture may try again with their base as the input."""
+    def aliased(what: str, storages: frozenset[Any]) -> Aliased:
+        """Tensors share memory: capture may try again with their base as the input, or without the
+        branch after which they may."""
         found = Aliased("aliasing", what)
         found.storages = storages
         return found
@@ -195,6 +208,7 @@ class Break(Exception):
 
 
 class Aliased(Break):
-    """Two inputs share memory that is written; `storages` are the ids of what they share."""
+    """Two inputs share memory that is written; `storages` are the ids of what they share, or the
+    places (code, instruction) of branches."""
 
-    storages: frozenset[int] = frozenset()
+    storages: frozenset[Any] = frozenset()

@@ -25,8 +25,9 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from eager import autograd
+from eager import autograd, set_default_device
 from eager import random as eager_random
+from eager.device import device
 from eager.dtype import set_default_dtype
 from eager.nn import Parameter
 from eager.printing import set_printoptions
@@ -37,7 +38,7 @@ from eager.tensor import Tensor
 from eager.traced import Traced
 from jitcap import scalars
 from jitcap.capture import host, polyfills
-from jitcap.capture.breaks import Break
+from jitcap.capture.breaks import Again, Break
 from jitcap.capture.bytecode import VERSION
 from jitcap.capture.kinds.base import (
     HANDLERS,
@@ -47,8 +48,10 @@ from jitcap.capture.kinds.base import (
     Session,
     handles,
     kind_of,
+    parts_of,
 )
 from jitcap.capture.kinds.classes import Super
+from jitcap.capture.kinds.counted import SizedIterator, SizedRange, range_of
 from jitcap.capture.kinds.iterators import InterpretedIterator, Iteration, Lazy, ReversedIterator
 from jitcap.capture.kinds.objects import (
     default_get,
@@ -244,8 +247,16 @@ def _reversed(s: Session, obj: Any) -> Any:
         return found
     if kind_of(obj).python and not isinstance(obj, list | tuple | dict):
         return ReversedIterator(s, obj)
+    if type(obj) is SizedRange:
+        return SizedIterator(obj, backwards=True)
     s.settle(obj)
     return reversed(obj)
+
+
+@handles(range)
+def _range(s: Session, /, *args: Any) -> Any:
+    found = range_of(s, args)
+    return kind_of(range).call(s, range, args, {}) if found is None else found
 
 
 def _lazily(builtin: Any) -> Handler:
@@ -393,6 +404,7 @@ def _sleep(s: Session, seconds: Any) -> None:
 def identity(s: Session, obj: Any, fn: Any = id) -> Identity:
     """`id(obj)`, or its hash, which says as much."""
     s.bound_to = f"{fn.__name__}()"
+    s.ties.compared(obj)
     return Identity(s, obj, fn)
 
 
@@ -440,6 +452,7 @@ def _sweep(fn: Any) -> Handler:
     def handler(s: Session, /, *args: Any, **kwargs: Any) -> Any:
         given = tuple(_tensors(s, a) for a in args)
         named = {k: _tensors(s, v) for k, v in kwargs.items()}
+        _refuse_inner(s, (*given[1:], *named.values()))
         if fn is autograd.grad:
             _stays_inside(s, *given[:2], **{k: named[k] for k in named if k in _SWEEP_ENDS})
         result = s.native(fn, given, named)
@@ -449,6 +462,22 @@ def _sweep(fn: Any) -> Handler:
         return result
 
     return handler
+
+
+def _refuse_inner(s: Session, asked: Any) -> None:
+    """A gradient at a value of a step: the loop that is one node has no such place, so it is left
+    as it stands."""
+    found = s.inner.get(id(asked))
+    if found is not None:
+        raise Again(found[1])
+    for part in parts_of(asked):
+        _refuse_inner(s, part)
+
+
+@handles(autograd.register_hook)
+def _register_hook(s: Session, tensor: Tensor, hook: Any) -> Any:
+    _refuse_inner(s, tensor)
+    return kind_of(autograd.register_hook).call(s, autograd.register_hook, (tensor, hook), {})
 
 
 _SWEEP_ENDS: Final = ("outputs", "inputs")
@@ -492,6 +521,7 @@ for _backward in (autograd.backward, autograd.grad, vars(Tensor)["backward"]):
 
 @handles(autograd.retain_grad)
 def _retain_grad(s: Session, tensor: Tensor) -> None:
+    _refuse_inner(s, tensor)
     shadow = s.outside.shadow(tensor)
     if isinstance(shadow, TensorShadow) and shadow.has_history():
         raise Break("effect", f"{shadow.origin.show()}, made outside, is to keep its gradient")
@@ -550,6 +580,7 @@ for _refused, _home, _functions in (
         eager_random.Generator.next_ordinal, eager_random.Generator.__deepcopy__,
         set_default_dtype, set_printoptions, save, load,
     )),
+    ("device", "eager.", (device.__enter__, device.__exit__, set_default_device)),
     ("effect", "", (
         np.geterr, np.seterr, np.geterrcall, np.seterrcall, np.fromfile,
         sys.set_int_max_str_digits,

@@ -64,7 +64,7 @@ HANDLERS[complex] = _number(complex)
 def _bool(s: Session, value: Any = False, /) -> Any:
     if isinstance(value, SymNumber):  # nothing is decided yet
         return s.compare("!=", value, 0)
-    return s.truth(value)
+    return s.as_bool(value)
 
 
 def _by_method(fn: Any, name: str) -> Handler:

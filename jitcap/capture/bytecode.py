@@ -79,6 +79,11 @@ class Bytecode:
         return None
 
 
+def is_known() -> bool:
+    """Whether this CPython is one whose bytecode is read; else calls are traced by dispatch."""
+    return VERSION in SUPPORTED
+
+
 class UnsupportedPython(Exception):
     """This CPython version is not in `SUPPORTED`."""
 
@@ -86,7 +91,7 @@ class UnsupportedPython(Exception):
 @lru_cache(maxsize=4096)
 def decode(code: CodeType) -> Bytecode:
     """The normalised instructions of `code`. Raises UnsupportedPython on another CPython."""
-    if VERSION not in SUPPORTED:
+    if not is_known():
         raise UnsupportedPython(f"bytecode of Python {VERSION[0]}.{VERSION[1]} is not supported")
     out: list[Instruction] = []
     at: dict[int, int] = {}  # offset of an original instruction -> index of the next kept one

@@ -17,9 +17,10 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from eager.autograd import mode
+from eager.device import default as default_place
 from eager.dispatch import current_tracer
 from eager.traced import UnknownValue
-from jitcap.capture.breaks import Aliased, Break, Place, Record
+from jitcap.capture.breaks import Again, Aliased, Break, Place, Record
 from jitcap.capture.bytecode import UnsupportedPython
 from jitcap.capture.effects import Epilogue, counters, epilogue, guard_aliases, tensors_of
 from jitcap.capture.frames import VARKEYWORDS
@@ -29,8 +30,9 @@ from jitcap.capture.origin import Attribute, Computed, Fixed, Keyword, Keywords,
 from jitcap.capture.result import Captured, Input, prepare
 from jitcap.capture.search import Search
 from jitcap.capture.session import Session
-from jitcap.graph import Node
-from jitcap.guards import CodeIs, Equals, Guard, Is, Member, Names, TypeIs
+from jitcap.class_guard import Member
+from jitcap.graph import Node, size_inputs
+from jitcap.guards import CodeIs, Equals, Guard, Holds, Is, Names, TypeIs
 from jitcap.joint import Joint, build_joint, runs_python
 from jitcap.tracer import DataDependent
 
@@ -55,13 +57,22 @@ def capture(
     Raises Break (see its `record()`) when the call cannot be captured as a whole."""
     name = name_of(fn)
 
-    def attempt(shared: frozenset[int], dynamic: frozenset[str]) -> tuple[Captured, frozenset[str]]:
-        with tracing(Session(name, unsafe), dynamic, shared) as session:
+    unrolled: set[Any] = set()
+
+    def attempt(shared: frozenset[Any], dynamic: frozenset[str]) -> tuple[Captured, frozenset[str]]:
+        while True:
+            try:
+                return once(shared, dynamic)
+            except Again as loop:
+                unrolled.add(loop.site)
+
+    def once(shared: frozenset[Any], dynamic: frozenset[str]) -> tuple[Captured, frozenset[str]]:
+        with tracing(Session(name, unsafe, frozenset(unrolled)), dynamic, shared) as session:
             value = _run(session, fn, args, kwargs)
             varies = counters(session)
             return finish(session, value, (len(args), tuple(kwargs))), varies
 
-    def with_numbers(shared: frozenset[int]) -> Captured:
+    def with_numbers(shared: frozenset[Any]) -> Captured:
         first = with_counters(partial(attempt, shared), dynamic)
         idle = _passed_on_ints(fn, first) - dynamic
         if idle:
@@ -116,22 +127,32 @@ def with_counters(
         return first
 
 
-def with_aliases(attempt: Callable[[frozenset[int]], T]) -> T:
-    """Once more with the bases of views as inputs, when views of one memory are written."""
-    try:
-        return attempt(frozenset())
-    except Aliased as found:
-        return attempt(found.storages)
+def with_aliases(attempt: Callable[[frozenset[Any]], T]) -> T:
+    """Once more with the bases of views as inputs, when views of one memory are written; and
+    without branches in the graph that make one object of two."""
+    shared: frozenset[Any] = frozenset()
+    while True:
+        try:
+            return attempt(shared)
+        except Aliased as found:
+            if found.storages <= shared:
+                raise
+            shared |= found.storages
 
 
 @contextmanager
 def tracing(
-    session: Session, dynamic: frozenset[str], shared: frozenset[int] = frozenset()
+    session: Session, dynamic: frozenset[str], shared: frozenset[Any] = frozenset()
 ) -> Iterator[Session]:
     """Everything inside runs under its tracer; refusals come out as Break, with a place."""
     session.outside.dynamic, session.outside.shared = dynamic, shared
+    if default_place.place is not None:
+        refusal = Break("device", f"new tensors are made on {default_place.place}")
+        refusal.place = session.entry
+        raise refusal
     token = current_tracer.set(session.tracer)
     before = mode.enabled, mode.inference, mode.autocast
+    blocks = len(default_place.before)
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, FRAMES))
     try:
@@ -154,6 +175,8 @@ def tracing(
     finally:
         session.vm.over = True
         mode.enabled, mode.inference, mode.autocast = before
+        default_place.place = None
+        del default_place.before[blocks:]
         sys.setrecursionlimit(limit)
         current_tracer.reset(token)
         session.outside.forget()
@@ -286,9 +309,11 @@ def finish(session: Session, value: Any, shape: tuple[int, tuple[str, ...]]) -> 
     tracer = session.tracer
     probe = epilogue(session, value, Names())
     _rehearse(session, value, probe)
+    session.ties.check()
     guard_aliases(session, [s for s, _ in probe.writes])
     names = Names()
     prepare(session.guards, names)
+    rendered = len(session.guards.items)
     drawn = tuple(session.drawn.values())
     for each in drawn:
         names.later(each)
@@ -301,6 +326,7 @@ def finish(session: Session, value: Any, shape: tuple[int, tuple[str, ...]]) -> 
     index = {node: i for i, node in enumerate(graph.inputs)}
     writes = tuple((index[s.node], o) for s, o in end.writes)
     end.release()
+    session.sizes.complete = True
     return Captured(
         name=tracer.name,
         graph=graph,
@@ -316,6 +342,8 @@ def finish(session: Session, value: Any, shape: tuple[int, tuple[str, ...]]) -> 
         joint=joint,
         drawn=drawn,
         bound_to=session.bound_to,
+        rolled=tuple(session.rolled),
+        rendered=rendered,
         read=tuple(
             f.__code__ for f in session.reached.values() if not session.is_library(f.__globals__)
         ),
@@ -336,12 +364,20 @@ def _joint(session: Session, end: Epilogue) -> Joint | None:
     if not end.slots:
         return None
     tracer, written = session.tracer, [s.node for s, _ in end.writes]
+    given = end.tensors, end.slots, end.goals, written
+    known = len(tracer.checks)
     outputs = [*end.outputs, *tracer.checks]
     tracer.deriving = True
     try:
-        return build_joint(tracer, outputs, end.tensors, end.slots, end.goals, written)
+        joint = build_joint(tracer, outputs, *given)
+        of_sizes = [check for check in tracer.checks[known:] if not check.args]
+        if of_sizes:  # what the gradients expect of sizes that data decide, asked for once
+            joint = build_joint(tracer, [*outputs, *of_sizes], *given)
     finally:
         tracer.deriving = False
+    if joint.finds_sizes_late:
+        raise Break("data dependent", "a size that gradients from outside decide")
+    return joint
 
 
 def _rehearse(session: Session, value: Any, end: Epilogue) -> None:
@@ -352,6 +388,7 @@ def _rehearse(session: Session, value: Any, end: Epilogue) -> None:
     if not runs_python(end.slots):
         return
     known, checks = len(session.guards.items), len(session.tracer.checks)
+    sizes = {id(origin) for origin in session.sizes.origins.values()}
     _joint(session, end)
     if len(session.tracer.checks) > checks:
         raise Break("later effect", "a hook or a Function's backward() may raise")
@@ -359,9 +396,21 @@ def _rehearse(session: Session, value: Any, end: Epilogue) -> None:
     if any(getattr(end, f) != getattr(after, f) for f in ("lines", "effects", "calls", "value")):
         raise Break("later effect", "a hook or a Function's backward() changes what is outside")
     for guard in session.guards.items[known:]:
-        if not _is_of_the_text(guard):
+        if not _is_of_the_text(guard) and not _is_of_sizes(guard, sizes):
             what = f"a hook or a Function's backward() reads {guard.origin.show()}"
             raise Break("later effect", what)
+
+
+def _is_of_sizes(guard: Guard, known: set[int]) -> bool:
+    """Whether it is a question about sizes that were read before: those of a call stay."""
+    stack = [guard.origin] if isinstance(guard, Holds) else []
+    leaves = []
+    while stack:
+        origin = stack.pop()
+        parents = () if id(origin) in known else origin.parents()
+        stack += parents
+        leaves += [] if parents else [origin]
+    return bool(leaves) and all(id(origin) in known for origin in leaves)
 
 
 def _drop_unused_inputs(session: Session, end: Epilogue) -> None:
@@ -370,6 +419,7 @@ def _drop_unused_inputs(session: Session, end: Epilogue) -> None:
     used: set[Any] = {*end.outputs, *tracer.checks}
     for node in tracer.nodes:
         used.update(node.parents)
+    used.update(size_inputs(tracer.inputs, (*tracer.inputs, *tracer.nodes)))
     written = {s.node for s in tensors_of(session) if s.memory.handle is not s.node}
     tracer.inputs[:] = [n for n in tracer.inputs if n in used or n in written]
 

@@ -52,6 +52,10 @@ class ConcreteWorld:
     contains = staticmethod(lambda item, container: item in container)
     same = staticmethod(operator.is_)
     truth = staticmethod(bool)
+    as_bool = staticmethod(bool)
+    negation = staticmethod(operator.not_)
+    undecided = staticmethod(lambda value: False)
+    branch = staticmethod(lambda frame, value, starts: None)  # never asked
     getattr = staticmethod(builtins.getattr)
     setattr = staticmethod(builtins.setattr)
     delattr = staticmethod(builtins.delattr)
@@ -65,6 +69,7 @@ class ConcreteWorld:
     # Real values are all there; nothing is noted about them, and nothing stands for anything.
     settle = hashing = dropping = changing = raising = misnamed = staticmethod(lambda _: None)
     made_inside = staticmethod(lambda value: value)
+    roll = staticmethod(lambda frame, end: False)
 
     def list_of(self, iterable: Any) -> list[Any]:
         return list(iterable)

@@ -58,12 +58,14 @@ class Epilogue:
 
     def replay(self) -> list[str]:
         """The statements of the effects. Those that count writes are loops: an optimizer has
-        hundreds."""
+        hundreds. A loop has tensors of one class, whose slots CPython then reads at once."""
         lines: list[str] = []
-        for (form, value), group in itertools.groupby(self.effects, lambda e: (e.form, e.value)):
+        for (form, value, _), group in itertools.groupby(
+            self.effects, lambda e: (e.form, e.value, e.key)
+        ):
             if form == VERSION:
                 targets = "".join(f"{e.target}, " for e in group)
-                lines.append(f"for t in ({targets}): {VERSION.format(t='t', v=value)}")
+                lines.append(f"for t in ({targets}): (t._counts or t._storage).version += {value}")
             else:
                 lines += [e.statement() for e in group]
         return lines
@@ -195,14 +197,16 @@ def counters(session: Session) -> frozenset[str]:
 
 
 def _versions(session: Session, make: Rebuilder) -> list[Effect]:
-    """The tensors that the graph wrote count it, grouped by the number of writes."""
+    """The tensors that the graph wrote count it, grouped by the number of writes and by class,
+    which is the `key`."""
     effects = []
     for shadow in tensors_of(session):
-        if count := shadow.twin._storage.version:
-            effects.append(
-                Effect(shadow.origin, make.names.var(shadow.origin), VERSION, value=str(count))
-            )
-    return sorted(effects, key=lambda e: int(e.value))
+        storage = shadow.twin._storage
+        if storage.version:
+            place, cls = make.names.var(shadow.origin), type(shadow.twin).__qualname__
+            value = make.version(storage)
+            effects.append(Effect(shadow.origin, place, VERSION, key=cls, value=value))
+    return sorted(effects, key=lambda e: (int(e.value) if e.value.isdigit() else 0, e.key))
 
 
 # ---- state of the library, host calls
@@ -212,13 +216,14 @@ def _draws(session: Session, make: Rebuilder) -> list[Effect]:
     """Generators end where plain Python would have left them."""
     effects = []
     for state in session.tracer.draws.values():
+        count = make.expr(session.sizes.number(state.count))
         write = partial(Effect, state.origin, make.names.var(state.origin), ATTRIBUTE)
         if state.reseeded:
             effects.append(write("seed_value", make.expr(state.seed)))
-            effects.append(write("ordinal", f"{make.expr(state.start)} + {state.count}"))
+            effects.append(write("ordinal", f"{make.expr(state.start)} + {count}"))
         else:
             before = make.names.var(Attribute(state.origin, "ordinal"))
-            effects.append(write("ordinal", f"{before} + {state.count}"))
+            effects.append(write("ordinal", f"{before} + {count}"))
     return effects
 
 

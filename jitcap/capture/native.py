@@ -20,7 +20,10 @@ _READ: Final = (
 )  # fmt: skip
 _OWN: Final = frozenset({"eager", "jitcap", "codegen", "numpy"})
 _STDLIB: Final = tuple({sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "platstdlib")})
-_OURS: Final = frozenset({"jitcap.capture.interpret", "jitcap.capture.kinds.iterators"})
+_OURS: Final = frozenset({
+    "jitcap.capture.interpret", "jitcap.capture.kinds.counted",
+    "jitcap.capture.kinds.iterators", "jitcap.capture.roll",
+})  # fmt: skip
 # Decimals are not among them: they read and write a context.
 PURE_MODULES: Final = frozenset({
     "_abc", "_bisect", "_collections", "_collections_abc", "_functools", "_heapq",

@@ -34,12 +34,15 @@ _COMPARISONS: Final = frozenset(COMPARE.values())
 _NEVER_RAISES: Final = TOTAL | {operator.add, operator.sub, operator.mul, abs}  # of one type
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Outside:
-    """What a number from outside is: where it is read, and its value now."""
+    """What a number from outside is: where it is read, and its value now; the size that it is for
+    eager, once it was one, and its input of the graph if that is a symbol."""
 
     origin: Origin
     value: Any
+    size: Any = None
+    node: Any = None
 
 
 def read(s: Session, value: Any, origin: Origin) -> SymNumber:
@@ -78,10 +81,13 @@ def _compute(s: Session, fn: Function, operands: tuple[Any, ...]) -> Any:
         raise
     if type(value) not in TYPES:
         return fn(*map(s.known, operands))
+    size = s.sizes.computed(fn, operands)
+    if size is not None and type(size) is type(value):  # the same for all sizes
+        return size
     origin = expression(call, operands)
-    if not _is_sure(fn, operands):
+    if size is None and not _is_sure(fn, operands):
         s.guards.add(TypeIs(origin, s.line(), type(value)))
-    return SymNumber(s.tracer, type(value), Outside(origin, value))
+    return SymNumber(s.tracer, type(value), Outside(origin, value, size))
 
 
 def _is_sure(fn: Function, operands: tuple[Any, ...]) -> bool:
@@ -158,6 +164,8 @@ def enter(s: Session, number: SymNumber) -> Any:
         return s.known(number)
     if number.pytype is int and not fits(s, number):
         raise Break("data dependent", "an int beyond 64 bits enters a tensor operation")
+    if number.leaf.node is not None:
+        return number.leaf.node
     node = s.tracer.input(f"s{len(s.tracer.inputs)}", number.aval)
     s.outside.numbers[node] = origin
     return node
@@ -169,6 +177,8 @@ def fits(s: Session, number: SymNumber) -> bool:
         return True
     if number.leaf.value not in _INT64:
         return False
+    if number.leaf.origin.is_size:
+        return True
     test = f"{_INT64.start} <= {{0}} and {{0}} < {_INT64.stop}"
     s.guards.add(Holds(Computed((number.leaf.origin,), test), s.line(), True))
     return True
@@ -186,6 +196,8 @@ def concretize(s: Session, number: SymNumber, want: type) -> Any:
         if s.search is not None:
             return s.search.decide(want, what)
         raise DataDependent(what)
+    if type(number.leaf) is Outside and callable(number.leaf.size):
+        return want(number.leaf.size())
     origin, value = found
     value = bool(value) if want is bool else value
     if origin is not None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from jitcap.capture.breaks import Break
 from jitcap.capture.bytecode import VERSION, Instruction
-from jitcap.capture.interpret import NULL, Frame, Interpreter, Opcode
+from jitcap.capture.interpret import NULL, Done, Frame, Interpreter, Opcode
 from jitcap.capture.native import MAPPING, SEQUENCE, shown
 from jitcap.capture.opcodes import opcode
 
@@ -29,26 +29,33 @@ def _jumping(goes: Callable[[Any, Any], bool]) -> Opcode:
     return run
 
 
-opcode("POP_JUMP_IF_TRUE")(_jumping(lambda world, value: world.truth(value)))
-opcode("POP_JUMP_IF_FALSE")(_jumping(lambda world, value: not world.truth(value)))
+def _deciding(jumps: bool, *, keeps: bool = False) -> Opcode:
+    """A jump that is taken if the truth of a value is `jumps`; it keeps the value then, or not. One
+    that nobody knows yet is the world's to say."""
+
+    def run(vm: Interpreter, frame: Frame, ins: Instruction) -> Done | None:
+        value = frame.pop()
+        kept = (value,) if keeps else ()
+        if type(value) is not bool and vm.world.undecided(value):
+            ways = (frame.pc, ()), (ins.target, kept)
+            found: Done | None = vm.world.branch(frame, value, ways if jumps else ways[::-1])
+            return found
+        if vm.world.truth(value) is jumps:
+            frame.stack += kept
+            frame.pc = ins.target
+        return None
+
+    return run
+
+
+opcode("POP_JUMP_IF_TRUE")(_deciding(True))
+opcode("POP_JUMP_IF_FALSE")(_deciding(False))
 opcode("POP_JUMP_IF_NONE")(_jumping(lambda world, value: value is None))
 opcode("POP_JUMP_IF_NOT_NONE")(_jumping(lambda world, value: value is not None))
 
 
-@opcode("JUMP_IF_TRUE_OR_POP", until=(3, 11))
-def jump_if_true_or_pop(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    if vm.world.truth(frame.stack[-1]):
-        frame.pc = ins.target
-    else:
-        frame.pop()
-
-
-@opcode("JUMP_IF_FALSE_OR_POP", until=(3, 11))
-def jump_if_false_or_pop(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    if vm.world.truth(frame.stack[-1]):
-        frame.pop()
-    else:
-        frame.pc = ins.target
+opcode("JUMP_IF_TRUE_OR_POP", until=(3, 11))(_deciding(True, keeps=True))
+opcode("JUMP_IF_FALSE_OR_POP", until=(3, 11))(_deciding(False, keeps=True))
 
 
 @opcode("END_FOR", since=(3, 12))
@@ -58,6 +65,8 @@ def end_for(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("FOR_ITER")
 def for_iter(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    if vm.world.roll(frame, ins.target):
+        return
     try:
         frame.push(vm.world.next(frame.stack[-1]))
     except StopIteration:

@@ -156,9 +156,12 @@ def same(s: Session, a: Any, b: Any) -> bool:
     a, b = (s.known(v) if isinstance(v, SymNumber) and v.pytype is bool else v for v in (a, b))
     if a is None or b is None or type(a) is bool or type(b) is bool:
         return a is b
+    for loop in s.rolls if isinstance(a, Tensor) and isinstance(b, Tensor) else ():
+        loop.look("identity")
     for value in (a, b):  # equal is not enough
         if s.outside.pin(value):
             s.bound_to = "the identity of a constant"
+    s.ties.compared(a, b)
     if a is b:
         return True
     if isinstance(a, SymNumber) or isinstance(b, SymNumber):

@@ -26,6 +26,7 @@ class Origin:
     """Base: how to read one value. Compared by identity: each place is read once per capture."""
 
     in_frame: ClassVar[bool] = False  # whether a live frame holds it
+    is_size: ClassVar[bool] = False  # whether it is the size of a tensor
 
     def parents(self) -> tuple[Origin, ...]:
         """The origins that must be read before this one."""

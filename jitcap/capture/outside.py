@@ -44,9 +44,18 @@ class Shadow:
         """Itself, and the shadows of what belongs to it."""
         return (self,)
 
+    def reachable(self) -> list[Any] | None:
+        """What the program may reach through the twin; None: all that it holds."""
+        return None
+
     def changed(self) -> bool:
         """Whether the twin differs from what was loaded."""
         return False
+
+    def mark(self) -> tuple[Any, ...]:
+        """What the program has changed of the twin, by identity: () as long as it is what was
+        loaded."""
+        return (True,) if self.changed() else ()
 
     def replay(self, make: Maker) -> list[Effect]:
         """The writes that make the real object what the twin is now."""
@@ -89,7 +98,7 @@ class Outside:
         self.fixed: dict[int, Any] = {}  # objects that are guarded by identity
         self.constants: dict[int, tuple[Any, list[Origin]]] = {}  # guarded to be equal
         self.numbers: dict[Any, Origin] = {}  # graph input of a run-time number -> where it is read
-        self.shared: frozenset[int] = frozenset()  # storages whose views are loaded by their base
+        self.shared: frozenset[Any] = frozenset()  # storages whose views are loaded by their base
         self.dynamic: frozenset[str] = frozenset()  # shown origins of ints that have varied
 
     def forget(self) -> None:

@@ -6,11 +6,12 @@ cycles included); tensors and run-time numbers become outputs of the graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from eager.autograd import retain_grad
 from eager.sym import SymNumber
+from eager.symint import SymInt
 from eager.tape import OpNode, edge_of
 from eager.tensor import Tensor, refresh, wrap
 from eager.traced import Traced, TracedStorage
@@ -25,6 +26,7 @@ from jitcap.guards import Names
 from jitcap.joint import why_spent
 from jitcap.region import OutputNode, SpentNode
 from jitcap.retrace import view
+from jitcap.symbols import symbols_in
 
 _LITERALS: Final = (int, str, bytes)
 
@@ -168,6 +170,12 @@ class Rebuilder:
             array = self.session.tracer.lifted(tensor)
         if array is None:
             return self._dress(self._constant_tensor(tensor), tensor)
+        ties = self.session.ties
+        if self.has_history(tensor):
+            ties.histories.add(id(tensor._node))
+        if id(tensor) in ties.objects:
+            return self._one_of(tensor, array, *ties.objects[id(tensor)])
+        ties.escaped.add(id(array.storage))
         where = tensor._view
         if where is not None and self._storage_of(where.base) is array.storage:
             if self._is_reshaped(where, array):
@@ -175,7 +183,7 @@ class Rebuilder:
             replayed = _by_views(tensor) and id(tensor._node) not in self.inner
             name = self.let(
                 f"{self.names.bind(view)}({self.expr(where.base)}, "
-                f"{self.names.bind(where.chain)}, {replayed})"
+                f"{self._chain(where.chain)}, {replayed})"
             )
         else:
             name, replayed = self._alias(tensor, array), False
@@ -184,6 +192,34 @@ class Rebuilder:
         elif self.has_history(tensor):
             self._put(name, tensor)
         return self._dress(name, tensor)
+
+    def _one_of(self, tensor: Tensor, array: Traced, truth: Any, objects: Sequence[Any]) -> str:
+        """The result of a branch: after a way that has left an object as it was, that object."""
+        name = self._alias(tensor, array) if None in objects else ""
+        if name and self.has_history(tensor):
+            self._put(name, tensor)
+        name = self._dress(name, tensor) if name else name
+        other, this = (name if x is None else self.expr(x) for x in objects)
+        chosen = f"{self.names.bind(bool)}(o[{self.output(truth)}])"
+        return self.let(f"({other}, {this})[{chosen}]")
+
+    def _chain(self, chain: Any) -> str:
+        """The steps of a view, with what sizes are at the call."""
+        if not symbols_in(attrs for _, attrs in chain):
+            return self.names.bind(chain)
+        steps = []
+        for op, attrs in chain:
+            given = ", ".join(f"{name!r}: {self._sized(value)}" for name, value in attrs.items())
+            steps.append(f"({self.names.bind(op)}, {{{given}}}), ")
+        return f"({''.join(steps)})"
+
+    def _sized(self, value: Any) -> str:
+        """An attribute, which may hold sizes."""
+        if isinstance(value, SymInt):
+            return self.number(value.number())
+        if type(value) is tuple and symbols_in(value):
+            return f"({', '.join(map(self._sized, value))},)"
+        return repr(value) if type(value) in (int, bool) else self.names.bind(value)
 
     def _is_reshaped(self, where: Any, view: Traced) -> bool:
         """Whether the base of a view had another shape when it was taken than it has while the
@@ -221,7 +257,7 @@ class Rebuilder:
                 return base
         part = base
         if array.chain:
-            chain = self.names.bind(array.chain)
+            chain = self._chain(array.chain)
             part = f"{self.names.bind(view)}({base}, {chain}, False)"
         counter = self.counters.get(id(tensor._storage))
         storage = f"{counter}._storage" if counter else "None"
@@ -243,7 +279,14 @@ class Rebuilder:
         self.counters[id(tensor._storage)] = name
         self._keep.append(tensor._storage)
         if tensor._storage.version:
-            self.lines.append(f"{name}._storage.version = {tensor._storage.version}")
+            self.lines.append(f"{name}._storage.version = {self.version(tensor._storage)}")
+
+    def version(self, storage: Any) -> str:
+        """How often memory was written; of some writes only the run knows."""
+        text = str(storage.version)
+        for _, most, count in self.session.counts.get(id(storage), ()):
+            text += f" + {self.expr(count)} - {most}"
+        return text
 
     def _put(self, name: str, tensor: Tensor) -> None:
         """An output whose history goes on outside, or is used up."""

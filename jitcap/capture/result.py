@@ -6,19 +6,21 @@ run the compiled graph, replay the effects, return the value.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Protocol
 
 from eager.autograd import mode
+from eager.device import default as default_place
 from eager.dtype import _default as default_dtype
 from jitcap.capture.chance import run_once, states
 from jitcap.capture.effects import Epilogue
 from jitcap.capture.kinds.modules import BUILTINS
 from jitcap.capture.origin import Drawn, Origin
-from jitcap.graph import CHECK, Graph
-from jitcap.guards import READ_ERRORS, Guards, Names, explain, render, short
+from jitcap.graph import CHECK, Graph, data_sizes
+from jitcap.guards import READ_ERRORS, Guards, Names, explain, failing, render, short
 from jitcap.joint import Joint
 from jitcap.lower import Strides
 from jitcap.region import Region
@@ -58,6 +60,8 @@ class Captured:
     read: tuple[CodeType, ...] = ()  # of the program's functions, as far as they were interpreted
     text: str = ""  # of the entry, when it was made
     body: tuple[str, ...] = ()  # the statements after the guards, when the entry was made
+    rendered: int = 0  # guards that are in `names`
+    rolled: tuple[str, ...] = ()  # what became of loops, for people
     limit: int | None = None  # of a segment: how many instructions it has (None: to the return)
 
     @property
@@ -65,17 +69,19 @@ class Captured:
         """The inputs' strides in elements, as the guards have them (None: contiguous)."""
         seen = {id(g.origin): g for g in self.guards.items if isinstance(g, TensorLike)}
         strides: list[Strides | None] = []
-        for given in self.inputs:
+        for node, given in zip(self.graph.inputs, self.inputs, strict=True):
             if given.origin is None:
                 array = given.value
                 strides.append(tuple(s // array.itemsize for s in array.strides))
                 continue
             guard = seen.get(id(given.origin))
-            if guard is None or guard.strides is None:
-                strides.append(None)
-            else:
-                strides.append(tuple(s // guard.dtype.itemsize for s in guard.strides))
+            strides.append(None if guard is None else guard.layout(node.aval.shape))
         return strides
+
+    def add_guards(self) -> None:
+        """Render what was added to the guards since."""
+        render(self.guards.items[self.rendered :], self.names, "MISS")
+        self.rendered = len(self.guards.items)
 
     def source(self) -> str:
         """The entry as Python source; `K` runs the graph, `R` is the region, `MISS` the refusal."""
@@ -96,6 +102,7 @@ class Captured:
         test.append(f"{grad}.inference is not {self.inference}")
         test.append(f"{grad}.autocast is not {self.names.bind(self.autocast)}")
         test.append(f"{dtype}[0] is not {self.names.bind(default_dtype[0])}")
+        test.append(f"{self.names.bind(default_place)}.place is not None")
         return f"if {' or '.join(test)}: return MISS"
 
     def _body(self) -> list[str]:
@@ -169,7 +176,15 @@ class Captured:
         return f"{v}._array" if given.tensor else v
 
     def _begin(self) -> list[str]:
-        return [] if self.joint is None else ["h = R.begin()"]
+        """The tape's node of this call, which is for its sizes."""
+        if self.joint is None:
+            return []
+        inputs = zip(self.graph.inputs, self.inputs, strict=True)
+        sizes = "".join(f"{self._array(given)}, " for n, given in inputs if "symbol" in n.attrs)
+        first = len(self.epilogue.outputs)  # behind them: the sizes that data decided
+        found = len(data_sizes(self.joint.graph.nodes))
+        sizes += "".join(f"o[{first + i}], " for i in range(found))
+        return [f"h = R.begin({f'({sizes})' if sizes else ''})"]
 
     def _attach(self) -> list[str]:
         """What completes the history of the outputs."""
@@ -231,6 +246,18 @@ class Version(Protocol):
 
 def why_not(version: Version, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     """Why a call does not fit a version; None when it fits."""
+    return _why_no_call(version, args, kwargs) or explain(version.guards.items, args, kwargs)
+
+
+def misfit(version: Version, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
+    """How many guards of a version fail: infinitely many, of one for another kind of call."""
+    if _why_no_call(version, args, kwargs) is not None:
+        return math.inf
+    return sum(1 for _ in failing(version.guards.items, args, kwargs))
+
+
+def _why_no_call(version: Version, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    """What is not found at any place: the call's shape, the modes."""
     count, keywords = version.shape
     if len(args) != count or {*kwargs} != {*keywords}:
         return f"expected {count} positional arguments and keywords {list(keywords)}"
@@ -240,7 +267,9 @@ def why_not(version: Version, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         return f"expected inference mode {'on' if version.inference else 'off'}"
     if mode.autocast is not version.autocast:
         return f"expected autocast {version.autocast or 'off'}"
-    return explain(version.guards.items, args, kwargs)
+    if default_place.place is not None:
+        return f"expected the CPU as default device, not {default_place.place}"
+    return None
 
 
 def link(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import CellType, FunctionType
 from typing import Any, ClassVar
 
-from jitcap.capture.breaks import Break, Place
+from jitcap.capture.breaks import Again, Break, Place
 from jitcap.capture.capture import finish, tracing, with_aliases
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, NULL, Done, Frame
 from jitcap.capture.origin import Bind, Origin, Variable
@@ -76,9 +76,18 @@ def capture_segment(
     if frame.code.co_flags & (CO_GENERATOR | CO_ASYNC):
         raise Break("generator", f"{frame.code.co_qualname} is a generator")
 
-    def attempt(shared: frozenset[int]) -> tuple[Captured, int]:
-        with tracing(Session(frame.code.co_qualname, unsafe), dynamic, shared) as session:
-            return _attempt(session, frame, limit)
+    unrolled: set[Any] = set()
+
+    def attempt(shared: frozenset[Any]) -> tuple[Captured, int]:
+        if limit is not None:  # instructions are counted, and a branch has two ways
+            shared |= {(frame.code, None)}
+        while True:
+            session = Session(frame.code.co_qualname, unsafe, frozenset(unrolled))
+            try:
+                with tracing(session, dynamic, shared):
+                    return _attempt(session, frame, limit)
+            except Again as loop:
+                unrolled.add(loop.site)
 
     return with_aliases(attempt)
 
@@ -89,6 +98,9 @@ def _attempt(session: Session, frame: Frame, limit: int | None) -> tuple[Capture
         done = session.vm.run(twin, limit)
     except BaseException as error:
         error.__jitcap_done__ = twin.count  # type: ignore[attr-defined]
+        if frame.code in session.ties.branched and isinstance(error, Exception):
+            what = "this part ends behind a branch that is in the graph"
+            raise Break.aliased(what, frozenset({(frame.code, None)})) from error
         raise
     value = _value(twin, done)
     if done is not None:

@@ -15,11 +15,14 @@ from typing import Any, Final
 from eager.autograd import mode
 from eager.sym import SymNumber
 from eager.traced import UnknownValue
+from jitcap.capture import branch as branches
 from jitcap.capture import builtins as _builtins  # noqa: F401 - fills HANDLERS
+from jitcap.capture import builtins_flow as _flow  # noqa: F401 - fills HANDLERS
 from jitcap.capture import builtins_types as _types  # noqa: F401 - fills HANDLERS
 from jitcap.capture import builtins_values as _values  # noqa: F401 - fills HANDLERS
 from jitcap.capture import chance as _chance  # noqa: F401 - fills HANDLERS
 from jitcap.capture import host, numbers, operators, polyfills
+from jitcap.capture.branch import Ties
 from jitcap.capture.breaks import Break, Place
 from jitcap.capture.frames import frame_for
 from jitcap.capture.interpret import NULL, Frame, Generator, Interpreter
@@ -48,7 +51,9 @@ from jitcap.capture.native import (
 from jitcap.capture.opcodes_table import OPCODES
 from jitcap.capture.origin import Attribute, Computed, Drawn, Fixed, Origin
 from jitcap.capture.outside import Outside
+from jitcap.capture.roll import roll
 from jitcap.capture.search import Search
+from jitcap.capture.sizes import CaptureSizes, out
 from jitcap.capture.tracing import CaptureTracer
 from jitcap.graph import NOWHERE, Node, Where
 from jitcap.guards import CodeIs, Guards, Holds, Is
@@ -82,8 +87,15 @@ _STAND_INS: Final = re.compile(
 class Session(base.Session):
     """See `interpret.World` for what the interpreter asks, `kinds.base.Session` for the kinds."""
 
-    def __init__(self, name: str, unsafe: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        name: str,
+        unsafe: frozenset[str] = frozenset(),
+        unrolled: frozenset[Any] = frozenset(),
+    ) -> None:
+        """`unrolled`: loops that are left as they stand."""
         super().__init__()
+        self.unrolled = unrolled
         self.unsafe = unsafe
         self.grad_mode, self.inference = mode.enabled, mode.inference
         self.autocast = mode.autocast
@@ -91,10 +103,12 @@ class Session(base.Session):
         self.tracer = CaptureTracer(self, name)
         self.guards = Guards()
         self.outside = Outside(self.guards, self.line, self._read)
+        self.sizes = CaptureSizes(self)
         self.vm = Interpreter(self, OPCODES)
         self.vm.passthrough = (Break, DataDependent, UnknownValue)
         self.replaced: str | None = None  # a member of the library's tensors that is, once asked
         self.search: Search | None = None  # for all refusals, not for a graph
+        self.ties = Ties(self)
         self.host_calls: list[host.HostCall] = []
         self.drawn: dict[Node, Drawn] = {}  # graph input -> the number that the host draws for it
 
@@ -177,14 +191,13 @@ class Session(base.Session):
 
     # ---- what others answer, given the session
 
-    import_from = modules.import_from
     binary, unary = operators.binary, operators.unary
     compare, same = operators.compare, operators.same
     natively, lends, lend, back = lent.natively, lent.lends, lent.lend, lent.back
     refuse_key = lent.refuse_key
-    driven = driven
-    host = host.call
-    number_input = numbers.read
+    import_from, driven, roll = modules.import_from, driven, roll
+    undecided, branch, as_bool, negation = branches.ANSWERS
+    host, number_input = host.call, numbers.read
 
     def super_getattr(self, cls: Any, obj: Any, name: str) -> Any:
         return super_get(self, Super(cls, obj), name)
@@ -255,10 +268,16 @@ class Session(base.Session):
             if self.replaced:
                 raise Break("unknown call", f"{plain.__name__}() may use {self.replaced}, replaced")
             self._guard_defaults(plain, len(given) + len(named))
+            if self.sizes.symbols:
+                return out(self._natively(fn, given, named, stores))
         elif fn not in STORES and fn not in (list, tuple):
             self.tells_apart((*given, *named.values()))
+        return self._natively(fn, given, named, stores)
+
+    def _natively(self, fn: Any, given: Args, named: Kwargs, stores: bool) -> Any:
         if not stores and fn not in STORES and any(map(_may_lend, (*given, *named.values()))):
-            return lent.natively(self, fn, given, named, text=isinstance(owner, str))
+            text = isinstance(getattr(fn, "__self__", None), str)
+            return lent.natively(self, fn, given, named, text=text)
         return fn(*given, **named)
 
     def _guard_defaults(self, fn: FunctionType, given: int) -> None:
@@ -329,7 +348,7 @@ class Session(base.Session):
         """The refusal of an exception that the program catches, if it speaks of what stands for a
         value or for a builtin, or is one of capture's own: only Python knows its words."""
         ours = isinstance(error, RecursionError)  # capture needs more frames than Python does
-        if ours or any(type(said) is str and _STAND_INS.search(said) for said in error.args):
+        if ours or any(_STAND_INS.search(x) or self.sizes.named(x) for x in _texts(error)):
             return Break("error text", f"a {type(error).__name__} is caught")
         return None
 
@@ -364,6 +383,10 @@ class Session(base.Session):
         if type(value) is tuple and any(isinstance(v, SymNumber | tuple) for v in value):
             return tuple(map(self.known, value))
         return value
+
+
+def _texts(error: BaseException) -> list[str]:
+    return [x for x in error.args if type(x) is str]
 
 
 def _may_lend(value: Any) -> bool:

@@ -7,30 +7,50 @@ next random draw) is answered from the `Session` of this capture.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
 from eager import random
-from eager.aval import Aval
-from eager.op import Attrs, Op
+from eager.aval import Aval, scalar_aval
+from eager.op import REGISTRY, Attrs, Op
 from eager.random import Generator
 from eager.sym import SymNumber
+from eager.symint import SymInt
 from eager.tape import mode
 from eager.tensor import Tensor
-from eager.traced import Traced, fresh
+from eager.traced import Traced, TracedStorage, UnknownValue
 from jitcap import scalars
 from jitcap.capture import numbers
-from jitcap.capture.bounds import Bounds, bounds_of, condition, holds, is_place
+from jitcap.capture.bounds import Bounds, bounds_of, condition, holds, is_found, is_place
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import Session
 from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.origin import Attribute, Fixed, Origin
-from jitcap.graph import INPUT, Arg, Node, Where, evaluate
-from jitcap.tracer import Tracer
+from jitcap.capture.outside import Shadow
+from jitcap.capture.state import State
+from jitcap.graph import INPUT, Arg, Node, Where, defines_size, evaluate, placeholder
+from jitcap.subgraphs import Part
+from jitcap.symbols import symbols_in
+from jitcap.tracer import DataDependent, Tracer
 
 LARGEST_VALUE: Final = 1 << 16  # elements of a constant that is computed while capturing
 LARGEST: Final = 150_000  # operations of one graph; an unrolled recurrent step of 1,500 has 120,000
+
+
+def _name(changed: Any) -> str:
+    """What was changed, for people."""
+    if isinstance(changed, Shadow):
+        return changed.origin.show()
+    return changed if isinstance(changed, str) else f"a {type(changed).__name__} from outside it"
+
+
+def _in(number: Any) -> Any:
+    """A number as an operand in the graph; of a size its number."""
+    number = number.number() if isinstance(number, SymInt) else number
+    return number.handle if isinstance(number, SymNumber) else number
 
 
 class Draws:
@@ -43,6 +63,7 @@ class Draws:
         self.start: Any = None
         self.count = 0
         self.reseeded = False
+        self.outer: Any = None  # inside the body of a loop: where the first step begins
 
 
 class CaptureTracer(Tracer):
@@ -62,6 +83,7 @@ class CaptureTracer(Tracer):
         self._values: dict[Node, Any] = {}  # of what was asked for, and of what that is made of
         self._kept: list[Any] = []
         self._bounds: set[Bounds] = set()  # that are checked
+        self.bodies = 0  # of loops, that are recorded now
         self.deriving = False  # indices of a gradient's are those of the program
 
     def _where(self) -> Where:
@@ -83,21 +105,132 @@ class CaptureTracer(Tracer):
                 self._check_index(op, bounds)
         if op.raises:
             self._refuse_unsafe(f"{op.name} raised an error here before")
-        return super().emit(op, operands, attrs, outs)
+        emit = partial(super().emit, op, operands, attrs, outs)
+        return self.session.sizes.defined(attrs["size"], emit) if defines_size(op) else emit()
+
+    def with_size(self, op: Op, operands: tuple[Arg, ...], attrs: Attrs) -> Attrs:
+        """With a symbol, where one can stand for a size that data decide."""
+        found = self.session.sizes.of_result(op, operands, attrs)
+        return super().with_size(op, operands, attrs) if found is None else {**attrs, "size": found}
+
+    def part(
+        self, fn: Callable[[], Any], *, writes: bool = False, own: bool = False
+    ) -> tuple[Any, Part]:
+        """As the base class; what `fn` changes that is not in the graph is refused, but for random
+        draws: how many they are is kept in the part. `own`: the caller looks after the changes and
+        the exceptions."""
+        bounds, before = self._bounds, {key: d.count for key, d in self.draws.items()}
+        self._bounds, state = set(bounds), None if own else State(self.session)
+        try:
+            value, part = super().part(fn, writes=writes or own)
+            for changed in () if state is None else state.changes():
+                self.refuse_effect(
+                    f"a function that is given to control flow changes {_name(changed)}"
+                )
+            drawn = {key: d.count - before.get(key, 0) for key, d in self.draws.items()}
+            return value, replace(part, more={key: n for key, n in drawn.items() if n})
+        except (Break, DataDependent, UnknownValue):
+            raise
+        except Exception as error:
+            if own:
+                raise
+            what = (
+                f"a function that is given to control flow raises {type(error).__name__}: {error}"
+            )
+            raise Break("data dependent", what) from error
+        finally:
+            self._bounds = bounds
+            for key, draws in self.draws.items():
+                draws.count = before.get(key, 0)
+
+    def body(self, fn: Callable[[], Any]) -> tuple[Any, Part]:
+        """As `part`; random draws of a step are numbered from where the step begins."""
+        before = {key: (d.start, d.count, d.outer) for key, d in self.draws.items()}
+        for d in self.draws.values():
+            if d.seed is not None:
+                d.outer, d.start, d.count = d.start, self._beginning(), 0
+        self.bodies += 1
+        try:
+            value, part = self.part(fn)
+            places = {key: self.draws[key].start.leaf for key in part.more}
+            drawn = [(key, places[key], n) for key, n in part.more.items()]
+            return value, replace(part, more=drawn)
+        finally:
+            self.bodies -= 1
+            for key, d in self.draws.items():
+                d.start, d.count, d.outer = before.get(key, (d.outer, 0, None))
+
+    def _beginning(self) -> SymNumber:
+        """What stands for the ordinal of the first draw of a step."""
+        return SymNumber(self, int, placeholder("ordinal", scalar_aval(0)))
+
+    def scan(self, part: Part, *given: Any) -> tuple[Sequence[Node], Any]:
+        """As the base class; every step goes on with the draws where the one before ended."""
+        *rest, numbers = given
+        length: Any = rest[6]
+        counters = {x: (_in(first), step) for x, first, step in numbers}
+        for key, place, count in part.more:
+            state = self.draws[key]
+            first = self._plus(state.start, state.count)
+            counters[place] = _in(first), count
+            state.count += count * length
+        return self.scans.record(part, *rest, counters=counters)
+
+    def refuse_effect(self, what: str) -> None:
+        raise Break("effect", what)
+
+    def touch(self, state: Any) -> None:
+        """As the base class; memory that may be another's must not be written."""
+        if isinstance(state, TracedStorage):
+            self.session.ties.wrote(state)
+        super().touch(state)
+
+    def truth(self, condition: Node, holds: bool) -> Node:
+        """The condition, or that it does not hold."""
+        if holds:
+            return condition
+        (node,) = self.emit(REGISTRY["logical_not"], (condition,), {}, condition.avals)
+        return node
+
+    def choice(
+        self, pick: Arg, parts: Sequence[Part], outputs: Sequence[Any], avals: Sequence[Aval]
+    ) -> Sequence[Node]:
+        """As the base class. All parts draw as often, so that what is drawn later is the same."""
+        for part in parts:
+            if part.more != parts[0].more:
+                raise Break("effect", "the arms of a choice draw differently many random numbers")
+        for key, count in parts[0].more.items():
+            self.draws[key].count += count
+        return super().choice(pick, parts, outputs, avals)
+
+    def loop(
+        self, go: Arg, part: Part, outputs: Sequence[Arg], carried: Sequence[Node],
+        start: Sequence[Arg], avals: Sequence[Aval],
+    ) -> Sequence[Node]:  # fmt: skip
+        """As the base class; nothing is drawn in it."""
+        if part.more:
+            raise Break("effect", "random numbers are drawn in a loop of unknown length")
+        return super().loop(go, part, outputs, carried, start, avals)
 
     def _check_index(self, op: Op, bounds: Bounds) -> None:
-        if bounds in self._bounds or is_place(bounds.places):
+        if bounds in self._bounds or is_place(bounds.places) or is_found(bounds):
             return
         self._bounds.add(bounds)
         known = self.value(bounds.places)
         if known is None or not holds(known, bounds):
             size = bounds.high + 1
-            self.check(f"{op.name}: an index within a size of {size}", condition(self, bounds))
+            shown = self.session.sizes.shown(size)
+            self.check(f"{op.name}: an index within a size of {shown}", condition(self, bounds))
 
     def number(self, fn: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
         """As the base class; of numbers that are read outside, Python's own."""
         operands = tuple(map(scalars.simple, operands))
+        for loop in self.session.rolls:
+            if (found := loop.number(fn, operands)) is not None:
+                return found
         found = numbers.compute(self.session, fn, operands)
+        if found is None:
+            found = self.session.sizes.of_graph(fn, operands)
         return super().number(fn, operands) if found is None else found
 
     def leaf_handle(self, number: SymNumber) -> Any:
@@ -108,14 +241,19 @@ class CaptureTracer(Tracer):
         found = numbers.compute(self.session, fn, operands)
         return None if found is None else bool(found)
 
-    def check(self, what: str, *conditions: Arg) -> Node:
+    def check(self, what: str, *conditions: Arg, **more: Any) -> Node:
         """As the base class; where a check failed before, the program is split instead."""
         self._refuse_unsafe(f"{what}: that did not hold here before")
-        return super().check(what, *conditions)
+        return super().check(what, *conditions, **more)
 
     def _refuse_unsafe(self, what: str) -> None:
         if self.session.unsafe and self.where().place in self.session.unsafe:
             raise Break("data dependent", what)
+
+    def size_of(self, number: SymNumber) -> Any:
+        """As the base class; of a number from outside a symbol."""
+        found = self.session.sizes.of_number(number)
+        return super().size_of(number) if found is None else found
 
     def _lift_concrete(self, tensor: Tensor) -> Traced:
         """A tensor that native code made of constants (`eager.tensor([1, 2])`)."""
@@ -126,7 +264,8 @@ class CaptureTracer(Tracer):
                 raise Break("opaque object", "native code holds a tensor from outside")
             node = self.input(f"c{len(self.inputs)}", tensor.aval)
             self.constant_arrays[node] = array
-            found = self._lifted[id(array)] = fresh(self, node, tensor.aval)
+            memory = TracedStorage(self, node, tensor.aval)
+            found = self._lifted[id(array)] = Traced(tensor.aval, memory, node)
             self._kept.append(array)  # an id is only unique while the object lives
         return found
 
@@ -159,10 +298,18 @@ class CaptureTracer(Tracer):
         if node.op is INPUT:
             return self.constant_arrays.get(node)
         args = tuple(self._values[a] if isinstance(a, Node) else a for a in node.args)
-        if any(a is None for a in args) or sum(a.numel for a in node.avals) > LARGEST_VALUE:
+        if any(a is None for a in args) or self._is_sized(node):
+            return None
+        if sum(a.numel for a in node.avals) > LARGEST_VALUE:
             return None
         with np.errstate(all="ignore"):
             return evaluate(node, args)
+
+    def _is_sized(self, node: Node) -> bool:
+        """Whether sizes that are symbols occur in it."""
+        if not self.session.sizes.symbols:
+            return False
+        return bool(symbols_in((node.attrs, *(a.shape for a in node.avals))))
 
     def _first_grad(self, tensor: Tensor) -> Tensor | None:
         """`.grad` of a stand-in is read for the first time."""
@@ -182,14 +329,17 @@ class CaptureTracer(Tracer):
             large = generator.seed_value >= 1 << 63  # the graph's numbers have a sign
             state.seed = seed - (1 << 64) if large else seed
             state.start = session.number_input(generator.ordinal, Attribute(place, "ordinal"))
+            if self.bodies:
+                state.outer, state.start = state.start, self._beginning()
         state.count += 1
         return state.seed, self._plus(state.start, state.count - 1)
 
-    def _plus(self, start: Any, count: int) -> Any:
+    def _plus(self, start: Any, count: Any) -> Any:
         """`start + count` in the graph: one input, however many draws there are."""
-        if not count or not isinstance(start, SymNumber):
-            return start + count
-        return SymNumber(self, int, scalars.emit(self, "add", int, start.handle, count))
+        count = self.session.sizes.number(count)
+        if isinstance(count, SymNumber) or (count and isinstance(start, SymNumber)):
+            return SymNumber(self, int, scalars.emit(self, "add", int, _in(start), _in(count)))
+        return start + count
 
     def is_outside(self, generator: Generator) -> bool:
         """Whether the generator existed before the call."""

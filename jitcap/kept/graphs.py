@@ -3,14 +3,24 @@
 The key is the printed graph (lines included: errors name them), the strides and writes, the target,
 the compiler, and the files of the packages that generate code. What is kept is data (JSON and the
 shared object); the texts of the stages are made again when somebody asks for them.
+
+Of a graph whose sizes are symbols the key has what was known of them, too, since compiling relies
+on it, and about how large they are, by which it reckons. What compiling asked about sizes is
+written down under the key, and the artifact under that and the answers: who has the graph finds it
+if the answers hold, and makes guards of them; who has a version finds the one that its guards were
+made for, whatever was compiled since.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
+import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,12 +29,20 @@ import numpy as np
 import codegen
 from codegen import Program, Target
 from codegen.emit import cpp
-from codegen.runtime import build, cache, cpu
+from codegen.emit.cpp.runtime import build, cpu
+from codegen.runtime import cache
 from codegen.runtime.artifact import Artifact, Host, Kernel, Signature, Spec
 from codegen.runtime.callback import ARRAY, NUMBER, Callback
 from eager import dtype as dt
+from eager.aval import Aval
+from eager.op import REGISTRY
+from eager.polynomial import Scope
+from eager.symint import SymInt
+from jitcap import attributes
 from jitcap.graph import Graph
 from jitcap.show import show
+from jitcap.subgraphs import everywhere
+from jitcap.symbols import holds, symbols_in
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 PACKAGES: Final = ("eager", "codegen", "jitcap")
@@ -59,15 +77,114 @@ def key_of(graph: Graph, layout: Sequence[Any], target: Target) -> str | None:
         machine = build.fingerprint()
     except build.NoCompiler:
         return None
-    files = [n.where.file for n in graph.nodes]  # errors name the line, the print the last part
-    devices = [a.device for n in graph.everything() for a in n.avals]
-    rest = map(repr, (target, layout, _runs(files), _runs(devices)))
+    nodes = [*everywhere(graph)]
+    files = [n.where.file for n in nodes]  # errors name the line, the print the last part
+    devices = [a.device for n in nodes for a in n.avals]
+    rest = map(repr, (target, layout, _runs(files), _runs(devices), _known(graph)))
     return cache.digest("graph", package_build(), machine, *rest, show(graph))
+
+
+def _known(graph: Graph) -> list[Any]:
+    """What is known of the symbols in a graph: their ranges, what was answered about sizes (or is
+    checked), and how large they are, by which costs are reckoned."""
+    scope = _scope(graph) if graph.has_symbols else None
+    if scope is None:
+        return []
+    ranges = sorted((s.name, s.lo, s.hi, s.hint.bit_length()) for s in scope.symbols.values())
+    known = (*scope.answers.items(), *scope.assumed.items())
+    return [ranges, *(_answer_data((r, SymInt(t), truth)) for (r, t), truth in known)]
 
 
 def _runs(values: Sequence[str]) -> list[tuple[str, int]]:
     """Equal neighbours as one: nearly always there is but one value."""
     return [(value, len([*run])) for value, run in itertools.groupby(values)]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Place:
+    """Where the artifact of a graph lies, or will. `scope`: of its symbols; `known`: how many
+    answers that had before compiling asked for more."""
+
+    key: str
+    target: Target
+    scope: Scope | None
+    known: int
+
+    def recall(self, program: Callable[[], Program]) -> tuple[Artifact, str] | None:
+        """The artifact and its name. What compiling it asked about sizes is guarded again; None
+        where the answers are others now."""
+        if self.scope is None:
+            found = recall(self.key, program, self.target)
+            return None if found is None else (found, self.key)
+        asked = self._asked()
+        if asked is None:
+            return None
+        name = _answered(self.key, [*map(_answer_data, asked)])
+        found = recall(name, program, self.target)
+        if found is None:
+            return None
+        for relation, size, _ in asked:
+            self.scope.answer(relation, size)
+        return found, name
+
+    def _asked(self) -> list[tuple[str, SymInt, bool]] | None:
+        """What compiling this graph asked; None if it was not compiled, or for other answers."""
+        assert self.scope is not None
+        entry = cache.default().get(self.key)
+        if entry is None:
+            return None
+        try:
+            asked = [_answer(row, self.scope.symbols) for row in entry.data["answers"]]
+            fits = all(holds(relation, size, {}) is truth for relation, size, truth in asked)
+        except (*cache.DAMAGED, ArithmeticError):
+            cache.default().delete(self.key)
+            return None
+        return asked if fits else None
+
+    def remember(self, artifact: Artifact) -> str | None:
+        """Keep what was compiled; its name, or None if it is not kept."""
+        if self.scope is None:
+            return self.key if remember(self.key, artifact) else None
+        asked = [*self.scope.answers.items()][self.known :]
+        rows = [_answer_data((r, SymInt(terms), truth)) for (r, terms), truth in asked]
+        name = _answered(self.key, rows)
+        if not remember(name, artifact):
+            return None
+        with suppress(OSError):  # a full disk: who has the graph compiles it again
+            cache.default().put(self.key, {"answers": rows}, {})
+        return name
+
+
+def place_of(graph: Graph, layout: Sequence[Any], target: Target) -> Place | None:
+    """The place of a graph on disk, by `key_of`."""
+    key = key_of(graph, layout, target)
+    scope = _scope(graph) if graph.has_symbols else None
+    return None if key is None else Place(key, target, scope, len(scope.answers) if scope else 0)
+
+
+def _scope(graph: Graph) -> Scope | None:
+    """Whom questions about the sizes of a graph go to; None where no size has a symbol."""
+    sized = (v for n in everywhere(graph) for v in (n.attrs, *(a.shape for a in n.avals)))
+    return next((s.scope for v in sized for s in symbols_in((v,))), None)
+
+
+def _answered(key: str, rows: list[Any]) -> str:
+    """The name of the artifact of a graph for these answers about its sizes."""
+    return cache.digest(key, json.dumps(rows))
+
+
+def _answer_data(answer: tuple[str, SymInt, bool]) -> list[Any]:
+    relation, size, truth = answer
+    return [relation, attributes.encode(size), truth]
+
+
+def _answer(row: Any, symbols: attributes.Symbols) -> tuple[str, SymInt, bool]:
+    """What `_answer_data` wrote."""
+    relation, data, truth = row
+    size = attributes.decode_size(data, symbols)
+    if relation not in ("==", ">=") or type(size) is int or type(truth) is not bool:
+        raise ValueError("no answer")
+    return relation, size, truth
 
 
 def recall(key: str, program: Callable[[], Program] | None, target: Target) -> Artifact | None:
@@ -91,40 +208,104 @@ def recall(key: str, program: Callable[[], Program] | None, target: Target) -> A
     return Artifact(runner, kernels, texts or {}, plan, runner.signature.callbacks)
 
 
+class Unasked(Scope):
+    """Whom the symbols of an artifact belong to: their values come with each call, and there is
+    nobody to ask about them any more."""
+
+    def answer(self, relation: str, size: SymInt) -> bool:
+        raise RuntimeError(f"a question about {size} in compiled code, which can guard nothing")
+
+
 def _signature(data: dict[str, Any]) -> Signature:
-    """How native code is called. Raises ValueError if it is not this."""
-    outputs = [(tuple(shape), DTYPES[name]) for shape, name in data["outputs"]]
-    sizes = [data["arena_bytes"], *itertools.chain.from_iterable(shape for shape, _ in outputs)]
-    if any(type(n) is not int or not 0 <= n < _BYTES for n in sizes):
-        raise ValueError("no sizes")
-    specs = tuple(Spec(shape, kind) for shape, kind in outputs)
+    """How native code is called. Raises what is in `cache.DAMAGED` if it is not this."""
+    kinds, scope = _text(data["kinds"]), Unasked()
+    places = tuple((_text(name), _count(i)) for name, i in data["symbols"])
+    for name, i in places:
+        if kinds[i] != "i" or name in scope.symbols:
+            raise ValueError("no symbol")
+        scope.symbol(name, 0, -inf)
+    symbols = scope.symbols
+    outputs = tuple(_spec(each, symbols) for each in data["outputs"])
+    blocks = tuple(
+        (_count(first), _count(last), _size(size, symbols)) for first, last, size in data["blocks"]
+    )
     sites = tuple(map(_text, data["sites"]))
-    hosts = tuple(map(_host, data["hosts"]))
-    return Signature(_text(data["kinds"]), specs, data["arena_bytes"], sites, hosts)
+    hosts = tuple(_host(each, symbols) for each in data["hosts"])
+    return Signature(kinds, outputs, _count(data["arena_bytes"]), sites, hosts, places, blocks)
 
 
-def _host(data: dict[str, Any]) -> Host:
+def _count(value: Any) -> int:
+    """A number of bytes, or elements. Raises ValueError."""
+    if type(value) is not int or not 0 <= value < _BYTES:
+        raise ValueError("no sizes")
+    return value
+
+
+def _size(data: Any, symbols: attributes.Symbols) -> Any:
+    return attributes.decode_size(data, symbols) if type(data) is list else _count(data)
+
+
+def _size_data(sizes: Iterable[Any]) -> list[Any]:
+    return [*map(attributes.encode, sizes)]
+
+
+def _host(data: dict[str, Any], symbols: attributes.Symbols) -> Host:
     """A NumPy kernel that native code calls: an op of the library, and the memory that it gets."""
-    inputs, outputs = (tuple(map(_spec, data[name])) for name in ("inputs", "outputs"))
-    call = Callback.of_data(data["call"])
+    inputs, outputs = (
+        tuple(_spec(each, symbols) for each in data[name]) for name in ("inputs", "outputs")
+    )
+    call = _call(data["call"], symbols)
     counted = sum(x in (ARRAY, NUMBER) for x in call.operands), len(call.outs)
     if counted != (len(inputs), len(outputs)):
         raise ValueError("no callback")
     return Host(call, inputs, outputs)
 
 
-def _spec(data: Any) -> Spec:
+def _call(data: Mapping[str, Any], symbols: attributes.Symbols) -> Callback:
+    """What `_call_data` described. Raises LookupError, TypeError or ValueError for other data."""
+    op = REGISTRY[data["op"]]
+    if not type(op).__module__.startswith("eager."):
+        raise ValueError(f"{op.name} is not the library's own")
+    attrs = {name: attributes.decode(value, symbols) for name, value in data["attrs"].items()}
+    outs = tuple(
+        Aval(tuple(_size(n, symbols) for n in shape), dt.by_name(kind), str(device))
+        for shape, kind, device in data["outs"]
+    )
+    operands = tuple(map(attributes.decode, data["operands"]))
+    return Callback(op, attrs, operands, outs, str(data["where"]))
+
+
+def _call_data(call: Any) -> dict[str, Any] | None:
+    """What JSON can hold; None for a function or an op of the user's, or an attribute that is no
+    data."""
+    if not isinstance(call, Callback) or not type(call.op).__module__.startswith("eager."):
+        return None
+    try:
+        attrs = {name: attributes.encode(value) for name, value in call.attrs.items()}
+        operands = list(map(attributes.encode, call.operands))
+    except ValueError:
+        return None
+    outs = [[_size_data(a.shape), a.dtype.name, a.device] for a in call.outs]
+    return {
+        "op": call.op.name, "attrs": attrs, "operands": operands, "outs": outs,
+        "where": call.where,
+    }  # fmt: skip
+
+
+def _spec(data: Any, symbols: attributes.Symbols) -> Spec:
     shape, name = data
-    if any(type(n) is not int or not 0 <= n < _BYTES for n in shape):
-        raise ValueError("no sizes")
-    return Spec(tuple(shape), DTYPES[name])
+    return Spec(tuple(_size(n, symbols) for n in shape), DTYPES[name])
+
+
+def _spec_data(spec: Spec) -> list[Any]:
+    return [_size_data(spec.shape), spec.dtype.name]
 
 
 def _host_data(host: Host) -> dict[str, Any] | None:
     """What `_host` reads; None for what another process does not have."""
-    call = host.call.as_data() if isinstance(host.call, Callback) else None
+    call = _call_data(host.call)
     specs = {"inputs": host.inputs, "outputs": host.outputs}
-    data = {name: [[list(s.shape), s.dtype.name] for s in each] for name, each in specs.items()}
+    data = {name: [*map(_spec_data, each)] for name, each in specs.items()}
     return None if call is None else {"call": call, **data}
 
 
@@ -138,7 +319,7 @@ def remember(key: str, artifact: Artifact) -> bool:
     """Keep an artifact of native code, which may call the library's NumPy kernels back, but not the
     user's functions; whether it is kept."""
     run = artifact.run
-    if not isinstance(run, cpu.Runner) or run.signature.shapes is not None:
+    if not isinstance(run, cpu.Runner):
         return False
     signature = run.signature
     hosts = list(map(_host_data, signature.hosts))
@@ -146,8 +327,10 @@ def remember(key: str, artifact: Artifact) -> bool:
         return False
     data = {
         "kinds": signature.kinds,
-        "outputs": [[list(s.shape), s.dtype.name] for s in signature.outputs],
+        "outputs": [*map(_spec_data, signature.outputs)],
         "arena_bytes": signature.arena_bytes,
+        "symbols": [[*row] for row in signature.symbols],
+        "blocks": [[first, last, attributes.encode(n)] for first, last, n in signature.blocks],
         "sites": list(signature.sites),
         "hosts": hosts,
         "kernels": [[k.name, k.source, list(k.notes)] for k in artifact.kernels],

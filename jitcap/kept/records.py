@@ -30,13 +30,17 @@ from eager import dtype as dt
 from eager import random, tape
 from eager.aval import Aval
 from eager.device import Size, device
+from eager.device import default as default_device
 from eager.dtype import DType
 from eager.op import REGISTRY, Op
+from eager.symint import SymInt
+from jitcap import attributes
 from jitcap import graph as ir
 from jitcap.capture.native import is_library_module
 from jitcap.capture.origin import Origin
+from jitcap.class_guard import ABSENT, Classes
 from jitcap.graph import Graph, GraphOp, Node
-from jitcap.guards import ABSENT, Guard
+from jitcap.guards import Guard
 from jitcap.joint import Joint, Segment
 from jitcap.kept.fingerprint import Unkept, fingerprint
 from jitcap.kept.graphs import DTYPES
@@ -52,12 +56,14 @@ from jitcap.kept.names import (
     text_of_home,
 )
 from jitcap.retrace import Call, Tape, Value
+from jitcap.symbols import Sizes
 from jitcap.tensor_guard import Seen
 
 _OWN: Final = {
     "sys.modules": sys.modules,
     "mode": tape.mode,
     "default dtype": dt._default,
+    "default device": default_device,
     "default generator": random.default_generator,
     "sys.exception": sys.exception,
     "absent": ABSENT,
@@ -132,7 +138,7 @@ class Writer:
         if kind in _CONTAINERS:
             items = sorted(value, key=repr) if kind in (set, frozenset) else value
             return iter((_CONTAINERS[kind], *map(self.write, items)))
-        write = _WRITE.get(kind)
+        write = _write_sizes if isinstance(value, Sizes) else _WRITE.get(kind)
         if write is not None:
             return iter(write(self, value))
         if kind in _family_names():
@@ -202,6 +208,15 @@ def _write_graph(writer: Writer, graph: Graph) -> tuple[Any, ...]:
     return ("graph", graph.name, len(graph.inputs), rows, [number[o] for o in graph.outputs])
 
 
+def _write_sizes(writer: Writer, scope: Sizes) -> tuple[Any, ...]:
+    """The symbols of sizes that data decide, and what is known of them, as it was learnt."""
+    symbols = scope.symbols.values()
+    if scope.answers or not all(s.of_data for s in symbols):
+        raise Unkept("sizes that are read at each call")
+    known = ([r, attributes.encode(SymInt(t)), yes] for (r, t), yes in scope.assumed.items())
+    return ("sizes", [[s.name, s.hint, s.lo, s.hi] for s in symbols], [*known])
+
+
 def _array_parts(array: np.ndarray) -> tuple[Any, ...]:
     """Type, shape, order of the axes in memory, bytes."""
     if array.dtype.name not in DTYPES or type(array) is not np.ndarray:
@@ -229,7 +244,9 @@ _WRITE: Final[dict[type, Callable[[Writer, Any], tuple[Any, ...]]]] = {
     np.ndarray: lambda w, v: ("array", *_array_parts(v)),
     ModuleType: _write_module,
     Seen: _write_seen,
+    Classes: lambda w, v: ("classes",),
     Graph: _write_graph,
+    SymInt: lambda w, v: ("size", w.write(v.scope), attributes.encode(v)),
 }
 
 
@@ -363,6 +380,8 @@ def _fits(value: Any, hint: Any) -> bool:
         return type(value) is dict and all(all(map(_fits, pair, parts)) for pair in pairs)
     if type(value) is bool or hint is bool:
         return type(value) is hint
+    if type(value) is SymInt:
+        return hint is int
     return issubclass(type(value), whole or hint)
 
 
@@ -447,6 +466,27 @@ def _read_graph(
     return Graph(tuple(nodes[:count]), tuple(nodes[count:]), ends, _only(str, name))
 
 
+def _read_sizes(reader: Reader, symbols: list[Any], known: list[Any]) -> Sizes:
+    scope = Sizes()
+    for name, hint, lo, hi in symbols:
+        if not all(type(n) is int or n in (-math.inf, math.inf) for n in (hint, lo, hi)):
+            raise Unreadable("no symbol")
+        scope.symbol(_only(str, name), _only(int, hint), lo, hi, of_data=True)
+    for relation, data, yes in known:
+        size = attributes.decode_size(data, scope.symbols)
+        if relation not in ("==", ">=") or type(size) is int:
+            raise Unreadable("nothing that is known of sizes")
+        scope.know(relation, size, _only(bool, yes))
+    return scope
+
+
+def _read_size(reader: Reader, scope: Any, data: Any) -> Any:
+    sizes = reader._read(scope)
+    if type(sizes) is not Sizes:
+        raise Unreadable("no sizes")
+    return attributes.decode_size(data, sizes.symbols)
+
+
 _READ: Final[dict[str, Callable[..., Any]]] = {
     "own": lambda r, name: _OWN[name],
     "dict": _read_dict,
@@ -465,6 +505,9 @@ _READ: Final[dict[str, Callable[..., Any]]] = {
     "scalar": lambda r, *parts: _read_array(r, *parts)[()],
     "record": _read_record,
     "seen": _read_seen,
+    "sizes": _read_sizes,
+    "size": _read_size,
+    "classes": lambda r: Classes(),
     "member": _read_member,
     "op": lambda r, name: REGISTRY[name],
     "graph op": lambda r, name: ir.GRAPH_OPS[name],

@@ -23,6 +23,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from jitcap.class_guard import Classes
 from jitcap.kept import harmless
 from jitcap.kept.harmless import METHODS, number
 from jitcap.kept.names import Unreadable, may_ask, may_call
@@ -247,7 +248,7 @@ _STATEMENTS: Final[dict[str, Callable[..., str]]] = {
     "set": lambda s, place, term: f"{s._place(place)} = {s.term(term)}",
     "add": lambda s, place, term: f"{s._place(place)} += {s.term(term)}",
     "count": lambda s, places, term: (
-        f"for t in {s.term(places)}: t._storage.version += {s.term(term)}"
+        f"for t in {s.term(places)}: (t._counts or t._storage).version += {s.term(term)}"
     ),
     "do": lambda s, term: s.term(term),
     "return": lambda s, term: f"return {s.term(term)}",
@@ -314,6 +315,17 @@ def _seen(method: Callable[..., bool]) -> Callable[..., bool]:
     return ask
 
 
+def _of_classes(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A question to the one `Classes`, which looks at what it is given itself."""
+
+    def ask(state: Any, *args: Any) -> Any:
+        if type(state) is not Classes:
+            raise Unreadable("no classes")
+        return method(state, *args)
+
+    return ask
+
+
 def _truth(value: Any) -> bool:
     return value is True or (value is not False and harmless.truth(value))
 
@@ -366,9 +378,9 @@ def _attach(source: Source, *parts: Term) -> str:
     return f"R.attach({_row([*map(source.term, parts)])})"
 
 
-def _begin(source: Source) -> str:
+def _begin(source: Source, *parts: Term) -> str:
     source.attaches = True
-    return "R.begin()"
+    return f"R.begin({_row([*map(source.term, parts)])})"
 
 
 _INFIX: Final[dict[str, tuple[str, Callable[..., Any]]]] = {
@@ -431,6 +443,8 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "check": Operation(_form("{}.check({}, {})"), _seen(Seen.check)),
     "differ": Operation(_form("{}.differ({})"), _seen(Seen.differ)),
     "apart": Operation(_form("{}.apart({}, {})"), _seen(Seen.apart)),
+    "tags": Operation(_form("{}.tags({})", _row), _of_classes(Classes.tags)),
+    "hold": Operation(_form("{}.hold({}, {})"), _of_classes(Classes.hold)),
     "isdisjoint": Operation(_form("{}.isdisjoint({})"), _disjoint),
     "run": Operation(_form("K({})")),
     "begin": Operation(_begin),

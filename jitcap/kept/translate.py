@@ -14,7 +14,7 @@ from jitcap.kept.fingerprint import Unkept
 from jitcap.kept.harmless import METHODS
 from jitcap.kept.terms import OPERATIONS, Row, Term
 
-_OF_SEEN: Final = ("check", "differ", "apart", "isdisjoint")
+_OF_STATE: Final = ("check", "differ", "apart", "isdisjoint", "tags", "hold")
 _OF_REGION: Final = ("begin", "attach")
 
 
@@ -175,7 +175,7 @@ def _call(node: ast.Call) -> Term:
             return [name, *args] if name in OPERATIONS else ["call", name, *args]
         case ast.Attribute(value=ast.Name(id="R"), attr=name) if name in _OF_REGION:
             return [name, *args]
-        case ast.Attribute(value=base, attr=name) if name in _OF_SEEN:
+        case ast.Attribute(value=base, attr=name) if name in _OF_STATE:
             return [name, _term(base), *args]
         case ast.Attribute(value=base, attr="__new__"):
             return ["new", _term(base), *args]

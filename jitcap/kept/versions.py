@@ -15,21 +15,23 @@ from __future__ import annotations
 import functools
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import CodeType, FunctionType, MethodType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from codegen.runtime import build, cache
+from codegen.emit.cpp.runtime import build
+from codegen.runtime import cache
 from eager.autograd import mode
+from eager.config import config
 from eager.dtype import _default as default_dtype
 from eager.tensor import Tensor
 from jitcap.capture.kinds.modules import builtins_are_replaced
 from jitcap.capture.native import name_of
 from jitcap.capture.result import Captured, entry_source, linked
-from jitcap.config import config
+from jitcap.capture.sizes import is_name
 from jitcap.graph import Graph
 from jitcap.guards import Guard, Guards
 from jitcap.joint import Joint
@@ -40,6 +42,7 @@ from jitcap.kept.records import Reader, Writer, has_copies
 from jitcap.kept.terms import BUILTINS, Source, find
 from jitcap.kept.translate import in_order, needed, rows_of
 from jitcap.lower import Strides
+from jitcap.marks import any_static, marks_of
 from jitcap.pipeline import compile_graph
 from jitcap.pipeline import recall as recall_executable
 from jitcap.record import Trail, say
@@ -50,11 +53,24 @@ SLOTS: Final = 8  # versions for calls that look alike: of several models with o
 UNREADABLE: Final = (Unreadable, Unkept, SyntaxError, ArithmeticError, *cache.DAMAGED)
 
 
-def key_of(
+class Keys(NamedTuple):
+    """The names of all versions for calls like one: those for its sizes, and those for any. `any`
+    is "" while there are tensors with sizes that are compiled one by one."""
+
+    exact: str
+    any: str
+
+    def slots(self) -> Iterator[str]:
+        """The names of what may fit, the closest first."""
+        for key in self:
+            yield from (_slot(key, i) for i in range(SLOTS if key else 0))
+
+
+def keys_of(
     fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options, varying: set[str]
-) -> str | None:
-    """The name of all versions for calls like this one. None if nothing tells the function, or
-    while somebody reads the stages of compiles or checks them."""
+) -> Keys | None:
+    """Where versions for calls like this one are kept. None if nothing tells the function, or while
+    somebody reads the stages of compiles or checks them."""
     looking = config.check or config.dump or config.debug >= 3
     if looking or options.verify or options.check_nans:
         return None
@@ -66,28 +82,41 @@ def key_of(
     except Unkept:
         return None
     flags = (config.backend, config.isa, config.threads, config.recompute)
-    state = (mode.enabled, mode.inference, mode.autocast, default_dtype[0], sorted(varying))
-    call = [*map(_look, args), *((k, _look(v)) for k, v in kwargs.items())]
+    state = (mode.enabled, mode.inference, mode.autocast, default_dtype[0])
     versions = (sys.version, np.__version__, graphs.package_build(), machine)
-    return cache.digest("version", text, *map(repr, (versions, flags, options, state, call)))
+    common = (text, *map(repr, (versions, flags, options, state)))
+    exact = cache.digest("version", *common, repr((sorted(varying), _call(args, kwargs, _look))))
+    general = _call(args, kwargs, _glance)
+    return Keys(exact, "" if any_static() else cache.digest("sizes", *common, repr(general)))
+
+
+def _call(args: tuple[Any, ...], kwargs: dict[str, Any], look: Callable[[Any], Any]) -> list[Any]:
+    return [*map(look, args), *((k, look(v)) for k, v in kwargs.items())]
 
 
 def _look(value: Any) -> Any:
     """What calls that share a version have in common in an argument, as far as one sees at once."""
     if issubclass(type(value), Tensor):  # no __class__ of the program's is asked
-        return tuple(value._array.shape), str(value._array.dtype), value._requires_grad
+        return tuple(value._array.shape), *_glance(value)[1:], marks_of(value)
+    return type(value).__qualname__
+
+
+def _glance(value: Any) -> Any:
+    """The same, for versions for any size."""
+    if issubclass(type(value), Tensor):
+        return value._array.ndim, str(value._array.dtype), value._requires_grad
     return type(value).__qualname__
 
 
 # ---- to disk
 
 
-def remember(key: str, fn: Any, made: Compiled) -> None:
+def remember(keys: Keys, fn: Any, made: Compiled) -> None:
     """Keep a version that was just made, and was not called yet."""
     captured = made.captured
     assert isinstance(captured, Captured)
     try:
-        files = _files(captured, fn, made.executable.key)
+        files = _files(captured, fn, made)
     except Unkept as reason:
         if config.debug >= 2:
             say(f"{captured.name} is captured again by the next process: it needs {reason}")
@@ -96,6 +125,7 @@ def remember(key: str, fn: Any, made: Compiled) -> None:
         if config.strict:
             raise
         return
+    key = keys.any if keys.any and captured.graph.takes_symbols else keys.exact
     names = [_slot(key, i) for i in range(SLOTS)]
     store = cache.default()
     free = [name for name in names if store.get(name) is None]
@@ -112,7 +142,7 @@ def _slot(key: str, index: int) -> str:
     return cache.digest(key, str(index))
 
 
-def _files(captured: Captured, fn: Any, executable: str | None) -> dict[str, bytes]:
+def _files(captured: Captured, fn: Any, made: Compiled) -> dict[str, bytes]:
     """`start`: what a call needs; `rest`: what is read when somebody asks. Raises Unkept."""
     if captured.bound_to:
         raise Unkept(captured.bound_to)
@@ -131,7 +161,10 @@ def _files(captured: Captured, fn: Any, executable: str | None) -> dict[str, byt
             raise Unkept(f"a {type(namespace[name]).__qualname__} that no module holds")
     writer = Writer({}, codes)
     written = {name: writer.write(value) for name, value in constants.items()}
+    executable = made.executable.key
     whole = captured.joint is not None or executable is None
+    if whole and captured.graph.takes_symbols:
+        raise Unkept("a graph with symbols, which has no compiled code")
     start: dict[str, Any] = {
         "name": captured.name,
         "shape": [captured.shape[0], [*captured.shape[1]]],
@@ -141,8 +174,9 @@ def _files(captured: Captured, fn: Any, executable: str | None) -> dict[str, byt
         "constants": written,
         "guards": guards,
         "body": body,
+        "varying": sorted(made.varying),
         "writes": captured.writes,
-        "strides": captured.strides,
+        "strides": captured.strides if whole else [],
         "executable": None if whole else executable,
     }
     unknown = next((code for code in captured.read if code not in codes), None)
@@ -195,6 +229,9 @@ class Recalled:
         self.shape = count, tuple(keywords)
         self.grad_mode, self.inference = grad_mode, inference
         self.autocast = Reader({}).read(autocast)
+        self.varying = frozenset(start["varying"])
+        if not all(type(name) is str and is_name(name) for name in self.varying):
+            raise Unreadable("no names of what varies")
         self.writes = _writes(start["writes"])
         self.strides = _strides(start["strides"])
         self.names: dict[str, Any] = {}  # the objects that the entry names
@@ -267,17 +304,17 @@ MakeRegion = Callable[[Joint, tuple[tuple[int, int], ...], Trail], Region]
 
 
 def recall(
-    key: str,
+    keys: Keys,
     fn: Any,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     options: Options,
     make_region: MakeRegion,
 ) -> Compiled | None:
-    """A version kept under `key` whose guards hold for this call. Raises nothing.
+    """A version that is kept there whose guards hold for this call. Raises nothing.
 
     `make_region` is for a version whose gradient can be asked for later."""
-    for name in (_slot(key, i) for i in range(SLOTS)):
+    for name in keys.slots():
         entry = cache.default().get(name)
         if entry is None:
             continue
@@ -326,7 +363,7 @@ def _compiled(
     if version.attaches and region is None:
         raise Unreadable("there is no region")
     entry = late(version, values, call, linked(executable.run, MISS, region))
-    return Compiled(entry, version, executable, trail)
+    return Compiled(entry, version, executable, trail, varying=version.varying)
 
 
 def late(

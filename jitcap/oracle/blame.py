@@ -133,7 +133,7 @@ class Blame:
         if np.shape(got) != np.shape(want) or np.asarray(got).dtype != np.asarray(want).dtype:
             return True
         graph = self.graph.with_(outputs=(node,))
-        return bool(far(got, want).any() and judge(Leaf("", got, want), self._samples(graph)))
+        return bool(far(got, want).any() and judge(Leaf("", got, want, ""), self._samples(graph)))
 
     def _samples(self, graph: Graph) -> Callable[[float], Iterator[dict[str, Any]]]:
         def samples(amplitude: float) -> Iterator[dict[str, Any]]:

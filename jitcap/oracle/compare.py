@@ -51,6 +51,7 @@ class Leaf:
     path: str
     got: Any
     want: Any
+    key: str  # of its samples: a place may hold one object before the call and another after it
 
 
 class Comparison:
@@ -59,6 +60,7 @@ class Comparison:
     def __init__(self, old: dict[int, str]) -> None:
         self.differences: list[Difference] = []
         self.leaves: list[Leaf] = []
+        self._counts: collections.Counter[str] = collections.Counter()
         self.tensors: dict[int, Tensor] = {}  # id of a tensor of the compiled version -> Python's
         self._old = old
         self._pairs: dict[int, Any] = {}
@@ -66,6 +68,12 @@ class Comparison:
         self._memory: dict[int, tuple[int, int]] = {}  # id of owner -> id of the other's, distance
         self._memory_back: dict[int, int] = {}
         self._keep: list[Any] = []
+
+    def leaf(self, path: str, a: Any, b: Any) -> None:
+        """Note two values that rounding may keep apart."""
+        count = self._counts[path]
+        self._counts[path] += 1
+        self.leaves.append(Leaf(path, a, b, f"{path} ({count})" if count else path))
 
     def differ(self, path: str, what: str, array: Any = None) -> None:
         self.differences.append(Difference(path, what, array))
@@ -86,7 +94,7 @@ class Comparison:
         elif type(a) is not type(b):
             self.differ(path, f"{_name(a)} in the compiled version, {_name(b)} in Python")
         elif isinstance(a, _LEAVES):
-            self.leaves.append(Leaf(path, a, b))
+            self.leaf(path, a, b)
         elif isinstance(a, _EXACT):
             if repr(a) != repr(b):  # range(0, 3, 2) == range(0, 4, 2)
                 self.differ(path, f"{a!r} in the compiled version, {b!r} in Python")
@@ -235,7 +243,7 @@ class Comparison:
             what = f"its memory is {shown[0]} in the compiled version, {shown[1]} in Python"
             self.differ(path, what, a)
         elif id(owner_of(a)) not in self._old:
-            self.leaves.append(Leaf(path, a, b))
+            self.leaf(path, a, b)
 
     def _pair_memory(self, a: Any, b: Any) -> bool:
         """Whether `a` lies in its memory as `b` in that of the plain run."""

@@ -17,12 +17,22 @@ from typing import Any, Final
 
 import numpy as np
 
+from eager.config import config
 from eager.ops.contract import Contract
 from eager.ops.index import IndexAdd
 from eager.ops.kinds import Cast, Reduce, Scan
 from eager.ops.window import SumPool, SumPoolGrad
-from jitcap.config import config
-from jitcap.graph import CHECK, Graph, Node, evaluate, last_uses
+from jitcap.graph import (
+    CHECK,
+    Graph,
+    Node,
+    evaluate,
+    is_definer,
+    last_uses,
+    sized,
+    sizes_found,
+    sizes_of,
+)
 from jitcap.oracle.compare import Leaf
 
 FREE: Final = 4  # roundings that are allowed without a measurement
@@ -39,12 +49,15 @@ def disturbed(graph: Graph, inputs: Sequence[Any], amplitude: float, seed: int) 
     """The outputs of the graph, op by op, each result moved by `amplitude` roundings."""
     chance = np.random.default_rng(seed)
     env: dict[Node, Any] = dict(zip(graph.inputs, inputs, strict=True))
-    dead = last_uses(graph)
+    dead, sizes = last_uses(graph), sizes_of(graph, env)
     with np.errstate(all="ignore"):
         for n in graph.nodes:
             arrays = tuple(env[a] if isinstance(a, Node) else a for a in n.args)
-            value = True if n.op is CHECK else evaluate(n, arrays)
-            env[n] = value if amplitude == 0 else _moved(n, arrays, value, amplitude, chance)
+            node = sized(n, sizes)
+            value: Any = True if n.op is CHECK else evaluate(node, arrays)
+            env[n] = value if amplitude == 0 else _moved(node, arrays, value, amplitude, chance)
+            if is_definer(n):
+                sizes |= sizes_found(n, value if len(n.avals) > 1 else (value,))
             for d in dead.get(n, ()):
                 env.pop(d, None)
     return [env[o] for o in graph.outputs]
@@ -139,11 +152,11 @@ def far(got: Any, want: Any) -> Any:
 def _within(leaf: Leaf, samples: Iterator[dict[str, Any]]) -> Any:
     """Which elements are as near as rounding may bring them; the first sample is undisturbed."""
     got, want = _wide(np.asarray(leaf.got)), _wide(np.asarray(leaf.want))
-    first: Any = next(samples).get(leaf.path)
+    first: Any = next(samples).get(leaf.key)
     spread = np.zeros(got.shape)
     broken = np.zeros(got.shape, bool)
     for sample in samples:
-        value: Any = sample.get(leaf.path)
+        value: Any = sample.get(leaf.key)
         if np.shape(value) != got.shape or np.shape(first) != got.shape:
             continue
         with np.errstate(all="ignore"):
@@ -175,7 +188,7 @@ def _judge_text(leaf: Leaf, samples: Samples) -> str:
         return ""
     if _NUMBER.sub("#", leaf.got) != _NUMBER.sub("#", leaf.want) or len(got) != len(want):
         return what
-    texts = [s.get(leaf.path) for s in islice(samples(float(TEXT)), ALL)]
+    texts = [s.get(leaf.key) for s in islice(samples(float(TEXT)), ALL)]
     rows = [_NUMBER.findall(t) for t in texts if isinstance(t, str)]
     rows = [[float(x) for x in row] for row in rows if len(row) == len(want)]
     for i, (a, b) in enumerate(zip(got, want, strict=True)):

@@ -36,7 +36,7 @@ from jitcap.graph import CHECK, Graph
 from jitcap.joint import Joint, runs_python
 from jitcap.oracle.blame import Blame, readable
 from jitcap.oracle.case import Begun, Case, Outcome, Plain, Run
-from jitcap.oracle.compare import Comparison, Difference, Leaf, same_namespace
+from jitcap.oracle.compare import Comparison, Difference, same_namespace
 from jitcap.oracle.contents import all_again, all_contents, contents
 from jitcap.oracle.copies import Copies, owner_of
 from jitcap.oracle.host import Heard, expected, listening, streams_of, told
@@ -60,9 +60,9 @@ class _Attachments(threading.local):
         self.leaves: list[Tensor] = []
         self.outputs: list[Tensor] = []
 
-    def begin(self) -> RegionNode:
+    def begin(self, sizes: tuple[int, ...] = ()) -> RegionNode:
         assert self.region is not None
-        return _Watched(self.region, self.outputs)
+        return _Watched(self.region, sizes, self.outputs)
 
     def attach(
         self,
@@ -83,8 +83,8 @@ class _Watched(RegionNode):
 
     __slots__ = ("results",)
 
-    def __init__(self, region: Region, results: list[Tensor]) -> None:
-        super().__init__(region)
+    def __init__(self, region: Region, sizes: tuple[int, ...], results: list[Tensor]) -> None:
+        super().__init__(region, region.looks(sizes))
         self.results = results
 
     def edge(
@@ -274,7 +274,7 @@ class VerifiedCall:
         self.differences += comparison.differences
         self._compare_host(comparison)
         doubtful = [leaf for leaf in comparison.leaves if _is_doubtful(leaf.got, leaf.want)]
-        samples = self.samples({leaf.path for leaf in doubtful})
+        samples = self.samples({leaf.key for leaf in doubtful})
         for leaf in doubtful:
             wrong = judge(leaf, samples)
             if wrong:
@@ -341,7 +341,7 @@ class VerifiedCall:
                 shown = f"{got.dtype}{list(got.shape)}", f"{want.dtype}{list(want.shape)}"
                 comparison.differ(path, f"{shown[0]} in the compiled version, {shown[1]} in Python")
             else:
-                comparison.leaves.append(Leaf(path, got, want))
+                comparison.leaf(path, got, want)
 
     def _compare_host(self, comparison: Comparison) -> None:
         """What was printed, logged and warned of."""
@@ -379,7 +379,7 @@ class VerifiedCall:
             outcome = self.attempt(lambda x: version.evaluate_graph(x, amplitude, seed))
         finally:
             attachments.trial = False
-        found = {leaf.path: leaf.got for leaf in self.compare(outcome).leaves}
+        found = {leaf.key: leaf.got for leaf in self.compare(outcome).leaves}
         found |= told(expected(outcome.calls), self.watched)
         if self.tangents:
             found |= self._sample_gradients(amplitude, seed)

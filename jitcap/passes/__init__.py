@@ -9,24 +9,61 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from jitcap.graph import Graph
+from jitcap.graph import Graph, Node, with_args
 from jitcap.passes.common_subexpressions import common_subexpressions
 from jitcap.passes.dead import dead_code
 from jitcap.passes.join_parts import join_parts
+from jitcap.passes.scans import accumulate, share_scans, split_scans
 from jitcap.passes.simplify import simplify
+from jitcap.passes.subgraphs import trim_subgraphs
 from jitcap.passes.unrolled_products import hoist_products, sum_products
+from jitcap.subgraphs import subgraphs, with_subgraphs
 
 Pass = Callable[[Graph], Graph]
+
+
+def inside(graph: Graph) -> Graph:
+    """Every pass on the graphs that nodes hold."""
+    changed: dict[Node, Node] = {}
+    nodes = []
+    for n in graph.nodes:
+        inner = subgraphs(n)
+        after = tuple(_all_passes(g) for g in inner)
+        args = tuple(changed.get(a, a) if isinstance(a, Node) else a for a in n.args)
+        new = with_args(n, args)
+        if any(a is not b for a, b in zip(inner, after, strict=True)):
+            new = with_subgraphs(new, after)
+        if new is not n:
+            changed[n] = new
+        nodes.append(new)
+    outputs = tuple(changed.get(o, o) for o in graph.outputs)
+    return graph.with_(nodes=tuple(nodes), outputs=outputs) if changed else graph
+
+
+def _all_passes(graph: Graph) -> Graph:
+    for each, _ in PASSES:
+        graph = each(graph)
+    return graph
+
 
 # (pass, why here)
 PASSES: Final[tuple[tuple[Pass, str], ...]] = (
     (dead_code, "what nobody reads costs every later pass its time"),
+    (share_scans, "the backward's loops are those of the forward, with more outputs"),
+    (inside, "the graphs in nodes first: what they do not read need not be computed"),
+    (trim_subgraphs, "what nobody reads of them, and what they hand on as it is"),
+    (dead_code, "what only they read"),
     (simplify, "local identities; before sharing, so that two spellings of one value meet"),
     (common_subexpressions, "one value, one node: the backward repeats parts of the forward"),
+    (split_scans, "after sharing in bodies; what is done for all steps is simplified below"),
     (hoist_products, "after sharing: every step has the same weights"),
     (sum_products, "before parts are joined, which hides additions"),
+    (simplify, "products of all steps in their plain form"),
+    (accumulate, "what is left to be summed over the steps"),
     (join_parts, "after sharing, so that only gradients used once are looked through"),
     (simplify, "sharing makes `where(c, x, x)` and its like visible"),
     (common_subexpressions, "what the rewrites made equal: codegen shares nothing"),
     (dead_code, "drop what the rewrites left behind"),
+    (trim_subgraphs, "what was computed for it in loops"),
+    (dead_code, "what only they read"),
 )

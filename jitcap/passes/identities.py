@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from eager import dtype as dt
+from eager.aval import same_aval
 from eager.dtype import DType
 from jitcap.graph import Arg, Node
 from jitcap.passes.rules import Maker, Rule, as_stored, constant, is_value
@@ -140,7 +141,7 @@ def _number_operands(s: Maker, n: Node) -> Arg | None:
     if args == n.args or not any(map(_is_tensor, args)):
         return None
     new = s.make(n.op, *args, like=n)
-    return new if isinstance(new, Node) and new.aval == n.aval else None
+    return new if isinstance(new, Node) and same_aval(new.aval, n.aval) else None
 
 
 def _as_number(a: Arg) -> Arg:

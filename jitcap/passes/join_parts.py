@@ -13,7 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from eager.aval import same_aval
 from eager.op import REGISTRY
+from eager.symint import of_data
 from jitcap.graph import Arg, Graph, Node, Rewriter
 from jitcap.passes.rules import constant
 
@@ -69,7 +71,7 @@ def _terms(
     stack: list[Arg] = [root]
     while stack:
         a = stack.pop()
-        is_sum = isinstance(a, Node) and a.op.name == "add" and a.aval == root.aval
+        is_sum = isinstance(a, Node) and a.op.name == "add" and same_aval(a.aval, root.aval)
         alone = a is root or (isinstance(a, Node) and len(users[a]) == 1 and a not in outputs)
         if isinstance(a, Node) and is_sum and alone:
             inside.add(a)
@@ -105,6 +107,8 @@ def _part(a: Arg) -> Part | None:
     if a.op.name == "select_scatter":
         return Part(source, dim, a.attrs["index"], a.attrs["index"] + 1, flat=True)
     start = a.attrs["start"]
+    if of_data(start) or of_data(source.aval.shape[dim]):  # no order is known
+        return None
     return Part(source, dim, start, start + source.aval.shape[dim], flat=False)
 
 

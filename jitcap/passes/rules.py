@@ -47,4 +47,4 @@ def is_value(a: Arg, value: float) -> bool:
     c = constant(a)
     if c is None or isinstance(c, complex) or c != value:
         return False
-    return value != 0 or not isinstance(c, float) or np.signbit(c) == np.signbit(value)
+    return value != 0 or bool(np.signbit(c) == np.signbit(value))

@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from eager.aval import Aval
-from jitcap.graph import Arg, Node
+from eager.aval import same, same_aval
+from eager.symint import SymInt, is_one, known_le
+from jitcap.graph import ITEM, Arg, Node
+from jitcap.loops import SCAN, body_of
 from jitcap.passes.rules import Maker, Rule, constant, is_op
 
 
@@ -22,7 +24,7 @@ def _source(n: Node) -> Node | None:
 def _same_shape(s: Maker, n: Node) -> Arg | None:
     """A view of the same shape that moves nothing is its operand."""
     x = _source(n)
-    return x if x is not None and x.aval.shape == n.aval.shape else None
+    return x if x is not None and same(x.aval.shape, n.aval.shape) else None
 
 
 def _alias(s: Maker, n: Node) -> Arg | None:
@@ -39,7 +41,7 @@ def _permute(s: Maker, n: Node) -> Arg | None:
     if x.op.name == "permute":
         inner = x.attrs["dims"]
         return s.make("permute", x.args[0], like=n, dims=tuple(inner[d] for d in dims))
-    moved = [d for d in dims if x.aval.shape[d] != 1]
+    moved = [d for d in dims if not is_one(x.aval.shape[d])]
     if moved == sorted(moved):
         return s.make("reshape", x, like=n, shape=n.aval.shape)
     return None
@@ -50,7 +52,7 @@ def _reshape(s: Maker, n: Node) -> Arg | None:
     x = _source(n)
     if x is None:
         return None
-    if x.aval.shape == n.aval.shape:
+    if same(x.aval.shape, n.aval.shape):
         return x
     if x.op.name in ("reshape", "unsqueeze", "squeeze"):
         return s.make("reshape", x.args[0], like=n, shape=n.aval.shape)
@@ -67,7 +69,7 @@ def _expand(s: Maker, n: Node) -> Arg | None:
     x = _source(n)
     if x is None:
         return None
-    if x.aval.shape == n.aval.shape:
+    if same(x.aval.shape, n.aval.shape):
         return x
     if x.op.name == "expand":
         return s.make("expand", x.args[0], like=n, shape=n.aval.shape)
@@ -90,7 +92,9 @@ def _slice(s: Maker, n: Node) -> Arg | None:
     b = x.attrs
     size = n.aval.shape[a["dim"]]
     start, step = b["start"] + a["start"] * b["step"], b["step"] * a["step"]
-    stop = start + (size - 1) * step + 1 if size else start
+    stop = start + size
+    if step != 1:
+        stop = start + (size - 1) * step + 1 if size else start
     return s.make("slice", x.args[0], like=n, dim=a["dim"], start=start, stop=stop, step=step)
 
 
@@ -115,10 +119,88 @@ def _cat(s: Maker, n: Node) -> Arg | None:
     for a in n.args:
         if not isinstance(a, Node) or a.op.name != "slice" or a.args[0] is not whole:
             return None
-        if a.attrs["dim"] != dim or a.attrs["start"] != at or a.attrs["step"] != 1:
+        if a.attrs["dim"] != dim or a.attrs["step"] != 1 or not same((a.attrs["start"],), (at,)):
             return None
         at += a.aval.shape[dim]
     return whole  # refused by the caller unless the slices cover it: shapes differ then
+
+
+def _cat_of_rows(s: Maker, n: Node) -> Arg | None:
+    """Of elements, or parts of one size, of one tensor along a dimension, as `stack` makes it: a
+    slice, turned round where they come backwards."""
+    dim = n.attrs["dim"]
+    rows = [_row(a, dim) for a in n.args]
+    if rows[0] is None and len(rows) > 1:
+        rows[0] = _last_row(n.args[0], dim, rows[1])
+    if rows[-1] is None and len(rows) > 1:
+        rows[-1] = _last_row(n.args[-1], dim, rows[-2])
+    found = [r for r in rows if r is not None]
+    if len(found) < max(len(rows), 2) or any(r[:3] != found[0][:3] for r in found):
+        return None
+    (x, d, width, first), last, count = found[0], found[-1][3], len(found)
+    step, size = found[1][3] - first, max(width, 1)
+    if not step or any(r[3] != first + i * step for i, r in enumerate(found)):
+        return None
+    if width and abs(step) != width:
+        return None
+    start, stop = min(first, last), max(first, last) + size
+    part: Arg = x
+    if (start, stop, abs(step)) != (0, x.aval.shape[d], size):
+        each = abs(step) // size
+        part = s.make("slice", part, like=n, dim=d, start=start, stop=stop, step=each)
+    if width:
+        shape = (*x.aval.shape[:d], count, width, *x.aval.shape[d + 1 :])
+        part = s.make("reshape", part, like=n, shape=shape)
+    if step < 0:
+        part = s.make("flip", part, like=n, dims=(d,))
+    order = [k for k in range(x.aval.ndim + bool(width)) if k != d]
+    order.insert(dim, d)
+    part = s.make("permute", part, like=n, dims=tuple(order))
+    return s.make("reshape", part, like=n, shape=n.aval.shape)
+
+
+Row = tuple[Node, int, int, int]  # a tensor, a dimension of it, a part's size there or 0, a place
+
+
+def _row(a: Arg, dim: int) -> Row | None:
+    """What an operand of `cat` along `dim` is one element, or a part, of."""
+    x = _source(a) if isinstance(a, Node) and a.op.name in ("unsqueeze", "reshape") else a
+    if not isinstance(x, Node) or x.op.name not in ("select", "slice"):
+        return None
+    assert isinstance(a, Node)
+    source, shape, d = _source(x), x.aval.shape, x.attrs["dim"]
+    if source is None or type(source.aval.shape[d]) is not int:
+        return None
+    if x.op.name == "select":
+        where, width = x.attrs["index"], 0
+    else:
+        where, width = x.attrs["start"], shape[d]
+        if x.attrs["step"] != 1 or not width or type(width) is not int:
+            return None
+        if width == 1:
+            shape, width = (*shape[:d], *shape[d + 1 :]), 0
+    whole = (*shape[:dim], 1, *shape[dim:])  # with a dimension for the elements
+    fits = same(a.aval.shape, whole) or (width == 0 and same(a.aval.shape, shape))
+    return (source, d, width, where) if fits and type(where) is int else None
+
+
+def _last_row(a: Arg, dim: int, neighbour: Row | None) -> Row | None:
+    """The last carry of a loop, where the neighbour is of what the loop stacks of it."""
+    x = _source(a) if isinstance(a, Node) and a.op.name in ("unsqueeze", "reshape") else a
+    if not isinstance(x, Node) or neighbour is None or x.op is not ITEM:
+        return None
+    assert isinstance(a, Node)
+    source, loop, shape = neighbour[0], x.parents[0], x.aval.shape
+    if neighbour[1:3] != (0, 0) or loop.op is not SCAN or source.op is not ITEM:
+        return None
+    carry, stack = x.attrs["index"], source.attrs["index"]
+    count, ends = loop.attrs["carried"], body_of(loop).outputs
+    if source.parents[0] is not loop or not carry < count <= stack:
+        return None
+    fits = a is x or same(a.aval.shape, (*shape[:dim], 1, *shape[dim:]))
+    if ends[carry] is not ends[stack] or not fits:
+        return None
+    return source, 0, 0, 0 if loop.attrs["reverse"] else loop.attrs["length"] - 1
 
 
 def _first_source(a: Arg) -> Arg | None:
@@ -132,7 +214,7 @@ def _take(s: Maker, n: Node) -> Arg | None:
         return None
     assert isinstance(index, Node)
     dim, size = n.attrs["dim"], index.aval.shape[0]
-    if size > x.aval.shape[dim]:
+    if known_le(size, x.aval.shape[dim]) is not True:
         return None  # out of range: the op itself says so when it runs
     return s.make("slice", x, like=n, dim=dim, start=0, stop=size, step=1)
 
@@ -142,11 +224,8 @@ def _index_add(s: Maker, n: Node) -> Arg | None:
     x, index, source = n.args
     if not isinstance(x, Node) or not is_op(index, "iota"):
         return None
-    return s.make("add", x, source, like=n) if _aval(source) == x.aval else None
-
-
-def _aval(a: Arg) -> Aval | None:
-    return a.aval if isinstance(a, Node) else None
+    fits = isinstance(source, Node) and same_aval(source.aval, x.aval)
+    return s.make("add", x, source, like=n) if fits else None
 
 
 def _sum_of_ones(s: Maker, n: Node) -> Arg | None:
@@ -154,7 +233,7 @@ def _sum_of_ones(s: Maker, n: Node) -> Arg | None:
     x = _source(n)
     if x is None or x.aval.dtype is not n.aval.dtype:
         return None
-    if any(x.aval.shape[d] != 1 for d in n.attrs["dim"]):
+    if not all(is_one(x.aval.shape[d]) for d in n.attrs["dim"]):
         return None
     term = s.make("reshape", x, like=n, shape=n.aval.shape)
     return s.make("add", term, 0.0, like=n) if n.aval.dtype.is_floating_point else term
@@ -167,6 +246,8 @@ def _sum_of_expand(s: Maker, n: Node) -> Arg | None:
         return None
     value = constant(x)
     count = math.prod(x.aval.shape[d] for d in n.attrs["dim"])
+    if isinstance(count, SymInt):
+        return None
     if value is not None and count:
         return s.make("full", value * count, like=n, shape=n.aval.shape, dtype=n.aval.dtype)
     if not is_op(x, "expand"):
@@ -185,7 +266,7 @@ def _repeats(x: Node, dim: int) -> bool:
     """Whether `expand` repeats one element along `dim`."""
     (source,) = x.parents
     at = dim - (x.aval.ndim - source.aval.ndim)
-    return at < 0 or source.aval.shape[at] == 1
+    return at < 0 or is_one(source.aval.shape[at])
 
 
 _VIEWS: Final = ("permute", "reshape", "expand", "unsqueeze", "squeeze", "slice", "select")
@@ -201,7 +282,7 @@ RULES: Final[dict[str, tuple[Rule, ...]]] = {
     "slice": (_of_full, _same_shape, _slice),
     "flip": (_flip,),
     "pad": (_pad,),
-    "cat": (_cat,),
+    "cat": (_cat, _cat_of_rows),
     "take": (_take,),
     "index_add": (_index_add,),
     "sum": (_sum_of_ones, _sum_of_expand),

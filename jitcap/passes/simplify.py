@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from eager.aval import same
 from eager.op import REGISTRY, Op
 from jitcap.graph import Arg, Graph, Node, Rewriter, aval_of, is_number, with_args
 from jitcap.passes import identities, products, shapes
@@ -62,7 +63,7 @@ def _same_kind(n: Node, new: Arg) -> bool:
     if is_number(new):
         return a.weak
     b = aval_of(new)
-    return a.shape == b.shape and a.dtype is b.dtype and a.weak == b.weak
+    return same(a.shape, b.shape) and a.dtype is b.dtype and a.weak == b.weak
 
 
 def simplify(graph: Graph) -> Graph:

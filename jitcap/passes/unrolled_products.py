@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from eager.op import REGISTRY
+from eager.symint import hint, known_eq
 from jitcap.graph import Arg, Graph, Node, Rewriter
 from jitcap.passes.join_parts import trees_of_additions
 
@@ -55,7 +56,9 @@ def _groups(graph: Graph) -> set[Any]:
         if key is not None:
             steps.setdefault(key[0], set()).add(key[1])
     return {
-        g for g, used in steps.items() if len(used) > 1 and 2 * len(used) >= g[0].aval.shape[g[1]]
+        g
+        for g, used in steps.items()
+        if len(used) > 1 and 2 * len(used) >= hint(g[0].aval.shape[g[1]])
     }
 
 
@@ -121,7 +124,7 @@ def _worth(pairs: list[Pair]) -> bool:
     rows, columns = pairs[0][0].aval.shape[0], pairs[0][1].aval.shape[1]
     copied = sum(a.aval.numel + b.aval.numel for a, b in pairs)
     same = len({a.aval.dtype for pair in pairs for a in pair}) == 1
-    return same and copied <= len(pairs) * rows * columns
+    return same and hint(copied) <= len(pairs) * hint(rows * columns)
 
 
 def _one_product(r: Rewriter, root: Node, pairs: list[Pair], rest: list[Arg]) -> Arg:
@@ -159,7 +162,8 @@ def _steps_of_one(steps: Sequence[Node]) -> bool:
     (source,), dim = steps[0].parents, steps[0].attrs["dim"]
     one = all(s.parents[0] is source and s.attrs["dim"] == dim for s in steps)
     indices = sorted(s.attrs["index"] for s in steps)
-    return one and indices == list(range(source.aval.shape[dim]))
+    all_of = known_eq(len(indices), source.aval.shape[dim]) is True
+    return one and all_of and indices == list(range(len(indices)))
 
 
 def _concatenated(r: Rewriter, parts: Sequence[Node], like: Node) -> Node:

@@ -31,13 +31,13 @@ def program(kind):
 
 @program("data dependent")
 def branch(x):
-    return x if x.sum() > 0 else -x
+    return x if x.sum() > 0 else x[:1]
 
 
 @program("data dependent")
 def loop_on_a_number(x):
     while x.sum().item() < 40:
-        x = x * 2
+        x = eager.cat([x, x])  # of another shape in every round
     return x
 
 
@@ -212,7 +212,7 @@ def test_what_a_constant_becomes_is_not_known(recwarn):
     def fill(x):
         total = eager.zeros(())
         total.add_(x.sum())
-        return x if total > 0 else -x
+        return [-x, x][int(total > 0)]
 
     step = jit(fill)
     for x in (eager.ones(3), -eager.ones(3)):

@@ -30,6 +30,7 @@ class Chopper(Splitter):
     """Stops every segment after `every` instructions, whether it needs to or not."""
 
     def __init__(self, every, *, verify=False):
+        self.options = Options(backend="eager", verify=verify)
         super().__init__(
             self.compile,
             lambda record: None,
@@ -37,20 +38,20 @@ class Chopper(Splitter):
             lambda record: None,
             lambda *records: None,
             MISS,
+            self.options,
         )
         self.every = every
-        self.options = Options(backend="eager", verify=verify)
 
     def compile(self, captured, part):
         return assemble(captured, self.options, Trail("test"), part).call
 
-    def _capture(self, point, frame):
+    def _capture(self, frame, varying):
         try:
-            return capture_segment(frame, self.every, frozenset(point.varying))[0]
+            return capture_segment(frame, self.every, varying)[0]
         except Break as refusal:
             done = refusal.done
         try:
-            return capture_segment(frame, done, frozenset(point.varying))[0] if done > 0 else None
+            return capture_segment(frame, done, varying)[0] if done > 0 else None
         except Break:
             return None
 
@@ -167,7 +168,7 @@ def test_grad_mode_and_handlers_survive(recwarn):
 
 
 def test_fullgraph_refuses():
-    step = jit(lambda x: x if x.sum() > 0 else -x, fullgraph=True)
+    step = jit(lambda x: [-x, x][int(x.sum() > 0)], fullgraph=True)
     with pytest.raises(Break, match="known only when the program runs"):
         step(eager.ones(2))
 
@@ -191,7 +192,7 @@ def test_fullgraph_lists_every_split():
         log.append("begun")
         y = plainly(inner(x))
         while x.sum() < 10:
-            x = x * 2
+            x *= 2
         with open(os.devnull) as file:
             file.read()
         return sum(x.tolist()), y

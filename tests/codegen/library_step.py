@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from codegen.emit.cpp import library as routines
+from codegen.emit.cpp.runtime import cpu
 from codegen.emit.cpp.table import MEMORY
 from codegen.ir import Access, Library
-from codegen.runtime import cpu
 from codegen.runtime.artifact import Array, Host, Signature, Spec
 from eager.aval import Aval, scalar_aval
 from eager.dtype import from_numpy
@@ -77,6 +77,7 @@ class Step:
         self.slots = {name: i for i, name in enumerate(places)}
         self.types = {name: MEMORY[a.dtype.name] for name, a in zip(places, avals, strict=True)}
         self.first_host = len(places)
+        self.top = "b"
 
     def entry(self, name: str) -> list[str]:
         return [

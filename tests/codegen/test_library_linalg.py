@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import eager
+from codegen.emit.cpp.runtime import support
 from codegen.emit.cpp.signal import POLYNOMIALS
-from codegen.runtime import support
 from jitcap import explain, jit
 
 REAL = {"float32": 3e-5, "float64": 1e-12}

@@ -11,7 +11,7 @@ import pytest
 
 import eager
 from codegen.emit.cpp import program
-from codegen.runtime import build, cpu
+from codegen.emit.cpp.runtime import build, cpu
 from jitcap import jit
 
 ONE = 'extern "C" __attribute__((visibility("default"))) int one() { return 1; }'

@@ -9,10 +9,11 @@ import warnings
 import numpy as np
 import pytest
 
-from codegen.runtime import build, cpu, support
-from codegen.runtime.arena import Arena, arena
+from codegen.emit.cpp.runtime import build, cpu, support
+from codegen.emit.cpp.runtime.arena import Arena, arena
 from codegen.runtime.artifact import Host, Signature, Spec
 from eager import memory
+from eager.symint import Fixing
 
 F32 = np.dtype(np.float32)
 SOURCE = """
@@ -145,7 +146,8 @@ def test_unknown_entry(module):
 
 
 def test_output_shapes_from_inputs(module):
-    signature = Signature("tfi", (Spec((), F32),), shapes=lambda inputs: [(inputs[2],)])
+    n = Fixing().symbol("n", 3)
+    signature = Signature("tfi", (Spec((n,), F32),), symbols=(("n", 2),))
     run = module.runner("scale", signature)
     for n in (3, 300_000):
         assert run([np.ones(n, np.float32), 2.0, n])[0].shape == (n,)

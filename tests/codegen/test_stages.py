@@ -4,7 +4,7 @@ import pytest
 
 import codegen
 import eager
-from codegen.runtime.flat import FlatProgram
+from codegen.emit.python.runtime.flat import FlatProgram
 from eager.nn import functional as F
 from jitcap import config, explain
 from tests.codegen.checking import floats, ints, run_eager, same

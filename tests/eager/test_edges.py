@@ -279,3 +279,55 @@ def test_the_type_of_dtypes_in_annotations():
     assert isinstance(eager.float32, eager.dtype | None)
     assert isinstance(None, None | eager.dtype)
     assert not isinstance(3, eager.dtype | None)
+
+
+VIEWS_OF_BITS = [
+    lambda t, x: x.view(t.int16),
+    lambda t, x: x.view(t.uint8),
+    lambda t, x: x.view(t.float64),
+    lambda t, x: x[:, 2:].view(t.int64),
+    lambda t, x: x.t().view(t.float32),
+    lambda t, x: x[:, ::2].view(t.int16),
+    lambda t, x: x[:, :3].view(t.int64),
+    lambda t, x: x[:, 1:3].view(t.int64),
+    lambda t, x: x[0, 0].view(t.int16),
+    lambda t, x: t.arange(15, dtype=t.int32).reshape(3, 5)[:, :4].view(t.int64),
+]
+
+
+@pytest.mark.parametrize("call", VIEWS_OF_BITS)
+def test_the_same_memory_as_another_type(call):
+    """Of another size too: values, shape, strides, memory; and what is refused."""
+    torch = pytest.importorskip("torch")
+
+    def run(t):
+        x = t.arange(12, dtype=t.int32).reshape(3, 4)
+        try:
+            view = call(t, x)
+        except RuntimeError as error:
+            return str(error).split(" to view")[0]
+        shared = view.data_ptr() - x.data_ptr()
+        return view.numpy().tobytes(), tuple(view.shape), tuple(view.stride()), shared
+
+    ours, theirs = run(eager), run(torch)
+    if isinstance(ours, tuple) and ours[3] > 16:  # memory of its own
+        ours, theirs = ours[:3], theirs[:3]
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0, 3), (3, 0), (0,)])
+def test_strides_of_nothing(shape):
+    torch = pytest.importorskip("torch")
+    assert eager.zeros(shape).stride() == torch.zeros(shape).stride()
+
+
+def test_questions_of_dtypes_and_views():
+    for dtype in ("bool_", "uint8", "int32", "float32", "complex64"):
+        x = eager.zeros(2, dtype=getattr(eager, dtype))
+        assert x.is_signed() == eager.is_signed(x) == (dtype not in ("bool_", "uint8"))
+        assert not x.conj().is_conj()
+        assert not eager.is_neg(x)
+    x = eager.tensor([[2.0, 1.0], [1.0, 1.0]])
+    assert eager.matrix_power(x, 3).equal(x.matrix_power(3))
+    with pytest.raises(ValueError, match="integer dtype"):
+        eager.unravel_index(eager.zeros(2), (2, 3))

@@ -135,3 +135,33 @@ def test_in_place():
     assert set(x.tolist()) == {0, 1, 2}
     x.bernoulli_(0.5)
     assert set(x.tolist()) == {0, 1}
+
+
+def test_a_forked_generator_goes_back():
+    eager.manual_seed(3)
+    wanted = eager.rand(4)
+    eager.manual_seed(3)
+    with eager.random.fork_rng():
+        eager.manual_seed(9)
+        eager.rand(2)
+    assert eager.equal(eager.rand(4), wanted)
+
+
+def test_low_rank_by_random_projection():
+    eager.manual_seed(0)
+    for shape in ((9, 6), (6, 9)):
+        x = eager.randn(shape[0], 3, dtype=eager.float64) @ eager.randn(
+            3, shape[1], dtype=eager.float64
+        )
+        for u, s, v in (eager.svd_lowrank(x, 4), eager.pca_lowrank(x, 4, center=False)):
+            assert eager.allclose(u @ s.diag() @ v.mT, x)
+        u, s, v = eager.pca_lowrank(x)
+        assert eager.allclose(u @ s.diag() @ v.mT, x - x.mean(0))
+    with pytest.raises(ValueError, match="not greater than"):
+        eager.pca_lowrank(x, 7)
+
+
+@pytest.mark.parametrize("name", ["inv", "cholesky"])
+def test_what_cannot_be_factored_has_an_error_of_its_own(name):
+    with pytest.raises(eager.linalg.LinAlgError):
+        getattr(eager.linalg, name)(eager.zeros(2, 2))

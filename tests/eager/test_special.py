@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+import eager
 from eager import special_arrays
 
 
@@ -43,3 +44,19 @@ def test_lgamma():
             special_arrays.lgamma(np.array([0.0, -1.0, np.inf, -np.inf])).tolist() == [np.inf] * 4
         )
         assert special_arrays.lgamma(np.array(5.0)).shape == ()
+
+
+def test_bessel_functions_satisfy_their_equations():
+    """Wronskians, across the places where the series change; torch's J and Y are off by 1e-6."""
+    x = eager.tensor(
+        np.concatenate([np.linspace(0.05, 30, 301), [2.0, 8.0, np.nextafter(8.0, 9.0)]])
+    )
+    s = eager.special
+    waves = s.bessel_j1(x) * s.bessel_y0(x) - s.bessel_j0(x) * s.bessel_y1(x)
+    np.testing.assert_allclose((waves * x).numpy(), 2 / np.pi, rtol=1e-12)
+    k0, k1 = s.scaled_modified_bessel_k0(x), s.scaled_modified_bessel_k1(x)
+    decays = s.i0e(x) * k1 + s.i1e(x) * k0
+    np.testing.assert_allclose((decays * x).numpy(), 1, rtol=1e-12)
+    ends = eager.tensor([0.0, -1.0, float("inf")], dtype=eager.float64)
+    assert s.bessel_y0(ends).numpy()[:2].tolist()[0] == -np.inf and s.bessel_y1(ends)[1].isnan()
+    assert s.modified_bessel_k0(ends).tolist()[::2] == [np.inf, 0.0]

@@ -1,7 +1,9 @@
 """What a Tensor is: construction, promotion, layout, protocols, copies, printing, errors."""
 
+import base64
 import copy
 import pickle
+import weakref
 
 import numpy as np
 import pytest
@@ -168,6 +170,72 @@ def test_dlpack_both_ways():
     assert x[0].item() == 9
     z = eager.from_dlpack(torch.arange(3.0))
     assert z.tolist() == [0, 1, 2]
+
+
+# `pickle.dumps(w, 2)` of a Parameter [1.0, 2.0] with `w.tag = "a"`, from when tensors had no slots.
+_OLD_PICKLE = (
+    "gAJjZWFnZXIuaW50ZXJvcApfcmVidWlsZApxAChjZWFnZXIubm4ucGFyYW1ldGVyClBhcmFtZXRlcgpxAWNudW1weS5fY29yZS5t"
+    "dWx0aWFycmF5Cl9yZWNvbnN0cnVjdApxAmNudW1weQpuZGFycmF5CnEDSwCFcQRjX2NvZGVjcwplbmNvZGUKcQVYAQAAAGJxBlgG"
+    "AAAAbGF0aW4xcQeGcQhScQmHcQpScQsoSwFLAoVxDGNudW1weQpkdHlwZQpxDVgCAAAAZjRxDomIh3EPUnEQKEsDWAEAAAA8cRFO"
+    "Tk5K/////0r/////SwB0cRJiiWgFWAkAAAAAAMKAPwAAAEBxE2gHhnEUUnEVdHEWYoh9cRdYAwAAAHRhZ3EYWAEAAABhcRlzdHEa"
+    "UnEbLg=="
+)  # fmt: skip
+
+
+class OwnPickle(eager.Tensor):
+    """A class of the program that pickles its instances itself, by their state."""
+
+    def __reduce_ex__(self, protocol):
+        return OwnPickle, (), {"_array": self._array, "_requires_grad": True, "tag": self.tag}
+
+
+class Bare(eager.Tensor):
+    """Calls no `__init__` of its base."""
+
+    __slots__ = ("extra",)
+
+    def __init__(self, values, extra):
+        self._array = np.array(values, np.float32)
+        self.extra = extra
+
+
+def test_the_dictionary_is_the_users():
+    x = eager.ones(2, requires_grad=True)
+    assert vars(x) == {}
+    assert vars(eager.nn.Parameter(x)) == vars(x.detach()[:1]) == {}
+    x.tag = "a"
+    x.__dict__["other"] = 1
+    assert (vars(x), x.other) == ({"tag": "a", "other": 1}, 1)
+    x.detach().add_(1)
+    assert (x._version, x.detach()._version) == (1, 1)
+    assert vars(x) == {"tag": "a", "other": 1}
+    assert vars(copy.copy(x)) == vars(copy.deepcopy(x)) == vars(x)
+    del x.tag
+    assert not hasattr(x, "tag")
+    assert weakref.ref(x)() is x
+
+
+def test_subclasses_that_call_no_init():
+    x = Bare([1, 2], 3)
+    assert (x.requires_grad, x.grad_fn, x._version, x._base, x.extra) == (False, None, 0, None, 3)
+    assert (x + x).tolist() == [2, 4]
+    assert type(x) is Bare
+    y = eager.Tensor.__new__(Bare)
+    y._array = x._array
+    assert (y * x).tolist() == [1, 4]
+    assert jit(lambda t: (t * 2).tolist())(x) == [2, 4]
+
+
+def test_pickles_of_states():
+    found = pickle.loads(base64.b64decode(_OLD_PICKLE))
+    assert type(found) is eager.nn.Parameter
+    assert (found.tolist(), found.requires_grad, found.tag) == ([1, 2], True, "a")
+    x = OwnPickle([1.0, 2.0])
+    x.tag = "b"
+    again = pickle.loads(pickle.dumps(x))
+    assert type(again) is OwnPickle
+    assert (again.tolist(), again.requires_grad, again.tag) == ([1, 2], True, "b")
+    assert vars(again) == {"tag": "b"}
 
 
 def test_pickle_and_deepcopy():

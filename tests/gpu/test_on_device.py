@@ -7,9 +7,9 @@ import triton_helpers as helpers
 pytest.importorskip("triton.language")
 
 import eager
-from codegen.runtime.cuda import DeviceUnavailable, open_device
-from codegen.runtime.triton_device import DeviceProgram
-from codegen.runtime.triton_run import compile_program
+from codegen.emit.triton.runtime.cuda import DeviceUnavailable, open_device
+from codegen.emit.triton.runtime.device import DeviceProgram
+from codegen.emit.triton.runtime.run import compile_program
 from eager.nn import functional as F
 
 rng = np.random.default_rng(0)

@@ -12,7 +12,8 @@ import eager
 from codegen.runtime.callback import ARRAY, NUMBER, Callback
 from eager.aval import Aval
 from eager.op import REGISTRY
-from jitcap import custom_op, explain, jit
+from jitcap import attributes, custom_op, explain, jit
+from jitcap.kept import graphs
 
 
 def decomposed(x):
@@ -105,24 +106,24 @@ def test_a_callback_is_data_and_back():
     out = Aval((2,), eager.complex64)
     attrs = {"a": (1, (2.5, -math.inf), None), "b": eager.float16, "c": "x", "d": True, "e": 1 - 2j}
     made = Callback(REGISTRY["fft_c2c"], attrs, (ARRAY, NUMBER, 3, 0.1, 2j), (out,), "f.py:3")
-    again = Callback.of_data(made.as_data())
+    again = graphs._call(graphs._call_data(made), attributes.NONE)
     assert (again.op, dict(again.attrs), again.operands) == (made.op, attrs, made.operands)
     assert (again.outs, again.where) == (made.outs, made.where)
     odd = Callback(made.op, {"a": np.ones(2)}, (), (), "")
-    assert odd.as_data() is None
+    assert graphs._call_data(odd) is None
 
 
 @pytest.mark.parametrize(
     "change",
     [
         {"op": "no_such"}, {"op": None}, {"outs": [[[2], "float99", "cpu"]]}, {"operands": 3},
-        {"attrs": {"a": ["run", "x"]}}, {"attrs": {"a": ["tuple", ["dtype"]]}}, {"attrs": []},
+        {"attrs": {"a": ["run", "x"]}}, {"attrs": {"a": ["t", ["d"]]}}, {"attrs": []},
         {"outs": [[2]]}, {"op": "test_of_data"},
     ],
 )  # fmt: skip
 def test_other_data_is_refused(change):
     if "test_of_data" not in REGISTRY:
         custom_op("test::of_data", lambda x: x)
-    data = Callback(REGISTRY["fft_c2c"], {"a": 1}, (ARRAY,), (), "").as_data()
+    data = graphs._call_data(Callback(REGISTRY["fft_c2c"], {"a": 1}, (ARRAY,), (), ""))
     with pytest.raises((LookupError, TypeError, ValueError, AttributeError)):
-        Callback.of_data(data | change)
+        graphs._call(data | change, attributes.NONE)

@@ -5,8 +5,8 @@ import pytest
 
 import eager
 import jitcap
+from eager.config import FLAGS
 from jitcap import JitcapWarning, config, custom_op, export, jit, load
-from jitcap.config import FLAGS
 
 
 def test_order_of_precedence(monkeypatch):

@@ -16,6 +16,8 @@ from jitcap.region import OutputNode, Region
 from jitcap.tracer import Tracer
 from jitcap.verify import verify
 
+pytestmark = pytest.mark.once
+
 
 def floats(*shape, seed=0, grad=False):
     data = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)

@@ -246,6 +246,9 @@ def test_healthy_programs(fn, args, backend):
 
 
 def test_warnings_are_given_once():
+    with warnings.catch_warnings():  # a module's first warning makes its registry
+        warnings.simplefilter("ignore")
+        warns(eager.ones(3))
     jitted = verified(warns)
     with pytest.warns(UserWarning, match="slow") as caught:
         jitted(eager.ones(3))
@@ -348,5 +351,40 @@ def test_what_equality_does_not_see():
     comparison.match("a", {1, 2}, {True, 2})
     comparison.match("b", range(0, 3, 2), range(0, 4, 2))
     assert [d.path for d in comparison.differences] == ["a", "b"]
-    assert "-0.0 in the compiled version" in noise.judge(Leaf("c", -0.0, 0.0), lambda _: iter(()))
+    assert "-0.0 in the compiled version" in noise.judge(
+        Leaf("c", -0.0, 0.0, "c"), lambda _: iter(())
+    )
     assert not noise.far(np.array([-0.0]), np.array([0.0])).any()
+
+
+@pytest.mark.parametrize("backend", ["python", "cpp"])
+def test_rounding_is_measured_at_the_sizes_of_the_call(monkeypatch, backend):
+    """In a version whose sizes are symbols, too."""
+    monkeypatch.setattr(noise, "FREE", 0)  # so that all that is rounded is measured
+    weight = eager.randn(8, 8)
+
+    def fn(x):
+        order = eager.arange(x.shape[0]).flip(0)
+        y = (x @ weight).softmax(-1) + x[order]
+        return y.reshape(-1, 4).mean(0), y[: x.shape[0] // 2].cumsum(0), eager.zeros(x.shape[0])
+
+    step = verified(fn, backend)
+    for n in (4, 6, 9, 12):
+        step(eager.randn(n, 8))
+    assert step.stats.compiles == 2
+
+
+def test_a_place_that_held_another_tensor_before(monkeypatch):
+    """What rounding does to the one is not taken for what it does to the other."""
+    monkeypatch.setattr(noise, "FREE", 0)
+    weight, box = eager.randn(16, 16), [None]
+
+    def fn(x):
+        y = (x @ weight).tanh() @ weight
+        box[0] = (y, y * 2)
+        return y.sum()
+
+    step = verified(fn, "cpp")
+    for n in (3, 3, 5):
+        step(eager.randn(n, 16))
+    assert step.stats.fallbacks == 0

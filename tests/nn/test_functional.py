@@ -279,3 +279,73 @@ def test_checkpoint():
     layers = eager.nn.Sequential(eager.nn.ReLU(), eager.nn.Flatten(0))
     checkpoint.checkpoint_sequential(layers, 2, y, use_reentrant=True).sum().backward()
     assert x.grad.tolist() == [6, 6]
+
+
+def _pooled(lib, n, **kwargs):
+    rng = np.random.default_rng(n)
+    x, draws = rng.standard_normal((2, 3, *(7, 9, 6)[:n])), rng.random((2, 3, n))
+    pool = getattr(lib.nn, f"FractionalMaxPool{n}d")
+    x = lib.tensor(x).requires_grad_()
+    out, where = pool(2, return_indices=True, _random_samples=lib.tensor(draws), **kwargs)(x)
+    (out * out).sum().backward()
+    return [t.detach().numpy() for t in (out, where, x.grad)]
+
+
+@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize("kwargs", [{"output_size": 3}, {"output_size": 1}, {"output_ratio": 0.5}])
+def test_fractional_pools(n, kwargs):
+    for ours, theirs in zip(_pooled(eager, n, **kwargs), _pooled(torch, n, **kwargs), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_fractional_pools_draw_where_windows_begin():
+    eager.manual_seed(0)
+    x = eager.randn(1, 1, 40, 40)
+    pool = eager.nn.FractionalMaxPool2d(2, output_ratio=0.7)
+    first, second = pool(x), pool(x)
+    assert first.shape == (1, 1, 28, 28)
+    assert not first.equal(second)
+    for bad in ({}, {"output_size": 3, "output_ratio": 0.5}, {"output_ratio": 1.5}):
+        with pytest.raises(ValueError, match="ratio"):
+            eager.nn.FractionalMaxPool2d(2, **bad)
+    with pytest.raises(RuntimeError, match="too large"):
+        eager.nn.functional.fractional_max_pool2d(x, 4, output_size=38)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("zero_infinity", [False, True])
+def test_ctc_of_lengths_that_differ(reduction, zero_infinity):
+    """Also a target that is too long for its input, an empty one, and an input of no length."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((7, 5, 4))
+    targets = rng.integers(1, 4, (5, 3))
+    results = []
+    for lib in (eager, torch):
+        given = lib.tensor(x).requires_grad_()
+        module = lib.nn.CTCLoss(reduction=reduction, zero_infinity=zero_infinity)
+        loss = module(given.log_softmax(-1), lib.tensor(targets), (7, 2, 5, 6, 0), (3, 3, 0, 2, 0))
+        loss.sum().backward()
+        results.append((loss.detach().numpy(), given.grad.numpy()))
+    (ours, mine), (theirs, wanted) = results
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    if zero_infinity:
+        np.testing.assert_allclose(mine, wanted, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("times", "labels", "blank", "said"),
+    [
+        ((5, 9), (1, 1), 0, "at most 6"),
+        ((5,), (1, 1), 0, "input_lengths must be of size batch_size"),
+        ((5, 5), (1.0, 1.0), 0, "target_lengths must be of integral type"),
+        ((5, 5), (4, 1), 0, "to have size at least 4 at dimension 1"),
+        ((5, 5), (1, 1), 9, "blank must be in label range"),
+    ],
+)
+def test_ctc_of_lengths_that_do_not_fit(times, labels, blank, said):
+    for lib in (eager, torch):
+        scores = lib.zeros(6, 2, 4)
+        targets = lib.ones(2, 3, dtype=lib.int64)
+        lengths = [lib.tensor(v) for v in (times, labels)]
+        with pytest.raises(RuntimeError, match=said if lib is eager else None):
+            lib.nn.functional.ctc_loss(scores, targets, *lengths, blank=blank)

@@ -211,3 +211,95 @@ def test_apply_visits_children_first():
     order = []
     nn.Sequential(nn.Linear(1, 1), nn.ReLU()).apply(lambda m: order.append(type(m).__name__))
     assert order == ["Linear", "ReLU", "Sequential"]
+
+
+class Counting(nn.Module):
+    """Has a state that is no tensor."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(eager.ones(2))
+        self.count = 0
+
+    def get_extra_state(self):
+        return self.count
+
+    def set_extra_state(self, state):
+        self.count = state
+
+
+def test_extra_state():
+    model, other = nn.Sequential(Counting()), nn.Sequential(Counting())
+    model[0].count = 7
+    state = model.state_dict()
+    assert list(state) == ["0.weight", "0._extra_state"]
+    assert str(other.load_state_dict(state)) == "<All keys matched successfully>"
+    assert other[0].count == 7
+    del state["0._extra_state"]
+    assert other.load_state_dict(state, strict=False).missing_keys == ["0._extra_state"]
+    with pytest.raises(RuntimeError, match="Unexpected key"):
+        nn.Linear(2, 2).load_state_dict({**nn.Linear(2, 2).state_dict(), "_extra_state": 1})
+
+
+def test_hooks_of_the_state():
+    model, seen = nn.Sequential(nn.Linear(2, 3)), []
+    model[0].register_state_dict_pre_hook(lambda module, prefix, keep: seen.append((prefix, keep)))
+    model[0].register_state_dict_post_hook(
+        lambda module, state, prefix, local: state.update(
+            {prefix + "older": state.pop(prefix + "bias")}
+        )
+    )
+    handle = model[0].register_load_state_dict_pre_hook(
+        lambda module, state, prefix, *_: state.update(
+            {prefix + "bias": state.pop(prefix + "older")}
+        )
+    )
+    model.register_load_state_dict_post_hook(lambda module, keys: seen.append((module, keys)))
+    state = model.state_dict()
+    assert list(state) == ["0.weight", "0.older"] and seen == [("0.", False)]
+    keys = model.load_state_dict(state)
+    assert list(state) == ["0.weight", "0.older"] and seen[1] == (model, keys)
+    handle.remove()
+    with pytest.raises(RuntimeError, match="older"):
+        model.load_state_dict(state)
+
+
+def test_set_submodule():
+    model = nn.Sequential(Block(), nn.Linear(2, 2))
+    model.set_submodule("0.fc", nn.Identity())
+    assert isinstance(model[0].fc, nn.Identity)
+    model.set_submodule("0.more", nn.ReLU())
+    with pytest.raises(AttributeError, match="other"):
+        model.set_submodule("0.other", nn.ReLU(), strict=True)
+    with pytest.raises(AttributeError, match="scale"):
+        model.set_submodule("0.scale", nn.ReLU())
+
+
+def test_a_dict_of_parameters_is_a_dict():
+    held = nn.ParameterDict({"a": eager.ones(1), "b": eager.ones(2)})
+    other = held.copy()
+    assert held.pop("a") is other["a"] and list(held) == ["b"] and list(other) == ["a", "b"]
+    assert held.setdefault("b", eager.ones(3)) is other["b"] and held.popitem() == ("b", other["b"])
+    other.clear()
+    assert not len(other) and not list(other.parameters())
+
+
+@pytest.mark.parametrize("layer", [lambda: nn.Conv2d(2, 3, 2, bias=False), lambda: nn.ConvTranspose2d(2, 3, 2),
+                                   lambda: nn.Linear(2, 3)])  # fmt: skip
+def test_a_normalisation_is_folded_into_its_layer(layer):
+    eager.manual_seed(0)
+    first = layer()
+    linear = isinstance(first, nn.Linear)
+    norm = nn.BatchNorm1d(3) if linear else nn.BatchNorm2d(3)
+    both = nn.Sequential(first, norm)
+    x = eager.randn(5, 2) if linear else eager.randn(5, 2, 4, 4)
+    both(x)
+    if linear:
+        fuse = nn.utils.fuse_linear_bn_eval
+    else:
+        transpose = isinstance(first, nn.ConvTranspose2d)
+        fuse = lambda a, b: nn.utils.fuse_conv_bn_eval(a, b, transpose)  # noqa: E731
+    with pytest.raises(AssertionError, match="eval"):
+        fuse(first, norm)
+    both.eval()
+    assert eager.allclose(fuse(first, norm)(x), both(x), atol=1e-5)

@@ -201,3 +201,26 @@ def test_packed_sequences(kind, sorts):
     if not sorts:
         with pytest.raises(RuntimeError, match="sorted in decreasing order"):
             eager.nn.utils.rnn.pack_padded_sequence(eager.tensor(data), lengths)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("spread", [0.1, 3.0], ids=["some clusters", "all"])
+def test_adaptive_softmax(spread):
+    """All log probabilities and the best class; a split step has the same gradients."""
+    ours, theirs = build("AdaptiveLogSoftmaxWithLoss", (8, 20, [4, 10, 15]), {"div_value": 1.5})
+    draw = np.random.default_rng(0)
+    x, t = draw.standard_normal((9, 8)) * spread, draw.integers(0, 20, 9)
+    assert_same(ours.log_prob(eager.tensor(x)), theirs.log_prob(torch.from_numpy(x)))
+    assert_same(ours.predict(eager.tensor(x)), theirs.predict(torch.from_numpy(x)))
+    for bad in (ours, theirs):
+        make = eager.tensor if bad is ours else torch.tensor
+        with pytest.raises(RuntimeError, match=r"should be in \[0, 19\]"):
+            bad(make(x), make([20] * 9))
+    step = jit(lambda x, t: ours(x, t).loss.backward(), backend="python")
+    step(eager.tensor(x), eager.tensor(t))
+    assert step.stats.splits
+    theirs(torch.from_numpy(x), torch.from_numpy(t)).loss.backward()
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert (a.grad is None) == (b.grad is None)
+        if b.grad is not None:
+            assert_same(a.grad, b.grad)

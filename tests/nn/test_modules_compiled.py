@@ -16,7 +16,9 @@ pytestmark = [pytest.mark.compiled, pytest.mark.slow]
 
 # One graph for each would take minutes of the C++ compiler.
 TOGETHER = 4
-GROUPS = [CASES[i : i + TOGETHER] for i in range(0, len(CASES), TOGETHER)]
+SPLITS = ("AdaptiveLogSoftmaxWithLoss",)  # which rows a cluster has is known when it runs
+WHOLE = [case for case in CASES if case[0] not in SPLITS]
+GROUPS = [WHOLE[i : i + TOGETHER] for i in range(0, len(WHOLE), TOGETHER)]
 
 
 def training_step(module):

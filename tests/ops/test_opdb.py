@@ -9,7 +9,7 @@ pytestmark = [
     op_harness.needs_reference,
     pytest.mark.filterwarnings("ignore"),
 ]
-OPS, SAMPLES = 100, 4
+OPS, SAMPLES = 70, 4
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def test_through_jit(opdb, backend, count):
 
 def test_what_torch_refuses_is_refused(opdb):
     """Of the calls that raise in torch, at least 95 % raise the same here."""
-    found = [opdb.run_errors(op) for op in opdb.database()]
+    found = [opdb.run_errors(op) for op in random.Random(5).sample(opdb.database(), 2 * OPS)]
     right, wrong = (sum(len(getattr(out, key)) for out in found) for key in ("right", "wrong"))
     assert right >= 0.95 * (right + wrong), [w for out in found for w in out.wrong]
 
@@ -66,3 +66,14 @@ def test_the_comparison_sees_a_fault(opdb):
     assert changed(lambda r, g: ([r[0].double()], g)) == {"dtype"}
     assert changed(lambda r, g: (r, [g[0] * 1.001])) == {"gradient"}
     assert changed(lambda r, g: (r, g)) == set()
+
+
+def test_what_is_absent_has_a_reason(opdb):
+    absent = {}
+    for op in opdb.database():
+        try:
+            opdb.ours(op)
+        except opdb.Absent as error:
+            absent.setdefault(str(error), []).append(op.formatted_name)
+    assert not absent.keys() - opdb.WHY_ABSENT.keys()
+    assert sum(map(len, absent.values())) <= 35

@@ -327,3 +327,58 @@ def test_the_first_step_is_the_same_program_as_the_second(momentum):
     weight.sum().backward()
     optimizer.step()
     assert {p: set(values) for p, values in optimizer.state.items()} == before
+
+
+@pytest.mark.parametrize("search", [None, "strong_wolfe"])
+def test_lbfgs_keeps_what_torch_keeps(search):
+    """The names of its state and, without a line search, the values."""
+    states = []
+    for lib in (eager, torch):
+        x = lib.tensor([1.0, 2.0], requires_grad=True)
+        optimizer = lib.optim.LBFGS([x], lr=0.1, max_iter=4, line_search_fn=search)
+
+        def closure(x=x, optimizer=optimizer):
+            optimizer.zero_grad()
+            loss = ((x - 3) ** 2).sum() + (x**4).sum()
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+        optimizer.step(closure)
+        states.append(optimizer.state[x])
+    ours, theirs = states
+    assert set(ours) == set(theirs) - {"al"}  # room for its recursion
+    if search is None:
+        for name in ("n_iter", "func_evals", "t", "prev_loss"):
+            assert ours[name] == pytest.approx(theirs[name], rel=1e-5), name
+        for name in ("d", "H_diag", "prev_flat_grad", "old_dirs", "old_stps", "ro"):
+            pairs = (
+                zip(ours[name], theirs[name], strict=True)
+                if isinstance(ours[name], list)
+                else [(ours[name], theirs[name])]
+            )
+            for a, b in pairs:
+                np.testing.assert_allclose(a, b, rtol=1e-4, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    "name", ["SGD", "Adam", "AdamW", "NAdam", "RAdam", "RMSprop", "Adagrad", "Adadelta", "ASGD"]
+)
+def test_a_differentiable_step(name):
+    """Gradients through two steps, by what the gradient of the first depends on."""
+
+    def run(lib):
+        scale = lib.tensor(0.3, dtype=lib.float64).requires_grad_()
+        start = lib.tensor([1.0, -2.0, 0.5], dtype=lib.float64).requires_grad_()
+        moved = start * scale
+        optimizer = getattr(lib.optim, name)([moved], lr=0.05, differentiable=True)
+        for i in range(2):
+            moved.grad = lib.tensor([0.7, 0.2, -1.1], dtype=lib.float64) * (scale + i) + start
+            optimizer.step()
+        found = lib.autograd.grad(((moved - 1) ** 2).sum(), [start, scale])
+        return [x.detach().numpy() for x in found]
+
+    for ours, theirs in zip(run(eager), run(torch), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+    with pytest.raises(ValueError, match="non-leaf"):
+        getattr(eager.optim, name)([eager.ones(1, requires_grad=True) * 2])

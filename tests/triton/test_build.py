@@ -5,10 +5,11 @@ import json
 from pathlib import Path
 
 import pytest
+from triton_machine_code import instruction_counts, usage
 
 pytest.importorskip("triton.language")
 
-from codegen.runtime import triton_build as build
+from codegen.emit.triton.runtime import build
 
 _spec = importlib.util.spec_from_file_location(
     "hand_written_kernels_for_build", Path(__file__).with_name("kernels.py")
@@ -51,8 +52,8 @@ def test_full_blocks_are_vectorised_whatever_the_size():
     """A mask of a size not known to be a multiple of 16 makes every load scalar; the unmasked branch is not."""
     _, masked = build.compile_offline(K.pointwise, POINTERS, {"BLOCK": 1024}, divisible=ALIGNED)
     _, full = build.compile_offline(K.add_full_blocks, POINTERS, {"BLOCK": 1024}, divisible=ALIGNED)
-    assert build.instruction_counts(masked)["load128"] == 0
-    counts = build.instruction_counts(full)
+    assert instruction_counts(masked)["load128"] == 0
+    counts = instruction_counts(full)
     assert counts["load128"] >= 2
     assert counts["store128"] >= 1
     assert counts["local"] == 0
@@ -60,7 +61,7 @@ def test_full_blocks_are_vectorised_whatever_the_size():
 
 def test_resources():
     record, cubin = build.compile_offline(K.pointwise, POINTERS, {"BLOCK": 1024}, divisible=ALIGNED)
-    usage = build.usage(cubin)
-    assert 0 < usage.registers < 128
-    assert usage.stack == usage.local == 0
-    assert usage.occupancy(record.warps, record.shared) > 0.5
+    used = usage(cubin)
+    assert 0 < used.registers < 128
+    assert used.stack == used.local == 0
+    assert used.occupancy(record.warps, record.shared) > 0.5

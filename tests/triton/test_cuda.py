@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from codegen.runtime import cuda
+from codegen.emit.triton.runtime import cuda
 
 
 def test_parameters_are_naturally_aligned_and_followed_by_the_scratch_addresses():

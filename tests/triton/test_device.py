@@ -9,9 +9,9 @@ import triton_helpers as helpers
 pytest.importorskip("triton.language")
 
 import eager
-from codegen.runtime.triton_build import Record, load_kernels
-from codegen.runtime.triton_device import DeviceProgram
-from codegen.runtime.triton_interpreter import interpret
+from codegen.emit.triton.runtime.build import Record, load_kernels
+from codegen.emit.triton.runtime.device import DeviceProgram
+from codegen.emit.triton.runtime.interpreter import interpret
 
 TYPES = {"fp32": np.float32, "i32": np.int32, "i64": np.int64, "i1": np.bool_, "fp64": np.float64}
 rng = np.random.default_rng(0)

@@ -11,8 +11,8 @@ import pytest
 
 pytest.importorskip("triton.language")
 
-from codegen.runtime.triton_build import compile_offline
-from codegen.runtime.triton_interpreter import interpret
+from codegen.emit.triton.runtime.build import compile_offline
+from codegen.emit.triton.runtime.interpreter import interpret
 
 _spec = importlib.util.spec_from_file_location(
     "hand_written_kernels", Path(__file__).with_name("kernels.py")

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import triton_helpers as helpers
+from triton_machine_code import instruction_counts, usage
 
 pytest.importorskip("triton.language")
 
 import eager
+from codegen.emit.triton.runtime.run import compile_program
 from codegen.emit.triton.tile import DEFAULT, Sizes
-from codegen.runtime.triton_build import instruction_counts, usage
-from codegen.runtime.triton_run import compile_program
 from eager.dispatch import apply
 from eager.nn import functional as F
 from eager.op import REGISTRY

@@ -8,9 +8,9 @@ import triton_helpers as helpers
 
 pytest.importorskip("triton.language")
 
+from codegen.emit.triton.runtime.run import compile_program
 from codegen.emit.triton.tile import DEFAULT, Sizes
 from codegen.ir import Unsupported
-from codegen.runtime.triton_run import compile_program
 from eager.registry import PUBLIC
 from jitcap.tracer import DataDependent
 

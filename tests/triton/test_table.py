@@ -14,7 +14,7 @@ INTS = (dt.uint8, dt.int8, dt.int16, dt.int32, dt.int64)
 FLOAT_ONLY = set(
     "exp expm1 log log1p log2 sqrt rsqrt sin cos tan asin acos atan atan2 sinh cosh tanh erf lgamma".split()
 )
-INT_ONLY = set("and_ or_ xor not_ shl shr".split())
+INT_ONLY = set("and_ or_ xor not_ shl shr gcd".split())
 
 
 @pytest.mark.parametrize("name", sorted(VOCABULARY))

@@ -9,14 +9,14 @@ pytest.importorskip("triton.language")
 
 import codegen
 import eager
+from codegen.emit.triton.runtime.cuda import DeviceUnavailable, open_device
 from codegen.ir import Call, Program, Value
-from codegen.runtime.cuda import DeviceUnavailable, open_device
 from eager import nn
 from eager.aval import Aval
+from eager.config import config
 from eager.nn import functional as F
 from eager.op import REGISTRY
 from jitcap import jit
-from jitcap.config import config
 
 
 class Net(nn.Module):
@@ -137,6 +137,6 @@ def test_without_triton_it_says_what_to_install(monkeypatch):
     program = Program((x,), (Call(REGISTRY["cosh"], (x,), {}, (y,)),), (y,))
     for name in [n for n in sys.modules if n.split(".")[0] == "triton"]:
         monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.delitem(sys.modules, "codegen.runtime.triton_interpreter", raising=False)
+    monkeypatch.delitem(sys.modules, "codegen.emit.triton.runtime.interpreter", raising=False)
     with pytest.raises(codegen.Unsupported, match=r"pip install 'jitcap\[gpu\]'"):
         codegen.compile(program, codegen.Target("triton", isa="interpreter"))

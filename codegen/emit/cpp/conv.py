@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from codegen.emit.cpp.step import Writer, array, team
-from codegen.sizes import blocks, round_up
+from codegen.emit.cpp.size_text import size_text
+from codegen.emit.cpp.step import Writer, array, team, three
+from codegen.sizes import Size, blocks, hint, is_static, numel, round_up, same, same_all
 
 BAND_BYTES: Final = 1 << 18  # a band of source stays in the second-level cache
 PARTIAL_BYTES: Final = 1280 << 10  # partial weight gradients: more cost more than they gain
@@ -36,18 +37,20 @@ class Geometry:
 
     @property
     def taps(self) -> int:
-        return math.prod(self.kernel)
+        return numel(self.kernel)
 
     @property
     def is_product(self) -> bool:
         """Whether it is a matrix product per sample, and one that is worth BLAS."""
-        plain = self.taps == self.groups == 1 and self.size == self.out and not any(self.padding)
-        return plain and min(self.c, self.o, math.prod(self.out)) >= 32
+        ones = same(self.taps, 1) and same(self.groups, 1)
+        plain = ones and same_all(self.size, self.out) and not any(self.padding)
+        return plain and min(map(hint, (self.c, self.o, numel(self.out)))) >= 32
 
     def text(self) -> str:
         """The initialiser of a jc::Conv."""
         fields = (self.size, self.out, self.kernel, self.stride, self.padding, self.dilation)
-        return f"{{{self.n}, {self.c}, {self.o}, {self.groups}, {', '.join(map(array, fields))}}}"
+        counts = map(size_text, (self.n, self.c, self.o, self.groups))
+        return f"{{{', '.join([*counts, *map(array, fields)])}}}"
 
     def dims(self) -> Iterator[tuple[int, int, int, int, int]]:
         """(size, out, kernel, stride, dilation) per dimension."""
@@ -55,9 +58,6 @@ class Geometry:
 
 
 def geometry(x: tuple[int, ...], w: tuple[int, ...], out: tuple[int, ...], attrs: Any) -> Geometry:
-    def three(values: tuple[int, ...], missing: int) -> tuple[int, ...]:
-        return (missing,) * (3 - len(values)) + tuple(values)
-
     return Geometry(
         x[0], x[1], w[0], attrs["groups"],
         three(x[2:], 1), three(out[2:], 1), three(w[2:], 1),
@@ -99,7 +99,14 @@ def band_elements(reach: list[_Reach], channels: int, rows: int) -> int:
 def band_room(reach: list[_Reach], channels: int, itemsize: int) -> int:
     """Elements of one member's band: all rows, or what fits the cache, but one row at least."""
     whole = band_elements(reach, channels, reach[1].count)
-    return max(band_elements(reach, channels, 1), min(whole, BAND_BYTES // itemsize))
+    return capped(band_elements(reach, channels, 1), whole, BAND_BYTES // itemsize)
+
+
+def capped(least: Size, whole: Size, most: int) -> Size:
+    """`whole`, but `most` at most, and `least` at least; more than that, where it is not known."""
+    if is_static((least, whole)):
+        return max(least, min(whole, most))
+    return least + most
 
 
 def _room(w: Writer, ctype: str, packed: int, offsets: int, room: int, turned: int) -> str:
@@ -111,7 +118,7 @@ def _room(w: Writer, ctype: str, packed: int, offsets: int, room: int, turned: i
         f"(i64 *){w.take(8 * offsets)}",
         f"({ctype} *){w.take(team() * (room + turned) * size)}",
     )
-    return f"{{{', '.join(parts)}, {room}, {turned}, {team()}}}"
+    return f"{{{', '.join(parts)}, {size_text(room)}, {size_text(turned)}, {team()}}}"
 
 
 def _padded(channels: int, itemsize: int) -> int:
@@ -140,16 +147,17 @@ def _correlate(w: Writer, g: Geometry, name: str, reach: list[_Reach], cin: int,
         return
     packed = g.groups * _padded(cout, size) * cin * g.taps
     room = _room(w, ctype, packed, g.taps, band_room(reach, cin, size), 0)
-    w.lines.append(f"static const Conv g = {g.text()};")
+    w.constant("Conv", "g", g.text())
     w.call(f"{name}<{ctype}>", "g", source, weight, w.out(), room)
 
 
 def _product(w: Writer, g: Geometry, weight: str, source: str, cout: int) -> None:
     """A 1x1 filter: per sample, weights (o, c), or their transpose, times (channels, places)."""
-    places, cin = math.prod(g.size), g.c + g.o - cout
+    places, cin = numel(g.size), g.c + g.o - cout
     transposed = str(w.step.name == "conv_input_grad").lower()
     w.table("i64", "batch", (g.n, 0, cin * places))
-    a, b = f"{{{weight}, {g.c}, {transposed}}}", f"{{{source}, {places}, false}}"
+    c, line = size_text(g.c), size_text(places)
+    a, b = f"{{{weight}, {c}, {transposed}}}", f"{{{source}, {line}, false}}"
     w.call(f"dot<{w.ctype(0)}>", cout, places, cin, a, b, w.out(), 1, "batch")
 
 
@@ -160,10 +168,11 @@ def conv_weight_grad(w: Writer) -> None:
     grad, source = w.dense(0), w.dense(1)
     cin = g.c // g.groups
     partial = g.groups * _padded(g.o // g.groups, size) * cin * g.taps
-    chunks = max(1, min(8, g.n * g.out[0] * g.out[1], PARTIAL_BYTES // (partial * size)))
+    parts = hint(g.n * g.out[0] * g.out[1])
+    chunks = max(1, min(8, parts, PARTIAL_BYTES // hint(partial * size)))
     reach = _forward(g)
     row = g.out[2] * _padded(1, size)
-    turned = max(row, min(row * g.out[1], BAND_BYTES // size))
+    turned = capped(row, row * g.out[1], BAND_BYTES // size)
     room = _room(w, ctype, chunks * partial, cin * g.taps, band_room(reach, cin, size), turned)
-    w.lines.append(f"static const Conv g = {g.text()};")
+    w.constant("Conv", "g", g.text())
     w.call(f"conv_weight_grad<{ctype}>", "g", grad, source, w.out(), room, chunks)

@@ -14,8 +14,10 @@ from typing import Any
 from codegen import affine, expr
 from codegen.affine import Affine, Axis
 from codegen.emit.cpp import table
+from codegen.emit.cpp.size_text import size_text
 from codegen.emit.walk import Walk
 from codegen.expr import Apply, Cast, Checked, Const, Expr, IndexOf, Load, Local, Select
+from codegen.sizes import Size, at_least, same
 from eager import dtype as dt
 from eager.dtype import DType
 
@@ -84,13 +86,15 @@ class Spell(Walk[str]):
         level = max(level, max(used, default=0))
         return max(level, 1) if level == 0 and self.reads_row(x) else level
 
+    def level(self, x: Expr, guard: Expr | None) -> int:
+        """The outermost scope in which `x` is known, and whether it is needed."""
+        return max(self.depth(x), 0 if guard is None else self.depth(guard))
+
     def reads_row(self, x: Expr) -> bool:
         """Whether `x` loads from a row buffer, which exists inside the loop over rows only, or from
         memory that an earlier stage of this kernel writes: it cannot be read before the loop."""
-        inside = self.names.locals.keys() | self.names.stored
-        return bool(inside) and any(
-            isinstance(y, Load) and y.buffer in inside for y in expr.walk(x)
-        )
+        read, names = loaded(x), self.names
+        return not read.isdisjoint(names.stored) or not read.isdisjoint(names.locals)
 
     def axis_depth(self, a: Axis) -> int:
         for i in range(len(self.scopes) - 1, -1, -1):
@@ -123,9 +127,8 @@ class Spell(Walk[str]):
         found = self.find(key)
         if found is not None:
             return found
-        depth = max(self.depth(x), self.depth(guard) if guard is not None else 0)
         text = self.spell(x, guard, False)
-        return self.define(key, depth, table.register(x.dtype), text)
+        return self.define(key, self.level(x, guard), table.register(x.dtype), text)
 
     def vector_of(self, x: Expr, guard: Expr | None = None) -> str:
         """The name of a value as a vector of `lanes`."""
@@ -139,12 +142,10 @@ class Spell(Walk[str]):
         lanes_vary = self.is_vector(x) or (guard is not None and self.is_vector(guard))
         if not lanes_vary:
             scalar = self.scalar(x, guard)
-            depth = 0 if type(x) is Const else self.depth(x)
-            if guard is not None:
-                depth = max(depth, self.depth(guard))
-            return self.define(key, depth, ctype, f"splat<{lane_type}, {self.lanes}>({scalar})")
-        depth = max(self.depth(x), self.depth(guard) if guard is not None else 0)
-        return self.define(key, depth, ctype, self.spell(x, guard, True))
+            text = f"splat<{lane_type}, {self.lanes}>({scalar})"
+        else:
+            text = self.spell(x, guard, True)
+        return self.define(key, self.level(x, guard), ctype, text)
 
     def needed(self, guard: Expr | None, x: Expr) -> Expr | None:
         """The guard, if `x` reads memory that may not be there without it: run-time scalars always
@@ -165,23 +166,23 @@ class Spell(Walk[str]):
     def index_text(self, index: Affine, guard: Expr | None = None) -> str:
         """The index as an i64 C++ expression, for the first lane."""
         parts = [self._term(a, c, guard) for a, c in index.terms]
-        if index.const or not parts:
-            parts.append(str(index.const))
+        if not parts or not same(index.const, 0):
+            parts.append(size_text(index.const))
         return " + ".join(parts)
 
-    def _term(self, atom: affine.Atom, c: int, guard: Expr | None) -> str:
+    def _term(self, atom: affine.Atom, c: Size, guard: Expr | None) -> str:
         if isinstance(atom, Axis):
             body = atom.name
         elif isinstance(atom, affine.Opaque):
             body = f"(i64){self.scalar(atom.expr, guard)}"
         else:
-            inner, d = self.index_text(atom.index, guard), atom.divisor
+            inner, d = self.index_text(atom.index, guard), size_text(atom.divisor)
             div = isinstance(atom, affine.FloorDiv)
-            if atom.index.lo >= 0:
+            if at_least(atom.index.lo, 0):
                 body = f"(({inner}) {'/' if div else '%'} {d})"
             else:
                 body = f"{'fdiv' if div else 'fmod_i'}({inner}, {d})"
-        return body if c == 1 else f"{c}*{body}"
+        return body if same(c, 1) else f"{size_text(c)}*{body}"
 
     def lane_index(self, index: Affine, guard: Expr | None) -> str:
         """The index of lane `l_` as an i64 expression: the SIMD axis advanced by the lane, data
@@ -196,11 +197,11 @@ class Spell(Walk[str]):
                 body = f"(i64)lane({name}, l_)" if vec else f"(i64){name}"
             else:
                 fn = "fdiv" if isinstance(atom, affine.FloorDiv) else "fmod_i"
-                body = f"{fn}({self.lane_index(atom.index, guard)}, {atom.divisor})"
-            parts.append(f"{c}*{body}")
-        return " + ".join([*parts, str(index.const)])
+                body = f"{fn}({self.lane_index(atom.index, guard)}, {size_text(atom.divisor)})"
+            parts.append(f"{size_text(c)}*{body}")
+        return " + ".join([*parts, size_text(index.const)])
 
-    def step(self, index: Affine) -> int | None:
+    def step(self, index: Affine) -> Size | None:
         """How much the index grows from lane to lane; None if irregular."""
         if self.vector is None:
             return 0
@@ -266,7 +267,8 @@ class Spell(Walk[str]):
     def checked(self, x: Checked, guard: Expr | None, vector: bool) -> str:
         arg = self.value(x.arg, guard, vector)
         n = "n_" if vector else "1"
-        return f"bounded({arg}, {x.lo}, {x.hi}, {n}, arena, {self.names.site(x.where)})"
+        lo, hi = size_text(x.lo), size_text(x.hi)
+        return f"bounded({arg}, {lo}, {hi}, {n}, arena, {self.names.site(x.where)})"
 
     def local(self, x: Local, guard: Expr | None, vector: bool) -> str:
         return self.local_names[x.name][0]
@@ -281,7 +283,7 @@ class Spell(Walk[str]):
             at = self.lane_index(x.index, guard)
             return f"lanes_of<{wrap}>(n_, [&](int l_) {{ return ({lane})({at}); }})"
         first = f"splat<{lane}, {self.lanes}>({lane}({self.index_text(x.index, guard)}))"
-        return f"{first} + iota<{lane}, {self.lanes}>() * {lane}({step})"
+        return f"{first} + iota<{lane}, {self.lanes}>() * {lane}({size_text(step)})"
 
     def load(self, x: Load, guard: Expr | None, vector: bool) -> str:
         if x.buffer in self.names.scalars:
@@ -299,24 +301,24 @@ class Spell(Walk[str]):
         wrap = f"vec<{table.lane(x.dtype)}, {self.lanes}>"
         return f"{self.scalar(guard)} ? {text} : {wrap}{{}}"
 
-    def _plain_load(self, x: Load, guard: Expr | None, p: str, step: int | None) -> str:
+    def _plain_load(self, x: Load, guard: Expr | None, p: str, step: Size | None) -> str:
         if step is None:
             wrap = f"vec<{table.lane(x.dtype)}, {self.lanes}>"
             at = self.lane_index(x.offset, guard)
             return f"lanes_of<{wrap}>(n_, [&](int l_) {{ return ld1({p} + {at}); }})"
         at = f"{p} + {self.index_text(x.offset, guard)}"
-        if step == 1:
+        if same(step, 1):
             return f"ld<B, {self.lanes}>({at}, n_)"
-        if step == 0:
+        if same(step, 0):
             return f"splat<{table.lane(x.dtype)}, {self.lanes}>(ld1({at}))"
-        return f"ld_strided<B, {self.lanes}>({at}, {step}, n_)"
+        return f"ld_strided<B, {self.lanes}>({at}, {size_text(step)}, n_)"
 
-    def _guarded_load(self, x: Load, guard: Expr, p: str, step: int | None) -> str:
+    def _guarded_load(self, x: Load, guard: Expr, p: str, step: Size | None) -> str:
         mask = self.vector_of(guard)
-        if step == 1:
+        if step is not None and same(step, 1):
             return f"ld_if<B, {self.lanes}>({p} + {self.index_text(x.offset, guard)}, {mask}, n_)"
         wrap = f"vec<{table.lane(x.dtype)}, {self.lanes}>"
-        if step == 0:
+        if step is not None and same(step, 0):
             at = self.index_text(x.offset)
             one = f"splat<{table.lane(x.dtype)}, {self.lanes}>(ld1({p} + {at}))"
             return f"any({mask}) ? {one} : {wrap}{{}}"
@@ -324,23 +326,20 @@ class Spell(Walk[str]):
         return f"lanes_if<{wrap}>({mask}, n_, [&](int l_) {{ return ld1({p} + {at}); }})"
 
 
-_locals_memo: dict[Expr, frozenset[str]] = {}
-_load_memo: dict[Expr, bool] = {}
-expr.TABLES.extend((_locals_memo, _load_memo))
-
-
+@expr.remembered
 def expr_locals(x: Expr) -> frozenset[str]:
     """Names of the reductions that `x` uses."""
-    found = _locals_memo.get(x)
-    if found is None:
-        own = (frozenset((x.name,)),) if isinstance(x, Local) else ()
-        found = frozenset().union(*own, *(expr_locals(c) for c in expr.children(x)))
-        _locals_memo[x] = found
-    return found
+    own = (frozenset((x.name,)),) if isinstance(x, Local) else ()
+    return frozenset().union(*own, *(expr_locals(c) for c in expr.children(x)))
 
 
+@expr.remembered
+def loaded(x: Expr) -> frozenset[str]:
+    """The buffers that `x` loads from."""
+    own = (frozenset((x.buffer,)),) if isinstance(x, Load) else ()
+    return frozenset().union(*own, *map(loaded, expr.children(x)))
+
+
+@expr.remembered
 def has_load(x: Expr) -> bool:
-    found = _load_memo.get(x)
-    if found is None:
-        found = _load_memo[x] = isinstance(x, Load) or any(has_load(c) for c in expr.children(x))
-    return found
+    return isinstance(x, Load) or any(has_load(c) for c in expr.children(x))

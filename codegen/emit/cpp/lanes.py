@@ -14,6 +14,7 @@ from codegen import affine, expr
 from codegen.affine import Axis
 from codegen.expr import Apply, Const, Expr, IndexOf
 from codegen.ir import Reduction, Stage
+from codegen.sizes import at_least, hint, is_short, same
 
 # Shorter rows would run in masked tails of so many lanes.
 BYTES_FROM: Final = 256
@@ -28,14 +29,14 @@ def width(stages: Sequence[Stage], vector: Axis) -> str:
     varying = [x for s in stages for x in _values(s) if vector in expr.axes(x)]
     if any(x.dtype.itemsize == 8 for x in varying):
         return "JC_W64"
-    narrow = vector.size >= BYTES_FROM and all(map(_is_bytes, varying))
+    narrow = hint(vector.size) >= BYTES_FROM and all(map(_is_bytes, varying))
     return "JC_W8" if narrow and all(_is_plain(s, vector) for s in stages) else "JC_W32"
 
 
 def position_of(r: Reduction) -> Expr:
     """The position of an argmax as a value, in 32 bits where it fits: twice the lanes."""
     assert r.position is not None
-    fits = r.position.lo >= 0 and r.position.hi < 0x7FFFFFFF
+    fits = at_least(r.position.lo, 0) and is_short(r.position.lo, r.position.hi)
     return expr.short_index(r.position) if fits else expr.index_of(r.position)
 
 
@@ -52,5 +53,5 @@ def _is_bytes(x: Expr) -> bool:
 
 def _is_plain(stage: Stage, vector: Axis) -> bool:
     """Whether all memory is met lane by lane, or the same in all lanes."""
-    at = affine.form(vector)
-    return all(affine.coefficient(i, at) in (0, 1) for i in stage.indices())
+    steps = (affine.coefficient(i, affine.form(vector)) for i in stage.indices())
+    return all(step is not None and (same(step, 0) or same(step, 1)) for step in steps)

@@ -17,34 +17,49 @@ op's NumPy kernel runs on arrays over the compiled graph's memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from codegen.emit.cpp import conv, linalg, rows, signal
+from codegen.emit.cpp import branch, conv, linalg, loop, rows, signal
+from codegen.emit.cpp.size_text import size_text
 from codegen.emit.cpp.step import Places, Routine, Writer
 from codegen.emit.cpp.table import MEMORY
 from codegen.ir import Access, Library
 from codegen.operand_views import matrix_order
 from codegen.runtime.artifact import Host, Spec
-from codegen.runtime.callback import ARRAY, NUMBER, Callback
+from codegen.runtime.callback import callback
+from codegen.sizes import Shape, Size, same, some
 from eager.aval import contiguous_strides
 
 
-def call(step: Library, places: Places, hosts: list[Host], site: Callable[[str], int]) -> list[str]:
+def call(
+    step: Library,
+    places: Places,
+    hosts: list[Host],
+    site: Callable[[str], int],
+    bodies: Sequence[str] = (),
+) -> list[str]:
     """The lines that run `step`. Functions that stay in Python are added to `hosts`; `site` numbers
-    a place that can fail."""
+    a place that can fail; `bodies` are the functions of the step's bodies."""
     w = Writer(step, places, hosts, site)
-    routine(step).write(w)
+    write(w, bodies)
     note = f"  // {step.where}" if step.where else ""
     return ["{" + note, *(f"  {line}" for line in w.lines), "}"]
 
 
-def scratch_bytes(step: Library) -> int:
+def scratch_bytes(step: Library) -> Size:
     """Scratch memory of `step`, for up to `team()` threads."""
     w = Writer(step, _Nowhere(), [], lambda _: 0)
-    routine(step).write(w)
+    write(w, ["body"] * len(step.bodies))
     return w.used
+
+
+def write(w: Writer, bodies: Sequence[str]) -> None:
+    if w.step.bodies:
+        CONTROL[w.step.name](w, *bodies)
+    else:
+        routine(w.step).write(w)
 
 
 def scratch_name(step: Library) -> str:
@@ -54,14 +69,16 @@ def scratch_name(step: Library) -> str:
 
 def headers(steps: Iterable[Library]) -> tuple[str, ...]:
     """The headers that define the routines of `steps`."""
-    return tuple(sorted({routine(s).header for s in steps}))
+    return tuple(sorted({"jitcap_dot.h" if s.bodies else routine(s).header for s in steps}))
 
 
 def heavy(steps: Iterable[Library]) -> tuple[list[str], dict[str, str]]:
     """Routines that are compiled apart: (lines that declare them in the graph's source, sources by
     file name). Both empty if there are none. A source holds all such routines in one type, so that
     its text is the same for every program: they share most of their code."""
-    types = {s: MEMORY[s.out_avals[0].dtype.name] for s in steps if routine(s).heavy}
+    types = {
+        s: MEMORY[s.out_avals[0].dtype.name] for s in steps if not s.bodies and routine(s).heavy
+    }
     names = sorted({routine(s).heavy.format(T=t) for s, t in types.items()})
     if not names:
         return [], {}
@@ -81,6 +98,10 @@ class _Nowhere:
     """Places for measuring only."""
 
     first_host = 0
+    top = "b"
+
+    def slot(self, name: str) -> str:
+        return name
 
     def pointer(self, name: str) -> str:
         return name
@@ -100,7 +121,7 @@ class _Operand:
     """A matrix operand: text of its Matrix<T>, and the strides of its batch dimensions."""
 
     text: str
-    batch: tuple[int, ...]
+    batch: Shape
 
 
 def _dot(w: Writer) -> None:
@@ -121,18 +142,18 @@ def _matrix(w: Writer, i: int) -> _Operand:
     pointer, batch = w.at(i), x.strides[:-2]
     if order is None:
         pointer, batch = w.dense(i), contiguous_strides(x.shape)[:-2]
-        order = False, max(x.shape[-1], 1)
+        order = False, x.shape[-1] if some(x.shape[-1]) else 1
     transposed, ld = order
-    return _Operand(f"{{{pointer}, {ld}, {str(transposed).lower()}}}", batch)
+    return _Operand(f"{{{pointer}, {size_text(ld)}, {str(transposed).lower()}}}", batch)
 
 
-def merge(shape: tuple[int, ...], *strides: tuple[int, ...]) -> list[tuple[int, ...]]:
+def merge(shape: Shape, *strides: Shape) -> list[Shape]:
     """Dimensions (size, stride, stride, ...) with neighbours joined where all strides allow it."""
-    out: list[tuple[int, ...]] = []
+    out: list[Shape] = []
     for size, *steps in zip(shape, *strides, strict=True):
-        if size == 1:
+        if same(size, 1):
             continue
-        if out and all(o == s * size for o, s in zip(out[-1][1:], steps, strict=True)):
+        if out and all(same(o, s * size) for o, s in zip(out[-1][1:], steps, strict=True)):
             out[-1] = (out[-1][0] * size, *steps)
         else:
             out.append((size, *steps))
@@ -155,19 +176,21 @@ def _host(w: Writer) -> None:
     args += [f"(void *)({w.places.pointer(o)})" for o in step.outs]
     ins = [Spec(w.aval(i).shape, w.aval(i).dtype.np) for i in (*tensors, *slots)]
     outs = tuple(Spec(a.shape, a.dtype.np) for a in step.out_avals)
-    what = dict.fromkeys(tensors, ARRAY) | dict.fromkeys(slots, NUMBER)
-    operands = tuple(what.get(i, x) for i, x in enumerate(step.operands))
-    called = Callback(step.op, step.attrs, operands, step.out_avals, step.where)  # type: ignore[arg-type]
-    w.hosts.append(Host(called, tuple(ins), outs))
+    w.hosts.append(Host(callback(step), tuple(ins), outs))
     w.lines += [
         f"void *args[] = {{{', '.join(args)}}};",
-        f"if (((JcHost)b[{w.places.first_host + number}])({number}, args)) return 1;",
+        f"if (((JcHost){w.places.top}[{w.places.first_host + number}])({number}, args)) return 1;",
     ]
 
 
+CONTROL: Final[dict[str, Callable[..., None]]] = {
+    "scan": loop.scan,
+    "cond": branch.cond,
+    "while_loop": branch.repeat,
+}
 NOTHING: Final = Routine("jitcap_dot.h", lambda w: None)
 HOST: Final = Routine("jitcap_dot.h", _host)
-ROUTINES: Final[dict[str, Routine]] = {
+ROUTINES: dict[str, Routine] = {
     "dot": Routine("jitcap_dot.h", _dot),
     "conv": Routine("jitcap_conv.h", conv.conv, conv.FORWARD),
     "conv_input_grad": Routine("jitcap_conv.h", conv.conv_input_grad, conv.INPUT_GRAD),
@@ -211,23 +234,19 @@ _OF_ONE: Final = {
 _OF_TWO: Final = {
     "complex add": "Plus", "complex sub": "Minus", "complex mul": "Times", "complex div": "Over",
 }  # fmt: skip
-ROUTINES.update(
-    {
-        name: Routine("jitcap_complex.h", signal.unary(struct), fits=signal.complex_operand)
-        for name, struct in _OF_ONE.items()
-    }
-)
-ROUTINES.update(
-    {
-        name: Routine("jitcap_complex.h", signal.binary(struct), fits=signal.complex_operands)
-        for name, struct in _OF_TWO.items()
-    }
-)
+ROUTINES |= {
+    name: Routine("jitcap_complex.h", rule(struct), fits=fits)
+    for names, rule, fits in (
+        (_OF_ONE, signal.unary, signal.complex_operand),
+        (_OF_TWO, signal.binary, signal.complex_operands),
+    )
+    for name, struct in names.items()
+}
 
 
 def routine(step: Library) -> Routine:
     """How `step` is run: its routine, or the callback. Empty results need no work."""
-    if step.name in ROUTINES and not any(a.numel for a in step.out_avals):
+    if step.name in ROUTINES and not any(some(a.numel) for a in step.out_avals):
         return NOTHING
     found = ROUTINES.get(step.name, HOST)
     return found if found.fits(step) else HOST

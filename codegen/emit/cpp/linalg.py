@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import math
-
+from codegen.emit.cpp.runtime import support
 from codegen.emit.cpp.step import ALIGN, Writer, team
 from codegen.ir import Access, Library
-from codegen.runtime import support
-from codegen.sizes import round_up
+from codegen.sizes import Size, is_static, numel, round_up
 from eager import dtype as dt
 
 
@@ -22,19 +20,22 @@ def possible(step: Library) -> bool:
 
 
 def _batch(w: Writer) -> int:
-    return math.prod(w.aval(0).shape[:-2])
+    return numel(w.aval(0).shape[:-2])
 
 
 def _room(w: Writer, elements: int) -> str:
     """Scratch for every member: elements, and a whole number for each row."""
-    n = w.aval(0).shape[-1]
-    own = elements * w.aval(0).dtype.itemsize + round_up(4 * n, ALIGN)
-    return w.take(max(own, ALIGN) * team())
+    own = elements * w.aval(0).dtype.itemsize + round_up(4 * w.aval(0).shape[-2], ALIGN)
+    return w.take(_some(own) * team())
+
+
+def _some(nbytes: Size) -> Size:
+    return max(nbytes, ALIGN) if is_static((nbytes,)) else nbytes
 
 
 def _refused(w: Writer, why: str) -> str:
     site = w.site(f"{w.step.op.name}: {why}|{w.step.where}")
-    return f"{{arena, {site}, {str(bool(w.step.attrs.get('lenient'))).lower()}}}"
+    return f"Refused{{arena, {site}, {str(bool(w.step.attrs.get('lenient'))).lower()}}}"
 
 
 SINGULAR = "a matrix is singular"
@@ -44,14 +45,14 @@ def solve(w: Writer) -> None:
     n, k = w.aval(1).shape[-2:]
     room = _room(w, n * n + n * k)
     operands = (w.dense(0), w.dense(1), w.out())
-    w.call("solve", _batch(w), n, k, *operands, f"Refused{_refused(w, SINGULAR)}", room)
+    w.call("solve", _batch(w), n, k, *operands, _refused(w, SINGULAR), room)
 
 
 def inv(w: Writer) -> None:
     n = w.aval(0).shape[-1]
     kind, room = w.ctype(0), _room(w, 2 * n * n)
     operands = (w.dense(0), f"(const {kind} *)0", w.out())
-    w.call("solve", _batch(w), n, n, *operands, f"Refused{_refused(w, SINGULAR)}", room)
+    w.call("solve", _batch(w), n, n, *operands, _refused(w, SINGULAR), room)
 
 
 def determinant(w: Writer) -> None:
@@ -59,14 +60,13 @@ def determinant(w: Writer) -> None:
     n, kind = w.aval(0).shape[-1], w.ctype(0)
     none = f"({kind} *)0"
     outs = (none, none, w.out()) if len(w.step.outs) == 1 else (w.out(0), w.out(1), none)
-    refused = f"Refused{_refused(w, 'there is no LAPACK')}"
+    refused = _refused(w, "there is no LAPACK")
     w.call("determinant", _batch(w), n, w.dense(0), *outs, refused, _room(w, n * n))
 
 
 def pivots(w: Writer) -> None:
     m, n = w.aval(0).shape[-2:]
-    own = m * n * w.aval(0).dtype.itemsize + round_up(4 * m, ALIGN)
-    room = w.take(max(own, ALIGN) * team())
+    room = _room(w, m * n)
     w.call("pivots", _batch(w), m, n, w.dense(0), w.out(0), w.out(1), room)
 
 
@@ -75,7 +75,7 @@ def plain_lu(w: Writer) -> None:
 
 
 def cholesky(w: Writer) -> None:
-    refused = f"Refused{_refused(w, 'a matrix is not positive definite')}"
+    refused = _refused(w, "a matrix is not positive definite")
     w.call("cholesky", _batch(w), w.aval(0).shape[-1], w.dense(0), w.out(), refused)
 
 
@@ -83,5 +83,5 @@ def cholesky_solve(w: Writer) -> None:
     n, k = w.aval(1).shape[-2:]
     upper = str(bool(w.step.attrs["upper"])).lower()
     operands = (w.dense(0), w.dense(1), w.out())
-    refused = f"Refused{_refused(w, SINGULAR)}"
+    refused = _refused(w, SINGULAR)
     w.call("cholesky_solve", _batch(w), n, k, upper, *operands, refused, _room(w, n * k))

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from codegen.emit.cpp.program import ENTRY, Source
+from codegen.emit.cpp.runtime import cpu
 from codegen.ir import Target
-from codegen.runtime import cpu
 from codegen.runtime.artifact import Artifact
 
 

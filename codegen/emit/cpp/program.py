@@ -8,16 +8,20 @@ are calls of the headers' routines or of host callbacks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from codegen.batch_updates import batch_updates
-from codegen.emit.cpp import library, table
+from codegen.emit.cpp import library, loop, table
 from codegen.emit.cpp.kernel import KernelText, emit_kernel
+from codegen.emit.cpp.runtime.support import wanted_threads
+from codegen.emit.cpp.size_text import size_text
+from codegen.emit.cpp.step import team
 from codegen.ir import Fused, Kernel, Library, Plan, Tiled
+from codegen.plan import line_up
 from codegen.plan import plan as plan_memory
 from codegen.runtime import artifact
-from codegen.runtime.support import wanted_threads
+from codegen.sizes import at_least, name_of, some
 from eager.aval import Aval
 
 ENTRY = "jitcap_entry"
@@ -79,9 +83,9 @@ class Batched:
 
 def spell(tiled: Tiled) -> Spelled:
     """Every kernel as a function."""
-    fused = tiled.fused
+    fused, symbolic = tiled.fused, bool(tiled.fused.program.symbols)
     texts = {
-        item.name: emit_kernel(item, tiled.schedules[item.name], fused.buffers)
+        item.name: emit_kernel(item, tiled.schedules[item.name], fused.buffers, symbolic=symbolic)
         for item in fused.kernels()
     }
     return Spelled(fused, texts)
@@ -93,11 +97,12 @@ def batch(spelled: Spelled) -> Batched:
     Only kernels that touch no temporaries move, so that memory never grows by it: a gradient that
     stays in `.grad` outlives the program anyway; one that dies in its update does so at once."""
     fused, texts = spelled.fused, spelled.texts
-    large = {b.name for b in fused.buffers.values() if b.kind == "temp" and b.size > 1}
+    large = {b.name for b in fused.buffers.values() if b.kind == "temp" and not at_least(1, b.size)}
     keys = {
         item.name: texts[item.name].text
         for item in fused.kernels()
-        if texts[item.name].size and large.isdisjoint(fused.homes((*item.reads(), *item.writes())))
+        if some(texts[item.name].size)
+        and large.isdisjoint(fused.homes((*item.reads(), *item.writes())))
     }
     failing = fused.failing()  # comes before the first item that writes an input
     barrier = fused.items[max(failing)] if failing else None
@@ -111,49 +116,106 @@ def plan(batched: Batched) -> Plan:
     scratch = {
         library.scratch_name(item): (i, size)
         for i, item in enumerate(batched.fused.items)
-        if isinstance(item, Library) and (size := library.scratch_bytes(item))
+        if isinstance(item, Library) and some(size := library.scratch_bytes(item))
+    }
+    scratch |= {
+        room_name(item.name): (i, batched.texts[item.name].room * team())
+        for i, item in enumerate(batched.fused.items)
+        if isinstance(item, Kernel) and some(batched.texts[item.name].room)
     }
     return plan_memory(batched.fused, scratch)
 
 
+def plan_body(batched: Batched) -> Plan:
+    """The same for a program inside another."""
+    return line_up(plan(batched))
+
+
+def room_name(kernel: str) -> str:
+    """The name under which a plan keeps the buffers of rows of a kernel."""
+    return f"{kernel}.rows"
+
+
 def emit(batched: Batched, plan: Plan) -> Source:
     fused = batched.fused
-    places = Places(fused, plan)
-    functions: dict[str, tuple[str, KernelText]] = {}
-    kernels: list[artifact.Kernel] = []
-    calls: list[str] = []
-    sites = _Sites()
-    steps = [item for item in fused.items if isinstance(item, Library)]
-    left = fused.failing()
-    done = 0
-    for batch in batched.batches:
-        first = batch[0]
-        if left and done > max(left):
-            calls.append("if (jc::error_of(arena)->code) return 1;  // no input is written yet")
-            left = set()
-        done += len(batch)
-        if isinstance(first, Library):
-            calls += library.call(first, places, sites.hosts, sites.number)
-            continue
-        texts = [batched.texts[item.name] for item in batch]
-        body = texts[0].text
-        if body not in functions:
-            name = f"k{len(functions)}"
-            functions[body] = name, texts[0]
-            whole = body.replace("{name}", name)
-            kernels.append(artifact.Kernel(name, whole, (first.note, first.where)))
-        name = functions[body][0]
-        calls.append(call_kernel(name, texts, places, sites))
-    whole = main(list(functions.values()), [], steps, calls)
+    writer = _Emission(Places(fused, plan).first_host)
+    calls = writer.lines(batched, Places(fused, plan))
+    functions, steps, bodies = list(writer.functions.values()), writer.steps, writer.bodies
+    whole = main(functions, [], steps, [*bodies.values()], calls)
     declared, libraries = library.heavy(steps)
-    files = share(list(functions.values()), declared, steps, calls)
-    return Source(whole, signature(fused, plan, sites), tuple(kernels), files, libraries)
+    files = share(functions, declared, steps, [*bodies.values()], calls)
+    signed = signature(fused, plan, writer.sites)
+    return Source(whole, signed, tuple(writer.kernels), files, libraries)
+
+
+class _Emission:
+    """What has been written so far: kernels and bodies as functions, each text once."""
+
+    def __init__(self, first_host: int) -> None:
+        self.first_host = first_host
+        self.functions: dict[str, tuple[str, KernelText]] = {}
+        self.kernels: list[artifact.Kernel] = []
+        self.bodies: dict[str, str] = {}  # lines -> the function, those that it calls before it
+        self.steps: list[Library] = []  # that call routines
+        self.sites = _Sites()
+
+    def lines(self, batched: Batched, places: Places) -> list[str]:
+        """The calls of a program, or of a body."""
+        calls: list[str] = places.sizes()
+        left = batched.fused.failing()
+        done = 0
+        for batch in batched.batches:
+            first = batch[0]
+            if left and done > max(left):
+                calls.append("if (jc::error_of(arena)->code) return 1;  // no input is written yet")
+                left = set()
+            done += len(batch)
+            if isinstance(first, Library):
+                calls += self.step(first, places)
+                continue
+            texts = {item.name: batched.texts[item.name] for item in batch}
+            name = self.function(first, texts[first.name])
+            calls.append(call_kernel(name, texts, places, self.sites))
+        return calls
+
+    def function(self, kernel: Kernel | Library, text: KernelText) -> str:
+        """The name of a kernel's function."""
+        body = text.text
+        if body not in self.functions:
+            assert isinstance(kernel, Kernel)
+            name = f"k{len(self.functions)}"
+            self.functions[body] = name, text
+            whole = body.replace("{name}", name)
+            self.kernels.append(artifact.Kernel(name, whole, (kernel.note, kernel.where)))
+        return self.functions[body][0]
+
+    def step(self, step: Library, places: Places) -> list[str]:
+        names = [self.body(made["batched"], made["plan"]) for made in step.bodies]
+        self.steps.append(step)
+        return library.call(step, places, self.sites.hosts, self.sites.number, names)
+
+    def body(self, batched: Batched, plan: Plan) -> str:
+        """The name of a body's function."""
+        places = Places(batched.fused, plan, "work", self.first_host)
+        lines = self.lines(batched, places)
+        key = "\n".join(lines)
+        if key not in self.bodies:
+            head = loop.head(f"body{len(self.bodies)}")
+            text = [f"{head} {{", *("  " + line for line in lines), "  return 0;", "}"]
+            self.bodies[key] = "\n".join(text)
+        return f"body{list(self.bodies).index(key)}"
 
 
 Functions = list[tuple[str, KernelText]]
 
 
-def main(functions: Functions, declared: list[str], steps: list[Library], calls: list[str]) -> str:
+def main(
+    functions: Functions,
+    declared: list[str],
+    steps: list[Library],
+    bodies: list[str],
+    calls: list[str],
+) -> str:
     """The source with the entry, and with `functions`; `declared` stand elsewhere."""
     lines = [
         '#include "jitcap_kernel.h"',
@@ -164,6 +226,7 @@ def main(functions: Functions, declared: list[str], steps: list[Library], calls:
         *(text.text.replace("{name}", name) for name, text in functions),
         "}",
         "using namespace jc;",
+        *bodies,
         f"JC_ENTRY JC_STRAIGHT int {ENTRY}(void **b, const double *s, void *arena) {{",
         *("  " + c for c in calls),
         "  return jc::error_of(arena)->code != 0;",
@@ -174,7 +237,11 @@ def main(functions: Functions, declared: list[str], steps: list[Library], calls:
 
 
 def share(
-    functions: Functions, declared: list[str], steps: list[Library], calls: list[str]
+    functions: Functions,
+    declared: list[str],
+    steps: list[Library],
+    bodies: list[str],
+    calls: list[str],
 ) -> dict[str, str]:
     """The program as files that compile at the same time, one or more."""
     files: dict[str, str] = {}
@@ -183,7 +250,7 @@ def share(
         heads = (f"{text.types}\n{text.head};".replace("{name}", name) for name, text in part)
         declared = [*declared, "namespace jc {", *heads, "}"]
         files[f"kernels{i}.cpp"] = unit(part)
-    return {"graph.cpp": main(here, declared, steps, calls), **files}
+    return {"graph.cpp": main(here, declared, steps, bodies, calls), **files}
 
 
 def share_out(functions: Functions, most: int) -> list[Functions]:
@@ -212,11 +279,14 @@ def unit(functions: Functions) -> str:
 
 
 class Places:
-    """C++ addresses of buffers inside the entry."""
+    """C++ addresses of buffers inside the entry, or inside a body, whose temporaries lie in
+    `work`."""
 
-    def __init__(self, fused: Fused, plan: Plan) -> None:
+    def __init__(self, fused: Fused, plan: Plan, work: str = "", first_host: int = 0) -> None:
         self.fused = fused
         self.plan = plan
+        self.work = work or "(char *)arena"
+        self.top = "top" if work else "b"
         self.slots: dict[str, int] = {}
         self.scalars: dict[str, int] = {}
         tensors = 0
@@ -228,7 +298,23 @@ class Places:
                 tensors += 1
         for i, out in enumerate(fused.outputs):
             self.slots.setdefault(out.buffer, tensors + i)
-        self.first_host = tensors + len(fused.outputs)
+        self.table = tensors + len(fused.outputs)  # of the plan for the sizes of a call
+        self.first_host = first_host if work else self.table + plan.is_symbolic
+
+    def sizes(self) -> list[str]:
+        """What the symbols are, and where the temporaries of symbolic sizes lie."""
+        slots = (
+            (v.symbol, self.scalars[f"v{v.id}"]) for v in self.fused.program.inputs if v.symbol
+        )
+        lines = [f"const i64 {name_of(symbol)} = as_i64(s[{k}]);" for symbol, k in slots]
+        table = [f"const i64 *const at_ = (const i64 *)b[{self.table}];"]
+        return [*lines, *(table if self.plan.is_symbolic else [])]
+
+    def offset(self, name: str) -> str:
+        """Where a temporary lies in the memory for them."""
+        if self.plan.is_symbolic:
+            return f"at_[{self.plan.slot(name)}]"
+        return size_text(self.plan.offsets[name])
 
     def pointer(self, name: str) -> str:
         """A typed pointer."""
@@ -237,11 +323,15 @@ class Places:
         kind = f"({table.MEMORY[b.dtype.name]} *)"
         if target in self.slots:
             return f"{kind}b[{self.slots[target]}]"
-        return f"{kind}((char *)arena + {self.plan.offsets[target]})"
+        return f"{kind}({self.work} + {self.offset(target)})"
 
     def scratch(self, step: Library) -> str:
         """A `char *` to the scratch memory planned for a step."""
-        return f"((char *)arena + {self.plan.offsets[library.scratch_name(step)]})"
+        return f"({self.work} + {self.offset(library.scratch_name(step))})"
+
+    def slot(self, name: str) -> str:
+        """The slot of a number that the program is given; "" for one that it computes."""
+        return f"s[{self.scalars[name]}]" if name in self.scalars else ""
 
     def argument(self, name: str) -> str:
         """A pointer, or the number itself for a run-time scalar."""
@@ -254,16 +344,19 @@ class Places:
         return f"-(i32)(as_i64({slot}) != 0)" if b.dtype.name == "bool" else f"as_i64({slot})"
 
 
-def call_kernel(name: str, texts: Sequence[KernelText], places: Places, sites: _Sites) -> str:
-    """The call of a function, or of a function of a table with one member per text."""
-    members = []
-    for text in texts:
+def call_kernel(name: str, texts: Mapping[str, KernelText], places: Places, sites: _Sites) -> str:
+    """The call of a function, or of a function of a table with one member per text; by the names of
+    the kernels."""
+    rows = []
+    for kernel, text in texts.items():
         args = [places.argument(p) for p in text.params]
         args += [str(sites.number(where)) for where in text.sites]
-        members.append(args)
-    if not texts[0].size:
-        return f"{name}({', '.join(['arena', *members[0]])});"
-    rows = [", ".join([*args, str(t.size)]) for args, t in zip(members, texts, strict=True)]
+        args += text.sizes
+        if some(text.room):
+            args.append(f"(char *)({places.work} + {places.offset(room_name(kernel))})")
+        if not some(text.size):
+            return f"{name}({', '.join(['arena', *args])});"
+        rows.append(", ".join([*args, size_text(text.size)]))
     table = ", ".join(f"{{{row}}}" for row in rows)
     return f"{{ const {name}_t t[] = {{{table}}}; {name}(arena, t, {len(rows)}); }}"
 
@@ -272,8 +365,9 @@ def signature(fused: Fused, plan: Plan, sites: _Sites) -> artifact.Signature:
     kinds = "".join(kind_of(v.aval) for v in fused.program.inputs)
     outputs = tuple(spec(v.aval) for v in fused.program.outputs)
     return artifact.Signature(
-        kinds, outputs, plan.arena_bytes, tuple(sites.names), tuple(sites.hosts)
-    )
+        kinds, outputs, plan.arena_bytes, tuple(sites.names), tuple(sites.hosts),
+        tuple(fused.program.symbols.items()), tuple(plan.blocks.values()),
+    )  # fmt: skip
 
 
 def kind_of(aval: Aval) -> str:

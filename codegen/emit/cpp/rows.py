@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from typing import Any
 
-from codegen.emit.cpp.step import Writer, array, team
+from codegen.emit.cpp.size_text import any_text, size_text
+from codegen.emit.cpp.step import Writer, array, team, three
 from codegen.emit.cpp.table import BOOL_MONOIDS, MEMORY, MONOIDS, REGISTER
 from codegen.monoid import COMBINE
+from codegen.runtime.artifact import SIZE
+from codegen.sizes import hint, is_static, numel, same
 from eager import dtype as dt
 from eager.aval import broadcast_shapes, contiguous_strides
 from eager.dtype import DType
@@ -15,42 +18,27 @@ from eager.dtype import DType
 # ---------------------------------------------------------------------------------- pools
 
 
-def _pool(w: Writer, x: tuple[int, ...], out: tuple[int, ...]) -> str:
-    """The declaration of the jc::Pool for windows over `x` (N, C, *S)."""
-    attrs, dims = w.step.attrs, len(x) - 2
+def _pool(name: str, *, grad: bool = False) -> Callable[[Writer], None]:
+    """The rule of a pool over (N, C, *S); `grad`: from the results back to what they are of."""
 
-    def three(values: tuple[int, ...], missing: int) -> str:
-        return array((missing,) * (3 - dims) + tuple(values))
+    def write(w: Writer) -> None:
+        x, out, attrs = w.aval(0).shape, w.step.out_avals[0].shape, w.step.attrs
+        x, out = (out, x) if grad else (x, out)
+        source = w.dense(0)
+        fields = (
+            three(x[2:], 1), three(out[2:], 1), three(attrs["kernel"], 1),
+            three(attrs["stride"], 1), three(attrs["padding"], 0),
+            three(attrs.get("dilation", ()), 1),
+        )  # fmt: skip
+        sizes = ", ".join(map(array, fields))
+        w.constant("Pool", "p", f"{{{size_text(x[0] * x[1])}, {sizes}}}")
+        w.call(f"{name}<{w.ctype(0)}>", "p", source, *map(w.out, range(len(w.step.outs))))
 
-    fields = (
-        three(x[2:], 1), three(out[2:], 1), three(attrs["kernel"], 1), three(attrs["stride"], 1),
-        three(attrs["padding"], 0), three(attrs.get("dilation", (1,) * dims), 1),
-    )  # fmt: skip
-    return f"static const Pool p = {{{x[0] * x[1]}, {', '.join(fields)}}};"
-
-
-def max_pool(w: Writer) -> None:
-    source = w.dense(0)
-    w.lines += [
-        _pool(w, w.aval(0).shape, w.step.out_avals[0].shape),
-        f"max_pool<{w.ctype(0)}>(p, {source}, {w.out(0)}, {w.out(1)});",
-    ]
+    return write
 
 
-def sum_pool(w: Writer) -> None:
-    source = w.dense(0)
-    w.lines += [
-        _pool(w, w.aval(0).shape, w.step.out_avals[0].shape),
-        f"sum_pool<{w.ctype(0)}>(p, {source}, {w.out()});",
-    ]
-
-
-def sum_pool_grad(w: Writer) -> None:
-    source = w.dense(0)
-    w.lines += [
-        _pool(w, w.step.out_avals[0].shape, w.aval(0).shape),
-        f"sum_pool_grad<{w.ctype(0)}>(p, {source}, {w.out()});",
-    ]
+max_pool, sum_pool = _pool("max_pool"), _pool("sum_pool")
+sum_pool_grad = _pool("sum_pool_grad", grad=True)
 
 
 # ---------------------------------------------------------------------------------- scans and sorts
@@ -60,11 +48,11 @@ def around(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
     """A shape as (outer, n, inner) around dimension `dim`; a 0-dim tensor is one element."""
     if not shape:
         return 1, 1, 1
-    return math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])
+    return numel(shape[:dim]), shape[dim], numel(shape[dim + 1 :])
 
 
 def _lines(w: Writer) -> str:
-    return ", ".join(map(str, around(w.aval(0).shape, w.step.attrs["dim"])))
+    return ", ".join(map(size_text, around(w.aval(0).shape, w.step.attrs["dim"])))
 
 
 def _name(w: Writer, dtype: DType) -> str:
@@ -101,8 +89,9 @@ def sort(w: Writer) -> None:
 
 
 def _where(w: Writer, dim: int, size: int) -> int:
+    said = size if is_static((size,)) else SIZE
     text = (
-        f"{w.step.op.name}: index out of bounds for dimension {dim} with size {size}|{w.step.where}"
+        f"{w.step.op.name}: index out of bounds for dimension {dim} with size {said}|{w.step.where}"
     )
     return w.site(text)
 
@@ -115,7 +104,7 @@ def _reduction(dtype: DType, name: str) -> str:
 
 def _shared(sizes: list[int]) -> int:
     """The position of the largest size, by which a team divides the work; -1 if there is none."""
-    return max(range(len(sizes)), key=lambda d: sizes[d], default=-1)
+    return max(range(len(sizes)), key=lambda d: hint(sizes[d]), default=-1)
 
 
 def scatter(w: Writer) -> None:
@@ -128,7 +117,7 @@ def scatter(w: Writer) -> None:
     free = [1 if d == dim else n for d, n in enumerate(sizes)]
     cut = _shared(free)
     extent = (x.shape or (1,))[dim]
-    numbers = (len(sizes), dim, cut if free[cut] > 1 else -1, extent, x.numel)
+    numbers = (len(sizes), dim, cut if hint(free[cut]) > 1 else -1, extent, x.numel)
     op = _reduction(x.dtype, w.step.attrs["reduce"])
     w.call(f"scatter<{op}>", "dims", *numbers, *at, w.out(), "arena", _where(w, dim, extent))
 
@@ -157,7 +146,7 @@ def index_put(w: Writer) -> None:
     front = dims[0] if dims == tuple(range(dims[0], dims[0] + len(dims))) else 0
     value_steps = _aligned(value.shape, len(picked) + len(rest))
     inside = slice(front, front + len(picked))  # where the picked dimensions stand in the value
-    count = math.prod(picked)
+    count = numel(picked)
     for name in ("places", "from"):
         w.lines.append(f"i64 *{name} = (i64 *){w.take(8 * count)};")
     w.call("__builtin_memset", "places", 0, 8 * count)
@@ -179,12 +168,12 @@ def _places(w: Writer, i: int, dim: int, picked: tuple[int, ...], step: int) -> 
     shape, size, table = w.aval(i).shape, w.aval(0).shape[dim], f"index{i}"
     pointer = w.dense(i)
     w.table("i64", table, (*picked, *_aligned(shape, len(picked))))
-    numbers = f"{math.prod(shape)}, {size}, {step}, arena, {_where(w, dim, size)}"
+    numbers = ", ".join(map(any_text, (numel(shape), size, step, "arena", _where(w, dim, size))))
     return f"add_places(places, {table}, {len(picked)}, {pointer}, {numbers})"
 
 
 def _aligned(shape: tuple[int, ...], ndim: int) -> tuple[int, ...]:
     """Strides of a contiguous `shape` broadcast to `ndim` dimensions: 0 where it repeats."""
     steps = contiguous_strides(shape)
-    own: tuple[Any, ...] = tuple(0 if n == 1 else s for n, s in zip(shape, steps, strict=True))
+    own: tuple[Any, ...] = tuple(0 if same(n, 1) else s for n, s in zip(shape, steps, strict=True))
     return (0,) * (ndim - len(shape)) + own

@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from codegen.emit.cpp.rows import around
+from codegen.emit.cpp.size_text import size_text
 from codegen.emit.cpp.step import ALIGN, Writer, team
 from codegen.emit.cpp.table import MEMORY, REGISTER
 from codegen.ir import Access, Library
-from codegen.sizes import round_up
+from codegen.sizes import divides, is_static, numel, round_up, same, same_all
 from eager import dtype as dt
 from eager.aval import Aval, contiguous_strides
 
@@ -24,7 +25,7 @@ def factors(n: int) -> list[int]:
     """n as a product of 4s and primes."""
     out, each = [], 4
     while n > 1:
-        while n % each == 0:
+        while divides(each, n):
             out.append(each)
             n //= each
         each = {4: 2, 2: 3}.get(each, each + 2)
@@ -44,27 +45,16 @@ def _transform(
     if max(passes, default=1) > LARGEST_FACTOR:
         chirp = 1 << (2 * size - 1).bit_length()
         passes = factors(chirp)
-    number, length = w.used, chirp or size
+    number = w.used if is_static((w.used,)) else len(w.lines)
+    length = chirp or size
     w.table("i64", f"factors{number}", [*passes, 0])
     w.lines.append(f"static const Fft fft{number} = {{{size}, {chirp}, factors{number}}};")
     shared = 4 * chirp + size if chirp else size
-    lanes = LANES if outer * inner > 1 else 1
+    lanes = 1 if same(outer * inner, 1) else LANES
     room = w.take(round_up(16 * shared, ALIGN) + 32 * length * lanes * team())
+    counts = (outer, inner, given, shapes[1][dim])
     flags = (str(flag).lower() for flag in (backward, half))
-    kept = shapes[1][dim]
-    w.call(
-        f"fft<{lanes}>",
-        f"fft{number}",
-        outer,
-        inner,
-        given,
-        kept,
-        *flags,
-        repr(scale),
-        source,
-        to,
-        room,
-    )
+    w.call(f"fft<{lanes}>", f"fft{number}", *counts, *flags, repr(scale), source, to, room)
 
 
 def _scale(name: str, count: int) -> float:
@@ -82,7 +72,7 @@ def c2c(w: Writer) -> None:
 
 
 def _count(shape: tuple[int, ...], dims: tuple[int, ...]) -> int:
-    return math.prod(shape[d] for d in dims)
+    return numel(shape[d] for d in dims)
 
 
 def _each_dim(
@@ -121,7 +111,9 @@ def wide_parts(step: Library) -> bool:
     """Transforms of float32, float64 and their complex numbers, each dimension once."""
     kinds = (dt.float32, dt.float64, dt.complex64, dt.complex128)
     dims = step.attrs["dim"]
-    return bool(dims) and len(set(dims)) == len(dims) and all(a.dtype in kinds for a in step.avals)
+    known = all(is_static(a.shape[d] for d in dims) for a in (*step.avals, *step.out_avals))
+    once = bool(dims) and len(set(dims)) == len(dims)
+    return once and known and all(a.dtype in kinds for a in step.avals)
 
 
 # ------------------------------------------------------------------------------- complex numbers
@@ -165,7 +157,7 @@ def _spread(w: Writer, i: int, want: Aval) -> str:
         room = f"({kind} *){w.take(own.numel * want.dtype.itemsize)}"
         w.call("complex_of", own.numel, pointer, room)
         pointer = room
-    if own.shape == want.shape:
+    if own.ndim == want.ndim and same_all(own.shape, want.shape):
         return pointer
     return _copied(w, pointer, own.shape, contiguous_strides(own.shape), want)
 
@@ -181,10 +173,10 @@ def _copied(
 ) -> str:
     """What lies at `pointer`, repeated to a larger shape."""
     missing = want.ndim - len(shape)
-    steps = [0 if n == 1 else s for n, s in zip(shape, strides, strict=True)]
+    steps = [0 if same(n, 1) else s for n, s in zip(shape, strides, strict=True)]
     kind = MEMORY[want.dtype.name]
     room = f"({kind} *){w.take(want.numel * want.dtype.itemsize)}"
-    name = f"spread{w.used}"
+    name = f"spread{w.used if is_static((w.used,)) else len(w.lines)}"
     w.table("i64", name, (*want.shape, *[0] * missing, *steps))
     w.call("copy_dense", room, f"(const {kind} *)({pointer})", want.ndim, name)
     return room
@@ -222,8 +214,8 @@ def to_complex(step: Library) -> bool:
 def searchsorted(w: Writer) -> None:
     bounds, values = w.aval(0).shape, w.aval(1).shape
     shared = len(bounds) == 1
-    rows = 1 if shared else math.prod(bounds[:-1])
-    count = math.prod(values) if shared else values[-1]
+    rows = 1 if shared else numel(bounds[:-1])
+    count = numel(values) if shared else values[-1]
     kind = w.ctype(0)
     right = str(bool(w.step.attrs["right"])).lower()
     pointers = (f"(const {kind} *)({w.dense(i)})" for i in range(2))
@@ -240,7 +232,7 @@ def comparable(step: Library) -> bool:
 
 def logcumsumexp(w: Writer) -> None:
     kind = REGISTER[w.aval(0).dtype.name]
-    lines = ", ".join(map(str, around(w.aval(0).shape, w.step.attrs["dim"])))
+    lines = ", ".join(map(size_text, around(w.aval(0).shape, w.step.attrs["dim"])))
     w.call(f"scan<LogAddExp, {kind}>", lines, w.dense(0), w.out())
 
 

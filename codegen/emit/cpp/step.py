@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from codegen.emit.cpp.runtime import cpu
+from codegen.emit.cpp.size_text import any_text, mentions_size, size_text
 from codegen.emit.cpp.table import MEMORY
 from codegen.ir import Access, Library
-from codegen.runtime import cpu
 from codegen.runtime.artifact import Host
-from codegen.sizes import is_contiguous, round_up
+from codegen.sizes import Shape, Size, is_contiguous, numel, round_up, same, some
 from eager.aval import Aval
 
 ALIGN: Final = 64
@@ -20,13 +20,17 @@ ALIGN: Final = 64
 class Places(Protocol):
     """How the entry function spells what a step uses."""
 
-    first_host: int  # index in `b` of the first host function
+    first_host: int  # index of the first host function
+    top: str  # the table that host functions are in
 
     def pointer(self, name: str) -> str:
         """A typed pointer to a buffer's first element."""
 
     def argument(self, name: str) -> str:
         """The same, or the value of a run-time number."""
+
+    def slot(self, name: str) -> str:
+        """The slot of a number that the program is given; "" for one that it computes."""
 
     def scratch(self, step: Library) -> str:
         """A `char *` to the scratch memory of a step."""
@@ -46,22 +50,26 @@ class Writer:
     hosts: list[Host]
     site: Callable[[str], int]
     lines: list[str] = field(default_factory=list)
-    used: int = 0
+    used: Size = 0
 
-    def take(self, nbytes: int) -> str:
+    def take(self, nbytes: Size) -> str:
         """A `char *` to `nbytes` of scratch."""
         at = self.used
-        self.used += round_up(nbytes, ALIGN)
-        return f"({self.places.scratch(self.step)} + {at})"
+        self.used = at + (round_up(nbytes, ALIGN) if some(nbytes) else ALIGN)
+        return f"({self.places.scratch(self.step)} + {size_text(at)})"
 
     def call(self, name: str, *args: object) -> None:
         """A statement that calls a routine."""
-        self.lines.append(f"{name}({', '.join(map(str, args))});")
+        self.lines.append(f"{name}({', '.join(map(any_text, args))});")
 
     def table(self, kind: str, name: str, values: Iterable[object]) -> None:
         """A constant array (of one element at least: C++ knows no empty ones)."""
-        text = ", ".join(map(str, values))
-        self.lines.append(f"static const {kind} {name}[] = {{{text or '{}'}}};")
+        self.constant(kind, f"{name}[]", f"{{{', '.join(map(any_text, values)) or '{}'}}}")
+
+    def constant(self, kind: str, name: str, value: str) -> None:
+        """A constant; of what is known at run time only, one of the call."""
+        static = "" if mentions_size(value) else "static "
+        self.lines.append(f"{static}const {kind} {name} = {value};")
 
     def aval(self, i: int) -> Aval:
         """The aval of read `i`, which is no plain number."""
@@ -76,6 +84,9 @@ class Writer:
     def out(self, i: int = 0) -> str:
         return self.places.pointer(self.step.outs[i])
 
+    def out_type(self, i: int) -> str:
+        return MEMORY[self.step.out_avals[i].dtype.name]
+
     def ctype(self, i: int) -> str:
         return MEMORY[self.aval(i).dtype.name]
 
@@ -83,7 +94,7 @@ class Writer:
         """Pointer to the first element of read `i`, wherever its strides lead."""
         x = self.access(i)
         base = self.places.pointer(x.buffer)
-        return f"{base} + {x.offset}" if x.offset else base
+        return base if same(x.offset, 0) else f"{base} + {size_text(x.offset)}"
 
     def dense(self, i: int) -> str:
         """Pointer to read `i` as contiguous memory: itself, or a copy in scratch."""
@@ -91,15 +102,20 @@ class Writer:
         if is_contiguous(x.shape, x.strides):
             return self.at(i)
         ctype, name = f"u{8 * self.aval(i).dtype.itemsize}", f"c{i}"
-        room = self.take(math.prod(x.shape) * self.aval(i).dtype.itemsize)
+        room = self.take(numel(x.shape) * self.aval(i).dtype.itemsize)
         self.lines.append(f"{ctype} *{name} = ({ctype} *){room};")
         self.table("i64", f"{name}_", (*x.shape, *x.strides))
         self.call("copy_dense", name, f"(const {ctype} *)({self.at(i)})", len(x.shape), f"{name}_")
         return f"({self.ctype(i)} *){name}"
 
 
-def array(values: Iterable[int]) -> str:
-    return "{" + ", ".join(map(str, values)) + "}"
+def three(values: Shape, missing: int) -> Shape:
+    """The values of as many spatial dimensions as there are, for three."""
+    return (missing,) * (3 - len(values)) + tuple(values)
+
+
+def array(values: Iterable[Size]) -> str:
+    return "{" + ", ".join(map(size_text, values)) + "}"
 
 
 @dataclass(frozen=True, slots=True)

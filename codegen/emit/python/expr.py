@@ -10,10 +10,10 @@ import math
 from collections.abc import Mapping
 
 from codegen import affine, expr
-from codegen.emit.python.table import INFIX
-from codegen.emit.walk import Walk, bare
+from codegen.emit.walk import INFIX, Walk, bare
 from codegen.expr import Apply, Cast, Checked, Const, Expr, IndexOf, Load, Local, Read, Select
 from codegen.ir import Stage
+from codegen.sizes import spelled
 
 INLINE = 40  # a value used once stands inside its user's line up to this length
 
@@ -92,7 +92,7 @@ class Block(Walk[str]):
         return f"cast({bare(self.value(x.arg))}, {x.dtype.name})"
 
     def checked(self, x: Checked) -> str:
-        return f"checked({self.value(x.arg)}, {x.lo}, {x.hi}, {x.where!r})"
+        return f"checked({self.value(x.arg)}, {spelled(x.lo)}, {spelled(x.hi)}, {x.where!r})"
 
     def select(self, x: Select) -> str:
         cond = self.value(x.cond)

@@ -7,13 +7,14 @@ from collections.abc import Iterable
 from codegen.affine import Axis
 from codegen.emit.python.expr import Block
 from codegen.ir import Kernel, Stage
+from codegen.sizes import name_of, spelled
 
 STEP = "    "
 
 
 def emit_kernel(k: Kernel) -> str:
-    buffers = {*k.reads(), *k.writes()} - {b.name for b in k.locals}
-    body = [f"{b.name} = empty({b.size}, {b.dtype.name})" for b in k.locals]
+    buffers = {*k.reads(), *k.writes(), *map(name_of, k.symbols())} - {b.name for b in k.locals}
+    body = [f"{b.name} = empty({spelled(b.size)}, {b.dtype.name})" for b in k.locals]
     block = Block()
     for stage in k.stages:
         body += _stage(stage, block)
@@ -27,7 +28,10 @@ def emit_kernel(k: Kernel) -> str:
 def loops(axes: Iterable[Axis], body: list[str]) -> list[str]:
     """`body` inside the loops over `axes`, outermost first."""
     for a in reversed([*axes]):
-        body = [f"for {a.name} in range({a.size}):", *(STEP + line for line in body)]
+        body = [
+            f"for {a.name} in range({spelled(a.size, whole=True)}):",
+            *(STEP + line for line in body),
+        ]
     return body
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from codegen.emit.python.program import Source
+from codegen.emit.python.runtime.flat import FlatProgram
 from codegen.ir import Target
 from codegen.runtime.artifact import Artifact, Kernel
-from codegen.runtime.flat import FlatProgram
 
 
 def load(results: Mapping[str, Any], target: Target) -> Artifact:

@@ -5,13 +5,15 @@ Slow and exact: the oracle of the other backends, and what stages print as.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Final
 
 from codegen.emit.python.kernel import emit_kernel
-from codegen.ir import Fused
+from codegen.emit.python.runtime.flat import body_name
+from codegen.ir import Fused, Library
 
-HEADER: Final = "from codegen.runtime.python_prelude import *"
+HEADER: Final = "from codegen.emit.python.runtime.prelude import *"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -23,4 +25,14 @@ class Source:
 
 
 def emit(fused: Fused) -> Source:
-    return Source("\n\n\n".join([HEADER, *map(emit_kernel, fused.kernels())]), fused)
+    return Source("\n\n\n".join([HEADER, *_kernels(fused)]), fused)
+
+
+def _kernels(fused: Fused, inside: str = "") -> Iterator[str]:
+    """The functions of the kernels; those of bodies carry the way to them in their names."""
+    for i, item in enumerate(fused.items):
+        if not isinstance(item, Library):
+            yield emit_kernel(replace(item, name=inside + item.name))
+            continue
+        for k, body in enumerate(item.bodies):
+            yield from _kernels(body["source"].fused, body_name(inside, i, k))

@@ -7,7 +7,6 @@ float32.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -15,12 +14,12 @@ from typing import Final
 from codegen import affine, expr
 from codegen.affine import Affine, Axis
 from codegen.emit.triton import table
-from codegen.emit.triton.expr import STEP, Signature, Text, needs_int64, plain_block
+from codegen.emit.triton.expr import STEP, Signature, Text, mask, needs_int64, plain_block
 from codegen.emit.triton.kernel import KernelText, finished
 from codegen.expr import Expr
 from codegen.ir import Access, Buffer, Kernel, Library, Stage, Store, Unsupported
 from codegen.rewrite import Rewrite
-from codegen.sizes import extents, power_of_two
+from codegen.sizes import blocks, divides, extents, hint, numel, power_of_two
 from eager import dtype as dt
 from eager.dtype import DType
 
@@ -41,13 +40,9 @@ def dot_tile(m: int, n: int, k: int, dtype: DType) -> DotTile:
     """Tile sizes: 16-bit types fill the tensor cores, 32- and 64-bit ones the registers."""
     wide = dtype.itemsize <= 2
     side, depth = (128, 64) if wide else (64, 32)
-    height, width = (max(SMALLEST, min(side, power_of_two(x))) for x in (m, n))
-    return DotTile(
-        height,
-        width,
-        max(SMALLEST, min(depth, power_of_two(k))),
-        8 if height * width >= 128 * 128 else 4,
-    )
+    height, width = (max(SMALLEST, min(side, power_of_two(hint(x)))) for x in (m, n))
+    depth = max(SMALLEST, min(depth, power_of_two(hint(k))))
+    return DotTile(height, width, depth, 8 if height * width >= 128 * 128 else 4)
 
 
 def dot(step: Library, buffers: Mapping[str, Buffer], epilogue: Kernel | None = None) -> KernelText:
@@ -65,7 +60,7 @@ def dot(step: Library, buffers: Mapping[str, Buffer], epilogue: Kernel | None = 
     signature = Signature(buffers)
     out = _result(step, (*batch, m, n), buffers, epilogue)
     wide = needs_int64((buffers[x] for x in (a.buffer, b.buffer, step.outs[0])), ())
-    blocks_m, blocks_n = math.ceil(m / tile.m), math.ceil(n / tile.n)
+    blocks_m, blocks_n = blocks(m, tile.m), blocks(n, tile.n)
     lines = [
         f"pid = tl.program_id(0){'.to(tl.int64)' if wide else ''}",
         f"i = (pid // {blocks_n} % {blocks_m} * {tile.m} + tl.arange(0, {tile.m}))[:, None]",
@@ -77,7 +72,7 @@ def dot(step: Library, buffers: Mapping[str, Buffer], epilogue: Kernel | None = 
         *_loop(tile, (m, n, k), a.strides[-1], b.strides[-2], dtype),
     ]
     lines = [STEP + line for line in lines] + _finish(out, tile, signature, wide=wide)
-    programs = blocks_m * blocks_n * math.prod(batch)
+    programs = blocks_m * blocks_n * numel(batch)
     return finished(signature, lines, programs, tile.warps)
 
 
@@ -96,7 +91,7 @@ def _result(
     step: Library, shape: tuple[int, ...], buffers: Mapping[str, Buffer], epilogue: Kernel | None
 ) -> _Result:
     *batch, m, n = shape
-    sizes = math.prod(batch), m, n
+    sizes = numel(batch), m, n
     counters = tuple(
         affine.axis(x, size) for x, size in zip(("batch", "i", "j"), sizes, strict=True)
     )
@@ -121,7 +116,7 @@ def _finish(out: _Result, tile: DotTile, signature: Signature, *, wide: bool) ->
         axis = counter.terms[0][0] if counter.terms else Axis(text.text, 1, ())
         block.counters[axis] = text  # type: ignore[index]
     for dim, name, size, side in zip("rc", "ij", out.sizes, (tile.m, tile.n), strict=True):
-        if size % side:
+        if not divides(side, size):
             block.put(f"m{name} = {name} < {size}")
             block.masks[dim] = f"m{name}"
     dtype = out.product.dtype
@@ -140,7 +135,7 @@ def _pointers(name: str, x: Access, last: tuple[str, str], signature: Signature)
     parts = [signature.parameter(x.buffer)]
     if x.offset:
         parts.append(str(x.offset))
-    step = math.prod(x.shape[:-2])
+    step = numel(x.shape[:-2])
     for size, stride in zip(x.shape[:-2], x.strides[:-2], strict=True):
         step //= max(size, 1)
         if size > 1 and stride:
@@ -150,11 +145,8 @@ def _pointers(name: str, x: Access, last: tuple[str, str], signature: Signature)
 
 
 def _bounds(tile: DotTile, m: int, n: int) -> list[str]:
-    return [f"(i < {m})"] * (m % tile.m != 0) + [f"(j < {n})"] * (n % tile.n != 0)
-
-
-def _mask(conditions: list[str]) -> str:
-    return f", mask={' & '.join(conditions)}" if conditions else ""
+    rows = [] if divides(tile.m, m) else [f"(i < {m})"]
+    return rows if divides(tile.n, n) else [*rows, f"(j < {n})"]
 
 
 def _loop(
@@ -163,9 +155,9 @@ def _loop(
     """Accumulate over the depth."""
     m, n, k = sizes
     rows, cols = _bounds(tile, m, 0), _bounds(tile, 0, n)
-    tail = k % tile.k != 0
-    load_a = _mask(rows + [f"(k[None, :] < {k} - start)"] * tail)
-    load_b = _mask(cols + [f"(k[:, None] < {k} - start)"] * tail)
+    tail = not divides(tile.k, k)
+    load_a = mask(rows + [f"(k[None, :] < {k} - start)"] * tail)
+    load_b = mask(cols + [f"(k[:, None] < {k} - start)"] * tail)
     zero = ", other=0.0"
     wide = table.type_name(dt.float64 if dtype is dt.float64 else dt.float32)
     return [

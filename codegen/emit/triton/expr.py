@@ -17,7 +17,7 @@ from typing import Final
 from codegen import affine, expr
 from codegen.affine import Affine, Axis, FloorDiv, Mod
 from codegen.emit.triton import table
-from codegen.emit.triton.tile import ATOMICS, COMBINES, is_atomic
+from codegen.emit.triton.tile import COMBINES, is_atomic
 from codegen.emit.walk import Walk, bare
 from codegen.expr import Apply, Cast, Checked, Const, Expr, IndexOf, Load, Local, Select
 from codegen.ir import Buffer, Store, Unsupported
@@ -63,13 +63,8 @@ class Signature:
         """The buffers that `x` reads ("errors" when it checks an index). Linear: each node once."""
         for y in expr.walk(x) if x not in self.touched else ():
             if y not in self.touched:
-                own = (
-                    {y.buffer}
-                    if isinstance(y, Load)
-                    else {"errors"}
-                    if isinstance(y, Checked)
-                    else ()
-                )
+                own = {y.buffer} if isinstance(y, Load) else set()
+                own = {"errors"} if isinstance(y, Checked) else own
                 parts = (self.touched[c] for c in expr.children(y))
                 self.touched[y] = frozenset(own).union(*parts)
         return self.touched[x]
@@ -120,7 +115,7 @@ class Block(Walk[Text]):
         if not is_atomic(s.monoid, dtype):
             what = f"{s.monoid.name} {dtype.name}"
             raise Unsupported(f"the triton backend cannot {what} at shared places")
-        self.put(f'tl.atomic_{ATOMICS[s.monoid]}({target}, {value.text}{mask}, sem="relaxed")')
+        self.put(f'tl.atomic_{COMBINES[s.monoid]}({target}, {value.text}{mask}, sem="relaxed")')
 
     def store_in_turn(self, s: Store, value: Text, address: Text) -> None:
         """Combine with memory in a serial loop: each turn sees what the last one wrote."""
@@ -141,8 +136,7 @@ class Block(Walk[Text]):
 
     def _mask(self, dims: Dims, guard: Guard, joined: Sequence[str] = ()) -> str:
         parts = [self.masks[d] for d in dims_in(dims) if d in self.masks]
-        parts += [g.text for g in guard] + list(joined)
-        return f", mask={' & '.join(dict.fromkeys(parts))}" if parts else ""
+        return mask([*parts, *(g.text for g in guard), *joined])
 
     def _widened(self, address: Text, span: Sequence[str]) -> str:
         """The address as a block over all dimensions of `span`."""
@@ -169,10 +163,8 @@ class Block(Walk[Text]):
         if len(parts) == 1 and text.startswith("("):
             return Text(text, dims)  # a quotient or remainder in its own parentheses
         text = f"0 {text}" if text.startswith("-") else text
-        return Text(
-            text if (len(parts) == 1 and text.isidentifier()) or text.isdigit() else f"({text})",
-            dims,
-        )
+        plain = (len(parts) == 1 and text.isidentifier()) or text.isdigit()
+        return Text(text if plain else f"({text})", dims)
 
     def _atom(self, atom: affine.Atom, guard: Guard) -> Text:
         if isinstance(atom, Axis):
@@ -183,9 +175,8 @@ class Block(Walk[Text]):
             clamped = f"tl.minimum(tl.maximum({value.text}.to(tl.int64), {atom.lo}), {atom.hi})"
             return self.bind(Text(clamped, value.dims))
         inner, d = atom.index, atom.divisor
-        lift = (
-            -(inner.lo // d) if inner.lo < 0 else 0
-        )  # whole divisors that make the operand positive
+        # Whole divisors that make the operand positive.
+        lift = -(inner.lo // d) if inner.lo < 0 else 0
         body = self.index(inner + lift * d, guard)
         if isinstance(atom, FloorDiv):
             return Text(f"({body.text} // {d}{f' - {lift}' if lift else ''})", body.dims)
@@ -289,6 +280,12 @@ def plain_block(signature: Signature, *, wide: bool) -> Block:
     """A block at the start of a kernel that names its values v0, v1 ..."""
     numbers = count()
     return Block(signature, [], STEP, {}, {}, {}, {}, wide, lambda: f"v{next(numbers)}")
+
+
+def mask(conditions: Iterable[str]) -> str:
+    """The argument of a load or store that is made where all conditions hold."""
+    text = " & ".join(dict.fromkeys(conditions))
+    return f", mask={text}" if text else ""
 
 
 def dims_in(dims: Iterable[str]) -> tuple[str, ...]:

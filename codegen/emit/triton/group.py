@@ -9,7 +9,7 @@ a table of addresses (`Tables`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from codegen import affine, expr
@@ -18,16 +18,18 @@ from codegen.batch_updates import batch_updates
 from codegen.emit.triton import table
 from codegen.emit.triton.epilogue import Item, Products
 from codegen.emit.triton.expr import STEP, Block, Text
-from codegen.emit.triton.kernel import KernelText, Writer, child, parameter_type
+from codegen.emit.triton.kernel import KernelText, Writer, child, finished
+from codegen.emit.triton.runtime.program import Tables
 from codegen.emit.triton.tile import Sizes, TiledStage, Tiling
 from codegen.expr import Expr, Load
 from codegen.ir import Buffer, Fused, Kernel, Stage, Store
 from codegen.rewrite import Rewrite
-from codegen.runtime.triton_program import Tables
 from codegen.sizes import extent
 
 MEMBER: Final = 1 << 20  # the size that stands for every member's in the shared expression
 R: Final = "r"
+# The parameters by which a program finds its tensor.
+TABLES: Final = (("table", "*i64"), ("owner", "*i32"), ("first", "*i32"), ("sizes", "*i64"))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -153,23 +155,12 @@ def emit_group(
     wide = max(f.size for f in forms) >= 2**31
     writer = _GroupWriter(tiling, {**buffers, **own}, len(forms), wide=wide)
     lines = writer.lines()
-    scalars = [(name, b) for b, name in writer.signature.names.items() if b not in own]
-    parameters = (
-        ("table", "*i64"), ("owner", "*i32"), ("first", "*i32"), ("sizes", "*i64"),
-        *((name, parameter_type(buffers[b])) for name, b in scalars),
-    )  # fmt: skip
+    scalars = {b: name for b, name in writer.signature.names.items() if b not in own}
     tables = Tables(
         tuple(zip(*(f.slots for f in forms), strict=True)), tuple(f.size for f in forms), sizes.flat
     )
-    header = f"({', '.join(name for name, _ in parameters)}):"
-    text = KernelText(
-        "\n".join([header, *lines]),
-        parameters,
-        ("table", "owner", "first", "sizes", *(b for _, b in scalars)),
-        (),
-        sum(tables.blocks),
-        tiling.warps,
-    )
+    signature = replace(writer.signature, names=scalars)
+    text = finished(signature, lines, sum(tables.blocks), tiling.warps, TABLES)
     return text, tables
 
 

@@ -7,7 +7,6 @@ stage reads back is fenced by a barrier of the program.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -16,11 +15,12 @@ from typing import Final
 from codegen import affine, expr
 from codegen.affine import Axis
 from codegen.emit.triton import reduce, table
-from codegen.emit.triton.expr import STEP, Block, Memo, Signature, Text
+from codegen.emit.triton.expr import NONE, STEP, Block, Memo, Signature, Text
 from codegen.emit.triton.reduce import Span
 from codegen.emit.triton.tile import TiledStage, Tiling
 from codegen.expr import Expr
 from codegen.ir import Buffer, Unsupported, homes
+from codegen.sizes import blocks, divides, round_down
 
 ALIGNED: Final = 16  # a size that is a multiple of this keeps vector accesses under a mask
 
@@ -67,7 +67,7 @@ class Writer:
             return self.serial(block)
         if form == "flat" and self.split_rows():
             return self.both_paths(block)
-        self.open_rows(block, masked=self.tiling.rows % self.tiling.block != 0)
+        self.open_rows(block, masked=not divides(self.tiling.block, self.tiling.rows))
         self.stages(block)
         return block.lines
 
@@ -77,7 +77,7 @@ class Writer:
     def split_rows(self) -> bool:
         """Full blocks run without a mask where a mask would make every access scalar."""
         t = self.tiling
-        return t.rows % ALIGNED != 0 and t.rows > t.block
+        return not divides(ALIGNED, t.rows) and t.rows > t.block
 
     def both_paths(self, block: Block) -> list[str]:
         self.open_rows(block, masked=False)
@@ -108,12 +108,12 @@ class Writer:
 
     def plane(self, block: Block) -> list[str]:
         t, stage = self.tiling, self.tiling.stages[0]
-        across = math.ceil(stage.cols / stage.block)
-        self.open_rows(block, masked=t.rows % t.block != 0, pid=f"tl.program_id(0) // {across}")
+        across = blocks(stage.cols, stage.block)
+        pid = f"tl.program_id(0) // {across}"
+        self.open_rows(block, masked=not divides(t.block, t.rows), pid=pid)
         block.put(f"pid_c = tl.program_id(0) % {across}{'.to(tl.int64)' if self.wide else ''}")
-        self.open_cols(
-            block, stage, _span("pid_c", stage.block, "[None, :]"), stage.cols % stage.block != 0
-        )
+        spelled = _span("pid_c", stage.block, "[None, :]")
+        self.open_cols(block, stage, spelled, not divides(stage.block, stage.cols))
         self.stage(block, stage)
         return block.lines
 
@@ -181,11 +181,8 @@ class Writer:
     def open_cols(self, block: Block, stage: TiledStage, spelled: str, masked: bool) -> None:
         name = f"c{stage.cols}"
         block.put(f"{name} = {spelled}")
-        self.counter(
-            block,
-            _axis("c", stage.cols),
-            Text(name, frozenset("c") if stage.block > 1 else frozenset()),
-        )
+        dims = frozenset("c") if stage.block > 1 else NONE
+        self.counter(block, _axis("c", stage.cols), Text(name, dims))
         if masked:
             block.put(f"m{name} = {name} < {stage.cols}")
             block.masks["c"] = f"m{name}"
@@ -194,8 +191,8 @@ class Writer:
         """A stage longer than a tile: accumulate over blocks of columns, then reduce once."""
         span = self.span(stage)
         accumulators = {r.name: reduce.start(block, r, span) for r in stage.stage.reductions}
-        whole = stage.cols // stage.block * stage.block
-        peel = stage.cols % ALIGNED != 0  # a mask in the loop would make every access scalar
+        whole = round_down(stage.cols, stage.block)
+        peel = not divides(ALIGNED, stage.cols)  # a mask in the loop would make every access scalar
         end = whole if peel else stage.cols
         block.put(f"for start in range(0, {end}, {stage.block}):")
         self.step(block, stage, "start", accumulators, masked=end > whole)
@@ -278,12 +275,7 @@ def _largest(rows: int, stage: TiledStage) -> int:
 
 def _axis(name: str, size: int) -> Axis | None:
     """The canonical counter, None for size 1 (which is the constant 0)."""
-    form = affine.axis(name, size)
-    if not form.terms:
-        return None
-    atom = form.terms[0][0]
-    assert isinstance(atom, Axis)
-    return atom
+    return next(iter(affine.counters(affine.axis(name, size))), None)
 
 
 def _span(pid: str, block: int, tail: str) -> str:
@@ -311,24 +303,21 @@ def emit_kernel(tiling: Tiling, buffers: Mapping[str, Buffer]) -> KernelText:
     return finished(writer.signature, lines, tiling.programs, tiling.warps)
 
 
-def finished(signature: Signature, lines: Sequence[str], programs: int, warps: int) -> KernelText:
-    """Put the parameter list before the lines."""
-    parameters = [
-        (name, parameter_type(signature.buffers[b])) for b, name in signature.names.items()
-    ]
-    arguments = list(signature.names)
-    if signature.checks:
-        parameters.append(("errors", "*i32"))
-        arguments.append("errors")
-    header = f"({', '.join(name for name, _ in parameters)}):"
-    return KernelText(
-        "\n".join([header, *lines]),
-        tuple(parameters),
-        tuple(arguments),
-        tuple(signature.checks),
-        programs,
-        warps,
-    )
+def finished(
+    signature: Signature,
+    lines: Sequence[str],
+    programs: int,
+    warps: int,
+    first: tuple[tuple[str, str], ...] = (),
+) -> KernelText:
+    """Put the parameter list before the lines. `first`: parameters that are no buffers."""
+    own = signature.names.items()
+    last = (("errors", "*i32"),) if signature.checks else ()
+    buffers = ((name, parameter_type(signature.buffers[b])) for b, name in own)
+    parameters = (*first, *buffers, *last)
+    arguments = (*(n for n, _ in first), *signature.names, *(n for n, _ in last))
+    body = "\n".join([f"({', '.join(name for name, _ in parameters)}):", *lines])
+    return KernelText(body, parameters, arguments, tuple(signature.checks), programs, warps)
 
 
 def parameter_type(buffer: Buffer) -> str:

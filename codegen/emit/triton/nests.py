@@ -8,17 +8,17 @@ index read from memory.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from codegen import affine, expr
 from codegen.affine import ZERO, Affine
 from codegen.elements import checked_index
+from codegen.emit.triton.split import Parts
 from codegen.expr import BUILD, Expr
 from codegen.ir import Access, Buffer, Kernel, Library, Reduction, Stage, Store, Unsupported
 from codegen.monoid import COMBINE, MAX, MIN, SUM, Monoid
+from codegen.sizes import numel
 from eager import dtype as dt
 from eager.aval import broadcast_shapes, contiguous_strides
 from eager.dtype import DType
@@ -26,31 +26,18 @@ from eager.dtype import DType
 Index = tuple[Affine, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Nested:
-    """The kernels of a step, and the temporaries they need."""
-
-    kernels: tuple[Kernel, ...]
-    buffers: tuple[Buffer, ...] = ()
-
-
-Rule = Callable[[Library, Mapping[str, Buffer]], Nested]
+Rule = Callable[[Library, Mapping[str, Buffer]], Parts]
 
 
 def _space(name: str, sizes: Sequence[int]) -> tuple[Affine, Index]:
     """A flat counter over `sizes`, and the index it stands for."""
-    flat = affine.axis(name, math.prod(sizes))
+    flat = affine.axis(name, numel(sizes))
     return flat, affine.unravel(flat, tuple(sizes))
 
 
 def _kernel(step: Library, rows: Affine, *stages: Stage) -> Kernel:
-    return Kernel(
-        f"{step.name}_{step.outs[0]}",
-        affine.counters(rows),
-        stages,
-        note=step.op.name,
-        where=step.where,
-    )
+    name = f"{step.name}_{step.outs[0]}"
+    return Kernel(name, affine.counters(rows), stages, (), step.op.name, step.where)
 
 
 def _element(x: Access, index: Index, buffers: Mapping[str, Buffer]) -> Expr:
@@ -83,6 +70,10 @@ def _inside(index: Sequence[Affine], sizes: Sequence[int]) -> Expr:
     return total
 
 
+def _or_zero(condition: Expr, value: Expr) -> Expr:
+    return expr.select(condition, value, expr.const(0, value.dtype))
+
+
 def _accesses(step: Library) -> list[Access]:
     found = [x for x in step.operands if isinstance(x, Access)]
     if len(found) != len(step.operands):
@@ -92,7 +83,7 @@ def _accesses(step: Library) -> list[Access]:
 
 def _reduced(
     step: Library, sizes: Sequence[int], over: Sequence[int], value: Callable[[Index, Index], Expr]
-) -> Nested:
+) -> Parts:
     """out[index] = the sum of value(index, tap) over all taps."""
     r, index = _space("r", sizes)
     c, taps = _space("c", over)
@@ -100,7 +91,7 @@ def _reduced(
     out = step.out_avals[0].dtype
     total = Reduction("total", SUM, body.dtype, body)
     store = Store(step.outs[0], r, expr.cast(expr.local("total", body.dtype), out))
-    return Nested((_kernel(step, r, Stage(affine.counters(c), (total,)), Stage((), (), (store,))),))
+    return Parts((_kernel(step, r, Stage(affine.counters(c), (total,)), Stage((), (), (store,))),))
 
 
 # ------------------------------------------------------------------------ products, windows
@@ -129,7 +120,7 @@ def _windows(step: Library, place: Index, taps: Index, count: Sequence[int]) -> 
     return at, exists
 
 
-def conv(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
+def conv(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
     x, w = _accesses(step)
     out = step.out_avals[0].shape
     channels, own = w.shape[1], w.shape[0] // step.attrs["groups"]
@@ -138,15 +129,14 @@ def conv(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
         n, o, *at = index
         c, *k = taps
         place = _window(step, tuple(at), tuple(k))
-        product = _widened(x, (n, o // own * channels + c, *place), buffers) * _widened(
-            w, (o, *taps), buffers
-        )
-        return expr.select(_inside(place, x.shape[2:]), product, expr.const(0, product.dtype))
+        read = _widened(x, (n, o // own * channels + c, *place), buffers)
+        product = read * _widened(w, (o, *taps), buffers)
+        return _or_zero(_inside(place, x.shape[2:]), product)
 
     return _reduced(step, out, w.shape[1:], value)
 
 
-def conv_input_grad(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
+def conv_input_grad(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
     g, w = _accesses(step)
     shape = step.out_avals[0].shape
     channels, own = w.shape[1], w.shape[0] // step.attrs["groups"]
@@ -158,12 +148,12 @@ def conv_input_grad(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
         at, exists = _windows(step, tuple(place), tuple(k), g.shape[2:])
         weight = _widened(w, (full, c % channels, *k), buffers)
         product = _widened(g, (n, full, *at), buffers) * weight
-        return expr.select(exists, product, expr.const(0, product.dtype))
+        return _or_zero(exists, product)
 
     return _reduced(step, shape, (own, *w.shape[2:]), value)
 
 
-def conv_weight_grad(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
+def conv_weight_grad(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
     g, x = _accesses(step)
     shape = step.out_avals[0].shape
     channels, own = shape[1], shape[0] // step.attrs["groups"]
@@ -172,39 +162,38 @@ def conv_weight_grad(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
         o, c, *k = index
         n, *at = taps
         place = _window(step, tuple(at), tuple(k))
-        product = _widened(g, (n, o, *at), buffers) * _widened(
-            x, (n, o // own * channels + c, *place), buffers
-        )
-        return expr.select(_inside(place, x.shape[2:]), product, expr.const(0, product.dtype))
+        read = _widened(x, (n, o // own * channels + c, *place), buffers)
+        product = _widened(g, (n, o, *at), buffers) * read
+        return _or_zero(_inside(place, x.shape[2:]), product)
 
     return _reduced(step, shape, (g.shape[0], *g.shape[2:]), value)
 
 
-def sum_pool(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
+def sum_pool(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
     (x,) = _accesses(step)
     wide = step.out_avals[0].dtype.compute
 
     def value(index: Index, taps: Index) -> Expr:
         place = _window(step, index[2:], taps)
         read = expr.cast(_element(x, (*index[:2], *place), buffers), wide)
-        return expr.select(_inside(place, x.shape[2:]), read, expr.const(0, wide))
+        return _or_zero(_inside(place, x.shape[2:]), read)
 
     return _reduced(step, step.out_avals[0].shape, step.attrs["kernel"], value)
 
 
-def sum_pool_grad(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
+def sum_pool_grad(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
     (g,) = _accesses(step)
     wide = step.out_avals[0].dtype.compute
 
     def value(index: Index, taps: Index) -> Expr:
         at, exists = _windows(step, index[2:], taps, g.shape[2:])
         read = expr.cast(_element(g, (*index[:2], *at), buffers), wide)
-        return expr.select(exists, read, expr.const(0, wide))
+        return _or_zero(exists, read)
 
     return _reduced(step, step.out_avals[0].shape, step.attrs["kernel"], value)
 
 
-def max_pool(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
+def max_pool(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
     """The extremum of each window, then where it is: the last NaN if there is one, else the first
     that equals it."""
     (x,) = _accesses(step)
@@ -231,7 +220,7 @@ def max_pool(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
     stores = (Store(step.outs[0], r, expr.cast(top, own)), Store(step.outs[1], r, at))
     loops = affine.counters(c)
     stages = Stage(loops, tuple(found)), Stage(loops, tuple(later)), Stage((), (), stores)
-    return Nested((_kernel(step, r, *stages),))
+    return Parts((_kernel(step, r, *stages),))
 
 
 # -------------------------------------------------------------------------------- scatters
@@ -256,7 +245,7 @@ def _combined(
     sizes: Sequence[int],
     place: Callable[[Index], tuple[Index, Expr]],
     monoid: Monoid | None,
-) -> Nested:
+) -> Parts:
     """out = the first operand, then combined by `monoid` at place(i) for every i below `sizes`.
 
     16-bit sums run in float32 and are rounded once."""
@@ -272,20 +261,14 @@ def _combined(
         _kernel(step, r, Stage((), (), (store,))),
     ]
     if target is out:
-        return Nested(tuple(kernels))
-    temporary = Buffer(target, wide, math.prod(shape), "temp")
-    back = _copied(
-        step,
-        Access(target, 0, shape, contiguous_strides(shape)),
-        out,
-        dtype,
-        shape,
-        {target: temporary},
-    )
-    return Nested((*kernels, back), (temporary,))
+        return Parts(tuple(kernels))
+    temporary = Buffer(target, wide, numel(shape), "temp")
+    summed = Access(target, 0, shape, contiguous_strides(shape))
+    back = _copied(step, summed, out, dtype, shape, {target: temporary})
+    return Parts((*kernels, back), (temporary,))
 
 
-def scatter(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
+def scatter(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
     _, index, source = step.operands
     assert isinstance(index, Access)
     dim, shape = step.attrs["dim"], step.out_avals[0].shape
@@ -300,7 +283,7 @@ def scatter(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
     return _combined(step, buffers, index.shape, place, COMBINE[step.attrs["reduce"]])
 
 
-def index_add(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
+def index_add(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
     _, index, source = _accesses(step)
     dim, size = step.attrs["dim"], step.out_avals[0].shape[step.attrs["dim"]]
 
@@ -313,7 +296,7 @@ def index_add(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
     return _combined(step, buffers, source.shape, place, SUM)
 
 
-def index_put(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
+def index_put(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
     _, source, *indices = step.operands
     dims, shape = step.attrs["dims"], step.out_avals[0].shape
     tensors = [x for x in indices if isinstance(x, Access)]
@@ -324,10 +307,8 @@ def index_put(step: Library, buffers: Mapping[str, Buffer]) -> Nested:
     sizes = (*rest[:start], *picked, *rest[start:])
 
     def place(at: Index) -> tuple[Index, Expr]:
-        chosen, others = (
-            at[start : start + len(picked)],
-            iter((*at[:start], *at[start + len(picked) :])),
-        )
+        end = start + len(picked)
+        chosen, others = at[start:end], iter((*at[:start], *at[end:]))
         found = {
             d: checked_index(
                 _element(x, _aligned(chosen, x.shape), buffers), d, shape[d], step, negative=True

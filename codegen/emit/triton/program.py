@@ -18,12 +18,12 @@ from codegen.emit.triton import dot, nests, scan
 from codegen.emit.triton.epilogue import Product
 from codegen.emit.triton.group import Batched, Form, emit_group
 from codegen.emit.triton.kernel import KernelText, emit_kernel
+from codegen.emit.triton.runtime.program import Compiled, Launch, Tables, TritonProgram
 from codegen.emit.triton.split import split
 from codegen.emit.triton.tile import DEFAULT, Sizes, tile
 from codegen.expr import Apply
 from codegen.ir import Buffer, Kernel, Library, Unsupported
 from codegen.plan import place
-from codegen.runtime.triton_program import Compiled, Launch, Tables, TritonProgram
 from codegen.sizes import round_up
 
 HEADER: Final = '''"""Triton kernels of one compiled graph."""
@@ -32,7 +32,7 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-from codegen.runtime import triton_prelude as jc
+from codegen.emit.triton.runtime import prelude as jc
 '''
 ALIGN: Final = 256  # of temporaries, in bytes: what a device allocation has
 
@@ -70,20 +70,16 @@ class _Module:
         parts = split(kernel, self.sizes)
         self.buffers.update({b.name: b for b in parts.buffers})
         for part in parts.kernels:
-            self.part(part)
+            self.buffers.update({b.name: b for b in part.locals})
+            tiling = tile(part, self.sizes)
+            for b in tiling.scratch:
+                self.buffers[b.name] = replace(b, size=b.size * max(tiling.rows, 1), kind="temp")
+            self.add(emit_kernel(tiling, self.buffers), hint(part), part)
 
     def group(self, forms: tuple[Form, ...]) -> None:
         text, tables = emit_group(forms, self.buffers, self.sizes)
         first = forms[0].kernel
         self.add(text, f"{hint(first)}_of_{len(forms)}", first, tables)
-
-    def part(self, kernel: Kernel) -> None:
-        for local in kernel.locals:
-            self.buffers[local.name] = local
-        tiling = tile(kernel, self.sizes)
-        for b in tiling.scratch:
-            self.buffers[b.name] = replace(b, size=b.size * max(tiling.rows, 1), kind="temp")
-        self.add(emit_kernel(tiling, self.buffers), hint(kernel), kernel)
 
 
 def emit(batched: Batched, sizes: Sizes = DEFAULT) -> TritonProgram:

@@ -7,19 +7,18 @@ round differently from a serial loop, as on any GPU.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Final
 
 from codegen import affine
 from codegen.emit.triton import table
-from codegen.emit.triton.expr import STEP, Signature, Text, needs_int64, plain_block
+from codegen.emit.triton.expr import STEP, Signature, Text, mask, needs_int64, plain_block
 from codegen.emit.triton.kernel import KernelText, finished
 from codegen.emit.triton.reduce import identity
 from codegen.emit.triton.tile import Sizes
 from codegen.ir import Access, Buffer, Library, Unsupported
 from codegen.monoid import MONOIDS
-from codegen.sizes import power_of_two
+from codegen.sizes import blocks, divides, hint, numel, power_of_two
 from eager import dtype as dt
 from eager.aval import contiguous_strides
 
@@ -40,16 +39,16 @@ def scan(step: Library, buffers: Mapping[str, Buffer], sizes: Sizes) -> KernelTe
     shape = x.shape or (1,)
     dim = step.attrs["dim"] if x.shape else 0
     length = shape[dim]
-    rows = math.prod(shape) // length if length else 0
-    width = min(power_of_two(length), sizes.loop)
-    height = max(1, min(sizes.tile // width, power_of_two(rows)))
+    rows = numel((*shape[:dim], *shape[dim + 1 :])) if length else 0
+    width = min(power_of_two(hint(length)), sizes.loop)
+    height = max(1, min(sizes.tile // width, power_of_two(hint(rows))))
     signature = Signature(buffers)
     wide = (step.out_avals[0] if len(step.outs) == 1 else step.avals[0]).dtype.compute
     if wide.is_complex:
         raise Unsupported(f"the triton backend does not compile {step.op.name} of complex numbers")
     source = signature.parameter(x.buffer)
-    masks = [f"(r < {rows})"] * (rows % height != 0) + [f"(c < {length})"] * (length % width != 0)
-    mask = f", mask={' & '.join(masks)}" if masks else ""
+    bounds = (("r", rows, height), ("c", length, width))
+    inside = mask(f"({name} < {n})" for name, n, block in bounds if not divides(block, n))
     lines = [
         f"pid = tl.program_id(0){'.to(tl.int64)' if needs_int64([buffers[x.buffer]], ()) else ''}",
         f"r = (pid * {height} + tl.arange(0, {height}))[:, None]",
@@ -58,18 +57,18 @@ def scan(step: Library, buffers: Mapping[str, Buffer], sizes: Sizes) -> KernelTe
         f"{STEP}c = start + tl.arange(0, {width})[None, :]",
         f"{STEP}source = {source} + {_place(shape, dim, x.strides, x.offset)}",
         f"{STEP}at = {_place(shape, dim, contiguous_strides(shape), 0)}",
-        f"{STEP}x = tl.load(source{mask}).to({table.type_name(wide)})",
+        f"{STEP}x = tl.load(source{inside}).to({table.type_name(wide)})",
         *(STEP + line for line in _combine(function, len(step.outs))),
-        *(STEP + line for line in _finish(step, signature, width, mask)),
+        *(STEP + line for line in _finish(step, signature, width, inside)),
     ]
-    programs = math.ceil(rows / height)
+    programs = blocks(rows, height)
     return finished(signature, [STEP + line for line in lines], programs, 4)
 
 
 def _place(shape: tuple[int, ...], dim: int, strides: tuple[int, ...], offset: int) -> str:
     """The offset of position c along `dim` in row r, as text."""
     others = tuple(n for d, n in enumerate(shape) if d != dim)
-    r, c = affine.axis("r", math.prod(others)), affine.axis("c", shape[dim])
+    r, c = affine.axis("r", numel(others)), affine.axis("c", shape[dim])
     rest = affine.unravel(r, others)
     form = affine.dot_strides((*rest[:dim], c, *rest[dim:]), strides or (1,), offset)
     block = plain_block(Signature({}), wide=False)
@@ -95,12 +94,12 @@ def _combine(function: str, outs: int) -> list[str]:
     ]
 
 
-def _finish(step: Library, signature: Signature, width: int, mask: str) -> list[str]:
+def _finish(step: Library, signature: Signature, width: int, inside: str) -> list[str]:
     """Store the running values, and carry the last column to the next block."""
     lines = []
     for out, value in zip(step.outs, ("x", "i"), strict=False):
         stored = _converted(value, out, signature.buffers)
-        lines.append(f"tl.store({signature.parameter(out)} + at, {stored}{mask})")
+        lines.append(f"tl.store({signature.parameter(out)} + at, {stored}{inside})")
         last = f"tl.where(c == start + {width - 1}, {value}, 0)"
         # tl.sum widens small integers: back to the type the loop started with
         lines.append(f"carry_{value} = tl.sum({last}, 1)[:, None].to({value}.dtype)")

@@ -9,36 +9,36 @@ timing, so results repeat bit by bit.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from codegen import affine, expr
 from codegen.affine import Affine, Axis
-from codegen.emit.triton.tile import Sizes, is_column
-from codegen.expr import BUILD, Expr, Load, Local
+from codegen.emit.triton.tile import Sizes, is_column, with_rows_in_memory
+from codegen.expr import BUILD, Expr, Local
 from codegen.ir import Buffer, Kernel, Reduction, Stage, Store
 from codegen.rewrite import Rewrite
-from codegen.sizes import blocks, extent, round_up
+from codegen.sizes import blocks, extent, extents, hint, round_up
 from eager import dtype as dt
 from eager.dtype import DType
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Split:
-    """The kernels that do one kernel's work, in order, and the memory between them."""
+class Parts:
+    """The kernels that do the work of a kernel or a step, in order, and the memory between
+    them."""
 
     kernels: tuple[Kernel, ...]
     buffers: tuple[Buffer, ...] = ()
 
 
-def split(kernel: Kernel, sizes: Sizes) -> Split:
+def split(kernel: Kernel, sizes: Sizes) -> Parts:
     """`kernel` itself when its rows fill the device, or its stages are short."""
     rows = extent(kernel.rows)
     collides = any(s.monoid is not None for s in kernel.stores())
     long = any(_too_long(kernel, stage, rows, sizes) for stage in kernel.stages)
     if not rows or not (long or (collides and len(kernel.stages) > 1)):
-        return Split((kernel,))
+        return Parts((kernel,))
     return _Splitting(kernel, rows, sizes).run()
 
 
@@ -46,8 +46,8 @@ def _too_long(kernel: Kernel, stage: Stage, rows: int, sizes: Sizes) -> bool:
     """Whether the stage's work per program is large and its programs are few."""
     length = extent(stage.loops)
     column = is_column(kernel)
-    programs = math.ceil(rows / sizes.column) if column else rows
-    return programs < sizes.programs and length > (sizes.column if column else sizes.tile)
+    programs = hint(blocks(rows, sizes.column) if column else rows)
+    return programs < sizes.programs and hint(length) > (sizes.column if column else sizes.tile)
 
 
 @dataclass
@@ -63,7 +63,7 @@ class _Splitting:
     buffers: list[Buffer] = field(default_factory=list)
     known: dict[Expr, Expr] = field(default_factory=dict)
 
-    def run(self) -> Split:
+    def run(self) -> Parts:
         stages = list(self._shared_rows())
         for i, stage in enumerate(stages):
             stage = self.resolved(stage)
@@ -77,7 +77,7 @@ class _Splitting:
             if stage.reductions:
                 self.two_phases(stage)
         self.flush(())
-        return Split(tuple(self.done), tuple(self.buffers))
+        return Parts(tuple(self.done), tuple(self.buffers))
 
     def _shared_rows(self) -> Iterable[Stage]:
         """The stages with row buffers moved to memory, where the next kernel finds them."""
@@ -86,17 +86,7 @@ class _Splitting:
         self.buffers += [
             replace(b, size=b.size * self.rows, kind="temp") for b in self.kernel.locals
         ]
-
-        def on_load(buffer: str, offset: Affine, x: Load) -> Expr:
-            return expr.load(buffer, offset + moved.get(buffer, affine.ZERO), x.dtype)
-
-        rewrite = Rewrite({}, on_load=on_load)
-        for stage in self.kernel.stages:
-            new = stage.map(rewrite)
-            stores = tuple(
-                replace(s, offset=s.offset + moved.get(s.buffer, affine.ZERO)) for s in new.stores
-            )
-            yield replace(new, stores=stores)
+        return (with_rows_in_memory(stage, moved) for stage in self.kernel.stages)
 
     def resolved(self, stage: Stage) -> Stage:
         """The stage with locals of finished kernels read from memory."""
@@ -145,16 +135,11 @@ class _Splitting:
         """Reduce chunks in parallel; the reduction of the chunks starts the next kernel."""
         length = extent(stage.loops)
         chunk = self.chunk(length)
-        count = math.ceil(length / chunk)
+        count = blocks(length, chunk)
         s, k = affine.axis("s", count), affine.axis("c", chunk)
         position = s * chunk + k
-        by = dict(
-            zip(
-                stage.loops,
-                affine.unravel(position, tuple(a.size for a in stage.loops)),
-                strict=True,
-            )
-        )
+        at = affine.unravel(position, extents(stage.loops))
+        by = dict(zip(stage.loops, at, strict=True))
         inside = expr.decide(BUILD.lt(expr.index_of(position), length))
         rewrite = Rewrite(by)
         partial, final = [], []
@@ -175,8 +160,8 @@ class _Splitting:
     def chunk(self, length: int) -> int:
         """Elements per program of the first phase: enough programs, and enough work for each."""
         least = self.sizes.column if is_column(self.kernel) else self.sizes.tile
-        width = math.ceil(self.rows / self.sizes.column) if is_column(self.kernel) else self.rows
-        wanted = max(1, self.sizes.programs // width)
+        width = blocks(self.rows, self.sizes.column) if is_column(self.kernel) else self.rows
+        wanted = max(1, self.sizes.programs // hint(width))
         return max(least, round_up(blocks(length, wanted), least))
 
     def place(self, s: Affine) -> Affine:

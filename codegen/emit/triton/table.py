@@ -1,9 +1,9 @@
 """Emit: the scalar vocabulary in Triton's words. (intrinsic, operand type, operand texts) ->
 expression text.
 
-One template per intrinsic and category of type; `jc` is `codegen.runtime.triton_prelude`, where
-what Triton lacks is decomposed. float32 division and square root are the correctly rounded ones, as
-in eager; transcendental functions are libdevice's.
+One template per intrinsic and category of type; `jc` is `runtime/prelude.py`, where what Triton
+lacks is decomposed. float32 division and square root are the correctly rounded ones, as in eager;
+transcendental functions are libdevice's.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from codegen.emit.walk import INFIX
 from codegen.ir import Unsupported
 from eager import dtype as dt
 from eager.dtype import DType
@@ -25,19 +26,10 @@ PARAMETERS: Final[Mapping[DType, str]] = {
     dt.float64: "fp64",
 }  # fmt: skip
 
-_COMPARE: Final = {
-    "eq": "({0} == {1})",
-    "ne": "({0} != {1})",
-    "lt": "({0} < {1})",
-    "le": "({0} <= {1})",
-    "gt": "({0} > {1})",
-    "ge": "({0} >= {1})",
-}
+_BETWEEN: Final = {name: f"({{0}} {sign} {{1}})" for name, sign in INFIX.items()}
+_LOGIC: Final = {name: _BETWEEN[name] for name in ("and_", "or_", "xor")}
 _ANY: Final = {
-    **_COMPARE,
-    "add": "({0} + {1})",
-    "sub": "({0} - {1})",
-    "mul": "({0} * {1})",
+    **{name: _BETWEEN[name] for name in "eq ne lt le gt ge add sub mul".split()},
     "neg": "(-{0})",
     "abs": "tl.abs({0})",
     "sign": "jc.sign({0})",
@@ -53,7 +45,7 @@ _FLOAT: Final = {
     **_ANY,
     **{n: f"libdevice.{n}({{0}})" for n in _UNARY},
     **{n: f"libdevice.{n}({{0}}, {{1}})" for n in ("atan2", "pow", "fmod")},
-    "div": "({0} / {1})",
+    "div": _BETWEEN["div"],
     "floor_div": "jc.float_floor_div({0}, {1})",
     "trunc_div": "libdevice.trunc({0} / {1})",
     "mod": "jc.float_mod({0}, {1})",
@@ -80,17 +72,16 @@ _FLOAT64: Final = {
 _SAME: Final = "{0}"
 _INT: Final = {
     **_ANY,
+    **_LOGIC,
     "floor_div": "jc.int_floor_div({0}, {1})",
     "trunc_div": "jc.int_trunc_div({0}, {1})",
     "div": "jc.int_trunc_div({0}, {1})",
     "mod": "jc.int_mod({0}, {1})",
     "fmod": "jc.int_fmod({0}, {1})",
+    "gcd": "jc.int_gcd({0}, {1})",
     "min": "tl.minimum({0}, {1})",
     "max": "tl.maximum({0}, {1})",
     "pow": "jc.int_pow({0}, {1})",
-    "and_": "({0} & {1})",
-    "or_": "({0} | {1})",
-    "xor": "({0} ^ {1})",
     "not_": "(~{0})",
     "shl": "({0} << {1})",
     "shr": "({0} >> {1})",
@@ -99,8 +90,8 @@ _INT: Final = {
 }
 # A bool is one bit: comparisons and extrema of bits are logic.
 _BOOL: Final = {
-    "eq": "({0} == {1})",
-    "ne": "({0} != {1})",
+    **_LOGIC,
+    **{name: _BETWEEN[name] for name in ("eq", "ne")},
     "lt": "((~{0}) & {1})",
     "le": "((~{0}) | {1})",
     "gt": "({0} & (~{1}))",
@@ -109,9 +100,6 @@ _BOOL: Final = {
     "mul": "({0} & {1})",
     "min": "({0} & {1})",
     "max": "({0} | {1})",
-    "and_": "({0} & {1})",
-    "or_": "({0} | {1})",
-    "xor": "({0} ^ {1})",
     "not_": "(~{0})",
     "floor_div": "({0} & {1})",
     "trunc_div": "({0} & {1})",

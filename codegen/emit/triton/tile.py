@@ -16,7 +16,6 @@ stages (softmax reads its input once); a longer one is a loop over blocks.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
@@ -27,7 +26,7 @@ from codegen.expr import Expr, Load
 from codegen.ir import Buffer, Kernel, Stage
 from codegen.monoid import MAX, MIN, PROD, SUM, Monoid
 from codegen.rewrite import Rewrite
-from codegen.sizes import extent, extents, power_of_two
+from codegen.sizes import blocks, extent, extents, hint, power_of_two
 from codegen.tile import split_axes
 from eager import dtype as dt
 from eager.dtype import DType
@@ -49,7 +48,6 @@ class Sizes:
 
 DEFAULT: Final = Sizes()
 COMBINES: Final = {SUM: "add", PROD: "mul", MAX: "max", MIN: "min"}  # intrinsics
-ATOMICS: Final = {SUM: "add", MAX: "max", MIN: "min"}
 ATOMIC_TYPES: Final = {
     SUM: (dt.float16, dt.bfloat16, dt.float32, dt.float64, dt.int32, dt.int64),
     MAX: (dt.int32, dt.int64),
@@ -93,9 +91,9 @@ class Tiling:
     def programs(self) -> int:
         if self.form == "serial":
             return min(self.rows, 1)
-        count = math.ceil(self.rows / self.block)
+        count = blocks(self.rows, self.block)
         if self.form == "plane":
-            count *= math.ceil(self.stages[0].cols / self.stages[0].block)
+            count *= blocks(self.stages[0].cols, self.stages[0].block)
         return count
 
 
@@ -120,7 +118,7 @@ def tile(kernel: Kernel, sizes: Sizes = DEFAULT) -> Tiling:
 
 def _flat(kernel: Kernel, sizes: Sizes) -> Tiling:
     rows = extent(kernel.rows)
-    block = min(sizes.flat, max(power_of_two(rows), 1))
+    block = min(sizes.flat, power_of_two(hint(rows)))
     stages = [_restage(s, kernel.rows, (), rows, 1) for s in kernel.stages]
     stages, scratch = _keep_in_registers(kernel, stages)
     return Tiling(kernel, "flat", rows, block, tuple(stages), scratch, _warps(block))
@@ -135,9 +133,9 @@ def _serial(kernel: Kernel) -> Tiling:
 def _rows(kernel: Kernel, sizes: Sizes) -> Tiling:
     rows = extent(kernel.rows)
     lengths = [extent(s.loops) for s in kernel.stages]
-    least = min(sizes.column, power_of_two(rows)) if is_column(kernel) else 1
+    least = min(sizes.column, power_of_two(hint(rows))) if is_column(kernel) else 1
     widths = [_width(n, least, sizes) for n in lengths]
-    block = max(least, min(sizes.tile // max(widths), power_of_two(rows)))
+    block = max(least, min(sizes.tile // max(widths), power_of_two(hint(rows))))
     stages = [
         _restage(s, kernel.rows, s.loops, rows, width)
         for s, width in zip(kernel.stages, widths, strict=True)
@@ -162,8 +160,8 @@ def _plane(kernel: Kernel, other: Axis, sizes: Sizes) -> Tiling:
     """Rows end with the axis that reads are contiguous along, columns are the last axis."""
     last = kernel.rows[-1]
     rows = (*(a for a in kernel.rows[:-1] if a is not other), other)
-    height = min(sizes.plane, power_of_two(other.size))
-    width = min(sizes.plane, power_of_two(last.size))
+    height = min(sizes.plane, power_of_two(hint(other.size)))
+    width = min(sizes.plane, power_of_two(hint(last.size)))
     count = extent(rows)
     stage = _restage(kernel.stages[0], rows, (last,), count, width)
     return Tiling(kernel, "plane", count, height, (stage,), (), _warps(height * width))
@@ -183,17 +181,17 @@ def _warps(elements: int) -> int:
 def _other_contiguous_axis(kernel: Kernel) -> Axis | None:
     """The axis along which most reads are contiguous when the last one is not it: a
     transposition."""
-    if len(kernel.rows) < 2 or min(kernel.rows[-1].size, kernel.rows[-2].size) < 1:
+    if len(kernel.rows) < 2 or not extent(kernel.rows[-2:]):
         return None
     last, votes = kernel.rows[-1], dict.fromkeys(kernel.rows[:-1], 0)
-    if last.size < 16:
+    if hint(last.size) < 16:
         return None
     for offset in _offsets(kernel.stages[0]):
         steps = {a: affine.coefficient(offset, affine.form(a)) for a in kernel.rows}
         if steps[last] in (0, 1, None):
             continue
         for axis in votes:
-            votes[axis] += steps[axis] == 1 and axis.size >= 16
+            votes[axis] += steps[axis] == 1 and hint(axis.size) >= 16
     best = max(votes, key=lambda a: votes[a])
     return best if votes[best] else None
 
@@ -228,22 +226,20 @@ def _keep_in_registers(
     scratch = tuple(b for b in kernel.locals if not _in_registers(b.name, stages))
     r = affine.axis("r", extent(kernel.rows))
     moved = {b.name: r * b.size for b in scratch}
+    return [replace(s, stage=with_rows_in_memory(s.stage, moved)) for s in stages], scratch
+
+
+def with_rows_in_memory(stage: Stage, moved: Mapping[str, Affine]) -> Stage:
+    """The stage with row buffers in memory of all rows: `moved` says where a row's begins."""
     if not moved:
-        return stages, ()
+        return stage
 
     def on_load(buffer: str, offset: Affine, x: Load) -> Expr:
         return expr.load(buffer, offset + moved.get(buffer, affine.ZERO), x.dtype)
 
-    rewrite = Rewrite({}, on_load=on_load)
-    return [replace(s, stage=_moved_stores(s.stage.map(rewrite), moved)) for s in stages], scratch
-
-
-def _moved_stores(stage: Stage, moved: Mapping[str, Affine]) -> Stage:
-    stores = tuple(
-        replace(s, offset=s.offset + moved[s.buffer]) if s.buffer in moved else s
-        for s in stage.stores
-    )
-    return replace(stage, stores=stores)
+    stage = stage.map(Rewrite({}, on_load=on_load))
+    stores = (replace(s, offset=s.offset + moved.get(s.buffer, affine.ZERO)) for s in stage.stores)
+    return replace(stage, stores=tuple(stores))
 
 
 def _in_registers(name: str, stages: Sequence[TiledStage]) -> bool:

@@ -67,7 +67,9 @@ def gumbel_softmax(
     forwards when `hard`."""
     if eps != 1e-10:
         warn_once("gumbel_softmax eps", "gumbel_softmax: eps is deprecated and has no effect")
-    uniform = draw("uniform", tuple(logits.shape), logits.dtype.compute, None).to(logits.dtype)
+    uniform = draw("uniform", tuple(logits.shape), logits.dtype.compute, None, logits.device).to(
+        logits.dtype
+    )
     exponential = -((-uniform).log1p())
     noise = -exponential.clamp(min=2.0**-126).log()
     soft = ((logits + noise) / tau).softmax(dim)
@@ -125,9 +127,16 @@ def rrelu(
 ) -> Tensor:
     """Leaky ReLU with a slope drawn per element from [lower, upper] in training, their mean
     otherwise."""
+    if lower > upper:
+        raise RuntimeError(
+            f"rrelu: Lower bound should be less than or equal to the upper bound, got {lower} and "
+            f"{upper}"
+        )
     slope: Any = (lower + upper) / 2
     if training:
-        uniform = draw("uniform", tuple(input.shape), input.dtype.compute, None).to(input.dtype)
+        uniform = draw("uniform", tuple(input.shape), input.dtype.compute, None, input.device).to(
+            input.dtype
+        )
         slope = uniform * (upper - lower) + lower
     out = where(input > 0, input, input * slope)
     return input.copy_(out) if inplace else out

@@ -17,7 +17,7 @@ def _masked(input: Tensor, p: float, shape: tuple[int, ...]) -> Tensor:
     """input times a mask of the (broadcast) `shape`: 1 / (1 - p) with probability 1 - p, else 0."""
     if p == 1:
         return input * 0
-    kept = (draw("uniform", shape, input.dtype.compute, None) >= p).to(input.dtype)
+    kept = (draw("uniform", shape, input.dtype.compute, None, input.device) >= p).to(input.dtype)
     return input * (kept * (1.0 / (1.0 - p)))
 
 
@@ -75,7 +75,7 @@ def _alpha(input: Tensor, p: float, shape: tuple[int, ...]) -> Tensor:
     """Dropped elements take SELU's lowest value, and an affine map restores mean and variance
     (Klambauer et al. 2017)."""
     a = 1.0 / ((_ALPHA * _ALPHA * p + 1) * (1 - p)) ** 0.5 if p < 1 else 0.0
-    kept = (draw("uniform", shape, input.dtype.compute, None) >= p).to(input.dtype)
+    kept = (draw("uniform", shape, input.dtype.compute, None, input.device) >= p).to(input.dtype)
     return (input * kept + _ALPHA * (1 - kept)) * a - a * p * _ALPHA
 
 

@@ -21,6 +21,7 @@ from eager.ops.index import INDEX_ADD, TAKE
 from eager.ops.index_and_sort import iota, scatter_reduce
 from eager.ops.pointwise import where
 from eager.ops.products import einsum, matmul
+from eager.symint import integer, sqrt
 from eager.tensor import Tensor
 
 
@@ -108,7 +109,8 @@ def _shorten(weight: Tensor, input: Tensor, max_norm: float, norm_type: float) -
     """Scale the rows in use that are longer than max_norm down to it."""
     table = weight.detach()
     length = table.norm(norm_type, dim=1, keepdim=True)
-    used = (iota(weight.shape[0]).unsqueeze(1) == input.reshape(1, -1)).any(1, keepdim=True)
+    rows = iota(weight.shape[0], like=input).unsqueeze(1)
+    used = (rows == input.reshape(1, -1)).any(1, keepdim=True)
     scale = where(used & (length > max_norm), max_norm / (length + 1e-7), 1.0)
     table.copy_(table * scale)
 
@@ -151,7 +153,11 @@ def embedding_bag(
     rows = embedding(flat, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.reshape(-1, 1)
-    counted = iota(0).new_ones(flat.shape) if padding_idx is None else (flat != padding_idx).long()
+    counted = (
+        iota(0, like=flat).new_ones(flat.shape)
+        if padding_idx is None
+        else (flat != padding_idx).long()
+    )
     zeros = rows.new_zeros((bags, rows.shape[1]))
     if mode == "max":
         place = bag.unsqueeze(1).expand(rows.shape)
@@ -175,11 +181,11 @@ def _bags(input: Tensor, offsets: Tensor | None, include_last: bool) -> tuple[in
         if offsets is not None:
             raise ValueError("if input is 2D, then offsets has to be None")
         bags, size = input.shape
-        return bags, iota(bags).unsqueeze(1).expand((bags, size)).reshape(-1)
+        return bags, iota(bags, like=input).unsqueeze(1).expand((bags, size)).reshape(-1)
     if offsets is None:
         raise ValueError("offsets has to be a 1D Tensor but got None")
     starts = offsets[:-1] if include_last else offsets
-    places = iota(input.shape[0])
+    places = iota(input.shape[0], like=input)
     return starts.shape[0], (places.unsqueeze(1) >= starts.unsqueeze(0)).long().sum(1) - 1
 
 
@@ -189,10 +195,10 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     index needs."""
     if tensor.dtype is not dt.int64:
         raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
-    classes = int(num_classes)
+    classes = integer(num_classes)
     if classes == -1:
         classes = int(tensor.max().item()) + 1
-    return (tensor.unsqueeze(-1) == iota(classes)).to(dt.int64)
+    return (tensor.unsqueeze(-1) == iota(classes, like=tensor)).to(dt.int64)
 
 
 # ------------------------------------------------------------------------------- attention
@@ -233,10 +239,10 @@ def scaled_dot_product_attention(
     if enable_gqa:
         groups = query.shape[-3] // key.shape[-3]
         key, value = key.repeat_interleave(groups, -3), value.repeat_interleave(groups, -3)
-    factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
+    factor = 1.0 / sqrt(query.shape[-1]) if scale is None else scale
     scores = matmul(query, key.transpose(-2, -1)) * factor
     if is_causal:
-        attn_mask = causal_mask(scores.shape[-2], scores.shape[-1])
+        attn_mask = causal_mask(scores.shape[-2], scores.shape[-1], scores)
     if attn_mask is not None:
         if attn_mask.dtype is dt.bool_:
             scores = where(attn_mask, scores, -math.inf)
@@ -250,6 +256,6 @@ def scaled_dot_product_attention(
     return matmul(weights, value)
 
 
-def causal_mask(rows: int, columns: int) -> Tensor:
+def causal_mask(rows: int, columns: int, like: Tensor | None = None) -> Tensor:
     """bool (rows, columns): True at and below the diagonal, where a token may look."""
-    return iota(rows).unsqueeze(1) >= iota(columns)
+    return iota(rows, like=like).unsqueeze(1) >= iota(columns, like=like)

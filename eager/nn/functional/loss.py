@@ -13,6 +13,7 @@ from typing import Any
 from eager.casts import full_precision
 from eager.dispatch import apply
 from eager.nn.functional.register import functional, legacy_reduction, reduced, wide
+from eager.notice import ignore
 from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.activation import logsigmoid
@@ -163,6 +164,72 @@ def _soft_cross_entropy(
         target = target * weight.reshape([-1 if d == dim else 1 for d in range(input.ndim)])
     loss = -(log_probs * target).sum(dim)
     return loss.sum() / max(loss.numel(), 1) if reduction == "mean" else reduced(loss, reduction)
+
+
+@functional(
+    lambda: [
+        Sample((s.values((3, 4)), s.values((5, 4), seed=1), _classes(3, of=5))),
+        Sample(
+            (s.values((3, 4)), s.values((5, 2, 4), seed=1), _classes(3, 2, of=5)),
+            {"linear_bias": s.values((5, 2), seed=2), "ignore_index": 1},
+        ),
+    ]
+)
+def linear_cross_entropy(
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    *,
+    linear_bias: Tensor | None = None,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    options: Any = None,
+) -> Tensor:
+    """`cross_entropy` of the logits `linear(input, linear_weight, linear_bias)`. The weight is (C,
+    in_features), or (C, *, in_features) for logits (N, C, *).
+
+    `options` only says in which pieces torch computes it. Raises RuntimeError for shapes that do
+    not fit."""
+    ignore("linear_cross_entropy", options=options)
+    if input.ndim not in (1, 2) or linear_weight.ndim < 2:
+        raise RuntimeError(
+            "linear_cross_entropy: expected input with dimensionality 1 or 2 and linear_weight "
+            f"with at least 2, got {input.ndim} and {linear_weight.ndim}"
+        )
+    classes, *more, features = linear_weight.shape
+    if input.shape[-1] != features:
+        raise RuntimeError(
+            "linear_cross_entropy: expected equal input and linear_weight last dimensions "
+            f"(in_features), got {input.shape[-1]} and {features}"
+        )
+    if linear_bias is not None and tuple(linear_bias.shape) != (classes, *more):
+        raise RuntimeError(
+            f"linear_cross_entropy: expected linear_bias shape {(classes, *more)}, got "
+            f"{tuple(linear_bias.shape)}"
+        )
+    if more and input.ndim == 1:
+        raise RuntimeError(
+            f"linear_cross_entropy: linear_weight of shape {list(linear_weight.shape)} requires "
+            f"batched input, got {list(input.shape)}"
+        )
+    logits = input @ linear_weight.reshape(-1, features).mT
+    logits = logits.reshape(*input.shape[:-1], classes, *more)
+    if linear_bias is not None:
+        logits = logits + linear_bias
+    if ignore_index is None:
+        ignore_index = -100
+    elif tuple(target.shape) == tuple(logits.shape):
+        raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
+    return cross_entropy(
+        logits,
+        target,
+        weight,
+        ignore_index=ignore_index,
+        reduction=reduction,
+        label_smoothing=label_smoothing,
+    )
 
 
 def _probabilities(*shape: int) -> Any:

@@ -184,10 +184,10 @@ def multi_margin_loss(
 ) -> Tensor:
     """The mean over wrong classes of max(0, margin - x[t] + x[i]) ** p, times the target class's
     weight."""
-    _multi_margin_operands(input, target, p, weight)
     reduction = legacy_reduction(size_average, reduce, reduction)
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
+    _multi_margin_operands(input, target, p, weight)
     x = input if input.ndim == 2 else input.reshape(1, -1)
     index = target.reshape(-1, 1)
     right = apply(GATHER, x, index, dim=1)
@@ -195,7 +195,7 @@ def multi_margin_loss(
     excess = excess if p == 1 else excess * excess
     if weight is not None:
         excess = excess * apply(TAKE, weight, index, dim=0)
-    own = index == iota(x.shape[1])
+    own = index == iota(x.shape[1], like=x)
     loss = where(own, 0.0, excess).sum(1) / x.shape[1]
     loss = loss if input.ndim == 2 else loss.squeeze(0)
     return reduced(loss, reduction)
@@ -252,7 +252,7 @@ def multilabel_margin_loss(
     named = (labels < 0).long().cumsum(1) == 0
     place = where(named, labels, 0)
     right = apply(GATHER, x, place, dim=1)
-    own = ((place.unsqueeze(2) == iota(classes)) & named.unsqueeze(2)).any(1)
+    own = ((place.unsqueeze(2) == iota(classes, like=place)) & named.unsqueeze(2)).any(1)
     excess = (1 - right.unsqueeze(2) + x.unsqueeze(1)).clamp(min=0)
     counts = named.unsqueeze(2) & ~own.unsqueeze(1)
     loss = where(counts, excess, 0.0).sum((1, 2)) / classes
@@ -268,7 +268,8 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
         raise RuntimeError("pdist only supports non-negative p values")
     n = input.shape[0]
     rows, columns = np.triu_indices(n, 1)
-    a, b = (apply(TAKE, input, wrap(i.astype(np.int64)), dim=0) for i in (rows, columns))
+    places: list[Tensor] = [wrap(i.astype(np.int64)) for i in (rows, columns)]
+    a, b = (apply(TAKE, input, i.to(input.device), dim=0) for i in places)
     return (a - b).norm(p, -1)
 
 

@@ -15,6 +15,7 @@ from eager.ops import samples as s
 from eager.ops.index import SCATTER, TAKE
 from eager.ops.index_and_sort import iota
 from eager.ops.window import MAX_POOL, SUM_POOL
+from eager.symint import integer
 from eager.tensor import Tensor
 
 
@@ -48,6 +49,8 @@ def _geometry(
         "padding": per_dim(padding, n),
         "ceil": bool(ceil_mode),
     }
+    for name in ("kernel", "stride", "padding"):  # each element of a window is a step of the code
+        found[name] = tuple(map(int, found[name]))
     for name, least in (("kernel", 1), ("stride", 1), ("padding", 0)):
         if min(found[name]) < least:
             said = "greater than zero" if least else "non-negative"
@@ -146,7 +149,7 @@ def _max_unpool(n: int) -> Any:
         ]
         if output_size is not None:
             size = list(output_size)[-n:]
-        zeros = Tensor._full(0, Aval((*x.shape[:2], _product(size)), x.dtype))
+        zeros = Tensor._full(0, Aval((*x.shape[:2], _product(size)), x.dtype, x.aval.device))
         flat = (x.shape[0], x.shape[1], -1)
         out = apply(SCATTER, zeros, places.reshape(flat), x.reshape(flat), dim=2, reduce="set")
         return _unbatch(out.reshape((*x.shape[:2], *size)), single)
@@ -191,7 +194,7 @@ def _counts(x: Tensor, geometry: dict[str, Any], include_pad: bool) -> Tensor:
     if include_pad:
         size = tuple(n + 2 * p for n, p in zip(size, pads, strict=True))
         geometry = {**geometry, "padding": (0,) * len(pads)}
-    ones = Tensor._full(1, Aval((1, 1, *size), x.dtype))
+    ones = Tensor._full(1, Aval((1, 1, *size), x.dtype, x.aval.device))
     return apply(SUM_POOL, ones, **geometry)
 
 
@@ -246,26 +249,30 @@ def avg_pool3d(
     return _avg_pool(input, 3, geometry, count_include_pad, divisor_override)
 
 
-def _lp_pool(input: Tensor, norm_type: float, n: int, geometry: dict[str, Any]) -> Tensor:
-    x, single = _batched(f"lp_pool{n}d", input.pow(norm_type), n)
-    total = apply(SUM_POOL, x, **geometry)
-    return _unbatch((total.sign() * total.abs().relu()).pow(1.0 / norm_type), single)
+def _lp_pool(n: int) -> Any:
+    name = f"lp_pool{n}d"
+
+    def pool(
+        input: Tensor,
+        norm_type: float,
+        kernel_size: Any,
+        stride: Any = None,
+        ceil_mode: bool = False,
+    ) -> Tensor:
+        geometry = _geometry(kernel_size, stride, 0, ceil_mode, n)
+        x, single = _batched(name, input.pow(norm_type), n)
+        total = apply(SUM_POOL, x, **geometry)
+        return _unbatch((total.sign() * total.abs().relu()).pow(1.0 / norm_type), single)
+
+    pool.__name__ = pool.__qualname__ = name
+    pool.__doc__ = "The p-norm of each window."
+    image = s.values((2, 3, *(4, 5, 4)[:n]), 0.1, 2)
+    return functional(lambda: [Sample((image, 2.0, 2))])(pool)
 
 
-@functional(lambda: [Sample((s.values((2, 3, 5), 0.1, 2), 2.0, 2))])
-def lp_pool1d(
-    input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
-) -> Tensor:
-    """The p-norm of each window."""
-    return _lp_pool(input, norm_type, 1, _geometry(kernel_size, stride, 0, ceil_mode, 1))
-
-
-@functional(lambda: [Sample((s.values((2, 3, 4, 4), 0.1, 2), 2.0, 2))])
-def lp_pool2d(
-    input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
-) -> Tensor:
-    """The p-norm of each window."""
-    return _lp_pool(input, norm_type, 2, _geometry(kernel_size, stride, 0, ceil_mode, 2))
+lp_pool1d = _lp_pool(1)
+lp_pool2d = _lp_pool(2)
+lp_pool3d = _lp_pool(3)
 
 
 # -------------------------------------------------------------------------------- adaptive
@@ -278,17 +285,20 @@ def _targets(output_size: Any, input: Tensor, n: int) -> tuple[int, ...]:
     if any(w is not None and w < 0 for w in wanted):
         raise RuntimeError(f"adaptive pooling: output_size must not be negative, got {wanted}")
     return tuple(
-        size if w is None else int(w) for w, size in zip(wanted, input.shape[-n:], strict=True)
+        size if w is None else integer(w) for w, size in zip(wanted, input.shape[-n:], strict=True)
     )
 
 
 def _regular(size: tuple[int, ...], out: tuple[int, ...]) -> bool:
-    return all(o and n % o == 0 for n, o in zip(size, out, strict=True))
+    """Whether windows are sure to have one size, an int."""
+    return all(
+        type(n) is type(o) is int and o and n % o == 0 for n, o in zip(size, out, strict=True)
+    )
 
 
-def _bounds(n: int, out: int) -> tuple[Tensor, Tensor]:
+def _bounds(n: int, out: int, like: Tensor) -> tuple[Tensor, Tensor]:
     """First and one past the last input of each of `out` windows over n inputs."""
-    places = iota(out)
+    places = iota(out, like=like)
     return (places * n) // out, ((places + 1) * n + (out - 1)) // out
 
 
@@ -318,8 +328,8 @@ def _average_along(x: Tensor, dim: int, out: int) -> Tensor:
     """Means over overlapping windows along one dimension: a product with the (n, out) matrix of
     weights."""
     n = x.shape[dim]
-    start, stop = _bounds(n, out)
-    places = iota(n).unsqueeze(1)
+    start, stop = _bounds(n, out, x)
+    places = iota(n, like=x).unsqueeze(1)
     inside = ((places >= start) & (places < stop)).to(x.dtype)
     weights = inside / (stop - start).to(x.dtype)
     return (x.transpose(dim, -1) @ weights).transpose(dim, -1)
@@ -357,9 +367,13 @@ def _windows_along(x: Tensor, dim: int, out: int) -> Tensor:
     """The windows along `dim`, which has `out` places now; their elements last. Short windows
     repeat their last element."""
     n = x.shape[dim]
-    start, stop = _bounds(n, out)
-    longest = max(((i + 1) * n + out - 1) // out - i * n // out for i in range(out))
-    places = (start.unsqueeze(1) + iota(longest)).minimum(stop.unsqueeze(1) - 1)
+    start, stop = _bounds(n, out, x)
+    longest = (
+        max(((i + 1) * n + out - 1) // out - i * n // out for i in range(out))
+        if type(n) is type(out) is int
+        else n // out + 2
+    )
+    places = (start.unsqueeze(1) + iota(longest, like=x)).minimum(stop.unsqueeze(1) - 1)
     d = dim % x.ndim
     return apply(TAKE, x, places, dim=d).movedim(d + 1, -1)
 
@@ -368,7 +382,7 @@ def _irregular_max(input: Tensor, out: tuple[int, ...]) -> tuple[Tensor, Tensor]
     """Maxima and their flat places in the input plane, from all elements of every window."""
     n = len(out)
     size = tuple(input.shape[-n:])
-    windows, places = input, iota(_product(size)).reshape(size)
+    windows, places = input, iota(_product(size), like=input).reshape(size)
     for i in range(n):
         windows = _windows_along(windows, i - n - i, out[i])
         places = _windows_along(places, i - n - i, out[i])
@@ -381,3 +395,17 @@ def _irregular_max(input: Tensor, out: tuple[int, ...]) -> tuple[Tensor, Tensor]
 adaptive_max_pool1d = _adaptive_max(1)
 adaptive_max_pool2d = _adaptive_max(2)
 adaptive_max_pool3d = _adaptive_max(3)
+
+
+def _adaptive_with_indices(pool: Any) -> Any:
+    def with_indices(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+        return pool(input, output_size, True)  # both come back either way, as in PyTorch
+
+    with_indices.__name__ = with_indices.__qualname__ = f"{pool.__name__}_with_indices"
+    with_indices.__doc__ = f"`{pool.__name__}`, and where each value was."
+    return with_indices
+
+
+adaptive_max_pool1d_with_indices = _adaptive_with_indices(adaptive_max_pool1d)
+adaptive_max_pool2d_with_indices = _adaptive_with_indices(adaptive_max_pool2d)
+adaptive_max_pool3d_with_indices = _adaptive_with_indices(adaptive_max_pool3d)

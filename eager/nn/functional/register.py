@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from eager.op import Samples
 from eager.registry import public
+from eager.symint import integer
 from eager.tensor import Tensor
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -30,11 +31,11 @@ def per_dim(value: Any, n: int) -> tuple[int, ...]:
     count."""
     if isinstance(value, tuple | list):
         if len(value) == 1:
-            return (int(value[0]),) * n
+            return (integer(value[0]),) * n
         if len(value) != n:
             raise RuntimeError(f"expected a single int or a list of {n} ints, got {list(value)}")
-        return tuple(int(v) for v in value)
-    return (int(value),) * n
+        return tuple(map(integer, value))
+    return (integer(value),) * n
 
 
 def wide(x: Tensor) -> Tensor:

@@ -43,14 +43,14 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     n, _, h, w = size
 
     def axis(count: int) -> Tensor:
-        places = iota(count, theta.dtype.compute)
+        places = iota(count, theta.dtype.compute, like=theta)
         if align_corners:
             return places * (2.0 / max(count - 1, 1)) - 1.0
         return (places * 2.0 + 1.0) / count - 1.0
 
     x = axis(w).expand((h, w))
     y = axis(h).unsqueeze(1).expand((h, w))
-    ones = Tensor._full(1, Aval((h, w), x.dtype))
+    ones = Tensor._full(1, Aval((h, w), x.dtype, x.aval.device))
     base = stack((x, y, ones), -1).reshape((1, h * w, 3)).expand((n, h * w, 3))
     return (base.to(theta.dtype) @ theta.transpose(1, 2)).reshape((n, h, w, 2))
 

@@ -21,6 +21,7 @@ from eager.ops.contract import CONV_INPUT_GRAD
 from eager.ops.index import TAKE
 from eager.ops.index_and_sort import iota
 from eager.ops.move import CAT, PAD
+from eager.symint import SymInt, integer, known_eq
 from eager.tensor import Tensor
 
 
@@ -72,7 +73,7 @@ def pad(
     count or sizes too large to reflect."""
     if len(pad) % 2:
         raise RuntimeError("Padding length must be divisible by 2")
-    pairs = [(int(pad[i]), int(pad[i + 1])) for i in range(0, len(pad), 2)]
+    pairs = [(integer(pad[i]), integer(pad[i + 1])) for i in range(0, len(pad), 2)]
     if len(pairs) > input.ndim:
         raise RuntimeError(
             "Padding length should be less than or equal to two times the input dimension but "
@@ -100,7 +101,7 @@ def _pad_from_inside(input: Tensor, dim: int, before: int, after: int, mode: str
         )
     cut = (max(-before, 0), max(-after, 0))
     if sum(cut) >= n and mode == "replicate":  # nothing of the middle is left: its nearest element
-        places = (iota(n + before + after) - before).clamp(0, n - 1)
+        places = (iota(n + before + after, like=input) - before).clamp(0, n - 1)
         return apply(TAKE, input, places, dim=dim)
     middle = input.narrow(dim, cut[0], n - sum(cut)) if any(cut) else input
     head, tail = _AROUND[mode](middle, dim, max(before, 0), max(after, 0))
@@ -109,6 +110,12 @@ def _pad_from_inside(input: Tensor, dim: int, before: int, after: int, mode: str
 
 
 # -------------------------------------------------------------------------------- resizing
+def _scaled(size: int, factor: Any) -> int:
+    """`size * factor`, cut to an int."""
+    whole = isinstance(factor, float) and factor.is_integer()
+    return math.floor(size * (int(factor) if whole and isinstance(size, SymInt) else factor))
+
+
 def _out_size(input: Tensor, size: Any, scale: Any) -> tuple[int, ...]:
     n = input.ndim - 2
     if (size is None) == (scale is None):
@@ -116,7 +123,7 @@ def _out_size(input: Tensor, size: Any, scale: Any) -> tuple[int, ...]:
     if size is not None:
         return per_dim(size, n)
     factors = scale if isinstance(scale, tuple | list) else (scale,) * n
-    return tuple(math.floor(d * f) for d, f in zip(input.shape[2:], factors, strict=True))
+    return tuple(map(_scaled, input.shape[2:], factors))
 
 
 def _ratios(
@@ -135,24 +142,32 @@ def _ratios(
 
 def _nearest(x: Tensor, dim: int, out: int, ratio: float, half: float) -> Tensor:
     n = x.shape[dim]
-    if out % n == 0 and out // n * ratio == 1:  # whole repetitions: a view and no indices
+    if _repeats(n, out, ratio):  # a view and no indices
         shape = list(x.shape)
         wide = [*shape[: dim + 1], out // n, *shape[dim + 1 :]]
         shape[dim] = out
         return x.unsqueeze(dim + 1).expand(wide).reshape(shape)
-    places = ((iota(out, dt.float32) + half) * ratio).floor().to(dt.int64).clamp(max=n - 1)
+    places = ((iota(out, dt.float32, like=x) + half) * ratio).floor().to(dt.int64).clamp(max=n - 1)
     return apply(TAKE, x, places, dim=dim)
 
 
-def _places(out: int, ratio: float, align: bool, dtype: Any) -> Tensor:
+def _repeats(n: int, out: int, ratio: float) -> bool:
+    """Whether each place is repeated as often (is sure to be, where sizes are symbols)."""
+    if not isinstance(ratio, float) or known_eq(out % n, 0) is not True:
+        return False
+    times = out // n
+    return isinstance(times, int) and times * ratio == 1
+
+
+def _places(out: int, ratio: float, align: bool, x: Tensor) -> Tensor:
     """Where in the input each output place lies."""
-    whole = iota(out, dtype)
+    whole = iota(out, x.dtype.compute, like=x)
     return whole * ratio if align else (whole + 0.5) * ratio - 0.5
 
 
 def _linear(x: Tensor, dim: int, out: int, ratio: float, align: bool) -> Tensor:
     n = x.shape[dim]
-    places = _places(out, ratio, align, x.dtype.compute).clamp(min=0)
+    places = _places(out, ratio, align, x).clamp(min=0)
     low = places.floor().clamp(max=n - 1)
     share = _along(places - low, dim, x)
     below = low.to(dt.int64)
@@ -164,7 +179,7 @@ def _linear(x: Tensor, dim: int, out: int, ratio: float, align: bool) -> Tensor:
 def _cubic(x: Tensor, dim: int, out: int, ratio: float, align: bool) -> Tensor:
     """Cubic convolution with a = -0.75 (Keys 1981)."""
     n = x.shape[dim]
-    places = _places(out, ratio, align, x.dtype.compute)
+    places = _places(out, ratio, align, x)
     low = places.floor()
     t, first = places - low, low.to(dt.int64) - 1
     total: Any = 0
@@ -362,7 +377,7 @@ def fold(
     channels = rows // taps
     # A depthwise filter per tap that has a single 1 there: its transposed convolution puts the
     # columns back.
-    one_tap = (iota(taps).unsqueeze(1) == iota(taps)).to(input.dtype)
+    one_tap = (iota(taps, like=input).unsqueeze(1) == iota(taps, like=input)).to(input.dtype)
     weight = one_tap.expand((channels, taps, taps)).reshape((rows, 1, *kernel))
     return apply(
         CONV_INPUT_GRAD,

@@ -21,6 +21,7 @@ class _ConvNd(Module):
 
     n = 0
     transposed = False
+    _convolve: Any  # its function
 
     def __init__(
         self,
@@ -50,14 +51,17 @@ class _ConvNd(Module):
         self.groups = groups
         self.padding_mode = padding_mode
         self._reversed_padding = self._sides()
-        pair = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
-        shape = (pair[0], pair[1] // groups, *self.kernel_size)
-        self.weight = Parameter(empty(shape, device=device, dtype=dtype))
+        self.weight = Parameter(empty(self._weight_shape(), device=device, dtype=dtype))
         if bias:
             self.bias = Parameter(empty(out_channels, device=device, dtype=dtype))
         else:
             self.register_parameter("bias", None)
         self.reset_parameters()
+
+    def _weight_shape(self) -> tuple[int, ...]:
+        pair = (self.in_channels, self.out_channels)
+        first, second = pair if self.transposed else reversed(pair)
+        return (first, second // self.groups, *self.kernel_size)
 
     def _sides(self) -> tuple[int, ...]:
         """The padding as `F.pad` wants it: (before, after) from the last dimension to the first."""
@@ -135,41 +139,34 @@ class _Conv(_ConvNd):
             dtype,
         )
 
-    def _padded(self, input: Tensor) -> tuple[Tensor, Any]:
-        """The input and what padding is left for the convolution."""
-        if self.padding_mode == "zeros":
-            return input, self.padding
-        return F.pad(input, self._reversed_padding, self.padding_mode), 0
+    def forward(self, input: Tensor) -> Tensor:
+        padding: Any = self.padding
+        if self.padding_mode != "zeros":
+            input, padding = F.pad(input, self._reversed_padding, self.padding_mode), 0
+        return self._convolve(
+            input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups
+        )
 
 
 class Conv1d(_Conv):
     """(N, C, L) or (C, L) -> (N, O, L')."""
 
     n = 1
-
-    def forward(self, input: Tensor) -> Tensor:
-        x, padding = self._padded(input)
-        return F.conv1d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+    _convolve = staticmethod(F.conv1d)
 
 
 class Conv2d(_Conv):
     """(N, C, H, W) or (C, H, W) -> (N, O, H', W')."""
 
     n = 2
-
-    def forward(self, input: Tensor) -> Tensor:
-        x, padding = self._padded(input)
-        return F.conv2d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+    _convolve = staticmethod(F.conv2d)
 
 
 class Conv3d(_Conv):
     """(N, C, D, H, W) or (C, D, H, W) -> (N, O, D', H', W')."""
 
     n = 3
-
-    def forward(self, input: Tensor) -> Tensor:
-        x, padding = self._padded(input)
-        return F.conv3d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+    _convolve = staticmethod(F.conv3d)
 
 
 class _ConvTranspose(_ConvNd):
@@ -207,6 +204,18 @@ class _ConvTranspose(_ConvNd):
             dtype,
         )
 
+    def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
+        return self._convolve(
+            input,
+            self.weight,
+            self.bias,
+            self.stride,
+            self.padding,
+            self._extra(input, output_size),
+            self.groups,
+            self.dilation,
+        )
+
     def _extra(self, input: Tensor, output_size: Any) -> Any:
         """The output padding that gives `output_size`. ValueError when none does."""
         if output_size is None:
@@ -231,54 +240,18 @@ class ConvTranspose1d(_ConvTranspose):
     """(N, C, L) or (C, L) -> (N, O, L')."""
 
     n = 1
-
-    def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
-        extra = self._extra(input, output_size)
-        return F.conv_transpose1d(
-            input,
-            self.weight,
-            self.bias,
-            self.stride,
-            self.padding,
-            extra,
-            self.groups,
-            self.dilation,
-        )
+    _convolve = staticmethod(F.conv_transpose1d)
 
 
 class ConvTranspose2d(_ConvTranspose):
     """(N, C, H, W) or (C, H, W) -> (N, O, H', W')."""
 
     n = 2
-
-    def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
-        extra = self._extra(input, output_size)
-        return F.conv_transpose2d(
-            input,
-            self.weight,
-            self.bias,
-            self.stride,
-            self.padding,
-            extra,
-            self.groups,
-            self.dilation,
-        )
+    _convolve = staticmethod(F.conv_transpose2d)
 
 
 class ConvTranspose3d(_ConvTranspose):
     """(N, C, D, H, W) or (C, D, H, W) -> (N, O, D', H', W')."""
 
     n = 3
-
-    def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
-        extra = self._extra(input, output_size)
-        return F.conv_transpose3d(
-            input,
-            self.weight,
-            self.bias,
-            self.stride,
-            self.padding,
-            extra,
-            self.groups,
-            self.dilation,
-        )
+    _convolve = staticmethod(F.conv_transpose3d)

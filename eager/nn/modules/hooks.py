@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from eager.autograd.function import Function
+from eager.notice import refuse
 from eager.tensor import Tensor
 
 BACKWARD: Final = "backward"  # what stands for `with_kwargs` in the table: when it is called
@@ -124,3 +125,68 @@ def _spread(grads: Any, places: list[int], count: int) -> tuple[Any, ...]:
     """One gradient for each of `count` values, None for those without."""
     of = dict(zip(places, grads, strict=True))
     return tuple(of.get(i) for i in range(count))
+
+
+class Hooked:
+    """A module whose calls run hooks: two tables of them, and the call that heeds them."""
+
+    _forward_hooks: dict[int, Any]
+    _forward_pre_hooks: dict[int, Any]
+    forward: Callable[..., Any]
+
+    def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        for hook, with_kwargs in list(self._forward_pre_hooks.values()):
+            if with_kwargs:
+                changed = hook(self, args, kwargs)
+                if changed is not None:
+                    args, kwargs = changed
+            else:
+                changed = hook(self, args)
+                if changed is not None:
+                    args = changed if isinstance(changed, tuple) else (changed,)
+        backward = BackwardHooks(self, self._forward_hooks)
+        args = backward.enter(args)
+        result = self.forward(*args, **kwargs)
+        for hook, with_kwargs in list(self._forward_hooks.values()):
+            if with_kwargs in (BACKWARD, BACKWARD_PRE):
+                continue
+            changed = hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
+            if changed is not None:
+                result = changed
+        return backward.leave(result) if backward.hooks or backward.before else result
+
+    def register_forward_pre_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """`hook(module, args)` runs before `forward` and may return other arguments."""
+        return add_hook(self._forward_pre_hooks, hook, prepend, with_kwargs)
+
+    def register_forward_hook(
+        self,
+        hook: Callable[..., Any],
+        *,
+        prepend: bool = False,
+        with_kwargs: bool = False,
+        always_call: bool = False,
+    ) -> RemovableHandle:
+        """`hook(module, args, output)` runs after `forward` and may return another output."""
+        refuse(
+            "register_forward_hook", "catch the exception around the call", always_call=always_call
+        )
+        return add_hook(self._forward_hooks, hook, prepend, with_kwargs)
+
+    def register_full_backward_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """`hook(module, grad_input, grad_output)` runs when the gradients of the arguments are
+        there, and may return others."""
+        return add_hook(self._forward_hooks, hook, prepend, BACKWARD)
+
+    register_backward_hook = register_full_backward_hook  # its older form
+
+    def register_full_backward_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """`hook(module, grad_output)` runs before the gradient goes through the module, and may
+        return another."""
+        return add_hook(self._forward_hooks, hook, prepend, BACKWARD_PRE)

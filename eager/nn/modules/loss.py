@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from eager.nn import functional as F
 from eager.nn.functional.register import legacy_reduction
+from eager.nn.modules.linear import Linear
 from eager.nn.modules.module import Module
 from eager.tensor import Tensor
 
@@ -18,7 +20,20 @@ class _Loss(Module):
         self.reduction = legacy_reduction(size_average, reduce, reduction)
 
 
-class _WeightedLoss(_Loss):
+class _TargetLoss(_Loss):
+    """A loss of an input and its target: `_loss` with the arguments that `_options` names."""
+
+    _loss: Any
+    _options: tuple[str, ...] = ()
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        options = {name: getattr(self, name) for name in self._options}
+        return self._loss(input, target, reduction=self.reduction, **options)
+
+
+class _WeightedLoss(_TargetLoss):
+    _options: tuple[str, ...] = ("weight",)
+
     def __init__(
         self,
         weight: Tensor | None = None,
@@ -30,29 +45,29 @@ class _WeightedLoss(_Loss):
         self.register_buffer("weight", weight)
 
 
-class L1Loss(_Loss):
+class L1Loss(_TargetLoss):
     """|x - t|."""
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.l1_loss(input, target, reduction=self.reduction)
+    _loss = staticmethod(F.l1_loss)
 
 
-class MSELoss(_Loss):
+class MSELoss(_TargetLoss):
     """(x - t)^2."""
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.mse_loss(input, target, reduction=self.reduction)
+    _loss = staticmethod(F.mse_loss)
 
 
-class SoftMarginLoss(_Loss):
+class SoftMarginLoss(_TargetLoss):
     """log(1 + exp(-t x))."""
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.soft_margin_loss(input, target, reduction=self.reduction)
+    _loss = staticmethod(F.soft_margin_loss)
 
 
-class SmoothL1Loss(_Loss):
+class SmoothL1Loss(_TargetLoss):
     """0.5 d^2 / beta near 0, |d| - 0.5 beta beyond."""
+
+    _loss = staticmethod(F.smooth_l1_loss)
+    _options = ("beta",)
 
     def __init__(
         self,
@@ -64,23 +79,23 @@ class SmoothL1Loss(_Loss):
         super().__init__(size_average, reduce, reduction)
         self.beta = beta
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)
 
-
-class HuberLoss(_Loss):
+class HuberLoss(_TargetLoss):
     """0.5 d^2 near 0, delta (|d| - 0.5 delta) beyond."""
+
+    _loss = staticmethod(F.huber_loss)
+    _options = ("delta",)
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction=reduction)
         self.delta = delta
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.huber_loss(input, target, self.reduction, self.delta)
 
-
-class KLDivLoss(_Loss):
+class KLDivLoss(_TargetLoss):
     """t (log t - x) for log-probabilities x."""
+
+    _loss = staticmethod(F.kl_div)
+    _options = ("log_target",)
 
     def __init__(
         self,
@@ -91,9 +106,6 @@ class KLDivLoss(_Loss):
     ) -> None:
         super().__init__(size_average, reduce, reduction)
         self.log_target = log_target
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
 
 
 class PoissonNLLLoss(_Loss):
@@ -134,6 +146,9 @@ class GaussianNLLLoss(_Loss):
 class NLLLoss(_WeightedLoss):
     """Minus the log-probability of each target class."""
 
+    _loss = staticmethod(F.nll_loss)
+    _options = ("weight", "ignore_index")
+
     def __init__(
         self,
         weight: Tensor | None = None,
@@ -145,14 +160,12 @@ class NLLLoss(_WeightedLoss):
         super().__init__(weight, size_average, reduce, reduction)
         self.ignore_index = ignore_index
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.nll_loss(
-            input, target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction
-        )
-
 
 class CrossEntropyLoss(_WeightedLoss):
     """Cross-entropy of logits and class indices or probabilities."""
+
+    _loss = staticmethod(F.cross_entropy)
+    _options = ("weight", "ignore_index", "label_smoothing")
 
     def __init__(
         self,
@@ -167,26 +180,18 @@ class CrossEntropyLoss(_WeightedLoss):
         self.ignore_index = ignore_index
         self.label_smoothing = label_smoothing
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.cross_entropy(
-            input,
-            target,
-            self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-            label_smoothing=self.label_smoothing,
-        )
-
 
 class BCELoss(_WeightedLoss):
     """-(t log p + (1 - t) log(1 - p))."""
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.binary_cross_entropy(input, target, self.weight, reduction=self.reduction)
+    _loss = staticmethod(F.binary_cross_entropy)
 
 
 class BCEWithLogitsLoss(_WeightedLoss):
     """BCELoss of sigmoid(input)."""
+
+    _loss = staticmethod(F.binary_cross_entropy_with_logits)
+    _options = ("weight", "pos_weight")
 
     def __init__(
         self,
@@ -199,21 +204,18 @@ class BCEWithLogitsLoss(_WeightedLoss):
         super().__init__(weight, size_average, reduce, reduction)
         self.register_buffer("pos_weight", pos_weight)
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.binary_cross_entropy_with_logits(
-            input, target, self.weight, pos_weight=self.pos_weight, reduction=self.reduction
-        )
-
 
 class MultiLabelSoftMarginLoss(_WeightedLoss):
     """The mean over classes of the logistic loss of each label."""
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.multilabel_soft_margin_loss(input, target, self.weight, reduction=self.reduction)
+    _loss = staticmethod(F.multilabel_soft_margin_loss)
 
 
 class MultiMarginLoss(_WeightedLoss):
     """The mean over wrong classes of max(0, margin - x[t] + x[i]) ** p."""
+
+    _loss = staticmethod(F.multi_margin_loss)
+    _options = ("p", "margin", "weight")
 
     def __init__(
         self,
@@ -228,14 +230,42 @@ class MultiMarginLoss(_WeightedLoss):
         self.p = p
         self.margin = margin
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.multi_margin_loss(
-            input, target, self.p, self.margin, self.weight, reduction=self.reduction
+
+class MultiLabelMarginLoss(_TargetLoss):
+    """The mean over pairs of a label and another class of max(0, 1 - x[label] + x[other])."""
+
+    _loss = staticmethod(F.multilabel_margin_loss)
+
+
+class CTCLoss(_Loss):
+    """-log of the probability that scores over time spell a sequence of labels."""
+
+    def __init__(
+        self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False
+    ) -> None:
+        super().__init__(reduction=reduction)
+        self.blank = blank
+        self.zero_infinity = zero_infinity
+
+    def forward(
+        self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any
+    ) -> Tensor:
+        return F.ctc_loss(
+            log_probs,
+            targets,
+            input_lengths,
+            target_lengths,
+            self.blank,
+            self.reduction,
+            self.zero_infinity,
         )
 
 
-class HingeEmbeddingLoss(_Loss):
+class HingeEmbeddingLoss(_TargetLoss):
     """x where t is 1, max(0, margin - x) where it is -1."""
+
+    _loss = staticmethod(F.hinge_embedding_loss)
+    _options = ("margin",)
 
     def __init__(
         self,
@@ -247,11 +277,10 @@ class HingeEmbeddingLoss(_Loss):
         super().__init__(size_average, reduce, reduction)
         self.margin = margin
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.hinge_embedding_loss(input, target, self.margin, reduction=self.reduction)
-
 
 class _PairLoss(_Loss):
+    _loss: Any
+
     def __init__(
         self,
         margin: float = 0.0,
@@ -262,21 +291,20 @@ class _PairLoss(_Loss):
         super().__init__(size_average, reduce, reduction)
         self.margin = margin
 
+    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
+        return self._loss(input1, input2, target, self.margin, reduction=self.reduction)
+
 
 class MarginRankingLoss(_PairLoss):
     """max(0, -t (x1 - x2) + margin)."""
 
-    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
-        return F.margin_ranking_loss(input1, input2, target, self.margin, reduction=self.reduction)
+    _loss = staticmethod(F.margin_ranking_loss)
 
 
 class CosineEmbeddingLoss(_PairLoss):
     """1 - cos where t is 1, max(0, cos - margin) where it is -1."""
 
-    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
-        return F.cosine_embedding_loss(
-            input1, input2, target, self.margin, reduction=self.reduction
-        )
+    _loss = staticmethod(F.cosine_embedding_loss)
 
 
 class TripletMarginLoss(_Loss):
@@ -362,3 +390,62 @@ class PairwiseDistance(Module):
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         return F.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
+
+
+class LinearCrossEntropyLoss(_WeightedLoss):
+    """Cross-entropy of a linear layer's results, which the module has."""
+
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        *,
+        out_features: tuple[int, ...] = (),
+        bias: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        reduction: str = "mean",
+        weight: Tensor | None = None,
+        ignore_index: int | None = None,
+        label_smoothing: float = 0.0,
+        options: Any = None,
+    ) -> None:
+        if weight is not None and tuple(weight.shape) != (num_classes,):
+            raise RuntimeError(
+                f"expected weight shape to be {(num_classes,)}, got {tuple(weight.shape)}"
+            )
+        if not 0 <= label_smoothing <= 1:
+            raise RuntimeError(
+                f"expected label_smoothing to be in range [0, 1], got {label_smoothing}"
+            )
+        super().__init__(weight, reduction=reduction)
+        self.num_classes = num_classes
+        self.out_features = out_features
+        self.ignore_index = ignore_index
+        self.label_smoothing = label_smoothing
+        rows = math.prod(out_features, start=num_classes)
+        self.linear = Linear(in_features, rows, bias=bias, device=device, dtype=dtype)
+        self.options = options
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        shape = (self.num_classes, *self.out_features)
+        bias = self.linear.bias
+        return F.linear_cross_entropy(
+            input,
+            self.linear.weight.reshape(*shape, -1),
+            target,
+            linear_bias=None if bias is None else bias.reshape(shape),
+            weight=self.weight,
+            reduction=self.reduction,
+            ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing,
+            options=self.options,
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"in_features={self.linear.in_features}, num_classes={self.num_classes}, "
+            f"out_features={self.out_features}, bias={self.linear.bias is not None}, "
+            f"reduction={self.reduction}, ignore_index={self.ignore_index}, "
+            f"label_smoothing={self.label_smoothing}, options={self.options}"
+        )

@@ -11,17 +11,16 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from eager.dtype import DType, bfloat16, float16, float32, float64
-from eager.nn.modules.hooks import BACKWARD, BACKWARD_PRE, BackwardHooks, RemovableHandle, add_hook
+from eager.nn.modules.hooks import Hooked
 from eager.nn.modules.state import IncompatibleKeys as IncompatibleKeys
 from eager.nn.modules.state import State
 from eager.nn.parameter import Buffer, Parameter
-from eager.notice import refuse
 from eager.tensor import Tensor
 
 M = TypeVar("M", bound="Module")
 
 
-class Module(State):
+class Module(Hooked, State):
     """Base class of models and layers. A subclass calls `super().__init__()`, assigns layers and
     parameters, and defines `forward`."""
 
@@ -48,63 +47,6 @@ class Module(State):
         if self._forward_pre_hooks or self._forward_hooks:
             return self._call_with_hooks(args, kwargs)
         return self.forward(*args, **kwargs)
-
-    def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        for hook, with_kwargs in list(self._forward_pre_hooks.values()):
-            if with_kwargs:
-                changed = hook(self, args, kwargs)
-                if changed is not None:
-                    args, kwargs = changed
-            else:
-                changed = hook(self, args)
-                if changed is not None:
-                    args = changed if isinstance(changed, tuple) else (changed,)
-        backward = BackwardHooks(self, self._forward_hooks)
-        args = backward.enter(args)
-        result = self.forward(*args, **kwargs)
-        for hook, with_kwargs in list(self._forward_hooks.values()):
-            if with_kwargs in (BACKWARD, BACKWARD_PRE):
-                continue
-            changed = hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
-            if changed is not None:
-                result = changed
-        return backward.leave(result) if backward.hooks or backward.before else result
-
-    def register_forward_pre_hook(
-        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
-    ) -> RemovableHandle:
-        """`hook(module, args)` runs before `forward` and may return other arguments."""
-        return add_hook(self._forward_pre_hooks, hook, prepend, with_kwargs)
-
-    def register_forward_hook(
-        self,
-        hook: Callable[..., Any],
-        *,
-        prepend: bool = False,
-        with_kwargs: bool = False,
-        always_call: bool = False,
-    ) -> RemovableHandle:
-        """`hook(module, args, output)` runs after `forward` and may return another output."""
-        refuse(
-            "register_forward_hook", "catch the exception around the call", always_call=always_call
-        )
-        return add_hook(self._forward_hooks, hook, prepend, with_kwargs)
-
-    def register_full_backward_hook(
-        self, hook: Callable[..., Any], prepend: bool = False
-    ) -> RemovableHandle:
-        """`hook(module, grad_input, grad_output)` runs when the gradients of the arguments are
-        there, and may return others."""
-        return add_hook(self._forward_hooks, hook, prepend, BACKWARD)
-
-    register_backward_hook = register_full_backward_hook  # its older form
-
-    def register_full_backward_pre_hook(
-        self, hook: Callable[..., Any], prepend: bool = False
-    ) -> RemovableHandle:
-        """`hook(module, grad_output)` runs before the gradient goes through the module, and may
-        return another."""
-        return add_hook(self._forward_hooks, hook, prepend, BACKWARD_PRE)
 
     # ------------------------------------------------------------------------- registration
     def register_parameter(self, name: str, param: Parameter | None) -> None:
@@ -246,6 +188,8 @@ class Module(State):
         tensors change dtype."""
         dtype = kwargs.get("dtype")
         device = kwargs.get("device")
+        flags = [a for a in args if isinstance(a, bool)]
+        non_blocking = bool(kwargs.get("non_blocking", flags and flags[0]))
         for given in args:
             if isinstance(given, Tensor):
                 dtype, device = given.dtype, given.device
@@ -261,7 +205,7 @@ class Module(State):
 
         def convert(t: Tensor) -> Tensor:
             if device is not None:
-                t = t.to(device)
+                t = t.to(device, None, non_blocking)
             return t.to(dtype) if dtype is not None and t.dtype.is_floating_point else t
 
         return self._apply(convert)
@@ -285,7 +229,8 @@ class Module(State):
         return self.to("cpu")
 
     def cuda(self: M, device: Any = None) -> M:
-        return self.to("cuda" if device is None else device)
+        place = "cuda" if device is None else device
+        return self.to(f"cuda:{place}" if isinstance(place, int) else place)
 
     def train(self: M, mode: bool = True) -> M:
         """Set training mode here and below: it is what dropout and batch normalisation look at."""

@@ -1,4 +1,7 @@
-"""Modules of pooling. (N, C, *S) -> (N, C, *S')."""
+"""Modules of pooling. (N, C, *S) -> (N, C, *S').
+
+A family shares arguments, call and printing; a class of it adds its function.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ from eager.tensor import Tensor
 
 
 class _MaxPool(Module):
+    _pool: Any  # its function
+
     def __init__(
         self,
         kernel_size: Any,
@@ -28,6 +33,17 @@ class _MaxPool(Module):
         self.return_indices = return_indices
         self.ceil_mode = ceil_mode
 
+    def forward(self, input: Tensor) -> Any:
+        return self._pool(
+            input,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.dilation,
+            self.ceil_mode,
+            self.return_indices,
+        )
+
     def extra_repr(self) -> str:
         return (
             f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
@@ -38,54 +54,32 @@ class _MaxPool(Module):
 class MaxPool1d(_MaxPool):
     """The largest value of each window."""
 
-    def forward(self, input: Tensor) -> Any:
-        return F.max_pool1d(
-            input,
-            self.kernel_size,
-            self.stride,
-            self.padding,
-            self.dilation,
-            self.ceil_mode,
-            self.return_indices,
-        )
+    _pool = staticmethod(F.max_pool1d)
 
 
 class MaxPool2d(_MaxPool):
     """The largest value of each window."""
 
-    def forward(self, input: Tensor) -> Any:
-        return F.max_pool2d(
-            input,
-            self.kernel_size,
-            self.stride,
-            self.padding,
-            self.dilation,
-            self.ceil_mode,
-            self.return_indices,
-        )
+    _pool = staticmethod(F.max_pool2d)
 
 
 class MaxPool3d(_MaxPool):
     """The largest value of each window."""
 
-    def forward(self, input: Tensor) -> Any:
-        return F.max_pool3d(
-            input,
-            self.kernel_size,
-            self.stride,
-            self.padding,
-            self.dilation,
-            self.ceil_mode,
-            self.return_indices,
-        )
+    _pool = staticmethod(F.max_pool3d)
 
 
 class _MaxUnpool(Module):
+    _pool: Any  # its function
+
     def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
         super().__init__()
         self.kernel_size = kernel_size
         self.stride = kernel_size if stride is None else stride
         self.padding = padding
+
+    def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
+        return self._pool(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
@@ -94,28 +88,19 @@ class _MaxUnpool(Module):
 class MaxUnpool1d(_MaxUnpool):
     """The values back at the places `MaxPool1d` took them from."""
 
-    def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
-        return F.max_unpool1d(
-            input, indices, self.kernel_size, self.stride, self.padding, output_size
-        )
+    _pool = staticmethod(F.max_unpool1d)
 
 
 class MaxUnpool2d(_MaxUnpool):
     """The values back at the places `MaxPool2d` took them from."""
 
-    def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
-        return F.max_unpool2d(
-            input, indices, self.kernel_size, self.stride, self.padding, output_size
-        )
+    _pool = staticmethod(F.max_unpool2d)
 
 
 class MaxUnpool3d(_MaxUnpool):
     """The values back at the places `MaxPool3d` took them from."""
 
-    def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
-        return F.max_unpool3d(
-            input, indices, self.kernel_size, self.stride, self.padding, output_size
-        )
+    _pool = staticmethod(F.max_unpool3d)
 
 
 class AvgPool1d(Module):
@@ -151,6 +136,8 @@ class AvgPool1d(Module):
 
 
 class _AvgPool(Module):
+    _pool: Any  # its function
+
     def __init__(
         self,
         kernel_size: Any,
@@ -168,6 +155,17 @@ class _AvgPool(Module):
         self.count_include_pad = count_include_pad
         self.divisor_override = divisor_override
 
+    def forward(self, input: Tensor) -> Tensor:
+        return self._pool(
+            input,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.ceil_mode,
+            self.count_include_pad,
+            self.divisor_override,
+        )
+
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
@@ -175,34 +173,18 @@ class _AvgPool(Module):
 class AvgPool2d(_AvgPool):
     """The mean of each window."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.avg_pool2d(
-            input,
-            self.kernel_size,
-            self.stride,
-            self.padding,
-            self.ceil_mode,
-            self.count_include_pad,
-            self.divisor_override,
-        )
+    _pool = staticmethod(F.avg_pool2d)
 
 
 class AvgPool3d(_AvgPool):
     """The mean of each window."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.avg_pool3d(
-            input,
-            self.kernel_size,
-            self.stride,
-            self.padding,
-            self.ceil_mode,
-            self.count_include_pad,
-            self.divisor_override,
-        )
+    _pool = staticmethod(F.avg_pool3d)
 
 
 class _LPPool(Module):
+    _pool: Any  # its function
+
     def __init__(
         self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
     ) -> None:
@@ -211,6 +193,9 @@ class _LPPool(Module):
         self.kernel_size = kernel_size
         self.stride = stride
         self.ceil_mode = ceil_mode
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self._pool(input, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
 
     def extra_repr(self) -> str:
         return (
@@ -222,18 +207,24 @@ class _LPPool(Module):
 class LPPool1d(_LPPool):
     """The p-norm of each window."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.lp_pool1d(input, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
+    _pool = staticmethod(F.lp_pool1d)
 
 
 class LPPool2d(_LPPool):
     """The p-norm of each window."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.lp_pool2d(input, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
+    _pool = staticmethod(F.lp_pool2d)
+
+
+class LPPool3d(_LPPool):
+    """The p-norm of each window."""
+
+    _pool = staticmethod(F.lp_pool3d)
 
 
 class _Adaptive(Module):
+    _pool: Any  # its function
+
     def __init__(self, output_size: Any) -> None:
         super().__init__()
         self.output_size = output_size
@@ -242,49 +233,105 @@ class _Adaptive(Module):
         return f"output_size={self.output_size}"
 
 
+class _AdaptiveAvg(_Adaptive):
+    def forward(self, input: Tensor) -> Tensor:
+        return self._pool(input, self.output_size)
+
+
 class _AdaptiveMax(_Adaptive):
     def __init__(self, output_size: Any, return_indices: bool = False) -> None:
         super().__init__(output_size)
         self.return_indices = return_indices
 
+    def forward(self, input: Tensor) -> Any:
+        return self._pool(input, self.output_size, self.return_indices)
 
-class AdaptiveAvgPool1d(_Adaptive):
+
+class AdaptiveAvgPool1d(_AdaptiveAvg):
     """Means of windows spread over the input so that the result has `output_size`."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.adaptive_avg_pool1d(input, self.output_size)
+    _pool = staticmethod(F.adaptive_avg_pool1d)
 
 
 class AdaptiveMaxPool1d(_AdaptiveMax):
     """Maxima of windows spread over the input so that the result has `output_size`."""
 
-    def forward(self, input: Tensor) -> Any:
-        return F.adaptive_max_pool1d(input, self.output_size, self.return_indices)
+    _pool = staticmethod(F.adaptive_max_pool1d)
 
 
-class AdaptiveAvgPool2d(_Adaptive):
+class AdaptiveAvgPool2d(_AdaptiveAvg):
     """Means of windows spread over the input so that the result has `output_size`."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.adaptive_avg_pool2d(input, self.output_size)
+    _pool = staticmethod(F.adaptive_avg_pool2d)
 
 
 class AdaptiveMaxPool2d(_AdaptiveMax):
     """Maxima of windows spread over the input so that the result has `output_size`."""
 
-    def forward(self, input: Tensor) -> Any:
-        return F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
+    _pool = staticmethod(F.adaptive_max_pool2d)
 
 
-class AdaptiveAvgPool3d(_Adaptive):
+class AdaptiveAvgPool3d(_AdaptiveAvg):
     """Means of windows spread over the input so that the result has `output_size`."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.adaptive_avg_pool3d(input, self.output_size)
+    _pool = staticmethod(F.adaptive_avg_pool3d)
 
 
 class AdaptiveMaxPool3d(_AdaptiveMax):
     """Maxima of windows spread over the input so that the result has `output_size`."""
 
+    _pool = staticmethod(F.adaptive_max_pool3d)
+
+
+class _FractionalMaxPool(Module):
+    _pool: Any  # its function
+    n = 0
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        output_size: Any = None,
+        output_ratio: Any = None,
+        return_indices: bool = False,
+        _random_samples: Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        if (output_size is None) == (output_ratio is None):
+            raise ValueError(
+                f"{type(self).__name__} requires specifying either an output size, or a pooling "
+                "ratio, and only one of them"
+            )
+        self.kernel_size = per_dim(kernel_size, self.n)
+        self.return_indices = return_indices
+        self.register_buffer("_random_samples", _random_samples)
+        self.output_size = None if output_size is None else per_dim(output_size, self.n)
+        self.output_ratio = None
+        if output_ratio is not None:
+            each = isinstance(output_ratio, tuple | list)
+            self.output_ratio = tuple(output_ratio) if each else (output_ratio,) * self.n
+            if not all(0 < r < 1 for r in self.output_ratio):
+                raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
+
     def forward(self, input: Tensor) -> Any:
-        return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
+        return self._pool(
+            input,
+            self.kernel_size,
+            self.output_size,
+            self.output_ratio,
+            self.return_indices,
+            self._random_samples,
+        )
+
+
+class FractionalMaxPool2d(_FractionalMaxPool):
+    """The largest values of windows at random places that shrink the input by any ratio."""
+
+    _pool = staticmethod(F.fractional_max_pool2d)
+    n = 2
+
+
+class FractionalMaxPool3d(_FractionalMaxPool):
+    """The largest values of windows at random places that shrink the input by any ratio."""
+
+    _pool = staticmethod(F.fractional_max_pool3d)
+    n = 3

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from eager.nn import functional as F
 from eager.nn.modules.module import Module
+from eager.symint import is_int
 from eager.tensor import Tensor
 
 
 class _Pad(Module):
     """One int for all sides, or (before, after) from the last dimension to the first."""
 
-    n = 0
-    mode = "constant"
+    n: ClassVar[int]
+    mode: ClassVar[str]
+
+    def __init_subclass__(cls, n: int = 0, mode: str = "constant") -> None:
+        """The class for `n` dimensions."""
+        cls.n, cls.mode = n, mode
 
     def __init__(self, padding: Any) -> None:
         super().__init__()
-        whole = isinstance(padding, int)
+        whole = is_int(padding)
         self.padding = (padding,) * (2 * self.n) if whole else tuple(padding)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -47,103 +52,64 @@ class _ZeroPad(_ConstantPad):
         return f"{self.padding}"
 
 
-class ConstantPad1d(_ConstantPad):
+class ConstantPad1d(_ConstantPad, n=1):
     """Pads with `value`."""
 
-    n = 1
 
-
-class ConstantPad2d(_ConstantPad):
+class ConstantPad2d(_ConstantPad, n=2):
     """Pads with `value`."""
 
-    n = 2
 
-
-class ConstantPad3d(_ConstantPad):
+class ConstantPad3d(_ConstantPad, n=3):
     """Pads with `value`."""
 
-    n = 3
 
-
-class ZeroPad1d(_ZeroPad):
+class ZeroPad1d(_ZeroPad, n=1):
     """Pads with zeros."""
 
-    n = 1
 
-
-class ZeroPad2d(_ZeroPad):
+class ZeroPad2d(_ZeroPad, n=2):
     """Pads with zeros."""
 
-    n = 2
 
-
-class ZeroPad3d(_ZeroPad):
+class ZeroPad3d(_ZeroPad, n=3):
     """Pads with zeros."""
 
-    n = 3
 
-
-class ReflectionPad1d(_Pad):
+class ReflectionPad1d(_Pad, n=1, mode="reflect"):
     """Pads with the mirror image, without repeating the edge."""
 
-    n = 1
-    mode = "reflect"
 
-
-class ReflectionPad2d(_Pad):
+class ReflectionPad2d(_Pad, n=2, mode="reflect"):
     """Pads with the mirror image, without repeating the edge."""
 
-    n = 2
-    mode = "reflect"
 
-
-class ReflectionPad3d(_Pad):
+class ReflectionPad3d(_Pad, n=3, mode="reflect"):
     """Pads with the mirror image, without repeating the edge."""
 
-    n = 3
-    mode = "reflect"
 
-
-class ReplicationPad1d(_Pad):
+class ReplicationPad1d(_Pad, n=1, mode="replicate"):
     """Pads with copies of the edge."""
 
-    n = 1
-    mode = "replicate"
 
-
-class ReplicationPad2d(_Pad):
+class ReplicationPad2d(_Pad, n=2, mode="replicate"):
     """Pads with copies of the edge."""
 
-    n = 2
-    mode = "replicate"
 
-
-class ReplicationPad3d(_Pad):
+class ReplicationPad3d(_Pad, n=3, mode="replicate"):
     """Pads with copies of the edge."""
 
-    n = 3
-    mode = "replicate"
 
-
-class CircularPad1d(_Pad):
+class CircularPad1d(_Pad, n=1, mode="circular"):
     """Pads with the opposite side."""
 
-    n = 1
-    mode = "circular"
 
-
-class CircularPad2d(_Pad):
+class CircularPad2d(_Pad, n=2, mode="circular"):
     """Pads with the opposite side."""
 
-    n = 2
-    mode = "circular"
 
-
-class CircularPad3d(_Pad):
+class CircularPad3d(_Pad, n=3, mode="circular"):
     """Pads with the opposite side."""
-
-    n = 3
-    mode = "circular"
 
 
 class Upsample(Module):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from eager.autograd import no_grad
+from eager.nn.modules.hooks import RemovableHandle, add_hook
 from eager.nn.modules.tree import Tree
 from eager.nn.parameter import Parameter
 from eager.tensor import Tensor
@@ -27,10 +29,56 @@ class IncompatibleKeys(NamedTuple):
         )
 
 
+_EXTRA = "_extra_state"
+
+
 class State(Tree):
     """Saving and loading parameters and persistent buffers."""
 
     _non_persistent_buffers_set: set[str]
+
+    # --------------------------------------------------------------------------------- hooks
+    def _state_hooks(self, when: str) -> dict[int, Any]:
+        """The table of hooks for one moment; it exists from the first such hook on."""
+        return self.__dict__.setdefault("_hooks_of_state", {}).setdefault(when, {})
+
+    def _run_state_hooks(self, when: str, *args: Any) -> None:
+        for hook, _ in list(self.__dict__.get("_hooks_of_state", {}).get(when, {}).values()):
+            hook(*args)
+
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """`hook(module, prefix, keep_vars)` runs before the module's state is collected."""
+        return add_hook(self._state_hooks("before saving"), hook, False, None)
+
+    def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """`hook(module, state_dict, prefix, local_metadata)` runs when it is, and may change it."""
+        return add_hook(self._state_hooks("after saving"), hook, False, None)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """`hook(module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys,
+        error_msgs)` runs before the module is loaded, and may change the (copied) state_dict."""
+        return add_hook(self._state_hooks("before loading"), hook, False, None)
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """`hook(module, incompatible_keys)` runs when the module and all below are loaded."""
+        return add_hook(self._state_hooks("after loading"), hook, False, None)
+
+    def _register_load_state_dict_pre_hook(
+        self, hook: Callable[..., Any], with_module: bool = False
+    ) -> RemovableHandle:
+        """The older form, whose hook is not given the module."""
+        if not with_module:
+            hook = functools.partial(_without_module, hook)
+        return self.register_load_state_dict_pre_hook(hook)
+
+    # -------------------------------------------------------------------- what is no tensor
+    def get_extra_state(self) -> Any:
+        """A subclass returns here what its state dict is to hold besides tensors."""
+        raise RuntimeError("get_extra_state() is defined by a subclass, with set_extra_state()")
+
+    def set_extra_state(self, state: Any) -> None:
+        """A subclass takes here what its `get_extra_state` returned."""
+        raise RuntimeError("set_extra_state() is defined by a subclass, with get_extra_state()")
 
     def state_dict(
         self,
@@ -42,10 +90,14 @@ class State(Tree):
         """Dotted name -> tensor (detached, sharing memory) for all parameters and persistent
         buffers."""
         out: dict[str, Any] = OrderedDict() if destination is None else destination
+        self._run_state_hooks("before saving", self, prefix, keep_vars)
         self._save_to_state_dict(out, prefix, keep_vars)
+        if type(self).get_extra_state is not State.get_extra_state:
+            out[prefix + _EXTRA] = self.get_extra_state()
         for name, module in self._modules.items():
             if module is not None:
                 module.state_dict(destination=out, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
+        self._run_state_hooks("after saving", self, out, prefix, {})
         return out
 
     def _save_to_state_dict(
@@ -71,17 +123,29 @@ class State(Tree):
         (always)."""
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
+        state_dict = OrderedDict(state_dict)
         missing: list[str] = []
+        unexpected: list[str] = []
         errors: list[str] = []
-        known = set()
+        known: set[str] = set()
+        tree = []
         for prefix, module in self.named_modules(remove_duplicate=False):
             start = prefix + "." if prefix else ""
-            for name in module._own_state():
-                known.add(start + name)
-                if start + name not in state_dict:
-                    missing.append(start + name)
+            lists = (strict, missing, unexpected, errors)
+            module._run_state_hooks("before loading", module, state_dict, start, {}, *lists)
+            wanted = [start + name for name in module._own_state()]
+            if type(module).set_extra_state is not State.set_extra_state:
+                wanted.append(start + _EXTRA)
+                if start + _EXTRA in state_dict:
+                    module.set_extra_state(state_dict[start + _EXTRA])
+            missing += [key for key in wanted if key not in state_dict]
+            known.update(wanted)
             module._load_from_state_dict(state_dict, start, assign, errors)
-        unexpected = [key for key in state_dict if key not in known]
+            tree.append(module)
+        unexpected += [key for key in state_dict if key not in known]
+        found = IncompatibleKeys(missing, unexpected)
+        for module in reversed(tree):
+            module._run_state_hooks("after loading", module, found)
         if strict and unexpected:
             listed = ", ".join(f'"{k}"' for k in unexpected)
             errors.insert(0, f"Unexpected key(s) in state_dict: {listed}. ")
@@ -93,7 +157,7 @@ class State(Tree):
                 f"Error(s) in loading state_dict for {type(self).__name__}:\n\t"
                 + "\n\t".join(errors)
             )
-        return IncompatibleKeys(missing, unexpected)
+        return found
 
     def _load_from_state_dict(
         self, state_dict: Mapping[str, Any], prefix: str, assign: bool, errors: list[str]
@@ -114,3 +178,8 @@ class State(Tree):
             else:
                 with no_grad():
                     value.copy_(given)
+
+
+def _without_module(hook: Callable[..., Any], module: Any, *args: Any) -> None:
+    del module
+    hook(*args)

@@ -319,4 +319,4 @@ class Transformer(Module):
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
         """float (sz, sz): minus infinity above the diagonal, where a token must not look."""
         blank = zeros(sz, sz, device=device, dtype=dtype)
-        return blank.masked_fill(~causal_mask(sz, sz), float("-inf"))
+        return blank.masked_fill(~causal_mask(sz, sz, blank), float("-inf"))

@@ -91,6 +91,17 @@ class Tree:
             module = module._modules[part]
         return module
 
+    def set_submodule(self, target: str, module: Any, strict: bool = False) -> None:
+        """Put a module at a dotted path, whose last part `strict` wants to exist. Raises
+        AttributeError."""
+        path, _, name = target.rpartition(".")
+        if not name:
+            raise ValueError("Cannot set the submodule without a target name!")
+        owner = self.get_submodule(path)
+        if name not in owner._modules and (strict or hasattr(owner, name)):
+            raise AttributeError(f"{type(owner).__name__} has no submodule `{name}`")
+        owner._modules[name] = module
+
     def get_parameter(self, target: str) -> Parameter:
         """The parameter at a dotted path. Raises AttributeError."""
         path, _, name = target.rpartition(".")

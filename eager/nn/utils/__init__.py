@@ -1,7 +1,7 @@
 """`eager.nn.utils`: clipping gradients, flat parameter vectors, padded sequences, norms of
 weights."""
 
-from eager.nn.utils import rnn
+from eager.nn.utils import parametrizations, parametrize, rnn
 from eager.nn.utils.clip import (
     clip_grad_norm_,
     clip_grad_value_,
@@ -9,6 +9,12 @@ from eager.nn.utils.clip import (
     get_total_norm,
 )
 from eager.nn.utils.convert import parameters_to_vector, vector_to_parameters
+from eager.nn.utils.fusion import (
+    fuse_conv_bn_eval,
+    fuse_conv_bn_weights,
+    fuse_linear_bn_eval,
+    fuse_linear_bn_weights,
+)
 from eager.nn.utils.weights import (
     remove_spectral_norm,
     remove_weight_norm,
@@ -20,8 +26,14 @@ __all__ = [
     "clip_grad_norm_",
     "clip_grad_value_",
     "clip_grads_with_norm_",
+    "fuse_conv_bn_eval",
+    "fuse_conv_bn_weights",
+    "fuse_linear_bn_eval",
+    "fuse_linear_bn_weights",
     "get_total_norm",
     "parameters_to_vector",
+    "parametrizations",
+    "parametrize",
     "remove_spectral_norm",
     "remove_weight_norm",
     "rnn",

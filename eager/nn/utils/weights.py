@@ -56,6 +56,14 @@ def _remove(module: T, kind: type[_Computed], name: str, parts: tuple[str, ...])
 
 
 # ----------------------------------------------------------------------------- weight norm
+def length_except(v: Tensor, dim: int | None) -> Tensor:
+    """|v| over all dimensions but `dim`, which stay with size 1; over all, for None and -1."""
+    if dim is None or dim == -1:
+        return v.norm()
+    others = [d for d in range(v.ndim) if d != dim % v.ndim]
+    return (v * v).sum(others, keepdim=True).sqrt()
+
+
 class WeightNorm(_Computed):
     """weight = g * v / |v|, with one length g for each index of dimension `dim` (None: one)."""
 
@@ -65,16 +73,9 @@ class WeightNorm(_Computed):
         super().__init__(name)
         self.dim = dim
 
-    def length(self, v: Tensor) -> Tensor:
-        """|v| over all dimensions but `dim`, which stay with size 1."""
-        if self.dim is None or self.dim == -1:
-            return v.norm()
-        others = [d for d in range(v.ndim) if d != self.dim % v.ndim]
-        return (v * v).sum(others, keepdim=True).sqrt()
-
     def weight(self, module: Module) -> Tensor:
         g, v = (getattr(module, f"{self.name}_{part}") for part in "gv")
-        return v * (g / self.length(v))
+        return v * (g / length_except(v, self.dim))
 
 
 def weight_norm(module: T, name: str = "weight", dim: int | None = 0) -> T:
@@ -84,7 +85,7 @@ def weight_norm(module: T, name: str = "weight", dim: int | None = 0) -> T:
     hook.install(module)
     weight = getattr(module, name)
     del module._parameters[name]
-    module.register_parameter(f"{name}_g", Parameter(hook.length(weight).detach()))
+    module.register_parameter(f"{name}_g", Parameter(length_except(weight, dim).detach()))
     module.register_parameter(f"{name}_v", Parameter(weight.detach()))
     hook(module, ())
     return module

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from eager.device import places
 from eager.interop import tensor
 from eager.notice import ignore
 from eager.ops.move import stack
@@ -96,7 +97,7 @@ class DataLoader:
             worker_init_fn=worker_init_fn,
             multiprocessing_context=multiprocessing_context,
             persistent_workers=persistent_workers,
-            pin_memory=pin_memory,
+            pin_memory=pin_memory and not places.count(),
             pin_memory_device=pin_memory_device or None,
         )
         self.dataset = dataset
@@ -134,6 +135,10 @@ class DataLoader:
         return len(self.sampler if self.batch_sampler is None else self.batch_sampler)
 
     def __iter__(self) -> Iterator[Any]:
+        batches = self._batches()
+        return map(_pinned, batches) if self.pin_memory and places.count() else batches
+
+    def _batches(self) -> Iterator[Any]:
         if self._streams:
             return self._stream()
         picks = iter(self.sampler if self.batch_sampler is None else self.batch_sampler)
@@ -174,6 +179,17 @@ class DataLoader:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
+
+
+def _pinned(batch: Any) -> Any:
+    """A batch with its tensors in memory from which a GPU copies meanwhile."""
+    if isinstance(batch, Mapping):
+        return type(batch)({key: _pinned(each) for key, each in batch.items()})  # type: ignore[call-arg]
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*map(_pinned, batch))
+    if isinstance(batch, list | tuple):
+        return type(batch)(map(_pinned, batch))
+    return batch.pin_memory() if hasattr(batch, "pin_memory") else batch
 
 
 def _check_options(

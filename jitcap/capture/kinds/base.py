@@ -17,7 +17,6 @@ from types import CellType, FunctionType
 from typing import Any, Final, NoReturn
 
 from eager.sym import SymNumber
-from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.native import is_library_space
 from jitcap.capture.origin import MembersOf, Origin
@@ -68,9 +67,11 @@ class Session:
     outside: Outside
     tracer: Any
     vm: Any
+    sizes: Any
 
     def __init__(self) -> None:
         self.made: dict[int, Any] = {}  # classes and functions that the program made
+        self.idle: dict[int, Any] = {}  # objects that no code of the program names
         self.reached: dict[int, FunctionType] = {}  # functions that were interpreted
         self.inputs: dict[Any, Any] = {}  # graph input -> the shadow of its tensor
         self.owners: dict[int, Any] = {}  # id of traced memory -> the shadow whose it is
@@ -89,7 +90,13 @@ class Session:
         self.mirrors: list[tuple[Any, Any]] = []  # containers, and their copies in native code
         self.computed: dict[Any, Any] = {}  # numbers from outside, by how they are computed
         self.required: set[tuple[Any, int]] = set()  # of what the host calls: see `capture.host`
+        self.counts: dict[int, list[Any]] = {}  # writes that only a run counts, by their memory
         self.unsafe: frozenset[str] = frozenset()  # lines where a check failed as a version ran
+        self.rolls: list[Any] = []  # loops of which a step is recorded now: see `capture.roll`
+        self.tried: dict[int, tuple[Any, int]] = {}  # by id of an iterator: how often
+        self.unrolled: frozenset[Any] = frozenset()  # loops that are left as they stand
+        self.inner: dict[int, Any] = {}  # values of steps of loops, by id, each with its loop
+        self.rolled: list[str] = []  # what became of loops, for people
         self.bound_to = ""  # what the program saw that holds in this process only
 
     def getattr(self, obj: Any, name: str) -> Any:
@@ -189,6 +196,7 @@ class Session:
     def hashing(self, values: Iterable[Any]) -> None:
         """These become keys of a dictionary, or members of a set, inside."""
         for value in values:
+            self.ties.compared(value)
             self.refuse_key(value)
             self.tells_apart(value)
 
@@ -232,6 +240,9 @@ class Session:
 
     line: Callable[[], str]
     where: Callable[[], Any]
+    ties: Any  # what results of branches could be the same as
+    undecided: Callable[[Any], bool]
+    as_bool: Callable[[Any], Any]
     search: Any  # for all refusals, not for a graph
     drawn: dict[Any, Any]  # graph input -> the number that the host draws for it
     call: Callable[[Any, Args, Kwargs], Any]
@@ -256,11 +267,9 @@ class Session:
     number_input: Callable[[Any, Origin], Any]
 
 
-_BY_IDENTITY: Final[tuple[Any, ...]] = (object.__hash__, Tensor.__hash__)
-
-
 def hashes_identity(value: Any) -> bool:
-    return type(value).__hash__ in _BY_IDENTITY
+    hashed: Any = type(value).__hash__
+    return hashed is object.__hash__
 
 
 _ITERATED: Final[tuple[Any, ...]] = (tuple, list, collections.deque, set, frozenset)

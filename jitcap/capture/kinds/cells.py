@@ -45,6 +45,9 @@ class CellShadow(Shadow):
             return False  # nobody empties one from outside
         return self.twin.cell_contents is not self.base
 
+    def mark(self) -> tuple[Any, ...]:
+        return (id(self.twin.cell_contents),) if self.changed() else ()
+
     def lost(self) -> Iterable[Any]:
         return () if is_empty(self.real) else (self.real.cell_contents,)
 

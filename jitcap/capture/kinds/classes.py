@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from eager.nn.modules.module import Module
 from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import (
@@ -32,7 +33,8 @@ from jitcap.capture.native import (
     is_python_class,
 )
 from jitcap.capture.origin import Attribute, Computed, Fixed, Item, MembersOf
-from jitcap.guards import ABSENT, CodeIs, Is, Member, MembersAre
+from jitcap.class_guard import ABSENT, Member, MembersAre
+from jitcap.guards import CodeIs, Is
 
 ATOMS: Final = frozenset({int, float, complex, str, bool, type(None)})
 DESCRIPTORS: Final[tuple[Any, ...]] = (
@@ -276,6 +278,8 @@ class ClassKind(StaticKind):
         if fn in (set, frozenset) and len(args) == 1:
             args = (list(s.iter(args[0])),)
             s.hashing(args[0])
+        if fn in (list, tuple, collections.deque) and args and isinstance(args[0], Module):
+            args = (s.list_of(args[0]), *args[1:])  # to native code a module is a function
         if fn in _PURE_TYPES:
             return s.native(fn, driven(s, args) if fn in STORES else args, kwargs)
         maker = class_raw(s, type(fn), "__call__")

@@ -111,7 +111,8 @@ class DictShadow(Shadow):
             return
         keys = list(self.kind.keys(self.real))
         if all(type(k) in (int, str) for k in keys):
-            view = self.way("__iter__", self.kind.__iter__) and self.kind.keys
+            own = self.way("__iter__", self.kind.__iter__) or self.way("__len__", self.kind.__len__)
+            view = own and self.kind.keys
             s.guards.add(KeysAre(self.origin, s.line(), tuple(keys), view))
             twins = keys
         else:
@@ -163,6 +164,12 @@ class DictShadow(Shadow):
 
     def changed(self) -> bool:
         return bool(self.removed() or self.stored() or self.reordered())
+
+    def mark(self) -> tuple[Any, ...]:
+        if not self.changed():
+            return ()
+        stored = tuple((k, id(dict.__getitem__(self.twin, k))) for k in self.stored())
+        return stored, tuple(self.removed()), self.reordered()
 
     def lost(self) -> Iterable[Any]:
         keys = (k for k in (*self.removed(), *self.stored()) if type(k) in (int, str))

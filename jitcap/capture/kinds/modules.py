@@ -15,7 +15,8 @@ from jitcap.capture.kinds.constants import StaticKind
 from jitcap.capture.kinds.mappings import DictShadow, touch
 from jitcap.capture.kinds.objects import default_get, default_put, default_remove
 from jitcap.capture.origin import GLOBALS, Fixed, FixedPart, Item
-from jitcap.guards import ABSENT, Absent, Member
+from jitcap.class_guard import ABSENT, Member
+from jitcap.guards import Absent
 
 _PARTS: Final = (FunctionType, type, ModuleType, type(len))
 BUILTINS: Final = dict(vars(builtins))

@@ -102,6 +102,9 @@ class ObjectShadow(Shadow):
     def changed(self) -> bool:
         return next(self.written_slots(), None) is not None
 
+    def mark(self) -> tuple[Any, ...]:
+        return tuple((name, id(value)) for name, value in self.written_slots())
+
     def lost(self) -> Iterable[Any]:
         slots = dict(slots_of(type(self.real)))
         written = [slots[name] for name, _ in self.written_slots()]

@@ -191,6 +191,11 @@ class ListShadow(Shadow):
             a is not b for a, b in zip(now, self.base, strict=True)
         )
 
+    def mark(self) -> tuple[Any, ...]:
+        items, base = self.items(), self.base
+        own = ((i, id(x)) for i, x in enumerate(items) if i >= len(base) or base[i] is not x)
+        return (len(items), *own) if self.changed() else ()
+
     def lost(self) -> Iterable[Any]:
         kept = {id(item) for item in self.items()}
         pairs = zip(self.kind.__iter__(self.real), self.base, strict=True)
@@ -290,6 +295,9 @@ class SetShadow(Shadow):
 
     def changed(self) -> bool:
         return bool(self.twin != self.base)
+
+    def mark(self) -> tuple[Any, ...]:
+        return (frozenset(self.twin),) if self.changed() else ()
 
     def replay(self, make: Maker) -> list[Effect]:
         write = partial(

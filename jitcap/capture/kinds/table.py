@@ -43,6 +43,7 @@ from jitcap.capture.kinds.constants import (
     SliceKind,
     StaticKind,
 )
+from jitcap.capture.kinds.counted import COUNTED
 from jitcap.capture.kinds.functions import (
     BuiltinKind,
     CustomKind,
@@ -130,6 +131,7 @@ _ROWS: Final[tuple[tuple[Kind, tuple[Any, ...]], ...]] = (
     (NativeKind(), (InterpretedIterator,)),
     (LazyKind(), (Lazy, ReversedIterator)),
     (SuperKind(), (Super,)),
+    *COUNTED,
 )  # fmt: skip
 for _kind, _types in _ROWS:
     KINDS.update(dict.fromkeys(_types, _kind))

@@ -9,14 +9,15 @@ parts and shapes of it.
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import Any, Final
 
 import numpy as np
 
 from eager import dtype as dt
-from eager.aval import Aval
+from eager.aval import Aval, contiguous_strides
+from eager.device.array import DeviceArray
 from eager.interop import from_numpy
 from eager.storage import Storage
 from eager.sym import SymNumber
@@ -31,12 +32,13 @@ from jitcap.capture.native import is_native_class, shown
 from jitcap.capture.origin import Attribute, Bind, Computed, DictOf, Item, Origin, Step, Variable
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import ATTRIBUTE, USER_NAMES, Effect, Maker
+from jitcap.capture.sizes import out
 from jitcap.guards import Absent, Equals, TypeIs
-from jitcap.tensor_guard import TensorLike, ViewOfBase
+from jitcap.tensor_guard import TensorLike, ViewOfBase, laid_out, spanned
 
 TENSOR_FIELDS: Final = frozenset(
-    {"_array", "_storage", "_requires_grad", "_node", "_index", "_grad", "_view", "_hooks",
-     "_accumulate_hooks", "_retains"}
+    {"_array", "_counts", "_storage", "_requires_grad", "_node", "_index", "_grad", "_view",
+     "_hooks", "_accumulate_hooks", "_retains"}
 )  # fmt: skip
 # What a stand-in does not know of the tensor: its memory, and what it was before.
 _UNKNOWN: Final = frozenset({"data_ptr", "__array__", "__dict__", "_version", "_base", "_view"})
@@ -80,6 +82,25 @@ class TensorShadow(Shadow):
         """Each field is looked at when it is written."""
         return True
 
+    def mark(self) -> tuple[Any, ...]:
+        twin, found = self.twin, dict[str, Any]()
+        if twin._grad is not UNREAD and twin._grad is not self.grad:
+            found["_grad"] = twin._grad
+        if twin._requires_grad is not self.requires_grad:
+            found["_requires_grad"] = twin._requires_grad
+        for table in ("_hooks", "_accumulate_hooks"):
+            now = {*(getattr(twin, table) or ())}
+            if now != {*(getattr(self.real, table) or ())}:
+                found[table] = now
+        for key, value in twin.__dict__.items():
+            if key not in TENSOR_FIELDS and self.extra.get(key, MISSING) is not value:
+                found[key] = value
+        if twin._node is not None or twin._array.storage is not self.memory or twin._array.chain:
+            found["_array"] = twin._node, twin._array
+        if twin._storage.version or twin._storage.history:
+            found["_storage"] = twin._storage.version, twin._storage.history
+        return tuple((k, v if type(v) in (bool, set, tuple) else id(v)) for k, v in found.items())
+
     def replay(self, make: Maker) -> list[Effect]:
         twin, effects = self.twin, []
 
@@ -115,6 +136,19 @@ class TensorShadow(Shadow):
         return effects
 
 
+def _layout(s: Session, real: Tensor, origin: Origin) -> tuple[Aval, tuple[int, ...]]:
+    """What a tensor from outside is for the graph; its strides in elements."""
+    aval: Aval = real.aval
+    shape = s.sizes.of_shape(real, origin)
+    array = real._array
+    strides = tuple(k // array.itemsize for k in array.strides)
+    if shape is None:
+        return aval, strides
+    if array.flags.c_contiguous:
+        return replace(aval, shape=shape), contiguous_strides(shape)
+    return replace(aval, shape=shape), laid_out(shape, strides, spanned(array))
+
+
 class ViewShadow(Shadow):
     """A stand-in for a view whose base is (through the view) an input itself."""
 
@@ -131,6 +165,9 @@ class ViewShadow(Shadow):
             or twin._grad is not None
         )
 
+    def mark(self) -> tuple[Any, ...]:
+        return (id(self.twin._array), id(self.twin._node)) if self.changed() else ()
+
     def replay(self, make: Maker) -> list[Effect]:
         raise Break("effect", f"{self.origin.show()}, a view of another input, is changed")
 
@@ -144,21 +181,21 @@ class TensorKind(NativeKind):
         if type(real._array) is Traced:
             what = f"{origin.show()} belongs to another capture that is going on"
             raise Break("opaque object", what)
+        if type(real._array) is DeviceArray:
+            raise Break("device", f"{origin.show()} lives on {real.device}")
         if any(_user_member(s, type(real), name) is not MISSING for name in _WATCHES):
             raise Break("opaque object", f"{origin.show()} runs code when it is looked at")
         shared = id(real._storage) in s.outside.shared and real._view is not None
         if shared and not real.requires_grad:
             return self._load_view(s, real, origin)
-        item = real._array.itemsize
-        strides = tuple(k // item for k in real._array.strides)
-        aval: Aval = real.aval
+        aval, strides = _layout(s, real, origin)
         node = s.tracer.input(f"x{len(s.tracer.inputs)}", aval)
         storage = TracedStorage(s.tracer, node, aval)
         twin = wrap(Traced(aval, storage, node, (), strides), Storage(), type(real))
         if real.requires_grad:
             twin._requires_grad = True
         twin._grad = UNREAD
-        s.outside.guard(TensorLike.of(real, origin, s.line()))
+        s.outside.guard(TensorLike.of(real, origin, s.line(), aval.shape))
         shadow = TensorShadow(real, origin, twin, node)
         s.inputs[node] = s.owners[id(shadow.memory)] = shadow
         s.outside.register(shadow)
@@ -191,6 +228,8 @@ class TensorKind(NativeKind):
         return make.tensor(value)
 
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
+        for loop in s.rolls:
+            loop.look(name)
         shadow = s.outside.shadow(obj)
         if name == "__dict__":
             self.refuse(obj, ".__dict__")
@@ -207,7 +246,7 @@ class TensorKind(NativeKind):
         if raw is not MISSING:
             return bind(s, raw, obj, type(obj))
         try:
-            return getattr(obj, name)
+            return out(getattr(obj, name))
         except AttributeError:
             if isinstance(shadow, TensorShadow):
                 s.guards.add(Absent(DictOf(shadow.origin), s.line(), name))
@@ -227,11 +266,18 @@ class TensorKind(NativeKind):
             raise Break("effect", f"attribute {name!r} of a tensor is deleted")
         delattr(obj, name)
 
+    def length(self, s: Session, obj: Any) -> Any:
+        sizes = s.sizes.symbols and obj.ndim
+        return out(obj._array.shape[0]) if sizes else super().length(s, obj)
+
     def special(self, s: Session, obj: Any, name: str) -> FunctionType | None:
         raw = _user_member(s, type(obj), name)
         return raw if isinstance(raw, FunctionType) else None
 
     def getitem(self, s: Session, obj: Any, key: Any) -> Any:
+        for loop in s.rolls:
+            if (found := loop.item(obj, key)) is not MISSING:
+                return found
         return s.natively(lambda place: obj[place], (_index(s, key),))
 
     def setitem(self, s: Session, obj: Any, key: Any, value: Any) -> None:
@@ -258,6 +304,12 @@ def load_fields(s: Session, tensor: Any) -> None:
 def own_names(tensor: Any) -> tuple[str, ...]:
     """The names that the user put on a tensor."""
     return tuple(name for name in tensor.__dict__ if name not in TENSOR_FIELDS)
+
+
+def has_own_names(s: Session, tensor: Tensor) -> bool:
+    """Whether the user put something on a tensor, here or outside."""
+    shadow = s.outside.shadow(tensor)
+    return bool(own_names(tensor) or (shadow is not None and own_names(shadow.real)))
 
 
 def _user_member(s: Session, cls: type, name: str) -> Any:

@@ -142,15 +142,54 @@ template <class V> JC_INLINE V sign(V a) {  // 0 for NaN
   V zero = fill<V>(0);
   return select(gt(a, zero), fill<V>(1), select(lt(a, zero), fill<V>(elem<V>(-1)), zero));
 }
-// min and max propagate NaN (torch.minimum); fmin and fmax prefer the number.
-template <class V> JC_INLINE V min(V a, V b) {
-  if constexpr (is_float<elem<V>>) return select(is_nan(a), a, lesser(a, b));
-  else return lesser(a, b);
+// min and max propagate NaN (torch.minimum); fmin and fmax prefer the number. The machine's own
+// masks: of `a != a ? a : …` in a chain (the maximum of many) a compiler folds each test into all
+// before it, for seconds.
+#if JC_X86 && defined(__AVX__)
+#define JC_BLEND(ins)                                                                          \
+  if constexpr (Bytes == 32 && S)                                                              \
+    return __builtin_ia32_blendvps256(__builtin_ia32_##ins##ps256(a, b), a,                    \
+                                      __builtin_ia32_cmpps256(a, a, 3));                       \
+  else if constexpr (Bytes == 32)                                                              \
+    return __builtin_ia32_blendvpd256(__builtin_ia32_##ins##pd256(a, b), a,                    \
+                                      __builtin_ia32_cmppd256(a, a, 3));                       \
+  else
+#else
+#define JC_BLEND(ins)
+#endif
+#if JC_X86 && JC_AVX512
+#define JC_MASKED(ins)                                                                         \
+  if constexpr (Bytes == 64 && S)                                                              \
+    return __builtin_ia32_##ins##ps512_mask(                                                   \
+        a, b, a, __builtin_ia32_cmpps512_mask(a, a, 7, -1, 4), 4);                             \
+  else if constexpr (Bytes == 64)                                                              \
+    return __builtin_ia32_##ins##pd512_mask(                                                   \
+        a, b, a, __builtin_ia32_cmppd512_mask(a, a, 7, -1, 4), 4);                             \
+  else
+#else
+#define JC_MASKED(ins)
+#endif
+template <class V> JC_INLINE V unseen(V a) {  // itself, of which a compiler knows nothing
+#if JC_X86
+  if constexpr (sizeof(V) == 16) asm("" : "+x"(a));
+#elif defined(__aarch64__)
+  if constexpr (sizeof(V) == 16) asm("" : "+w"(a));
+#endif
+  return a;
 }
-template <class V> JC_INLINE V max(V a, V b) {
-  if constexpr (is_float<elem<V>>) return select(is_nan(a), a, greater(a, b));
-  else return greater(a, b);
-}
+#define JC_PROPAGATE(name, pick)                                                               \
+  template <class V> JC_INLINE V name(V a, V b) {                                              \
+    constexpr int Bytes = is_float<elem<V>> && lanes<V> > 1 ? sizeof(V) : 0;                   \
+    [[maybe_unused]] constexpr bool S = same<elem<V>, f32>;                                    \
+    JC_MASKED(name)                                                                            \
+    JC_BLEND(name)                                                                             \
+    if constexpr (is_float<elem<V>>) return select(is_nan(unseen(a)), a, pick(a, b));          \
+    else return pick(a, b);                                                                    \
+  }
+JC_PROPAGATE(min, lesser) JC_PROPAGATE(max, greater)
+#undef JC_PROPAGATE
+#undef JC_MASKED
+#undef JC_BLEND
 template <class V> JC_INLINE V fmin(V a, V b) { return select(is_nan(b), a, lesser(a, b)); }
 template <class V> JC_INLINE V fmax(V a, V b) { return select(is_nan(b), a, greater(a, b)); }
 template <class V> JC_INLINE V floor(V a) { return rounded<1>(a); }
@@ -244,6 +283,15 @@ template <class V> JC_INLINE V fmod(V a, V b) {
     return JC_EACH2(fmod_);
   }
 }
+template <class T> JC_INLINE T int_gcd(T a, T b) {  // Euclid's; not below 0, but for the least number
+  while (b != 0) {
+    T rest = int_fmod(a, b);
+    a = b;
+    b = rest;
+  }
+  return a < 0 ? T(-a) : a;
+}
+template <class V> JC_INLINE V gcd(V a, V b) { return JC_EACH2(int_gcd); }
 template <class V> JC_INLINE V mod(V a, V b) {  // sign of the divisor, as Python and NumPy
   if constexpr (!is_float<elem<V>>) {
     V q, r, zero = fill<V>(0);

@@ -1,0 +1,1 @@
+"""The backends, a folder each, over one walk of expressions. Fused or tiled kernels -> Artifact."""

@@ -1,0 +1,215 @@
+"""Between emitted C++ and the loader: the C++ compiler. C++ text -> a shared object on disk.
+
+The compiler is `$CXX`, else the first of c++, g++, clang++ on the path. It runs as a child process
+(vfork and exec: no Python state is forked), in a process group of its own that is killed at the
+deadline; several translation units compile side by side. Nothing here caches: see `cache.py`.
+
+Flags, and why: `-O2` because the kernels carry their SIMD explicitly (-O3 costs twice the compile
+time for nothing); `-march=native`, so the key of a cached object contains `isa()`;
+`-ffp-contract=off`, so that `a * b + c` rounds twice as NumPy's does and compiled equals eager;
+`-fno-math-errno -fno-trapping-math` change no value; `-fwrapv -fno-strict-aliasing` because
+integers wrap and the arena is reused across types. Never `-ffast-math`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+HEADERS: Final = Path(__file__).resolve().parent.parent / "headers"
+FLAGS: Final = (
+    "-std=c++17", "-O2", "-march=native", "-fPIC", "-pipe", "-fvisibility=hidden", "-pthread",
+    "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fwrapv", "-fno-strict-aliasing",
+    "-fno-exceptions", "-fno-rtti", "-fno-plt", "-Wno-psabi",
+)  # fmt: skip
+# Generated code throws nothing, allocates nothing by `new` and prints nothing: without the C++
+# run-time library, linking takes half the time and loading needs no libstdc++.
+LIBRARIES: Final = ("-nodefaultlibs", "-lm", "-lpthread", "-lc", "-lgcc")
+DEADLINE: Final = 300.0
+
+
+class NoCompiler(RuntimeError):
+    """No C++ compiler is installed: the caller falls back to the Python backend, saying so once."""
+
+
+class CompileError(RuntimeError):
+    """The compiler refused, crashed or ran into the deadline. Its output is in the message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """A C++ driver: the command, and a text that changes whenever the program does."""
+
+    command: tuple[str, ...]
+    identity: str
+
+
+def compiler() -> Compiler:
+    """The C++ compiler in use. Raises NoCompiler, naming what was looked for.
+
+    The identity is path, size and modification time: asking for the version would cost a process
+    in every warm start.
+    """
+    return _compiler(os.environ.get("CXX", ""), os.environ.get("PATH", ""))
+
+
+@functools.lru_cache(maxsize=8)
+def _compiler(cxx: str, path: str) -> Compiler:
+    candidates = [shlex.split(cxx)] if cxx.strip() else [["c++"], ["g++"], ["clang++"]]
+    for command in candidates:
+        found = shutil.which(command[0], path=path)
+        if found:
+            program = Path(found).resolve()
+            stat = program.stat()
+            identity = f"{program} {stat.st_size} {stat.st_mtime_ns} {command[1:]}"
+            return Compiler((found, *command[1:]), identity)
+    names = ", ".join(command[0] for command in candidates)
+    raise NoCompiler(
+        f"no C++ compiler found (looked for {names}); compiled code needs one: install g++ or "
+        "clang++, or set CXX to its path"
+    )
+
+
+@functools.cache
+def isa() -> str:
+    """What `-march=native` depends on: machine, model and feature flags of the processor."""
+    lines = [platform.system(), platform.machine()]
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return " ".join([*lines, platform.processor()])
+    wanted = ("vendor_id", "cpu family", "model", "flags", "Features", "CPU part", "CPU variant")
+    for line in text.split("\n\n", 1)[0].splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() in wanted:
+            lines.append(f"{name.strip()}={value.strip()}")
+    return " ".join(lines)
+
+
+@functools.cache
+def headers_digest() -> str:
+    """A digest of the headers that generated code includes: a part of every cache key."""
+    digest = hashlib.sha256()
+    for header in sorted(HEADERS.glob("*.h")):
+        digest.update(header.name.encode() + b"\0" + header.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def fingerprint(flags: Sequence[str] = ()) -> str:
+    """Everything but the source that decides the binary. Raises NoCompiler."""
+    return "\n".join([compiler().identity, isa(), headers_digest(), *FLAGS, *LIBRARIES, *flags])
+
+
+def compile_shared(
+    sources: Mapping[str, str],
+    out: Path,
+    *,
+    flags: Sequence[str] = (),
+    objects: Mapping[str, Path] | None = None,
+    deadline: float = DEADLINE,
+) -> None:
+    """Compile `sources` (file name -> C++ text) into the one shared object `out`.
+
+    With several sources each is compiled by a process of its own, at the same time. `objects` says
+    where the object of a source is, or is to be left if there is none. Raises CompileError (with
+    the compiler's messages and the path of the kept source) or NoCompiler.
+    """
+    driver = compiler()
+    base = [*driver.command, *FLAGS, *flags, f"-I{HEADERS}"]
+    work = Path(tempfile.mkdtemp(prefix="jitcap-build-"))
+    keep = False
+    until = time.monotonic() + deadline
+    try:
+        for name, text in sources.items():
+            (work / name).write_text(text, encoding="utf-8")
+        if len(sources) == 1:
+            (name,) = sources
+            _run_all([[*base, "-shared", name, "-o", str(out), *LIBRARIES]], work, until)
+        else:
+            paths = {name: work / f"{name}.o" for name in sources} | dict(objects or {})
+            missing = {name: str(path) for name, path in paths.items() if not path.exists()}
+            _run_all(
+                [[*base, "-c", name, "-o", path] for name, path in missing.items()], work, until
+            )
+            link = [*base, "-shared", *map(str, paths.values()), "-o", str(out), *LIBRARIES]
+            _run_all([link], work, until)
+    except CompileError:
+        keep = True  # the message points at the source
+        raise
+    finally:
+        if not keep:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+def _run_all(commands: Sequence[Sequence[str]], work: Path, until: float) -> None:
+    """Run the commands at the same time (there are hardly more than processors); the first failure
+    ends all."""
+    jobs: list[_Job] = []
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        for job in jobs:
+            job.kill()
+
+    # Popen.wait with a timeout asks every 50 ms: a tenth of a small kernel's compile.
+    timer = threading.Timer(max(0.0, until - time.monotonic()), end)
+    timer.daemon = True
+    timer.start()
+    try:
+        jobs += (_Job(command, work, i) for i, command in enumerate(commands))
+        for job in jobs:
+            job.wait(late)
+    finally:
+        timer.cancel()
+        for job in jobs:
+            job.kill()
+
+
+class _Job:
+    """One compiler process. Its messages go to a file: a pipe could fill up and block it."""
+
+    def __init__(self, command: Sequence[str], work: Path, number: int) -> None:
+        self.command = command
+        self.work = work
+        self.log = work / f"log{number}.txt"
+        env = {**os.environ, "TMPDIR": str(work), "LC_ALL": "C"}
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                command, cwd=work, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True,
+            )  # fmt: skip
+
+    def wait(self, late: threading.Event) -> None:
+        code = self.process.wait()
+        if code and late.is_set():
+            raise CompileError(
+                "the C++ compiler did not finish before its deadline and was stopped\n"
+                f"  command: {shlex.join(self.command)}\n  source kept in: {self.work}"
+            )
+        if code:
+            text = self.log.read_text(errors="replace")[:8000]
+            raise CompileError(
+                f"the C++ compiler failed with exit status {code}; the generated source is kept in "
+                f"{self.work}\n  command: {shlex.join(self.command)}\n{text}"
+            )
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()

@@ -1,0 +1,207 @@
+"""Beside the stages: one op call as kernels, for eager tensors on a device. op record, operands ->
+a plan of launches.
+
+This is what the entry point `eager.kernels` names. The call goes through the stages of the Triton
+backend as a program of one op, with its operands' own strides; numbers stay run-time scalars. A
+kernel is simulated by Triton's interpreter on the bytes that a device lends it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+from codegen import BACKENDS, run_body
+from codegen.emit.triton.runtime import build
+from codegen.emit.triton.runtime.program import Launch, Tables, TritonProgram
+from codegen.emit.triton.runtime.run import interpreter, table_arrays
+from codegen.expr import interning
+from codegen.ir import Access, Call, Program, Unsupported, Value
+from codegen.runtime.artifact import INDEX_SITE, CheckFailed, OutOfRange
+from eager.aval import Aval, contiguous_strides
+from eager.device.plan import NoKernel, Operand, Place, Plan, Result, Step
+from eager.device.protocol import Array, Grid
+from eager.op import Op
+
+TABLES: Final = ("table", "owner", "first", "sizes")
+
+
+def compile_op(
+    op: Op,
+    operands: Sequence[Operand],
+    attrs: Mapping[str, Any],
+    outs: Sequence[Aval],
+    into: Operand | None = None,
+) -> Plan:
+    """The launches that compute `op`; with `into`, they write its one result there. Raises NoKernel
+    saying why, where there is no kernel for it."""
+    program = _program(op, operands, attrs, outs, into)
+    try:
+        with interning():
+            emitted = run_body(BACKENDS["triton"].stages, "source", program)["source"]
+        module = build.load_kernels(emitted.source)
+    except Unsupported as refusal:
+        raise NoKernel(str(refusal)) from refusal
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"kernels for a device need the package {error.name}: pip install 'jitcap[sim]'",
+            name=error.name,
+        ) from error
+    return _Planner(emitted, module, op, operands, outs, into).plan()
+
+
+def fail(site: str, where: str) -> Exception:
+    """What a check that failed on the device raises, by its text; `where`: the user's file:line."""
+    message = site.partition("|")[0]
+    return (OutOfRange if INDEX_SITE in message else CheckFailed)(message, where)
+
+
+def _program(
+    op: Op,
+    operands: Sequence[Operand],
+    attrs: Mapping[str, Any],
+    outs: Sequence[Aval],
+    into: Operand | None,
+) -> Program:
+    given: list[Value] = []
+    for x in operands:
+        own = contiguous_strides(x.aval.shape)
+        strides = None if x.strides is None or x.strides == own else x.strides
+        given.append(Value(len(given), _anywhere(x.aval), strides))
+    made = tuple(Value(len(given) + 1 + i, _anywhere(a)) for i, a in enumerate(outs))
+    if into is None:
+        return Program(tuple(given), (Call(op, tuple(given), attrs, made),), made)
+    target = Value(len(given), _anywhere(into.aval), into.strides)
+    call = Call(op, tuple(given), attrs, made)
+    return Program((*given, target), (call,), (), ((target, made[0]),))
+
+
+def _anywhere(aval: Aval) -> Aval:
+    return replace(aval, device="cpu")  # what is compiled does not depend on which device it is
+
+
+@dataclass(frozen=True, slots=True)
+class TritonKernel:
+    """A kernel with what its launch fixes: the types of its parameters, and its tables."""
+
+    name: str
+    function: Any
+    types: tuple[Any, ...]  # NumPy's, of a region's elements or of a number
+    tables: Tables | None = None
+
+    def simulate(self, grid: Grid, arguments: Sequence[Any]) -> None:
+        """Run it in the interpreter, on writable arrays of bytes. `arguments` beyond the kernel's
+        own are the memory behind its tables."""
+        own = arguments[: len(self.types)]
+        given = [
+            x.view(t) if isinstance(x, np.ndarray) else t.type(x)
+            for x, t in zip(own, self.types, strict=True)
+        ]
+        behind: list[Array] = list(arguments[len(self.types) :])
+        if self.tables is not None:
+            given += self._tables(behind)
+        interpreter().interpret(self.function, grid[:1], *given, reachable=behind)
+
+    def together(self) -> AbstractContextManager[None]:
+        """Where many are simulated, cheaper."""
+        scope: AbstractContextManager[None] = interpreter().interpreting()
+        return scope
+
+    def _tables(self, behind: Sequence[Array]) -> list[Array]:
+        assert self.tables is not None
+        width = len(self.tables.sizes)
+        named = {f"{i}": x.ctypes.data for i, x in enumerate(behind)}
+        slots = tuple(
+            tuple(str(width * i + k) for k in range(width)) for i in range(len(self.tables.slots))
+        )
+        made = table_arrays(replace(self.tables, slots=slots), named.__getitem__)
+        return [made[name] for name in TABLES]
+
+
+def _flops(op: Op, operands: Sequence[Operand], outs: Sequence[Aval]) -> int:
+    """About how many operations on floats: an estimate for a device that models time."""
+    count = max(a.numel for a in (*outs, *(x.aval for x in operands)))
+    if op.kind != "contract":
+        return count
+    inner = operands[0].aval.shape[-1:] if op.name == "dot" else operands[1].aval.shape[1:]
+    return 2 * sum(a.numel for a in outs) * math.prod(inner)
+
+
+class _Planner:
+    """Which memory each launch of an emitted program gets."""
+
+    def __init__(
+        self,
+        emitted: TritonProgram,
+        module: Any,
+        op: Op,
+        operands: Sequence[Operand],
+        outs: Sequence[Aval],
+        into: Operand | None,
+    ) -> None:
+        self.emitted = emitted
+        self.module = module
+        self.op = op
+        self.outs = outs
+        inputs = emitted.fused.program.inputs
+        self.places: dict[str, Place] = {
+            f"v{v.id}": Place("number" if x.aval.weak else "operand", i)
+            for i, (v, x) in enumerate(zip(inputs, operands, strict=False))
+        }
+        if into is not None:
+            self.places[f"v{inputs[-1].id}"] = Place("into", 0, writes=True)
+        results = [] if into is not None else emitted.fused.outputs
+        for i, access in enumerate(results):
+            self.places[access.buffer] = Place("result", i, writes=True)
+        for name, offset in emitted.arena.items():
+            nbytes = emitted.buffers[name].nbytes
+            self.places[name] = Place("arena", offset, writes=True, nbytes=nbytes)
+        self.checks: list[str] = []
+        self.flops = _flops(op, operands, outs)
+
+    def plan(self) -> Plan:
+        steps = tuple(map(self.step, self.emitted.launches))
+        outputs = () if not self.emitted.fused.outputs else self.emitted.fused.outputs
+        results = tuple(self.result(access) for access in outputs)
+        return Plan(steps, results, self.emitted.arena_bytes, tuple(self.checks))
+
+    def result(self, access: Access) -> Result:
+        return Result(access.shape, access.strides, access.offset, self.size(access.buffer))
+
+    def size(self, name: str) -> int:
+        size: int = self.emitted.buffers[self.home(name)].size
+        return size
+
+    def home(self, name: str) -> str:
+        return self.emitted.buffers[name].home
+
+    def place(self, name: str) -> Place:
+        found = self.places.get(name)
+        return self.places[self.home(name)] if found is None else found
+
+    def step(self, launch: Launch) -> Step:
+        places, types = [], []
+        kinds = dict(self.emitted.kernels[launch.kernel].parameters)
+        for name in launch.arguments:
+            if name in TABLES:
+                continue
+            if name == "errors":
+                places.append(Place("errors", len(self.checks), writes=True))
+                types.append(np.dtype(np.int32))
+                continue
+            places.append(self.place(name))
+            types.append(self.emitted.buffers[name].dtype.np)
+        assert len(kinds) == len(launch.arguments)
+        self.checks += launch.checks
+        if launch.tables is not None:
+            places += [self.place(name) for slot in launch.tables.slots for name in slot]
+        function = getattr(self.module, launch.kernel)
+        kernel = TritonKernel(
+            f"{self.op.name}:{launch.kernel}", function, tuple(types), launch.tables
+        )
+        return Step(kernel, launch.programs, tuple(places), self.flops)

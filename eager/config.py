@@ -1,0 +1,125 @@
+"""Beside everything: the settings, one typed table. environment, code, `with` -> config.<flag>.
+
+    config.debug = 2                      for the process
+    with config(debug=2, dump="out"): ... for a while
+    JITCAP_DEBUG=2 python train.py        from outside
+
+An assignment outranks the environment, which outranks the default. The environment is read when a
+flag is, so a test may set it late.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One setting: its environment variable, its default (which fixes its type), what it does."""
+
+    name: str
+    env: str
+    default: bool | int | float | str
+    what: str
+
+    def parse(self, text: str) -> bool | int | float | str:
+        """The value spelled `text`. Raises ValueError naming the variable if it is none."""
+        kind = type(self.default)
+        if kind is bool:
+            return text.strip().lower() not in ("", "0", "false", "no", "off")
+        try:
+            return kind(text)
+        except ValueError:
+            raise ValueError(
+                f"{self.env}={text!r} is not {kind.__name__}; expected for example "
+                f"{self.env}={self.default!r}"
+            ) from None
+
+
+FLAGS: Final[dict[str, Flag]] = {
+    flag.name: flag
+    for flag in (
+        Flag("debug", "JITCAP_DEBUG", 0, "how much is printed about each compile, 0 to 6"),
+        Flag("dump", "JITCAP_DUMP", "", "a directory: each stage is written there as a file"),
+        Flag("check", "CHECK", False, "verify the program between stages"),
+        Flag("strict", "JITCAP_STRICT", False, "a fault of the compiler raises; else eager runs"),
+        Flag("backend", "JITCAP_BACKEND", "", "cpp, triton, python or eager for every @jit"),
+        Flag(
+            "isa",
+            "JITCAP_ISA",
+            "native",
+            "native, avx512, avx2 or baseline; for triton also interpreter (its kernels on NumPy)",
+        ),
+        Flag("device", "JITCAP_DEVICE", "", 'sim: "cuda" is a simulated GPU in this process'),
+        Flag("threads", "JITCAP_THREADS", 0, "threads of compiled code; 0: one per core"),
+        Flag("entries", "JITCAP_ENTRIES", 64, "compiled versions kept per function and guard set"),
+        Flag("recompute", "JITCAP_RECOMPUTE", True, "backward may recompute what is cheap"),
+        Flag(
+            "tolerance",
+            "JITCAP_TOLERANCE",
+            16.0,
+            "roundings by which verify=True lets floats differ",
+        ),
+    )
+}
+
+
+class Config:
+    """The settings as attributes; call it for a `with` block. Unknown names and types raise."""
+
+    debug: int
+    dump: str
+    check: bool
+    strict: bool
+    backend: str
+    isa: str
+    device: str
+    threads: int
+    entries: int
+    recompute: bool
+    tolerance: float
+
+    def __getattr__(self, name: str) -> Any:
+        """Called for flags that were not assigned: the environment's value, or the default."""
+        flag = _flag(name)
+        text = os.environ.get(flag.env)
+        return flag.default if text is None else flag.parse(text)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        flag = _flag(name)
+        kind = type(flag.default)
+        if not isinstance(value, kind) and not (kind is float and isinstance(value, int)):
+            raise TypeError(f"config.{name} is {kind.__name__}, got {value!r}: {flag.what}")
+        self.__dict__[name] = kind(value)
+
+    @contextmanager
+    def __call__(self, **changes: Any) -> Iterator[Config]:
+        """Set flags for the length of a `with` block."""
+        before = dict(self.__dict__)
+        try:
+            for name, value in changes.items():
+                setattr(self, name, value)
+            yield self
+        finally:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+
+    def __dir__(self) -> list[str]:
+        return list(FLAGS)
+
+    def __repr__(self) -> str:
+        rows = (f"  {n} = {getattr(self, n)!r:12}  # {f.env}: {f.what}" for n, f in FLAGS.items())
+        return "config(\n" + "\n".join(rows) + "\n)"
+
+
+def _flag(name: str) -> Flag:
+    if name not in FLAGS:
+        raise AttributeError(f"there is no setting {name!r}; there are {', '.join(FLAGS)}")
+    return FLAGS[name]
+
+
+config: Final = Config()

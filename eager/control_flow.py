@@ -1,0 +1,523 @@
+"""Control flow on tensors: `cond`, `switch`, `while_loop`, `fori_loop`. functions of trees -> a
+tree.
+
+In eager they run Python: the arm that is taken, the body as long as the condition holds. Under
+capture, where the value that decides is not known, the tracer records each function once as a
+graph of its own (`Tracer.part`), and a node that holds these graphs (`choice`, `loop`).
+
+Results are tensors of their own: they never share memory with an operand, or with anything else
+that a function gives back. The gradient of a choice is a choice of gradients (`ChoiceNode`): each
+arm's part of the tape is gone over backwards in an arm of its own.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from eager.aval import Aval, scalar_aval
+from eager.dtype import bool_ as BOOL
+from eager.sym import NUMBERS, SymNumber
+from eager.tape import (
+    FREED,
+    Node,
+    differentiable,
+    edge_of,
+    full,
+    mode,
+    sequence_now,
+    sweep,
+)
+from eager.tensor import Tensor, wrap
+from eager.traced import Traced, fresh
+from eager.tree import Structure, flatten
+
+Thunk = Callable[[], Any]
+
+
+class Disagreement(TypeError):
+    """What the functions given to control flow return does not fit together."""
+
+
+def cond(
+    pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()
+) -> Any:
+    """`true_fn(*operands)` if `pred` holds, else `false_fn(*operands)`.
+
+    `pred` is a bool or a tensor of one element. Operands and results are trees: tuples, lists and
+    dictionaries of tensors and numbers. In eager only the function that is chosen runs; under
+    `@jit`, if `pred` is known only when the program runs, both are captured, and one runs.
+
+    Raises TypeError, under capture, where the two results differ in structure, shape, dtype or
+    device; RuntimeError where `pred` has not one element.
+    """
+    arms = [_bind(f, operands) for f in (false_fn, true_fn)]
+    names = ("false_fn", "true_fn")
+    tracer, pick = _decide(pred)
+    if tracer is None:
+        return _own(_result("cond", arms[pick]()))
+    return _choose("cond", tracer, pick, names, arms)
+
+
+def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+    """`branches[index](*operands)`; an index outside the list takes its nearest end.
+
+    `index` is an int or a tensor of one integer. Otherwise as `cond`. Raises ValueError without
+    branches.
+    """
+    if not branches:
+        raise ValueError("switch() needs at least one branch")
+    last = len(branches) - 1
+    arms = [_bind(f, operands) for f in branches]
+    tracer, pick = _place(index, last)
+    if tracer is None:
+        return _own(_result("switch", arms[pick]()))
+    names = tuple(f"branch {i}" for i in range(last + 1))
+    return _choose("switch", tracer, pick, names, arms)
+
+
+def while_loop(
+    cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Any
+) -> Any:
+    """Repeat `carried = body_fn(*carried)` while `cond_fn(*carried)` holds; the last `carried`.
+
+    `carried_inputs` is a tuple or list of trees; `body_fn` gives as many, of the same structures,
+    shapes, dtypes and devices. In eager the loop is a Python loop, and gradients of any order go
+    through it; so it is under `@jit` as long as the condition is known. Where it is not, the loop
+    is one node, and asking for a gradient through it raises RuntimeError: the number of rounds, and
+    so the memory for what a backward needs, is known only when it runs. `fori_loop` with a known
+    number of rounds has gradients.
+
+    Raises TypeError if `body_fn` gives something else than it gets.
+    """
+    carried = tuple(carried_inputs)
+    while True:
+        tracer, holds = _decide(cond_fn(*carried))
+        if tracer is not None:
+            return _loop(tracer, holds, cond_fn, body_fn, carried)
+        if not holds:
+            return _own(carried)
+        new = body_fn(*carried)
+        _agree_in("while_loop", carried, new := tuple(new) if isinstance(new, list) else new)
+        carried = new
+
+
+def fori_loop(lower: Any, upper: Any, body_fun: Callable[..., Any], init_val: Any) -> Any:
+    """`for i in range(lower, upper): init_val = body_fun(i, init_val)`; the last value.
+
+    Bounds are ints, or tensors of one integer, for which it is a `while_loop`, and `i` a tensor.
+    Raises TypeError if `body_fun` gives something else than it gets.
+    """
+    if not isinstance(lower, Tensor) and not isinstance(upper, Tensor):
+        value = init_val
+        for i in range(operator.index(lower), operator.index(upper)):
+            new = body_fun(i, value)
+            _agree_in("fori_loop", value, new)
+            value = new
+        return _own(_result("fori_loop", value))
+
+    def body(i: Any, value: Any) -> tuple[Any, Any]:
+        return i + 1, body_fun(i, value)
+
+    start = lower if isinstance(lower, Tensor) else full(lower, upper.aval)
+    return while_loop(lambda i, _: i < upper, body, (start, init_val))[1]
+
+
+# ---------------------------------------------------------------------------- what decides
+
+
+def _bind(fn: Callable[..., Any], operands: Any) -> Thunk:
+    return lambda: fn(*operands)
+
+
+def _decide(pred: Any) -> tuple[Any, Any]:
+    """(None, 0 or 1) of what is known; else the tracer, and the truth as a value of its graph."""
+    if isinstance(pred, SymNumber):
+        holds = pred.tracer.decide(operator.truth, pred)
+        if holds is not None:
+            return None, int(holds)
+        return pred.tracer, (pred if pred.pytype is bool else pred != 0).handle
+    if isinstance(pred, Tensor):
+        if pred.numel() != 1:
+            raise RuntimeError(f"a condition needs one element, got a tensor of {pred.aval!r}")
+        array = pred._array
+        if type(array) is Traced and array.storage.tracer.value(array.read()) is None:
+            scalar = pred.detach().reshape(())
+            truth = scalar if scalar.dtype.name == "bool" else scalar != 0
+            return array.storage.tracer, truth._array.read()
+    return None, int(bool(pred))
+
+
+def _place(index: Any, last: int) -> tuple[Any, Any]:
+    """As `_decide`, of the place in a list of `last` + 1."""
+    if isinstance(index, Tensor):
+        if index.numel() != 1 or index.dtype.is_floating_point or index.dtype.is_complex:
+            raise RuntimeError(f"switch() needs the index of a branch, got {index.aval!r}")
+        array = index._array
+        if type(array) is Traced and array.storage.tracer.value(array.read()) is None:
+            place = index.detach().reshape(()).to(full(0, scalar_aval(0)).dtype).clamp(0, last)
+            return array.storage.tracer, place._array.read()
+        index = index.item()
+    return None, min(max(operator.index(index), 0), last)
+
+
+# ---------------------------------------------------------------------------- results
+
+
+def _result(what: str, tree: Any) -> Any:
+    """The tree itself. Raises TypeError if a leaf is neither tensor nor number."""
+    for leaf in flatten(tree)[0]:
+        if not isinstance(leaf, (Tensor, SymNumber, *NUMBERS)):
+            kind = type(leaf).__name__
+            raise Disagreement(f"{what}: results are tensors and numbers, got a {kind}")
+    return tree
+
+
+def _own(tree: Any) -> Any:
+    """The tree with tensors that share memory with no other."""
+    leaves, structure = flatten(tree)
+    return structure.build([x.clone() if isinstance(x, Tensor) else x for x in leaves])
+
+
+def _kind(leaf: Any) -> Any:
+    """What two results must have in common: a tensor's aval, a number's type."""
+    if isinstance(leaf, Tensor):
+        return leaf.aval
+    return leaf.pytype if isinstance(leaf, SymNumber) else type(leaf)
+
+
+def _shown(leaf: Any) -> str:
+    kind = _kind(leaf)
+    if isinstance(kind, Aval):
+        return f"{kind!r}" + ("" if kind.device == "cpu" else f" on {kind.device}")
+    return f"a number ({kind.__name__})"
+
+
+def _agree(what: str, names: Sequence[str], trees: Sequence[Any]) -> None:
+    """Raise Disagreement, which names both, unless two trees have one structure and leaves of the
+    same kinds."""
+    (one, first), (two, second) = map(flatten, trees)
+    if first != second:
+        raise Disagreement(
+            f"{what}: {names[0]} gives {first}, {names[1]} gives {second}: the structures differ"
+        )
+    for i, (a, b) in enumerate(zip(one, two, strict=True)):
+        if _kind(a) != _kind(b):
+            place = "" if first.kind is None else f" as result {i}"
+            raise Disagreement(
+                f"{what}: {names[0]} gives {_shown(a)}, {names[1]} gives {_shown(b)}{place}"
+            )
+
+
+def _agree_in(what: str, before: Any, after: Any) -> None:
+    _agree(what, ("what is carried", "the body"), (before, after))
+    _result(what, after)
+
+
+# ---------------------------------------------------------------------------- under capture
+
+
+class _Arm:
+    """A function that was recorded as a part: its results, and what it put on the tape."""
+
+    def __init__(self, tracer: Any, fn: Thunk, what: str) -> None:
+        self.leaves: list[Any] = []
+        self.structure: Structure | None = None
+
+        def run() -> list[Any]:
+            start = sequence_now()
+            self.leaves, self.structure = flatten(_result(what, fn()))
+            self.span = start, sequence_now()
+            return [handle_of(tracer, x) for x in self.leaves]
+
+        self.handles, self.part = tracer.part(run)
+
+    def tree(self) -> Any:
+        assert self.structure is not None
+        return self.structure.build(self.leaves)
+
+
+def handle_of(tracer: Any, leaf: Any) -> Any:
+    """The graph value of a tensor or a run-time number; any other number itself."""
+    if isinstance(leaf, Tensor):
+        array = leaf._array if type(leaf._array) is Traced else tracer.lift(leaf)
+        return array.read()
+    return leaf.handle if isinstance(leaf, SymNumber) else leaf
+
+
+def _choose(what: str, tracer: Any, pick: Any, names: Sequence[str], fns: Sequence[Thunk]) -> Any:
+    """Record every arm, and the choice of one."""
+    arms = [_Arm(tracer, fn, what) for fn in fns]
+    for name, arm in zip(names[1:], arms[1:], strict=True):
+        _agree(what, (names[0], name), (arms[0].tree(), arm.tree()))
+    first = arms[0]
+    assert first.structure is not None
+    results = _joined(tracer, pick, [a.leaves for a in arms], arms, [a.span for a in arms])
+    return first.structure.build(results)
+
+
+def _joined(
+    tracer: Any,
+    pick: Any,
+    rows: Sequence[Sequence[Any]],
+    arms: Sequence[_Arm],
+    spans: Sequence[Any],
+) -> list[Any]:
+    """The results of a choice: for each leaf one value of all arms. Numbers that all arms give
+    alike stay numbers."""
+    columns = list(zip(*rows, strict=True))
+    varying = [i for i, column in enumerate(columns) if not _constant(column)]
+    outputs = [[arm.handles[i] for i in varying] for arm in arms]
+    avals = [_aval(columns[i][0]) for i in varying]
+    handles = tracer.choice(pick, [arm.part for arm in arms], outputs, avals)
+    results = [column[0] for column in columns]
+    for i, handle, aval in zip(varying, handles, avals, strict=True):
+        results[i] = _value(tracer, columns[i][0], handle, aval)
+    tensors = [i for i in varying if isinstance(results[i], Tensor)]
+    record(tracer, pick, [[row[i] for i in tensors] for row in rows], spans,
+           [results[i] for i in tensors])  # fmt: skip
+    return results
+
+
+def _constant(column: Sequence[Any]) -> bool:
+    """Whether all arms give the same number (0.0 and -0.0 are two)."""
+    if any(isinstance(x, Tensor | SymNumber) for x in column):
+        return all(x is column[0] for x in column) and not isinstance(column[0], Tensor)
+    return len({(type(x), repr(x)) for x in column}) == 1
+
+
+def _aval(leaf: Any) -> Aval:
+    return leaf.aval if isinstance(leaf, Tensor) else scalar_aval(leaf)
+
+
+def _value(tracer: Any, like: Any, handle: Any, aval: Aval) -> Any:
+    """A value of the graph, as the tensor or number that `like` is."""
+    if isinstance(like, Tensor):
+        return wrap(fresh(tracer, handle, aval))
+    return SymNumber(tracer, like.pytype if isinstance(like, SymNumber) else type(like), handle)
+
+
+def _loop(
+    tracer: Any,
+    go: Any,
+    cond_fn: Callable[..., Any],
+    body_fn: Callable[..., Any],
+    carried: tuple[Any, ...],
+) -> Any:
+    """Record the body and the next condition on abstract values, and the loop."""
+    leaves, structure = flatten(_result("while_loop", carried))
+    avals = [_aval(x) for x in leaves]
+    places = [tracer.placeholder(f"carry{i}", a) for i, a in enumerate(avals)]
+
+    def body() -> Any:
+        values = [_value(tracer, x, h, a) for x, h, a in zip(leaves, places, avals, strict=True)]
+        new = body_fn(*structure.build(values))
+        new = tuple(new) if isinstance(new, list) else new
+        _agree_in("while_loop", carried, new)
+        return _truth(cond_fn(*new)), new
+
+    needs = mode.enabled and any(isinstance(x, Tensor) and x.requires_grad for x in leaves)
+    before, mode.enabled = mode.enabled, mode.enabled and not needs
+    try:
+        arm = _Arm(tracer, body, "while_loop")
+    finally:
+        mode.enabled = before
+    new = arm.leaves[1:]
+    needs = needs or any(isinstance(x, Tensor) and x.requires_grad for x in new)
+    start = [handle_of(tracer, x) for x in leaves]
+    handles = tracer.loop(go, arm.part, arm.handles, places, start, avals)
+    results = [_value(tracer, x, h, a) for x, h, a in zip(leaves, handles, avals, strict=True)]
+    tensors = [t for t in results if isinstance(t, Tensor) and differentiable(t.dtype)]
+    if needs and tensors:
+        node = LoopNode([x for x in leaves if isinstance(x, Tensor)], tuple(map(_aval, tensors)))
+        for i, t in enumerate(tensors):
+            t._node, t._index, t._requires_grad = node, i, True
+    return structure.build(results)
+
+
+def _truth(pred: Any) -> Any:
+    """A condition as a number."""
+    tracer, holds = _decide(pred)
+    return bool(holds) if tracer is None else wrap(fresh(tracer, holds, Aval((), BOOL)))
+
+
+class LoopNode(Node):
+    """A loop of unknown length on the tape: its gradient is refused."""
+
+    __slots__ = ()
+
+    def __init__(self, operands: Sequence[Tensor], outs: tuple[Aval, ...]) -> None:
+        super().__init__(operands, outs)
+
+    def name(self) -> str:
+        return "WhileLoopBackward0"
+
+    def vjp(self, grads: list[Any]) -> Sequence[Any]:
+        raise RuntimeError(
+            "the gradient of a while_loop whose length is known only when it runs: what its "
+            "backward needs has no bound. Use fori_loop with ints, or scan over a known length, "
+            "or detach() what the loop carries"
+        )
+
+
+# ---------------------------------------------------------------------------- the tape
+
+
+def record(
+    tracer: Any,
+    pick: Any,
+    rows: Sequence[Sequence[Tensor]],
+    spans: Sequence[Any],
+    results: Sequence[Tensor],
+) -> None:
+    """Put the choice of one of `rows` on the tape, as the history of `results`. `spans`: for each
+    row the sequence numbers, from and to, of what was recorded in its arm."""
+    alike = [differentiable(t.dtype) and any(row[i].requires_grad for row in rows)
+             for i, t in enumerate(results)]  # fmt: skip
+    if not mode.enabled or not any(alike):
+        return
+    chosen = [i for i, on in enumerate(alike) if on]
+    node = ChoiceNode(
+        tracer, pick, [[row[i] for i in chosen] for row in rows], spans,
+        tuple(results[i].aval for i in chosen),
+    )  # fmt: skip
+    for index, i in enumerate(chosen):
+        t = results[i]
+        t._node, t._index, t._requires_grad = node, index, True
+
+
+Span = tuple[float, float]
+
+
+class ChoiceNode(Node):
+    """A choice on the tape. `rows` are the results of each arm, with their histories inside it;
+    `spans` the sequence numbers of what is inside. The edges are all that lies just outside of any
+    arm."""
+
+    __slots__ = ("label", "pick", "rows", "saved", "spans", "tracer")
+
+    def __init__(
+        self,
+        tracer: Any,
+        pick: Any,
+        rows: Sequence[Sequence[Tensor]],
+        spans: Sequence[tuple[Span, ...] | Span],
+        outs: tuple[Aval, ...],
+    ) -> None:
+        super().__init__((), outs)
+        self.tracer = tracer
+        self.pick = pick
+        self.rows = rows
+        self.saved: Any = {}  # None when it was freed
+        self.label = "CloneBackward0"
+        self.spans = [s if isinstance(s[0], tuple) else (s,) for s in spans]
+        found: dict[Any, None] = {}
+        for row, spans_ in zip(rows, self.spans, strict=True):
+            found.update(dict.fromkeys(outer_edges(row, spans_)))
+        self.edges = tuple(found)
+        self.avals = tuple(aval_at(e) for e in self.edges)
+
+    def name(self) -> str:
+        return self.label
+
+    def vjp(self, grads: list[Any]) -> Sequence[Any]:
+        """A choice of the arms' gradients; zeros for what one arm does not touch."""
+        if self.saved is None:
+            raise RuntimeError(FREED)
+        arms = []
+        for row, spans in zip(self.rows, self.spans, strict=True):
+            fn = _Backward(row, spans, grads, self.edges, self.avals)
+            arms.append(_Arm(self.tracer, fn, "cond"))
+        after = [(*inner, arm.span) for inner, arm in zip(self.spans, arms, strict=True)]
+        return _joined(self.tracer, self.pick, [a.leaves for a in arms], arms, after)
+
+    def release(self) -> None:
+        if any(_saves(row, s) for row, s in zip(self.rows, self.spans, strict=True)):
+            self.saved = None
+
+
+class _Backward:
+    """The gradients of one arm, as a function for a part."""
+
+    def __init__(
+        self,
+        row: Sequence[Tensor],
+        spans: tuple[Span, ...],
+        grads: Sequence[Any],
+        edges: Sequence[Any],
+        avals: Sequence[Aval],
+    ) -> None:
+        self.row, self.spans, self.grads = row, spans, grads
+        self.edges, self.avals = edges, avals
+
+    def __call__(self) -> list[Tensor]:
+        create = mode.enabled
+        roots = [
+            (edge_of(t), g)
+            for t, g in zip(self.row, self.grads, strict=True)
+            if g is not None and t.requires_grad
+        ]
+        found = sweep_inside(roots, self.spans, self.edges, create=create)
+        return [
+            full(0, aval) if grad is None else grad.to(aval.dtype)
+            for grad, aval in zip(found, self.avals, strict=True)
+        ]
+
+
+def _inside(node: Any, spans: tuple[Span, ...]) -> bool:
+    return any(start <= node.sequence <= stop for start, stop in spans)
+
+
+def outer_edges(results: Sequence[Tensor], spans: tuple[Span, ...]) -> list[Any]:
+    """What the histories of `results` lead to outside of the spans: (node, output), (leaf, 0)."""
+    return _walk(results, spans)[0]
+
+
+def inner_nodes(results: Sequence[Tensor], spans: tuple[Span, ...]) -> list[Node]:
+    """The nodes of the tape inside the spans."""
+    return _walk(results, spans)[1]
+
+
+def _saves(results: Sequence[Tensor], spans: tuple[Span, ...]) -> bool:
+    """Whether a node inside keeps something for its derivative."""
+    inside = _walk(results, spans)[1]
+    return any(type(n) is ChoiceNode or getattr(n, "saved", True) for n in inside)
+
+
+def _walk(results: Sequence[Tensor], spans: tuple[Span, ...]) -> tuple[list[Any], list[Node]]:
+    """The edges that leave the spans, and the nodes inside."""
+    found: dict[Any, None] = {}
+    seen: dict[Node, None] = {}
+    stack = [e for t in results if (e := edge_of(t)) is not None]
+    while stack:
+        target, index = stack.pop()
+        if isinstance(target, Tensor) or not _inside(target, spans):
+            found[target, index] = None
+        elif target not in seen:
+            seen[target] = None
+            stack += [e for e in target.edges if e is not None]
+    return list(found), list(seen)
+
+
+def sweep_inside(
+    roots: Sequence[tuple[Any, Tensor]],
+    spans: tuple[Span, ...],
+    edges: Sequence[Any],
+    *,
+    create: bool,
+) -> list[Tensor | None]:
+    """The gradients that arrive at `edges`, by the tape inside the spans alone."""
+    found, leaves = sweep(
+        roots, None, keep=True, create=create, ends=lambda node: not _inside(node, spans)
+    )
+    return [
+        leaves[id(target)][1] if id(target) in leaves else found.get((id(target), index))
+        for target, index in edges
+    ]
+
+
+def aval_at(edge: Any) -> Aval:
+    target, index = edge
+    aval: Aval = target.aval if isinstance(target, Tensor) else target.outs[index]
+    return aval

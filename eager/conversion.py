@@ -1,0 +1,214 @@
+"""Beside the ops: a tensor in another dtype, or on another device. Tensor -> Tensor.
+
+What crosses between host and device goes through `device/transfer.py`, is counted there, and on the
+tape is a `Transfer`, whose gradient goes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from eager import dtype as dt
+from eager.device import CPU, device, places, transfer
+from eager.device.array import DeviceArray
+from eager.dispatch import apply, current_tracer
+from eager.dtype import DType
+from eager.notice import options
+from eager.ops import samples as s
+from eager.ops.pointwise import CAST, clone
+from eager.registry import public
+from eager.tape import Node, mode
+from eager.tensor import Tensor, refresh, wrap
+from eager.traced import Traced, UnknownValue
+
+
+def known(self: Tensor, what: str) -> Any:
+    if type(self._array) is Traced:
+        raise UnknownValue(
+            f"{what} of a tensor whose values are not known yet: it is being captured"
+        )
+    if type(self._array) is DeviceArray:
+        raise TypeError(
+            f"{what}: can't convert {self._array.aval.device} device type tensor to numpy. Use "
+            "Tensor.cpu() to copy the tensor to host memory first."
+        )
+    return self._array
+
+
+def on_host(self: Tensor, what: str) -> Any:
+    """The values as a NumPy array, copied from a device where they lie on one."""
+    array = self._array
+    return transfer.download(array) if type(array) is DeviceArray else known(self, what)
+
+
+@public(namespace=False, samples=None)
+def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """`to(dtype)`, `to(device)`, `to(device, dtype)`, `to(other)`; `copy=True` always copies. The
+    tensor itself if nothing changes."""
+    dtype, place, copy = kwargs.pop("dtype", None), kwargs.pop("device", None), False
+    flags = [a for a in args if isinstance(a, bool)]  # non_blocking, copy
+    copy = kwargs.pop("copy", len(flags) > 1 and flags[1])
+    non_blocking = kwargs.pop("non_blocking", bool(flags) and flags[0])
+    if kwargs:
+        if kwargs.get("memory_format"):
+            options("to", memory_format=kwargs["memory_format"])
+        kwargs.pop("memory_format", None)
+    if kwargs:
+        raise TypeError(f"to() got an unexpected keyword argument {next(iter(kwargs))!r}")
+    for a in args:
+        if isinstance(a, DType):
+            dtype = a
+        elif isinstance(a, Tensor):
+            dtype, place = a.dtype, a.device
+        elif isinstance(a, (str, device)):
+            place = a
+    if place is not None:
+        place = _resolved(place)
+        if place != self.device:
+            return _moved(self, place, dtype, bool(non_blocking))
+    if dtype is None or dtype is self.dtype:
+        return clone(self) if copy else self
+    return apply(CAST, self, dtype=dtype)
+
+
+def _resolved(place: Any) -> device:
+    if place is CPU or place == "cpu":
+        return CPU
+    return places.resolved(place if isinstance(place, device) else device(place))
+
+
+class Transfer(Node):
+    """A tensor went to another device: so does its gradient, back."""
+
+    __slots__ = ()
+
+    def name(self) -> str:
+        return "ToCopyBackward0"
+
+    def vjp(self, grads: list[Any]) -> Sequence[Any]:
+        return (to(grads[0], self.avals[0].device),)
+
+
+def _moved(self: Tensor, place: device, dtype: DType | None, non_blocking: bool) -> Tensor:
+    """A copy on another device, converted there where the CPU is."""
+    if type(self._array) is Traced or current_tracer.get() is not None:
+        _refuse_move(self, place)
+    if self._view is not None:
+        refresh(self)
+    if dtype is not None and dtype is not self.dtype and place != CPU:
+        self, dtype = to(self, dtype), None
+    array = self._array
+    if type(array) is DeviceArray:
+        array = transfer.download(array)  # waits in any case
+    there = array if place == CPU else transfer.upload(array, place, non_blocking=non_blocking)
+    out: Tensor = wrap(there)
+    if self._requires_grad and mode.enabled:
+        out._node, out._requires_grad = Transfer((self,), (out.aval,)), True
+    return out if dtype is None else to(out, dtype)
+
+
+def _refuse_move(self: Tensor, place: device) -> None:
+    array = self._array
+    tracer: Any = array.storage.tracer if type(array) is Traced else current_tracer.get()
+    tracer.refuse_device(f"a tensor on {self.device} moves to {place}")
+
+
+def _conversion(name: str, dtype: DType) -> None:
+    def convert(self: Tensor, memory_format: Any = None) -> Tensor:
+        if memory_format:
+            options(name, memory_format=memory_format)
+        return to(self, dtype)
+
+    convert.__name__ = convert.__qualname__ = name
+    convert.__doc__ = f"This tensor as {dtype.name}."
+    reference = f"Tensor.{name}"
+    samples = s.on(grad=not dtype.is_complex)
+    public(name, namespace=False, torch=reference, samples=samples)(convert)
+
+
+for _short, _wanted in (
+    ("float", dt.float32),
+    ("double", dt.float64),
+    ("half", dt.float16),
+    ("bfloat16", dt.bfloat16),
+    ("int", dt.int32),
+    ("long", dt.int64),
+    ("short", dt.int16),
+    ("char", dt.int8),
+    ("byte", dt.uint8),
+    ("bool", dt.bool_),
+    ("cfloat", dt.complex64),
+    ("cdouble", dt.complex128),
+):
+    _conversion(_short, _wanted)
+
+
+@public(namespace=False)
+def type_as(self: Tensor, other: Tensor) -> Tensor:
+    return to(self, other.dtype)
+
+
+_TYPE_NAMES = {
+    "Float": dt.float32,
+    "Double": dt.float64,
+    "Half": dt.float16,
+    "BFloat16": dt.bfloat16,
+    "Int": dt.int32,
+    "Long": dt.int64,
+    "Short": dt.int16,
+    "Char": dt.int8,
+    "Byte": dt.uint8,
+    "Bool": dt.bool_,
+}
+_LEGACY = {f"{name}Tensor": d for name, d in _TYPE_NAMES.items()}
+
+
+@public("type", namespace=False)
+def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """The tensor's legacy type name, or the tensor as `dtype` (a DType or such a name)."""
+    if dtype is None:
+        return "eager." + next(n for n, d in _LEGACY.items() if d is self.dtype)
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", "")
+    return to(self, _LEGACY.get(name.rpartition(".")[2], dtype))
+
+
+def _legacy_constructor(name: str, dtype: DType) -> None:
+    def make(*args: Any) -> Tensor:
+        return to(Tensor(*args), dtype)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"Legacy constructor: `Tensor(...)` as {dtype.name}."
+    public(name, method=False)(make)
+
+
+for _short, _wanted in _LEGACY.items():
+    _legacy_constructor(_short, _wanted)
+
+
+@public(namespace=False)
+def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
+    if memory_format:
+        options("cpu", memory_format=memory_format)
+    return to(self, CPU)
+
+
+@public(namespace=False)
+def cuda(self: Tensor, device: Any = None, non_blocking: bool = False) -> Tensor:
+    """On the GPU. RuntimeError where there is none."""
+    place = "cuda" if device is None else device
+    return to(self, f"cuda:{place}" if isinstance(place, int) else place, None, non_blocking)
+
+
+@public(namespace=False)
+def pin_memory(self: Tensor) -> Tensor:
+    """A copy in memory from which a GPU copies while the host goes on (`to("cuda",
+    non_blocking=True)`); this tensor where there is no GPU, or it is such memory."""
+    if not places.count() or is_pinned(self):
+        return self
+    return wrap(transfer.pinned_copy(known(self, "pin_memory()")))
+
+
+@public(namespace=False)
+def is_pinned(self: Tensor) -> bool:
+    return transfer.is_pinned(self._array)

@@ -1,0 +1,109 @@
+"""The devices of this process: which there are, which are open, which is meant. a `device` -> its
+Pool.
+
+A device is opened when something is first asked of it. `JITCAP_DEVICE=sim` makes "cuda" a simulated
+GPU; the driver of a real one is not called from here yet, and there is none otherwise.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from eager.config import config
+from eager.device import CPU, device
+from eager.device.pool import Pool
+from eager.device.protocol import DeviceUnavailable
+from eager.device.sim import SimDevice
+
+SIMULATED: Final = "sim"
+HOW: Final = (
+    "tensors live on the cpu. "
+    'JITCAP_DEVICE=sim makes "cuda" a simulated GPU (docs/gpu.md); tensors on a real one are not '
+    "built yet"
+)
+_open: dict[int, Pool] = {}
+_lock: Final = threading.Lock()
+
+
+class _Current(threading.local):
+    """The stream of each device that this thread means."""
+
+    def __init__(self) -> None:
+        self.streams: dict[int, Any] = {}
+
+
+_current = _Current()
+
+
+def count() -> int:
+    """How many devices there are beside the CPU."""
+    asked = config.device
+    if asked not in ("", SIMULATED):
+        raise ValueError(f"JITCAP_DEVICE={asked!r}: expected {SIMULATED!r}, or nothing")
+    return int(asked == SIMULATED)
+
+
+def opened() -> list[Pool]:
+    """Those that something was asked of."""
+    return list(_open.values())
+
+
+def pool(place: device | int | None = None) -> Pool:
+    """The memory of a device, which is opened. Raises DeviceUnavailable where there is none."""
+    index = place if isinstance(place, int) else (place.index if place is not None else 0) or 0
+    found = _open.get(index)
+    return _opened(index) if found is None else found
+
+
+def _opened(index: int) -> Pool:
+    known = count()
+    if not known:
+        raise DeviceUnavailable(f"device 'cuda' is not available here: {HOW}")
+    if not 0 <= index < known:
+        raise DeviceUnavailable(
+            f"device 'cuda:{index}' is not available here: there is cuda:0 alone"
+        )
+    with _lock:
+        if index not in _open:
+            _open[index] = Pool(SimDevice(index))
+        return _open[index]
+
+
+def close() -> None:
+    """Forget all devices: tensors that are left keep theirs, and what comes next gets new ones."""
+    with _lock:
+        _open.clear()
+        _current.streams.clear()
+
+
+def resolved(place: Any) -> device:
+    """A place with its index: "cuda" is the current device. Raises DeviceUnavailable where it is
+    not there."""
+    found = place if isinstance(place, device) else device(place)
+    if found.type == "cuda":
+        pool(found)
+        return device("cuda", found.index or 0)
+    if found.type != "cpu":
+        raise DeviceUnavailable(f"device {str(found)!r} is not available here: there are no values")
+    return CPU
+
+
+def stream(of: Any) -> Any:
+    """The stream on which this thread queues commands of a device (an open one)."""
+    return _current.streams.get(of.index) or of.main
+
+
+@contextmanager
+def on_stream(of: Any, stream: Any) -> Iterator[None]:
+    before = _current.streams.get(of.index)
+    _current.streams[of.index] = stream
+    try:
+        yield
+    finally:
+        if before is None:
+            del _current.streams[of.index]
+        else:
+            _current.streams[of.index] = before

@@ -1,0 +1,108 @@
+"""Between host and device memory: NumPy array <-> DeviceArray. Every copy is one that the device
+counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from eager import dtype as dt
+from eager.aval import Aval
+from eager.device import device, places
+from eager.device.array import DeviceArray
+from eager.device.pool import Buffer
+from eager.device.protocol import Array
+
+
+class Pinned(bytearray):
+    """Host memory that a device copies from while the host goes on. (A simulated one locks no
+    pages.)"""
+
+
+def pinned_copy(array: Array) -> Array:
+    """A copy in page-locked memory."""
+    out: Array = np.ndarray(array.shape, array.dtype, Pinned(array.nbytes))
+    out[...] = array
+    return out
+
+
+def is_pinned(array: Any) -> bool:
+    """Whether a NumPy array, or the one that it is a view of, is such a copy."""
+    while isinstance(array, np.ndarray):
+        array = array.base
+    return isinstance(array, Pinned)
+
+
+def empty(aval: Aval) -> DeviceArray:
+    """A row-major array of undefined values where the aval says."""
+    return DeviceArray(new_buffer(aval), aval)
+
+
+def new_buffer(aval: Aval) -> Buffer:
+    pool = places.pool(device(aval.device))
+    return pool.empty(aval.nbytes, places.stream(pool.device))
+
+
+def upload(array: Array, place: device, *, non_blocking: bool = False) -> DeviceArray:
+    """A copy on a device. What is dense keeps its strides. From pinned memory a copy that is
+    `non_blocking` goes on while the host does; the array must not change until then."""
+    aval = Aval(array.shape, dt.from_numpy(array.dtype), str(place))
+    order = sorted(range(array.ndim), key=lambda d: (-array.strides[d], d))
+    packed = array.transpose(order)
+    if not packed.flags.c_contiguous:
+        packed = array = np.ascontiguousarray(array).reshape(array.shape)
+    item = array.itemsize
+    strides = tuple(s // item for s in array.strides) if array.size else None
+    out = DeviceArray(new_buffer(aval), aval, strides)
+    write(out, packed, non_blocking=non_blocking)
+    return out
+
+
+def values_of(array: Any) -> Any:
+    """The values of a tensor's array as NumPy's, for a check of them: copied from a device, None
+    where they are not known."""
+    if type(array) is DeviceArray:
+        return download(array)
+    return array if isinstance(array, np.ndarray) else None
+
+
+def write(target: DeviceArray, packed: Array, *, non_blocking: bool = False) -> None:
+    """Copy an array without gaps over the memory of one without gaps."""
+    if not packed.size:
+        return
+    unit = target.buffer.device
+    stream = places.stream(unit)
+    target.buffer.used_on(stream)
+    pinned = non_blocking and is_pinned(packed)
+    unit.upload(target.region(writes=True, reads=False), packed, stream, pinned=pinned)
+
+
+def download(array: DeviceArray) -> Array:
+    """A copy in host memory, after what is queued before it. What is dense keeps its strides."""
+    kind = array.aval.dtype.np
+    flat = np.empty(array.span, kind)
+    if array.size:
+        unit = array.buffer.device
+        stream = places.stream(unit)
+        array.buffer.used_on(stream)
+        unit.download(flat, array.region(), stream)
+        array.buffer.pool.checks.settle()
+    steps = tuple(s * kind.itemsize for s in array.strides)
+    if array.span != array.size:
+        return np.array(as_strided(flat, array.shape, steps), order="C")
+    if array.is_contiguous():
+        return flat.reshape(array.shape)
+    return as_strided(flat, array.shape, steps)
+
+
+def copy(target: DeviceArray, source: DeviceArray) -> None:
+    """Copy an array without gaps over another of the same device."""
+    if not source.size:
+        return
+    unit = target.buffer.device
+    stream = places.stream(unit)
+    target.buffer.used_on(stream)
+    source.buffer.used_on(stream)
+    unit.copy(target.region(writes=True, reads=False), source.region(), stream)

@@ -1,0 +1,272 @@
+"""What values a parameter or a draw may have. tensor -> bool tensor, one per event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from eager import linalg
+from eager.dtype import bool_, finfo
+from eager.ops.move import cat as _joined
+from eager.ops.move import stack as _stacked
+from eager.tensor import Tensor
+
+
+class Constraint:
+    """Base of constraints: `check(value)`; `event_dim` dimensions make one value."""
+
+    is_discrete = False
+    event_dim = 0
+
+    def check(self, value: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return type(self).__name__[1:] + "()"
+
+
+class _Dependent(Constraint):
+    """Of other parameters: not looked at."""
+
+
+class _DependentProperty(property, _Dependent):
+    """A property that gives a constraint, of other parameters."""
+
+    def __init__(
+        self, fn: Any = None, *, is_discrete: bool = False, event_dim: int = 0, **kwargs: Any
+    ) -> None:
+        super().__init__(fn, **kwargs)
+        self.is_discrete, self.event_dim = is_discrete, event_dim
+
+    def __call__(self, fn: Callable[[Any], Any]) -> Any:
+        """As a decorator, with what is known of all the constraints."""
+        return _DependentProperty(fn, is_discrete=self.is_discrete, event_dim=self.event_dim)
+
+
+class _Real(Constraint):
+    def check(self, value: Tensor) -> Tensor:
+        return value == value
+
+
+class _Boolean(Constraint):
+    is_discrete = True
+
+    def check(self, value: Tensor) -> Tensor:
+        return (value == 0) | (value == 1)
+
+
+class _Range(Constraint):
+    """Between two bounds, of which either may be missing or may be left out."""
+
+    def __init__(
+        self, lower: Any = None, upper: Any = None, *, closed: bool = True, whole: bool = False
+    ) -> None:
+        self.lower_bound, self.upper_bound = lower, upper
+        self.closed = closed
+        self.is_discrete = whole
+
+    def check(self, value: Tensor) -> Tensor:
+        good = value % 1 == 0 if self.is_discrete else value == value
+        if self.lower_bound is not None:
+            at = value >= self.lower_bound if self.closed else value > self.lower_bound
+            good = good & at
+        if self.upper_bound is not None:
+            good = good & (value <= self.upper_bound)
+        return good
+
+    def __repr__(self) -> str:
+        kind = "Integers" if self.is_discrete else "Numbers"
+        return f"{kind}(lower_bound={self.lower_bound}, upper_bound={self.upper_bound})"
+
+
+class _Simplex(Constraint):
+    event_dim = 1
+
+    def check(self, value: Tensor) -> Tensor:
+        return (value >= 0).all(-1) & ((value.sum(-1) - 1).abs() < 1e-6)
+
+
+class _OneHot(Constraint):
+    is_discrete = True
+    event_dim = 1
+
+    def check(self, value: Tensor) -> Tensor:
+        return ((value == 0) | (value == 1)).all(-1) & (value.sum(-1) == 1)
+
+
+class _RealVector(Constraint):
+    event_dim = 1
+
+    def check(self, value: Tensor) -> Tensor:
+        return (value == value).all(-1)
+
+
+class _LowerCholesky(Constraint):
+    event_dim = 2
+
+    def check(self, value: Tensor) -> Tensor:
+        lower = (value.tril() == value).flatten(-2).all(-1)
+        return lower & (value.diagonal(0, -2, -1) > 0).all(-1)
+
+
+class _LowerTriangular(Constraint):
+    event_dim = 2
+
+    def check(self, value: Tensor) -> Tensor:
+        return (value.tril() == value).flatten(-2).all(-1)
+
+
+class _CorrCholesky(Constraint):
+    """Lower triangular, with a positive diagonal and rows of length 1."""
+
+    event_dim = 2
+
+    def check(self, value: Tensor) -> Tensor:
+        near = 10 * finfo(value.dtype).eps * value.shape[-1]
+        unit = ((value.detach().norm(dim=-1) - 1).abs() <= near).all(-1)
+        return lower_cholesky.check(value) & unit
+
+
+class _Square(Constraint):
+    event_dim = 2
+
+    def check(self, value: Tensor) -> Tensor:
+        same = value.shape[-2] == value.shape[-1]
+        return value.new_full(value.shape[:-2], same, dtype=bool_)
+
+
+class _Symmetric(Constraint):
+    event_dim = 2
+
+    def check(self, value: Tensor) -> Tensor:
+        if value.shape[-2] != value.shape[-1]:
+            return square.check(value)
+        return value.isclose(value.mT, atol=1e-6).flatten(-2).all(-1)
+
+
+class _PositiveSemidefinite(_Symmetric):
+    def check(self, value: Tensor) -> Tensor:
+        good = super().check(value)
+        return (linalg.eigvalsh(value) >= 0).all(-1) if good.all() else good
+
+
+class _PositiveDefinite(_Symmetric):
+    def check(self, value: Tensor) -> Tensor:
+        good = super().check(value)
+        return linalg.cholesky_ex(value).info == 0 if good.all() else good
+
+
+class _Multinomial(Constraint):
+    """Counts of at most `upper_bound` together."""
+
+    is_discrete = True
+    event_dim = 1
+
+    def __init__(self, upper_bound: Any) -> None:
+        self.upper_bound = upper_bound
+
+    def check(self, value: Tensor) -> Tensor:
+        return (value >= 0).all(-1) & (value.sum(-1) <= self.upper_bound)
+
+
+class _Several(Constraint):
+    """Constraints of the parts of a value along `dim`."""
+
+    def __init__(self, cseq: Sequence[Constraint], dim: int) -> None:
+        self.cseq, self.dim = list(cseq), dim
+        self.is_discrete = any(each.is_discrete for each in self.cseq)
+        self.event_dim = max(each.event_dim for each in self.cseq)
+
+
+class _Cat(_Several):
+    """Parts of the given lengths, one after the other."""
+
+    def __init__(
+        self, cseq: Sequence[Constraint], dim: int = 0, lengths: Sequence[int] | None = None
+    ) -> None:
+        super().__init__(cseq, dim)
+        self.lengths = [1] * len(self.cseq) if lengths is None else list(lengths)
+
+    def check(self, value: Tensor) -> Tensor:
+        parts = value.split(self.lengths, self.dim)
+        return _joined([e.check(v) for e, v in zip(self.cseq, parts, strict=True)], self.dim)
+
+
+class _Stack(_Several):
+    """One index of `dim` for each."""
+
+    def __init__(self, cseq: Sequence[Constraint], dim: int = 0) -> None:
+        super().__init__(cseq, dim)
+        self.event_dim += self.dim + self.event_dim < 0
+
+    def check(self, value: Tensor) -> Tensor:
+        parts = value.unbind(self.dim)
+        return _stacked([e.check(v) for e, v in zip(self.cseq, parts, strict=True)], self.dim)
+
+
+class _Independent(Constraint):
+    """Another constraint of every element of an event."""
+
+    def __init__(self, base_constraint: Constraint, reinterpreted_batch_ndims: int) -> None:
+        self.base_constraint = base_constraint
+        self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
+        self.is_discrete = base_constraint.is_discrete
+        self.event_dim = base_constraint.event_dim + reinterpreted_batch_ndims
+
+    def check(self, value: Tensor) -> Tensor:
+        good = self.base_constraint.check(value)
+        n = self.reinterpreted_batch_ndims
+        return good.flatten(good.ndim - n).all(-1) if n else good
+
+
+def greater_than(lower_bound: Any) -> Constraint:
+    return _Range(lower_bound, closed=False)
+
+
+def greater_than_eq(lower_bound: Any) -> Constraint:
+    return _Range(lower_bound)
+
+
+def less_than(upper_bound: Any) -> Constraint:
+    return _Range(None, upper_bound)
+
+
+def interval(lower_bound: Any, upper_bound: Any) -> Constraint:
+    return _Range(lower_bound, upper_bound)
+
+
+def integer_interval(lower_bound: Any, upper_bound: Any) -> Constraint:
+    return _Range(lower_bound, upper_bound, whole=True)
+
+
+def independent(base_constraint: Constraint, reinterpreted_batch_ndims: int) -> Constraint:
+    return _Independent(base_constraint, reinterpreted_batch_ndims)
+
+
+def is_dependent(constraint: Any) -> bool:
+    return isinstance(constraint, _Dependent)
+
+
+half_open_interval = interval
+dependent = _Dependent()
+dependent_property = _DependentProperty
+cat = _Cat
+stack = _Stack
+multinomial = _Multinomial
+boolean = _Boolean()
+real = _Real()
+real_vector = _RealVector()
+positive = greater_than(0.0)
+nonnegative = greater_than_eq(0.0)
+unit_interval = interval(0.0, 1.0)
+positive_integer = _Range(1, whole=True)
+nonnegative_integer = _Range(0, whole=True)
+simplex = _Simplex()
+one_hot = _OneHot()
+lower_cholesky = _LowerCholesky()
+lower_triangular = _LowerTriangular()
+corr_cholesky = _CorrCholesky()
+square = _Square()
+symmetric = _Symmetric()
+positive_semidefinite = _PositiveSemidefinite()
+positive_definite = _PositiveDefinite()

@@ -1,0 +1,357 @@
+"""Invertible functions of draws, with the logarithms of their slopes. tensor -> tensor and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from eager.distributions import constraints as c
+from eager.dtype import finfo
+from eager.nn.functional import softplus
+from eager.tensor import Tensor
+
+
+class Transform:
+    """Base: a subclass defines `_call`, `_inverse` and `log_abs_det_jacobian(x, y)`.
+
+    `domain` and `codomain` are constraints; their `event_dim` says how many dimensions are one
+    value. Calling it transforms; `.inv` is the inverse."""
+
+    bijective = False
+    domain: Any = c.real
+    codomain: Any = c.real
+
+    def __init__(self, cache_size: int = 0) -> None:
+        self._cache_size = cache_size
+
+    @property
+    def event_dim(self) -> int:
+        return max(self.domain.event_dim, self.codomain.event_dim)
+
+    @property
+    def inv(self) -> Transform:
+        return _Inverse(self)
+
+    @property
+    def sign(self) -> Any:
+        """Whether it grows (1) or falls (-1)."""
+        raise NotImplementedError
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self._call(x)
+
+    def _call(self, x: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        """log |dy / dx|."""
+        raise NotImplementedError
+
+    def forward_shape(self, shape: Any) -> Any:
+        return shape
+
+    def inverse_shape(self, shape: Any) -> Any:
+        return shape
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class _Inverse(Transform):
+    def __init__(self, transform: Transform) -> None:
+        super().__init__()
+        self._inv = transform
+        self.bijective = transform.bijective
+        self.domain, self.codomain = transform.codomain, transform.domain
+
+    @property
+    def inv(self) -> Transform:
+        return self._inv
+
+    @property
+    def sign(self) -> Any:
+        return self._inv.sign
+
+    def _call(self, x: Tensor) -> Tensor:
+        return self._inv._inverse(x)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return self._inv._call(y)
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        return -self._inv.log_abs_det_jacobian(y, x)
+
+    def forward_shape(self, shape: Any) -> Any:
+        return self._inv.inverse_shape(shape)
+
+    def inverse_shape(self, shape: Any) -> Any:
+        return self._inv.forward_shape(shape)
+
+    def __repr__(self) -> str:
+        return f"_InverseTransform({self._inv!r})"
+
+
+def _summed(x: Tensor, dims: int) -> Tensor:
+    return x.sum(tuple(range(x.ndim - dims, x.ndim))) if dims else x
+
+
+def _with_events(last: Any, steps: list[tuple[int, int]]) -> Any:
+    """The constraint after steps that each take and give so many dimensions as one value, of which
+    the first may be given more."""
+    events = steps[0][0]
+    for taken, given in steps:
+        events = max(events - taken + given, given)
+    return c.independent(last, events - last.event_dim) if events > last.event_dim else last
+
+
+class ComposeTransform(Transform):
+    """Several transforms, the first one first."""
+
+    def __init__(self, parts: Sequence[Transform], cache_size: int = 0) -> None:
+        super().__init__(cache_size)
+        self.parts = list(parts)
+        self.bijective = all(p.bijective for p in self.parts)
+        if self.parts:
+            steps = [(p.domain.event_dim, p.codomain.event_dim) for p in self.parts]
+            self.domain = _with_events(self.parts[0].domain, [s[::-1] for s in steps[::-1]])
+            self.codomain = _with_events(self.parts[-1].codomain, steps)
+
+    @property
+    def sign(self) -> Any:
+        sign = 1
+        for p in self.parts:
+            sign = sign * p.sign
+        return sign
+
+    def _call(self, x: Tensor) -> Tensor:
+        for part in self.parts:
+            x = part(x)
+        return x
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        for part in reversed(self.parts):
+            y = part._inverse(y)
+        return y
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        total: Any = None
+        events = self.domain.event_dim
+        for part in self.parts:
+            after = part(x)
+            more = events - part.domain.event_dim
+            slope = _summed(part.log_abs_det_jacobian(x, after), more)
+            total = slope if total is None else total + slope
+            events, x = more + part.codomain.event_dim, after
+        return x * 0 if total is None else total
+
+    def forward_shape(self, shape: Any) -> Any:
+        for part in self.parts:
+            shape = part.forward_shape(shape)
+        return shape
+
+    def inverse_shape(self, shape: Any) -> Any:
+        for part in reversed(self.parts):
+            shape = part.inverse_shape(shape)
+        return shape
+
+    def __repr__(self) -> str:
+        return "ComposeTransform(\n    " + ",\n    ".join(map(repr, self.parts)) + "\n)"
+
+
+class IndependentTransform(Transform):
+    """A transform of which `reinterpreted_batch_ndims` more dimensions are one value."""
+
+    def __init__(
+        self, base_transform: Transform, reinterpreted_batch_ndims: int, cache_size: int = 0
+    ) -> None:
+        super().__init__(cache_size)
+        self.base_transform = base_transform
+        self.reinterpreted_batch_ndims = n = reinterpreted_batch_ndims
+        self.bijective = base_transform.bijective
+        self.domain = c.independent(base_transform.domain, n)
+        self.codomain = c.independent(base_transform.codomain, n)
+
+    @property
+    def sign(self) -> Any:
+        return self.base_transform.sign
+
+    def _call(self, x: Tensor) -> Tensor:
+        return self.base_transform(x)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return self.base_transform._inverse(y)
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        slopes = self.base_transform.log_abs_det_jacobian(x, y)
+        return _summed(slopes, self.reinterpreted_batch_ndims)
+
+
+class AffineTransform(Transform):
+    """loc + scale x; with `event_dim` dimensions that are one value."""
+
+    bijective = True
+
+    def __init__(self, loc: Any, scale: Any, event_dim: int = 0, cache_size: int = 0) -> None:
+        super().__init__(cache_size)
+        self.loc, self.scale = loc, scale
+        self._event_dim = event_dim
+        if event_dim:
+            self.domain = self.codomain = c.independent(c.real, event_dim)
+
+    @property
+    def sign(self) -> Any:
+        if isinstance(self.scale, Tensor):
+            return self.scale.sign()
+        return (self.scale > 0) - (self.scale < 0)
+
+    def _call(self, x: Tensor) -> Tensor:
+        return self.loc + self.scale * x
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return (y - self.loc) / self.scale
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        if isinstance(self.scale, Tensor):
+            slope = self.scale.abs().log().expand(x.shape)
+        else:
+            slope = x.detach() * 0 + math.log(abs(self.scale))
+        return _summed(slope, self._event_dim)
+
+
+class ExpTransform(Transform):
+    """exp(x)."""
+
+    bijective = True
+    codomain = c.positive
+    sign = 1
+
+    def _call(self, x: Tensor) -> Tensor:
+        return x.exp()
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return y.log()
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        return x
+
+
+class PowerTransform(Transform):
+    """x ** exponent of positive x."""
+
+    bijective = True
+    domain = codomain = c.positive
+
+    def __init__(self, exponent: Any, cache_size: int = 0) -> None:
+        super().__init__(cache_size)
+        self.exponent = exponent
+
+    @property
+    def sign(self) -> Any:
+        if isinstance(self.exponent, Tensor):
+            return self.exponent.sign()
+        return (self.exponent > 0) - (self.exponent < 0)
+
+    def _call(self, x: Tensor) -> Tensor:
+        return x**self.exponent
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return y ** (1 / self.exponent)
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        return (self.exponent * y / x).abs().log()
+
+
+def _inside(y: Tensor) -> Tensor:
+    """Away from 0 and 1, so that its logit is finite."""
+    limits = finfo(y.dtype)
+    return y.clamp(min=limits.tiny, max=1 - limits.eps)
+
+
+class SigmoidTransform(Transform):
+    """1 / (1 + exp(-x))."""
+
+    bijective = True
+    codomain = c.unit_interval
+    sign = 1
+
+    def _call(self, x: Tensor) -> Tensor:
+        return _inside(x.sigmoid())
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        y = _inside(y)
+        return y.log() - (-y).log1p()
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        return -softplus(-x) - softplus(x)
+
+
+class SoftplusTransform(Transform):
+    """log(1 + exp(x))."""
+
+    bijective = True
+    codomain = c.positive
+    sign = 1
+
+    def _call(self, x: Tensor) -> Tensor:
+        return softplus(x)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return (-y).expm1().neg().log() + y
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        return -softplus(-x)
+
+
+class TanhTransform(Transform):
+    """tanh(x)."""
+
+    bijective = True
+    codomain = c.interval(-1.0, 1.0)
+    sign = 1
+
+    def _call(self, x: Tensor) -> Tensor:
+        return x.tanh()
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return y.atanh()
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        return 2.0 * (math.log(2.0) - x - softplus(-2.0 * x))
+
+
+class AbsTransform(Transform):
+    """|x|; its inverse is the positive one."""
+
+    codomain = c.positive
+
+    def _call(self, x: Tensor) -> Tensor:
+        return x.abs()
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return y
+
+
+class SoftmaxTransform(Transform):
+    """Vectors to probabilities; its inverse gives logarithms."""
+
+    domain = c.real_vector
+    codomain = c.simplex
+
+    def _call(self, x: Tensor) -> Tensor:
+        return x.softmax(-1)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return y.log()
+
+
+identity_transform = ComposeTransform([])

@@ -1,0 +1,230 @@
+"""Between dispatch and the devices: ops whose operands live on one. op record, arrays -> arrays
+there.
+
+An op runs as the launches that the provider of kernels (entry point `eager.kernels`) plans for it,
+once per op, attributes, dtypes, sizes and strides; numbers are given at the launch. What has no
+kernel runs on the host, with copies there and back: that is counted, kept with its reason in
+`host_runs`, and said once per op.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from eager import plugins
+from eager.aval import Aval, scalar_aval
+from eager.device import device, places, transfer
+from eager.device.array import DeviceArray
+from eager.device.plan import NoKernel, Operand, Place, Plan
+from eager.device.protocol import Region
+from eager.notice import user_line, user_place, warn
+from eager.op import REGISTRY, aval_of
+
+GRID_TAIL: Final = (1, 1)
+_plans: dict[Any, Plan | NoKernel] = {}
+host_runs: collections.Counter[tuple[str, str]] = collections.Counter()  # by op and reason
+_said: set[str] = set()
+
+
+class HostRunWarning(UserWarning):
+    """An op on a device has no kernel there, and runs on the host. Said once per op."""
+
+
+def run(op: Any, arrays: Sequence[Any], attrs: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The results of an op of which an operand lives on a device (or that is to be made there).
+
+    Raises RuntimeError where operands live on different devices, and what the op's own rules do."""
+    attrs = dict(attrs)
+    place = attrs.pop("device", None) or next(
+        a.aval.device for a in arrays if type(a) is DeviceArray
+    )
+    given = [_operand(op, x, place, arrays) for x in arrays]
+    if op.kind == "dynamic":
+        return _on_host(op, given, attrs, place, "the size of the result depends on the values")
+    avals = [x.aval if type(x) is DeviceArray else scalar_aval(x) for x in given]
+    outs = tuple(_at(aval, place) for aval in op.abstract(tuple(avals), attrs))
+    if op.kind == "copy" and given[0].is_contiguous():
+        return (_copied(given[0]),)
+    operands = [_described(x, aval) for x, aval in zip(given, avals, strict=True)]
+    plan = _plan(op, operands, attrs, outs, None)
+    if isinstance(plan, NoKernel):
+        return _on_host(op, given, attrs, place, str(plan))
+    return _launched(plan, given, outs, None)
+
+
+def contiguous(array: DeviceArray) -> DeviceArray:
+    """The elements in row-major order, in memory of their own."""
+    if array.is_contiguous():
+        return _copied(array)
+    out = transfer.empty(array.aval)
+    store(out, array)
+    return out
+
+
+def store(target: DeviceArray, value: Any) -> None:
+    """Write `value`, an array of the same shape and dtype, into `target`."""
+    if target.overlaps_itself():
+        raise RuntimeError(
+            "unsupported operation: this tensor cannot be written in place. More than one element "
+            "refers to a single memory location (it was expanded). Please clone() the tensor "
+            "before the operation."
+        )
+    if type(value) is not DeviceArray:
+        if target.is_contiguous():
+            transfer.write(target, np.array(value, order="C"))
+            return
+        value = transfer.upload(value, device(target.aval.device))
+    if target.is_contiguous() and value.is_contiguous():
+        transfer.copy(target, value)
+        return
+    if value.buffer is target.buffer:
+        value = contiguous(value)
+    copy = REGISTRY["clone"]
+    into = Operand(target.aval, target.strides)
+    plan = _plan(copy, [Operand(value.aval, value.strides)], {}, (target.aval,), into)
+    if isinstance(plan, NoKernel):  # complex numbers: by way of the host
+        _store_by_host(target, value, str(plan))
+        return
+    _launched(plan, [value], (), target)
+
+
+def _store_by_host(target: DeviceArray, value: DeviceArray, reason: str) -> None:
+    """All of the memory behind the target comes and goes."""
+    _note("clone", reason)
+    whole = target.memory()
+    host = transfer.download(whole)
+    steps = tuple(s * host.itemsize for s in target.strides)
+    part = np.lib.stride_tricks.as_strided(host[target.offset :], target.shape, steps)
+    part[...] = transfer.download(value)
+    transfer.write(whole, host)
+
+
+def _copied(array: DeviceArray) -> DeviceArray:
+    out = transfer.empty(array.aval)
+    transfer.copy(out, array)
+    return out
+
+
+# ------------------------------------------------------------------------------- operands
+def _operand(op: Any, x: Any, place: str, arrays: Sequence[Any]) -> Any:
+    """An operand where the op runs: a 0-dim tensor of the CPU is copied there."""
+    if type(x) is DeviceArray:
+        if x.aval.device == place:
+            return x
+    elif not isinstance(x, np.ndarray):
+        return x
+    elif x.ndim == 0:
+        return transfer.upload(x, device(place))
+    avals = {
+        i: a.aval if type(a) is DeviceArray else aval_of(a)
+        for i, a in enumerate(arrays)
+        if isinstance(a, DeviceArray | np.ndarray)
+    }
+    shown = ", ".join(f"operand {i} {a!r} on {a.device}" for i, a in avals.items())
+    raise RuntimeError(
+        "Expected all tensors to be on the same device, but found at least two devices: "
+        f"{op.name}() was given {shown} {user_line()}. Move one of them: x.to({place!r})"
+    )
+
+
+def _at(aval: Aval, place: str) -> Aval:
+    return aval if aval.device == place else Aval(aval.shape, aval.dtype, place)
+
+
+def _described(x: Any, aval: Aval) -> Operand:
+    return Operand(aval, x.strides if type(x) is DeviceArray else None)
+
+
+# ---------------------------------------------------------------------------------- plans
+def _plan(
+    op: Any,
+    operands: Sequence[Operand],
+    attrs: Mapping[str, Any],
+    outs: Sequence[Aval],
+    into: Operand | None,
+) -> Plan | NoKernel:
+    key = (op, tuple(operands), tuple(sorted(attrs.items())), tuple(outs), into)
+    found = _plans.get(key)
+    if found is None:
+        try:
+            found = plugins.provider("eager.kernels").compile_op(op, operands, attrs, outs, into)
+        except NoKernel as refusal:
+            found = refusal
+        _plans[key] = found
+    return found
+
+
+def _launched(
+    plan: Plan, given: Sequence[Any], outs: Sequence[Aval], into: DeviceArray | None
+) -> tuple[DeviceArray, ...]:
+    """Queue the launches of a plan: its results."""
+    first = into if into is not None else next((x for x in given if type(x) is DeviceArray), None)
+    pool = places.pool(device(outs[0].device)) if first is None else first.buffer.pool
+    stream = places.stream(pool.device)
+    results = []
+    for aval, result in zip(outs, plan.results, strict=True):
+        buffer = pool.empty(result.size * aval.dtype.itemsize, stream)
+        results.append(DeviceArray(buffer, aval, result.strides, result.offset))
+    arena = pool.empty(plan.arena_bytes, stream) if plan.arena_bytes else None
+    errors = 0
+    if plan.checks:
+        fail = plugins.provider("eager.kernels").fail
+        errors = pool.checks.slots(plan.checks, user_place(), fail)
+    for array in (*given, into):
+        if type(array) is DeviceArray:
+            array.buffer.used_on(stream)
+
+    def region(place: Place) -> Any:
+        if place.what == "number":
+            return _in_64_bits(given[place.index])
+        if place.what == "arena":
+            assert arena is not None
+            return Region(arena.address + place.index, place.nbytes, writes=True)
+        if place.what == "errors":
+            count = len(plan.checks) - place.index
+            return Region(errors + 4 * place.index, 4 * count, writes=True)
+        if place.what == "result":
+            buffer = results[place.index].buffer
+            return Region(buffer.address, buffer.nbytes, place.writes)
+        array: Any = into if place.what == "into" else given[place.index]
+        return array.region(writes=place.writes)
+
+    for step in plan.steps:
+        arguments = [region(place) for place in step.arguments]
+        grid = (step.programs, *GRID_TAIL)
+        pool.device.launch(step.kernel, grid, arguments, stream, flops=step.flops)
+    return tuple(results)
+
+
+def _in_64_bits(x: Any) -> Any:
+    """A number as a kernel takes it; a large int wraps around, as on the CPU."""
+    if type(x) is int and not -(1 << 63) <= x < 1 << 63:
+        return (x + (1 << 63)) % (1 << 64) - (1 << 63)
+    return x
+
+
+# --------------------------------------------------------------------------------- the host
+def _on_host(
+    op: Any, given: Sequence[Any], attrs: Mapping[str, Any], place: str, reason: str
+) -> tuple[Any, ...]:
+    """The op by NumPy, with copies there and back."""
+    _note(op.name, reason)
+    arrays = [transfer.download(x) if type(x) is DeviceArray else x for x in given]
+    with np.errstate(all="ignore"):
+        results = op.run(arrays, attrs)
+    return tuple(transfer.upload(np.asarray(r), device(place)) for r in results)
+
+
+def _note(name: str, reason: str) -> None:
+    host_runs[name, reason] += 1
+    if name in _said:
+        return
+    _said.add(name)
+    warn(
+        f"{name} runs on the host, with copies from the device and back: {reason} {user_line()}",
+        HostRunWarning,
+    )

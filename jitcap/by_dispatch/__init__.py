@@ -1,0 +1,6 @@
+"""Beside capture: on a CPython whose bytecode is not known, one call is run and its ops are noted.
+
+`capture` has the signature and the product of `jitcap.capture.capture`, which it is where the
+bytecode is known. Else CPython itself runs the function once, on the program's own objects, which
+are borrowed (`borrow`) for that time and put back; what it calls is looked at (`watch`).
+"""

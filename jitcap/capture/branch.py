@@ -1,0 +1,584 @@
+"""Capture: a branch of the program on a value that only the run knows. bytecode -> one node.
+
+Both ways are interpreted, each from the state before the branch, up to where they meet (`paths`),
+and what differs afterwards becomes outputs of one choice: locals, the return value, attributes,
+entries of dictionaries and lists, `.grad`, memory that is written in place. What two ways leave
+behind must be of one kind, or be used by nobody any more. A way that only raises is a check.
+
+What cannot be said so is refused, as any question to such a value: the program splits there. Two
+names may stand for one object after one way and for two after the other; as long as nobody can
+tell (a write, `is`, both are returned) they are two (`Ties`), else capture begins again and takes
+that branch for one that splits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from eager import control_flow
+from eager.aval import contiguous_strides, scalar_aval
+from eager.sym import SymNumber
+from eager.tape import mode, sequence_now
+from eager.tensor import UNREAD, Tensor
+from eager.traced import Traced, UnknownValue
+from jitcap.capture.breaks import Aliased, Break
+from jitcap.capture.changes import Before, Change, Unsayable, copied, is_loop, same_place
+from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, NULL, Done, Frame
+from jitcap.capture.kinds.base import MISSING
+from jitcap.capture.kinds.tensors import TENSOR_FIELDS
+from jitcap.capture.numbers import constant
+from jitcap.capture.paths import EXIT, looks, meeting, needed, returns
+from jitcap.capture.repeat import repeat
+from jitcap.tracer import DataDependent
+
+DEEPEST: Final = 10  # branches in branches
+_ONE_WAY: Final = "in one way, "
+_CONSTANTS: Final = (str, bytes, type(None), bool, int, float, complex)
+_INT64: Final = range(-(1 << 63), 1 << 63)
+Start = tuple[int, tuple[Any, ...]]  # where a way begins, and what is on the stack besides
+
+
+@dataclass(eq=False)
+class Way:
+    """One way that was interpreted: how it ended, what it left, and its part of the graph."""
+
+    frame: dict[str, Any] = field(default_factory=dict)
+    stack: list[Any] = field(default_factory=list)
+    done: Done | None = None
+    changes: dict[Any, Change] = field(default_factory=dict)
+    handles: dict[int, Any] = field(default_factory=dict)  # by id of a tensor or number
+    modes: tuple[Any, ...] = ()
+    part: Any = None
+    inside: Any = None
+    span: tuple[float, float] = (0, 0)
+    alive: list[Any] = field(default_factory=list)
+    versions: dict[int, tuple[Any, int]] = field(default_factory=dict)
+    written: dict[Any, Any] = field(default_factory=dict)  # traced memory -> its value
+
+
+def decides(session: Any, value: Any) -> bool:
+    """Whether the truth of a value is known only to the run."""
+    if isinstance(value, SymNumber):
+        return value.pytype in (bool, int, float) and constant(session, value) is None
+    if type(value) is not Tensor or session.special(value, "__bool__") is not None:
+        return False
+    array = value._array
+    return type(array) is Traced and array.size == 1 and session.tracer.value(array.read()) is None
+
+
+def as_bool(session: Any, value: Any) -> Any:
+    """`bool(value)`: a run-time number of what only the run knows."""
+    if type(value) is bool or not decides(session, value):
+        return session.truth(value)
+    return session.compare("!=", _number_of(session, value), 0)
+
+
+def negation(session: Any, value: Any) -> Any:
+    """`not value`."""
+    if type(value) is bool or not decides(session, value):
+        return not session.truth(value)
+    return session.compare("==", _number_of(session, value), 0)
+
+
+def _number_of(session: Any, value: Any) -> Any:
+    return value if isinstance(value, SymNumber) else session.tracer.item(value._array)
+
+
+def either(session: Any, frame: Frame, value: Any, starts: tuple[Start, Start]) -> Done | None:
+    """Both ways, or the one that a search for refusals decides for: see `branch`."""
+    vm, search = session.vm, session.search
+    step_over, vm.step_over = vm.step_over, None
+    try:
+        done = branch(session, frame, value, starts)
+        session.ties.branched.add(frame.code)
+        return done
+    except Break:
+        if search is None:
+            raise
+    finally:
+        vm.step_over = step_over
+    way = session.truth(value)
+    frame.pc, more = starts[way]
+    frame.stack += more
+    return None
+
+
+def branch(session: Any, frame: Frame, value: Any, starts: tuple[Start, Start]) -> Done | None:
+    """Interpret both ways (the first if the value is false) from `frame`, which is moved to where
+    they meet; or what both return. Raises Break where one cannot be captured or they do not fit."""
+    index, code = frame.pc - 1, frame.code
+    shared = session.outside.shared
+    if not shared.isdisjoint(((code, index), (code, None))):
+        raise _refusal()
+    if code.co_flags & (CO_GENERATOR | CO_ASYNC):
+        raise _refusal()
+    tracer, pick = control_flow._decide(value)
+    open_ways = [returns(code, pc) for pc, _ in starts]
+    if open_ways.count(True) == 1:
+        _only(session, frame, starts, open_ways.index(True), pick, "an exception is raised")
+        return None
+    if repeat(session, frame, value):
+        return None
+    if session.ties.depth >= DEEPEST or not any(open_ways) or looks(code):
+        raise _refusal()
+    session.ties.depth += 1
+    try:
+        return _Branch(session, frame, starts, tracer, pick, meeting(code, index)).run()
+    except Unsayable as why:
+        raise _refusal(str(why)) from why
+    finally:
+        session.ties.depth -= 1
+
+
+def _refusal(why: str = "") -> Break:
+    what = "bool() of a value that is known only when the program runs"
+    return Break("data dependent", f"{what}: {why}" if why else what)
+
+
+def _only(
+    session: Any, frame: Frame, starts: tuple[Start, Start], way: int, pick: Any, what: str
+) -> None:
+    """Go one way; a run that would take the other is given up."""
+    tracer = session.tracer
+    holds = tracer.truth(pick, bool(way))
+    tracer.check(what, holds)
+    frame.pc = starts[way][0]
+    frame.stack += starts[way][1]
+
+
+class _Branch:
+    """Both ways of one branch, and what they come to."""
+
+    def __init__(
+        self, session: Any, frame: Frame, starts: tuple[Start, Start], tracer: Any, pick: Any,
+        meets: int,
+    ) -> None:  # fmt: skip
+        self.session, self.frame, self.starts = session, frame, starts
+        self.tracer, self.pick, self.meets = tracer, pick, meets
+        self.key = frame.code, frame.pc - 1
+        self.before = Before(session, frame)
+        self.read = needed(frame.code, meets) if meets != EXIT else frozenset()
+        self.ways: list[Way] = []
+        self.leaves: list[tuple[Any, Any]] = []
+        self.results: list[Any] = []
+        self.numbers: dict[tuple[int, int], int] = {}  # pairs of leaves
+        self.handles: list[Any] = []
+        self.loops = self.before.private_iterators()
+
+    def run(self) -> Done | None:
+        try:
+            return self._run()
+        except BaseException:
+            self._restore_frame()
+            self.frame.pc = self.before.pc
+            raise
+
+    def _run(self) -> Done | None:
+        for k, start in enumerate(self.starts):
+            try:
+                self.ways.append(self._interpret(start))
+            except Aliased:
+                raise
+            except (Break, DataDependent, UnknownValue) as why:
+                what = why.what if isinstance(why, Break) else str(why)
+                raise Unsayable(_ONE_WAY + what.rpartition(_ONE_WAY)[2]) from why  # the inmost's
+            except Unsayable:
+                raise
+            except Exception as error:  # noqa: BLE001 - the program's own: see `_only`
+                self._restore_frame()
+                what = f"a {type(error).__name__} is raised"
+                _only(self.session, self.frame, self.starts, 1 - k, self.pick, what)
+                return None
+        first, second = self.ways
+        if (first.done is None) != (second.done is None) or first.modes != second.modes:
+            raise Unsayable("the ways end in different ways")
+        merged = self._template()
+        writes = self._writes()
+        versions = self._versions()
+        self._choose(writes, versions)
+        return self._finish(merged, writes, versions)
+
+    # ---- one way
+
+    def _interpret(self, start: Start) -> Way:
+        way, frame, vm = Way(), self.frame, self.session.vm
+        functions = len(self.tracer.functions)
+
+        def run() -> None:
+            self._restore_frame()
+            frame.pc = start[0]
+            frame.stack = [copied(v) if id(v) in self.loops else v for v in frame.stack]
+            frame.stack += start[1]
+            way.inside, begin = self.tracer.inside, sequence_now()
+            while frame.pc != self.meets and way.done is None:
+                way.done = vm.step(frame)
+            way.span = begin, sequence_now()
+            if way.done is not None and way.done.suspended:
+                raise Unsayable("a way is left in the middle")
+            self._take(way)
+
+        try:
+            _, way.part = self.tracer.part(run, own=True)
+        finally:
+            del vm.frames[self.before.depth :]
+            self.before.put_back()
+        if len(self.tracer.functions) > functions:
+            raise Unsayable("a Function is on the tape of one way")
+        way.written = dict(way.part.writes)
+        return way
+
+    def _restore_frame(self) -> None:
+        self.frame.fast = dict(self.before.fast)
+        self.frame.stack = list(self.before.stack)
+        self.frame.handled = list(self.before.handled)
+
+    def _take(self, way: Way) -> None:
+        """What the way has left, with the values that its tensors and numbers have in the graph."""
+        frame = self.frame
+        if frame.handled != self.before.handled:
+            raise Unsayable("an exception is being handled")
+        if way.done is None:
+            way.frame, way.stack = dict(frame.fast), list(frame.stack)
+        way.modes = mode.enabled, mode.inference, mode.autocast
+        way.changes, way.versions = self.before.changes()
+        found: list[Any] = [*way.stack, *(way.frame.get(n) for n in self.read)]
+        found += [c.after for c in way.changes.values()]
+        found += [way.done.value] if way.done is not None else []
+        for leaf in _leaves(found):
+            way.handles[id(leaf)] = control_flow.handle_of(self.tracer, leaf)
+            way.alive.append(leaf)  # an id is only unique while the object lives
+
+    # ---- both ways
+
+    def _template(self) -> dict[str, Any]:
+        """What is left of both, with a `_Slot` for each value that is chosen."""
+        first, second = self.ways
+        found: dict[str, Any] = {"changes": {}}
+        new = [[k for k, c in w.changes.items() if c.before is MISSING] for w in self.ways]
+        if new[0] != new[1]:
+            raise Unsayable("what one way adds, the other does not, or in another order")
+        if first.done is not None and second.done is not None:
+            found["value"] = self._merge(first.done.value, second.done.value)
+        else:
+            if len(first.stack) != len(second.stack):
+                raise Unsayable("the ways meet with different stacks")
+            pairs = zip(first.stack, second.stack, strict=True)
+            found["stack"] = [self._merge(a, b) for a, b in pairs]
+            found["fast"] = self._locals(first.frame, second.frame)
+        for key in {**first.changes, **second.changes}:
+            change = first.changes.get(key) or second.changes[key]
+            a, b = (self._after(way, key, change) for way in self.ways)
+            found["changes"][key] = change, self._merge(a, b)
+        return found
+
+    def _after(self, way: Way, key: Any, change: Change) -> Any:
+        own = way.changes.get(key)
+        value = change.before if own is None else own.after
+        if value is MISSING:
+            raise Unsayable(f"{change.show()} is there after one way only")
+        return value
+
+    def _locals(self, first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+        merged = {}
+        for name in dict.fromkeys((*first, *second)):
+            a, b = first.get(name, NULL), second.get(name, NULL)
+            if a is b:
+                merged[name] = a
+            elif name in self.read:
+                merged[name] = self._merge(a, b)
+        return merged
+
+    def _merge(self, a: Any, b: Any) -> Any:
+        if a is b:
+            if isinstance(a, Tensor) and not self._was_there(a):
+                raise Unsayable("a tensor of both ways")
+            return a
+        if type(a) is type(b) is tuple and len(a) == len(b):
+            return tuple(self._merge(x, y) for x, y in zip(a, b, strict=True))
+        if _number(a) is not None and _number(a) is _number(b):
+            if not isinstance(a, SymNumber) and not isinstance(b, SymNumber) and _equal(a, b):
+                return a
+            return self._slot(a, b)
+        if isinstance(a, Tensor) and isinstance(b, Tensor):
+            self._check_tensors(a, b)
+            return self._slot(a, b)
+        if type(a) is type(b) and type(a) in _CONSTANTS and a == b:
+            return a
+        if is_loop(a) and type(a) is type(b) and same_place(a, b):
+            return a
+        raise Unsayable(f"one way leaves a {_word(a)}, the other a {_word(b)}")
+
+    def _slot(self, a: Any, b: Any) -> Any:
+        number = self.numbers.get((id(a), id(b)))
+        if number is None:
+            number = self.numbers[id(a), id(b)] = len(self.leaves)
+            self.leaves.append((a, b))
+        return _Slot(number)
+
+    def _check_tensors(self, a: Tensor, b: Tensor) -> None:
+        if type(a) is not Tensor or type(b) is not Tensor:
+            raise Unsayable("a tensor of a class of its own")
+        if a.aval != b.aval:
+            raise Unsayable(f"one way leaves {a.aval!r}, the other {b.aval!r}")
+        if a._requires_grad != b._requires_grad:
+            raise Unsayable("the result requires a gradient after one way only")
+        for x in (a, b):
+            array, leaf = x._array, x._requires_grad and x._node is None
+            shown = x._hooks or x._retains or x._view is not None or leaf
+            flat = type(array) is not Traced or not (array.chain or array.offset)
+            if shown or not flat or not _is_contiguous(x):
+                raise Unsayable("a view, a leaf, or a tensor with hooks")
+        if a._requires_grad:
+            edges = [
+                {*control_flow.outer_edges([x], (way.span,))}
+                for x, way in zip((a, b), self.ways, strict=True)
+            ]
+            if edges[0] != edges[1]:
+                raise Unsayable("a gradient goes elsewhere after the one way than after the other")
+
+    def _writes(self) -> list[Any]:
+        """The memory from outside that a way has written."""
+        found = list(dict.fromkeys(m for way in self.ways for m in way.written))
+        for memory in found:
+            self.session.ties.wrote(memory)
+        return found
+
+    def _versions(self) -> list[tuple[Any, int, int, int]]:
+        """The counters of writes: (storage, before, after each)."""
+        keys = dict.fromkeys(k for way in self.ways for k in way.versions)
+        rows = []
+        for key in keys:
+            storage = next(w.versions[key][0] for w in self.ways if key in w.versions)
+            before = storage.version
+            after = [w.versions[key][1] if key in w.versions else before for w in self.ways]
+            rows.append((storage, before, *after))
+        return rows
+
+    def _choose(self, writes: Sequence[Any], versions: Sequence[tuple[Any, int, int, int]]) -> None:
+        """The node, and what its outputs are."""
+        avals = [control_flow._aval(a) for a, _ in self.leaves]
+        rows = [
+            [self._handle(way, pair[k]) for pair in self.leaves]
+            + [way.written.get(m, m.handle) for m in writes]
+            + [row[2 + k] for row in versions if row[2] != row[3]]
+            for k, way in enumerate(self.ways)
+        ]
+        counts = [scalar_aval(0) for row in versions if row[2] != row[3]]
+        every = [*avals, *(m.aval for m in writes), *counts]
+        parts = [way.part for way in self.ways]
+        self.handles = list(self.tracer.choice(self.pick, parts, rows, every))
+        self.results = [
+            control_flow._value(self.tracer, a, handle, aval)
+            for (a, _), handle, aval in zip(self.leaves, self.handles, avals, strict=False)
+        ]
+        places = [i for i, r in enumerate(self.results) if isinstance(r, Tensor)]
+        control_flow.record(
+            self.tracer, self.pick,
+            [[self.leaves[i][k] for i in places] for k in range(2)],
+            [way.span for way in self.ways], [self.results[i] for i in places],
+        )  # fmt: skip
+        for i in places:
+            self._tie(self.results[i], *self.leaves[i])
+
+    def _handle(self, way: Way, leaf: Any) -> Any:
+        if id(leaf) in way.handles:
+            return way.handles[id(leaf)]
+        if not isinstance(leaf, Tensor):
+            return leaf.handle if isinstance(leaf, SymNumber) else leaf
+        array = leaf._array if type(leaf._array) is Traced else self.tracer.lift(leaf)
+        return way.written.get(array.storage) or array.read()
+
+    def _was_there(self, x: Tensor) -> bool:
+        """Whether an object is no way's own: it was there, or was loaded since."""
+        return id(x) in self.before.seen or self.session.outside.shadow(x) is not None
+
+    def _tie(self, result: Tensor, a: Tensor, b: Tensor) -> None:
+        """Note what the result could be the same as."""
+        sources, ties, new = [], self.session.ties, []
+        objects: list[Any] = [None, None]
+        for k, (x, way) in enumerate(zip((a, b), self.ways, strict=True)):
+            array = x._array if type(x._array) is Traced else self.tracer.lift(x)
+            if self._was_there(x) and self.tracer.inside is None:
+                objects[k] = x
+            else:
+                new.append(x)
+            again = sum(pair[k] is x for pair in self.leaves) > 1
+            own = array.storage.part is way.inside and id(array.storage) not in ties.frozen
+            if self._was_there(x) or again or not own:
+                sources.append((x, array.storage))
+        names = {x._node.name() for x in new if x._node is not None}
+        if result._node is not None and len(names) == 1:
+            result._node.label = names.pop()
+        ties.add(self.key, result, sources, hidden=len(names) > 1)
+        if any(x is not None for x in objects):
+            ties.objects[id(result)] = self.pick, objects
+
+    def _finish(
+        self, merged: dict[str, Any], writes: Sequence[Any], versions: Sequence[Any]
+    ) -> Done | None:
+        frame = self.frame
+        self._restore_frame()
+        for change, value in merged["changes"].values():
+            change.put(self._fill(value))
+        mode.enabled, mode.inference, mode.autocast = self.ways[0].modes
+        rest = iter(self.handles[len(self.leaves) :])
+        for memory in writes:
+            self.tracer.touch(memory)
+            memory.handle, memory.generation = next(rest), memory.generation + 1
+        for storage, _, *after in versions:
+            if after[0] != after[1]:
+                count = SymNumber(self.tracer, int, next(rest))
+                self.session.counts.setdefault(id(storage), []).append((storage, max(after), count))
+            storage.version = max(after)
+        if "value" in merged:
+            return Done(self._fill(merged["value"]))
+        frame.fast = {k: self._fill(v) for k, v in merged["fast"].items()}
+        frame.stack = [self._fill(v) for v in merged["stack"]]
+        for i, loop in enumerate(self.before.stack[: len(frame.stack)]):
+            if id(loop) in self.loops and is_loop(frame.stack[i]):
+                frame.stack[i] = loop if same_place(loop, frame.stack[i]) else frame.stack[i]
+        frame.pc = self.meets
+        return None
+
+    def _fill(self, value: Any) -> Any:
+        if type(value) is _Slot:
+            return self.results[value.number]
+        if type(value) is tuple and any(type(x) in (_Slot, tuple) for x in value):
+            return tuple(map(self._fill, value))
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """Stands for a value that is chosen."""
+
+    number: int
+
+
+def _leaves(values: Sequence[Any]) -> Iterator[Any]:
+    stack = list(values)
+    while stack:
+        value = stack.pop()
+        if type(value) is tuple:
+            stack += value
+        elif isinstance(value, Tensor) or (isinstance(value, SymNumber) and _number(value)):
+            yield value
+
+
+def _number(value: Any) -> type | None:
+    """The type of a number that the graph can hold."""
+    kind = value.pytype if isinstance(value, SymNumber) else type(value)
+    if kind is int and not isinstance(value, SymNumber) and value not in _INT64:
+        return None
+    return kind if kind in (bool, int, float) else None
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return type(a) is type(b) and repr(a) == repr(b)
+
+
+def _word(value: Any) -> str:
+    if value is NULL or value is MISSING:
+        return "nothing"
+    return repr(value) if type(value) in _CONSTANTS else type(value).__name__
+
+
+def _is_contiguous(x: Tensor) -> bool:
+    array = x._array
+    if type(array) is Traced:
+        return bool(array.strides == contiguous_strides(array.shape))
+    return bool(np.asarray(array).flags.c_contiguous)
+
+
+class Ties:
+    """What results of branches could be the same as: `add` notes it, and `wrote`, `compared` and
+    `check` begin the capture again where that could show."""
+
+    def __init__(self, session: Any) -> None:
+        self.session = session
+        self.depth = 0  # of branches inside branches
+        self.branched: set[Any] = set()  # codes of the frames that had one
+        self.ties: list[tuple[Any, Tensor, Any, dict[int, Any]]] = []
+        self.marks: list[tuple[Any, Tensor, Any]] = []  # tensors as they were after the branch
+        self.frozen: dict[int, Any] = {}  # id of traced memory -> the branch
+        self.hidden: list[tuple[Any, Tensor]] = []  # whose history has another name in Python
+        self.objects: dict[int, Any] = {}  # by id of a result: the truth, the objects it may be
+        self.escaped: set[int] = set()  # ids of traced memory that leaves
+        self.histories: set[int] = set()  # ids of nodes of the tape of tensors that leave
+
+    def add(self, key: Any, result: Tensor, sources: Sequence[Any], *, hidden: bool) -> None:
+        if hidden:
+            self.hidden.append((key, result))
+        if not sources:
+            return
+        memory = result._array.storage
+        behind = {id(storage): storage for _, storage in sources}
+        for _, _, own, theirs in self.ties:
+            if id(own) in behind:
+                behind.update(theirs)
+        self.ties.append((key, result, memory, behind))
+        self.marks += [(key, x, self._mark(x)) for x in (result, *(x for x, _ in sources))]
+        for storage in (memory, *behind.values()):
+            self.frozen.setdefault(id(storage), (key, storage))
+
+    def together(self, memory: Any) -> list[Any]:
+        """The memory that could be the same as this one, by what is noted."""
+        found, more = {id(memory): memory}, True
+        while more and id(memory) in self.frozen:
+            more = False
+            for _, _, own, behind in self.ties:
+                group = {id(own): own, **behind}
+                if not found.keys().isdisjoint(group) and not group.keys() <= found.keys():
+                    found.update(group)
+                    more = True
+        return list(found.values())
+
+    def _mark(self, x: Tensor) -> Any:
+        """What one of two names would show of what is done to the other, besides its elements."""
+        shadow = self.session.outside.shadow(x)
+        loaded = () if shadow is None else (UNREAD, getattr(shadow, "grad", None))
+        grad = None if any(x._grad is g for g in loaded) else x._grad
+        own = {k: v for k, v in x.__dict__.items() if k not in TENSOR_FIELDS}
+        extra = getattr(shadow, "extra", {})
+        kept = {k: id(v) for k, v in own.items() if extra.get(k, MISSING) is not v}
+        return id(grad), x._requires_grad, x._retains, len(x._hooks or ()), kept
+
+    def wrote(self, memory: Any) -> None:
+        """Traced memory is about to be written."""
+        if id(memory) in self.frozen:
+            raise _again(self.frozen[id(memory)][0])
+
+    def compared(self, *values: Any) -> None:
+        """The program asks whether values are the same object."""
+        for key, result, _, _ in self.ties:
+            if any(v is result for v in values):
+                raise _again(key)
+
+    def check(self) -> None:
+        """Everything has left that will."""
+        owners, out = self.session.owners, self.escaped
+        for key, _, memory, behind in self.ties:
+            others = {i for i in behind if i in owners or i in out}
+            for _, _, own, theirs in self.ties:
+                if own is not memory and id(own) in out and not behind.keys().isdisjoint(theirs):
+                    others.add(id(own))
+            if id(memory) in out and others:
+                raise _again(key)
+        for key, x, mark in self.marks:
+            if self._mark(x) != mark:
+                raise _again(key)
+        for key, result in self.hidden:
+            if id(result._node) in self.histories:
+                raise _again(key)
+
+
+ANSWERS: Final = (decides, either, as_bool, negation)  # what the interpreter asks
+
+
+def _again(key: Any) -> Aliased:
+    what = "after one way of this branch two names stand for one object"
+    return Break.aliased(what, frozenset({key}))

@@ -1,0 +1,127 @@
+"""Capture: `eager.cond` and its like, whose functions are interpreted. calls -> nodes with graphs.
+
+What a function may do that a run need not take is the tracer's to say (`CaptureTracer.part`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import eager
+from eager import control_flow, loops
+from eager.ops import move
+from eager.sym import SymNumber
+from eager.tensor import Tensor
+from jitcap.capture.breaks import Break
+from jitcap.capture.kinds.base import Session, handles, kind_of
+from jitcap.capture.kinds.counted import Rows
+
+
+@contextmanager
+def _agreeing() -> Iterator[None]:
+    """Plain Python runs one arm, and does not see that another one differs."""
+    try:
+        yield
+    except control_flow.Disagreement as error:
+        raise Break("data dependent", str(error)) from error
+
+
+def _interpreted(s: Session, fn: Any) -> Callable[..., Any]:
+    return lambda *args: s.call(fn, args, {})
+
+
+def _decision(s: Session, pred: Any) -> Any:
+    return pred if isinstance(pred, Tensor | SymNumber) else s.truth(pred)
+
+
+@handles(control_flow.cond)
+def _cond(s: Session, pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
+    given = s.list_of(operands)
+    arms = _interpreted(s, true_fn), _interpreted(s, false_fn)
+    with _agreeing():
+        return control_flow.cond(_decision(s, pred), *arms, given)
+
+
+@handles(control_flow.switch)
+def _switch(s: Session, index: Any, branches: Any, *operands: Any) -> Any:
+    arms = [_interpreted(s, fn) for fn in s.list_of(branches)]
+    with _agreeing():
+        return control_flow.switch(index, arms, *operands)
+
+
+@handles(control_flow.while_loop)
+def _while_loop(s: Session, cond_fn: Any, body_fn: Any, carried_inputs: Any) -> Any:
+    holds = _interpreted(s, cond_fn)
+    carried = s.list_of(carried_inputs)
+    s.settle(carried)
+
+    def decision(*values: Any) -> Any:
+        return _decision(s, holds(*values))
+
+    return control_flow.while_loop(decision, _interpreted(s, body_fn), carried)
+
+
+@handles(control_flow.fori_loop)
+def _fori_loop(s: Session, lower: Any, upper: Any, body_fun: Any, init_val: Any) -> Any:
+    s.settle(init_val)
+    first, last = (x if isinstance(x, Tensor) else s.known(x) for x in (lower, upper))
+    return control_flow.fori_loop(first, last, _interpreted(s, body_fun), init_val)
+
+
+@handles(loops.scan)
+def _scan(
+    s: Session,
+    combine_fn: Any,
+    init: Any,
+    xs: Any = None,
+    *,
+    dim: Any = 0,
+    reverse: Any = False,
+    length: Any = None,
+    unroll: Any = 1,
+) -> Any:
+    s.settle((init, xs))
+    given = {"dim": dim, "reverse": reverse, "length": length, "unroll": unroll}
+    known = {name: value if name == "length" else s.known(value) for name, value in given.items()}
+    return loops.scan(_interpreted(s, combine_fn), init, xs, **known)
+
+
+@handles(loops.map)
+def _map(s: Session, f: Any, xs: Any, *args: Any) -> Any:
+    s.settle((xs, args))
+    return loops.map(_interpreted(s, f), xs, *args)
+
+
+@handles(eager.stack, move.stack)
+def _stack(s: Session, /, tensors: Any, dim: Any = 0, **kwargs: Any) -> Any:
+    """Also of what a loop of unknown length appended."""
+    if type(tensors) is Rows and not kwargs:
+        return tensors.stacked(s.known(dim))
+    return _natively(s, eager.stack, tensors, dim, **kwargs)
+
+
+@handles(eager.cat, move.cat)
+def _cat(s: Session, /, tensors: Any, dim: Any = 0, **kwargs: Any) -> Any:
+    if type(tensors) is Rows and not kwargs:
+        return tensors.joined(s.known(dim))
+    return _natively(s, eager.cat, tensors, dim, **kwargs)
+
+
+def _natively(s: Session, fn: Any, *args: Any, **kwargs: Any) -> Any:
+    return kind_of(fn).call(s, fn, args, kwargs)
+
+
+@handles(loops.associative_scan)
+def _associative_scan(
+    s: Session,
+    combine_fn: Any,
+    xs: Any,
+    dim: Any,
+    reverse: Any = False,
+    combine_mode: Any = "generic",
+) -> Any:
+    s.settle(xs)
+    known = map(s.known, (dim, reverse, combine_mode))
+    return loops.associative_scan(_interpreted(s, combine_fn), xs, *known)

@@ -1,0 +1,282 @@
+"""Capture: the state before a branch, to come back to. session, frame -> what a way has changed.
+
+`State` says which objects differ; here is which entry of them, what it was and what it is, for the
+kinds of objects whose entries can be chosen: attributes, dictionaries, lists of one length, cells,
+`.grad`. Anything else that differs cannot be said (`Unsayable`).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from types import CellType
+from typing import Any, Final
+
+from eager.autograd import mode
+from eager.tensor import UNREAD, Tensor
+from jitcap.capture.interpret import Frame
+from jitcap.capture.kinds.base import MISSING
+from jitcap.capture.kinds.cells import CellShadow
+from jitcap.capture.kinds.counted import SizedIterator
+from jitcap.capture.kinds.mappings import DictShadow
+from jitcap.capture.kinds.tensors import TensorShadow
+from jitcap.capture.native import is_python_class
+from jitcap.capture.outside import Shadow
+from jitcap.capture.state import State, fields_of_instance, parts_of
+
+
+class Unsayable(Exception):
+    """Two ways leave what no choice can express."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Change:
+    """The entry `key` of an object: what it was (MISSING: nothing), and is."""
+
+    obj: Any
+    key: Any
+    before: Any
+    after: Any
+
+    def show(self) -> str:
+        where = self.obj.origin.show() if isinstance(self.obj, Shadow) else type(self.obj).__name__
+        return f"{self.key!r} of {where}"
+
+    def put(self, value: Any) -> None:
+        """Set the entry, or remove it."""
+        obj, key = self.obj, self.key
+        if isinstance(obj, DictShadow):
+            if value is MISSING:
+                obj.kind.__delitem__(obj.twin, key)
+            else:
+                obj.kind.__setitem__(obj.twin, key, value)
+        elif isinstance(obj, CellShadow | CellType):
+            cell = obj.twin if isinstance(obj, CellShadow) else obj
+            if value is MISSING:
+                del cell.cell_contents
+            else:
+                cell.cell_contents = value
+        elif isinstance(obj, Tensor):
+            obj._grad = value
+        elif isinstance(obj, list):
+            list.__setitem__(obj, key, value)
+        elif value is MISSING:
+            dict.__delitem__(obj, key)
+        else:
+            dict.__setitem__(obj, key, value)
+
+
+class Before(State):
+    """The state before a branch in `frame`."""
+
+    def __init__(self, session: Any, frame: Frame) -> None:
+        super().__init__(session)
+        self.frame = frame
+        self.fast, self.stack = dict(frame.fast), list(frame.stack)
+        self.handled, self.pc = list(frame.handled), frame.pc
+        self.depth = len(session.vm.frames)
+        self.modes = mode.enabled, mode.inference, mode.autocast
+        self.tables = {
+            id(s): (dict(s.twin), set(s.known), set(s.unasked), s.whole)
+            for s, _ in self.shadows.values()
+            if isinstance(s, DictShadow)
+        }
+        self.cells = {
+            id(s): s.twin.cell_contents if s.changed() else MISSING
+            for s, _ in self.shadows.values()
+            if isinstance(s, CellShadow)
+        }
+        self.copies = {key: _copy(obj) for key, obj in self.seen.items() if key in self.marks}
+        self.grads = {id(obj): obj._grad for obj in self.seen.values() if isinstance(obj, Tensor)}
+        storages = [t._storage for t in self.seen.values() if isinstance(t, Tensor)]
+        self.storages = {id(s): (s, s.version, s.history) for s in storages}
+        self.made: dict[Any, Change] = {}
+
+    def changes(self) -> tuple[dict[Any, Change], dict[int, tuple[Any, int]]]:  # type: ignore[override]
+        """What differs now, by object and key; and the counters of writes that went on."""
+        found: dict[Any, Change] = {}
+        self.made = found
+        for obj in super().changes():
+            if obj is self.frame or obj == "the mode of autograd":
+                continue
+            for change in self._of(obj):
+                found[id(change.obj), change.key] = change
+        versions = {}
+        for key, (storage, version, history) in self.storages.items():
+            if storage.history != history:
+                raise Unsayable("a write in place is on the tape")
+            if storage.version != version:
+                versions[key] = storage, storage.version
+        return found, versions
+
+    def put_back(self) -> None:
+        """Everything as it was; what was loaded stays loaded."""
+        for where, change in tuple(self.made.items()):
+            change.put(change.before)
+            shadow, key = change.obj, change.key
+            if not isinstance(shadow, DictShadow) or key not in shadow.unasked:
+                continue
+            if id(shadow) not in self.tables or key not in self.tables[id(shadow)][1]:
+                shadow.known.discard(key)  # it was set, and never read
+                shadow.unasked.discard(key)
+                shadow.touch(self.session, key)
+                before = dict.get(shadow.twin, key, MISSING)
+                self.made[where] = replace(change, before=before)
+        for storage, version, _ in self.storages.values():
+            if storage.version != version:
+                storage.version = version
+        mode.enabled, mode.inference, mode.autocast = self.modes
+        self.made = {}
+
+    def private_iterators(self) -> set[int]:
+        """The ids of iterators on the stack, of loops, that nothing else refers to."""
+        loops = {id(v) for v in self.stack if is_loop(v)}
+        if loops:
+            for obj in self.seen.values():
+                values = obj.fast.values() if isinstance(obj, Frame) else parts_of(obj)
+                loops.difference_update(map(id, values))
+        return {i for i in loops if [id(v) for v in self.stack].count(i) == 1}
+
+    def _of(self, obj: Any) -> Iterator[Change]:
+        if isinstance(obj, DictShadow):
+            yield from self._of_table(obj)
+        elif isinstance(obj, TensorShadow):
+            yield from self._of_stand_in(obj)
+        elif isinstance(obj, CellShadow):
+            before = self.cells.get(id(obj), MISSING)
+            before = obj.base if before is MISSING else before
+            yield Change(obj, "the variable", before, obj.twin.cell_contents)
+        elif isinstance(obj, Tensor):
+            yield from self._of_tensor(obj)
+        elif isinstance(obj, dict | list | CellType) or _has_fields(obj):
+            yield from self._of_made(obj)
+        else:
+            shown = obj.origin.show() if isinstance(obj, Shadow) else obj
+            what = shown if isinstance(shown, str) else f"a {type(shown).__name__}"
+            raise Unsayable(f"{what} is changed in one way")
+
+    def _of_table(self, s: DictShadow) -> Iterator[Change]:
+        before, known, _, _ = self.tables.get(id(s), ({}, set(), set(), False))
+        if s.reordered():
+            raise Unsayable(f"the order of {s.origin.show()} is changed")
+        for key in {**before, **s.base, **s.twin}:
+            old = before.get(key, MISSING)
+            if key not in before and not (key in known and key in s.base):
+                old = s.base.get(key, MISSING)  # loaded since, or not there
+            new = dict.get(s.twin, key, MISSING)
+            if new is not old:
+                if new is MISSING:
+                    raise Unsayable(f"{key!r} of {s.origin.show()} is removed")
+                yield Change(s, key, old, new)
+
+    def _of_stand_in(self, s: TensorShadow) -> Iterator[Change]:
+        before = dict(self.shadows[id(s)][1]) if id(s) in self.shadows else {}
+        now = dict(s.mark())
+        for name in {*before, *now}:
+            if before.get(name) == now.get(name) or name == "_storage":
+                continue
+            if name != "_grad":
+                raise Unsayable(f"{name} of {s.origin.show()} is changed")
+            old = self.grads.get(id(s.twin), UNREAD)
+            yield Change(s.twin, "_grad", s.grad if old is UNREAD else old, s.twin._grad)
+
+    def _of_tensor(self, t: Tensor) -> Iterator[Change]:
+        before, now = self.copies[id(t)], _copy(t)
+        for name in {*before, *now}:
+            if name == "_counts" or before.get(name) is now.get(name):
+                continue
+            if name != "_grad":
+                raise Unsayable(f"{name.strip('_')} of a tensor is changed")
+            yield Change(t, name, before.get(name), now.get(name))
+
+    def _of_made(self, obj: Any) -> Iterator[Change]:
+        before, now = self.copies[id(obj)], _copy(obj)
+        if isinstance(obj, list) and len(before) != len(now):
+            raise Unsayable("a list has another length after one way")
+        target = object.__getattribute__(obj, "__dict__") if _has_fields(obj) else obj
+        kept = [k for k in now if k in before]
+        if kept != [k for k in before if k in now] or len(kept) != len(before):
+            raise Unsayable("an entry is removed, or another order is made")
+        for key, value in now.items():
+            old = before.get(key, MISSING)
+            if old is not value:
+                yield Change(target, key, old, value)
+
+
+_PLAIN: Final[tuple[Any, ...]] = (
+    type(iter([])), type(iter(())), type(iter(range(0))), type(iter("")), type(reversed([])),
+)  # fmt: skip
+
+
+def is_loop(value: Any) -> bool:
+    """An iterator of a builtin type that can be copied where it is."""
+    if type(value) in _PLAIN or type(value) is SizedIterator:
+        return True
+    return type(value) in (enumerate, zip) and all(is_loop(part) for part in _inner(value))
+
+
+def _inner(value: Any) -> tuple[Any, ...]:
+    """The iterators in one that enumerates or zips."""
+    _, args, *rest = value.__reduce__()
+    if rest:  # a strict zip
+        return (None,)
+    return args[:1] if type(value) is enumerate else args
+
+
+def copied(value: Any) -> Any:
+    """Another iterator at the same place."""
+    if type(value) is SizedIterator:
+        return value.copy()
+    if type(value) in _PLAIN:
+        return copy.copy(value)
+    make, args = value.__reduce__()
+    parts = [copied(x) if is_loop(x) else x for x in args]
+    return make(*parts)
+
+
+def same_place(a: Any, b: Any) -> bool:
+    """Whether two iterators of one type will give the same."""
+    if type(a) is SizedIterator:
+        return bool(a.place() == b.place())
+    first, second = (x.__reduce__()[1:] for x in (a, b))
+    pairs = [(x, y) for p, q in zip(first, second, strict=False) for x, y in _pairs(p, q)]
+    return len(first) == len(second) and all(
+        x is y
+        or (type(x) is type(y) and type(x) in (int, range, str, tuple) and x == y)
+        or (is_loop(x) and type(x) is type(y) and same_place(x, y))
+        for x, y in pairs
+    )
+
+
+def _pairs(p: Any, q: Any) -> list[tuple[Any, Any]]:
+    if isinstance(p, tuple) and isinstance(q, tuple):
+        return list(zip(p, q, strict=True)) if len(p) == len(q) else [(0, 1)]
+    return [(p, q)]
+
+
+def _has_fields(obj: Any) -> bool:
+    """An instance whose state is its dictionary."""
+    cls = type(obj)
+    return (
+        is_python_class(cls)
+        and not isinstance(obj, type | dict | list | Tensor | Shadow | Frame)
+        and "__dict__" in dir(cls)
+        and type(getattr(obj, "__dict__", None)) is dict
+        and not any("__slots__" in vars(base) for base in cls.__mro__[:-1])
+    )
+
+
+def _copy(obj: Any) -> dict[Any, Any]:
+    if isinstance(obj, dict):
+        return dict(dict.items(obj))
+    if isinstance(obj, list):
+        return dict(enumerate(list.__iter__(obj)))
+    if isinstance(obj, CellType):
+        try:
+            return {"cell_contents": obj.cell_contents}
+        except ValueError:
+            return {}
+    if isinstance(obj, Tensor):
+        return fields_of_instance(obj)
+    return dict(object.__getattribute__(obj, "__dict__")) if _has_fields(obj) else {}

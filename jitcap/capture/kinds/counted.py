@@ -1,0 +1,355 @@
+"""Capture: ranges and lists of which only symbols know how long they are.
+
+A loop over such a range is recorded once (`jitcap.capture.roll`), and a list that it appends to is
+kept as the tensor of all its steps. Whatever else the program does with a range needs its numbers,
+which fixes the sizes that it is made of; a list has no elements then, and the function is captured
+again with that loop as it stands.
+"""
+
+from __future__ import annotations
+
+import copy
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from eager.aval import same
+from eager.ops.move import cat, flip
+from eager.ops.view import movedim, norm_dim
+from eager.sym import SymNumber
+from eager.symint import SymInt, hint, known_lt
+from eager.tensor import Tensor
+from eager.traced import Traced
+from jitcap.capture.breaks import Again
+from jitcap.capture.kinds.base import KINDS, Kind, Session, handles, kind_of
+from jitcap.capture.kinds.constants import NativeKind
+from jitcap.capture.origin import Origin
+from jitcap.capture.replay import Maker
+from jitcap.capture.sizes import out
+
+# ---- ranges
+
+
+def range_of(s: Session, args: tuple[Any, ...]) -> Any:
+    """`range(*args)` as one of symbols; None where none of them is one."""
+    if not 1 <= len(args) <= 3 or not any(type(x) is SymNumber for x in args):
+        return None
+    sizes = [s.sizes.of_number(x) if type(x) is SymNumber else x for x in args]
+    if not all(type(x) in (int, SymInt) for x in sizes) or all(type(x) is int for x in sizes):
+        return None
+    first, stop, step = (0, *sizes, 1) if len(sizes) == 1 else (*sizes, 1)[:3]
+    if type(step) is not int or not step:
+        return None
+    distance = stop - first if step > 0 else first - stop
+    length = (distance + (abs(step) - 1)) // abs(step)
+    return None if type(length) is int else SizedRange(s, args, first, step, length)
+
+
+class SizedRange:
+    """A range: its first number, and how many there are if any. Native code finds a real one, of
+    the numbers at hand."""
+
+    __slots__ = ("args", "first", "length", "session", "step")
+
+    def __init__(
+        self, s: Session, args: tuple[Any, ...], first: Any, step: int, length: SymInt
+    ) -> None:
+        self.session, self.args = s, args
+        self.first, self.step, self.length = first, step, length
+
+    def real(self) -> range:
+        return range(*map(self.session.known, self.args))
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return range
+
+    def __len__(self) -> int:
+        return len(self.real())
+
+    def __bool__(self) -> bool:
+        return bool(self.length > 0)  # type: ignore[operator]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.real())
+
+    def __reversed__(self) -> Iterator[int]:
+        return reversed(self.real())
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.real()[key]
+
+    def __contains__(self, key: Any) -> bool:
+        return key in self.real()
+
+    def __eq__(self, other: object) -> bool:
+        return self.real() == (other.real() if type(other) is SizedRange else other)
+
+    def __hash__(self) -> int:
+        return hash(self.real())
+
+    def __repr__(self) -> str:
+        return repr(self.real())
+
+
+class SizedIterator:
+    """Goes through a range, one way or the other. `fixed`: Python's, once it had to be."""
+
+    def __init__(self, numbers: SizedRange, *, backwards: bool = False) -> None:
+        self.numbers = numbers
+        self.backwards = backwards
+        self.used = 0
+        self.fixed: Iterator[int] | None = None
+
+    @property
+    def length(self) -> Any:
+        """How many are left, if any."""
+        length: Any = self.numbers.length
+        return length - self.used
+
+    @property
+    def step(self) -> int:
+        return -self.numbers.step if self.backwards else self.numbers.step
+
+    @property
+    def first(self) -> Any:
+        """The next number, if there is one."""
+        length: Any = self.numbers.length
+        at = length - 1 - self.used if self.backwards else self.used
+        return self.numbers.first + at * self.numbers.step
+
+    def fix(self) -> Iterator[int]:
+        """What Python has here: fixes the sizes."""
+        if self.fixed is None:
+            numbers = self.numbers.real()
+            self.fixed = iter((numbers[::-1] if self.backwards else numbers)[self.used :])
+        return self.fixed
+
+    def end(self) -> None:
+        """It is used up."""
+        self.fixed = iter(range(0))
+
+    def copy(self) -> SizedIterator:
+        made = copy.copy(self)
+        made.fixed = copy.copy(self.fixed)
+        return made
+
+    def place(self) -> tuple[Any, ...]:
+        """Equal for those that will give the same."""
+        fixed = self.fixed
+        rest = None if fixed is None else fixed.__reduce__()[1:]
+        return id(self.numbers), self.backwards, self.used, rest
+
+    def __iter__(self) -> SizedIterator:
+        return self
+
+    def __length_hint__(self) -> int:
+        if self.fixed is not None:
+            return operator.length_hint(self.fixed)
+        return max(hint(self.numbers.length) - self.used, 0)
+
+    def __next__(self) -> Any:
+        if self.fixed is not None or not known_lt(0, self.length):
+            return next(self.fix())
+        found = out(self.first)
+        self.used += 1
+        return found
+
+
+class SizedRangeKind(NativeKind):
+    """Nearly all that is done with a range needs its numbers."""
+
+    constant = True
+
+    def type_of(self, value: Any) -> type:
+        return range
+
+    def to_native(self, s: Session, value: Any) -> Any:
+        return value.real()
+
+    def getattr(self, s: Session, obj: Any, name: str) -> Any:
+        return getattr(obj.real(), name)
+
+    def length(self, s: Session, obj: Any) -> Any:
+        return out(obj.length) if obj else 0
+
+    def iter(self, s: Session, obj: Any) -> Any:
+        return SizedIterator(obj)
+
+    def rebuild(self, make: Maker, value: Any) -> str:
+        return KINDS[range].rebuild(make, value.real())
+
+
+class SizedIteratorKind(NativeKind):
+    """Native code is handed Python's."""
+
+    def type_of(self, value: Any) -> type:
+        return type(iter(range(0)))
+
+    def to_native(self, s: Session, value: Any) -> Any:
+        return value.fix()
+
+    def getattr(self, s: Session, obj: Any, name: str) -> Any:
+        return getattr(obj if name in ("__iter__", "__next__") else obj.fix(), name)
+
+    def rebuild(self, make: Maker, value: Any) -> str:
+        real = value.fix()
+        return kind_of(real).rebuild(make, real)
+
+
+# ---- lists
+
+
+class Piece:
+    """What a loop appended, one tensor in each step: stacked along a first dimension, and the
+    objects of the first and of the last step. It is good as long as nobody writes to them."""
+
+    def __init__(
+        self, whole: Tensor, first: Callable[[], Tensor], last: Callable[[], Tensor]
+    ) -> None:
+        self.whole, self.first, self.last = whole, first, last
+        arrays: list[Any] = [t._array for t in (whole, first(), last())]
+        self.memory = [(a.storage, a.storage.generation) for a in arrays if type(a) is Traced]
+
+    def is_written(self) -> bool:
+        return any(memory.generation != before for memory, before in self.memory)
+
+    def reversed(self) -> Piece:
+        return Piece(flip(self.whole, 0), self.last, self.first)
+
+
+class Rows:
+    """A list of tensors and `Piece`s. `site`: the loop that is to be left as it stands if somebody
+    wants more than the whole."""
+
+    def __init__(self, site: Any, parts: tuple[Any, ...]) -> None:
+        self.site = site
+        self.parts = parts
+
+    def append(self, value: Any, /) -> None:
+        if not isinstance(value, Tensor):
+            raise Again(self.site)
+        self.parts = (*self.parts, value)
+
+    def reverse(self) -> None:
+        self._look()
+        turned = reversed(self.parts)
+        self.parts = tuple(p.reversed() if type(p) is Piece else p for p in turned)
+
+    def at(self, index: int) -> Tensor:
+        """An element that can be told from the ends. (A loop has a step.)"""
+        self._look()
+        parts = self.parts if index >= 0 else self.parts[::-1]
+        place = index if index >= 0 else -1 - index
+        for i, part in enumerate(parts):
+            if type(part) is Piece and i == place:
+                end = part.first if index >= 0 else part.last
+                return end()
+            if i == place:
+                found: Tensor = part
+                return found
+            if type(part) is Piece:
+                break
+        raise Again(self.site)
+
+    def length(self) -> Any:
+        return sum(p.whole.shape[0] if type(p) is Piece else 1 for p in self.parts)
+
+    def _look(self) -> None:
+        """Somebody looks at elements, which may have been written to one by one."""
+        if any(type(p) is Piece and p.is_written() for p in self.parts):
+            raise Again(self.site)
+
+    def stacked(self, dim: int) -> Tensor:
+        self._look()
+        shapes = [p.whole.shape[1:] if type(p) is Piece else p.shape for p in self.parts]
+        if not all(same(shape, shapes[0]) for shape in shapes):
+            raise Again(self.site)
+        wholes = [p.whole if type(p) is Piece else p.unsqueeze(0) for p in self.parts]
+        whole = wholes[0] if len(wholes) == 1 else cat(wholes)
+        return movedim(whole, 0, norm_dim(dim, len(shapes[0]) + 1, "stack"))
+
+    def joined(self, dim: int) -> Tensor:
+        self._look()
+        first = self.parts[0]
+        rank = first.whole.ndim - 1 if type(first) is Piece else first.ndim
+        d = norm_dim(dim, rank, "cat") if rank else 0
+        if not rank:
+            raise Again(self.site)
+        return cat([_side_by_side(p.whole, d) if type(p) is Piece else p for p in self.parts], d)
+
+    def _refuse(self, *_: Any) -> Any:
+        raise Again(self.site)
+
+    __len__ = __getitem__ = __iter__ = __contains__ = __bool__ = __eq__ = __ne__ = _refuse
+    __lt__ = __le__ = __gt__ = __ge__ = __add__ = __radd__ = __mul__ = __rmul__ = _refuse
+    __repr__ = __str__ = __format__ = __reduce_ex__ = __copy__ = __deepcopy__ = _refuse
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _side_by_side(whole: Tensor, dim: int) -> Tensor:
+    """The rows of the first dimension one after the other along `dim` of theirs."""
+    moved = movedim(whole, 0, dim)
+    shape = moved.shape
+    size = shape[dim] * shape[dim + 1]
+    return moved.reshape((*shape[:dim], size, *shape[dim + 2 :]))
+
+
+class RowsKind(Kind):
+    """A list that can be added to, turned, and made a tensor."""
+
+    def refuse(self, obj: Any, what: str) -> Any:
+        raise Again(obj.site)
+
+    def type_of(self, value: Any) -> type:
+        return list
+
+    def load(self, s: Session, real: Any, origin: Origin) -> Any:
+        raise Again(real.site)
+
+    def to_native(self, s: Session, value: Any) -> Any:
+        raise Again(value.site)
+
+    def see(self, s: Session, value: Any, what: str) -> None:
+        raise Again(value.site)
+
+    def rebuild(self, make: Maker, value: Any) -> str:
+        raise Again(value.site)
+
+    def getattr(self, s: Session, obj: Any, name: str) -> Any:
+        if name not in ("append", "reverse") or s.rolls:
+            raise Again(obj.site)
+        return getattr(obj, name)
+
+    def getitem(self, s: Session, obj: Any, key: Any) -> Any:
+        if type(key) is not int:
+            self.refuse(obj, "an item")
+        found = obj.at(key)
+        s.inner[id(found)] = found, obj.site
+        return found
+
+    def length(self, s: Session, obj: Any) -> Any:
+        return out(obj.length())
+
+    def truth(self, s: Session, obj: Any) -> bool:
+        return True
+
+    def iter(self, s: Session, obj: Any) -> Any:
+        raise Again(obj.site)
+
+
+@handles(Rows.append)
+def _append(s: Session, rows: Rows, value: Any, /) -> None:
+    rows.append(value)
+
+
+@handles(Rows.reverse)
+def _reverse(s: Session, rows: Rows, /) -> None:
+    rows.reverse()
+
+
+COUNTED: Final[tuple[tuple[Kind, tuple[Any, ...]], ...]] = (
+    (SizedRangeKind(), (SizedRange,)),
+    (SizedIteratorKind(), (SizedIterator,)),
+    (RowsKind(), (Rows,)),
+)

@@ -1,0 +1,590 @@
+"""Capture: a Python loop becomes a scan. frame at the loop -> frame behind it.
+
+One step is interpreted on stand-ins: tensors that the step replaces are carried, a counter is a
+number that nobody may look at, `x[t]` and the tensors of a list are slices (`steps`). What can be
+interpreted so is the same for every step: a step that decides by the counter, or changes anything
+else than its own locals, is none, and the loop is unrolled as it stands. The step runs in a copy of
+the frame; if it changed what it may not, the function is captured again without rolling this loop
+(`Again`). What is there after the loop is said in `behind`.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from eager.autograd import mode
+from eager.aval import Aval, contiguous_strides, same_aval
+from eager.loops import Loop, fill, leaves_of, structure
+from eager.ops.move import flip, stack
+from eager.ops.view import movedim
+from eager.sym import SymNumber
+from eager.symint import hint, known_eq
+from eager.tape import differentiable
+from eager.tensor import Tensor
+from eager.traced import UnknownValue
+from jitcap.capture.behind import Behind, Unsayable
+from jitcap.capture.breaks import Again, Break
+from jitcap.capture.interpret import NULL, Frame
+from jitcap.capture.kinds.base import MISSING
+from jitcap.capture.kinds.counted import Rows as SizedRows
+from jitcap.capture.kinds.counted import SizedIterator
+from jitcap.capture.paths import looks, needed
+from jitcap.capture.sizes import out
+from jitcap.capture.state import State, is_known_elsewhere
+from jitcap.capture.steps import (
+    KINDS,
+    Counts,
+    Numbers,
+    Rows,
+    Steps,
+    Together,
+    is_outside,
+    same_place,
+    steps,
+    strides_of,
+)
+from jitcap.graph import Node, placeholder
+from jitcap.tracer import DataDependent
+
+LEAST: Final = 16  # steps: a loop of fewer is unrolled
+MANY: Final = 4000  # operations of all steps, from which on any loop is rolled
+TRIES: Final = (
+    2  # before the first step, and before the second, which may find other kinds of values
+)
+HEAVY: Final = frozenset({"contract", "window", "sort", "scan", "extern", "control"})
+_LEAVING: Final = frozenset({
+    "YIELD_VALUE", "SEND", "RETURN_VALUE", "STORE_DEREF", "DELETE_DEREF", "MAKE_CELL",
+    "LOAD_CLOSURE",
+})  # fmt: skip
+HISTORY: Final = frozenset({
+    "identity", "requires_grad", "is_leaf", "grad_fn", "grad", "_version", "retains_grad",
+    "output_nr", "storage_offset", "untyped_storage", "storage", "_is_view",
+})  # fmt: skip
+_PLAIN: Final = (int, float, str, bool, type(None))
+
+
+class NotRolled(BaseException):
+    """The step is not the same for all counters, or cannot be said so."""
+
+
+class Appended:
+    """Stands for a list that the step appends to, and does nothing else with."""
+
+    def __init__(self, target: list[Any]) -> None:
+        self.target = target
+        self.values: list[Any] = []
+
+    def append(self, value: Any) -> None:
+        self.values.append(value)
+
+    def is_plain(self) -> bool:
+        """Whether there are tensors in it only, and one more for each step."""
+        return len(self.values) == 1 and all(
+            isinstance(x, Tensor) for x in (*self.values, *self.target)
+        )
+
+
+def roll(s: Any, frame: Frame, end: int) -> bool:
+    """Whether the loop that `frame` is about to enter was recorded as a whole; the frame stands
+    behind it then."""
+    iterator = frame.stack[-1]
+    sized = type(iterator) is SizedIterator and iterator.fixed is None
+    if not sized and (type(iterator) not in KINDS or operator.length_hint(iterator, LEAST) < LEAST):
+        return False
+    site = frame.code, frame.pc - 1
+    _, tried = s.tried.get(id(iterator), (iterator, 0))
+    if tried >= TRIES or {site} & (s.unrolled | s.outside.shared) or s.vm.step_over is not None:
+        return _as_it_stands(iterator)
+    through = steps(iterator, s.outside.shadow)
+    if through is None or (not sized and (through.length or 0) < LEAST):
+        return False
+    s.tried[id(iterator)] = iterator, tried + 1
+    state = State(s)
+    needs: dict[int, bool] = {}
+    while True:
+        try:
+            trial = Trial(s, frame, end, through, state, needs)
+            if trial.record():
+                trial.leave()
+                return True
+        except (NotRolled, Unsayable, Break, DataDependent, UnknownValue):
+            moved = not same_place(steps(iterator, s.outside.shadow), through)
+            if moved or next(state.changes(), None) is not None:
+                raise Again(site) from None
+            return False if tried + 1 < TRIES else _as_it_stands(iterator)
+        needs = trial.later()
+
+
+class Trial:
+    """One step on stand-ins, and what becomes of its values."""
+
+    def __init__(
+        self, s: Any, frame: Frame, end: int, through: Steps, state: State, needs: dict[int, bool]
+    ) -> None:
+        self.s, self.frame, self.end, self.through, self.state = s, frame, end, through, state
+        self.length = through.length or 0
+        self.sized = type(self.length) is not int
+        if self.sized and not self.length > 0:
+            raise NotRolled
+        backwards = _is_reversed(through)
+        self.first, self.step = (self.length - 1, -1) if backwards else (0, 1)
+        if isinstance(through, Counts):
+            self.first, self.step = through.first, through.step
+        region = frame.bytecode.instructions[frame.pc : end]
+        if any(i.op in _LEAVING for i in region):
+            raise NotRolled
+        self.stored = {i.arg for i in region if i.op in ("STORE_FAST", "DELETE_FAST")}
+        every = set(frame.code.co_varnames)
+        self.read = every if looks(frame.code) else needed(frame.code, frame.pc)
+        self.left = every if looks(frame.code) else needed(frame.code, end)
+        stored = [n for n in frame.fast if n in self.stored & self.read]
+        self.carried = [n for n in stored if _tensors(frame.fast[n])]
+        self.lists = _appended(region)
+        leaves = self.start = [x for n in self.carried for _, x in leaves_of(frame.fast[n])]
+        self.needs = [
+            needs.get(i, mode.enabled and differentiable(t.dtype) and t.requires_grad)
+            for i, t in enumerate(leaves)
+        ]
+        if not all(map(is_plain, leaves)):
+            raise NotRolled
+        self.counter = SymNumber(s.tracer, int, placeholder("step", _INT))
+        self.numbers = Numbers(s.tracer, self.counter, self.first, self.step, self.length)
+        self.loop = Loop(s.tracer, leaves, [], self.length, self.step < 0)
+        self.loop.numbers = [(self.counter.leaf, self.first, self.step)]
+        self.elements = Elements(self)
+        self.stand_ins: dict[str, Appended] = {}
+        self.count = 0  # instructions of a step
+
+    # ---- the step
+
+    def record(self) -> bool:
+        """Whether what is carried looks the same after the step."""
+        self.s.rolls.append(self)
+        try:
+            self.loop.record(self._step, self.needs)
+        finally:
+            self.s.rolls.pop()
+        if not self._pays():
+            raise NotRolled
+        return self.later() == dict(enumerate(self.needs))
+
+    def later(self) -> dict[int, bool]:
+        """Which carries have a history after the step."""
+        pairs = zip(self.needs, self.loop.ends, strict=True)
+        return {i: before or t.requires_grad for i, (before, t) in enumerate(pairs)}
+
+    def _pays(self) -> bool:
+        nodes = self.loop.part.nodes
+        heavy = any(n.op.kind in HEAVY for n in nodes)
+        return heavy or self.sized or self.length * len(nodes) > MANY
+
+    def _step(self, carry: list[Tensor], _: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        vm, before = self.s.vm, self.frame
+        at = before.pc - 1
+        inner = self.inner = copied_frame(before)
+        given = iter(carry)
+        self.given = list(carry)
+        for name in self.carried:
+            tree = before.fast[name]
+            inner.fast[name] = fill(tree, [next(given) for _ in leaves_of(tree)])
+        for name in self.stored - self.read:
+            inner.fast.pop(name, None)  # it is set before it is read
+        self._stand_in_lists(inner)
+        self.placed = dict(inner.fast)
+        inner.push(self.elements.of(self.through))
+        modes = mode.enabled, mode.inference, mode.autocast
+        vm.frames.append(inner)
+        try:
+            while inner.pc != at:
+                if not at < inner.pc < self.end or vm.step(inner) is not None:
+                    raise NotRolled
+                self.count += 1
+        finally:
+            vm.frames.pop()
+        same = len(inner.stack) == len(before.stack)
+        if not same or any(a is not b for a, b in zip(inner.stack, before.stack, strict=True)):
+            raise NotRolled
+        if modes != (mode.enabled, mode.inference, mode.autocast):
+            raise NotRolled
+        return self._values(inner)
+
+    def _stand_in_lists(self, inner: Frame) -> None:
+        """Lists that the step appends to, and that nothing else of it can reach."""
+        for name in self.lists:
+            value = inner.fast.get(name)
+            if type(value) is not list or self.s.outside.shadow(value) is not None:
+                continue
+            others = [v for k, v in inner.fast.items() if k != name]
+            if _reaches([*others, *inner.stack], value):
+                raise NotRolled
+            if self.sized and is_known_elsewhere(self.s, self.frame, name):
+                raise NotRolled  # it becomes another object
+            self.stand_ins[name] = inner.fast[name] = Appended(value)
+
+    def _values(self, inner: Frame) -> tuple[list[Tensor], list[Tensor]]:
+        """What is carried on, and what every step gives."""
+        if inner.fast.keys() - self.stored - self.frame.fast.keys():
+            raise NotRolled
+        read = self._read()
+        ends: list[Tensor] = []
+        self.last: dict[str, Any] = {}  # what locals are after the loop: values of the last step
+        places = iter(self.given)
+        for name in self.carried:
+            before, after = self.frame.fast[name], inner.fast.get(name, NULL)
+            own = [next(places) for _ in leaves_of(before)]
+            if _alike(before, after) and all(is_plain(x) for _, x in leaves_of(after)):
+                ends += [x for _, x in leaves_of(after)]
+            elif any(t._array.handle in read for t in own):
+                raise NotRolled
+            else:
+                ends += own  # replaced before it is read: nothing is carried
+                if name in self.left:
+                    self._check_local(NULL, after)
+            self.last[name] = after
+        for name in self.stored - set(self.carried):
+            after = inner.fast.get(name, NULL)
+            if after is self.placed.get(name, NULL) and name in self.read:
+                continue
+            if name in self.read:
+                self._check_local(self.frame.fast.get(name, NULL), after)
+            elif name in self.left:
+                self._check_local(NULL, after)
+            self.last[name] = after
+        if any(inner.fast.get(n) is not x for n, x in self.stand_ins.items()):
+            raise NotRolled
+        for each in self.stand_ins.values():
+            if not all(map(_tensors, each.values)):
+                raise NotRolled
+        self._behind(ends)
+        return ends, [*self.behind.ys.values()]
+
+    def _behind(self, ends: list[Tensor]) -> None:
+        """Which values of the step are there after the loop."""
+
+        def was_there(x: Tensor) -> bool:
+            return id(x) in self.state.seen or self.s.outside.shadow(x) is not None
+
+        self.behind = Behind(
+            self.given, self.start, ends, self.elements.rows, was_there, self.is_outer,
+            self.s.ties.together,
+        )  # fmt: skip
+        listed = [v for each in self.stand_ins.values() for v in each.values]
+        wanted = [x for v in listed for _, x in leaves_of(v)]
+        for x in wanted:
+            self.behind.wants(x)
+        final = [x for n, v in self.last.items() if n in self.left for x in _leaves(v)]
+        for x in final:
+            self.behind.wants_last(x)
+        self.behind.share([*wanted, *final])
+        if self.sized and self.stand_ins:
+            pieces = [each for each in self.stand_ins.values() if not each.is_plain()]
+            known = all(self.behind.is_piece(x, self.length) for x in wanted)
+            if pieces or self.behind.shared or not known:
+                raise NotRolled
+
+    def _read(self) -> set[Node]:
+        """What the operations of the step read."""
+        return {p for n in self.s.tracer.nodes for p in n.parents}
+
+    def _check_local(self, before: Any, after: Any) -> None:
+        """A local that is not carried. It may not have been another one `before`, which the first
+        step alone could read."""
+        plain = type(after) in _PLAIN and (before is NULL or _same(before, after))
+        plain = plain or (is_outside(after) and (before is NULL or before is after))
+        if not plain and not (before is NULL and self._is_free(after)):
+            raise NotRolled
+
+    def _is_free(self, value: Any) -> bool:
+        """Whether it can be said what a value is after the last step."""
+        if type(value) is tuple:
+            return all(map(self._is_free, value))
+        counted = self.numbers.has(value)
+        known = isinstance(value, Tensor) or self.s.outside.shadow(value) is not None
+        return counted or known or is_outside(value) or type(value) in _PLAIN
+
+    def look(self, name: str) -> None:
+        """An attribute of a tensor is read. What it has of a history may differ in the first
+        step."""
+        if name in HISTORY:
+            raise NotRolled
+
+    # ---- the counter
+
+    def number(self, fn: Any, operands: tuple[Any, ...]) -> SymNumber | None:
+        return self.numbers.number(fn, operands)
+
+    def item(self, x: Tensor, key: Any) -> Any:
+        return self.elements.item(x, key)
+
+    def is_outer(self, x: Tensor) -> bool:
+        """Whether it is the same tensor in every step."""
+        array = x._array
+        if not hasattr(array, "storage"):
+            return True
+        parts = {id(r.inside) for r in self._from_here()}
+        if array.storage.part is not None and id(array.storage.part) in parts:
+            return False
+        stand_ins = [t for r in self._from_here() for t in (*r.given, *r.loop.slices)]
+        return all(t._array.storage is not array.storage for t in stand_ins)
+
+    def _from_here(self) -> Iterator[Trial]:
+        """This loop, and those inside that are recorded now."""
+        rolls = self.s.rolls
+        yield from rolls[rolls.index(self) :]
+
+    @property
+    def inside(self) -> Any:
+        return self.loop.inside
+
+    # ---- behind the loop
+
+    def leave(self) -> None:
+        """Make the loop a node, and put the frame behind it."""
+        frame, loop = self.frame, self.loop
+        more = hint(self.length) * (self.count + 1)
+        if frame.limit is not None and frame.count + more >= frame.limit:
+            raise NotRolled  # a part of the program ends inside
+        loop.stacks = [stacked() for stacked in self.elements.stacks]
+        last, ys = loop.finish(self.needs)
+        behind, site = self.behind, (frame.code, frame.pc - 1)
+        behind.finish(last, ys, self.length, loop.reverse)
+        for name in self.stored:
+            if name in self.last and name in self.left:
+                frame.fast[name] = self._final(self.last[name])
+            elif name not in self.left:
+                frame.fast.pop(name, None)
+        for name, each in self.stand_ins.items():
+            if self.sized:
+                pieces = self.behind.pieces(each.values[0], loop)
+                frame.fast[name] = SizedRows(site, (*each.target, *pieces))
+                continue
+            for i in range(self.length):
+                each.target.extend(
+                    fill(v, [behind.at(x, i) for _, x in leaves_of(v)]) for v in each.values
+                )
+        lists = [x for each in self.stand_ins.values() for x in each.target]
+        ends = [frame.fast[n] for n in self.last if n in self.left and n in frame.fast]
+        for x in (x for value in (*lists, *ends) for x in _leaves(value) if x.requires_grad):
+            self.s.inner[id(x)] = x, site
+        for x, others in behind.ties():
+            self.s.ties.add(site, x, [(y, _memory(y)) for y in others], hidden=False)
+        _exhaust(frame.pop())
+        frame.count += more
+        frame.pc = self.end
+        where = self.s.where()
+        count = self.s.sizes.shown(self.length)
+        self.s.rolled.append(f"{where.place}: a loop of {count} steps is one scan")
+
+    def _final(self, value: Any) -> Any:
+        """A local after the last step."""
+        if self.numbers.has(value):
+            return out(self.numbers.ends_of(value)[1])
+        if isinstance(value, Tensor):
+            return self.behind.at(value, self.length - 1)
+        return tuple(map(self._final, value)) if type(value) is tuple else value
+
+
+class Elements:
+    """What a loop gives to its step: elements of what it goes through, and `x[t]`."""
+
+    def __init__(self, trial: Trial) -> None:
+        self.trial, self.loop, self.numbers = trial, trial.loop, trial.numbers
+        self.stacks: list[Callable[[], Tensor]] = []  # of all steps, made behind the loop
+        self.slices: dict[Any, tuple[Tensor, Tensor]] = {}
+        self.rows: dict[int, tuple[Tensor, Callable[[int], Tensor]]] = {}  # see `Behind`
+
+    def of(self, through: Steps) -> Any:
+        """What the loop gives to a step."""
+        if isinstance(through, Counts):
+            first, step, counter = through.first, through.step, self.trial.counter
+            if self.trial.step < 0 and through is not self.trial.through:
+                first, step = first + step * (self.trial.length - 1), -step
+            if through is self.trial.through or (first, step) == (0, 1):
+                return counter
+            return counter * step + first
+        if not isinstance(through, Rows):
+            return tuple(map(self.of, through.parts))
+        values = through.values[: self.trial.length]
+        ordered = values[::-1] if self.trial.step < 0 else values
+        needs = mode.enabled and values[0].requires_grad
+        return self._place(
+            values[0].aval, strides_of(values[0]), needs, lambda: stack(ordered),
+            values.__getitem__,
+        )  # fmt: skip
+
+    def _place(
+        self,
+        aval: Aval,
+        strides: tuple[int, ...],
+        needs: bool,
+        stacked: Callable[[], Tensor],
+        real: Callable[[int], Tensor],
+    ) -> Tensor:
+        """What stands for an element; `stacked` makes a tensor of all, `real` the one of a step."""
+        place = self.loop.place(f"x{len(self.stacks)}", aval, needs, strides)
+        self.loop.slices.append(place)
+        self.stacks.append(stacked)
+        self.rows[id(place)] = place, real
+        return place
+
+    def item(self, x: Tensor, key: Any) -> Any:
+        """`x[key]` where one index is a number of the counter; MISSING where none is."""
+        keys = key if type(key) is tuple else (key,)
+        at = [i for i, k in enumerate(keys) if self.numbers.has(k)]
+        if not at:
+            return MISSING
+        if len(at) > 1 or not self.trial.is_outer(x):
+            raise NotRolled
+        dim = _dimension(keys, at[0], x.ndim)
+        found = self._slice(x, dim, keys[at[0]])
+        rest = (*keys[: at[0]], *keys[at[0] + 1 :])
+        plain = all(k is Ellipsis or (type(k) is slice and k == slice(None)) for k in rest)
+        return found if plain else self.trial.s.getitem(found, rest)
+
+    def _slice(self, x: Tensor, dim: int, index: SymNumber) -> Tensor:
+        first, last, step = self.numbers.ends_of(index)
+        size = x.shape[dim]
+        low, high = (last, first) if step < 0 else (first, last)
+        if high < 0:
+            first, low, high = first + size, low + size, high + size
+        if low < 0 or high >= size or not step:
+            raise NotRolled
+        key = id(x), dim, first, step
+        if key not in self.slices:
+            backwards = (step < 0) != (self.trial.step < 0)
+            aval = x.aval
+            shape = tuple(n for d, n in enumerate(aval.shape) if d != dim)
+            needs = mode.enabled and differentiable(x.dtype) and x.requires_grad
+            strides = tuple(n for d, n in enumerate(strides_of(x)) if d != dim)
+
+            def stacked() -> Tensor:
+                rows = movedim(x, dim, 0)[low : high + 1 : abs(step)]
+                return flip(rows, 0) if backwards else rows
+
+            def real(i: int) -> Tensor:
+                found: Tensor = x[(*(slice(None),) * dim, first + i * step)]
+                return found
+
+            part = Aval(shape, aval.dtype, aval.device)
+            self.slices[key] = x, self._place(part, strides, needs, stacked, functools.cache(real))
+        return self.slices[key][1]
+
+
+def _as_it_stands(iterator: Any) -> bool:
+    """It is not rolled."""
+    if type(iterator) is SizedIterator:
+        iterator.fix()
+    return False
+
+
+def _exhaust(iterator: Any) -> None:
+    if type(iterator) is SizedIterator:
+        iterator.end()
+    else:
+        for _ in iterator:
+            pass
+
+
+_INT: Final = SymNumber(None, int).aval  # type: ignore[arg-type]
+
+
+def copied_frame(frame: Frame) -> Frame:
+    """A frame of the same code in the same state."""
+    made = Frame(frame.code, frame.globals, frame.function)
+    made.fast, made.stack, made.handled = dict(frame.fast), [*frame.stack], [*frame.handled]
+    made.pc, made.library, made.namespace = frame.pc, frame.library, frame.namespace
+    return made
+
+
+def _tensors(tree: Any) -> bool:
+    """Whether it is a tensor, or a tuple of such trees: what a step can replace."""
+    if type(tree) is tuple:
+        return bool(tree) and all(map(_tensors, tree))
+    return isinstance(tree, Tensor)
+
+
+def _leaves(tree: Any) -> list[Tensor]:
+    """The tensors among values in tuples."""
+    if type(tree) is tuple:
+        return [x for part in tree for x in _leaves(part)]
+    return [tree] if isinstance(tree, Tensor) else []
+
+
+def _is_reversed(through: Steps) -> bool:
+    """Whether all tensors come the other way round."""
+    if isinstance(through, Together):
+        rows = [p for p in through.parts if not isinstance(p, Counts)]
+        return bool(rows) and all(map(_is_reversed, rows))
+    return isinstance(through, Rows) and through.reverse
+
+
+def _memory(x: Tensor) -> Any:
+    array: Any = x._array
+    return array.storage if hasattr(array, "storage") else array
+
+
+def _alike(before: Any, after: Any) -> bool:
+    """Whether a step may hand `after` to the next one, which expects `before`."""
+    if not _tensors(after) or structure(before) != structure(after):
+        return False
+    pairs = zip(leaves_of(before), leaves_of(after), strict=True)
+    return all(type(a) is type(b) and same_aval(a.aval, b.aval) for (_, a), (_, b) in pairs)
+
+
+def is_plain(x: Tensor) -> bool:
+    """Whether it lies in memory as the stand-in of a carry does."""
+    array: Any = x._array
+    strides = array.strides
+    if not hasattr(array, "storage"):
+        strides = tuple(n // array.itemsize for n in strides)
+    shape = array.shape
+    return any(known_eq(n, 0) for n in shape) or all(
+        known_eq(n, 1) or known_eq(a, b)
+        for n, a, b in zip(shape, strides, contiguous_strides(shape), strict=True)
+    )
+
+
+def _same(before: Any, after: Any) -> bool:
+    return type(before) is type(after) and repr(before) == repr(after)
+
+
+def _appended(region: Any) -> set[str]:
+    """Locals on which `.append` is looked up."""
+    return {
+        a.arg
+        for a, b in itertools.pairwise(region)
+        if a.op == "LOAD_FAST" and b.op in ("LOAD_METHOD", "LOAD_ATTR") and b.arg == "append"
+    }
+
+
+def _reaches(values: list[Any], target: Any) -> bool:
+    """Whether a container among `values` is, or holds, `target`."""
+    stack, seen = [*values], set[int]()
+    while stack:
+        value = stack.pop()
+        if value is target:
+            return True
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, dict):
+            stack += dict.values(value)
+        elif isinstance(value, tuple | list | set | frozenset):
+            stack += [*value]
+        elif not isinstance(value, (Tensor, SymNumber, *_PLAIN)):
+            stack += vars(value).values() if hasattr(value, "__dict__") else ()
+    return False
+
+
+def _dimension(keys: tuple[Any, ...], at: int, rank: int) -> int:
+    """Which dimension the index at a place of a key is about."""
+    if not all(k is None or k is Ellipsis or type(k) in (int, slice, SymNumber) for k in keys):
+        raise NotRolled
+    before = sum(k is not None for k in keys[:at])
+    if Ellipsis in keys[:at]:
+        return rank - sum(k is not None for k in keys[at:])
+    return before

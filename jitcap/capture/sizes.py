@@ -1,0 +1,445 @@
+"""Capture: sizes that are symbols, between the program and eager. (tensor or int from outside) ->
+SymInt, guards; run-time numbers <-> SymInts.
+
+The program works with run-time numbers (`numbers.Outside`), which remember the size that they are.
+Where `eager` takes one as a size it gets that (`eager.symint.index`), and the sizes that it answers
+with are numbers again (`out`). A symbol is one input of the graph, read by its number's expression
+at every call; a question that eager decides about sizes is a guard on such expressions.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import inf
+from typing import Any, ClassVar, Final, NamedTuple
+
+from eager.aval import scalar_aval
+from eager.device import Size
+from eager.op import Attrs
+from eager.sym import SymNumber
+from eager.symint import (
+    SymInt,
+    Terms,
+    add,
+    bounds,
+    hint,
+    known_eq,
+    known_le,
+    of_atom,
+    of_data,
+    symbols_of,
+)
+from eager.tensor import Tensor
+from jitcap.capture import numbers
+from jitcap.capture.kinds.base import Session
+from jitcap.capture.origin import Bind, Origin, Step, Variable
+from jitcap.graph import BIND, INPUT, SIZE, Arg, Node, aval_of, symbol
+from jitcap.guards import Guard, Holds, Names
+from jitcap.marks import STATIC, Range, marks_of
+from jitcap.scalars import Unlowered
+from jitcap.symbols import Sizes, sides
+from jitcap.tensor_guard import TensorLike, is_argument
+from jitcap.tracer import DataDependent
+
+MARK: Final = "~"  # between the name of a size and the values that it was seen to have
+_NAMES: Final = re.compile(r"\bdim\d+\b")
+ALL: Final = "*~"  # all sizes of all arguments
+INTS: Final = "+~"  # ints that vary are symbols where they are sizes
+DATA: Final = "?~"  # sizes that data decide are symbols
+_SIZE: Final = re.compile(r".*\.shape\[\d{1,3}\]", re.ASCII | re.DOTALL)
+_COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {"==": operator.eq, ">=": operator.ge}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SizeOf(Step):
+    """The size of one dimension of a tensor."""
+
+    is_size: ClassVar[bool] = True
+    dim: int
+
+    def expr(self, var: Variable, bind: Bind) -> str:
+        return f"{var(self.base)}._array.shape[{self.dim}]"
+
+    def show(self) -> str:
+        return f"{self.base.show()}.shape[{self.dim}]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SameSize(Guard):
+    """Two sizes that have been the same at each compile stand for one symbol."""
+
+    other: Origin
+
+    def places(self) -> tuple[Origin, ...]:
+        return (self.origin, self.other)
+
+    def test(self, names: Names) -> str:
+        return f"{names.var(self.origin)} == {names.var(self.other)}"
+
+    def expected(self) -> str:
+        return f"{self.origin.show()} == {self.other.show()}"
+
+    def key(self) -> tuple[Any, ...]:
+        return (SameSize, id(self.other))
+
+
+class Calls:
+    """Numbers calls, so that equal ones on equal values have the same."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Node, int] = {}
+        self._equal: dict[Any, int] = {}
+
+    def number_of(self, node: Node) -> int:
+        stack = [node]
+        while stack:
+            top = stack[-1]
+            missing = [p for p in top.parents if p not in self._numbers]
+            if missing:
+                stack += missing
+                continue
+            stack.pop()
+            args = tuple(
+                self._numbers[a] if isinstance(a, Node) else (type(a), repr(a)) for a in top.args
+            )
+            own = top if top.op is INPUT else (top.op, args, tuple(sorted(top.attrs.items())))
+            self._numbers[top] = self._equal.setdefault(own, len(self._equal))
+        return self._numbers[node]
+
+
+class CaptureSizes(Sizes):
+    """The symbols of a capture."""
+
+    def computed(self, fn: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
+        """What is known of `fn` of numbers from outside, if some are sizes: a size, an int, a
+        truth; else None."""
+        return _computed(fn, operands) if self.symbols else None
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self.session = session
+        self.origins: dict[str, Origin] = {}  # of each symbol
+        self.seen: dict[Any, tuple[SymInt, Origin]] = {}  # by the values seen: symbols of shapes
+        self._numbers: dict[Terms, SymNumber] = {}
+        self.complete = False  # whether the graph has all its inputs
+        self.definers: dict[str, Node] = {}  # by symbol: the value whose size it is
+        self.known: dict[Node, Any] = {}  # the sizes that numbers of the graph are
+        self._calls = Calls()
+        self._found: dict[int, SymInt] = {}  # by the call whose result has that size
+        self.results: dict[Terms, tuple[Node, ...]] = {}  # of such calls, by the size
+
+    def shown(self, size: SymInt | int) -> str:
+        """A size as the user would write it."""
+        number = size if of_data(size) else self.number(size)
+        return number.leaf.origin.show() if type(number) is SymNumber else str(number)
+
+    def named(self, text: str) -> bool:
+        """Whether a text names a symbol, where Python shows an int."""
+        return any(name in self.symbols for name in _NAMES.findall(text)) if self.symbols else False
+
+    def of_shape(self, real: Any, origin: Origin) -> tuple[int, ...] | None:
+        """The shape of a tensor from outside with a symbol for each size that has varied, or is
+        marked; None where none is."""
+        dynamic = self.session.outside.dynamic
+        array = real._array
+        if not any(map(is_size, dynamic)):
+            return None
+        every = range(array.ndim) if ALL in dynamic and is_argument(origin) else ()
+        names = dict.fromkeys(every, frozenset[str]()) | _varying(dynamic, origin.show())
+        marks = marks_of(real)
+        names |= {d: frozenset({str(m)}) for d, m in marks.items() if m and d not in names}
+        return tuple(
+            self._of_dim(SizeOf(origin, d), n, names[d], marks.get(d))
+            if n >= 2 and d in names and marks.get(d) is not STATIC
+            else n
+            for d, n in enumerate(array.shape)
+        )
+
+    def _of_dim(
+        self, origin: SizeOf, value: int, history: frozenset[str], within: Range | None
+    ) -> Any:
+        """Sizes of one history are one symbol, as long as they are the same."""
+        key = value, history
+        if key in self.seen:
+            size, first = self.seen[key]
+            self.session.outside.guard(SameSize(origin, self.session.line(), first))
+            return size
+        size = self.make(numbers.read(self.session, value, origin), lo=2)
+        self.seen[key] = size, origin
+        if within is not None:  # guards, like any other question
+            limits: list[Any] = [within.min, size, size if within.max is None else within.max]
+            assert all(a <= b for a, b in itertools.pairwise(limits))
+        return size
+
+    def of_number(self, number: SymNumber) -> Any:
+        """A number that is used as a size; None where it is better fixed."""
+        leaf = number.leaf
+        if number.pytype is not int:
+            return None
+        if type(leaf) is not numbers.Outside:
+            return self._of_graph(number)
+        if leaf.size is None and INTS in self.session.outside.dynamic:
+            self.make(number)
+        return leaf.size
+
+    def make(self, number: SymNumber, lo: float = -float("inf")) -> SymInt:
+        """A symbol for a number from outside: an input of the graph."""
+        leaf = number.leaf
+        size = self.symbol(f"dim{len(self.symbols)}", leaf.value, lo)
+        node = symbol(size)
+        tracer, outside = self.session.tracer, self.session.outside
+        tracer.inputs.append(node)
+        outside.numbers[node] = leaf.origin
+        name = node.attrs["symbol"]
+        self.origins[name] = leaf.origin
+        self.numbers[name] = self._numbers[size.terms] = number
+        leaf.size, leaf.node = size, node
+        return size
+
+    def number(self, size: SymInt | int) -> Any:
+        """As the base class, once per size. Raises Unlowered when the graph is complete."""
+        if not isinstance(size, SymInt):
+            return size
+        found = self._numbers.get(size.terms)
+        if found is None:
+            if self.complete:
+                raise Unlowered(f"the size {size} as a number, after capture")
+            if of_data(size) and self.session.tracer.inside is None:
+                return self._as_number(size)
+            found = self._numbers[size.terms] = super().number(size)
+        return found
+
+    # ---- sizes that data decide
+
+    @property
+    def takes_data(self) -> bool:
+        """Whether a size that data decide can be a symbol here: not inside the graphs of nodes."""
+        s = self.session
+        return DATA in s.outside.dynamic and s.tracer.inside is None and not self.complete
+
+    def of_result(self, op: Any, operands: tuple[Arg, ...], attrs: Attrs) -> SymInt | None:
+        """The size that a call finds: the same for the same call. None if it is no symbol here."""
+        avals = tuple(map(aval_of, operands))
+        if DATA not in self.session.outside.dynamic or any(a.device != "cpu" for a in avals):
+            return None
+        key = self._calls.number_of(Node(op, operands, attrs, ()))
+        if key not in self._found:
+            if not self.takes_data:
+                return None
+            self._found[key] = self.of_data(0, op.most(*avals, **attrs))
+        return self._found[key]
+
+    def of_data(self, lo: float, most: Any = None) -> SymInt:
+        """A new symbol, at least `lo` and at most `most`."""
+        limit = inf if most is None else bounds(most)[1]
+        likely = 2 * USUAL if most is None else hint(most)
+        name = f"dim{len(self.symbols)}"
+        size = self.symbol(name, max(likely // 2, 2), lo, limit, of_data=True)
+        if isinstance(most, SymInt):
+            self.know(">=", add(most, size, -1), True)  # type: ignore[arg-type]
+        return size
+
+    def defined(self, size: SymInt, emit: Callable[[], tuple[Node, ...]]) -> tuple[Node, ...]:
+        """What has that size, or the number that it is: the nodes that define the symbol. Equal
+        calls have memory of their own; inside the graph of a node it is what is there already."""
+        found = self.results.get(size.terms)
+        if found is not None:
+            return emit() if self.session.tracer.inside is None else found
+        (name,) = (s.name for s in symbols_of(size))
+        found = self.results[size.terms] = emit()
+        self.definers[name] = found[0]
+        self.numbers[name] = number = self._as_number(size)
+        self.session.tracer.data_sizes[name] = number.leaf
+        return found
+
+    def _as_number(self, size: SymInt) -> SymNumber:
+        """A size as a number of the graph."""
+        tracer = self.session.tracer
+        names = [s.name for s in symbols_of(size) if s.of_data]
+        definers = tuple(dict.fromkeys(self.definers[name] for name in names))
+        attrs: dict[str, Any] = {"size": size}
+        if size.terms == symbol_terms(size):
+            attrs |= {"name": names[0], "symbol": names[0]}
+        (node,) = tracer.emit(SIZE, definers, attrs, (scalar_aval(0),))
+        self.known[node] = size
+        number = self._numbers[size.terms] = SymNumber(tracer, int, node)
+        return number
+
+    def _of_graph(self, number: SymNumber) -> Any:
+        """A number that the graph knows as a size."""
+        found = self._size_of(number)
+        if found is not None:
+            return found
+        if not self.takes_data or numbers.constant(self.session, number) is not None:
+            return None
+        handle = number.handle
+        if handle not in self.known:
+            size = self.of_data(-inf)
+            self.session.tracer.emit(BIND, (handle,), {"size": size}, (scalar_aval(0),))
+            self.known[handle] = size
+        return self.known[handle]
+
+    def _size_of(self, x: Any) -> Any:
+        """What size a number is, an int or a symbol, if that is known; else None."""
+        if type(x) is not SymNumber:
+            return x if type(x) in (int, SymInt) else None
+        if type(x.leaf) is numbers.Outside:
+            return x.leaf.size if type(x.leaf.size) is SymInt else None
+        found = self.known.get(x.leaf if x.leaf is not None else x.node)
+        if found is None and x.fn in _EXACT and x.fn not in (operator.floordiv, operator.mod):
+            sizes = [self._size_of(a) for a in x.args]
+            found = None if None in sizes else x.fn(*sizes)
+        return found
+
+    def of_graph(self, fn: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
+        """`fn` of numbers that are sizes which data decide: a number, or a truth; None where it is
+        something else, or not known."""
+        if not self.known or not any(type(x) is SymNumber for x in operands):
+            return None
+        sizes = [self._size_of(x) for x in operands]
+        if any(x is None for x in sizes) or not any(map(of_data, sizes)):
+            return None
+        if fn in _KNOWN:
+            return _KNOWN[fn](*sizes)
+        divides = fn in (operator.floordiv, operator.mod)
+        if fn not in _EXACT or (divides and type(sizes[1]) is not int):
+            return None
+        size = fn(*sizes)
+        return self.number(size) if isinstance(size, SymInt) else size
+
+    def undecided(self, size: SymInt) -> None:
+        x, y = sides(size)
+        what = f"how large {x} is beside {y}" if y else f"what {x} is"
+        raise DataDependent(f"{what}: data decide that size when the program runs")
+
+    def check(self, relation: str, size: SymInt, holds: bool) -> None:
+        s = self.session
+        if self.asked is not None or not self.takes_data:
+            self.undecided(size)
+        x, y = sides(size)
+        sign = relation if holds else _NEGATED[relation]
+        what = f"sizes with {x} {sign} {y}"
+        s.tracer.check(what, relation=relation, size=size, holds=holds)
+
+    def guard(self, relation: str, size: SymInt, holds: bool) -> None:
+        super().guard(relation, size, holds)
+        if self.asked is not None:
+            return
+        s, complete = self.session, self.complete
+        self.complete = False  # for guards, numbers of the host will do
+        x, y = map(self.number, sides(size))
+        self.complete = complete
+        origin = numbers.expression(_COMPARE[relation], (x, y))
+        s.guards.add(Holds(origin, s.line(), holds))
+
+
+def symbol_terms(size: SymInt) -> Terms:
+    """The terms of the first symbol in it alone."""
+    return of_atom(next(symbols_of(size))).terms
+
+
+USUAL: Final = 16  # a size of which nothing is known
+_NEGATED: Final = {"==": "!=", ">=": "<"}
+
+
+def _varying(dynamic: frozenset[str], name: str) -> dict[int, frozenset[str]]:
+    """The dimensions of the tensor called `name` that have varied, each with what was seen."""
+    found: dict[int, set[str]] = {}
+    for each in dynamic:
+        place, mark, history = each.partition(MARK)
+        base, _, dim = place.rpartition(".shape[")
+        if mark and base == name:
+            found.setdefault(int(dim[:-1]), set()).add(history)
+    return {dim: frozenset(history) for dim, history in found.items()}
+
+
+def is_size(name: str) -> bool:
+    """Whether what has varied is the size of a tensor, not an int."""
+    return MARK in name
+
+
+def is_name(text: str) -> bool:
+    """Whether this can be the name of what varies."""
+    place, mark, _ = text.partition(MARK)
+    return not mark or text in (ALL, INTS, DATA) or _SIZE.fullmatch(place) is not None
+
+
+def seen(guard: Guard, value: Any) -> Iterator[str]:
+    """Of a guard that fails for `value`: the sizes that have changed, each with what it was and is,
+    since those that change alike may be one symbol."""
+    name = guard.origin.show()
+    if isinstance(guard, SameSize):
+        yield f"{name}{MARK}{value}"
+    elif isinstance(guard, TensorLike) and isinstance(value, Tensor):
+        now = value._array.shape
+        if len(now) == len(guard.shape):
+            for d, (n, m) in enumerate(zip(guard.shape, now, strict=True)):
+                if n is not None and n != m:
+                    yield f"{name}.shape[{d}]{MARK}{n}>{m}"
+
+
+# ---- the door
+
+
+def out(value: Any) -> Any:
+    """What the program gets: run-time numbers for sizes, also in a shape."""
+    cls = type(value)
+    if cls is SymInt:
+        return value.number()
+    if cls in (tuple, Size, list) and any(type(part) is SymInt for part in value):
+        parts = [part.number() if type(part) is SymInt else part for part in value]
+        return parts if cls is list else tuple.__new__(cls, parts)
+    return value
+
+
+# ---- arithmetic
+
+
+class Comparison(NamedTuple):
+    """A question about sizes that is open: a guard answers it, when the program wants to know."""
+
+    fn: Callable[..., bool]
+    sizes: tuple[Any, ...]
+
+    def __call__(self) -> bool:
+        return self.fn(*self.sizes)
+
+
+_EXACT: Final = frozenset({
+    operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg,
+    operator.pos,
+})  # fmt: skip
+
+
+def _computed(fn: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
+    """What is known of `fn` of numbers that are sizes: a size, an int, a truth; or None."""
+    sizes = [x.leaf.size if type(x) is SymNumber else x for x in operands]
+    if not any(type(x) is SymInt for x in sizes):
+        return None
+    if not all(type(x) in (SymInt, int) for x in sizes):
+        return None
+    if fn in _EXACT:
+        return fn(*sizes)
+    known = _KNOWN.get(fn)
+    if known is None:
+        return None
+    answer = known(*sizes)
+    return Comparison(fn, tuple(sizes)) if answer is None else answer
+
+
+def _not(answer: bool | None) -> bool | None:
+    return None if answer is None else not answer
+
+
+_KNOWN: Final[dict[Any, Callable[[Any, Any], bool | None]]] = {
+    operator.eq: known_eq,
+    operator.ne: lambda x, y: _not(known_eq(x, y)),
+    operator.le: known_le,
+    operator.ge: lambda x, y: known_le(y, x),
+    operator.lt: lambda x, y: _not(known_le(y, x)),
+    operator.gt: lambda x, y: _not(known_le(x, y)),
+}

@@ -1,0 +1,191 @@
+"""Capture: what a `for` goes through, for `roll`. iterator -> how many steps, what each is given.
+
+A range gives a number that grows; a list or a tuple of tensors (`for row in x`, `unbind`, `split`)
+one of them; `enumerate` and `zip` give tuples of those. Iterators are looked at, and not moved.
+"""
+
+from __future__ import annotations
+
+import copy
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from eager.aval import same, same_aval
+from eager.sym import SymNumber
+from eager.symint import SymInt
+from eager.tensor import Tensor
+from jitcap.capture.kinds.counted import SizedIterator
+from jitcap.capture.kinds.tensors import TENSOR_FIELDS
+from jitcap.capture.numbers import Outside
+
+RANGE: Final = type(iter(range(0)))
+_LISTED: Final[tuple[type, ...]] = (type(iter([])), type(iter(())), reversed, type(reversed([])))
+
+KINDS: Final = frozenset({RANGE, *_LISTED, enumerate, zip, SizedIterator})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counts:
+    """Numbers: `first`, and `step` more each time; `length` is None where they never end."""
+
+    first: Any  # an int, or a size
+    step: int
+    length: Any  # the same, or None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Tensors that look the same, in the order in which they come."""
+
+    values: Sequence[Tensor]
+    reverse: bool  # whether that is the other way round
+
+    @property
+    def length(self) -> int:
+        return len(self.values)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Together:
+    """Tuples of what several give."""
+
+    parts: tuple[Any, ...]
+    length: int
+
+
+Steps = Counts | Rows | Together
+
+
+def steps(iterator: Any, outside: Callable[[Any], Any]) -> Steps | None:
+    """What an iterator would give from now on; None where that is anything else. `outside(x)` is
+    not None for what the program was given."""
+    return _steps(iterator, outside, set())
+
+
+def _steps(iterator: Any, outside: Callable[[Any], Any], seen: set[int]) -> Steps | None:
+    if id(iterator) in seen:  # one iterator twice: it is moved twice in a step
+        return None
+    seen.add(id(iterator))
+    kind = type(iterator)
+    if kind is RANGE:
+        return _counts(iterator)
+    if kind is SizedIterator:
+        if iterator.fixed is not None:
+            return _counts(iterator.fixed)
+        return Counts(iterator.first, iterator.step, iterator.length)
+    if kind in _LISTED:
+        return _rows(iterator, outside)
+    if kind is enumerate:
+        _, (inner, start) = iterator.__reduce__()
+        found = _steps(inner, outside, seen)
+        if found is None or found.length is None or type(start) is not int:
+            return None
+        return Together((Counts(start, 1, None), found), found.length)
+    if kind is zip:
+        _, inner, *strict = iterator.__reduce__()
+        parts = [_steps(x, outside, seen) for x in inner]
+        lengths = [None if p is None else p.length for p in parts]
+        if not parts or None in lengths or (any(strict) and len({*lengths}) > 1):
+            return None
+        return Together(tuple(parts), min(n for n in lengths if n is not None))
+    return None
+
+
+def _counts(iterator: Any) -> Counts | None:
+    length = operator.length_hint(iterator)
+    if length < 2:
+        return None
+    ahead = copy.copy(iterator)
+    first = next(ahead)
+    return Counts(first, next(ahead) - first, length)
+
+
+def _rows(iterator: Any, outside: Callable[[Any], Any]) -> Rows | None:
+    _, (values,), *index = iterator.__reduce__()
+    if type(values) not in (list, tuple) or not index:
+        return None
+    reverse = type(iterator) not in _LISTED[:2]
+    rest = values[index[0] :: -1] if reverse else values[index[0] :]
+    if not rest or not all(type(x) is Tensor and outside(x) is None for x in rest):
+        return None
+    return Rows(rest, reverse) if all(_is_like(x, rest[0]) for x in rest) else None
+
+
+def _is_like(x: Tensor, first: Tensor) -> bool:
+    """Whether a step can tell no more than the elements of two tensors apart."""
+    more = x._hooks or x._accumulate_hooks or x._retains or x._grad is not None
+    leaf = x._requires_grad and x._node is None
+    if more or leaf or x.__dict__.keys() - TENSOR_FIELDS:
+        return False
+    strides = x is first or same(strides_of(x), strides_of(first))
+    return strides and same_aval(x.aval, first.aval) and x._requires_grad is first._requires_grad
+
+
+def same_place(a: Steps | None, b: Steps | None) -> bool:
+    """Whether iterators stand where they stood."""
+    if isinstance(a, Together) and isinstance(b, Together):
+        return all(map(same_place, a.parts, b.parts))
+    if isinstance(a, Counts) and isinstance(b, Counts):
+        return (a.first, a.length) == (b.first, b.length)
+    return type(a) is type(b) and a is not None and b is not None and a.length == b.length
+
+
+def strides_of(x: Tensor) -> tuple[int, ...]:
+    """In elements."""
+    array: Any = x._array
+    unit = 1 if hasattr(array, "storage") else array.itemsize
+    return tuple(n // unit for n in array.strides)
+
+
+# ---- numbers of the counter
+
+
+class Numbers:
+    """Sums and multiples of a counter, which goes from `first` by `step`."""
+
+    def __init__(self, tracer: Any, counter: SymNumber, first: Any, step: int, length: Any) -> None:
+        self.tracer, self.first, self.step, self.length = tracer, first, step, length
+        self.affine = {id(counter): (counter, 1, 0)}
+
+    def has(self, value: Any) -> bool:
+        return type(value) is SymNumber and id(value) in self.affine
+
+    def number(self, fn: Any, operands: tuple[Any, ...]) -> SymNumber | None:
+        """A number of others; None where it is none of these."""
+        if not any(map(self.has, operands)):
+            return None
+        known = [self.affine.get(id(x)) or (x, 0, self._size(x)) for x in operands]
+        if not all(type(a) is int and type(b) in (int, SymInt) for _, a, b in known):
+            return None
+        forms = [(scale, offset) for _, scale, offset in known]
+        if fn is operator.neg:
+            ((a, b),) = forms
+            found = -a, -b
+        elif fn in (operator.add, operator.sub):
+            (a, b), (c, d) = forms
+            found = fn(a, c), fn(b, d)
+        elif fn is operator.mul and 0 in (forms[0][0], forms[1][0]):
+            (a, b), (c, d) = forms
+            found = a * d + c * b, b * d
+        else:
+            return None
+        made = SymNumber(self.tracer, int, fn=fn, args=operands)
+        self.affine[id(made)] = made, *found
+        return made
+
+    def _size(self, x: Any) -> Any:
+        """A number from outside that is a size, as that."""
+        return self.tracer.session.sizes.of_number(x) if is_outside(x) else x
+
+    def ends_of(self, x: SymNumber) -> tuple[Any, Any, int]:
+        """A number in the first step, in the last one, and between two."""
+        _, scale, offset = self.affine[id(x)]
+        first, last = self.first, self.first + (self.length - 1) * self.step
+        return scale * first + offset, scale * last + offset, scale * self.step
+
+
+def is_outside(x: Any) -> bool:
+    """Whether it is a number that is read before the graph runs."""
+    return type(x) is SymNumber and type(x.leaf) is Outside

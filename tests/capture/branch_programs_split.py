@@ -1,0 +1,339 @@
+"""The rest of `branch_programs`: what is given up where it raises, or splits as it always did."""
+
+import eager
+from tests.capture.branch_programs import SPLITS as SPLITS
+from tests.capture.branch_programs import box, splits, tensors, with_gradient
+
+# ---- one graph, given up where it raises
+
+
+@splits
+def raises(x):
+    if x.sum() < 0:
+        raise ValueError("negative")
+    return x * 2
+
+
+@splits
+def asserts(x):
+    assert x.sum() > 0, "negative"
+    return x * 2
+
+
+@splits
+def raises_and_catches(x):
+    try:
+        if x.sum() < 0:
+            raise ValueError("negative")
+        y = x * 2
+    except ValueError:
+        y = x * 3
+    return y
+
+
+def raises_after_a_write(x, w):
+    w.add_(1)
+    if x.sum() < 0:
+        raise ValueError("negative")
+    return w * x
+
+
+splits(raises_after_a_write, tensors(3, 3))
+
+
+# ---- not one graph
+
+
+@splits
+def the_argument_itself(x):
+    if x.sum() > 0:
+        x = x * 2
+    return x
+
+
+@splits
+def the_same_or_another(x):
+    y = x * 2
+    z = y
+    if x.sum() > 0:
+        z = x * 3
+    z.add_(1)
+    return y, z
+
+
+@splits
+def two_names(x):
+    y = x * 2
+    z = y if x.sum() > 0 else x * 3
+    return y, z
+
+
+@splits
+def is_it_the_same(x):
+    y = x * 2
+    z = y if x.sum() > 0 else x * 3
+    return (z is y), z + 1
+
+
+@splits
+def shapes_differ(x):
+    y = x if x.sum() > 0 else x[:2]
+    return y + 1
+
+
+@splits
+def types_differ(x):
+    y = None
+    if x.sum() > 0:
+        y = x * 2
+    return x if y is None else y
+
+
+@splits
+def a_gradient_after_one_way_only(x, w=None):
+    w = eager.ones(3).requires_grad_()
+    y = x * w if x.sum() > 0 else x * 2
+    return y
+
+
+def other_parameters(x, a, b):
+    y = x * a if x.sum() > 0 else x * b
+    y.sum().backward()
+    return a.grad is None, b.grad is None
+
+
+splits(other_parameters, with_gradient(3, 3, 3))
+
+
+def names_of_histories(x, w):
+    if x.sum() > 0:
+        y = w * x
+    else:
+        y = w + x
+    return y
+
+
+splits(names_of_histories, with_gradient(3, 3))
+
+
+def appending(x, log):
+    if x.sum() > 0:
+        log.append(x.sum().item())
+    return x * 2
+
+
+splits(appending, lambda: (eager.rand(3), []))
+
+
+def an_attribute_of_one_way(x, b):
+    if x.sum() > 0:
+        b.fresh = x * 2
+    return hasattr(b, "fresh")
+
+
+splits(an_attribute_of_one_way, box())
+
+
+def deleting(x, b):
+    if x.sum() > 0:
+        del b.value
+    return sorted(vars(b))
+
+
+splits(deleting, box(value=1))
+
+
+@splits
+def draws_unlike(x):
+    if x.sum() > 0:
+        x = x + eager.rand(3)
+    else:
+        x = x * 2
+    return x * eager.rand(3)
+
+
+@splits
+def an_iterator(x):
+    numbers = iter([1.0, 2.0, 3.0])
+    y = x * 1
+    if x.sum() > 0:
+        y = y * next(numbers)
+    return y * next(numbers)
+
+
+@splits
+def a_view(x):
+    y = x * 2
+    z = y[1:] if x.sum() > 0 else y[:2]
+    z.add_(1)
+    return y
+
+
+@splits
+def a_while_loop(x):
+    while x.abs().sum() < 10:
+        x = x * 2
+    return x
+
+
+@splits
+def local_names(x):
+    if x.sum() > 0:
+        a = x * 2  # noqa: F841
+    return sorted(locals())
+
+
+@splits
+def unbound_after_one_way(x):
+    if x.sum() > 0:
+        y = x * 2
+    try:
+        return y
+    except UnboundLocalError:
+        return x * 3
+
+
+@splits
+def a_generator(x):
+    def parts():
+        if x.sum() > 0:
+            yield x * 2
+        yield x * 3
+
+    return sum(parts())
+
+
+def zero_grad_in_one_way(x, w):
+    (w * x).sum().backward()
+    if x.sum() > 0:
+        w.grad = None
+    return w.grad is None
+
+
+splits(zero_grad_in_one_way, with_gradient(3, 3))
+
+
+def requires_grad_later(x, w):
+    y = x * w
+    z = y if x.sum() > 0 else x * 3
+    z.requires_grad_()
+    return y.requires_grad, z + 1
+
+
+splits(requires_grad_later, tensors(3, 3))
+
+
+@splits
+def an_attribute_of_a_tensor(x):
+    y = x * 2
+    z = y if x.sum() > 0 else x * 3
+    z.tag = 1
+    return hasattr(y, "tag"), z + 1
+
+
+@splits
+def a_tensor_as_a_key(x):
+    y = x * 2
+    z = y if x.sum() > 0 else x * 3
+    return len({y: 1, z: 2})
+
+
+@splits
+def a_detached_part(x):
+    y = x * 2
+    z = y.detach() if x.sum() > 0 else x * 3
+    z.add_(1)
+    return y, z
+
+
+@splits
+def a_write_before_and_after(x):
+    y = x * 2
+    z = y
+    if x.sum() > 0:
+        y.add_(1)
+        z = x * 5
+    y.mul_(2)
+    return z + 0, y
+
+
+def a_hook(x, w):
+    y = w * 2
+    if x.sum() > 0:
+        y = y * x
+    y.register_hook(lambda g: g * 10)
+    y.sum().backward()
+    return y.detach() + 0
+
+
+splits(a_hook, with_gradient(3, 3))
+
+
+def nested_ties(x, w):
+    y = w * 1
+    for i in range(3):
+        if x[i] > 0.5:
+            y = y + x
+    w.mul_(3)
+    return y
+
+
+splits(nested_ties, tensors(3, 3))
+
+
+def the_argument_or_an_attribute(x, b):
+    y = x
+    if x.sum() < 0:
+        y = b.value
+    b.last = y
+    return y is x
+
+
+splits(the_argument_or_an_attribute, box(value=lambda: eager.ones(3), last=None))
+
+
+def swaps_attributes(x, b):
+    if x.sum() > 0:
+        b.first, b.second = b.second, b.first
+    return b.first - b.second
+
+
+splits(swaps_attributes, box(first=lambda: eager.ones(3), second=lambda: eager.zeros(3)))
+
+
+@splits
+def one_result_twice(x):
+    if x.sum() > 0:
+        a = b = x * 2
+    else:
+        a, b = x * 3, x * 4
+    a.add_(1)
+    return a, b
+
+
+@splits
+def an_exception_of_a_call(x):
+    def check(v):
+        if v > 3:
+            raise ValueError("large")
+        return v
+
+    return x * 2 if x.sum() > 0 else x * check(x.abs().sum() + 10)
+
+
+@splits
+def a_function_of_either(x):
+    f = eager.sin if x.sum() > 0 else eager.cos
+    return f(x)
+
+
+@splits
+def a_count_that_shapes(x):
+    n = 2 if x.sum() > 0 else 3
+    return x[:n] * 1
+
+
+@splits
+def a_count_in_text(x):
+    n = 2 if x.sum() > 0 else 3
+    return f"{n} of {x.shape[0]}"

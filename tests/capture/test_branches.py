@@ -1,0 +1,173 @@
+"""Branches on tensors: programs run plainly and under @jit, with both outcomes, and compared: values,
+effects, gradients, draws, exceptions. Those of ONE are one graph; those of SPLITS are not, and as
+right."""
+
+import copy
+
+import numpy as np
+import pytest
+
+import eager
+from jitcap import jit
+from jitcap.record import JitcapWarning
+from tests.capture.branch_programs import ONE
+from tests.capture.branch_programs_split import SPLITS
+
+
+def flat(value):
+    """A value as data: arrays, whether they have a gradient, and of what history."""
+    if isinstance(value, eager.Tensor):
+        name = value.grad_fn.name() if value.grad_fn is not None else None
+        return value.detach().numpy().copy(), value.requires_grad, name, value.is_contiguous()
+    if isinstance(value, list | tuple):
+        return [flat(x) for x in value]
+    if isinstance(value, dict):
+        return {k: flat(v) for k, v in value.items()}
+    return value if not hasattr(value, "__dict__") else flat(vars(value))
+
+
+def run(fn, make, signs, step):
+    """All that calls with these signs give and leave behind."""
+    eager.manual_seed(3)
+    world, found = make(), []
+    for sign in signs:
+        args = [copy.deepcopy(a) if isinstance(a, eager.Tensor) else a for a in world]
+        x = args[0] * sign
+        try:
+            result = step(x, *args[1:])
+            found.append([flat(result), [result is a for a in (x, *args[1:])]])
+        except (ValueError, AssertionError, AttributeError) as error:
+            found.append([type(error).__name__, str(error)])
+        grads = [a.grad for a in args if isinstance(a, eager.Tensor)]
+        found.append([flat(x), flat(args[1:]), flat(grads)])
+    return [*found, eager.rand(1).item()]
+
+
+def compare(found, expected, path=""):
+    if isinstance(expected, list | tuple) and not isinstance(expected, np.ndarray):
+        assert len(found) == len(expected), path
+        for i, (a, b) in enumerate(zip(found, expected, strict=True)):
+            compare(a, b, f"{path}[{i}]")
+    elif isinstance(expected, dict):
+        assert list(found) == list(expected), path
+        for key in expected:
+            compare(found[key], expected[key], f"{path}[{key!r}]")
+    elif isinstance(expected, np.ndarray | float):
+        np.testing.assert_allclose(found, expected, rtol=3e-6, atol=1e-7, err_msg=path)
+        assert type(found) is type(expected), path
+        assert getattr(found, "dtype", 0) == getattr(expected, "dtype", 0), path
+    else:
+        assert found == expected, path
+        assert type(found) is type(expected), path
+
+
+SIGNS = [(1, -1, 1, -1), (-1, 1, -1, 1)]
+
+
+def check(fn, make, signs, **options):
+    step = jit(fn, **options)
+    compare(run(fn, make, signs, step), run(fn, make, signs, fn))
+    return step
+
+
+@pytest.mark.parametrize("name", ONE)
+@pytest.mark.parametrize("signs", SIGNS, ids=["true first", "false first"])
+def test_one_graph(name, signs):
+    fn, make = ONE[name]
+    step = check(fn, make, signs)
+    assert step.stats.splits == step.stats.fallbacks == 0
+    assert step.stats.graphs <= step.stats.compiles <= 2
+
+
+@pytest.mark.parametrize("name", SPLITS)
+@pytest.mark.parametrize("signs", SIGNS, ids=["true first", "false first"])
+@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+def test_what_splits_is_right(name, signs):
+    fn, make = SPLITS[name]
+    check(fn, make, signs)
+
+
+@pytest.mark.parametrize("name", [*ONE, *SPLITS])
+@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+def test_op_by_op(name):
+    fn, make = {**ONE, **SPLITS}[name]
+    check(fn, make, SIGNS[0], backend="eager")
+
+
+@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+def test_a_step_skipped_is_one_graph():
+    """GradScaler: the optimizer's step is taken or not by what the gradients are."""
+    first, model, twin = (eager.nn.Linear(3, 2) for _ in range(3))
+    for each in (model, twin):
+        each.load_state_dict(first.state_dict())
+    runs = []
+    for net, wrap in ((model, jit), (twin, lambda f: f)):
+        opt = eager.optim.AdamW(net.parameters(), lr=0.1)
+        scaler = eager.amp.GradScaler("cpu", init_scale=64.0, growth_interval=2)
+
+        net(eager.ones(4, 3)).sum().backward()
+        opt.step()  # makes its state
+
+        def step(x, net=net, opt=opt, scaler=scaler):
+            opt.zero_grad()
+            loss = net(x).square().mean()
+            scaler.scale(loss).backward()
+            scaler.step(opt)
+            scaler.update()
+            return loss
+
+        fn, rows = wrap(step), []
+        for value in (1.0, 2.0, float("inf"), 1.5, float("nan"), 0.5):
+            loss = fn(eager.full((4, 3), value))
+            state = [p.detach().numpy().copy() for p in net.parameters()]
+            versions = [p._version for p in net.parameters()]
+            rows.append([loss.detach().numpy(), state, versions, scaler.get_scale()])
+        runs.append(rows)
+        if wrap is jit:
+            compiled = fn
+    compare(*runs)
+    assert compiled.stats.splits == compiled.stats.fallbacks == 0
+    assert compiled.stats.graphs == compiled.stats.compiles <= 3
+
+
+@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+def test_second_derivatives_from_outside():
+    def fn(x, w):
+        if x.sum() > 0:
+            with eager.no_grad():
+                c = w * 2
+            return (w * w * w * c).sum()
+        return ((w * 2).exp() * x).sum()
+
+    found = []
+    for step in (fn, jit(fn)):
+        for sign in (1, -1):
+            w = eager.tensor([0.5, -0.25], requires_grad=True)
+            (g,) = eager.autograd.grad(step(eager.ones(2) * sign, w), [w], create_graph=True)
+            (h,) = eager.autograd.grad((g * g).sum(), [w])
+            found.append([g.detach().numpy(), h.numpy()])
+    compare(found[2:], found[:2])
+
+
+def test_the_record_says_why():
+    def fn(x, log):
+        if x.sum() > 0:
+            log.append(1)
+        return x * 2
+
+    with pytest.warns(JitcapWarning, match="a list has another length|log is changed in one way"):
+        jit(fn)(eager.ones(2), [])
+
+
+def test_the_record_of_branches_in_branches_says_it_once():
+    def step(x, log):
+        if x[0] > 0:
+            x = x + 1
+            if x[1] > 0:
+                if x[0] > 1:
+                    log.append(len(log))
+        return x
+
+    with pytest.warns(JitcapWarning) as said:
+        assert jit(step, backend="eager")(eager.ones(2), []).tolist() == [2, 2]
+    assert max(str(warning.message).count("in one way, ") for warning in said) == 1
