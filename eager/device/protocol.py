@@ -97,9 +97,14 @@ class Stream(Protocol):
 
 
 class Recording(Protocol):
-    """Commands that run again, in one go, on the memory that they were recorded with."""
+    """Launches, copies and clearings that run again by one call of the host, each after those
+    recorded before it that it depends on.
 
-    def replay(self, stream: Any) -> None: ...
+    Addresses and numbers are those of the recording; what memory holds is read anew. Whoever keeps
+    a recording keeps that memory. It is freed with the object."""
+
+    def replay(self, stream: Any) -> None:
+        """Queue it. One that is still running ends first; counts as one replay and no launches."""
 
 
 class Device(Protocol):
@@ -125,6 +130,9 @@ class Device(Protocol):
     ) -> None: ...
     def stream(self) -> Any: ...
     def event(self, *, timing: bool = False) -> Any: ...
-    def record(self, work: Callable[[], None], stream: Any) -> Recording: ...
+    def record(self, work: Callable[[], None], stream: Any) -> Recording:
+        """What `work` launches, copies on the device and clears on the stream, which is not run.
+        DeviceFailure if it does something else there. Counts as one recording and no launches."""
+
     def synchronize(self) -> None: ...
     def counters(self) -> Mapping[str, float]: ...

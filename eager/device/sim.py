@@ -39,7 +39,7 @@ FIRST_ADDRESS: Final = 0x0A00_0000_0000  # no memory of a process lies there
 GAP: Final = 1 << 20  # between blocks, so that what leaves one is noticed
 LONGEST_QUEUE: Final = 4096
 COUNTED: Final = (
-    "launches", "replays", "copies_to_device", "copies_to_host", "copies_on_device",
+    "launches", "recordings", "replays", "copies_to_device", "copies_to_host", "copies_on_device",
     "bytes_to_device", "bytes_to_host", "bytes_on_device", "synchronizations", "allocations",
 )  # fmt: skip
 
@@ -266,6 +266,7 @@ class SimDevice:
 
         seconds = self.model.transfer(to.nbytes, pinned=pinned)
         with self._entered():
+            _not_recording(stream, what)
             self._queue(stream, what, run, [_written(to)], seconds)
             if not pinned:
                 self.time += seconds
@@ -457,7 +458,6 @@ class SimDevice:
 
     # ---- recordings
     def record(self, work: Callable[[], None], stream: SimStream) -> SimRecording:
-        """What `work` queues on the stream, which is not run. It may not wait, nor allocate."""
         with self._entered():
             _not_recording(stream, "a recording")
             stream.recorded = []
@@ -468,6 +468,7 @@ class SimDevice:
             finally:
                 stream.recorded = None
                 self.counted.counts.update(before)
+            self.counted.add("recordings")
             return SimRecording(self, steps)
 
     def replay(self, recording: SimRecording, stream: SimStream) -> None:

@@ -118,11 +118,13 @@ def test_what_was_recorded_is_replayed_on_what_is_there_then(simulated):
         twice.replay(simulated.main)
     assert read(simulated, region) == [7, 8]
     counted = simulated.counters()
-    assert (counted["replays"], counted["launches"]) == (3, 0)
+    assert (counted["recordings"], counted["replays"], counted["launches"]) == (1, 3, 0)
     with pytest.raises(DeviceFailure, match="while its commands are recorded"):
         simulated.record(simulated.main.synchronize, simulated.main)
     with pytest.raises(DeviceFailure, match="a copy to the host"):
         simulated.record(lambda: read(simulated, region), simulated.main)
+    with pytest.raises(DeviceFailure, match="a copy to the device"):
+        simulated.record(lambda: block(simulated, [1, 2]), simulated.main)
     side = simulated.stream()
     add(simulated, region, 1, side)
     with pytest.raises(RaceError):
