@@ -2,33 +2,26 @@
 a plan of launches.
 
 This is what the entry point `eager.kernels` names. The call goes through the stages of the Triton
-backend as a program of one op, with its operands' own strides; numbers stay run-time scalars. A
-kernel is simulated by Triton's interpreter on the bytes that a device lends it.
+backend as a program of one op, with its operands' own strides; numbers stay run-time scalars.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from typing import Any, Final
-
-import numpy as np
+from dataclasses import replace
+from typing import Any
 
 from codegen import BACKENDS, run_body
-from codegen.emit.triton.runtime import build
-from codegen.emit.triton.runtime.program import Launch, Tables, TritonProgram
-from codegen.emit.triton.runtime.run import interpreter, table_arrays
+from codegen.emit.triton.runtime.device import arguments_of, kernels_of
+from codegen.emit.triton.runtime.kernel import TritonKernel
+from codegen.emit.triton.runtime.program import Launch, TritonProgram
 from codegen.expr import interning
 from codegen.ir import Access, Call, Program, Unsupported, Value
 from codegen.runtime.artifact import INDEX_SITE, CheckFailed, OutOfRange
 from eager.aval import Aval, contiguous_strides
 from eager.device.plan import NoKernel, Operand, Place, Plan, Result, Step
-from eager.device.protocol import Array, Grid
 from eager.op import Op
-
-TABLES: Final = ("table", "owner", "first", "sizes")
 
 
 def compile_op(
@@ -44,15 +37,9 @@ def compile_op(
     try:
         with interning():
             emitted = run_body(BACKENDS["triton"].stages, "source", program)["source"]
-        module = build.load_kernels(emitted.source)
     except Unsupported as refusal:
         raise NoKernel(str(refusal)) from refusal
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"kernels for a device need the package {error.name}: pip install 'jitcap[sim]'",
-            name=error.name,
-        ) from error
-    return _Planner(emitted, module, op, operands, outs, into).plan()
+    return _Planner(emitted, op, operands, outs, into).plan()
 
 
 def fail(site: str, where: str) -> Exception:
@@ -85,44 +72,6 @@ def _anywhere(aval: Aval) -> Aval:
     return replace(aval, device="cpu")  # what is compiled does not depend on which device it is
 
 
-@dataclass(frozen=True, slots=True)
-class TritonKernel:
-    """A kernel with what its launch fixes: the types of its parameters, and its tables."""
-
-    name: str
-    function: Any
-    types: tuple[Any, ...]  # NumPy's, of a region's elements or of a number
-    tables: Tables | None = None
-
-    def simulate(self, grid: Grid, arguments: Sequence[Any]) -> None:
-        """Run it in the interpreter, on writable arrays of bytes. `arguments` beyond the kernel's
-        own are the memory behind its tables."""
-        own = arguments[: len(self.types)]
-        given = [
-            x.view(t) if isinstance(x, np.ndarray) else t.type(x)
-            for x, t in zip(own, self.types, strict=True)
-        ]
-        behind: list[Array] = list(arguments[len(self.types) :])
-        if self.tables is not None:
-            given += self._tables(behind)
-        interpreter().interpret(self.function, grid[:1], *given, reachable=behind)
-
-    def together(self) -> AbstractContextManager[None]:
-        """Where many are simulated, cheaper."""
-        scope: AbstractContextManager[None] = interpreter().interpreting()
-        return scope
-
-    def _tables(self, behind: Sequence[Array]) -> list[Array]:
-        assert self.tables is not None
-        width = len(self.tables.sizes)
-        named = {f"{i}": x.ctypes.data for i, x in enumerate(behind)}
-        slots = tuple(
-            tuple(str(width * i + k) for k in range(width)) for i in range(len(self.tables.slots))
-        )
-        made = table_arrays(replace(self.tables, slots=slots), named.__getitem__)
-        return [made[name] for name in TABLES]
-
-
 def _flops(op: Op, operands: Sequence[Operand], outs: Sequence[Aval]) -> int:
     """About how many operations on floats: an estimate for a device that models time."""
     count = max(a.numel for a in (*outs, *(x.aval for x in operands)))
@@ -138,14 +87,12 @@ class _Planner:
     def __init__(
         self,
         emitted: TritonProgram,
-        module: Any,
         op: Op,
         operands: Sequence[Operand],
         outs: Sequence[Aval],
         into: Operand | None,
     ) -> None:
         self.emitted = emitted
-        self.module = module
         self.op = op
         self.outs = outs
         inputs = emitted.fused.program.inputs
@@ -165,7 +112,8 @@ class _Planner:
         self.flops = _flops(op, operands, outs)
 
     def plan(self) -> Plan:
-        steps = tuple(map(self.step, self.emitted.launches))
+        pairs = zip(self.emitted.launches, kernels_of(self.emitted), strict=True)
+        steps = tuple(self.step(*pair) for pair in pairs)
         outputs = () if not self.emitted.fused.outputs else self.emitted.fused.outputs
         results = tuple(self.result(access) for access in outputs)
         return Plan(steps, results, self.emitted.arena_bytes, tuple(self.checks))
@@ -184,24 +132,13 @@ class _Planner:
         found = self.places.get(name)
         return self.places[self.home(name)] if found is None else found
 
-    def step(self, launch: Launch) -> Step:
-        places, types = [], []
-        kinds = dict(self.emitted.kernels[launch.kernel].parameters)
-        for name in launch.arguments:
-            if name in TABLES:
-                continue
+    def step(self, launch: Launch, kernel: TritonKernel) -> Step:
+        places = []
+        for name in arguments_of(launch):
             if name == "errors":
                 places.append(Place("errors", len(self.checks), writes=True))
-                types.append(np.dtype(np.int32))
-                continue
-            places.append(self.place(name))
-            types.append(self.emitted.buffers[name].dtype.np)
-        assert len(kinds) == len(launch.arguments)
+            else:
+                places.append(self.place(name))
         self.checks += launch.checks
-        if launch.tables is not None:
-            places += [self.place(name) for slot in launch.tables.slots for name in slot]
-        function = getattr(self.module, launch.kernel)
-        kernel = TritonKernel(
-            f"{self.op.name}:{launch.kernel}", function, tuple(types), launch.tables
-        )
+        kernel = replace(kernel, name=f"{self.op.name}:{kernel.symbol}")
         return Step(kernel, launch.programs, tuple(places), self.flops)

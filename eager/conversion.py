@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from eager import dtype as dt
-from eager.device import CPU, device, places, transfer
+from eager.device import CPU, device, pinned, places, transfer
 from eager.device.array import DeviceArray
 from eager.dispatch import apply, current_tracer
 from eager.dtype import DType
@@ -211,4 +211,4 @@ def pin_memory(self: Tensor) -> Tensor:
 
 @public(namespace=False)
 def is_pinned(self: Tensor) -> bool:
-    return transfer.is_pinned(self._array)
+    return pinned.is_pinned(self._array)

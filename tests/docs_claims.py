@@ -56,6 +56,17 @@ CLAIMS = {
         + "test_surface.py tests/device/test_ops.py tests/device/test_sim.py",
         "**Nothing on this page": DEVICE
         + "test_surface.py::test_without_a_device_there_is_one_clear_line",
+        "It needs a driver": "tests/cuda/test_device.py::test_why_no_gpu_can_be_used "
+        "tests/cuda/test_device.py::test_a_gpu_that_is_too_old_or_busy "
+        "tests/cuda/test_device.py::test_a_kernel_is_compiled_for_the_device_and_for_what_lies_on_16_bytes",
+        "* A copy from ordinary": "tests/cuda/test_device.py::"
+        "test_small_copies_do_not_wait_and_their_memory_is_used_again "
+        "tests/cuda/test_device.py::test_pinned_memory_is_kept_until_its_copy_is_done",
+        "* A tensor that does not begin": "tests/cuda/test_training.py::"
+        "test_views_that_are_not_aligned",
+        "* What fails is one line": "tests/cuda/test_device.py::test_each_error_is_one_line "
+        "tests/cuda/test_device.py::test_why_no_gpu_can_be_used "
+        "tests/cuda/test_device.py::test_a_fault_of_a_kernel_is_found_at_a_wait_and_stays",
         "It checks, it does not": LIMIT,
         "* **Memory that": DEVICE + "test_surface.py::test_the_host_gets_no_values_by_accident "
         "tests/device/test_sim.py::test_new_memory_holds_nan "
@@ -89,7 +100,7 @@ CLAIMS = {
         "What goes to": DEVICE
         + "test_ops.py::test_training_is_the_cpus_and_moves_only_what_it_is_given",
         "`@jit` for devices": DEVICE + "test_surface.py::test_what_is_not_there_raises",
-        "The Triton backend": "tests/triton/test_training.py",
+        '`backend="triton"`': "tests/triton/test_training.py",
     },
     "docs/tour.md": {
         "`loss.backward()` in the function": "tests/jitcap/test_jit.py::"

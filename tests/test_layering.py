@@ -72,7 +72,7 @@ def test_no_import_of_our_own_inside_a_function():
 # Where modules are imported by name: {path: why}.
 BY_NAME = {
     "eager/plugins.py": "the seam: what a higher package provides for eager, by entry point",
-    "codegen/emit/triton/runtime/run.py": "a module of codegen that needs the optional package triton",
+    "codegen/emit/triton/runtime/kernel.py": "a module of codegen that needs the optional package triton",
 }
 
 

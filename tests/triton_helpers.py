@@ -1,13 +1,16 @@
-"""From a function on tensors to its Triton kernels, run in the interpreter. Imported by the tests of this folder."""
+"""From a function on tensors to its Triton kernels, run on a simulated GPU. Imported by the tests of triton."""
 
 import numpy as np
 
 import codegen
 import eager
 from codegen.emit.triton.program import emit
-from codegen.emit.triton.runtime.run import interpreted
+from codegen.emit.triton.runtime.build import DEFAULT_TARGET
+from codegen.emit.triton.runtime.device import DeviceProgram, kernels_of
 from codegen.emit.triton.tile import DEFAULT
 from codegen.expr import interning
+from eager.device.pool import Pool
+from eager.device.sim import SimDevice
 from eager.tensor import Tensor
 from jitcap.lower import lower
 from jitcap.tracer import trace
@@ -71,7 +74,12 @@ def program_of(fn, args=(), kwargs=None, sizes=DEFAULT):
 
 
 def run(fn, args=(), kwargs=None, sizes=DEFAULT):
-    """Results of `fn` from its Triton kernels in the interpreter, and the program."""
+    """Results of `fn` from its Triton kernels on a simulated GPU, and the program."""
     program, arrays = program_of(fn, args, kwargs, sizes)
     with np.errstate(all="ignore"):
-        return interpreted(program)(arrays), program
+        return DeviceProgram(program, Pool(SimDevice()))(arrays), program
+
+
+def compile_program(program, target=DEFAULT_TARGET):
+    """(record, machine code) of every kernel, by name."""
+    return {k.symbol: k.compiled(target) for k in kernels_of(program)}

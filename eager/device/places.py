@@ -1,29 +1,26 @@
 """The devices of this process: which there are, which are open, which is meant. a `device` -> its
 Pool.
 
-A device is opened when something is first asked of it. `JITCAP_DEVICE=sim` makes "cuda" a simulated
-GPU; the driver of a real one is not called from here yet, and there is none otherwise.
+A device is opened when something is first asked of it. "cuda" is the first GPU that the NVIDIA
+driver finds; `JITCAP_DEVICE=sim` makes it a simulated one.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
 from eager.config import config
-from eager.device import CPU, device
+from eager.device import CPU, cuda, device
 from eager.device.pool import Pool
 from eager.device.protocol import DeviceUnavailable
 from eager.device.sim import SimDevice
 
 SIMULATED: Final = "sim"
-HOW: Final = (
-    "tensors live on the cpu. "
-    'JITCAP_DEVICE=sim makes "cuda" a simulated GPU (docs/gpu.md); tensors on a real one are not '
-    "built yet"
-)
+HOW: Final = 'tensors live on the cpu. JITCAP_DEVICE=sim makes "cuda" a simulated GPU (docs/gpu.md)'
 _open: dict[int, Pool] = {}
 _lock: Final = threading.Lock()
 
@@ -43,7 +40,18 @@ def count() -> int:
     asked = config.device
     if asked not in ("", SIMULATED):
         raise ValueError(f"JITCAP_DEVICE={asked!r}: expected {SIMULATED!r}, or nothing")
-    return int(asked == SIMULATED)
+    if asked == SIMULATED:
+        return 1
+    return int(not isinstance(_driver(), DeviceUnavailable))
+
+
+@functools.cache
+def _driver() -> Any:
+    """The NVIDIA driver, or why there is none."""
+    try:
+        return cuda.find()
+    except DeviceUnavailable as error:
+        return error
 
 
 def opened() -> list[Pool]:
@@ -61,14 +69,17 @@ def pool(place: device | int | None = None) -> Pool:
 def _opened(index: int) -> Pool:
     known = count()
     if not known:
-        raise DeviceUnavailable(f"device 'cuda' is not available here: {HOW}")
+        raise DeviceUnavailable(f"device 'cuda' is not available here: {_driver()}; {HOW}")
     if not 0 <= index < known:
         raise DeviceUnavailable(
             f"device 'cuda:{index}' is not available here: there is cuda:0 alone"
         )
     with _lock:
         if index not in _open:
-            _open[index] = Pool(SimDevice(index))
+            simulated = config.device == SIMULATED
+            _open[index] = Pool(
+                SimDevice(index) if simulated else cuda.CudaDevice(_driver(), index)
+            )
         return _open[index]
 
 

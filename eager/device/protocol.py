@@ -63,11 +63,35 @@ class Region:
     reads: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """A kernel compiled for a kind of device. `parameters` are the letters of `struct` for what it
+    takes: a launch's own arguments (and tables), then zeros."""
+
+    symbol: str
+    code: bytes
+    parameters: str
+    threads: int  # of a block
+    shared: int  # bytes of shared memory that a launch asks for
+
+
 class Kernel(Protocol):
-    """A kernel as its provider made it, opaque to who launches it."""
+    """A kernel as its provider made it, opaque to who launches it. Of a launch's arguments the
+    first `own` are its own; those behind lie in its tables."""
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def own(self) -> int: ...
+
+    def binary(self, capability: tuple[int, int], aligned: Sequence[bool]) -> Binary:
+        """Compiled for a device. `aligned`: which of its own arguments lie on 16 bytes (numbers
+        do)."""
+
+    def tables(self, addresses: Sequence[int]) -> Sequence[Array]:
+        """What a launch needs in device memory before its own arguments, from the addresses of
+        those behind them; empty for most kernels."""
 
     def simulate(self, grid: Grid, arguments: Sequence[Any]) -> None:
         """Run it in this process. In place of each region stands a writable array of its bytes."""
@@ -118,6 +142,9 @@ class Device(Protocol):
     index: int
     properties: Properties
     main: Any  # the stream that everything runs on by default
+
+    def pinned(self, nbytes: int) -> Array:
+        """Bytes of page-locked host memory, which live as long as an array over them."""
 
     def allocate(self, nbytes: int) -> int: ...
     def free(self, address: int) -> None: ...

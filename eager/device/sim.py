@@ -16,13 +16,15 @@ import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
+from eager.device.counters import Counters
 from eager.device.model import H200, H200_PROPERTIES, Model
 from eager.device.order import Clock, Order
+from eager.device.pinned import array_over
 from eager.device.protocol import (
     Array,
     DeviceFailure,
@@ -38,10 +40,6 @@ from eager.notice import user_line
 FIRST_ADDRESS: Final = 0x0A00_0000_0000  # no memory of a process lies there
 GAP: Final = 1 << 20  # between blocks, so that what leaves one is noticed
 LONGEST_QUEUE: Final = 4096
-COUNTED: Final = (
-    "launches", "recordings", "replays", "copies_to_device", "copies_to_host", "copies_on_device",
-    "bytes_to_device", "bytes_to_host", "bytes_on_device", "synchronizations", "allocations",
-)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -154,22 +152,6 @@ class Faults:
         return left == 0
 
 
-@dataclass(slots=True)
-class Counters:
-    """What was done since the last reset; `peak` is the highest number of bytes allocated."""
-
-    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0))
-    allocated: int = 0
-    peak: int = 0
-
-    def add(self, name: str, count: int = 1) -> None:
-        self.counts[name] += count
-
-    def table(self, seconds: float) -> dict[str, float]:
-        memory = {"bytes_allocated": self.allocated, "peak_bytes_allocated": self.peak}
-        return {**self.counts, **memory, "modelled_seconds": seconds}
-
-
 class _Memory:
     """Blocks of bytes, by addresses that mean nothing to the host."""
 
@@ -229,6 +211,11 @@ class SimDevice:
         self.main = self.stream()
 
     # ---- memory
+    def pinned(self, nbytes: int) -> Array:
+        """(A simulated device locks no pages.)"""
+        memory = np.empty(nbytes, np.uint8)
+        return array_over(memory.ctypes.data, nbytes, memory)
+
     def allocate(self, nbytes: int) -> int:
         """Memory whose bytes are all 0xFF: floats in it are NaN. Raises OutOfMemoryError."""
         with self._entered():
@@ -270,7 +257,7 @@ class SimDevice:
             self._queue(stream, what, run, [_written(to)], seconds)
             if not pinned:
                 self.time += seconds
-            self._count("to_device", to.nbytes)
+            self.counted.copy("to_device", to.nbytes)
 
     def download(self, array: Array, source: Region, stream: SimStream) -> None:
         what = f"a copy to the host {user_line()}"
@@ -283,7 +270,7 @@ class SimDevice:
             _not_recording(stream, what)
             seconds = self.model.transfer(source.nbytes, pinned=False)
             self._queue(stream, what, run, [source], seconds)
-            self._count("to_host", source.nbytes)
+            self.counted.copy("to_host", source.nbytes)
             self.wait_for(stream)
 
     def copy(self, to: Region, source: Region, stream: SimStream) -> None:
@@ -295,7 +282,7 @@ class SimDevice:
         with self._entered():
             seconds = self.model.kernel(2 * to.nbytes, 0)
             self._queue(stream, what, run, [_written(to), source], seconds)
-            self._count("on_device", to.nbytes)
+            self.counted.copy("on_device", to.nbytes)
 
     def clear(self, region: Region, stream: SimStream) -> None:
         """Fill with zero bytes."""
@@ -306,10 +293,6 @@ class SimDevice:
 
         with self._entered():
             self._queue(stream, what, run, [_written(region)], self.model.kernel(region.nbytes, 0))
-
-    def _count(self, direction: str, nbytes: int) -> None:
-        self.counted.add(f"copies_{direction}")
-        self.counted.add(f"bytes_{direction}", nbytes)
 
     def launch(
         self,
@@ -484,7 +467,8 @@ class SimDevice:
         """Commands, bytes and waits since the last reset; `modelled_seconds` is the model's clock,
         and no measurement."""
         with self._lock:
-            return self.counted.table(max(self.time, *(s.time for s in self._streams)))
+            seconds = max(self.time, *(s.time for s in self._streams))
+            return {**self.counted.table(), "modelled_seconds": seconds}
 
     def reset_counters(self) -> None:
         with self._lock:

@@ -12,27 +12,17 @@ from eager import dtype as dt
 from eager.aval import Aval
 from eager.device import device, places
 from eager.device.array import DeviceArray
+from eager.device.pinned import is_pinned
 from eager.device.pool import Buffer
 from eager.device.protocol import Array
 
 
-class Pinned(bytearray):
-    """Host memory that a device copies from while the host goes on. (A simulated one locks no
-    pages.)"""
-
-
 def pinned_copy(array: Array) -> Array:
-    """A copy in page-locked memory."""
-    out: Array = np.ndarray(array.shape, array.dtype, Pinned(array.nbytes))
+    """A copy in page-locked memory, of the device's row-major bytes."""
+    memory = places.pool().device.pinned(max(array.nbytes, 1))
+    out: Array = np.ndarray(array.shape, array.dtype, memory[: array.nbytes])
     out[...] = array
     return out
-
-
-def is_pinned(array: Any) -> bool:
-    """Whether a NumPy array, or the one that it is a view of, is such a copy."""
-    while isinstance(array, np.ndarray):
-        array = array.base
-    return isinstance(array, Pinned)
 
 
 def empty(aval: Aval) -> DeviceArray:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from eager.device import device, places, transfer
+from eager.device.pinned import is_pinned
 from eager.device.pool import Buffer
 from eager.device.protocol import DeviceFailure, OutOfMemoryError, RaceError, Region
 
@@ -98,8 +99,8 @@ def test_order_goes_through_a_chain_of_streams(simulated):
 
 def test_the_host_writing_under_a_copy_is_a_race(simulated):
     array = transfer.pinned_copy(np.zeros(4, np.float32))
-    assert transfer.is_pinned(array[1:])
-    assert not transfer.is_pinned(array.copy())
+    assert is_pinned(array[1:])
+    assert not is_pinned(array.copy())
     there = transfer.upload(array, CUDA, non_blocking=True)
     array += 1
     with pytest.raises(RaceError, match=r"the host wrote to pinned memory.*test_sim\.py"):

@@ -33,6 +33,7 @@ INTERNAL = (
 # Parameters of public functions that are not read, and why that is right: {name: why}.
 NOT_READ = {
     "arrays attrs avals outs handle names": "one signature for all ops and guards",
+    "flops": "of a launch: only a device that models time needs it",
     "kwargs value": "one signature for all",
     "foreach vectorize strategy outer_jacobian_strategy compute_mode chunk_size": "how, not what",
     "cache_enabled enable_nested_tensor mask_check set_priority": "how, not what",

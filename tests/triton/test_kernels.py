@@ -8,7 +8,6 @@ from triton_machine_code import instruction_counts, usage
 pytest.importorskip("triton.language")
 
 import eager
-from codegen.emit.triton.runtime.run import compile_program
 from codegen.emit.triton.tile import DEFAULT, Sizes
 from eager.dispatch import apply
 from eager.nn import functional as F
@@ -190,7 +189,7 @@ def test_interpreted(name, sizes, record_property):
 def test_compiles_without_spills(name, record_property):
     fn, make, _ = CASES[name]
     program, _ = helpers.program_of(fn, make())
-    compiled = compile_program(program)
+    compiled = helpers.compile_program(program)
     for kernel, (_, cubin) in compiled.items():
         used = usage(cubin)
         assert used.local == 0, kernel
@@ -206,7 +205,7 @@ def test_memory_is_moved_16_bytes_at_a_time(name):
     """Also where the size is no multiple of the block: full blocks run unmasked."""
     fn, make, _ = CASES[name]
     program, _ = helpers.program_of(fn, make())
-    for _, cubin in compile_program(program).values():
+    for _, cubin in helpers.compile_program(program).values():
         counts = instruction_counts(cubin)
         assert counts["store128"] > 0, program.source
         assert counts["load128"] > 0 or name == "transpose", program.source
@@ -215,7 +214,7 @@ def test_memory_is_moved_16_bytes_at_a_time(name):
 @pytest.mark.slow
 def test_16_bit_products_use_the_tensor_cores():
     program, _ = helpers.program_of(matmul16, (floats(256, 128), floats(128, 256)))
-    compiled = compile_program(program)
+    compiled = helpers.compile_program(program)
     assert any(instruction_counts(cubin)["matrix"] for _, cubin in compiled.values())
 
 

@@ -1,4 +1,4 @@
-"""Whole training steps under @jit with backend="triton", one kernel after the other, on NumPy."""
+"""Whole training steps under @jit with backend="triton", on a simulated GPU."""
 
 import sys
 
@@ -9,11 +9,12 @@ pytest.importorskip("triton.language")
 
 import codegen
 import eager
-from codegen.emit.triton.runtime.cuda import DeviceUnavailable, open_device
 from codegen.ir import Call, Program, Value
 from eager import nn
 from eager.aval import Aval
 from eager.config import config
+from eager.device import places
+from eager.device.protocol import DeviceUnavailable
 from eager.nn import functional as F
 from eager.op import REGISTRY
 from jitcap import jit
@@ -111,7 +112,7 @@ def train(make, steps, compiled):
 @pytest.mark.parametrize("make", [mlp, convolutions, Attention])
 def test_the_kernels_of_a_training_step_give_the_step(make, record_property):
     expected, parameters, _ = train(make, 3, compiled=False)
-    with config(isa="interpreter", strict=True):
+    with config(device="sim", strict=True):
         losses, updated, run = train(make, 3, compiled=True)
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
     for got, want in zip(updated, parameters, strict=True):
@@ -123,12 +124,12 @@ def test_the_kernels_of_a_training_step_give_the_step(make, record_property):
 
 def test_without_a_device_it_says_how_to_run_all_the_same():
     try:
-        open_device().close()
+        places.pool(0)
     except DeviceUnavailable:
         x = Value(0, Aval((4,), eager.float32))
         y = Value(1, Aval((4,), eager.float32))
         program = Program((x,), (Call(REGISTRY["neg"], (x,), {}, (y,)),), (y,))
-        with pytest.raises(codegen.Unsupported, match="JITCAP_ISA=interpreter"):
+        with pytest.raises(codegen.Unsupported, match="JITCAP_DEVICE=sim"):
             codegen.compile(program, codegen.Target("triton"))
 
 
@@ -138,5 +139,6 @@ def test_without_triton_it_says_what_to_install(monkeypatch):
     for name in [n for n in sys.modules if n.split(".")[0] == "triton"]:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, "codegen.emit.triton.runtime.interpreter", raising=False)
-    with pytest.raises(codegen.Unsupported, match=r"pip install 'jitcap\[gpu\]'"):
-        codegen.compile(program, codegen.Target("triton", isa="interpreter"))
+    simulated = pytest.raises(codegen.Unsupported, match=r"pip install 'jitcap\[gpu\]'")
+    with config(device="sim"), simulated:
+        codegen.compile(program, codegen.Target("triton"))

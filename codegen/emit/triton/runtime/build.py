@@ -20,8 +20,10 @@ from codegen.runtime import cache
 # triton.language is one global namespace: while the interpreter replaces its functions nothing may
 # compile.
 LANGUAGE: Final = threading.RLock()
+Platform = tuple[str, int | str, int]
 # Backend, architecture, threads per warp: NVIDIA H100 and H200.
-DEFAULT_TARGET: Final = ("cuda", 90, 32)
+DEFAULT_TARGET: Final[Platform] = ("cuda", 90, 32)
+CODE: Final = {"cuda": "cubin", "hip": "hsaco"}  # what a backend of triton compiles to
 
 _modules: dict[str, types.ModuleType] = {}
 _modules_lock: Final = threading.Lock()
@@ -39,7 +41,7 @@ class Record:
     ctas: int
     scratch: int
     scratch_align: int
-    target: tuple[str, int, int]
+    target: Platform
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -77,7 +79,7 @@ def compile_offline(
     divisible: Sequence[str] = (),
     warps: int = 4,
     stages: int = 3,
-    target: tuple[str, int, int] = DEFAULT_TARGET,
+    target: Platform = DEFAULT_TARGET,
 ) -> tuple[Record, bytes]:
     """Compile one kernel for `target` with no device at hand.
 
@@ -108,7 +110,7 @@ def compile_offline(
         scratch_align=meta.global_scratch_align,
         target=target,
     )
-    return record, bytes(compiled.asm["cubin"])
+    return record, bytes(compiled.asm[CODE[target[0]]])
 
 
 def _compile(
@@ -117,7 +119,7 @@ def _compile(
     constants: Mapping[str, Any],
     divisible: Sequence[str],
     options: Mapping[str, Any],
-    target: tuple[str, int, int],
+    target: Platform,
 ) -> Any:
     import triton
     from triton.backends.compiler import GPUTarget

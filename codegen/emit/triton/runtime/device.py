@@ -1,60 +1,64 @@
-"""Triton runtime on a GPU: memory for every buffer, launches, one graph. (TritonProgram, Device) ->
-a function on host arrays.
+"""Triton runtime: a program on a device, for arrays of the host. (TritonProgram, Pool) -> a
+function on host arrays.
 
 All buffers have a fixed place on the device, so that the launches of a program without run-time
-scalars are recorded once as a graph and replayed with one driver call. Inputs are copied in and
-results out on each run: arrays live on the host.
+scalars are recorded once and replayed by one call. Inputs are copied in and results out on each
+run.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from codegen.emit.triton.runtime.cuda import Device, Graph
+from codegen.emit.triton.runtime.kernel import TABLES, TritonKernel
 from codegen.emit.triton.runtime.program import Launch, TritonProgram
-from codegen.emit.triton.runtime.run import Binaries, report, table_arrays
-from codegen.runtime.artifact import Array
+from codegen.runtime.artifact import INDEX_SITE, Array, CheckFailed, OutOfRange
 from codegen.runtime.memory import Memory
+from eager.device.pool import Buffer, Pool
+from eager.device.protocol import Recording, Region
 
 
 class DeviceProgram:
-    """A program loaded on a device. Calls take turns: the buffers are shared."""
+    """A program on a device. Calls take turns: the buffers are shared."""
 
-    def __init__(self, program: TritonProgram, device: Device, binaries: Binaries) -> None:
+    def __init__(self, program: TritonProgram, pool: Pool) -> None:
         self.program = program
-        self.device = device
-        self.launchers = {n: device.load(record, cubin) for n, (record, cubin) in binaries.items()}
-        self.sizes = {
-            b.name: b.size
+        self.pool = pool
+        self.device = pool.device
+        self.stream = pool.device.main
+        self.kernels = kernels_of(program)
+        for kernel in self.kernels:
+            kernel.prepare(self.device.properties)
+        self.held: list[Buffer] = []
+        self.regions: dict[str, Region] = {
+            b.name: self.place(b.size * b.dtype.itemsize)
             for b in program.buffers.values()
             if b.kind in ("input", "output") and not b.alias
         }
-        self.addresses = {
-            name: device.allocate(size * program.buffers[name].dtype.itemsize)
-            for name, size in self.sizes.items()
-        }
-        self.arena = device.allocate(program.arena_bytes)
-        self.addresses |= {name: self.arena + offset for name, offset in program.arena.items()}
+        self.inputs = [n for n in self.regions if program.buffers[n].kind == "input"]
+        arena = self.place(program.arena_bytes)
+        for name, offset in program.arena.items():
+            nbytes = program.buffers[name].nbytes
+            self.regions[name] = Region(arena.address + offset, nbytes, writes=True)
         for b in program.buffers.values():
             if b.alias:
-                self.addresses[b.name] = self.addresses[b.alias]
-        slots = [max(len(launch.checks), 1) for launch in program.launches]
-        self.errors = [np.zeros(n, np.int32) for n in slots]
-        self.error_places = [device.allocate(4 * n) for n in slots]
-        self.tables = [self.place_tables(launch) for launch in program.launches]
+                self.regions[b.name] = self.regions[b.alias]
+        self.errors = [self.place(4 * len(launch.checks)) for launch in program.launches]
         self.written = _written(program)
-        self.graph: Graph | None = None
+        self.recording: Recording | None = None
         self.lock = threading.Lock()
 
+    def place(self, nbytes: int) -> Region:
+        self.held.append(self.pool.empty(nbytes, self.stream))
+        return Region(self.held[-1].address, nbytes, writes=True)
+
     def __call__(self, inputs: list[Any]) -> list[Array]:
-        """Run on host arrays. Raises IndexError for an index out of bounds, naming the op and its
-        line."""
+        """Run on host arrays. Raises CheckFailed for a check that failed: inputs are as before."""
         with self.lock:
-            self.device.activate()
             memory = Memory(self.program.fused, self.program.buffers, inputs, ("output",))
             self.upload(memory)
             self.run(memory)
@@ -62,68 +66,74 @@ class DeviceProgram:
             return self.results(memory)
 
     def upload(self, memory: Memory) -> None:
-        for name in self.sizes:
-            if self.program.buffers[name].kind == "input":
-                self.device.upload(self.addresses[name], memory.arrays[name])
-        for place, launch in zip(self.error_places, self.program.launches, strict=True):
-            if launch.checks:
-                self.device.upload(place, np.zeros(len(launch.checks), np.int32))
+        for name in self.inputs:
+            self.device.upload(self.regions[name], memory.arrays[name], self.stream)
+        for region in self.errors:
+            if region.nbytes:
+                self.device.clear(region, self.stream)
 
     def run(self, memory: Memory) -> None:
         if any(b.kind == "scalar" for b in self.program.buffers.values()):
             self.launch(memory)
             return
-        if self.graph is None:
-            self.graph = self.device.capture(lambda: self.launch(memory))
-        self.graph.launch()
+        if self.recording is None:
+            self.recording = self.device.record(lambda: self.launch(memory), self.stream)
+        self.recording.replay(self.stream)
 
     def launch(self, memory: Memory) -> None:
-        for launch, own in zip(self.program.launches, self.own_arguments(), strict=True):
-            arguments = [self.argument(a, own, memory) for a in launch.arguments]
-            self.launchers[launch.kernel]((launch.programs, 1, 1), *arguments)
+        for kernel, launch, errors in zip(
+            self.kernels, self.program.launches, self.errors, strict=True
+        ):
+            arguments = [
+                errors if name == "errors" else self.argument(name, memory)
+                for name in arguments_of(launch)
+            ]
+            self.device.launch(kernel, (launch.programs, 1, 1), arguments, self.stream)
 
-    def own_arguments(self) -> list[dict[str, int]]:
-        """What belongs to a launch and not to the program: its error slots and tables."""
-        pairs = zip(self.error_places, self.tables, strict=True)
-        return [{"errors": errors, **tables} for errors, tables in pairs]
-
-    def place_tables(self, launch: Launch) -> dict[str, int]:
-        """The tables of a grouped launch on the device; addresses never change, so once is
-        enough."""
-        if launch.tables is None:
-            return {}
-        placed = {}
-        for name, array in table_arrays(launch.tables, self.addresses.__getitem__).items():
-            placed[name] = self.device.allocate(array.nbytes)
-            self.device.upload(placed[name], array)
-        return placed
-
-    def argument(self, name: str, own: Mapping[str, int], memory: Memory) -> Any:
-        if name in own:
-            return own[name]
+    def argument(self, name: str, memory: Memory) -> Any:
         if self.program.buffers[name].kind == "scalar":
             return memory.arrays[name].item()
-        return self.addresses[name]
+        return self.regions[name]
 
     def raise_errors(self) -> None:
-        for place, errors, launch in zip(
-            self.error_places, self.errors, self.program.launches, strict=True
-        ):
+        for region, launch in zip(self.errors, self.program.launches, strict=True):
             if launch.checks:
-                self.device.download(errors, place)
+                errors = np.empty(len(launch.checks), np.int32)
+                self.device.download(errors, region, self.stream)
                 report(errors, launch)
 
     def results(self, memory: Memory) -> list[Array]:
         for name in (*self.written, *(a.buffer for a in self.program.fused.outputs)):
-            self.device.download(memory.arrays[name], self.addresses[name])
+            self.device.download(memory.arrays[name], self.regions[name], self.stream)
         return memory.outputs()
 
-    def close(self) -> None:
-        """Give the device memory back."""
-        own = [self.addresses[name] for name in self.sizes]
-        tables = [place for each in self.tables for place in each.values()]
-        for place in (self.arena, *own, *self.error_places, *tables):
-            self.device.free(place)
+
+def kernels_of(program: TritonProgram) -> list[TritonKernel]:
+    """The kernel of each launch."""
+    made: dict[Any, TritonKernel] = {}
+    for launch in program.launches:
+        k = program.kernels[launch.kernel]
+        key = launch.kernel, launch.tables
+        if key not in made:
+            made[key] = TritonKernel(
+                k.name, k.name, program.source, k.parameters, k.warps, launch.tables
+            )
+    return [made[launch.kernel, launch.tables] for launch in program.launches]
+
+
+def arguments_of(launch: Launch) -> list[str]:
+    """The buffers (or "errors") to pass: a kernel's own, and those behind its tables."""
+    behind = () if launch.tables is None else launch.tables.slots
+    own = [name for name in launch.arguments if name not in TABLES]
+    return own + [name for slot in behind for name in slot]
+
+
+def report(errors: Array, launch: Launch) -> None:
+    """Raises CheckFailed for the first check that failed. Its text is "message|file:line"."""
+    for failed, text in zip(errors, launch.checks, strict=False):
+        if failed:
+            message, _, where = text.partition("|")
+            raise (OutOfRange if INDEX_SITE in message else CheckFailed)(message, where)
 
 
 def _written(program: TritonProgram) -> Sequence[str]:

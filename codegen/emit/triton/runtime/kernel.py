@@ -1,0 +1,162 @@
+"""Triton runtime: one kernel as a device takes it. Source, parameters -> machine code, or a run in
+the interpreter.
+
+Machine code is compiled when a device first asks for it, for that device, and kept in the compile
+cache: a process that finds all of it there imports no triton.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from codegen.emit.triton import table
+from codegen.emit.triton.runtime import build
+from codegen.emit.triton.runtime.build import Platform, Record
+from codegen.emit.triton.runtime.program import Tables
+from codegen.runtime import cache
+from codegen.runtime.artifact import Array
+from eager.device.protocol import Binary, Grid, Properties
+
+TABLES: Final = ("table", "owner", "first", "sizes")
+# The letters of `struct` for parameters that are passed by value.
+LETTERS: Final = {
+    "i1": "?", "u8": "B", "i8": "b", "i16": "h", "i32": "i", "i64": "q", "fp32": "f", "fp64": "d",
+}  # fmt: skip
+NUMPY: Final = {name: dtype.np for dtype, name in table.PARAMETERS.items()}
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TritonKernel:
+    """The function `symbol` of the module `source`, with what a launch fixes: its tables, which are
+    its first parameters."""
+
+    name: str
+    symbol: str
+    source: str
+    parameters: tuple[tuple[str, str], ...]  # with Triton's names of types
+    warps: int
+    group: Tables | None = None
+
+    @property
+    def own(self) -> int:
+        return len(self.parameters) - (len(TABLES) if self.group is not None else 0)
+
+    @property
+    def _types(self) -> tuple[str, ...]:
+        return tuple(kind for _, kind in self.parameters[len(self.parameters) - self.own :])
+
+    def prepare(self, device: Properties) -> None:
+        """Do now what its first launch needs. ModuleNotFoundError where that is triton, and it is
+        not installed."""
+        if device.is_simulated:
+            self._function()
+        else:
+            self.compiled(_target(device.major, device.minor))
+
+    def _function(self) -> Any:
+        try:
+            return getattr(build.load_kernels(self.source), self.symbol)
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                f"kernels for a device need the package {error.name}: pip install 'jitcap[gpu]', "
+                "or 'jitcap[sim]' for a simulated one",
+                name=error.name,
+            ) from error
+
+    # ---- on a device
+    def binary(self, capability: tuple[int, int], aligned: Sequence[bool]) -> Binary:
+        record, code = self.compiled(_target(*capability), aligned)
+        if record.ctas != 1 or record.scratch:
+            raise NotImplementedError(f"kernel {self.name} needs clusters or scratch memory")
+        letters = map(letter, record.parameters)
+        scratch = "QQ"  # two addresses that all kernels of Triton take last, here of nothing
+        threads = record.warps * record.target[2]
+        return Binary(record.name, code, "".join(letters) + scratch, threads, record.shared)
+
+    def compiled(
+        self, target: Platform, aligned: Sequence[bool] | None = None
+    ) -> tuple[Record, bytes]:
+        """The kernel for `target`, from the compile cache or by triton, with no device at hand.
+        `aligned`: which of its own arguments lie on 16 bytes; None: all."""
+        kinds = dict(self.parameters)
+        odd = (
+            []
+            if aligned is None
+            else [n for n, a in zip(self._names, aligned, strict=True) if not a]
+        )
+        divisible = [n for n, kind in kinds.items() if kind.startswith("*") and n not in odd]
+        how = repr([target, self.symbol, self.parameters, self.warps, divisible])
+        key = cache.digest("triton", *_compiler(), how, self.source)
+        store = cache.default()
+        entry = store.get(key)
+        if entry is None:
+            function = self._function()
+            record, code = build.compile_offline(
+                function, kinds, {}, divisible=divisible, warps=self.warps, target=target
+            )
+            entry = store.put(key, record.to_json(), {"code": code})
+        return Record.from_json(entry.data), entry.file("code").read_bytes()
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.parameters[len(self.parameters) - self.own :])
+
+    def tables(self, addresses: Sequence[int]) -> list[Array]:
+        """The addresses [slots, members] of what is grouped, each block's member, each member's
+        first block, sizes."""
+        if self.group is None:
+            return []
+        blocks = np.array(self.group.blocks)
+        return [
+            np.array(addresses, np.int64).reshape(len(self.group.slots), len(self.group.sizes)),
+            np.repeat(np.arange(len(blocks)), blocks).astype(np.int32),
+            (np.cumsum(blocks) - blocks).astype(np.int32),
+            np.array(self.group.sizes, np.int64),
+        ]
+
+    # ---- on NumPy
+    def simulate(self, grid: Grid, arguments: Sequence[Any]) -> None:
+        """Run it in the interpreter, on writable arrays of bytes."""
+        behind: list[Array] = list(arguments[self.own :])
+        given = [
+            x.view(NUMPY[kind.removeprefix("*")]) if kind.startswith("*") else NUMPY[kind].type(x)
+            for x, kind in zip(arguments[: self.own], self._types, strict=True)
+        ]
+        tables = self.tables([x.ctypes.data for x in behind])
+        _interpreter().interpret(self._function(), grid[:1], *tables, *given, reachable=behind)
+
+    def together(self) -> AbstractContextManager[None]:
+        """Where many are simulated, cheaper."""
+        scope: AbstractContextManager[None] = _interpreter().interpreting()
+        return scope
+
+
+def letter(kind: str) -> str:
+    """How `struct` packs a parameter. ValueError for a type that cannot be passed by value."""
+    found = "Q" if kind.startswith("*") else LETTERS.get(kind)
+    if found is None:
+        raise ValueError(f"type {kind} cannot be passed by value; use {sorted(LETTERS)}")
+    return found
+
+
+def _target(major: int, minor: int) -> Platform:
+    return ("cuda", 10 * major + minor, 32)
+
+
+def _interpreter() -> Any:
+    """The module `interpreter`, which imports triton."""
+    return import_module("codegen.emit.triton.runtime.interpreter")
+
+
+@functools.cache
+def _compiler() -> tuple[str, str]:
+    """Triton's version, and the device functions that kernels call: part of what they mean."""
+    return metadata.version("triton"), Path(__file__).with_name("prelude.py").read_text()

@@ -1,0 +1,86 @@
+"""Tensors, ops and a compiled program over a driver in Python, whose kernels the interpreter runs: as on the CPU."""
+
+import device_training
+import numpy as np
+import pytest
+import triton_helpers as helpers
+
+pytest.importorskip("triton.language")
+
+import eager
+from codegen.emit.triton.runtime.build import Record
+from codegen.emit.triton.runtime.device import DeviceProgram
+from codegen.emit.triton.runtime.interpreter import interpret
+from codegen.emit.triton.runtime.kernel import NUMPY, TritonKernel, letter
+from eager.device import places
+
+
+@pytest.fixture(autouse=True)
+def simulated(placed, driver, monkeypatch):
+    """In place of machine code: the kernel's name, which the driver knows."""
+
+    def compiled(self, target, aligned=None):
+        assert target == ("cuda", 90, 32)
+        own = self.parameters[len(self.parameters) - self.own :]
+        odd = [n for (n, _), a in zip(own, aligned or [True] * self.own, strict=True) if not a]
+
+        def work(driver, grid, values):
+            given = []
+            for (name, kind), value in zip(self.parameters, values[:-2], strict=True):
+                if not kind.startswith("*"):
+                    given.append(NUMPY[kind].type(value))
+                    continue
+                assert (value % 16 == 0) == (name not in odd)
+                dtype, rest = NUMPY[kind[1:]], driver.rest_at(value)
+                given.append(rest[: rest.size // dtype.itemsize * dtype.itemsize].view(dtype))
+            assert values[-2:] == [0, 0]
+            reachable = list(driver.blocks.values())
+            interpret(self._function(), grid[:1], *given, reachable=reachable)
+
+        code = f"{id(self)} {odd}".encode()
+        kinds = tuple(kind for _, kind in self.parameters)
+        driver.kernels[code] = "".join(map(letter, kinds)) + "QQ", work
+        return Record(self.symbol, kinds, 0, self.warps, 1, 0, 1, target), code
+
+    monkeypatch.setattr(TritonKernel, "compiled", compiled)
+
+
+def test_a_training_step_is_the_cpus():
+    expected = device_training.train("mlp", "cpu", 3)
+    np.testing.assert_allclose(device_training.train("mlp", "cuda", 3), expected, rtol=1e-5)
+
+
+def test_views_that_are_not_aligned():
+    x = eager.arange(9.0, device="cuda")
+    assert (x[1:] * x[:-1]).cpu().tolist() == [i * (i + 1) for i in range(8)]
+    x[3:5] += 1
+    assert x.cpu().tolist() == [0, 1, 2, 4, 5, 5, 6, 7, 8]
+
+
+def test_an_index_out_of_bounds_is_told():
+    x = eager.arange(5.0, device="cuda")
+    y = x[eager.tensor([1, 7], device="cuda")]
+    with pytest.raises(IndexError, match=r"out of bounds.*test_training\.py"):
+        y.cpu()
+
+
+@pytest.mark.parametrize("replays", [1, 3])
+def test_a_compiled_program_with_a_grouped_update(replays, driver):
+    """Tables, a recording, written inputs."""
+    rng = np.random.default_rng(0)
+    parameters = [eager.tensor(rng.standard_normal(s)) for s in ((5, 7), (2000,), (64,))]
+
+    def update(*tensors):
+        for t in tensors:
+            t.mul_(0.5)
+        return (tensors[0].sum(),)
+
+    expected = [p.numpy() * 0.5**replays for p in parameters]
+    program, arrays = helpers.program_of(update, parameters)
+    run = DeviceProgram(program, places.pool(0))
+    for _ in range(replays):
+        (total,) = run(arrays)
+    np.testing.assert_allclose(total, expected[0].sum(), rtol=1e-12)
+    for p, e in zip(parameters, expected, strict=True):
+        np.testing.assert_array_equal(p.numpy(), e)
+    assert driver.log.count("cuGraphLaunch") == replays
