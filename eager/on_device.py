@@ -2,16 +2,18 @@
 there.
 
 An op runs as the launches that the provider of kernels (entry point `eager.kernels`) plans for it,
-once per op, attributes, dtypes, sizes and strides; numbers are given at the launch. What has no
-kernel runs on the host, with copies there and back: that is counted, kept with its reason in
-`host_runs`, and said once per op.
+once per op, attributes, dtypes, sizes and strides; numbers are given at the launch. A call that is
+like an earlier one finds all that follows from that ready (`_calls`). What has no kernel runs on
+the host, with copies there and back: that is counted, kept with its reason in `host_runs`, and said
+once per op.
 """
 
 from __future__ import annotations
 
 import collections
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -20,14 +22,26 @@ from eager.aval import Aval, scalar_aval
 from eager.device import device, places, transfer
 from eager.device.array import DeviceArray
 from eager.device.plan import NoKernel, Operand, Place, Plan
-from eager.device.protocol import Region
+from eager.device.protocol import Grid, Region
+from eager.dtype import get_default_dtype
 from eager.notice import user_line, user_place, warn
 from eager.op import REGISTRY, aval_of
 
-GRID_TAIL: Final = (1, 1)
+_calls: dict[Any, _Call] = {}
 _plans: dict[Any, Plan | NoKernel] = {}
 host_runs: collections.Counter[tuple[str, str]] = collections.Counter()  # by op and reason
 _said: set[str] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What all calls alike have in common: results, temporary memory, and launches as (kernel,
+    grid, arguments, FLOPs), an argument as (what, index, bytes, writes)."""
+
+    plan: Plan
+    results: tuple[tuple[int, Aval, tuple[int, ...], int], ...]  # bytes, aval, strides, offset
+    place: str
+    launches: tuple[tuple[Any, Grid, tuple[tuple[str, int, int, bool], ...], int], ...]
 
 
 class HostRunWarning(UserWarning):
@@ -38,7 +52,21 @@ def run(op: Any, arrays: Sequence[Any], attrs: Mapping[str, Any]) -> tuple[Any, 
     """The results of an op of which an operand lives on a device (or that is to be made there).
 
     Raises RuntimeError where operands live on different devices, and what the op's own rules do."""
-    attrs = dict(attrs)
+    key: list[Any] = [op, get_default_dtype()]
+    for x in arrays:
+        if type(x) is DeviceArray:
+            key += (x.aval, x.strides)
+        else:
+            key.append(type(x))
+    key += attrs.items()
+    call = _calls.get(tuple(key))
+    if call is not None:
+        return _launched(call, arrays, None)
+    return _first(tuple(key), op, arrays, dict(attrs))
+
+
+def _first(key: Any, op: Any, arrays: Sequence[Any], attrs: dict[str, Any]) -> tuple[Any, ...]:
+    """The first of calls that are alike."""
     place = attrs.pop("device", None) or next(
         a.aval.device for a in arrays if type(a) is DeviceArray
     )
@@ -53,7 +81,10 @@ def run(op: Any, arrays: Sequence[Any], attrs: Mapping[str, Any]) -> tuple[Any, 
     plan = _plan(op, operands, attrs, outs, None)
     if isinstance(plan, NoKernel):
         return _on_host(op, given, attrs, place, str(plan))
-    return _launched(plan, given, outs, None)
+    call = _call(plan, given, outs, None)
+    if not any(isinstance(x, np.ndarray) for x in arrays):  # else they are alike by type alone
+        _calls[key] = call
+    return _launched(call, given, None)
 
 
 def contiguous(array: DeviceArray) -> DeviceArray:
@@ -89,7 +120,7 @@ def store(target: DeviceArray, value: Any) -> None:
     if isinstance(plan, NoKernel):  # complex numbers: by way of the host
         _store_by_host(target, value, str(plan))
         return
-    _launched(plan, [value], (), target)
+    _launched(_call(plan, [value], (), target), [value], target)
 
 
 def _store_by_host(target: DeviceArray, value: DeviceArray, reason: str) -> None:
@@ -158,46 +189,76 @@ def _plan(
     return found
 
 
-def _launched(
+def _call(
     plan: Plan, given: Sequence[Any], outs: Sequence[Aval], into: DeviceArray | None
+) -> _Call:
+    first = next((x.aval for x in (*given, into) if type(x) is DeviceArray), None)
+    place = outs[0].device if first is None else first.device
+    sizes = [r.size * a.dtype.itemsize for r, a in zip(plan.results, outs, strict=True)]
+
+    def described(x: Place) -> tuple[str, int, int, bool]:
+        if x.what in ("operand", "into"):
+            array: Any = into if x.what == "into" else given[x.index]
+            return x.what, x.index, array.span * array.itemsize, x.writes
+        if x.what == "errors":
+            return x.what, x.index, 4 * (len(plan.checks) - x.index), True
+        nbytes = sizes[x.index] if x.what == "result" else x.nbytes
+        return x.what, x.index, nbytes, x.writes or x.what == "arena"
+
+    return _Call(
+        plan,
+        tuple(
+            (size, a, r.strides, r.offset)
+            for size, a, r in zip(sizes, outs, plan.results, strict=True)
+        ),
+        place,
+        tuple(
+            (s.kernel, (s.programs, 1, 1), tuple(map(described, s.arguments)), s.flops)
+            for s in plan.steps
+        ),
+    )
+
+
+def _launched(
+    call: _Call, given: Sequence[Any], into: DeviceArray | None
 ) -> tuple[DeviceArray, ...]:
-    """Queue the launches of a plan: its results."""
-    first = into if into is not None else next((x for x in given if type(x) is DeviceArray), None)
-    pool = places.pool(device(outs[0].device)) if first is None else first.buffer.pool
-    stream = places.stream(pool.device)
-    results = []
-    for aval, result in zip(outs, plan.results, strict=True):
-        buffer = pool.empty(result.size * aval.dtype.itemsize, stream)
-        results.append(DeviceArray(buffer, aval, result.strides, result.offset))
+    """Queue the launches of a call: its results."""
+    plan = call.plan
+    first = next((x for x in given if type(x) is DeviceArray), into)
+    pool = places.pool(device(call.place)) if first is None else first.buffer.pool
+    unit = pool.device
+    stream = places.stream(unit)
+    results = tuple(
+        DeviceArray(pool.empty(nbytes, stream), aval, strides, offset)
+        for nbytes, aval, strides, offset in call.results
+    )
     arena = pool.empty(plan.arena_bytes, stream) if plan.arena_bytes else None
     errors = 0
     if plan.checks:
         fail = plugins.provider("eager.kernels").fail
         errors = pool.checks.slots(plan.checks, user_place(), fail)
     for array in (*given, into):
-        if type(array) is DeviceArray:
+        if type(array) is DeviceArray and array.buffer.stream is not stream:
             array.buffer.used_on(stream)
-
-    def region(place: Place) -> Any:
-        if place.what == "number":
-            return _in_64_bits(given[place.index])
-        if place.what == "arena":
-            assert arena is not None
-            return Region(arena.address + place.index, place.nbytes, writes=True)
-        if place.what == "errors":
-            count = len(plan.checks) - place.index
-            return Region(errors + 4 * place.index, 4 * count, writes=True)
-        if place.what == "result":
-            buffer = results[place.index].buffer
-            return Region(buffer.address, buffer.nbytes, place.writes)
-        array: Any = into if place.what == "into" else given[place.index]
-        return array.region(writes=place.writes)
-
-    for step in plan.steps:
-        arguments = [region(place) for place in step.arguments]
-        grid = (step.programs, *GRID_TAIL)
-        pool.device.launch(step.kernel, grid, arguments, stream, flops=step.flops)
-    return tuple(results)
+    for kernel, grid, places_of, flops in call.launches:
+        arguments: list[Any] = []
+        for what, index, nbytes, writes in places_of:
+            if what == "operand":
+                address = given[index].address
+            elif what == "result":
+                address = results[index].buffer.address
+            elif what == "number":
+                arguments.append(_in_64_bits(given[index]))
+                continue
+            elif what == "arena":
+                address = arena.address + index  # type: ignore[union-attr]
+            elif what == "errors":
+                address = errors + 4 * index
+            else:
+                address = into.address  # type: ignore[union-attr]
+            arguments.append(Region(address, nbytes, writes))
+        unit.launch(kernel, grid, arguments, stream, flops=flops)
+    return results
 
 
 def _in_64_bits(x: Any) -> Any:

@@ -64,6 +64,8 @@ CLAIMS = {
         "tests/cuda/test_device.py::test_pinned_memory_is_kept_until_its_copy_is_done",
         "* A tensor that does not begin": "tests/cuda/test_training.py::"
         "test_views_that_are_not_aligned",
+        "* What the host does": "tests/cuda/test_training.py::test_what_the_host_does_for_an_op "
+        "tests/cuda/test_training.py::test_the_benchmark_of_calls",
         "* What fails is one line": "tests/cuda/test_device.py::test_each_error_is_one_line "
         "tests/cuda/test_device.py::test_why_no_gpu_can_be_used "
         "tests/cuda/test_device.py::test_a_fault_of_a_kernel_is_found_at_a_wait_and_stays",

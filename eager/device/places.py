@@ -83,6 +83,13 @@ def _opened(index: int) -> Pool:
         return _open[index]
 
 
+def install(pool: Pool) -> Pool:
+    """Make this memory that of its device's number, in place of what the settings say."""
+    with _lock:
+        _open[pool.device.index] = pool
+    return pool
+
+
 def close() -> None:
     """Forget all devices: tensors that are left keep theirs, and what comes next gets new ones."""
     with _lock:

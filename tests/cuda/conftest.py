@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from fake_driver import FakeDriver, FakeKernel
 
-from eager import on_device, plugins
+from eager import plugins
 from eager.device import cuda, places
 
 KERNELS = EntryPoint("jitcap", "codegen.op_kernels", "eager.kernels")
@@ -31,7 +31,6 @@ def placed(driver, monkeypatch):
         plugins.provider.cache_clear()
     monkeypatch.delenv("JITCAP_DEVICE", raising=False)
     monkeypatch.setattr(places, "_driver", lambda: driver)
-    monkeypatch.setattr(on_device, "_plans", {})
     places.close()
     yield places.pool(0).device
     places.close()

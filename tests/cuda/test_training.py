@@ -4,10 +4,12 @@ import device_training
 import numpy as np
 import pytest
 import triton_helpers as helpers
+from work import calls_made
 
 pytest.importorskip("triton.language")
 
 import eager
+from benchmarks import device_calls
 from codegen.emit.triton.runtime.build import Record
 from codegen.emit.triton.runtime.device import DeviceProgram
 from codegen.emit.triton.runtime.interpreter import interpret
@@ -84,3 +86,18 @@ def test_a_compiled_program_with_a_grouped_update(replays, driver):
     for p, e in zip(parameters, expected, strict=True):
         np.testing.assert_array_equal(p.numpy(), e)
     assert driver.log.count("cuGraphLaunch") == replays
+
+
+def test_what_the_host_does_for_an_op():
+    cases = device_calls.cases(device_calls.opened(device_calls.ReadyDriver()))
+    for name, most in (("eager op", 85), ("eager op with a number", 85), ("replay", 12)):
+        cases[name]()
+        assert calls_made(cases[name]) <= most, name
+
+
+def test_the_benchmark_of_calls():
+    rows = device_calls.measure(rounds=1, batch=2)
+    assert {name: rows[name]["driver_calls"] for name in device_calls.BARS} == {
+        "eager op": 1,
+        "replay": 1,
+    }
