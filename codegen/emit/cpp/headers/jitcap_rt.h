@@ -42,7 +42,7 @@ extern "C" __attribute__((visibility("hidden"))) const JcApi *jc_api;
 #define JC_MODULE                                                                              \
   const JcApi *jc_api;                                                                         \
   JC_ENTRY void jitcap_init(const JcApi *api) { jc_api = api; }                                \
-  JC_ENTRY int jitcap_call(PyObject_ *in, PyObject_ *out, JcPlan *p) { return jc_call(in, out, p); }
+  JC_ENTRY PyObject_ *jitcap_call(PyObject_ *plan, PyObject_ *const *lists, long n) { return jc_call(plan, lists, n); }
 
 namespace jc {
 JC_INLINE i64 as_i64(f64 slot) { return bitcast<i64>(slot); }

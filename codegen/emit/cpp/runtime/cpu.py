@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,6 +44,23 @@ class PlanStruct(ctypes.Structure):
         ("buffers", ctypes.c_void_p),
         ("scalars", ctypes.c_void_p),
     )
+
+
+class MethodDef(ctypes.Structure):
+    """PyMethodDef of the stable ABI."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+_FASTCALL: Final = 0x80
+_new_function = ctypes.PYFUNCTYPE(
+    ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p
+)(("PyCFunction_NewEx", ctypes.pythonapi))
 
 
 @functools.cache
@@ -81,10 +98,23 @@ class Module:
         for symbol, (ctype, field) in support.USES_PRODUCT.items():
             if hasattr(self.library, symbol):
                 support.provide_small_gemm(ctype, field)
+        entry = support.address_of(self.library, "jitcap_call")
+        self._call = MethodDef(b"jitcap_call", entry, _FASTCALL)
+        _methods.append(self._call)
+
+    def call_of(self, plan: PlanStruct) -> Callable[[list[Any], list[Array]], int]:
+        """The function (inputs, outputs) -> code that runs what `plan` says."""
+        made: Callable[[list[Any], list[Array]], int] = _new_function(
+            ctypes.addressof(self._call), ctypes.addressof(plan), None
+        )
+        return made
 
     def runner(self, name: str, signature: Signature) -> Runner:
         """The entry called `name`. Raises AttributeError if the object has none."""
         return Runner(self, name, signature)
+
+
+_methods: Final[list[MethodDef]] = []  # a builtin function reads its own until it is gone
 
 
 def load(path: Path) -> Module:
@@ -119,7 +149,7 @@ class _PerThread:
             buffers=ctypes.addressof(self.buffers),
             scalars=ctypes.addressof(self.scalars),
         )
-        self.address = ctypes.addressof(self.plan)
+        self.call = runner.module.call_of(self.plan)
 
     def take(self, sizing: Sizing) -> None:
         """Make ready for calls at these sizes; not while the arena is in use by an outer call."""
@@ -174,8 +204,6 @@ class Runner:
         self._plans = Plans(signature)
         self._static = None if signature.symbols else Sizing.of(signature)
         getattr(module.library, name)  # raises now, not at the first call
-        self._call = module.library.jitcap_call
-        self._call.argtypes = (ctypes.py_object, ctypes.py_object, ctypes.c_void_p)
         self._local = threading.local()
 
     def __call__(self, inputs: list[Any]) -> list[Array]:
@@ -189,7 +217,7 @@ class Runner:
             state = self._local.state = _PerThread(self, arena())
         if state.sizing is not sizing:
             state.take(sizing)
-        code = self._call(inputs, outputs, state.address)
+        code = state.call(inputs, outputs)
         if code:
             self._failed(code, state, sizing, inputs, outputs)
         return outputs
@@ -216,12 +244,12 @@ class Runner:
         if code == BUSY:  # called from inside a compiled call on this thread: use a second arena
             state = _PerThread(self, Arena())
             state.take(sizing)
-            code = self._call(inputs, outputs, state.address)
+            code = state.call(inputs, outputs)
             if not code:
                 return
         if code == NOT_ARRAY:
             plain = self._as_arrays(inputs)
-            if not self._call(plain, outputs, state.address):
+            if not state.call(plain, outputs):
                 return
         if state.failure is not None:
             error, state.failure = state.failure, None
