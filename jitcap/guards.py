@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Final
 
 from jitcap.capture.origin import Drawn, Origin
 from jitcap.equality import condition, is_wide, same_keys, text_of
+from jitcap.size_guard import BLOCK, LastSizes, SizeBlock
 
 _JOINED: Final = 8  # short tests to a condition
 _ATOMS: Final = (type(None), bool, type(Ellipsis), type(NotImplemented))
@@ -50,6 +51,11 @@ class Guard:
     def in_rows(self) -> bool:
         """Whether it is tested in a loop."""
         return False
+
+    @property
+    def size_test(self) -> Callable[[Names], str] | None:
+        """The part of its test that is about sizes alone, where it has one that is not."""
+        return None
 
     @property
     def together(self) -> Callable[[list[Guard], Names, str], None] | None:
@@ -93,6 +99,7 @@ class Names:
         self._found_names: set[str] = set()
         self.fixed: set[str] = set()  # names of objects that no other may replace
         self.keep: list[Any] = []
+        self.block: SizeBlock | None = None  # what is read in it is no line of its own
 
     def bind(self, value: Any, where: str | None = "", *, tested: bool = False) -> str:
         """The name of `value` in generated code. `where`: the expression that finds this object of
@@ -150,7 +157,9 @@ class Names:
             known = self._texts.get(text)
             name = self._texts[text] = known or f"v{len(self._texts)}"
             if known is None:
-                self.lines.append(f"{name} = {text}")
+                inside = self.block is not None and self.block.computes(origin)
+                lines = self.block.lines if self.block and inside else self.lines
+                lines.append(f"{name} = {text}")
         self.variables[id(origin)] = name
         self.keep.append(origin)
 
@@ -445,12 +454,46 @@ def render(guards: Iterable[Guard], names: Names, miss: str) -> list[str]:
 
     Guards that differ in place and constant only are tested in a loop, after the others: a model's
     parameters and their state would else be most of the source. What is read of such a place
-    (`p.grad`, `state[p]`) comes after its loop, when it is known what is there."""
+    (`p.grad`, `state[p]`) comes after its loop, when it is known what is there. What sizes decide
+    is a block of its own, behind what needs none of it."""
+    alone, block = _alone(guards, names, miss), names.block
+    if block is None:
+        _statements(alone, names, miss)
+        return names.lines
+    first: list[Guard] = []
+    sized: list[Callable[[Names], str]] = []
+    late: list[Guard] = []
+    for guard in alone:
+        if guard.size_test is not None:
+            first.append(guard)
+            sized.append(guard.size_test)
+        elif block.decides(guard.places()) and (
+            not isinstance(guard, TypeIs) or block.computes(guard.origin)
+        ):  # that a size from outside is an int is found before
+            sized.append(guard.test)
+        else:
+            follows = guard.after_rows or block.precedes(guard.places())
+            (late if follows else first).append(guard)
+    _statements(first, names, miss)
+    if not block.state:
+        block.begin(names.bind(LastSizes()), names.var)
+        names.lines.append(BLOCK)
+    for test in sized:
+        line = f"if not ({test(names)}): return {miss}"
+        if line not in block.tests:
+            block.tests.add(line)
+            block.lines.append(line)
+    _statements(late, names, miss)
+    return names.lines
+
+
+def _statements(guards: Iterable[Guard], names: Names, miss: str) -> None:
+    """One guard after the other, but for those that are tested together."""
     seen: set[str] = set()
     tables: dict[str, list[tuple[str, Any]]] = {}
     short_tests: list[str] = []
     level = 0
-    for depth, guard in _by_depth(_alone(guards, names, miss)):
+    for depth, guard in _by_depth(guards):
         if depth > level:
             _conditions(short_tests, names, miss)
             _loops(tables, names, miss)
@@ -469,7 +512,6 @@ def render(guards: Iterable[Guard], names: Names, miss: str) -> list[str]:
             names.lines.append(f"if not ({test}): return {miss}")
     _conditions(short_tests, names, miss)
     _loops(tables, names, miss)
-    return names.lines
 
 
 def _alone(guards: Iterable[Guard], names: Names, miss: str) -> list[Guard]:

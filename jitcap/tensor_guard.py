@@ -8,6 +8,7 @@ differ from call to call: they are checked in full and not remembered, so that n
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -160,9 +161,16 @@ class TensorLike(Guard):
     def test(self, names: Names) -> str:
         v = names.var(self.origin)
         own = self._own_test(names, v)
+        if None in self.shape:
+            own = f"{own} and {v}._array.dtype is {names.bind(self.dtype)}"
+            return own if names.block is not None else f"{own} and {self._sizes_test(names)}"
         if not self.in_rows:
             return f"{own} and {self._array_test(names, v)}"
         return f"{own} and {_seen_test(names, v, str(self._slot(names)))}"
+
+    @property
+    def size_test(self) -> Callable[[Names], str] | None:
+        return self._sizes_test if None in self.shape else None
 
     @property
     def in_rows(self) -> bool:
@@ -190,19 +198,17 @@ class TensorLike(Guard):
         return tuple(s * self.dtype.itemsize for s in contiguous_strides(self.shape))
 
     def _array_test(self, names: Names, v: str) -> str:
-        if None in self.shape:
-            return self._sizes_test(names, v)
         exact = f"{v}._array.strides == {names.bind(self._byte_strides())}"
         if self.strides is None:
             exact = f"({exact} or {v}._array.flags.c_contiguous)"
         shape, dtype = names.bind(self.shape), names.bind(self.dtype)
         return f"{v}._array.shape == {shape} and {v}._array.dtype is {dtype} and {exact}"
 
-    def _sizes_test(self, names: Names, v: str) -> str:
+    def _sizes_test(self, names: Names) -> str:
+        v = names.var(self.origin)
         tests = [f"len({v}._array.shape) == {len(self.shape)}"]
         for d, n in enumerate(self.shape):
             tests.append(f"{v}._array.shape[{d}] {'>= 2' if n is None else f'== {n}'}")
-        tests.append(f"{v}._array.dtype is {names.bind(self.dtype)}")
         if self.strides is None:
             tests.append(f"{v}._array.flags.c_contiguous")
         for d, text in enumerate(self._steps(f"{v}._array.")):

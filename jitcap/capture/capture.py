@@ -312,7 +312,7 @@ def finish(session: Session, value: Any, shape: tuple[int, tuple[str, ...]]) -> 
     session.ties.check()
     guard_aliases(session, [s for s, _ in probe.writes])
     names = Names()
-    prepare(session.guards, names)
+    prepare(session.guards, names, session.sizes.origins.values())
     rendered = len(session.guards.items)
     drawn = tuple(session.drawn.values())
     for each in drawn:

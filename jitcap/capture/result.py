@@ -7,6 +7,7 @@ run the compiled graph, replay the effects, return the value.
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import CodeType
@@ -18,12 +19,13 @@ from eager.dtype import _default as default_dtype
 from jitcap.capture.chance import run_once, states
 from jitcap.capture.effects import Epilogue
 from jitcap.capture.kinds.modules import BUILTINS
-from jitcap.capture.origin import Drawn, Origin
+from jitcap.capture.origin import Computed, Drawn, Origin
 from jitcap.graph import CHECK, Graph, data_sizes
-from jitcap.guards import READ_ERRORS, Guards, Names, explain, failing, render, short
+from jitcap.guards import READ_ERRORS, Guards, Names, TypeIs, explain, failing, render, short
 from jitcap.joint import Joint
 from jitcap.lower import Strides
 from jitcap.region import Region
+from jitcap.size_guard import BLOCK, SizeBlock
 from jitcap.tensor_guard import TensorLike
 
 Run = Callable[[list[Any]], list[Any]]
@@ -90,7 +92,15 @@ class Captured:
 
     def _function(self, body: Iterable[str]) -> str:
         """The guards, and then `body`; it was rendered first, since it may read further places."""
-        return entry_source([self.header(), *self.names.lines], body)
+        return entry_source([self.header(), *self._lines(0, None, body)], body)
+
+    def _lines(self, start: int, end: int | None, body: Iterable[str]) -> list[str]:
+        """A part of the guards, with the block of sizes where it stands."""
+        lines, block = self.names.lines[start:end], self.names.block
+        if block is not None and BLOCK in lines:
+            rest = [*self.names.lines[self.names.lines.index(BLOCK) :], *body]
+            lines[lines.index(BLOCK)] = block.text(rest)
+        return lines
 
     def header(self) -> str:
         """The test of what is not read at any place: the call's shape, the modes."""
@@ -215,15 +225,15 @@ class Captured:
         is (`(C2 := C0.__code__)`)."""
         lines, start = [self.header()], 0
         for index, name, where in self.names.found:
-            lines += [*self.names.lines[start:index], f"({name} := {where})"]
+            lines += [*self._lines(start, index, self.body), f"({name} := {where})"]
             start = index
-        return lines + self.names.lines[start:]
+        return lines + self._lines(start, None, self.body)
 
 
 def entry_source(checks: Iterable[str], body: Iterable[str]) -> str:
     """The function of a version: reading may raise before it is known to fit."""
     lines = ["def entry(args, kwargs):", "  try:"]
-    lines += [f"    {line}" for line in checks]
+    lines += [textwrap.indent(line, "    ") for line in checks]
     lines += ["  except READ_ERRORS: return MISS"]
     lines += [f"  {line}" for line in body]
     return "\n".join(lines) + "\n"
@@ -287,6 +297,12 @@ def linked(run: Run, miss: Any, region: Region | None) -> dict[str, Any]:
     return {"K": run, "R": region, "MISS": miss, "READ_ERRORS": READ_ERRORS}
 
 
-def prepare(guards: Guards, names: Names) -> None:
-    """Render the guards into `names` before anything else reads from outside."""
+def prepare(guards: Guards, names: Names, symbols: Iterable[Origin]) -> None:
+    """Render the guards into `names` before anything else reads from outside. `symbols`: the places
+    of the numbers that the symbols are."""
+    tensors = [g.origin for g in guards.items if isinstance(g, TensorLike) and None in g.shape]
+    of_int = {id(g.origin) for g in guards.items if isinstance(g, TypeIs) and g.cls is int}
+    ints = [o for o in symbols if id(o) in of_int and not isinstance(o, Computed)]
+    if tensors or ints:
+        names.block = SizeBlock(tensors, ints)
     render(guards.items, names, "MISS")

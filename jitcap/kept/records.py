@@ -56,6 +56,7 @@ from jitcap.kept.names import (
     text_of_home,
 )
 from jitcap.retrace import Call, Tape, Value
+from jitcap.size_guard import LastSizes
 from jitcap.symbols import Sizes
 from jitcap.tensor_guard import Seen
 
@@ -245,6 +246,7 @@ _WRITE: Final[dict[type, Callable[[Writer, Any], tuple[Any, ...]]]] = {
     ModuleType: _write_module,
     Seen: _write_seen,
     Classes: lambda w, v: ("classes",),
+    LastSizes: lambda w, v: ("last sizes",),
     Graph: _write_graph,
     SymInt: lambda w, v: ("size", w.write(v.scope), attributes.encode(v)),
 }
@@ -508,6 +510,7 @@ _READ: Final[dict[str, Callable[..., Any]]] = {
     "sizes": _read_sizes,
     "size": _read_size,
     "classes": lambda r: Classes(),
+    "last sizes": lambda r: LastSizes(),
     "member": _read_member,
     "op": lambda r, name: REGISTRY[name],
     "graph op": lambda r, name: ir.GRAPH_OPS[name],

@@ -7,6 +7,8 @@ A term is a number, a truth value, None, a text (`'lr`), a name (`v5`), or a lis
     ["take", name, term]                 an object of the program, where it is found
     ["hold", term]                       a guard
     ["each", places, constants, term]    a guard on `v` and `i`, for many places
+    ["sizes", name, places, ["rows", row, ...], ["tuple", name, ...]]    what sizes decide: rows of
+                                         the first two kinds, and the variables that are needed
     ["set", place, term]  ["add", place, term]  ["count", places, term]
     ["do", term]  ["return", term]
 
@@ -27,6 +29,7 @@ from jitcap.class_guard import Classes
 from jitcap.kept import harmless
 from jitcap.kept.harmless import METHODS, number
 from jitcap.kept.names import Unreadable, may_ask, may_call
+from jitcap.size_guard import LastSizes, block
 from jitcap.tensor_guard import Seen
 
 Term = Any
@@ -99,6 +102,9 @@ def find(
         if kind == "let":
             name, term = parts
             values[_variable(name, "v")] = value(term)
+        elif kind == "sizes":
+            if find(_lines(parts[2]), values, take) is None:
+                return None
         elif kind == "take":
             name, term = parts
             values[_variable(name, "C")] = found = value(term)
@@ -114,6 +120,14 @@ def find(
         elif not _truth(value(*parts)):
             return None
     return values
+
+
+def _lines(rows: Any) -> list[Row]:
+    """The rows of a block. Raises Unreadable."""
+    tag, *lines = rows
+    if tag != "rows" or any(line[0] not in ("let", "hold") for line in lines):
+        raise Unreadable("no block")
+    return lines
 
 
 def _asked_often(test: Term, values: dict[str, Any]) -> Callable[[Any, Any], bool]:
@@ -175,6 +189,8 @@ class Source:
                 lines.append(self._let(name, term, "v"))
             elif kind == "hold":
                 lines.append(f"if not {self.term(*parts)}: return MISS")
+            elif kind == "sizes":
+                lines.append(self._sizes(*parts))
             elif kind == "each":
                 places, constants, test = parts
                 lines.append(f"for v, i in zip({self.term(places)}, {self.term(constants)}):")
@@ -183,6 +199,15 @@ class Source:
             else:
                 self._names.add(parts[0])
         return lines
+
+    def _sizes(self, state: Any, key: Term, rows: Any, values: Term) -> str:
+        if type(self.known[state]) is not LastSizes or {key[0], values[0]} != {"tuple"}:
+            raise Unreadable("no block")
+        places = [*map(self.term, key[1:])]
+        lines, names = self.guards(_lines(rows)), values[1:]
+        if not all(f"{_variable(name, 'v')} = " in "\n".join(lines) for name in names):
+            raise Unreadable("a block without its values")
+        return block(self._name(state), places, lines, names)
 
     def body(self, rows: Iterable[Row]) -> list[str]:
         """The statements after the guards."""

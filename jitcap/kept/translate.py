@@ -34,8 +34,8 @@ def in_order(rows: Iterable[Row], found: set[str]) -> list[Row]:
         queue = [each]
         while queue:
             row = queue.pop(0)
-            defines = row[0] in ("let", "take")
-            names = (name for part in row[1 + defines :] for name in _names(part))
+            defined = defined_by(row)
+            names = (name for part in row[1:] for name in _names(part) if name not in defined)
             missing = next(
                 (n for n in names if (n[0] == "v" or n in found) and n not in known), None
             )
@@ -43,13 +43,21 @@ def in_order(rows: Iterable[Row], found: set[str]) -> list[Row]:
                 waiting.setdefault(missing, []).append(row)
                 continue
             ordered.append(row)
-            if defines and row[1] not in known:
-                known.add(row[1])
-                queue = waiting.pop(row[1], []) + queue
+            for name in defined:
+                if name not in known:
+                    known.add(name)
+                    queue = waiting.pop(name, []) + queue
     ordered += [row for late in waiting.values() for row in late]
     # Whether memory is shared is asked when every array was looked at: a guard that waited may be
     # the one that sees another array.
     return sorted(ordered, key=lambda row: _has(row, "apart"))
+
+
+def defined_by(row: Row) -> list[str]:
+    """The names that a statement gives."""
+    if row[0] == "sizes":
+        return [name for line in row[3][1:] for name in defined_by(line)]
+    return [row[1]] if row[0] in ("let", "take") else []
 
 
 def needed(guards: list[Row], body: list[Row], found: set[str]) -> tuple[list[Row], set[str]]:
@@ -94,6 +102,14 @@ def _row(node: Any) -> Row:
             return ["do", _term(node.value)]
         case ast.Return():
             return ["return", _term(node.value)]
+        case ast.If(
+            test=ast.Compare(left=ast.NamedExpr(value=key), comparators=[ast.Subscript() as last]),
+            body=[ast.Assign(targets=[ast.Tuple(elts=names)])],
+            orelse=[*lines, _],
+        ):
+            state = next(_names(_term(last.value.value)))  # type: ignore[attr-defined]
+            values = ["tuple", *map(_term, names)]
+            return ["sizes", state, _term(key), ["rows", *map(_row, lines)], values]
         case ast.If():
             return ["hold", _unless(node.test)]
         case ast.For(body=[ast.If() as inner], iter=ast.Call(args=[places, constants])):

@@ -40,7 +40,7 @@ from jitcap.kept.fingerprint import Unkept, fingerprint
 from jitcap.kept.names import Unreadable, is_library_name
 from jitcap.kept.records import Reader, Writer, has_copies
 from jitcap.kept.terms import BUILTINS, Source, find
-from jitcap.kept.translate import in_order, needed, rows_of
+from jitcap.kept.translate import defined_by, in_order, needed, rows_of
 from jitcap.lower import Strides
 from jitcap.marks import any_static, marks_of
 from jitcap.pipeline import compile_graph
@@ -183,7 +183,7 @@ def _files(captured: Captured, fn: Any, made: Compiled) -> dict[str, bytes]:
     if unknown is not None:
         raise Unkept(f"{unknown.co_qualname}(), whose text it does not compare")
     try:  # what is not known here is not kept
-        variables = dict.fromkeys(row[1] for row in guards if row[0] == "let")
+        variables = dict.fromkeys(name for row in guards for name in defined_by(row))
         Source(namespace).guards(guards)
         Source(namespace | variables).body(body)
     except Unreadable as reason:

@@ -13,6 +13,7 @@ import eager.nn.functional as F
 from eager import nn
 from jitcap import assume_static, graph_break, jit, mark_dynamic
 from jitcap.record import JitcapWarning
+from tests.work import calls_made
 
 Build = Callable[[], Callable[..., Any]]
 
@@ -382,3 +383,70 @@ def test_a_size_that_an_op_takes_as_a_number(backend: str) -> None:
         x = floats(3, n).requires_grad_()
         assert all(map(close, step(x), signal(x)))
     assert (step.stats.compiles, step.stats.discards, step.stats.splits) == (1, 0, 0)
+
+
+def of_many_sizes(x: Any, y: Any, n: int) -> Any:
+    a = x.view(x.shape[0] // 2, 2, -1) * 2 + 1
+    return a.sum(1), eager.softmax(x, dim=-1)[:n] + y.sum(0), eager.cat([x[1:], x[:-1]]).mean()
+
+
+def test_sizes_of_the_last_call_are_one_comparison() -> None:
+    """A call of the same sizes does what a call of static code does; others are not mistaken."""
+    compiled, static = jit(of_many_sizes), jit(of_many_sizes, dynamic=False)
+    data = [(floats(n, k), floats(m, k), s) for n, k, m, s in SEVERAL]
+    for given in data * 2:
+        for got, want in zip(compiled(*given), of_many_sizes(*given), strict=True):
+            close(got, want)
+    assert compiled.stats.compiles == 2
+    static(*data[-1])
+    for run in (static, compiled):
+        run(*data[-1])
+    work = [calls_made(lambda run=run: run(*data[-1])) for run in (static, compiled)]
+    assert work[1] <= work[0] + 1  # the values of the symbols, beside what the call was given
+    assert "== (z :=" in entry_of(compiled)
+
+
+SEVERAL = ((4, 6, 5, 3), (8, 10, 7, 6), (6, 12, 9, 2), (6, 4, 9, 2), (6, 4, 9, 5), (4, 4, 9, 2))
+
+
+def entry_of(compiled: Any) -> str:
+    """The source of the version that was used last."""
+    entries = compiled._entries
+    return str(entries.compiled[entries.versions[0]].captured.text)
+
+
+def test_layouts_and_types_are_told_apart_at_equal_sizes() -> None:
+    def rows(x: Any, y: Any, n: int) -> Any:
+        return x[:n] + y[:n] * n
+
+    compiled = jit(rows)
+    for n in (3, 5, 4):
+        compiled(floats(n + 2, n), floats(n + 2, n), n)
+    square = floats(4, 4), floats(4, 4)
+    for given in [
+        (*square, 3), (square[0].t(), square[1], 3), (*square, 3), (*square, True),
+        (square[0].double(), square[1], 3), (*square, 3), (floats(4, 8)[:, ::2], square[1], 3),
+    ]:  # fmt: skip
+        close(compiled(*given), rows(*given))
+
+
+def test_what_is_no_tensor_is_asked_nothing() -> None:
+    class Sly:
+        asked = 0
+
+        @property
+        def _array(self) -> Any:
+            self.asked += 1
+            raise AttributeError
+
+        def __radd__(self, other: Any) -> str:
+            return "another"
+
+    compiled = jit(lambda x, y: x + y)
+    for n in (3, 5, 4):
+        compiled(floats(n), floats(n))
+    assert len(compiled._entries.versions) == 2
+    sly = Sly()
+    for version in compiled._entries.versions:
+        assert repr(version((floats(4), sly), {})) == "<miss>"
+    assert not sly.asked

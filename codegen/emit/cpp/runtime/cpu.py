@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import operator
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -199,38 +200,46 @@ class Runner:
         self.module = module
         self.name = name
         self.signature = signature
-        self._positions = tuple(position for _, position in signature.symbols)
-        self._sizings: dict[tuple[int, ...], Sizing] = {}
+        positions = [position for _, position in signature.symbols]
+        self._values = operator.itemgetter(*positions) if positions else None
+        self._sizings: dict[Any, Sizing] = {}
         self._plans = Plans(signature)
-        self._static = None if signature.symbols else Sizing.of(signature)
+        self._static = None if positions else Sizing.of(signature)  # the one for all calls
         getattr(module.library, name)  # raises now, not at the first call
         self._local = threading.local()
 
     def __call__(self, inputs: list[Any]) -> list[Array]:
         """Run on `inputs`. Raises CheckFailed if a check of the program fails or a host kernel
         raises: no input is written then."""
-        sizing = self._static or self._sizing(inputs)
-        outputs = [make() for make in sizing.make]
         try:
             state = self._local.state
         except AttributeError:
             state = self._local.state = _PerThread(self, arena())
-        if state.sizing is not sizing:
+        sizing = state.sizing  # of the last call
+        if self._values is not None:
+            values = self._values(inputs)
+            if sizing is None or values != sizing.values:
+                sizing = self._sizing(values)
+                state.take(sizing)
+        elif sizing is None:
+            sizing = self._static
             state.take(sizing)
+        outputs = [make() for make in sizing.make]
         code = state.call(inputs, outputs)
         if code:
             self._failed(code, state, sizing, inputs, outputs)
         return outputs
 
-    def _sizing(self, inputs: list[Any]) -> Sizing:
-        """What depends on the sizes that these inputs have."""
-        values = tuple([inputs[i] for i in self._positions])
+    def _sizing(self, values: Any) -> Sizing:
+        """What depends on the values of the symbols: a tuple, or that of the only one."""
         found = self._sizings.get(values)
         if found is None:
             if len(self._sizings) >= MOST:
                 self._sizings.clear()
-            places = self._plans.of(tuple(map(int, values)))
-            found = self._sizings[values] = Sizing.of(self.signature, values, places)
+            numbers = values if type(values) is tuple else (values,)
+            places = self._plans.of(tuple(map(int, numbers)))
+            found = Sizing.of(self.signature, numbers, places, values)
+            self._sizings[values] = found
         return found
 
     def _failed(

@@ -66,8 +66,10 @@ _NOWHERE: Final[Places] = (np.array([], np.int64), 0)
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Sizing:
-    """`make` the outputs; `offsets` of the temporaries in an arena of `arena_bytes`; `hosts`."""
+    """`make` the outputs; `offsets` of the temporaries in an arena of `arena_bytes`; `hosts`.
+    `values`: of the symbols, as a call has them."""
 
+    values: Any
     make: tuple[Callable[[], Array], ...]
     arena_bytes: int
     offsets: np.ndarray[Any, np.dtype[np.int64]]
@@ -76,11 +78,15 @@ class Sizing:
 
     @classmethod
     def of(
-        cls, signature: Signature, values: tuple[int, ...] = (), places: Places = _NOWHERE
+        cls,
+        signature: Signature,
+        numbers: tuple[int, ...] = (),
+        places: Places = _NOWHERE,
+        values: Any = None,
     ) -> Sizing:
-        """For these values of the signature's symbols."""
+        """For these `numbers`, which the signature's symbols are."""
         names = (name for name, _ in signature.symbols)
-        sizes = dict(zip(names, values, strict=True))
+        sizes = dict(zip(names, numbers, strict=True))
         specs = tuple(_spec(s, sizes) for s in signature.outputs)
         offsets, total = places
         room = total or signature.arena_bytes
@@ -91,7 +97,8 @@ class Sizing:
             for s in specs
         )
         release = room + sum(s.nbytes for s in specs) >= RELEASE_GIL_BYTES
-        return cls(make, room, offsets, tuple(_host(h, sizes) for h in signature.hosts), release)
+        hosts = tuple(_host(h, sizes) for h in signature.hosts)
+        return cls(values, make, room, offsets, hosts, release)
 
 
 def _spec(spec: Spec, sizes: dict[str, int]) -> Spec:
