@@ -103,8 +103,8 @@ def jit(
     """Compile `fn`: a function, method, callable object or module. Also `@jit` and `@jit(...)`.
 
     fullgraph   raise where the program would be split, and list every place
-    dynamic     False: sizes are static, as they are in any case; True is not there yet: a warning,
-                and every size compiles a version of its own
+    dynamic     None: a size is static until another comes, then a symbol, and one version serves
+                all; True: sizes of arguments are symbols at once; False: each is compiled
     backend     "cpp", "triton", "python" (loop IR, the reference) or "eager" (op by op)
     verify      run every call plainly, and the compiled version beside it on copies; raise
                 VerifyError where they differ (costs both runs, copies, and a capture per call)
