@@ -47,21 +47,21 @@ def tiny(torch: ModuleType) -> Program:
     return Program(lambda a, b: (a * b + a).sin() * b, (a, b))
 
 
-def gelu(torch: ModuleType) -> Program:
+def gelu(torch: ModuleType, size: int = 1 << 24) -> Program:
     F = torch.nn.functional
-    a, b = (torch.from_numpy(rng_floats(1 << 24, seed=seed)) for seed in (0, 1))
+    a, b = (torch.from_numpy(rng_floats(size, seed=seed)) for seed in (0, 1))
     return Program(lambda a, b: F.gelu(a * b + a, approximate="tanh") * b, (a, b))
 
 
-def softmax(torch: ModuleType) -> Program:
-    a = torch.from_numpy(rng_floats(4096, 4096))
+def softmax(torch: ModuleType, rows: int = 4096, columns: int = 4096) -> Program:
+    a = torch.from_numpy(rng_floats(rows, columns))
     return Program(lambda a: torch.softmax(a * 0.5 + 1, dim=-1), (a,))
 
 
-def layernorm(torch: ModuleType) -> Program:
+def layernorm(torch: ModuleType, rows: int = 8192, width: int = 1024) -> Program:
     F = torch.nn.functional
-    a = torch.from_numpy(rng_floats(8192, 1024))
-    return Program(lambda a: F.layer_norm(a + 1, (1024,)), (a,))
+    a = torch.from_numpy(rng_floats(rows, width))
+    return Program(lambda a: F.layer_norm(a + 1, (width,)), (a,))
 
 
 def training(torch: ModuleType, model: Any, batch: tuple[Any, Any]) -> Program:

@@ -101,6 +101,11 @@ CLAIMS = {
         + "test_ops.py::test_training_is_the_cpus_and_moves_only_what_it_is_given",
         "What goes to": DEVICE
         + "test_ops.py::test_training_is_the_cpus_and_moves_only_what_it_is_given",
+        "`scripts/machine_code` compiles": "tests/triton/test_build.py::test_the_table_of_machine_code "
+        "tests/triton/test_build.py::test_full_blocks_are_vectorised_whatever_the_size "
+        "tests/triton/test_kernels.py::test_compiles_without_spills",
+        "`gru` is not": "tests/triton/test_build.py::test_each_gpu_has_its_code "
+        "tests/triton/test_build.py::test_what_has_no_kernels_is_a_row",
         "`@jit` for devices": DEVICE + "test_surface.py::test_what_is_not_there_raises",
         '`backend="triton"`': "tests/triton/test_training.py",
     },

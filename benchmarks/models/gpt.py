@@ -78,7 +78,7 @@ def build(torch: ModuleType, config: Config | None = None) -> Any:
             self.head = nn.Linear(config.width, config.vocab, bias=False)
 
         def forward(self, ids: Any) -> Any:
-            places = torch.arange(ids.shape[1])
+            places = torch.arange(ids.shape[1], device=ids.device)
             x = self.tokens(ids) + self.places(places)
             for layer in self.blocks:
                 x = layer(x)

@@ -24,7 +24,7 @@ def build(torch: ModuleType, width: int = 128, classes: int = 10) -> Any:
             return (1.0 - update) * new + update * h
 
         def forward(self, x: Any) -> Any:
-            h = torch.zeros(x.shape[0], width, dtype=x.dtype)
+            h = torch.zeros(x.shape[0], width, dtype=x.dtype, device=x.device)
             for t in range(x.shape[1]):
                 h = self.cell(x[:, t], h)
             return self.head(h)

@@ -2,13 +2,17 @@
 
 import importlib.util
 import json
+import sys
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import pytest
+import triton_helpers as helpers
 from triton_machine_code import instruction_counts, usage
 
 pytest.importorskip("triton.language")
 
+import eager
 from codegen.emit.triton.runtime import build
 
 _spec = importlib.util.spec_from_file_location(
@@ -65,3 +69,47 @@ def test_resources():
     assert 0 < used.registers < 128
     assert used.stack == used.local == 0
     assert used.occupancy(record.warps, record.shared) > 0.5
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("arch", [80, 86, 89, 90, 100, 120, "gfx942", "gfx950"])
+def test_each_gpu_has_its_code(arch):
+    """Kernels compile for every GPU that the device names, and for AMD's, which have no device yet."""
+    x = eager.ones(64, 64)
+    program, _ = helpers.program_of(lambda x: eager.relu(x * 2 + 1), (x,))
+    target = ("cuda", arch, 32) if isinstance(arch, int) else ("hip", arch, 64)
+    ((record, code),) = helpers.compile_program(program, target).values()
+    assert record.target == target
+    assert code.startswith(b"\x7fELF")
+
+
+def table(monkeypatch, capsys, name):
+    """What scripts/machine_code prints of a workload for sm_90, and its exit status."""
+    for variable in ("JITCAP_CACHE_DIR", "TRITON_CACHE_DIR"):
+        monkeypatch.setenv(variable, "")
+    monkeypatch.setattr("sys.argv", ["machine_code", "--only", name, "--targets", "90"])
+    monkeypatch.syspath_prepend(".")
+    path = Path(__file__).resolve().parents[2] / "scripts" / "machine_code"
+    loader = SourceFileLoader("machine_code", str(path))
+    script = importlib.util.module_from_spec(
+        importlib.util.spec_from_loader("machine_code", loader)
+    )
+    monkeypatch.setitem(sys.modules, "machine_code", script)
+    loader.exec_module(script)
+    status = script.main()
+    return capsys.readouterr().out.splitlines()[-1], status
+
+
+@pytest.mark.once
+def test_the_table_of_machine_code(monkeypatch, capsys):
+    row, status = table(monkeypatch, capsys, "tiny")
+    assert status == 0
+    assert row.startswith("| tiny | sm_90 | 1 |")
+    assert row.endswith("| 0 | 0 | 0 of 0 |")
+
+
+@pytest.mark.once
+def test_what_has_no_kernels_is_a_row(monkeypatch, capsys):
+    row, status = table(monkeypatch, capsys, "gru")
+    assert status == 0
+    assert "the triton backend does not compile scan" in row

@@ -23,6 +23,8 @@ LANGUAGE: Final = threading.RLock()
 Platform = tuple[str, int | str, int]
 # Backend, architecture, threads per warp: NVIDIA H100 and H200.
 DEFAULT_TARGET: Final[Platform] = ("cuda", 90, 32)
+# What a kernel's metadata may ask of a launch beside what `Record` has.
+OTHER_LAUNCHES: Final = ("profile_scratch_size", "launch_cooperative_grid", "launch_pdl")
 CODE: Final = {"cuda": "cubin", "hip": "hsaco"}  # what a backend of triton compiles to
 
 _modules: dict[str, types.ModuleType] = {}
@@ -96,7 +98,7 @@ def compile_offline(
         kernel, signature, constants, divisible, {"num_warps": warps, "num_stages": stages}, target
     )
     meta = compiled.metadata
-    if meta.profile_scratch_size or meta.launch_cooperative_grid or meta.launch_pdl:
+    if any(getattr(meta, name, 0) for name in OTHER_LAUNCHES):
         raise NotImplementedError(
             f"kernel {meta.name} asks for a launch mode that the launcher does not offer"
         )
