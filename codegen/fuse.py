@@ -59,7 +59,7 @@ class _Fuse:
             self.add_input(v)
 
     def add_input(self, v: Value) -> None:
-        kind = "scalar" if v.aval.weak else "input"
+        kind = "scalar" if v.aval.weak and not self.program.resident else "input"
         size = span(v.aval.shape, v.layout)
         self.buffers[f"v{v.id}"] = Buffer(f"v{v.id}", v.aval.dtype, size, kind, v.id)  # type: ignore[arg-type]
         self.shapes[v.id] = v.layout

@@ -80,13 +80,15 @@ class Check:
 @dataclass(frozen=True, eq=False, slots=True)
 class Program:
     """Calls in order of execution. `writes` (input, value): after the run the input's memory holds
-    the value. Every symbol in a size is the value of an input."""
+    the value. Every symbol in a size is the value of an input. `resident`: it runs in a device's
+    memory, where its run-time scalars lie, too."""
 
     inputs: tuple[Value, ...]
     calls: tuple[Call, ...]
     outputs: tuple[Value, ...]
     writes: tuple[tuple[Value, Value], ...] = ()
     checks: tuple[Check, ...] = ()
+    resident: bool = False
 
     @property
     def symbols(self) -> dict[str, int]:

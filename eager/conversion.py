@@ -7,6 +7,7 @@ tape is a `Transfer`, whose gradient goes back.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from eager import dtype as dt
@@ -20,7 +21,7 @@ from eager.ops.pointwise import CAST, clone
 from eager.registry import public
 from eager.tape import Node, mode
 from eager.tensor import Tensor, refresh, wrap
-from eager.traced import Traced, UnknownValue
+from eager.traced import Traced, UnknownValue, fresh
 
 
 def known(self: Tensor, what: str) -> Any:
@@ -92,10 +93,10 @@ class Transfer(Node):
 
 def _moved(self: Tensor, place: device, dtype: DType | None, non_blocking: bool) -> Tensor:
     """A copy on another device, converted there where the CPU is."""
-    if type(self._array) is Traced or current_tracer.get() is not None:
-        _refuse_move(self, place)
     if self._view is not None:
         refresh(self)
+    if type(self._array) is Traced or current_tracer.get() is not None:
+        return _moved_in_graph(self, place, dtype)
     if dtype is not None and dtype is not self.dtype and place != CPU:
         self, dtype = to(self, dtype), None
     array = self._array
@@ -108,10 +109,19 @@ def _moved(self: Tensor, place: device, dtype: DType | None, non_blocking: bool)
     return out if dtype is None else to(out, dtype)
 
 
-def _refuse_move(self: Tensor, place: device) -> None:
+def _moved_in_graph(self: Tensor, place: device, dtype: DType | None) -> Tensor:
+    """The same under capture: to a device, converted there. What goes to the host is known when
+    the compiled part has run."""
+    if place == CPU:
+        raise UnknownValue(f"cpu() of a tensor on {self.device} that is being captured")
+    if self._requires_grad and mode.enabled:
+        raise UnknownValue(f"to({str(place)!r}) of a tensor on the CPU that requires a gradient")
     array = self._array
-    tracer: Any = array.storage.tracer if type(array) is Traced else current_tracer.get()
-    tracer.refuse_device(f"a tensor on {self.device} moves to {place}")
+    traced = array if type(array) is Traced else current_tracer.get().lift(self)  # type: ignore[union-attr]
+    tracer = traced.storage.tracer
+    aval = replace(traced.aval, device=str(place))
+    out: Tensor = wrap(fresh(tracer, tracer.move(traced.read(), traced.aval, str(place)), aval))
+    return out if dtype is None else to(out, dtype)
 
 
 def _conversion(name: str, dtype: DType) -> None:

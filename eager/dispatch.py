@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -211,8 +211,6 @@ def _trace(
     tracer: Tracer, op: Op, operands: tuple[Any, ...], attrs: Mapping[str, Any]
 ) -> tuple[Traced, ...]:
     """Append the op to the graph. A copy appends nothing: values in the graph do not alias."""
-    if "device" in attrs:
-        tracer.refuse_device(f"{op.name} makes a tensor on {attrs['device']}")
     handles: list[Any] = []
     avals: list[Aval] = []
     for x in operands:
@@ -223,6 +221,9 @@ def _trace(
         else:
             handles.append(x.handle if isinstance(x, SymNumber) else x)
             avals.append(scalar_aval(x))
+    place = attrs.get("device") or _place_of(avals)
+    if place != "cpu":
+        _bring(tracer, op, handles, avals, place)
     if op.kind == "copy":
         return (fresh(tracer, handles[0], avals[0]),)
     if op.kind == "dynamic":
@@ -232,9 +233,27 @@ def _trace(
         attrs = tracer.with_size(op, tuple(handles), attrs)
     attrs = {k: _settled(v) for k, v in attrs.items()}
     outs = op.abstract(tuple(avals), attrs)
+    if place != "cpu":
+        outs = tuple(on_device.at(aval, place) for aval in outs)
     return tuple(
         map(fresh, [tracer] * len(outs), tracer.emit(op, tuple(handles), attrs, outs), outs)
     )
+
+
+def _place_of(avals: Sequence[Aval]) -> str:
+    """Where a traced op runs: on a device, where an operand lives on one."""
+    return next((a.device for a in avals if a.device != "cpu" and not a.weak), "cpu")
+
+
+def _bring(tracer: Tracer, op: Op, handles: list[Any], avals: list[Aval], place: str) -> None:
+    """A 0-dim operand of the CPU goes to the device, as when the op runs; any other is refused."""
+    for i, aval in enumerate(avals):
+        if not aval.weak and aval.device != place:
+            if aval.ndim:
+                tensors = {i: a for i, a in enumerate(avals) if not a.weak}
+                raise on_device.mixture(op, tensors, place)
+            handles[i] = tracer.move(handles[i], aval, place)
+            avals[i] = on_device.at(aval, place)
 
 
 def _settled(value: Any) -> Any:

@@ -74,7 +74,7 @@ def _first(key: Any, op: Any, arrays: Sequence[Any], attrs: dict[str, Any]) -> t
     if op.kind == "dynamic":
         return _on_host(op, given, attrs, place, "the size of the result depends on the values")
     avals = [x.aval if type(x) is DeviceArray else scalar_aval(x) for x in given]
-    outs = tuple(_at(aval, place) for aval in op.abstract(tuple(avals), attrs))
+    outs = tuple(at(aval, place) for aval in op.abstract(tuple(avals), attrs))
     if op.kind == "copy" and given[0].is_contiguous():
         return (_copied(given[0]),)
     operands = [_described(x, aval) for x, aval in zip(given, avals, strict=True)]
@@ -155,14 +155,20 @@ def _operand(op: Any, x: Any, place: str, arrays: Sequence[Any]) -> Any:
         for i, a in enumerate(arrays)
         if isinstance(a, DeviceArray | np.ndarray)
     }
+    raise mixture(op, avals, place)
+
+
+def mixture(op: Any, avals: Mapping[int, Aval], place: str) -> RuntimeError:
+    """What says that operands, by position, live on different devices."""
     shown = ", ".join(f"operand {i} {a!r} on {a.device}" for i, a in avals.items())
-    raise RuntimeError(
+    return RuntimeError(
         "Expected all tensors to be on the same device, but found at least two devices: "
         f"{op.name}() was given {shown} {user_line()}. Move one of them: x.to({place!r})"
     )
 
 
-def _at(aval: Aval, place: str) -> Aval:
+def at(aval: Aval, place: str) -> Aval:
+    """The same on a device."""
     return aval if aval.device == place else Aval(aval.shape, aval.dtype, place)
 
 

@@ -94,10 +94,17 @@ def generator_of(place: Any) -> Generator:
     return found
 
 
+def all_generators() -> list[Generator]:
+    """The default generators of all devices that there are."""
+    if places.count():
+        generator_of("cuda")
+    return [*default_generators.values()]
+
+
 @public(method=False)
 def manual_seed(seed: int) -> Generator:
     """Seed the default generators of all devices; the CPU's."""
-    for generator in default_generators.values():
+    for generator in all_generators():
         generator.manual_seed(seed)
     return default_generator
 
@@ -167,11 +174,12 @@ def _draw_there(
 ) -> Tensor:
     if there == "cpu":
         return draw(dist, shape, dtype, generator)
-    tracer = current_tracer.get()
-    if tracer is not None:
-        tracer.refuse_device(f"numbers are drawn on {there}")
+    tracer: Any = current_tracer.get()
     source = generator_of(there) if generator is None else _fitting(generator, there)
-    key = source.seed_value, source.next_ordinal()
+    if tracer is None:
+        key: tuple[Any, Any] = source.seed_value, source.next_ordinal()
+    else:
+        key = tracer.next_draw(source)
     out = apply(RANDOM, *key, shape=shape, dtype=dtype.compute, dist=dist, device=there)
     return out if dtype.compute is dtype else out.to(dtype)
 

@@ -138,8 +138,8 @@ class Tracer(Protocol):
     def refuse_effect(self, what: str) -> None:
         """Raise for something that a part may not do."""
 
-    def refuse_device(self, what: str) -> None:
-        """Raise: there is no graph of tensors that live on a device."""
+    def move(self, handle: Handle, aval: Aval, place: str) -> Handle:
+        """A value of the CPU on a device."""
 
     def placeholder(self, name: str, aval: Aval) -> Handle:
         """What stands for a value that a part is given."""

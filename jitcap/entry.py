@@ -449,6 +449,7 @@ def assemble(
     """The road from a captured region on: (joint, partition), compile, assemble. `plain` is what
     `verify=True` compares with."""
     graph, region = captured.graph, None
+    _require_host(graph, options)
     trail.notes += captured.rolled
     if captured.joint is not None:
         joint = captured.joint
@@ -468,6 +469,13 @@ def assemble(
             call = captured.entry(run, MISS, region)
     trail.keep("entry", captured.show)
     return Compiled(call, captured, executable, trail, captured.graph)
+
+
+def _require_host(graph: Graph, options: Options) -> None:
+    """Raises Break where values would be looked at that the host cannot reach."""
+    asked = [name for name in ("verify", "check_nans") if getattr(options, name)]
+    if asked and any(n.aval.device != "cpu" for n in graph.inputs):
+        raise Break("device", f"{asked[0]}=True looks at every value, and these live on a device")
 
 
 def _add_to(stats: Stats, made: Compiled, seconds: float) -> None:

@@ -3,11 +3,11 @@
 A `Node` is one operation of eager's registry applied to other nodes and Python numbers; its
 attributes are the op's static ones, its avals what it gives. A few ops exist only here: `INPUT` (a
 tensor or, with a weak aval, a run-time scalar handed to the graph: some are the symbols that sizes
-are made of), `BIND` (a number becomes the symbol of a size), `SIZE` (a size as a number), `ITEM`
-(one output of a node that has several, so that every argument is a Node), `AS_NUMBER` (`.item()`)
-and `CHECK` (truths without which the run is given up; it is an output, after the others). Values
-are pure: views have left in `eager.traced`, in-place writes are outputs that the caller writes
-back.
+are made of), `MOVE` (a value of the CPU on a device), `BIND` (a number becomes the symbol of a
+size), `SIZE` (a size as a number), `ITEM` (one output of a node that has several, so that every
+argument is a Node), `AS_NUMBER` (`.item()`) and `CHECK` (truths without which the run is given up;
+it is an output, after the others). Values are pure: views have left in `eager.traced`, in-place
+writes are outputs that the caller writes back.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from codegen import CheckFailed
+from eager import on_device
 from eager.aval import Aval, scalar_aval
+from eager.device import device, transfer
+from eager.device.array import DeviceArray
 from eager.op import Attrs, Op
 from eager.sized import concrete, symbols_in
 from eager.symint import SymInt, symbols_of
@@ -82,6 +85,16 @@ class _AsNumber(GraphOp):
 
 
 @dataclass(frozen=True, eq=False)
+class _Move(GraphOp):
+    """`move(x, device="cuda:0")`: a value of the CPU on a device."""
+
+    def compute(
+        self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]
+    ) -> tuple[Any, ...]:
+        return (transfer.upload(np.asarray(arrays[0]), device(attrs["device"])),)
+
+
+@dataclass(frozen=True, eq=False)
 class _Check(GraphOp):
     """`check(condition, ..., what="...")`: true; if a condition is not, the run fails before it has
     written an input. `what` says what was expected. Or, without conditions, of sizes that data
@@ -127,11 +140,12 @@ ZEROS: Final[tuple[Number, ...]] = (False, 0, 0.0, 0j)  # by dtype category
 INPUT: Final = GraphOp("input", ())
 AS_NUMBER: Final = _AsNumber("as_number", ("x",))
 ITEM: Final = _Item("item", ("values",))
+MOVE: Final = _Move("move", ("x",))
 CHECK: Final = _Check("check", ("*conditions",))
 BIND: Final = _Bind("bind", ("x",))
 SIZE: Final = _Size("size", ("*definers",))
 GRAPH_OPS: Final[dict[str, Op]] = {
-    op.name: op for op in (INPUT, AS_NUMBER, ITEM, CHECK, BIND, SIZE)
+    op.name: op for op in (INPUT, AS_NUMBER, ITEM, MOVE, CHECK, BIND, SIZE)
 }
 _NO_ATTRS: Final[dict[str, Any]] = {}
 
@@ -311,9 +325,38 @@ def at_sizes(graph: Graph, sizes: Mapping[str, int]) -> Graph:
 
 def evaluate(node: Node, arrays: tuple[Any, ...]) -> Any:
     """The value of one operation by the eager kernels (a tuple for several outputs)."""
+    if DeviceArray in map(type, arrays) or "device" in node.attrs:
+        return _evaluate_there(node, arrays)
+    return evaluate_on_host(node, arrays)
+
+
+def evaluate_on_host(node: Node, arrays: tuple[Any, ...]) -> Any:
+    """The same from arrays of the host, wherever the node's values live."""
+    if node.op is MOVE:
+        return arrays[0]
     results = node.op.compute(arrays, node.attrs, node.avals)
     results = tuple(_plain(r, a) for r, a in zip(results, node.avals, strict=True))
     return results if len(node.avals) != 1 else results[0]
+
+
+def _evaluate_there(node: Node, arrays: tuple[Any, ...]) -> Any:
+    """The same where an operand, or the result, lives on a device."""
+    op, attrs = node.op, node.attrs
+    if op.kind == "view":
+        (array,) = arrays
+        found = array.view(op, attrs)
+        return on_device.contiguous(array).view(op, attrs) if found is None else found
+    if isinstance(op, GraphOp):
+        given = arrays if op is ITEM else tuple(map(_on_host, arrays))
+        results = op.compute(given, attrs, node.avals)
+        results = tuple(_plain(r, a) for r, a in zip(results, node.avals, strict=True))
+    else:
+        results = on_device.run(op, arrays, attrs)
+    return results if len(node.avals) != 1 else results[0]
+
+
+def _on_host(value: Any) -> Any:
+    return transfer.download(value) if type(value) is DeviceArray else value
 
 
 def _plain(value: Any, aval: Aval) -> Any:
@@ -399,9 +442,8 @@ class Rewriter:
         return tuple([mapped[a] if type(a) is Node else a for a in node.args])
 
     def emit(self, op: Op, args: tuple[Arg, ...], attrs: Attrs, like: Node) -> Node:
-        """A new node whose avals the op's own rule gives; `like` lends its line."""
-        avals = op.abstract(tuple(aval_of(a) for a in args), attrs)
-        return self.append(Node(op, args, attrs, avals, like.where))
+        """A new node whose avals the op's own rule gives; `like` lends its line and its device."""
+        return self.append(node_like(like, op, args, attrs))
 
     def append(self, node: Node) -> Node:
         self.nodes.append(node)
@@ -415,6 +457,15 @@ class Rewriter:
         outputs = tuple(self.mapped[o] for o in self.graph.outputs)
         assert all(isinstance(o, Node) for o in outputs)
         return self.graph.with_(nodes=tuple(self.nodes), outputs=outputs)
+
+
+def node_like(like: Node, op: Op, args: tuple[Arg, ...], attrs: Attrs) -> Node:
+    """A node whose avals the op's own rule gives; `like` lends its line and its device."""
+    avals, place = op.abstract(tuple(aval_of(a) for a in args), attrs), like.avals[0].device
+    if place != "cpu":
+        attrs = {**attrs, "device": place} if op.kind == "create" else attrs
+        avals = tuple(a if a.weak else on_device.at(a, place) for a in avals)
+    return Node(op, args, attrs, avals, like.where)
 
 
 def rewrite(graph: Graph, rule: Callable[[Rewriter, Node, tuple[Arg, ...]], Arg | None]) -> Graph:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from codegen.ir import Call, Check, Program, Value
-from eager.aval import contiguous_strides, same
+from eager.aval import Aval, contiguous_strides, same
 from eager.op import REGISTRY
 from eager.sized import settled
 from jitcap.graph import AS_NUMBER, CHECK, ITEM, Graph, Node
@@ -25,11 +25,14 @@ def lower(
     graph: Graph,
     writes: Sequence[tuple[int, int]] = (),
     strides: Sequence[Strides | None] | None = None,
+    *,
+    resident: bool = False,
 ) -> Program:
     """Graph -> Program.
 
     `writes` pairs (input index, output index): that output is stored into that input's memory and
     is no output of the program. `strides` are the inputs' (None: contiguous), in elements.
+    `resident`: for a device's memory. What is compiled does not depend on which device it is.
     """
     values: dict[tuple[Node, int], Value] = {}
     inputs = []
@@ -37,7 +40,7 @@ def lower(
         given = strides[i] if strides is not None else None
         contiguous = given is None or same(given, contiguous_strides(n.aval.shape))
         symbol = n.attrs.get("symbol", "")
-        value = Value(len(values), n.aval, None if contiguous else given, symbol)
+        value = Value(len(values), _anywhere(n.aval), None if contiguous else given, symbol)
         values[n, 0] = value
         inputs.append(value)
     symbolic = any("symbol" in n.attrs for n in graph.inputs)
@@ -47,7 +50,8 @@ def lower(
     outs = [values[o, 0] for o in plain]
     stores = [(inputs[i], values[graph.outputs[o], 0]) for i, o in writes]
     checks = [c for o in dict.fromkeys(graph.outputs) if o.op is CHECK for c in _checks(o, values)]
-    return Program(tuple(inputs), tuple(calls), tuple(outs), tuple(stores), tuple(checks))
+    ends = tuple(outs), tuple(stores), tuple(checks)
+    return Program(tuple(inputs), tuple(calls), *ends, resident=resident)
 
 
 def _checks(n: Node, values: dict[tuple[Node, int], Value]) -> Iterator[Check]:
@@ -65,7 +69,9 @@ def _lower_node(n: Node, values: dict[tuple[Node, int], Value], symbolic: bool) 
         return None
     if n.op is CHECK and all(isinstance(a, Node) or a is True for a in n.args):
         return None
-    avals, attrs = n.avals, n.attrs
+    avals, attrs = tuple(map(_anywhere, n.avals)), n.attrs
+    if "device" in attrs:
+        attrs = {k: v for k, v in attrs.items() if k != "device"}
     if symbolic:
         avals = tuple(replace(a, shape=settled(a.shape)) for a in avals)
         attrs = settled(attrs)
@@ -80,6 +86,10 @@ def _lower_node(n: Node, values: dict[tuple[Node, int], Value], symbolic: bool) 
         attrs = {k: v for k, v in attrs.items() if k != "graphs"}
         attrs["programs"] = tuple(map(lower, subgraphs(n)))
     return Call(n.op, operands, attrs, outs, n.where.place)
+
+
+def _anywhere(aval: Aval) -> Aval:
+    return aval if aval.device == "cpu" else replace(aval, device="cpu")
 
 
 _CAST: Final = REGISTRY["cast"]

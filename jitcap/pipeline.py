@@ -3,6 +3,7 @@
     capture     jitcap/capture/     bytecode -> Graph, guards, effects
     passes      jitcap/passes/      Graph -> Graph
     (pieces     jitcap/pieces.py    Graph -> Graphs, where data decide sizes)
+    (placed     jitcap/placed.py    Graph -> the host's and the device's, where tensors live on one)
     lower       jitcap/lower.py     Graph -> Program
     codegen     codegen/            Program -> loops -> kernels -> source -> Artifact
     entry       jitcap/entry.py     guards + Artifact -> the guarded call (runs capture, too)
@@ -27,18 +28,26 @@ import numpy as np
 import codegen
 from codegen import Target, Unsupported
 from codegen.emit.cpp.runtime.build import NoCompiler
+from codegen.resident import compile_resident
 from codegen.runtime.artifact import Artifact
+from eager import on_device
 from eager.config import config
+from eager.device import pool
+from eager.device.array import DeviceArray
+from jitcap.capture.breaks import Break
 from jitcap.graph import CHECK, Graph, Node
 from jitcap.kept import graphs
 from jitcap.lower import Strides, lower
 from jitcap.passes import PASSES
 from jitcap.pieces import Whole, cut
+from jitcap.placed import CPU, Placed, Split, place_of, split
 from jitcap.record import Trail, announce, say
 from jitcap.show import module, show
+from jitcap.subgraphs import SubgraphOp
 from jitcap.verify import verify
 
 Run = Callable[[list[Any]], list[Any]]
+HOST: Final = "cpp"  # what the host's part of a graph is compiled by
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +78,8 @@ def compile_graph(
     Raises ValueError for an unknown backend; what codegen refuses runs op by op, and says so once.
     """
     trail = trail or Trail(graph.name)
-    backend = choose_backend(graph, backend)
+    place = place_of(graph)
+    backend = choose_backend(place, backend)
     trail.keep("graph", lambda: module(graph))
     optimised = run_passes(graph, trail)
     trail.keep("passes", lambda: module(optimised))
@@ -77,6 +87,8 @@ def compile_graph(
         return Executable(op_by_op(optimised, writes), "eager")
     target = Target(backend, config.isa, config.threads)
     try:
+        if place != CPU:
+            return _in_parts(optimised, writes, strides, place, trail)
         if optimised.has_data_sizes:
             return _in_pieces(optimised, writes, strides, target, trail)
         with trail.stage("codegen"):
@@ -94,6 +106,59 @@ def compile_graph(
         return Executable(op_by_op(optimised, writes), "eager", refused=text)
     _keep_artifact(artifact, trail)
     return _executable(artifact, backend, key)
+
+
+def _in_parts(
+    graph: Graph,
+    writes: Sequence[tuple[int, int]],
+    strides: Sequence[Strides | None] | None,
+    place: str,
+    trail: Trail,
+) -> Executable:
+    """A graph of which values live on a device: there, and what is the host's on the host."""
+    if graph.has_symbols:
+        raise Unsupported("sizes that are symbols, on a device")
+    parts = split(graph, writes)
+    layout = strides or [None] * len(graph.inputs)
+    host, there = parts.host, parts.there
+    on_host: Executable | None = None
+    artifact: Artifact | None = None
+    if host is not None:
+        own = [layout[i] for i in host.takes]
+        on_host = compile_graph(host.graph, host.writes, strides=own, trail=trail, backend=HOST)
+    if there is not None:
+        own = [layout[i] for i in there.takes]
+        own += [None] * (len(there.graph.inputs) - len(own))
+        trail.keep(f"on {place}", functools.partial(module, there.graph))
+        try:
+            with trail.stage("codegen"):
+                program = lower(there.graph, there.writes, own, resident=True)
+                artifact = compile_resident(program, place, trail.name)
+        except Unsupported as refusal:
+            if any(isinstance(n.op, SubgraphOp) for n in there.graph.nodes):  # not op by op either
+                raise Break("device", str(refusal)) from refusal
+            raise
+        _keep_artifact(artifact, trail)
+    trail.notes.append(_where(parts, artifact, place))
+    made = Placed(parts, on_host.run if on_host else None, artifact.run if artifact else None)
+    kernels = (*(on_host.kernels if on_host else ()), *(artifact.kernels if artifact else ()))
+    callbacks = on_host.callbacks if on_host else ()
+    return Executable(made, "triton", kernels, artifact=artifact, callbacks=callbacks)
+
+
+def _where(parts: Split, artifact: Artifact | None, place: str) -> str:
+    """Where a graph runs, for `explain`."""
+    text = "its part on the host" if parts.host is not None else "nothing on the host"
+    if parts.there is None or artifact is None:
+        return f"runs on {place}: no kernel; {text}"
+    inputs = parts.there.graph.inputs
+    numbers = sum(n.aval.weak for n in inputs)
+    moved = sum(not n.aval.weak and n.aval.device == CPU for n in inputs)
+    return (
+        f"runs on {place}: {artifact.plan['launches']} launches, from the second call on replayed "
+        f"as one; {pool.text(artifact.plan['arena_bytes'])} of temporaries; {numbers} numbers and "
+        f"{moved} tensors are copied there per call; {text}"
+    )
 
 
 def _in_pieces(
@@ -194,11 +259,13 @@ def known_backend(name: str | None) -> str:
     return name or ""
 
 
-def choose_backend(graph: Graph, asked: str | None) -> str:
-    """The backend asked for (in the call, else in the settings), else by the inputs' device."""
+def choose_backend(place: str, asked: str | None) -> str:
+    """The backend asked for (in the call, else in the settings), else by the device. Raises
+    ValueError for one that has none there."""
     backend = known_backend(asked or config.backend)
-    devices = {n.aval.device.partition(":")[0] for n in graph.inputs if not n.aval.weak}
-    return backend or ("triton" if devices == {"cuda"} else "cpp")
+    if place == CPU or backend in ("", "triton", "eager"):
+        return backend or ("cpp" if place == CPU else "triton")
+    raise ValueError(f"backend={backend!r} compiles for the CPU, and tensors live on {place}")
 
 
 def run_passes(graph: Graph, trail: Trail) -> Graph:
@@ -227,11 +294,15 @@ def op_by_op(graph: Graph, writes: Sequence[tuple[int, int]]) -> Run:
     """backend="eager": the graph with eager's own kernels. Results share memory with nothing."""
     hidden = {o for _, o in writes} | {o for o, n in enumerate(graph.outputs) if n.op is CHECK}
 
-    def run(arrays: list[Any]) -> list[Any]:
+    def run(arrays: list[Any], replaced: Sequence[Any] = ()) -> list[Any]:
+        del replaced  # they keep memory of their own
         with np.errstate(all="ignore"):
             values = [_own(v) for v in graph.run(arrays)]
         for i, o in writes:
-            np.copyto(arrays[i], values[o])
+            if type(arrays[i]) is DeviceArray:
+                on_device.store(arrays[i], values[o])
+            else:
+                np.copyto(arrays[i], values[o])
         return [v for o, v in enumerate(values) if o not in hidden]
 
     return run
@@ -239,4 +310,6 @@ def op_by_op(graph: Graph, writes: Sequence[tuple[int, int]]) -> Run:
 
 def _own(value: Any) -> Any:
     """A value in memory of its own: an output may be a view of an input, or be the input."""
+    if type(value) is DeviceArray:
+        return on_device.contiguous(value)
     return value.copy() if isinstance(value, np.ndarray) else value

@@ -14,9 +14,11 @@ from typing import Any, Final
 import numpy as np
 
 from codegen import CheckFailed
-from eager import autograd
+from eager import autograd, on_device
 from eager import dtype as dt
 from eager.aval import Aval
+from eager.device import transfer
+from eager.device.array import DeviceArray
 from eager.sized import concrete
 from eager.tape import FREED, stale
 from eager.tensor import Tensor, wrap
@@ -199,7 +201,7 @@ class Region:
             ]
             found = backward.run(list(map(_contiguous, values)))
             for i, value in zip(backward.outputs, found, strict=True):
-                array, layout = np.asarray(value), strides[i]
+                array, layout = _array(value), strides[i]
                 results[i] = wrap(_strided(array, layout) if exact and layout else array)
         for i, (slot, chain) in looks.passed.items():
             if slot in arrived:
@@ -407,12 +409,22 @@ class StageNode(autograd.Node):
             self.region.free(self.region.region.joint.segments[self.slot].parts)
 
 
+def _array(value: Any) -> Any:
+    return value if type(value) is DeviceArray else np.asarray(value)
+
+
 def _contiguous(value: Any) -> Any:
+    if type(value) is DeviceArray:
+        return value if value.is_contiguous() else on_device.contiguous(value)
     return np.asarray(value, order="C") if isinstance(value, np.ndarray) else value
 
 
-def _strided(array: np.ndarray, strides: tuple[int, ...]) -> np.ndarray:
+def _strided(array: Any, strides: tuple[int, ...]) -> Any:
     """The same values laid out with `strides` (in elements)."""
+    if type(array) is DeviceArray:
+        there = transfer.strided(array.aval, strides)
+        on_device.store(there, array)
+        return there
     extent = sum((n - 1) * s for n, s in zip(array.shape, strides, strict=True)) + 1
     memory = np.empty(max(extent, 0) if array.size else 0, array.dtype)
     steps = tuple(s * array.itemsize for s in strides)

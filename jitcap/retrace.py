@@ -15,6 +15,7 @@ import numpy as np
 
 from eager import autograd
 from eager.aval import Aval
+from eager.device.array import DeviceArray
 from eager.dispatch import apply
 from eager.dtype import DType
 from eager.ops.move import stack
@@ -26,6 +27,7 @@ from jitcap.graph import (
     AS_NUMBER,
     INPUT,
     ITEM,
+    MOVE,
     Graph,
     Node,
     aval_at,
@@ -288,7 +290,7 @@ def _forward(
 
 def _constant(value: Any) -> Any:
     """A value without its history."""
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray | DeviceArray):
         return wrap(value)
     return value.detach() if isinstance(value, Tensor) else value
 
@@ -333,6 +335,8 @@ def _evaluate(n: Node, args: list[Any], inner: Masks, sizes: Mapping[str, int]) 
         return args[0][n.attrs["index"]]
     if n.op is AS_NUMBER:
         return args[0].item()
+    if n.op is MOVE:
+        return args[0].to(n.attrs["device"])
     if len(n.avals) == 1 and n.avals[0].weak:
         (value,) = n.op.compute(tuple(args), n.attrs, n.avals)
         return np.asarray(value).item()

@@ -35,6 +35,7 @@ from jitcap.graph import (
     CHECK,
     INPUT,
     ITEM,
+    MOVE,
     SIZE,
     Graph,
     Node,
@@ -160,6 +161,8 @@ def _call(n: Node, args: list[str], inner: list[str]) -> str:
         return f"{args[0]}[{n.attrs['index']}]"
     if n.op is AS_NUMBER:
         return f"{args[0]}.item()"
+    if n.op is MOVE:
+        return f"{args[0]}.to({n.attrs['device']!r})"
     if n.op is CHECK and "size" in n.attrs:
         sign = n.attrs["relation"] if n.attrs["holds"] else _NEGATED[n.attrs["relation"]]
         return f"check({n.attrs['size']} {sign} 0, what={n.attrs['what']!r})"

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from eager.aval import contiguous_strides
+from eager.device.array import DeviceArray
 from eager.symint import SymInt
 from eager.tensor import Tensor
 from jitcap.capture.origin import Attribute, DictOf, Fixed, ItemBy, Origin
@@ -36,7 +37,8 @@ class Seen:
         self.written: set[int] = set()
 
     def slot(self, layout: tuple[Any, ...]) -> int:
-        """A new place. `layout`: (shape, dtype, strides in bytes, whether any contiguous does)."""
+        """A new place. `layout`: (shape, dtype, the array's strides, whether any contiguous does).
+        The dtype is NumPy's or, of an array on a device, eager's: so it tells the two apart."""
         self.arrays.append(None)
         self.layouts.append(layout)
         return len(self.arrays) - 1
@@ -47,7 +49,7 @@ class Seen:
         if (
             array.shape != shape
             or array.dtype != dtype
-            or (array.strides != strides and not (contiguous and array.flags.c_contiguous))
+            or (array.strides != strides and not (contiguous and is_contiguous(array)))
         ):
             return False
         self.arrays[index] = array
@@ -78,7 +80,14 @@ def memory_of(tensor: Tensor) -> int:
     owner: Any = tensor._array
     while type(owner) is np.ndarray and owner.base is not None:
         owner = owner.base
-    return id(owner)
+    return id(owner.buffer) if type(owner) is DeviceArray else id(owner)
+
+
+def is_contiguous(array: Any) -> bool:
+    """Whether the elements lie in row-major order without gaps."""
+    if type(array) is DeviceArray:
+        return array.is_contiguous()
+    return bool(array.flags.c_contiguous)
 
 
 def seen_of(names: Names) -> tuple[Seen, str]:
@@ -130,8 +139,9 @@ def is_argument(origin: Origin) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorLike(Guard):
-    """Class, shape, element type, strides (bytes; None: contiguous), requires_grad, leaf, and
-    whether hooks were ever registered on it (those are guarded one by one)."""
+    """Class, shape, element type, strides (None: contiguous), requires_grad, leaf, and whether
+    hooks were ever registered on it (those are guarded one by one). `dtype` and `strides` are as
+    its array has them: NumPy's and bytes, or on a `device` eager's and elements."""
 
     cls: type
     shape: tuple[int | None, ...]  # None: a size that is a symbol, 2 or more
@@ -143,6 +153,7 @@ class TensorLike(Guard):
     # Where sizes are symbols: for each dimension the one that its strides span, so that they follow
     # from that one's size; -1 where they are what they are.
     spans: tuple[int, ...] = ()
+    device: str = "cpu"
 
     @staticmethod
     def of(
@@ -150,12 +161,13 @@ class TensorLike(Guard):
     ) -> TensorLike:
         """`shape`: with symbols for the sizes that may differ."""
         array = tensor._array
-        strides = None if array.flags.c_contiguous else array.strides
+        strides = None if is_contiguous(array) else array.strides
         sizes = tuple(None if isinstance(n, SymInt) else n for n in shape or array.shape)
         return TensorLike(
             origin, where, type(tensor), sizes, array.dtype, strides,
             tensor.requires_grad, tensor._node is None, tensor._hooks is not None,
             spanned(array) if None in sizes and strides is not None else (),
+            array.aval.device if type(array) is DeviceArray else "cpu",
         )  # fmt: skip
 
     def test(self, names: Names) -> str:
@@ -191,16 +203,23 @@ class TensorLike(Guard):
                 own.append(f"{v}._hooks is None")
         return " and ".join(own)
 
-    def _byte_strides(self) -> tuple[int, ...]:
+    @property
+    def unit(self) -> int:
+        """What strides count, in bytes."""
+        return 1 if self.device == "cpu" else int(self.dtype.itemsize)
+
+    def _own_strides(self) -> tuple[int, ...]:
         assert None not in self.shape
         if self.strides is not None:
             return self.strides
-        return tuple(s * self.dtype.itemsize for s in contiguous_strides(self.shape))
+        return tuple(s * self.dtype.itemsize // self.unit for s in contiguous_strides(self.shape))
 
     def _array_test(self, names: Names, v: str) -> str:
-        exact = f"{v}._array.strides == {names.bind(self._byte_strides())}"
+        exact = f"{v}._array.strides == {names.bind(self._own_strides())}"
         if self.strides is None:
-            exact = f"({exact} or {v}._array.flags.c_contiguous)"
+            exact = f"({exact} or {self._contiguous(v)})"
+        if self.device != "cpu":
+            exact = f"{exact} and {v}._array.aval.device == {self.device!r}"
         shape, dtype = names.bind(self.shape), names.bind(self.dtype)
         return f"{v}._array.shape == {shape} and {v}._array.dtype is {dtype} and {exact}"
 
@@ -210,14 +229,18 @@ class TensorLike(Guard):
         for d, n in enumerate(self.shape):
             tests.append(f"{v}._array.shape[{d}] {'>= 2' if n is None else f'== {n}'}")
         if self.strides is None:
-            tests.append(f"{v}._array.flags.c_contiguous")
+            tests.append(self._contiguous(v))
         for d, text in enumerate(self._steps(f"{v}._array.")):
             if self.shape[d] != 1:
                 tests.append(f"{v}._array.strides[{d}] == {text}")
         return " and ".join(tests)
 
+    def _contiguous(self, v: str) -> str:
+        on_host = self.device == "cpu"
+        return f"{v}._array.flags.c_contiguous" if on_host else f"{v}._array.is_contiguous()"
+
     def _steps(self, of: str) -> list[str]:
-        """The strides in bytes as text, where some follow from sizes."""
+        """The strides as text, where some follow from sizes."""
         return [
             str(own) if inner < 0 else f"{of}strides[{inner}] * {of}shape[{inner}]"
             for own, inner in zip(self.strides or (), self.spans, strict=False)
@@ -228,27 +251,30 @@ class TensorLike(Guard):
         None: contiguous."""
         if self.strides is None:
             return None
-        strides = tuple(n // self.dtype.itemsize for n in self.strides)
+        strides = tuple(n * self.unit // self.dtype.itemsize for n in self.strides)
         return laid_out(shape, strides, self.spans) if self.spans else strides
 
     def _slot(self, names: Names) -> int:
         seen, _ = seen_of(names)
-        return seen.slot((self.shape, self.dtype, self._byte_strides(), self.strides is None))
+        return seen.slot((self.shape, self.dtype, self._own_strides(), self.strides is None))
 
     def expected(self) -> str:
         strides = f"({', '.join(self._steps(''))})" if self.spans else self.strides
-        return _describe(self.cls, self.shape, self.dtype, strides, self.requires_grad)
+        return _describe(self.cls, self.shape, self.dtype, strides, self.requires_grad, self.device)
 
     def got(self, value: Any) -> str:
         if not isinstance(value, Tensor):
             return f"a {type(value).__qualname__}"
         array = value._array
-        strides = None if array.flags.c_contiguous else array.strides
-        text = _describe(type(value), array.shape, array.dtype, strides, value.requires_grad)
+        strides = None if is_contiguous(array) else array.strides
+        given = type(value), array.shape, array.dtype, strides, value.requires_grad
+        text = _describe(*given, str(value.device))
         return f"{text}{'' if value._hooks is None else ' (hooks)'}"
 
     def key(self) -> tuple[Any, ...]:
-        return (TensorLike, self.shape, self.spans, self.strides, self.requires_grad)
+        return (
+            TensorLike, self.shape, self.spans, self.strides, self.requires_grad, self.device,
+        )  # fmt: skip
 
 
 def _seen_test(names: Names, v: str, index: str) -> str:
@@ -346,7 +372,10 @@ def _describe(
     dtype: Any,
     strides: object,
     grad: bool,
+    device: str,
 ) -> str:
-    layout = "" if strides is None else f", strides {strides} bytes"
+    unit = " bytes" if device == "cpu" else ""
+    layout = "" if strides is None else f", strides {strides}{unit}"
+    there = "" if device == "cpu" else f" on {device}"
     sizes = ", ".join("2 or more" if n is None else str(n) for n in shape)
-    return f"{cls.__name__} {dtype}[{sizes}]{layout}{', requires_grad' if grad else ''}"
+    return f"{cls.__name__} {dtype}[{sizes}]{there}{layout}{', requires_grad' if grad else ''}"

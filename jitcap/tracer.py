@@ -12,13 +12,12 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
 
 from eager.autograd import FunctionNode
 from eager.aval import Aval, scalar_aval
-from eager.device.array import DeviceArray
 from eager.dispatch import current_tracer
 from eager.op import REGISTRY, Attrs, Op
 from eager.sym import SymNumber
@@ -27,11 +26,11 @@ from eager.tape import CopySlicesNode, OpNode
 from eager.tensor import Tensor, wrap
 from eager.traced import Traced, TracedStorage, fresh
 from jitcap import scalars
-from jitcap.capture.breaks import Break
 from jitcap.graph import (
     AS_NUMBER,
     CHECK,
     ITEM,
+    MOVE,
     NOWHERE,
     ZEROS,
     Arg,
@@ -123,8 +122,6 @@ class Tracer:
 
     def lift(self, tensor: Tensor) -> Traced:
         """A concrete tensor met while tracing."""
-        if type(tensor._array) is DeviceArray:
-            self.refuse_device(f"a tensor lives on {tensor.device}")
         return self._lift(tensor)
 
     def item(self, traced: Traced) -> SymNumber:
@@ -215,8 +212,10 @@ class Tracer:
     def refuse_effect(self, what: str) -> None:
         raise DataDependent(what)
 
-    def refuse_device(self, what: str) -> None:
-        raise Break("device", what)
+    def move(self, handle: Arg, aval: Aval, place: str) -> Node:
+        """A value of the CPU on a device."""
+        (node,) = self.emit(MOVE, (handle,), {"device": place}, (replace(aval, device=place),))
+        return node
 
     def touch(self, state: Any) -> None:
         """The value of a `Traced`, a `TracedStorage` or a number is about to be another node."""

@@ -66,8 +66,8 @@ PROGRAMS = {
 }
 
 
-def train(name, place, steps):
-    """The losses of `steps` steps."""
+def train(name, place, steps, compiled=None):
+    """The losses of `steps` steps. `compiled`: `jit`, to compile the step with."""
     make, data = PROGRAMS[name]
     eager.manual_seed(0)
     model, (x, y) = make().to(place), data()
@@ -75,13 +75,19 @@ def train(name, place, steps):
     optimizer = eager.optim.AdamW(model.parameters(), lr=3e-3)
     schedule = eager.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     eager.manual_seed(1)
-    losses = []
-    for _ in range(steps):
+
+    def step(x, y):
         optimizer.zero_grad()
         out = model(x)
         loss = F.cross_entropy(out.reshape(-1, out.shape[-1]), y.reshape(-1))
         loss.backward()
         optimizer.step()
+        return loss.detach()
+
+    if compiled is not None:
+        step = compiled(step)
+    losses = []
+    for _ in range(steps):
+        losses.append(step(x, y))
         schedule.step()
-        losses.append(loss.detach())
     return [loss.item() for loss in losses]

@@ -9,13 +9,22 @@ user's line. (What ran after the fault has run.)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 
 from eager.device.protocol import Region
 
 SLOTS: Final = 1024
+
+
+class Checking(Protocol):
+    """A program that has slots of its own."""
+
+    def verdict(self) -> Exception | None:
+        """Wait for its runs; what a check of them found. The next run begins anew."""
+
+
 Fail = Callable[[str, str], Exception]
 
 
@@ -27,6 +36,7 @@ class Checks:
         self.buffer: Any = None
         self.given: list[tuple[int, tuple[str, ...], str, Fail]] = []
         self.used = 0
+        self.ran: dict[Checking, None] = {}  # since the host last waited
 
     def slots(self, texts: Sequence[str], place: str, fail: Fail) -> int:
         """The address of a slot (int32, 0) for each text; `place` is the user's file:line."""
@@ -42,6 +52,12 @@ class Checks:
 
     def settle(self) -> None:
         """Wait for the device and raise what its kernels found; the slots are free again."""
+        while self.ran:
+            (program,) = (next(iter(self.ran)),)
+            del self.ran[program]
+            error = program.verdict()
+            if error is not None:
+                raise error
         if not self.given:
             return
         device, given, used = self.pool.device, self.given, self.used

@@ -11,10 +11,11 @@ from __future__ import annotations
 import collections
 import gc
 import threading
-from typing import Any, Final
+import weakref
+from typing import Any, Final, Protocol
 
 from eager.device.checks import Checks
-from eager.device.protocol import Device, OutOfMemoryError
+from eager.device.protocol import Device, OutOfMemoryError, Region
 
 SMALLEST: Final = 512
 
@@ -51,8 +52,68 @@ class Buffer:
         self.pool.dead.append((self.address, self.size, self.stream, self.users))
 
 
+class Lease(Buffer):
+    """Memory of a `Slot` that tensors have, until the slot is to be written again: then what they
+    see moves to memory of its own."""
+
+    __slots__ = ("moved", "slot")
+
+    def __init__(self, slot: Slot) -> None:
+        own = slot.own
+        super().__init__(own.pool, own.address, own.nbytes, own.size, own.stream)
+        self.slot = slot
+        self.moved: Buffer | None = None
+
+    def __del__(self) -> None:
+        kept = self.slot.own if self.moved is None else self.moved
+        kept.users = tuple({*kept.users, *self.users})
+
+
+class Slot:
+    """Memory at an address that stays, in which the same result of a program lies after each run.
+    Tensors have it by a `Lease`."""
+
+    def __init__(self, pool: Pool, nbytes: int, stream: Any) -> None:
+        self.own = pool.empty(nbytes, stream)
+        self._lease: Any = None  # a weak reference
+
+    def lease(self) -> Lease:
+        """What the tensors of this run have."""
+        lease = Lease(self)
+        self._lease = weakref.ref(lease)
+        return lease
+
+    def vacate(self, stream: Any) -> None:
+        """It is to be written on the stream: what a living tensor sees is copied away first, and
+        other streams that read it have done so."""
+        lease = None if self._lease is None else self._lease()
+        own = self.own
+        if lease is not None:
+            own.users = tuple({*own.users, *lease.users})
+            to = own.pool.empty(own.nbytes, stream)
+            if own.nbytes:
+                target = Region(to.address, own.nbytes, writes=True, reads=False)
+                own.pool.device.copy(target, Region(own.address, own.nbytes), stream)
+            lease.moved, lease.address, lease.users = to, to.address, ()
+        for user in own.users:
+            if user is not stream:
+                stream.wait(_mark(own.pool, user))
+        own.users, self._lease = (), None
+        own.used_on(stream)
+
+
+class Holder(Protocol):
+    """Who keeps memory between calls and can do without: a compiled program."""
+
+    name: str
+    held: int  # bytes
+
+    def let_go(self) -> None:
+        """Give it back, unless it is in use now."""
+
+
 class Pool:
-    """The memory of one device."""
+    """The memory of one device. `holders` keep some of it that they can give back."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -62,6 +123,7 @@ class Pool:
         self.requests = self.misses = 0
         self._free: dict[tuple[int, Any], list[int]] = {}
         self._waiting: list[tuple[int, int, Any, list[Any]]] = []
+        self.holders: weakref.WeakSet[Any] = weakref.WeakSet()
         self._lock = threading.RLock()
 
     def empty(self, nbytes: int, stream: Any) -> Buffer:
@@ -100,6 +162,8 @@ class Pool:
         try:
             address = self.device.allocate(size)
         except OutOfMemoryError:
+            for holder in list(self.holders):
+                holder.let_go()
             gc.collect()
             self.release()
             try:
@@ -107,13 +171,18 @@ class Pool:
             except OutOfMemoryError as error:
                 raise OutOfMemoryError(
                     f"no memory on cuda:{self.device.index} for {text(asked)}: tensors hold "
-                    f"{text(self.allocated)} (at most so far: {text(self.peak)}), and what was "
-                    "cached was given back first. Use smaller batches, or drop tensors that are "
-                    f"not needed. ({error})"
+                    f"{text(self.allocated)}{self._of_programs()} (at most so far: "
+                    f"{text(self.peak)}), and what was cached was given back first. Use smaller "
+                    f"batches, or drop tensors that are not needed. ({error})"
                 ) from None
         self.reserved += size
         self.peak_reserved = max(self.peak_reserved, self.reserved)
         return address
+
+    def _of_programs(self) -> str:
+        """What compiled programs hold of it, for people."""
+        held = [f"{h.name} {text(h.held)}" for h in self.holders if h.held]
+        return f", some of it for compiled programs: {', '.join(sorted(held))}" if held else ""
 
     def release(self) -> None:
         """Give the device back what no tensor uses (`empty_cache`); waits for its work."""

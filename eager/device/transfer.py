@@ -3,6 +3,7 @@ counts."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,13 @@ def pinned_copy(array: Array) -> Array:
 def empty(aval: Aval) -> DeviceArray:
     """A row-major array of undefined values where the aval says."""
     return DeviceArray(new_buffer(aval), aval)
+
+
+def strided(aval: Aval, strides: tuple[int, ...]) -> DeviceArray:
+    """An array of undefined values with these strides (in elements)."""
+    reach = sum((n - 1) * s for n, s in zip(aval.shape, strides, strict=True)) + 1
+    memory = replace(aval, shape=(reach if aval.numel else 0,))
+    return DeviceArray(new_buffer(memory), aval, strides)
 
 
 def new_buffer(aval: Aval) -> Buffer:

@@ -50,7 +50,7 @@ KINDS: Final[dict[str, Kind]] = {
         "use the function of the same name from eager",
     ),
     "device": Kind(
-        "graphs are of tensors on the CPU; for tensors on a device nothing is compiled yet",
+        "what is compiled for a device are kernels there, and this is none, or is not read yet",
         "nothing to do: it runs op by op, on the device",
     ),
     "aliasing": Kind(

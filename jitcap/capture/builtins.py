@@ -436,7 +436,8 @@ for _class in (Tensor, Parameter):
 
 @handles(eager_random.manual_seed)
 def _manual_seed(s: Session, seed: int) -> Any:
-    s.tracer.reseed(eager_random.default_generator, seed)
+    for generator in eager_random.all_generators():
+        s.tracer.reseed(generator, seed)
     return eager_random.default_generator
 
 

@@ -164,12 +164,20 @@ class Captured:
         """Draws of the host, and the graph."""
         draws = [self.names.later(drawn) for drawn in self.drawn]
         if not draws or not any(n.op is CHECK or n.op.raises for n in self.graph.nodes):
-            return [*draws, f"{outputs} = K([{gathered}])"]
+            return [*draws, f"{outputs} = K([{gathered}]{self._replaced()})"]
         by_owner = {id(drawn.method.__self__): drawn.method for drawn in self.drawn}
         methods = f"({', '.join(map(self.names.bind, by_owner.values()))},)"
         before = f"n{len(self.drawn)}"
         call = f"{self.names.bind(run_once)}(K, [{gathered}], {methods}, {before})"
         return [f"{before} = {self.names.bind(states)}({methods})", *draws, f"{outputs} = {call}"]
+
+    def _replaced(self) -> str:
+        """On a device: the tensors that get another gradient, so that the memory of the one before
+        is free for it."""
+        if all(n.aval.device == "cpu" for n in self.graph.inputs):
+            return ""
+        targets = [e.target for e in self.epilogue.effects if e.key == "_grad"]
+        return f", ({', '.join(targets)},)" if targets else ""
 
     def _renumbered(self, written: set[int]) -> str:
         """Outputs that are written back do not come back: put the others at their places."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from eager import random
 from eager.aval import Aval, scalar_aval
+from eager.device.array import DeviceArray
 from eager.op import REGISTRY, Attrs, Op
 from eager.random import Generator
 from eager.sym import SymNumber
@@ -31,7 +32,7 @@ from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.origin import Attribute, Fixed, Origin
 from jitcap.capture.outside import Shadow
 from jitcap.capture.state import State
-from jitcap.graph import INPUT, Arg, Node, Where, defines_size, evaluate, placeholder
+from jitcap.graph import INPUT, Arg, Node, Where, defines_size, evaluate_on_host, placeholder
 from jitcap.subgraphs import Part
 from jitcap.symbols import symbols_in
 from jitcap.tracer import DataDependent, Tracer
@@ -296,14 +297,15 @@ class CaptureTracer(Tracer):
 
     def _value_of(self, node: Node) -> Any:
         if node.op is INPUT:
-            return self.constant_arrays.get(node)
+            found = self.constant_arrays.get(node)
+            return None if type(found) is DeviceArray else found
         args = tuple(self._values[a] if isinstance(a, Node) else a for a in node.args)
         if any(a is None for a in args) or self._is_sized(node):
             return None
         if sum(a.numel for a in node.avals) > LARGEST_VALUE:
             return None
         with np.errstate(all="ignore"):
-            return evaluate(node, args)
+            return evaluate_on_host(node, args)
 
     def _is_sized(self, node: Node) -> bool:
         """Whether sizes that are symbols occur in it."""
@@ -344,7 +346,7 @@ class CaptureTracer(Tracer):
     def is_outside(self, generator: Generator) -> bool:
         """Whether the generator existed before the call."""
         known = self.session.outside.shadow(generator) is not None
-        return known or generator is random.default_generator
+        return known or generator in random.default_generators.values()
 
     def reseed(self, generator: Generator, seed: int) -> None:
         """`manual_seed`: the stream starts from its beginning."""

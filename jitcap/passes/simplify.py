@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from eager.aval import same
 from eager.op import REGISTRY, Op
-from jitcap.graph import Arg, Graph, Node, Rewriter, aval_of, is_number, with_args
+from jitcap.graph import Arg, Graph, Node, Rewriter, aval_of, is_number, node_like, with_args
 from jitcap.passes import identities, products, shapes
 from jitcap.passes.rules import Rule
 
@@ -42,10 +42,9 @@ class Simplifier(Rewriter):
         self.fuel = FUEL
 
     def make(self, op: Op | str, *args: Arg, like: Node, **attrs: Any) -> Arg:
-        """A simplified node for `op(*args, **attrs)`; `like` lends its line."""
+        """A simplified node for `op(*args, **attrs)`; `like` lends its line and its device."""
         op = REGISTRY[op] if isinstance(op, str) else op
-        avals = op.abstract(tuple(aval_of(a) for a in args), attrs)
-        return self.add(Node(op, args, attrs, avals, like.where))
+        return self.add(node_like(like, op, args, attrs))
 
     def add(self, n: Node) -> Arg:
         """The simplest known value of a candidate node, appended if it is new."""

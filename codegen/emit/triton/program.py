@@ -53,6 +53,8 @@ class _Module:
         hint: str,
         source: Kernel | Library,
         tables: Tables | None = None,
+        *,
+        writes: tuple[str, ...],
     ) -> None:
         if not text.programs or not text.arguments:  # nothing to compute, or nothing is kept
             return
@@ -64,7 +66,9 @@ class _Module:
             what = source.note if isinstance(source, Kernel) else source.op.name
             notes = (what, source.where)
             self.kernels[name] = Compiled(name, written, text.parameters, text.warps, notes)
-        self.launches.append(Launch(name, text.arguments, text.programs, text.checks, tables))
+        self.launches.append(
+            Launch(name, text.arguments, text.programs, text.checks, tables, writes)
+        )
 
     def kernel(self, kernel: Kernel) -> None:
         parts = split(kernel, self.sizes)
@@ -74,12 +78,13 @@ class _Module:
             tiling = tile(part, self.sizes)
             for b in tiling.scratch:
                 self.buffers[b.name] = replace(b, size=b.size * max(tiling.rows, 1), kind="temp")
-            self.add(emit_kernel(tiling, self.buffers), hint(part), part)
+            self.add(emit_kernel(tiling, self.buffers), hint(part), part, writes=part.writes())
 
     def group(self, forms: tuple[Form, ...]) -> None:
         text, tables = emit_group(forms, self.buffers, self.sizes)
         first = forms[0].kernel
-        self.add(text, f"{hint(first)}_of_{len(forms)}", first, tables)
+        writes = tuple(name for f in forms for name in f.kernel.writes())
+        self.add(text, f"{hint(first)}_of_{len(forms)}", first, tables, writes=writes)
 
 
 def emit(batched: Batched, sizes: Sizes = DEFAULT) -> TritonProgram:
@@ -93,7 +98,7 @@ def emit(batched: Batched, sizes: Sizes = DEFAULT) -> TritonProgram:
             module.kernel(item)
         elif isinstance(item, Product):
             text = dot.dot(item.step, module.buffers, item.epilogue)
-            module.add(text, f"dot_{hint(item.epilogue)}", item.step)
+            module.add(text, f"dot_{hint(item.epilogue)}", item.step, writes=item.writes())
         else:
             _library(module, item)
     source = HEADER + "".join(f"\n\n{k.source}" for k in module.kernels.values())
@@ -124,9 +129,10 @@ def _library(module: _Module, step: Library) -> None:
             module.kernel(kernel)
         return
     if step.op.name in scan.FUNCTIONS:
-        module.add(scan.scan(step, module.buffers, module.sizes), step.op.name, step)
+        text = scan.scan(step, module.buffers, module.sizes)
+        module.add(text, step.op.name, step, writes=step.outs)
     elif step.op.name == "dot":
-        module.add(dot.dot(step, module.buffers), step.op.name, step)
+        module.add(dot.dot(step, module.buffers), step.op.name, step, writes=step.outs)
     else:
         where = f" at {step.where}" if step.where else ""
         raise Unsupported(f"the triton backend does not compile {step.op.name}{where}")

@@ -17,7 +17,6 @@ import numpy as np
 
 from eager import dtype as dt
 from eager.aval import Aval, contiguous_strides
-from eager.device.array import DeviceArray
 from eager.interop import from_numpy
 from eager.storage import Storage
 from eager.sym import SymNumber
@@ -34,7 +33,7 @@ from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import ATTRIBUTE, USER_NAMES, Effect, Maker
 from jitcap.capture.sizes import out
 from jitcap.guards import Absent, Equals, TypeIs
-from jitcap.tensor_guard import TensorLike, ViewOfBase, laid_out, spanned
+from jitcap.tensor_guard import TensorLike, ViewOfBase, is_contiguous, laid_out, spanned
 
 TENSOR_FIELDS: Final = frozenset(
     {"_array", "_counts", "_storage", "_requires_grad", "_node", "_index", "_grad", "_view",
@@ -141,10 +140,10 @@ def _layout(s: Session, real: Tensor, origin: Origin) -> tuple[Aval, tuple[int, 
     aval: Aval = real.aval
     shape = s.sizes.of_shape(real, origin)
     array = real._array
-    strides = tuple(k // array.itemsize for k in array.strides)
+    strides = real._layout
     if shape is None:
         return aval, strides
-    if array.flags.c_contiguous:
+    if is_contiguous(array):
         return replace(aval, shape=shape), contiguous_strides(shape)
     return replace(aval, shape=shape), laid_out(shape, strides, spanned(array))
 
@@ -181,8 +180,6 @@ class TensorKind(NativeKind):
         if type(real._array) is Traced:
             what = f"{origin.show()} belongs to another capture that is going on"
             raise Break("opaque object", what)
-        if type(real._array) is DeviceArray:
-            raise Break("device", f"{origin.show()} lives on {real.device}")
         if any(_user_member(s, type(real), name) is not MISSING for name in _WATCHES):
             raise Break("opaque object", f"{origin.show()} runs code when it is looked at")
         shared = id(real._storage) in s.outside.shared and real._view is not None

@@ -25,7 +25,8 @@ class Tables:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Run `kernel` with these buffers. `checks`: what each slot of its error buffer means when set.
+    """Run `kernel` with these buffers, of which it `writes` some. `checks`: what each slot of its
+    error buffer means when set.
 
     With `tables`, the arguments "table", "owner", "first" and "sizes" are made from them."""
 
@@ -34,6 +35,7 @@ class Launch:
     programs: int
     checks: tuple[str, ...] = ()
     tables: Tables | None = None
+    writes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

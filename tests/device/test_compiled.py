@@ -1,0 +1,294 @@
+"""@jit on tensors of a device: where its memory lies, what is copied, recordings, and failures."""
+
+import linecache
+
+import numpy as np
+import pytest
+
+import eager
+import jitcap
+from eager import cuda, nn
+from eager.device import places
+from eager.device.protocol import DeviceFailure, OutOfMemoryError
+from eager.nn import functional as F
+from jitcap import jit
+from jitcap.record import JitcapWarning, forget_announcements
+from tests.device_training import train
+
+pytestmark = pytest.mark.once
+X = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
+
+
+def done(fn):
+    """What `fn` gives, and what the device did meanwhile."""
+    before = cuda.counters()
+    found = fn()
+    return found, {k: n - before[k] for k, n in cuda.counters().items() if n != before[k]}
+
+
+def classifier(place, compiled=True):
+    """A model, and its step with AdamW on a batch."""
+    eager.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Dropout(0.1), nn.Linear(5, 3))
+    model.to(place)
+    eager.manual_seed(1)
+    optimizer = eager.optim.AdamW(model.parameters(), lr=0.1)
+
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return model, optimizer, jit(step) if compiled else step
+
+
+def batch(place="cpu"):
+    return eager.tensor(X).to(place), eager.tensor([0, 1, 2, 1]).to(place)
+
+
+def test_a_step_is_one_program_whose_state_stays_where_it_is():
+    _, plain_optimizer, plain = classifier("cpu", compiled=False)
+    model, optimizer, step = classifier("cuda")
+    x, y = batch("cuda")
+    places_before = [p.data_ptr() for p in (*model.parameters(), *model.buffers())]
+    for i in range(5):
+        plain_optimizer.param_groups[0]["lr"] = optimizer.param_groups[0]["lr"] = 0.1 / (i + 1)
+        loss, counted = done(lambda: step(x, y))
+        expected = plain(*batch())
+        found, waited = done(loss.item)
+        assert np.allclose(found, expected, atol=1e-5)
+        assert loss.is_cuda
+        assert waited["bytes_to_host"] == 4 + 4 * (4 + 8)  # the number, and the checks' words
+        if i:
+            assert counted.get("launches", 0) == 0
+            assert (counted["replays"], counted.get("recordings", 0)) == (1, int(i == 1))
+            assert counted["copies_to_device"] == 1  # the numbers
+            assert counted["bytes_to_device"] < 16 * 30  # rate, steps, seed, draw; eps, betas ...
+            assert "synchronizations" not in counted
+    assert places_before == [p.data_ptr() for p in (*model.parameters(), *model.buffers())]
+    assert optimizer.state[model[0].weight]["step"].item() == 5
+    assert (step.stats.graphs, step.stats.splits, step.stats.fallbacks) == (1, 0, 0)
+    assert not step.stats.recompiles
+    assert not cuda.host_runs
+    assert any("runs on cuda:0" in note for note in jitcap.explain(step.original)(x, y).notes)
+
+
+def test_results_are_valid_after_later_calls():
+    @jit
+    def step(x):
+        return x * 2, x.sum()
+
+    held = [step(eager.full((3,), float(i), device="cuda")) for i in range(6)]
+    held[2][0].add_(100)  # and are memory of their own
+    twice = [pair[0].tolist() for pair in held]
+    assert twice == [[2.0 * i + 100 * (i == 2)] * 3 for i in range(6)]
+    assert [pair[1].item() for pair in held] == [3.0 * i for i in range(6)]
+    one, other = jit(lambda x: (x + 1, (x + 1).clone()))(eager.zeros(2, device="cuda"))
+    one.zero_()
+    assert other.tolist() == [1, 1]
+
+
+def test_gradients_that_the_user_keeps_are_kept():
+    model, _, step = classifier("cuda")
+    x, y = batch("cuda")
+    kept, values = [], []
+    for _ in range(4):
+        step(x, y)
+        kept.append(model[0].weight.grad)
+        values.append(model[0].weight.grad.cpu().clone())
+    assert all(np.array_equal(g.cpu(), v) for g, v in zip(kept, values, strict=True))
+    del kept
+    _, counted = done(lambda: (step(x, y), step(x, y)))
+    assert counted["copies_on_device"] <= 2  # that of the loss: gradients are replaced in place
+
+
+def test_batches_come_from_anywhere():
+    _, _, plain = classifier("cpu", compiled=False)
+    _, _, step = classifier("cuda")
+    recordings = 0
+    for i in range(5):
+        x, y = eager.tensor(X + i), eager.tensor([0, 1, 2, i % 3])
+        there = x.cuda(), y.cuda()  # other memory each time
+        loss, counted = done(lambda: step(*there))  # noqa: B023
+        recordings += counted.get("recordings", 0)
+        assert np.allclose(loss.item(), plain(x, y), atol=1e-4)
+    assert recordings == 1
+
+    @jit
+    def inside(x, y):
+        return (x.cuda() * 2 + y.to("cuda", eager.float32).unsqueeze(1)).sum()
+
+    for i in range(4):
+        x, y = eager.tensor(X + i), eager.tensor([0, 1, 2, i])
+        found, counted = done(lambda: inside(x, y))  # noqa: B023
+        assert counted["bytes_to_device"] == X.nbytes + 32
+        assert np.allclose(found.item(), (2 * (X + i) + y.numpy()[:, None]).sum(), rtol=1e-5)
+    assert (inside.stats.graphs, inside.stats.splits) == (1, 0)
+
+
+def test_a_tensor_of_the_cpu_is_another_version():
+    @jit
+    def f(x, w):
+        return x @ w
+
+    x, w = eager.tensor(X), eager.tensor(X.T.copy())
+    for _ in range(2):
+        assert f(x, w).is_cpu
+        assert f(x.cuda(), w.cuda()).is_cuda
+    assert f.stats.graphs == 2
+    assert "on cuda:0" in f.stats.recompiles[0].reason
+    with pytest.raises(RuntimeError, match="same device"):
+        f(x.cuda(), w)
+    scalar = eager.tensor(3.0)  # but one of no dimension goes there
+    assert np.allclose(jit(lambda x: x * scalar)(x.cuda()).cpu(), 3 * X)
+
+
+def test_memory_that_is_written_may_be_another():
+    @jit
+    def add(total, x):
+        total += x
+        return total * 2
+
+    total, x = eager.zeros(3, device="cuda"), eager.ones(3, device="cuda")
+    for i in range(8):
+        if i in (3, 6):
+            total = total.clone()
+        assert add(total, x).tolist() == [2.0 * (i + 1)] * 3
+    assert total.tolist() == [8, 8, 8]
+    row = eager.zeros(4, 3, device="cuda")  # rows that kernels cannot take where they are
+    for i in range(8):
+        assert add(row[i % 4], x).tolist() == [2.0 * (1 + i // 4)] * 3
+    assert row.tolist() == [[2.0] * 3] * 4
+    assert add.stats.fallbacks == 0
+
+
+def test_an_index_out_of_bounds_is_told_at_the_next_wait_and_changes_nothing():
+    model, optimizer, step = classifier("cuda")
+    x, y = batch("cuda")
+    for _ in range(3):
+        step(x, y)
+    state = [t.detach().cpu() for t in (*model.parameters(), *model.buffers())]
+    moments = [s["exp_avg"].cpu() for s in optimizer.state.values()]
+    step(x, eager.tensor([0, 1, 9, 1]).cuda())
+    step(x, y)  # what was queued behind it changes nothing either
+    with pytest.raises(IndexError, match=r"index within a size of 3") as failure:
+        cuda.synchronize()
+    file, _, line = failure.value.place.rpartition(":")
+    assert "cross_entropy" in linecache.getline(file, int(line))
+    now = [t.detach().cpu() for t in (*model.parameters(), *model.buffers())]
+    assert all(np.array_equal(a, b) for a, b in zip(state, now, strict=True))
+    found = [s["exp_avg"].cpu() for s in optimizer.state.values()]
+    assert all(np.array_equal(a, b) for a, b in zip(moments, found, strict=True))
+    assert {s["step"].item() for s in optimizer.state.values()} == {3.0}
+    again = step(x, y).item()
+    assert np.isfinite(again)
+    assert {s["step"].item() for s in optimizer.state.values()} == {4.0}
+
+
+@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+def test_what_python_would_raise_is_raised():
+    w = nn.Parameter(eager.ones(3, device="cuda"))
+
+    @jit
+    def f(x):
+        with eager.no_grad():
+            w.add_(1)
+        return 1 / x.sum().item()
+
+    assert f(eager.ones(2, device="cuda")) == 0.5
+    with pytest.raises(ZeroDivisionError):
+        f(eager.zeros(2, device="cuda"))
+    assert w.tolist() == [3, 3, 3]  # by the function itself, once
+    assert f(eager.ones(4, device="cuda")) == 0.25
+
+
+@pytest.mark.filterwarnings("ignore::eager.on_device.HostRunWarning")
+def test_what_has_no_kernel_runs_op_by_op_and_says_so_once():
+    forget_announcements()
+    w = nn.Parameter(eager.tensor(X).cuda())
+
+    @jit
+    def f(x):
+        loss = (x * w).sort(dim=1).values[:, 0].sum()
+        loss.backward()
+        return loss
+
+    with pytest.warns(JitcapWarning, match="runs op by op.*sort") as said:
+        losses = [f(eager.tensor(X).cuda()).item() for _ in range(3)]
+    assert len([w for w in said if issubclass(w.category, JitcapWarning)]) == 1
+    assert np.allclose(losses, (X * X).min(1).sum())
+    assert w.grad.is_cuda
+
+    def cpu_in_the_middle(x):
+        y = (x * 2).cpu()
+        return y + 1
+
+    with pytest.warns(JitcapWarning, match="is split"):
+        assert np.allclose(jit(cpu_in_the_middle)(eager.tensor(X).cuda()), 2 * X + 1)
+
+
+def test_draws_are_those_of_eager():
+    def draw(x):
+        return F.dropout(x, 0.5) + eager.rand(4, 6, device="cuda") + eager.rand(4, 6).cuda()
+
+    for fn in (draw, jit(draw)):
+        eager.manual_seed(3)
+        values = [fn(eager.ones(4, 6, device="cuda")).cpu() for _ in range(3)]
+        if fn is draw:
+            expected = values
+    assert all(np.array_equal(a, b) for a, b in zip(values, expected, strict=True))
+
+
+def test_a_forward_alone_has_its_backward_outside():
+    model = nn.Sequential(nn.Linear(6, 5), nn.GELU(), nn.Linear(5, 3)).cuda()
+    x, y = batch("cuda")
+    forward = jit(lambda x: model(x))
+    found = []
+    for fn in (model, forward, forward, forward):
+        model.zero_grad()
+        loss = F.cross_entropy(fn(x), y)
+        loss.backward()
+        found.append((loss.item(), [p.grad.cpu() for p in model.parameters()]))
+    for loss, grads in found[1:]:
+        assert np.allclose(loss, found[0][0])
+        assert all(np.allclose(a, b, atol=1e-6) for a, b in zip(grads, found[0][1], strict=True))
+
+
+def test_streams_are_ordered_among_each_other():
+    f = jit(lambda x: (x * 2).exp())
+    x = eager.tensor(X).cuda()
+    side = cuda.Stream()
+    held = []
+    for i in range(6):
+        side.wait_stream(cuda.current_stream())
+        with cuda.stream(side if i % 2 else cuda.current_stream()):
+            held.append(f(x))
+        cuda.current_stream().wait_stream(side)
+    assert all(np.allclose(y.cpu(), np.exp(2 * X), rtol=1e-5) for y in held)
+
+
+def test_what_holds_memory_is_told_and_programs_give_theirs_back(simulated):
+    f = jit(lambda x: (x @ x.t()).exp().sum(0))
+    x = eager.ones(64, 64, device="cuda")
+    expected = [f(x) for _ in range(3)][-1].cpu()
+    pool = places.pool(0)
+    assert sum(h.held for h in pool.holders) > 4 * 64 * 64
+    simulated.faults.memory = int(cuda.counters()["bytes_allocated"])
+    with pytest.raises(OutOfMemoryError, match="tensors hold"):
+        eager.empty(1 << 20, device="cuda")
+    assert sum(h.held for h in pool.holders) == 0
+    simulated.faults.memory = None
+    assert np.array_equal(f(x).cpu(), expected)
+    simulated.faults.launch = 0
+    g = jit(lambda x: x + 5)
+    with pytest.raises(DeviceFailure, match="was not launched"):
+        g(x)
+
+
+@pytest.mark.parametrize("name", ["mlp", "gru"])
+def test_training_is_that_of_the_cpu(name):
+    (expected, found) = train(name, "cpu", 4), done(lambda: train(name, "cuda", 4, jit))
+    assert np.allclose(expected, found[0], atol=1e-5)
+    assert (found[1]["recordings"], found[1]["replays"]) == (1, 3)
