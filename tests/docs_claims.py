@@ -10,6 +10,7 @@ LINKS = SELF + "test_links_lead_somewhere"
 FILES = SELF + "test_named_files_exist"
 TOUR = SELF + "test_the_tour_shows_what_is_printed"
 LIMIT = "a limit, not a promise"
+COMPILED = "tests/device/test_compiled.py::test_"
 DEVICE = "tests/device/"
 
 CLAIMS = {
@@ -96,8 +97,7 @@ CLAIMS = {
         "tests/device/test_ops.py::test_training_is_the_cpus_and_moves_only_what_it_is_given",
         "* What has no kernel": DEVICE
         + "test_ops.py::test_what_has_no_kernel_runs_on_the_host_and_says_so_once",
-        "* `@jit` on": DEVICE + "test_ops.py::test_jit_says_once_that_it_runs_op_by_op",
-        "`scripts/device --train": DEVICE
+        "`scripts/device --train 20` trains": DEVICE
         + "test_ops.py::test_training_is_the_cpus_and_moves_only_what_it_is_given",
         "What goes to": DEVICE
         + "test_ops.py::test_training_is_the_cpus_and_moves_only_what_it_is_given",
@@ -106,7 +106,30 @@ CLAIMS = {
         "tests/triton/test_kernels.py::test_compiles_without_spills",
         "`gru` is not": "tests/triton/test_build.py::test_each_gpu_has_its_code "
         "tests/triton/test_build.py::test_what_has_no_kernels_is_a_row",
-        "`@jit` for devices": DEVICE + "test_surface.py::test_what_is_not_there_raises",
+        "A step over": COMPILED + "a_step_is_one_program_whose_state_stays_where_it_is",
+        "* Parameters, optimizer": COMPILED
+        + "a_step_is_one_program_whose_state_stays_where_it_is "
+        + COMPILED
+        + "batches_come_from_anywhere",
+        "* The first call": COMPILED
+        + "memory_that_is_written_may_be_another "
+        + COMPILED
+        + "training_is_that_of_the_cpu",
+        "* Results stay": COMPILED
+        + "results_are_valid_after_later_calls "
+        + COMPILED
+        + "gradients_that_the_user_keeps_are_kept",
+        "* An index out": COMPILED
+        + "an_index_out_of_bounds_is_told_at_the_next_wait_and_changes_nothing "
+        + COMPILED
+        + "what_python_would_raise_is_raised",
+        "* A tensor of the CPU": COMPILED + "a_tensor_of_the_cpu_is_another_version",
+        "* What is no kernel": COMPILED
+        + "what_has_no_kernel_runs_op_by_op_and_says_so_once "
+        + COMPILED
+        + "values_that_are_looked_at_run_plainly",
+        "`scripts/device --train 20 --jit`": COMPILED + "training_is_that_of_the_cpu",
+        "Several devices": DEVICE + "test_surface.py::test_what_is_not_there_raises",
         '`backend="triton"`': "tests/triton/test_training.py",
     },
     "docs/tour.md": {

@@ -229,6 +229,15 @@ def test_what_has_no_kernel_runs_op_by_op_and_says_so_once():
         assert np.allclose(jit(cpu_in_the_middle)(eager.tensor(X).cuda()), 2 * X + 1)
 
 
+@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+@pytest.mark.parametrize("asked", ["verify", "check_nans"])
+def test_values_that_are_looked_at_run_plainly(asked):
+    f = jit(lambda x: x * 2, **{asked: True})
+    assert np.array_equal(f(eager.tensor(X).cuda()).cpu(), 2 * X)
+    assert (f.stats.graphs, f.stats.fallbacks) == (0, 1)
+    assert asked in f.stats.refusals[0]
+
+
 def test_draws_are_those_of_eager():
     def draw(x):
         return F.dropout(x, 0.5) + eager.rand(4, 6, device="cuda") + eager.rand(4, 6).cuda()
