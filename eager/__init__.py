@@ -51,9 +51,7 @@ from eager.casts import get_autocast_dtype as get_autocast_dtype
 from eager.casts import is_autocast_enabled as is_autocast_enabled
 from eager.compilation import compile as compile
 from eager.control_flow import cond as cond
-from eager.control_flow import fori_loop as fori_loop
 from eager.control_flow import switch as switch
-from eager.control_flow import while_loop as while_loop
 from eager.device import Size as Size
 from eager.device import default as _default
 from eager.device import device as device
@@ -113,6 +111,8 @@ from eager.random import Generator as Generator
 from eager.random import default_generator as default_generator
 from eager.registry import PUBLIC as _PUBLIC
 from eager.registry import with_out as _with_out
+from eager.repeat import fori_loop as fori_loop
+from eager.repeat import while_loop as while_loop
 from eager.storage import TypedStorage as TypedStorage
 from eager.storage import UntypedStorage as UntypedStorage
 from eager.tensor import Tensor as Tensor

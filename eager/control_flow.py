@@ -1,9 +1,8 @@
-"""Control flow on tensors: `cond`, `switch`, `while_loop`, `fori_loop`. functions of trees -> a
-tree.
+"""Choices on tensors: `cond`, `switch`. functions of trees -> a tree. Loops: `eager.repeat`.
 
-In eager they run Python: the arm that is taken, the body as long as the condition holds. Under
-capture, where the value that decides is not known, the tracer records each function once as a
-graph of its own (`Tracer.part`), and a node that holds these graphs (`choice`, `loop`).
+In eager they run Python: the arm that is taken. Under capture, where the value that decides is not
+known, the tracer records each function once as a graph of its own (`Tracer.part`), and a node that
+holds these graphs (`choice`).
 
 Results are tensors of their own: they never share memory with an operand, or with anything else
 that a function gives back. The gradient of a choice is a choice of gradients (`ChoiceNode`): each
@@ -54,9 +53,9 @@ def cond(
     """
     arms = [_bind(f, operands) for f in (false_fn, true_fn)]
     names = ("false_fn", "true_fn")
-    tracer, pick = _decide(pred)
+    tracer, pick = decide(pred)
     if tracer is None:
-        return _own(_result("cond", arms[pick]()))
+        return own_tree(checked_tree("cond", arms[pick]()))
     return _choose("cond", tracer, pick, names, arms)
 
 
@@ -72,56 +71,9 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     arms = [_bind(f, operands) for f in branches]
     tracer, pick = _place(index, last)
     if tracer is None:
-        return _own(_result("switch", arms[pick]()))
+        return own_tree(checked_tree("switch", arms[pick]()))
     names = tuple(f"branch {i}" for i in range(last + 1))
     return _choose("switch", tracer, pick, names, arms)
-
-
-def while_loop(
-    cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Any
-) -> Any:
-    """Repeat `carried = body_fn(*carried)` while `cond_fn(*carried)` holds; the last `carried`.
-
-    `carried_inputs` is a tuple or list of trees; `body_fn` gives as many, of the same structures,
-    shapes, dtypes and devices. In eager the loop is a Python loop, and gradients of any order go
-    through it; so it is under `@jit` as long as the condition is known. Where it is not, the loop
-    is one node, and asking for a gradient through it raises RuntimeError: the number of rounds, and
-    so the memory for what a backward needs, is known only when it runs. `fori_loop` with a known
-    number of rounds has gradients.
-
-    Raises TypeError if `body_fn` gives something else than it gets.
-    """
-    carried = tuple(carried_inputs)
-    while True:
-        tracer, holds = _decide(cond_fn(*carried))
-        if tracer is not None:
-            return _loop(tracer, holds, cond_fn, body_fn, carried)
-        if not holds:
-            return _own(carried)
-        new = body_fn(*carried)
-        _agree_in("while_loop", carried, new := tuple(new) if isinstance(new, list) else new)
-        carried = new
-
-
-def fori_loop(lower: Any, upper: Any, body_fun: Callable[..., Any], init_val: Any) -> Any:
-    """`for i in range(lower, upper): init_val = body_fun(i, init_val)`; the last value.
-
-    Bounds are ints, or tensors of one integer, for which it is a `while_loop`, and `i` a tensor.
-    Raises TypeError if `body_fun` gives something else than it gets.
-    """
-    if not isinstance(lower, Tensor) and not isinstance(upper, Tensor):
-        value = init_val
-        for i in range(operator.index(lower), operator.index(upper)):
-            new = body_fun(i, value)
-            _agree_in("fori_loop", value, new)
-            value = new
-        return _own(_result("fori_loop", value))
-
-    def body(i: Any, value: Any) -> tuple[Any, Any]:
-        return i + 1, body_fun(i, value)
-
-    start = lower if isinstance(lower, Tensor) else full(lower, upper.aval)
-    return while_loop(lambda i, _: i < upper, body, (start, init_val))[1]
 
 
 # ---------------------------------------------------------------------------- what decides
@@ -131,7 +83,7 @@ def _bind(fn: Callable[..., Any], operands: Any) -> Thunk:
     return lambda: fn(*operands)
 
 
-def _decide(pred: Any) -> tuple[Any, Any]:
+def decide(pred: Any) -> tuple[Any, Any]:
     """(None, 0 or 1) of what is known; else the tracer, and the truth as a value of its graph."""
     if isinstance(pred, SymNumber):
         holds = pred.tracer.decide(operator.truth, pred)
@@ -165,7 +117,7 @@ def _place(index: Any, last: int) -> tuple[Any, Any]:
 # ---------------------------------------------------------------------------- results
 
 
-def _result(what: str, tree: Any) -> Any:
+def checked_tree(what: str, tree: Any) -> Any:
     """The tree itself. Raises TypeError if a leaf is neither tensor nor number."""
     for leaf in flatten(tree)[0]:
         if not isinstance(leaf, (Tensor, SymNumber, *NUMBERS)):
@@ -174,13 +126,13 @@ def _result(what: str, tree: Any) -> Any:
     return tree
 
 
-def _own(tree: Any) -> Any:
+def own_tree(tree: Any) -> Any:
     """The tree with tensors that share memory with no other."""
     leaves, structure = flatten(tree)
     return structure.build([x.clone() if isinstance(x, Tensor) else x for x in leaves])
 
 
-def _kind(leaf: Any) -> Any:
+def kind_of(leaf: Any) -> Any:
     """What two results must have in common: a tensor's aval, a number's type."""
     if isinstance(leaf, Tensor):
         return leaf.aval
@@ -188,13 +140,13 @@ def _kind(leaf: Any) -> Any:
 
 
 def _shown(leaf: Any) -> str:
-    kind = _kind(leaf)
+    kind = kind_of(leaf)
     if isinstance(kind, Aval):
         return f"{kind!r}" + ("" if kind.device == "cpu" else f" on {kind.device}")
     return f"a number ({kind.__name__})"
 
 
-def _agree(what: str, names: Sequence[str], trees: Sequence[Any]) -> None:
+def agree(what: str, names: Sequence[str], trees: Sequence[Any]) -> None:
     """Raise Disagreement, which names both, unless two trees have one structure and leaves of the
     same kinds."""
     (one, first), (two, second) = map(flatten, trees)
@@ -203,16 +155,16 @@ def _agree(what: str, names: Sequence[str], trees: Sequence[Any]) -> None:
             f"{what}: {names[0]} gives {first}, {names[1]} gives {second}: the structures differ"
         )
     for i, (a, b) in enumerate(zip(one, two, strict=True)):
-        if _kind(a) != _kind(b):
+        if kind_of(a) != kind_of(b):
             place = "" if first.kind is None else f" as result {i}"
             raise Disagreement(
                 f"{what}: {names[0]} gives {_shown(a)}, {names[1]} gives {_shown(b)}{place}"
             )
 
 
-def _agree_in(what: str, before: Any, after: Any) -> None:
-    _agree(what, ("what is carried", "the body"), (before, after))
-    _result(what, after)
+def agree_in(what: str, before: Any, after: Any) -> None:
+    agree(what, ("what is carried", "the body"), (before, after))
+    checked_tree(what, after)
 
 
 # ---------------------------------------------------------------------------- under capture
@@ -227,7 +179,7 @@ class _Arm:
 
         def run() -> list[Any]:
             start = sequence_now()
-            self.leaves, self.structure = flatten(_result(what, fn()))
+            self.leaves, self.structure = flatten(checked_tree(what, fn()))
             self.span = start, sequence_now()
             return [handle_of(tracer, x) for x in self.leaves]
 
@@ -250,7 +202,7 @@ def _choose(what: str, tracer: Any, pick: Any, names: Sequence[str], fns: Sequen
     """Record every arm, and the choice of one."""
     arms = [_Arm(tracer, fn, what) for fn in fns]
     for name, arm in zip(names[1:], arms[1:], strict=True):
-        _agree(what, (names[0], name), (arms[0].tree(), arm.tree()))
+        agree(what, (names[0], name), (arms[0].tree(), arm.tree()))
     first = arms[0]
     assert first.structure is not None
     results = _joined(tracer, pick, [a.leaves for a in arms], arms, [a.span for a in arms])
@@ -269,11 +221,11 @@ def _joined(
     columns = list(zip(*rows, strict=True))
     varying = [i for i, column in enumerate(columns) if not _constant(column)]
     outputs = [[arm.handles[i] for i in varying] for arm in arms]
-    avals = [_aval(columns[i][0]) for i in varying]
+    avals = [aval_of(columns[i][0]) for i in varying]
     handles = tracer.choice(pick, [arm.part for arm in arms], outputs, avals)
     results = [column[0] for column in columns]
     for i, handle, aval in zip(varying, handles, avals, strict=True):
-        results[i] = _value(tracer, columns[i][0], handle, aval)
+        results[i] = value_of(tracer, columns[i][0], handle, aval)
     tensors = [i for i in varying if isinstance(results[i], Tensor)]
     record(tracer, pick, [[row[i] for i in tensors] for row in rows], spans,
            [results[i] for i in tensors])  # fmt: skip
@@ -287,78 +239,21 @@ def _constant(column: Sequence[Any]) -> bool:
     return len({(type(x), repr(x)) for x in column}) == 1
 
 
-def _aval(leaf: Any) -> Aval:
+def aval_of(leaf: Any) -> Aval:
     return leaf.aval if isinstance(leaf, Tensor) else scalar_aval(leaf)
 
 
-def _value(tracer: Any, like: Any, handle: Any, aval: Aval) -> Any:
+def value_of(tracer: Any, like: Any, handle: Any, aval: Aval) -> Any:
     """A value of the graph, as the tensor or number that `like` is."""
     if isinstance(like, Tensor):
         return wrap(fresh(tracer, handle, aval))
     return SymNumber(tracer, like.pytype if isinstance(like, SymNumber) else type(like), handle)
 
 
-def _loop(
-    tracer: Any,
-    go: Any,
-    cond_fn: Callable[..., Any],
-    body_fn: Callable[..., Any],
-    carried: tuple[Any, ...],
-) -> Any:
-    """Record the body and the next condition on abstract values, and the loop."""
-    leaves, structure = flatten(_result("while_loop", carried))
-    avals = [_aval(x) for x in leaves]
-    places = [tracer.placeholder(f"carry{i}", a) for i, a in enumerate(avals)]
-
-    def body() -> Any:
-        values = [_value(tracer, x, h, a) for x, h, a in zip(leaves, places, avals, strict=True)]
-        new = body_fn(*structure.build(values))
-        new = tuple(new) if isinstance(new, list) else new
-        _agree_in("while_loop", carried, new)
-        return _truth(cond_fn(*new)), new
-
-    needs = mode.enabled and any(isinstance(x, Tensor) and x.requires_grad for x in leaves)
-    before, mode.enabled = mode.enabled, mode.enabled and not needs
-    try:
-        arm = _Arm(tracer, body, "while_loop")
-    finally:
-        mode.enabled = before
-    new = arm.leaves[1:]
-    needs = needs or any(isinstance(x, Tensor) and x.requires_grad for x in new)
-    start = [handle_of(tracer, x) for x in leaves]
-    handles = tracer.loop(go, arm.part, arm.handles, places, start, avals)
-    results = [_value(tracer, x, h, a) for x, h, a in zip(leaves, handles, avals, strict=True)]
-    tensors = [t for t in results if isinstance(t, Tensor) and differentiable(t.dtype)]
-    if needs and tensors:
-        node = LoopNode([x for x in leaves if isinstance(x, Tensor)], tuple(map(_aval, tensors)))
-        for i, t in enumerate(tensors):
-            t._node, t._index, t._requires_grad = node, i, True
-    return structure.build(results)
-
-
-def _truth(pred: Any) -> Any:
+def truth(pred: Any) -> Any:
     """A condition as a number."""
-    tracer, holds = _decide(pred)
+    tracer, holds = decide(pred)
     return bool(holds) if tracer is None else wrap(fresh(tracer, holds, Aval((), BOOL)))
-
-
-class LoopNode(Node):
-    """A loop of unknown length on the tape: its gradient is refused."""
-
-    __slots__ = ()
-
-    def __init__(self, operands: Sequence[Tensor], outs: tuple[Aval, ...]) -> None:
-        super().__init__(operands, outs)
-
-    def name(self) -> str:
-        return "WhileLoopBackward0"
-
-    def vjp(self, grads: list[Any]) -> Sequence[Any]:
-        raise RuntimeError(
-            "the gradient of a while_loop whose length is known only when it runs: what its "
-            "backward needs has no bound. Use fori_loop with ints, or scan over a known length, "
-            "or detach() what the loop carries"
-        )
 
 
 # ---------------------------------------------------------------------------- the tape

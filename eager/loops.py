@@ -18,7 +18,7 @@ from eager.dispatch import current_tracer
 from eager.interop import tensor
 from eager.ops.move import cat, flip, stack
 from eager.ops.view import movedim, narrow
-from eager.symint import SymInt, index
+from eager.symint import SymInt, index, of_data
 from eager.tape import FREED, Node, differentiable, edge_of, full, mode, sequence_now
 from eager.tensor import Tensor, wrap
 from eager.traced import Traced, TracedStorage, fresh
@@ -225,6 +225,7 @@ class Loop:
         self.length, self.reverse = length, reverse
         self.behind = behind
         self.spans: tuple[Span, ...] = () if behind is None else behind.spans
+        self.least = 0  # steps that there are in any case, if data decide their number
         self.numbers: list[tuple[Any, int, int]] = []  # counters: handle, first, step
         self.inside: Any = None  # the tracer's name of its part
         self.value: Any = None  # the tracer's record of it
@@ -407,7 +408,8 @@ class ScanNode(Node):
 
     def _carried(self, grads: Sequence[Any], arrived: Sequence[int]) -> tuple[list[int], set[int]]:
         """The carries that have a gradient after some step, and those that have one before the
-        first: where no gradient comes there is none, and no zeros."""
+        first: where no gradient comes there is none, and no zeros, but for a loop of which nothing
+        is known."""
         loop, steps = self.loop, len(self.loop.ys)
         place = {id(t): k for k, t in enumerate(loop.carries) if t.requires_grad}
 
@@ -420,14 +422,18 @@ class ScanNode(Node):
         ways = {k: reached(loop.ends[k]) for k in place.values()}
         live = {k for k in place.values() if grads[k] is not None}
         ever = set(live)
+        unknown = of_data(loop.length)
         step = 0
-        while step < loop.length:  # most often two are enough, however many there are
+        while step < (loop.least if unknown else loop.length):  # most often two are enough
             step += 1
             before, live = live, given.union(*(ways[k] for k in live))
             ever |= live
             if live == before:
                 break
-        return sorted(ever), live
+        if unknown:
+            while not (more := given.union(*(ways[k] for k in ever))) <= ever:
+                ever |= more
+        return sorted(ever), live if not unknown or loop.least else ever
 
     def _slice_aval(self, i: int) -> Aval:
         """Of the gradient at a source or outside, in one step."""

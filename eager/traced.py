@@ -116,6 +116,18 @@ class Tracer(Protocol):
         """A loop as long as `go` holds. `carried` are the placeholders of the part, `outputs`
         whether to go on and the next values, `start` the first."""
 
+    @property
+    def counts_rounds(self) -> bool:
+        """Whether the number of rounds of a loop can be a size here: see `rounds`."""
+        raise NotImplementedError
+
+    def rounds(
+        self, go: Handle, least: int, part: Any, outputs: Sequence[Handle],
+        carried: Sequence[Handle], start: Sequence[Handle], avals: Sequence[Aval],
+    ) -> tuple[Any, Any]:  # fmt: skip
+        """As `loop`: how many rounds there are, as a size, and the part for `scan`, whose checks
+        are made. A run of fewer than `least` is given up."""
+
     def body(self, fn: Callable[[], Any]) -> tuple[Any, Any]:
         """As `part`, of a function that a loop repeats."""
 

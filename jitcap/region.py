@@ -24,7 +24,7 @@ from eager.tape import FREED, stale
 from eager.tensor import Tensor, wrap
 from eager.traced import Traced
 from jitcap.backwards import Backwards, Compile
-from jitcap.graph import Graph, Node, aval_at, data_sizes, needed_by, reachable
+from jitcap.graph import Graph, Node, aval_at, data_sizes, needed_by
 from jitcap.joint import Joint
 from jitcap.partition import Partition, partition
 from jitcap.record import announce
@@ -133,7 +133,7 @@ class Region:
         places = self._places(written, frozenset(o for _, o in writes))
         self.partition: Partition = partition(graph, joint.primals, joint.outputs, alive=places)
         saved = self.partition.saved
-        needed = reachable(joint.tape.ends(graph))
+        needed = needed_by(graph, joint.tape.ends(graph))
         again = [(i, n) for i, n in enumerate(primals) if n in needed or "symbol" in n.attrs]
         kept = dict.fromkeys((*found, *(n for n in saved if n not in places)))
         kept.update(dict.fromkeys(n for i, n in again if i in written))

@@ -259,6 +259,21 @@ class Outlines:
         self._check(part.checks, handles[len(avals) :])
         return tuple(handles[: len(avals)])
 
+    def count(
+        self,
+        go: Arg,
+        part: Part,
+        outputs: Sequence[Arg],
+        carried: Sequence[Node],
+        start: Sequence[Arg],
+        avals: Sequence[Aval],
+    ) -> Node:
+        """As `loop`: the number of its rounds."""
+        count = placeholder("rounds", scalar_aval(0))
+        more = self._emit(_ADD, (count, 1), {}, count.aval)
+        given = (*carried, count), (*start, 0), (*avals, count.aval)
+        return self.loop(go, part, (*outputs, more), *given)[-1]
+
     def _outline(
         self, ends: Sequence[Node], bound: Sequence[Node], name: str
     ) -> tuple[Graph, list[Node], dict[Node, Node]]:
@@ -305,5 +320,6 @@ class Outlines:
         return node
 
 
+_ADD: Final = REGISTRY["add"]
 _AND: Final = REGISTRY["logical_and"]
 _FULL: Final = REGISTRY["full"]

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 from eager.autograd import FunctionNode
 from eager.aval import Aval, scalar_aval
@@ -68,6 +68,8 @@ class Recorded:
 class Tracer:
     """Appends nodes, and notes which of them went on the tape; for eager: the protocol of
     `eager.traced`."""
+
+    counts_rounds, rounds = False, cast("Any", None)  # the number of rounds of a loop is no size
 
     def __init__(
         self,

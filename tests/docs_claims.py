@@ -233,7 +233,8 @@ CLAIMS = {
         "Gradients go through": "tests/capture/test_control_flow.py::test_gradients_inside "
         "tests/jitcap/test_control_flow.py::test_zeros_for_what_an_arm_does_not_touch "
         "tests/capture/test_control_flow.py::"
-        "test_a_result_requires_a_gradient_if_it_does_in_one_arm "
+        "test_a_result_requires_a_gradient_if_it_does_in_one_arm",
+        "They go through a": "tests/jitcap/test_while_gradients.py "
         "tests/jitcap/test_control_flow.py::test_the_gradient_of_an_unbounded_loop_is_refused",
         "Under `@jit` the functions": "tests/capture/test_control_flow.py::"
         "test_an_effect_of_an_arm_is_refused",
@@ -249,6 +250,7 @@ CLAIMS = {
         + "test_the_programs_of_the_pages_run",
         "One round is": "tests/capture/test_repeat.py::test_it_answers_as_python "
         "tests/capture/test_repeat.py::test_what_has_a_gradient_splits_there",
+        "It may have gradients": "tests/jitcap/test_while_gradients.py",
         "`eager.scan(combine_fn": "tests/eager/test_loops.py tests/jitcap/test_scan.py",
         "Under `@jit` a scan": "tests/jitcap/test_scan.py::test_the_code_does_not_depend_on_the_length "
         "tests/jitcap/test_scan.py::test_products_that_need_not_wait_leave_the_loop "

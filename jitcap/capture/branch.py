@@ -37,6 +37,7 @@ from jitcap.tracer import DataDependent
 
 DEEPEST: Final = 10  # branches in branches
 _ONE_WAY: Final = "in one way, "
+_BOOL: Final = "bool() of a value that is known only when the program runs"
 _CONSTANTS: Final = (str, bytes, type(None), bool, int, float, complex)
 _INT64: Final = range(-(1 << 63), 1 << 63)
 Start = tuple[int, tuple[Any, ...]]  # where a way begins, and what is on the stack besides
@@ -97,7 +98,7 @@ def either(session: Any, frame: Frame, value: Any, starts: tuple[Start, Start]) 
         session.ties.branched.add(frame.code)
         return done
     except Break:
-        if search is None:
+        if search is None or session.ties.open:
             raise
     finally:
         vm.step_over = step_over
@@ -116,27 +117,35 @@ def branch(session: Any, frame: Frame, value: Any, starts: tuple[Start, Start]) 
         raise _refusal()
     if code.co_flags & (CO_GENERATOR | CO_ASYNC):
         raise _refusal()
-    tracer, pick = control_flow._decide(value)
+    tracer, pick = control_flow.decide(value)
     open_ways = [returns(code, pc) for pc, _ in starts]
     if open_ways.count(True) == 1:
         _only(session, frame, starts, open_ways.index(True), pick, "an exception is raised")
         return None
-    if repeat(session, frame, value):
+    loop = repeat(session, frame, value)
+    if loop is True:
         return None
-    if session.ties.depth >= DEEPEST or not any(open_ways) or looks(code):
+    site, opened = (code, index), session.ties.open
+    if loop and site in opened:
+        raise _refusal(f"a loop that is not one graph: {loop}")
+    if len(opened) >= DEEPEST or not any(open_ways) or looks(code):
         raise _refusal()
-    session.ties.depth += 1
+    opened.append(site)
     try:
         return _Branch(session, frame, starts, tracer, pick, meeting(code, index)).run()
     except Unsayable as why:
         raise _refusal(str(why)) from why
     finally:
-        session.ties.depth -= 1
+        opened.pop()
+
+
+def _inmost(what: str) -> str:
+    """Why a way is none: of several branches, the last."""
+    return _ONE_WAY + what.rpartition(_ONE_WAY)[2].removeprefix(f"{_BOOL}: ")
 
 
 def _refusal(why: str = "") -> Break:
-    what = "bool() of a value that is known only when the program runs"
-    return Break("data dependent", f"{what}: {why}" if why else what)
+    return Break("data dependent", f"{_BOOL}: {why}" if why else _BOOL)
 
 
 def _only(
@@ -185,7 +194,7 @@ class _Branch:
                 raise
             except (Break, DataDependent, UnknownValue) as why:
                 what = why.what if isinstance(why, Break) else str(why)
-                raise Unsayable(_ONE_WAY + what.rpartition(_ONE_WAY)[2]) from why  # the inmost's
+                raise Unsayable(_inmost(what)) from why
             except Unsayable:
                 raise
             except Exception as error:  # noqa: BLE001 - the program's own: see `_only`
@@ -360,7 +369,7 @@ class _Branch:
 
     def _choose(self, writes: Sequence[Any], versions: Sequence[tuple[Any, int, int, int]]) -> None:
         """The node, and what its outputs are."""
-        avals = [control_flow._aval(a) for a, _ in self.leaves]
+        avals = [control_flow.aval_of(a) for a, _ in self.leaves]
         rows = [
             [self._handle(way, pair[k]) for pair in self.leaves]
             + [way.written.get(m, m.handle) for m in writes]
@@ -372,7 +381,7 @@ class _Branch:
         parts = [way.part for way in self.ways]
         self.handles = list(self.tracer.choice(self.pick, parts, rows, every))
         self.results = [
-            control_flow._value(self.tracer, a, handle, aval)
+            control_flow.value_of(self.tracer, a, handle, aval)
             for (a, _), handle, aval in zip(self.leaves, self.handles, avals, strict=False)
         ]
         places = [i for i, r in enumerate(self.results) if isinstance(r, Tensor)]
@@ -500,7 +509,8 @@ class Ties:
 
     def __init__(self, session: Any) -> None:
         self.session = session
-        self.depth = 0  # of branches inside branches
+        self.open: list[Any] = []  # branches whose ways are interpreted: code, instruction
+        self.reasons: dict[Any, str] = {}  # why a loop (its code, where it begins) is none
         self.branched: set[Any] = set()  # codes of the frames that had one
         self.ties: list[tuple[Any, Tensor, Any, dict[int, Any]]] = []
         self.marks: list[tuple[Any, Tensor, Any]] = []  # tensors as they were after the branch

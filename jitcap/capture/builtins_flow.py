@@ -11,6 +11,7 @@ from typing import Any
 
 import eager
 from eager import control_flow, loops
+from eager import repeat as rounds
 from eager.ops import move
 from eager.sym import SymNumber
 from eager.tensor import Tensor
@@ -51,7 +52,7 @@ def _switch(s: Session, index: Any, branches: Any, *operands: Any) -> Any:
         return control_flow.switch(index, arms, *operands)
 
 
-@handles(control_flow.while_loop)
+@handles(rounds.while_loop)
 def _while_loop(s: Session, cond_fn: Any, body_fn: Any, carried_inputs: Any) -> Any:
     holds = _interpreted(s, cond_fn)
     carried = s.list_of(carried_inputs)
@@ -60,14 +61,14 @@ def _while_loop(s: Session, cond_fn: Any, body_fn: Any, carried_inputs: Any) -> 
     def decision(*values: Any) -> Any:
         return _decision(s, holds(*values))
 
-    return control_flow.while_loop(decision, _interpreted(s, body_fn), carried)
+    return rounds.while_loop(decision, _interpreted(s, body_fn), carried)
 
 
-@handles(control_flow.fori_loop)
+@handles(rounds.fori_loop)
 def _fori_loop(s: Session, lower: Any, upper: Any, body_fun: Any, init_val: Any) -> Any:
     s.settle(init_val)
     first, last = (x if isinstance(x, Tensor) else s.known(x) for x in (lower, upper))
-    return control_flow.fori_loop(first, last, _interpreted(s, body_fun), init_val)
+    return rounds.fori_loop(first, last, _interpreted(s, body_fun), init_val)
 
 
 @handles(loops.scan)

@@ -58,6 +58,7 @@ class Repeated:
     exit: int
     round: tuple[Test, ...]
     stored: frozenset[str]  # the locals that a round may set
+    bounded: bool  # whether other tests end it, too
 
 
 @lru_cache(maxsize=1024)
@@ -93,7 +94,10 @@ def repeated(code: CodeType, index: int) -> Repeated | None:
             inside = instructions[low:leave] + instructions[after : high + 1]
         stored = {i.arg for i in inside if i.op in ("STORE_FAST", "DELETE_FAST")}
         if not any(i.op in _LEAVING for i in inside):
-            return Repeated(tests, again, leave, rounds[0], frozenset(stored))
+            tested = [i for i in range(low, high + 1) if instructions[i].op in _TESTS]
+            ends_it = sum(leave in _ways(instructions, i)[0] for i in tested)
+            bounded = ends_it > len(tests)
+            return Repeated(tests, again, leave, rounds[0], frozenset(stored), bounded)
     return None
 
 

@@ -15,12 +15,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from eager import control_flow
-from eager.aval import Aval, same_aval
+from eager.aval import same_aval
 from eager.control_flow import handle_of
 from eager.loops import fill, leaves_of, structure
+from eager.repeat import Rounds, record_rounds
 from eager.sym import SymNumber
-from eager.tensor import Tensor, wrap
-from eager.traced import Traced, TracedStorage, UnknownValue
+from eager.tensor import Tensor
+from eager.traced import Traced, UnknownValue
 from jitcap.capture.breaks import Break
 from jitcap.capture.changes import copied, is_loop, same_place
 from jitcap.capture.interpret import NULL, Frame
@@ -35,9 +36,9 @@ _NUMBERS = (bool, int, float)
 _INT64 = range(-(1 << 63), 1 << 63)
 
 
-def repeat(s: Any, frame: Frame, value: Any) -> bool:
+def repeat(s: Any, frame: Frame, value: Any) -> bool | str:
     """Whether the loop whose condition `value` decides was recorded; the frame stands behind it
-    then."""
+    then. Else why not, if there is a loop, which nothing else ends."""
     code, index = frame.code, frame.pc - 1
     where = repeated(code, index)
     if where is None or looks(code):
@@ -48,13 +49,15 @@ def repeat(s: Any, frame: Frame, value: Any) -> bool:
     loops = [(v, copied(v)) for v in frame.stack if is_loop(v)]
     try:
         Round(s, frame, where, state).record(value)
-    except (NotRolled, Break, DataDependent, UnknownValue):
+    except (NotRolled, Break, DataDependent, UnknownValue) as why:
         frame.fast, frame.stack, frame.pc = before
         moved = any(not same_place(a, b) for a, b in loops)
         if moved or next(state.changes(), None) is not None:
             what = "a round of this loop changes more than its own locals"
             raise Break.aliased(what, frozenset({(code, index)})) from None
-        return False
+        reason = str(why.what if isinstance(why, Break) else why)
+        first = s.ties.reasons.setdefault((code, where.again), reason)
+        return not where.bounded and first
     return True
 
 
@@ -73,6 +76,8 @@ class Round:
         self.inside: Any = None  # as `roll.Trial`, for those that ask all loops
         self.given: list[Tensor] = []
         self.loop = SimpleNamespace(slices=())
+        self.counts = s.tracer.counts_rounds
+        self.least = 0
 
     def meets(self, code: Any, index: int) -> bool:
         """Whether the round ends at an instruction."""
@@ -81,7 +86,7 @@ class Round:
     def look(self, name: str) -> None:
         """As `roll.Trial`."""
         if name in HISTORY:
-            raise NotRolled
+            raise NotRolled("a round asks for the history of a tensor")
 
     def item(self, x: Tensor, key: Any) -> Any:
         return MISSING
@@ -93,35 +98,29 @@ class Round:
         """Make the loop a node, and put the frame behind it."""
         frame, where, tracer = self.frame, self.where, self.s.tracer
         if any(isinstance(x, Tensor) and not self._may_start(x) for x in self.start):
-            raise NotRolled
-        go = self._condition(frame, where.tests, value)
-        avals = [control_flow._aval(x) for x in self.start]
-        places = [tracer.placeholder(f"carry{i}", a) for i, a in enumerate(avals)]
-        stands = [self._stand_in(*each) for each in zip(self.start, places, avals, strict=True)]
-        self.given = [x for x in stands if isinstance(x, Tensor)]
+            what = "a view, has names of its own, or needs a gradient inside other control flow"
+            raise NotRolled(f"what it begins with is {what}")
+        first = handle_of(tracer, self._condition(frame, where.tests, value))
         self.s.rolls.append(self)
         try:
-            handles, part = tracer.part(functools.partial(self._round, stands))
+            results = record_rounds(tracer, first, self.start, self._round, self._settles)
         finally:
             self.s.rolls.pop()
-        start = [handle_of(tracer, x) for x in self.start]
-        first = handle_of(tracer, go)
-        made = tracer.loop(first, part, handles, places, start, avals)
-        results = [
-            control_flow._value(tracer, x, h, a)
-            for x, h, a in zip(self.start, made, avals, strict=True)
-        ]
         self._finish(first, results)
 
     def _may_start(self, x: Tensor) -> bool:
-        plain = type(x) is Tensor and not x.requires_grad and is_plain(x)
+        plain = type(x) is Tensor and is_plain(x) and (self.counts or not x.requires_grad)
         return plain and not has_own_names(self.s, x)
 
-    def _stand_in(self, like: Any, place: Any, aval: Aval) -> Any:
-        if not isinstance(like, Tensor):
-            return control_flow._value(self.s.tracer, like, place, aval)
-        memory = TracedStorage(self.s.tracer, place, aval)
-        return wrap(Traced(aval, memory, place))
+    def _settles(self, rounds: Rounds) -> int:
+        """The number of rounds without which Python's own gradients go elsewhere, or a result is
+        a leaf."""
+        found = rounds.settles()
+        if found is None:
+            raise NotRolled("where gradients go differs from round to round")
+        leaves = any(x.requires_grad and x.is_leaf for x in self.start if isinstance(x, Tensor))
+        self.least = max(found, int(leaves))
+        return self.least
 
     def _condition(self, frame: Frame, tests: tuple[Test, ...], value: Any) -> Any:
         """Whether all tests hold; `frame` stands behind the first, of `value`, and behind the last
@@ -130,10 +129,10 @@ class Round:
         for k, (index, holds) in enumerate(tests):
             if k:
                 value = self._evaluated(frame, index)
-            truth = control_flow._truth(value) if self.s.undecided(value) else self.s.truth(value)
+            truth = control_flow.truth(value) if self.s.undecided(value) else self.s.truth(value)
             truth = truth if holds else _negated(truth)
             if truth is False:
-                raise NotRolled
+                raise NotRolled("it is left at once")
             found += [truth] if truth is not True else []
             ins = frame.bytecode.instructions[index]
             frame.pc = ins.target if (ins.op == "POP_JUMP_IF_TRUE") is holds else index + 1
@@ -143,13 +142,15 @@ class Round:
         """The value on which the instruction `end` jumps."""
         while frame.pc != end:
             if frame.pc == self.where.exit or self.s.vm.step(frame) is not None:
-                raise NotRolled
+                raise NotRolled("it is left in the middle")
         frame.pc += 1
         return frame.pop()
 
-    def _round(self, stands: list[Any]) -> list[Any]:
+    def _round(self, stands: list[Any]) -> tuple[Any, list[Any]]:
+        """Whether there is another one, and what is carried on."""
         s, frame, where = self.s, self.frame, self.where
         self.inside = s.tracer.inside
+        self.given = [x for x in stands if isinstance(x, Tensor)]
         inner = copied_frame(frame)
         inner.stack = [*frame.stack]
         given = iter(stands)
@@ -165,11 +166,10 @@ class Round:
             s.vm.frames.pop()
         same = len(inner.stack) == len(frame.stack)
         if not same or any(a is not b for a, b in zip(inner.stack, frame.stack, strict=True)):
-            raise NotRolled
+            raise NotRolled("a round leaves something behind on the stack")
         if any(inner.fast.get(n, NULL) is not x for n, x in self.fixed.items()):
-            raise NotRolled
-        self.ends = self._ends(inner)
-        return [handle_of(s.tracer, x) for x in (go, *self.ends)]
+            raise NotRolled("a round replaces what is no tensor or number")
+        return go, self._ends(inner)
 
     def _ends(self, inner: Frame) -> list[Any]:
         """What is carried on."""
@@ -177,21 +177,21 @@ class Round:
         for name in self.carried:
             before, after = self.frame.fast[name], inner.fast.get(name, NULL)
             if not _can_be_carried(after) or structure(before) != structure(after):
-                raise NotRolled
+                raise NotRolled("a round leaves another kind of value")
             pairs = zip(leaves_of(before), leaves_of(after), strict=True)
             if not all(_is_like(a, b) for (_, a), (_, b) in pairs):
-                raise NotRolled
+                raise NotRolled("a round leaves another shape, dtype or type")
             ends += [x for _, x in leaves_of(after)]
         tensors = [x for x in ends if isinstance(x, Tensor)]
         own = [x for x in tensors if not any(x is g for g in self.given)]
         memories = {id(x._array.storage) for x in own if self._is_new(x)}
         if len(memories) < len(own):
-            raise NotRolled  # it shares memory with something
+            raise NotRolled("what a round leaves shares memory")
         could_be = [m for x in own for m in self.s.ties.together(x._array.storage)]
         stands = {id(g._array.storage) for g in self.given}
         others = [m for m in could_be if m.part is not self.inside]
         if not {id(m) for m in others} <= stands:
-            raise NotRolled
+            raise NotRolled("what a round leaves may be memory of something else")
         self.passed = len(own) < len(tensors) or len(could_be) > len(own)
         return ends
 
@@ -199,7 +199,8 @@ class Round:
         """Whether a tensor has memory that the round has made."""
         array = x._array
         new = type(array) is Traced and array.storage.part is self.inside
-        return new and type(x) is Tensor and not x.requires_grad and is_plain(x)
+        plain = type(x) is Tensor and is_plain(x) and (self.counts or not x.requires_grad)
+        return new and plain
 
     def _finish(self, first: Any, results: list[Any]) -> None:
         s, frame, where = self.s, self.frame, self.where
@@ -214,9 +215,9 @@ class Round:
         tensors = [(x, result) for x, result in pairs if isinstance(x, Tensor)]
         for x, result in tensors:
             others = [*(y for y, _ in tensors), *(r for _, r in tensors if r is not result)]
-            sources = [y for y in others if y is x or self.passed]
+            sources = [y for y in others if (y is x and not self.least) or self.passed]
             s.ties.add(site, result, [(y, _memory(s, y)) for y in sources], hidden=False)
-            if s.tracer.inside is None:
+            if s.tracer.inside is None and not self.least:
                 s.ties.objects[id(result)] = first, [x, None]
         s.ties.branched.add(frame.code)
         frame.pc = where.exit
@@ -239,7 +240,7 @@ def _is_like(a: Any, b: Any) -> bool:
     """Whether one may follow the other."""
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         return same_aval(a.aval, b.aval)
-    return bool(control_flow._kind(a) == control_flow._kind(b))
+    return bool(control_flow.kind_of(a) == control_flow.kind_of(b))
 
 
 def _negated(truth: Any) -> Any:

@@ -269,7 +269,12 @@ class CaptureSizes(Sizes):
         number = self._numbers[size.terms] = SymNumber(tracer, int, node)
         return number
 
-    def _of_graph(self, number: SymNumber) -> Any:
+    def rounds(self, number: SymNumber) -> Any:
+        """How often something is done, as a size."""
+        found = self._of_graph(number, 0)
+        return operator.index(number) if found is None else found
+
+    def _of_graph(self, number: SymNumber, lo: float = -inf) -> Any:
         """A number that the graph knows as a size."""
         found = self._size_of(number)
         if found is not None:
@@ -278,7 +283,7 @@ class CaptureSizes(Sizes):
             return None
         handle = number.handle
         if handle not in self.known:
-            size = self.of_data(-inf)
+            size = self.of_data(lo)
             self.session.tracer.emit(BIND, (handle,), {"size": size}, (scalar_aval(0),))
             self.known[handle] = size
         return self.known[handle]

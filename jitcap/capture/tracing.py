@@ -37,6 +37,7 @@ from jitcap.subgraphs import Part
 from jitcap.symbols import symbols_in
 from jitcap.tracer import DataDependent, Tracer
 
+DRAWS: Final = "random numbers are drawn in a loop of unknown length"
 LARGEST_VALUE: Final = 1 << 16  # elements of a constant that is computed while capturing
 LARGEST: Final = 150_000  # operations of one graph; an unrolled recurrent step of 1,500 has 120,000
 
@@ -67,8 +68,21 @@ class Draws:
         self.outer: Any = None  # inside the body of a loop: where the first step begins
 
 
+def _rounds(self: CaptureTracer, go: Arg, least: int, part: Part, *given: Any) -> tuple[Any, Part]:
+    """The number of rounds as a size, and the part without its checks; nothing is drawn in it."""
+    if part.more:
+        raise Break("effect", DRAWS)
+    count = SymNumber(self, int, self.outlines.count(go, part, *given))
+    if least:
+        self.check(f"{least} rounds of a loop, or more", (count >= least).handle)
+    return self.session.sizes.rounds(count), replace(part, checks=())
+
+
 class CaptureTracer(Tracer):
     """E's tracer, answering from a `Session`."""
+
+    counts_rounds = property(lambda self: self.session.sizes.takes_data)
+    rounds = _rounds
 
     def __init__(self, session: Session, name: str) -> None:
         super().__init__(
@@ -210,7 +224,7 @@ class CaptureTracer(Tracer):
     ) -> Sequence[Node]:  # fmt: skip
         """As the base class; nothing is drawn in it."""
         if part.more:
-            raise Break("effect", "random numbers are drawn in a loop of unknown length")
+            raise Break("effect", DRAWS)
         return super().loop(go, part, outputs, carried, start, avals)
 
     def _check_index(self, op: Op, bounds: Bounds) -> None:
