@@ -206,8 +206,13 @@ def set_num_threads(num: _int) -> None:
 
 
 def typename(obj: Any) -> str:
-    """The name of a tensor's type ("eager.FloatTensor"), or of another object's class."""
-    return obj.type() if isinstance(obj, Tensor) else type(obj).__qualname__
+    """The name of a tensor's type ("eager.FloatTensor"), or of a class or another object's class
+    with its module."""
+    if isinstance(obj, Tensor):
+        return str(obj.type())
+    kind = obj if hasattr(obj, "__qualname__") else type(obj)
+    module = getattr(kind, "__module__", None)
+    return kind.__qualname__ if module in (None, "builtins") else f"{module}.{kind.__qualname__}"
 
 
 def use_deterministic_algorithms(mode: _bool, *, warn_only: _bool = False) -> None:

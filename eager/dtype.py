@@ -8,6 +8,8 @@ tensor, which outranks a Python number.
 
 from __future__ import annotations
 
+import functools
+import math
 import sys
 from dataclasses import dataclass
 from types import ModuleType
@@ -136,7 +138,7 @@ def get_default_dtype() -> DType:
 def set_default_dtype(dtype: DType) -> None:
     """Set the default floating point type. Raises TypeError if `dtype` is not a floating point
     type."""
-    if not dtype.is_floating_point:
+    if not (isinstance(dtype, DType) and dtype.is_floating_point):
         raise TypeError(f"the default dtype must be a floating point type, got {dtype}")
     _default[0] = dtype
 
@@ -203,3 +205,47 @@ class _Module(ModuleType):
 
 
 sys.modules[__name__].__class__ = _Module
+
+
+def stored(value: Any, dtype: DType) -> Any:
+    """A Python number as it is stored in an element of `dtype`: floats are cut to ints, negative
+    ints wrap in unsigned types. Anything else is returned as it is.
+
+    RuntimeError for what does not fit: an int out of range, NaN or infinity as an int, a finite
+    float above the largest."""
+    if type(value) not in (int, float) or dtype.category not in (INT, FLOAT):
+        return value
+    if dtype.category == FLOAT:
+        if dtype is not float64 and abs(value) > _limits(dtype)[1] and math.isfinite(value):
+            raise _too_large(value, dtype)
+        return value
+    if not math.isfinite(value):
+        raise _too_large(value, dtype)
+    low, high = _limits(dtype)
+    if low <= value <= high:
+        return int(value)
+    if type(value) is int and not low and -high <= value < 0:
+        return value + high + 1
+    raise _too_large(value, dtype)
+
+
+def _too_large(value: Any, dtype: DType) -> RuntimeError:
+    return RuntimeError(f"value {value} cannot be converted to type {dtype.name} without overflow")
+
+
+@functools.cache
+def _limits(dtype: DType) -> tuple[Any, Any]:
+    if dtype.category == INT:
+        return iinfo(dtype).min, iinfo(dtype).max
+    return finfo(dtype).min, finfo(dtype).max
+
+
+def exact_range(dtype: DType) -> tuple[int, int]:
+    """The integers, from least to largest, between which a dtype holds all."""
+    if dtype.is_floating_point:
+        largest = round(2 / finfo(dtype).eps)
+        return -largest, largest
+    if dtype is bool_:
+        return 0, 1
+    info = iinfo(dtype)
+    return info.min, info.max

@@ -215,6 +215,8 @@ def _filled(x: Tensor, mask: Tensor, value: Any) -> Tensor:
     whole = reshape(mask, (*mask.shape, *(1,) * (x.ndim - mask.ndim)))
     if isinstance(value, Tensor):
         value = reshape(value, ())
+    else:
+        value = dt.stored(value, x.dtype)
     out = apply(REGISTRY["where"], expand(whole, *x.shape), value, x)
     return out.to(x.dtype)
 
@@ -224,7 +226,7 @@ def _as_tensor(value: Any, like: Tensor) -> Tensor:
         return value
     if isinstance(value, (bool, int, float, complex, SymNumber, SymInt, np.generic)):
         value = value.item() if isinstance(value, np.generic) else value
-        return apply(REGISTRY["full"], value, shape=(), dtype=like.dtype)
+        return apply(REGISTRY["full"], dt.stored(value, like.dtype), shape=(), dtype=like.dtype)
     return wrap(np.array(value, dtype=like.dtype.np))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from eager import dlpack
 from eager import dtype as dt
 from eager.aval import Aval
 from eager.conversion import known, on_host, to
@@ -39,6 +40,9 @@ def _array_of(data: Any, dtype: DType | None) -> Any:
     plain = _plain(data)
     array = np.array(plain)
     if dtype is not None:
+        if dtype.category is dt.INT and array.size and not isinstance(data, (np.ndarray, Tensor)):
+            for extreme in (array.min(), array.max()):  # a number that does not fit is refused
+                dt.stored(extreme.item() if array.dtype != object else extreme, dtype)
         return array.astype(dtype.np, copy=False)
     if not isinstance(data, (np.ndarray, np.generic)):
         if array.dtype == np.float64 and not _holds_arrays(data):
@@ -151,7 +155,9 @@ def asarray(
         out = out.clone() if copy else out
     elif copy is False:
         raise ValueError("asarray(): copy=False, but obj has to be converted")
-    return out.detach().requires_grad_() if requires_grad else out
+    if not (out.is_leaf or requires_grad):
+        return out.detach()
+    return out.requires_grad_(requires_grad) if out.requires_grad != requires_grad else out
 
 
 @public(method=False)
@@ -172,10 +178,15 @@ def from_numpy(ndarray: Any) -> Tensor:
 
 
 @public(method=False)
-def from_dlpack(source: Any) -> Tensor:
+def from_dlpack(source: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor that shares the memory of an object with `__dlpack__` (NumPy, PyTorch, JAX, CuPy
-    arrays on the CPU)."""
-    return wrap(np.from_dlpack(source))
+    arrays on the CPU) or of a capsule; `copy=True` copies, `copy=False` refuses to where `device`
+    asks for it. BufferError for memory of another device, ValueError for a capsule read before."""
+    there = device is not None and str(device) != "cpu"
+    if there and copy is False:
+        raise ValueError(f"from_dlpack: copy=False, but the tensor has to be moved to {device}")
+    made: Tensor = wrap(dlpack.array_of(source, copy))
+    return made.to(device) if there else made
 
 
 @public(namespace=False)
@@ -269,6 +280,19 @@ def tolist(self: Tensor) -> Any:
 
 
 # ------------------------------------------------------------------------------------- layout
+@public(namespace=False)
+def dim_order(self: Tensor, *, ambiguity_check: bool = False) -> tuple[int, ...]:
+    """The dimensions from the widest stride to the narrowest; those of one stride in their order.
+    RuntimeError with `ambiguity_check` where several orders describe the same memory."""
+    strides = self.stride()
+    order = tuple(sorted(range(self.ndim), key=lambda d: -strides[d]))
+    if ambiguity_check and (1 in self.shape or 0 in self.shape or len({*strides}) < self.ndim):
+        raise RuntimeError(
+            f"The tensor does not have unique dim order, or cannot map to exact one of {order}"
+        )
+    return order
+
+
 @public(namespace=False)
 def is_contiguous(self: Tensor, memory_format: Any = None) -> bool:
     """Whether the elements lie in row-major order without gaps."""
@@ -463,7 +487,12 @@ def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Any:
 
 
 def _dlpack(self: Tensor, **kwargs: Any) -> Any:
-    return numpy(self).__dlpack__(**kwargs)
+    if self.requires_grad:
+        raise BufferError(
+            "Can't export tensors that require gradient, use tensor.detach() before calling "
+            "__dlpack__"
+        )
+    return dlpack.capsule_of(numpy(self), **kwargs)
 
 
 def _dlpack_device(self: Tensor) -> tuple[int, int]:

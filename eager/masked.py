@@ -214,7 +214,8 @@ def _along(
         input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None
     ) -> Tensor:
         x = input if dtype is None else input.to(dtype)
-        return fn(_kept(x, mask, neutral(x)), dim)
+        out = fn(_kept(x, mask, neutral(x)), dim)
+        return out.to(x.dtype) if x.dtype.category < dt.FLOAT else out
 
     normalised.__name__ = normalised.__qualname__ = name
     normalised.__doc__ = f"`{name}` along `dim` of the elements where the mask holds."

@@ -17,11 +17,13 @@ import numpy as np
 
 from eager import dtype as dt
 from eager.device import CPU, default, places, transfer
+from eager.device import device as as_device
 from eager.dispatch import apply, current_tracer
 from eager.dtype import DType
 from eager.notice import options
 from eager.op import REGISTRY
 from eager.ops.draws import BINOMIAL, POISSON, STANDARD_GAMMA
+from eager.ops.pointwise import not_for
 from eager.ops.random import RANDOM
 from eager.ops.sort import SORT
 from eager.ops.view import as_ints
@@ -40,7 +42,7 @@ class Generator:
     plain Python would."""
 
     def __init__(self, device: Any = "cpu") -> None:
-        self.device = device
+        self.device = as_device(device)
         self.seed_value = _DEFAULT_SEED
         self.ordinal = 0
 
@@ -263,9 +265,13 @@ def _integers(
             f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
         )
     span = high - low
-    if span > 1 << 32:  # two draws make 62 bits
+    if span > 1 << 63:
+        raise RuntimeError(f"a range of at most 2**63 integers can be drawn from, got {span}")
+    if span > 1 << 32:  # two draws make 63 bits
         top = draw("bits", shape, dt.int64, generator, place)
-        bits = (top & 0x3FFFFFFF) * (1 << 32) + draw("bits", shape, dt.int64, generator, place)
+        bits = (top & 0x7FFFFFFF) * (1 << 32) + draw("bits", shape, dt.int64, generator, place)
+        if span == 1 << 63:
+            return (bits + low).to(dtype)
     else:
         bits = draw("bits", shape, dt.int64, generator, place)
     return (bits % span + low).to(dtype)
@@ -360,6 +366,8 @@ def bernoulli(
     input: Tensor, p: float | None = None, *, generator: Generator | None = None
 ) -> Tensor:
     """1 with probability `input` (or `p` everywhere), else 0; of its shape and dtype."""
+    if p is None:
+        not_for("bernoulli", dt.BOOL, dt.INT)([input.aval])
     kind = input.dtype if input.dtype.is_floating_point else dt.get_default_dtype()
     uniform = draw("uniform", tuple(input.shape), kind.compute, generator, input.device)
     chance: Any = input.detach() if p is None else p
@@ -514,13 +522,39 @@ def bernoulli_(x: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -
     return _fill(x, (uniform < p).to(x.dtype))
 
 
+def _range_asked(bounds: tuple[Any, ...], to: Any, known: dict[str, Any]) -> tuple[int, int | None]:
+    """[low, high) of the arguments of `random_`, where one bound alone is the upper one."""
+    low = known.pop("from", None)  # a word of Python: it can be no parameter
+    given = [*([] if low is None else [low]), *bounds, *([] if to is None else [to])]
+    if known or len(given) > 2:
+        raise TypeError(f"random_() takes (to) or (from, to), got {given} and {sorted(known)}")
+    if len(given) == 2:
+        return int(given[0]), None if given[1] is None else int(given[1])
+    return (0, int(given[0])) if given else (0, None)
+
+
 @public("random_", namespace=False)
 def random_(
-    x: Tensor, low: int = 0, high: int | None = None, *, generator: Generator | None = None
+    x: Tensor,
+    *bounds: Any,
+    to: int | None = None,
+    generator: Generator | None = None,
+    **known: Any,
 ) -> Tensor:
-    """Overwrite x with integers from [low, high); by default all that its dtype holds exactly."""
+    """Overwrite x with integers: `random_(to)` from [0, to), `random_(from, to)` from [from, to),
+    by default from 0 to all that its dtype holds exactly (2**24 for float32).
+
+    RuntimeError for an empty range or one that the dtype does not hold."""
+    low, high = _range_asked(bounds, to, known)
+    least, largest = dt.exact_range(x.dtype)
     if high is None:
-        high = 1 << 24 if x.dtype.is_floating_point else int(np.iinfo(x.dtype.np).max) + 1
+        high = largest + 1
+    if low >= high:
+        raise RuntimeError(
+            f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
+        )
+    if not x.is_floating_point() and not least <= low < high <= largest + 1:
+        raise RuntimeError(f"random_: from={low} or to={high} is out of bounds for {x.dtype}")
     return _fill(x, _integers(low, high, tuple(x.shape), x.dtype, generator, x.device))
 
 

@@ -53,6 +53,16 @@ def _trunc_div(x: Any, y: Any) -> Any:
     return quotient + ((np.remainder(x, y) != 0) & ((x < 0) ^ (y < 0))).astype(quotient.dtype)
 
 
+def _pow(x: Any, y: Any) -> Any:
+    """x ** y; of ints a negative power is 0, but for a base of 1 or -1."""
+    if np.result_type(x, y).kind not in "iu" or not np.any(negative := np.less(y, 0)):
+        return np.power(x, y)
+    units = np.where(x == 1, 1, np.where(x == -1, 1 - 2 * (y & 1), 0))
+    return np.where(negative, units, np.power(x, np.where(negative, 0, y))).astype(
+        np.result_type(x, y)
+    )
+
+
 def _rsqrt(x: Any) -> Any:
     return 1 / np.sqrt(x)
 
@@ -74,7 +84,7 @@ _TABLE: Final = (
     Intrinsic("sign", 1, _sign),
     Intrinsic("min", 2, np.minimum),  # NaN propagates
     Intrinsic("max", 2, np.maximum),
-    Intrinsic("pow", 2, np.power, cost=30),
+    Intrinsic("pow", 2, _pow, cost=30),
     # rounding (round: half to even)
     Intrinsic("floor", 1, np.floor),
     Intrinsic("ceil", 1, np.ceil),

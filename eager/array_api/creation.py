@@ -134,8 +134,7 @@ def asarray(
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """An array that shares the memory of another library's; with `copy`, one of its own."""
-    made = _on(interop.from_dlpack(x), device)
-    return made.clone() if copy else made
+    return _on(interop.from_dlpack(x, copy=copy), device)
 
 
 def arange(

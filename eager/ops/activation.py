@@ -11,12 +11,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from eager import dtype as dt
 from eager.dispatch import apply
 from eager.op import Samples
 from eager.ops import samples as s
 from eager.ops.elementary import sigmoid
 from eager.ops.kinds import Pointwise
-from eager.ops.pointwise import Vjp, where
+from eager.ops.pointwise import Vjp, not_for, where
 from eager.registry import F, in_place, overwrite, public
 from eager.tensor import Tensor
 
@@ -24,10 +25,14 @@ _wide = s.both(s.on(-3.1, 3.3), s.on(-4.57, 4.31))
 
 
 def functional(
-    name: str, body: Any, vjp: Vjp, samples: Samples = _wide, **how: Any
+    name: str, body: Any, vjp: Vjp, samples: Samples = _wide, ints: str = "", **how: Any
 ) -> Callable[..., Tensor]:
-    """An activation `name(input, inplace=False)` known as `torch.nn.functional.<name>`."""
-    op = Pointwise(name, ("x",), vjp, body=body)
+    """An activation `name(input, inplace=False)` known as `torch.nn.functional.<name>`. `ints`
+    says what it makes of ints: ints ("promote"), floats ("float"), or an error ("")."""
+    refused = {"": (dt.BOOL, dt.INT), "promote": (dt.BOOL,), "float": ()}[ints]
+    op = Pointwise(
+        name, ("x",), vjp, body=body, result=ints or "promote", refuses=not_for(name, *refused)
+    )
 
     def fn(input: Tensor, inplace: bool = False) -> Tensor:
         return overwrite(fn, input) if inplace else apply(op, input)
@@ -49,6 +54,7 @@ relu = functional(
     lambda m, x: m.max(x, 0),
     lambda g, out: (where(out <= 0, 0.0, g),),  # the gradient passes where NaN is
     s.both(_wide, s.on_ints()),
+    ints="promote",
     namespace=True,
     method=True,
     torch="relu",
@@ -57,9 +63,10 @@ relu_ = in_place("relu_", relu)
 setattr(Tensor, "relu_", relu_)  # noqa: B010
 relu6 = functional(
     "relu6",
-    lambda m, x: m.min(m.max(x, 0.0), 6.0),
+    lambda m, x: m.min(m.max(x, 0), 6),
     lambda g, x: (where((x > 0) & (x < 6), g, 0.0),),
     s.on(-3.3, 9.1),
+    ints="promote",
 )
 hardsigmoid = functional(
     "hardsigmoid",
@@ -79,18 +86,21 @@ LEAKY_RELU = Pointwise(
     ("x", "slope"),
     lambda g, x, slope: (where(x > 0, g, g * slope), None),
     body=lambda m, x, slope: m.where(x > 0, x, x * slope),
+    refuses=not_for("leaky_relu", dt.BOOL, dt.INT),
 )
 HARDTANH = Pointwise(
     "hardtanh",
     ("x", "lo", "hi"),
     lambda g, x, lo, hi: (where((x > lo) & (x < hi), g, 0.0), None, None),
     body=lambda m, x, lo, hi: m.min(m.max(x, lo), hi),
+    refuses=not_for("hardtanh", dt.BOOL),
 )
 THRESHOLD = Pointwise(
     "threshold",
     ("x", "limit", "value"),
     lambda g, x, limit: (where(x <= limit, 0.0, g), None, None),
     body=lambda m, x, limit, value: m.where(x <= limit, value, x),  # NaN stays
+    refuses=not_for("threshold", dt.BOOL),
 )
 
 
@@ -125,8 +135,12 @@ def hardtanh(
     """x limited to [min_val, max_val]; no gradient at the limits."""
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
+    if input.dtype is dt.uint8 and min(min_val, max_val) < 0:
+        raise RuntimeError("hardtanh: negative limits for a tensor of an unsigned type")
     if inplace:
         return hardtanh_(input, min_val, max_val)
+    if input.dtype.category < dt.FLOAT:
+        min_val, max_val = int(min_val), int(max_val)
     return apply(HARDTANH, input, min_val, max_val)
 
 
@@ -142,6 +156,8 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
     """x where x > threshold, `value` elsewhere."""
     if inplace:
         return threshold_(input, threshold, value)
+    if input.dtype.category < dt.FLOAT:
+        threshold, value = int(threshold), int(value)
     return apply(THRESHOLD, input, threshold, value)
 
 
@@ -158,12 +174,14 @@ ELU = Pointwise(
         None,
     ),
     body=lambda m, x, alpha, scale: scale * m.where(x > 0, x, alpha * m.expm1(m.min(x, 0.0))),
+    refuses=not_for("elu", dt.BOOL, dt.INT),
 )
 CELU = Pointwise(
     "celu",
     ("x", "alpha"),
     lambda g, x, alpha: (where(x > 0, g, g * (where(x > 0, 0.0, x) / alpha).exp()), None),
     body=lambda m, x, alpha: m.where(x > 0, x, alpha * m.expm1(m.min(x, 0.0) / alpha)),
+    refuses=not_for("celu", dt.BOOL, dt.INT),
 )
 SOFTPLUS = Pointwise(
     "softplus",
@@ -172,6 +190,7 @@ SOFTPLUS = Pointwise(
     body=lambda m, x, beta, limit: m.where(
         x * beta > limit, x, m.log1p(m.exp(m.min(x * beta, limit))) / beta
     ),
+    refuses=not_for("softplus", dt.BOOL, dt.INT),
 )
 
 
@@ -243,10 +262,16 @@ def _mish_grad(g: Tensor, x: Tensor, t: Tensor) -> Tensor:
 
 
 softsign = functional(
-    "softsign", lambda m, x: x / (1.0 + m.abs(x)), lambda g, x: (g / (1 + x.abs()).square(),)
+    "softsign",
+    lambda m, x: x / (1.0 + m.abs(x)),
+    lambda g, x: (g / (1 + x.abs()).square(),),
+    ints="float",
 )
 tanhshrink = functional(
-    "tanhshrink", lambda m, x: x - m.tanh(x), lambda g, x: (g * x.tanh().square(),)
+    "tanhshrink",
+    lambda m, x: x - m.tanh(x),
+    lambda g, x: (g * x.tanh().square(),),
+    ints="float",
 )
 
 # ------------------------------------------------------------------------------------- gelu
@@ -258,12 +283,14 @@ GELU = Pointwise(
     ("x",),
     lambda g, x: (g * (0.5 * (1 + (x * _SQRT_HALF).erf()) + x * ((-0.5 * (x * x)).exp() * _PDF)),),
     body=lambda m, x: 0.5 * x * (1.0 + m.erf(x * _SQRT_HALF)),
+    refuses=not_for("gelu", dt.BOOL, dt.INT),
 )
 GELU_TANH = Pointwise(
     "gelu_tanh",
     ("x",),
     lambda g, x: (_gelu_tanh_grad(g, x),),
     body=lambda m, x: 0.5 * x * (1.0 + m.tanh(_TANH_A * (x + _TANH_B * (x * x * x)))),
+    refuses=not_for("gelu", dt.BOOL, dt.INT),
 )
 
 
@@ -290,6 +317,7 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
 @_f("softshrink", 0.3)
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x moved towards 0 by lambd, 0 within; NaN stays."""
+    not_for("softshrink", dt.BOOL, dt.INT)([input.aval])
     if not lambd >= 0:
         raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
     return where(
@@ -302,4 +330,5 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 @_f("hardshrink", 0.3)
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x outside [-lambd, lambd], 0 inside; NaN stays."""
+    not_for("hardshrink", dt.BOOL, dt.INT)([input.aval])
     return where(input.abs() <= lambd, 0.0, input)

@@ -19,7 +19,7 @@ from eager.ops import samples as s
 from eager.ops.create import IOTA, made
 from eager.ops.extern import SVD
 from eager.ops.move import cat, stack
-from eager.ops.pointwise import where
+from eager.ops.pointwise import not_for, where
 from eager.ops.reduce import amax, amin, is_floating, over_dims, sum
 from eager.ops.view import constant, norm_dim, norm_dims
 from eager.registry import public
@@ -180,6 +180,8 @@ def norm(
     """Vector p-norm over `dim` (all by default); "fro" is the 2-norm, "nuc" the sum of a matrix's
     singular values. The gradient at 0 is 0."""
     x = input if dtype is None else input.to(dtype)
+    if x.dtype.category < dt.FLOAT:
+        raise RuntimeError(f"norm: expected a floating point or complex tensor, got {x.dtype}")
     if p == "nuc":
         return _nuclear(x, dim, keepdim)
     dims = norm_dims(dim, x.ndim, "norm")
@@ -287,6 +289,7 @@ def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log(sum(exp(x))) over `dim`, without overflow; -inf of nothing but -inf."""
     dims = norm_dims(dim, input.ndim, "logsumexp")
+    input = input if input.dtype.category >= dt.FLOAT else input.to(dt.get_default_dtype())
     if is_empty(input.numel()):
         return sum(input.exp(), dims, keepdim).log()
     high = constant(amax(input, dims, keepdim=True))
@@ -374,6 +377,7 @@ def trace(input: Tensor) -> Tensor:
     """Sum of the diagonal of a matrix."""
     if input.ndim != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")
+    not_for("trace", dt.BOOL)([input.aval])
     return sum(input.diagonal())
 
 

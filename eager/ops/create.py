@@ -43,6 +43,7 @@ IOTA = Create(
 
 
 def _full(value: Any, aval: Aval) -> Tensor:
+    value = dt.stored(value, aval.dtype)
     if aval.device != "cpu":
         return apply(FULL, value, shape=aval.shape, dtype=aval.dtype, device=aval.device)
     return apply(FULL, value, shape=aval.shape, dtype=aval.dtype)
@@ -104,7 +105,7 @@ def full(
             else found
         )
     shape = as_ints((size,) if is_int(size) else size)
-    out = made(FULL, fill_value, place=device, shape=shape, dtype=dtype)
+    out = made(FULL, dt.stored(fill_value, dtype), place=device, shape=shape, dtype=dtype)
     return finish(out, device, requires_grad)
 
 
@@ -180,6 +181,11 @@ def arange(
     integral = all(map(is_int, (start, end, step)))
     dtype = dtype or (dt.int64 if integral else dt.get_default_dtype())
     n = -((start - end) // step) if integral else math.ceil((end - start) / step)
+    if dtype is dt.bool_:
+        raise NotImplementedError("arange is not implemented for bool: choose another dtype")
+    if dtype.category < dt.FLOAT and not integral:
+        out = made(IOTA, place=device, shape=(n,), dtype=dtype)
+        return finish(out * int(step) + int(start), device, requires_grad)
     if dtype.category < dt.FLOAT or integral:
         out = made(IOTA, place=device, shape=(n,), dtype=dtype)
         out = out if step == 1 else out * step
@@ -318,7 +324,8 @@ def full_like(
         options("full_like", layout, pin_memory, memory_format)
     place = input.device if device is None else device
     shape = tuple(input.shape)
-    out = made(FULL, fill_value, place=place, shape=shape, dtype=dtype or input.dtype)
+    kind = dtype or input.dtype
+    out = made(FULL, dt.stored(fill_value, kind), place=place, shape=shape, dtype=kind)
     return finish(out, place, requires_grad)
 
 
@@ -363,7 +370,8 @@ def new_full(
 ) -> Tensor:
     place = self.device if device is None else device
     shape = as_ints((size,))
-    out = made(FULL, fill_value, place=place, shape=shape, dtype=dtype or self.dtype)
+    kind = dtype or self.dtype
+    out = made(FULL, dt.stored(fill_value, kind), place=place, shape=shape, dtype=kind)
     return finish(out, place, requires_grad)
 
 
@@ -375,6 +383,10 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     if indexing not in ("ij", "xy"):
         raise RuntimeError(f"meshgrid: indexing must be one of 'xy' or 'ij', got {indexing!r}")
     axes = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
+    if any(x.ndim > 1 for x in axes):
+        raise RuntimeError(
+            f"meshgrid: expected 0-d or 1-d tensors, got shapes {[list(x.shape) for x in axes]}"
+        )
     shape = [x.numel() for x in axes]
     grids = [
         x.reshape([-1 if i == d else 1 for i in range(len(axes))]).expand(shape)
@@ -413,6 +425,10 @@ def triu_indices(
 @public(method=False)
 def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All combinations of the elements of vectors, one per row."""
+    if any(x.ndim > 1 for x in tensors):
+        raise RuntimeError(
+            f"cartesian_prod: expected vectors, got shapes {[list(x.shape) for x in tensors]}"
+        )
     if len(tensors) == 1:
         return tensors[0]
     flat = [g.reshape(-1, 1) for g in meshgrid(*tensors)]

@@ -11,7 +11,7 @@ from eager.dispatch import apply
 from eager.op import REGISTRY
 from eager.ops import samples as s
 from eager.ops.kinds import Pointwise
-from eager.ops.pointwise import UnaryFn, binary, binary_op, is_integral, unary, where
+from eager.ops.pointwise import UnaryFn, binary, binary_op, is_integral, not_for, unary, where
 from eager.ops.view import zeros_of
 from eager.registry import needs_tensors, public
 from eager.special_arrays import far_coefficients
@@ -30,6 +30,7 @@ def _rounding(name: str, body: Any = None, alias: tuple[str, ...] = ()) -> Any:
     op = Pointwise(name, ("x",), _zero, body=body or (lambda m, x: getattr(m, name)(x)))
 
     def fn(input: Tensor) -> Tensor:
+        not_for(name, dt.BOOL)([input.aval])
         return input.clone() if is_integral(input) else apply(op, input)
 
     fn.__name__ = fn.__qualname__ = name
@@ -46,6 +47,7 @@ ROUND = Pointwise("round", ("x",), _zero, body=lambda m, x: m.round(x))
 @public(inplace=True, samples=s.both(_rounded, s.calls(s.call(s.values((3, 4)), decimals=1))))
 def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     """To the nearest whole number (half to even), or to `decimals` places."""
+    not_for("round", dt.BOOL)([input.aval])
     if decimals:
         scale = 10.0 ** abs(decimals)
         scaled = input * scale if decimals > 0 else input / scale
@@ -54,7 +56,9 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     return input.clone() if is_integral(input) else apply(ROUND, input)
 
 
-frac = unary("frac", lambda m, x: x - m.trunc(x), lambda g: (g,), samples=s.on(-3.3, 3.3))
+frac = unary("frac", lambda m, x: x - m.trunc(x), lambda g: (g,), samples=s.on(-3.3, 3.3),
+    refuses=not_for("frac", dt.BOOL, dt.INT),
+)  # fmt: skip
 
 # ------------------------------------------------------------------------------ exponentials
 _with_ints = s.both(s.on(), s.on_ints())
@@ -434,6 +438,8 @@ def isclose(
     for name, tolerance in (("rtol", rtol), ("atol", atol)):
         if tolerance < 0:
             raise RuntimeError(f"{name} must be greater than or equal to zero, but got {tolerance}")
+    if input.dtype is dt.bool_:
+        return input == other
     close = (input - other).abs() <= atol + rtol * other.abs()
     close = (input == other) | (close & other.isfinite() & input.isfinite())
     return close | (input.isnan() & other.isnan()) if equal_nan else close

@@ -43,6 +43,7 @@ def _zeta_kernel(x: Any, q: Any) -> Any:
     """sum 1 / (q + k)^x: terms one by one up to q + k > 10, then Euler's and Maclaurin's formula.
     NaN for x < 1, and where a negative number has a broken power; infinite at poles."""
     kind = np.result_type(x, q)
+    kind = kind if kind.kind == "f" else dt.get_default_dtype().np
     x, q = np.broadcast_arrays(np.asarray(x, np.float64), np.asarray(q, np.float64))
     with np.errstate(all="ignore"):
         total, edge = np.zeros(x.shape), q

@@ -18,7 +18,7 @@ from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.create import IOTA, made
 from eager.ops.index import GATHER, INDEX_ADD, INDEX_PUT, SCATTER, TAKE, scatter_by
-from eager.ops.pointwise import where
+from eager.ops.pointwise import not_for, where
 from eager.ops.sort import SORT
 from eager.ops.view import constant, norm_dim
 from eager.registry import public
@@ -417,6 +417,7 @@ def pick(values: Tensor, indices: Tensor, dim: int, at: int, keepdim: bool) -> S
 )
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median of all elements, or (values, indices) along `dim`. NaN wins."""
+    not_for("median", dt.BOOL)([input.aval])
     if dim is None:
         if not input.numel():
             return input.sum() / 0  # NaN

@@ -40,7 +40,7 @@ class Pointwise(Op):
     with ints raised to the default float), "bool", "first" (the first operand's) or "real" (the
     real part's). The first `mask` operands are conditions: bool, and no part of promotion.
     `ufunc` is a NumPy function equal to the body on one dtype, where there is one. `refuses` says
-    what is wrong with operands that the op does not take ("" for those that it does).
+    what is wrong with operands that the op does not take ("" for those that it does), or raises.
     """
 
     body: Callable[..., Any] = field(kw_only=True)

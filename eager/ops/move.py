@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from eager import dtype as dt
 from eager.aval import Aval
 from eager.dispatch import apply
 from eager.op import Attrs
@@ -325,7 +326,7 @@ PAD: Move = Move(
 
 def constant_pad(input: Tensor, pads: Sequence[tuple[int, int]], value: Any = 0) -> Tensor:
     """`pads[d]` = (before, after) elements of `value` around dimension d; negative ones crop."""
-    return apply(PAD, input, value, pads=tuple(pads))
+    return apply(PAD, input, dt.stored(value, input.dtype), pads=tuple(pads))
 
 
 @public(
@@ -436,10 +437,12 @@ def tile(input: Tensor, *each: Any, dims: Any = None) -> Tensor:
     )
 )
 def repeat_interleave(
-    input: Tensor, repeats: Any, dim: int | None = None, *, output_size: int | None = None
+    input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
 ) -> Tensor:
     """Each element repeated (by a number, or by its own number) along `dim`, or of the flattened
-    tensor."""
+    tensor. Of numbers of repeats alone: each index as often as its number says."""
+    if repeats is None:
+        return apply(REPEATS, input.detach())
     x, d = (
         (input.reshape(-1), 0)
         if dim is None

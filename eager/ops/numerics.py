@@ -7,6 +7,7 @@ import builtins
 import itertools
 from typing import Any
 
+from eager import dtype as dt
 from eager.aval import broadcast_shapes as _broadcast
 from eager.device import Size
 from eager.ops import samples as s
@@ -127,6 +128,8 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
 )
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """All ways to take r elements of a vector, in order, one per row."""
+    if input.ndim != 1:
+        raise RuntimeError(f"combinations: expected a vector, but got shape {list(input.shape)}")
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     rows = list(choose(range(input.shape[0]), r))
     if not rows:
@@ -143,21 +146,24 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
     """The integral of samples by the trapezoidal rule along `dim`."""
     d = norm_dim(dim, y.ndim, "trapezoid")
-    return sum(_trapezoids(y, x, dx, d), d) if y.shape[d] else sum(y / 2, d)
+    return sum(_doubled_areas(y, x, dx, d), d) / 2 if y.shape[d] else sum(y / 2, d)
 
 
-def _trapezoids(y: Tensor, x: Tensor | None, dx: float, d: int) -> Tensor:
-    """The areas between neighbours along dimension d, one less than samples."""
+def _doubled_areas(y: Tensor, x: Tensor | None, dx: float, d: int) -> Tensor:
+    """Twice the areas between neighbours along dimension d, one less than samples.
+    Ints stay ints."""
+    if dt.bool_ in (y.dtype, None if x is None else x.dtype):
+        raise RuntimeError("trapezoid: bool tensors are not supported")
     n = y.shape[d]
-    means = y.narrow(d, 1, n - 1) / 2 + y.narrow(d, 0, n - 1) / 2
+    sums = y.narrow(d, 0, n - 1) + y.narrow(d, 1, n - 1)
     if x is None:
-        return means * dx
+        return sums * dx
     if x.ndim == 1:
         x = x.reshape([-1 if i == d else 1 for i in range(y.ndim)])
     elif x.ndim < y.ndim:
         x = x.reshape((*(1,) * (y.ndim - x.ndim), *x.shape))
     m = x.shape[d]
-    return means * (x.narrow(d, 1, m - 1) - x.narrow(d, 0, m - 1))
+    return sums * (x.narrow(d, 1, m - 1) - x.narrow(d, 0, m - 1))
 
 
 @public(
@@ -169,7 +175,7 @@ def cumulative_trapezoid(
 ) -> Tensor:
     """The integrals by the trapezoidal rule up to each sample but the first."""
     d = norm_dim(dim, y.ndim, "cumulative_trapezoid")
-    return cumsum(_trapezoids(y, x, dx, d), d)
+    return cumsum(_doubled_areas(y, x, dx, d), d) / 2
 
 
 @public(
@@ -202,6 +208,8 @@ def gradient(
         )
     if edge_order not in (1, 2):
         raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
+    if input.dtype is dt.uint8:
+        raise RuntimeError("gradient does not support uint8 input: differences may be negative")
     if any(input.shape[d] < edge_order + 1 for d in along):
         raise RuntimeError(
             "torch.gradient expected each dimension size to be at least edge_order+1"
@@ -246,6 +254,10 @@ def cov(
             f"{input.ndim} dimensions"
         )
     x = input.reshape(1, -1) if input.ndim < 2 else input
+    if x.dtype is dt.bool_:
+        raise RuntimeError("cov(): bool dtype is not supported for input")
+    if x.dtype.category < dt.FLOAT:
+        x = x.to(dt.get_default_dtype())
     weights = _observation_weights(x, fweights, aweights)
     if weights is None:
         apart = x - x.mean(1, keepdim=True)
@@ -302,6 +314,8 @@ def corrcoef(input: Tensor) -> Tensor:
 )
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """Powers of a vector's elements, one column per power."""
+    if x.ndim != 1:
+        raise RuntimeError(f"vander: x must be a one-dimensional tensor, got shape {list(x.shape)}")
     n = x.shape[0] if N is None else N
     powers = range(n) if increasing else range(n - 1, -1, -1)
     return stack([x**p for p in powers], 1)

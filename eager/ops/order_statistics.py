@@ -13,7 +13,7 @@ from eager.casts import full_precision
 from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.index_and_sort import Sorted, iota_along, pick, shared, sorted_along
-from eager.ops.pointwise import where
+from eager.ops.pointwise import not_for, where
 from eager.ops.view import norm_dim
 from eager.registry import public
 from eager.tensor import Tensor
@@ -116,6 +116,7 @@ def _between(below: Tensor, above: Tensor, share: Any) -> Tensor:
 )
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """`median` of the elements that are not NaN; NaN where there are no others."""
+    not_for("nanmedian", dt.BOOL)([input.aval])
     if dim is None:
         return shared(input, nanmedian(input.reshape(-1), 0).values)
     d = norm_dim(dim, input.ndim, "nanmedian")

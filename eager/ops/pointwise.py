@@ -37,6 +37,18 @@ def _ufunc(name: str) -> Any:
     return found if isinstance(found, np.ufunc) else None
 
 
+def not_for(name: str, *kinds: int) -> Callable[[Sequence[Aval]], str]:
+    """`refuses` of an op whose first operand is of none of these kinds: `dt.BOOL`, `dt.INT`."""
+
+    def refuses(operands: Sequence[Aval]) -> str:
+        kind = operands[0].dtype
+        if kind.category in kinds and not operands[0].weak:
+            raise NotImplementedError(f'"{name}" not implemented for {kind}: convert it first')
+        return ""
+
+    return refuses
+
+
 def unary(
     name: str,
     body: Body | str,
@@ -360,7 +372,13 @@ def float_power(input: Tensor, exponent: Any) -> Tensor:
 
 
 abs_ = unary(
-    "abs", "abs", lambda g, x: (g * x.sgn(),), result="real", alias=("absolute",), samples=s.on()
+    "abs",
+    "abs",
+    lambda g, x: (g * x.sgn(),),
+    result="real",
+    alias=("absolute",),
+    samples=s.on(),
+    refuses=not_for("abs", dt.BOOL),
 )
 _signed = s.both(
     s.on(),
@@ -459,7 +477,13 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
         raise RuntimeError(
             f"where expected condition to be a boolean tensor, got {condition.dtype}"
         )
-    return apply(WHERE, condition, input, other)
+    return apply(WHERE, condition, _beside(input, other), _beside(other, input))
+
+
+def _beside(number: Any, tensor: Any) -> Any:
+    """A number as an element of the tensor's type, which an int of Python does not widen."""
+    fits = type(number) is int and isinstance(tensor, Tensor)
+    return dt.stored(number, tensor.dtype) if fits else number
 
 
 @public("where", namespace=False)
@@ -488,7 +512,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     kind = value.dtype.is_complex if isinstance(value, Tensor) else type(value) is complex
     if kind and not input.dtype.is_complex:
         raise RuntimeError(f"value cannot be converted to type {input.dtype} without overflow")
-    out = apply(WHERE, mask, value, input)
+    out = apply(WHERE, mask, dt.stored(value, input.dtype), input)
     return out if out.dtype is input.dtype else out.to(input.dtype)
 
 
@@ -520,6 +544,7 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Limited to [min, max]; NaN stays. The gradient passes at the limits themselves."""
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    min, max = _beside(min, input), _beside(max, input)
     if max is None:
         return apply(CLAMP_MIN, input, min)
     if min is None:

@@ -11,6 +11,7 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
+from eager import dtype as dt
 from eager.casts import full_precision, given_precision, lower_precision, to_precision
 from eager.dispatch import apply
 from eager.op import Sample, Samples
@@ -172,7 +173,12 @@ def _expand_batch(x: Tensor, batch: tuple[int, ...]) -> Tensor:
 
 
 def _scaled_sum(base: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
-    """beta * base + alpha * product; a base with beta 0 is not read, so its NaN does not spread."""
+    """beta * base + alpha * product; a base with beta 0 is not read, so its NaN does not spread.
+    Factors of ints and bools are what their dtype makes of them."""
+    if product.dtype.category < dt.FLOAT:
+        whole = bool if product.dtype is dt.bool_ else int
+        alpha, beta = whole(alpha), whole(beta)
+        product = product.to(base.dtype) if base.dtype is dt.bool_ else product
     product = product if alpha == 1 else product * alpha
     if beta == 0:
         return product
@@ -220,7 +226,7 @@ def addbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
     """beta * input + alpha * bmm(batch1, batch2).sum(0)."""
-    return _scaled_sum(input, bmm(batch1, batch2).sum(0), beta, alpha)
+    return _scaled_sum(input, bmm(batch1, batch2).sum(0, dtype=batch1.dtype), beta, alpha)
 
 
 @public(
@@ -300,9 +306,9 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     right = [d % b.ndim for d in right]
     for i, j in zip(left, right, strict=len(left) == len(right)):  # a size of 1 is broadcast
         if is_single(a.shape[i]) and not is_single(b.shape[j]):
-            b = b.sum(j, keepdim=True)
+            b = b.sum(j, keepdim=True, dtype=b.dtype)
         elif is_single(b.shape[j]) and not is_single(a.shape[i]):
-            a = a.sum(i, keepdim=True)
+            a = a.sum(i, keepdim=True, dtype=a.dtype)
     if [a.shape[d] for d in left] != [b.shape[d] for d in right]:
         raise RuntimeError(
             f"tensordot: the contracted dimensions {left} of {list(a.shape)} and {right} of "
@@ -383,10 +389,14 @@ def _einsums() -> list[Sample]:
 
 
 @public(method=False, samples=_einsums)
-def einsum(equation: str, *operands: Any) -> Tensor:
+def einsum(equation: Any, *operands: Any) -> Tensor:
     """Einstein summation, contracted from left to right. `...` stands for broadcast dimensions.
 
-    Raises RuntimeError for an equation that does not fit the operands."""
+    Instead of an equation each operand may be followed by a list of the numbers of its dimensions
+    (0 to 51, and `...`), with one for the result at the end. Raises RuntimeError for an equation
+    that does not fit the operands."""
+    if isinstance(equation, Tensor):
+        equation, operands = _equation_of_lists((equation, *operands))
     if len(operands) == 1 and isinstance(operands[0], list | tuple):
         operands = tuple(operands[0])
     inputs, output = _parse(equation, operands)
@@ -400,6 +410,27 @@ def einsum(equation: str, *operands: Any) -> Tensor:
         x, names = contract_pair(x, y, names, others, sorted(wanted))
     x, names = _sum_out(x, names, set(output))
     return x.permute([names.index(n) for n in output])
+
+
+def _equation_of_lists(operands: tuple[Any, ...]) -> tuple[str, tuple[Tensor, ...]]:
+    """`x, [0, 1], y, [1, ...], [0, ...]` as an equation and its operands."""
+
+    def term(numbers: Sequence[Any]) -> str:
+        for n in numbers:
+            if n is not Ellipsis and n not in range(len(_SUBSCRIPTS)):
+                raise ValueError(
+                    f"einsum(): not within the valid range [0, {len(_SUBSCRIPTS)}): {n}"
+                )
+        return "".join("..." if n is Ellipsis else _SUBSCRIPTS[n] for n in numbers)
+
+    pairs = len(operands) // 2
+    equation = ",".join(term(operands[2 * i + 1]) for i in range(pairs))
+    if len(operands) % 2:
+        equation += "->" + term(operands[-1])
+    return equation, operands[: 2 * pairs : 2]
+
+
+_SUBSCRIPTS = string.ascii_uppercase + string.ascii_lowercase
 
 
 def _check_sizes(equation: str, inputs: list[list[str]], operands: Sequence[Tensor]) -> None:

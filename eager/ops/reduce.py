@@ -134,6 +134,8 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
         for i, n in enumerate(shape)
         if is_single(n) and not is_single(input.shape[i + lead])
     )
+    if input.dtype.category < dt.FLOAT:
+        input = input.to(dt.int64)
     out = apply(SUM, input, dim=dims, keepdim=True) if dims else input
     return out.reshape(shape) if tuple(out.shape) != shape else out
 
@@ -200,6 +202,8 @@ def _arg(op: ArgReduce, input: Tensor, dim: int | None, keepdim: bool) -> Tensor
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """Index of the largest element along `dim`, or in the flattened tensor: int64, the first of
     several."""
+    if input.dtype is dt.bool_:
+        raise RuntimeError("argmax(): does not support bool input")
     return _arg(ARGMAX, input, dim, keepdim)
 
 
@@ -207,6 +211,8 @@ def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tens
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """Index of the smallest element along `dim`, or in the flattened tensor: int64, the first of
     several."""
+    if input.dtype is dt.bool_:
+        raise RuntimeError("argmin(): does not support bool input")
     return _arg(ARGMIN, input, dim, keepdim)
 
 
@@ -229,7 +235,7 @@ def _extreme(input: Tensor, dim: Any, keepdim: bool, maximal: bool) -> Any:
         return amax(input) if maximal else amin(input)
     if isinstance(dim, Tensor):
         return maximum(input, dim) if maximal else minimum(input, dim)
-    indices = (argmax if maximal else argmin)(input, dim, True)
+    indices = _arg(ARGMAX if maximal else ARGMIN, input, dim, True)
     d = norm_dim(dim, input.ndim, "max" if maximal else "min")
     values = input.gather(d, indices) if input.ndim else input.clone()
     if not keepdim and input.ndim:
@@ -309,6 +315,11 @@ def nanmean(
     input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None
 ) -> Tensor:
     """Mean of the elements that are not NaN."""
+    if input.dtype.category < dt.FLOAT:
+        raise RuntimeError(
+            "nanmean(): expected input to have floating point or complex dtype but got "
+            f"{input.dtype}"
+        )
     counted = sum(input == input, dim, keepdim)
     return nansum(input, dim, keepdim, dtype=dtype) / counted
 

@@ -140,6 +140,8 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if weights is None:
         return apply(BINCOUNT, input, least=minlength)
+    if weights.dtype is not dt.float32:
+        weights = weights.to(dt.float64)
     return apply(BINCOUNT_WEIGHTED, input, weights, least=minlength)
 
 
@@ -281,7 +283,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     if indices.dtype.category is not dt.INT:
         raise ValueError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
     sizes = shape if isinstance(shape, tuple | list) else (shape,)
-    places, rest = [], indices
+    places, rest = [], indices.to(dt.int64)
     for size in reversed(sizes):
         places.append(rest % size)
         rest = rest // size

@@ -10,12 +10,13 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from eager import dtype as dt
 from eager.dtype import DType
 from eager.nn.functional.register import functional
 from eager.notice import warn_once
 from eager.op import Sample
 from eager.ops import samples as s
-from eager.ops.pointwise import where
+from eager.ops.pointwise import not_for, where
 from eager.ops.view import norm_dim
 from eager.random import draw
 from eager.tensor import Tensor
@@ -132,6 +133,7 @@ def rrelu(
             f"rrelu: Lower bound should be less than or equal to the upper bound, got {lower} and "
             f"{upper}"
         )
+    not_for("rrelu", dt.BOOL, dt.INT)([input.aval])
     slope: Any = (lower + upper) / 2
     if training:
         uniform = draw("uniform", tuple(input.shape), input.dtype.compute, None, input.device).to(

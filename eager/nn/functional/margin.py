@@ -88,7 +88,9 @@ def cosine_embedding_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """1 - cos where t is 1, max(0, cos - margin) where it is -1."""
-    cosine = cosine_similarity(input1, input2, -1)
+    kind = dt.get_default_dtype()
+    a, b = (x if x.dtype.category >= dt.FLOAT else x.to(kind) for x in (input1, input2))
+    cosine = cosine_similarity(a, b, -1)
     far = where(target == -1, (cosine - margin).clamp(min=0), 0.0)
     loss = where(target == 1, 1 - cosine, 0.0) + far
     return reduced(loss, legacy_reduction(size_average, reduce, reduction))
@@ -264,6 +266,8 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """The p-norm distances of all pairs of rows, as the upper triangle of their matrix."""
     if input.ndim != 2:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
+    if not input.is_floating_point():
+        raise RuntimeError(f"pdist only supports floating-point dtypes, got {input.dtype}")
     if p < 0:
         raise RuntimeError("pdist only supports non-negative p values")
     n = input.shape[0]

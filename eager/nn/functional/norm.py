@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from eager import dtype as dt
 from eager.autograd import Function, is_grad_enabled, no_grad
 from eager.dispatch import apply
 from eager.nn.functional.register import functional, wide
@@ -264,5 +265,7 @@ def local_response_norm(
     low = size // 2
     pads = tuple((low, size - 1 - low) if d == 1 else (0, 0) for d in range(input.ndim))
     squares = apply(PAD, input * input, 0.0, pads=pads)
-    mean = squares.unfold(1, size, 1).mean(-1)
+    total = squares.unfold(1, size, 1).sum(-1)
+    whole = input.dtype.category < dt.FLOAT
+    mean = total.div(size, rounding_mode="trunc") if whole else total / size
     return input / (mean * alpha + k).pow(beta)

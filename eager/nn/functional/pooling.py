@@ -179,11 +179,13 @@ def _avg_pool(
     total = apply(SUM_POOL, x, **geometry)
     if divisor == 0:
         raise RuntimeError("divisor must be not zero")
-    if divisor is not None:
-        return _unbatch(total / divisor, single)
-    if not geometry["ceil"] and (count_include_pad or not any(geometry["padding"])):
-        return _unbatch(total / _product(geometry["kernel"]), single)
-    return _unbatch(total / _counts(x, geometry, count_include_pad), single)
+    by: Any = divisor
+    if by is None and not geometry["ceil"] and (count_include_pad or not any(geometry["padding"])):
+        by = _product(geometry["kernel"])
+    elif by is None:
+        by = _counts(x, geometry, count_include_pad)
+    whole = x.dtype.category < dt.FLOAT
+    return _unbatch(total.div(by, rounding_mode="trunc") if whole else total / by, single)
 
 
 def _counts(x: Tensor, geometry: dict[str, Any], include_pad: bool) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from eager import dtype as dt
@@ -20,7 +21,8 @@ from eager.ops import samples as s
 from eager.ops.contract import CONV_INPUT_GRAD
 from eager.ops.index import TAKE
 from eager.ops.index_and_sort import iota
-from eager.ops.move import CAT, PAD
+from eager.ops.move import CAT, constant_pad
+from eager.ops.pointwise import where
 from eager.symint import SymInt, integer, known_eq
 from eager.tensor import Tensor
 
@@ -82,7 +84,7 @@ def pad(
         )
     if mode == "constant":
         pads = ((0, 0),) * (input.ndim - len(pairs)) + tuple(reversed(pairs))
-        return apply(PAD, input, 0.0 if value is None else value, pads=pads)
+        return constant_pad(input, pads, 0.0 if value is None else value)
     if mode not in _AROUND:
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
     for i, (before, after) in enumerate(pairs):
@@ -189,6 +191,30 @@ def _cubic(x: Tensor, dim: int, out: int, ratio: float, align: bool) -> Tensor:
     return total
 
 
+def _smoothed(x: Tensor, dim: int, out: int, ratio: float, align: bool, *, cubic: bool) -> Tensor:
+    """Each output place a mean of all places under a filter as wide as it stands for: a product
+    with the weights (out, n) along `dim`. The filters are Pillow's (cubic: a = -0.5)."""
+    n = x.shape[dim]
+    wide = max(ratio, 1.0)
+    centre = (iota(out, x.dtype.compute, like=x) + 0.5) * ratio
+    places = iota(n, x.dtype.compute, like=x)
+    apart = (places + 0.5 - centre.unsqueeze(1)).abs() / wide  # (out, n)
+    reach = wide * (2.0 if cubic else 1.0)
+    first = (centre - reach + 0.5).trunc().clamp(min=0).unsqueeze(1)
+    past = (centre + reach + 0.5).trunc().clamp(max=n).unsqueeze(1)
+    weights = _cubic_filter(apart) if cubic else (1 - apart).clamp(min=0)
+    weights = where((places >= first) & (places < past), weights, 0.0)
+    weights = (weights / weights.sum(1, keepdim=True)).to(x.dtype)
+    return (x.movedim(dim, -1) @ weights.T).movedim(-1, dim)
+
+
+def _cubic_filter(d: Tensor) -> Tensor:
+    a = -0.5
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    return where(d < 1, near, where(d < 2, far, 0.0))
+
+
 def cubic_weights(t: Tensor) -> list[Tensor]:
     a = -0.75
 
@@ -230,9 +256,10 @@ def interpolate(
     """Resize the spatial dimensions of (N, C, *S) to `size` or by `scale_factor`.
 
     mode: nearest, nearest-exact, linear (3-D), bilinear and bicubic (4-D), trilinear (5-D),
-    area."""
-    if antialias:
-        raise NotImplementedError("interpolate: antialias is not supported")
+    area. With `antialias` (bilinear, bicubic) what is made smaller is smoothed over all that a
+    place stands for, as Pillow does. uint8 is rounded after each dimension, the last one first."""
+    if antialias and mode not in ("bilinear", "bicubic"):
+        raise ValueError("Anti-alias option is restricted to bilinear and bicubic modes")
     out = _out_size(input, size, scale_factor)
     if mode == "area":
         pools = (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)
@@ -253,6 +280,12 @@ def interpolate(
             f"Got {input.ndim}D input, but {mode} mode needs {_SPATIAL.get(mode, 0) + 2}D input"
         )
     step = _cubic if mode == "bicubic" else _linear
+    if antialias:
+        step = partial(_smoothed, cubic=mode == "bicubic")
+    if input.dtype is dt.uint8:
+        for d, (o, r) in reversed([*enumerate(zip(out, ratios, strict=True), 2)]):
+            input = step(input.float(), d, o, r, bool(align_corners)).round().clamp(0, 255)
+        return input.to(dt.uint8)
     for d, (o, r) in enumerate(zip(out, ratios, strict=True), 2):
         input = step(input, d, o, r, bool(align_corners))
     return input

@@ -138,12 +138,26 @@ class EmbeddingBag(Module):
             )
             self.reset_parameters()
         else:
+            if tuple(_weight.shape) != (num_embeddings, embedding_dim):
+                raise AssertionError(
+                    "Shape of weight does not match num_embeddings and embedding_dim"
+                )
             self.weight = Parameter(_weight)
 
     def reset_parameters(self) -> None:
         init.normal_(self.weight)
         if self.padding_idx is not None:
             init.zeros_(self.weight.data[self.padding_idx])
+
+    @classmethod
+    def from_pretrained(
+        cls, embeddings: Tensor, freeze: bool = True, **options: Any
+    ) -> EmbeddingBag:
+        """A table with the given rows, not learned when `freeze`; `options` as for the class."""
+        rows, width = embeddings.shape
+        bag = cls(rows, width, _weight=embeddings, **options)
+        bag.weight.requires_grad_(not freeze)
+        return bag
 
     def forward(
         self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None

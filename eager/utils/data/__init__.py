@@ -9,6 +9,7 @@ from eager.utils.data.dataset import (
     StackDataset,
     Subset,
     TensorDataset,
+    get_worker_info,
     random_split,
 )
 from eager.utils.data.sampler import (
@@ -37,5 +38,6 @@ __all__ = [
     "WeightedRandomSampler",
     "default_collate",
     "default_convert",
+    "get_worker_info",
     "random_split",
 ]

@@ -24,6 +24,10 @@ class Dataset(Generic[T]):
         return ConcatDataset([self, other])
 
 
+def get_worker_info() -> None:
+    """None: workers are threads that share one data set, so an `IterableDataset` is read once."""
+
+
 class IterableDataset(Dataset[T]):
     """Base of streams: `__iter__`."""
 
