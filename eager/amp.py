@@ -116,11 +116,8 @@ class GradScaler:
         growth_interval: int = 2000,
         enabled: bool = True,
     ) -> None:
-        if enabled and device == "cuda" and places.count():
-            raise NotImplementedError(
-                'GradScaler("cuda") is not built yet: train in bfloat16 or float32, without it'
-            )
-        self._enabled = enabled and device == "cpu"
+        self._device = device
+        self._enabled = enabled and (device == "cpu" or places.count() > 0)
         self._init_scale = init_scale
         self._growth_factor = growth_factor
         self._backoff_factor = backoff_factor
@@ -128,8 +125,8 @@ class GradScaler:
         if self._enabled:
             if growth_factor <= 1 or backoff_factor >= 1:
                 raise ValueError("The growth factor must be > 1.0 and the backoff factor < 1.0.")
-            self._scale = full((), init_scale, dtype=dt.float32)
-            self._growth_tracker = full((), 0, dtype=dt.int32)
+            self._scale = full((), init_scale, dtype=dt.float32, device=device)
+            self._growth_tracker = full((), 0, dtype=dt.int32, device=device)
             self._found: dict[Any, Tensor] = {}  # by optimizer that was unscaled: any overflow
             self._stepped: list[Any] = []
 
@@ -155,7 +152,7 @@ class GradScaler:
             )
         if optimizer in self._stepped:
             raise RuntimeError("unscale_() is being called after step().")
-        found, inverse = full((), False, dtype=dt.bool_), 1 / self._scale
+        found, inverse = self._none(), 1 / self._scale
         gradients = [p.grad for g in optimizer.param_groups for p in g["params"]]
         for gradient in gradients:
             if gradient is not None:
@@ -191,8 +188,12 @@ class GradScaler:
             self._adapt()
         self._found, self._stepped = {}, []
 
+    def _none(self) -> Tensor:
+        """Nothing overflowed."""
+        return full((), False, dtype=dt.bool_, device=self._device)
+
     def _adapt(self) -> None:
-        found = full((), False, dtype=dt.bool_)
+        found = self._none()
         for each in self._found.values():
             found = found | each
         good = where(found, 0, self._growth_tracker + 1)

@@ -11,7 +11,7 @@ from eager import dlpack
 from eager import dtype as dt
 from eager.aval import Aval
 from eager.conversion import known, on_host, to
-from eager.device import default, device, places, transfer
+from eager.device import default, device, lend, places, transfer
 from eager.device.array import DeviceArray
 from eager.dispatch import apply, write_
 from eager.dtype import DType
@@ -384,7 +384,10 @@ def resize_(self: Tensor, *sizes: Any) -> Tensor:
     """Another shape of the same memory; new elements, when it grows, are 0."""
     shape = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
     if type(self._array) is DeviceArray:
-        raise NotImplementedError("resize_() of a tensor on a device is not there: make a new one")
+        made = self.detach().new_zeros(shape)
+        n = min(made.numel(), self.numel())
+        made.view(-1)[:n].copy_(self.detach().reshape(-1)[:n])
+        return set_(self, made)
     array = known(self, "resize_()")
     out = np.zeros(shape, array.dtype)
     n = min(out.size, array.size)
@@ -486,19 +489,33 @@ def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Any:
     return out
 
 
-def _dlpack(self: Tensor, **kwargs: Any) -> Any:
+def _dlpack(self: Tensor, *, stream: Any = None, **options: Any) -> Any:
     if self.requires_grad:
         raise BufferError(
             "Can't export tensors that require gradient, use tensor.detach() before calling "
             "__dlpack__"
         )
-    return dlpack.capsule_of(numpy(self), **kwargs)
+    array = self._array
+    if type(array) is not DeviceArray:
+        return dlpack.capsule_of(numpy(self), stream=stream, **options)
+    place = options.get("dl_device")
+    if options.get("copy") or (place is not None and tuple(place) != lend.place(array)):
+        raise BufferError("DLPack of a tensor on a GPU gives its own memory there, and no copy")
+    return lend.capsule(array, stream)
 
 
 def _dlpack_device(self: Tensor) -> tuple[int, int]:
-    if type(self._array) is DeviceArray:
-        raise BufferError("DLPack of a tensor on a device is not built yet: use .cpu()")
-    return 1, 0
+    array = self._array
+    return lend.place(array) if type(array) is DeviceArray else (lend.CPU, 0)
+
+
+def _cuda_array_interface(self: Tensor) -> dict[str, Any]:
+    array = self._array
+    if type(array) is not DeviceArray:
+        raise AttributeError(f"__cuda_array_interface__ of a tensor on {self.device}")
+    if self._requires_grad:
+        raise RuntimeError("Can't get __cuda_array_interface__ on Variable that requires grad.")
+    return lend.interface(array)
 
 
 for _name, _fn in {
@@ -515,6 +532,7 @@ for _name, _fn in {
     "__deepcopy__": _deepcopy,
     "__dlpack__": _dlpack,
     "__dlpack_device__": _dlpack_device,
+    "__cuda_array_interface__": property(_cuda_array_interface),
     "view_alias": alias,
 }.items():
     setattr(Tensor, _name, _fn)

@@ -65,6 +65,8 @@ CLAIMS = {
         "tests/cuda/test_device.py::test_pinned_memory_is_kept_until_its_copy_is_done",
         "* A tensor that does not begin": "tests/cuda/test_training.py::"
         "test_views_that_are_not_aligned",
+        "* `__dlpack__` and": "tests/cuda/test_dlpack.py::test_what_a_taker_is_told "
+        "tests/cuda/test_dlpack.py::test_the_memory_lives_until_it_is_given_back",
         "* What the host does": "tests/cuda/test_training.py::test_what_the_host_does_for_an_op "
         "tests/cuda/test_training.py::test_the_benchmark_of_calls",
         "* What fails is one line": "tests/cuda/test_device.py::test_each_error_is_one_line "

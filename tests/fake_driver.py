@@ -60,7 +60,8 @@ class FakeDriver:
         self.time = 0.0
         self.blocks = {}  # address -> bytes
         self.pages = {}
-        self.queues = {}  # stream -> commands that have not run
+        # stream -> commands that have not run; those of other libraries are there
+        self.queues = {1: collections.deque(), 2: collections.deque()}
         self.captures = {}  # stream -> commands of the graph being made
         self.events = {}  # event -> the mark that it was last recorded as
         self.modules, self.functions, self.graphs = {}, {}, {}

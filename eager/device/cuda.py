@@ -144,12 +144,13 @@ class CudaEvent:
 
 
 class CudaStream:
-    """See `protocol.Stream`. It lives as long as its device."""
+    """See `protocol.Stream`. It lives as long as its device; another library's has its handle."""
 
-    def __init__(self, device: CudaDevice, number: int) -> None:
+    def __init__(self, device: CudaDevice, number: int, handle: Any = None) -> None:
         self.device = device
         self.number = number
-        self.handle = device.call("cuStreamCreate", libcuda.NON_BLOCKING)
+        made = device.call("cuStreamCreate", libcuda.NON_BLOCKING) if handle is None else handle
+        self.handle = made
         self.recorded: list[Any] | None = None  # while it is recorded: the tables of its kernels
 
     def record(self, event: CudaEvent) -> None:
@@ -209,6 +210,7 @@ class CudaDevice:
         self._context = self.call("cuDevicePrimaryCtxRetain", unit)
         self._host = _HostMemory(self)
         self._streams: list[CudaStream] = []
+        self._foreign: dict[int, CudaStream] = {}
         self.main = self.stream()
         self._tables = self.stream()  # on which tables come there while another is recorded
         _devices.add(self)
@@ -343,12 +345,14 @@ class CudaDevice:
 
     def copy(self, to: Region, source: Region, stream: CudaStream) -> None:
         with self._lock:
-            self.call("cuMemcpyDtoDAsync", to.address, source.address, to.nbytes, stream.handle)
+            if to.nbytes:
+                self.call("cuMemcpyDtoDAsync", to.address, source.address, to.nbytes, stream.handle)
             self.counted.copy("on_device", to.nbytes)
 
     def clear(self, region: Region, stream: CudaStream) -> None:
         with self._lock:
-            self.call("cuMemsetD8Async", region.address, 0, region.nbytes, stream.handle)
+            if region.nbytes:
+                self.call("cuMemsetD8Async", region.address, 0, region.nbytes, stream.handle)
 
     def launch(
         self,
@@ -436,6 +440,14 @@ class CudaDevice:
         with self._lock:
             self._streams.append(CudaStream(self, len(self._streams)))
             return self._streams[-1]
+
+    def foreign(self, handle: int) -> CudaStream:
+        """The stream of another library: what it queues there is ordered by events alone."""
+        with self._lock:
+            found = self._foreign.get(handle)
+            if found is None:
+                found = self._foreign[handle] = CudaStream(self, -1, handle)
+            return found
 
     def event(self, *, timing: bool = False) -> CudaEvent:
         return CudaEvent(self, timing=timing)

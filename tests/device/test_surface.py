@@ -234,14 +234,40 @@ def test_memory_is_told(simulated):
 def test_what_is_not_there_raises():
     x = eager.ones(2, device="cuda")
     for what in (
-        lambda: eager.autocast("cuda"), lambda: eager.amp.GradScaler("cuda"),
-        lambda: x.resize_(3), x.untyped_storage, lambda: cuda.Stream(priority=-1),
+        lambda: eager.autocast("cuda"), x.untyped_storage, lambda: cuda.Stream(priority=-1),
         lambda: x.__dlpack_device__(), lambda: cuda.Event(interprocess=True),
     ):  # fmt: skip
         with pytest.raises((NotImplementedError, BufferError), match="not (there|built)|cpu"):
             what()
     assert not hasattr(x, "__cuda_array_interface__")
     assert eager.autocast("cuda", enabled=False)
+
+
+def test_resize_keeps_what_there_is():
+    for place in ("cpu", "cuda"):
+        x = eager.arange(6.0, device=place)[1:]
+        assert x.resize_(2, 4).tolist() == [[1, 2, 3, 4], [5, 0, 0, 0]]
+        assert x.resize_(2).tolist() == [1, 2]
+
+
+def test_a_scaler_leaves_out_what_overflows_as_on_the_cpu():
+    found = []
+    for place in ("cpu", "cuda"):
+        w = eager.tensor([1.0, 2.0], device=place).requires_grad_()
+        optimizer = eager.optim.SGD([w], lr=0.5)
+        scaler = eager.amp.GradScaler(place, init_scale=8.0, growth_interval=2)
+        seen = []
+        for factor in (1.0, float("inf"), 0.5, 0.25):
+            optimizer.zero_grad()
+            scaler.scale((w * factor).sum()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            seen.append((w.tolist(), scaler.get_scale()))
+        again = eager.amp.GradScaler(place)
+        again.load_state_dict(scaler.state_dict())
+        found.append((seen, again.state_dict()))
+    assert found[0] == found[1]
+    assert seen[1] == (seen[0][0], 4.0)
 
 
 def test_an_index_out_of_bounds_is_raised_at_the_next_wait_with_its_line():
@@ -254,6 +280,8 @@ def test_an_index_out_of_bounds_is_raised_at_the_next_wait_with_its_line():
 
 def test_without_a_device_there_is_one_clear_line(monkeypatch):
     monkeypatch.delenv("JITCAP_DEVICE")
+    missing = DeviceUnavailable("no NVIDIA driver is installed")
+    monkeypatch.setattr(places, "_driver", lambda: missing)
     places.close()
     assert not cuda.is_available()
     assert not eager.accelerator.is_available()
@@ -266,7 +294,7 @@ def test_without_a_device_there_is_one_clear_line(monkeypatch):
         lambda: eager.set_default_device("cuda"),
     ):  # fmt: skip
         with pytest.raises(
-            DeviceUnavailable, match=r"'cuda(:0)?' is not available.*JITCAP_DEVICE=sim"
+            DeviceUnavailable, match=r"'cuda(:0)?' is not available here: no NVIDIA driver.*=sim"
         ):
             call()
     monkeypatch.setenv("JITCAP_DEVICE", "gpu")
