@@ -203,6 +203,7 @@ class CudaDevice:
         self._here = threading.local()  # whether the context is this thread's
         self._lock = threading.RLock()  # while something is queued: parameter blocks are shared
         self._functions: dict[tuple[Kernel, int], _Function] = {}
+        self._loaded: dict[Binary, _Function] = {}
         self._sizes: dict[int, int] = {}
         self._context: Any = None
         unit = self.call("cuDeviceGet", index)
@@ -374,7 +375,7 @@ class CudaDevice:
             self.enter()
             function = self._functions.get((kernel, odd))
             if function is None:
-                function = self._loaded(kernel, odd)
+                function = self._functions[kernel, odd] = self._load(kernel, odd)
             own, table = kernel.own, None
             if len(values) > own:
                 table, first = self._table(kernel, values[own:], stream)
@@ -390,8 +391,9 @@ class CudaDevice:
                 self.call("cuMemFreeAsync", table, stream.handle)
             self.counted.add("launches")
 
-    def _loaded(self, kernel: Kernel, odd: int) -> _Function:
-        """The kernel on the device; bits of `odd`: arguments that do not lie on 16 bytes."""
+    def _load(self, kernel: Kernel, odd: int) -> _Function:
+        """The kernel on the device; bits of `odd`: arguments that do not lie on 16 bytes. Equal
+        code is there once."""
         if odd >> kernel.own:
             raise DeviceFailure(
                 f"kernel {kernel.name}: a tensor of a grouped update does not begin at a multiple "
@@ -400,6 +402,9 @@ class CudaDevice:
         aligned = [not odd >> i & 1 for i in range(kernel.own)]
         capability = (self.properties.major, self.properties.minor)
         binary = kernel.binary(capability, aligned)
+        found = self._loaded.get(binary)
+        if found is not None:
+            return found
         if binary.shared > self.properties.shared_memory_per_block:
             raise DeviceFailure(
                 f"kernel {kernel.name} needs {binary.shared} bytes of shared memory, and "
@@ -410,7 +415,7 @@ class CudaDevice:
         if binary.shared > STATIC_SHARED:
             limit = FunctionAttribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
             self.call("cuFuncSetAttribute", handle, limit, binary.shared)
-        found = self._functions[kernel, odd] = _Function(handle, binary)
+        found = self._loaded[binary] = _Function(handle, binary)
         return found
 
     def _table(

@@ -94,6 +94,15 @@ def test_a_kernel_is_compiled_for_the_device_and_for_what_lies_on_16_bytes(unit,
         assert add.asked[-1][0] == capability
 
 
+def test_equal_code_is_loaded_once(unit, driver, add):
+    again = FakeKernel(driver, "add", "Qid", driver.kernels[b"add"][1])
+    region = block(unit, [1])
+    for kernel in (add, again, add):
+        unit.launch(kernel, ONE, [region, 1, 1.0], unit.main)
+    assert driver.log.count("cuModuleLoadData") == 1
+    assert read(unit, region) == [4]
+
+
 def test_tables_lie_on_the_device_before_the_arguments(unit, driver):
     def work(driver, grid, values):
         table, sizes, number = values

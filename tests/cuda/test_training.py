@@ -15,6 +15,7 @@ from codegen.emit.triton.runtime.device import DeviceProgram
 from codegen.emit.triton.runtime.interpreter import interpret
 from codegen.emit.triton.runtime.kernel import NUMPY, TritonKernel, letter
 from eager.device import places
+from jitcap import jit
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +51,14 @@ def simulated(placed, driver, monkeypatch):
 def test_a_training_step_is_the_cpus():
     expected = device_training.train("mlp", "cpu", 3)
     np.testing.assert_allclose(device_training.train("mlp", "cuda", 3), expected, rtol=1e-5)
+
+
+def test_a_compiled_training_step_is_one_replay(driver):
+    expected = device_training.train("mlp", "cpu", 4)
+    found = device_training.train("mlp", "cuda", 4, compiled=jit)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert driver.log.count("cuGraphInstantiate") == 1
+    assert driver.log.count("cuGraphLaunch") == 3  # the first step queues its launches
 
 
 def test_views_that_are_not_aligned():
