@@ -55,7 +55,8 @@ class DeviceArray(OfAval):
     @property
     def address(self) -> int:
         """Where the first element lies, in the device's memory."""
-        return self.buffer.address + self.offset * self.itemsize
+        start: int = self.buffer.address
+        return start + self.offset * self.itemsize if self.offset else start
 
     @property
     def span(self) -> int:

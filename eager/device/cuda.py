@@ -90,12 +90,13 @@ class _HostMemory:
     def __init__(self, device: CudaDevice) -> None:
         self.device = device
         self.flying: collections.deque[tuple[CudaEvent, Array]] = collections.deque()
+        self._spare: list[CudaEvent] = []
         self._dead: collections.deque[tuple[int, int]] = collections.deque()
         self._free: dict[int, list[int]] = {}
 
     def empty(self, nbytes: int) -> Array:
         while self.flying and self.flying[0][0].query():
-            self.flying.popleft()
+            self._spare.append(self.flying.popleft()[0])
         while self._dead:
             size, address = self._dead.popleft()
             self._free.setdefault(size, []).append(address)
@@ -106,7 +107,7 @@ class _HostMemory:
 
     def lend(self, array: Array, stream: CudaStream) -> None:
         """Keep an array until the stream has come past its copy."""
-        event = CudaEvent(self.device)
+        event = self._spare.pop() if self._spare else CudaEvent(self.device)
         stream.record(event)
         self.flying.append((event, array))
 
@@ -293,8 +294,7 @@ class CudaDevice:
 
     def allocate(self, nbytes: int) -> int:
         with self._lock:
-            while self.dead:
-                self.call(*self.dead.popleft())
+            self._bury()
             address = int(self.call("cuMemAlloc", nbytes))
             self._sizes[address] = nbytes
             counted = self.counted
@@ -302,6 +302,11 @@ class CudaDevice:
             counted.allocated += nbytes
             counted.peak = max(counted.peak, counted.allocated)
             return address
+
+    def _bury(self) -> None:
+        """Give back what died."""
+        while self.dead:
+            self.call(*self.dead.popleft())
 
     def free(self, address: int) -> None:
         """Waits for everything that is queued."""
@@ -455,6 +460,8 @@ class CudaDevice:
             return found
 
     def event(self, *, timing: bool = False) -> CudaEvent:
+        with self._lock:
+            self._bury()
         return CudaEvent(self, timing=timing)
 
     # ---- recordings

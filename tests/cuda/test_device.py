@@ -139,7 +139,7 @@ def test_a_kernel_that_asks_for_more_than_the_device_has(unit, driver):
         unit.launch(larger, ONE, [block(unit, [1])], unit.main)
 
 
-def test_events_order_streams_and_tell_time(unit, add):
+def test_events_order_streams_and_tell_time(unit, driver, add):
     side = unit.stream()
     start, end = unit.event(timing=True), unit.event(timing=True)
     with pytest.raises(RuntimeError, match="recorded"):
@@ -156,6 +156,9 @@ def test_events_order_streams_and_tell_time(unit, add):
     assert read(unit, region, side) == [2, 3]  # through the event, all of the other stream
     assert end.query() and start.elapsed_time(end) > 0
     end.synchronize()
+    for _ in range(9):
+        unit.event()
+    assert len(driver.events) <= 6  # those that died are given back
     with pytest.raises(RuntimeError, match="enable_timing"):
         start.elapsed_time(unit.event())
 
@@ -174,6 +177,7 @@ def test_small_copies_do_not_wait_and_their_memory_is_used_again(unit, driver):
         unit.upload(region, values, unit.main)
         unit.synchronize()
     assert len(driver.pages) == taken
+    assert len(driver.events) <= 5
     large = np.zeros(cuda.STAGED // 4 + 1, np.float32)
     before = driver.log.count("cuStreamSynchronize")
     block(unit, large)
