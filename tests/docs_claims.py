@@ -131,6 +131,7 @@ CLAIMS = {
         + COMPILED
         + "values_that_are_looked_at_run_plainly",
         "`scripts/device --train 20 --jit`": COMPILED + "training_is_that_of_the_cpu",
+        "`JITCAP_DEVICE=sim scripts/demo": COMPILED + "batches_come_from_anywhere",
         "Several devices": DEVICE + "test_surface.py::test_what_is_not_there_raises",
         '`backend="triton"`': "tests/triton/test_training.py",
     },
