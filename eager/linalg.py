@@ -296,6 +296,10 @@ def matrix_norm(
     """Frobenius ("fro"), nuclear ("nuc"), spectral (2, -2), row (inf, -inf) and column (1, -1)
     norms."""
     A = A if dtype is None else A.to(dtype)
+    if A.dtype.category < dt.FLOAT:
+        raise RuntimeError(
+            f"linalg.matrix_norm: Expected a floating point or complex tensor, got {A.dtype}"
+        )
     rows, columns = (d % A.ndim for d in dim)
     if ord == "fro":
         return A.norm(2, (rows, columns), keepdim)

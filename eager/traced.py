@@ -59,6 +59,9 @@ class Tracer(Protocol):
         """The Python function `fn` of numbers, some of them SymNumbers: a number, SymNumber or
         not. Raises what `fn` raises."""
 
+    def check(self, what: str, *conditions: Handle) -> Any:
+        """Conditions (bools) without which the run is given up; `what` says what was expected."""
+
     def decide(self, fn: Any, *operands: Any) -> bool | None:
         """Whether a condition on numbers holds; None if the run decides."""
 

@@ -83,10 +83,11 @@ def take(input: Tensor, index: Tensor) -> Tensor:
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     """`gather` with broadcasting, and negative indices from the end; over the flattened input when
     `dim` is None."""
-    if indices.dtype is not dt.int64:
+    if indices.dtype not in (dt.int32, dt.int64):
         raise RuntimeError(
-            f"torch.take_along_dim(): dtype of indices should be Long but got {indices.dtype}"
+            f"take_along_dim(): dtype of indices should be int32 or int64 but got {indices.dtype}"
         )
+    indices = indices.to(dt.int64)
     if dim is None:
         return gather(input.reshape(-1), 0, indices.reshape(-1))
     d = norm_dim(dim, input.ndim, "take_along_dim")

@@ -29,9 +29,10 @@ NEXTAFTER = Host(
 @needs_tensors("both")
 def nextafter(input: Tensor, other: Tensor) -> Tensor:
     """The next number that the type has from `input` toward `other`."""
-    if not input.dtype.is_floating_point or not other.dtype.is_floating_point:
+    kind = result_type((input.aval, other.aval))
+    if not kind.is_floating_point:
         raise NotImplementedError("nextafter is for floating point tensors")
-    return apply(NEXTAFTER, input, other)
+    return apply(NEXTAFTER, input.to(kind), other.to(kind))
 
 
 class Frexp(NamedTuple):

@@ -81,6 +81,10 @@ def _quantiles(
     """values (*rest, n) sorted, last: number or (*rest, 1), the place of the largest."""
     dim, keepdim, interpolation = how
     dtype = input.dtype
+    if dtype not in (dt.float32, dt.float64):
+        raise RuntimeError(f"quantile() input tensor must be float32 or float64, got {dtype}")
+    if isinstance(q, Tensor) and q.ndim > 1:
+        raise RuntimeError(f"quantile() q must be a scalar or 1D tensor, got {q.ndim} dimensions")
     if not isinstance(q, Tensor):
         q = Tensor._full(q, Aval((), dtype, input.aval.device))
     q = q.to(input.device, dtype)

@@ -238,6 +238,8 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
         given = given.item() if given.ndim == 0 else given.tolist()
     if is_int(given):
         given = given.__index__()
+        if given <= 0:
+            raise RuntimeError(f"number of sections must be larger than 0, got {given}")
         if type(size) is not int:
             ends = itertools.accumulate((size + given - 1 - i) // given for i in range(given - 1))
             return _between(input, d, [0, *ends, size])

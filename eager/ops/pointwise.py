@@ -14,7 +14,7 @@ import numpy as np
 
 from eager import dtype as dt
 from eager.aval import Aval
-from eager.dispatch import apply, apply_binary, apply_unary
+from eager.dispatch import apply, apply_binary, apply_unary, must_hold
 from eager.notice import options
 from eager.op import Samples
 from eager.ops import samples as s
@@ -263,8 +263,11 @@ def true_divide(input: Any, other: Any) -> Tensor:
 
 def _nonzero(op: Pointwise, x: Any, y: Any) -> Tensor:
     """Integer division: a zero divisor raises, as in PyTorch."""
-    if isinstance(y, int) and y == 0 and isinstance(x, Tensor) and x.dtype.category < dt.FLOAT:
-        raise RuntimeError("ZeroDivisionError")
+    if is_integral(x, y):
+        if isinstance(y, Tensor):
+            must_hold(y.ne(0).all(), "ZeroDivisionError")
+        elif y == 0:
+            raise RuntimeError("ZeroDivisionError")
     return apply(op, x, y)
 
 

@@ -127,6 +127,10 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
 
     Raises RuntimeError for 0-d operands and shapes that do not fit."""
     a, b = input, other
+    if not isinstance(a, Tensor) or not isinstance(b, Tensor):
+        raise TypeError(
+            f"matmul(): both operands must be Tensor, got {type(a).__name__}, {type(b).__name__}"
+        )
     if not a.ndim or not b.ndim:
         raise RuntimeError(
             f"both arguments to matmul need to be at least 1D, but they are {a.ndim}D and {b.ndim}D"

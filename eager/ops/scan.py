@@ -132,4 +132,6 @@ def cummin(input: Tensor, dim: int) -> Extreme:
 @public(samples=s.calls(s.call(s.values((3, 4)), 1), s.call(s.values((3, 4), -90.0, 90.0), 0)))
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """log of the running sum of exp along `dim`, without overflow."""
+    if input.dtype.category < dt.FLOAT:
+        raise NotImplementedError(f"logcumsumexp is not implemented for {input.dtype}")
     return apply(LOGCUMSUMEXP, input, dim=norm_dim(dim, input.ndim, "logcumsumexp"))

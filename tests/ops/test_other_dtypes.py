@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import eager
+from jitcap import jit
 
 torch = pytest.importorskip("torch")
 
@@ -164,3 +165,51 @@ def test_einsum_of_lists_and_smoothed_images():
                 for m in (torch, eager)
             )
             np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-4, atol=1e-5)
+
+
+# ---------------------------------------------------------------- what values decide
+def _one_hot(x, y):
+    return eager.nn.functional.one_hot(x, 4) + y.sum()
+
+
+def _update(x, y):
+    x += 1
+    quotient = x // y
+    x += 1
+    return quotient
+
+
+def _in_a_branch(x, y):
+    return x % y if x.sum() > 0 else x
+
+
+def _in_a_loop(x, y):
+    for _ in range(20):
+        x = x + 7 // y
+    return x
+
+
+@pytest.mark.parametrize("backend", ["eager", "cpp"])
+@pytest.mark.parametrize(
+    ("fn", "bad"),
+    [
+        (_one_hot, (4, 2)),
+        (_one_hot, (-1, 2)),
+        (_update, (3, 0)),
+        (_in_a_branch, (3, 0)),
+        (_in_a_loop, (3, 0)),
+    ],
+)
+def test_values_that_an_op_refuses_are_refused_by_compiled_code(fn, bad, backend):
+    step = jit(fn, backend=backend)
+    for values in ((1, 2), bad, (2, 3)):
+        results = []
+        for run in (fn, step):
+            x, y = (eager.tensor([v, 1]) for v in values)
+            try:
+                results.append((run(x, y).tolist(), x.tolist()))
+            except RuntimeError as error:
+                results.append((str(error), x.tolist()))
+        assert results[0] == results[1]
+        assert (values == bad) == isinstance(results[0][0], str)
+    assert step.stats.compiles == step.stats.graphs == step.stats.discards == 1

@@ -10,7 +10,7 @@ import numpy as np
 
 from eager import dtype as dt
 from eager.casts import given_precision, lower_precision
-from eager.dispatch import apply
+from eager.dispatch import apply, must_hold
 from eager.nn.functional.dropout import dropout
 from eager.nn.functional.register import functional
 from eager.notice import warn_once
@@ -197,7 +197,11 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
     classes = integer(num_classes)
     if classes == -1:
+        must_hold(tensor.ge(0).all(), "Class values must be non-negative.")
         classes = int(tensor.max().item()) + 1
+    else:
+        fits = (tensor >= 0) & (tensor < classes)
+        must_hold(fits.all(), f"Class values must be at least 0 and smaller than {classes}.")
     return (tensor.unsqueeze(-1) == iota(classes, like=tensor)).to(dt.int64)
 
 

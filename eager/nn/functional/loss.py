@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from eager import dtype as dt
 from eager.casts import full_precision
-from eager.dispatch import apply
+from eager.dispatch import apply, must_hold
 from eager.nn.functional.register import functional, legacy_reduction, reduced, wide
 from eager.notice import ignore
 from eager.op import Sample
@@ -259,6 +260,9 @@ def binary_cross_entropy(
             f"({input.shape}) is "
             "deprecated. Please ensure they have the same size."
         )
+    must_hold(
+        ((input >= 0) & (input <= 1)).all(), "all elements of input should be between 0 and 1"
+    )
     yes, no = input.log().clamp(min=-100), (-input).log1p().clamp(min=-100)
     loss = (target - 1) * no - target * yes
     return reduced(loss if weight is None else loss * weight, reduction)
@@ -299,6 +303,14 @@ def _two(*shape: int) -> tuple[Any, Any]:
     return s.values(shape), s.values(shape, seed=1)
 
 
+def _difference(input: Tensor, target: Tensor) -> Tensor:
+    """input - target, where one of the two may be bool: 0 and 1."""
+    if dt.bool_ in (input.dtype, target.dtype):
+        kind = dt.promote_types(input.dtype, target.dtype)
+        input, target = input.to(kind), target.to(kind)
+    return input - target
+
+
 @functional(lambda: [Sample(_two(3, 4)), Sample(_two(3, 4), {"reduction": "sum"})])
 @full_precision
 def mse_loss(
@@ -311,7 +323,7 @@ def mse_loss(
 ) -> Tensor:
     """(x - t)^2."""
     reduction = legacy_reduction(size_average, reduce, reduction)
-    difference = input - target
+    difference = _difference(input, target)
     loss = difference * difference
     if weight is not None:
         loss = loss * weight
@@ -346,7 +358,7 @@ def smooth_l1_loss(
     reduction = legacy_reduction(size_average, reduce, reduction)
     if beta < 0:
         raise ValueError("smooth_l1_loss does not support negative values for beta.")
-    difference = input - target
+    difference = _difference(input, target)
     size = difference.abs()
     if beta == 0:
         return reduced(size, reduction)
@@ -367,7 +379,7 @@ def huber_loss(
     """0.5 d^2 for |d| <= delta, delta (|d| - 0.5 delta) beyond, with d = x - t."""
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
-    difference = input - target
+    difference = _difference(input, target)
     size = difference.abs()
     near = difference * difference * 0.5
     loss = where(size <= delta, near, (size - 0.5 * delta) * delta)

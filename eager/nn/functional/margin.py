@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from eager import dtype as dt
+from eager.aval import result_type
 from eager.casts import full_precision
 from eager.dispatch import apply
 from eager.nn.functional.register import functional, legacy_reduction, reduced
@@ -99,7 +100,10 @@ def cosine_embedding_loss(
 @functional(lambda: [Sample(_two(3, 4)), Sample(_two(3, 4), {"dim": 0})])
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along dim."""
-    x1, x2 = broadcast_tensors(x1, x2)
+    kind = result_type((x1.aval, x2.aval))
+    if not kind.is_floating_point and not kind.is_complex:
+        raise RuntimeError(f"cosine_similarity() is for floating point tensors, got {kind}")
+    x1, x2 = broadcast_tensors(x1.to(kind), x2.to(kind))
     length1 = x1.norm(dim=dim, keepdim=True).clamp(min=eps)  # its gradient at 0 is 0
     length2 = x2.norm(dim=dim, keepdim=True).clamp(min=eps)
     return ((x1 / length1) * (x2 / length2)).sum(dim)
