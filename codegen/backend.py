@@ -31,3 +31,8 @@ class Backend:
     load: Callable[[Results, Target], Artifact]
     prepare: Callable[[Target], None] = lambda target: None
     symbolic: bool = False
+
+    @property
+    def bodies(self) -> bool:
+        """Whether its steps may hold programs."""
+        return any(stage.name == "bodies" for stage in self.stages)

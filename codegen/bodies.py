@@ -23,25 +23,48 @@ Strides = tuple[Size, ...]
 def compile_bodies(fused: Fused, run: Callable[[Program], Any]) -> Fused:
     """`run` takes a program through the stages."""
     items = []
+    made: dict[Any, Any] = {}  # calls of one body share what it becomes
     for item in fused.items:
         programs = item.attrs.get("programs", ()) if isinstance(item, Library) else ()
         if programs:
             assert isinstance(item, Library)
-            item = _with_symbols(fused.program, item, [_placed(item, p) for p in programs])
-            item = replace(item, bodies=tuple(map(run, item.attrs["programs"])))
+            if item.name == "call":
+                item = _called(item, run, made)
+            else:
+                placed = [with_strides(p, _strides(item, p)) for p in programs]
+                item = _with_symbols(fused.program, item, placed)
+                item = replace(item, bodies=tuple(map(run, item.attrs["programs"])))
         items.append(item)
     return replace(fused, items=tuple(items))
 
 
-def _placed(step: Library, program: Program) -> Program:
-    """A body, with the strides of the step's operands."""
+def _called(step: Library, run: Callable[[Program], Any], made: dict[Any, Any]) -> Library:
+    """A call with its body, which updates some of its inputs in place: `writes` of the step pairs
+    (operand, result)."""
+    (program,), pairs = step.attrs["programs"], step.attrs.get("writes", ())
+    strides = _strides(step, program)
+    key = id(program), tuple(strides.items()), pairs
+    if key not in made:
+        placed = with_strides(program, strides)
+        writes = tuple((placed.inputs[i], placed.outputs[o]) for i, o in pairs)
+        written = {o for _, o in pairs}
+        outputs = tuple(v for o, v in enumerate(placed.outputs) if o not in written)
+        placed = replace(placed, outputs=outputs, writes=writes)
+        made[key] = placed, run(placed)
+    placed, body = made[key]
+    return replace(step, attrs={**step.attrs, "programs": (placed,)}, bodies=(body,))
+
+
+def _strides(step: Library, program: Program) -> dict[int, Strides]:
+    """The strides of the step's operands, by the inputs of a body."""
     strides: dict[int, Strides] = {}
     if step.name != "scan":  # a number that chooses, or says whether to go on, comes first
         carried = step.attrs.get("carried", 0)
-        for value, x in zip(program.inputs[carried:], step.operands[1 + carried :], strict=True):
+        given = step.operands[carried + (step.name != "call") :]
+        for value, x in zip(program.inputs[carried:], given, strict=True):
             if isinstance(x, Access) and not is_contiguous(x.shape, x.strides):
                 strides[value.id] = x.strides
-        return with_strides(program, strides)
+        return strides
     parts = Parts.of(step)
     for i, (value, x) in enumerate(zip(program.inputs, step.operands, strict=True)):
         if isinstance(x, Access) and i >= parts.carried:
@@ -50,7 +73,7 @@ def _placed(step: Library, program: Program) -> Program:
                 steps = steps[1:]
             if not is_contiguous(shape, steps):
                 strides[value.id] = steps
-    return with_strides(program, strides)
+    return strides
 
 
 def _with_symbols(outer: Program, step: Library, programs: Sequence[Program]) -> Library:

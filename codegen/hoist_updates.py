@@ -57,7 +57,8 @@ class _Order:
 
     def updated(self, i: int) -> list[str]:
         """The inputs whose new values the item computes."""
-        if not isinstance(self.fused.items[i], Kernel):
+        item = self.fused.items[i]
+        if not isinstance(item, Kernel) and item.name != "call":
             return []
         return [self.targets[s] for s in self.accesses[i][1] if s in self.targets]
 

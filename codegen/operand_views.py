@@ -75,7 +75,7 @@ def _usable(name: str, v: Value, strides: Shape) -> bool:
     shape = v.aval.shape
     if is_contiguous(shape, strides):
         return True
-    if name in ("scan", "cond"):  # its body is compiled for the strides of what it is given
+    if name in ("scan", "cond", "call"):  # its body is compiled for the strides of what it is given
         return True
     return name == "dot" and matrix_order(shape, strides) is not None
 

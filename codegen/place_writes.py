@@ -3,7 +3,8 @@ their inputs' memory.
 
 A written value is computed straight into its input's memory when nothing reads the old value
 afterwards: every other reader is an earlier item, and in the same kernel reads happen at the index
-that is being written, and nothing can fail any more. Otherwise it goes to a temporary and is
+that is being written, and nothing can fail any more. A call leaves it to its body, which writes the
+input itself. Otherwise it goes to a temporary and is
 copied at the end. So a run that fails has written no input.
 """
 
@@ -13,8 +14,8 @@ from dataclasses import replace
 
 from codegen import affine, expr
 from codegen.expr import Load
-from codegen.ir import Fused, Kernel, Stage, Store, Value
-from codegen.sizes import same_all, some
+from codegen.ir import Access, Fused, Kernel, Library, Stage, Store, Value
+from codegen.sizes import is_contiguous, same_all, some
 from eager.aval import contiguous_strides
 
 
@@ -24,6 +25,7 @@ def place_writes(fused: Fused) -> Fused:
     readers, writers = fused.touching()
     buffers = dict(fused.buffers)
     last = max(fused.failing(), default=-1)
+    items = [*fused.items]
     copies: list[tuple[Value, Value]] = []
     for target, value in fused.program.writes:
         name, source = f"v{target.id}", f"v{value.id}"
@@ -34,10 +36,16 @@ def place_writes(fused: Fused) -> Fused:
         places = readers.get(name, []), writers.get(source, [])
         if not early and _in_place(fused, target, source, *places):
             buffers[source] = replace(b, alias=name)
+            (at,) = places[1]
+            item = items[at]
+            if isinstance(item, Library) and at in places[0]:
+                pair = _operand_to_update(item, target), item.outs.index(source)
+                pairs = (*item.attrs.get("writes", ()), pair)
+                items[at] = replace(item, attrs={**item.attrs, "writes": pairs})
         else:
             copies.append((target, value))
-    items = (*fused.items, *(_copy(i, t, v) for i, (t, v) in enumerate(copies)))
-    return replace(fused, buffers=buffers, items=items)
+    items += (_copy(i, t, v) for i, (t, v) in enumerate(copies))
+    return replace(fused, buffers=buffers, items=tuple(items))
 
 
 def _in_place(
@@ -51,7 +59,24 @@ def _in_place(
         return False
     if at not in readers:
         return True
-    return isinstance(item, Kernel) and _reads_where_it_writes(item, f"v{target.id}", source)
+    if isinstance(item, Library):
+        return _operand_to_update(item, target) is not None
+    return _reads_where_it_writes(item, f"v{target.id}", source)
+
+
+def _operand_to_update(call: Library, target: Value) -> int | None:
+    """The operand of a call that is `target`, all of it, if no other lies in its memory."""
+    name = f"v{target.id}"
+    at = [i for i, x in enumerate(call.operands) if isinstance(x, Access) and x.buffer == name]
+    if call.name != "call" or len(at) != 1:
+        return None
+    x = call.operands[at[0]]
+    assert isinstance(x, Access)
+    return (
+        at[0]
+        if same_all(x.shape, target.aval.shape) and is_contiguous(x.shape, x.strides)
+        else None
+    )
 
 
 def _reads_where_it_writes(kernel: Kernel, old: str, new: str) -> bool:

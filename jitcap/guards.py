@@ -100,6 +100,7 @@ class Names:
         self.fixed: set[str] = set()  # names of objects that no other may replace
         self.keep: list[Any] = []
         self.block: SizeBlock | None = None  # what is read in it is no line of its own
+        self.seen: Any = None  # what the guards of tensors share
 
     def bind(self, value: Any, where: str | None = "", *, tested: bool = False) -> str:
         """The name of `value` in generated code. `where`: the expression that finds this object of

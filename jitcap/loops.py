@@ -249,7 +249,7 @@ class Scans:
         late = [i for i in graph.inputs if origin[i] not in known]
         there = {i for i in early if origin[i] not in set(behind.carried)}
         joint = graph.with_(inputs=(*early, *late))
-        cut = partition(joint, len(early), len(first), alive=there, recompute=True, cheap=_cheap)
+        cut = partition(joint, len(early), len(first), alive=there, recompute=True, cheap=is_light)
         stacked = [s for s in cut.saved if s not in there]
         whole = cut.forward.with_(outputs=(*cut.forward.outputs[: len(behind.ends)], *stacked))
         found: dict[Node, Node] = {}
@@ -311,7 +311,7 @@ def _unread(n: Node) -> Node:
     return Node(INPUT, (), {"name": "unread"}, (n.aval,))
 
 
-def _cheap(n: Node) -> bool:
+def is_light(n: Node) -> bool:
     """Whether the backward computes a value again, and does not read it: what moves elements, and
     arithmetic, but no function of many instructions."""
     return is_cheap(n) and not (n.op.kind == "pointwise" and is_function(n.op))

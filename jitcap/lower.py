@@ -7,7 +7,7 @@ cast whose result is a run-time scalar, outputs that are written back to inputs 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -44,7 +44,11 @@ def lower(
         values[n, 0] = value
         inputs.append(value)
     symbolic = any("symbol" in n.attrs for n in graph.inputs)
-    calls = [call for n in graph.nodes if (call := _lower_node(n, values, symbolic)) is not None]
+    bodies: dict[Graph, Program] = {}  # nodes may share theirs
+    for n in graph.nodes:
+        bodies.update((inner, lower(inner)) for inner in subgraphs(n) if inner not in bodies)
+    found = (_lower_node(n, values, symbolic, bodies) for n in graph.nodes)
+    calls = [call for call in found if call is not None]
     written = {o for _, o in writes}
     plain = [o for i, o in enumerate(graph.outputs) if i not in written and o.op is not CHECK]
     outs = [values[o, 0] for o in plain]
@@ -61,7 +65,12 @@ def _checks(n: Node, values: dict[tuple[Node, int], Value]) -> Iterator[Check]:
             yield Check(value, f"{n.attrs['what']}|{n.where.place}")
 
 
-def _lower_node(n: Node, values: dict[tuple[Node, int], Value], symbolic: bool) -> Call | None:
+def _lower_node(
+    n: Node,
+    values: dict[tuple[Node, int], Value],
+    symbolic: bool,
+    bodies: Mapping[Graph, Program],
+) -> Call | None:
     """The call of one node; its outputs get values. An ITEM is a name for one of them. `symbolic`:
     there are sizes that are symbols; those with one value left are ints from here on."""
     if n.op is ITEM:
@@ -84,7 +93,7 @@ def _lower_node(n: Node, values: dict[tuple[Node, int], Value], symbolic: bool) 
         return Call(_CAST, operands, {"dtype": n.aval.dtype}, outs, n.where.place)
     if isinstance(n.op, SubgraphOp):
         attrs = {k: v for k, v in attrs.items() if k != "graphs"}
-        attrs["programs"] = tuple(map(lower, subgraphs(n)))
+        attrs["programs"] = tuple(bodies[inner] for inner in subgraphs(n))
     return Call(n.op, operands, attrs, outs, n.where.place)
 
 

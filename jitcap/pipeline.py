@@ -39,6 +39,7 @@ from jitcap.graph import CHECK, Graph, Node
 from jitcap.kept import graphs
 from jitcap.lower import Strides, lower
 from jitcap.passes import PASSES
+from jitcap.passes.repeats import share_repeats
 from jitcap.pieces import Whole, cut
 from jitcap.placed import CPU, Placed, Split, place_of, split
 from jitcap.record import Trail, announce, say
@@ -81,6 +82,9 @@ def compile_graph(
     place = place_of(graph)
     backend = choose_backend(place, backend)
     trail.keep("graph", lambda: module(graph))
+    if backend != "eager" and codegen.BACKENDS[backend].bodies:
+        with trail.stage("passes"):
+            graph = share_repeats(graph)
     optimised = run_passes(graph, trail)
     trail.keep("passes", lambda: module(optimised))
     if backend == "eager":

@@ -4,8 +4,9 @@
 exactly when their prints without lines (`show(graph, lines=False)`) are equal, which is how caches
 name a graph. `ops.<name>(...)` applies an op of the registry; `numbers.<name>(float, ...)` is
 arithmetic on run-time Python numbers; `check(...)` what must be true. The graphs inside a node are
-functions inside the function, which `choice(pick, arms, ...)`, `loop(count, go, (body,), ...)` and
-`repeat(carried, sequences, length, reverse, steps, ..., (body,), ...)` call.
+functions inside the function, which `choice(pick, arms, ...)`, `loop(count, go, (body,), ...)`,
+`repeat(carried, sequences, length, reverse, steps, ..., (body,), ...)` and
+`call(..., (body,), ...)` call.
 """
 
 from __future__ import annotations
@@ -44,16 +45,17 @@ from jitcap.graph import (
 )
 from jitcap.loops import SCAN, split
 from jitcap.scalars import emit
-from jitcap.subgraphs import COND, WHILE, SubgraphOp, outline, subgraphs
+from jitcap.subgraphs import CALL, COND, WHILE, SubgraphOp, outline, subgraphs
 
 HEADER: Final = "import eager\nfrom jitcap.show import check, example, numbers, ops\n\n\n"
 FLOW: Final = (
-    "check, choice, example, loop, numbers, ops, repeat"  # imported where nodes hold graphs
+    "call, check, choice, example, loop, numbers, ops, repeat"  # imported where nodes hold graphs
 )
 FOOTER: Final = '\n\nif __name__ == "__main__":\n    print({name}(*example({name})))\n'
 _BUILTIN = frozenset(
     {
         "eager",
+        "call",
         "check",
         "choice",
         "loop",
@@ -79,7 +81,8 @@ def _function(graph: Graph, name: str, lines: bool) -> list[str]:
     head = [f"def {name}({', '.join(parameters)}):"]
     if len(head[0]) > 96:
         head = [f"def {name}(", *(f"    {p}," for p in parameters), "):"]
-    body = [line for n in graph.nodes for line in _statement(n, names, lines)]
+    inner: dict[Graph, str] = {}  # those printed above
+    body = [line for n in graph.nodes for line in _statement(n, names, lines, inner)]
     outputs = ", ".join(names[o] for o in graph.outputs)
     end = f"    return ({outputs}{',' if len(graph.outputs) == 1 else ''})"
     return [*head, *body, end]
@@ -125,16 +128,13 @@ def _identifier(name: str) -> str:
     return f"_{clean}" if clean[0].isdigit() or keyword.iskeyword(clean) else clean
 
 
-def _statement(n: Node, names: dict[Node, str], lines: bool) -> list[str]:
-    """The line of a node, after the functions of the graphs that it holds."""
+def _statement(n: Node, names: dict[Node, str], lines: bool, inner: dict[Graph, str]) -> list[str]:
+    """The line of a node, after the functions of the graphs that it is the first to hold."""
     args = [names[a] if isinstance(a, Node) else literal(a) for a in n.args]
-    inner = [f"{names[n]}_graph_{i}" for i in range(len(subgraphs(n)))]
-    functions = [
-        f"    {line}"
-        for name, graph in zip(inner, subgraphs(n), strict=True)
-        for line in _function(graph, name, lines)
-    ]
-    text = f"    {names[n]} = {_call(n, args, inner)}"
+    new = {g: f"{names[n]}_graph_{i}" for i, g in enumerate(subgraphs(n)) if g not in inner}
+    inner.update(new)
+    functions = [f"    {x}" for graph in new for x in _function(graph, new[graph], lines)]
+    text = f"    {names[n]} = {_call(n, args, [inner[g] for g in subgraphs(n)])}"
     found = [f"    {_found(n, names[n])}"] if is_definer(n) else []
     if not lines:
         return [*functions, text, *found]
@@ -264,6 +264,16 @@ def loop(carried: int, go: Any, bodies: Sequence[Any], *operands: Any) -> Any:
         return _single(tuple(first))
     attrs = {"graphs": (_graph_of(tracer, body),), "carried": carried}
     return _node_of(tracer, WHILE, (go, *operands), attrs)
+
+
+def call(*given: Any) -> Any:
+    """The results of a body, which stands, in a tuple, behind the first operand."""
+    (body,) = next(x for x in given if type(x) is tuple)
+    operands = tuple(x for x in given if type(x) is not tuple)
+    tracer = _tracer_of(*operands)
+    if tracer is None:
+        return _single(body(*operands))
+    return _node_of(tracer, CALL, operands, {"graphs": (_graph_of(tracer, body),)})
 
 
 def repeat(

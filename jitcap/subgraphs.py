@@ -10,6 +10,7 @@ function in `show`, which is called by that keyword. Passes, verifying and keys 
     COND(pick, *operands; graphs)    graphs[pick](*operands); a truth picks the second if it holds
     WHILE(go, *carried, *rest; graphs=(body,), carried=n)
                                      while go: go, *carried = body(*carried, *rest)
+    CALL(*operands; graphs=(body,))  body(*operands), of which there are others: see passes/repeats
 
 Recording: `Tracer.part` runs a function and takes out what it recorded, `outline` makes it a graph:
 all that its outputs depend on and that the surrounding graph has not. So a part may read values of
@@ -96,9 +97,28 @@ class _While(SubgraphOp):
         return tuple(carried)
 
 
+@dataclass(frozen=True, eq=False)
+class _Call(SubgraphOp):
+    def calls(self, node: Node) -> Iterator[tuple[Graph, tuple[Aval, ...], tuple[Aval, ...]]]:
+        (graph,) = node.attrs["graphs"]
+        yield graph, tuple(map(aval_of, node.args)), node.avals
+
+    def keyword(self, node: Node) -> str:
+        return "call("
+
+    def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
+        return tuple(o.aval for o in attrs["graphs"][0].outputs)
+
+    def compute(
+        self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]
+    ) -> tuple[Any, ...]:
+        return tuple(attrs["graphs"][0].run(arrays))
+
+
 COND: Final = _Cond("cond", ("pick", "*operands"))
 WHILE: Final = _While("while_loop", ("go", "*operands"))
-GRAPH_OPS.update({op.name: op for op in (COND, WHILE)})
+CALL: Final = _Call("call", ("*operands",))
+GRAPH_OPS.update({op.name: op for op in (COND, WHILE, CALL)})
 
 
 def subgraphs(node: Node) -> tuple[Graph, ...]:
@@ -113,11 +133,14 @@ def with_subgraphs(node: Node, graphs: Sequence[Graph]) -> Node:
 
 
 def everywhere(graph: Graph) -> Iterator[Node]:
-    """All nodes: those of a subgraph before the node that holds it."""
+    """All nodes: those of a subgraph before the first node that holds it."""
     yield from graph.inputs
+    seen: set[Graph] = set()
     for n in graph.nodes:
         for inner in subgraphs(n):
-            yield from everywhere(inner)
+            if inner not in seen:
+                seen.add(inner)
+                yield from everywhere(inner)
         yield n
 
 

@@ -92,10 +92,7 @@ def is_contiguous(array: Any) -> bool:
 
 def seen_of(names: Names) -> tuple[Seen, str]:
     """The one `Seen` of an entry, and its name in generated code."""
-    for value in names.keep:
-        if isinstance(value, Seen):
-            return value, names.bind(value)
-    seen = Seen()
+    seen = names.seen = names.seen or Seen()
     return seen, names.bind(seen)
 
 

@@ -265,6 +265,7 @@ CLAIMS = {
         "The first step may": "tests/capture/test_roll.py",
         "A loop over a range whose": "tests/jitcap/test_sizes_loops.py",
         "The Triton backend runs": "tests/jitcap/test_scan.py::test_triton_runs_op_by_op",
+        "A loop over the layers": "tests/jitcap/test_repeats.py",
     },
     "docs/limits.md": {
         "* A program that looks at frames": "tests/never_wrong/programs_frames.py",

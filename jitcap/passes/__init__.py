@@ -25,10 +25,12 @@ Pass = Callable[[Graph], Graph]
 def inside(graph: Graph) -> Graph:
     """Every pass on the graphs that nodes hold."""
     changed: dict[Node, Node] = {}
+    done: dict[Graph, Graph] = {}  # calls share theirs
     nodes = []
     for n in graph.nodes:
         inner = subgraphs(n)
-        after = tuple(_all_passes(g) for g in inner)
+        done.update((g, _all_passes(g)) for g in inner if g not in done)
+        after = tuple(done[g] for g in inner)
         args = tuple(changed.get(a, a) if isinstance(a, Node) else a for a in n.args)
         new = with_args(n, args)
         if any(a is not b for a, b in zip(inner, after, strict=True)):

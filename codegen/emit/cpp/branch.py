@@ -1,5 +1,5 @@
-"""Steps that hold bodies and decide by a value: a branch, a loop of unknown length. Library, names
-of the bodies' functions -> lines.
+"""Steps that hold bodies: a branch, a loop of unknown length, a call. Library, names of the bodies'
+functions -> lines.
 
 Only the body that is chosen is called. All are given the same tables, of pointers and of numbers,
 and the same memory for temporaries, which is as large as the largest of them needs. What a loop
@@ -28,6 +28,17 @@ def cond(w: Writer, *bodies: str) -> None:
     for i in reversed(range(len(calls) - 1)):
         chosen = f"pick == {i} ? {calls[i]} : {chosen}"
     w.lines += [f"const i64 pick = {_number(w, 0, 'i64')};", f"if ({chosen}) return 1;"]
+
+
+def call(w: Writer, body: str) -> None:
+    """The body, once; what it updates in place is an operand."""
+    work = w.take(covering((1, w.step.bodies[0]["plan"].arena_bytes)))
+    table = _Table(w, range(len(w.step.operands)), first=0)
+    written = {o for _, o in w.step.attrs.get("writes", ())}
+    outs = [w.out(o) for o in range(len(w.step.outs)) if o not in written]
+    w.lines += [table.declared(len(outs)), *table.statements()]
+    w.lines += (f"q[{table.pointers + i}] = {out};" for i, out in enumerate(outs))
+    w.lines.append(f"if ({body}(q, z, arena, {work}, {w.places.top})) return 1;")
 
 
 def repeat(w: Writer, body: str) -> None:
@@ -71,11 +82,12 @@ def repeat(w: Writer, body: str) -> None:
 
 
 class _Table:
-    """Where the operands behind the first go in the tables of a body: pointers and numbers, each in
-    order. `fixed`: the inputs that are set once."""
+    """Where the operands from the number `first` on go in the tables of a body: pointers and
+    numbers, each in order. `fixed`: the inputs that are set once."""
 
-    def __init__(self, w: Writer, fixed: range) -> None:
+    def __init__(self, w: Writer, fixed: range, first: int = 1) -> None:
         self.w = w
+        self.first = first
         self.fixed = fixed
         self.avals = [v.aval for v in w.step.attrs["programs"][0].inputs]
         self.pointers = sum(not a.weak for a in self.avals)
@@ -91,7 +103,7 @@ class _Table:
         return [
             f"z[{self.place(i)}] = {self.bits(i)};"
             if self.avals[i].weak
-            else f"q[{self.place(i)}] = (void *)({self.w.at(1 + i)});"
+            else f"q[{self.place(i)}] = (void *)({self.w.at(self.first + i)});"
             for i in self.fixed
         ]
 
@@ -100,9 +112,9 @@ class _Table:
         kind = "f64" if self.avals[i].dtype.is_floating_point else "i64"
         if self.avals[i].dtype.is_complex:
             raise Unsupported(f"a complex number in control flow (at {self.w.step.where})")
-        x = self.w.step.operands[1 + i]
+        x = self.w.step.operands[self.first + i]
         slot = self.w.places.slot(x) if isinstance(x, str) else ""
-        return slot or _as_bits(_number(self.w, 1 + i, kind), kind)
+        return slot or _as_bits(_number(self.w, self.first + i, kind), kind)
 
 
 def _as_bits(text: str, kind: str) -> str:

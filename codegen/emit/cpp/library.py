@@ -187,6 +187,7 @@ CONTROL: Final[dict[str, Callable[..., None]]] = {
     "scan": loop.scan,
     "cond": branch.cond,
     "while_loop": branch.repeat,
+    "call": branch.call,
 }
 NOTHING: Final = Routine("jitcap_dot.h", lambda w: None)
 HOST: Final = Routine("jitcap_dot.h", _host)

@@ -123,7 +123,17 @@ def _repeat(
     return carries
 
 
-BODIES: Final = {"scan": _scan, "cond": _cond, "while_loop": _repeat}
+def _call(
+    step: Library, bodies: Sequence[FlatProgram], tensors: Sequence[Any], numbers: Sequence[Any]
+) -> Sequence[Array]:
+    """What the body gives, and the operands that it updated."""
+    (body,), given = bodies, _operands(step, tensors, numbers)
+    results = iter(body(given))
+    written = {o: given[i] for i, o in step.attrs.get("writes", ())}
+    return [written[o] if o in written else next(results) for o in range(len(step.outs))]
+
+
+BODIES: Final = {"scan": _scan, "cond": _cond, "while_loop": _repeat, "call": _call}
 
 
 def body_name(inside: str, item: int, body: int) -> str:

@@ -1,0 +1,164 @@
+"""Equal layers as calls of one graph: values bit for bit, what is refused, and how the work grows."""
+
+import numpy as np
+import pytest
+
+import codegen
+import eager
+from eager import nn
+from eager.nn import functional as F
+from jitcap import jit, stance
+from jitcap.lower import lower
+from jitcap.passes import PASSES
+from jitcap.passes.repeats import share_repeats
+from jitcap.show import reload, show
+from jitcap.subgraphs import CALL
+from jitcap.tracer import trace
+from jitcap.verify import verify
+from tests.work import calls_made
+
+pytestmark = pytest.mark.once
+
+
+def layer(x, w, v, b):
+    h = F.layer_norm(x, x.shape[-1:])
+    q, k = (h @ w).chunk(2, -1)
+    y = (q @ k.transpose(-1, -2)).softmax(-1) @ h
+    return x + F.gelu(y @ v + b, approximate="tanh")
+
+
+def stack(x, *weights, times=1):
+    """Layers, and the gradients of their weights."""
+    weights = [w.detach().requires_grad_() for w in weights] * times
+    y = x
+    for i in range(0, len(weights), 3):
+        y = layer(y, *weights[i : i + 3])
+    y = (y * y).mean()
+    return y, *eager.autograd.grad(y, weights)
+
+
+def weights(layers, seed=0):
+    rng = np.random.default_rng(seed)
+    shapes = [(4, 8), (4, 4), (4,)] * layers
+    return [eager.tensor(rng.standard_normal(s).astype(np.float32)) for s in shapes]
+
+
+def inputs(layers):
+    return [eager.tensor(np.ones((2, 3, 4), np.float32)), *weights(layers)]
+
+
+def calls(graph):
+    return [n for n in graph.nodes if n.op is CALL]
+
+
+def test_layers_and_their_gradients_are_calls_of_two_graphs():
+    given = inputs(9)
+    graph = trace(stack, *given).graph
+    shared = share_repeats(graph)
+    verify(shared)
+    assert len(calls(shared)) >= 17  # the last one's gradient has another beginning
+    assert len({n.attrs["graphs"] for n in calls(shared)}) == 2
+    assert len(shared.nodes) < len(graph.nodes) / 3
+    arrays = [x.numpy() for x in given]
+    for a, b in zip(graph.run(arrays), shared.run(arrays), strict=True):
+        assert np.array_equal(a, b)
+    text = show(shared)
+    assert text.count("    def ") == 2  # printed once each
+    again = reload(text, shared.name)(*given)
+    assert all(np.array_equal(a.numpy(), b) for a, b in zip(again, graph.run(arrays), strict=True))
+
+
+def kernels(layers):
+    """The kernels' texts, and the calls that compiling them took from the passes on."""
+    graph = trace(stack, *inputs(layers)).graph
+    found = []
+
+    def run():
+        passed = share_repeats(graph)
+        for each, _ in PASSES:
+            passed = each(passed)
+        found.append(codegen.run_stages(lower(passed))[0]["source"].kernels)
+
+    run()
+    return [k.source for k in found[0]], calls_made(run)
+
+
+def test_more_layers_are_no_more_kernels_and_little_more_work():
+    few, work = kernels(10)
+    many, more = kernels(40)
+    assert len(few) == len(many)
+    assert more < 2 * work
+
+
+def refused(fn, *args):
+    graph = trace(fn, *args).graph
+    return share_repeats(graph) is graph
+
+
+def test_what_is_not_the_same_stays_as_it_is():
+    def tied(x, *given):
+        return stack(x, *given, times=12)
+
+    def alternating(x, *given):
+        for i in range(0, len(given), 3):
+            x = layer(x, *given[i : i + 3])
+            x = [eager.tanh, eager.sin, eager.exp, eager.cos][i % 4](x) if i % 5 else x * i
+        return x
+
+    def cheap(x):
+        for _ in range(100):
+            x = (x.sin() * 2 + 1).cos() - x.abs() * x.tanh()
+        return x
+
+    assert refused(stack, *inputs(5))
+    assert refused(tied, *inputs(1))
+    assert refused(alternating, *inputs(12))
+    assert refused(cheap, inputs(1)[0])
+
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.ln = nn.LayerNorm(width)
+        self.up = nn.Linear(width, 2 * width)
+        self.down = nn.Linear(2 * width, width)
+        self.drop = nn.Dropout(0.3)
+
+    def forward(self, x):
+        return x + self.drop(self.down(F.gelu(self.up(self.ln(x)))))
+
+
+def training(layers, mode):
+    """Losses, gradients, parameters and state after some steps, the last with other settings."""
+    eager.manual_seed(3)
+    model = nn.Sequential(*(Block(6) for _ in range(layers)))
+    model[2].down.weight = nn.Parameter(eager.rand(6, 12).T.contiguous().T * 0.3)
+    optimizer = eager.optim.AdamW(model.parameters(), lr=1e-2)
+
+    @jit(fullgraph=True)
+    def step(x):
+        optimizer.zero_grad()
+        loss = (model(x) - 1).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    x, losses = eager.rand(4, 6), []
+    with stance(mode):
+        for i in range(4):
+            if i == 3:
+                optimizer.param_groups[0]["lr"] = 3e-2
+                model[4].ln.eps = 1e-2  # a number that is handed in
+            losses.append(step(x))
+    parameters = [*model.parameters()]
+    state = [s for p in parameters for s in optimizer.state[p].values()]
+    return [*losses, *parameters, *(p.grad for p in parameters), *state], step.stats
+
+
+def test_a_training_step_draws_and_updates_as_eager():
+    """In place, the gradients kept, one layer's weight lies otherwise, and one is changed later."""
+    found, stats = training(9, "default")
+    expected, _ = training(9, "eager")
+    assert stats.compiles == 1 and not stats.splits and not stats.fallbacks
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=2e-4, atol=2e-5)
