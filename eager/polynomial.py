@@ -249,9 +249,10 @@ def size_of(table: Mapping[Monomial, int]) -> SymInt | int:
     items = [item for item in table.items() if item[1]]
     if not items:
         return 0
-    if len(items) == 1 and not items[0][0]:
+    if len(items) > 1:
+        items.sort(key=_place)
+    elif not items[0][0]:
         return items[0][1]
-    items.sort(key=_place)
     return SymInt(tuple(items))
 
 
@@ -266,6 +267,10 @@ def terms_of(x: SymInt | int) -> Terms:
 
 
 def add(x: SymInt | int, y: SymInt | int, sign: int = 1) -> SymInt | int:
+    if not isinstance(y, SymInt) and isinstance(x, SymInt):  # the constant stands last
+        rest, const = split(x.terms)
+        const += sign * y
+        return SymInt((*rest, ((), const)) if const else rest)
     table = dict(terms_of(x))
     for monomial, c in terms_of(y):
         table[monomial] = table.get(monomial, 0) + sign * c
@@ -273,6 +278,8 @@ def add(x: SymInt | int, y: SymInt | int, sign: int = 1) -> SymInt | int:
 
 
 def mul(x: SymInt | int, y: SymInt | int) -> SymInt | int:
+    if isinstance(x, SymInt) and not isinstance(y, SymInt):  # the order stays
+        return SymInt(tuple((m, c * y) for m, c in x.terms)) if y else 0
     table: dict[Monomial, int] = {}
     for m, c in terms_of(x):
         for n, d in terms_of(y):
