@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import eager
@@ -49,7 +50,7 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
         lambda x, w, b: F.layer_norm(x, (x.shape[-1],), w, b),
         (sizes.floats(256, 512), sizes.floats(512), sizes.floats(512)),
     ),
-    "gelu": lambda: (lambda x: F.gelu(x), (sizes.floats(256, 512),)),
+    "gelu": lambda: (F.gelu, (sizes.floats(256, 512),)),
     "mlp": lambda: step(sizes.perceptron(), sizes.floats(256, 20), sizes.ints(10, 256)),
     "gru": lambda: step(sizes.Recurrent(nn.GRU), *words(16, 24)),
     "resnet": lambda: step(sizes.convolutions(), sizes.floats(64, 1, 8, 8), sizes.ints(10, 64)),
@@ -118,8 +119,7 @@ def main() -> None:
     mean = math.prod(row["ratio"] for row in rows.values()) ** (1 / len(rows))
     print(f"{'mean':10}{mean:34.3f}")
     if args.json:
-        with open(args.json, "w", encoding="utf-8") as file:
-            json.dump(rows, file, indent=1)
+        Path(args.json).write_text(json.dumps(rows, indent=1) + "\n")
 
 
 if __name__ == "__main__":

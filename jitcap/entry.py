@@ -50,7 +50,7 @@ WHOLE: Final = frozenset(
 )
 FILLS: Final = 3  # calls that fill a cache and run plainly, before the program is split around it
 NEAR: Final = 4  # versions among which the nearest is looked for: each of their guards is tested
-REFUSALS: Final = 3  # after so many refused captures a function stays plain
+REFUSALS: Final = 3  # refused captures, one after the other, from which on they get rare
 
 
 class Entries:
@@ -66,9 +66,9 @@ class Entries:
         self.unsafe: set[str] = set()  # lines where a check failed at run time: not captured
         self.failures: dict[Call, int] = {}
         self.fills = 0
-        self.room = Room()
+        self.room, self.patience = Room(), Room()
         self.limit: Record | None = None  # why calls run plainly where there is none
-        self.refused: list[Record] = []  # why it ran plainly
+        self.refused: list[Record] = []  # why it ran plainly, since something was compiled
         self.splits: list[Record] = []
         self.plain: list[str] = []  # why calls, or parts of them, run as plain Python
         self.splitter: Splitter | None = None  # runs in parts what is not captured as a whole
@@ -94,7 +94,8 @@ class Entries:
         seen = self.versions
         if self.splitter is not None:
             return self._in_parts(args, kwargs, stance)
-        if len(self.refused) >= REFUSALS:
+        strict = self._is_strict(stance)  # then the reason is raised, by trying again
+        if not strict and not self.patience.admits(len(self.refused), REFUSALS):
             self._note_plain(_given_up(self.refused[0]), stance=stance)
             return self.fn(*args, **kwargs)
         with self._lock:
@@ -108,7 +109,10 @@ class Entries:
         if version is None:
             return self._plainly(args, kwargs, raised, stance)
         result = self._run(version, args, kwargs, stance)
-        return self._unstable(args, kwargs, stance) if result is MISS else result
+        if result is MISS:
+            return self._unstable(args, kwargs, stance)
+        self.refused, self.patience = [], Room()
+        return result
 
     def _on_replaced_builtins(self, args: Any, kwargs: Any, stance: str) -> Any:
         """Counted without an announcement, which would run the program's builtins."""
@@ -491,8 +495,9 @@ def _add_to(stats: Stats, made: Compiled, seconds: float) -> None:
 
 
 def _given_up(first: Record) -> Record:
-    """Why nothing is compiled any more."""
+    """Why little is compiled any more."""
     what = f"{REFUSALS} calls could not be compiled; the first: {first.kind}: {first.what}"
+    what = f"{what}. It is tried again, more and more rarely"
     return Record("limit", what, first.place)
 
 

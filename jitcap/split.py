@@ -50,10 +50,11 @@ class Point:
 
     varying: Varying
     versions: list[tuple[Call, Captured]] = field(default_factory=list)
-    plain: bool = False  # nothing can be captured from here
+    plain: bool = False  # the last capture from here was refused
     failures: int = 0  # of checks at run time
     limit: Record | None = None  # why nothing more is compiled from here
     room: Room = field(default_factory=Room)
+    patience: Room = field(default_factory=Room)  # where it is plain, or at a limit
     full: Record | None = None  # why a call runs plainly where there is no room
 
 
@@ -88,8 +89,11 @@ class Splitter:
         self._points: dict[tuple[CodeType, int], tuple[Any, dict[tuple[Any, ...], Point]]] = {}
         self._lock = threading.RLock()
         self._unfinished = 0
+        self._again = False  # whether the capture that is under way was refused before
         self._reported: set[tuple[str, Any]] = set()
-        self._limit: Record | None = None  # why from now on the function runs plainly
+        self._limit: Record | None = None  # why the function runs plainly
+        self._patience = Room()
+        self._given_up: Record | None = None  # the limit after too many refusals
         self._state = threading.local()
 
     def call(self, fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -115,6 +119,9 @@ class Splitter:
 
     def _call(self, fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         depth = self._state.depth
+        given_up = self._limit is not None and self._limit is self._given_up
+        if given_up and not depth and self._patience.admits(1, 1):
+            self._limit, self._unfinished = None, UNFINISHED  # one more, and it is back
         limit = self._limit
         if depth >= DEPTH:
             what = f"functions that are split call each other more than {DEPTH} deep"
@@ -175,12 +182,14 @@ class Splitter:
             if outcome is not self._miss:
                 return outcome
         made = None
-        if not point.plain and point.limit is None:
+        given_up = point.plain or point.limit is not None
+        if not given_up or point.patience.admits(1, 1):
             with self._lock:
                 made = self._compile(point, frame)
         if made is not None:
             outcome = self._try(point, made, given)
             if outcome is not self._miss:
+                point.plain, point.limit, point.patience = False, None, Room()
                 return outcome
             why = why_not(made[1], given, {})
             what = f"the guards do not hold for the part they were made from: {why}"
@@ -209,6 +218,7 @@ class Splitter:
             self._meet(point.full)
             self._state.full = True
             return None
+        self._again = point.plain
         for _, last in point.versions[:1]:
             point.varying.learn(last, live(frame), {})
         varying = point.varying.known()
@@ -216,7 +226,7 @@ class Splitter:
         plain = static | (varying & {sizes.DATA})
         captured = self._capture(frame, plain)
         if captured is None:
-            point.plain = not point.versions
+            point.plain = True
             return None
         version = None if plain == varying else self._symbolic(frame, captured.limit, varying)
         if version is None and captured.graph.has_data_sizes:
@@ -224,7 +234,7 @@ class Splitter:
             if version is None:
                 captured = self._capture(frame, static)
                 if captured is None:
-                    point.plain = not point.versions
+                    point.plain = True
                     return None
         try:
             if version is None:
@@ -270,7 +280,7 @@ class Splitter:
 
     def _note(self, refusal: Break, frame: Frame) -> None:
         """Report a split once per place; a loop over an iterator from outside is none."""
-        self._unfinished += refusal.done < 0
+        self._unfinished += refusal.done < 0 and not self._again
         record = refusal.record()
         last = f"the last refusal: {record.kind}: {record.what}"
         kept = refusal.kind == "frames" and refusal.done < 0  # at the end of the part: no place
@@ -278,7 +288,9 @@ class Splitter:
             self._limit = record  # from here on in frames of its own
         if self._unfinished > UNFINISHED:
             what = f"{UNFINISHED} parts have effects or values that cannot be made again; {last}"
-            self._limit = Record("limit", what, record.place)
+            what = f"{what}. They are tried again, more and more rarely"
+            self._given_up = self._given_up or Record("limit", what, record.place)
+            self._limit = self._limit or self._given_up
         key = (record.kind, record.place)
         quiet = kept or refusal.kind in ("exception", "iteration", "cache")
         if quiet or key in self._reported:

@@ -40,9 +40,9 @@ class Options:
 
 
 class Room:
-    """Whether one more version is made where there are as many as are kept: for the 1st, 2nd, 4th,
-    8th … call that fits none, so that a program that moves on is compiled again, and one that never
-    repeats does not compile at every call."""
+    """Whether one more version is made where there are as many as are kept, or tried where so many
+    attempts failed: for the 1st, 2nd, 4th, 8th … call that fits none, so that a program that moves
+    on is compiled again, and one that never repeats does not compile at every call."""
 
     __slots__ = ("misses",)
 
