@@ -65,8 +65,7 @@ class Entries:
         self.varying = Varying.of(options)
         self.unsafe: set[str] = set()  # lines where a check failed at run time: not captured
         self.failures: dict[Call, int] = {}
-        self.fills = 0
-        self.room, self.patience = Room(), Room()
+        self.fills, self.room, self.patience = 0, Room(), Room()
         self.limit: Record | None = None  # why calls run plainly where there is none
         self.refused: list[Record] = []  # why it ran plainly, since something was compiled
         self.splits: list[Record] = []
@@ -94,8 +93,7 @@ class Entries:
         seen = self.versions
         if self.splitter is not None:
             return self._in_parts(args, kwargs, stance)
-        strict = self._is_strict(stance)  # then the reason is raised, by trying again
-        if not strict and not self.patience.admits(len(self.refused), REFUSALS):
+        if not (self._is_strict(stance) or self.patience.admits(len(self.refused), REFUSALS)):
             self._note_plain(_given_up(self.refused[0]), stance=stance)
             return self.fn(*args, **kwargs)
         with self._lock:
@@ -159,20 +157,20 @@ class Entries:
         with on_behalf():
             result = self.fn(*args, **kwargs)
             self._say_discarded(record)
-        return result
+            return result
 
     def _discarded(self, failure: CheckFailed) -> Record:
         self.stats.discards += 1
         file, _, line = failure.place.rpartition(":")
-        place = Place(file, int(line or 0), function=self.name)
-        record = Record("failed check", str(failure), place)
+        at = Place(file, int(line or 0), function=self.name)
+        record = Record("failed check", str(failure), at)
         if config.debug >= 2:
             say(f"a call of @jit {self.name} runs as plain Python: {record}")
         return record
 
     def _say_discarded(self, record: Record) -> None:
-        what = f"@jit {self.name} ran a call as plain Python: {record}"
-        announce((self.fn, record.kind, record.place), what)
+        ran = f"@jit {self.name} ran a call as plain Python: {record}"
+        announce((self.fn, record.kind, record.place), ran)
 
     def _has_parts(self) -> bool:
         """Whether what is not captured as a whole can be split."""
@@ -182,8 +180,7 @@ class Entries:
     def _in_parts(self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str) -> Any:
         """Run what is not captured as a whole: compiled segments, and what lies between them."""
         plain, bound = function_of(self.fn) or (None, ())
-        assert self.splitter is not None
-        assert plain is not None
+        assert self.splitter is not None and plain is not None  # noqa: PT018 - one fact
         if self._is_strict(stance) and self.splits:
             raise Break.of(*self.splits)
         return self.splitter.call(plain, (*bound, *args), kwargs)
@@ -197,8 +194,7 @@ class Entries:
 
     def _part(self, captured: Captured, plain: Plain) -> Call:
         """Compile one segment."""
-        trail = Trail(captured.name)
-        start = time.perf_counter()
+        trail, start = Trail(captured.name), time.perf_counter()
         _name_inputs(captured)
         made = assemble(captured, self.options, trail, plain)
         if len(captured.graph):
@@ -245,8 +241,8 @@ class Entries:
         """A version that does not fit the very call it was made for: something moves by itself."""
         found = self.compiled.get(self.versions[0])
         why = why_not(found.captured, args, kwargs) if found else None
-        result = self.fn(*args, **kwargs)  # if it raises, that was why
         what = f"the guards do not hold for the call they were made from: {why}"
+        result = self.fn(*args, **kwargs)  # if it raises, that was why
         self._refuse(Record("internal", what, beginning(self.fn)), stance)
         return result
 
@@ -338,8 +334,8 @@ class Entries:
         _add_to(self.stats, made, seconds)
         if config.debug >= 1:
             ops = "from disk" if made.graph is None else f"{len(made.graph)} ops"
-            kernels = f"{len(made.executable.kernels)} kernels"
-            say(f"jit {self.name}: {ops}, {kernels}, {made.trail.line()}")
+            ops = f"{ops}, {len(made.executable.kernels)} kernels"
+            say(f"jit {self.name}: {ops}, {made.trail.line()}")
 
     def _refuse(self, record: Record, stance: str) -> None:
         """A call that cannot be compiled runs plainly, unless that is an error."""
