@@ -4,8 +4,8 @@ from types import ModuleType
 from typing import Any
 
 
-def build(torch: ModuleType, classes: int = 10) -> Any:
-    """Model from x of shape (batch, 3, 32, 32) to logits (batch, classes)."""
+def build(torch: ModuleType, classes: int = 10, blocks: int = 3) -> Any:
+    """Model from x of shape (batch, 3, 32, 32) to logits (batch, classes); `blocks` of a stage."""
     nn, F = torch.nn, torch.nn.functional
 
     class Block(nn.Module):
@@ -28,9 +28,8 @@ def build(torch: ModuleType, classes: int = 10) -> Any:
             return F.relu(out + self.shortcut(x))
 
     def stage(fan_in: int, fan_out: int, stride: int) -> Any:
-        blocks = [Block(fan_in, fan_out, stride)]
-        blocks += [Block(fan_out, fan_out, 1) for _ in range(2)]
-        return nn.Sequential(*blocks)
+        first = Block(fan_in, fan_out, stride)
+        return nn.Sequential(first, *(Block(fan_out, fan_out, 1) for _ in range(blocks - 1)))
 
     class ResNet20(nn.Module):
         def __init__(self) -> None:
