@@ -142,7 +142,7 @@ class Resident:
 
     def _raise_prompt(self) -> None:
         self.pool.checks.ran.pop(self, None)
-        error = self.verdict()
+        error = self._found()
         if error is not None:
             raise error
 
@@ -234,6 +234,10 @@ class Resident:
     # ---- checks
     def verdict(self) -> Exception | None:
         """Wait for the runs so far: what a check of them found, and the host as before that run."""
+        with self._lock:
+            return self._found()
+
+    def _found(self) -> Exception | None:
         memory, unit = self.memory, self.pool.device
         if memory is None:
             return None

@@ -102,6 +102,8 @@ def compile_graph(
             raise
         announce(("unsupported", str(refusal)), f"{trail.name} runs op by op: {refusal}")
         return Executable(op_by_op(optimised, writes), "eager", refused=str(refusal))
+    except Break:
+        raise
     except Exception as fault:
         if config.strict or config.check or optimised.has_symbols:
             raise

@@ -366,6 +366,11 @@ class Tracer:
         return found
 
 
+def is_on_device(tracer: Tracer) -> bool:
+    """Whether it met a tensor that lives on a device."""
+    return any(n.aval.device != "cpu" for n in tracer.inputs)
+
+
 def refuse(number: SymNumber, want: type) -> Any:
     """The default `concretize`: there is no value to guard on."""
     raise DataDependent(

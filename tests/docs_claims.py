@@ -129,7 +129,9 @@ CLAIMS = {
         "* What is no kernel": COMPILED
         + "what_has_no_kernel_runs_op_by_op_and_says_so_once "
         + COMPILED
-        + "values_that_are_looked_at_run_plainly",
+        + "values_that_are_looked_at_run_plainly "
+        + COMPILED
+        + "loops_are_unrolled_and_branches_split",
         "`scripts/device --train 20 --jit`": COMPILED + "training_is_that_of_the_cpu",
         "`JITCAP_DEVICE=sim scripts/demo": COMPILED + "batches_come_from_anywhere",
         "Several devices": DEVICE + "test_surface.py::test_what_is_not_there_raises",

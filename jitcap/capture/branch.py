@@ -33,7 +33,7 @@ from jitcap.capture.kinds.tensors import TENSOR_FIELDS
 from jitcap.capture.numbers import constant
 from jitcap.capture.paths import EXIT, looks, meeting, needed, returns
 from jitcap.capture.repeat import repeat
-from jitcap.tracer import DataDependent
+from jitcap.tracer import DataDependent, is_on_device
 
 DEEPEST: Final = 10  # branches in branches
 _ONE_WAY: Final = "in one way, "
@@ -122,6 +122,8 @@ def branch(session: Any, frame: Frame, value: Any, starts: tuple[Start, Start]) 
     if open_ways.count(True) == 1:
         _only(session, frame, starts, open_ways.index(True), pick, "an exception is raised")
         return None
+    if is_on_device(session.tracer):
+        raise _refusal("there is no kernel of a branch or a loop on a device")
     loop = repeat(session, frame, value)
     if loop is True:
         return None

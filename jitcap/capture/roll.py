@@ -48,7 +48,7 @@ from jitcap.capture.steps import (
     strides_of,
 )
 from jitcap.graph import Node, placeholder
-from jitcap.tracer import DataDependent
+from jitcap.tracer import DataDependent, is_on_device
 
 LEAST: Final = 16  # steps: a loop of fewer is unrolled
 MANY: Final = 4000  # operations of all steps, from which on any loop is rolled
@@ -90,7 +90,9 @@ class Appended:
 
 def roll(s: Any, frame: Frame, end: int) -> bool:
     """Whether the loop that `frame` is about to enter was recorded as a whole; the frame stands
-    behind it then."""
+    behind it then. On a device, which has no kernel of a loop, none is."""
+    if is_on_device(s.tracer):
+        return False
     iterator = frame.stack[-1]
     sized = type(iterator) is SizedIterator and iterator.fixed is None
     if not sized and (type(iterator) not in KINDS or operator.length_hint(iterator, LEAST) < LEAST):
