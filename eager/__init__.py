@@ -16,6 +16,7 @@ from eager import buffers as buffers
 from eager import cuda as cuda
 from eager import distributions as distributions
 from eager import fft as fft
+from eager import fills as _fills
 from eager import former as _former
 from eager import func as func
 from eager import indexing as indexing
@@ -135,6 +136,7 @@ _OP_MODULES = (
     _create,
     _dynamic,
     _elementary,
+    _fills,
     _gammas,
     _index,
     _logic,

@@ -1,5 +1,5 @@
-"""Beside dispatch: what `autocast` does to the arguments of a function. function -> the function
-that casts them while autocast is on.
+"""Beside dispatch: what `autocast` does to the arguments of a function, and steps in 16-bit floats
+that are rounded once. function -> the function that casts its arguments.
 
 Matrix products and convolutions run in the type of autocast, losses and what loses much by few
 bits in float32, all else in the types it is given. The lists are those of PyTorch on the CPU; each
@@ -69,6 +69,23 @@ def _casting(fn: F, wanted: Callable[[], DType | None]) -> F:
             set_autocast(before)
 
     return cast  # type: ignore[return-value]
+
+
+def rounded_once(fn: F) -> F:
+    """`fn` of 16-bit floats is computed in float32, and rounded at its end: for functions of
+    several steps, whose roundings would add up or cancel the result."""
+
+    @functools.wraps(fn)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        given = (*args, *kwargs.values())
+        kinds = [x.dtype for x in given if isinstance(x, Tensor) and x.dtype.is_floating_point]
+        if all(kind.compute is kind for kind in kinds):
+            return fn(*args, **kwargs)
+        args = tuple(to_precision(x, dt.float32) for x in args)
+        kwargs = {k: to_precision(x, dt.float32) for k, x in kwargs.items()}
+        return to_precision(fn(*args, **kwargs), functools.reduce(dt.promote_types, kinds))
+
+    return run  # type: ignore[return-value]
 
 
 def to_precision(x: Any, dtype: DType) -> Any:

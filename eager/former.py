@@ -53,8 +53,10 @@ def former_cholesky(input: Tensor, upper: bool = False) -> Tensor:
 
 @public(samples=s.calls(s.call(linalg._definite(3, 3))))
 def logdet(input: Tensor) -> Tensor:
-    """log of the determinant; NaN where it is negative."""
+    """log of the determinant; NaN where it is negative, the complex logarithm of a complex one."""
     sign, size = linalg.slogdet(input)
+    if sign.dtype.is_complex:
+        return sign.log() + size
     return where(sign < 0, math.nan, size)
 
 

@@ -267,11 +267,31 @@ def matrix_power(A: Tensor, n: int) -> Tensor:
 @_linalg()
 @lower_precision
 def multi_dot(tensors: Any) -> Tensor:
-    """The product of all matrices, from left to right."""
-    first, *rest = tensors
-    for x in rest:
-        first = matmul(first, x)
-    return first
+    """The product of all matrices, in the order that multiplies fewest numbers."""
+    tensors = list(tensors)
+    sizes = [1 if tensors[0].ndim == 1 else tensors[0].shape[0]]
+    sizes += [x.shape[-1] if x.ndim > 1 or not i else 1 for i, x in enumerate(tensors)]
+    splits = _cheapest(sizes) if all(type(n) is int for n in sizes) else {}
+
+    def product(i: int, j: int) -> Tensor:
+        split = splits.get((i, j), j - 1)
+        return tensors[i] if i == j else matmul(product(i, split), product(split + 1, j))
+
+    return product(0, len(tensors) - 1)
+
+
+def _cheapest(sizes: list[int]) -> dict[tuple[int, int], int]:
+    """Where to split each run of a chain of matrices, the i-th of sizes[i] x sizes[i + 1]
+    (Godbole, "On efficient computation of matrix chain products", 1973)."""
+    n = len(sizes) - 1
+    cost = {(i, i): 0 for i in range(n)}
+    splits = {}
+    for i, j in ((i, i + length) for length in range(1, n) for i in range(n - length)):
+        cost[i, j], splits[i, j] = min(
+            (cost[i, k] + cost[k + 1, j] + sizes[i] * sizes[k + 1] * sizes[j + 1], k)
+            for k in range(i, j)
+        )
+    return splits
 
 
 @_linalg(lambda: [Sample((s.values((3, 4)),)), Sample((s.values((3, 4)), 1, 0))])
@@ -432,10 +452,10 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     out = pinv(A, rtol=limit) @ right
     values = svdvals(A.detach())
     rank = (values > limit * values[..., :1]).sum(-1)
-    residuals = out.reshape(-1)[:0]
+    residuals = out.real.reshape(-1)[:0]
     if m > n and driver != "gelsy" and bool((rank == n).all()):
         residuals = ((A @ out - right).abs() ** 2).sum(-2)
-    none = A.new_empty(0)
+    none = values.new_empty(0)
     return LstSq(
         out.squeeze(-1) if vector else out,
         residuals,

@@ -41,6 +41,8 @@ def _kept(input: Tensor, mask: Tensor | None, neutral: Any) -> Tensor:
 
 
 def _limit(input: Tensor, low: bool) -> Any:
+    if input.dtype.is_complex:
+        return -math.inf if low else math.inf
     return dt_limits(input.dtype)[0 if low else 1]
 
 
@@ -128,7 +130,7 @@ def _spread(
     kind = dtype or (input.dtype if input.dtype.category >= dt.FLOAT else dt.float32)
     x = input.to(kind)
     apart = x - mean(x, dim, keepdim=True, mask=mask)
-    total = sum(apart * apart, dim, keepdim=keepdim, mask=mask)
+    total = sum(apart * apart.conj(), dim, keepdim=keepdim, mask=mask)
     count = (_count(input, dim, keepdim, mask).to(kind) - correction).clamp(min=0)
     return total / count
 

@@ -22,6 +22,7 @@ from eager.dispatch import apply, current_tracer
 from eager.dtype import DType
 from eager.notice import options
 from eager.op import REGISTRY
+from eager.ops.complex import view_as_complex
 from eager.ops.draws import BINOMIAL, POISSON, STANDARD_GAMMA
 from eager.ops.pointwise import not_for
 from eager.ops.random import RANDOM
@@ -158,7 +159,11 @@ def draw(
     place: Any = CPU,
 ) -> Tensor:
     """One draw of the random op, on a device; 16-bit floats are drawn in float32 and rounded.
-    RuntimeError for a generator of another device."""
+    Complex numbers of two, which a normal draw's variance of 1 is shared by. RuntimeError for a
+    generator of another device."""
+    if dtype.is_complex:
+        parts = draw(dist, (*shape, 2), dt.real_of(dtype), generator, place)
+        return view_as_complex(parts * math.sqrt(0.5) if dist == "normal" else parts)
     if place is not CPU:
         return _draw_there(dist, shape, dtype, generator, str(places.resolved(place)))
     source = default_generator if generator is None else _fitting(generator, "cpu")
@@ -202,8 +207,10 @@ def _place(device: Any) -> Any:
 
 def _floating(name: str, dtype: DType | None) -> DType:
     dtype = dt.get_default_dtype() if dtype is None else dtype
-    if not dtype.is_floating_point:
-        raise NotImplementedError(f'"{name}" is not implemented for {dtype}: draw a floating type')
+    if dtype.category < dt.FLOAT:
+        raise NotImplementedError(
+            f'"{name}" is not implemented for {dtype}: draw a floating or complex type'
+        )
     return dtype
 
 
@@ -252,7 +259,7 @@ def randn(
     return _finish(x, device, requires_grad)
 
 
-def _integers(
+def integers(
     low: int,
     high: int,
     shape: tuple[int, ...],
@@ -298,7 +305,7 @@ def randint(
     elif high is None:
         low, high = 0, low
     shape, kind = as_ints((size,)), dtype or dt.int64
-    x = _integers(int(low), int(high), shape, kind, generator, _place(device))
+    x = integers(int(low), int(high), shape, kind, generator, _place(device))
     return _finish(x, device, requires_grad)
 
 
@@ -376,6 +383,11 @@ def bernoulli(
     return apply(REGISTRY["where"], uniform >= 0, drawn, input) if input.requires_grad else drawn
 
 
+def in_both(number: float, dtype: DType) -> Any:
+    """What is added to draws: to both parts of complex ones."""
+    return number * (1 + 1j) if dtype.is_complex else number
+
+
 @public(method=False)
 def normal(
     mean: Any = 0.0,
@@ -401,7 +413,7 @@ def normal(
     if layout or pin_memory:
         options("normal", layout, pin_memory)
     z = randn(tuple(size), generator=generator, dtype=dtype, device=device)
-    drawn = z * std + mean
+    drawn = z * std + (mean if tensors else in_both(mean, z.dtype))
     return drawn.requires_grad_() if requires_grad else drawn
 
 
@@ -485,116 +497,3 @@ def _check_weights(input: Tensor) -> None:
         raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
     if (weights.sum(-1) <= 0).any():
         raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
-
-
-# ------------------------------------------------------------------------------ in place
-def _fill(x: Tensor, value: Tensor) -> Tensor:
-    x.copy_(value)
-    return x
-
-
-@public("uniform_", namespace=False)
-def uniform_(
-    x: Tensor, a: float = 0.0, b: float = 1.0, *, generator: Generator | None = None
-) -> Tensor:
-    """Overwrite x with uniform draws from [a, b)."""
-    if a > b:
-        raise RuntimeError(
-            f"uniform_ expects to return a [from, to) range, but found from={a} > to={b}"
-        )
-    return _fill(x, draw("uniform", tuple(x.shape), x.dtype, generator, x.device) * (b - a) + a)
-
-
-@public("normal_", namespace=False)
-def normal_(
-    x: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None
-) -> Tensor:
-    """Overwrite x with normal draws."""
-    if std < 0:
-        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
-    return _fill(x, draw("normal", tuple(x.shape), x.dtype, generator, x.device) * std + mean)
-
-
-@public("bernoulli_", namespace=False)
-def bernoulli_(x: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
-    """Overwrite x with 1 with probability p (a number or a tensor), else 0."""
-    uniform = draw("uniform", tuple(x.shape), dt.float32, generator, x.device)
-    return _fill(x, (uniform < p).to(x.dtype))
-
-
-def _range_asked(bounds: tuple[Any, ...], to: Any, known: dict[str, Any]) -> tuple[int, int | None]:
-    """[low, high) of the arguments of `random_`, where one bound alone is the upper one."""
-    low = known.pop("from", None)  # a word of Python: it can be no parameter
-    given = [*([] if low is None else [low]), *bounds, *([] if to is None else [to])]
-    if known or len(given) > 2:
-        raise TypeError(f"random_() takes (to) or (from, to), got {given} and {sorted(known)}")
-    if len(given) == 2:
-        return int(given[0]), None if given[1] is None else int(given[1])
-    return (0, int(given[0])) if given else (0, None)
-
-
-@public("random_", namespace=False)
-def random_(
-    x: Tensor,
-    *bounds: Any,
-    to: int | None = None,
-    generator: Generator | None = None,
-    **known: Any,
-) -> Tensor:
-    """Overwrite x with integers: `random_(to)` from [0, to), `random_(from, to)` from [from, to),
-    by default from 0 to all that its dtype holds exactly (2**24 for float32).
-
-    RuntimeError for an empty range or one that the dtype does not hold."""
-    low, high = _range_asked(bounds, to, known)
-    least, largest = dt.exact_range(x.dtype)
-    if high is None:
-        high = largest + 1
-    if low >= high:
-        raise RuntimeError(
-            f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
-        )
-    if not x.is_floating_point() and not least <= low < high <= largest + 1:
-        raise RuntimeError(f"random_: from={low} or to={high} is out of bounds for {x.dtype}")
-    return _fill(x, _integers(low, high, tuple(x.shape), x.dtype, generator, x.device))
-
-
-@public("exponential_", namespace=False)
-def exponential_(x: Tensor, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
-    """Overwrite x with draws of the exponential distribution with rate `lambd`."""
-    if lambd <= 0:
-        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
-    u = draw("uniform", tuple(x.shape), x.dtype, generator, x.device)
-    return _fill(x, -((-u).log1p()) / lambd)
-
-
-@public("cauchy_", namespace=False)
-def cauchy_(
-    x: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None
-) -> Tensor:
-    """Overwrite x with draws of the Cauchy distribution."""
-    if sigma <= 0:
-        raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
-    u = draw("uniform", tuple(x.shape), x.dtype, generator, x.device)
-    return _fill(x, ((u - 0.5) * math.pi).tan() * sigma + median)
-
-
-@public("log_normal_", namespace=False)
-def log_normal_(
-    x: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None
-) -> Tensor:
-    """Overwrite x with numbers whose logarithms are normal draws."""
-    if std <= 0:
-        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
-    return _fill(
-        x, (draw("normal", tuple(x.shape), x.dtype, generator, x.device) * std + mean).exp()
-    )
-
-
-@public("geometric_", namespace=False)
-def geometric_(x: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
-    """Overwrite x with how often one tries until a chance of `p` comes true."""
-    if not 0 < p < 1:
-        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
-    kind = x.dtype if x.dtype.is_floating_point else dt.float32
-    u = draw("uniform", tuple(x.shape), kind, generator, x.device)
-    return _fill(x, ((-u).log1p() / math.log1p(-p)).ceil().clamp(min=1).to(x.dtype))

@@ -7,7 +7,6 @@ one op in one dtype, its values (shapes, dtypes) and its gradients. `scripts/opd
 
 import functools
 import importlib
-import math
 import random
 import re
 import sys
@@ -38,13 +37,30 @@ LOOSER = {
     "nn_functional_hardsigmoid": 10,  # torch divides float64 by 6 in float32
     "nn_functional_scaled_dot_product_attention": 5,
     "linalg_eigh": 10,  # close eigenvalues divide
+    "linalg_householder_product": 20,  # torch's gradient of complex64 is off by 3e-5, ours by 2e-7
     **{f"special_bessel_{name}": 1000 for name in ("j0", "j1", "y0", "y1")},  # torch: 1e-6 off
     "nn_functional_ctc_loss": 5,  # torch sums float32 logarithms of many steps: ours is nearer
+    # Both round products to 16 bits before they sum them, or take the exponential.
+    "ldexp float16": 5,
+    "ldexp bfloat16": 5,
+    "nn_functional_linear_cross_entropy bfloat16": 2,
+    "nn_functional_linear_cross_entropy_chunked_none bfloat16": 2,
+    "nn_functional_scaled_dot_product_attention float16": 10,  # torch's scores are in float32
+    "nn_functional_scaled_dot_product_attention bfloat16": 10,
 }
-# Gradients that torch has wrong, and why.
+# Gradients that torch has wrong, and why; of an op, or of an op in a dtype.
 NO_GRADIENT = {
     "as_strided_scatter": "torch gives what was overwritten the gradient of what was written",
+    **dict.fromkeys(
+        ("istft complex64", "istft complex128"),
+        "torch loses a window that the database made; a copy of it has our gradient",
+    ),
+    "logsumexp complex64": "torch's is off by 2 %: in complex128 it gives what we do",
+    "renorm complex64": "torch gives NaN to the infinite norm; in complex128 it gives what we do",
 }
+# Torch rounds 16-bit floats between the steps of an op, in its own order: ours may also be what
+# torch makes of the same numbers in float32.
+WIDER = {"float16": "float32", "bfloat16": "float32"}
 # What we do not have, and why: the names of `Absent`.
 WHY_ABSENT = {
     "internal: torch.ops, jiterator": "functions of torch's own inside, and CUDA text of users",
@@ -75,6 +91,8 @@ RANDOM = re.compile(
     r"|uniform|rrelu|fractional_max_pool|lowrank|^normal|poisson$|binomial"
 )
 NEVER_FILLED = re.compile(r"(^|_)empty|^resize_")
+# Of equal elements, another may be the one that is named, and that has the gradient.
+TIES = re.compile(r"^(arg|m)?sort$|^topk$|^kthvalue$|^mode$")
 # Decompositions are unique up to signs, phases or order: compared as the database asks.
 GAUGE = re.compile(r"svd|eig|qr|lstsq|householder|lu_factor|lobpcg|pinv|lowrank|linalg_lu$")
 
@@ -301,33 +319,67 @@ class Call:
     processed: list[Any]
     gradients: list[Any] | None
     process: Any
+    dtype: str
+    wider: Any = None  # makes the same call in the wider dtype, if there is one
 
     def weights(self) -> list[np.ndarray]:
         return projections([o for o in self.processed if differentiable(o)])
 
 
-def call_of(op: Any, index: int, sample: Any, fn: Any) -> Call:
+def call_of(op: Any, index: int, sample: Any, fn: Any, dtype: str) -> Call:
     """A sample with what torch makes of it. Ours are copied first: torch may write into it."""
     known: dict[int, Any] = {}
     given = (sample.input, sample.args, sample.kwargs)
     mine = converted(given, known)
-    tensors = [t for t in flat(list(given)) if differentiable(t)]
-    tensors = list({id(t): t for t in tensors}.values())
-    torch.manual_seed(0)
-    result = op.op(sample.input, *sample.args, **sample.kwargs)
+    wide = _cast(given, dtype, WIDER[dtype], {}) if dtype in WIDER else None
     process = sample.output_process_fn_grad
-    processed = [o for o in flat(process(result))]
-    outs = [o for o in processed if differentiable(o)]
-    gradients = None
-    if outs and tensors and op.formatted_name not in NO_GRADIENT:
-        gradients = gradient(torch, outs, tensors, projections(outs))
+    theirs = functools.partial(_by_torch, op, dtype, process)
+    tensors, result, processed, gradients = theirs(given)
+    for leaf in filter(torch.is_tensor, flat(result)):
+        if not hasattr(eager, _name(leaf.dtype)):
+            raise Absent(f"dtype {_name(leaf.dtype)}")
     leaves = [known[id(t)] for t in tensors]
     name = getattr(process, "__name__", "")
     process = None if "<lambda>" in name and _is_identity(process) else _over_eager(process)
     return Call(
         op, index, fn, (mine[0], *mine[1]), mine[2], leaves, flat(result), processed, gradients,
-        process,
+        process, dtype, wide and functools.cache(lambda: theirs(wide)[1:]),
     )  # fmt: skip
+
+
+def _by_torch(op: Any, dtype: str, process: Any, given: Any) -> tuple[list, Any, list, list | None]:
+    """The tensors that may have a gradient, the result, as it is compared, the gradients."""
+    first, args, kwargs = given
+    tensors = [t for t in flat(list(given)) if differentiable(t)]
+    tensors = list({id(t): t for t in tensors}.values())
+    torch.manual_seed(0)
+    result = op.op(first, *args, **kwargs)
+    processed = flat(process(result))
+    outs = [o for o in processed if differentiable(o)]
+    names = {op.formatted_name, f"{op.formatted_name} {dtype}"}
+    if not outs or not tensors or names & NO_GRADIENT.keys():
+        return tensors, result, processed, None
+    return tensors, result, processed, gradient(torch, outs, tensors, projections(outs))
+
+
+def _cast(value: Any, before: str, after: str, known: dict[int, Any]) -> Any:
+    """A copy of an argument, with tensors (and the dtype) of one dtype in another."""
+    kinds = getattr(torch, before), getattr(torch, after)
+    if isinstance(value, torch.Tensor):
+        if id(value) not in known:
+            kind = kinds[1] if value.dtype is kinds[0] else value.dtype
+            copy = value.detach().to(kind, copy=True)
+            known[id(value)] = copy.requires_grad_(value.requires_grad)
+        return known[id(value)]
+    if value is kinds[0]:
+        return kinds[1]
+    if isinstance(value, dict):
+        return {k: _cast(v, before, after, known) for k, v in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_cast(v, before, after, known) for v in value))
+    if type(value) in (list, tuple):
+        return type(value)(_cast(v, before, after, known) for v in value)
+    return value
 
 
 def _is_identity(fn: Any) -> bool:
@@ -357,20 +409,61 @@ def check(call: Call, result: list[Any], gradients: list[Any] | None) -> None:
     name = call.op.formatted_name
     if len(result) != len(call.result):
         raise Wrong("structure", f"{len(result)} results for {len(call.result)}")
-    looser = LOOSER.get(name, 1)
     loose = bool(GAUGE.search(name))
     drawn = RANDOM.search(name) or call.kwargs.get("dropout_p")
     if name == "nn_functional_multi_head_attention_forward":
         drawn = call.kwargs["training"] and call.args[10]  # dropout_p
     values = not drawn and not NEVER_FILLED.search(name)
-    for mine, theirs in zip(result, call.result, strict=True):
-        compare(mine, theirs, "value", values=values and not loose, looser=looser)
+    _check_all(call, "result", result, values=values and not loose)
     if loose and values:
         again = flat(call.process(_as_given(call, result)) if call.process else result)
-        for mine, theirs in zip(again, call.processed, strict=True):
-            compare(mine, theirs, "value", looser=looser)
-    for mine, theirs in zip(gradients or [], call.gradients or [], strict=gradients is not None):
-        compare(mine, theirs, "gradient", values=values, looser=looser)
+        _check_all(call, "processed", again, values=True)
+    if gradients is not None:
+        _check_all(call, "gradients", gradients, values=values)
+
+
+def _check_all(call: Call, part: str, found: list[Any], *, values: bool) -> None:
+    """Each of our tensors against torch's, then against the one of the wider dtype, rounded."""
+    what = "gradient" if part == "gradients" else "value"
+    name = call.op.formatted_name
+    looser = LOOSER.get(f"{name} {call.dtype}", LOOSER.get(name, 1))
+    how = {"values": values, "looser": looser}
+    for i, (mine, theirs) in enumerate(zip(found, getattr(call, part), strict=True)):
+        try:
+            compare(mine, theirs, what, **how)
+        except Wrong as error:
+            if error.args[0] == what and _tied(call, mine, theirs):
+                continue
+            if error.args[0] != what or call.wider is None:
+                raise
+            wide = call.wider()[("result", "processed", "gradients").index(part)]
+            compare(mine, flat(wide)[i].to(theirs.dtype), what, **how)
+
+
+def _tied(call: Call, mine: Any, theirs: Any) -> bool:
+    """Whether indices name other elements of the same value, or a gradient goes to such."""
+    if not TIES.search(call.op.formatted_name) or call.kwargs.get("stable"):
+        return False
+    x, a, b = numpy_of(call.args[0]), numpy_of(mine), numpy_of(theirs)
+    if a.dtype == np.int64:
+        return any(_name_the_same(x, a, b, dim) for dim in range(x.ndim))
+    same_shape = a.shape == x.shape
+    return same_shape and any(_share_alike(x, a, b, dim, call.dtype) for dim in range(x.ndim))
+
+
+def _name_the_same(x: np.ndarray, a: np.ndarray, b: np.ndarray, dim: int) -> bool:
+    a, b = (i if i.ndim == x.ndim else np.expand_dims(i, dim) for i in (a, b))
+    others = [i for i in range(x.ndim) if i != dim]
+    if any(a.shape[i] != x.shape[i] for i in others) or a.max(initial=0) >= x.shape[dim]:
+        return False
+    named = (np.take_along_axis(x, i, dim) for i in (a, b))
+    places = np.sort(a, dim)
+    return np.array_equal(*named, equal_nan=True) and bool((np.diff(places, axis=dim) > 0).all())
+
+
+def _share_alike(x: np.ndarray, a: np.ndarray, b: np.ndarray, dim: int, dtype: str) -> bool:
+    sorted_by_value = (np.take_along_axis(g, np.lexsort((g, x), dim), dim) for g in (a, b))
+    return same(*sorted_by_value, dtype, cancels=True)
 
 
 def _as_given(call: Call, result: list[Any]) -> Any:
@@ -468,13 +561,15 @@ def run_op(op: Any, dtype: str, most: int | None = None, runner: Any = run) -> O
         except Absent as error:
             return Outcome(absent=list(range(len(given))), name=str(error))
         for index, sample in enumerate(given):
-            run_sample(op, index, sample, fn, out, runner)
+            run_sample(op, index, sample, fn, dtype, out, runner)
     return out
 
 
-def run_sample(op: Any, index: int, sample: Any, fn: Any, out: Outcome, runner: Any) -> None:
+def run_sample(
+    op: Any, index: int, sample: Any, fn: Any, dtype: str, out: Outcome, runner: Any
+) -> None:
     try:
-        call = call_of(op, index, sample, fn)
+        call = call_of(op, index, sample, fn, dtype)
         check(call, *runner(call))
         out.right.append(index)
     except Absent as error:
@@ -489,60 +584,3 @@ def run_sample(op: Any, index: int, sample: Any, fn: Any, out: Outcome, runner: 
             out.name = name
         else:
             out.wrong.append((index, "refused", text_of(error)))
-
-
-# -------------------------------------------------------------------------- error cases
-def run_errors(op: Any) -> Outcome:
-    """Each of the op's calls that torch refuses: right where ours raises the same type."""
-    out = Outcome()
-    if op.error_inputs_func is None:
-        return out
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.manual_seed(0)
-        given = list(op.error_inputs("cpu"))
-        try:
-            fn = ours(op)
-        except Absent as error:
-            return Outcome(absent=list(range(len(given))), name=str(error))
-        for index, case in enumerate(given):
-            _run_error(op, index, case.sample_input, fn, out)
-    return out
-
-
-def _run_error(op: Any, index: int, sample: Any, fn: Any, out: Outcome) -> None:
-    try:
-        mine = converted((sample.input, sample.args, sample.kwargs), {})
-    except Absent as error:
-        out.absent.append(index)
-        out.name = str(error)
-        return
-    theirs = raised(op.op, sample.input, sample.args, sample.kwargs)
-    error = raised(fn, *mine)
-    if theirs is None:  # only on other devices, or no longer
-        out.right.append(index)
-    elif error is None:
-        out.wrong.append((index, "accepted", text_of(theirs)))
-    elif isinstance(error, AttributeError) and (name := missing_name(error)):
-        out.absent.append(index)
-        out.name = name
-    elif not isinstance(error, _plain_type(theirs)):
-        out.wrong.append((index, "type", f"{text_of(error)} for {text_of(theirs)}"))
-    else:
-        out.right.append(index)
-
-
-def _plain_type(error: BaseException) -> type:
-    """The exception's builtin type (`torch.linalg.LinAlgError` is a RuntimeError)."""
-    return next(t for t in type(error).__mro__ if t.__module__ == "builtins")
-
-
-def raised(fn: Any, first: Any, args: tuple, kwargs: dict) -> BaseException | None:
-    try:
-        fn(first, *args, **kwargs)
-    except Exception as error:
-        return error
-    return None
-
-
-_ = math

@@ -163,15 +163,6 @@ def linspace(
     endpoint: bool = True,
 ) -> Tensor:
     """`num` evenly spaced values from `start` to `stop`, which `endpoint` includes."""
-    if dtype is None:
-        whole = isinstance(start, complex) or isinstance(stop, complex)
-        dtype = dt.default_complex() if whole else dt.get_default_dtype()
-    if dtype.is_complex:
-        first, last, part = complex(start), complex(stop), real_of(dtype)
-        options = {"dtype": part, "device": device, "endpoint": endpoint}
-        real = linspace(first.real, last.real, num, **options)
-        imag = linspace(first.imag, last.imag, num, **options)
-        return functions.complex(real, imag)
     if endpoint:
         return functions.linspace(start, stop, num, dtype=dtype, device=device)
     return functions.linspace(start, stop, num + 1, dtype=dtype, device=device)[:num]

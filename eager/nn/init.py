@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from eager import fills
 from eager import random as rng
 from eager.autograd import no_grad
 from eager.linalg import qr
@@ -41,7 +42,7 @@ def uniform_(
 ) -> Tensor:
     """Uniform on [a, b)."""
     with no_grad():
-        return rng.uniform_(tensor, a, b, generator=generator)
+        return fills.uniform_(tensor, a, b, generator=generator)
 
 
 def normal_(
@@ -49,7 +50,7 @@ def normal_(
 ) -> Tensor:
     """Normal with the given mean and standard deviation."""
     with no_grad():
-        return rng.normal_(tensor, mean, std, generator=generator)
+        return fills.normal_(tensor, mean, std, generator=generator)
 
 
 def trunc_normal_(
@@ -67,7 +68,7 @@ def trunc_normal_(
 
     with no_grad():
         low, high = 2 * below(a) - 1, 2 * below(b) - 1
-        rng.uniform_(tensor, low, high, generator=generator)
+        fills.uniform_(tensor, low, high, generator=generator)
         drawn = tensor.erfinv() * (std * math.sqrt(2.0)) + mean
         return tensor.copy_(drawn.clamp(a, b))
 
@@ -200,7 +201,7 @@ def sparse_(
     rows, columns = tensor.shape
     zeros = math.ceil(sparsity * rows)
     with no_grad():
-        rng.normal_(tensor, 0.0, std, generator=generator)
+        fills.normal_(tensor, 0.0, std, generator=generator)
         for column in range(columns):
             tensor[rng.randperm(rows, generator=generator)[:zeros], column] = 0
     return tensor

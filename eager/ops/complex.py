@@ -88,7 +88,7 @@ def make_complex(real: Tensor, imag: Tensor) -> Tensor:
     if real.dtype is not imag.dtype or real.dtype not in (dt.float32, dt.float64):
         raise RuntimeError(
             f"complex(): Expected both inputs to be Float or Double tensors, got {real.dtype} and "
-            f"{imag.dtype}"
+            f"{imag.dtype}: there are no complex numbers of 16-bit floats"
         )
     return apply(COMPLEX, real, imag)
 

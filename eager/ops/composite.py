@@ -287,12 +287,14 @@ def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     )
 )
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
-    """log(sum(exp(x))) over `dim`, without overflow; -inf of nothing but -inf."""
+    """log(sum(exp(x))) over `dim`, without overflow; -inf of nothing but -inf. The phase of complex
+    numbers is that of the sum, within pi."""
     dims = norm_dims(dim, input.ndim, "logsumexp")
     input = input if input.dtype.category >= dt.FLOAT else input.to(dt.get_default_dtype())
     if is_empty(input.numel()):
         return sum(input.exp(), dims, keepdim).log()
-    high = constant(amax(input, dims, keepdim=True))
+    size = input.real if input.dtype.is_complex else input
+    high = constant(amax(size, dims, keepdim=True))
     high = where(high.abs() == math.inf, 0.0, high)
     total = sum((input - high).exp(), dims, keepdim).log()
     if not keepdim and dims:

@@ -224,7 +224,23 @@ def linspace(
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
     start, end = (x.item() if isinstance(x, Tensor) else x for x in (start, end))
+    if dtype is None and any(scalar_aval(x).dtype.is_complex for x in (start, end)):
+        dtype = dt.default_complex()
     dtype = _default(dtype)
+    if dtype.is_complex:
+        parts = zip(_parts(start, dtype), _parts(end, dtype), strict=True)
+        halves = (_evenly(a, b, steps, dt.real_of(dtype), device) for a, b in parts)
+        return finish(apply(REGISTRY["complex"], *halves), device, requires_grad)
+    return finish(_evenly(start, end, steps, dtype, device), device, requires_grad)
+
+
+def _parts(x: Any, dtype: DType) -> tuple[Any, Any]:
+    """The real and the imaginary part of a number."""
+    x = full((), x, dtype=dtype) if isinstance(x, SymNumber) else x
+    return x.real, x.imag
+
+
+def _evenly(start: Any, end: Any, steps: int, dtype: DType, device: Any) -> Tensor:
     work = dtype if dtype.is_floating_point else dt.float64
     # As PyTorch: ends and step in the result's precision, each product and sum rounded once.
     first, last = _rounded(start, dtype), _rounded(end, dtype)
@@ -234,7 +250,7 @@ def linspace(
     if steps > 1:
         below, above = i * step + first, (i - (steps - 1)) * step + last
         out = apply(REGISTRY["where"], i < steps // 2, below, above)
-    return finish(out.to(dtype), device, requires_grad)
+    return out.to(dtype)
 
 
 @public(method=False)

@@ -6,7 +6,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from eager import dtype as dt
+from eager.casts import rounded_once
 from eager.dispatch import apply
 from eager.op import REGISTRY
 from eager.ops import samples as s
@@ -121,6 +124,7 @@ asinh = unary(
     "asinh",
     lambda m, x: _asinh_body(m, x, m.abs(x)),
     lambda g, x: (g * (x * x + 1).rsqrt(),),
+    of_complex=np.arcsinh,
     alias=("arcsinh",),
 )
 acosh = unary(
@@ -326,7 +330,18 @@ trigamma: UnaryFn = unary(
     samples=s.calls(),
 )
 
+
 # -------------------------------------------------------------------- two and three operands
+def complex_logaddexp(x: Any, y: Any) -> Any:
+    """log(exp(x) + exp(y)) of complex arrays. Where both real parts are -inf it is the second
+    number: phases of 0 are not added."""
+    swap = x.real < y.real
+    high, low = np.where(swap, y, x), np.where(swap, x, y)
+    nothing = np.isneginf(high.real)
+    safe = np.where(nothing, 0, high)
+    return np.where(nothing, low, safe + np.log1p(np.exp(low - safe)))
+
+
 LOGADDEXP = binary_op(
     "logaddexp",
     lambda m, x, y: m.where(
@@ -334,6 +349,7 @@ LOGADDEXP = binary_op(
     ),
     lambda g, x, y, out: (g * (x - out).exp(), g * (y - out).exp()),
     result="float",
+    of_complex=complex_logaddexp,
 )
 logaddexp = binary(LOGADDEXP, tensors="both", samples=s.on_two(number=None), inplace=False)
 XLOGY = binary_op(
@@ -388,6 +404,7 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
 
 
 @public(inplace=True, samples=s.calls(s.call(*_triple), s.call(*_triple, value=0.5)))
+@rounded_once
 def addcmul(input: Tensor, tensor1: Any, tensor2: Any, *tensors: Any, value: Any = 1) -> Tensor:
     """input + value * tensor1 * tensor2. As it was
     once spelled: `addcmul(input, value, tensor1, tensor2)`."""
@@ -398,6 +415,7 @@ def addcmul(input: Tensor, tensor1: Any, tensor2: Any, *tensors: Any, value: Any
 
 
 @public(inplace=True, samples=s.calls(s.call(*_triple), s.call(*_triple, value=0.5)))
+@rounded_once
 def addcdiv(input: Tensor, tensor1: Any, tensor2: Any, *tensors: Any, value: Any = 1) -> Tensor:
     """input + value * tensor1 / tensor2. Integer division raises. As it was
     once spelled: `addcdiv(input, value, tensor1, tensor2)`."""

@@ -141,7 +141,8 @@ SOLVE = Extern(
 
 
 def _det_vjp(g: Any, x: Any, out: Any) -> tuple[Any, ...]:
-    return ((g * out).unsqueeze(-1).unsqueeze(-1) * adjoint(apply(INV, x)),)
+    cofactor = g * (out.conj() if out.dtype.is_complex else out)
+    return (cofactor.unsqueeze(-1).unsqueeze(-1) * adjoint(apply(INV, x)),)
 
 
 DET = Extern(
@@ -149,10 +150,11 @@ DET = Extern(
 )
 
 
-def _slogdet_vjp(g: Any, x: Any) -> tuple[Any, ...]:
+def _slogdet_vjp(g: Any, x: Any, out0: Any) -> tuple[Any, ...]:
+    """The sign of complex matrices turns by the imaginary part of tr(A^-1 dA)."""
     gradient = g[1]
-    if gradient is None:
-        return (None,)
+    if out0.dtype.is_complex:
+        gradient = apply(REGISTRY["complex"], gradient, (g[0] * out0.conj()).imag)
     return (gradient.unsqueeze(-1).unsqueeze(-1) * adjoint(apply(INV, x)),)
 
 
@@ -166,18 +168,12 @@ SLOGDET = Extern(
 )
 
 
-def _lower_half(x: Any) -> Any:
-    """The lower triangle with half the diagonal: the derivative of "is lower triangular" (Giles,
-    section 3.5)."""
-    return x.tril() - 0.5 * x.diagonal(0, -2, -1).diag_embed()
-
-
 def _cholesky_vjp(g: Any, out: Any) -> tuple[Any, ...]:
-    h = adjoint(out)
-    middle = _lower_half(h @ g)
+    """Giles, section 3.5: the lower triangle of L^H G, mirrored."""
+    middle = (adjoint(out) @ g).tril()
+    middle = 0.5 * (middle + adjoint(middle.tril(-1)))
     inverse = apply(INV, out)
-    s = adjoint(inverse) @ middle @ inverse
-    return (0.5 * (s + adjoint(s)),)
+    return (adjoint(inverse) @ middle @ inverse,)
 
 
 CHOLESKY = Extern(
@@ -236,7 +232,7 @@ def _qr_vjp(g: Any, out: Any, mode: str) -> tuple[Any, ...]:
         right = right if gq is None else right + gq
         return (adjoint(apply(SOLVE, r, adjoint(right))),)
     skew = (adjoint(middle) - middle).tril()
-    skew = skew - 0.5 * _real_diagonal(skew)
+    skew = skew - 0.5 * skew.diagonal(0, -2, -1).diag_embed()
     first = r.narrow(-1, 0, m)
     left = q @ adjoint(apply(SOLVE, first, adjoint(skew)))
     full = apply(REGISTRY["pad"], left, 0.0, pads=(*((0, 0),) * (left.ndim - 1), (0, n - m)))
@@ -280,6 +276,9 @@ def _svd_vjp(g: Any, out: Any, full: bool) -> tuple[Any, ...]:
     uh, v = adjoint(u), adjoint(vh)
     middle: Any = 0 if gs is None else gs.diag_embed()
     outside: Any = 0
+    if gu is not None and gvh is not None and u.dtype.is_complex:  # the phase that both share
+        phase = (uh @ gu).diagonal(0, -2, -1)
+        middle = middle + (_quotient(phase - phase.conj(), 2 * s)).diag_embed()
     if gu is not None:
         x = uh @ gu
         middle = middle + f * (x - adjoint(x)) * s.unsqueeze(-2)

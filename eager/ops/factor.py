@@ -22,7 +22,7 @@ from eager.ops.move import CAT
 def _pinv_kernel(x: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
     """atol, rtol: one number per matrix, or one for all."""
     if hermitian:
-        lower = np.tril(x)
+        lower = np.tril(x, -1) + np.eye(x.shape[-1]) * x.real
         x = lower + np.conj(np.swapaxes(np.tril(x, -1), -1, -2))
     u, s, vh = np.linalg.svd(x, full_matrices=False)
     if not s.size:
@@ -87,13 +87,18 @@ EIG = Extern("eig", ("x",), _eig_vjp, n_outputs=2, numpy=_eig_kernel, shapes=_ei
 
 
 # -------------------------------------------------------------------------- LU with pivots
+def _size(x: Any) -> Any:
+    """What LAPACK compares: |re| + |im| of complex numbers."""
+    return np.abs(x.real) + np.abs(x.imag) if x.dtype.kind == "c" else np.abs(x)
+
+
 def _pivots_kernel(x: Any) -> tuple[Any, Any]:
     """The rows' order after partial pivoting, and LAPACK's pivots (counted from 1)."""
     work = np.array(x)
     m, n = work.shape
     order, pivots = np.arange(m), np.arange(1, min(m, n) + 1)
     for k in range(min(m, n)):
-        best = k + int(np.argmax(np.abs(work[k:, k])))
+        best = k + int(np.argmax(_size(work[k:, k])))
         pivots[k] = best + 1
         if best != k:
             work[[k, best]] = work[[best, k]]

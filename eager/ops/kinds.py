@@ -8,6 +8,7 @@ the same map on strides; `inverse` writes back through it.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -39,13 +40,15 @@ class Pointwise(Op):
     `result` says the type of the result: "promote" (the operands' common type), "float" (the same,
     with ints raised to the default float), "bool", "first" (the first operand's) or "real" (the
     real part's). The first `mask` operands are conditions: bool, and no part of promotion.
-    `ufunc` is a NumPy function equal to the body on one dtype, where there is one. `refuses` says
+    `ufunc` is a NumPy function equal to the body on one dtype, where there is one. `of_complex` is
+    the function of complex arrays, where the body holds for real numbers alone. `refuses` says
     what is wrong with operands that the op does not take ("" for those that it does), or raises.
     """
 
     body: Callable[..., Any] = field(kw_only=True)
     result: str = "promote"
     mask: int = 0
+    of_complex: Callable[..., Any] | None = None
     refuses: Callable[[Sequence[Aval]], str] | None = None
     kind: ClassVar[str] = "pointwise"
     recomputed: ClassVar[bool] = True
@@ -111,25 +114,27 @@ class Pointwise(Op):
         plan = self._plans.get(key)
         if plan is None:
             plan = self._plans[key] = self._plan(arrays)
-        types, out = plan
+        types, out, body = plan
         cast = [
             x if type(x) is np.ndarray and x.dtype is t else _as(x, t)
             for x, t in zip(arrays, types, strict=True)
         ]
         try:
-            result = self.body(NUMPY, *cast)
+            result = body(*cast)
         except ValueError:  # shapes that do not fit: the rule names them
             self.abstract(tuple(map(aval_of, arrays)), {})
             raise
         return (np.asarray(result, dtype=out, order="C"),)
 
-    def _plan(self, arrays: Sequence[Any]) -> tuple[list[np.dtype], np.dtype]:
-        """The NumPy types the operands are converted to, and the result's."""
+    def _plan(self, arrays: Sequence[Any]) -> tuple[list[np.dtype], np.dtype, Callable[..., Any]]:
+        """The NumPy types the operands are converted to, and the result's; what to call on
+        them."""
         avals = tuple(map(aval_of, arrays))
         common = self.common(avals)
         computing = common.compute.np
         types = [np.dtype(bool) if i < self.mask else computing for i in range(len(arrays))]
-        return types, self.out_dtype(avals, common).np
+        body = self.of_complex if common.is_complex else None
+        return types, self.out_dtype(avals, common).np, body or functools.partial(self.body, NUMPY)
 
 
 _DIRECT = frozenset({np.dtype(np.float32), np.dtype(np.float64)})

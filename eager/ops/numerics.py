@@ -9,9 +9,9 @@ from typing import Any
 
 from eager import dtype as dt
 from eager.aval import broadcast_shapes as _broadcast
+from eager.casts import rounded_once
 from eager.device import Size
 from eager.ops import samples as s
-from eager.ops.create import arange
 from eager.ops.move import cat, stack
 from eager.ops.part_views import split
 from eager.ops.reduce import sum
@@ -187,6 +187,7 @@ def cumulative_trapezoid(
         s.call(_m, spacing=(s.values((6,), seed=1),), dim=1, edge_order=2),
     ),
 )
+@rounded_once
 def gradient(
     input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1
 ) -> list[Tensor]:
@@ -218,23 +219,22 @@ def gradient(
 
 
 def _slope(x: Tensor, d: int, spacing: Any, edge_order: int) -> Tensor:
-    n = x.shape[d]
-    places = spacing
-    if not isinstance(spacing, Tensor) or spacing.ndim == 0:
-        places = arange(n, dtype=x.dtype, device=x.device) * spacing
-    h = (places.narrow(0, 1, n - 1) - places.narrow(0, 0, n - 1)).reshape(
-        [-1 if i == d else 1 for i in range(x.ndim)]
-    )
+    n, h = x.shape[d], spacing
+    even = not isinstance(spacing, Tensor) or spacing.ndim == 0
+    if not even:
+        h = (spacing.narrow(0, 1, n - 1) - spacing.narrow(0, 0, n - 1)).reshape(
+            [-1 if i == d else 1 for i in range(x.ndim)]
+        )
     steps = (x.narrow(d, 1, n - 1) - x.narrow(d, 0, n - 1)) / h  # slopes between neighbours
     first, last = steps.narrow(d, 0, 1), steps.narrow(d, n - 2, 1)
     if n == 2:
         return cat([first, last], d)
-    left, right = h.narrow(d, 0, n - 2), h.narrow(d, 1, n - 2)
+    left, right = (h, h) if even else (h.narrow(d, 0, n - 2), h.narrow(d, 1, n - 2))
     a, b = steps.narrow(d, 0, n - 2), steps.narrow(d, 1, n - 2)
     if edge_order == 2:  # of the parabola through three samples
         bend = (b - a) / (left + right)
-        first = first - bend.narrow(d, 0, 1) * left.narrow(d, 0, 1)
-        last = last + bend.narrow(d, n - 3, 1) * right.narrow(d, n - 3, 1)
+        first = first - (bend * left).narrow(d, 0, 1)
+        last = last + (bend * right).narrow(d, n - 3, 1)
     return cat([first, (a * right + b * left) / (left + right), last], d)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from eager import dtype as dt
-from eager.aval import Aval
+from eager.aval import Aval, scalar_aval
 from eager.dispatch import apply, apply_binary, apply_unary, must_hold
 from eager.notice import options
 from eager.op import Samples
@@ -56,6 +56,7 @@ def unary(
     *,
     result: str = "float",
     refuses: Callable[[Sequence[Aval]], str] | None = None,
+    of_complex: Callable[..., Any] | None = None,
     samples: Samples | None = None,
     doc: str = "",
     **how: Any,
@@ -66,7 +67,10 @@ def unary(
     inplace)."""
     spelled: Body = (lambda m, x: getattr(m, body)(x)) if isinstance(body, str) else body
     ufunc = _ufunc(body) if isinstance(body, str) else None
-    op = Pointwise(name, ("x",), vjp, body=spelled, result=result, ufunc=ufunc, refuses=refuses)
+    op = Pointwise(
+        name, ("x",), vjp, body=spelled, result=result, ufunc=ufunc, of_complex=of_complex,
+        refuses=refuses,
+    )  # fmt: skip
 
     def fn(input: Tensor) -> Tensor:
         return apply_unary(op, input)
@@ -369,9 +373,11 @@ def pow_(input: Any, exponent: Any) -> Tensor:
 @public(method=True, torch="float_power", samples=s.on_two(first=(0.2, 2.0), number=2.5))
 @needs_tensors("one")
 def float_power(input: Tensor, exponent: Any) -> Tensor:
-    """`pow` in float64."""
-    exponent = exponent.to(dt.float64) if isinstance(exponent, Tensor) else exponent
-    return pow_(input.to(dt.float64) if isinstance(input, Tensor) else input, exponent)
+    """`pow` in float64, or in complex128 where an operand is complex."""
+    operands = [x if isinstance(x, Tensor) else scalar_aval(x) for x in (input, exponent)]
+    kind = dt.complex128 if any(x.dtype.is_complex for x in operands) else dt.float64
+    base, power = (x.to(kind) if isinstance(x, Tensor) else x for x in (input, exponent))
+    return pow_(base, power)
 
 
 abs_ = unary(

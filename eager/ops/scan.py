@@ -13,6 +13,7 @@ from eager.dispatch import apply
 from eager.dtype import DType
 from eager.op import Attrs, aval_of
 from eager.ops import samples as s
+from eager.ops.elementary import complex_logaddexp
 from eager.ops.kinds import Scan
 from eager.ops.move import flip
 from eager.ops.pointwise import where
@@ -56,27 +57,42 @@ class _Logarithmic(Scan):
     """A running logsumexp: stable only as a recurrence."""
 
     kind: ClassVar[str] = "extern"
-    analytic: ClassVar[bool] = False
 
     def compute(self, arrays: tuple[Any, ...], attrs: Attrs, outs: Any) -> tuple[Any, ...]:
         (x,) = arrays
         if not x.shape:
             return (x.copy(),)
+        if x.dtype.kind == "c":
+            return (_complex_logcumsumexp(x, attrs["dim"]),)
         wide = x.astype(aval_of(x).dtype.compute.np, copy=False)
         return (np.logaddexp.accumulate(wide, axis=attrs["dim"]).astype(x.dtype),)
 
 
+def _complex_logcumsumexp(x: Any, dim: int) -> Any:
+    out = np.moveaxis(x.copy(), dim, 0)
+    for i in range(1, len(out)):
+        out[i] = complex_logaddexp(out[i - 1], out[i])
+    return np.ascontiguousarray(np.moveaxis(out, 0, dim))
+
+
 def _logcumsumexp_vjp(g: Tensor, x: Tensor, out: Tensor, dim: int) -> tuple[Tensor]:
     """exp(x) * sum_{i>=k} g_i exp(-out_i), with the positive and negative parts of g in
-    logarithms."""
+    logarithms, which complex numbers have themselves."""
     kind = g.dtype
+    if kind.is_complex:
+        return ((_logarithms_backwards(g.log() - out, dim) + x).exp(),)
     if kind is dt.float32:  # the parts are large where they cancel
         g, x, out = g.double(), x.double(), out.double()
     total = zeros_of(g)
     for sign in (1.0, -1.0):
         part = where(g * sign > 0, g * sign, 0.0).log() - out
-        total = total + sign * (flip(apply(LOGCUMSUMEXP, flip(part, dim), dim=dim), dim) + x).exp()
+        total = total + sign * (_logarithms_backwards(part, dim) + x).exp()
     return (total.to(kind),)
+
+
+def _logarithms_backwards(x: Tensor, dim: int) -> Tensor:
+    """The running logsumexp from the end."""
+    return flip(apply(LOGCUMSUMEXP, flip(x, dim), dim=dim), dim) if x.ndim else x
 
 
 LOGCUMSUMEXP = _Logarithmic("logcumsumexp", ("x",), _logcumsumexp_vjp, monoid="logaddexp")

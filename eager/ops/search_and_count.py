@@ -148,7 +148,9 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 HISTC = Host(
     "histc",
     ("x",),
-    numpy=lambda x, bins, low, high: np.histogram(x, bins, (low, high))[0],
+    numpy=lambda x, bins, low, high: np.histogram(
+        x.astype(dt.from_numpy(x.dtype).compute.np, copy=False), bins, (low, high)
+    )[0],
     rule=lambda x, bins, low, high: (Aval((bins,), x.dtype, x.device),),
 )
 

@@ -123,6 +123,23 @@ def test_16_bit_and_like():
         eager.rand(2, dtype=eager.int64)
 
 
+def test_complex_draws():
+    """Real and imaginary part are drawn alike; a normal number has the variance of both."""
+    eager.manual_seed(0)
+    n = 50_000
+    for drawn, middle, spread in (
+        (eager.rand(n, dtype=eager.complex64), 0.5 + 0.5j, 1 / 12),
+        (eager.randn(n, dtype=eager.complex64), 0, 0.5),
+        (eager.zeros(n, dtype=eager.complex128).normal_(3, 2), 3 + 3j, 2),
+        (eager.zeros(n, dtype=eager.complex128).uniform_(3, 5), 4 + 4j, 1 / 3),
+        (eager.normal(1.0, 2.0, (n,), dtype=eager.complex64), 1 + 1j, 2),
+    ):
+        x = drawn.numpy()
+        assert abs(x.mean() - middle) < 0.03
+        np.testing.assert_allclose([x.real.var(), x.imag.var()], spread, rtol=0.03)
+        assert abs(np.cov(x.real, x.imag)[0, 1]) < 0.03
+
+
 def test_in_place():
     eager.manual_seed(0)
     x = eager.zeros(1000)

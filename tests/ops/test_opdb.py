@@ -10,6 +10,17 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),
 ]
 OPS, SAMPLES = 70, 4
+# Ops that were once wrong in complex numbers or in 16-bit floats.
+COMPLEX = (
+    "asinh float_power linspace logaddexp logcumsumexp logdet logsumexp masked_var masked_logsumexp"
+    " linalg_cholesky linalg_det linalg_lstsq linalg_lu linalg_pinv_hermitian linalg_qr"
+    " linalg_slogdet linalg_svd pca_lowrank rand_like randn uniform normal_in_place"
+).split()
+NARROW = (
+    "addcdiv addcmul gradient grid_sampler_2d histc linalg_multi_dot nextafter sort msort topk"
+    " nn_functional_adaptive_max_pool2d nn_functional_hinge_embedding_loss nn_functional_normalize"
+    " nn_functional_soft_margin_loss matrix_exp"
+).split()
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +44,18 @@ def test_values_and_gradients(opdb, dtype):
     assert sum(len(out.right) for out in found.values()) > OPS
 
 
+@pytest.mark.parametrize(
+    ("dtype", "names"), [("complex64", COMPLEX), ("bfloat16", NARROW), ("float16", NARROW)]
+)
+def test_in_other_dtypes(opdb, dtype, names):
+    """The same in complex numbers and in 16-bit floats."""
+    some = {op.formatted_name: op for op in random.Random(2).sample(opdb.database(), OPS)}
+    some |= {op.formatted_name: op for op in opdb.database() if op.formatted_name in names}
+    found = {name: opdb.run_op(op, dtype, 8 if name in names else 2) for name, op in some.items()}
+    assert not {name: out.wrong for name, out in found.items() if out.wrong}
+    assert sum(len(out.right) for out in found.values()) > OPS
+
+
 @pytest.mark.parametrize(("backend", "count"), [("eager", 60), ("cpp", 6)])
 def test_through_jit(opdb, backend, count):
     """The same in one compiled program per op."""
@@ -45,7 +68,9 @@ def test_through_jit(opdb, backend, count):
 
 def test_what_torch_refuses_is_refused(opdb):
     """Of the calls that raise in torch, at least 95 % raise the same here."""
-    found = [opdb.run_errors(op) for op in random.Random(5).sample(opdb.database(), 2 * OPS)]
+    import opdb_errors
+
+    found = [opdb_errors.run_errors(op) for op in random.Random(5).sample(opdb.database(), 2 * OPS)]
     right, wrong = (sum(len(getattr(out, key)) for out in found) for key in ("right", "wrong"))
     assert right >= 0.95 * (right + wrong), [w for out in found for w in out.wrong]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from eager import dtype as dt
 from eager.aval import result_type
-from eager.casts import full_precision
+from eager.casts import full_precision, rounded_once
 from eager.dispatch import apply
 from eager.nn.functional.register import functional, legacy_reduction, reduced
 from eager.op import Sample
@@ -49,6 +49,7 @@ def margin_ranking_loss(
 
 @functional(lambda: [Sample((s.values((3, 4)), _signs(3, 4)))])
 @full_precision
+@rounded_once
 def hinge_embedding_loss(
     input: Tensor,
     target: Tensor,

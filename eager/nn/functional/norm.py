@@ -13,6 +13,7 @@ from typing import Any
 
 from eager import dtype as dt
 from eager.autograd import Function, is_grad_enabled, no_grad
+from eager.casts import rounded_once
 from eager.dispatch import apply
 from eager.nn.functional.register import functional, wide
 from eager.op import Sample
@@ -251,6 +252,7 @@ def instance_norm(
         Sample((s.values((3, 4)),), {"p": 1.0, "dim": 0}),
     ]
 )
+@rounded_once
 def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -> Tensor:
     """input / max(its p-norm along dim, eps)."""
     length = input.norm(p, dim, keepdim=True)

@@ -352,11 +352,8 @@ def _adaptive_max(n: int) -> Any:
             ones = (1,) * n
             both = apply(MAX_POOL, x, dilation=ones, **_geometry(kernel, None, 0, False, n))
             return _unbatch(both if return_indices else both[0], single)
-        if return_indices:
-            return _irregular_max(input, out)
-        for i in range(n):
-            input = _windows_along(input, i - n, out[i]).amax(-1)
-        return input
+        values, places = _irregular_max(input, out)
+        return (values, places) if return_indices else values
 
     pool.__name__ = pool.__qualname__ = f"adaptive_max_pool{n}d"
     pool.__doc__ = (

@@ -13,7 +13,7 @@ from typing import Any
 
 from eager import dtype as dt
 from eager.aval import Aval
-from eager.casts import full_precision
+from eager.casts import full_precision, rounded_once
 from eager.dispatch import apply
 from eager.nn.functional.register import functional
 from eager.nn.functional.shape import cubic_weights
@@ -69,6 +69,7 @@ def _grid() -> tuple[Any, Any]:
     ]
 )
 @full_precision
+@rounded_once
 def grid_sample(
     input: Tensor,
     grid: Tensor,
