@@ -294,9 +294,9 @@ CLAIMS = {
         "test_anomalies_in_a_compiled_function",
         "* A lazy module": "tests/nn/test_lazy.py::test_first_called_in_a_compiled_function",
         "* Sparse and nested": SELF + "test_what_is_not_there",
-        "* Tensors live on the CPU": DEVICE + "test_surface.py",
+        "* Tensors live on the CPU": DEVICE + "test_surface.py tests/cuda/test_training.py",
         "* GPU:": "tests/triton/test_interpreter.py tests/triton/test_build.py "
-        "tests/triton/test_device.py",
+        "tests/triton/test_device.py tests/cuda/test_device.py",
         "* Windows and macOS": LIMIT,
     },
 }

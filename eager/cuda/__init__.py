@@ -1,7 +1,8 @@
 """At the edge: `eager.cuda`, GPUs as programs ask for them. devices, streams, events, memory.
 
-`JITCAP_DEVICE=sim` makes it a simulated GPU, whose times are a model's and no measurement; without
-it there is none, and what needs one raises DeviceUnavailable.
+It is the first GPU that the NVIDIA driver finds. `JITCAP_DEVICE=sim` makes it a simulated one, whose
+times are a model's and no measurement. Where there is none, what needs one raises
+DeviceUnavailable.
 """
 
 from __future__ import annotations
