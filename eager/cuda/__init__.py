@@ -1,7 +1,7 @@
 """At the edge: `eager.cuda`, GPUs as programs ask for them. devices, streams, events, memory.
 
-It is the first GPU that the NVIDIA driver finds. `JITCAP_DEVICE=sim` makes it a simulated one, whose
-times are a model's and no measurement. Where there is none, what needs one raises
+It is the first GPU that the NVIDIA driver finds. `JITCAP_DEVICE=sim` makes it a simulated one,
+whose times are a model's and no measurement. Where there is none, what needs one raises
 DeviceUnavailable.
 """
 
