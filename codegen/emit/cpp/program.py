@@ -156,6 +156,7 @@ class _Emission:
         self.functions: dict[str, tuple[str, KernelText]] = {}
         self.kernels: list[artifact.Kernel] = []
         self.bodies: dict[str, str] = {}  # lines -> the function, those that it calls before it
+        self.named: dict[Batched, str] = {}  # the functions of bodies that many steps call
         self.steps: list[Library] = []  # that call routines
         self.sites = _Sites()
 
@@ -196,6 +197,11 @@ class _Emission:
 
     def body(self, batched: Batched, plan: Plan) -> str:
         """The name of a body's function."""
+        if batched not in self.named:
+            self.named[batched] = self._new_body(batched, plan)
+        return self.named[batched]
+
+    def _new_body(self, batched: Batched, plan: Plan) -> str:
         places = Places(batched.fused, plan, "work", self.first_host)
         lines = self.lines(batched, places)
         key = "\n".join(lines)
