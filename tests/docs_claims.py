@@ -253,8 +253,9 @@ CLAIMS = {
         "A `while` whose": "tests/capture/test_repeat.py::test_it_answers_as_python "
         + SELF
         + "test_the_programs_of_the_pages_run",
-        "One round is": "tests/capture/test_repeat.py::test_it_answers_as_python "
-        "tests/capture/test_repeat.py::test_what_has_a_gradient_splits_there",
+        "One round is": "tests/capture/test_repeat.py::test_it_answers_as_python",
+        "What cannot be said": "tests/capture/test_repeat.py::test_it_answers_as_python "
+        "tests/jitcap/test_while_gradients.py::test_a_loop_that_is_none_is_given_up_soon",
         "It may have gradients": "tests/jitcap/test_while_gradients.py",
         "`eager.scan(combine_fn": "tests/eager/test_loops.py tests/jitcap/test_scan.py",
         "Under `@jit` a scan": "tests/jitcap/test_scan.py::test_the_code_does_not_depend_on_the_length "

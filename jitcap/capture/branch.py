@@ -23,16 +23,15 @@ from eager import control_flow
 from eager.aval import contiguous_strides, scalar_aval
 from eager.sym import SymNumber
 from eager.tape import mode, sequence_now
-from eager.tensor import UNREAD, Tensor
+from eager.tensor import Tensor
 from eager.traced import Traced, UnknownValue
 from jitcap.capture.breaks import Aliased, Break
 from jitcap.capture.changes import Before, Change, Unsayable, copied, is_loop, same_place
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, NULL, Done, Frame
 from jitcap.capture.kinds.base import MISSING
-from jitcap.capture.kinds.tensors import TENSOR_FIELDS
 from jitcap.capture.numbers import constant
 from jitcap.capture.paths import EXIT, looks, meeting, needed, returns
-from jitcap.capture.repeat import repeat
+from jitcap.capture.repeat import STOP, RoundEnd, end_inside, repeat
 from jitcap.tracer import DataDependent, is_on_device
 
 DEEPEST: Final = 10  # branches in branches
@@ -58,6 +57,7 @@ class Way:
     span: tuple[float, float] = (0, 0)
     alive: list[Any] = field(default_factory=list)
     versions: dict[int, tuple[Any, int]] = field(default_factory=dict)
+    counts: dict[int, Any] = field(default_factory=dict)  # of them what only the run knows
     written: dict[Any, Any] = field(default_factory=dict)  # traced memory -> its value
 
 
@@ -117,16 +117,21 @@ def branch(session: Any, frame: Frame, value: Any, starts: tuple[Start, Start]) 
         raise _refusal()
     if code.co_flags & (CO_GENERATOR | CO_ASYNC):
         raise _refusal()
-    tracer, pick = control_flow.decide(value)
+    pick = control_flow.decide(value)[1]
     open_ways = [returns(code, pc) for pc, _ in starts]
     if open_ways.count(True) == 1:
         _only(session, frame, starts, open_ways.index(True), pick, "an exception is raised")
         return None
     if is_on_device(session.tracer):
         raise _refusal("there is no kernel of a branch or a loop on a device")
-    loop = repeat(session, frame, value)
-    if loop is True:
-        return None
+
+    def merge(meets: Any, ways: tuple[Start, Start], truth: Any) -> Done | None:
+        tracer, pick = control_flow.decide(truth)
+        return _Branch(session, frame, ways, tracer, pick, meets).run()
+
+    loop = repeat(session, frame, value, starts, merge)
+    if loop is True or isinstance(loop, Done):
+        return None if loop is True else loop
     site, opened = (code, index), session.ties.open
     if loop and site in opened:
         raise _refusal(f"a loop that is not one graph: {loop}")
@@ -134,7 +139,7 @@ def branch(session: Any, frame: Frame, value: Any, starts: tuple[Start, Start]) 
         raise _refusal()
     opened.append(site)
     try:
-        return _Branch(session, frame, starts, tracer, pick, meeting(code, index)).run()
+        return merge(end_inside(session, frame, index) or meeting(code, index), starts, value)
     except Unsayable as why:
         raise _refusal(str(why)) from why
     finally:
@@ -166,19 +171,24 @@ class _Branch:
 
     def __init__(
         self, session: Any, frame: Frame, starts: tuple[Start, Start], tracer: Any, pick: Any,
-        meets: int,
+        meets: int | RoundEnd,
     ) -> None:  # fmt: skip
         self.session, self.frame, self.starts = session, frame, starts
         self.tracer, self.pick, self.meets = tracer, pick, meets
         self.key = frame.code, frame.pc - 1
         self.before = Before(session, frame)
-        self.read = needed(frame.code, meets) if meets != EXIT else frozenset()
+        self.read: frozenset[str] = frozenset()
+        if isinstance(meets, RoundEnd):
+            self.read = meets.needed
+        elif meets != EXIT:
+            self.read = needed(frame.code, meets)
         self.ways: list[Way] = []
         self.leaves: list[tuple[Any, Any]] = []
         self.results: list[Any] = []
         self.numbers: dict[tuple[int, int], int] = {}  # pairs of leaves
         self.handles: list[Any] = []
         self.loops = self.before.private_iterators()
+        self.counted = {k: [*v] for k, v in session.counts.items()}
 
     def run(self) -> Done | None:
         try:
@@ -225,7 +235,7 @@ class _Branch:
             frame.stack = [copied(v) if id(v) in self.loops else v for v in frame.stack]
             frame.stack += start[1]
             way.inside, begin = self.tracer.inside, sequence_now()
-            while frame.pc != self.meets and way.done is None:
+            while way.done is None and not self._is_met(frame):
                 way.done = vm.step(frame)
             way.span = begin, sequence_now()
             if way.done is not None and way.done.suspended:
@@ -237,10 +247,15 @@ class _Branch:
         finally:
             del vm.frames[self.before.depth :]
             self.before.put_back()
+            self.session.counts = {k: [*v] for k, v in self.counted.items()}
         if len(self.tracer.functions) > functions:
             raise Unsayable("a Function is on the tape of one way")
         way.written = dict(way.part.writes)
         return way
+
+    def _is_met(self, frame: Frame) -> bool:
+        meets = self.meets
+        return meets.reached(frame) if isinstance(meets, RoundEnd) else frame.pc == meets
 
     def _restore_frame(self) -> None:
         self.frame.fast = dict(self.before.fast)
@@ -256,6 +271,10 @@ class _Branch:
             way.frame, way.stack = dict(frame.fast), list(frame.stack)
         way.modes = mode.enabled, mode.inference, mode.autocast
         way.changes, way.versions = self.before.changes()
+        for key, (storage, version) in way.versions.items():
+            more = writes_since(self.session, storage, self.counted)
+            if more is not None:
+                way.counts[key] = (more + version).handle
         found: list[Any] = [*way.stack, *(way.frame.get(n) for n in self.read)]
         found += [c.after for c in way.changes.values()]
         found += [way.done.value] if way.done is not None else []
@@ -315,7 +334,7 @@ class _Branch:
                 return a
             return self._slot(a, b)
         if isinstance(a, Tensor) and isinstance(b, Tensor):
-            self._check_tensors(a, b)
+            _check_tensors(self.ways, a, b)
             return self._slot(a, b)
         if type(a) is type(b) and type(a) in _CONSTANTS and a == b:
             return a
@@ -329,27 +348,6 @@ class _Branch:
             number = self.numbers[id(a), id(b)] = len(self.leaves)
             self.leaves.append((a, b))
         return _Slot(number)
-
-    def _check_tensors(self, a: Tensor, b: Tensor) -> None:
-        if type(a) is not Tensor or type(b) is not Tensor:
-            raise Unsayable("a tensor of a class of its own")
-        if a.aval != b.aval:
-            raise Unsayable(f"one way leaves {a.aval!r}, the other {b.aval!r}")
-        if a._requires_grad != b._requires_grad:
-            raise Unsayable("the result requires a gradient after one way only")
-        for x in (a, b):
-            array, leaf = x._array, x._requires_grad and x._node is None
-            shown = x._hooks or x._retains or x._view is not None or leaf
-            flat = type(array) is not Traced or not (array.chain or array.offset)
-            if shown or not flat or not _is_contiguous(x):
-                raise Unsayable("a view, a leaf, or a tensor with hooks")
-        if a._requires_grad:
-            edges = [
-                {*control_flow.outer_edges([x], (way.span,))}
-                for x, way in zip((a, b), self.ways, strict=True)
-            ]
-            if edges[0] != edges[1]:
-                raise Unsayable("a gradient goes elsewhere after the one way than after the other")
 
     def _writes(self) -> list[Any]:
         """The memory from outside that a way has written."""
@@ -369,16 +367,20 @@ class _Branch:
             rows.append((storage, before, *after))
         return rows
 
+    def _open(self, row: tuple[Any, int, int, int]) -> bool:
+        """Whether only the run knows how often memory was written."""
+        return row[2] != row[3] or any(id(row[0]) in way.counts for way in self.ways)
+
     def _choose(self, writes: Sequence[Any], versions: Sequence[tuple[Any, int, int, int]]) -> None:
         """The node, and what its outputs are."""
         avals = [control_flow.aval_of(a) for a, _ in self.leaves]
         rows = [
             [self._handle(way, pair[k]) for pair in self.leaves]
             + [way.written.get(m, m.handle) for m in writes]
-            + [row[2 + k] for row in versions if row[2] != row[3]]
+            + [way.counts.get(id(row[0]), row[2 + k]) for row in versions if self._open(row)]
             for k, way in enumerate(self.ways)
         ]
-        counts = [scalar_aval(0) for row in versions if row[2] != row[3]]
+        counts = [scalar_aval(0) for row in versions if self._open(row)]
         every = [*avals, *(m.aval for m in writes), *counts]
         parts = [way.part for way in self.ways]
         self.handles = list(self.tracer.choice(self.pick, parts, rows, every))
@@ -440,8 +442,9 @@ class _Branch:
         for memory in writes:
             self.tracer.touch(memory)
             memory.handle, memory.generation = next(rest), memory.generation + 1
-        for storage, _, *after in versions:
-            if after[0] != after[1]:
+        for row in versions:
+            storage, _, *after = row
+            if self._open(row):
                 count = SymNumber(self.tracer, int, next(rest))
                 self.session.counts.setdefault(id(storage), []).append((storage, max(after), count))
             storage.version = max(after)
@@ -452,7 +455,7 @@ class _Branch:
         for i, loop in enumerate(self.before.stack[: len(frame.stack)]):
             if id(loop) in self.loops and is_loop(frame.stack[i]):
                 frame.stack[i] = loop if same_place(loop, frame.stack[i]) else frame.stack[i]
-        frame.pc = self.meets
+        frame.pc = STOP if isinstance(self.meets, RoundEnd) else self.meets
         return None
 
     def _fill(self, value: Any) -> Any:
@@ -461,6 +464,35 @@ class _Branch:
         if type(value) is tuple and any(type(x) in (_Slot, tuple) for x in value):
             return tuple(map(self._fill, value))
         return value
+
+
+def _check_tensors(ways: Sequence[Way], a: Tensor, b: Tensor) -> None:
+    if type(a) is not Tensor or type(b) is not Tensor:
+        raise Unsayable("a tensor of a class of its own")
+    if a.aval != b.aval:
+        raise Unsayable(f"one way leaves {a.aval!r}, the other {b.aval!r}")
+    if a._requires_grad != b._requires_grad:
+        raise Unsayable("the result requires a gradient after one way only")
+    for x in (a, b):
+        array, leaf = x._array, x._requires_grad and x._node is None
+        shown = x._hooks or x._retains or x._view is not None or leaf
+        flat = type(array) is not Traced or not (array.chain or array.offset)
+        if shown or not flat or not _is_contiguous(x):
+            raise Unsayable("a view, a leaf, or a tensor with hooks")
+    if a._requires_grad:
+        edges = [
+            {*control_flow.outer_edges([x], (way.span,))}
+            for x, way in zip((a, b), ways, strict=True)
+        ]
+        if edges[0] != edges[1]:
+            raise Unsayable("a gradient goes elsewhere after the one way than after the other")
+
+
+def writes_since(session: Any, storage: Any, before: dict[int, list[Any]]) -> Any:
+    """By how much more memory was written since than its counter says, if only the run knows."""
+    known = len(before.get(id(storage), ()))
+    rows = session.counts.get(id(storage), [])[known:]
+    return sum(count - most for _, most, count in rows) if rows else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -505,92 +537,4 @@ def _is_contiguous(x: Tensor) -> bool:
     return bool(np.asarray(array).flags.c_contiguous)
 
 
-class Ties:
-    """What results of branches could be the same as: `add` notes it, and `wrote`, `compared` and
-    `check` begin the capture again where that could show."""
-
-    def __init__(self, session: Any) -> None:
-        self.session = session
-        self.open: list[Any] = []  # branches whose ways are interpreted: code, instruction
-        self.reasons: dict[Any, str] = {}  # why a loop (its code, where it begins) is none
-        self.branched: set[Any] = set()  # codes of the frames that had one
-        self.ties: list[tuple[Any, Tensor, Any, dict[int, Any]]] = []
-        self.marks: list[tuple[Any, Tensor, Any]] = []  # tensors as they were after the branch
-        self.frozen: dict[int, Any] = {}  # id of traced memory -> the branch
-        self.hidden: list[tuple[Any, Tensor]] = []  # whose history has another name in Python
-        self.objects: dict[int, Any] = {}  # by id of a result: the truth, the objects it may be
-        self.escaped: set[int] = set()  # ids of traced memory that leaves
-        self.histories: set[int] = set()  # ids of nodes of the tape of tensors that leave
-
-    def add(self, key: Any, result: Tensor, sources: Sequence[Any], *, hidden: bool) -> None:
-        if hidden:
-            self.hidden.append((key, result))
-        if not sources:
-            return
-        memory = result._array.storage
-        behind = {id(storage): storage for _, storage in sources}
-        for _, _, own, theirs in self.ties:
-            if id(own) in behind:
-                behind.update(theirs)
-        self.ties.append((key, result, memory, behind))
-        self.marks += [(key, x, self._mark(x)) for x in (result, *(x for x, _ in sources))]
-        for storage in (memory, *behind.values()):
-            self.frozen.setdefault(id(storage), (key, storage))
-
-    def together(self, memory: Any) -> list[Any]:
-        """The memory that could be the same as this one, by what is noted."""
-        found, more = {id(memory): memory}, True
-        while more and id(memory) in self.frozen:
-            more = False
-            for _, _, own, behind in self.ties:
-                group = {id(own): own, **behind}
-                if not found.keys().isdisjoint(group) and not group.keys() <= found.keys():
-                    found.update(group)
-                    more = True
-        return list(found.values())
-
-    def _mark(self, x: Tensor) -> Any:
-        """What one of two names would show of what is done to the other, besides its elements."""
-        shadow = self.session.outside.shadow(x)
-        loaded = () if shadow is None else (UNREAD, getattr(shadow, "grad", None))
-        grad = None if any(x._grad is g for g in loaded) else x._grad
-        own = {k: v for k, v in x.__dict__.items() if k not in TENSOR_FIELDS}
-        extra = getattr(shadow, "extra", {})
-        kept = {k: id(v) for k, v in own.items() if extra.get(k, MISSING) is not v}
-        return id(grad), x._requires_grad, x._retains, len(x._hooks or ()), kept
-
-    def wrote(self, memory: Any) -> None:
-        """Traced memory is about to be written."""
-        if id(memory) in self.frozen:
-            raise _again(self.frozen[id(memory)][0])
-
-    def compared(self, *values: Any) -> None:
-        """The program asks whether values are the same object."""
-        for key, result, _, _ in self.ties:
-            if any(v is result for v in values):
-                raise _again(key)
-
-    def check(self) -> None:
-        """Everything has left that will."""
-        owners, out = self.session.owners, self.escaped
-        for key, _, memory, behind in self.ties:
-            others = {i for i in behind if i in owners or i in out}
-            for _, _, own, theirs in self.ties:
-                if own is not memory and id(own) in out and not behind.keys().isdisjoint(theirs):
-                    others.add(id(own))
-            if id(memory) in out and others:
-                raise _again(key)
-        for key, x, mark in self.marks:
-            if self._mark(x) != mark:
-                raise _again(key)
-        for key, result in self.hidden:
-            if id(result._node) in self.histories:
-                raise _again(key)
-
-
 ANSWERS: Final = (decides, either, as_bool, negation)  # what the interpreter asks
-
-
-def _again(key: Any) -> Aliased:
-    what = "after one way of this branch two names stand for one object"
-    return Break.aliased(what, frozenset({key}))

@@ -7,7 +7,6 @@ all (a branch to a `raise` has none), `needed(code, index)` the locals that may 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType
@@ -45,107 +44,147 @@ def looks(code: CodeType) -> bool:
     return not _LOOKS.isdisjoint(names) or loads or ("stack" in names and "inspect" in names)
 
 
-Test = tuple[int, bool]  # an instruction that jumps, and the truth with which the loop goes on
-
-
 @dataclass(frozen=True, slots=True)
-class Repeated:
-    """A loop: its condition is the conjunction of `tests`, the first of which is `index`; it goes
-    on at `again` and ends at `exit`. A round ends at the first of the tests `round`."""
+class While:
+    """A loop that the bytecode goes round in, cut at the instruction `again`: a round begins there
+    and ends there, or at one of `exits`. `head` names it; `body` are its instructions, `stored` the
+    locals that they may set; `bounded`: whether there are several tests: some may be known."""
 
-    tests: tuple[Test, ...]
+    head: int
     again: int
-    exit: int
-    round: tuple[Test, ...]
-    stored: frozenset[str]  # the locals that a round may set
-    bounded: bool  # whether other tests end it, too
+    body: frozenset[int]
+    exits: tuple[int, ...]
+    stored: frozenset[str]
+    bounded: bool
 
 
 @lru_cache(maxsize=1024)
-def repeated(code: CodeType, index: int) -> Repeated | None:
-    """The loop whose condition the instruction at `index` begins to decide."""
+def loop_at(code: CodeType, index: int) -> While | None:
+    """The `while` that the test at `index` is in front of, or in."""
+    loops = _loops(code)
+    around = [(len(body), head) for head, body in loops.items() if index in body]
+    if around:
+        head = min(around)[1]
+    else:
+        ahead = _ahead(code, index) & loops.keys()
+        if not ahead:
+            return None
+        head = min(ahead)
+    body, instructions = loops[head], decode(code).instructions
+    if instructions[head].op == "FOR_ITER" or any(instructions[i].op in _LEAVING for i in body):
+        return None
+    leaving = [i for i in sorted(body) if any(j not in body for j in _next(instructions, i))]
+    ends = [j for i in leaving for j in _next(instructions, i) if j not in body and j != EXIT]
+    exits: list[int] = []
+    for j in (_behind_jumps(instructions, j) for j in ends if returns(code, j)):
+        if not any(_alike(instructions, j, other) for other in exits):
+            exits.append(j)
+    again = head
+    if index in leaving and head not in _ahead(code, index):  # cut behind it: it is in the middle
+        inner = next(j for j in _next(instructions, index) if j in body)
+        again = head if _returns_to(instructions, body, head, inner) else inner
+    tested = [i for i in leaving if instructions[i].op in _TESTS]
+    stored = {instructions[i].arg for i in body if instructions[i].op in _STORES}
+    return While(head, again, body, tuple(exits), frozenset(stored), len(tested) > 1)
+
+
+def meeting_inside(code: CodeType, loop: While, index: int) -> int:
+    """As `meeting`, in one round; EXIT: where it ends."""
+    return _meetings(code, loop)[index] if index in loop.body else EXIT
+
+
+def exit_of(code: CodeType, loop: While, index: int) -> int:
+    """The number of the exit at an instruction; -1 if there is none."""
     instructions = decode(code).instructions
-    ends = {}  # where a loop begins -> the last jump back there
+    if index in loop.body or index < 0:
+        return -1
+    index = _behind_jumps(instructions, index)
+    found = (k for k, j in enumerate(loop.exits) if _alike(instructions, index, j))
+    return next(found, -1)
+
+
+def joined(code: CodeType, a: int, b: int) -> int:
+    """The first instruction through which all ways from both `a` and `b` to a return go."""
+    chain, meetings = {a}, _meetings(code)
+    while a != EXIT:
+        chain.add(a := meetings[a])
+    while b not in chain:
+        b = meetings[b]
+    return b
+
+
+@lru_cache(maxsize=1024)
+def _loops(code: CodeType) -> dict[int, frozenset[int]]:
+    """The instructions of each loop, by the one that it begins with."""
+    instructions = decode(code).instructions
+    before: dict[int, list[int]] = {}
+    for i in range(len(instructions)):
+        for j in _next(instructions, i):
+            before.setdefault(j, []).append(i)
+    found: dict[int, set[int]] = {}
     for i, ins in enumerate(instructions):
-        if 0 <= ins.target <= i and not ins.op.startswith("FOR"):
-            ends[ins.target] = i
-    for tests, again, leave in _conditions(instructions, index):
-        rounds = [tests]
-        low, high = again, ends.get(again, -1)
-        if high < 0 or index > high:  # of `while True`, which is left in the middle
-            around = [(first, last) for first, last in ends.items()
-                      if first <= index <= last and first <= again <= last]  # fmt: skip
-            low, high = max(around, default=(0, -1))
-            if instructions[low].op == "FOR_ITER":  # it goes through something
-                continue
-        elif index < again:  # CPython writes the condition of a `while` twice
-            rounds = [
-                other for j in range(again, high + 1)
-                for other, start, end in _conditions(instructions, j)
-                if (start, end) == (again, leave)
-            ]  # fmt: skip
-        if not rounds or low > high:
+        if not 0 <= ins.target <= i:
             continue
-        inside = instructions[low : high + 1]
-        if low <= leave <= high:  # newer Pythons write what returns where it is reached
-            after = _behind_exit(instructions, leave, high)
-            if not after:
-                continue
-            inside = instructions[low:leave] + instructions[after : high + 1]
-        stored = {i.arg for i in inside if i.op in ("STORE_FAST", "DELETE_FAST")}
-        if not any(i.op in _LEAVING for i in inside):
-            tested = [i for i in range(low, high + 1) if instructions[i].op in _TESTS]
-            ends_it = sum(leave in _ways(instructions, i)[0] for i in tested)
-            bounded = ends_it > len(tests)
-            return Repeated(tests, again, leave, rounds[0], frozenset(stored), bounded)
-    return None
+        body = found.setdefault(ins.target, {ins.target})
+        stack = [i]
+        while stack:
+            j = stack.pop()
+            if j not in body:
+                body.add(j)
+                stack += before.get(j, ())
+    return {head: frozenset(body) for head, body in found.items()}
 
 
-def _behind_exit(instructions: tuple[Instruction, ...], first: int, last: int) -> int:
-    """Behind the straight code from `first` on that returns before `last`; 0 if none does."""
-    for i in range(first, last):
-        if instructions[i].op.startswith("RETURN"):
-            return i + 1
-        if instructions[i].target >= 0 or any(ins.target == i + 1 for ins in instructions):
-            break
-    return 0
+def _returns_to(
+    instructions: tuple[Instruction, ...], body: frozenset[int], head: int, without: int
+) -> bool:
+    """Whether a way leads from `head` back to it inside a loop, not through `without`."""
+    stack, seen = [head], {without}
+    while stack and without != head:
+        for j in _next(instructions, stack.pop()):
+            if j == head:
+                return True
+            if j in body and j not in seen:
+                seen.add(j)
+                stack.append(j)
+    return False
 
 
-_LEAVING: Final = frozenset({
-    "YIELD_VALUE", "SEND", "RETURN_VALUE", "STORE_DEREF", "DELETE_DEREF", "MAKE_CELL",
-    "LOAD_CLOSURE",
-})  # fmt: skip
-_TESTS: Final = {"POP_JUMP_IF_TRUE": True, "POP_JUMP_IF_FALSE": False}
+def _ahead(code: CodeType, index: int) -> set[int]:
+    """What expressions and tests alone lead to from a test on."""
+    instructions = decode(code).instructions
+    heads, found = _loops(code).keys(), set[int]()
+    stack = [*_next(instructions, index)]
+    while stack:
+        i = stack.pop()
+        if i in found or i < 0:
+            continue
+        found.add(i)
+        op = instructions[i].op
+        if i not in heads and (op in _TESTS or op.startswith(_PURE)):
+            stack += _next(instructions, i)
+    return found
+
+
+def _alike(instructions: tuple[Instruction, ...], a: int, b: int) -> bool:
+    """Whether two instructions are one, or begin the same straight code up to a return: newer
+    Pythons write what returns where it is reached."""
+    while a != b:
+        one, two = instructions[a], instructions[b]
+        if (one.op, one.arg) != (two.op, two.arg) or one.target >= 0 or two.target >= 0:
+            return False
+        if one.op.startswith("RETURN"):
+            return True
+        a, b = a + 1, b + 1
+    return True
+
+
+_LEAVING: Final = frozenset({"YIELD_VALUE", "SEND", "MAKE_CELL"})
+_STORES: Final = ("STORE_FAST", "DELETE_FAST")
+_TESTS: Final = ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE")
 _PURE: Final = ("LOAD_", "COMPARE", "CONTAINS", "IS_OP", "BINARY", "UNARY", "TO_BOOL", "CALL",
-                "PUSH_NULL", "KW_NAMES", "COPY", "SWAP", "BUILD_TUPLE")  # fmt: skip
-
-
-def _conditions(
-    instructions: tuple[Instruction, ...], index: int
-) -> Iterator[tuple[tuple[Test, ...], int, int]]:
-    """Conjunctions that begin with the test at `index`: the tests, where to go on if all hold, and
-    where else."""
-    if instructions[index].op not in _TESTS:
-        return
-    for way in _ways(instructions, index):
-        tests, (holds, again, leave) = [(index, way[0])], way
-        while True:
-            following = _next_test(instructions, again)
-            found = [] if following < 0 else _ways(instructions, following)
-            more = [w for w in found if w[2] == leave and w[1] != leave]
-            if not more:
-                break
-            holds, again, _ = more[0]
-            tests.append((following, holds))
-        yield tuple(tests), again, leave
-
-
-def _ways(instructions: tuple[Instruction, ...], index: int) -> list[tuple[bool, int, int]]:
-    """For each truth of a test: where that leads, and where the other does."""
-    ins = instructions[index]
-    jump, fall = (_behind_jumps(instructions, i) for i in (ins.target, index + 1))
-    jumps = _TESTS[ins.op]
-    return [(jumps, jump, fall), (not jumps, fall, jump)]
+                "PUSH_NULL", "KW_NAMES", "COPY", "SWAP", "BUILD_TUPLE", "JUMP", "NOP", "PRECALL",
+                "CACHE", "RESUME")  # fmt: skip
 
 
 def _behind_jumps(instructions: tuple[Instruction, ...], index: int) -> int:
@@ -154,16 +193,6 @@ def _behind_jumps(instructions: tuple[Instruction, ...], index: int) -> int:
             break
         index = instructions[index].target
     return index
-
-
-def _next_test(instructions: tuple[Instruction, ...], index: int) -> int:
-    """The test that an expression from `index` on ends in; -1 where something is done before."""
-    for i in range(index, len(instructions)):
-        if instructions[i].op in _TESTS:
-            return i
-        if not instructions[i].op.startswith(_PURE):
-            break
-    return -1
 
 
 def _next(instructions: tuple[Instruction, ...], index: int) -> tuple[int, ...]:
@@ -196,11 +225,15 @@ def _returning(code: CodeType) -> frozenset[int]:
 
 
 @lru_cache(maxsize=1024)
-def _meetings(code: CodeType) -> dict[int, int]:
+def _meetings(code: CodeType, loop: While | None = None) -> dict[int, int]:
     """For each instruction its immediate post-dominator, among those that return (the algorithm of
-    Cooper, Harvey and Kennedy, on the reversed graph)."""
+    Cooper, Harvey and Kennedy, on the reversed graph); of a loop, as if the program ended with a
+    round."""
     instructions, live = decode(code).instructions, _returning(code)
     ways = {i: [j for j in _next(instructions, i) if j in live] for i in live if i != EXIT}
+    if loop is not None:
+        stays = loop.body - {loop.again}
+        ways = {i: [j if j in stays else EXIT for j in ways[i]] for i in loop.body & ways.keys()}
     before: dict[int, list[int]] = {}
     for i, targets in ways.items():
         for j in targets:

@@ -1,116 +1,263 @@
-"""Capture: a `while` whose condition only the run knows. frame at the test -> frame behind it.
+"""Capture: a `while` whose condition only the run knows. frame at a test -> frame behind the loop.
 
-One round is interpreted on stand-ins: tensors and numbers that it replaces are carried, and what
-decides whether there is another is a value of it. What can be interpreted so is the same for every
-round. A round that changes anything else than its own locals, or that leaves other kinds of values,
-is none, and the program splits at the test as before; so does one that has a gradient, which needs
-the values of every round. After no round at all a name is still the object that it was (`Ties`).
+One round is interpreted on stand-ins, from where the loop begins to where it begins again or is
+left (`RoundEnd`); branches in it are choices, which are over there at the latest. What a round
+replaces is carried: tensors and numbers in locals, in attributes and entries that are there, and
+memory that it writes in place. That is found by trying: a round that changes what is not carried
+yet is read once more. Whatever else it changes (a list grows, something is printed), or another
+kind of value that it leaves, makes it no round, and the program splits at the test as before.
+
+After no round at all a name is still the object that it was (`Ties`).
 """
 
 from __future__ import annotations
 
-import functools
 import operator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Final
 
 from eager import control_flow
-from eager.aval import same_aval
+from eager.aval import Aval, same_aval
 from eager.control_flow import handle_of
+from eager.dtype import int64 as INT
 from eager.loops import fill, leaves_of, structure
 from eager.repeat import Rounds, record_rounds
 from eager.sym import SymNumber
-from eager.tensor import Tensor
-from eager.traced import Traced, UnknownValue
+from eager.tape import full, mode
+from eager.tensor import Tensor, wrap
+from eager.traced import Traced, UnknownValue, fresh
+from jitcap.capture import numbers
 from jitcap.capture.breaks import Break
-from jitcap.capture.changes import copied, is_loop, same_place
-from jitcap.capture.interpret import NULL, Frame
+from jitcap.capture.changes import Before, Change, Unsayable
+from jitcap.capture.interpret import NULL, Done, Frame
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.kinds.tensors import has_own_names
-from jitcap.capture.paths import Repeated, Test, looks, needed, repeated
+from jitcap.capture.paths import (
+    EXIT,
+    While,
+    exit_of,
+    joined,
+    looks,
+    loop_at,
+    meeting_inside,
+    needed,
+)
 from jitcap.capture.roll import HISTORY, NotRolled, copied_frame, is_plain
-from jitcap.capture.state import State
+from jitcap.graph import Node
 from jitcap.tracer import DataDependent
 
+TRIALS: Final = 8  # of a round, until all that it changes is carried
+STOP: Final = -2  # where a frame stands when a round is over
+_AGAIN: Final = -1
 _NUMBERS = (bool, int, float)
 _INT64 = range(-(1 << 63), 1 << 63)
+Starts = tuple[Any, Any]
+Merge = Callable[[Any, Starts, Any], Done | None]  # see `branch.branch`
 
 
-def repeat(s: Any, frame: Frame, value: Any) -> bool | str:
-    """Whether the loop whose condition `value` decides was recorded; the frame stands behind it
-    then. Else why not, if there is a loop, which nothing else ends."""
+class More(BaseException):
+    """A round changes something that has to be carried, too."""
+
+
+@dataclass(frozen=True, eq=False)
+class RoundEnd:
+    """Where the ways of a round meet: a frame that comes there stands at STOP, with what is to be
+    done on its stack: whether there is another round, or, of a loop that is left in two places, -1
+    for another one and the number of the place otherwise."""
+
+    frame: Frame
+    loop: While
+
+    def reached(self, frame: Frame) -> bool:
+        if frame.pc == STOP:
+            return True
+        number = self.number(frame.pc)
+        if number is None:
+            return False
+        frame.push(number == _AGAIN if len(self.loop.exits) == 1 else number)
+        frame.pc = STOP
+        return True
+
+    def number(self, pc: int) -> int | None:
+        """-1, or the number of an exit."""
+        if pc == self.loop.again:
+            return _AGAIN
+        found = exit_of(self.frame.code, self.loop, pc)
+        return None if found < 0 else found
+
+    @property
+    def needed(self) -> frozenset[str]:
+        code = self.frame.code
+        return needed(code, self.loop.again) | self.left
+
+    @property
+    def left(self) -> frozenset[str]:
+        """The locals that are read behind the loop."""
+        return frozenset().union(*(needed(self.frame.code, i) for i in self.loop.exits))
+
+
+def end_inside(s: Any, frame: Frame, index: int) -> RoundEnd | None:
+    """Where the ways from a test meet, if that is where the round ends that is read now."""
+    for end in reversed(s.ties.regions):
+        if end.frame is frame:
+            inside = meeting_inside(frame.code, end.loop, index)
+            return end if inside == EXIT else None
+    return None
+
+
+def repeat(s: Any, frame: Frame, value: Any, starts: Starts, merge: Merge) -> Any:
+    """True or what the program returns, if the loop was recorded that `value` decides on; the frame
+    stands behind it then. Else why not, if there is a loop, which nothing else ends."""
     code, index = frame.code, frame.pc - 1
-    where = repeated(code, index)
-    if where is None or looks(code):
+    loop = loop_at(code, index)
+    if loop is None or looks(code) or not 1 <= len(loop.exits) <= 2:
         return False
-    if any(loop.meets(code, index) for loop in s.rolls if isinstance(loop, Round)):
-        raise Break("data dependent", "a loop that is left in several places")
-    before, state = (dict(frame.fast), [*frame.stack], frame.pc), State(s)
-    loops = [(v, copied(v)) for v in frame.stack if is_loop(v)]
+    if any(e.frame is frame and e.loop.head == loop.head for e in s.ties.regions):
+        return False
+    end = RoundEnd(frame, loop)
+    direct = [end.number(pc) for pc, _ in starts]
+    if index in loop.body and None in direct and meeting_inside(code, loop, index) != EXIT:
+        return False
+    state, before = Before(s, frame), (dict(frame.fast), [*frame.stack], frame.pc)
     try:
-        Round(s, frame, where, state).record(value)
-    except (NotRolled, Break, DataDependent, UnknownValue) as why:
-        frame.fast, frame.stack, frame.pc = before
-        moved = any(not same_place(a, b) for a, b in loops)
-        if moved or next(state.changes(), None) is not None:
-            what = "a round of this loop changes more than its own locals"
-            raise Break.aliased(what, frozenset({(code, index)})) from None
+        if len(loop.exits) > 1 or None in direct:
+            with _region(s, end):
+                merge(end, starts, value)
+            which = frame.pop()
+        else:
+            truth = control_flow.truth(value)
+            which = truth if direct[1] == _AGAIN else truth.logical_not()
+        if not _is_open(which):
+            frame.pc = loop.exits[0 if which is False else which]
+            return True
+        return Round(s, end, which).record(merge)
+    except (NotRolled, Break, Unsayable, DataDependent, UnknownValue) as why:
         reason = str(why.what if isinstance(why, Break) else why)
-        first = s.ties.reasons.setdefault((code, where.again), reason)
-        return not where.bounded and first
-    return True
+        frame.fast, frame.stack, frame.pc = before
+        first = s.ties.reasons.setdefault((code, loop.head), reason)
+        if _differs(state):
+            what = f"a loop that is not one graph: {reason}"
+            raise Break.aliased(what, frozenset({(code, index)})) from None
+        return not loop.bounded and first
+
+
+def _differs(state: Before) -> bool:
+    try:
+        changes, versions = state.changes()
+    except Unsayable:
+        return True
+    return bool(changes or versions)
+
+
+def _is_open(which: Any) -> bool:
+    """Whether there may be another round."""
+    return not isinstance(which, bool | int) or which is True or which == _AGAIN
+
+
+@contextmanager
+def _region(s: Any, end: RoundEnd) -> Iterator[None]:
+    s.ties.regions.append(end)
+    try:
+        yield
+    finally:
+        s.ties.regions.pop()
 
 
 class Round:
-    """One round on stand-ins, and what becomes of its values."""
+    """One round on stand-ins, and what becomes of its values. `which`: see `RoundEnd`."""
 
-    def __init__(self, s: Any, frame: Frame, where: Repeated, state: State) -> None:
-        self.s, self.frame, self.where, self.state = s, frame, where, state
-        code = frame.code
-        self.left = needed(code, where.exit)
-        live = needed(code, where.again) | self.left
-        names = [n for n in frame.fast if n in where.stored & live]
-        self.carried = [n for n in names if _can_be_carried(frame.fast[n])]
-        self.fixed = {n: frame.fast.get(n, NULL) for n in live if n not in self.carried}
-        self.start = [x for n in self.carried for _, x in leaves_of(frame.fast[n])]
+    def __init__(self, s: Any, end: RoundEnd, which: Any) -> None:
+        self.s, self.frame, self.where, self.which = s, end.frame, end.loop, which
+        self.loop = SimpleNamespace(slices=())
+        self.site = end.frame.code, end.frame.pc - 1
+        self.left, self.live = end.left, end.needed
+        fast = self.frame.fast
+        names = [n for n in fast if n in self.where.stored & self.live]
+        self.locals = [n for n in names if _can_be_carried(fast[n])]
+        self.entries: dict[Any, Change] = {}
+        self.memories: dict[Any, Tensor] = {}
+        self.unset: dict[str, Any] = {}  # locals that a round sets first -> what they look like
+        self.found: dict[str, Any] = {}
+        self.storages: dict[int, Any] = {}  # counters of writes that go on
         self.inside: Any = None  # as `roll.Trial`, for those that ask all loops
         self.given: list[Tensor] = []
-        self.loop = SimpleNamespace(slices=())
         self.counts = s.tracer.counts_rounds
         self.least = 0
-
-    def meets(self, code: Any, index: int) -> bool:
-        """Whether the round ends at an instruction."""
-        return code is self.frame.code and any(index == i for i, _ in self.where.round)
 
     def look(self, name: str) -> None:
         """As `roll.Trial`."""
         if name in HISTORY:
             raise NotRolled("a round asks for the history of a tensor")
 
+    def place(self, key: Any) -> Any:
+        """An index, with tensors for the numbers that a round has of its own."""
+        if type(key) is tuple:
+            return tuple(map(self.place, key))
+        own = type(key) is SymNumber and key.pytype is int and _is_of_graph(key)
+        return full(key, Aval((), INT)) if own else key
+
     def item(self, x: Tensor, key: Any) -> Any:
-        return MISSING
+        """`x[key]`, as a copy: as long as nobody writes the one or the other."""
+        place = self.place(key)
+        if place is key or (type(key) is tuple and all(map(operator.is_, key, place))):
+            return MISSING
+        s = self.s
+        found = s.natively(lambda at: x[at], (place,))
+        s.ties.add(self.site, found, [(x, _memory(s, x))], hidden=False)
+        return found
 
     def number(self, fn: Any, operands: tuple[Any, ...]) -> None:
         return None
 
-    def record(self, value: Any) -> None:
-        """Make the loop a node, and put the frame behind it."""
-        frame, where, tracer = self.frame, self.where, self.s.tracer
-        if any(isinstance(x, Tensor) and not self._may_start(x) for x in self.start):
-            what = "a view, has names of its own, or needs a gradient inside other control flow"
-            raise NotRolled(f"what it begins with is {what}")
-        first = handle_of(tracer, self._condition(frame, where.tests, value))
-        self.s.rolls.append(self)
-        try:
-            results = record_rounds(tracer, first, self.start, self._round, self._settles)
-        finally:
-            self.s.rolls.pop()
-        self._finish(first, results)
+    # ---- what is carried: what decides, locals, entries, locals that are not set yet, memory
 
-    def _may_start(self, x: Tensor) -> bool:
-        plain = type(x) is Tensor and is_plain(x) and (self.counts or not x.requires_grad)
-        return plain and not has_own_names(self.s, x)
+    def _trees(self) -> list[Any]:
+        fast = self.frame.fast
+        found = [fast[n] for n in self.locals] + [c.before for c in self.entries.values()]
+        return [*found, *self.unset.values()]
+
+    def _start(self) -> list[Any]:
+        several = [self.which] if len(self.where.exits) > 1 else []
+        leaves = [x for tree in self._trees() for _, x in leaves_of(tree)]
+        return [*several, *leaves, *self.memories.values(), *(0 for _ in self.storages)]
+
+    def record(self, merge: Merge) -> Any:
+        """Make the loop a node, and put the frame behind it."""
+        tracer, which = self.s.tracer, self.which
+        several = len(self.where.exits) > 1
+        first = handle_of(tracer, which == _AGAIN if several else which)
+        for _ in range(TRIALS):
+            self._check_start()
+            self.s.rolls.append(self)
+            try:
+                found = record_rounds(tracer, first, self._start(), self._round, self._settles)
+            except More:
+                for name, kinds in self.found.items():
+                    self.unset[name] = fill(kinds, [_zero(kind) for _, kind in leaves_of(kinds)])
+                continue
+            finally:
+                self.s.rolls.pop()
+            if self.unset and not self.least:
+                tracer.check("one round of a loop, or more", first)
+                self.least = 1
+            self._finish(first, found[1:] if several else found)
+            return self._leave(found[0], merge) if several else True
+        raise NotRolled("a round changes too much")
+
+    def _check_start(self) -> None:
+        leaves = [x for tree in self._trees() for _, x in leaves_of(tree)]
+        tensors = [x for x in leaves if isinstance(x, Tensor)]
+        for x in tensors:
+            plain = type(x) is Tensor and is_plain(x) and (self.counts or not x.requires_grad)
+            if not plain or has_own_names(self.s, x):
+                what = "a view, has names of its own, or needs a gradient inside other control flow"
+                raise NotRolled(f"what it begins with is {what}")
+            together = {id(m) for m in self.s.ties.together(_memory(self.s, x))}
+            if any(id(m) in together for m in self.memories):
+                raise NotRolled("a round writes what it begins with under another name")
 
     def _settles(self, rounds: Rounds) -> int:
         """The number of rounds without which Python's own gradients go elsewhere, or a result is
@@ -118,71 +265,137 @@ class Round:
         found = rounds.settles()
         if found is None:
             raise NotRolled("where gradients go differs from round to round")
-        leaves = any(x.requires_grad and x.is_leaf for x in self.start if isinstance(x, Tensor))
-        self.least = max(found, int(leaves))
+        leaves = [x for tree in self._trees() for _, x in leaves_of(tree)]
+        at_leaf = any(x.requires_grad and x.is_leaf for x in leaves if isinstance(x, Tensor))
+        self.least = max(found, int(at_leaf or bool(self.unset)))
         return self.least
 
-    def _condition(self, frame: Frame, tests: tuple[Test, ...], value: Any) -> Any:
-        """Whether all tests hold; `frame` stands behind the first, of `value`, and behind the last
-        one afterwards. The others are made in any case: they do nothing but compute."""
-        found: list[Any] = []
-        for k, (index, holds) in enumerate(tests):
-            if k:
-                value = self._evaluated(frame, index)
-            truth = control_flow.truth(value) if self.s.undecided(value) else self.s.truth(value)
-            truth = truth if holds else _negated(truth)
-            if truth is False:
-                raise NotRolled("it is left at once")
-            found += [truth] if truth is not True else []
-            ins = frame.bytecode.instructions[index]
-            frame.pc = ins.target if (ins.op == "POP_JUMP_IF_TRUE") is holds else index + 1
-        return functools.reduce(operator.and_, found) if found else True
-
-    def _evaluated(self, frame: Frame, end: int) -> Any:
-        """The value on which the instruction `end` jumps."""
-        while frame.pc != end:
-            if frame.pc == self.where.exit or self.s.vm.step(frame) is not None:
-                raise NotRolled("it is left in the middle")
-        frame.pc += 1
-        return frame.pop()
+    # ---- one round
 
     def _round(self, stands: list[Any]) -> tuple[Any, list[Any]]:
         """Whether there is another one, and what is carried on."""
-        s, frame, where = self.s, self.frame, self.where
+        s, frame = self.s, self.frame
         self.inside = s.tracer.inside
         self.given = [x for x in stands if isinstance(x, Tensor)]
-        inner = copied_frame(frame)
+        inner, modes = copied_frame(frame), (mode.enabled, mode.inference, mode.autocast)
         inner.stack = [*frame.stack]
-        given = iter(stands)
-        for name in self.carried:
+        several = len(self.where.exits) > 1
+        given = iter(stands[1:] if several else stands)
+        for name in self.locals:
             tree = frame.fast[name]
             inner.fast[name] = fill(tree, [next(given) for _ in leaves_of(tree)])
-        inner.pc = where.again
+        self.placed = dict(inner.fast)
+        depth = len(s.vm.frames)
         s.vm.frames.append(inner)
+        before, counted = Before(s, inner), s.counts
+        s.counts = {k: [*v] for k, v in counted.items()}
         try:
-            last = self._evaluated(inner, where.round[0][0])
-            go = self._condition(inner, where.round, last)
+            for change in self.entries.values():
+                change.put(fill(change.before, [next(given) for _ in leaves_of(change.before)]))
+            for tree in self.unset.values():
+                _ = [next(given) for _ in leaves_of(tree)]
+            for memory in self.memories:
+                s.tracer.touch(memory)
+                memory.handle, memory.generation = next(given)._array.handle, memory.generation + 1
+            which = self._interpreted(inner)
+            if modes != (mode.enabled, mode.inference, mode.autocast):
+                raise NotRolled("a round changes the mode of autograd")
+            changes, versions = before.changes()
+            written = _taken(s.tracer)
+            self._learn(inner, changes, written, versions)
+            ends = self._ends(inner, changes, written)
+            ends += _writes(s, self.storages, before, counted, stands)
         finally:
-            s.vm.frames.pop()
-        same = len(inner.stack) == len(frame.stack)
-        if not same or any(a is not b for a, b in zip(inner.stack, frame.stack, strict=True)):
-            raise NotRolled("a round leaves something behind on the stack")
-        if any(inner.fast.get(n, NULL) is not x for n, x in self.fixed.items()):
-            raise NotRolled("a round replaces what is no tensor or number")
-        return go, self._ends(inner)
+            del s.vm.frames[depth:]
+            with suppress(Unsayable):
+                before.changes()
+            before.put_back()
+            s.counts = counted
+        if several:
+            return which == _AGAIN, [which, *ends]
+        return which, ends
 
-    def _ends(self, inner: Frame) -> list[Any]:
+    def _interpreted(self, inner: Frame) -> Any:
+        s, end = self.s, RoundEnd(inner, self.where)
+        inner.pc = self.where.again
+        with _region(s, end):
+            while True:
+                if s.vm.step(inner) is not None:
+                    raise NotRolled("it is left in the middle")
+                if end.reached(inner):
+                    break
+        which = inner.pop()
+        same = len(inner.stack) == len(self.frame.stack)
+        if not same or any(a is not b for a, b in zip(inner.stack, self.frame.stack, strict=True)):
+            raise NotRolled("a round leaves something behind on the stack")
+        return which
+
+    def _learn(
+        self,
+        inner: Frame,
+        changes: dict[Any, Change],
+        written: dict[Any, Any],
+        versions: dict[int, tuple[Any, int]],
+    ) -> None:
+        """Raise More if something else has to be carried."""
+        before, more = len(self.locals), False
+        stands = {id(inner.fast[n]._array.storage): n for n in self.locals
+                  if isinstance(inner.fast.get(n), Tensor)
+                  and type(inner.fast[n]._array) is Traced
+                  and inner.fast[n] is self.placed[n]}  # fmt: skip
+        for memory in written:
+            if memory in self.memories:
+                continue
+            if id(memory) in stands:  # the object stays, and its memory is written
+                self.locals.remove(stands[id(memory)])
+            elif any(memory is x._array.storage for x in self.given):
+                raise NotRolled("a round writes into what the one before has left")
+            else:
+                self.memories[memory] = wrap(Traced(memory.aval, memory, memory.handle))
+            more = True
+        if len(self.locals) < before:
+            raise More
+        for key, (storage, _) in versions.items():
+            more = more or key not in self.storages
+            self.storages[key] = storage
+        for key, change in changes.items():
+            if key in self.entries:
+                continue
+            if not _can_follow(change.before, change.after):
+                raise NotRolled(f"{change.show()} is changed in a round")
+            self.entries[key] = change
+            more = True
+        for name in (self.where.stored & self.left) - self.frame.fast.keys() - self.unset.keys():
+            after = inner.fast.get(name, NULL)
+            if not _can_be_carried(after):
+                raise NotRolled(f"{name!r} is set in a round")
+            self.found[name] = fill(after, [control_flow.kind_of(x) for _, x in leaves_of(after)])
+            more = True
+        if more:
+            raise More
+
+    def _ends(self, inner: Frame, changes: dict[Any, Change], written: dict[Any, Any]) -> list[Any]:
         """What is carried on."""
+        for name in self.live - set(self.locals) - self.unset.keys():
+            if inner.fast.get(name, NULL) is not self.frame.fast.get(name, NULL):
+                raise NotRolled(f"{name!r}, no tensor or number, is replaced in a round")
+        pairs = [(self.frame.fast[n], inner.fast.get(n, NULL)) for n in self.locals]
+        pairs += [(c.before, changes[k].after if k in changes else c.before)
+                  for k, c in self.entries.items()]  # fmt: skip
+        pairs += [(tree, inner.fast.get(n, NULL)) for n, tree in self.unset.items()]
         ends: list[Any] = []
-        for name in self.carried:
-            before, after = self.frame.fast[name], inner.fast.get(name, NULL)
+        for before, after in pairs:
             if not _can_be_carried(after) or structure(before) != structure(after):
                 raise NotRolled("a round leaves another kind of value")
-            pairs = zip(leaves_of(before), leaves_of(after), strict=True)
-            if not all(_is_like(a, b) for (_, a), (_, b) in pairs):
+            rows = zip(leaves_of(before), leaves_of(after), strict=True)
+            if not all(_is_like(a, b) for (_, a), (_, b) in rows):
                 raise NotRolled("a round leaves another shape, dtype or type")
             ends += [x for _, x in leaves_of(after)]
-        tensors = [x for x in ends if isinstance(x, Tensor)]
+        self._check_ends([x for x in ends if isinstance(x, Tensor)])
+        tracer = self.s.tracer
+        return ends + [wrap(fresh(tracer, written[m], m.aval)) for m in self.memories]
+
+    def _check_ends(self, tensors: list[Tensor]) -> None:
         own = [x for x in tensors if not any(x is g for g in self.given)]
         memories = {id(x._array.storage) for x in own if self._is_new(x)}
         if len(memories) < len(own):
@@ -193,7 +406,6 @@ class Round:
         if not {id(m) for m in others} <= stands:
             raise NotRolled("what a round leaves may be memory of something else")
         self.passed = len(own) < len(tensors) or len(could_be) > len(own)
-        return ends
 
     def _is_new(self, x: Tensor) -> bool:
         """Whether a tensor has memory that the round has made."""
@@ -202,27 +414,80 @@ class Round:
         plain = type(x) is Tensor and is_plain(x) and (self.counts or not x.requires_grad)
         return new and plain
 
+    # ---- behind the loop
+
     def _finish(self, first: Any, results: list[Any]) -> None:
-        s, frame, where = self.s, self.frame, self.where
-        given = iter(results)
-        for name in self.carried:
-            tree = frame.fast[name]
-            frame.fast[name] = fill(tree, [next(given) for _ in leaves_of(tree)])
-        for name in where.stored - self.left:
+        s, frame = self.s, self.frame
+        given, trees = iter(results), self._trees()
+        values = [fill(tree, [next(given) for _ in leaves_of(tree)]) for tree in trees]
+        filled = iter(values)
+        for name in self.locals:
+            frame.fast[name] = next(filled)
+        for change in self.entries.values():
+            change.put(next(filled))
+        for name in self.unset:
+            frame.fast[name] = next(filled)
+        for memory in self.memories:
+            s.tracer.touch(memory)
+            memory.handle, memory.generation = next(given)._array.read(), memory.generation + 1
+        for storage in self.storages.values():
+            most = storage.version + 1
+            count = next(given) + storage.version
+            s.counts.setdefault(id(storage), []).append((storage, most, count))
+            storage.version = most
+        for name in self.where.stored - self.left:
             frame.fast.pop(name, None)
-        site = frame.code, where.tests[0][0]
-        pairs = zip(self.start, results, strict=True)
+        starts = [x for tree in trees for _, x in leaves_of(tree)]
+        ends = [x for tree in values for _, x in leaves_of(tree)]
+        self._tie(first, starts, ends)
+        s.ties.branched.add(frame.code)
+        frame.pc = self.where.exits[0]
+        place = s.where().place
+        s.rolled.append(f"{place}: a loop on a value of the run is one while_loop")
+
+    def _tie(self, first: Any, starts: list[Any], ends: list[Any]) -> None:
+        """Note what the results could be the same as."""
+        s, sure = self.s, self.least or not isinstance(first, Node)
+        pairs = zip(starts, ends, strict=True)
         tensors = [(x, result) for x, result in pairs if isinstance(x, Tensor)]
         for x, result in tensors:
             others = [*(y for y, _ in tensors), *(r for _, r in tensors if r is not result)]
-            sources = [y for y in others if (y is x and not self.least) or self.passed]
-            s.ties.add(site, result, [(y, _memory(s, y)) for y in sources], hidden=False)
-            if s.tracer.inside is None and not self.least:
+            sources = [y for y in others if (y is x and not sure) or self.passed]
+            s.ties.add(self.site, result, [(y, _memory(s, y)) for y in sources], hidden=False)
+            if s.tracer.inside is None and not sure:
                 s.ties.objects[id(result)] = first, [x, None]
-        s.ties.branched.add(frame.code)
-        frame.pc = where.exit
-        place = s.where().place
-        s.rolled.append(f"{place}: a loop on a value of the run is one while_loop")
+
+    def _leave(self, which: Any, merge: Merge) -> Any:
+        """Go on from the place where the loop was left."""
+        code, index = self.site
+        one, two = self.where.exits
+        self.frame.pc = index + 1
+        return merge(joined(code, one, two), ((one, ()), (two, ())), which == 1) or True
+
+
+def _writes(
+    s: Any, storages: dict[int, Any], before: Before, counted: Any, stands: list[Any]
+) -> list[Any]:
+    """How often memory was written by now."""
+    ends: list[Any] = []
+    first = len(stands) - len(storages)
+    for stand, (key, storage) in zip(stands[first:], storages.items(), strict=True):
+        rows = s.counts.get(key, [])[len(counted.get(key, ())) :]
+        unknown = sum(count - most for _, most, count in rows)
+        ends.append(stand + (storage.version - before.storages[key][1]) + unknown)
+    return ends
+
+
+def _taken(tracer: Any) -> dict[Any, Any]:
+    """The memory from outside that the part has written, with its values; it is as it was then."""
+    log = tracer._log
+    found = {x: x.handle for x, _ in log if tracer._is_outer(x)}
+    for state, fields in reversed(log):
+        if tracer._is_outer(state):
+            for name, value in fields.items():
+                setattr(state, name, value)
+    log[:] = [(x, fields) for x, fields in log if not tracer._is_outer(x)]
+    return found
 
 
 def _can_be_carried(value: Any) -> bool:
@@ -236,6 +501,14 @@ def _can_be_carried(value: Any) -> bool:
     return isinstance(value, Tensor) or type(value) in _NUMBERS
 
 
+def _can_follow(before: Any, after: Any) -> bool:
+    both = _can_be_carried(before) and _can_be_carried(after)
+    if not both or structure(before) != structure(after):
+        return False
+    rows = zip(leaves_of(before), leaves_of(after), strict=True)
+    return all(_is_like(a, b) for (_, a), (_, b) in rows)
+
+
 def _is_like(a: Any, b: Any) -> bool:
     """Whether one may follow the other."""
     if isinstance(a, Tensor) and isinstance(b, Tensor):
@@ -243,8 +516,14 @@ def _is_like(a: Any, b: Any) -> bool:
     return bool(control_flow.kind_of(a) == control_flow.kind_of(b))
 
 
-def _negated(truth: Any) -> Any:
-    return not truth if isinstance(truth, bool) else truth.logical_not()
+def _is_of_graph(number: SymNumber) -> bool:
+    leaves = [n.leaf for n in numbers.postorder(number) if n.fn is None]
+    return any(type(leaf) is not numbers.Outside for leaf in leaves)
+
+
+def _zero(kind: Any) -> Any:
+    """What stands where nobody reads it."""
+    return full(0, kind) if isinstance(kind, Aval) else kind(0)
 
 
 def _memory(s: Any, x: Tensor) -> Any:

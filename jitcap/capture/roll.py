@@ -319,6 +319,10 @@ class Trial:
     def number(self, fn: Any, operands: tuple[Any, ...]) -> SymNumber | None:
         return self.numbers.number(fn, operands)
 
+    def place(self, key: Any) -> Any:
+        """Where a tensor is written."""
+        return key
+
     def item(self, x: Tensor, key: Any) -> Any:
         return self.elements.item(x, key)
 

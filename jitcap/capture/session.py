@@ -22,7 +22,6 @@ from jitcap.capture import builtins_types as _types  # noqa: F401 - fills HANDLE
 from jitcap.capture import builtins_values as _values  # noqa: F401 - fills HANDLERS
 from jitcap.capture import chance as _chance  # noqa: F401 - fills HANDLERS
 from jitcap.capture import host, numbers, operators, polyfills
-from jitcap.capture.branch import Ties
 from jitcap.capture.breaks import Break, Place
 from jitcap.capture.frames import frame_for
 from jitcap.capture.interpret import NULL, Frame, Generator, Interpreter
@@ -54,6 +53,7 @@ from jitcap.capture.outside import Outside
 from jitcap.capture.roll import roll
 from jitcap.capture.search import Search
 from jitcap.capture.sizes import CaptureSizes, out
+from jitcap.capture.ties import Ties
 from jitcap.capture.tracing import CaptureTracer
 from jitcap.graph import NOWHERE, Node, Where
 from jitcap.guards import CodeIs, Guards, Holds, Is

@@ -1,5 +1,7 @@
 """`while` on a value of the run: which become one node, and that all answer as Python does."""
 
+from types import SimpleNamespace
+
 import pytest
 
 import eager
@@ -93,7 +95,129 @@ def large_numbers(x):
     return n
 
 
+def either_of_two(x):
+    while x.sum() < 50 or (x[0] < 9 and not x[1] > 60):
+        x = x * 1.5
+    return x
+
+
+def goes_on_early(x):
+    rounds = 0
+    while x.sum() < 50:
+        rounds += 1
+        if x[0] > 4:
+            x = x * 2
+            continue
+        x = x * 1.5
+    return x, rounds
+
+
+def writes_in_place(x):
+    x, c, n = x * 1, eager.zeros(4), eager.tensor(0)
+    while x.sum() < 50:
+        x *= 1.5
+        c[n % 4] += x.sum()
+        n += 1
+    return x, c, n, x._version, c._version
+
+
+def writes_an_input(x):
+    while x.sum() < 50:
+        x *= 1.5
+    return x.sum()
+
+
+def fills_a_buffer(x):
+    found, n, token = eager.zeros(8, dtype=eager.int64), 0, eager.tensor(1)
+    while n < 8 and token != 3:
+        token = (token * 7 + n + x[0].long()) % 5
+        found[n] = token
+        n += 1
+    return found, n
+
+
+def keeps_the_best(x):
+    state = SimpleNamespace(best=eager.tensor(1e9), bad=0)
+    w, kept = x * 1, x * 0
+    while state.bad < 3:
+        loss = ((w - 1) ** 2).sum()
+        if loss < state.best - 1e-2:
+            state.best, state.bad = loss, 0
+            kept.copy_(w)
+        else:
+            state.bad += 1
+        w -= 0.6 * (w - 1)
+    return kept, state.best, state.bad, kept._version
+
+
+def steps_as_large_as_it_can(x):
+    """Adaptive steps of an ODE."""
+    t, h, y, steps = eager.tensor(0.0), eager.tensor(0.1), x, 0
+    while t < 1.0 and steps < 90:
+        first = -y
+        second = -(y + h * first)
+        if ((second - first) * h / 2).abs().max() < 1e-2:
+            y, t, h = y + h * (first + second) / 2, t + h, h * 1.5
+        else:
+            h = h * 0.5
+        h = eager.minimum(h, 1.0 - t) if t < 1.0 else h
+        steps += 1
+    return y, steps
+
+
+def nested_with_a_for(x):
+    total = x * 0
+    while x.sum() < 60:
+        y = x
+        while y.max() > 2:
+            y = y / 2
+            total += y
+        for i in range(3):
+            x = x + y[i].abs() + 0.1
+    return x, total
+
+
+def a_list_by_turns(x):
+    pair = [x * 1, x + 1]
+    while pair[0].sum() < 50:
+        pair[0], pair[1] = pair[1] * 1, pair[0] * 1.5 + 1
+    return pair[0], pair[1]
+
+
+def a_variable_of_a_closure(x):
+    n = eager.tensor(0)
+
+    def grown(v):
+        nonlocal n
+        n = n + 1
+        return v * 1.5
+
+    while x.sum() < 50:
+        x = grown(x)
+    return x, n
+
+
+def returns_inside(x):
+    while x.sum() < 50:
+        x = x * 1.5
+        if x[0] > 20:
+            return x * 2
+    return x
+
+
+def the_condition_is_met_at_first(x):
+    n = eager.tensor(0)
+    while not (x > 20).any() or n < 2:
+        x, n = x * 1.5, n + 1
+        if n > 50:
+            raise ValueError
+    return x, n
+
+
 ONE = [
+    either_of_two, goes_on_early, writes_in_place, writes_an_input, fills_a_buffer, keeps_the_best,
+    steps_as_large_as_it_can, nested_with_a_for, a_list_by_turns, a_variable_of_a_closure,
+    returns_inside, the_condition_is_met_at_first,
     plain, counts, until_done, left_in_the_middle, left_at_the_end, a_branch_inside, nested,
     two_rounds_back, another_kind_at_first, an_index, large_numbers,
 ]  # fmt: skip
@@ -107,11 +231,29 @@ def writes_afterwards(x):
     return y, x
 
 
-def writes_inside(x):
-    x = y = x * 1
+def writes_what_another_begins_as(x):
+    y = x = x * 1
     while x.sum() < 50:
         x *= 1.5
+        y = y + 1
     return x, y
+
+
+def reads_what_it_writes(x):
+    last, n, x = x[0] * 1, 0, x * 1
+    while last < 20:
+        row = x[n % 3]
+        x[n % 3] = x[n % 3] * 2
+        last, n = row + 0, n + 1
+    return x, n, last
+
+
+def another_entry(x):
+    found = {"x": x}
+    while found["x"].sum() < 50:
+        found["x"] = found["x"] * 1.5
+        found["sum"] = found["x"].sum()
+    return [*found.values()]
 
 
 def asks_who_it_is(x):
@@ -146,14 +288,6 @@ def grows(x):
     return x
 
 
-def returns_inside(x):
-    while x.sum() < 50:
-        x = x * 1.5
-        if x[0] > 20:
-            return x * 2
-    return x
-
-
 def a_first_value_stays(x):
     while x.sum() < 50:
         last = x
@@ -162,8 +296,8 @@ def a_first_value_stays(x):
 
 
 OTHERS = [
-    writes_afterwards, writes_inside, asks_who_it_is, hands_another_on, appends, grows,
-    returns_inside, a_first_value_stays,
+    writes_afterwards, writes_what_another_begins_as, reads_what_it_writes, another_entry, asks_who_it_is, hands_another_on, appends, grows,
+    a_first_value_stays,
 ]  # fmt: skip
 STARTS = ([1.0, 2.0, 3.0], [40.0, 20.0, 30.0], [0.1, 0.2, 5.0])
 
@@ -190,7 +324,9 @@ def test_it_answers_as_python(fn):
 
 def test_compiled_code():
     def every(x):
-        return plain(x), *counts(x), left_at_the_end(x), *a_branch_inside(x), *nested(x)
+        found = plain(x), *counts(x), left_at_the_end(x), *a_branch_inside(x), *nested(x)
+        more = *goes_on_early(x), *fills_a_buffer(x), *keeps_the_best(x), *nested_with_a_for(x)
+        return *found, *more, *steps_as_large_as_it_can(x), returns_inside(x)
 
     for backend in ("cpp", "python"):
         compiled = jit(every, fullgraph=True, backend=backend)

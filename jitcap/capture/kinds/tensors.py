@@ -242,6 +242,9 @@ class TensorKind(NativeKind):
         raw = _user_member(s, type(obj), name)
         if raw is not MISSING:
             return bind(s, raw, obj, type(obj))
+        if name == "_version" and id(obj._storage) in s.counts:
+            rows = s.counts[id(obj._storage)]
+            return sum((count - most for _, most, count in rows), obj._version)
         try:
             return out(getattr(obj, name))
         except AttributeError:
@@ -278,6 +281,8 @@ class TensorKind(NativeKind):
         return s.natively(lambda place: obj[place], (_index(s, key),))
 
     def setitem(self, s: Session, obj: Any, key: Any, value: Any) -> None:
+        for loop in s.rolls:
+            key = loop.place(key)
         s.natively(lambda *given: operator.setitem(obj, *given), (_index(s, key), value))
 
     def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
