@@ -22,11 +22,13 @@ from eager.sym import SymNumber
 from eager.symint import is_int, most
 from eager.tensor import Tensor, wrap
 
+_NUMBERS = frozenset({int, float, bool})
+
 
 def _full_kernel(arrays: tuple[Any, ...], attrs: Attrs) -> Any:
     (value,) = arrays
     shape, kind = attrs["shape"], attrs["dtype"].np
-    if type(value) in (int, float, bool) and value == 0 and not memory.pooled(shape, kind):
+    if type(value) in _NUMBERS and value == 0 and not memory.pooled(shape, kind):
         return np.zeros(shape, kind)  # fresh pages are zero already
     out = memory.empty(shape, kind)
     np.copyto(out, value, casting="unsafe")
@@ -37,7 +39,7 @@ FULL = Create("full", ("value",), numpy=_full_kernel, element=lambda m, at, xs, 
 IOTA = Create(
     "iota",
     (),
-    numpy=lambda arrays, attrs: np.arange(attrs["shape"][0]).astype(attrs["dtype"].np),
+    numpy=lambda arrays, attrs: np.arange(attrs["shape"][0]).astype(attrs["dtype"].np, copy=False),
     element=lambda m, at, xs, attrs: m.number(at[0]),
 )
 
@@ -123,10 +125,11 @@ def _filled(name: str, value: int) -> Any:
         if layout or pin_memory or memory_format:
             options(name, layout, pin_memory, memory_format)
         place, shape = default.place if device is None else device, as_ints(sizes, size)
+        kind = dt.get_default_dtype() if dtype is None else dtype
         if place is None or place is CPU:
-            out = apply(FULL, value, shape=shape, dtype=_default(dtype))
+            out = apply(FULL, value, shape=shape, dtype=kind)
         else:
-            out = made(FULL, value, place=place, shape=shape, dtype=_default(dtype))
+            out = made(FULL, value, place=place, shape=shape, dtype=kind)
         return out.requires_grad_() if requires_grad else out
 
     make.__name__ = make.__qualname__ = name
@@ -167,18 +170,20 @@ def arange(
     if end is None:
         raise TypeError("arange() needs an end")
     start = 0 if start is None else start
-    start, end, step = map(_known_number, (start, end, step))
+    if not type(start) is type(end) is type(step) is int:
+        start, end, step = map(_known_number, (start, end, step))
     if step == 0:
         raise RuntimeError("step must be nonzero")
-    if any(isinstance(x, float) and not math.isfinite(x) for x in (start, end)):
+    integral = all(map(is_int, (start, end, step)))
+    if not integral and any(isinstance(x, float) and not math.isfinite(x) for x in (start, end)):
         raise RuntimeError(f"unsupported range: {start} -> {end}")
-    if dtype is dt.int64:  # numbers are cut to ints first
+    if dtype is dt.int64 and not integral:  # numbers are cut to ints first
         start, end, step = (x if is_int(x) else int(x) for x in (start, end, step))
+        integral = True
         if step == 0:
             raise ValueError("step must be nonzero")
     if (end - start) * step < 0:
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
-    integral = all(map(is_int, (start, end, step)))
     dtype = dtype or (dt.int64 if integral else dt.get_default_dtype())
     n = -((start - end) // step) if integral else math.ceil((end - start) / step)
     if dtype is dt.bool_:
@@ -190,7 +195,7 @@ def arange(
         out = made(IOTA, place=device, shape=(n,), dtype=dtype)
         out = out if step == 1 else out * step
         out = out if start == 0 else out + start
-        return finish(out, device, requires_grad)
+        return out.requires_grad_() if requires_grad else out
     out = (made(IOTA, place=device, shape=(n,), dtype=dt.float64) * step + start).to(dtype)
     return finish(out, device, requires_grad)
 

@@ -94,8 +94,8 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, **kwargs: Any) -> Tensor:
     shapes = [x._array.shape for x in tensors]
     if () in shapes:
         raise RuntimeError("zero-dimensional tensor cannot be concatenated")
-    full = [x for x in tensors if x.ndim != 1 or not is_empty(x._array.shape[0])]
-    if len(full) < len(tensors):  # PyTorch's legacy: empty vectors are skipped
+    if any(len(s) == 1 and is_empty(s[0]) for s in shapes):  # PyTorch's legacy: they are skipped
+        full = [x for x in tensors if x.ndim != 1 or not is_empty(x._array.shape[0])]
         tensors = full or tensors[:1]
     return apply(CAT, *tensors, dim=norm_dim(dim, tensors[0].ndim, "cat"))
 
