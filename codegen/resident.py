@@ -14,6 +14,7 @@ they were before that run (`emit.triton.guard`).
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -124,10 +125,14 @@ class Resident:
             memory = self._memory(stream)
             for tensor in () if self.prompt else replaced:
                 tensor._grad = None
-            for slot in memory.results:
-                slot.vacate(stream)
-            self._copy_in(inputs, memory, stream)
-            self._launch(inputs, memory, stream)
+            elsewhere = [slot for slot in memory.results if slot.vacate(stream)]
+            if elsewhere:
+                self.commands.place(memory.placed(self.results))
+                self.recording = None
+            moved = self._copy_in(inputs, memory, stream)
+            fresh = moved or self.commands.key is None
+            known = self._prepare(inputs, memory) if fresh else True
+            self._launch(memory, stream, known=known)
             for i in self.slotted & self.written:
                 target = inputs[i].region(writes=True, reads=False)
                 pool.device.copy(target, memory.inputs[i].region(), stream)
@@ -160,46 +165,60 @@ class Resident:
         self.stream = stream
         return self.memory
 
-    def _copy_in(self, inputs: Sequence[Any], memory: _Memory, stream: Any) -> None:
-        """Everything that lies elsewhere: batches, numbers, inputs with a slot."""
+    def _copy_in(self, inputs: Sequence[Any], memory: _Memory, stream: Any) -> bool:
+        """Everything that lies elsewhere: batches, numbers, inputs with a slot. Whether an input
+        lies at another place than in the last run."""
         unit = self.pool.device
         changed = memory.pack(inputs, self.numbers)
         if changed is not None:
             unit.upload(memory.block, changed, stream)
-        self._choose_slots(inputs)
+        moved = self._choose_slots(inputs)
         for i in self.tensors:
             array = inputs[i]
             if type(array) is not DeviceArray:
                 self._upload(i, array, memory, stream)
-            elif i in self.slotted:
+                continue
+            if array.buffer.stream is not stream:
                 array.buffer.used_on(stream)
-                if array.span:
-                    unit.copy(memory.slot(i, self).target(), array.region(), stream)
-            else:
-                array.buffer.used_on(stream)
+            if i in self.slotted and array.span:
+                unit.copy(memory.slot(i, self).target(), array.region(), stream)
+
+        return moved
 
     def _upload(self, i: int, array: Any, memory: _Memory, stream: Any) -> None:
         packed = _packed(np.asarray(array), self.values[i])
         if packed.size:
             self.pool.device.upload(memory.slot(i, self).target(), packed, stream)
 
-    def _choose_slots(self, inputs: Sequence[Any]) -> None:
+    def _choose_slots(self, inputs: Sequence[Any]) -> bool:
         """Inputs that are read only, and come from another place than in the last run, or lie where
-        kernels do not expect it."""
+        kernels do not expect it. Whether any comes from another place."""
         now = tuple(
             inputs[i].address if type(inputs[i]) is DeviceArray else 0 for i in self.tensors
         )
         before, self.last = self.last, now
         if now == before:
-            return
+            return False
         for k, i in enumerate(self.tensors):
             moved = bool(before) and before[k] != now[k]
             if now[k] % ALIGNED or (moved and i not in self.written):
                 self.slotted.add(i)
+        return True
 
-    def _launch(self, inputs: Sequence[Any], memory: _Memory, stream: Any) -> None:
-        """Replay the launches, or queue them."""
-        unit = self.pool.device
+    def _launch(self, memory: _Memory, stream: Any, *, known: bool) -> None:
+        """Replay the launches, or queue them; they are `known` where all memory that is written
+        lies as in the last run."""
+        if self.recording is None and known:
+            work = functools.partial(self._queue, memory, stream)
+            self.recording = self.pool.device.record(work, stream)
+        if self.recording is not None:
+            self.recording.replay(stream)
+        else:
+            self._queue(memory, stream)
+
+    def _prepare(self, inputs: Sequence[Any], memory: _Memory) -> bool:
+        """Put the inputs' places into the launches. Whether those that are used in place, and were
+        before, lie as before."""
         key = tuple(
             0 if i in self.slotted or type(inputs[i]) is not DeviceArray else inputs[i].address
             for i in self.tensors
@@ -217,12 +236,7 @@ class Resident:
             self.commands.place(regions)
             self.commands.key = key
             self.recording = None
-        if self.recording is None and known:
-            self.recording = unit.record(lambda: self._queue(memory, stream), stream)
-        if self.recording is not None:
-            self.recording.replay(stream)
-        else:
-            self._queue(memory, stream)
+        return known
 
     def _queue(self, memory: _Memory, stream: Any) -> None:
         unit = self.pool.device
@@ -319,10 +333,13 @@ class _Memory:
         self.before = b""
         self.results = [Slot(self.pool, n, stream) for n in own.results.sizes(program)]
         self.nbytes += sum(slot.own.size for slot in self.results)
-        for name, slot in zip(own.results.slots, self.results, strict=True):
-            if name:
-                self.regions[name] = Region(slot.own.address, slot.own.nbytes)
+        self.regions |= self.placed(own.results)
         self.state = self._checks(own.slots) if own.sites else Region(0, 0)
+
+    def placed(self, results: _Results) -> dict[str, Region]:
+        """Where results lie, by the names of their buffers."""
+        pairs = zip(results.slots, self.results, strict=True)
+        return {name: Region(s.own.address, s.own.nbytes) for name, s in pairs if name}
 
     def _new(self, nbytes: int) -> Buffer:
         buffer = self.pool.empty(nbytes, self.stream)
@@ -406,9 +423,9 @@ class _Results:
                 found.append(value[0].item())
                 continue
             there = Aval(access.shape, aval.dtype, str(place))
-            lease = slot.lease()
-            lease.used_on(stream)
-            found.append(DeviceArray(lease, there, access.strides, access.offset))
+            buffer = slot.give(stream)
+            buffer.used_on(stream)
+            found.append(DeviceArray(buffer, there, access.strides, access.offset))
         return found
 
 
@@ -447,13 +464,15 @@ class _Commands:
         if SLOTS in regions:
             touched |= {k for k, launch in enumerate(self.program.launches) if launch.checks}
         for k in touched:
-            arguments = self.prepared[k][2]
+            kernel, grid, before = self.prepared[k]
+            arguments = [*before]  # what is queued has its own
             for j, name in enumerate(self.names[k]):
                 home = self.home(name)
                 found = self.regions.get(home)
                 if found is not None:
                     writes = home in self.writes[k]
                     arguments[j] = Region(found.address, found.nbytes, writes)
+            self.prepared[k] = kernel, grid, arguments
 
     def _place_errors(self, slots: Region) -> None:
         for k, first in enumerate(slots_of(self.program)[0]):

@@ -53,53 +53,55 @@ class Buffer:
 
 
 class Lease(Buffer):
-    """Memory of a `Slot` that tensors have, until the slot is to be written again: then what they
-    see moves to memory of its own."""
+    """The memory of a `Slot` while tensors have it."""
 
-    __slots__ = ("moved", "slot")
+    __slots__ = ("own",)
 
-    def __init__(self, slot: Slot) -> None:
-        own = slot.own
+    def __init__(self, own: Buffer) -> None:
         super().__init__(own.pool, own.address, own.nbytes, own.size, own.stream)
-        self.slot = slot
-        self.moved: Buffer | None = None
+        self.own = own
 
     def __del__(self) -> None:
-        kept = self.slot.own if self.moved is None else self.moved
-        kept.users = tuple({*kept.users, *self.users})
+        self.own.users = tuple({*self.own.users, *self.users})
 
 
 class Slot:
     """Memory at an address that stays, in which the same result of a program lies after each run.
-    Tensors have it by a `Lease`."""
+    Tensors have it until the next run; a result that is kept longer is copied from then on."""
 
     def __init__(self, pool: Pool, nbytes: int, stream: Any) -> None:
         self.own = pool.empty(nbytes, stream)
+        self.copied = False
         self._lease: Any = None  # a weak reference
 
-    def lease(self) -> Lease:
+    def give(self, stream: Any) -> Buffer:
         """What the tensors of this run have."""
-        lease = Lease(self)
-        self._lease = weakref.ref(lease)
-        return lease
-
-    def vacate(self, stream: Any) -> None:
-        """It is to be written on the stream: what a living tensor sees is copied away first, and
-        other streams that read it have done so."""
-        lease = None if self._lease is None else self._lease()
         own = self.own
-        if lease is not None:
-            own.users = tuple({*own.users, *lease.users})
-            to = own.pool.empty(own.nbytes, stream)
-            if own.nbytes:
-                target = Region(to.address, own.nbytes, writes=True, reads=False)
-                own.pool.device.copy(target, Region(own.address, own.nbytes), stream)
-            lease.moved, lease.address, lease.users = to, to.address, ()
+        if not self.copied:
+            lease = Lease(own)
+            self._lease = weakref.ref(lease)
+            return lease
+        to = own.pool.empty(own.nbytes, stream)
+        if own.nbytes:
+            target = Region(to.address, own.nbytes, writes=True, reads=False)
+            own.pool.device.copy(target, Region(own.address, own.nbytes), stream)
+        return to
+
+    def vacate(self, stream: Any) -> bool:
+        """It is to be written on the stream, behind all that read it. What a living tensor has
+        stays its own: then the slot is elsewhere."""
+        kept = None if self._lease is None else self._lease()
+        self._lease = None
+        if kept is not None:
+            self.own, self.copied = self.own.pool.empty(self.own.nbytes, stream), True
+            return True
+        own = self.own
         for user in own.users:
             if user is not stream:
                 stream.wait(_mark(own.pool, user))
-        own.users, self._lease = (), None
+        own.users = ()
         own.used_on(stream)
+        return False
 
 
 class Holder(Protocol):
