@@ -111,14 +111,15 @@ def apply(op: Op, *operands: Any, **attrs: Any) -> Any:
     return outs[0] if op.n_outputs == 1 else outs
 
 
-def must_hold(condition: Tensor, what: str) -> None:
-    """RuntimeError with `what` unless the condition, a bool, is true. While tracing it becomes a
-    check of the run. On a device nothing is checked: it would wait."""
+def must_hold(condition: Tensor, what: str, error: Callable[[], Exception] | None = None) -> None:
+    """Raise `error()`, or RuntimeError with `what`, unless the condition, a bool, is true. While
+    tracing it becomes a check of the run, which is given up where it fails: plain Python raises
+    then. On a device nothing is checked: it would wait."""
     array = condition._array
     if type(array) is Traced:
         array.storage.tracer.check(what, array.read())
     elif type(array) is not DeviceArray and not array:
-        raise RuntimeError(what)
+        raise RuntimeError(what) if error is None else error()
 
 
 def apply_unary(op: Op, x: Tensor) -> Any:

@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from eager import dtype as dt
-from eager.random import Generator, draw, in_both, integers
+from eager.random import Generator, check_chance, draw, in_both, integers
 from eager.registry import public
 from eager.tensor import Tensor
 
@@ -46,6 +46,7 @@ def normal_(
 @public("bernoulli_", namespace=False)
 def bernoulli_(x: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
     """Overwrite x with 1 with probability p (a number or a tensor), else 0."""
+    check_chance(p)
     uniform = draw("uniform", tuple(x.shape), dt.float32, generator, x.device)
     return _fill(x, (uniform < p).to(x.dtype))
 

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from eager import dtype as dt
-from eager.device import CPU, default, places, transfer
+from eager.device import CPU, default, places
 from eager.device import device as as_device
-from eager.dispatch import apply, current_tracer
+from eager.dispatch import apply, current_tracer, must_hold
 from eager.dtype import DType
 from eager.notice import options
 from eager.op import REGISTRY
@@ -376,6 +376,7 @@ def bernoulli(
     if p is None:
         not_for("bernoulli", dt.BOOL, dt.INT)([input.aval])
     kind = input.dtype if input.dtype.is_floating_point else dt.get_default_dtype()
+    check_chance(input.detach() if p is None else p)
     uniform = draw("uniform", tuple(input.shape), kind.compute, generator, input.device)
     chance: Any = input.detach() if p is None else p
     drawn = (uniform < chance).to(input.dtype)
@@ -412,6 +413,10 @@ def normal(
         dtype = tensors[0].dtype
     if layout or pin_memory:
         options("normal", layout, pin_memory)
+    if isinstance(std, Tensor):
+        must_hold((std >= 0).all(), "normal expects all elements of std >= 0.0")
+    elif std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     z = randn(tuple(size), generator=generator, dtype=dtype, device=device)
     drawn = z * std + (mean if tensors else in_both(mean, z.dtype))
     return drawn.requires_grad_() if requires_grad else drawn
@@ -470,6 +475,15 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     return apply(POISSON, input.detach(), _key(generator))
 
 
+def check_chance(p: Any) -> None:
+    """RuntimeError for what is no probability."""
+    what = "bernoulli expects all probabilities to be in [0, 1]"
+    if isinstance(p, Tensor):
+        must_hold(((p >= 0) & (p <= 1)).all(), what)
+    elif not 0 <= p <= 1:
+        raise RuntimeError(f"{what}, but found p={p}")
+
+
 @public(method=False)
 def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
     """How many of `count` trials of probability `prob` succeed. RuntimeError for what is none."""
@@ -483,17 +497,20 @@ def _standard_gamma(concentration: Tensor, generator: Generator | None = None) -
 
 
 def _check_weights(input: Tensor) -> None:
-    """RuntimeError for weights that are no distribution. (Captured code does not look at them.)"""
+    """RuntimeError for weights that are no distribution."""
     if not input.dtype.is_floating_point:
         raise RuntimeError(
             f"multinomial only supports floating-point dtypes for input, got: {input.dtype}"
         )
     if input.shape[-1] > 1 << 24:
         raise RuntimeError("number of categories cannot exceed 2^24")
-    weights = transfer.values_of(input._array)
-    if weights is None or not weights.size:
+    if not input.numel():
         return
-    if not np.isfinite(weights).all() or (weights < 0).any():
-        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
-    if (weights.sum(-1) <= 0).any():
-        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+    must_hold(
+        (input.isfinite() & (input >= 0)).all(),
+        "probability tensor contains either `inf`, `nan` or element < 0",
+    )
+    must_hold(
+        (input.sum(-1) > 0).all(),
+        "invalid multinomial distribution (sum of probabilities <= 0)",
+    )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from eager.autograd import no_grad
 from eager.device import Size
-from eager.dispatch import tracing
+from eager.dispatch import must_hold
 from eager.distributions.constraints import Constraint, independent, is_dependent
 from eager.tensor import Tensor
 
@@ -17,7 +18,7 @@ class Distribution:
     """A batch (`batch_shape`) of distributions over values of shape `event_shape`.
 
     Parameters and values are checked against `arg_constraints` and `support` (ValueError) unless
-    `validate_args` is False, and but for captured code, which does not look at values."""
+    `validate_args` is False; on a device they are not."""
 
     has_rsample = False
     has_enumerate_support = False
@@ -32,7 +33,7 @@ class Distribution:
         self._event_shape = Size(event_shape)
         if validate_args is not None:
             self._validate_args = validate_args
-        if self._validate_args and not tracing():
+        if self._validate_args:
             self._check_parameters()
 
     @staticmethod
@@ -45,16 +46,23 @@ class Distribution:
             if is_dependent(constraint) or name not in self.__dict__:
                 continue
             value = self.__dict__[name]
-            if not constraint.check(value).all():
-                raise ValueError(
-                    f"Expected parameter {name} ({type(value).__name__} of shape "
-                    f"{tuple(value.shape)}) of distribution {self!r} to satisfy the constraint "
-                    f"{constraint!r}, but found invalid values:\n{value}"
-                )
+            valid = constraint.check(value).all()
+            must_hold(
+                valid,
+                f"a valid {name} of a {type(self).__name__}",
+                partial(self._bad_parameter, name, constraint, value),
+            )
+
+    def _bad_parameter(self, name: str, constraint: Constraint, value: Any) -> ValueError:
+        return ValueError(
+            f"Expected parameter {name} ({type(value).__name__} of shape "
+            f"{tuple(value.shape)}) of distribution {self!r} to satisfy the constraint "
+            f"{constraint!r}, but found invalid values:\n{value}"
+        )
 
     def _validate_sample(self, value: Any) -> None:
         """ValueError for a value that is none of the distribution's."""
-        if not self._validate_args or tracing() or not isinstance(value, Tensor):
+        if not self._validate_args or not isinstance(value, Tensor):
             return
         shape = (*self._batch_shape, *self._event_shape)
         split = value.ndim - len(self._event_shape)
@@ -70,12 +78,19 @@ class Distribution:
                     f"{shape}."
                 )
         support = self.support
-        if support is None or is_dependent(support) or support.check(value).all():
+        if support is None or is_dependent(support):
             return
-        raise ValueError(
+        must_hold(
+            support.check(value).all(),
+            f"a value within the support of a {type(self).__name__}",
+            partial(self._bad_value, value),
+        )
+
+    def _bad_value(self, value: Any) -> ValueError:
+        return ValueError(
             f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) to be "
-            f"within the support ({support!r}) of the distribution {self!r}, but found invalid "
-            f"values:\n{value}"
+            f"within the support ({self.support!r}) of the distribution {self!r}, but found "
+            f"invalid values:\n{value}"
         )
 
     def expand(self, batch_shape: Any) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 from eager import dtype as dt
 from eager.aval import Aval
 from eager.casts import full_precision
+from eager.dispatch import must_hold
 from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.index_and_sort import Sorted, iota_along, pick, shared, sorted_along
@@ -87,6 +88,7 @@ def _quantiles(
         raise RuntimeError(f"quantile() q must be a scalar or 1D tensor, got {q.ndim} dimensions")
     if not isinstance(q, Tensor):
         q = Tensor._full(q, Aval((), dtype, input.aval.device))
+    must_hold(((q >= 0) & (q <= 1)).all(), "quantile() q values must be in the range [0, 1]")
     q = q.to(input.device, dtype)
     place = q.reshape(-1) * last  # (len(q),) or (*rest, len(q))
     low, high = place.floor(), place.ceil()

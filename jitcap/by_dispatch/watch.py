@@ -63,7 +63,7 @@ _PARTS: Final = frozenset({
 })  # fmt: skip
 # Functions of the library whose effects or answers are those of a run, not of a program.
 _STATEFUL: Final = frozenset(
-    {"eager.random", "eager.dtype", "eager.printing", "eager.serialization"}
+    f"eager.{name}" for name in "fills random dtype printing serialization".split()
 )
 _REFUSED: Final = {
     fn.__code__: f"{fn.__module__}.{fn.__qualname__}()"

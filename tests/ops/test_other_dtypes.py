@@ -189,6 +189,14 @@ def _in_a_loop(x, y):
     return x
 
 
+def _density(x, y):
+    return (eager.distributions.Normal(0.0, y.float()).log_prob(x) * 100).round()
+
+
+def _drawn(x, y):
+    return eager.multinomial(y.float(), 2), y.float().clamp(max=1).bernoulli()
+
+
 @pytest.mark.parametrize("backend", ["eager", "cpp"])
 @pytest.mark.parametrize(
     ("fn", "bad"),
@@ -198,6 +206,8 @@ def _in_a_loop(x, y):
         (_update, (3, 0)),
         (_in_a_branch, (3, 0)),
         (_in_a_loop, (3, 0)),
+        (_density, (3, 0)),
+        (_drawn, (3, -1)),
     ],
 )
 def test_values_that_an_op_refuses_are_refused_by_compiled_code(fn, bad, backend):
@@ -206,10 +216,12 @@ def test_values_that_an_op_refuses_are_refused_by_compiled_code(fn, bad, backend
         results = []
         for run in (fn, step):
             x, y = (eager.tensor([v, 1]) for v in values)
+            eager.manual_seed(3)
             try:
-                results.append((run(x, y).tolist(), x.tolist()))
-            except RuntimeError as error:
-                results.append((str(error), x.tolist()))
+                result = str(run(x, y))
+            except (RuntimeError, ValueError) as error:
+                result = error
+            results.append((str(result), x.tolist(), eager.get_rng_state().tolist()))
         assert results[0] == results[1]
-        assert (values == bad) == isinstance(results[0][0], str)
+        assert (values == bad) == isinstance(result, Exception)
     assert step.stats.compiles == step.stats.graphs == step.stats.discards == 1

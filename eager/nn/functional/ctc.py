@@ -10,8 +10,7 @@ import numpy as np
 
 from eager import dtype as dt
 from eager.casts import full_precision
-from eager.device import transfer
-from eager.dispatch import apply
+from eager.dispatch import apply, must_hold
 from eager.interop import tensor
 from eager.nn.functional.register import functional, reduced
 from eager.op import Sample
@@ -88,29 +87,28 @@ def _lengths(name: str, given: Any, scores: Tensor) -> Tensor:
 
 
 def _check_lengths(scores: Tensor, targets: Tensor, times: Tensor, labels: Tensor) -> None:
-    """RuntimeError for lengths that do not fit. (Captured code does not look at them.)"""
-    long, wide = transfer.values_of(times._array), transfer.values_of(labels._array)
-    if long is None or wide is None:
-        return
-    if (long < 0).any() or (wide < 0).any():
-        raise RuntimeError("ctc_loss: lengths must be non-negative")
-    if long.max() > scores.shape[0]:
-        raise RuntimeError(
-            f"Expected input_lengths to have value at most {scores.shape[0]}, but got value "
-            f"{long.max()} (while checking arguments for ctc_loss_cpu)"
-        )
-    if targets.ndim == 2:
-        if targets.shape[0] != scores.shape[1] or targets.shape[1] < wide.max():
+    """RuntimeError for lengths that do not fit."""
+    long, wide = scores.shape[0], targets.shape[-1]
+    must_hold(((times >= 0) & (labels >= 0)).all(), "ctc_loss: lengths must be non-negative")
+    must_hold(
+        (times <= long).all(),
+        f"Expected input_lengths to have value at most {long} (while checking arguments for "
+        "ctc_loss_cpu)",
+    )
+    if targets.ndim != 2:
+        fits, asked = labels.sum() == wide, f"the sum of target_lengths to be {wide}"
+    else:
+        fits, asked = (labels <= wide).all(), f"target_lengths to have value at most {wide}"
+        if targets.shape[0] != scores.shape[1]:
             raise RuntimeError(
-                f"Expected tensor to have size at least {wide.max()} at dimension 1, but got size "
-                f"{targets.shape[1]} for argument #2 'targets' of {list(targets.shape)} (while "
+                f"Expected targets of {scores.shape[1]} sequences, got {targets.shape[0]} (while "
                 "checking arguments for ctc_loss_cpu)"
             )
-    elif targets.numel() != wide.sum():
-        raise RuntimeError(
-            f"Expected tensor to have {wide.sum()} elements, but it has {targets.numel()} for "
-            "argument #2 'targets' (while checking arguments for ctc_loss_cpu)"
-        )
+    must_hold(
+        fits,
+        f"Expected {asked}, for argument #2 'targets' of {list(targets.shape)} (while checking "
+        "arguments for ctc_loss_cpu)",
+    )
 
 
 def _padded(targets: Tensor, labels: Tensor, single: bool) -> Tensor:

@@ -263,6 +263,9 @@ def binary_cross_entropy(
     must_hold(
         ((input >= 0) & (input <= 1)).all(), "all elements of input should be between 0 and 1"
     )
+    must_hold(
+        ((target >= 0) & (target <= 1)).all(), "all elements of target should be between 0 and 1"
+    )
     yes, no = input.log().clamp(min=-100), (-input).log1p().clamp(min=-100)
     loss = (target - 1) * no - target * yes
     return reduced(loss if weight is None else loss * weight, reduction)
@@ -460,6 +463,8 @@ def gaussian_nll_loss(
     """0.5 (log v + (x - t)^2 / v) with v = max(var, eps) (which gets no gradient from the max)."""
     if not isinstance(var, Tensor):
         var = input.new_ones(input.shape) * var
+    what = "var has negative entry/entries"
+    must_hold((var >= 0).all(), what, lambda: ValueError(what))
     if var.ndim == input.ndim - 1:
         var = var.unsqueeze(-1)
     if var.ndim != input.ndim or any(
