@@ -298,6 +298,7 @@ NATIVE_MODULES = (
     "eager.operators",
     "eager.ops.*",
     "eager.printing",
+    "eager.fills",
     "eager.random",
     "eager.registry",
     "eager.tape",

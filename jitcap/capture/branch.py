@@ -209,7 +209,7 @@ class _Branch:
                 raise Unsayable(_inmost(what)) from why
             except Unsayable:
                 raise
-            except Exception as error:  # noqa: BLE001 - the program's own: see `_only`
+            except (Exception, GeneratorExit) as error:  # noqa: BLE001 - the program's: see `_only`
                 self._restore_frame()
                 what = f"a {type(error).__name__} is raised"
                 _only(self.session, self.frame, self.starts, 1 - k, self.pick, what)

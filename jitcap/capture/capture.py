@@ -168,7 +168,7 @@ def tracing(
         raise Break("version", str(error)) from error
     except RecursionError as error:
         raise _placed(Break("exception", "RecursionError"), error, session) from error
-    except Exception as error:
+    except (Exception, GeneratorExit) as error:  # the latter, too, a program may raise by itself
         refusal = _placed(Break("exception", _words(error)), error, session)
         refusal.unsure = bool(session.tracer.checks)
         raise refusal from error
@@ -184,7 +184,7 @@ def tracing(
             table.clear()
 
 
-def _words(error: Exception) -> str:
+def _words(error: BaseException) -> str:
     """What an exception says, without running the program's code."""
     own = type(error).__str__
     return type(error).__name__ + (f": {error}" if not isinstance(own, FunctionType) else "")
@@ -295,7 +295,7 @@ def search(
                 _run(session, fn, args, kwargs)
         except Break as refusal:
             found.note(refusal)
-        except Exception:  # noqa: BLE001, S112 - a branch that this call does not take may raise; the
+        except (Exception, GeneratorExit):  # noqa: BLE001, S112 - a branch that this call does not take may raise; the
             continue  # refusal that led here is raised in any case, with what is known so far
     return tuple(records.values())
 

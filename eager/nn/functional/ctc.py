@@ -89,25 +89,23 @@ def _lengths(name: str, given: Any, scores: Tensor) -> Tensor:
 def _check_lengths(scores: Tensor, targets: Tensor, times: Tensor, labels: Tensor) -> None:
     """RuntimeError for lengths that do not fit."""
     long, wide = scores.shape[0], targets.shape[-1]
+    checking = "(while checking arguments for ctc_loss_cpu)"
     must_hold(((times >= 0) & (labels >= 0)).all(), "ctc_loss: lengths must be non-negative")
     must_hold(
-        (times <= long).all(),
-        f"Expected input_lengths to have value at most {long} (while checking arguments for "
-        "ctc_loss_cpu)",
+        (times <= long).all(), f"Expected input_lengths to have value at most {long} {checking}"
     )
     if targets.ndim != 2:
-        fits, asked = labels.sum() == wide, f"the sum of target_lengths to be {wide}"
-    else:
-        fits, asked = (labels <= wide).all(), f"target_lengths to have value at most {wide}"
-        if targets.shape[0] != scores.shape[1]:
-            raise RuntimeError(
-                f"Expected targets of {scores.shape[1]} sequences, got {targets.shape[0]} (while "
-                "checking arguments for ctc_loss_cpu)"
-            )
+        fits, size = labels.sum() == wide, f"as many elements as targets in all, {wide}"
+        must_hold(fits, f"Expected target_lengths to have {size} {checking}")
+        return
+    if targets.shape[0] != scores.shape[1]:
+        raise RuntimeError(
+            f"Expected targets of {scores.shape[1]} sequences, got {targets.shape[0]} {checking}"
+        )
     must_hold(
-        fits,
-        f"Expected {asked}, for argument #2 'targets' of {list(targets.shape)} (while checking "
-        "arguments for ctc_loss_cpu)",
+        (labels <= wide).all(),
+        f"Expected targets to have size at least the largest of target_lengths at dimension 1, got "
+        f"size {wide} {checking}",
     )
 
 

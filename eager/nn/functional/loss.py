@@ -239,7 +239,7 @@ def _probabilities(*shape: int) -> Any:
 
 @functional(
     lambda: [
-        Sample((_probabilities(3, 4), s.booleans((3, 4)).astype(float))),
+        Sample((_probabilities(3, 4), 0.1 + 0.8 * s.booleans((3, 4)))),
         Sample((_probabilities(3), _probabilities(3), s.values((3,), 0.5, 2))),
     ]
 )
