@@ -132,7 +132,12 @@ def _loops(code: CodeType) -> dict[int, frozenset[int]]:
             if j not in body:
                 body.add(j)
                 stack += before.get(j, ())
-    return {head: frozenset(body) for head, body in found.items()}
+    # Newer Pythons write handlers at the end and jump back behind their block: that is no loop.
+    return {
+        head: frozenset(body)
+        for head, body in found.items()
+        if not body.isdisjoint(_next(instructions, head))
+    }
 
 
 def _returns_to(
