@@ -216,7 +216,8 @@ def stored(value: Any, dtype: DType) -> Any:
     if type(value) not in (int, float) or dtype.category not in (INT, FLOAT):
         return value
     if dtype.category == FLOAT:
-        if dtype is not float64 and abs(value) > _limits(dtype)[1] and math.isfinite(value):
+        large = abs(value) > 65504 and dtype is not float64  # the least limit, float16's: most fit
+        if large and abs(value) > _limits(dtype)[1] and math.isfinite(value):
             raise _too_large(value, dtype)
         return value
     if not math.isfinite(value):
@@ -235,9 +236,7 @@ def _too_large(value: Any, dtype: DType) -> RuntimeError:
 
 @functools.cache
 def _limits(dtype: DType) -> tuple[Any, Any]:
-    if dtype.category == INT:
-        return iinfo(dtype).min, iinfo(dtype).max
-    return finfo(dtype).min, finfo(dtype).max
+    return exact_range(dtype) if dtype.category == INT else (finfo(dtype).min, finfo(dtype).max)
 
 
 def exact_range(dtype: DType) -> tuple[int, int]:

@@ -209,22 +209,22 @@ def _smoothed(x: Tensor, dim: int, out: int, ratio: float, align: bool, *, cubic
 
 
 def _cubic_filter(d: Tensor) -> Tensor:
-    a = -0.5
-    near = ((a + 2) * d - (a + 3)) * d * d + 1
-    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-    return where(d < 1, near, where(d < 2, far, 0.0))
+    return where(d < 1, _near(d, -0.5), where(d < 2, _far(d, -0.5), 0.0))
 
 
 def cubic_weights(t: Tensor) -> list[Tensor]:
+    """Of the four places around one that lies `t` behind the second of them."""
     a = -0.75
+    return [_far(t + 1, a), _near(t, a), _near(1 - t, a), _far(2 - t, a)]
 
-    def near(d: Tensor) -> Tensor:
-        return ((a + 2) * d - (a + 3)) * d * d + 1
 
-    def far(d: Tensor) -> Tensor:
-        return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+def _near(d: Tensor, a: float) -> Tensor:
+    """The kernel of cubic convolution (Keys 1981) at distances up to 1; `_far`: from 1 to 2."""
+    return ((a + 2) * d - (a + 3)) * d * d + 1
 
-    return [far(t + 1), near(t), near(1 - t), far(2 - t)]
+
+def _far(d: Tensor, a: float) -> Tensor:
+    return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
 
 
 def _along(values: Tensor, dim: int, x: Tensor) -> Tensor:
