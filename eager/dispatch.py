@@ -22,12 +22,12 @@ from eager.aval import Aval, scalar_aval
 from eager.device import transfer
 from eager.device.array import DeviceArray
 from eager.dtype import COMPLEX, FLOAT
-from eager.op import Op
+from eager.op import REGISTRY, Op
 from eager.sym import SymNumber
 from eager.symint import SymInt
 from eager.tape import CopySlicesNode, OpNode, differentiable, mode
 from eager.tensor import WITH_AVAL, Tensor, ViewOf, refresh, wrap
-from eager.traced import Traced, Tracer, fresh
+from eager.traced import Picked, Traced, Tracer, fresh
 
 current_tracer: contextvars.ContextVar[Tracer | None] = contextvars.ContextVar(
     "current_tracer", default=None
@@ -311,7 +311,18 @@ def write_(target: Tensor, value: Tensor) -> Tensor:
     target._storage.version += 1
     if records:
         _rebase(target, value)
+    if type(target._array) is Traced and target._array.storage.picked is not None:
+        _write_through(target._array.storage.picked)
     return target
+
+
+def _write_through(link: Picked) -> None:
+    """What was written to `base[places]` is written to the base."""
+    base, put = link.base, REGISTRY["index_put"]
+    new = apply(put, base, link.owner, *link.places, dims=link.dims, accumulate=False)
+    write_(base, new)
+    if type(base._array) is Traced:
+        link.generation = base._array.storage.generation
 
 
 def write_ufunc(op: Op, target: Tensor, other: Any) -> bool:

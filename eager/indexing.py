@@ -1,9 +1,9 @@
 """`x[...]` and `x[...] = v`: Python's index syntax -> view ops, and index ops where tensors or
 lists pick elements.
 
-Ints, slices, None and ... are views. Integer tensors, bool masks, lists and arrays are advanced
-indices (NumPy's rules: they broadcast together, and their dimensions stand where they stood, or
-first when something stands between them).
+Ints, integer tensors without dimensions, slices, None and ... are views. Other integer tensors,
+bool masks, lists and arrays are advanced indices (NumPy's rules: they broadcast together, and their
+dimensions stand where they stood, or first when something stands between them).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from eager import dtype as dt
 from eager import symint
-from eager.dispatch import apply, write_
+from eager.dispatch import apply, tracing, write_
 from eager.op import REGISTRY
 from eager.ops import samples as s
 from eager.ops.create import arange
@@ -23,7 +23,9 @@ from eager.ops.view import alias, expand, reshape, select, slice_dim, unsqueeze
 from eager.registry import public
 from eager.sym import SymNumber
 from eager.symint import SymInt, is_int
+from eager.tape import mode
 from eager.tensor import Tensor, wrap
+from eager.traced import Picked, Traced
 
 Picks = list[tuple[int, Tensor]]  # (dimension of the view, index tensor)
 
@@ -69,6 +71,16 @@ def _numbers(items: Any) -> list[Any]:
     ]
 
 
+def _as_int(item: Any) -> Any:
+    """An integer tensor without dimensions as an int, where its value is known."""
+    if not isinstance(item, Tensor) or item._array.ndim or item.dtype.category != dt.INT:
+        return item
+    if type(item._array) is not Traced:
+        return item if tracing() else int(item)
+    known = item._array.storage.tracer.value(item._array.read())
+    return item if known is None else int(known)
+
+
 def _consumed(item: Any) -> int:
     """How many dimensions an index takes."""
     if item is None or item is Ellipsis or isinstance(item, bool):
@@ -86,6 +98,7 @@ def _normalise(x: Tensor, index: Any) -> list[Any]:
     items = [
         i.to(dt.bool_) if isinstance(i, Tensor) and i.dtype is dt.uint8 else i for i in items
     ]  # bytes are masks, as they were before there were bools
+    items = [_as_int(i) for i in items]
     used = sum(map(_consumed, items))
     if used > x.ndim:
         raise IndexError(f"too many indices for tensor of dimension {x.ndim}")
@@ -121,7 +134,57 @@ def _view_part(x: Tensor, items: list[Any]) -> tuple[Tensor, Picks]:
             taken = _mask_places(x, dim, item) if item.dtype is dt.bool_ else [item]
             picks.extend((dim + i, places) for i, places in enumerate(taken))
             dim += len(taken)
-    return x, picks
+    return _selected_first(x, picks)
+
+
+def _selected_first(x: Tensor, picks: Picks) -> tuple[Tensor, Picks]:
+    """Beside advanced indices, those without dimensions are applied before them, as ints are."""
+    single = [(d, places) for d, places in picks if not places.ndim]
+    rest = [(d - sum(e < d for e, _ in single), places) for d, places in picks if places.ndim]
+    return (_picked(x, single), rest) if single and rest else (x, picks)
+
+
+def _picked(x: Tensor, picks: Picks) -> Tensor:
+    """What the picks give. Under capture, where all are without dimensions, a write to it will be
+    one to `x`."""
+    dims = tuple(d for d, _ in picks)
+    places = tuple(_checked(t) for _, t in picks)
+
+    def pick() -> Tensor:
+        before, mode.enabled = mode.enabled, mode.enabled or x._requires_grad
+        try:
+            return apply(REGISTRY["index"], x, *places, dims=dims)
+        finally:
+            mode.enabled = before
+
+    out: Tensor = apply(REGISTRY["index"], x, *places, dims=dims)
+    if type(out._array) is Traced and not any(t.ndim for t in places):
+        out._array.storage.picked = Picked(out, x, places, dims, _generation(x), pick)
+    return out
+
+
+def _generation(x: Tensor) -> int | None:
+    """How often the memory of `x` was written under capture."""
+    return x._array.storage.generation if type(x._array) is Traced else None
+
+
+def _is_there(value: Any, x: Tensor, picks: Picks) -> bool:
+    """Whether `value` is what `x` has at the picks: the end of `x[i] += 1`."""
+    if not isinstance(value, Tensor) or type(value._array) is not Traced:
+        return False
+    link = value._array.storage.picked
+    return (
+        link is not None
+        and link.owner is value
+        and link.generation is not None
+        and link.generation == _generation(x)
+        and type(link.base._array) is Traced
+        and type(x._array) is Traced
+        and link.base._array.storage is x._array.storage
+        and link.base._array.chain == x._array.chain
+        and link.dims == tuple(d for d, _ in picks)
+        and all(a is b for a, (_, b) in zip(link.places, picks, strict=True))
+    )
 
 
 def _sliced(x: Tensor, dim: int, item: slice) -> Tensor:
@@ -167,9 +230,7 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     items = _normalise(self, index)
     view, picks = _view_part(self, items)
     if picks:
-        dims = tuple(d for d, _ in picks)
-        tensors = [_checked(t) for _, t in picks]
-        return apply(REGISTRY["index"], view, *tensors, dims=dims)
+        return _picked(view, picks)
     return alias(view) if view is self else view
 
 
@@ -187,6 +248,8 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         while source.ndim > view.ndim and source.shape[0] == 1:  # leading ones may be dropped
             source = select(source, 0, 0)
         write_(view, source.to(self.dtype))
+        return
+    if _is_there(value, view, picks):
         return
     dims = tuple(d for d, _ in picks)
     tensors = [_checked(t) for _, t in picks]

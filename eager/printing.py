@@ -103,13 +103,21 @@ def _row(words: list[str], indent: int) -> str:
     return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
 
 
+def _width(shown: Any, one: Callable[[Any], str]) -> int:
+    """The width that all elements get: that of the longest, where zeros, infinities and NaN do not
+    count."""
+    if shown.dtype.kind == "f":
+        shown = shown[np.isfinite(shown) & (shown != 0)]
+    return max((len(one(v)) for v in shown), default=0)
+
+
 def _body(array: Any, indent: int) -> str:
     if array.dtype == dt.bfloat16.np:
         array = array.astype(np.float32)
     edge: Any = _options["edgeitems"] if array.size > _options["threshold"] else None
     shown = _shown(array, edge)
     one = _format_of(shown)
-    width = max((len(one(v)) for v in shown), default=0) if array.ndim else 0
+    width = _width(shown, one) if array.ndim else 0
     return _rows(array, edge, lambda v: one(v).rjust(width), indent)
 
 

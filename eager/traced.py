@@ -173,6 +173,40 @@ class TracedStorage:
     aval: Aval
     generation: int = 0
     part: Any = None  # in which it was made: see `Tracer.part`
+    picked: Picked | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Picked:
+    """Where memory that stands for `base[places]` came from, the places known when the program
+    runs: a write to it is one to the base. `generation`: how often the base's was written when the
+    two were last equal."""
+
+    owner: Any  # the tensor of all of that memory
+    base: Any
+    places: tuple[Any, ...]  # tensors without dimensions
+    dims: tuple[int, ...]
+    generation: int | None
+    pick: Callable[[], Any]  # them again, with their derivative
+
+    def catch_up(self, array: Traced) -> None:
+        """Before `array`, all or a part of this memory, is read: the base may have been written
+        since, and then it has what that has now."""
+        base, owner = self.base._array, self.owner
+        if type(base) is not Traced or self.generation == base.storage.generation:
+            return
+        again = self.pick()
+        recorded = (owner._requires_grad, again._requires_grad)
+        if any(recorded) and not (all(recorded) and array is owner._array):
+            raise UnknownValue(
+                "a part of x[i], with i a tensor, is read after x was written, and gradients are "
+                "recorded: read x[i] again instead"
+            )
+        self.generation = base.storage.generation
+        owner._node, owner._index = again._node, again._index
+        array.storage.tracer.touch(array.storage)
+        array.storage.handle = again._array.read()
+        array.storage.generation += 1
 
 
 class Traced(OfAval):
@@ -201,6 +235,8 @@ class Traced(OfAval):
     def read(self) -> Handle:
         """The graph value now; replays the chain of views when the storage was written since."""
         storage = self.storage
+        if storage.picked is not None:
+            storage.picked.catch_up(self)
         if self.generation != storage.generation:
             storage.tracer.touch(self)
             value, aval = storage.handle, storage.aval

@@ -154,9 +154,10 @@ class MultiStepLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Any]:
-        if self.last_epoch not in self.milestones:
-            return self._now()
-        return self._times(self.gamma ** self.milestones[self.last_epoch])
+        passed = 0  # compared and not looked up: so @jit needs no version for each epoch
+        for milestone, times in self.milestones.items():
+            passed += times * (milestone == self.last_epoch)
+        return self._times(self.gamma**passed) if passed else self._now()
 
     def _get_closed_form_lr(self) -> list[Any]:
         passed = bisect_right(sorted(self.milestones.elements()), self.last_epoch)

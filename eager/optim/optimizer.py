@@ -11,11 +11,13 @@ allocates at the first step, in the dtype that the parameters have then, and whe
 from __future__ import annotations
 
 import copy
+import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from eager.autograd import enable_grad, no_grad
+from eager.nn.modules.hooks import RemovableHandle, add_hook
 from eager.tensor import Tensor
 
 Params = Iterable[Any]
@@ -31,7 +33,85 @@ class _RequiredParameter:
 required = _RequiredParameter()
 
 
-class Optimizer:
+class _Hooked:
+    """The hooks of an optimizer. A class whose steps have none is as it was written: its `step`
+    calls hooks from the first one on that is registered."""
+
+    _hooks: Mapping[str, dict[int, Any]] = {}
+
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(optimizer, args, kwargs)` before each step; what it returns, if anything, are
+        the arguments of `step`."""
+        _call_hooks_around_step(type(self))
+        return self._add_hook("before step", hook)
+
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(optimizer, args, kwargs)` after each step."""
+        _call_hooks_around_step(type(self))
+        return self._add_hook("after step", hook)
+
+    def register_state_dict_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call `hook(optimizer)` before `state_dict`."""
+        return self._add_hook("before state_dict", hook, prepend)
+
+    def register_state_dict_post_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call `hook(optimizer, state_dict)` after `state_dict`; what it returns, if anything,
+        takes the place of the dict."""
+        return self._add_hook("after state_dict", hook, prepend)
+
+    def register_load_state_dict_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call `hook(optimizer, state_dict)` before `load_state_dict`; what it returns, if
+        anything, is loaded."""
+        return self._add_hook("before load_state_dict", hook, prepend)
+
+    def register_load_state_dict_post_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call `hook(optimizer)` after `load_state_dict`."""
+        return self._add_hook("after load_state_dict", hook, prepend)
+
+    def _add_hook(
+        self, when: str, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        self._hooks = {**self._hooks, when: self._hooks.get(when, {})}
+        return add_hook(self._hooks[when], hook, prepend, None)
+
+    def _after_hooks(self, when: str, value: Any) -> Any:
+        """`value`, or what the last hook returned that takes it and returned anything."""
+        for hook, _ in list(self._hooks.get(when, {}).values()):
+            again = hook(self, value)
+            value = value if again is None else again
+        return value
+
+
+def _call_hooks_around_step(kind: Any) -> None:
+    """Let `kind.step` call the hooks of its optimizer."""
+    step = kind.step
+    if getattr(step, "calls_hooks", False):
+        return
+
+    @functools.wraps(step)
+    def hooked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        for hook, _ in list(self._hooks.get("before step", {}).values()):
+            again = hook(self, args, kwargs)
+            if again is not None:
+                args, kwargs = again
+        result = step(self, *args, **kwargs)
+        for hook, _ in list(self._hooks.get("after step", {}).values()):
+            hook(self, args, kwargs)
+        return result
+
+    hooked.calls_hooks = True  # type: ignore[attr-defined]
+    kind.step = hooked
+
+
+class Optimizer(_Hooked):
     """Holds `param_groups` (dicts with "params" and settings) and `state` (parameter -> dict).
 
     A subclass defines `update(parameter, gradient, state, group)`, and `allocate(parameter, group)`
@@ -153,6 +233,8 @@ class Optimizer:
     def state_dict(self) -> dict[str, Any]:
         """{"state": {index: {...}}, "param_groups": [{..., "params": [index, ...]}]}; the tensors
         are shared."""
+        for hook, _ in list(self._hooks.get("before state_dict", {}).values()):
+            hook(self)
         numbers: dict[int, int] = {}
         groups = []
         for group in self.param_groups:
@@ -164,11 +246,12 @@ class Optimizer:
             for p, value in self.state.items()
             if value and not self.untouched(value)
         }
-        return {"state": state, "param_groups": groups}
+        return self._after_hooks("after state_dict", {"state": state, "param_groups": groups})
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Take settings and state from what `state_dict` returned. Raises ValueError for groups of
         other sizes."""
+        state_dict = self._after_hooks("before load_state_dict", dict(state_dict))
         saved = copy.deepcopy(list(state_dict["param_groups"]))
         if len(saved) != len(self.param_groups):
             raise ValueError("loaded state dict has a different number of parameter groups")
@@ -192,6 +275,8 @@ class Optimizer:
                 own = self.state[parameter]
                 own.update({k: _like(parameter, k, v) for k, v in values.items()})
                 self._stepped = True
+        for hook, _ in list(self._hooks.get("after load_state_dict", {}).values()):
+            hook(self)
 
     def __repr__(self) -> str:
         lines = [f"{type(self).__name__} ("]
@@ -201,7 +286,7 @@ class Optimizer:
         return "\n".join([*lines, ")"])
 
     def __getstate__(self) -> dict[str, Any]:
-        return dict(self.__dict__)
+        return {name: value for name, value in self.__dict__.items() if name != "_hooks"}
 
 
 def _plain(given: Any) -> Any:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import eager
+from jitcap import jit
 
 torch = pytest.importorskip("torch")
 
@@ -38,6 +39,8 @@ INDICES = {
     "bool": lambda m: True,
     "range": lambda m: (slice(None), list(range(1, 3))),
     "0-dim tensor": lambda m: m.tensor(1),
+    "0-dim tensor apart": lambda m: (m.tensor(1), slice(None), m.tensor([0, 3])),
+    "0-dim tensor last": lambda m: ([0, 2], slice(None), m.tensor(-1)),
 }
 
 
@@ -161,3 +164,43 @@ def test_random_indices(seed):
     mine, reference = x_of(eager), x_of(torch)
     mine[index], reference[index] = -5, -5
     assert_equal(mine, reference)
+
+
+def in_place_through(x, i):
+    """All ways to write to where an index tensor without dimensions leads."""
+    row = x[i]
+    row.add_(1)
+    x[i, i + 1].mul_(100)  # `row` sees it
+    x[:, i][1:].zero_()
+    x[i] += 1
+    x.mul_(0.5)
+    part = x.view(2, 2, 3)[i]
+    part[0] -= 3
+    return row.clone(), part * 2, x.view(2, 2, 3)[i, :, [0, 1]]
+
+
+def gradient_through(x, i):
+    start, w = x.clone().requires_grad_(), x[0].clone().requires_grad_()
+    y = start * 1.0
+    row = y[i]
+    y[i] += w * 2
+    y[i].mul_(w)
+    y.mul_(2.0)
+    y[:, i].tanh_()
+    ((row**2).sum() + y.sum()).backward()
+    return start.grad, w.grad
+
+
+@pytest.mark.parametrize("program", [in_place_through, gradient_through])
+def test_an_index_tensor_without_dimensions_gives_a_view(program):
+    compiled = jit(program)
+    for number in (0, 1):
+        theirs = torch.arange(12.0).view(4, 3) / 10
+        want = program(theirs, torch.tensor(number))
+        for run in (program, compiled):
+            x = eager.arange(12.0).view(4, 3) / 10
+            got = run(x, eager.tensor(number))
+            for ours, reference in zip((*got, x), (*want, theirs), strict=True):
+                np.testing.assert_allclose(ours.numpy(), reference.numpy(), rtol=1e-5)
+    stats = compiled.stats
+    assert (stats.compiles, stats.splits, stats.fallbacks) == (1, 0, 0)

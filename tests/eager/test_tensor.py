@@ -316,6 +316,8 @@ def test_devices():
         lambda m: m.arange(2000).reshape(40, 50),
         lambda m: m.tensor([True, False]),
         lambda m: m.tensor([float("inf"), 1.5]),
+        lambda m: m.tensor([float("-inf"), 1.0, -0.0]),
+        lambda m: m.tensor([float("nan"), 0.0]),
         lambda m: m.tensor([0.1, 0.22, 123456.0]),
         lambda m: m.ones(2, dtype=m.bfloat16),
         lambda m: m.ones(2, requires_grad=True),

@@ -6,6 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 import eager  # noqa: E402
+from jitcap import jit  # noqa: E402
 
 F, TF = eager.nn.functional, torch.nn.functional
 
@@ -349,3 +350,19 @@ def test_ctc_of_lengths_that_do_not_fit(times, labels, blank, said):
         lengths = [lib.tensor(v) for v in (times, labels)]
         with pytest.raises(RuntimeError, match=said if lib is eager else None):
             lib.nn.functional.ctc_loss(scores, targets, *lengths, blank=blank)
+
+
+def test_embedding_gradient_by_frequency():
+    index = np.array([[1, 1, 2], [0, 1, 4]])
+    value = np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32)
+    theirs = torch.tensor(value, requires_grad=True)
+    (TF.embedding(torch.tensor(index), theirs, 2, scale_grad_by_freq=True) ** 2).sum().backward()
+
+    def step(weight, index):
+        out = F.embedding(index, weight, 2, scale_grad_by_freq=True)
+        (out**2).sum().backward()
+        return weight.grad
+
+    for run in (step, jit(step)):
+        got = run(eager.tensor(value, requires_grad=True), eager.tensor(index))
+        np.testing.assert_allclose(got.numpy(), theirs.grad.numpy(), rtol=1e-6)

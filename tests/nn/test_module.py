@@ -207,6 +207,12 @@ def test_printing_nested():
     )
 
 
+def test_printing_equal_neighbours_of_a_list():
+    m = nn.ModuleList([nn.ReLU(), nn.ReLU(), nn.Tanh(), nn.ReLU()])
+    assert repr(m) == "ModuleList(\n  (0-1): 2 x ReLU()\n  (2): Tanh()\n  (3): ReLU()\n)"
+    assert repr(nn.ModuleList()) == "ModuleList()"
+
+
 def test_apply_visits_children_first():
     order = []
     nn.Sequential(nn.Linear(1, 1), nn.ReLU()).apply(lambda m: order.append(type(m).__name__))

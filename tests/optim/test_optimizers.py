@@ -382,3 +382,39 @@ def test_a_differentiable_step(name):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5)
     with pytest.raises(ValueError, match="non-leaf"):
         getattr(eager.optim, name)([eager.ones(1, requires_grad=True) * 2])
+
+
+def hooked_run(lib, wrap):
+    """What hooks of an optimizer are called with, around steps, `state_dict` and loading."""
+    seen = []
+    x = lib.ones(2, requires_grad=True)
+    optimizer = lib.optim.SGD([x], lr=0.5)
+    handle = optimizer.register_step_pre_hook(lambda o, args, kwargs: seen.append("before"))
+    optimizer.register_step_post_hook(lambda o, args, kwargs: seen.append(x[0].item()))
+    optimizer.register_state_dict_pre_hook(lambda o: seen.append("state"))
+    optimizer.register_state_dict_post_hook(lambda o, state: {**state, "extra": 1})
+    optimizer.register_load_state_dict_pre_hook(
+        lambda o, state: {k: v for k, v in state.items() if k != "extra"}
+    )
+    optimizer.register_load_state_dict_post_hook(lambda o: seen.append("loaded"))
+
+    def step():
+        optimizer.zero_grad()
+        (x**2).sum().backward()
+        optimizer.step()
+
+    step = wrap(step)
+    step()
+    step()
+    handle.remove()
+    state = optimizer.state_dict()
+    optimizer.load_state_dict(state)
+    copy.deepcopy(optimizer).step()
+    step()
+    return seen, sorted(state), [float(v) for v in x.detach()]
+
+
+def test_hooks():
+    want = hooked_run(torch, lambda f: f)
+    assert hooked_run(eager, lambda f: f) == want
+    assert hooked_run(eager, jitcap.jit) == want

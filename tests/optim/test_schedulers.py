@@ -4,6 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 import eager  # noqa: E402
+from jitcap import jit  # noqa: E402
 
 CASES = [
     ("LambdaLR", {"lr_lambda": lambda epoch: 0.95**epoch}),
@@ -137,3 +138,24 @@ def test_errors():
         eager.optim.lr_scheduler.StepLR(1, 2)
     with pytest.raises(ValueError):
         eager.optim.lr_scheduler.LambdaLR(optimizer_of(eager), [lambda e: 1.0])
+
+
+def test_a_compiled_step_needs_no_version_for_each_epoch():
+    x = eager.zeros(3, requires_grad=True)
+    optimizer = eager.optim.SGD([x], lr=1.0)
+    scheduler = eager.optim.lr_scheduler.MultiStepLR(optimizer, [3, 7], gamma=0.5)
+    other, seen = {"epoch": 0}, []
+
+    @jit
+    def step():
+        x.grad = eager.ones(3)
+        optimizer.step()
+        scheduler.step()
+        other["epoch"] += 1
+        seen.append(other["epoch"] in {4, 6})
+
+    for _ in range(10):
+        step()
+    assert x[0].item() == -(3 * 1 + 4 * 0.5 + 3 * 0.25)
+    assert seen == [n in (4, 6) for n in range(1, 11)]
+    assert step.stats.compiles <= 7, step.stats

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from eager import dtype as dt
+from eager.autograd.function import Function
 from eager.casts import given_precision, lower_precision
 from eager.dispatch import apply, must_hold
 from eager.nn.functional.dropout import dropout
@@ -94,15 +95,36 @@ def embedding(
         )
     if weight.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
-    if scale_grad_by_freq:
-        raise NotImplementedError("embedding: scale_grad_by_freq is not supported")
     if max_norm is not None:
         _shorten(weight, input, max_norm, norm_type)
     out = apply(TAKE, weight, input, dim=0)
+    if scale_grad_by_freq:
+        out = _ScaledGradient.apply(out, _share(input, weight.shape[0]).to(out.dtype))
     if padding_idx is None:
         return out
     row = padding_idx % weight.shape[0]
     return where((input == row).unsqueeze(-1), out.detach(), out)
+
+
+class _ScaledGradient(Function):
+    """A tensor itself, whose gradient is scaled."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scale: Tensor) -> Tensor:
+        ctx.save_for_backward(scale)
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0] * ctx.saved_tensors[0], None
+
+
+def _share(input: Tensor, n: int) -> Tensor:
+    """One over how often each index of `input` (*) is in it -> (*, 1)."""
+    flat = input.reshape(-1)
+    ones = flat.new_ones(flat.shape, dtype=dt.float32)
+    counts = apply(INDEX_ADD, ones.new_zeros((n,)), flat, ones, dim=0)
+    return (1.0 / apply(TAKE, counts, flat, dim=0)).reshape(*input.shape, 1)
 
 
 def _shorten(weight: Tensor, input: Tensor, max_norm: float, norm_type: float) -> None:

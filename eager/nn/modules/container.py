@@ -3,12 +3,13 @@ indices or keys."""
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from eager.nn.modules.module import Module
+from eager.nn.modules.module import Module, indent
 from eager.nn.parameter import Parameter
 from eager.tensor import Tensor
 
@@ -103,6 +104,17 @@ class ModuleList(_Listed):
         if isinstance(index, slice):
             return self.__class__(list(self._modules.values())[index])
         return self._modules[str(self._position(index))]
+
+    def _children_text(self) -> list[str]:
+        """Equal neighbours in one line: `(0-2): 3 x Linear(...)`."""
+        lines, first = [], 0
+        for text, same in itertools.groupby(indent(repr(module)) for module in self):
+            n = len(list(same))
+            lines.append(
+                f"({first}): {text}" if n == 1 else f"({first}-{first + n - 1}): {n} x {text}"
+            )
+            first += n
+        return lines
 
     def __iadd__(self, modules: Iterable[Module]) -> ModuleList:
         return self.extend(modules)

@@ -266,10 +266,13 @@ class Module(Hooked, State):
         """What to print between the parentheses; subclasses override it."""
         return ""
 
+    def _children_text(self) -> list[str]:
+        return [f"({name}): {indent(repr(module))}" for name, module in self._modules.items()]
+
     def __repr__(self) -> str:
         extra = self.extra_repr()
         lines = extra.split("\n") if extra else []
-        children = [f"({name}): {_indent(repr(module))}" for name, module in self._modules.items()]
+        children = self._children_text()
         if len(lines) == 1 and not children:
             return f"{self._get_name()}({lines[0]})"
         body = lines + children
@@ -278,7 +281,7 @@ class Module(Hooked, State):
         return f"{self._get_name()}(\n  " + "\n  ".join(body) + "\n)"
 
 
-def _indent(text: str) -> str:
+def indent(text: str) -> str:
     return text.replace("\n", "\n  ")
 
 

@@ -111,6 +111,14 @@ class RNNBase(Module):
         """What the parameter names of each direction of a layer end in."""
         return [f"_l{layer}", f"_l{layer}_reverse"] if self.bidirectional else [f"_l{layer}"]
 
+    @property
+    def all_weights(self) -> list[list[Parameter]]:
+        """The parameters of each direction of each layer."""
+        kinds = ["weight_ih", "weight_hh", *(["bias_ih", "bias_hh"] if self.bias else [])]
+        kinds += ["weight_hr"] if self.proj_size else []
+        suffixes = [s for layer in range(self.num_layers) for s in self._suffixes(layer)]
+        return [[getattr(self, kind + suffix) for kind in kinds] for suffix in suffixes]
+
     def _add_layer(self, layer: int, suffix: str, device: Any, dtype: Any) -> None:
         rows = _GATES[self.mode] * self.hidden_size
         state = self.proj_size or self.hidden_size

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from eager.device import Size
+from eager.sym import SymNumber
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import (
     DEPTH,
@@ -27,6 +28,8 @@ from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import EXTEND, Effect, Maker
 from jitcap.equality import comparable
 from jitcap.guards import Equals, Length, TypeIs
+
+_FEW = 32  # a run-time number is compared with each of as many elements of a set, and not hashed
 
 
 class ContainerKind(NativeKind):
@@ -329,6 +332,9 @@ class FrozensetKind(ContainerKind):
             s.bound_to = "the order of a set"
 
     def contains(self, s: Session, obj: Any, item: Any) -> Any:
+        if isinstance(item, SymNumber) and len(obj) <= _FEW and all(type(v) is int for v in obj):
+            self.settle(s, obj, 0)  # as in a tuple: its value itself would be another version
+            return any(s.truth(s.compare("==", v, item)) for v in sorted(obj))
         item = s.known(item)
         if obj and s.outside.shadow(obj) is not None:
             refuse_identity(item)
