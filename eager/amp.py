@@ -1,6 +1,6 @@
-"""At the edge: `eager.amp`, mixed precision as PyTorch spells it. On the CPU it is bfloat16 or
-float16 in matrix products and convolutions (`eager/casts.py`); where there is no GPU, what is asked
-of one is off, as in PyTorch.
+"""At the edge: `eager.amp`, mixed precision as PyTorch spells it: bfloat16 or float16 in matrix
+products and convolutions (`eager/casts.py`). Where there is no GPU, what is asked of one is off, as
+in PyTorch.
 """
 
 from __future__ import annotations
@@ -10,12 +10,20 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from eager import dtype as dt
-from eager.casts import get_autocast_dtype, is_autocast_enabled, set_autocast, to_precision
+from eager.casts import (
+    autocast_now,
+    get_autocast_dtype,
+    is_autocast_enabled,
+    set_autocast,
+    to_precision,
+    with_autocast,
+)
 from eager.device import places
 from eager.dtype import DType
 from eager.ops.create import full
 from eager.ops.pointwise import where
 from eager.ops.reduce import any as any_of
+from eager.tape import Autocast
 from eager.tensor import Tensor
 
 
@@ -32,10 +40,6 @@ class autocast:
         enabled: bool = True,
         cache_enabled: bool | None = None,
     ) -> None:
-        if enabled and device_type == "cuda" and places.count():
-            raise NotImplementedError(
-                'autocast("cuda") is not built yet: convert the model, or leave it out'
-            )
         self.device = device_type
         self.fast_dtype = get_autocast_dtype(device_type) if dtype is None else dtype
         if enabled and self.fast_dtype not in (dt.bfloat16, dt.float16):
@@ -44,15 +48,16 @@ class autocast:
                 "pass enabled=False"
             )
         self._wanted = self.fast_dtype if enabled else None
+        self._before: list[Autocast | None] = []  # a decorated function may call itself
 
     def __enter__(self) -> autocast:
-        if self.device == "cpu":
-            self._before = set_autocast(self._wanted)
+        there = self.device == "cpu" or (self.device == "cuda" and places.count())
+        on = with_autocast(self.device, self._wanted) if there else autocast_now()
+        self._before.append(set_autocast(on))
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.device == "cpu":
-            set_autocast(self._before)
+        set_autocast(self._before.pop())
 
     def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(fn)
@@ -73,13 +78,13 @@ def custom_fwd(
 
     @functools.wraps(fwd)
     def forward(*args: Any, **kwargs: Any) -> Any:
-        ctx, on = args[0], is_autocast_enabled("cpu")
-        ctx._autocast = get_autocast_dtype("cpu") if on else None
+        ctx = args[0]
+        ctx._autocast = autocast_now()
         if cast_inputs is None or not is_autocast_enabled(device_type):
             return fwd(*args, **kwargs)
-        ctx._autocast = None
         given = [to_precision(x, cast_inputs) for x in args]
         with autocast(device_type, enabled=False):
+            ctx._autocast = autocast_now()
             return fwd(*given, **{k: to_precision(v, cast_inputs) for k, v in kwargs.items()})
 
     return forward

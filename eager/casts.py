@@ -2,73 +2,120 @@
 that are rounded once. function -> the function that casts its arguments.
 
 Matrix products and convolutions run in the type of autocast, losses and what loses much by few
-bits in float32, all else in the types it is given. The lists are those of PyTorch on the CPU; each
-function says where it is defined on which it stands. Inside such a function nothing is cast again.
+bits in float32, all else in the types it is given. The lists are those of PyTorch on the CPU, and
+on GPUs what PyTorch has there beside; each function says where it is defined on which it stands.
+Autocast of a device casts tensors of that device. Inside such a function nothing is cast again.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
 
 from eager import dtype as dt
 from eager.dtype import DType
-from eager.tape import mode
+from eager.tape import Autocast, mode
 from eager.tensor import Tensor
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def is_autocast_enabled(device_type: str | None = None) -> bool:
-    """Whether autocast is on for a device; without one, for GPUs."""
-    return device_type == "cpu" and mode.autocast is not None
+# What is in float32 on GPUs only, by PyTorch's names, beside what says so where it is defined: of
+# half precision's range little is left behind an exponential, a power or a sum.
+FULL_ON_GPUS: Final = frozenset(
+    "acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow square "
+    "prod softmax log_softmax cumprod cumsum sum norm logsumexp renorm".split()
+)
+
+
+def is_autocast_enabled(device_type: str = "cuda") -> bool:
+    """Whether autocast is on for a device."""
+    return _on(device_type) is not None
 
 
 def get_autocast_dtype(device_type: str) -> DType:
     """The type that products have under autocast on a device."""
-    if device_type == "cpu":
-        return mode.autocast or dt.bfloat16
-    return dt.float16
+    return _on(device_type) or (dt.bfloat16 if device_type == "cpu" else dt.float16)
 
 
-def set_autocast(dtype: DType | None) -> DType | None:
-    """Cast to `dtype` from now on (None: to nothing); what it was before."""
-    before, mode.autocast = mode.autocast, dtype
+def _on(device_type: str) -> DType | None:
+    on = mode.autocast
+    return on[_NUMBER[device_type]] if on is not None and device_type in _NUMBER else None
+
+
+_NUMBER: Final = {"cpu": 0, "cuda": 1}
+
+
+def with_autocast(device_type: str, dtype: DType | None) -> Autocast | None:
+    """What autocast is where tensors of a device are cast to `dtype` (None: not at all), and those
+    of others as now."""
+    cpu, cuda = mode.autocast or (None, None)
+    on = (dtype, cuda) if device_type == "cpu" else (cpu, dtype)
+    return None if on == (None, None) else on
+
+
+def set_autocast(on: Autocast | None) -> Autocast | None:
+    """Cast so from now on; what autocast was before."""
+    before, mode.autocast = mode.autocast, on
     return before
+
+
+def autocast_now() -> Autocast | None:
+    """What autocast is."""
+    return mode.autocast
 
 
 def lower_precision(fn: F) -> F:
     """`fn` runs in the type of autocast."""
-    return _casting(fn, lambda: mode.autocast)
+    return _casting(fn)
 
 
 def full_precision(fn: F) -> F:
     """`fn` runs in float32 where autocast is on."""
-    return _casting(fn, lambda: dt.float32)
+    return _casting(fn, (dt.float32, dt.float32))
+
+
+def full_precision_on_gpus(fn: F) -> F:
+    """`fn` runs in float32 where autocast of GPUs is on; it says nothing of that of the CPU."""
+    return _casting(fn, (None, dt.float32), keeps_cpu=True)
 
 
 def given_precision(fn: F) -> F:
     """`fn` runs in the types it is given, although it is made of functions that would be cast."""
-    return _casting(fn, lambda: None)
+    return _casting(fn, (None, None))
 
 
-def _casting(fn: F, wanted: Callable[[], DType | None]) -> F:
+def _casting(fn: F, wanted: Autocast | None = None, *, keeps_cpu: bool = False) -> F:
+    """`fn` gets its tensors in these types where autocast is on (None: in those of autocast), and
+    runs with autocast off, but for that of the CPU if it `keeps_cpu`."""
+
     @functools.wraps(fn)
     def cast(*args: Any, **kwargs: Any) -> Any:
-        if mode.autocast is None:
+        on = mode.autocast
+        if on is None:
             return fn(*args, **kwargs)
-        dtype = wanted()
-        if dtype is not None:
-            args = tuple(to_precision(x, dtype) for x in args)
-            kwargs = {k: to_precision(x, dtype) for k, x in kwargs.items()}
-        before = set_autocast(None)
+        types = [dtype and wished for dtype, wished in zip(on, wanted or on, strict=True)]
+        args = tuple(by_place(x, types) for x in args)
+        kwargs = {k: by_place(x, types) for k, x in kwargs.items()}
+        before = set_autocast((on[0], None) if keeps_cpu and on[0] is not None else None)
         try:
             return fn(*args, **kwargs)
         finally:
             set_autocast(before)
 
     return cast  # type: ignore[return-value]
+
+
+def by_place(x: Any, types: Sequence[DType | None]) -> Any:
+    """A float tensor in the type for where it lives (of the CPU, of GPUs; None: as it is), also in
+    lists and tuples."""
+    if isinstance(x, Tensor):
+        dtype = types[x.aval.device != "cpu"]
+        return x if dtype is None else to_precision(x, dtype)
+    if type(x) in (list, tuple):
+        return type(x)(by_place(each, types) for each in x)
+    return x
 
 
 def rounded_once(fn: F) -> F:

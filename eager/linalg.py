@@ -10,7 +10,7 @@ import numpy as np
 
 from eager import dtype as dt
 from eager.aval import broadcast_shapes
-from eager.casts import full_precision, lower_precision
+from eager.casts import full_precision, full_precision_on_gpus, lower_precision
 from eager.dispatch import apply
 from eager.op import Sample
 from eager.ops import extern, factor
@@ -295,6 +295,7 @@ def _cheapest(sizes: list[int]) -> dict[tuple[int, int], int]:
 
 
 @_linalg(lambda: [Sample((s.values((3, 4)),)), Sample((s.values((3, 4)), 1, 0))])
+@full_precision_on_gpus
 def vector_norm(
     x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
@@ -310,6 +311,7 @@ def vector_norm(
         Sample((_regular(3, 3), "nuc")),
     ]
 )
+@full_precision_on_gpus
 def matrix_norm(
     A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
@@ -345,6 +347,7 @@ def _sums_norm(A: Tensor, ord: float, rows: int, columns: int, keepdim: bool) ->
 
 
 @_linalg(lambda: [Sample((s.values((3, 4)),)), Sample((s.values((3, 4)), None, 0))])
+@full_precision_on_gpus
 def norm(
     A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:

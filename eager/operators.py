@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from eager.casts import full_precision_on_gpus
 from eager.dispatch import apply, apply_binary
 from eager.ops import logic
 from eager.ops import pointwise as p
@@ -70,7 +71,7 @@ _UFUNCS = {"add": p.ADD, "sub": p.SUB, "mul": p.MUL, "truediv": p.DIV}
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "floordiv": p.floor_divide,
     "mod": p.remainder,
-    "pow": p.pow_,
+    "pow": full_precision_on_gpus(p.pow_),
     "matmul": matmul,
     "and": logic.bitwise_and,
     "or": logic.bitwise_or,
@@ -97,6 +98,8 @@ def _install() -> None:
     pairs |= {name: _operators(fn) for name, fn in _BINARY.items()}
     for name, (forward, reflected) in pairs.items():
         setattr(Tensor, f"__{name}__", forward)
+        if name == "truediv":  # a reciprocal
+            reflected = full_precision_on_gpus(reflected)
         setattr(Tensor, f"__r{name}__", reflected)
     for name, method in _INPLACE.items():
         setattr(Tensor, f"__i{name}__", _inplace(getattr(Tensor, method)))

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from eager.casts import FULL_ON_GPUS, full_precision_on_gpus
 from eager.dispatch import write_, write_ufunc
 from eager.op import Op, Samples
 from eager.tape import keep_operand, sequence_now
@@ -60,6 +61,8 @@ def public(
     def register(fn: F) -> F:
         own = name or fn.__name__
         called = _with_other_names(fn)
+        if own in FULL_ON_GPUS:
+            called = full_precision_on_gpus(called)
         for each in (own, *alias):
             key = each if namespace else f"{fn.__module__}.{each}"
             if key in PUBLIC:

@@ -29,6 +29,8 @@ FREED = (
     "graph a second time."
 )
 _sequence = itertools.count()
+# The types that matrix products have under autocast: on the CPU, on GPUs (None: off there).
+Autocast = tuple[dt.DType | None, dt.DType | None]
 
 
 class Anomaly(NamedTuple):
@@ -42,7 +44,7 @@ class _Mode(threading.local):
 
     enabled = True
     inference = False
-    autocast: dt.DType | None = None  # the type that matrix products have under autocast
+    autocast: Autocast | None = None  # None where no device has it on
     behind: Node | None = None  # whose derivative is being taken
     anomaly: Anomaly | None = None  # look at the gradients of every derivative
 

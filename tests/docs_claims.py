@@ -95,6 +95,9 @@ CLAIMS = {
         "* Each device has": DEVICE
         + "test_surface.py::test_generators_of_devices_draw_the_same_numbers",
         "* `save` and": DEVICE + "test_surface.py::test_save_and_load",
+        '* `autocast("cuda")` with': DEVICE + "test_amp.py::test_types_are_those_of_torch_on_gpus "
+        "tests/device/test_amp.py::test_a_loop_with_a_scaler_is_the_cpus "
+        "tests/device/test_amp.py::test_autocast_around_a_jitted_function_is_guarded",
         "* Ops, forward": DEVICE + "test_ops.py::test_a_call_is_compiled_once_whatever_its_numbers "
         "tests/device/test_ops.py::test_training_is_the_cpus_and_moves_only_what_it_is_given",
         "* What has no kernel": DEVICE

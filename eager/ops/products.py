@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from eager import dtype as dt
-from eager.casts import full_precision, given_precision, lower_precision, to_precision
+from eager.casts import by_place, full_precision, given_precision, lower_precision
 from eager.dispatch import apply
 from eager.op import Sample, Samples
 from eager.ops import samples as s
@@ -269,7 +269,7 @@ def contract_pair(
     a = a.permute([names_a.index(n) for n in (*batch, *rows, *summed)])
     b = b.permute([names_b.index(n) for n in (*batch, *summed, *columns)])
     if summed and mode.autocast is not None:
-        a, b = to_precision(a, mode.autocast), to_precision(b, mode.autocast)
+        a, b = by_place(a, mode.autocast), by_place(b, mode.autocast)
     nb, nr, ns = len(batch), len(rows), len(summed)
     sizes = list(_batch_sizes(a, b, nb))
     m, k, n = a.shape[nb : nb + nr], a.shape[nb + nr :], b.shape[nb + ns :]

@@ -234,7 +234,7 @@ def _grad_mode(session: Session, make: Rebuilder) -> list[Effect]:
         effects.append(write("enabled", repr(mode.enabled)))
     if mode.inference is not session.inference:
         effects.append(write("inference", repr(mode.inference)))
-    if mode.autocast is not session.autocast:
+    if mode.autocast != session.autocast:
         effects.append(write("autocast", make.names.bind(mode.autocast)))
     return effects
 

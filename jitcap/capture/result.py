@@ -110,7 +110,8 @@ class Captured:
         grad, dtype = self.names.bind(mode), self.names.bind(default_dtype)
         test.append(f"{grad}.enabled is not {self.grad_mode}")
         test.append(f"{grad}.inference is not {self.inference}")
-        test.append(f"{grad}.autocast is not {self.names.bind(self.autocast)}")
+        differs = "is not" if self.autocast is None else "!="
+        test.append(f"{grad}.autocast {differs} {self.names.bind(self.autocast)}")
         test.append(f"{dtype}[0] is not {self.names.bind(default_dtype[0])}")
         test.append(f"{self.names.bind(default_place)}.place is not None")
         return f"if {' or '.join(test)}: return MISS"
@@ -283,7 +284,7 @@ def _why_no_call(version: Version, args: tuple[Any, ...], kwargs: dict[str, Any]
         return f"expected grad mode {'on' if version.grad_mode else 'off'}"
     if mode.inference is not version.inference:
         return f"expected inference mode {'on' if version.inference else 'off'}"
-    if mode.autocast is not version.autocast:
+    if mode.autocast != version.autocast:
         return f"expected autocast {version.autocast or 'off'}"
     if default_place.place is not None:
         return f"expected the CPU as default device, not {default_place.place}"
