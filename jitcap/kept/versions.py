@@ -24,9 +24,11 @@ import numpy as np
 
 from codegen.emit.cpp.runtime import build
 from codegen.runtime import cache
+from eager import dtype as dt
 from eager.autograd import mode
 from eager.config import config
 from eager.dtype import _default as default_dtype
+from eager.tape import Autocast
 from eager.tensor import Tensor
 from jitcap.capture.kinds.modules import builtins_are_replaced
 from jitcap.capture.native import name_of
@@ -168,7 +170,7 @@ def _files(captured: Captured, fn: Any, made: Compiled) -> dict[str, bytes]:
     start: dict[str, Any] = {
         "name": captured.name,
         "shape": [captured.shape[0], [*captured.shape[1]]],
-        "state": [captured.grad_mode, captured.inference, writer.write(captured.autocast)],
+        "state": [captured.grad_mode, captured.inference, _names_of(captured.autocast)],
         "roots": places,
         "found": found,
         "constants": written,
@@ -195,6 +197,19 @@ def _files(captured: Captured, fn: Any, made: Compiled) -> dict[str, bytes]:
         "graph": known.write(graph),
     }
     return {"start": json.dumps(start).encode(), "rest": json.dumps(rest).encode()}
+
+
+def _names_of(autocast: Autocast | None) -> list[str | None] | None:
+    return autocast and [dtype and dtype.name for dtype in autocast]
+
+
+def _autocast(names: Any) -> Autocast | None:
+    if names is None:
+        return None
+    if type(names) is not list or len(names) != 2:
+        raise Unreadable("no state of autocast")
+    cpu, cuda = (None if name is None else dt.by_name(name) for name in names)
+    return cpu, cuda
 
 
 def _has_name(value: Any) -> bool:
@@ -228,7 +243,7 @@ class Recalled:
         self.name: str = start["name"]
         self.shape = count, tuple(keywords)
         self.grad_mode, self.inference = grad_mode, inference
-        self.autocast = Reader({}).read(autocast)
+        self.autocast = _autocast(autocast)
         self.varying = frozenset(start["varying"])
         if not all(type(name) is str and is_name(name) for name in self.varying):
             raise Unreadable("no names of what varies")

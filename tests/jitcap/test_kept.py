@@ -519,3 +519,15 @@ def test_a_class_that_no_module_holds(recalled):
         step = jit(steps(build(factor)), backend="eager")
         assert step(eager.ones(2)).item() == 2 * factor
         assert (recalled[-1] is not None) == found
+
+
+def test_autocast_around_a_call(recalled):
+    def product(x):
+        return x @ x
+
+    for again in (False, True):
+        fn = jit(product)
+        for dtype in (eager.bfloat16, eager.float16):
+            with eager.autocast("cpu", dtype=dtype):
+                assert fn(eager.ones(2, 2)).dtype is dtype
+        assert [made is not None for made in recalled[-2:]] == [again] * 2
