@@ -64,7 +64,8 @@ CLAIMS = {
         "test_small_copies_do_not_wait_and_their_memory_is_used_again "
         "tests/cuda/test_device.py::test_pinned_memory_is_kept_until_its_copy_is_done",
         "* A tensor that does not begin": "tests/cuda/test_training.py::"
-        "test_views_that_are_not_aligned",
+        "test_views_that_are_not_aligned "
+        "tests/triton/test_build.py::test_members_of_a_grouped_update_may_lie_anywhere",
         "* `__dlpack__` and": "tests/cuda/test_dlpack.py::test_what_a_taker_is_told "
         "tests/cuda/test_dlpack.py::test_the_memory_lives_until_it_is_given_back",
         "* What the host does": "tests/cuda/test_training.py::test_what_the_host_does_for_an_op "

@@ -349,8 +349,8 @@ class FakeKernel:
         self.asked = []
         driver.kernels[name.encode()] = letters, work
 
-    def binary(self, capability, aligned):
-        self.asked.append((capability, list(aligned)))
+    def binary(self, capability, aligned, behind=16):
+        self.asked.append((capability, list(aligned), behind))
         return Binary(self.name, self.name.encode(), self.letters, **self.given)
 
     def tables(self, addresses):

@@ -369,19 +369,18 @@ class CudaDevice:
         *,
         flops: int = 0,
     ) -> None:
-        values, odd = [], 0
+        values, odd, own, table = [], 0, kernel.own, None
         for i, x in enumerate(arguments):
             if type(x) is Region:
                 x = x.address
-                if x & 15:
-                    odd |= 1 << i
+                if x & 15:  # of those in tables the low bits together
+                    odd |= 1 << i if i < own else (x & 15) << own
             values.append(x)
         with self._lock:
             self.enter()
             function = self._functions.get((kernel, odd))
             if function is None:
                 function = self._functions[kernel, odd] = self._load(kernel, odd)
-            own, table = kernel.own, None
             if len(values) > own:
                 table, first = self._table(kernel, values[own:], stream)
                 values = [*first, *values[:own]]
@@ -397,16 +396,12 @@ class CudaDevice:
             self.counted.add("launches")
 
     def _load(self, kernel: Kernel, odd: int) -> _Function:
-        """The kernel on the device; bits of `odd`: arguments that do not lie on 16 bytes. Equal
-        code is there once."""
-        if odd >> kernel.own:
-            raise DeviceFailure(
-                f"kernel {kernel.name}: a tensor of a grouped update does not begin at a multiple "
-                f"of 16 bytes {user_line()}. Clone it first"
-            )
+        """The kernel on the device; bits of `odd`: arguments of its own that do not lie on 16
+        bytes, then the low bits of the addresses in its tables. Equal code is there once."""
         aligned = [not odd >> i & 1 for i in range(kernel.own)]
+        low = odd >> kernel.own | 16
         capability = (self.properties.major, self.properties.minor)
-        binary = kernel.binary(capability, aligned)
+        binary = kernel.binary(capability, aligned, low & -low)
         found = self._loaded.get(binary)
         if found is not None:
             return found

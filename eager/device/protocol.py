@@ -84,9 +84,11 @@ class Kernel(Protocol):
     @property
     def own(self) -> int: ...
 
-    def binary(self, capability: tuple[int, int], aligned: Sequence[bool]) -> Binary:
+    def binary(
+        self, capability: tuple[int, int], aligned: Sequence[bool], behind: int = 16
+    ) -> Binary:
         """Compiled for a device. `aligned`: which of its own arguments lie on 16 bytes (numbers
-        do)."""
+        do). `behind`: of how many bytes, at most 16, all those in its tables are multiples."""
 
     def tables(self, addresses: Sequence[int]) -> Sequence[Array]:
         """What a launch needs in device memory before its own arguments, from the addresses of

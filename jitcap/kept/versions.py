@@ -200,7 +200,7 @@ def _files(captured: Captured, fn: Any, made: Compiled) -> dict[str, bytes]:
 
 
 def _names_of(autocast: Autocast | None) -> list[str | None] | None:
-    return autocast and [dtype and dtype.name for dtype in autocast]
+    return None if autocast is None else [d if d is None else d.name for d in autocast]
 
 
 def _autocast(names: Any) -> Autocast | None:

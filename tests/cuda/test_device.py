@@ -85,7 +85,7 @@ def test_a_kernel_is_compiled_for_the_device_and_for_what_lies_on_16_bytes(unit,
     odd = Region(region.address + 4, 8, writes=True)
     for target in (region, odd, region, odd):
         unit.launch(add, ONE, [target, 2, 1.0], unit.main)
-    assert add.asked == [((9, 0), [True, True, True]), ((9, 0), [False, True, True])]
+    assert add.asked == [((9, 0), [True, True, True], 16), ((9, 0), [False, True, True], 16)]
     assert read(unit, region)[:4] == [2, 5, 4, 3]
     for capability in ((8, 0), (8, 6), (8, 9), (10, 0), (12, 0)):
         other = cuda.CudaDevice(FakeDriver(capability))
@@ -112,7 +112,7 @@ def test_tables_lie_on_the_device_before_the_arguments(unit, driver):
             driver.bytes_at(int(address), 4 * int(size)).view(np.float32)[:] *= number
 
     kernel = FakeKernel(driver, "scale", "QQd", work, own=1)
-    members = [block(unit, [1, 2, 3]), block(unit, [4, 5, 6])]
+    members = [block(unit, [1, 2, 3, *range(5)])._replace(nbytes=12), block(unit, [4, 5, 6])]
     unit.launch(kernel, ONE, [2.0, *members], unit.main)
     taken = len(driver.blocks)
     assert [read(unit, m) for m in members] == [[2, 4, 6], [8, 10, 12]]
@@ -125,6 +125,10 @@ def test_tables_lie_on_the_device_before_the_arguments(unit, driver):
     del recording
     unit.allocate(1)
     assert len(driver.blocks) == taken  # one more, and the recording's tables less
+    for offset in (8, 4, 12, 16):  # members may lie anywhere
+        odd = [Region(members[0].address + offset, 12, True), members[1]]
+        unit.launch(kernel, ONE, [1.0, *odd], unit.main)
+    assert [asked[-1] for asked in kernel.asked] == [16, 8, 4, 4]
     assert not driver.graphs
     odd = Region(members[0].address + 4, 8, writes=True)
     with pytest.raises(DeviceFailure, match="a multiple of 16 bytes"):

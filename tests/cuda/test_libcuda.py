@@ -18,7 +18,7 @@ from eager.device.protocol import Binary, DeviceFailure, Region
 class Add:
     name, own = "add", 3
     code = b"\\177ELF\\0add"
-    def binary(self, capability, aligned):
+    def binary(self, capability, aligned, behind):
         return Binary("add", self.code, "QidQQ", 128, 100 << 10)
     def tables(self, addresses):
         return [np.array(addresses)]

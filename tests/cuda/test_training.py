@@ -22,7 +22,7 @@ from jitcap import jit
 def simulated(placed, driver, monkeypatch):
     """In place of machine code: the kernel's name, which the driver knows."""
 
-    def compiled(self, target, aligned=None):
+    def compiled(self, target, aligned=None, behind=16):
         assert target == ("cuda", 90, 32)
         own = self.parameters[len(self.parameters) - self.own :]
         odd = [n for (n, _), a in zip(own, aligned or [True] * self.own, strict=True) if not a]

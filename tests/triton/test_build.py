@@ -63,6 +63,22 @@ def test_full_blocks_are_vectorised_whatever_the_size():
     assert counts["local"] == 0
 
 
+@pytest.mark.once
+def test_members_of_a_grouped_update_may_lie_anywhere():
+    """Accesses are as wide as the addresses of all members allow."""
+
+    def update(*tensors):
+        for t in tensors:
+            t.mul_(0.5)
+
+    program, _ = helpers.program_of(update, [eager.ones(4096), eager.ones(2048)])
+    (kernel,) = helpers.kernels_of(program)
+    for behind in (16, 8, 4):
+        counts = instruction_counts(kernel.compiled(("cuda", 90, 32), None, behind)[1])
+        assert (counts["store128"] > 0, counts["store64"] > 0) == (behind == 16, behind == 8)
+        assert (counts["load128"] > 0) == (behind == 16)
+
+
 def test_resources():
     record, cubin = build.compile_offline(K.pointwise, POINTERS, {"BLOCK": 1024}, divisible=ALIGNED)
     used = usage(cubin)

@@ -19,6 +19,7 @@ from codegen.emit.triton import table
 from codegen.emit.triton.epilogue import Item, Products
 from codegen.emit.triton.expr import STEP, Block, Text
 from codegen.emit.triton.kernel import KernelText, Writer, child, finished
+from codegen.emit.triton.runtime.kernel import ALIGNMENT
 from codegen.emit.triton.runtime.program import Tables
 from codegen.emit.triton.tile import Sizes, TiledStage, Tiling
 from codegen.expr import Expr, Load
@@ -160,7 +161,9 @@ def emit_group(
         tuple(zip(*(f.slots for f in forms), strict=True)), tuple(f.size for f in forms), sizes.flat
     )
     signature = replace(writer.signature, names=scalars)
-    text = finished(signature, lines, sum(tables.blocks), tiling.warps, TABLES)
+    text = finished(
+        signature, lines, sum(tables.blocks), tiling.warps, TABLES, f"{ALIGNMENT}: tl.constexpr = 16"
+    )
     return text, tables
 
 
@@ -201,4 +204,5 @@ class _GroupWriter(Writer):
                 continue
             number, kind = int(buffer[4:]), table.type_name(self.buffers[buffer].dtype)
             address = f"tl.load(table + {number * self.members} + t)"
-            block.put(f"{name} = tl.multiple_of({address}.to(tl.pointer_type({kind})), 16)")
+            pointer = f"{address}.to(tl.pointer_type({kind}))"
+            block.put(f"{name} = tl.multiple_of({pointer}, {ALIGNMENT})")

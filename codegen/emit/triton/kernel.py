@@ -309,14 +309,17 @@ def finished(
     programs: int,
     warps: int,
     first: tuple[tuple[str, str], ...] = (),
+    constant: str = "",
 ) -> KernelText:
-    """Put the parameter list before the lines. `first`: parameters that are no buffers."""
+    """Put the parameter list before the lines. `first`: parameters that are no buffers;
+    `constant`: one that is no argument of a launch."""
     own = signature.names.items()
     last = (("errors", "*i32"),) if signature.checks else ()
     buffers = ((name, parameter_type(signature.buffers[b])) for b, name in own)
     parameters = (*first, *buffers, *last)
     arguments = (*(n for n, _ in first), *signature.names, *(n for n, _ in last))
-    body = "\n".join([f"({', '.join(name for name, _ in parameters)}):", *lines])
+    names = [*(name for name, _ in parameters), *filter(None, [constant])]
+    body = "\n".join([f"({', '.join(names)}):", *lines])
     return KernelText(body, parameters, arguments, tuple(signature.checks), programs, warps)
 
 

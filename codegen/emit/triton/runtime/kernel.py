@@ -26,6 +26,7 @@ from codegen.runtime.artifact import Array
 from eager.device.protocol import Binary, Grid, Properties
 
 TABLES: Final = ("table", "owner", "first", "sizes")
+ALIGNMENT: Final = "alignment"  # the constant of grouped kernels: bytes, of the addresses in tables
 # The letters of `struct` for parameters that are passed by value.
 LETTERS: Final = {
     "i1": "?", "u8": "B", "i8": "b", "i16": "h", "i32": "i", "i64": "q", "fp32": "f", "fp64": "d",
@@ -72,8 +73,10 @@ class TritonKernel:
             ) from error
 
     # ---- on a device
-    def binary(self, capability: tuple[int, int], aligned: Sequence[bool]) -> Binary:
-        record, code = self.compiled(_target(*capability), aligned)
+    def binary(
+        self, capability: tuple[int, int], aligned: Sequence[bool], behind: int = 16
+    ) -> Binary:
+        record, code = self.compiled(_target(*capability), aligned, behind)
         if record.ctas != 1 or record.scratch:
             raise NotImplementedError(f"kernel {self.name} needs clusters or scratch memory")
         letters = map(letter, record.parameters)
@@ -82,10 +85,11 @@ class TritonKernel:
         return Binary(record.name, code, "".join(letters) + scratch, threads, record.shared)
 
     def compiled(
-        self, target: Platform, aligned: Sequence[bool] | None = None
+        self, target: Platform, aligned: Sequence[bool] | None = None, behind: int = 16
     ) -> tuple[Record, bytes]:
         """The kernel for `target`, from the compile cache or by triton, with no device at hand.
-        `aligned`: which of its own arguments lie on 16 bytes; None: all."""
+        `aligned`: which of its own arguments lie on 16 bytes; None: all. `behind`: of how many
+        bytes those in its tables are multiples."""
         kinds = dict(self.parameters)
         odd = (
             []
@@ -93,14 +97,15 @@ class TritonKernel:
             else [n for n, a in zip(self._names, aligned, strict=True) if not a]
         )
         divisible = [n for n, kind in kinds.items() if kind.startswith("*") and n not in odd]
-        how = repr([target, self.symbol, self.parameters, self.warps, divisible])
+        constants = {} if self.group is None else {ALIGNMENT: behind}
+        how = repr([target, self.symbol, self.parameters, self.warps, divisible, constants])
         key = cache.digest("triton", *_compiler(), how, self.source)
         store = cache.default()
         entry = store.get(key)
         if entry is None:
             function = self._function()
             record, code = build.compile_offline(
-                function, kinds, {}, divisible=divisible, warps=self.warps, target=target
+                function, kinds, constants, divisible=divisible, warps=self.warps, target=target
             )
             entry = store.put(key, record.to_json(), {"code": code})
         return Record.from_json(entry.data), entry.file("code").read_bytes()
