@@ -234,7 +234,7 @@ class TensorLike(Guard):
 
     def _contiguous(self, v: str) -> str:
         on_host = self.device == "cpu"
-        return f"{v}._array.flags.c_contiguous" if on_host else f"{v}._array.is_contiguous()"
+        return f"{v}._array.flags.c_contiguous" if on_host else f"{v}._array.contiguous"
 
     def _steps(self, of: str) -> list[str]:
         """The strides as text, where some follow from sizes."""

@@ -65,6 +65,11 @@ class DeviceArray(OfAval):
             return 0
         return 1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
 
+    @property
+    def contiguous(self) -> bool:
+        """The same as `is_contiguous()`, for what may read and not call."""
+        return self.is_contiguous()
+
     def is_contiguous(self) -> bool:
         """Whether the elements lie in row-major order without gaps."""
         step = 1

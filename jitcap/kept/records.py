@@ -189,7 +189,7 @@ def _write_seen(writer: Writer, value: Seen) -> tuple[Any, ...]:
     if value.arrays.count(None) != len(value.arrays):
         raise Unkept("arrays that were seen")
     each = {layout: i for i, layout in enumerate(dict.fromkeys(value.layouts))}
-    layouts = [[shape, dtype.name, strides, any_] for shape, dtype, strides, any_ in each]
+    layouts = [[shape, str(dtype), strides, any_] for shape, dtype, strides, any_ in each]
     return ("seen", writer.write(value.arrays), layouts, [each[row] for row in value.layouts])
 
 
@@ -232,6 +232,14 @@ def _array_parts(array: np.ndarray) -> tuple[Any, ...]:
     return array.dtype.name, [*straight.shape], order, data
 
 
+def _write_generator(writer: Writer, value: random.Generator) -> tuple[Any, ...]:
+    """The default one of a device; any other is the program's."""
+    kind = str(value.device).partition(":")[0]
+    if random.default_generators.get(kind) is not value:
+        raise Unkept("a Generator")
+    return "generator", kind
+
+
 _WRITE: Final[dict[type, Callable[[Writer, Any], tuple[Any, ...]]]] = {
     dict: _write_dict,
     bytes: lambda w, v: ("bytes", v.decode("latin-1")),
@@ -248,6 +256,7 @@ _WRITE: Final[dict[type, Callable[[Writer, Any], tuple[Any, ...]]]] = {
     Classes: lambda w, v: ("classes",),
     LastSizes: lambda w, v: ("last sizes",),
     Graph: _write_graph,
+    random.Generator: _write_generator,
     SymInt: lambda w, v: ("size", w.write(v.scope), attributes.encode(v)),
 }
 
@@ -387,12 +396,17 @@ def _fits(value: Any, hint: Any) -> bool:
     return issubclass(type(value), whole or hint)
 
 
+# NumPy's for arrays of the host, eager's for those on a device.
+_LAYOUT_DTYPES: Final = DTYPES | {str(d): d for d in dt.ALL}
+
+
 def _read_seen(reader: Reader, arrays: Any, rows: list[Any], numbers: list[Any]) -> Seen:
     layouts = []
     for shape, name, strides, contiguous in rows:
         if any(type(n) is not int for n in (*shape, *strides)):
             raise Unreadable("no layout")
-        layouts.append((tuple(shape), DTYPES[name], tuple(strides), _only(bool, contiguous)))
+        dtype = _LAYOUT_DTYPES[name]
+        layouts.append((tuple(shape), dtype, tuple(strides), _only(bool, contiguous)))
     seen = Seen()
     seen.arrays = _only(list, reader._read(arrays))
     seen.layouts = [layouts[_index(number)] for number in numbers]
@@ -482,6 +496,12 @@ def _read_sizes(reader: Reader, symbols: list[Any], known: list[Any]) -> Sizes:
     return scope
 
 
+def _read_generator(reader: Reader, kind: Any) -> random.Generator:
+    if kind not in ("cpu", "cuda"):
+        raise Unreadable("no device with a generator")
+    return random.generator_of(kind)
+
+
 def _read_size(reader: Reader, scope: Any, data: Any) -> Any:
     sizes = reader._read(scope)
     if type(sizes) is not Sizes:
@@ -509,6 +529,7 @@ _READ: Final[dict[str, Callable[..., Any]]] = {
     "seen": _read_seen,
     "sizes": _read_sizes,
     "size": _read_size,
+    "generator": _read_generator,
     "classes": lambda r: Classes(),
     "last sizes": lambda r: LastSizes(),
     "member": _read_member,

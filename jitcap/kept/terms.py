@@ -472,6 +472,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "hold": Operation(_form("{}.hold({}, {})"), _of_classes(Classes.hold)),
     "isdisjoint": Operation(_form("{}.isdisjoint({})"), _disjoint),
     "run": Operation(_form("K({})")),
+    "run_replacing": Operation(_form("K({}, {})")),  # on a device: the tensors that get gradients
     "begin": Operation(_begin),
     "attach": Operation(_attach),
 }

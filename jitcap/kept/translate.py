@@ -186,7 +186,7 @@ def _call(node: ast.Call) -> Term:
     args += [["keyword", f"'{k.arg}", _term(k.value)] for k in node.keywords]
     match fn:
         case ast.Name(id="K"):
-            return ["run", *args]
+            return ["run" if len(args) == 1 else "run_replacing", *args]
         case ast.Name(id=name):
             return [name, *args] if name in OPERATIONS else ["call", name, *args]
         case ast.Attribute(value=ast.Name(id="R"), attr=name) if name in _OF_REGION:

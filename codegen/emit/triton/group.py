@@ -29,6 +29,7 @@ from codegen.sizes import extent
 
 MEMBER: Final = 1 << 20  # the size that stands for every member's in the shared expression
 R: Final = "r"
+ALIGNMENT_PARAMETER: Final = f"{ALIGNMENT}: tl.constexpr = 16"
 # The parameters by which a program finds its tensor.
 TABLES: Final = (("table", "*i64"), ("owner", "*i32"), ("first", "*i32"), ("sizes", "*i64"))
 
@@ -161,9 +162,7 @@ def emit_group(
         tuple(zip(*(f.slots for f in forms), strict=True)), tuple(f.size for f in forms), sizes.flat
     )
     signature = replace(writer.signature, names=scalars)
-    text = finished(
-        signature, lines, sum(tables.blocks), tiling.warps, TABLES, f"{ALIGNMENT}: tl.constexpr = 16"
-    )
+    text = finished(signature, lines, sum(tables.blocks), tiling.warps, TABLES, ALIGNMENT_PARAMETER)
     return text, tables
 
 

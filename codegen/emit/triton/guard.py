@@ -79,9 +79,10 @@ def slots_of(program: TritonProgram) -> tuple[list[int], int]:
 def _guarded(kernel: Compiled, tables: int) -> Compiled:
     """`tables`: how many parameters are such, which come first."""
     name = f"{kernel.name}_unless_failed"
-    decorator, _, *lines = kernel.source.rstrip("\n").split("\n")
+    decorator, before, *lines = kernel.source.rstrip("\n").split("\n")
     parameters = (*kernel.parameters[:tables], (STATE, "*i32"), *kernel.parameters[tables:])
-    head = f"def {name}({', '.join(n for n, _ in parameters)}):"
+    given = before.partition("(")[2].removesuffix("):").split(", ")
+    head = f"def {name}({', '.join((*given[:tables], STATE, *given[tables:]))}):"
     body = [f"    {line}" for line in lines]
     source = "\n".join([decorator, head, f"    if tl.load({STATE}) == 0:", *body, ""])
     return replace(kernel, name=name, source=source, parameters=parameters)
