@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ from codegen import run_stages
 from codegen.emit.triton.guard import SLOTS, STATE, WORDS, guard, slots_of
 from codegen.emit.triton.runtime.device import arguments_of, kernels_of
 from codegen.emit.triton.runtime.kernel import TritonKernel
-from codegen.emit.triton.runtime.program import Launch, TritonProgram
+from codegen.emit.triton.runtime.program import Launch, ResidentProgram
 from codegen.ir import Access, Program, Unsupported, Value
 from codegen.runtime.artifact import INDEX_SITE, Artifact, CheckFailed, Kernel, OutOfRange
 from eager.aval import Aval
@@ -44,15 +44,25 @@ def compile_resident(program: Program, place: str, name: str) -> Artifact:
     if program.used_symbols():
         raise Unsupported("sizes that are symbols, on a device")
     results, texts, times = run_stages(program, "triton")
+    emitted = ResidentProgram.of(guard(results["source"]))
+    figures = {f"{stage}_us": int(1e6 * seconds) for stage, seconds in times.items()}
+    return resident(emitted, place, name, texts, figures)
+
+
+def resident(
+    program: ResidentProgram,
+    place: str,
+    name: str,
+    texts: Mapping[str, str],
+    figures: Mapping[str, int],
+) -> Artifact:
+    """The artifact of a program, emitted here or found on disk."""
     try:
-        emitted = guard(results["source"])
-        run = Resident(emitted, device(place), name)
+        run = Resident(program, device(place), name)
     except ModuleNotFoundError as error:
         raise Unsupported(str(error)) from error
-    kernels = tuple(Kernel(k.name, k.source, k.notes) for k in emitted.kernels.values())
-    figures = {f"{stage}_us": int(1e6 * seconds) for stage, seconds in times.items()}
-    plan = {**figures, "arena_bytes": emitted.arena_bytes}
-    plan["launches"] = len(emitted.launches)
+    kernels = tuple(Kernel(k.name, k.source, k.notes) for k in program.kernels.values())
+    plan = {**figures, "arena_bytes": program.arena_bytes, "launches": len(program.launches)}
     return Artifact(run, kernels, texts, plan)
 
 
@@ -67,18 +77,18 @@ class _Run:
 class Resident:
     """A program on a device. Calls take turns: they share its memory."""
 
-    def __init__(self, program: TritonProgram, place: device, name: str) -> None:
+    def __init__(self, program: ResidentProgram, place: device, name: str) -> None:
         self.program = program
         self.place = place
         self.name = name
         self.pool = places.pool(place)
         self.held = 0
-        inputs = program.fused.program.inputs
+        inputs = program.inputs
         self.names = [f"v{v.id}" for v in inputs]
         self.values: list[Value] = [*inputs]
         self.numbers = [(i, v.aval.dtype.np.kind) for i, v in enumerate(inputs) if v.aval.weak]
         self.tensors = [i for i, v in enumerate(inputs) if not v.aval.weak]
-        self.written = self._written_inputs()
+        self.written = program.written
         firsts, self.slots = slots_of(program)
         self.sites = {
             first + i: text
@@ -101,10 +111,6 @@ class Resident:
         self.undo: list[_Run] = []
         self._lock = threading.Lock()
         self.pool.holders.add(self)
-
-    def _written_inputs(self) -> frozenset[int]:
-        written = {target.id for target, _ in self.program.fused.program.writes}
-        return frozenset(i for i, v in enumerate(self.values) if v.id in written)
 
     # ---- a call
     def __call__(
@@ -388,9 +394,9 @@ class _Results:
     """What a run gives. `slots` names for each the buffer that lies in its slot, "" where the value
     is copied there: it is the memory of an input, or of another result."""
 
-    def __init__(self, program: TritonProgram) -> None:
-        self.accesses: list[Access] = [*program.fused.outputs]
-        self.avals = [v.aval for v in program.fused.program.outputs]
+    def __init__(self, program: ResidentProgram) -> None:
+        self.accesses: list[Access] = [access for access, _ in program.outputs]
+        self.avals = [aval for _, aval in program.outputs]
         self.slots: list[str] = []
         for access in self.accesses:
             home = program.buffers[access.buffer].home
@@ -398,7 +404,7 @@ class _Results:
             self.slots.append(home if fresh else "")
         self.homes = [program.buffers[a.buffer].home for a in self.accesses]
 
-    def sizes(self, program: TritonProgram) -> list[int]:
+    def sizes(self, program: ResidentProgram) -> list[int]:
         return [program.buffers[home].nbytes for home in self.homes]
 
     def copies(self, memory: _Memory, regions: dict[str, Region]) -> list[tuple[Region, Region]]:
@@ -433,7 +439,7 @@ class _Commands:
     """The launches of a program, prepared: kernels, grids and arguments, for a device to queue.
     What changes its place is put into those alone that reach it."""
 
-    def __init__(self, program: TritonProgram, name: str) -> None:
+    def __init__(self, program: ResidentProgram, name: str) -> None:
         self.program = program
         self.regions: dict[str, Region] = {}
         self.key: tuple[int, ...] | None = None  # where the inputs lie that are used in place

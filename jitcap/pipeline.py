@@ -19,16 +19,16 @@ from __future__ import annotations
 
 import difflib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
 import codegen
-from codegen import Target, Unsupported
+from codegen import Program, Target, Unsupported, run_stages
 from codegen.emit.cpp.runtime.build import NoCompiler
-from codegen.resident import compile_resident
+from codegen.resident import compile_resident, resident
 from codegen.runtime.artifact import Artifact
 from eager import on_device
 from eager.config import config
@@ -36,12 +36,12 @@ from eager.device import pool
 from eager.device.array import DeviceArray
 from jitcap.capture.breaks import Break
 from jitcap.graph import CHECK, Graph, Node
-from jitcap.kept import graphs
+from jitcap.kept import graphs, placed
 from jitcap.lower import Strides, lower
 from jitcap.passes import PASSES
 from jitcap.passes.repeats import share_repeats
 from jitcap.pieces import Whole, cut
-from jitcap.placed import CPU, Placed, Split, place_of, split
+from jitcap.placed import CPU, Part, Placed, Split, Wiring, place_of, split
 from jitcap.record import Trail, announce, say
 from jitcap.show import module, show
 from jitcap.subgraphs import SubgraphOp
@@ -121,35 +121,90 @@ def _in_parts(
     place: str,
     trail: Trail,
 ) -> Executable:
-    """A graph of which values live on a device: there, and what is the host's on the host."""
+    """A graph of which values live on a device: there, and what is the host's on the host; from
+    disk, where it was compiled before."""
     if graph.has_symbols:
         raise Unsupported("sizes that are symbols, on a device")
     parts = split(graph, writes)
     layout = strides or [None] * len(graph.inputs)
-    host, there = parts.host, parts.there
+    there = parts.there
+    program = functools.partial(_program_there, there, layout)
+    key = None
+    if not config.check:  # else verify every stage, every time
+        target = Target("triton", config.isa, config.threads)
+        key = placed.key_of(graph, (strides, writes, config.recompute), target)
+        found = _recall_parts(key, trail, lambda: run_stages(program(), "triton")[1])
+        if found is not None:
+            return found
     on_host: Executable | None = None
     artifact: Artifact | None = None
-    if host is not None:
-        own = [layout[i] for i in host.takes]
-        on_host = compile_graph(host.graph, host.writes, strides=own, trail=trail, backend=HOST)
+    if parts.host is not None:
+        own = [layout[i] for i in parts.host.takes]
+        on_host = compile_graph(
+            parts.host.graph, parts.host.writes, strides=own, trail=trail, backend=HOST
+        )
     if there is not None:
-        own = [layout[i] for i in there.takes]
-        own += [None] * (len(there.graph.inputs) - len(own))
         trail.keep(f"on {place}", functools.partial(module, there.graph))
         try:
             with trail.stage("codegen"):
-                program = lower(there.graph, there.writes, own, resident=True)
-                artifact = compile_resident(program, place, trail.name)
+                artifact = compile_resident(program(), place, trail.name)
         except Unsupported as refusal:
             if any(isinstance(n.op, SubgraphOp) for n in there.graph.nodes):  # not op by op either
                 raise Break("device", str(refusal)) from refusal
             raise
+    note = _where(parts, artifact, place)
+    if key is not None and (on_host is None or on_host.key is not None):
+        emitted = None if artifact is None else artifact.run.program  # type: ignore[attr-defined]
+        stages = () if artifact is None else tuple(artifact.stages)
+        host = None if on_host is None else on_host.key
+        kept = placed.Kept(parts.wiring, place, host, emitted, note, stages)
+        key = key if placed.remember(key, kept) else None
+    else:
+        key = None
+    return _parts_joined(parts.wiring, on_host, artifact, note, key, trail)
+
+
+def _program_there(there: Part | None, layout: Sequence[Strides | None]) -> Program:
+    """The device's part, lowered."""
+    assert there is not None
+    own = [layout[i] for i in there.takes]
+    own += [None] * (len(there.graph.inputs) - len(own))
+    return lower(there.graph, there.writes, own, resident=True)
+
+
+def _recall_parts(
+    key: str, trail: Trail, texts: Callable[[], Mapping[str, str]] | None
+) -> Executable | None:
+    """What `_in_parts` made and kept under `key`. `texts` gives those of its stages."""
+    with trail.stage("codegen"):
+        kept = placed.recall(key)
+        on_host = None if kept is None or kept.host is None else recall(kept.host, trail)
+    if kept is None or (kept.host is not None and on_host is None):
+        return None
+    artifact = None
+    if kept.program is not None:
+        stages = {} if texts is None else graphs.Stages(kept.stages, texts)
+        with trail.stage("codegen"):
+            artifact = resident(kept.program, kept.place, trail.name, stages, {})
+    return _parts_joined(kept.wiring, on_host, artifact, kept.note, key, trail)
+
+
+def _parts_joined(
+    wiring: Wiring,
+    on_host: Executable | None,
+    artifact: Artifact | None,
+    note: str,
+    key: str | None,
+    trail: Trail,
+) -> Executable:
+    """The executable that runs both parts."""
+    if artifact is not None:
         _keep_artifact(artifact, trail)
-    trail.notes.append(_where(parts, artifact, place))
-    made = Placed(parts, on_host.run if on_host else None, artifact.run if artifact else None)
+    trail.notes.append(note)
+    run = Placed(wiring, on_host.run if on_host else None, artifact.run if artifact else None)
     kernels = (*(on_host.kernels if on_host else ()), *(artifact.kernels if artifact else ()))
     callbacks = on_host.callbacks if on_host else ()
-    return Executable(made, "triton", kernels, artifact=artifact, callbacks=callbacks)
+    return Executable(run, "triton", kernels, artifact=artifact, callbacks=callbacks, key=key)
 
 
 def _where(parts: Split, artifact: Artifact | None, place: str) -> str:
@@ -210,7 +265,7 @@ def recall(key: str, trail: Trail) -> Executable | None:
     with trail.stage("codegen"):
         artifact = graphs.recall(key, None, Target("cpp", config.isa, config.threads))
     if artifact is None:
-        return None
+        return _recall_parts(key, trail, None)
     _keep_artifact(artifact, trail)
     return _executable(artifact, "cpp", key)
 

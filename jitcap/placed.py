@@ -31,24 +31,48 @@ def place_of(graph: Graph) -> str:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
-    """A graph, which inputs of the whole it takes, and what it writes back: (input index, output
+class Ends:
+    """Which inputs of the whole a part takes, and what it writes back: (input index, output
     index)."""
 
-    graph: Graph
     takes: tuple[int, ...]
     writes: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """The graph of a part."""
+
+    graph: Graph
+    ends: Ends
+
+    @property
+    def takes(self) -> tuple[int, ...]:
+        return self.ends.takes
+
+    @property
+    def writes(self) -> tuple[tuple[int, int], ...]:
+        return self.ends.writes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Wiring:
+    """How values go between the parts. `there` takes inputs of the whole, then what `host` gives
+    after its `host_results` first. `results`: of the whole, in order, by part and number."""
+
+    host: Ends | None
+    there: Ends | None
+    host_results: int
+    results: tuple[tuple[Side, int], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Split:
-    """`there` takes inputs of the whole, then what `host` gives after its `host_results` first.
-    `results`: of the whole, in order, by part and number."""
+    """The parts of a graph (None where there is none), and how values go between them."""
 
     host: Part | None
     there: Part | None
-    host_results: int
-    results: tuple[tuple[Side, int], ...]
+    wiring: Wiring
 
 
 def split(graph: Graph, writes: Sequence[tuple[int, int]] = ()) -> Split:
@@ -75,12 +99,15 @@ def split(graph: Graph, writes: Sequence[tuple[int, int]] = ()) -> Split:
     order = [("host" if o in results else "there", o) for o in sorted((*results, *plain))]
     numbers = {o: k for k, o in enumerate(results)} | {o: k for k, o in enumerate(plain)}
     at = {n: i for i, n in enumerate(graph.inputs)}
-    return Split(
-        _part(host, at, graph, host_outs, host_order, written, f"{graph.name}_on_host"),
-        _part(there, at, graph, outs, ends["there"], written, graph.name, targets, crossing),
+    first = _part(host, at, graph, host_outs, host_order, written, f"{graph.name}_on_host")
+    second = _part(there, at, graph, outs, ends["there"], written, graph.name, targets, crossing)
+    wiring = Wiring(
+        None if first is None else first.ends,
+        None if second is None else second.ends,
         len(results),
         tuple((s, numbers[o]) for s, o in order),  # type: ignore[misc]
     )
+    return Split(first, second, wiring)
 
 
 def _part(
@@ -102,7 +129,7 @@ def _part(
     index = {n: i for i, n in enumerate(inputs)}
     writes = tuple((index[targets[o]], k) for k, o in enumerate(order) if o in written)
     made = Graph(tuple(inputs), tuple(built.nodes), tuple(outs), name)
-    return Part(made, tuple(at[n] for n in own), writes)
+    return Part(made, Ends(tuple(at[n] for n in own), writes))
 
 
 def _sides(graph: Graph) -> dict[Node, Side]:
@@ -193,7 +220,7 @@ Run = Callable[..., list[Any]]
 class Placed:
     """Runs the host's part, and queues the device's."""
 
-    split: Split
+    wiring: Wiring
     host: Run | None
     there: Run | None
 
@@ -202,22 +229,22 @@ class Placed:
         nothing written."""
         found: list[Any] = []
         undo = None
-        if self.host is not None and self.split.host is not None:
-            part = self.split.host
+        if self.host is not None and self.wiring.host is not None:
+            part = self.wiring.host
             given = [inputs[i] for i in part.takes]
             undo = _undoing([given[i] for i, _ in part.writes])
             found = self.host(given)
         results: list[Any] = []
-        if self.there is not None and self.split.there is not None:
-            given = [inputs[i] for i in self.split.there.takes]
-            given += map(_plain, found[self.split.host_results :])
+        if self.there is not None and self.wiring.there is not None:
+            given = [inputs[i] for i in self.wiring.there.takes]
+            given += map(_plain, found[self.wiring.host_results :])
             try:
                 results = self.there(given, replaced, undo)
             except CheckFailed:
                 if undo is not None:
                     undo()
                 raise
-        return [(found if side == "host" else results)[k] for side, k in self.split.results]
+        return [(found if side == "host" else results)[k] for side, k in self.wiring.results]
 
 
 def _plain(value: Any) -> Any:

@@ -130,6 +130,10 @@ CLAIMS = {
         + COMPILED
         + "what_python_would_raise_is_raised",
         "* A tensor of the CPU": COMPILED + "a_tensor_of_the_cpu_is_another_version",
+        "* Programs are kept": "tests/device/test_kept.py::"
+        "test_a_step_is_found_again_and_nothing_is_compiled "
+        "tests/device/test_kept.py::test_what_no_program_is_is_not_taken "
+        "tests/cuda/test_training.py::test_a_kept_program_imports_no_triton",
         "* What is no kernel": COMPILED
         + "what_has_no_kernel_runs_op_by_op_and_says_so_once "
         + COMPILED

@@ -49,6 +49,7 @@ PACKAGES: Final = ("eager", "codegen", "jitcap")
 DTYPES: Final = {d.np.name: d.np for d in dt.ALL} | {
     np.dtype(name).name: np.dtype(name) for name in ("u2", "u4", "u8")
 }
+PARTS: Final = "wiring"  # an entry of this is of a device (`placed.py`)
 _BYTES: Final = 1 << 48
 
 
@@ -77,11 +78,16 @@ def key_of(graph: Graph, layout: Sequence[Any], target: Target) -> str | None:
         machine = build.fingerprint()
     except build.NoCompiler:
         return None
+    return digest_of(graph, (target, layout, _known(graph)), machine)
+
+
+def digest_of(graph: Graph, rest: Sequence[Any], machine: str) -> str:
+    """A name for a graph on a machine, with the rest of what is compiled."""
     nodes = [*everywhere(graph)]
     files = [n.where.file for n in nodes]  # errors name the line, the print the last part
     devices = [a.device for n in nodes for a in n.avals]
-    rest = map(repr, (target, layout, _runs(files), _runs(devices), _known(graph)))
-    return cache.digest("graph", package_build(), machine, *rest, show(graph))
+    parts = map(repr, (*rest, _runs(files), _runs(devices)))
+    return cache.digest("graph", package_build(), machine, *parts, show(graph))
 
 
 def _known(graph: Graph) -> list[Any]:
@@ -191,7 +197,7 @@ def recall(key: str, program: Callable[[], Program] | None, target: Target) -> A
     """The artifact kept under `key`, without texts if there is no `program` to make them from.
     Never raises for what is on disk."""
     entry = cache.default().get(key)
-    if entry is None:
+    if entry is None or PARTS in entry.data:
         return None
     try:
         data = entry.data
@@ -204,8 +210,10 @@ def recall(key: str, program: Callable[[], Program] | None, target: Target) -> A
     except cache.DAMAGED:
         cache.default().delete(key)
         return None
-    texts = None if program is None else _Stages(stages, program, target)
-    return Artifact(runner, kernels, texts or {}, plan, runner.signature.callbacks)
+    texts: Mapping[str, str] = {}
+    if program is not None:
+        texts = Stages(stages, lambda: codegen.compile(program(), target).stages)
+    return Artifact(runner, kernels, texts, plan, runner.signature.callbacks)
 
 
 class Unasked(Scope):
@@ -344,19 +352,16 @@ def remember(key: str, artifact: Artifact) -> bool:
     return True
 
 
-class _Stages(Mapping[str, str]):
+class Stages(Mapping[str, str]):
     """The texts of codegen's stages, which are run again at the first question."""
 
-    def __init__(
-        self, names: tuple[str, ...], program: Callable[[], Program], target: Target
-    ) -> None:
+    def __init__(self, names: tuple[str, ...], run: Callable[[], Mapping[str, str]]) -> None:
         self._names = names
-        self._program = program
-        self._target = target
+        self._run = run
 
     @functools.cached_property
     def _texts(self) -> Mapping[str, str]:
-        return codegen.compile(self._program(), self._target).stages
+        return self._run()
 
     def __getitem__(self, name: str) -> str:
         if name not in self._names:

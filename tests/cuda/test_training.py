@@ -1,5 +1,10 @@
 """Tensors, ops and a compiled program over a driver in Python, whose kernels the interpreter runs: as on the CPU."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import device_training
 import numpy as np
 import pytest
@@ -16,6 +21,8 @@ from codegen.emit.triton.runtime.interpreter import interpret
 from codegen.emit.triton.runtime.kernel import NUMPY, TritonKernel, letter
 from eager.device import places
 from jitcap import jit
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -110,3 +117,36 @@ def test_the_benchmark_of_calls():
         "eager op": 1,
         "replay": 1,
     }
+
+
+STEP = """
+import sys
+import eager
+from benchmarks import device_calls
+from jitcap import jit
+
+device_calls.opened(device_calls.ReadyDriver())
+
+@jit
+def step(x):
+    return (x * 2 + 1).exp().sum(0), x @ x
+
+x = eager.empty(64, 64, device="cuda")
+for _ in range(3):
+    step(x)
+print("triton" in sys.modules, step.stats.graphs, step.stats.fallbacks)
+"""
+
+
+def test_a_kept_program_imports_no_triton(tmp_path):
+    """The driver does nothing; kernels are compiled for its GPU, by the first process."""
+    script = tmp_path / "step.py"
+    script.write_text(STEP)
+    folders = f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"
+    variables = {**os.environ, "PYTHONPATH": folders, "JITCAP_CACHE_DIR": str(tmp_path / "cache")}
+    variables.pop("CHECK", None)
+    for expected in ("True 1 0", "False 1 0"):
+        done = subprocess.run(
+            [sys.executable, script], capture_output=True, text=True, env=variables, check=False
+        )
+        assert done.stdout.strip() == expected, done.stderr

@@ -1,12 +1,17 @@
 """Versions for a device on disk: what another process starts from."""
 
+import functools
+import json
+
 import numpy as np
 import pytest
 
 import eager
+from codegen.resident_data import from_data, to_data
+from codegen.runtime import cache
 from eager import nn
 from eager.nn import functional as F
-from jitcap import config, jit
+from jitcap import config, jit, pipeline
 from jitcap.kept import versions
 
 pytest.importorskip("triton.language")
@@ -51,17 +56,57 @@ def losses(x, y):
     return [loss.item() for loss in found], step
 
 
-def test_a_step_is_found_again(recalled):
+def test_a_step_is_found_again_and_nothing_is_compiled(recalled, monkeypatch):
     rng = np.random.default_rng(0)
     x = eager.tensor(rng.standard_normal((4, 6)).astype(np.float32)).cuda()
     y = eager.tensor([0, 1, 2, 1]).cuda()
     expected, first = losses(x, y)
+    for name in ("run_passes", "lower", "compile_resident"):
+        monkeypatch.setattr(pipeline, name, None)
     found, again = losses(x, y)
     assert [made is not None for made in recalled] == [False, True]
     assert found == expected
     assert again.stats.kernels == first.stats.kernels > 0
     with pytest.raises(IndexError, match="test_kept.py"):  # its line is kept, too
         again(x, eager.tensor([0, 1, 7, 1]).cuda()).item()
+
+
+def test_a_gradient_asked_for_outside(recalled, monkeypatch):
+    def square(x):
+        return (x * x).sum()
+
+    for again in (False, True):
+        x = eager.tensor([1.0, 3.0], device="cuda", requires_grad=True)
+        jit(square)(x).backward()
+        assert x.grad.tolist() == [2, 6]
+        assert (recalled[-1] is not None) == again
+        monkeypatch.setattr(pipeline, "compile_resident", None)
+
+
+def test_what_no_program_is_is_not_taken(recalled):
+    """Data that name memory which is not there, sizes that do not fit, what has other types."""
+    jit(lambda x: (x.exp().sum(0), x @ x))(eager.ones(3, 3, device="cuda"))
+    store = cache.default()
+    entries = [store.get(path.name) for path in store.roots[0].glob("??/*")]
+    (entry,) = [e for e in entries if e is not None and "wiring" in e.data]
+    data, source = entry.data["program"], entry.file("kernels.py").read_text()
+    assert json.loads(json.dumps(to_data(from_data(data, source)))) == data
+
+    def changed(*path):
+        new = json.loads(json.dumps(data))
+        *path, last, value = path
+        functools.reduce(lambda part, key: part[key], path, new)[last] = value
+        return new
+
+    for path in (
+        ("launches", 0, 0, "other"), ("launches", 0, 1, ["other"]), ("launches", 0, 2, -1),
+        ("launches", 0, 3, [1]), ("buffers", 0, 1, "float7"), ("buffers", 0, 3, "none"),
+        ("buffers", 0, 5, "other"), ("arena_bytes", -1), ("inputs", 0, 0, 77), ("written", [9]),
+        ("outputs", 0, 0, 1, 10**6), ("outputs", 0, 0, 2, [10**6, 3]), ("outputs", 0, 1, 0, "x"),
+        ("kernels", 0, 3, None), ("arena", [["v0", 1 << 40]]), ("arena", 5), ("buffers", []),
+    ):  # fmt: skip
+        with pytest.raises(cache.DAMAGED):
+            from_data(changed(*path), source)
 
 
 def test_a_tensor_of_the_cpu_is_another_version(recalled):

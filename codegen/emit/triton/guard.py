@@ -13,7 +13,7 @@ from typing import Final
 
 from codegen.emit.triton.program import HEADER
 from codegen.emit.triton.runtime.kernel import TABLES
-from codegen.emit.triton.runtime.program import Compiled, Launch, TritonProgram
+from codegen.emit.triton.runtime.program import Compiled, Launch, ResidentProgram, TritonProgram
 from codegen.ir import Unsupported, homes
 from codegen.sizes import round_up
 
@@ -67,7 +67,7 @@ def _checking(program: TritonProgram) -> list[int]:
     return own or places
 
 
-def slots_of(program: TritonProgram) -> tuple[list[int], int]:
+def slots_of(program: TritonProgram | ResidentProgram) -> tuple[list[int], int]:
     """The first slot of each launch, and how many there are: each begins where kernels want it."""
     first, total = [], 0
     for launch in program.launches:

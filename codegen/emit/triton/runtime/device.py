@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from codegen.emit.triton.runtime.kernel import TABLES, TritonKernel
-from codegen.emit.triton.runtime.program import Launch, TritonProgram
+from codegen.emit.triton.runtime.program import Launch, ResidentProgram, TritonProgram
 from codegen.runtime.artifact import INDEX_SITE, Array, CheckFailed, OutOfRange
 from codegen.runtime.memory import Memory
 from eager.device.pool import Buffer, Pool
@@ -108,7 +108,7 @@ class DeviceProgram:
         return memory.outputs()
 
 
-def kernels_of(program: TritonProgram) -> list[TritonKernel]:
+def kernels_of(program: TritonProgram | ResidentProgram) -> list[TritonKernel]:
     """The kernel of each launch."""
     made: dict[Any, TritonKernel] = {}
     for launch in program.launches:

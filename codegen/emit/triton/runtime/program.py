@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from codegen.ir import Buffer, Fused
+from codegen.ir import Access, Buffer, Fused, Value
 from codegen.sizes import blocks
+from eager.aval import Aval
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +71,31 @@ class TritonProgram:
     def text(self) -> str:
         """What the stage prints as."""
         return self.source
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ResidentProgram:
+    """What of a `TritonProgram` a device needs, as data: `inputs` of which some (by number) are
+    `written`, and the `outputs` with where they lie."""
+
+    source: str
+    kernels: Mapping[str, Compiled]
+    launches: tuple[Launch, ...]
+    buffers: Mapping[str, Buffer]
+    arena: Mapping[str, int]
+    arena_bytes: int
+    inputs: tuple[Value, ...]
+    written: frozenset[int]
+    outputs: tuple[tuple[Access, Aval], ...]
+
+    @staticmethod
+    def of(program: TritonProgram) -> ResidentProgram:
+        fused = program.fused
+        inputs, outputs = fused.program.inputs, fused.program.outputs
+        targets = {target.id for target, _ in fused.program.writes}
+        return ResidentProgram(
+            program.source, program.kernels, program.launches, program.buffers, program.arena,
+            program.arena_bytes, inputs,
+            frozenset(i for i, v in enumerate(inputs) if v.id in targets),
+            tuple((a, v.aval) for a, v in zip(fused.outputs, outputs, strict=True)),
+        )  # fmt: skip

@@ -1,0 +1,158 @@
+"""Beside the resident program: as data, for the next process. ResidentProgram <-> JSON, and the
+text of its kernels.
+
+Reading runs nothing. What is read is looked at as far as memory depends on it: every argument of a
+launch has its buffer, temporaries lie inside the arena, and outputs inside their buffers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, get_args
+
+from codegen.emit.triton.guard import SLOTS, STATE
+from codegen.emit.triton.runtime.kernel import TABLES
+from codegen.emit.triton.runtime.program import Compiled, Launch, ResidentProgram, Tables
+from codegen.ir import Access, Buffer, BufferKind, Value
+from eager import dtype as dt
+from eager.aval import Aval
+
+_LARGEST: Final = 1 << 48
+
+
+def to_data(program: ResidentProgram) -> dict[str, Any]:
+    """All but the text of the module."""
+    return {
+        "kernels": [
+            [k.name, k.source, [[*p] for p in k.parameters], k.warps, [*k.notes]]
+            for k in program.kernels.values()
+        ],
+        "launches": [_launch_data(launch) for launch in program.launches],
+        "buffers": [
+            [b.name, b.dtype.name, b.size, b.kind, b.value, b.alias]
+            for b in program.buffers.values()
+        ],
+        "arena": [[*row] for row in program.arena.items()],
+        "arena_bytes": program.arena_bytes,
+        "inputs": [[v.id, _aval_data(v.aval), v.strides] for v in program.inputs],
+        "written": sorted(program.written),
+        "outputs": [
+            [[a.buffer, a.offset, a.shape, a.strides], _aval_data(aval)]
+            for a, aval in program.outputs
+        ],
+    }
+
+
+def from_data(data: Mapping[str, Any], source: str) -> ResidentProgram:
+    """What `to_data` wrote. Raises LookupError, TypeError or ValueError for what is no program."""
+    kernels = (
+        Compiled(_text(name), _text(text), _pairs(parameters), _count(warps), texts(notes))
+        for name, text, parameters, warps, notes in data["kernels"]
+    )
+    buffers = (
+        Buffer(_text(name), dt.by_name(kind), _count(size), _kind(what), int(value), _text(alias))
+        for name, kind, size, what, value, alias in data["buffers"]
+    )
+    made = ResidentProgram(
+        _text(source),
+        {k.name: k for k in kernels},
+        tuple(map(_launch, data["launches"])),
+        {b.name: b for b in buffers},
+        {_text(name): _count(offset) for name, offset in data["arena"]},
+        _count(data["arena_bytes"]),
+        tuple(Value(_count(i), _aval(a), _strides(s)) for i, a, s in data["inputs"]),
+        frozenset(map(_count, data["written"])),
+        tuple((_access(*access), _aval(aval)) for access, aval in data["outputs"]),
+    )
+    _look(made)
+    return made
+
+
+def _look(made: ResidentProgram) -> None:
+    """Raises LookupError or ValueError for a program that reaches other memory than its own."""
+    homes = {name: made.buffers[b.home] for name, b in made.buffers.items()}
+    for launch in made.launches:
+        _ = made.kernels[launch.kernel]
+        members = () if launch.tables is None else launch.tables.slots
+        for name in (*launch.arguments, *(n for slot in members for n in slot), *launch.writes):
+            if name not in homes and name not in (*TABLES, STATE, SLOTS, "errors"):
+                raise ValueError(f"no memory {name}")
+    for name, offset in made.arena.items():
+        if offset + int(made.buffers[name].nbytes) > made.arena_bytes:
+            raise ValueError(f"{name} lies outside the arena")
+    for v in made.inputs:
+        _ = made.buffers[f"v{v.id}"]
+    if any(i >= len(made.inputs) for i in made.written):
+        raise ValueError("no input")
+    for access, _ in made.outputs:
+        reach = (max(n - 1, 0) * s for n, s in zip(access.shape, access.strides, strict=True))
+        last = access.offset + sum(reach)
+        if math.prod(access.shape) and last >= homes[access.buffer].size:
+            raise ValueError(f"an output lies outside {access.buffer}")
+
+
+def _launch_data(launch: Launch) -> list[Any]:
+    t = launch.tables
+    tables = None if t is None else [[*map(list, t.slots)], [*t.sizes], t.block]
+    return [
+        launch.kernel, [*launch.arguments], launch.programs, [*launch.checks], tables,
+        [*launch.writes],
+    ]  # fmt: skip
+
+
+def _launch(data: Any) -> Launch:
+    kernel, arguments, programs, checks, tables, writes = data
+    made = None
+    if tables is not None:
+        slots, sizes, block = tables
+        made = Tables(tuple(map(texts, slots)), tuple(map(_count, sizes)), _count(block))
+    return Launch(
+        _text(kernel), texts(arguments), _count(programs), texts(checks), made, texts(writes)
+    )
+
+
+def _aval_data(aval: Aval) -> list[Any]:
+    return [[*aval.shape], aval.dtype.name, aval.weak, aval.device]
+
+
+def _aval(data: Any) -> Aval:
+    shape, dtype, weak, place = data
+    if type(weak) is not bool:
+        raise ValueError("no aval")
+    return Aval(tuple(map(_count, shape)), dt.by_name(dtype), _text(place), weak)
+
+
+def _access(buffer: Any, offset: Any, shape: Any, strides: Any) -> Access:
+    return Access(_text(buffer), _count(offset), tuple(map(_count, shape)), _strides(strides) or ())
+
+
+def _strides(data: Any) -> tuple[int, ...] | None:
+    return None if data is None else tuple(map(_count, data))
+
+
+def _kind(text: Any) -> Any:
+    if text not in get_args(BufferKind):
+        raise ValueError("no kind of buffer")
+    return text
+
+
+def _pairs(rows: Any) -> tuple[tuple[str, str], ...]:
+    return tuple((_text(name), _text(kind)) for name, kind in rows)
+
+
+def texts(values: Iterable[Any]) -> tuple[str, ...]:
+    """Strings. Raises ValueError."""
+    return tuple(map(_text, values))
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise ValueError("no text")
+    return value
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < _LARGEST:
+        raise ValueError("no number")
+    return value
