@@ -23,6 +23,7 @@ from eager.registry import public
 from eager.storage import TypedStorage, UntypedStorage
 from eager.sym import SymNumber
 from eager.symint import SymInt
+from eager.tape import mode
 from eager.tensor import WITH_AVAL, Tensor, wrap
 from eager.traced import Traced
 
@@ -243,9 +244,9 @@ def resize_as_(self: Tensor, other: Tensor) -> Tensor:
 
 @public(namespace=False)
 def numpy(self: Tensor, *, force: bool = False) -> Any:
-    """The NumPy array, sharing memory. RuntimeError for a tensor that requires a gradient (unless
-    `force`)."""
-    if self.requires_grad and not force:
+    """The NumPy array, sharing memory. RuntimeError for a tensor that requires a gradient, unless
+    `force` is set or nothing is recorded (`no_grad`, `forward` of a Function)."""
+    if self.requires_grad and mode.enabled and not force:
         raise RuntimeError(
             "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
         )

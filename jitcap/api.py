@@ -49,7 +49,7 @@ class Jitted:
     def stats(self) -> Stats:
         return self._entries.stats
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         stance = STANCE.get()
         if current_tracer.get() is not None or stance == "eager":
             return self.original(*args, **kwargs)

@@ -252,7 +252,7 @@ def leaves_of(tensors: Iterable[Tensor]) -> list[Tensor]:
 def _saved(node: autograd.Node) -> Iterator[Saved]:
     """What a node of the tape keeps for its derivative."""
     if isinstance(node, autograd.FunctionNode):
-        values = list(node.ctx._saved)
+        values = list(node.ctx._saved or ())
     else:
         values = list((getattr(node, "saved", None) or {}).values())
     for value in values:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from eager import autograd
+from eager.autograd.function import Methods
 from eager.aval import Aval
 from eager.device.array import DeviceArray
 from eager.dispatch import apply
@@ -58,9 +59,10 @@ class Call:
 
     function: Any
     fields: dict[str, Any]
-    saved: tuple[Value | None, ...]
+    saved: tuple[Value | None, ...] | None  # None: freed
     operands: tuple[Value, ...]
-    arguments: tuple[int, ...]  # which arguments the operands are
+    is_tensor: tuple[bool, ...]  # each argument
+    layout: tuple[int | None, ...]  # of each result: which of `outs` it is; None for no tensor
     outs: tuple[tuple[int | None, bool, Aval], ...]  # None: of no use to the graph
 
 
@@ -84,7 +86,7 @@ class Tape:
 
 def _values(call: Call) -> Iterator[Value]:
     yield from call.operands
-    stack: list[Any] = [*call.saved, *call.fields.values()]
+    stack: list[Any] = [*(call.saved or ()), *call.fields.values()]
     while stack:
         value = stack.pop()
         if isinstance(value, Value):
@@ -97,7 +99,7 @@ def kept_by(functions: Iterable[Recorded]) -> Iterator[Node]:
     """The values that a call of a Function needs to be recorded again."""
     for f in functions:
         yield from f.operands
-        stack: list[Any] = [s.tensor for s in f.node.ctx._saved if s is not None]
+        stack: list[Any] = [s.tensor for s in f.node.ctx._saved or () if s is not None]
         stack += [v for k, v in vars(f.node.ctx).items() if k not in _TENSORS]
         while stack:
             value = stack.pop()
@@ -168,11 +170,14 @@ def _call_of(place: Mapping[Node, int], f: Recorded) -> Call:
     node, ctx = f.node, f.node.ctx
     fields = {k: _plain(place, v) for k, v in vars(ctx).items() if k not in _TENSORS}
     return Call(
-        getattr(node.function, "original", node.function),
+        node.function.original,
         fields,
-        tuple(None if s is None else _plain(place, s.tensor) for s in ctx._saved),
+        None
+        if ctx._saved is None
+        else tuple(None if s is None else _plain(place, s.tensor) for s in ctx._saved),
         tuple(Value(place[h], e is not None) for h, e in zip(f.operands, node.edges, strict=True)),
-        tuple(node.positions),
+        node.is_tensor,
+        node.layout,
         tuple((place.get(h), on, h.aval) for h, on in f.outs),
     )
 
@@ -370,19 +375,21 @@ def _record(call: Call, env: dict[int, Any], sizes: Mapping[str, int]) -> None:
         return env[value.position] if value.on else _constant(env[value.position])
 
     ctx = autograd.FunctionCtx()
-    operands = [at(o) for o in call.operands]
-    args: list[Any] = [None] * (max(call.arguments, default=-1) + 1)
-    for i, operand in zip(call.arguments, operands, strict=True):
-        args[i] = operand
+    operands = iter([at(o) for o in call.operands])
+    args = [next(operands) if tensor else None for tensor in call.is_tensor]
     outs = [full(0, aval_at(a, sizes)) if i is None else _constant(env[i]) for i, _, a in call.outs]
-    node = autograd.FunctionNode(call.function, ctx, args, outs)
+    results = [None if i is None else outs[i] for i in call.layout]
+    node = autograd.FunctionNode(Methods(call.function), ctx, args, results)
     for index, ((position, on, _), out) in enumerate(zip(call.outs, outs, strict=True)):
         if on:
             out._node, out._index, out._requires_grad = node, index, True
         if position is not None:
             env[position] = out
     vars(ctx).update({k: at(v) for k, v in call.fields.items()})
-    ctx.save_for_backward(*map(at, call.saved))
+    if call.saved is None:
+        ctx._saved = None
+    else:
+        ctx.save_for_backward(*map(at, call.saved))
 
 
 def view(base: Tensor, chain: tuple[Any, ...], record: bool) -> Tensor:

@@ -1,116 +1,32 @@
-"""Automatic differentiation as users call it: grad modes, backward, grad, hooks, Function.
+"""Automatic differentiation as users call it: backward, grad, hooks; modes and
+`Function` from their files.
 
 tensors on the tape (`eager/tape.py`) -> `.grad`, or gradients.
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from eager.autograd.anomaly import detect_anomaly as detect_anomaly
 from eager.autograd.anomaly import set_detect_anomaly as set_detect_anomaly
+from eager.autograd.function import Function as Function
+from eager.autograd.function import FunctionCtx as FunctionCtx
+from eager.autograd.function import FunctionNode as FunctionNode
+from eager.autograd.grad_mode import enable_grad as enable_grad
+from eager.autograd.grad_mode import inference_mode as inference_mode
+from eager.autograd.grad_mode import is_grad_enabled as is_grad_enabled
+from eager.autograd.grad_mode import is_inference_mode_enabled as is_inference_mode_enabled
+from eager.autograd.grad_mode import no_grad as no_grad
+from eager.autograd.grad_mode import set_grad_enabled as set_grad_enabled
 from eager.notice import warn_once
-from eager.tape import Edge, accumulate, differentiable, edge_of, full, hooked, sweep
+from eager.tape import Edge, accumulate, edge_of, full, hooked, sweep
 from eager.tape import Node as Node
 from eager.tape import Saved as Saved
 from eager.tape import mode as mode
-from eager.tape import zeros_for as zeros_for
 from eager.tensor import Tensor
-from eager.traced import Traced
-
-
-def is_grad_enabled() -> bool:
-    return mode.enabled
-
-
-def is_inference_mode_enabled() -> bool:
-    return mode.inference
-
-
-class set_grad_enabled:
-    """Sets whether operations are recorded: at once, and as a context manager until its end; also
-    a decorator."""
-
-    def __init__(self, mode: bool) -> None:
-        self._wanted = bool(mode)
-        self._before = _swap(self._wanted)
-
-    def __enter__(self) -> None:
-        _swap(self._wanted)
-
-    def __exit__(self, *_: object) -> None:
-        _swap(self._before)
-
-    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        _swap(self._before)
-        return _decorate(lambda: set_grad_enabled(self._wanted), fn)
-
-
-def _swap(enabled: bool) -> bool:
-    before, mode.enabled = mode.enabled, enabled
-    return before
-
-
-def _decorate(context: Callable[[], Any], fn: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(fn)
-    def inside(*args: Any, **kwargs: Any) -> Any:
-        with context():
-            return fn(*args, **kwargs)
-
-    return inside
-
-
-class _GradMode:
-    """A context manager and decorator (with or without parentheses) that sets grad mode."""
-
-    _enabled = False
-
-    def __new__(cls, orig_func: Callable[..., Any] | None = None) -> Any:
-        return super().__new__(cls) if orig_func is None else cls()(orig_func)
-
-    def __enter__(self) -> None:
-        self._before = _swap(self._enabled)
-
-    def __exit__(self, *_: object) -> None:
-        _swap(self._before)
-
-    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        return _decorate(type(self), fn)
-
-
-class no_grad(_GradMode):
-    """Nothing inside is recorded: `with no_grad():`, `@no_grad()` or `@no_grad`."""
-
-
-class enable_grad(_GradMode):
-    """Operations inside are recorded, also within `no_grad`."""
-
-    _enabled = True
-
-
-class inference_mode:
-    """Like `no_grad` (tensors made inside may still be used on the tape later, which PyTorch
-    forbids)."""
-
-    def __new__(cls, mode: Any = True) -> Any:
-        return cls()(mode) if callable(mode) else super().__new__(cls)
-
-    def __init__(self, mode: Any = True) -> None:
-        self._on = bool(mode)
-
-    def __enter__(self) -> None:
-        self._before = mode.enabled, mode.inference
-        if self._on:
-            mode.enabled, mode.inference = False, True
-
-    def __exit__(self, *_: object) -> None:
-        mode.enabled, mode.inference = self._before
-
-    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        return _decorate(lambda: inference_mode(self._on), fn)
 
 
 def backward(
@@ -295,110 +211,6 @@ def _tensor_backward(
 ) -> None:
     """`eager.autograd.backward` of this tensor."""
     backward(self, gradient, retain_graph, create_graph, inputs)
-
-
-# ------------------------------------------------------------------------ custom functions
-class FunctionCtx:
-    """What `forward` and `backward` of a Function share: saved tensors and any attribute."""
-
-    needs_input_grad: tuple[bool, ...] = ()
-    _saved: tuple[Saved | None, ...] = ()
-    _non_differentiable: tuple[Tensor, ...] = ()
-    _dirty: tuple[Tensor, ...] = ()
-    _materialize = True
-
-    def save_for_backward(self, *tensors: Tensor | None) -> None:
-        self._saved = tuple(None if t is None else Saved(t, type(self).__name__) for t in tensors)
-
-    @property
-    def saved_tensors(self) -> tuple[Tensor | None, ...]:
-        return tuple(None if s is None else s.get() for s in self._saved)
-
-    def mark_non_differentiable(self, *tensors: Tensor) -> None:
-        self._non_differentiable = tensors
-
-    def mark_dirty(self, *tensors: Tensor) -> None:
-        self._dirty = tensors
-
-    def set_materialize_grads(self, value: bool) -> None:
-        self._materialize = value
-
-
-class FunctionNode(Node):
-    """A call of a user's Function."""
-
-    __slots__ = ("ctx", "function", "positions")
-
-    def __init__(
-        self, function: Any, ctx: FunctionCtx, args: Sequence[Any], outs: Sequence[Tensor]
-    ) -> None:
-        self.positions = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
-        super().__init__([args[i] for i in self.positions], tuple(t.aval for t in outs))
-        self.function = function
-        self.ctx = ctx
-
-    def name(self) -> str:
-        return f"{self.function.__name__}Backward"
-
-    def vjp(self, grads: list[Any]) -> Sequence[Any]:
-        if self.ctx._materialize:
-            grads = list(map(zeros_for, grads, self.outs))
-        results = self.function.backward(self.ctx, *grads)
-        results = results if isinstance(results, tuple) else (results,)
-        return [results[i] for i in self.positions]
-
-
-class Function:
-    """A differentiable function with a derivative of your own.
-
-    Subclasses write `forward(ctx, *args)` and `backward(ctx, *grads)` (or `forward(*args)` with
-    `setup_context(ctx, inputs, output)`), both static; call it as `MyFunction.apply(*args)`.
-    `backward` returns one gradient per argument of `forward`."""
-
-    @staticmethod
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError("a Function needs a static forward(ctx, ...)")
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        raise NotImplementedError(
-            "a Function needs a static backward(ctx, ...) to be differentiated"
-        )
-
-    setup_context: Any = None
-
-    @classmethod
-    def apply(cls, *args: Any) -> Any:
-        ctx = FunctionCtx()
-        ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
-        with no_grad():
-            if cls.setup_context is None:
-                result = cls.forward(ctx, *args)
-            else:
-                result = cls.forward(*args)
-                cls.setup_context(ctx, args, result)
-        outs = result if isinstance(result, tuple) else (result,)
-        if mode.enabled and any(ctx.needs_input_grad):
-            outs = _record_function(cls, ctx, args, outs)
-        return outs if isinstance(result, tuple) else outs[0]
-
-
-def _record_function(
-    cls: type, ctx: FunctionCtx, args: Sequence[Any], outs: tuple[Any, ...]
-) -> tuple[Any, ...]:
-    """Put the call on the tape; an output that is an input gets a tensor of its own."""
-    inputs = {id(a) for a in args if isinstance(a, Tensor)} - {id(a) for a in ctx._dirty}
-    outs = tuple(t.detach() if isinstance(t, Tensor) and id(t) in inputs else t for t in outs)
-    tensors = [t for t in outs if isinstance(t, Tensor)]
-    node = FunctionNode(cls, ctx, args, tensors)
-    excluded = {id(t) for t in ctx._non_differentiable}
-    for index, t in enumerate(tensors):
-        if id(t) not in excluded and differentiable(t.dtype):
-            t._node, t._index, t._requires_grad = node, index, True
-    traced = next((t._array for t in tensors if type(t._array) is Traced), None)
-    if traced is not None:
-        traced.storage.tracer.record_function(node, [args[i] for i in node.positions], tensors)
-    return outs
 
 
 def Variable(data: Tensor, requires_grad: bool = False) -> Tensor:

@@ -1,5 +1,335 @@
-"""`eager.autograd.function`: where PyTorch has `Function` and what it hands to its methods, too."""
+"""Functions with a derivative of their own: a user's class and a call of it -> results on the tape.
 
-from eager.autograd import Function, FunctionCtx
+`Function` is what users derive from, `FunctionCtx` what its methods share, `FunctionNode` the call
+on the tape.
+"""
 
-__all__ = ["Function", "FunctionCtx"]
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from eager.autograd.grad_mode import is_grad_enabled, no_grad
+from eager.tape import FREED, Node, Saved, differentiable, full, mode
+from eager.tensor import Tensor
+from eager.traced import Traced
+
+__all__ = ["Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]
+
+
+class FunctionCtx:
+    """What `forward` and `backward` of a Function share: saved tensors and any attribute."""
+
+    needs_input_grad: tuple[bool, ...] = ()
+    _saved: tuple[Saved | None, ...] | None = ()  # None: they were freed
+    _non_differentiable: tuple[Tensor, ...] = ()
+    _dirty: tuple[Tensor, ...] = ()
+    _materialize = True
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        """Keep tensors for `backward`, which is an error there if they were written since."""
+        _require_tensors("save_for_backward", tensors)
+        self._saved = tuple(None if t is None else Saved(t, type(self).__name__) for t in tensors)
+
+    def save_for_forward(self, *tensors: Tensor | None) -> None:
+        """Nothing is kept: forward derivatives are those of `backward` (see `eager.func.jvp`)."""
+        _require_tensors("save_for_forward", tensors)
+
+    @property
+    def saved_tensors(self) -> tuple[Tensor | None, ...]:
+        if self._saved is None:
+            raise RuntimeError(FREED)
+        return tuple(None if s is None else s.get() for s in self._saved)
+
+    def mark_non_differentiable(self, *tensors: Tensor) -> None:
+        """These results have no gradient."""
+        self._non_differentiable = tensors
+
+    def mark_dirty(self, *tensors: Tensor) -> None:
+        """These arguments were written in place; they are to be among the results."""
+        self._dirty = tensors
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether `backward` gets zeros, and not None, for results nobody used."""
+        self._materialize = value
+
+
+def _require_tensors(name: str, values: Sequence[Any]) -> None:
+    for i, value in enumerate(values):
+        if value is not None and not isinstance(value, Tensor):
+            raise TypeError(
+                f"{name} can only save variables, but argument {i} is of type "
+                f"{type(value).__name__}; keep other values as attributes of ctx"
+            )
+
+
+class FunctionNode(Node):
+    """A call of a user's Function. Its attributes are those of ctx, too.
+
+    `is_tensor` says it of each argument; `layout` has, for each result, which of the tensors among
+    them it is, None for one that is no tensor."""
+
+    __slots__ = ("ctx", "function", "is_tensor", "layout")
+
+    def __init__(
+        self, function: Methods, ctx: FunctionCtx, args: Sequence[Any], outs: Sequence[Any]
+    ) -> None:
+        self.is_tensor = tuple(isinstance(a, Tensor) for a in args)
+        tensors = [t for t in outs if isinstance(t, Tensor)]
+        super().__init__([a for a in args if isinstance(a, Tensor)], tuple(t.aval for t in tensors))
+        count = iter(range(len(tensors)))
+        self.layout = tuple(next(count) if isinstance(t, Tensor) else None for t in outs)
+        self.function = function
+        self.ctx = ctx
+
+    def __getattr__(self, name: str) -> Any:
+        if name in FunctionNode.__slots__ or name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.ctx, name)
+
+    @property
+    def saved(self) -> tuple[()] | None:
+        """As that of operations: None when it was freed. What there is, ctx has."""
+        return None if self.ctx._saved is None else ()
+
+    @property
+    def positions(self) -> list[int]:
+        """Which arguments are tensors."""
+        return [i for i, tensor in enumerate(self.is_tensor) if tensor]
+
+    def name(self) -> str:
+        return f"{self.function.__name__}Backward"
+
+    def vjp(self, grads: list[Any]) -> Sequence[Any]:
+        if self.ctx._materialize:
+            pairs = zip(grads, self.outs, strict=True)
+            grads = [full(0, aval) if g is None else g for g, aval in pairs]
+        every = [None if i is None else grads[i] for i in self.layout]
+        given = self.function.backward(self.ctx, *every)
+        return self._checked(given if isinstance(given, tuple) else (given,))
+
+    def _checked(self, given: tuple[Any, ...]) -> list[Any]:
+        """What `backward` returned -> the gradients of the tensors among the arguments."""
+        count = len(self.is_tensor)
+        if all(g is None for g in given[count:]):
+            given = given[:count]
+        if len(given) != count:
+            raise RuntimeError(
+                f"function {self.name()} returned an incorrect number of gradients (expected "
+                f"{count}, got {len(given)})"
+            )
+        for i, (tensor, g) in enumerate(zip(self.is_tensor, given, strict=True)):
+            if tensor and g is not None and not isinstance(g, Tensor):
+                raise RuntimeError(
+                    f"expected Variable or None (got {type(g).__name__}): gradient {i} that "
+                    f"{self.name()} returned"
+                )
+            if not tensor and g is not None:
+                raise RuntimeError(
+                    f"function {self.name()} returned a gradient different than None at position "
+                    f"{i + 1}, but the corresponding forward input was not a Variable"
+                )
+        found = [g for tensor, g in zip(self.is_tensor, given, strict=True) if tensor]
+        for i, (edge, aval, g) in enumerate(zip(self.edges, self.avals, found, strict=True)):
+            if edge is not None and g is not None and not _reduces_to(g.shape, aval.shape):
+                raise RuntimeError(
+                    f"Function {self.name()} returned an invalid gradient at index {i} - got "
+                    f"{list(g.shape)} but expected shape compatible with {list(aval.shape)}"
+                )
+        return found
+
+    def release(self) -> None:
+        if self.ctx._saved:
+            self.ctx._saved = None
+
+
+def _reduces_to(shape: Sequence[Any], goal: Sequence[Any]) -> bool:
+    """Whether a sum over dimensions makes `goal` of `shape`."""
+    tail = shape[len(shape) - len(goal) :]
+    return len(shape) >= len(goal) and all(
+        wanted in (1, n) for n, wanted in zip(tail, goal, strict=True)
+    )
+
+
+class Function:
+    """A differentiable function with a derivative of your own.
+
+    Subclasses write `forward(ctx, *args)` and `backward(ctx, *grads)` (or `forward(*args)` with
+    `setup_context(ctx, inputs, output)`; `vjp` is another name of `backward`), all static; call it
+    as `MyFunction.apply(*args)`. `backward` gets one gradient per result of `forward` and returns
+    one per argument, None for what is no tensor; RuntimeError for another number or shape.
+
+    Forward derivatives (`func.jvp`) and `func.vmap` follow from these: static methods named `jvp`
+    and `vmap` are not called."""
+
+    generate_vmap_rule = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(
+            "Legacy autograd function with non-static forward method is deprecated. Please use "
+            "new-style autograd function with static forward method, and call its apply()"
+        )
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError("You must implement the forward function for custom "
+                                  "autograd.Function.")  # fmt: skip
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise NotImplementedError(
+            "You must implement either the backward or vjp method for your custom "
+            "autograd.Function to use it with backward mode AD."
+        )
+
+    vjp = backward
+    setup_context: Any = None
+
+    @classmethod
+    def apply(cls, /, *args: Any, **kwargs: Any) -> Any:
+        """`forward` of these arguments, on the tape if a tensor among them requires grad."""
+        return call(Methods(cls), args, kwargs)
+
+
+class InplaceFunction(Function):
+    """A Function that may write its argument in place: the older base class of such."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        self.inplace = inplace
+
+
+class Methods:
+    """The methods of a Function. Attributes are read by `get`, and called as `wrap` makes them."""
+
+    def __init__(
+        self,
+        cls: Any,
+        get: Callable[[Any, str], Any] = getattr,
+        wrap: Callable[[Any], Any] = lambda fn: fn,
+    ) -> None:
+        self.__name__ = cls.__name__
+        self.original = cls
+        self.get = get
+        forward, setup = get(cls, "forward"), get(cls, "setup_context")
+        self.signature = forward
+        self.forward = wrap(forward)
+        self.setup_context = None if setup is None else wrap(setup)
+        self.backward = wrap(self._derivative(cls))
+
+    def _derivative(self, cls: Any) -> Any:
+        backward, vjp = self.get(cls, "backward"), self.get(cls, "vjp")
+        if vjp is Function.vjp:
+            return backward
+        if backward is Function.backward:
+            return vjp
+        raise RuntimeError(
+            "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You "
+            "should only implement one of them."
+        )
+
+    def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """The arguments of `forward` by position; with `setup_context`, those left out, too."""
+        code = self.get(self.signature, "__code__")
+        first = self.setup_context is None  # that is ctx
+        names = code.co_varnames[first : code.co_argcount][len(args) :]
+        given = self.get(self.signature, "__defaults__") or ()
+        defaults = dict(zip(names[::-1], given[::-1], strict=False)) if not first else {}
+        found, left = list(args), dict(kwargs)
+        for name in names:
+            if name not in left and name not in defaults:
+                break
+            found.append(left.pop(name) if name in left else defaults[name])
+        if left:
+            raise TypeError(
+                f"{self.__name__}.apply() got an unexpected keyword argument {next(iter(left))!r}"
+            )
+        return tuple(found)
+
+
+def call(methods: Methods, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`forward` of these arguments, and the call on the tape."""
+    if kwargs or methods.setup_context is not None:
+        args = methods.bound(args, kwargs)
+    ctx = FunctionCtx()
+    ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
+    with no_grad():
+        if methods.setup_context is None:
+            result = methods.forward(ctx, *args)
+        else:
+            result = methods.forward(*args)
+            methods.setup_context(ctx, args, result)
+    outs = result if isinstance(result, tuple) else (result,)
+    _check_dirty(ctx._dirty, outs)
+    if mode.enabled and any(ctx.needs_input_grad):
+        outs = _record(methods, ctx, args, outs)
+    return outs if isinstance(result, tuple) else outs[0]
+
+
+def _check_dirty(dirty: Sequence[Tensor], outs: Sequence[Any]) -> None:
+    for t in dirty:
+        if mode.enabled and t._requires_grad and t._node is None:
+            raise RuntimeError(
+                "a leaf Variable that requires grad has been used in an in-place operation: a "
+                "Function marked it as dirty"
+            )
+        if not any(t is out for out in outs):
+            raise RuntimeError(
+                "Some elements marked as dirty during the forward method were not returned as "
+                "output. The inputs that are modified inplace must all be outputs of the Function."
+            )
+
+
+def _record(
+    methods: Methods, ctx: FunctionCtx, args: Sequence[Any], outs: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    """Put the call on the tape; an output that is an input gets a tensor of its own."""
+    inputs = {id(a) for a in args if isinstance(a, Tensor)} - {id(a) for a in ctx._dirty}
+    outs = tuple(t.detach() if isinstance(t, Tensor) and id(t) in inputs else t for t in outs)
+    tensors = [t for t in outs if isinstance(t, Tensor)]
+    node = FunctionNode(methods, ctx, args, outs)
+    excluded = {id(t) for t in ctx._non_differentiable}
+    for index, t in enumerate(tensors):
+        if id(t) not in excluded and differentiable(t.dtype):
+            t._node, t._index, t._requires_grad = node, index, True
+    traced = next((t._array for t in tensors if type(t._array) is Traced), None)
+    if traced is not None:
+        operands = [args[i] for i in node.positions]
+        traced.storage.tracer.record_function(node, operands, tensors)
+    return outs
+
+
+def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """For `backward` of a Function that is not to be differentiated itself: it is not recorded,
+    and a gradient of what it returned is a RuntimeError."""
+
+    @functools.wraps(fn)
+    def wrapper(ctx: Any, *grads: Any) -> Any:
+        with no_grad():
+            outs = fn(ctx, *grads)
+        sources = [g for g in grads if isinstance(g, Tensor) and g.requires_grad]
+        if not sources or not is_grad_enabled():
+            return outs
+        given = outs if isinstance(outs, tuple) else (outs,)
+        refused = tuple(_refusing(t, sources) if isinstance(t, Tensor) else t for t in given)
+        return refused if isinstance(outs, tuple) else refused[0]
+
+    return wrapper
+
+
+class _Refusal(Node):
+    """Behind a result that is not to be differentiated."""
+
+    __slots__ = ()
+
+    def vjp(self, grads: list[Any]) -> Sequence[Any]:
+        raise RuntimeError(
+            "trying to differentiate twice a function that was marked with @once_differentiable"
+        )
+
+
+def _refusing(t: Tensor, sources: Sequence[Tensor]) -> Tensor:
+    out = t.detach()
+    if differentiable(out.dtype):
+        out._node, out._index, out._requires_grad = _Refusal(sources, (out.aval,)), 0, True
+    return out

@@ -27,6 +27,7 @@ import numpy as np
 
 from eager import autograd, set_default_device
 from eager import random as eager_random
+from eager.autograd import function
 from eager.device import device
 from eager.dtype import set_default_dtype
 from eager.nn import Parameter
@@ -125,7 +126,7 @@ def _object_getstate(s: Session, obj: Any) -> Any:
 
 
 @handles((object, "__init__"), (object, "__init_subclass__"))
-def _object_init(s: Session, obj: Any, *args: Any, **kwargs: Any) -> None:
+def _object_init(s: Session, obj: Any, /, *args: Any, **kwargs: Any) -> None:
     """Nothing to do."""
 
 
@@ -538,22 +539,15 @@ def _storage_offset(s: Session, tensor: Tensor) -> int:
     return array.offset
 
 
-class _OwnFunction:
-    """A user's Function for `Function.apply`: its methods are interpreted."""
-
-    def __init__(self, s: Session, cls: Any) -> None:
-        self.__name__ = cls.__name__
-        self.original = cls
-        self.forward = s.reentry(s.getattr(cls, "forward"))
-        self.backward = s.reentry(s.getattr(cls, "backward"))
-        setup = s.getattr(cls, "setup_context")
-        self.setup_context = None if setup is None else s.reentry(setup)
-
-
 @handles(vars(autograd.Function)["apply"].__func__)
-def _apply_function(s: Session, cls: Any, *args: Any) -> Any:
-    owner: Any = cls if is_native_class(cls) else _OwnFunction(s, cls)
-    return vars(autograd.Function)["apply"].__func__(owner, *args)
+def _apply_function(s: Session, cls: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """The methods of a user's Function are interpreted."""
+    own = (
+        function.Methods(cls)
+        if is_native_class(cls)
+        else function.Methods(cls, s.getattr, s.reentry)
+    )
+    return function.call(own, args, kwargs)
 
 
 def refusing(kind: str, name: str) -> Handler:

@@ -110,7 +110,7 @@ def _cat(s: Session, /, tensors: Any, dim: Any = 0, **kwargs: Any) -> Any:
     return _natively(s, eager.cat, tensors, dim, **kwargs)
 
 
-def _natively(s: Session, fn: Any, *args: Any, **kwargs: Any) -> Any:
+def _natively(s: Session, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
     return kind_of(fn).call(s, fn, args, kwargs)
 
 

@@ -24,6 +24,29 @@ def comprehension_has_a_scope_of_its_own():
 
 
 @case("control flow")
+def arguments_are_named_as_those_of_the_library():
+    @functools.lru_cache
+    def kept(fn, self=1, s=2, cls=3):
+        return fn + self * s + cls
+
+    def own(x, self, fn, args=1, kwargs=2, obj=3, name=4):
+        return x * self + fn + args - kwargs + obj * name
+
+    class Calls:
+        def __call__(this, self=1, fn=2, s=3):  # noqa: N805
+            return self * fn + s
+
+    calls = Calls()
+
+    def step(x, self, fn=1, s=2, args=3):
+        part = functools.partial(own, self=self, fn=fn)
+        return own(x, self=self, fn=fn), kept(fn=fn, self=s), calls(self=fn, s=s), part(x, obj=args)
+
+    x = eager.ones(2)
+    return Program(step, [Call((x,), {"self": n, "fn": n + 1, "args": 2}) for n in (2, 3, 4)])
+
+
+@case("control flow")
 def closures_made_in_a_loop_share_the_variable():
     def step(x, n):
         late, early = [], []

@@ -23,7 +23,7 @@ from jitcap.capture.origin import Bind, Computed, Fixed, Origin, Variable
 _ATOMS: Final = (int, str, float, complex, bool, bytes, type(None))
 
 
-def kept(fn: Any, *args: Any, **kwargs: Any) -> Any:
+def kept(fn: Any, /, *args: Any, **kwargs: Any) -> Any:
     """What a cache holds for these arguments, by the keys of CPython's `_functools`; no hit is
     counted. Raises KeyError if it would call its function."""
     # What the bounded cache refers to: its type; a key, an answer and a link type for each entry;

@@ -62,7 +62,7 @@ class Reentry:
         self._session = s
         self._fn = fn
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         s = self._session
         named = {k: s.back(v) for k, v in kwargs.items()}
         return s.lend(s.call(self._fn, tuple(map(s.back, args)), named))

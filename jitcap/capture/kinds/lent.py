@@ -91,7 +91,7 @@ def _asking(name: str) -> Callable[..., Any]:
     return method
 
 
-def _calling(self: Lent, *args: Any, **kwargs: Any) -> Any:
+def _calling(self: Lent, /, *args: Any, **kwargs: Any) -> Any:
     s = self._session
     named = {k: back(s, v) for k, v in kwargs.items()}
     return lend(s, s.call(self._value, tuple(back(s, a) for a in args), named))

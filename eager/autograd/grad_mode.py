@@ -1,0 +1,108 @@
+"""Whether operations are recorded: the modes of `eager.autograd`, as functions and contexts.
+
+a request -> the thread's mode (`eager.tape.mode`), which dispatch reads.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from eager.tape import mode
+
+__all__ = [
+    "enable_grad", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled", "no_grad",
+    "set_grad_enabled",
+]  # fmt: skip
+
+
+def is_grad_enabled() -> bool:
+    return mode.enabled
+
+
+def is_inference_mode_enabled() -> bool:
+    return mode.inference
+
+
+class set_grad_enabled:
+    """Sets whether operations are recorded: at once, and as a context manager until its end; also
+    a decorator."""
+
+    def __init__(self, mode: bool) -> None:
+        self._wanted = bool(mode)
+        self._before = _swap(self._wanted)
+
+    def __enter__(self) -> None:
+        _swap(self._wanted)
+
+    def __exit__(self, *_: object) -> None:
+        _swap(self._before)
+
+    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        _swap(self._before)
+        return _decorate(lambda: set_grad_enabled(self._wanted), fn)
+
+
+def _swap(enabled: bool) -> bool:
+    before, mode.enabled = mode.enabled, enabled
+    return before
+
+
+def _decorate(context: Callable[[], Any], fn: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(fn)
+    def inside(*args: Any, **kwargs: Any) -> Any:
+        with context():
+            return fn(*args, **kwargs)
+
+    return inside
+
+
+class _GradMode:
+    """A context manager and decorator (with or without parentheses) that sets grad mode."""
+
+    _enabled = False
+
+    def __new__(cls, orig_func: Callable[..., Any] | None = None) -> Any:
+        return super().__new__(cls) if orig_func is None else cls()(orig_func)
+
+    def __enter__(self) -> None:
+        self._before = _swap(self._enabled)
+
+    def __exit__(self, *_: object) -> None:
+        _swap(self._before)
+
+    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        return _decorate(type(self), fn)
+
+
+class no_grad(_GradMode):
+    """Nothing inside is recorded: `with no_grad():`, `@no_grad()` or `@no_grad`."""
+
+
+class enable_grad(_GradMode):
+    """Operations inside are recorded, also within `no_grad`."""
+
+    _enabled = True
+
+
+class inference_mode:
+    """Like `no_grad` (tensors made inside may still be used on the tape later, which PyTorch
+    forbids)."""
+
+    def __new__(cls, mode: Any = True) -> Any:
+        return cls()(mode) if callable(mode) else super().__new__(cls)
+
+    def __init__(self, mode: Any = True) -> None:
+        self._on = bool(mode)
+
+    def __enter__(self) -> None:
+        self._before = mode.enabled, mode.inference
+        if self._on:
+            mode.enabled, mode.inference = False, True
+
+    def __exit__(self, *_: object) -> None:
+        mode.enabled, mode.inference = self._before
+
+    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        return _decorate(lambda: inference_mode(self._on), fn)
