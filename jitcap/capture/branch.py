@@ -32,6 +32,7 @@ from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.numbers import constant
 from jitcap.capture.paths import EXIT, looks, meeting, needed, returns
 from jitcap.capture.repeat import STOP, RoundEnd, end_inside, repeat
+from jitcap.capture.ties import objects_of, truths_of, with_truths
 from jitcap.tracer import DataDependent, is_on_device
 
 DEEPEST: Final = 10  # branches in branches
@@ -374,6 +375,7 @@ class _Branch:
     def _choose(self, writes: Sequence[Any], versions: Sequence[tuple[Any, int, int, int]]) -> None:
         """The node, and what its outputs are."""
         avals = [control_flow.aval_of(a) for a, _ in self.leaves]
+        objects = [[self._object(x) for x in pair] for pair in self.leaves]
         rows = [
             [self._handle(way, pair[k]) for pair in self.leaves]
             + [way.written.get(m, m.handle) for m in writes]
@@ -382,8 +384,14 @@ class _Branch:
         ]
         counts = [scalar_aval(0) for row in versions if self._open(row)]
         every = [*avals, *(m.aval for m in writes), *counts]
+        asked = [(k, t) for pair in objects for k, x in enumerate(pair) for t in truths_of(x)]
+        for k, row in enumerate(rows):  # what decided inside of a way, for what is outside
+            row += [truth if at == k else False for at, truth in asked]
         parts = [way.part for way in self.ways]
-        self.handles = list(self.tracer.choice(self.pick, parts, rows, every))
+        given = list(
+            self.tracer.choice(self.pick, parts, rows, [*every, *(t.aval for _, t in asked)])
+        )
+        self.handles, outer = given[: len(every)], iter(given[len(every) :])
         self.results = [
             control_flow.value_of(self.tracer, a, handle, aval)
             for (a, _), handle, aval in zip(self.leaves, self.handles, avals, strict=False)
@@ -394,8 +402,9 @@ class _Branch:
             [[self.leaves[i][k] for i in places] for k in range(2)],
             [way.span for way in self.ways], [self.results[i] for i in places],
         )  # fmt: skip
+        known = [[with_truths(x, outer) for x in pair] for pair in objects]
         for i in places:
-            self._tie(self.results[i], *self.leaves[i])
+            self._tie(self.results[i], known[i], *self.leaves[i])
 
     def _handle(self, way: Way, leaf: Any) -> Any:
         if id(leaf) in way.handles:
@@ -409,26 +418,43 @@ class _Branch:
         """Whether an object is no way's own: it was there, or was loaded since."""
         return id(x) in self.before.seen or self.session.outside.shadow(x) is not None
 
-    def _tie(self, result: Tensor, a: Tensor, b: Tensor) -> None:
+    def _tie(self, result: Tensor, objects: list[Any], a: Tensor, b: Tensor) -> None:
         """Note what the result could be the same as."""
-        sources, ties, new = [], self.session.ties, []
-        objects: list[Any] = [None, None]
+        sources, loose, ties = [], [], self.session.ties
+        new = [x for x, known in zip((a, b), objects, strict=True) if known is None]
         for k, (x, way) in enumerate(zip((a, b), self.ways, strict=True)):
             array = x._array if type(x._array) is Traced else self.tracer.lift(x)
-            if self._was_there(x) and self.tracer.inside is None:
-                objects[k] = x
-            else:
-                new.append(x)
             again = sum(pair[k] is x for pair in self.leaves) > 1
             own = array.storage.part is way.inside and id(array.storage) not in ties.frozen
             if self._was_there(x) or again or not own:
                 sources.append((x, array.storage))
+                loose += [] if objects[k] is x else self._untold(x, again or objects[k] is None)
         names = {x._node.name() for x in new if x._node is not None}
         if result._node is not None and len(names) == 1:
             result._node.label = names.pop()
-        ties.add(self.key, result, sources, hidden=len(names) > 1)
-        if any(x is not None for x in objects):
-            ties.objects[id(result)] = self.pick, objects
+        known = (self.pick, objects) if objects != [None, None] else None
+        ties.add(self.key, result, sources, hidden=len(names) > 1, objects=known, loose=loose)
+
+    def _untold(self, x: Any, whole: bool) -> list[Any]:
+        """The memory that a result of a way may be the same as, where nothing tells when."""
+        ties, memory = self.session.ties, x._array.storage
+        objects = None if whole else ties.objects.get(id(x))
+        if objects is None:
+            return [*ties.behind([memory]).values()]
+        inside = [t for t in objects_of(objects) if not self._was_there(t)]
+        more = [m for t in inside for m in (t._array.storage, *self._untold(t, False))]
+        return [*ties.loose[id(memory)].values(), *more]
+
+    def _object(self, x: Any) -> Any:
+        """The object that was there and is still that after a way, or what a branch inside says
+        that it may be (`Ties.objects`); None for a new one."""
+        if type(x) is tuple:
+            truth, ways = x
+            found = [*map(self._object, ways)]
+            return None if found == [None, None] else (truth, found)
+        if not isinstance(x, Tensor) or not self.session.ties.tells:
+            return None
+        return x if self._was_there(x) else self._object(self.session.ties.objects.get(id(x)))
 
     def _finish(
         self, merged: dict[str, Any], writes: Sequence[Any], versions: Sequence[Any]

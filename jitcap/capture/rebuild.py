@@ -6,7 +6,7 @@ cycles included); tensors and run-time numbers become outputs of the graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final
 
 from eager.autograd import retain_grad
@@ -20,6 +20,7 @@ from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import MutableKind, kind_of
 from jitcap.capture.kinds.tensors import TENSOR_FIELDS, TensorShadow
 from jitcap.capture.session import Session
+from jitcap.capture.ties import may_be_new
 from jitcap.equality import is_wide
 from jitcap.graph import Node
 from jitcap.guards import Names
@@ -174,7 +175,8 @@ class Rebuilder:
         if self.has_history(tensor):
             ties.histories.add(id(tensor._node))
         if id(tensor) in ties.objects:
-            return self._one_of(tensor, array, *ties.objects[id(tensor)])
+            ties.chosen.add(id(array.storage))
+            return self._one_of(tensor, array, ties.objects[id(tensor)])
         ties.escaped.add(id(array.storage))
         where = tensor._view
         if where is not None and self._storage_of(where.base) is array.storage:
@@ -193,13 +195,19 @@ class Rebuilder:
             self._put(name, tensor)
         return self._dress(name, tensor)
 
-    def _one_of(self, tensor: Tensor, array: Traced, truth: Any, objects: Sequence[Any]) -> str:
+    def _one_of(self, tensor: Tensor, array: Traced, objects: Any) -> str:
         """The result of a branch: after a way that has left an object as it was, that object."""
-        name = self._alias(tensor, array) if None in objects else ""
+        name = self._alias(tensor, array) if may_be_new(objects) else ""
         if name and self.has_history(tensor):
             self._put(name, tensor)
         name = self._dress(name, tensor) if name else name
-        other, this = (name if x is None else self.expr(x) for x in objects)
+        return self._chosen(objects, name)
+
+    def _chosen(self, objects: Any, name: str) -> str:
+        if type(objects) is not tuple:
+            return name if objects is None else self.expr(objects)
+        truth, ways = objects
+        other, this = (self._chosen(x, name) for x in ways)
         chosen = f"{self.names.bind(bool)}(o[{self.output(truth)}])"
         return self.let(f"({other}, {this})[{chosen}]")
 

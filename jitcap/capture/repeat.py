@@ -46,6 +46,7 @@ from jitcap.capture.paths import (
     needed,
 )
 from jitcap.capture.roll import HISTORY, NotRolled, copied_frame, is_plain
+from jitcap.capture.ties import Followed
 from jitcap.graph import Node
 from jitcap.tracer import DataDependent
 
@@ -133,7 +134,7 @@ def repeat(s: Any, frame: Frame, value: Any, starts: Starts, merge: Merge) -> An
         if not _is_open(which):
             frame.pc = loop.exits[0 if which is False else which]
             return True
-        return Round(s, end, which).record(merge)
+        return Round(s, end, which, index).record(merge)
     except (NotRolled, Break, Unsayable, DataDependent, UnknownValue) as why:
         reason = str(why.what if isinstance(why, Break) else why)
         frame.fast, frame.stack, frame.pc = before
@@ -169,10 +170,12 @@ def _region(s: Any, end: RoundEnd) -> Iterator[None]:
 class Round:
     """One round on stand-ins, and what becomes of its values. `which`: see `RoundEnd`."""
 
-    def __init__(self, s: Any, end: RoundEnd, which: Any) -> None:
+    follows = True  # which objects results of branches are
+
+    def __init__(self, s: Any, end: RoundEnd, which: Any, test: int) -> None:
         self.s, self.frame, self.where, self.which = s, end.frame, end.loop, which
         self.loop = SimpleNamespace(slices=())
-        self.site = end.frame.code, end.frame.pc - 1
+        self.site = end.frame.code, test
         self.left, self.live = end.left, end.needed
         fast = self.frame.fast
         names = [n for n in fast if n in self.where.stored & self.live]
@@ -182,6 +185,7 @@ class Round:
         self.unset: dict[str, Any] = {}  # locals that a round sets first -> what they look like
         self.found: dict[str, Any] = {}
         self.storages: dict[int, Any] = {}  # counters of writes that go on
+        self.objects = Followed(s)
         self.inside: Any = None  # as `roll.Trial`, for those that ask all loops
         self.given: list[Tensor] = []
         self.counts = s.tracer.counts_rounds
@@ -222,7 +226,8 @@ class Round:
     def _start(self) -> list[Any]:
         several = [self.which] if len(self.where.exits) > 1 else []
         leaves = [x for tree in self._trees() for _, x in leaves_of(tree)]
-        return [*several, *leaves, *self.memories.values(), *(0 for _ in self.storages)]
+        which = self.objects.start()
+        return [*several, *leaves, *self.memories.values(), *which, *(0 for _ in self.storages)]
 
     def record(self, merge: Merge) -> Any:
         """Make the loop a node, and put the frame behind it."""
@@ -303,7 +308,9 @@ class Round:
             changes, versions = before.changes()
             written = _taken(s.tracer)
             self._learn(inner, changes, written, versions)
-            ends = self._ends(inner, changes, written)
+            leaves = stands[1:] if several else stands
+            ends = self._ends(inner, changes, written, leaves)
+            ends += self.objects.numbers(leaves, ends)
             ends += _writes(s, self.storages, before, counted, stands)
         finally:
             del s.vm.frames[depth:]
@@ -374,8 +381,10 @@ class Round:
         if more:
             raise More
 
-    def _ends(self, inner: Frame, changes: dict[Any, Change], written: dict[Any, Any]) -> list[Any]:
-        """What is carried on."""
+    def _ends(
+        self, inner: Frame, changes: dict[Any, Change], written: dict[Any, Any], leaves: list[Any]
+    ) -> list[Any]:
+        """What is carried on, for the `leaves` that a round was given."""
         for name in self.live - set(self.locals) - self.unset.keys():
             if inner.fast.get(name, NULL) is not self.frame.fast.get(name, NULL):
                 raise NotRolled(f"{name!r}, no tensor or number, is replaced in a round")
@@ -392,6 +401,8 @@ class Round:
                 raise NotRolled("a round leaves another shape, dtype or type")
             ends += [x for _, x in leaves_of(after)]
         self._check_ends([x for x in ends if isinstance(x, Tensor)])
+        if self.objects.follow(leaves[: len(ends)], ends):
+            raise More
         tracer = self.s.tracer
         return ends + [wrap(fresh(tracer, written[m], m.aval)) for m in self.memories]
 
@@ -405,7 +416,6 @@ class Round:
         others = [m for m in could_be if m.part is not self.inside]
         if not {id(m) for m in others} <= stands:
             raise NotRolled("what a round leaves may be memory of something else")
-        self.passed = len(own) < len(tensors) or len(could_be) > len(own)
 
     def _is_new(self, x: Tensor) -> bool:
         """Whether a tensor has memory that the round has made."""
@@ -430,6 +440,7 @@ class Round:
         for memory in self.memories:
             s.tracer.touch(memory)
             memory.handle, memory.generation = next(given)._array.read(), memory.generation + 1
+        which = {i: next(given) for i in self.objects.could}
         for storage in self.storages.values():
             most = storage.version + 1
             count = next(given) + storage.version
@@ -439,23 +450,29 @@ class Round:
             frame.fast.pop(name, None)
         starts = [x for tree in trees for _, x in leaves_of(tree)]
         ends = [x for tree in values for _, x in leaves_of(tree)]
-        self._tie(first, starts, ends)
+        self._tie(first, which, starts, ends)
         s.ties.branched.add(frame.code)
         frame.pc = self.where.exits[0]
         place = s.where().place
         s.rolled.append(f"{place}: a loop on a value of the run is one while_loop")
 
-    def _tie(self, first: Any, starts: list[Any], ends: list[Any]) -> None:
+    def _tie(
+        self, first: Any, which: dict[int, Tensor], starts: list[Any], ends: list[Any]
+    ) -> None:
         """Note what the results could be the same as."""
-        s, sure = self.s, self.least or not isinstance(first, Node)
-        pairs = zip(starts, ends, strict=True)
-        tensors = [(x, result) for x, result in pairs if isinstance(x, Tensor)]
-        for x, result in tensors:
-            others = [*(y for y, _ in tensors), *(r for _, r in tensors if r is not result)]
-            sources = [y for y in others if (y is x and not sure) or self.passed]
-            s.ties.add(self.site, result, [(y, _memory(s, y)) for y in sources], hidden=False)
-            if s.tracer.inside is None and not sure:
-                s.ties.objects[id(result)] = first, [x, None]
+        s, sure, mixed = self.s, self.least or not isinstance(first, Node), self.objects.mixed
+        tensors = [x for x in (*starts, *ends) if isinstance(x, Tensor)]
+        for i, (x, result) in enumerate(zip(starts, ends, strict=True)):
+            if not isinstance(x, Tensor):
+                continue
+            known, objects = (None, []) if sure else ((first, [x, None]), [x])
+            if i in which:
+                known, objects = self.objects.after(i, which[i], starts)
+            others = [y for y in tensors if y is not result and mixed]
+            sources = [(y, _memory(s, y)) for y in (*objects, *others)]
+            loose = s.ties.behind([_memory(s, y) for y in others]).values()
+            known = known if s.ties.tells and not self.objects.untold else None
+            s.ties.add(self.site, result, sources, hidden=False, objects=known, loose=loose)
 
     def _leave(self, which: Any, merge: Merge) -> Any:
         """Go on from the place where the loop was left."""

@@ -91,8 +91,6 @@ class Appended:
 def roll(s: Any, frame: Frame, end: int) -> bool:
     """Whether the loop that `frame` is about to enter was recorded as a whole; the frame stands
     behind it then. On a device, which has no kernel of a loop, none is."""
-    if is_on_device(s.tracer):
-        return False
     iterator = frame.stack[-1]
     sized = type(iterator) is SizedIterator and iterator.fixed is None
     if not sized and (type(iterator) not in KINDS or operator.length_hint(iterator, LEAST) < LEAST):
@@ -103,6 +101,8 @@ def roll(s: Any, frame: Frame, end: int) -> bool:
         return _as_it_stands(iterator)
     through = steps(iterator, s.outside.shadow)
     if through is None or (not sized and (through.length or 0) < LEAST):
+        return False
+    if is_on_device(s.tracer):
         return False
     s.tried[id(iterator)] = iterator, tried + 1
     state = State(s)
@@ -123,6 +123,8 @@ def roll(s: Any, frame: Frame, end: int) -> bool:
 
 class Trial:
     """One step on stand-ins, and what becomes of its values."""
+
+    follows = False  # which objects results of branches are
 
     def __init__(
         self, s: Any, frame: Frame, end: int, through: Steps, state: State, needs: dict[int, bool]

@@ -7,10 +7,16 @@ again, without that branch, where it could show.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from eager.tensor import UNREAD, Tensor
+from eager.aval import Aval
+from eager.dtype import bool_ as BOOL
+from eager.dtype import int64 as INT
+from eager.ops.pointwise import where
+from eager.tape import full
+from eager.tensor import UNREAD, Tensor, wrap
+from eager.traced import Traced, fresh
 from jitcap.capture.breaks import Aliased, Break
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.kinds.tensors import TENSOR_FIELDS
@@ -27,27 +33,49 @@ class Ties:
         self.reasons: dict[Any, str] = {}  # why a loop (its code, where it begins) is none
         self.branched: set[Any] = set()  # codes of the frames that had one
         self.ties: list[tuple[Any, Tensor, Any, dict[int, Any]]] = []
+        self.loose: dict[int, dict[int, Any]] = {}  # by id of memory: what `objects` does not tell
         self.marks: list[tuple[Any, Tensor, Any]] = []  # tensors as they were after the branch
         self.frozen: dict[int, Any] = {}  # id of traced memory -> the branch
         self.hidden: list[tuple[Any, Tensor]] = []  # whose history has another name in Python
-        self.objects: dict[int, Any] = {}  # by id of a result: the truth, the objects it may be
+        # By id of a result: the truth, and for both what it is, an object, None for a new one, or
+        # such a pair of a branch inside.
+        self.objects: dict[int, Any] = {}
         self.escaped: set[int] = set()  # ids of traced memory that leaves
+        self.chosen: set[int] = set()  # of such that leaves as one of `objects`
         self.histories: set[int] = set()  # ids of nodes of the tape of tensors that leave
 
-    def add(self, key: Any, result: Tensor, sources: Sequence[Any], *, hidden: bool) -> None:
+    def add(
+        self, key: Any, result: Tensor, sources: Sequence[Any], *, hidden: bool,
+        objects: Any = None, loose: Sequence[Any] = (),
+    ) -> None:  # fmt: skip
+        """`sources`: tensors that the result may be the same as, and their memory. `objects`: see
+        there; `loose`: the memory among it of which they do not tell when."""
         if hidden:
             self.hidden.append((key, result))
         if not sources:
             return
         memory = result._array.storage
-        behind = {id(storage): storage for _, storage in sources}
-        for _, _, own, theirs in self.ties:
-            if id(own) in behind:
-                behind.update(theirs)
+        behind = self.behind([storage for _, storage in sources])
         self.ties.append((key, result, memory, behind))
+        if objects is not None:
+            self.objects[id(result)] = objects
+            self.loose[id(memory)] = {id(storage): storage for storage in loose}
         self.marks += [(key, x, self._mark(x)) for x in (result, *(x for x, _ in sources))]
         for storage in (memory, *behind.values()):
             self.frozen.setdefault(id(storage), (key, storage))
+
+    @property
+    def tells(self) -> bool:
+        """Whether `objects` is kept: not in the step of a scan, where a number is of one step."""
+        return all(loop.follows for loop in self.session.rolls)
+
+    def behind(self, memory: Sequence[Any]) -> dict[int, Any]:
+        """The memory, and what that could be the same as."""
+        behind = {id(storage): storage for storage in memory}
+        for _, _, own, theirs in self.ties:
+            if id(own) in behind:
+                behind.update(theirs)
+        return behind
 
     def together(self, memory: Any) -> list[Any]:
         """The memory that could be the same as this one, by what is noted."""
@@ -84,13 +112,13 @@ class Ties:
 
     def check(self) -> None:
         """Everything has left that will."""
-        owners, out = self.session.owners, self.escaped
-        for key, _, memory, behind in self.ties:
-            others = {i for i in behind if i in owners or i in out}
-            for _, _, own, theirs in self.ties:
-                if own is not memory and id(own) in out and not behind.keys().isdisjoint(theirs):
-                    others.add(id(own))
-            if id(memory) in out and others:
+        owners, out = self.session.owners, self.escaped | self.chosen
+        left = [(key, id(memory), self._left(id(memory), behind))
+                for key, _, memory, behind in self.ties if id(memory) in out]  # fmt: skip
+        for key, own, same in left:
+            if any(i in owners or i in out for i in same):
+                raise _again(key)
+            if any(own != other and not same.isdisjoint(theirs) for _, other, theirs in left):
                 raise _again(key)
         for key, x, mark in self.marks:
             if self._mark(x) != mark:
@@ -98,6 +126,110 @@ class Ties:
         for key, result in self.hidden:
             if id(result._node) in self.histories:
                 raise _again(key)
+
+    def _left(self, memory: int, behind: dict[int, Any]) -> set[int]:
+        """What memory that leaves could be the same as, and nothing tells."""
+        return {*(behind if memory in self.escaped else self.loose[memory])}
+
+
+class Followed:
+    """Which object each leaf is that a loop carries, where a round may hand on what it was given:
+    the number of a leaf before the loop, or 0 for a new one, is carried beside it."""
+
+    def __init__(self, session: Any) -> None:
+        self.session = session
+        self.could: dict[int, set[int]] = {}  # of a leaf, which of those before a round it may be
+        self.untold = self.mixed = False
+
+    def start(self) -> list[Tensor]:
+        return [full(1 + i, Aval((), INT)) for i in self.could]
+
+    def follow(self, leaves: Sequence[Any], ends: Sequence[Any]) -> bool:
+        """Look at the end of a round; whether there is more to carry. `mixed`: two of the ends may
+        be one object; `untold`: no branch tells which one an end is."""
+        ties, before = self.session.ties, len(self.could)
+        seen: set[int] = set()
+        self.untold = self.mixed = False
+        for i, end in enumerate(ends):
+            if not isinstance(end, Tensor):
+                continue
+            same = {id(m) for m in ties.together(_memory(end))}
+            could = {k for k, x in enumerate(leaves)
+                     if isinstance(x, Tensor) and id(_memory(x)) in same}  # fmt: skip
+            told = id(end) in ties.objects or any(end is x for x in leaves)
+            self.untold = self.untold or bool(could and not told)
+            self.mixed = self.mixed or not seen.isdisjoint(same)
+            seen |= same
+            for k in could and {i, *could}:
+                self.could.setdefault(k, set())
+            if could:
+                self.could[i] |= could
+        self.mixed = self.mixed or self.untold
+        return len(self.could) > before
+
+    def numbers(self, leaves: Sequence[Any], ends: Sequence[Any]) -> list[Tensor]:
+        """What is carried on; `leaves` are those of the round, and then what it was given here."""
+        given = {id(leaves[i]): leaves[len(ends) + k] for k, i in enumerate(self.could)}
+        return [self._number(ends[i], given) for i in self.could]
+
+    def _number(self, x: Any, given: dict[int, Tensor]) -> Tensor:
+        """Of an object, or of what a branch says of it (`Ties.objects`)."""
+        if type(x) is tuple:
+            truth, ways = x
+            other, this = (self._number(way, given) for way in ways)
+            return where(wrap(fresh(self.session.tracer, truth, Aval((), BOOL))), this, other)
+        if id(x) in given:
+            return given[id(x)]
+        objects = self.session.ties.objects.get(id(x))
+        return full(0, Aval((), INT)) if objects is None else self._number(objects, given)
+
+    def after(self, leaf: int, number: Tensor, starts: Sequence[Any]) -> tuple[Any, list[Any]]:
+        """What it is behind the loop (`Ties.objects`), and what it can be."""
+        found, stack = {leaf: None}, [leaf]
+        while stack:
+            new = self.could[stack.pop()] - found.keys()
+            found |= dict.fromkeys(sorted(new))
+            stack += new
+        known: Any = None
+        for k in found:
+            known = (number == 1 + k)._array.read(), [known, starts[k]]
+        return known, [starts[k] for k in found]
+
+
+# ---- `Ties.objects`
+
+
+def objects_of(tree: Any) -> list[Any]:
+    """The objects that a result may be."""
+    if type(tree) is tuple:
+        return [x for way in tree[1] for x in objects_of(way)]
+    return [] if tree is None else [tree]
+
+
+def may_be_new(tree: Any) -> bool:
+    """Whether a result may be an object of its own."""
+    return any(map(may_be_new, tree[1])) if type(tree) is tuple else tree is None
+
+
+def truths_of(tree: Any) -> Iterator[Any]:
+    """What decides which object it is, of branches in branches."""
+    if type(tree) is tuple:
+        truth, ways = tree
+        yield truth
+        for each in ways:
+            yield from truths_of(each)
+
+
+def with_truths(tree: Any, truths: Iterator[Any]) -> Any:
+    """The same, decided by others in the same order."""
+    if type(tree) is not tuple:
+        return tree
+    return next(truths), [with_truths(x, truths) for x in tree[1]]
+
+
+def _memory(x: Tensor) -> Any:
+    array: Any = x._array
+    return array.storage if type(array) is Traced else array
 
 
 def _again(key: Any) -> Aliased:

@@ -171,3 +171,85 @@ def test_the_record_of_branches_in_branches_says_it_once():
     with pytest.warns(JitcapWarning) as said:
         assert jit(step, backend="eager")(eager.ones(2), []).tolist() == [2, 2]
     assert max(str(warning.message).count("in one way, ") for warning in said) == 1
+
+
+def one_of_two(x, y):
+    if x.sum() > 0:
+        b = x if x[0] > 3 else y
+    else:
+        b = y if x[1] > 3 else x * 2
+    return b, y
+
+
+def new_twice(x, y):
+    a, b = (x, y) if x.sum() > 0 else (t := x * 2, t)
+    return a, b
+
+
+def new_inside(x, y):
+    b = c = x
+    if x.sum() > 0:
+        t = x * 2
+        b = t if x[0] > 3 else b
+        c = t
+    return b, c
+
+
+def three_times(x, y):
+    for _ in range(3):
+        if x[0] > 0:
+            x = x if y[0] > 0 else x + 1 if y[1] > 0 else y
+    return x
+
+
+def a_loop_in_a_branch(x, y):
+    if x.sum() > 0:
+        while x.sum() < 10:
+            x = x * 2
+    if y[1] > 0:
+        x = y
+    return x
+
+
+def the_best_so_far(x, y):
+    best, v = x, y
+    while v.sum() < 20:
+        v = v + 5
+        if v[0] > 12:
+            best = v * 2
+    return best, v
+
+
+def the_one_before(x, y):
+    old = x
+    if y[0] > 0:
+        while x.sum() < 10:
+            old, x = x, x * 2
+    return old, x
+
+
+def either_or(x, y):
+    if (x.sum() > 5 and x[0] < 3) or x[1] > 9:
+        x = x * 2
+    return x
+
+
+WHOLE = (one_of_two, three_times, a_loop_in_a_branch, the_best_so_far, the_one_before, either_or)
+
+
+@pytest.mark.parametrize("fn", [*WHOLE, new_twice, new_inside], ids=lambda fn: fn.__name__)
+@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+def test_which_object_comes_back(fn):
+    def told(step, *given):
+        x, y = map(eager.tensor, given)
+        found = step(x, y)
+        found = found if isinstance(found, tuple) else (found,)
+        same = [[a is b for b in (x, y, *found)] for a in found]
+        return [t.tolist() for t in (*found, x, y)], same
+
+    step = jit(fn, backend="eager")
+    for x in ([1.0, 1.0, 1.0], [5.0, -1.0, 0.0], [-5.0, 4.0, 0.0], [3.0, 1.0, 4.0]):
+        for y in ([1.0, 1.0, 1.0], [-1.0, 2.0, 3.0], [-1.0, -1.0, -1.0], [9.0, 9.0, 9.0]):
+            assert told(step, x, y) == told(fn, x, y)
+    assert step.stats.fallbacks == 0
+    assert step.stats.splits == (fn not in WHOLE)

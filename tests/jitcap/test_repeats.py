@@ -166,3 +166,20 @@ def test_a_training_step_draws_and_updates_as_eager():
     assert stats.compiles == 1 and stats.discards == 1 and not stats.splits and not stats.fallbacks
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=2e-4, atol=2e-5)
+
+
+def captured(parameters):
+    """The calls that the first call of a step with an optimizer takes."""
+    weights = [nn.Parameter(eager.ones(3)) for _ in range(parameters)]
+    optimizer = eager.optim.SGD(weights, lr=0.1)
+
+    def step(x):
+        sum((w * x).sum() for w in weights).backward()
+        optimizer.step()
+
+    return calls_made(lambda: jit(step, backend="eager")(eager.ones(3)))
+
+
+def test_a_parameter_costs_the_same_however_many_there_are():
+    captured(4)
+    assert captured(100) < 3.35 * captured(25)
