@@ -32,7 +32,7 @@ from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.numbers import constant
 from jitcap.capture.paths import EXIT, looks, meeting, needed, returns
 from jitcap.capture.repeat import STOP, RoundEnd, end_inside, repeat
-from jitcap.capture.ties import objects_of, truths_of, with_truths
+from jitcap.capture.ties import truths_of, with_truths
 from jitcap.tracer import DataDependent, is_on_device
 
 DEEPEST: Final = 10  # branches in branches
@@ -220,7 +220,7 @@ class _Branch:
             raise Unsayable("the ways end in different ways")
         merged = self._template()
         writes = self._writes()
-        versions = self._versions()
+        versions = _versions(self.ways)
         self._choose(writes, versions)
         return self._finish(merged, writes, versions)
 
@@ -357,17 +357,6 @@ class _Branch:
             self.session.ties.wrote(memory)
         return found
 
-    def _versions(self) -> list[tuple[Any, int, int, int]]:
-        """The counters of writes: (storage, before, after each)."""
-        keys = dict.fromkeys(k for way in self.ways for k in way.versions)
-        rows = []
-        for key in keys:
-            storage = next(w.versions[key][0] for w in self.ways if key in w.versions)
-            before = storage.version
-            after = [w.versions[key][1] if key in w.versions else before for w in self.ways]
-            rows.append((storage, before, *after))
-        return rows
-
     def _open(self, row: tuple[Any, int, int, int]) -> bool:
         """Whether only the run knows how often memory was written."""
         return row[2] != row[3] or any(id(row[0]) in way.counts for way in self.ways)
@@ -375,7 +364,8 @@ class _Branch:
     def _choose(self, writes: Sequence[Any], versions: Sequence[tuple[Any, int, int, int]]) -> None:
         """The node, and what its outputs are."""
         avals = [control_flow.aval_of(a) for a, _ in self.leaves]
-        objects = [[self._object(x) for x in pair] for pair in self.leaves]
+        told = self.session.ties.told
+        objects = [[told(x, self._was_there) for x in pair] for pair in self.leaves]
         rows = [
             [self._handle(way, pair[k]) for pair in self.leaves]
             + [way.written.get(m, m.handle) for m in writes]
@@ -420,7 +410,9 @@ class _Branch:
 
     def _tie(self, result: Tensor, objects: list[Any], a: Tensor, b: Tensor) -> None:
         """Note what the result could be the same as."""
-        sources, loose, ties = [], [], self.session.ties
+        sources: list[Any] = []
+        loose: list[Any] = []
+        ties = self.session.ties
         new = [x for x, known in zip((a, b), objects, strict=True) if known is None]
         for k, (x, way) in enumerate(zip((a, b), self.ways, strict=True)):
             array = x._array if type(x._array) is Traced else self.tracer.lift(x)
@@ -428,33 +420,13 @@ class _Branch:
             own = array.storage.part is way.inside and id(array.storage) not in ties.frozen
             if self._was_there(x) or again or not own:
                 sources.append((x, array.storage))
-                loose += [] if objects[k] is x else self._untold(x, again or objects[k] is None)
+                if objects[k] is not x:
+                    loose += ties.untold(x, again or objects[k] is None, self._was_there)
         names = {x._node.name() for x in new if x._node is not None}
         if result._node is not None and len(names) == 1:
             result._node.label = names.pop()
         known = (self.pick, objects) if objects != [None, None] else None
         ties.add(self.key, result, sources, hidden=len(names) > 1, objects=known, loose=loose)
-
-    def _untold(self, x: Any, whole: bool) -> list[Any]:
-        """The memory that a result of a way may be the same as, where nothing tells when."""
-        ties, memory = self.session.ties, x._array.storage
-        objects = None if whole else ties.objects.get(id(x))
-        if objects is None:
-            return [*ties.behind([memory]).values()]
-        inside = [t for t in objects_of(objects) if not self._was_there(t)]
-        more = [m for t in inside for m in (t._array.storage, *self._untold(t, False))]
-        return [*ties.loose[id(memory)].values(), *more]
-
-    def _object(self, x: Any) -> Any:
-        """The object that was there and is still that after a way, or what a branch inside says
-        that it may be (`Ties.objects`); None for a new one."""
-        if type(x) is tuple:
-            truth, ways = x
-            found = [*map(self._object, ways)]
-            return None if found == [None, None] else (truth, found)
-        if not isinstance(x, Tensor) or not self.session.ties.tells:
-            return None
-        return x if self._was_there(x) else self._object(self.session.ties.objects.get(id(x)))
 
     def _finish(
         self, merged: dict[str, Any], writes: Sequence[Any], versions: Sequence[Any]
@@ -490,6 +462,18 @@ class _Branch:
         if type(value) is tuple and any(type(x) in (_Slot, tuple) for x in value):
             return tuple(map(self._fill, value))
         return value
+
+
+def _versions(ways: Sequence[Way]) -> list[tuple[Any, int, int, int]]:
+    """The counters of writes: (storage, before, after each)."""
+    keys = dict.fromkeys(k for way in ways for k in way.versions)
+    rows = []
+    for key in keys:
+        storage = next(w.versions[key][0] for w in ways if key in w.versions)
+        before = storage.version
+        after = [w.versions[key][1] if key in w.versions else before for w in ways]
+        rows.append((storage, before, *after))
+    return rows
 
 
 def _check_tensors(ways: Sequence[Way], a: Tensor, b: Tensor) -> None:

@@ -175,8 +175,7 @@ class Rebuilder:
         if self.has_history(tensor):
             ties.histories.add(id(tensor._node))
         if id(tensor) in ties.objects:
-            ties.chosen.add(id(array.storage))
-            return self._one_of(tensor, array, ties.objects[id(tensor)])
+            return self._one_of(tensor, array, ties)
         ties.escaped.add(id(array.storage))
         where = tensor._view
         if where is not None and self._storage_of(where.base) is array.storage:
@@ -195,21 +194,19 @@ class Rebuilder:
             self._put(name, tensor)
         return self._dress(name, tensor)
 
-    def _one_of(self, tensor: Tensor, array: Traced, objects: Any) -> str:
+    def _one_of(self, tensor: Tensor, array: Traced, ties: Any) -> str:
         """The result of a branch: after a way that has left an object as it was, that object."""
+        objects = ties.leaves_as_one(tensor)
         name = self._alias(tensor, array) if may_be_new(objects) else ""
         if name and self.has_history(tensor):
             self._put(name, tensor)
-        name = self._dress(name, tensor) if name else name
-        return self._chosen(objects, name)
+        return self._chosen(objects, name and self._dress(name, tensor))
 
     def _chosen(self, objects: Any, name: str) -> str:
-        if type(objects) is not tuple:
+        if not isinstance(objects, tuple):
             return name if objects is None else self.expr(objects)
-        truth, ways = objects
-        other, this = (self._chosen(x, name) for x in ways)
-        chosen = f"{self.names.bind(bool)}(o[{self.output(truth)}])"
-        return self.let(f"({other}, {this})[{chosen}]")
+        ways = ", ".join(self._chosen(x, name) for x in objects[1])
+        return self.let(f"({ways})[{self.names.bind(bool)}(o[{self.output(objects[0])}])]")
 
     def _chain(self, chain: Any) -> str:
         """The steps of a view, with what sizes are at the call."""

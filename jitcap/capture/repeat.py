@@ -13,7 +13,7 @@ After no round at all a name is still the object that it was (`Ties`).
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -46,7 +46,7 @@ from jitcap.capture.paths import (
     needed,
 )
 from jitcap.capture.roll import HISTORY, NotRolled, copied_frame, is_plain
-from jitcap.capture.ties import Followed
+from jitcap.capture.ties import Followed, memory_of
 from jitcap.graph import Node
 from jitcap.tracer import DataDependent
 
@@ -210,7 +210,7 @@ class Round:
             return MISSING
         s = self.s
         found = s.natively(lambda at: x[at], (place,))
-        s.ties.add(self.site, found, [(x, _memory(s, x))], hidden=False)
+        s.ties.add(self.site, found, [(x, memory_of(s, x))], hidden=False)
         return found
 
     def number(self, fn: Any, operands: tuple[Any, ...]) -> None:
@@ -260,7 +260,7 @@ class Round:
             if not plain or has_own_names(self.s, x):
                 what = "a view, has names of its own, or needs a gradient inside other control flow"
                 raise NotRolled(f"what it begins with is {what}")
-            together = {id(m) for m in self.s.ties.together(_memory(self.s, x))}
+            together = {id(m) for m in self.s.ties.together(memory_of(self.s, x))}
             if any(id(m) in together for m in self.memories):
                 raise NotRolled("a round writes what it begins with under another name")
 
@@ -450,29 +450,11 @@ class Round:
             frame.fast.pop(name, None)
         starts = [x for tree in trees for _, x in leaves_of(tree)]
         ends = [x for tree in values for _, x in leaves_of(tree)]
-        self._tie(first, which, starts, ends)
+        _tie(self, first, which, zip(starts, ends, strict=True))
         s.ties.branched.add(frame.code)
         frame.pc = self.where.exits[0]
         place = s.where().place
         s.rolled.append(f"{place}: a loop on a value of the run is one while_loop")
-
-    def _tie(
-        self, first: Any, which: dict[int, Tensor], starts: list[Any], ends: list[Any]
-    ) -> None:
-        """Note what the results could be the same as."""
-        s, sure, mixed = self.s, self.least or not isinstance(first, Node), self.objects.mixed
-        tensors = [x for x in (*starts, *ends) if isinstance(x, Tensor)]
-        for i, (x, result) in enumerate(zip(starts, ends, strict=True)):
-            if not isinstance(x, Tensor):
-                continue
-            known, objects = (None, []) if sure else ((first, [x, None]), [x])
-            if i in which:
-                known, objects = self.objects.after(i, which[i], starts)
-            others = [y for y in tensors if y is not result and mixed]
-            sources = [(y, _memory(s, y)) for y in (*objects, *others)]
-            loose = s.ties.behind([_memory(s, y) for y in others]).values()
-            known = known if s.ties.tells and not self.objects.untold else None
-            s.ties.add(self.site, result, sources, hidden=False, objects=known, loose=loose)
 
     def _leave(self, which: Any, merge: Merge) -> Any:
         """Go on from the place where the loop was left."""
@@ -480,6 +462,25 @@ class Round:
         one, two = self.where.exits
         self.frame.pc = index + 1
         return merge(joined(code, one, two), ((one, ()), (two, ())), which == 1) or True
+
+
+def _tie(r: Round, first: Any, which: dict[int, Tensor], leaves: Iterable[Any]) -> None:
+    """Note what the results of a loop could be the same as: `leaves` before and behind it."""
+    ties, sure = r.s.ties, r.least or not isinstance(first, Node)
+    rows = [*leaves]
+    starts = [x for x, _ in rows]
+    tensors = [x for x in (*starts, *(y for _, y in rows)) if isinstance(x, Tensor)]
+    for i, (x, result) in enumerate(rows):
+        if not isinstance(x, Tensor):
+            continue
+        known, objects = (None, []) if sure else ((first, [x, None]), [x])
+        if i in which:
+            known, objects = r.objects.after(i, which[i], starts)
+        others = [y for y in tensors if y is not result and r.objects.mixed]
+        sources = [(y, memory_of(r.s, y)) for y in (*objects, *others)]
+        loose = ties.behind([memory_of(r.s, y) for y in others]).values()
+        known = known if ties.tells and not r.objects.untold else None
+        ties.add(r.site, result, sources, hidden=False, objects=known, loose=[*loose])
 
 
 def _writes(
@@ -541,8 +542,3 @@ def _is_of_graph(number: SymNumber) -> bool:
 def _zero(kind: Any) -> Any:
     """What stands where nobody reads it."""
     return full(0, kind) if isinstance(kind, Aval) else kind(0)
-
-
-def _memory(s: Any, x: Tensor) -> Any:
-    array: Any = x._array if type(x._array) is Traced else s.tracer.lift(x)
-    return array.storage

@@ -7,7 +7,7 @@ again, without that branch, where it could show.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from eager.aval import Aval
@@ -68,6 +68,36 @@ class Ties:
     def tells(self) -> bool:
         """Whether `objects` is kept: not in the step of a scan, where a number is of one step."""
         return all(loop.follows for loop in self.session.rolls)
+
+    def leaves_as_one(self, result: Tensor) -> Any:
+        """Which of `objects` leaves as the result."""
+        self.chosen.add(id(result._array.storage))
+        return self.objects[id(result)]
+
+    def told(self, x: Any, was_there: Callable[[Any], bool]) -> Any:
+        """The object that was there and is still that after a way, or what a branch inside says
+        that it may be (`objects`); None for a new one."""
+        if type(x) is tuple:
+            truth, ways = x
+            found = [self.told(way, was_there) for way in ways]
+            return None if found == [None, None] else (truth, found)
+        if not isinstance(x, Tensor) or not self.tells:
+            return None
+        return x if was_there(x) else self.told(self.objects.get(id(x)), was_there)
+
+    def untold(self, x: Any, whole: bool, was_there: Callable[[Any], bool]) -> list[Any]:
+        """The memory that a result of a way may be the same as, where nothing tells when."""
+        memory = memory_of(self.session, x)
+        objects = None if whole else self.objects.get(id(x))
+        if objects is None:
+            return [*self.behind([memory]).values()]
+        inside = [t for t in objects_of(objects) if not was_there(t)]
+        more = [
+            m
+            for t in inside
+            for m in (memory_of(self.session, t), *self.untold(t, False, was_there))
+        ]
+        return [*self.loose[id(memory)].values(), *more]
 
     def behind(self, memory: Sequence[Any]) -> dict[int, Any]:
         """The memory, and what that could be the same as."""
@@ -147,15 +177,15 @@ class Followed:
     def follow(self, leaves: Sequence[Any], ends: Sequence[Any]) -> bool:
         """Look at the end of a round; whether there is more to carry. `mixed`: two of the ends may
         be one object; `untold`: no branch tells which one an end is."""
-        ties, before = self.session.ties, len(self.could)
+        s, ties, before = self.session, self.session.ties, len(self.could)
         seen: set[int] = set()
         self.untold = self.mixed = False
         for i, end in enumerate(ends):
             if not isinstance(end, Tensor):
                 continue
-            same = {id(m) for m in ties.together(_memory(end))}
+            same = {id(m) for m in ties.together(memory_of(s, end))}
             could = {k for k, x in enumerate(leaves)
-                     if isinstance(x, Tensor) and id(_memory(x)) in same}  # fmt: skip
+                     if isinstance(x, Tensor) and id(memory_of(s, x)) in same}  # fmt: skip
             told = id(end) in ties.objects or any(end is x for x in leaves)
             self.untold = self.untold or bool(could and not told)
             self.mixed = self.mixed or not seen.isdisjoint(same)
@@ -227,9 +257,9 @@ def with_truths(tree: Any, truths: Iterator[Any]) -> Any:
     return next(truths), [with_truths(x, truths) for x in tree[1]]
 
 
-def _memory(x: Tensor) -> Any:
-    array: Any = x._array
-    return array.storage if type(array) is Traced else array
+def memory_of(s: Any, x: Tensor) -> Any:
+    array: Any = x._array if type(x._array) is Traced else s.tracer.lift(x)
+    return array.storage
 
 
 def _again(key: Any) -> Aliased:
