@@ -13,7 +13,9 @@ from eager import amp as amp
 from eager import autograd as autograd
 from eager import backends as backends
 from eager import buffers as buffers
+from eager import compiler as compiler
 from eager import cuda as cuda
+from eager import distributed as distributed
 from eager import distributions as distributions
 from eager import fft as fft
 from eager import fills as _fills
@@ -35,6 +37,7 @@ from eager import signal as signal
 from eager import special as special
 from eager import testing as testing
 from eager import utils as utils
+from eager import version as version
 from eager.amp import autocast as autocast
 from eager.autograd import anomaly as _anomaly
 from eager.autograd import differences as _differences

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from eager.dtype import DType
 from eager.interop import numpy
 from eager.registry import public
-from eager.storage import TypedStorage, UntypedStorage, memory_of
+from eager.storage import TypedStorage, UntypedStorage, memory_of, owner_of
 from eager.tensor import Tensor, wrap
 
 
@@ -51,3 +52,29 @@ def untyped_storage(self: Tensor) -> UntypedStorage:
 def storage(self: Tensor) -> TypedStorage:
     """The memory that this tensor and its views share, as elements of its dtype."""
     return TypedStorage(wrap_storage=untyped_storage(self), dtype=self.dtype)
+
+
+@public(namespace=False)
+def share_memory_(self: Tensor) -> Tensor:
+    """Move the tensor, its values included, to memory that processes forked later share: a write
+    of one is seen by all. Views that were made before keep the old memory. Nothing is done for a
+    tensor that lies there already, or on a device.
+
+    Raises RuntimeError for a view: share its base. Pickled tensors are copies."""
+    if self._view is not None:
+        raise RuntimeError("share_memory_: this tensor is a view; share the memory of its base")
+    if self.is_cpu and not is_shared(self):
+        array = numpy(self, force=True)
+        shared = np.frombuffer(mmap.mmap(-1, max(array.nbytes, 1)), array.dtype, array.size)
+        shared.reshape(array.shape)[...] = array
+        self.data = wrap(shared.reshape(array.shape))
+    return self
+
+
+@public(namespace=False)
+def is_shared(self: Tensor) -> bool:
+    """Whether forked processes write the same memory (`share_memory_`). True on a device."""
+    if not self.is_cpu:
+        return True
+    memory = owner_of(numpy(self, force=True)).base
+    return isinstance(getattr(memory, "obj", memory), mmap.mmap)

@@ -16,12 +16,12 @@ from types import MethodType
 from typing import Any, Final
 
 from codegen import CheckFailed
+from eager import compiler
 from eager.dispatch import current_tracer
 from jitcap.capture.breaks import Break
 from jitcap.capture.native import name_of
 from jitcap.entry import Entries, compile_call, readable
 from jitcap.explain import Explanation, explanation
-from jitcap.marks import no_capture
 from jitcap.pipeline import known_backend, takes_symbols
 from jitcap.record import Stats, announce, forget_announcements, merged
 from jitcap.varying import Varying
@@ -144,7 +144,8 @@ def _jit(fn: Any, options: Options) -> Any:
 
 def disable(fn: Callable[..., Any]) -> Callable[..., Any]:
     """`fn` is called plainly, never captured: the program splits around it."""
-    return no_capture(fn)
+    plain: Callable[..., Any] = compiler.disable(fn)
+    return plain
 
 
 def explain(

@@ -6,25 +6,11 @@ sizes are symbols from the start. (A size that has changed between calls is one 
 
 from __future__ import annotations
 
-import functools
 import weakref
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from eager.compiler import NO_CAPTURE
 from eager.tensor import Tensor
-
-NO_CAPTURE = "__jitcap_disable__"
-
-
-def no_capture(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """`fn` with a mark that capture respects: the program splits around its calls."""
-
-    @functools.wraps(fn)
-    def plainly(*args: Any, **kwargs: Any) -> Any:
-        return fn(*args, **kwargs)
-
-    setattr(plainly, NO_CAPTURE, True)
-    return plainly
 
 
 def graph_break() -> None:

@@ -17,6 +17,7 @@ from types import CodeType, FunctionType
 from typing import Any, Final
 
 from codegen import CheckFailed
+from eager.compiler import NO_CAPTURE
 from eager.config import config
 from eager.nn import Module
 from jitcap.capture import sizes
@@ -30,7 +31,6 @@ from jitcap.capture.native import HOST_MODULES, is_library_space, is_native
 from jitcap.capture.opcodes_table import OPCODES
 from jitcap.capture.result import Captured, why_not
 from jitcap.capture.segment import RETURNED, STOPPED, capture_segment, live, point_of
-from jitcap.marks import NO_CAPTURE
 from jitcap.oracle import Plain
 from jitcap.record import say
 from jitcap.varying import Varying

@@ -23,6 +23,7 @@ from typing import Any, Final
 import numpy as np
 
 from eager.aval import Aval
+from eager.compiler import NO_CAPTURE
 from eager.device.array import DeviceArray
 from eager.optim import Optimizer
 from eager.storage import Storage
@@ -77,7 +78,6 @@ from jitcap.capture.origin import (
 from jitcap.capture.outside import Outside, Shadow
 from jitcap.class_guard import Member
 from jitcap.guards import CodeIs, Equals, Is, Length, Same, TypeIs
-from jitcap.marks import NO_CAPTURE
 from jitcap.tensor_guard import TensorLike, ViewOfBase, is_argument
 
 STEPPED: Final = "_stepped"  # of an optimizer

@@ -17,6 +17,7 @@ from functools import lru_cache
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, Final
 
+from eager import compiler
 from eager.autograd import register_hook
 from eager.optim import Optimizer
 from eager.printing import tensor_repr
@@ -83,7 +84,7 @@ _TEXT: Final = tensor_repr.__code__
 _ASKED: Final = Optimizer.has_stepped.__code__
 _OPENED: Final = {
     marks.graph_break.__code__: "graph_break()",
-    marks.no_capture(len).__code__: "a function marked by disable()",
+    compiler.disable(len).__code__: "a function marked by disable()",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any, Generic, TypeVar
 
@@ -141,3 +142,54 @@ class BatchSampler(Sampler[list[int]]):
     def __len__(self) -> int:
         n = len(self.sampler)  # type: ignore[arg-type]
         return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
+
+
+class DistributedSampler(Sampler[int]):
+    """The part of process `rank` of `num_replicas`: every `num_replicas`-th index. With `shuffle`
+    in an order drawn from `seed` and the epoch (`set_epoch`); parts are of equal length, by
+    repeating the first indices, or by leaving out the last with `drop_last`.
+
+    Raises RuntimeError without `num_replicas` and `rank`, which nobody else knows here; ValueError
+    for a rank outside [0, num_replicas)."""
+
+    def __init__(
+        self,
+        dataset: Sized,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+    ) -> None:
+        super().__init__()
+        if num_replicas is None or rank is None:
+            raise RuntimeError(
+                "DistributedSampler: processes do not know of each other here; give num_replicas "
+                "and rank"
+            )
+        if not 0 <= rank < num_replicas:
+            raise ValueError(
+                f"Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]"
+            )
+        self.dataset, self.num_replicas, self.rank = dataset, num_replicas, rank
+        self.shuffle, self.seed, self.drop_last, self.epoch = shuffle, seed, drop_last, 0
+        n = len(dataset)
+        self.num_samples = n // num_replicas if drop_last else -(-n // num_replicas)
+        self.total_size = self.num_samples * num_replicas
+
+    def __iter__(self) -> Iterator[int]:
+        n = len(self.dataset)
+        indices = [*range(n)]
+        if self.shuffle:
+            generator = Generator()
+            generator.manual_seed(self.seed + self.epoch)
+            indices = randperm(n, generator=generator).tolist()
+        every = itertools.islice(itertools.cycle(indices), self.total_size)
+        return itertools.islice(every, self.rank, None, self.num_replicas)
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+    def set_epoch(self, epoch: int) -> None:
+        """Shuffle in another order."""
+        self.epoch = epoch

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from eager.compiler import NO_CAPTURE
 from eager.sym import SymNumber
 from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
@@ -44,7 +45,6 @@ from jitcap.capture.origin import GLOBALS, Attribute, Contents, Fixed, Item, Ori
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import Maker
 from jitcap.guards import CodeIs, Equals, Is, Length, TypeIs
-from jitcap.marks import NO_CAPTURE
 
 _PARTS: Final = frozenset(vars(FunctionType)) - {"__class__"}
 _OF_METHODS: Final = frozenset(vars(MethodType)) - {"__doc__"}

@@ -1,0 +1,59 @@
+"""At the edge: `eager.multiprocessing`, Python's `multiprocessing` and PyTorch's `spawn`.
+
+A tensor that is sent to a process is a copy. What was moved by `Tensor.share_memory_()` before a
+process was forked is shared with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from multiprocessing import *  # noqa: F403 - every name of Python's module
+from multiprocessing import get_context
+from typing import Any
+
+
+class SpawnContext:
+    """The processes of one `spawn`."""
+
+    def __init__(self, processes: list[Any]) -> None:
+        self.processes = processes
+
+    def pids(self) -> list[int | None]:
+        return [p.pid for p in self.processes]
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait for all; whether they have ended. RuntimeError, after the others were ended, for
+        one that failed."""
+        for rank, process in enumerate(self.processes):
+            process.join(timeout)
+            if process.exitcode:
+                for other in self.processes:
+                    other.terminate()
+                raise RuntimeError(
+                    f"process {rank} ended with exit code {process.exitcode}; what it raised was "
+                    "printed by it"
+                )
+        return all(p.exitcode is not None for p in self.processes)
+
+
+def spawn(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...] = (),
+    nprocs: int = 1,
+    join: bool = True,
+    daemon: bool = False,
+    start_method: str = "spawn",
+) -> SpawnContext | None:
+    """`fn(rank, *args)` in `nprocs` new processes; waits for them, or gives their context if not
+    `join`."""
+    context: Any = get_context(start_method)
+    processes = [
+        context.Process(target=fn, args=(rank, *args), daemon=daemon) for rank in range(nprocs)
+    ]
+    for process in processes:
+        process.start()
+    started = SpawnContext(processes)
+    if not join:
+        return started
+    started.join()
+    return None
