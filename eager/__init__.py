@@ -35,6 +35,7 @@ from eager import serialization as serialization
 from eager import short_time as short_time
 from eager import signal as signal
 from eager import special as special
+from eager import submodules as _submodules
 from eager import testing as testing
 from eager import utils as utils
 from eager import version as version
@@ -44,6 +45,7 @@ from eager.autograd import differences as _differences
 from eager.autograd import enable_grad as enable_grad
 from eager.autograd import function as _function
 from eager.autograd import functional as _functional
+from eager.autograd import graph as _graph
 from eager.autograd import inference_mode as inference_mode
 from eager.autograd import is_grad_enabled as is_grad_enabled
 from eager.autograd import is_inference_mode_enabled as is_inference_mode_enabled
@@ -122,7 +124,8 @@ from eager.storage import UntypedStorage as UntypedStorage
 from eager.tensor import Tensor as Tensor
 
 __version__ = "0.1.0"
-_AUTOGRAD_MODULES = (_function, _functional, _former)
+_SUBMODULES = _submodules
+_AUTOGRAD_MODULES = (_function, _functional, _former, _graph)
 for _name in ("gradcheck", "gradgradcheck", "GradcheckError"):  # made of autograd: above it
     setattr(autograd, _name, getattr(_differences, _name))
 is_anomaly_enabled = _anomaly.is_anomaly_enabled

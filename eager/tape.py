@@ -47,6 +47,7 @@ class _Mode(threading.local):
     autocast: Autocast | None = None  # None where no device has it on
     behind: Node | None = None  # whose derivative is being taken
     anomaly: Anomaly | None = None  # look at the gradients of every derivative
+    saved_hooks: tuple[Callable[..., Any], Callable[..., Any]] | None = None  # pack and unpack
 
 
 mode = _Mode()
@@ -67,13 +68,17 @@ class Saved:
 
     __slots__ = ("name", "tensor", "version")
 
+    tensor: Any  # or Packed
+
     def __init__(self, tensor: Tensor, name: str) -> None:
-        self.tensor = tensor
+        self.tensor = tensor if mode.saved_hooks is None else Packed(tensor, *mode.saved_hooks)
         self.version = tensor._storage.version
         self.name = name
 
     def own(self) -> None:
         """Keep a copy instead, with the same place on the tape."""
+        if type(self.tensor) is Packed:
+            return
         kept = self.tensor.detach().clone()
         kept._node, kept._index, kept._requires_grad = (
             self.tensor._node,
@@ -83,10 +88,42 @@ class Saved:
         self.tensor, self.version = kept, kept._storage.version
 
     def get(self) -> Tensor:
+        if type(self.tensor) is Packed:
+            return self.tensor.get()
         t, found = self.tensor, self.tensor._storage.version
         if found != self.version:
             raise RuntimeError(stale(t.dtype, t.shape, self.name, found, self.version))
         return t
+
+
+class Packed:
+    """What a user's hook made of a saved tensor, and how it comes back."""
+
+    __slots__ = ("index", "leaf", "node", "packed", "unpack")
+
+    def __init__(
+        self, tensor: Tensor, pack: Callable[..., Any], unpack: Callable[..., Any]
+    ) -> None:
+        self.leaf = tensor if tensor._node is None and tensor._requires_grad else None
+        self.node, self.index = tensor._node, tensor._index
+        before, mode.saved_hooks = mode.saved_hooks, None
+        try:
+            self.packed = pack(tensor.detach())
+        finally:
+            mode.saved_hooks = before
+        self.unpack = unpack
+
+    def get(self) -> Tensor:
+        """The tensor, with its place on the tape."""
+        tensor = self.unpack(self.packed)
+        if not isinstance(tensor, Tensor):
+            raise TypeError("Output of saved tensor unpack_hook expected to be a Tensor")
+        if self.leaf is not None:
+            return self.leaf if mode.enabled else tensor.detach()
+        tensor = tensor.detach()
+        tensor._node, tensor._index = self.node, self.index
+        tensor._requires_grad = self.node is not None
+        return tensor
 
 
 class Node:

@@ -301,6 +301,11 @@ CLAIMS = {
         "* `func.vmap` calls": "tests/eager/test_func_maps.py::test_functions_of_functions_compiled",
         "* `autograd.detect_anomaly` inside": "tests/eager/test_func_maps.py::"
         "test_anomalies_in_a_compiled_function",
+        "* `autograd.graph.saved_tensors_hooks` inside": "tests/eager/test_autograd.py::"
+        "test_hooks_on_what_is_saved_split_a_compiled_function",
+        "* `x[i]`, where `i` is a tensor": "tests/eager/test_indexing.py::"
+        "test_an_index_tensor_without_dimensions_gives_a_view "
+        "tests/eager/test_indexing.py::test_returned_from_a_compiled_function_it_is_a_copy",
         "* A lazy module": "tests/nn/test_lazy.py::test_first_called_in_a_compiled_function",
         "* Sparse and nested": SELF + "test_what_is_not_there",
         "* Tensors live on the CPU": DEVICE + "test_surface.py tests/cuda/test_training.py",

@@ -3,13 +3,16 @@ PyTorch's distributions."""
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 from eager import fills
 from eager import random as rng
 from eager.autograd import no_grad
 from eager.linalg import qr
+from eager.notice import warn
 from eager.ops.index_and_sort import iota
 from eager.random import Generator
 from eager.tensor import Tensor
@@ -205,3 +208,22 @@ def sparse_(
         for column in range(columns):
             tensor[rng.randperm(rows, generator=generator)[:zeros], column] = 0
     return tensor
+
+
+def _older(fn: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """`fn` under its name without the underscore, which PyTorch has from before."""
+    name = fn.__name__
+
+    @functools.wraps(fn)
+    def renamed(*args: Any, **kwargs: Any) -> Tensor:
+        warn(f"nn.init.{name[:-1]} is now deprecated in favor of nn.init.{name}.", FutureWarning)
+        return fn(*args, **kwargs)
+
+    return renamed
+
+
+uniform, normal, constant = _older(uniform_), _older(normal_), _older(constant_)
+eye, dirac = _older(eye_), _older(dirac_)
+orthogonal, sparse = _older(orthogonal_), _older(sparse_)
+xavier_uniform, xavier_normal = _older(xavier_uniform_), _older(xavier_normal_)
+kaiming_uniform, kaiming_normal = _older(kaiming_uniform_), _older(kaiming_normal_)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import eager
+from jitcap import jit
 
 torch = pytest.importorskip("torch")
 
@@ -407,3 +408,56 @@ def test_views_in_place():
     both(program)
     with pytest.raises(RuntimeError, match="a leaf Variable"):
         leaf(eager, 1.0).unsqueeze_(0)
+
+
+def hooks_on_saved(lib):
+    """Gradients, and second ones, with what is saved packed by a user's functions."""
+    graph, shapes = lib.autograd.graph, []
+    x = lib.tensor([0.3, -0.7, 1.1], requires_grad=True)
+    w = lib.tensor([0.5, 0.2, -0.4], requires_grad=True)
+
+    def pack(t):
+        shapes.append(tuple(t.shape))
+        return t * 2
+
+    with graph.saved_tensors_hooks(pack, lambda kept: kept / 2):
+        y = ((x * 1.0).sin() * w).exp()
+    y.sum().backward()
+    with graph.save_on_cpu():
+        z = ((x * 2).tanh() * w).exp()
+    (first,) = lib.autograd.grad(z.sum(), x, create_graph=True)
+    second = lib.autograd.grad(first.sum(), [x, w])
+    kept = (x * 1).exp()
+    graph.increment_version(kept)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        kept.sum().backward()
+    edge = graph.get_gradient_edge(z)
+    assert isinstance(edge.node, graph.Node)
+    assert edge.output_nr == 0
+    with pytest.raises(RuntimeError, match="gradient edge"):
+        graph.get_gradient_edge(lib.ones(1))
+    assert shapes
+    return [t.detach().numpy() for t in (x.grad, w.grad, first, *second)]
+
+
+def test_hooks_on_what_is_saved():
+    for ours, theirs in zip(hooks_on_saved(eager), hooks_on_saved(torch), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+def test_hooks_on_what_is_saved_split_a_compiled_function():
+    seen = []
+
+    @jit
+    def step(x):
+        with eager.autograd.graph.saved_tensors_hooks(
+            lambda t: seen.append(t.shape) or t, lambda t: t
+        ):
+            y = x.exp()
+        y.sum().backward()
+        return x.grad
+
+    x = eager.ones(2, requires_grad=True)
+    np.testing.assert_allclose(step(x).numpy(), np.exp([1, 1]), rtol=1e-6)
+    assert seen == [(2,)]

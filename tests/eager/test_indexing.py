@@ -204,3 +204,11 @@ def test_an_index_tensor_without_dimensions_gives_a_view(program):
                 np.testing.assert_allclose(ours.numpy(), reference.numpy(), rtol=1e-5)
     stats = compiled.stats
     assert (stats.compiles, stats.splits, stats.fallbacks) == (1, 0, 0)
+
+
+def test_returned_from_a_compiled_function_it_is_a_copy():
+    x = eager.zeros(3)
+    jit(lambda x, i: x[i])(x, eager.tensor(1)).add_(1)
+    assert x.tolist() == [0, 0, 0]
+    x[eager.tensor(1)].add_(1)
+    assert x.tolist() == [0, 1, 0]

@@ -53,7 +53,7 @@ NOT_READ = {
     "the_type": "annotations change nothing",
     "check_undefined_grad": "an operand that needs no gradient has none",
     "return_indices": "the function is the one that gives them",
-    "y __ node": "one signature for all subclasses",
+    "y __ node t": "one signature for all subclasses",
 }  # fmt: skip
 
 

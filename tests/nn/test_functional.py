@@ -230,6 +230,12 @@ def test_vectors_and_padding():
     assert padded.tolist() == [[1, 1, -1], [1, 1, 1]]
 
 
+def test_older_names_of_initialisations():
+    with pytest.warns(FutureWarning, match=r"in favor of nn.init.constant_"):
+        got = eager.nn.init.constant(eager.empty(2, 2), 3.0)
+    assert (got == 3).all()
+
+
 def test_initialisations():
     w = eager.empty(200, 300)
     eager.nn.init.orthogonal_(w)

@@ -309,3 +309,16 @@ def test_a_normalisation_is_folded_into_its_layer(layer):
         fuse(first, norm)
     both.eval()
     assert eager.allclose(fuse(first, norm)(x), both(x), atol=1e-5)
+
+
+def test_to_empty_and_skip_init():
+    m = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+    weight = m[0].weight
+    assert m.to_empty(device="cpu") is m
+    assert m[0].weight is weight
+    assert [tuple(b.shape) for b in m.buffers()] == [(3,), (3,), ()]
+    eager.manual_seed(3)
+    first = eager.rand(2)
+    eager.manual_seed(3)
+    assert nn.utils.skip_init(nn.Linear, 2, 3).weight.shape == (3, 2)
+    assert (eager.rand(2) == first).all()

@@ -15,6 +15,7 @@ from eager.nn.modules.hooks import Hooked
 from eager.nn.modules.state import IncompatibleKeys as IncompatibleKeys
 from eager.nn.modules.state import State
 from eager.nn.parameter import Buffer, Parameter
+from eager.ops.create import empty_like
 from eager.tensor import Tensor
 
 M = TypeVar("M", bound="Module")
@@ -231,6 +232,25 @@ class Module(Hooked, State):
     def cuda(self: M, device: Any = None) -> M:
         place = "cuda" if device is None else device
         return self.to(f"cuda:{place}" if isinstance(place, int) else place)
+
+    def to_empty(self: M, *, device: Any, recurse: bool = True) -> M:
+        """Move in place, to memory with any values. Parameters and buffers of submodules as well,
+        if `recurse`."""
+        modules = self.modules() if recurse else (self,)
+        for module in modules:
+            for tensors in (module._parameters, module._buffers):
+                for name, tensor in tensors.items():
+                    if tensor is not None:
+                        moved = empty_like(tensor.detach(), device=device)
+                        if isinstance(tensor, Parameter):
+                            tensor.data = moved
+                        else:
+                            tensors[name] = moved
+        return self
+
+    def share_memory(self: M) -> M:
+        """The module as it is: threads share all memory, processes are given copies."""
+        return self
 
     def train(self: M, mode: bool = True) -> M:
         """Set training mode here and below: it is what dropout and batch normalisation look at."""

@@ -1,7 +1,9 @@
 """`eager.nn.utils`: clipping gradients, flat parameter vectors, padded sequences, norms of
 weights."""
 
-from eager.nn.utils import parametrizations, parametrize, rnn
+from typing import Any
+
+from eager.nn.utils import parametrizations, parametrize, prune, rnn
 from eager.nn.utils.clip import (
     clip_grad_norm_,
     clip_grad_value_,
@@ -21,6 +23,18 @@ from eager.nn.utils.weights import (
     spectral_norm,
     weight_norm,
 )
+from eager.random import get_rng_state, set_rng_state
+
+
+def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Any:
+    """A module whose parameters have any values: `module_cls(*args, **kwargs)`, whose draws do not
+    count."""
+    state = get_rng_state()
+    try:
+        return module_cls(*args, **kwargs)
+    finally:
+        set_rng_state(state)
+
 
 __all__ = [
     "clip_grad_norm_",
@@ -34,9 +48,11 @@ __all__ = [
     "parameters_to_vector",
     "parametrizations",
     "parametrize",
+    "prune",
     "remove_spectral_norm",
     "remove_weight_norm",
     "rnn",
+    "skip_init",
     "spectral_norm",
     "vector_to_parameters",
     "weight_norm",

@@ -1,0 +1,73 @@
+"""`eager.autograd.graph`: the tape as users look at it, and hooks on what it saves. tensors ->
+their places on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from eager.dispatch import tracing
+from eager.notice import ignore
+from eager.tape import Node as Node
+from eager.tape import mode
+from eager.tensor import Tensor
+from eager.traced import UnknownValue
+
+__all__ = [
+    "GradientEdge", "Node", "get_gradient_edge", "increment_version", "save_on_cpu",
+    "saved_tensors_hooks",
+]  # fmt: skip
+
+
+class GradientEdge(NamedTuple):
+    """An output of a node: where a gradient arrives."""
+
+    node: Any
+    output_nr: int
+
+
+def get_gradient_edge(tensor: Tensor) -> GradientEdge:
+    """Where the gradient of `tensor` arrives. RuntimeError if it has none."""
+    if not tensor.requires_grad:
+        raise RuntimeError(
+            "It is not possible to get the gradient edge for a Tensor that does not require "
+            "gradients"
+        )
+    node = tensor.grad_fn
+    return GradientEdge(tensor if node is None else node, tensor.output_nr)
+
+
+def increment_version(tensor: Tensor | Sequence[Tensor]) -> None:
+    """Say that the memory of a tensor was written by something that the tape does not see."""
+    for x in (tensor,) if isinstance(tensor, Tensor) else tensor:
+        x._storage.version += 1
+
+
+class saved_tensors_hooks:
+    """What is saved for derivatives inside: `pack_hook(tensor)` is kept, and `unpack_hook` makes a
+    tensor of it again.
+
+    A compiled function decides itself what it keeps: hooks around it see what runs plainly."""
+
+    def __init__(
+        self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]
+    ) -> None:
+        self._hooks: Any = (pack_hook, unpack_hook)
+        self._before: list[Any] = []
+
+    def __enter__(self) -> None:
+        if tracing():
+            raise UnknownValue("saved_tensors_hooks looks at each tensor that is saved")
+        self._before.append(mode.saved_hooks)
+        mode.saved_hooks = self._hooks
+
+    def __exit__(self, *_: object) -> None:
+        mode.saved_hooks = self._before.pop()
+
+
+class save_on_cpu(saved_tensors_hooks):
+    """What is saved inside waits in the memory of the CPU."""
+
+    def __init__(self, pin_memory: bool = False) -> None:
+        ignore("save_on_cpu", pin_memory=pin_memory)
+        super().__init__(lambda x: (x.device, x.cpu()), lambda kept: kept[1].to(kept[0]))
