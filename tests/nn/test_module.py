@@ -317,6 +317,8 @@ def test_to_empty_and_skip_init():
     assert m.to_empty(device="cpu") is m
     assert m[0].weight is weight
     assert [tuple(b.shape) for b in m.buffers()] == [(3,), (3,), ()]
+    assert m.share_memory() is m
+    assert all(t.is_shared() for t in (*m.parameters(), *m.buffers()))
     eager.manual_seed(3)
     first = eager.rand(2)
     eager.manual_seed(3)

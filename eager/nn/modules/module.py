@@ -249,7 +249,9 @@ class Module(Hooked, State):
         return self
 
     def share_memory(self: M) -> M:
-        """The module as it is: threads share all memory, processes are given copies."""
+        """Put parameters and buffers where processes that are forked write the same memory."""
+        for tensor in (*self.parameters(), *self.buffers()):
+            tensor.share_memory_()
         return self
 
     def train(self: M, mode: bool = True) -> M:
