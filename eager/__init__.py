@@ -108,6 +108,7 @@ from eager.ops import products as _products
 from eager.ops import reduce as _reduce
 from eager.ops import scan as _scan
 from eager.ops import search_and_count as _search_and_count
+from eager.ops import segments as _segments
 from eager.ops import sort as _sort
 from eager.ops import strided as _strided
 from eager.ops import view as _view
@@ -136,6 +137,7 @@ _OP_MODULES = (
     _bessel,
     _complex,
     _search_and_count,
+    _segments,
     _activation,
     _composite,
     _contract,

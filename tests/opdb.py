@@ -66,7 +66,7 @@ WHY_ABSENT = {
     "internal: torch.ops, jiterator": "functions of torch's own inside, and CUDA text of users",
     "ops.aten": "functions of torch's own inside",
     **dict.fromkeys(
-        "_chunk_cat _native_batch_norm_legit _segment_reduce _unsafe_masked_index "
+        "_chunk_cat _native_batch_norm_legit _unsafe_masked_index "
         "_unsafe_masked_index_put_accumulate torch._scaled_mm torch._scaled_mm_v2".split(),
         "functions of torch's own inside",
     ),
@@ -145,7 +145,7 @@ def ours(op: Any) -> Any:
     fn = op.op
     if type(fn).__module__ == "torch._ops" or op.name.startswith("jiterator"):
         raise Absent("internal: torch.ops, jiterator")
-    paths = (op.name, f"Tensor.{op.name}")
+    paths = (op.name.removeprefix("_"), op.name, f"Tensor.{op.name}")
     path = next((p for p in paths if _reference(p) is fn), None)
     if path is None:
         return _over_eager(fn)
