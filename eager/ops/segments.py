@@ -65,7 +65,7 @@ def segment_reduce(
     axis = axis + data.ndim if axis < 0 else axis
     starts = _starts(data, lengths, offsets, axis, unsafe)  # (*rows, segments + 1)
     rows, count = data.shape[:axis], starts.shape[-1] - 1
-    places = arange(data.shape[axis]).expand((*rows, data.shape[axis]))
+    places = arange(data.shape[axis], device=data.device).expand((*rows, data.shape[axis]))
     # 0: before the first segment; count + 1: behind the last one
     segment = searchsorted(starts.contiguous(), places.contiguous(), right=True)
     rest = data.shape[axis + 1 :]
