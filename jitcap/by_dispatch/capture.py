@@ -25,6 +25,7 @@ from jitcap.capture.capture import beginning, finish, tracing, with_aliases, wit
 from jitcap.capture.effects import counters, tensors_of
 from jitcap.capture.frames import VARKEYWORDS
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR
+from jitcap.capture.kinds.base import words
 from jitcap.capture.kinds.objects import ObjectShadow
 from jitcap.capture.kinds.sequences import ListShadow
 from jitcap.capture.kinds.tensors import TensorShadow, replaced_member
@@ -121,7 +122,7 @@ def _refusing(session: DispatchSession) -> Iterator[None]:
         if session.noted is None and not unknown_values.get():
             session.locate(error)
             if session.tracer.reads or session.outside.numbers:  # it may be about a stand-in
-                refusal = Break("exception", f"{type(error).__name__}: {error}")
+                refusal = Break("exception", words(error))
                 refusal.unsure, refusal.place = True, getattr(error, "__jitcap_place__", None)
                 raise refusal from error
             raise

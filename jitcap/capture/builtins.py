@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import _thread
 import builtins
+import collections
 import copy
 import dataclasses
 import decimal
@@ -179,10 +180,12 @@ def _written(builtin: Any, fn: Any) -> Handler:
     return handler
 
 
+_LAZY: Final = "accumulate compress dropwhile filterfalse groupby starmap takewhile"
 for _builtin, _fn in {
-    sum: polyfills.sum_, functools.reduce: polyfills.reduce,
-    itertools.accumulate: polyfills.accumulate, itertools.compress: polyfills.compress,
-    itertools.groupby: polyfills.groupby, (object, "__reduce_ex__"): polyfills.reduce_ex,
+    **{getattr(itertools, name): getattr(polyfills, name) for name in _LAZY.split()},
+    sum: polyfills.sum_, functools.reduce: polyfills.reduce, (type, "fromkeys"): polyfills.fromkeys,
+    collections._count_elements: polyfills.count_elements,  # type: ignore[attr-defined]
+    (object, "__reduce_ex__"): polyfills.reduce_ex,
 }.items():  # fmt: skip
     HANDLERS[_builtin] = _written(_builtin, _fn)
 HANDLERS[len] = Session.length
@@ -305,7 +308,7 @@ def _dict(s: Session, given: Any = (), /, **kwargs: Any) -> dict[Any, Any]:
     if isinstance(given, dict) or _hasattr(s, given, "keys"):
         pairs = list(entries(s, given, ""))
     else:
-        pairs = [tuple(s.list_of(pair)) for pair in s.list_of(given)]
+        pairs = [tuple(s.list_of(pair)) for pair in s.iter(given)]
     s.hashing(pair[0] for pair in pairs if pair)
     return dict(pairs) | kwargs
 

@@ -11,14 +11,21 @@ import builtins
 import sys
 import types
 import typing
-from types import CellType, FunctionType
+from types import CellType
 from typing import Any, Final
 
 from jitcap.capture.breaks import Break
 from jitcap.capture.frames import frame_for
 from jitcap.capture.kinds.base import MISSING, Session, handles, kind_of
 from jitcap.capture.kinds.cells import is_empty
-from jitcap.capture.kinds.classes import acts_by_itself, class_raw, guarded_mro
+from jitcap.capture.kinds.classes import (
+    META_HOOKS,
+    acts_by_itself,
+    class_raw,
+    guarded_mro,
+    refuse_class_hooks,
+    refuse_hooks,
+)
 from jitcap.capture.kinds.objects import own_field
 from jitcap.capture.native import is_library_class, is_python_class
 from jitcap.capture.origin import Computed
@@ -33,7 +40,9 @@ def _type(s: Session, /, *args: Any, **kwargs: Any) -> Any:
         return kind_of(args[0]).type_of(args[0])
     if len(args) != 3 or not isinstance(args[1], tuple) or not isinstance(args[2], dict):
         return type(*args, **kwargs)
-    _refuse_hooks(s, type, args[1], args[2])
+    meta = _most_derived(type, args[1])
+    refuse_hooks(s, meta, META_HOOKS)
+    refuse_class_hooks(s, meta, args[1], args[2])
     return s.made_inside(type(*args, **kwargs))
 
 
@@ -142,24 +151,20 @@ def _build_class(s: Session, body: Any, name: str, /, *bases: Any, **kwargs: Any
     meta = kwargs.pop("metaclass", type)
     if any(hasattr(b, "__mro_entries__") for b in bases) or not isinstance(meta, type):
         raise Break("opcode", f"class {name} has bases or a metaclass that are made")
-    meta = max([meta, *map(type, bases)], key=lambda m: len(m.__mro__))
+    meta = _most_derived(meta, bases)
+    refuse_hooks(s, meta, ("__prepare__", *META_HOOKS))
     frame = frame_for(s, body, (), {})
-    frame.namespace = dict(meta.__prepare__(name, bases, **kwargs))
+    namespace = meta.__prepare__(name, bases, **kwargs)
+    if type(namespace) is not dict:
+        raise Break("opcode", f"class {name} has a namespace of its own, a {type(namespace)}")
+    frame.namespace = namespace
     cell = s.vm.run(frame).value
-    _refuse_hooks(s, meta, bases, frame.namespace)
-    cls = s.made_inside(meta(name, bases, frame.namespace, **kwargs))
+    refuse_class_hooks(s, meta, bases, namespace)
+    cls = s.made_inside(meta(name, bases, namespace, **kwargs))
     if isinstance(cell, CellType) and is_empty(cell):
         cell.cell_contents = cls
     return cls
 
 
-def _refuse_hooks(s: Session, meta: type, bases: Any, namespace: Any) -> None:
-    """What of the program's runs when a class is made would run natively, and at capture only."""
-    asked = [(meta, hook) for hook in ("__new__", "__init__", "__call__", "__prepare__")]
-    asked += [(base, "__init_subclass__") for base in bases]
-    asked += [(type(v), "__set_name__") for v in namespace.values() if kind_of(v).python]
-    for cls, hook in asked:
-        raw = class_raw(s, cls, hook)
-        fn = getattr(raw, "__func__", raw)
-        if isinstance(fn, FunctionType) and not s.is_library(fn.__globals__):
-            raise Break("effect", f"a class statement runs {cls.__qualname__}.{hook}")
+def _most_derived(meta: type, bases: tuple[Any, ...]) -> type:
+    return max([meta, *map(type, bases)], key=lambda m: len(m.__mro__))

@@ -24,6 +24,7 @@ from jitcap.capture.breaks import Again, Aliased, Break, Place, Record
 from jitcap.capture.bytecode import UnsupportedPython
 from jitcap.capture.effects import Epilogue, counters, epilogue, guard_aliases, tensors_of
 from jitcap.capture.frames import VARKEYWORDS
+from jitcap.capture.kinds.base import words
 from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.native import name_of
 from jitcap.capture.origin import Attribute, Computed, Fixed, Keyword, Keywords, Origin, Positional
@@ -169,7 +170,7 @@ def tracing(
     except RecursionError as error:
         raise _placed(Break("exception", "RecursionError"), error, session) from error
     except (Exception, GeneratorExit) as error:  # the latter, too, a program may raise by itself
-        refusal = _placed(Break("exception", _words(error)), error, session)
+        refusal = _placed(Break("exception", words(error)), error, session)
         refusal.unsure = bool(session.tracer.checks)
         raise refusal from error
     finally:
@@ -182,12 +183,6 @@ def tracing(
         session.outside.forget()
         for table in (session.hashed, session.inputs, session.owners, session.cells):
             table.clear()
-
-
-def _words(error: BaseException) -> str:
-    """What an exception says, without running the program's code."""
-    own = type(error).__str__
-    return type(error).__name__ + (f": {error}" if not isinstance(own, FunctionType) else "")
 
 
 def _floating_point_error(error: str, _: int) -> None:

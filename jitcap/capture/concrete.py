@@ -25,6 +25,11 @@ _BINARY: Final = BINARY | INPLACE | COMPARE
 _SILENT: Final = frozenset({int, float, str, bool, type(None), Tensor})  # they do not warn
 
 
+def _located(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """An operation that may run any code, which may warn or look at its caller."""
+    return lambda world, *args: world._here(fn, args, {})
+
+
 class ConcreteWorld:
     """See `interpret.World`, for one frame. `nested` runs the Python functions that `splits` says
     may be compiled in turn; others are called in the name of the frame."""
@@ -45,34 +50,32 @@ class ConcreteWorld:
         return self._here(UNARY[op], (a,), {})
 
     def _here(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call that may warn: in the name of the frame."""
+        """A call in the name of the frame, which what warns in it tells, or looks at."""
         names = self._frame.names(self.load_cell)
         return call_in(self._frame, names, partial(fn, *args, **kwargs) if args or kwargs else fn)
 
-    contains = staticmethod(lambda item, container: item in container)
+    contains = _located(lambda item, container: item in container)
     same = staticmethod(operator.is_)
-    truth = staticmethod(bool)
-    as_bool = staticmethod(bool)
-    negation = staticmethod(operator.not_)
+    truth = as_bool = _located(bool)
+    negation = _located(operator.not_)
     undecided = staticmethod(lambda value: False)
     branch = staticmethod(lambda frame, value, starts: None)  # never asked
-    getattr = staticmethod(builtins.getattr)
-    setattr = staticmethod(builtins.setattr)
-    delattr = staticmethod(builtins.delattr)
-    getitem = staticmethod(operator.getitem)
-    setitem = staticmethod(operator.setitem)
-    delitem = staticmethod(operator.delitem)
-    iter = staticmethod(builtins.iter)
-    next = staticmethod(builtins.next)
-    format = staticmethod(builtins.format)
+    getattr = _located(builtins.getattr)
+    setattr = _located(builtins.setattr)
+    delattr = _located(builtins.delattr)
+    getitem = _located(operator.getitem)
+    setitem = _located(operator.setitem)
+    delitem = _located(operator.delitem)
+    iter = _located(builtins.iter)
+    next = _located(builtins.next)
+    format = _located(builtins.format)
     join = staticmethod("".join)
     # Real values are all there; nothing is noted about them, and nothing stands for anything.
     settle = hashing = dropping = changing = raising = misnamed = staticmethod(lambda _: None)
     made_inside = staticmethod(lambda value: value)
     roll = staticmethod(lambda frame, end: False)
 
-    def list_of(self, iterable: Any) -> list[Any]:
-        return list(iterable)
+    list_of = _located(list)
 
     def method(self, obj: Any, name: str) -> Any:
         for owner in type(obj).__mro__:
@@ -124,14 +127,14 @@ class ConcreteWorld:
             cell.cell_contents = value
 
     def convert(self, value: Any, kind: int) -> Any:
-        return (None, str, repr, ascii)[kind](value)  # type: ignore[misc]
+        return self._here((None, str, repr, ascii)[kind], (value,), {})
 
     def super_getattr(self, cls: Any, obj: Any, name: str) -> Any:
-        return getattr(super(cls, obj), name)
+        return self._here(builtins.getattr, (super(cls, obj), name), {})
 
     def import_name(self, frame: Frame, name: str, fromlist: Any, level: int) -> Any:
         importer = self.load_builtin(frame, "__import__")
-        return importer(name, frame.globals, {}, fromlist, level)
+        return self._here(importer, (name, frame.globals, {}, fromlist, level), {})
 
     def import_from(self, module: Any, name: str) -> Any:
         try:

@@ -96,7 +96,11 @@ def dict_update(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     mapping = frame.pop()
     target = _container(vm, frame, ins)
     refusal = f"{shown(type(mapping))!r} object is not a mapping"
-    target.update(entries(vm.world, mapping, refusal))
+    if _has_entries(mapping):
+        vm.world.settle(mapping)
+        target.update(dict.copy(mapping))  # which asks no key for its hash again
+    else:
+        target.update(entries(vm.world, mapping, refusal))
 
 
 @opcode("DICT_MERGE")
@@ -121,9 +125,13 @@ def _shown(vm: Interpreter, frame: Frame, ins: Instruction) -> str:
     return f"{name}()" if module in (None, "builtins") else f"{module}.{name}()"
 
 
+def _has_entries(mapping: Any) -> bool:
+    return isinstance(mapping, dict) and type(mapping).__iter__ is dict.__iter__
+
+
 def entries(world: Any, mapping: Any, refusal: str) -> Iterator[tuple[Any, Any]]:
     """What a dictionary takes from a mapping: from one of its own kind, the entries as they are."""
-    if isinstance(mapping, dict) and type(mapping).__iter__ is dict.__iter__:
+    if _has_entries(mapping):
         world.settle(mapping)
         yield from dict.items(mapping)
         return

@@ -10,8 +10,18 @@ _NOTHING: Final = object()
 _NUMBERS: Final = (int, float, bool)
 
 
+def _each(values: Iterator[Any]) -> Iterator[Any]:
+    """What is left of an iterator, which is not asked for another one."""
+    while True:
+        try:
+            value = next(values)
+        except StopIteration:
+            return
+        yield value
+
+
 def reduce(fn: Callable[[Any, Any], Any], iterable: Iterable[Any], initial: Any = _NOTHING) -> Any:
-    values = iter(iterable)
+    values = _each(iter(iterable))
     if initial is _NOTHING:
         try:
             total = next(values)
@@ -47,10 +57,62 @@ def add_up(total: Any, *numbers: Any) -> Any:
     return total
 
 
+# The iterator of each of these is asked for when it is made, its first value later.
+
+
+def takewhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> Iterator[Any]:
+    return _takewhile(predicate, _each(iter(iterable)))
+
+
+def _takewhile(predicate: Callable[[Any], Any], values: Iterator[Any]) -> Iterator[Any]:
+    for value in values:
+        if not predicate(value):
+            return
+        yield value
+
+
+def dropwhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> Iterator[Any]:
+    return _dropwhile(predicate, _each(iter(iterable)))
+
+
+def _dropwhile(predicate: Callable[[Any], Any], values: Iterator[Any]) -> Iterator[Any]:
+    for value in values:
+        if not predicate(value):
+            yield value
+            break
+    yield from values
+
+
+def filterfalse(
+    predicate: Callable[[Any], Any] | None, iterable: Iterable[Any], /
+) -> Iterator[Any]:
+    return _filterfalse(predicate, _each(iter(iterable)))
+
+
+def _filterfalse(predicate: Callable[[Any], Any] | None, values: Iterator[Any]) -> Iterator[Any]:
+    for value in values:
+        if not (value if predicate is None else predicate(value)):
+            yield value
+
+
+def starmap(function: Callable[..., Any], iterable: Iterable[Any], /) -> Iterator[Any]:
+    return _starmap(function, _each(iter(iterable)))
+
+
+def _starmap(function: Callable[..., Any], values: Iterator[Any]) -> Iterator[Any]:
+    for given in values:
+        yield function(*given)
+
+
 def accumulate(
     iterable: Iterable[Any], func: Callable[[Any, Any], Any] | None = None, *, initial: Any = None
 ) -> Iterator[Any]:
-    values = iter(iterable)
+    return _accumulate(_each(iter(iterable)), func, initial)
+
+
+def _accumulate(
+    values: Iterator[Any], func: Callable[[Any, Any], Any] | None, initial: Any
+) -> Iterator[Any]:
     total = initial
     if initial is None:
         try:
@@ -64,7 +126,11 @@ def accumulate(
 
 
 def compress(data: Iterable[Any], selectors: Iterable[Any]) -> Iterator[Any]:
-    for value, selected in zip(data, selectors):  # noqa: B905 - the shorter ends it
+    return _compress(_each(iter(data)), _each(iter(selectors)))
+
+
+def _compress(values: Iterator[Any], selectors: Iterator[Any]) -> Iterator[Any]:
+    for value, selected in zip(values, selectors):  # noqa: B905 - the shorter ends it
         if selected:
             yield value
 
@@ -73,32 +139,52 @@ def groupby(
     iterable: Iterable[Any], key: Callable[[Any], Any] | None = None
 ) -> Iterator[tuple[Any, Iterator[Any]]]:
     """Neighbours with equal keys. A group ends when the next one is asked for."""
-    values = iter(iterable)
-    value: Any = None
-    current: Any = None
-    ended = False
+    return _groupby(iter(iterable), key)
 
-    def members(target: Any) -> Iterator[Any]:
-        nonlocal value, current, ended
-        yield value
-        for value in values:
-            current = value if key is None else key(value)
-            if not target == current:  # noqa: SIM201 - as often as the builtin asks, and no other
+
+def _groupby(
+    values: Iterator[Any], key: Callable[[Any], Any] | None
+) -> Iterator[tuple[Any, Iterator[Any]]]:
+    """Asks for values, and compares keys, as often as the builtin does."""
+    value = current = target = asked = _NOTHING
+
+    def step() -> bool:
+        nonlocal value, current
+        found = next(values, _NOTHING)
+        if found is not _NOTHING:
+            value, current = found, found if key is None else key(found)
+        return found is not _NOTHING
+
+    def members(group: Any, wanted: Any) -> Iterator[Any]:
+        nonlocal value
+        while group is asked and (value is not _NOTHING or step()) and _alike(wanted, current):
+            found, value = value, _NOTHING
+            yield found
+
+    while True:
+        while current is _NOTHING or (target is not _NOTHING and _alike(target, current)):
+            if not step():
                 return
-            yield value
-        ended = True
+        target, asked = current, object()
+        yield current, members(asked, target)
 
-    try:
-        value = next(values)
-    except StopIteration:
-        return
-    current = value if key is None else key(value)
-    while not ended:
-        group = members(target := current)
-        yield current, group
-        if target == current:
-            for _ in group:
-                pass
+
+def _alike(a: Any, b: Any) -> bool:
+    """As native code compares keys: an object equals itself, and is not asked."""
+    return a is b or a == b
+
+
+def fromkeys(cls: Any, iterable: Iterable[Any], value: Any = None, /) -> Any:
+    made = cls()
+    for key in iterable:
+        made[key] = value
+    return made
+
+
+def count_elements(mapping: Any, iterable: Iterable[Any]) -> None:
+    get = mapping.get
+    for element in iterable:
+        mapping[element] = get(element, 0) + 1
 
 
 def reduce_ex(obj: Any, protocol: int) -> Any:

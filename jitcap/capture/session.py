@@ -63,8 +63,8 @@ _CELLS: Final = table.CELLS
 DEEPEST: Final = 150  # frames
 # Methods of containers that look at the elements; those whose first argument is a place.
 _LOOKING: Final = frozenset(
-    "index count remove sort __contains__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __repr__ "
-    "__str__ __format__".split()
+    "index count remove sort indices __contains__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__ "
+    "__repr__ __str__ __format__".split()
 )
 _PLACING: Final = frozenset(
     "pop insert rotate __getitem__ __setitem__ __delitem__ __mul__ __imul__ __rmul__".split()
@@ -305,8 +305,8 @@ class Session(base.Session):
 
     def list_of(self, iterable: Any) -> list[Any]:
         """`list(iterable)`, which asks for a length, too."""
-        special = self.special(iterable, "__len__")
-        if special is None:
+        hints = ("__len__", "__length_hint__")
+        if not any(self.special(iterable, hint) for hint in hints):
             return list(self.iter(iterable))
         made: list[Any] = lent.natively(self, list, (lent.stand_in(self, iterable),))
         return made
@@ -392,4 +392,4 @@ def _texts(error: BaseException) -> list[str]:
 def _may_lend(value: Any) -> bool:
     """Whether it or a part of it can be an instance."""
     kind = kind_of(value)
-    return kind.python or kind.contains_values
+    return kind.python or kind.contains_values or type(value) is slice

@@ -27,7 +27,7 @@ from jitcap import scalars
 from jitcap.capture import numbers
 from jitcap.capture.bounds import Bounds, bounds_of, condition, holds, is_found, is_place
 from jitcap.capture.breaks import Break
-from jitcap.capture.kinds.base import Session
+from jitcap.capture.kinds.base import Session, words
 from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.origin import Attribute, Fixed, Origin
 from jitcap.capture.outside import Shadow
@@ -149,9 +149,7 @@ class CaptureTracer(Tracer):
         except Exception as error:
             if own:
                 raise
-            what = (
-                f"a function that is given to control flow raises {type(error).__name__}: {error}"
-            )
+            what = f"a function that is given to control flow raises {words(error)}"
             raise Break("data dependent", what) from error
         finally:
             self._bounds = bounds

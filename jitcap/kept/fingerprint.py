@@ -197,6 +197,11 @@ def _named(value: Any) -> Iterator[Any]:
         yield owner
 
 
+def _module(value: ModuleType) -> Iterator[Any]:
+    """By its own name: a module may have a `__getattr__`, which is asked for what it lacks."""
+    yield _Text(repr(vars(value).get("__name__")))
+
+
 def _held(value: Any) -> Iterator[Any]:
     yield _Text(repr(library_name(value)))
 
@@ -257,8 +262,8 @@ _DESCRIBE: Final[dict[type, Callable[[Any], Iterator[Any]]]] = {
     **dict.fromkeys((set, frozenset), _set),
     **dict.fromkeys(
         (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
-         types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
-         ModuleType), _named,
+         types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType),
+        _named,
     ),
     **dict.fromkeys(
         (staticmethod, classmethod, property, functools.cached_property,
@@ -269,6 +274,7 @@ _DESCRIBE: Final[dict[type, Callable[[Any], Iterator[Any]]]] = {
     CodeType: _code,
     FunctionType: _function,
     MethodType: _method,
+    ModuleType: _module,
     np.ufunc: _held,
     re.Pattern: _pattern,
     collections._tuplegetter: _field,  # type: ignore[attr-defined]

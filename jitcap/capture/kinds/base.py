@@ -286,6 +286,20 @@ def parts_of(value: Any) -> Iterable[Any]:
     return () if base is None else base.__iter__(value)
 
 
+def words(error: BaseException) -> str:
+    """What an exception says, without running the program's code."""
+    own = isinstance(type(error).__str__, FunctionType) or _answers(error.args, 0)
+    return type(error).__name__ + ("" if own else f": {error}")
+
+
+def _answers(value: Any, depth: int) -> bool:
+    """Whether the program's code may run when this is made text."""
+    if depth > DEPTH or kind_of(value).python:
+        return True
+    keys = dict.keys(value) if isinstance(value, dict) else ()
+    return any(_answers(v, depth + 1) for v in (*keys, *parts_of(value)))
+
+
 def defines(cls: type, name: str) -> bool:
     """Whether a class or a base of it holds `name`. No hook of its metaclass is asked."""
     return any(name in vars(owner) for owner in cls.__mro__)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import collections
 import functools
 import itertools
+import operator
+import sys
 import types
+from collections.abc import Iterable
 from types import FunctionType, MemberDescriptorType, MethodType
 from typing import Any, Final
 
@@ -22,9 +25,10 @@ from jitcap.capture.kinds.base import (
     Kwargs,
     Refusing,
     Session,
+    kind_of,
     kind_of_class,
 )
-from jitcap.capture.kinds.constants import ForeignKind, StaticKind, driven
+from jitcap.capture.kinds.constants import ForeignKind, StaticKind, driven, runs_python
 from jitcap.capture.native import (
     HOST_MODULES,
     PURE_MODULES,
@@ -54,12 +58,26 @@ _PURE_TYPES: Final = frozenset({
     collections.OrderedDict, collections.deque, collections.defaultdict,
     *_ITERTOOLS,
 })  # fmt: skip
+META_HOOKS: Final = ("__new__", "__init__", "__call__")  # of a metaclass, when a class is made
 # What only keeps what it gets.
 STORES: Final = frozenset({
     enumerate, zip, reversed, staticmethod, classmethod, property, slice, types.SimpleNamespace,
     types.MethodType, types.CellType, functools.partial, object.__new__,
     *_ITERTOOLS,
 })  # fmt: skip
+_TAKEN_APART: Final = (int, float, complex, str, bytes, bytearray)  # made of what they are given
+_FILLED_LATER: Final = (list, dict, set, collections.deque)  # by `__init__` alone
+# Of each that runs through its first arguments later, how many; the others are numbers.
+_RUN_THROUGH: Final[dict[type, int]] = {
+    **dict.fromkeys(_ITERTOOLS - {itertools.count}, 1),
+    **dict.fromkeys((zip, itertools.chain, itertools.product, itertools.zip_longest), sys.maxsize),
+    enumerate: 1, itertools.repeat: 0,
+}  # fmt: skip
+_POOLS: Final = frozenset({  # these run through them at once
+    itertools.product, itertools.permutations, itertools.combinations,
+    itertools.combinations_with_replacement,
+})  # fmt: skip
+_COUNTS: Final = frozenset({"repeat", "r", "n", "times", "start"})
 
 
 # ---- what a class holds
@@ -281,7 +299,9 @@ class ClassKind(StaticKind):
         if fn in (list, tuple, collections.deque) and args and isinstance(args[0], Module):
             args = (s.list_of(args[0]), *args[1:])  # to native code a module is a function
         if fn in _PURE_TYPES:
-            return s.native(fn, driven(s, args) if fn in STORES else args, kwargs)
+            return s.native(
+                fn, *(_iterated(s, fn, args, kwargs) if fn in STORES else (args, kwargs))
+            )
         maker = class_raw(s, type(fn), "__call__")
         if isinstance(maker, FunctionType):
             meta = type(fn)
@@ -302,11 +322,34 @@ class ClassKind(StaticKind):
         if fn.__name__ == "__new__":
             if owner is object:
                 return object.__new__(args[0])
-            return s.native(fn, (args[0], *driven(s, args[1:])), kwargs, stores=True)
+            if issubclass(owner, type) and len(args) == 4:
+                refuse_class_hooks(s, args[0], *args[2:])
+            stores = not issubclass(owner, _TAKEN_APART)
+            return s.native(fn, (args[0], *_contents(s, owner, args[1:])), kwargs, stores=stores)
         handler = HANDLERS.get((object, fn.__name__)) if is_python_class(type(owner)) else None
         if handler is not None and (fn.__name__ != "__init__" or of_object(fn)):
             return handler(s, owner, *args, **kwargs)
         return s.pure(fn, args, kwargs)
+
+
+def refuse_class_hooks(s: Session, meta: type, bases: Any, namespace: Any) -> None:
+    """What of the program's `type.__new__` calls would run natively, and at capture only."""
+    if type(bases) is not tuple or type(namespace) is not dict:
+        raise Break("opcode", f"{meta.__qualname__} makes a class of what is no tuple and no dict")
+    refuse_hooks(s, meta, ("mro",))
+    for base in bases:
+        refuse_hooks(s, base, ("__init_subclass__",))
+    for value in namespace.values():
+        if kind_of(value).python:
+            refuse_hooks(s, type(value), ("__set_name__",))
+
+
+def refuse_hooks(s: Session, cls: type, hooks: Iterable[str]) -> None:
+    for hook in hooks:
+        raw = class_raw(s, cls, hook)
+        fn = getattr(raw, "__func__", raw)
+        if isinstance(fn, FunctionType) and not s.is_library(fn.__globals__):
+            raise Break("effect", f"a class statement runs {cls.__qualname__}.{hook}")
 
 
 def acts_by_itself(s: Session, cls: type) -> bool:
@@ -338,17 +381,47 @@ def construct(s: Session, cls: type, args: Args, kwargs: Kwargs) -> Any:
     if python_new:
         obj = s.call(new, (cls, *args), kwargs)
     elif new is object.__new__ or new is MISSING:
-        obj = object.__new__(cls) if python_init else cls(*args, **kwargs)
+        obj = object.__new__(cls) if python_init else type.__call__(cls, *args, **kwargs)
     else:
-        obj = s.native(cls.__new__, (cls, *driven(s, args)), kwargs, stores=True)
+        if issubclass(cls, type) and len(args) == 3:
+            refuse_class_hooks(s, cls, *args[1:])
+        given = (cls, *(() if issubclass(cls, _FILLED_LATER) else _contents(s, cls, args)))
+        obj = s.native(cls.__new__, given, kwargs, stores=not issubclass(cls, _TAKEN_APART))
     if not isinstance(obj, cls):
         return obj
     if python_init:
         if s.call(init, (obj, *args), kwargs) is not None:
             raise TypeError("__init__() should return None")
     elif init is not object.__init__ and not python_new and new is not object.__new__:
-        s.native(init, (obj, *driven(s, args)), kwargs, stores=True)
+        s.native(init, (obj, *_contents(s, cls, args)), kwargs, stores=True)
     return obj
+
+
+def _contents(s: Session, cls: type, args: Args) -> Args:
+    """What a new container is filled with, where that is an instance, as an iterator. Numbers and
+    text are made of what it answers."""
+    return args if issubclass(cls, _TAKEN_APART) else driven(s, cls, args)
+
+
+def _iterated(s: Session, fn: type, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
+    """The arguments of what only keeps them: what it will run through as iterators, what it counts
+    with as numbers. All else it keeps as it is."""
+    if fn is itertools.count and any(map(s.lends, (*args, *kwargs.values()))):
+        raise Break("opaque object", "itertools.count() adds instances")
+    first = _RUN_THROUGH.get(fn)
+    plain = fn is itertools.permutations  # which takes an int, and asks no other
+    if first is None:
+        return args, kwargs
+
+    def number(value: Any) -> Any:
+        return value if plain or not s.lends(value) else s.natively(operator.index, (value,))
+
+    kept = max(first, 1)
+    numbers = [number(a) for a in args[kept:]]
+    named = {k: number(v) if k in _COUNTS else v for k, v in kwargs.items()}
+    through = s.list_of if fn in _POOLS else s.iter
+    iterators = (through(a) if runs_python(s, a) else a for a in args[:first])
+    return (*iterators, *args[first:kept], *numbers), named
 
 
 def _construct_foreign(s: Session, cls: type, args: Args, kwargs: Kwargs) -> Any:

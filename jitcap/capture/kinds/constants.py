@@ -6,6 +6,8 @@ Kinds of containers inherit from it and load first.
 
 from __future__ import annotations
 
+import array
+import collections
 import operator
 import re
 from contextlib import suppress
@@ -24,6 +26,7 @@ from jitcap.capture.kinds.base import (
     MutableKind,
     Refusing,
     Session,
+    defines,
     hashes_identity,
     is_method,
     kind_of,
@@ -44,6 +47,9 @@ _TAKES_ITERABLES: Final = frozenset(
 )
 
 
+_RUNS_THROUGH: Final = (
+    list, tuple, dict, set, frozenset, collections.deque, str, bytes, bytearray, array.array,
+)  # fmt: skip
 _VALUES_VIEW: Final[type] = type({}.values())
 
 
@@ -119,9 +125,13 @@ class NativeKind(Kind):
                 _refuse_reads(owner)
             if any(map(_is_later, (*args, *kwargs.values()))):
                 return promise(s, fn, args, kwargs)
+        elif isinstance(owner, int | float | complex):  # `int.__add__` knows no run-time number
+            args = tuple(map(s.known, args))
         if fn.__name__ in _TAKES_ITERABLES:
-            args = driven(s, args)
+            args = driven(s, type(owner), args)
         if isinstance(owner, set | frozenset | dict):
+            if fn.__name__ in _TAKES_ITERABLES:
+                args = tuple(list(a) if hasattr(type(a), "__next__") else a for a in args)
             for arg in args:
                 s.hashing(arg if type(arg) in (set, frozenset, list, tuple) else (arg,))
         return s.native(fn, args, kwargs)
@@ -150,9 +160,25 @@ def _is_later(value: Any) -> bool:
     return isinstance(value, Deferred | SymNumber | Tensor)
 
 
-def driven(s: Session, args: Args) -> Args:
-    """Arguments for native code that iterates: instances of Python classes as iterators."""
-    return tuple(s.iter(a) if s.special(a, "__iter__") else a for a in args)
+def driven(s: Session, cls: type, args: Args) -> Args:
+    """Arguments for a method of `cls`, written in C, that runs through them if it is a container's
+    or text's: instances of Python classes as iterators."""
+    if not issubclass(cls, _RUNS_THROUGH):
+        return args
+    return tuple(_entries_of(s, cls, a) if runs_python(s, a) else a for a in args)
+
+
+def runs_python(s: Session, value: Any) -> bool:
+    """Whether running through a value runs code of the program."""
+    if not kind_of(value).python or isinstance(value, _RUNS_THROUGH):
+        return s.special(value, "__iter__") is not None
+    return any(s.special(value, name) for name in ("__iter__", "__getitem__"))
+
+
+def _entries_of(s: Session, cls: type, value: Any) -> Any:
+    if issubclass(cls, dict) and defines(type(value), "keys"):
+        return s.native(dict, (value,), {})
+    return s.list_of(value) if issubclass(cls, list | tuple) else s.iter(value)
 
 
 class ConstantKind(NativeKind):

@@ -67,7 +67,9 @@ class Lent:
         raise Break("data dependent", f"the address of a {type(self).__name__} is shown")
 
     def __getattr__(self, name: str) -> Any:
-        return lend(self._session, self._session.getattr(self._value, name))
+        s = self._session
+        value = s.getattr(self._value, name)
+        return lend(s, kind_of(value).to_native(s, value))
 
     def __setattr__(self, name: str, value: Any) -> None:
         self._session.setattr(self._value, name, back(self._session, value))

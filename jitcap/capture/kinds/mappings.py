@@ -57,6 +57,7 @@ class DictShadow(Shadow):
     def before_delete(self, s: Session, key: Any) -> None:
         """Whether it was there decides what is removed. A key that is removed and comes back moves
         to the end: then the order matters."""
+        s.refuse_key(key)
         stored = dict.get(self.twin, key, MISSING)
         if key in self.unasked:
             self.unasked.discard(key)
@@ -70,9 +71,9 @@ class DictShadow(Shadow):
     def touch(self, s: Session, key: Any) -> None:
         """Make the twin tell the truth about `key`."""
         refuse_identity(key)
+        s.refuse_key(key)
         if self.whole:
             return
-        s.refuse_key(key)
         if key in self.known:
             return
         self.known.add(key)
@@ -277,6 +278,7 @@ class DictKind(ContainerKind, MutableKind):
             s.hashing((key,))
             obj[key] = value
         else:
+            s.refuse_key(key)
             shadow.store(key, value)
 
     def delitem(self, s: Session, obj: Any, key: Any) -> None:
@@ -284,6 +286,8 @@ class DictKind(ContainerKind, MutableKind):
         shadow = s.outside.shadow(obj)
         if isinstance(shadow, DictShadow):
             shadow.before_delete(s, key)
+        else:
+            s.hashing((key,))
         del obj[key]
 
     def contains(self, s: Session, obj: Any, item: Any) -> Any:
@@ -305,6 +309,8 @@ class DictKind(ContainerKind, MutableKind):
             return super().invoke(s, owner, fn, args, kwargs)
         args = (s.known(args[0]), *args[1:])
         shadow = s.outside.shadow(owner)
+        if shadow is None:
+            s.hashing(args[:1])
         if isinstance(shadow, DictShadow) and fn.__name__ == "pop":
             shadow.before_delete(s, args[0])
         else:

@@ -269,7 +269,21 @@ class ListKind(SequenceKind, MutableKind):
 
     def setitem(self, s: Session, obj: Any, key: Any, value: Any) -> None:
         self.complete(s, obj)
-        obj[key] = s.list_of(value) if type(key) is slice else value
+        if s.lends(key):
+            key = s.natively(_place, (key,))  # asked before the values are
+        obj[key] = self._values(s, key, value) if type(key) is slice else value
+
+    def _values(self, s: Session, key: slice, value: Any) -> list[Any]:
+        """What a slice is set to: its iterator is asked for, not its length."""
+        try:
+            values = s.call(iter, (value,), {})
+        except TypeError:
+            values = None
+        if values is not None:
+            return s.list_of(values)
+        if key.step in (None, 1):
+            raise TypeError("can only assign an iterable")
+        raise TypeError("must assign iterable to extended slice")
 
     def length(self, s: Session, obj: Any) -> Any:
         shadow = s.outside.shadow(obj)
@@ -284,6 +298,14 @@ class ListKind(SequenceKind, MutableKind):
         if fn.__name__ == "extend" and len(args) == 1:
             return fn(s.list_of(args[0]), **kwargs)
         return super().invoke(s, owner, fn, args, kwargs)
+
+
+def _place(key: Any) -> Any:
+    """An index or a slice with its numbers, as native code asks for them."""
+    if type(key) is slice:
+        step, start, stop = map(_place, (key.step, key.start, key.stop))
+        return slice(start, stop, step)
+    return operator.index(key) if hasattr(type(key), "__index__") else key
 
 
 class SetShadow(Shadow):
