@@ -167,6 +167,7 @@ def _groupby(
                 return
         target, asked = current, object()
         yield current, members(asked, target)
+        asked = _NOTHING
 
 
 def _alike(a: Any, b: Any) -> bool:

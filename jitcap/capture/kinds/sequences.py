@@ -6,7 +6,7 @@ import collections
 import operator
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from eager.device import Size
 from eager.sym import SymNumber
@@ -279,11 +279,9 @@ class ListKind(SequenceKind, MutableKind):
             values = s.call(iter, (value,), {})
         except TypeError:
             values = None
-        if values is not None:
-            return s.list_of(values)
-        if key.step in (None, 1):
-            raise TypeError("can only assign an iterable")
-        raise TypeError("must assign iterable to extended slice")
+        if values is None:
+            cast(Any, [])[key] = None  # raises, in this version's words
+        return s.list_of(values)
 
     def length(self, s: Session, obj: Any) -> Any:
         shadow = s.outside.shadow(obj)
