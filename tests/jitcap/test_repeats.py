@@ -182,4 +182,5 @@ def captured(parameters):
 
 def test_a_parameter_costs_the_same_however_many_there_are():
     captured(4)
-    assert captured(100) < 3.35 * captured(25)
+    few, more, many = map(captured, (30, 60, 90))
+    assert many - more < 1.03 * (more - few)
