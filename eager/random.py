@@ -29,6 +29,7 @@ from eager.ops.random import RANDOM
 from eager.ops.sort import SORT
 from eager.ops.view import as_ints
 from eager.registry import public
+from eager.symint import index, integer
 from eager.tensor import Tensor, wrap
 
 _DEFAULT_SEED = 67280421310721  # PyTorch's default seed
@@ -305,7 +306,7 @@ def randint(
     elif high is None:
         low, high = 0, low
     shape, kind = as_ints((size,)), dtype or dt.int64
-    x = integers(int(low), int(high), shape, kind, generator, _place(device))
+    x = integers(integer(low), integer(high), shape, kind, generator, _place(device))
     return _finish(x, device, requires_grad)
 
 
@@ -324,7 +325,7 @@ def randperm(
     """A random permutation of 0 .. n-1: the order that sorts random bits."""
     if layout or pin_memory:
         options("randperm", layout, pin_memory)
-    high, low = (draw("bits", (int(n),), dt.int64, generator, _place(device)) for _ in range(2))
+    high, low = (draw("bits", (index(n),), dt.int64, generator, _place(device)) for _ in range(2))
     keys = high * (1 << 20) + low // (1 << 12)  # 52 bits: ties are rare
     order = apply(SORT, keys, dim=0, descending=False)[1].to(dtype or dt.int64)
     return _finish(order, device, requires_grad)

@@ -175,8 +175,10 @@ def index(x: Any) -> Any:
 
 
 def integer(x: Any) -> Any:
-    """`int(x)`, which a size need not be fixed for."""
-    return x if type(x) is int or isinstance(x, SymInt) else int(x)
+    """`int(x)`, which a size need not be fixed for: see `index`."""
+    if type(x) is int or isinstance(x, SymInt):
+        return x
+    return index(x) if getattr(x, "pytype", None) is int else int(x)
 
 
 def is_one(x: Any) -> bool:

@@ -421,10 +421,14 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
 
 
 def _triangle(row: int, col: int, offset: int, lower: bool, dtype: DType) -> Tensor:
-    rows, columns = (
-        np.tril_indices(row, offset, col) if lower else np.triu_indices(row, offset, col)
-    )
-    return wrap(np.stack([rows, columns]).astype(dtype.np))
+    row, col, offset = map(symint.index, (row, col, offset))
+    if any(isinstance(n, symint.SymInt) for n in (row, col, offset)):
+        rows, columns = (made(IOTA, place=CPU, shape=(n,), dtype=dt.int64) for n in (row, col))
+        last = rows.unsqueeze(1) + offset
+        inside = columns <= last if lower else columns >= last
+        return inside.nonzero().t().to(dtype)
+    places = np.tril_indices(row, offset, col) if lower else np.triu_indices(row, offset, col)
+    return wrap(np.stack(places).astype(dtype.np))
 
 
 @public(method=False)

@@ -467,7 +467,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """Elements moved along `dims`, those pushed out coming in at the other end."""
     if dims is None:
         return roll(input.reshape(-1), shifts, 0).reshape(input.shape)
-    moves = shifts if isinstance(shifts, list | tuple) else (int(shifts),)
+    moves = [integer(n) for n in (shifts if isinstance(shifts, list | tuple) else (shifts,))]
     along = (dims,) if isinstance(dims, int) else dims
     if not moves:
         raise RuntimeError("`shifts` required")

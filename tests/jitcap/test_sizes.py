@@ -450,3 +450,36 @@ def test_what_is_no_tensor_is_asked_nothing() -> None:
     for version in compiled._entries.versions:
         assert repr(version((floats(4), sly), {})) == "<miss>"
     assert not sly.asked
+
+
+def counts_of_sizes(x: Any) -> Any:
+    n = x.shape[0]
+    eager.manual_seed(0)
+    i, j = eager.triu_indices(n, n, 1)
+    low = eager.tril_indices(n, 4)
+    drawn = (
+        eager.randint(0, n, (3,)),
+        eager.randint(n, (2, 2)),
+        eager.randperm(n),
+        x[eager.randperm(n)],
+    )
+    largest = x.topk(n // 2, 0).values, x.topk(min(3, n), 0).indices
+    padded = F.pad(x, (0, 0, 0, 8 - n % 8)), F.pad(x, (n - 1, 0), mode="replicate")
+    return (
+        *drawn,
+        *largest,
+        *padded,
+        x.roll(n // 2, 0),
+        x.roll((n - 1, 1), (0, 1)),
+        x[i] - x[j],
+        low,
+    )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_size_as_a_count(backend: str) -> None:
+    step = jit(counts_of_sizes, backend=backend)
+    for n in (5, 7, 3, 9, 12, 4):
+        x = floats(n, 4)
+        assert all(map(close, step(x), counts_of_sizes(x)))
+    assert step.stats.compiles <= 2 and not step.stats.fallbacks
