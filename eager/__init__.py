@@ -16,7 +16,6 @@ from eager import buffers as buffers
 from eager import compiler as compiler
 from eager import cuda as cuda
 from eager import distributed as distributed
-from eager import distributions as distributions
 from eager import fft as fft
 from eager import fills as _fills
 from eager import former as _former
@@ -24,6 +23,7 @@ from eager import func as func
 from eager import indexing as indexing
 from eager import interop as interop
 from eager import jit as jit
+from eager import later as _later
 from eager import linalg as linalg
 from eager import masked as masked
 from eager import nn as nn
@@ -239,8 +239,17 @@ def is_deterministic_algorithms_warn_only_enabled() -> _bool:
 
 
 if TYPE_CHECKING:
+    from eager import array_api as array_api
+    from eager import distributions as distributions
 
-    def __getattr__(name: str) -> Any: ...  # the public functions of the registry
+
+# To a type checker, it gives the public functions of the registry, too.
+def __getattr__(name: str) -> Any:
+    return _later.part("eager", name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_later.PARTS["eager"]})
 
 
 _DRAWS = frozenset({
@@ -314,5 +323,3 @@ NATIVE_MODULES = (
     "eager.tree",
     "eager.vmapped",
 )
-
-from eager import array_api as array_api  # noqa: E402 - of the functions that are registered by now

@@ -12,14 +12,13 @@ from typing import Any, TypeVar
 from eager import dtype as dt
 from eager.dispatch import apply
 from eager.dtype import DType
-from eager.op import Samples
 from eager.ops import create, spectral
 from eager.ops import samples as s
 from eager.ops.complex import conj
 from eager.ops.move import constant_pad
 from eager.ops.move import roll as _roll
 from eager.ops.view import norm_dim
-from eager.registry import public
+from eager.registry import under
 from eager.symint import SymInt, known_eq
 from eager.tensor import Tensor
 
@@ -30,18 +29,7 @@ _SCALES = {
     "forward": ("n", "none"),
     "ortho": ("sqrt", "sqrt"),
 }  # of the transform, of the inverse
-
-
-def _fft(*calls: Any) -> Callable[[F], F]:
-    """Register as `torch.fft.<name>`: neither a method nor in `eager`."""
-    samples: Samples | None = s.calls(*calls) if calls else None
-
-    def register(fn: F) -> F:
-        return public(torch=f"fft.{fn.__name__}", samples=samples, method=False, namespace=False)(
-            fn
-        )
-
-    return register
+_fft = under("fft")
 
 
 def _complex(*shape: int) -> Any:
@@ -142,7 +130,13 @@ def _to_real(x: Tensor, dims: Any, sizes: Sequence[int], scale: str) -> Tensor:
     return apply(spectral.C2R, x, dim=dims, scale=scale, size=size)
 
 
-@_fft(s.call(_complex(2, 5)), s.call(s.values((5, 3)), 4, 0, "ortho"), s.call(s.values((4,)), 6))
+@_fft(
+    lambda: [
+        s.call(_complex(2, 5)),
+        s.call(s.values((5, 3)), 4, 0, "ortho"),
+        s.call(s.values((4,)), 6),
+    ]
+)
 def fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The discrete Fourier transform along `dim`: complex, of size `n`.
 
@@ -151,14 +145,26 @@ def fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = N
     return _transform(input, (d,), (size,), norm, inverse=False)
 
 
-@_fft(s.call(_complex(2, 5)), s.call(s.values((5, 3)), 4, 0, "ortho"), s.call(s.values((4,)), 6))
+@_fft(
+    lambda: [
+        s.call(_complex(2, 5)),
+        s.call(s.values((5, 3)), 4, 0, "ortho"),
+        s.call(s.values((4,)), 6),
+    ]
+)
 def ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of `fft`."""
     d, size = _one(input, n, dim)
     return _transform(input, (d,), (size,), norm, inverse=True)
 
 
-@_fft(s.call(s.values((2, 5))), s.call(s.values((2, 5)), 8, 1, "forward"), s.call(s.values((6,))))
+@_fft(
+    lambda: [
+        s.call(s.values((2, 5))),
+        s.call(s.values((2, 5)), 8, 1, "forward"),
+        s.call(s.values((6,))),
+    ]
+)
 def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The first n // 2 + 1 frequencies of a real signal (*N) along `dim`: the others are their
     conjugates. RuntimeError for a complex one."""
@@ -167,7 +173,13 @@ def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
     return _onesided(x, (d,), (size,), _scale(norm, inverse=False))
 
 
-@_fft(s.call(_complex(2, 4)), s.call(_complex(2, 4), 5, 1, "ortho"), s.call(s.values((4,)), 9))
+@_fft(
+    lambda: [
+        s.call(_complex(2, 4)),
+        s.call(_complex(2, 4), 5, 1, "ortho"),
+        s.call(s.values((4,)), 9),
+    ]
+)
 def irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of `rfft`: real, of size `n` (default: the even one, 2 (m - 1) of m)."""
     x = _as_complex(input)
@@ -175,7 +187,7 @@ def irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None =
     return _to_real(x, (d,), (2 * (size - 1) if n is None else n,), _scale(norm, inverse=True))
 
 
-@_fft(s.call(_complex(2, 4)), s.call(_complex(2, 4), 5, 1, "ortho"))
+@_fft(lambda: [s.call(_complex(2, 4)), s.call(_complex(2, 4), 5, 1, "ortho")])
 def hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The real spectrum of the signal whose first half is `input` and the rest its conjugates."""
     x = conj(_as_complex(input))
@@ -183,7 +195,7 @@ def hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
     return _to_real(x, (d,), (2 * (size - 1) if n is None else n,), _scale(norm, inverse=False))
 
 
-@_fft(s.call(s.values((2, 5))), s.call(s.values((2, 5)), 8, 1, "forward"))
+@_fft(lambda: [s.call(s.values((2, 5))), s.call(s.values((2, 5)), 8, 1, "forward")])
 def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of `hfft`, of a real spectrum: the first half of the signal."""
     x = _real(input, "ihfft")
@@ -191,7 +203,13 @@ def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None =
     return conj(_onesided(x, (d,), (size,), _scale(norm, inverse=True)))
 
 
-@_fft(s.call(_complex(2, 3)), s.call(s.values((3, 2, 4)), (2, -1), (0, 1)), s.call(s.values((3,))))
+@_fft(
+    lambda: [
+        s.call(_complex(2, 3)),
+        s.call(s.values((3, 2, 4)), (2, -1), (0, 1)),
+        s.call(s.values((3,))),
+    ]
+)
 def fftn(
     input: Tensor, s: Sizes = None, dim: Sequence[int] | None = None, norm: str | None = None
 ) -> Tensor:
@@ -200,7 +218,7 @@ def fftn(
     return _transform(input, dims, sizes, norm, inverse=False)
 
 
-@_fft(s.call(_complex(2, 3)), s.call(s.values((3, 2, 4)), (2, -1), (0, 1), "ortho"))
+@_fft(lambda: [s.call(_complex(2, 3)), s.call(s.values((3, 2, 4)), (2, -1), (0, 1), "ortho")])
 def ifftn(
     input: Tensor, s: Sizes = None, dim: Sequence[int] | None = None, norm: str | None = None
 ) -> Tensor:
@@ -209,7 +227,7 @@ def ifftn(
     return _transform(input, dims, sizes, norm, inverse=True)
 
 
-@_fft(s.call(s.values((2, 3))), s.call(s.values((3, 2, 4)), (2, 5), (0, 2), "ortho"))
+@_fft(lambda: [s.call(s.values((2, 3))), s.call(s.values((3, 2, 4)), (2, 5), (0, 2), "ortho")])
 def rfftn(
     input: Tensor, s: Sizes = None, dim: Sequence[int] | None = None, norm: str | None = None
 ) -> Tensor:
@@ -221,7 +239,7 @@ def rfftn(
     return _onesided(x, dims, sizes, _scale(norm, inverse=False))
 
 
-@_fft(s.call(_complex(2, 3)), s.call(_complex(3, 2, 4), (2, 5), (0, 2), "ortho"))
+@_fft(lambda: [s.call(_complex(2, 3)), s.call(_complex(3, 2, 4), (2, 5), (0, 2), "ortho")])
 def irfftn(
     input: Tensor, s: Sizes = None, dim: Sequence[int] | None = None, norm: str | None = None
 ) -> Tensor:
@@ -236,7 +254,7 @@ def irfftn(
     return _to_real(x, dims, sizes, _scale(norm, inverse=True))
 
 
-@_fft(s.call(_complex(2, 3)), s.call(s.values((3, 2, 4)), (2, 5)))
+@_fft(lambda: [s.call(_complex(2, 3)), s.call(s.values((3, 2, 4)), (2, 5))])
 def fft2(
     input: Tensor, s: Sizes = None, dim: Sequence[int] = (-2, -1), norm: str | None = None
 ) -> Tensor:
@@ -244,7 +262,7 @@ def fft2(
     return fftn(input, s, dim, norm)
 
 
-@_fft(s.call(_complex(2, 3)), s.call(s.values((3, 2, 4)), (2, 5)))
+@_fft(lambda: [s.call(_complex(2, 3)), s.call(s.values((3, 2, 4)), (2, 5))])
 def ifft2(
     input: Tensor, s: Sizes = None, dim: Sequence[int] = (-2, -1), norm: str | None = None
 ) -> Tensor:
@@ -252,7 +270,7 @@ def ifft2(
     return ifftn(input, s, dim, norm)
 
 
-@_fft(s.call(s.values((3, 2))), s.call(s.values((3, 2, 4)), (2, 5)))
+@_fft(lambda: [s.call(s.values((3, 2))), s.call(s.values((3, 2, 4)), (2, 5))])
 def rfft2(
     input: Tensor, s: Sizes = None, dim: Sequence[int] = (-2, -1), norm: str | None = None
 ) -> Tensor:
@@ -260,7 +278,7 @@ def rfft2(
     return rfftn(input, s, dim, norm)
 
 
-@_fft(s.call(_complex(3, 2)), s.call(_complex(3, 2, 4), (2, 5)))
+@_fft(lambda: [s.call(_complex(3, 2)), s.call(_complex(3, 2, 4), (2, 5))])
 def irfft2(
     input: Tensor, s: Sizes = None, dim: Sequence[int] = (-2, -1), norm: str | None = None
 ) -> Tensor:
@@ -268,7 +286,7 @@ def irfft2(
     return irfftn(input, s, dim, norm)
 
 
-@_fft(s.call(_complex(2, 3)), s.call(_complex(3, 2, 4), (2, 5), (0, 2), "ortho"))
+@_fft(lambda: [s.call(_complex(2, 3)), s.call(_complex(3, 2, 4), (2, 5), (0, 2), "ortho")])
 def hfftn(
     input: Tensor, s: Sizes = None, dim: Sequence[int] | None = None, norm: str | None = None
 ) -> Tensor:
@@ -282,7 +300,7 @@ def hfftn(
     return hfft(x, None if given in (None, -1) else given, dims[-1], norm)
 
 
-@_fft(s.call(s.values((2, 3))), s.call(s.values((3, 2, 4)), (2, 5), (0, 2), "ortho"))
+@_fft(lambda: [s.call(s.values((2, 3))), s.call(s.values((3, 2, 4)), (2, 5), (0, 2), "ortho")])
 def ihfftn(
     input: Tensor, s: Sizes = None, dim: Sequence[int] | None = None, norm: str | None = None
 ) -> Tensor:
@@ -295,7 +313,7 @@ def ihfftn(
     return _transform(half, dims[:-1], sizes[:-1], norm, inverse=True) if dims[1:] else half
 
 
-@_fft(s.call(_complex(3, 2)), s.call(_complex(3, 2, 4), (2, 5)))
+@_fft(lambda: [s.call(_complex(3, 2)), s.call(_complex(3, 2, 4), (2, 5))])
 def hfft2(
     input: Tensor, s: Sizes = None, dim: Sequence[int] = (-2, -1), norm: str | None = None
 ) -> Tensor:
@@ -303,7 +321,7 @@ def hfft2(
     return hfftn(input, s, dim, norm)
 
 
-@_fft(s.call(s.values((3, 2))), s.call(s.values((3, 2, 4)), (2, 5)))
+@_fft(lambda: [s.call(s.values((3, 2))), s.call(s.values((3, 2, 4)), (2, 5))])
 def ihfft2(
     input: Tensor, s: Sizes = None, dim: Sequence[int] = (-2, -1), norm: str | None = None
 ) -> Tensor:
@@ -319,7 +337,7 @@ def _frequencies(name: str, k: Any, scale: float, dtype: DType | None, **options
     return found.requires_grad_() if options.get("requires_grad") else found
 
 
-@_fft(s.call(5), s.call(6, 0.1))
+@_fft(lambda: [s.call(5), s.call(6, 0.1)])
 def fftfreq(n: int, d: float = 1.0, *, dtype: DType | None = None, **options: Any) -> Tensor:
     """The frequencies of `fft` of n samples `d` apart: 0, 1, ..., -2, -1 over n d."""
     k = create.arange(n)
@@ -327,7 +345,7 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: DType | None = None, **options: An
     return _frequencies("fftfreq", k, 1.0 / (n * d), dtype, **options)
 
 
-@_fft(s.call(5), s.call(6, 0.1))
+@_fft(lambda: [s.call(5), s.call(6, 0.1)])
 def rfftfreq(n: int, d: float = 1.0, *, dtype: DType | None = None, **options: Any) -> Tensor:
     """The frequencies of `rfft` of n samples `d` apart."""
     return _frequencies("rfftfreq", create.arange(n // 2 + 1), 1.0 / (n * d), dtype, **options)
@@ -340,13 +358,13 @@ def _shifted(x: Tensor, dim: Any, sign: int) -> Tensor:
     return _roll(x, tuple(n // 2 if sign > 0 else -(n // 2) for n in sizes), along)
 
 
-@_fft(s.call(s.values((4, 5))), s.call(s.values((4, 5)), 1))
+@_fft(lambda: [s.call(s.values((4, 5))), s.call(s.values((4, 5)), 1)])
 def fftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """The zero frequency moved to the middle, along `dim` (all dimensions by default)."""
     return _shifted(input, dim, 1)
 
 
-@_fft(s.call(s.values((4, 5))), s.call(s.values((4, 5)), (0, 1)))
+@_fft(lambda: [s.call(s.values((4, 5))), s.call(s.values((4, 5)), (0, 1))])
 def ifftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """The inverse of `fftshift`."""
     return _shifted(input, dim, -1)

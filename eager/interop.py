@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from eager import dlpack
+from eager import dlpack, later
 from eager import dtype as dt
 from eager.aval import Aval
 from eager.conversion import known, on_host, to
@@ -519,6 +519,20 @@ def _cuda_array_interface(self: Tensor) -> dict[str, Any]:
     return lend.interface(array)
 
 
+def _array_namespace(self: Tensor, *, api_version: str | None = None) -> Any:
+    """The module with the functions of the array API standard. ValueError for another version."""
+    namespace = later.part("eager", "array_api")
+    if api_version not in (None, *namespace.VERSIONS):
+        latest = namespace.__array_api_version__
+        raise ValueError(f"array API {api_version!r} is not there; {latest} is")
+    return namespace
+
+
+def _to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
+    """The array on a device."""
+    return to(self, device)
+
+
 for _name, _fn in {
     "__array__": _array_protocol,
     "__bool__": _bool,
@@ -533,6 +547,8 @@ for _name, _fn in {
     "__deepcopy__": _deepcopy,
     "__dlpack__": _dlpack,
     "__dlpack_device__": _dlpack_device,
+    "__array_namespace__": _array_namespace,
+    "to_device": _to_device,
     "__cuda_array_interface__": property(_cuda_array_interface),
     "view_alias": alias,
 }.items():

@@ -15,6 +15,7 @@ import numpy as np
 
 from eager import dtype as dt
 from eager.dtype import DType
+from eager.op import Sample
 from eager.ops import composite, order_statistics, reduce, scan
 from eager.ops import samples as s
 from eager.ops.index_and_sort import dt_limits
@@ -23,10 +24,19 @@ from eager.registry import under
 from eager.tensor import Tensor
 
 _masked = under("masked")
-_x = s.values((3, 4))
 _mask = np.array([[True, False, True, True], [True, True, False, True], [False, True, True, True]])
-_samples = s.calls(s.call(_x, 1, mask=_mask), s.call(_x, 0))
-_values_only = s.calls(s.call(_x, 1, mask=_mask, grad=False))
+
+
+def _x() -> Any:
+    return s.values((3, 4))
+
+
+def _samples() -> list[Sample]:
+    return [s.call(_x(), 1, mask=_mask), s.call(_x(), 0)]
+
+
+def _values_only() -> list[Sample]:
+    return [s.call(_x(), 1, mask=_mask, grad=False)]
 
 
 def _kept(input: Tensor, mask: Tensor | None, neutral: Any) -> Tensor:
@@ -193,7 +203,7 @@ def median(
     return out
 
 
-@_masked(s.calls(s.call(_x, 2.0, 1, mask=_mask), s.call(_x, 3.0, 0)))
+@_masked(lambda: [s.call(_x(), 2.0, 1, mask=_mask), s.call(_x(), 3.0, 0)])
 def norm(
     input: Tensor,
     ord: float = 2.0,
@@ -232,7 +242,7 @@ log_softmax = _along("log_softmax", composite.log_softmax, lambda x: _limit(x, T
 softmin = _along("softmin", lambda x, dim: composite.softmax(-x, dim), lambda x: _limit(x, False))
 
 
-@_masked(s.calls(s.call(_x, 2.0, 1, mask=_mask)))
+@_masked(lambda: [s.call(_x(), 2.0, 1, mask=_mask)])
 def normalize(
     input: Tensor,
     ord: float,
@@ -248,7 +258,7 @@ def normalize(
     return (x if dtype is None else x.to(dtype)) / length.clamp(min=eps)
 
 
-@_masked(s.calls(s.call(_x, s.values((3, 4), seed=1), input_mask=_mask, grad=False)))
+@_masked(lambda: [s.call(_x(), s.values((3, 4), seed=1), input_mask=_mask, grad=False)])
 def logaddexp(
     input: Tensor,
     other: Tensor,

@@ -12,7 +12,6 @@ This is the only place where a lower package of ours reaches a higher one.
 from __future__ import annotations
 
 import functools
-from importlib.metadata import entry_points
 from typing import Any, Final
 
 # What each group is for, and the package that provides it.
@@ -20,6 +19,14 @@ _GROUPS: Final = {
     "eager.compiler": ("eager.compile()", "jitcap"),
     "eager.kernels": ("an op on a device", "jitcap"),
 }
+
+
+def entry_points(group: str) -> Any:
+    """What the installed packages provide for a group. What finds it is slow to import and seldom
+    used."""
+    from importlib import metadata
+
+    return metadata.entry_points(group=group)
 
 
 @functools.cache

@@ -9,7 +9,6 @@ of the same name).
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -18,7 +17,7 @@ import numpy as np
 
 from eager.casts import FULL_ON_GPUS, full_precision_on_gpus
 from eager.dispatch import write_, write_ufunc
-from eager.op import Op, Samples
+from eager.op import Op, Samples, parameters
 from eager.tape import keep_operand, sequence_now
 from eager.tensor import Tensor
 
@@ -84,7 +83,7 @@ def needs_tensors(which: str) -> Callable[[F], F]:
     must be tensors (TypeError); the others may be numbers."""
 
     def checked(fn: F) -> F:
-        names = list(inspect.signature(fn).parameters)[:2]
+        names = parameters(fn)[:2]
 
         @functools.wraps(fn)
         def called(*operands: Any, **kwargs: Any) -> Any:
@@ -123,9 +122,9 @@ def under(path: str) -> Callable[..., Callable[[F], F]]:
 
 def _with_other_names(fn: Callable[..., Any]) -> Callable[..., Any]:
     """`fn`, which also takes the other names (`axis` for `dim`) of parameters that it has."""
-    parameters = inspect.signature(fn).parameters
-    names = {old: new for old, new in _OTHER_NAMES.items() if new in parameters}
-    if not names or names.keys() & parameters.keys():
+    own = parameters(fn)
+    names = {old: new for old, new in _OTHER_NAMES.items() if new in own}
+    if not names or not names.keys().isdisjoint(own):
         return fn
 
     @functools.wraps(fn)

@@ -53,11 +53,11 @@ def _window(name: str, window: Tensor | None, win: int, n_fft: int, like: Tensor
 
 
 @public(
-    samples=s.calls(
+    samples=lambda: [
         s.call(s.values((2, 40)), 8, window=s.values((8,), 0.1, 1), return_complex=True),
         s.call(s.values((40,)), 9, 3, 6, s.values((6,), 0.1, 1), False, return_complex=True),
         s.call(s.values((40,)), 8, 4, normalized=True, onesided=False, return_complex=True),
-    )
+    ]
 )
 def stft(
     input: Tensor,
@@ -119,12 +119,12 @@ def _spectra(*shape: int) -> Any:
 
 
 @public(
-    samples=s.calls(
+    samples=lambda: [
         s.call(_spectra(2, 5, 9), 8, window=s.values((8,), 0.3, 1), grad=False),
         s.call(_spectra(5, 9), 9, 3, 7, s.values((7,), 0.3, 1), length=20, grad=False),
         s.call(_spectra(8, 9), 8, 2, normalized=True, onesided=False, return_complex=True,
                grad=False),
-    )
+    ]
 )  # fmt: skip
 def istft(
     input: Tensor,

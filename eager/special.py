@@ -30,7 +30,7 @@ from eager.ops.gammas import mvlgamma as multigammaln  # noqa: F401
 from eager.ops.gammas import zeta as zeta
 from eager.ops.pointwise import where
 from eager.ops.polynomials import FUNCTIONS as _POLYNOMIALS
-from eager.registry import PUBLIC, needs_tensors, public
+from eager.registry import PUBLIC, needs_tensors, under
 from eager.tensor import Tensor
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -55,47 +55,42 @@ psi = PUBLIC["digamma"].fn
 gammaln = PUBLIC["lgamma"].fn
 
 
-def _special(*samples: Sample) -> Callable[[F], F]:
-    def register(fn: F) -> F:
-        torch = f"special.{fn.__name__}"
-        return public(torch=torch, method=False, namespace=False, samples=lambda: samples)(fn)
-
-    return register
+_special = under("special")
 
 
-@_special(Sample((s.values((3, 4), 0.1, 2.0),)))
+@_special(lambda: [Sample((s.values((3, 4), 0.1, 2.0),))])
 def entr(input: Tensor) -> Tensor:
     """-x log x; 0 at 0, and minus infinity below it."""
     inside = -_xlogy(input, input)
     return where(input < 0, -math.inf, inside)
 
 
-@_special(Sample((s.values((3, 4)), s.values((3, 4), -0.5, 2.0, seed=1))))
+@_special(lambda: [Sample((s.values((3, 4)), s.values((3, 4), -0.5, 2.0, seed=1)))])
 @needs_tensors("one")
 def xlog1py(input: Any, other: Any) -> Tensor:
     """x log(1 + y); 0 where x is 0, unless y is NaN."""
     return _xlogy(input, 1 + other)
 
 
-@_special(Sample((s.values((3, 4)),)))
+@_special(lambda: [Sample((s.values((3, 4)),))])
 def ndtr(input: Tensor) -> Tensor:
     """The probability that a normal variable is at most x."""
     return (input * -math.sqrt(0.5)).erfc() * 0.5
 
 
-@_special(Sample((s.values((3, 4), -1.5, 8.0),)), Sample((s.values((3,), 20.0, 60.0),)))
+@_special(lambda: [Sample((s.values((3, 4), -1.5, 8.0),)), Sample((s.values((3,), 20.0, 60.0),))])
 def erfcx(input: Tensor) -> Tensor:
     """exp(x^2) erfc(x), without overflow where x is large."""
     return apply(ERFCX, input)
 
 
-@_special(Sample((s.values((3, 4), 0.05, 0.95),)))
+@_special(lambda: [Sample((s.values((3, 4), 0.05, 0.95),))])
 def ndtri(input: Tensor) -> Tensor:
     """The x below which a normal variable is with probability `input`."""
     return apply(NDTRI, input)
 
 
-@_special(Sample((s.values((3, 4), -12.0, 4.0),)))
+@_special(lambda: [Sample((s.values((3, 4), -12.0, 4.0),))])
 def log_ndtr(input: Tensor) -> Tensor:
     """log(ndtr(x)), also where ndtr underflows."""
     t = input * math.sqrt(0.5)

@@ -11,31 +11,13 @@ Functions whose sizes depend on values (`nonzero`, `unique_*`) split a captured 
 
 from __future__ import annotations
 
-import sys
-from typing import Any, Final
+from typing import Final
 
 from eager.array_api import fft as fft
 from eager.array_api import linalg as linalg
 from eager.array_api.creation import *  # noqa: F403 - the standard's names, and no others
 from eager.array_api.creation import __array_namespace_info__ as __array_namespace_info__
 from eager.array_api.functions import *  # noqa: F403
-from eager.tensor import Tensor
 
 __array_api_version__: Final = "2024.12"
-_VERSIONS: Final = ("2021.12", "2022.12", "2023.12", "2024.12")
-
-
-def _namespace(self: Tensor, *, api_version: str | None = None) -> Any:
-    """The module with the functions of the array API standard. ValueError for another version."""
-    if api_version not in (None, *_VERSIONS):
-        raise ValueError(f"array API {api_version!r} is not there; {__array_api_version__} is")
-    return sys.modules[__name__]
-
-
-def _to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
-    """The array on a device."""
-    return self.to(device)
-
-
-Tensor.__array_namespace__ = _namespace  # type: ignore[attr-defined]
-Tensor.to_device = _to_device  # type: ignore[attr-defined]
+VERSIONS: Final = ("2021.12", "2022.12", "2023.12", "2024.12")

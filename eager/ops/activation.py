@@ -113,7 +113,7 @@ def _f(name: str, *extra: Any) -> Callable[[F], F]:
         namespace=False,
         torch=f"nn.functional.{name}",
         samples=_float_constants(
-            s.both(_wide, s.calls(s.call(s.values((3, 4), -3.1, 3.3), *extra)))
+            s.both(_wide, lambda: [s.call(s.values((3, 4), -3.1, 3.3), *extra)])
         ),
     )
 
@@ -151,7 +151,7 @@ hardtanh_ = in_place("hardtanh_", hardtanh)
 @public(
     method=False,
     torch="nn.functional.threshold",
-    samples=s.calls(s.call(s.values((3, 4)), 0.1, 20.0)),
+    samples=lambda: [s.call(s.values((3, 4)), 0.1, 20.0)],
 )
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """x where x > threshold, `value` elsewhere."""

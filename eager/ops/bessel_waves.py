@@ -133,8 +133,11 @@ def _special(name: str, body: Callable[[Any, Any], Any], samples: Any) -> UnaryF
 
 def _between(*ranges: tuple[float, float]) -> Callable[[], list[Sample]]:
     """Calls without gradients; PyTorch's waves are off by 1e-6."""
-    given = [s.values(shape, *r) for r in ranges for shape in ((3, 4), ())]
-    return lambda: [Sample((x,), {}, grad=False, rtol=2e-5, atol=2e-6) for x in given]
+    return lambda: [
+        Sample((s.values(shape, *r),), {}, grad=False, rtol=2e-5, atol=2e-6)
+        for r in ranges
+        for shape in ((3, 4), ())
+    ]
 
 
 _anywhere = _between((-12.0, 12.0), (7.0, 60.0))

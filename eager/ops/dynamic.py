@@ -72,11 +72,11 @@ REPEATS = Dynamic(  # where each element of a repeated tensor comes from
 
 
 @public(
-    samples=s.calls(
+    samples=lambda: [
         s.call(s.booleans((3, 4)), grad=False),
         s.call(s.integers((3, 4)), grad=False),
         s.call(s.integers((5,)), as_tuple=True, grad=False),
-    )
+    ]
 )
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """Where the elements are not zero: one row of indices each, or (as_tuple) one tensor per
@@ -86,7 +86,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     return tuple(places.unbind(0)) if as_tuple else places.t()
 
 
-@public(samples=s.calls(s.call(s.integers((3, 4)), size=5, fill_value=-2, grad=False)))
+@public(samples=lambda: [s.call(s.integers((3, 4)), size=5, fill_value=-2, grad=False)])
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     """`nonzero` with exactly `size` rows: cut, or filled up with `fill_value`."""
     if size < 0:
@@ -96,16 +96,17 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     return apply(REGISTRY["cat"], found, rest, dim=0)
 
 
-@public(samples=s.calls(s.call(s.integers((3, 4)), grad=False)))
+@public(samples=lambda: [s.call(s.integers((3, 4)), grad=False)])
 def argwhere(input: Tensor) -> Tensor:
     """Where the elements are not zero: one row of indices each."""
     return apply(NONZERO, input).t()
 
 
 @public(
-    samples=s.calls(
-        s.call(s.values((3, 4)), s.booleans((3, 4))), s.call(s.values((3, 4)), s.booleans((4,)))
-    )
+    samples=lambda: [
+        s.call(s.values((3, 4)), s.booleans((3, 4))),
+        s.call(s.values((3, 4)), s.booleans((4,))),
+    ]
 )
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where the mask (broadcast) holds, as a vector."""
@@ -118,7 +119,7 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
 
 @public(
     inplace=True,
-    samples=s.calls(s.call(s.values((3, 4)), s.booleans((3, 4)), s.values((12,), seed=1))),
+    samples=lambda: [s.call(s.values((3, 4)), s.booleans((3, 4)), s.values((12,), seed=1))],
 )
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """The elements where the mask holds replaced by those of `source`, in order."""

@@ -11,7 +11,7 @@ import numpy as np
 from eager import dtype as dt
 from eager.casts import rounded_once
 from eager.dispatch import apply
-from eager.op import REGISTRY
+from eager.op import REGISTRY, Sample
 from eager.ops import samples as s
 from eager.ops.kinds import Pointwise
 from eager.ops.pointwise import UnaryFn, binary, binary_op, is_integral, not_for, unary, where
@@ -47,7 +47,7 @@ trunc = _rounding("trunc", alias=("fix",))
 ROUND = Pointwise("round", ("x",), _zero, body=lambda m, x: m.round(x))
 
 
-@public(inplace=True, samples=s.both(_rounded, s.calls(s.call(s.values((3, 4)), decimals=1))))
+@public(inplace=True, samples=s.both(_rounded, lambda: [s.call(s.values((3, 4)), decimals=1)]))
 def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     """To the nearest whole number (half to even), or to `decimals` places."""
     not_for("round", dt.BOOL)([input.aval])
@@ -84,14 +84,14 @@ sigmoid = unary(
     "sigmoid",
     lambda m, x: 1.0 / (1.0 + m.exp(-x)),
     lambda g, out: (g * (out * (1 - out)),),
-    samples=s.both(s.on(-4, 4), s.on_ints(), s.calls(s.call(s.values((4,), -200.0, 200.0)))),
+    samples=s.both(s.on(-4, 4), s.on_ints(), lambda: [s.call(s.values((4,), -200.0, 200.0))]),
     alias=("expit",),
 )
 logit_op = Pointwise("logit", ("x",), lambda g, x: (g / (x * (1 - x)),),
                      body=lambda m, x: m.log(x / (1.0 - x)), result="float")  # fmt: skip
 
 
-@public(inplace=True, samples=s.both(s.on(0.1, 0.9), s.calls(s.call(s.values((3,), 0, 1), 0.1))))
+@public(inplace=True, samples=s.both(s.on(0.1, 0.9), lambda: [s.call(s.values((3,), 0, 1), 0.1)]))
 def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """log(x / (1 - x)), with x limited to [eps, 1 - eps] when eps is given."""
     return apply(logit_op, input if eps is None else input.clamp(eps, 1 - eps))
@@ -327,7 +327,7 @@ trigamma: UnaryFn = unary(
     lambda g, x: (g * -2 * apply(REGISTRY["zeta"], zeros_of(x) + 3, x),),
     torch="special.polygamma",
     method=False,
-    samples=s.calls(),
+    samples=list,
 )
 
 
@@ -394,16 +394,19 @@ LERP = Pointwise(
     saves_for={"x": (2,), "y": (2,)},
     body=lambda m, x, y, w: m.where(m.abs(w) < 0.5, x + w * (y - x), y - (y - x) * (1.0 - w)),
 )
-_triple = (s.values((3, 4)), s.values((3, 4), seed=1), s.values((4,), 0.5, 2.0, seed=2))
 
 
-@public(inplace=True, samples=s.calls(s.call(*_triple), s.call(*_triple[:2], 0.3)))
+def _triple() -> Any:
+    return (s.values((3, 4)), s.values((3, 4), seed=1), s.values((4,), 0.5, 2.0, seed=2))
+
+
+@public(inplace=True, samples=lambda: [s.call(*_triple()), s.call(*_triple()[:2], 0.3)])
 def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     """input + weight * (end - input)."""
     return apply(LERP, input, end, weight)
 
 
-@public(inplace=True, samples=s.calls(s.call(*_triple), s.call(*_triple, value=0.5)))
+@public(inplace=True, samples=lambda: [s.call(*_triple()), s.call(*_triple(), value=0.5)])
 @rounded_once
 def addcmul(input: Tensor, tensor1: Any, tensor2: Any, *tensors: Any, value: Any = 1) -> Tensor:
     """input + value * tensor1 * tensor2. As it was
@@ -414,7 +417,7 @@ def addcmul(input: Tensor, tensor1: Any, tensor2: Any, *tensors: Any, value: Any
     return input + (product if type(value) is int and value == 1 else product * value)
 
 
-@public(inplace=True, samples=s.calls(s.call(*_triple), s.call(*_triple, value=0.5)))
+@public(inplace=True, samples=lambda: [s.call(*_triple()), s.call(*_triple(), value=0.5)])
 @rounded_once
 def addcdiv(input: Tensor, tensor1: Any, tensor2: Any, *tensors: Any, value: Any = 1) -> Tensor:
     """input + value * tensor1 / tensor2. Integer division raises. As it was
@@ -427,7 +430,8 @@ def addcdiv(input: Tensor, tensor1: Any, tensor2: Any, *tensors: Any, value: Any
     return input + scaled / tensor2
 
 
-_odd = s.calls(s.call([[float("nan"), float("inf")], [-float("inf"), 1.0]], grad=False))
+def _odd() -> list[Sample]:
+    return [s.call([[float("nan"), float("inf")], [-float("inf"), 1.0]], grad=False)]
 
 
 @public(inplace=True, samples=s.both(s.on(), _odd))
@@ -445,7 +449,7 @@ def nan_to_num(
 
 @public(
     samples=s.both(
-        s.on_two(grad=False, number=None), s.calls(s.call([1.0, 2.0], [1.0, 2.1], grad=False))
+        s.on_two(grad=False, number=None), lambda: [s.call([1.0, 2.0], [1.0, 2.1], grad=False)]
     )
 )
 @needs_tensors("both")
@@ -463,12 +467,12 @@ def isclose(
     return close | (input.isnan() & other.isnan()) if equal_nan else close
 
 
-@public(samples=s.calls(s.call([1.0, float("inf"), -float("inf")], grad=False)))
+@public(samples=lambda: [s.call([1.0, float("inf"), -float("inf")], grad=False)])
 def isposinf(input: Tensor) -> Tensor:
     return input == math.inf
 
 
-@public(samples=s.calls(s.call([1.0, float("inf"), -float("inf")], grad=False)))
+@public(samples=lambda: [s.call([1.0, float("inf"), -float("inf")], grad=False)])
 def isneginf(input: Tensor) -> Tensor:
     return input == -math.inf
 

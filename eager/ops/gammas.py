@@ -104,7 +104,7 @@ under("special")(_above_one)(zeta)
 @public(
     torch="special.polygamma",
     inplace=False,
-    samples=s.calls(*(s.call(n, s.values((3, 4), 0.2, 4.0), grad=n < 3) for n in (0, 2, 3))),
+    samples=lambda: [s.call(n, s.values((3, 4), 0.2, 4.0), grad=n < 3) for n in (0, 2, 3)],
 )
 def polygamma(n: int, input: Tensor) -> Tensor:
     """The n-th derivative of `digamma`."""
@@ -125,7 +125,7 @@ def polygamma(n: int, input: Tensor) -> Tensor:
     torch="special.multigammaln",
     inplace=True,
     alias=("multigammaln",),
-    samples=s.calls(s.call(s.values((3, 4), 1.2, 4.0), 2)),
+    samples=lambda: [s.call(s.values((3, 4), 1.2, 4.0), 2)],
 )
 def mvlgamma(input: Tensor, p: int) -> Tensor:
     """log of the multivariate gamma function of dimension p."""

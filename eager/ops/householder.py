@@ -38,7 +38,7 @@ def _raw_shapes(x: Aval) -> tuple[Aval, ...]:
 GEQRF = Extern("geqrf", ("x",), n_outputs=2, square=False, numpy=_raw_kernel, shapes=_raw_shapes)
 
 
-@public(samples=s.calls(s.call(s.values((4, 3)), grad=False)))
+@public(samples=lambda: [s.call(s.values((4, 3)), grad=False)])
 def geqrf(input: Tensor) -> Geqrf:
     """R, with the vectors of the reflections below its diagonal, and their factors tau."""
     return Geqrf(*apply(GEQRF, input))
@@ -66,10 +66,11 @@ def _check(name: str, A: Tensor, tau: Tensor) -> None:
         )
 
 
-_stored = s.values((4, 3), -0.5, 0.5)
+def _stored() -> Any:
+    return s.values((4, 3), -0.5, 0.5)
 
 
-@under("linalg")(s.calls(s.call(_stored, s.values((3,), 0.2, 1.2))))
+@under("linalg")(lambda: [s.call(_stored(), s.values((3,), 0.2, 1.2))])
 def householder_product(A: Tensor, tau: Tensor) -> Tensor:
     """The first columns (as many as A has) of the product of the reflections."""
     _check("torch.linalg.householder_product", A, tau)
@@ -100,10 +101,10 @@ def orgqr(input: Tensor, tau: Tensor) -> Tensor:
 
 
 @public(
-    samples=s.calls(
-        s.call(_stored, s.values((3,), 0.2, 1.2), s.values((4, 2), seed=1)),
-        s.call(_stored, s.values((3,), 0.2, 1.2), s.values((2, 4), seed=1), False, True),
-    )
+    samples=lambda: [
+        s.call(_stored(), s.values((3,), 0.2, 1.2), s.values((4, 2), seed=1)),
+        s.call(_stored(), s.values((3,), 0.2, 1.2), s.values((2, 4), seed=1), False, True),
+    ]
 )
 def ormqr(
     input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False

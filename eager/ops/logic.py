@@ -9,18 +9,26 @@ import numpy as np
 
 from eager import dtype as dt
 from eager.dispatch import apply
+from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.kinds import Pointwise
 from eager.ops.pointwise import BinaryFn, binary, binary_op, eq, is_integral, lt, ne, unary
 from eager.registry import needs_tensors, public
 from eager.tensor import Tensor
 
-_bits = s.calls(
-    s.call(s.integers((3, 4)), s.integers((3, 4), seed=1), grad=False),
-    s.call(s.integers((3, 4)), 3, grad=False),
-    s.call(s.booleans((3, 1)), s.booleans((4,), seed=1), grad=False),
-)
-_shifts = s.calls(s.call(s.integers((3, 4)), s.integers((3, 4), 0, 5, seed=1), grad=False))
+
+def _bits() -> list[Sample]:
+    return [
+        s.call(s.integers((3, 4)), s.integers((3, 4), seed=1), grad=False),
+        s.call(s.integers((3, 4)), 3, grad=False),
+        s.call(s.booleans((3, 1)), s.booleans((4,), seed=1), grad=False),
+    ]
+
+
+def _shifts() -> list[Sample]:
+    return [s.call(s.integers((3, 4)), s.integers((3, 4), 0, 5, seed=1), grad=False)]
+
+
 _truths = s.both(s.on_two(grad=False, number=None), s.on_ints(two=True))
 
 
@@ -46,10 +54,12 @@ bitwise_left_shift = _require_bits(binary_op("bitwise_left_shift", "shl"))
 bitwise_right_shift = _require_bits(binary_op("bitwise_right_shift", "shr"))
 bitwise_not = unary("bitwise_not", "not_", result="promote", samples=s.on_ints())
 
-_whole = s.calls(
-    s.call(s.integers((3, 4), -30, 30), s.integers((4,), -30, 30, seed=1), grad=False),
-    s.call(np.array([0, 0, 6, -128]), np.array([0, -4, 0, 96]), grad=False),
-)
+
+def _whole() -> list[Sample]:
+    return [
+        s.call(s.integers((3, 4), -30, 30), s.integers((4,), -30, 30, seed=1), grad=False),
+        s.call(np.array([0, 0, 6, -128]), np.array([0, -4, 0, 96]), grad=False),
+    ]
 
 
 def _of_ints(op: Pointwise) -> BinaryFn:

@@ -78,11 +78,11 @@ CAT = Move(
 @public(
     method=False,
     alias=("concat", "concatenate"),
-    samples=s.calls(
+    samples=lambda: [
         s.call([s.values((2, 3)), s.values((1, 3), seed=1)]),
         s.call([s.values((2, 3)), s.values((2, 1), seed=1)], -1),
         s.call([s.values((0,)), s.values((2, 1), seed=1)]),
-    ),
+    ],
 )
 def cat(tensors: Sequence[Tensor], dim: int = 0, **kwargs: Any) -> Tensor:
     """The tensors one after the other along `dim`. RuntimeError when their other sizes differ."""
@@ -212,7 +212,7 @@ def _part(input: Tensor, src: Tensor, part: Tensor, name: str) -> Tensor:
     return src.to(input.dtype)
 
 
-@public(samples=s.calls(s.call(s.values((5, 3)), s.values((2, 3), seed=1), 0, 1, 3)))
+@public(samples=lambda: [s.call(s.values((5, 3)), s.values((2, 3), seed=1), 0, 1, 3)])
 def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Tensor:
@@ -224,7 +224,7 @@ def slice_scatter(
     return apply(SLICE_SCATTER, input, src, **where)
 
 
-@public(samples=s.calls(s.call(s.values((5, 3)), s.values((5,), seed=1), 1, -1)))
+@public(samples=lambda: [s.call(s.values((5, 3)), s.values((5,), seed=1), 1, -1)])
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A copy with the `index`-th slice along `dim` replaced by `src`."""
     part = select(input, dim, index)
@@ -234,10 +234,10 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
 
 
 @public(
-    samples=s.calls(
+    samples=lambda: [
         s.call(s.values((4, 3)), s.values((3,), seed=1)),
         s.call(s.values((4, 3)), s.values((2,)), 1),
-    )
+    ]
 )
 def diagonal_scatter(
     input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
@@ -264,21 +264,21 @@ FLIP: Move = Move(
 )
 
 
-@public(samples=s.calls(s.call(s.values((3, 4)), (0,)), s.call(s.values((2, 3, 4)), (0, -1))))
+@public(samples=lambda: [s.call(s.values((3, 4)), (0,)), s.call(s.values((2, 3, 4)), (0, -1))])
 def flip(input: Tensor, *each: Any, dims: Any = None) -> Tensor:
     """The order along `dims` reversed (a copy)."""
     along = as_ints(each, dims)
     return apply(FLIP, input, dims=norm_dims(along, input.ndim, "flip") if along else ())
 
 
-@public(samples=s.calls(s.call(s.values((3, 4)))))
+@public(samples=lambda: [s.call(s.values((3, 4)))])
 def fliplr(input: Tensor) -> Tensor:
     if input.ndim < 2:
         raise RuntimeError("Input must be >= 2-d.")
     return flip(input, 1)
 
 
-@public(samples=s.calls(s.call(s.values((3, 4)))))
+@public(samples=lambda: [s.call(s.values((3, 4)))])
 def flipud(input: Tensor) -> Tensor:
     if input.ndim < 1:
         raise RuntimeError("Input must be >= 1-d.")
@@ -330,7 +330,7 @@ def constant_pad(input: Tensor, pads: Sequence[tuple[int, int]], value: Any = 0)
 
 
 @public(
-    samples=s.calls(s.call(s.values((3, 4)), (1, 2), 0.5), s.call(s.values((3, 4)), (1, -1, 2, 0)))
+    samples=lambda: [s.call(s.values((3, 4)), (1, 2), 0.5), s.call(s.values((3, 4)), (1, -1, 2, 0))]
 )
 def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Any = 0) -> Tensor:
     """`nn.functional.pad` with a constant: (before, after) of the last dimension, then of the one
@@ -349,7 +349,7 @@ def _pair(*shape: int) -> Any:
     return s.call([s.values(shape), s.values(shape, seed=1)])
 
 
-@public(method=False, samples=s.calls(_pair(2, 3), _pair(), s.call([s.values((2, 3))] * 2, -1)))
+@public(method=False, samples=lambda: [_pair(2, 3), _pair(), s.call([s.values((2, 3))] * 2, -1)])
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors of one shape along a new dimension `dim`."""
     if not tensors:
@@ -371,18 +371,18 @@ def _at_least(input: Tensor, ndim: int) -> Tensor:
     return input.unsqueeze(-1) if input.ndim < ndim else input
 
 
-@public(method=False, samples=s.calls(_pair(2, 3), _pair(3), _pair()))
+@public(method=False, samples=lambda: [_pair(2, 3), _pair(3), _pair()])
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
     some = [_at_least(x, 1) for x in _some("hstack", tensors)]
     return cat(some, 0 if some[0].ndim == 1 else 1)
 
 
-@public(method=False, samples=s.calls(_pair(2, 3), _pair(3)), alias=("row_stack",))
+@public(method=False, samples=lambda: [_pair(2, 3), _pair(3)], alias=("row_stack",))
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
     return cat([_at_least(x, 2) for x in _some("vstack", tensors)], 0)
 
 
-@public(method=False, samples=s.calls(_pair(2, 3), _pair(3)))
+@public(method=False, samples=lambda: [_pair(2, 3), _pair(3)])
 def dstack(tensors: Sequence[Tensor]) -> Tensor:
     return cat([_at_least(x, 3) for x in _some("dstack", tensors)], 2)
 
@@ -393,7 +393,7 @@ def _some(name: str, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
     return tensors
 
 
-@public(method=False, samples=s.calls(_pair(3), _pair(3, 2)))
+@public(method=False, samples=lambda: [_pair(3), _pair(3, 2)])
 def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     """Vectors as columns, matrices beside them."""
     return cat([x.reshape(-1, 1) if x.ndim <= 1 else x for x in tensors], 1)
@@ -403,9 +403,11 @@ def column_stack(tensors: Sequence[Tensor]) -> Tensor:
 @public(
     namespace=False,
     torch="Tensor.repeat",
-    samples=s.calls(
-        s.call(s.values((2, 3)), 2, 1), s.call(s.values((3,)), 2, 2), s.call(s.values((2,)), 0)
-    ),
+    samples=lambda: [
+        s.call(s.values((2, 3)), 2, 1),
+        s.call(s.values((3,)), 2, 2),
+        s.call(s.values((2,)), 0),
+    ],
 )
 def repeat(input: Tensor, *each: Any, repeats: Any = None) -> Tensor:
     """The whole tensor repeated along each dimension (new ones in front)."""
@@ -422,7 +424,7 @@ def repeat(input: Tensor, *each: Any, repeats: Any = None) -> Tensor:
     return once.reshape([t * n for t, n in zip(times, shape, strict=True)]).clone()
 
 
-@public(samples=s.calls(s.call(s.values((2, 3)), (2, 2)), s.call(s.values((2, 3)), (2,))))
+@public(samples=lambda: [s.call(s.values((2, 3)), (2, 2)), s.call(s.values((2, 3)), (2,))])
 def tile(input: Tensor, *each: Any, dims: Any = None) -> Tensor:
     """`repeat`, with fewer numbers than dimensions allowed."""
     times = as_ints(each, dims)
@@ -430,11 +432,11 @@ def tile(input: Tensor, *each: Any, dims: Any = None) -> Tensor:
 
 
 @public(
-    samples=s.calls(
+    samples=lambda: [
         s.call(s.values((2, 3)), 2),
         s.call(s.values((2, 3)), 2, 1),
         s.call(s.values((3, 2)), np.array([1, 0, 2]), 0),
-    )
+    ]
 )
 def repeat_interleave(
     input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
@@ -457,11 +459,11 @@ def repeat_interleave(
 
 
 @public(
-    samples=s.calls(
+    samples=lambda: [
         s.call(s.values((3, 4)), 1),
         s.call(s.values((3, 4)), (1, -1), (0, 1)),
         s.call(s.values((3, 4)), -5, 1),
-    )
+    ]
 )
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """Elements moved along `dims`, those pushed out coming in at the other end."""
@@ -485,7 +487,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     return out.clone() if out is input else out
 
 
-@public(samples=s.calls(*(s.call(s.values((3, 4)), k) for k in range(4))))
+@public(samples=lambda: [s.call(s.values((3, 4)), k) for k in range(4)])
 def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     """Rotated by k quarter turns in the plane of `dims`, from the first towards the second."""
     if len(dims) != 2:

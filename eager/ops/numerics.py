@@ -21,7 +21,9 @@ from eager.registry import public
 from eager.symint import is_int
 from eager.tensor import Tensor
 
-_m = s.values((4, 6))
+
+def _m() -> Any:
+    return s.values((4, 6))
 
 
 # ------------------------------------------------------------------------------------- shapes
@@ -36,7 +38,7 @@ def _at_least(ndim: int) -> Any:
     each.__doc__ = f"Tensors with at least {ndim} dimension(s), new ones of size 1."
     shapes = ((), (3,), (2, 3))
     return public(
-        each.__name__, method=False, samples=s.calls(*(s.call(s.values(n)) for n in shapes))
+        each.__name__, method=False, samples=lambda: [s.call(s.values(n)) for n in shapes]
     )(each)
 
 
@@ -68,8 +70,7 @@ def _splitter(name: str, dim_of: Any) -> Any:
 
     parts.__name__ = parts.__qualname__ = name
     parts.__doc__ = f"`tensor_split` as NumPy's {name}."
-    x = s.values((4, 6, 2))
-    return public(name, samples=s.calls(s.call(x, 2), s.call(x, (1,))))(parts)
+    return public(name, samples=lambda: [s.call(s.values((4, 6, 2)), n) for n in (2, (1,))])(parts)
 
 
 hsplit = _splitter("hsplit", lambda x: 0 if x.ndim == 1 else 1)
@@ -88,7 +89,7 @@ def broadcast_shapes(*shapes: Any) -> Size:
     return Size(_broadcast(*((n,) if is_int(n) else tuple(n) for n in shapes)))
 
 
-@public(method=False, samples=s.calls(s.call(s.values((2, 3)), s.values((1, 2), seed=1))))
+@public(method=False, samples=lambda: [s.call(s.values((2, 3)), s.values((1, 2), seed=1))])
 def block_diag(*tensors: Tensor) -> Tensor:
     """Matrices along the diagonal of a large one, 0 elsewhere."""
     blocks = [_raised(x, 2) for x in tensors]
@@ -103,10 +104,10 @@ def block_diag(*tensors: Tensor) -> Tensor:
 
 
 @public(
-    samples=s.calls(
+    samples=lambda: [
         s.call(s.values((2, 3)), s.values((3, 2), seed=1)),
         s.call(s.values((2,)), s.values((2, 2), seed=1)),
-    )
+    ]
 )
 def kron(input: Tensor, other: Tensor) -> Tensor:
     """The Kronecker product."""
@@ -120,11 +121,11 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
 
 @public(
     method=False,
-    samples=s.calls(
+    samples=lambda: [
         s.call(s.values((4,))),
         s.call(s.values((4,)), 3),
         s.call(s.values((3,)), with_replacement=True),
-    ),
+    ],
 )
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """All ways to take r elements of a vector, in order, one per row."""
@@ -141,7 +142,11 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 @public(
     method=False,
     alias=("trapz",),
-    samples=s.calls(s.call(_m), s.call(_m, dx=0.5, dim=0), s.call(_m, s.values((6,), seed=1))),
+    samples=lambda: [
+        s.call(_m()),
+        s.call(_m(), dx=0.5, dim=0),
+        s.call(_m(), s.values((6,), seed=1)),
+    ],
 )
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
     """The integral of samples by the trapezoidal rule along `dim`."""
@@ -168,7 +173,11 @@ def _doubled_areas(y: Tensor, x: Tensor | None, dx: float, d: int) -> Tensor:
 
 @public(
     method=False,
-    samples=s.calls(s.call(_m), s.call(_m, dx=0.5, dim=0), s.call(_m, s.values((6,), seed=1))),
+    samples=lambda: [
+        s.call(_m()),
+        s.call(_m(), dx=0.5, dim=0),
+        s.call(_m(), s.values((6,), seed=1)),
+    ],
 )
 def cumulative_trapezoid(
     y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1
@@ -180,12 +189,12 @@ def cumulative_trapezoid(
 
 @public(
     method=False,
-    samples=s.calls(
-        s.call(_m),
-        s.call(_m, spacing=0.5, dim=0, edge_order=2),
-        s.call(_m, spacing=(0.5, 2.0), dim=(0, 1)),
-        s.call(_m, spacing=(s.values((6,), seed=1),), dim=1, edge_order=2),
-    ),
+    samples=lambda: [
+        s.call(_m()),
+        s.call(_m(), spacing=0.5, dim=0, edge_order=2),
+        s.call(_m(), spacing=(0.5, 2.0), dim=(0, 1)),
+        s.call(_m(), spacing=(s.values((6,), seed=1),), dim=1, edge_order=2),
+    ],
 )
 @rounded_once
 def gradient(
@@ -238,7 +247,7 @@ def _slope(x: Tensor, d: int, spacing: Any, edge_order: int) -> Tensor:
     return cat([first, (a * right + b * left) / (left + right), last], d)
 
 
-@public(samples=s.calls(s.call(_m), s.call(_m, correction=0)))
+@public(samples=lambda: [s.call(_m()), s.call(_m(), correction=0)])
 def cov(
     input: Tensor,
     *,
@@ -294,7 +303,7 @@ def _observation_weights(x: Tensor, fweights: Any, aweights: Any) -> Tensor | No
     return fweights * aweights
 
 
-@public(samples=s.calls(s.call(_m)))
+@public(samples=lambda: [s.call(_m())])
 def corrcoef(input: Tensor) -> Tensor:
     """The correlation matrix of variables (rows) over observations (columns)."""
     c = cov(input)
@@ -306,11 +315,11 @@ def corrcoef(input: Tensor) -> Tensor:
 
 @public(
     method=False,
-    samples=s.calls(
+    samples=lambda: [
         s.call(s.values((3,)), grad=False),
         s.call(s.values((3,)), 4, grad=False),
         s.call(s.values((3,)), increasing=True, grad=False),
-    ),
+    ],
 )
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """Powers of a vector's elements, one column per power."""

@@ -92,7 +92,7 @@ DIAGONAL = View(
 )
 
 
-@public(samples=s.calls(s.call(s.values((3, 4))), s.call(s.values((2, 3, 4)), 1, -1, 0)))
+@public(samples=lambda: [s.call(s.values((3, 4))), s.call(s.values((2, 3, 4)), 1, -1, 0)])
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The diagonal of dimensions dim1, dim2 as a new last dimension (a view)."""
     a, b = norm_dim(dim1, input.ndim, "diagonal"), norm_dim(dim2, input.ndim, "diagonal")
@@ -144,7 +144,7 @@ UNFOLD = View(
 @public(
     namespace=False,
     torch="Tensor.unfold",
-    samples=s.calls(s.call(s.values((7,)), 0, 3, 2), s.call(s.values((2, 5, 2)), 1, 2, 1)),
+    samples=lambda: [s.call(s.values((7,)), 0, 3, 2), s.call(s.values((2, 5, 2)), 1, 2, 1)],
 )
 def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """All windows of `size` along `dimension`, `step` apart, as a new last dimension (a view)."""
@@ -160,7 +160,7 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
 
 
 # -------------------------------------------------------------------- several views at once
-@public(samples=s.calls(s.call(s.values((3, 4))), s.call(s.values((3, 4)), 1)))
+@public(samples=lambda: [s.call(s.values((3, 4))), s.call(s.values((3, 4)), 1)])
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """All slices along `dim`, as a tuple."""
     d = norm_dim(dim, input.ndim, "unbind")
@@ -168,11 +168,11 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 
 @public(
-    samples=s.calls(
+    samples=lambda: [
         s.call(s.values((5, 4)), 2),
         s.call(s.values((5, 4)), [1, 3], 1),
         s.call(s.values((0, 4)), 2),
-    )
+    ]
 )
 def split(
     tensor: Tensor, split_size_or_sections: Any, dim: int = 0, **kwargs: Any
@@ -218,7 +218,7 @@ def _between(x: Tensor, dim: int, ends: Sequence[Any]) -> tuple[Tensor, ...]:
     )
 
 
-@public(samples=s.calls(s.call(s.values((5, 4)), 3), s.call(s.values((5, 4)), 3, 1)))
+@public(samples=lambda: [s.call(s.values((5, 4)), 3), s.call(s.values((5, 4)), 3, 1)])
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most `chunks` parts of equal size (the last may be smaller) along `dim`."""
     if chunks <= 0:
@@ -229,7 +229,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     return split(input, max(1, -(-size // chunks)), dim)
 
 
-@public(samples=s.calls(s.call(s.values((5, 4)), 3), s.call(s.values((5, 4)), (1, 3), 1)))
+@public(samples=lambda: [s.call(s.values((5, 4)), 3), s.call(s.values((5, 4)), (1, 3), 1)])
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Split at indices, or into nearly equal sections, along `dim`."""
     d = norm_dim(dim, input.ndim, "tensor_split")
@@ -258,7 +258,7 @@ def _matrix_transpose(self: Tensor) -> Tensor:
     return transpose(self, -2, -1)
 
 
-@public(samples=s.calls(s.call(s.values((2, 3, 4)))))
+@public(samples=lambda: [s.call(s.values((2, 3, 4)))])
 def adjoint(input: Tensor) -> Tensor:
     """The last two dimensions swapped, and conjugated: `mH`."""
     return _adjoint(input)

@@ -16,7 +16,7 @@ from eager import dtype as dt
 from eager.aval import Aval, scalar_aval
 from eager.dispatch import apply, apply_binary, apply_unary, must_hold
 from eager.notice import options
-from eager.op import Samples
+from eager.op import Sample, Samples
 from eager.ops import samples as s
 from eager.ops.kinds import Cast, Copy, Pointwise
 from eager.ops.view import constant, zeros_of
@@ -244,7 +244,7 @@ mul = binary(MUL, alias=("multiply",), samples=_arithmetic)
 @public(
     inplace=DIV,
     alias=("divide",),
-    samples=s.both(_divisible, s.calls(s.call(s.values((3, 4)), 0.0, grad=False))),
+    samples=s.both(_divisible, lambda: [s.call(s.values((3, 4)), 0.0, grad=False)]),
 )
 def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     """True division (ints become floats), or rounded down ("floor") or towards zero ("trunc")."""
@@ -302,7 +302,7 @@ reciprocal = unary(
 SQUARE = Pointwise("square", ("x",), lambda g, x: (g * (2 * x),), body=lambda m, x: x * x)
 
 
-@public(inplace=True, samples=s.both(s.on(), s.calls(s.call(s.booleans((3, 4)), grad=False))))
+@public(inplace=True, samples=s.both(s.on(), lambda: [s.call(s.booleans((3, 4)), grad=False)]))
 def square(input: Tensor) -> Tensor:
     """x * x; of bools in int64, as `pow`."""
     return apply_unary(SQUARE, input.to(dt.int64) if input.dtype is dt.bool_ else input)
@@ -347,7 +347,7 @@ _EASY_POWERS: dict[Any, Callable[[Any], Any]] = {
         s.on_two(first=(0.2, 2.0), number=2.5),
         s.on_two(number=3, second=(1.0, 1.0), grad=False),
         s.on_ints(two=True, low=0, high=4),
-        s.calls(*(s.call(s.values((3,), 0.3, 2), n) for n in (0, 1, 2, 0.5, -0.5, -1, -2, 3))),
+        lambda: [s.call(s.values((3,), 0.3, 2), n) for n in (0, 1, 2, 0.5, -0.5, -1, -2, 3)],
     ),
 )
 @needs_tensors("one")
@@ -392,10 +392,10 @@ abs_ = unary(
 _signed = s.both(
     s.on(),
     s.on_ints(),
-    s.calls(
+    lambda: [
         s.call(s.booleans((3, 4)), grad=False),
         s.call(np.array([np.nan, np.inf, -np.inf, -0.0]), grad=False),
-    ),
+    ],
 )
 sign = unary("sign", "sign", lambda g: (zeros_of(g),), result="promote", samples=_signed)
 
@@ -469,11 +469,11 @@ WHERE: Pointwise = Pointwise(
 
 @public(
     method=False,
-    samples=s.calls(
+    samples=lambda: [
         s.call(s.booleans((3, 4)), s.values((3, 4)), s.values((4,), seed=1)),
         s.call(s.booleans((3, 1)), s.values((3, 4)), 0.5),
         s.call(s.booleans(()), s.values((2,)), s.values((2,), seed=1)),
-    ),
+    ],
 )
 def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     """`input` where the condition holds, `other` elsewhere. With the condition alone:
@@ -502,10 +502,10 @@ def _where_method(self: Tensor, condition: Tensor, other: Any) -> Any:
 
 @public(
     inplace=True,
-    samples=s.calls(
+    samples=lambda: [
         s.call(s.values((3, 4)), s.booleans((3, 4)), 0.5),
         s.call(s.values((3, 4)), s.booleans((4,)), -1.0),
-    ),
+    ],
 )
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """`value` where the mask holds. Keeps the dtype."""
@@ -538,14 +538,17 @@ CLAMP_MIN = binary_op(
 CLAMP_MAX = binary_op(
     "clamp_max", "min", lambda g, x, y: (where(x <= y, g, 0.0), where(x > y, g, 0.0))
 )
-_clamps = s.calls(
-    s.call(s.values((3, 4)), -0.7, 0.9),
-    s.call(s.values((3, 4)), min=0.1),
-    s.call(s.values((3, 4)), max=0.1),
-    s.call(s.values((3, 4)), s.values((4,), -1, 0), s.values((3, 1), 0.1, 1)),
-    s.call(s.integers((3, 4)), -1, 2, grad=False),
-    s.call(s.values((0, 4)), -0.7, 0.9),
-)
+
+
+def _clamps() -> list[Sample]:
+    return [
+        s.call(s.values((3, 4)), -0.7, 0.9),
+        s.call(s.values((3, 4)), min=0.1),
+        s.call(s.values((3, 4)), max=0.1),
+        s.call(s.values((3, 4)), s.values((4,), -1, 0), s.values((3, 1), 0.1, 1)),
+        s.call(s.integers((3, 4)), -1, 2, grad=False),
+        s.call(s.values((0, 4)), -0.7, 0.9),
+    ]
 
 
 @public(inplace=True, alias=("clip",), samples=_clamps)
@@ -561,13 +564,13 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     return apply(CLAMP, input, min, max)
 
 
-@public(inplace=True, samples=s.calls(s.call(s.values((3, 4)), 0.2)))
+@public(inplace=True, samples=lambda: [s.call(s.values((3, 4)), 0.2)])
 @needs_tensors("first")
 def clamp_min(input: Tensor, min: Any) -> Tensor:
     return clamp(input, min=min)
 
 
-@public(inplace=True, samples=s.calls(s.call(s.values((3, 4)), 0.2)))
+@public(inplace=True, samples=lambda: [s.call(s.values((3, 4)), 0.2)])
 @needs_tensors("first")
 def clamp_max(input: Tensor, max: Any) -> Tensor:
     return clamp(input, max=max)

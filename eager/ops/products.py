@@ -37,7 +37,7 @@ def _matrix(name: str, x: Tensor, ndim: int) -> None:
         raise RuntimeError(f"{name}: expected {kinds[ndim]}, got a tensor of shape {list(x.shape)}")
 
 
-@public(samples=_calls(_operands((2, 3), (3, 4))))
+@public(samples=lambda: [_operands((2, 3), (3, 4))])
 @lower_precision
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """(M, K) x (K, N) -> (M, N). Raises RuntimeError when the shapes or dtypes do not fit."""
@@ -54,7 +54,7 @@ def _cannot_multiply(a: Tensor, b: Tensor) -> str:
     return f"mat1 and mat2 shapes cannot be multiplied ({left} and {right})"
 
 
-@public(samples=_calls(_operands((2, 2, 3), (2, 3, 4))))
+@public(samples=lambda: [_operands((2, 2, 3), (2, 3, 4))])
 @lower_precision
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """(B, M, K) x (B, K, N) -> (B, M, N)."""
@@ -63,7 +63,7 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     return apply(DOT, input, mat2)
 
 
-@public(samples=_calls(_operands((2, 3), (3,))))
+@public(samples=lambda: [_operands((2, 3), (3,))])
 @given_precision
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """(M, K) x (K) -> (M)."""
@@ -72,7 +72,7 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
     return mm(input, vec.unsqueeze(1)).squeeze(1)
 
 
-@public(samples=_calls(_operands((3,), (3,))))
+@public(samples=lambda: [_operands((3,), (3,))])
 @given_precision
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """(K) x (K) -> ()."""
@@ -92,7 +92,7 @@ def vdot(input: Tensor, other: Tensor) -> Tensor:
     return dot(input.conj() if input.dtype.is_complex else input, other)
 
 
-@public(samples=_calls(_operands((2, 3), (4, 3))))
+@public(samples=lambda: [_operands((2, 3), (4, 3))])
 def inner(input: Tensor, other: Tensor) -> Tensor:
     """The sum of products over the last dimension of both; with a 0-d operand, their product."""
     if not input.ndim or not other.ndim:
@@ -100,7 +100,7 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
     return tensordot(input, other, dims=([input.ndim - 1], [other.ndim - 1]))
 
 
-@public(alias=("ger",), samples=_calls(_operands((3,), (4,))))
+@public(alias=("ger",), samples=lambda: [_operands((3,), (4,))])
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
     """(M) x (N) -> (M, N), all products."""
     _matrix("outer", input, 1)
@@ -109,7 +109,7 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
 
 
 @public(
-    samples=_calls(
+    samples=lambda: [
         _operands((2, 3), (3, 4)),
         _operands((3,), (3,)),
         _operands((3,), (3, 4)),
@@ -118,7 +118,7 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
         _operands((2, 1, 2, 3), (3, 3, 4)),
         _operands((2, 2, 3), (3,)),
         _operands((0, 3), (3, 4)),
-    )
+    ]
 )
 @lower_precision
 def matmul(input: Tensor, other: Tensor) -> Tensor:
@@ -191,9 +191,10 @@ def _scaled_sum(base: Tensor, product: Tensor, beta: float, alpha: float) -> Ten
 
 @public(
     inplace=True,
-    samples=_calls(
-        _operands((4,), (2, 3), (3, 4)), _operands((2, 4), (2, 3), (3, 4), beta=0.5, alpha=2.0)
-    ),
+    samples=lambda: [
+        _operands((4,), (2, 3), (3, 4)),
+        _operands((2, 4), (2, 3), (3, 4), beta=0.5, alpha=2.0),
+    ],
 )
 @lower_precision
 def addmm(
@@ -203,19 +204,19 @@ def addmm(
     return _scaled_sum(input, mm(mat1, mat2), beta, alpha)
 
 
-@public(inplace=True, samples=_calls(_operands((2,), (2, 3), (3,))))
+@public(inplace=True, samples=lambda: [_operands((2,), (2, 3), (3,))])
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * (mat @ vec)."""
     return _scaled_sum(input, mv(mat, vec), beta, alpha)
 
 
-@public(inplace=True, samples=_calls(_operands((2, 3), (2,), (3,))))
+@public(inplace=True, samples=lambda: [_operands((2, 3), (2,), (3,))])
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2)."""
     return _scaled_sum(input, outer(vec1, vec2), beta, alpha)
 
 
-@public(inplace=True, samples=_calls(_operands((2, 4), (2, 2, 3), (2, 3, 4))))
+@public(inplace=True, samples=lambda: [_operands((2, 4), (2, 2, 3), (2, 3, 4))])
 @lower_precision
 def baddbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1
@@ -224,7 +225,7 @@ def baddbmm(
     return _scaled_sum(input, bmm(batch1, batch2), beta, alpha)
 
 
-@public(inplace=True, samples=_calls(_operands((2, 4), (2, 2, 3), (2, 3, 4))))
+@public(inplace=True, samples=lambda: [_operands((2, 4), (2, 2, 3), (2, 3, 4))])
 @lower_precision
 def addbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1
@@ -235,7 +236,7 @@ def addbmm(
 
 @public(
     method=False,
-    samples=_calls(_operands((3, 4), (5, 4)), _operands((2, 3, 4), (2, 5, 4), p=1.0)),
+    samples=lambda: [_operands((3, 4), (5, 4)), _operands((2, 3, 4), (2, 5, 4), p=1.0)],
 )
 @full_precision
 def cdist(
@@ -294,9 +295,10 @@ def _batch_sizes(a: Tensor, b: Tensor, count: int) -> list[int]:
 
 @public(
     method=False,
-    samples=_calls(
-        _operands((2, 3, 4), (4, 3, 5), dims=([1, 2], [1, 0])), _operands((2, 3), (3, 2), dims=1)
-    ),
+    samples=lambda: [
+        _operands((2, 3, 4), (4, 3, 5), dims=([1, 2], [1, 0])),
+        _operands((2, 3), (3, 2), dims=1),
+    ],
 )
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     """Sum of products over `dims`: the last `dims` of a with the first of b, or a pair of lists of

@@ -12,7 +12,7 @@ from eager.aval import Aval
 from eager.casts import full_precision
 from eager.dispatch import apply
 from eager.dtype import DType
-from eager.op import Samples
+from eager.op import Sample, Samples
 from eager.ops import samples as s
 from eager.ops.kinds import ArgReduce, Reduce
 from eager.ops.pointwise import maximum, minimum, where
@@ -27,9 +27,9 @@ def over_dims(
 ) -> Samples:
     """Calls of a reduction: everything, one dimension, several, kept; 0-dim, empty and
     transposed."""
-    x = s.values((2, 3, 4), low, high)
 
     def make() -> Any:
+        x = s.values((2, 3, 4), low, high)
         yield s.call(x, grad=grad)
         yield s.call(x, 1, grad=grad)
         yield s.call(x, (0, 2), grad=grad)
@@ -45,14 +45,13 @@ def over_dims(
 
 def along_dim(*, grad: bool = True) -> Samples:
     """Calls of a reduction over at most one dimension."""
-    x = s.values((2, 3, 4))
-    return s.calls(
-        s.call(x, grad=grad),
-        s.call(x, 1, grad=grad),
-        s.call(x, dim=-1, keepdim=True, grad=grad),
+    return lambda: [
+        s.call(s.values((2, 3, 4)), grad=grad),
+        s.call(s.values((2, 3, 4)), 1, grad=grad),
+        s.call(s.values((2, 3, 4)), dim=-1, keepdim=True, grad=grad),
         s.call(s.values(()), grad=grad),
         s.call(s.integers((3, 4)), 0, grad=False),
-    )
+    ]
 
 
 def restore(g: Tensor, aval: Aval, dim: tuple[int, ...], keepdim: bool) -> Tensor:
@@ -88,7 +87,7 @@ PROD = Reduce("prod", ("x",), _prod_vjp, monoid="prod")
 
 
 @public(
-    samples=s.both(over_dims(), s.calls(s.call(s.integers((3, 4)), 1), s.call(s.booleans((3, 4)))))
+    samples=s.both(over_dims(), lambda: [s.call(s.integers((3, 4)), 1), s.call(s.booleans((3, 4)))])
 )
 def sum(
     input: Tensor,
@@ -106,9 +105,10 @@ def sum(
 @public(
     samples=s.both(
         along_dim(),
-        s.calls(
-            s.call(np.array([[0.0, 1.5], [2.0, 3.0]])), s.call(np.array([[0.0, 1.5], [2.0, 0.0]]))
-        ),
+        lambda: [
+            s.call(np.array([[0.0, 1.5], [2.0, 3.0]])),
+            s.call(np.array([[0.0, 1.5], [2.0, 0.0]])),
+        ],
     )
 )
 @full_precision
@@ -123,7 +123,7 @@ def prod(
 
 
 @public(
-    namespace=False, torch="Tensor.sum_to_size", samples=s.calls(s.call(s.values((2, 3)), 1, 3))
+    namespace=False, torch="Tensor.sum_to_size", samples=lambda: [s.call(s.values((2, 3)), 1, 3)]
 )
 def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     """Sum over the dimensions along which `size` was broadcast to this shape."""
@@ -177,7 +177,7 @@ def amin(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
     return apply(AMIN, input, dim=norm_dims(dim, input.ndim, "amin"), keepdim=keepdim)
 
 
-@public(method=True, samples=s.calls(s.call(s.values((3, 4))), s.call(s.values((3, 4)), dim=1)))
+@public(method=True, samples=lambda: [s.call(s.values((3, 4))), s.call(s.values((3, 4)), dim=1)])
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> AMinMax:
     """(min, max) over one dimension or everything."""
     if dim is None and not input.numel():
@@ -243,12 +243,13 @@ def _extreme(input: Tensor, dim: Any, keepdim: bool, maximal: bool) -> Any:
     return Extreme(values, indices)
 
 
-_extremes = s.calls(
-    s.call(s.values((3, 4))),
-    s.call(s.values((3, 4)), 1),
-    s.call(s.values((3, 4)), dim=0, keepdim=True),
-    s.call(s.values((3, 4)), s.values((4,), seed=1)),
-)
+def _extremes() -> list[Sample]:
+    return [
+        s.call(s.values((3, 4))),
+        s.call(s.values((3, 4)), 1),
+        s.call(s.values((3, 4)), dim=0, keepdim=True),
+        s.call(s.values((3, 4)), s.values((4,), seed=1)),
+    ]
 
 
 @public(samples=_extremes)
@@ -266,14 +267,17 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = N
 # ------------------------------------------------------------------------------------- truth
 ANY = Reduce("any", ("x",), monoid="any")
 ALL = Reduce("all", ("x",), monoid="all")
-_truths = s.calls(
-    s.call(s.booleans((3, 4)), grad=False),
-    s.call(s.booleans((3, 4)), 1, grad=False),
-    s.call(s.integers((3, 4)), 0, keepdim=True, grad=False),
-    s.call(s.booleans((0, 2)), grad=False),
-    s.call(s.values((3, 4)), grad=False),
-    s.call(np.array([[0, 1], [2, 3]], np.uint8), 1, grad=False),
-)
+
+
+def _truths() -> list[Sample]:
+    return [
+        s.call(s.booleans((3, 4)), grad=False),
+        s.call(s.booleans((3, 4)), 1, grad=False),
+        s.call(s.integers((3, 4)), 0, keepdim=True, grad=False),
+        s.call(s.booleans((0, 2)), grad=False),
+        s.call(s.values((3, 4)), grad=False),
+        s.call(np.array([[0, 1], [2, 3]], np.uint8), 1, grad=False),
+    ]
 
 
 @public(samples=_truths)
@@ -294,15 +298,16 @@ def _truth(op: Reduce, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
 
 
 @public(
-    samples=s.calls(
-        s.call(s.integers((3, 4)), grad=False), s.call(s.integers((3, 4)), 1, grad=False)
-    )
+    samples=lambda: [
+        s.call(s.integers((3, 4)), grad=False),
+        s.call(s.integers((3, 4)), 1, grad=False),
+    ]
 )
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     return sum(input != 0, dim)
 
 
-@public(samples=s.calls(s.call(np.array([1.0, float("nan"), 3.0]), grad=False)))
+@public(samples=lambda: [s.call(np.array([1.0, float("nan"), 3.0]), grad=False)])
 def nansum(
     input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None
 ) -> Tensor:
@@ -310,7 +315,7 @@ def nansum(
     return sum(where(input != input, 0, input), dim, keepdim, dtype=dtype)
 
 
-@public(samples=s.calls(s.call(np.array([1.0, float("nan"), 3.0]), grad=False)))
+@public(samples=lambda: [s.call(np.array([1.0, float("nan"), 3.0]), grad=False)])
 def nanmean(
     input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None
 ) -> Tensor:
@@ -324,7 +329,7 @@ def nanmean(
     return nansum(input, dim, keepdim, dtype=dtype) / counted
 
 
-@public(method=False, samples=s.calls(s.call(s.values((3,)), s.values((3,)), grad=False)))
+@public(method=False, samples=lambda: [s.call(s.values((3,)), s.values((3,)), grad=False)])
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether both have the same shape and elements: a Python bool."""
     if input.shape != other.shape:

@@ -87,11 +87,6 @@ def both(*several: Samples) -> Samples:
     return make
 
 
-def calls(*samples: Sample) -> Samples:
-    """Exactly these."""
-    return lambda: samples
-
-
 def call(*args: Any, grad: bool = True, **kwargs: Any) -> Sample:
     return Sample(args, kwargs, grad)
 

@@ -11,7 +11,7 @@ import numpy as np
 from eager import dtype as dt
 from eager.dispatch import apply
 from eager.dtype import DType
-from eager.op import Attrs, aval_of
+from eager.op import Attrs, Sample, aval_of
 from eager.ops import samples as s
 from eager.ops.elementary import complex_logaddexp
 from eager.ops.kinds import Scan
@@ -96,17 +96,24 @@ def _logarithms_backwards(x: Tensor, dim: int) -> Tensor:
 
 
 LOGCUMSUMEXP = _Logarithmic("logcumsumexp", ("x",), _logcumsumexp_vjp, monoid="logaddexp")
-_samples = s.calls(
-    s.call(s.values((3, 4)), 0),
-    s.call(s.values((3, 4)), -1),
-    s.call(s.values(()), 0),
-    s.call(s.values((4, 3)).T, 1),
-    s.call(s.values((0, 3)), 0),
-)
-_ints = s.calls(s.call(s.integers((3, 4)), 1, grad=False))
-_zeros = s.calls(
-    s.call(np.array([2.0, 0.0, 3.0, 0.0, 4.0]), 0), s.call(np.array([0.0, 1.5, 3.0]), 0)
-)
+
+
+def _samples() -> list[Sample]:
+    return [
+        s.call(s.values((3, 4)), 0),
+        s.call(s.values((3, 4)), -1),
+        s.call(s.values(()), 0),
+        s.call(s.values((4, 3)).T, 1),
+        s.call(s.values((0, 3)), 0),
+    ]
+
+
+def _ints() -> list[Sample]:
+    return [s.call(s.integers((3, 4)), 1, grad=False)]
+
+
+def _zeros() -> list[Sample]:
+    return [s.call(np.array([2.0, 0.0, 3.0, 0.0, 4.0]), 0), s.call(np.array([0.0, 1.5, 3.0]), 0)]
 
 
 @public(samples=s.both(_samples, _ints), inplace=True)
@@ -126,9 +133,10 @@ def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
 
 
 @public(
-    samples=s.calls(
-        s.call(s.values((3, 4)), 1), s.call(np.array([1.0, 3.0, 3.0, 2.0]), 0, grad=False)
-    )
+    samples=lambda: [
+        s.call(s.values((3, 4)), 1),
+        s.call(np.array([1.0, 3.0, 3.0, 2.0]), 0, grad=False),
+    ]
 )
 def cummax(input: Tensor, dim: int) -> Extreme:
     """Running maximum along `dim` and where it was (the last such)."""
@@ -136,16 +144,17 @@ def cummax(input: Tensor, dim: int) -> Extreme:
 
 
 @public(
-    samples=s.calls(
-        s.call(s.values((3, 4)), 1), s.call(np.array([3.0, 1.0, 1.0, 2.0]), 0, grad=False)
-    )
+    samples=lambda: [
+        s.call(s.values((3, 4)), 1),
+        s.call(np.array([3.0, 1.0, 1.0, 2.0]), 0, grad=False),
+    ]
 )
 def cummin(input: Tensor, dim: int) -> Extreme:
     """Running minimum along `dim` and where it was (the last such)."""
     return Extreme(*apply(CUMMIN, input, dim=norm_dim(dim, input.ndim, "cummin")))
 
 
-@public(samples=s.calls(s.call(s.values((3, 4)), 1), s.call(s.values((3, 4), -90.0, 90.0), 0)))
+@public(samples=lambda: [s.call(s.values((3, 4)), 1), s.call(s.values((3, 4), -90.0, 90.0), 0)])
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """log of the running sum of exp along `dim`, without overflow."""
     if input.dtype.category < dt.FLOAT:

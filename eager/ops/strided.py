@@ -4,6 +4,7 @@ its own."""
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -132,9 +133,10 @@ def _attrs(flat: Tensor, size: Any, stride: Any, start: int) -> Attrs:
 
 
 @public(
-    samples=s.calls(
-        s.call(s.values((3, 4)), (2, 3), (1, 2)), s.call(s.values((9,)), (2, 2), (3, 1), 2)
-    )
+    samples=lambda: [
+        s.call(s.values((3, 4)), (2, 3), (1, 2)),
+        s.call(s.values((9,)), (2, 2), (3, 1), 2),
+    ]
 )
 def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """The view of the tensor's memory with these sizes and strides (in elements)."""
@@ -144,7 +146,7 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
 
 # (PyTorch's gradient is not 0 where `src` was written.)
 @public(
-    samples=s.calls(s.call(s.values((3, 4)), s.values((2, 3), seed=1), (2, 3), (4, 1), grad=False))
+    samples=lambda: [s.call(s.values((3, 4)), s.values((2, 3), seed=1), (2, 3), (4, 1), grad=False)]
 )
 def as_strided_scatter(
     input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None
@@ -205,40 +207,39 @@ def empty_permuted(size: Any, physical_layout: Any, **options: Any) -> Tensor:
 
 
 # -------------------------------------------------------------------------- views as copies
-_x = s.values((2, 3, 4))
-_COPIES: dict[str, tuple[Any, Sample]] = {
-    "alias": (view.alias, s.call(_x)),
-    "as_strided": (as_strided, s.call(_x, (2, 2), (1, 2))),
-    "detach": (Tensor.detach, s.call(_x, grad=False)),
-    "diagonal": (part_views.diagonal, s.call(_x)),
-    "expand": (view.expand, s.call(_x, (2, 2, 3, 4))),
-    "narrow": (view.narrow, s.call(_x, 1, 0, 2)),
-    "permute": (view.permute, s.call(_x, (2, 0, 1))),
-    "select": (view.select, s.call(_x, 1, 0)),
-    "split": (part_views.split, s.call(_x, 2)),
-    "split_with_sizes": (part_views.split, s.call(_x, [1, 1])),
-    "squeeze": (view.squeeze, s.call(_x)),
-    "t": (view.t, s.call(_x[0])),
-    "transpose": (view.transpose, s.call(_x, 0, 1)),
-    "unbind": (part_views.unbind, s.call(_x)),
-    "unfold": (part_views.unfold, s.call(_x, 1, 2, 1)),
-    "unsqueeze": (view.unsqueeze, s.call(_x, 1)),
-    "view": (view.view, s.call(_x, (6, 4))),
+_COPIES: dict[str, tuple[Any, Callable[..., Sample]]] = {
+    "alias": (view.alias, s.call),
+    "as_strided": (as_strided, lambda x: s.call(x, (2, 2), (1, 2))),
+    "detach": (Tensor.detach, lambda x: s.call(x, grad=False)),
+    "diagonal": (part_views.diagonal, s.call),
+    "expand": (view.expand, lambda x: s.call(x, (2, 2, 3, 4))),
+    "narrow": (view.narrow, lambda x: s.call(x, 1, 0, 2)),
+    "permute": (view.permute, lambda x: s.call(x, (2, 0, 1))),
+    "select": (view.select, lambda x: s.call(x, 1, 0)),
+    "split": (part_views.split, lambda x: s.call(x, 2)),
+    "split_with_sizes": (part_views.split, lambda x: s.call(x, [1, 1])),
+    "squeeze": (view.squeeze, s.call),
+    "t": (view.t, lambda x: s.call(x[0])),
+    "transpose": (view.transpose, lambda x: s.call(x, 0, 1)),
+    "unbind": (part_views.unbind, s.call),
+    "unfold": (part_views.unfold, lambda x: s.call(x, 1, 2, 1)),
+    "unsqueeze": (view.unsqueeze, lambda x: s.call(x, 1)),
+    "view": (view.view, lambda x: s.call(x, (6, 4))),
 }
 
 
-def _copying(name: str, fn: Any) -> Any:
+def _copying(name: str, fn: Any, sample: Callable[..., Sample]) -> None:
     def copied(input: Tensor, *args: Any, **kwargs: Any) -> Any:
         found = fn(input, *args, **kwargs)
         return tuple(map(clone, found)) if isinstance(found, tuple) else clone(found)
 
     copied.__name__ = copied.__qualname__ = f"{name}_copy"
     copied.__doc__ = f"`{name}`, in memory of its own."
-    return copied
+    public(method=False, samples=lambda: [sample(s.values((2, 3, 4)))])(copied)
 
 
 for _name, (_fn, _sample) in _COPIES.items():
-    public(f"{_name}_copy", method=False, samples=s.calls(_sample))(_copying(_name, _fn))
+    _copying(_name, _fn, _sample)
 
 
 @public(method=True)

@@ -99,7 +99,7 @@ PERMUTE = View(
 )
 
 
-@public(samples=s.calls(s.call(s.values((2, 3, 4)), (2, 0, 1)), s.call(s.values((2, 3)), (-1, 0))))
+@public(samples=lambda: [s.call(s.values((2, 3, 4)), (2, 0, 1)), s.call(s.values((2, 3)), (-1, 0))])
 def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """Dimensions in the order `dims`. RuntimeError unless `dims` names each once."""
     if not order and dims is None:
@@ -113,7 +113,7 @@ def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     return apply(PERMUTE, input, dims=order)
 
 
-@public(alias=("swapaxes", "swapdims"), samples=s.calls(s.call(s.values((2, 3, 4)), 0, -1)))
+@public(alias=("swapaxes", "swapdims"), samples=lambda: [s.call(s.values((2, 3, 4)), 0, -1)])
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions exchanged."""
     ndim = input.ndim
@@ -124,7 +124,7 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     return apply(PERMUTE, input, dims=tuple(order))
 
 
-@public(samples=s.calls(s.call(s.values((2, 3))), s.call(s.values((2,)))))
+@public(samples=lambda: [s.call(s.values((2, 3))), s.call(s.values((2,)))])
 def t(input: Tensor) -> Tensor:
     """The transposed matrix; vectors and scalars as they are."""
     if input.ndim > 2:
@@ -134,9 +134,10 @@ def t(input: Tensor) -> Tensor:
 
 @public(
     alias=("moveaxis",),
-    samples=s.calls(
-        s.call(s.values((2, 3, 4)), 0, 2), s.call(s.values((2, 3, 4)), (0, 1), (-1, 0))
-    ),
+    samples=lambda: [
+        s.call(s.values((2, 3, 4)), 0, 2),
+        s.call(s.values((2, 3, 4)), (0, 1), (-1, 0)),
+    ],
 )
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Dimensions `source` moved to the places `destination`; the others keep their order."""
@@ -195,7 +196,7 @@ EXPAND = View(
 @public(
     namespace=False,
     torch="Tensor.expand",
-    samples=s.calls(s.call(s.values((3, 1)), 2, -1, 4), s.call(s.values(()), 2)),
+    samples=lambda: [s.call(s.values((3, 1)), 2, -1, 4), s.call(s.values(()), 2)],
 )
 def expand(input: Tensor, *sizes: Any, size: Any = None, implicit: bool = False) -> Tensor:
     """Dimensions of size 1 repeated to `sizes` without copying; -1 keeps a size, new dimensions
@@ -228,7 +229,7 @@ def expand(input: Tensor, *sizes: Any, size: Any = None, implicit: bool = False)
     return apply(EXPAND, input, shape=shape)
 
 
-@public(samples=s.calls(s.call(s.values((3, 1)), (2, 3, 4))))
+@public(samples=lambda: [s.call(s.values((3, 1)), (2, 3, 4))])
 def broadcast_to(input: Tensor, size: Any) -> Tensor:
     return expand(input, *size)
 
@@ -273,14 +274,14 @@ RESHAPE: View = View(
 )
 
 
-@public(samples=s.calls(s.call(s.values((3, 4)), (2, -1)), s.call(s.values((4, 3)).T, (12,))))
+@public(samples=lambda: [s.call(s.values((3, 4)), (2, -1)), s.call(s.values((4, 3)).T, (12,))])
 def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     """The elements in row-major order in another shape (one -1 is inferred); a view where the
     memory allows."""
     return apply(RESHAPE, input, shape=infer_shape(as_ints(sizes, shape), input.numel()))
 
 
-@public(namespace=False, torch="Tensor.view", samples=s.calls(s.call(s.values((3, 4)), 2, -1)))
+@public(namespace=False, torch="Tensor.view", samples=lambda: [s.call(s.values((3, 4)), 2, -1)])
 def view(input: Tensor, *shape: Any, size: Any = None, dtype: DType | None = None) -> Tensor:
     """Like `reshape`, but never a copy: RuntimeError where only a copy could do it."""
     if len(shape) == 1 and isinstance(shape[0], DType):
@@ -337,7 +338,7 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
     return reshape(input, *other.shape)
 
 
-@public(samples=s.calls(s.call(s.values((2, 3, 4))), s.call(s.values((2, 3, 4)), 1)))
+@public(samples=lambda: [s.call(s.values((2, 3, 4))), s.call(s.values((2, 3, 4)), 1)])
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Dimensions start_dim..end_dim as one."""
     first, last = (
@@ -359,7 +360,7 @@ def ravel(input: Tensor) -> Tensor:
     return reshape(input, -1)
 
 
-@public(samples=s.calls(s.call(s.values((6, 2)), 0, (2, -1))))
+@public(samples=lambda: [s.call(s.values((6, 2)), 0, (2, -1))])
 def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
     """Dimension `dim` as several (one -1 is inferred)."""
     d = norm_dim(dim, input.ndim, "unflatten")
@@ -397,9 +398,11 @@ UNSQUEEZE: View = View(
 
 
 @public(
-    samples=s.calls(
-        s.call(s.values((2, 3)), 1), s.call(s.values(()), 0), s.call(s.values((2,)), -1)
-    )
+    samples=lambda: [
+        s.call(s.values((2, 3)), 1),
+        s.call(s.values(()), 0),
+        s.call(s.values((2,)), -1),
+    ]
 )
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """A new dimension of size 1 at `dim`."""
@@ -428,11 +431,11 @@ SQUEEZE: View = View(
 
 
 @public(
-    samples=s.calls(
+    samples=lambda: [
         s.call(s.values((1, 3, 1))),
         s.call(s.values((1, 3, 1)), -1),
         s.call(s.values((1, 3, 1)), (0, 1)),
-    )
+    ]
 )
 def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """Without its dimensions of size 1 (all, or those of them in `dim`)."""
@@ -524,7 +527,7 @@ def slice_dim(
     return apply(SLICE, input, dim=dim, start=begin, stop=end, step=step)
 
 
-@public(samples=s.calls(s.call(s.values((5, 3)), 0, 1, 3), s.call(s.values((5, 3)), -1, -2, 1)))
+@public(samples=lambda: [s.call(s.values((5, 3)), 0, 1, 3), s.call(s.values((5, 3)), -1, -2, 1)])
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """`length` elements from `start` along `dim`."""
     if not input.ndim:
@@ -546,7 +549,7 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     return slice_dim(input, d, begin, begin + length)
 
 
-@public(samples=s.calls(s.call(s.values((5, 3)), 0, 1), s.call(s.values((5, 3)), -1, -1)))
+@public(samples=lambda: [s.call(s.values((5, 3)), 0, 1), s.call(s.values((5, 3)), -1, -1)])
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """The `index`-th slice along `dim`, which disappears. IndexError when out of range."""
     if input.ndim == 0:

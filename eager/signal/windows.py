@@ -13,6 +13,7 @@ from typing import Any
 from eager import dtype as dt
 from eager.dtype import DType
 from eager.notice import options
+from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.create import arange, empty, finish, ones
 from eager.registry import public, under
@@ -76,7 +77,10 @@ def _kaiser(beta: float) -> Shape:
 
 _BLACKMAN = (0.42, 0.5, 0.08)
 _NUTTALL = (0.3635819, 0.4891775, 0.1365995, 0.0106411)
-_calls = s.calls(s.call(6), s.call(5, sym=False))
+
+
+def _calls() -> list[Sample]:
+    return [s.call(6), s.call(5, sym=False)]
 
 
 def _plain(name: str, shape: Shape) -> Callable[..., Tensor]:
@@ -201,7 +205,7 @@ def _older(name: str, shape: Callable[..., Shape], *defaults: float) -> None:
 
     make.__name__ = make.__qualname__ = name
     make.__doc__ = f"{name}(window_length, periodic=True): as in `eager.signal.windows`."
-    public(name, method=False, samples=s.calls(s.call(6), s.call(5, False)))(make)
+    public(name, method=False, samples=lambda: [s.call(6), s.call(5, False)])(make)
 
 
 def _raised(alpha: float = 0.54, beta: float = 0.46) -> Shape:

@@ -1,6 +1,22 @@
 """`eager.utils`: what surrounds training. `data` feeds it, `tensorboard` records it, `checkpoint`
 is PyTorch's call for recomputation, `dlpack` shares memory with other libraries."""
 
-from eager.utils import checkpoint, data, dlpack, tensorboard
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from eager import later as _later
+from eager.utils import checkpoint, dlpack
+
+if TYPE_CHECKING:
+    from eager.utils import data, tensorboard
 
 __all__ = ["checkpoint", "data", "dlpack", "tensorboard"]
+
+
+def __getattr__(name: str) -> Any:
+    return _later.part("eager.utils", name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -17,7 +17,7 @@ from functools import lru_cache
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, Final
 
-from eager import compiler
+from eager import compiler, later
 from eager.autograd import register_hook
 from eager.optim import Optimizer
 from eager.printing import tensor_repr
@@ -239,6 +239,8 @@ class Watch:
         """What code names of a library's module stays."""
         space, seen = vars(module), self._modules.setdefault(id(module), set())
         place = Fixed(space, module.__name__)
+        for name in self._used:
+            later.load(module, name)
         for name in sorted((self._used & space.keys()) - seen):
             seen.add(name)
             value = space[name]
@@ -252,6 +254,7 @@ class Watch:
 
     def _import(self, name: str) -> None:
         """A function imports a module: a library's, which has been imported before."""
+        later.ensure(name)
         found = sys.modules.get(name)
         if found is None or not is_library_space(vars(found)):
             raise Break("effect", f"import of {name} in a function")

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from eager import later
 from jitcap.capture.native import is_library_module
 from jitcap.kept.fingerprint import library_name
 
@@ -194,7 +195,8 @@ _HOMES: Final = ("builtins", "collections", "types")
 
 def look_up(module: str, name: str) -> Any:
     """The function or class that an imported module holds under a name, or one of its classes, or
-    None. Runs nothing."""
+    None. Runs nothing but imports of our own."""
+    later.ensure(module)
     found: Any = sys.modules.get(module)
     if type(found) is not ModuleType:
         return None

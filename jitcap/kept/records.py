@@ -27,7 +27,7 @@ from typing import Any, Final
 import numpy as np
 
 from eager import dtype as dt
-from eager import random, tape
+from eager import later, random, tape
 from eager.aval import Aval
 from eager.device import Size, device
 from eager.device import default as default_device
@@ -448,6 +448,7 @@ def _read_library(reader: Reader, module: str, name: str, text: str = "") -> Any
 
 
 def _read_module(reader: Reader, name: str) -> ModuleType:
+    later.ensure(name)
     module = sys.modules[name] if may_name(name) else None
     if type(module) is not ModuleType:
         raise Unreadable(f"the module {name}")

@@ -90,10 +90,12 @@ def _fractional(n: int) -> Any:
         "the input has places) that begin where `_random_samples` (N, C, dimensions) say, at "
         "random by default; with `return_indices` also its flat place."
     )
-    image, draws = s.values((2, 3, *(6, 7, 5)[:n])), s.values((2, 3, n), 0.0, 0.99)
-    return functional(
-        lambda: [Sample((image, 2, 3), {"_random_samples": draws, "return_indices": True})]
-    )(pool)
+
+    def samples() -> list[Sample]:
+        image, draws = s.values((2, 3, *(6, 7, 5)[:n])), s.values((2, 3, n), 0.0, 0.99)
+        return [Sample((image, 2, 3), {"_random_samples": draws, "return_indices": True})]
+
+    return functional(samples)(pool)
 
 
 def _places(draws: Tensor, size: Sequence[int], kernel: Any, out: Any) -> Tensor:

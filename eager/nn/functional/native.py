@@ -4,6 +4,7 @@ tensors -> (normalised, mean, 1 / standard deviation)."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from eager.nn.functional.norm import batch_norm, group_norm, layer_norm
 from eager.ops import samples as s
@@ -11,7 +12,6 @@ from eager.registry import public
 from eager.tensor import Tensor
 
 Three = tuple[Tensor, Tensor, Tensor]
-_x = s.values((2, 4, 3))
 
 
 def _statistics(x: Tensor, dims: tuple[int, ...], eps: float) -> tuple[Tensor, Tensor]:
@@ -19,7 +19,11 @@ def _statistics(x: Tensor, dims: tuple[int, ...], eps: float) -> tuple[Tensor, T
     return mean, (x.var(dims, keepdim=True, correction=0) + eps).rsqrt()
 
 
-@public(method=False, samples=s.calls(s.call(_x, (3,), s.values((3,)), None, 1e-5)))
+def _x() -> Any:
+    return s.values((2, 4, 3))
+
+
+@public(method=False, samples=lambda: [s.call(_x(), (3,), s.values((3,)), None, 1e-5)])
 def native_layer_norm(
     input: Tensor,
     normalized_shape: Sequence[int],
@@ -33,7 +37,7 @@ def native_layer_norm(
     return (out, *_statistics(input.detach(), dims, eps))
 
 
-@public(method=False, samples=s.calls(s.call(_x, s.values((4,)), None, 2, 4, 3, 2, 1e-5)))
+@public(method=False, samples=lambda: [s.call(_x(), s.values((4,)), None, 2, 4, 3, 2, 1e-5)])
 def native_group_norm(
     input: Tensor,
     weight: Tensor | None,
@@ -52,7 +56,7 @@ def native_group_norm(
 
 @public(
     method=False,
-    samples=s.calls(s.call(_x, None, s.values((4,)), None, None, True, 0.1, 1e-5)),
+    samples=lambda: [s.call(_x(), None, s.values((4,)), None, None, True, 0.1, 1e-5)],
 )
 def native_batch_norm(
     input: Tensor,

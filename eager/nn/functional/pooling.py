@@ -268,8 +268,8 @@ def _lp_pool(n: int) -> Any:
 
     pool.__name__ = pool.__qualname__ = name
     pool.__doc__ = "The p-norm of each window."
-    image = s.values((2, 3, *(4, 5, 4)[:n]), 0.1, 2)
-    return functional(lambda: [Sample((image, 2.0, 2))])(pool)
+    size = (2, 3, *(4, 5, 4)[:n])
+    return functional(lambda: [Sample((s.values(size, 0.1, 2), 2.0, 2))])(pool)
 
 
 lp_pool1d = _lp_pool(1)
