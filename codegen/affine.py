@@ -26,7 +26,6 @@ accesses.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any, ClassVar, Final
 
@@ -44,6 +43,7 @@ from codegen.sizes import (
     same,
     spelled,
 )
+from eager.dataclass import dataclass
 
 Terms = tuple[tuple["Atom", Size], ...]
 Order = tuple[Any, ...]  # what an atom says, as something to sort by

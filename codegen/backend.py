@@ -4,11 +4,11 @@ result is loaded."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from codegen.ir import Target
 from codegen.runtime.artifact import Artifact
+from eager.dataclass import dataclass
 
 Results = Mapping[str, Any]
 

@@ -11,10 +11,11 @@ touches what it writes or writes what it reads.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, Protocol, TypeVar
 
 from codegen.ir import Fused
+from eager.dataclass import dataclass
 
 
 class Item(Protocol):

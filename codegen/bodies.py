@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from codegen.ir import Access, Fused, Library, Program, Value
 from codegen.sizes import Size, is_contiguous
+from eager.dataclass import dataclass
 from eager.sized import symbols_in
 
 Strides = tuple[Size, ...]

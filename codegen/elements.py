@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from codegen import affine, expr
@@ -12,6 +11,7 @@ from codegen.ir import Call, Unsupported, Value
 from codegen.runtime.artifact import SIZE
 from codegen.sizes import Shape, Size, last, same
 from eager import dtype as dt
+from eager.dataclass import dataclass
 from eager.dtype import DType
 from eager.op import Op
 

@@ -28,7 +28,6 @@ import hashlib
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -37,6 +36,7 @@ from codegen import affine
 from codegen.affine import Affine, Axis
 from codegen.sizes import Size, at_least, below, is_static, same
 from eager import dtype as dt
+from eager.dataclass import dataclass
 from eager.dtype import DType
 from eager.scalar import VOCABULARY
 from eager.symint import SymInt

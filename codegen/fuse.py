@@ -8,7 +8,6 @@ locals, all else loads from memory.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from codegen import affine, expr
@@ -34,6 +33,7 @@ from codegen.rewrite import Rewrite
 from codegen.sizes import Size, extent, extents, hint, order_of, same, some, span
 from eager import dtype as dt
 from eager.aval import contiguous_strides
+from eager.dataclass import dataclass
 
 # More than this per row leaves the second-level cache: it goes to memory.
 ROW_BUFFER_BYTES = 1 << 18

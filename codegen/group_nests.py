@@ -13,7 +13,7 @@ latest groups that read the same memory.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from codegen import affine
@@ -22,6 +22,7 @@ from codegen.expr import Read
 from codegen.inline import Inlined, Stored
 from codegen.ir import Refusal, Step
 from codegen.sizes import Size, extent, hint, same, some
+from eager.dataclass import dataclass
 
 MAX_MEMBERS: Final = 48
 # Of all members: C++ compile time and register pressure grow faster than the kernel.

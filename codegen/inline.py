@@ -9,7 +9,6 @@ memory or in registers). Reductions, outputs and operands of library steps are a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from codegen import affine, expr
@@ -19,6 +18,7 @@ from codegen.ir import Loops, Nest, Step, Value
 from codegen.operand_views import View, step_operands
 from codegen.rewrite import Rewrite
 from codegen.sizes import Size, extent, hint
+from eager.dataclass import dataclass
 
 # Additions per element that are cheaper than a trip through memory: of what reads no large operand
 # (a mask, a one-hot row), and of the rest.

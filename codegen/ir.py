@@ -23,7 +23,7 @@ stores at one loop index happen together in any loop order.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal
 
 from codegen import affine, expr
@@ -33,6 +33,7 @@ from codegen.monoid import Monoid
 from codegen.rewrite import Rewrite
 from codegen.sizes import Shape, Size
 from eager.aval import Aval, contiguous_strides
+from eager.dataclass import dataclass
 from eager.dtype import DType
 from eager.op import Op
 from eager.sized import symbols_in

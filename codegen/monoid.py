@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from eager import dtype as dt
+from eager.dataclass import dataclass
 from eager.dtype import DType
 
 

@@ -8,13 +8,13 @@ routines want contiguous memory. A view that does not fit is stored (copied) lik
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from codegen import affine
 from codegen.affine import Affine
 from codegen.expr import Read
 from codegen.ir import Loops, Nest, Step, Value
 from codegen.sizes import Shape, Size, at_least, is_contiguous, same
+from eager.dataclass import dataclass
 
 
 @dataclass(frozen=True, eq=False, slots=True)

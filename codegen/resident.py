@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -30,6 +30,7 @@ from codegen.emit.triton.runtime.program import Launch, ResidentProgram
 from codegen.ir import Access, Program, Unsupported, Value
 from codegen.runtime.artifact import INDEX_SITE, Artifact, CheckFailed, Kernel, OutOfRange
 from eager.aval import Aval
+from eager.dataclass import dataclass
 from eager.device import device, places
 from eager.device.array import DeviceArray
 from eager.device.pool import Buffer, Slot

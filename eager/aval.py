@@ -11,13 +11,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from eager import dtype as dt
 from eager import polynomial, symint
+from eager.dataclass import dataclass
 from eager.dtype import DType
 
 

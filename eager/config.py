@@ -13,8 +13,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final
+
+from eager.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

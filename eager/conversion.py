@@ -47,6 +47,8 @@ def on_host(self: Tensor, what: str) -> Any:
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """`to(dtype)`, `to(device)`, `to(device, dtype)`, `to(other)`; `copy=True` always copies. The
     tensor itself if nothing changes."""
+    if not kwargs and len(args) == 1 and isinstance(args[0], DType):
+        return self if self.dtype is args[0] else apply(CAST, self, dtype=args[0])
     dtype, place, copy = kwargs.pop("dtype", None), kwargs.pop("device", None), False
     flags = [a for a in args if isinstance(a, bool)]  # non_blocking, copy
     copy = kwargs.pop("copy", len(flags) > 1 and flags[1])
@@ -128,7 +130,7 @@ def _conversion(name: str, dtype: DType) -> None:
     def convert(self: Tensor, memory_format: Any = None) -> Tensor:
         if memory_format:
             options(name, memory_format=memory_format)
-        return to(self, dtype)
+        return self if self.dtype is dtype else apply(CAST, self, dtype=dtype)
 
     convert.__name__ = convert.__qualname__ = name
     convert.__doc__ = f"This tensor as {dtype.name}."

@@ -196,11 +196,12 @@ def _apply_view(op: Op, source: Any, attrs: Mapping[str, Any]) -> Tensor:
         traced = array if type(array) is Traced or tracer is None else tracer.lift(source)
         result = traced.view(op, attrs)
         shared = result.storage is traced.storage
-    out: Tensor = wrap(result, source._storage if shared else None)
-    if shared:
+    storage = source._storage if shared else None
+    out: Tensor = wrap(result, storage)
+    if storage is not None:
         above = source._view
         whole, chain = (source, ()) if above is None else (above.base, above.chain)
-        out._view = ViewOf(whole, (*chain, (op, attrs)), source._storage.history)
+        out._view = ViewOf(whole, (*chain, (op, attrs)), storage.history)
     if source._requires_grad and mode.enabled and not op.stops:
         _record(op, (source,), attrs, (out,))
     return out

@@ -11,12 +11,13 @@ from __future__ import annotations
 import functools
 import math
 import sys
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
+
+from eager.dataclass import dataclass
 
 BOOL, INT, FLOAT, COMPLEX = range(4)
 

@@ -190,10 +190,10 @@ def _is_there(value: Any, x: Tensor, picks: Picks) -> bool:
 def _sliced(x: Tensor, dim: int, item: slice) -> Tensor:
     if item.start is None and item.stop is None and item.step is None:
         return x
-    start, stop, step = (
-        None if v is None else symint.index(v) for v in (item.start, item.stop, item.step)
-    )
-    return slice_dim(x, dim, start, stop, 1 if step is None else step)
+    start, stop, step = item.start, item.stop, item.step
+    start = None if start is None else symint.index(start)
+    stop = None if stop is None else symint.index(stop)
+    return slice_dim(x, dim, start, stop, 1 if step is None else symint.index(step))
 
 
 def _mask_places(x: Tensor, dim: int, mask: Tensor) -> list[Tensor]:

@@ -73,6 +73,8 @@ def _plain(data: Any) -> Any:
 
 def _has_traced(data: Any) -> bool:
     """Whether values unknown until run time are in nested lists."""
+    if type(data) in (float, int):
+        return False
     if isinstance(data, _NESTED):
         return any(map(_has_traced, data))
     return isinstance(getattr(data, "_array", data), SymNumber | SymInt | Traced)
@@ -351,7 +353,8 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """The values of `src`, broadcast and converted, into this tensor."""
     if not isinstance(src, Tensor):
         src = as_tensor(src)
-    if src.device != self.device:
+    on_cpu = type(src._array) is type(self._array) is np.ndarray
+    if not on_cpu and src.device != self.device:
         src = to(src, self.device, non_blocking)
     if src.dtype is not self.dtype:
         src = to(src, self.dtype)

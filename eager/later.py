@@ -34,9 +34,9 @@ def load(module: ModuleType, name: str) -> None:
             import_module(f"{package}.{name}")
 
 
-def ensure(module: str) -> None:
-    """Import the part that a module of this name is, or lies in. Other modules are left alone."""
-    if module.startswith(_NAMES):
+def ensure(module: Any) -> None:
+    """Import the part that a module of this name is, or lies in. All else is left alone."""
+    if type(module) is str and module.startswith(_NAMES):
         for name in _NAMES:
             if module == name or module.startswith(name + "."):
                 import_module(name)

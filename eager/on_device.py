@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from eager import plugins
 from eager.aval import Aval, scalar_aval
+from eager.dataclass import dataclass
 from eager.device import device, places, transfer
 from eager.device.array import DeviceArray
 from eager.device.plan import NoKernel, Operand, Place, Plan

@@ -25,12 +25,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
 
 from eager.aval import Aval, array_aval, scalar_aval
+from eager.dataclass import dataclass
 
 Attrs = Mapping[str, Any]
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+
+from eager.dataclass import dataclass
 
 Bound: TypeAlias = "int | float"  # an int, or an infinity
 
@@ -382,7 +383,7 @@ def symbols_of(x: Any) -> Iterator[Symbol]:
 
 def of_data(x: Any) -> bool:
     """Whether a size is one that data decide."""
-    return any(symbol.of_data for symbol in symbols_of(x))
+    return type(x) is not int and any(symbol.of_data for symbol in symbols_of(x))
 
 
 # ---- text

@@ -15,12 +15,12 @@ A backend is a table that spells every name here; a test asserts that each table
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from eager import special_arrays
+from eager.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

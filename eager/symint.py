@@ -168,7 +168,7 @@ def expect_general(x: SymInt) -> None:
 def index(x: Any) -> Any:
     """`operator.index(x)`, which a size need not be fixed for: neither a SymInt, nor a run-time
     number that can be one."""
-    if isinstance(x, SymInt):
+    if type(x) is int or isinstance(x, SymInt):
         return x
     as_size = getattr(type(x), "__size__", operator.index)
     return as_size(x)
@@ -226,11 +226,15 @@ def _clamped(at: Any, size: Any, default: Any) -> Any:
 
 def least(x: Any, y: Any) -> Any:
     """The smaller of two sizes; of those that data decide, no matter which."""
+    if type(x) is type(y) is int:
+        return min(x, y)
     return _chosen(Least, x, y) if of_data(x) or of_data(y) else min(x, y)
 
 
 def most(x: Any, y: Any) -> Any:
     """The larger of two sizes; of those that data decide, no matter which."""
+    if type(x) is type(y) is int:
+        return max(x, y)
     return _chosen(Most, x, y) if of_data(x) or of_data(y) else max(x, y)
 
 

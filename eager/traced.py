@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from eager.aval import Aval, OfAval, contiguous_strides
+from eager.dataclass import dataclass
 
 Handle = Any  # opaque: a node of somebody's graph
 Step = tuple[Any, Mapping[str, Any]]  # a view op and its attributes

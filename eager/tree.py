@@ -7,8 +7,9 @@ equal: the same containers, of the same types, with the same keys in the same or
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, cast
+
+from eager.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 from eager.config import config
+from eager.dataclass import dataclass
 from eager.polynomial import add, of_atom
 from eager.sized import symbols_in
 from jitcap.graph import Graph, at_sizes

@@ -14,9 +14,9 @@ import functools
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
+from eager.dataclass import dataclass
 from jitcap.capture.origin import MembersOf
 from jitcap.equality import lacks, same_members
 from jitcap.guards import Guard, Names, short

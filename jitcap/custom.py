@@ -12,13 +12,14 @@ Compiled code calls the function back between its kernels. It must not write its
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from eager.aval import Aval
+from eager.dataclass import dataclass
 from eager.dispatch import apply, current_tracer, untraced
 from eager.op import Attrs, Op
 from eager.tensor import Tensor, wrap

@@ -15,12 +15,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import FunctionType, MethodType
 from typing import Any, Final
 
 from codegen import CheckFailed
 from eager.config import config
+from eager.dataclass import dataclass
 from jitcap.by_dispatch.capture import capture, search
 from jitcap.capture import bytecode
 from jitcap.capture.breaks import Break, Place, Record

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from eager.dataclass import dataclass
 from jitcap.record import Trail
 
 

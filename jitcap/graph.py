@@ -13,7 +13,7 @@ writes are outputs that the caller writes back.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -21,6 +21,7 @@ import numpy as np
 from codegen import CheckFailed
 from eager import on_device
 from eager.aval import Aval, scalar_aval
+from eager.dataclass import dataclass
 from eager.device import device, transfer
 from eager.device.array import DeviceArray
 from eager.op import Attrs, Op

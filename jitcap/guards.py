@@ -12,10 +12,11 @@ import enum
 import functools
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import CodeType, FunctionType
 from typing import Any, ClassVar, Final
 
+from eager.dataclass import dataclass
 from jitcap.capture.origin import Drawn, Origin
 from jitcap.equality import condition, is_wide, same_keys, text_of
 from jitcap.size_guard import BLOCK, LastSizes, SizeBlock

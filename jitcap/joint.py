@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from eager import autograd
 from eager.aval import Aval, contiguous_strides, same
+from eager.dataclass import dataclass
 from eager.sized import symbols_in
 from eager.tape import FREED, edge_of, sweep
 from eager.tensor import Tensor, wrap

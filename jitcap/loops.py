@@ -19,12 +19,13 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import numpy as np
 
 from eager.aval import Aval, scalar_aval
+from eager.dataclass import dataclass
 from eager.op import REGISTRY, Attrs, Op
 from eager.scalar import NUMPY
 from eager.symint import SymInt

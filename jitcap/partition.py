@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from eager.aval import same_aval
 from eager.config import config
+from eager.dataclass import dataclass
 from eager.op import REGISTRY
 from eager.symint import hint
 from jitcap.graph import (

@@ -10,13 +10,14 @@ last, when all sizes are known and what was expected of them has been seen to ho
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
 from codegen import CheckFailed
 from eager.aval import scalar_aval
+from eager.dataclass import dataclass
 from eager.sized import concrete, symbols_in
 from eager.symint import Symbol, SymInt, evaluate, of_atom
 from jitcap.graph import (

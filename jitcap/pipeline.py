@@ -20,7 +20,7 @@ from __future__ import annotations
 import difflib
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import numpy as np
@@ -32,6 +32,7 @@ from codegen.resident import compile_resident, resident
 from codegen.runtime.artifact import Artifact
 from eager import on_device
 from eager.config import config
+from eager.dataclass import dataclass
 from eager.device import pool
 from eager.device.array import DeviceArray
 from jitcap.capture.breaks import Break

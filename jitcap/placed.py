@@ -9,10 +9,10 @@ device's part; nothing goes back but results. Each part is an ordinary graph.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from codegen import CheckFailed, Unsupported
+from eager.dataclass import dataclass
 from eager.device.array import DeviceArray
 from jitcap.graph import CHECK, MOVE, Arg, Graph, Node, placeholder, with_args
 

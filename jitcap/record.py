@@ -12,12 +12,13 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import is_not
 from pathlib import Path
 from typing import Any, Final
 
 from eager.config import config
+from eager.dataclass import dataclass
 
 
 class JitcapWarning(UserWarning):

@@ -8,7 +8,6 @@ backward compiles when it is first run. Each call has a `RegionNode`; its result
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +16,7 @@ from codegen import CheckFailed
 from eager import autograd, on_device
 from eager import dtype as dt
 from eager.aval import Aval
+from eager.dataclass import dataclass
 from eager.device import transfer
 from eager.device.array import DeviceArray
 from eager.sized import concrete

@@ -8,7 +8,7 @@ under `no_grad` or was detached stays so. `Tape` is that record, as data.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from eager import autograd
 from eager.autograd.function import Methods
 from eager.aval import Aval
+from eager.dataclass import dataclass
 from eager.device.array import DeviceArray
 from eager.dispatch import apply
 from eager.dtype import DType

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any, Final
@@ -19,6 +19,7 @@ from typing import Any, Final
 from codegen import CheckFailed
 from eager.compiler import NO_CAPTURE
 from eager.config import config
+from eager.dataclass import dataclass
 from eager.nn import Module
 from jitcap.capture import sizes
 from jitcap.capture.breaks import Break, Place, Record

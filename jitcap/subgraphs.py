@@ -21,11 +21,11 @@ arm computed. A check inside a part becomes an output of it, and a check of the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
 from eager.aval import Aval, scalar_aval
+from eager.dataclass import dataclass
 from eager.op import REGISTRY, Attrs, Op
 from jitcap.graph import (
     AS_NUMBER,

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from eager.aval import contiguous_strides
+from eager.dataclass import dataclass
 from eager.device.array import DeviceArray
 from eager.symint import SymInt
 from eager.tensor import Tensor

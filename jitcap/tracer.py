@@ -12,12 +12,13 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import FrameType
 from typing import Any, cast
 
 from eager.autograd import FunctionNode
 from eager.aval import Aval, scalar_aval
+from eager.dataclass import dataclass
 from eager.dispatch import current_tracer
 from eager.op import REGISTRY, Attrs, Op
 from eager.sym import SymNumber

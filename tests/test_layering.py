@@ -72,11 +72,12 @@ def test_no_import_of_our_own_inside_a_function():
 # Where modules are imported by name: {path: why}.
 BY_NAME = {
     "eager/plugins.py": "the seam: what a higher package provides for eager, by entry point",
+    "eager/later.py": "parts of eager that are imported when they are first named",
     "codegen/emit/triton/runtime/kernel.py": "a module of codegen that needs the optional package triton",
 }
 
 
-NAMES = {"importlib", "import_module", "entry_points"}
+NAMES = {"importlib", "import_module", "metadata"}
 
 
 def test_modules_are_imported_by_name_in_one_place():
@@ -113,3 +114,15 @@ def test_no_import_cycles():
     structure = module_from_spec(spec_from_loader("structure", loader))
     loader.exec_module(structure)
     structure.layers(structure.graph())  # raises CycleError with the modules on the cycle
+
+
+def test_dataclasses_are_ours():
+    """The standard decorator takes four times as long to make a class, and is no base of ours."""
+    theirs = [
+        str(path.relative_to(ROOT))
+        for path in SOURCES
+        for node in nodes(path)
+        if isinstance(node, ast.ImportFrom) and node.module == "dataclasses"
+        if any(alias.name == "dataclass" for alias in node.names)
+    ]
+    assert theirs == ["eager/dataclass.py"]

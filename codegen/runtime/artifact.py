@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import numpy as np
 
 from codegen.sizes import Shape, Size
+from eager.dataclass import dataclass
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

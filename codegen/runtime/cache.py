@@ -24,9 +24,10 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from eager.dataclass import dataclass
 
 FORMAT: Final = 1
 LIMIT_BYTES: Final = 2 << 30

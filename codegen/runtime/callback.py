@@ -7,7 +7,7 @@ graph that calls back can be kept on disk.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from codegen.ir import Access, Library
 from codegen.runtime.artifact import CheckFailed
 from eager.aval import Aval
+from eager.dataclass import dataclass
 from eager.op import Op
 from eager.sized import concrete
 

@@ -6,9 +6,9 @@ measurement: it tells bandwidth-bound from launch-bound work, and more copies fr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from eager.dataclass import dataclass
 from eager.device.protocol import Properties
 
 

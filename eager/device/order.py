@@ -10,8 +10,8 @@ them a write, must be ordered by these clocks; that they ran in some order is no
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from eager.dataclass import dataclass
 from eager.device.protocol import RaceError, Region
 
 Clock = dict[int, int]

@@ -7,10 +7,10 @@ asked, and what it answers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from eager.aval import Aval
+from eager.dataclass import dataclass
 from eager.device.protocol import Kernel
 
 

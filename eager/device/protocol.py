@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+
+from eager.dataclass import dataclass
 
 Array = np.ndarray[Any, Any]
 Grid = tuple[int, int, int]

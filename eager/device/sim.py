@@ -16,11 +16,11 @@ import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
+from eager.dataclass import dataclass
 from eager.device.counters import Counters
 from eager.device.model import H200, H200_PROPERTIES, Model
 from eager.device.order import Clock, Order

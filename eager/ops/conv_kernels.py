@@ -14,11 +14,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
+
+from eager.dataclass import dataclass
 
 Array = Any  # np.ndarray; NumPy's types do not know an index tuple with an ellipsis
 

@@ -95,7 +95,9 @@ def full(
         options("full", layout, pin_memory)
     if isinstance(fill_value, Tensor):
         fill_value = fill_value.detach()  # a number, in PyTorch: no gradient goes to it
-    if dtype is None:
+    if dtype is None and type(fill_value) is float:
+        dtype = dt.get_default_dtype()
+    elif dtype is None:
         found = (
             fill_value.dtype if isinstance(fill_value, Tensor) else scalar_aval(fill_value).dtype
         )
@@ -106,7 +108,7 @@ def full(
             if found.category == dt.FLOAT
             else found
         )
-    shape = as_ints((size,) if is_int(size) else size)
+    shape = as_ints(size if type(size) is tuple or not is_int(size) else (size,))
     out = made(FULL, dt.stored(fill_value, dtype), place=device, shape=shape, dtype=dtype)
     return finish(out, device, requires_grad)
 

@@ -7,13 +7,14 @@ defines: what it is, the run finds. Who records no such sizes splits the program
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
 
 from eager import dtype as dt
 from eager.aval import Aval, broadcast_shapes
+from eager.dataclass import dataclass
 from eager.dispatch import apply
 from eager.op import REGISTRY, Attrs, Op
 from eager.ops import samples as s

@@ -50,7 +50,8 @@ ROUND = Pointwise("round", ("x",), _zero, body=lambda m, x: m.round(x))
 @public(inplace=True, samples=s.both(_rounded, lambda: [s.call(s.values((3, 4)), decimals=1)]))
 def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     """To the nearest whole number (half to even), or to `decimals` places."""
-    not_for("round", dt.BOOL)([input.aval])
+    if input.dtype is dt.bool_:
+        not_for("round", dt.BOOL)([input.aval])
     if decimals:
         scale = 10.0 ** abs(decimals)
         scaled = input * scale if decimals > 0 else input / scale

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
 
 from eager.aval import Aval
+from eager.dataclass import dataclass
 from eager.dispatch import apply
 from eager.dtype import from_numpy, real_of
 from eager.op import REGISTRY, Attrs, Op

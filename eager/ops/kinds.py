@@ -11,13 +11,14 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
 
 from eager import dtype as dt
 from eager.aval import Aval, broadcast_shapes, contiguous_strides, result_type, same
+from eager.dataclass import dataclass
 from eager.dtype import DType
 from eager.op import Attrs, Op, aval_of
 from eager.scalar import NUMPY

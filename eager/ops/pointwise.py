@@ -186,10 +186,10 @@ def _toward_zero(x: Any, y: Any) -> Tensor:
 
 def is_integral(*operands: Any) -> bool:
     """Whether all operands (tensors or numbers) are ints or bools."""
-    return all(
-        x.dtype.category < dt.FLOAT if isinstance(x, Tensor) else isinstance(x, int)
-        for x in operands
-    )
+    for x in operands:  # half the time of `all`
+        if not (x.dtype.category < dt.FLOAT if isinstance(x, Tensor) else isinstance(x, int)):
+            return False
+    return True
 
 
 def _scaled(input: Any, other: Any, alpha: Any) -> Any:
@@ -272,7 +272,7 @@ def _nonzero(op: Pointwise, x: Any, y: Any) -> Tensor:
             must_hold(y.ne(0).all(), "ZeroDivisionError")
         elif y == 0:
             raise RuntimeError("ZeroDivisionError")
-    return apply(op, x, y)
+    return apply_binary(op, x, y)
 
 
 @public(inplace=True, samples=_divisible)
@@ -299,7 +299,9 @@ neg = unary("neg", "neg", lambda g: (-g,), result="promote", alias=("negative",)
 reciprocal = unary(
     "reciprocal", lambda m, x: 1.0 / x, lambda g, out: (-g * (out * out),), samples=s.on(0.5, 3.0)
 )
-SQUARE = Pointwise("square", ("x",), lambda g, x: (g * (2 * x),), body=lambda m, x: x * x)
+SQUARE = Pointwise(
+    "square", ("x",), lambda g, x: (g * (2 * x),), body=lambda m, x: x * x, ufunc=np.square
+)
 
 
 @public(inplace=True, samples=s.both(s.on(), lambda: [s.call(s.booleans((3, 4)), grad=False)]))
@@ -491,8 +493,9 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
 
 def _beside(number: Any, tensor: Any) -> Any:
     """A number as an element of the tensor's type, which an int of Python does not widen."""
-    fits = type(number) is int and isinstance(tensor, Tensor)
-    return dt.stored(number, tensor.dtype) if fits else number
+    if type(number) is not int or 0 <= number < 128 or not isinstance(tensor, Tensor):
+        return number  # such a small one is an element of every type
+    return dt.stored(number, tensor.dtype)
 
 
 @public("where", namespace=False)

@@ -3,12 +3,12 @@ shape."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from eager import dtype as dt
+from eager.dataclass import dataclass
 from eager.dispatch import apply
 from eager.dtype import DType
 from eager.op import Attrs, Sample, aval_of

@@ -134,10 +134,7 @@ def t(input: Tensor) -> Tensor:
 
 @public(
     alias=("moveaxis",),
-    samples=lambda: [
-        s.call(s.values((2, 3, 4)), 0, 2),
-        s.call(s.values((2, 3, 4)), (0, 1), (-1, 0)),
-    ],
+    samples=lambda: [s.call(s.values((2, 3, 4)), *d) for d in ((0, 2), ((0, 1), (-1, 0)))],
 )
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Dimensions `source` moved to the places `destination`; the others keep their order."""
@@ -397,13 +394,7 @@ UNSQUEEZE: View = View(
 )
 
 
-@public(
-    samples=lambda: [
-        s.call(s.values((2, 3)), 1),
-        s.call(s.values(()), 0),
-        s.call(s.values((2,)), -1),
-    ]
-)
+@public(samples=lambda: [s.call(s.values(n), d) for n, d in (((2, 3), 1), ((), 0), ((2,), -1))])
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """A new dimension of size 1 at `dim`."""
     return apply(UNSQUEEZE, input, dim=norm_dim(dim, input.ndim + 1, "unsqueeze"))

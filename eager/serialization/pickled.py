@@ -11,9 +11,9 @@ from __future__ import annotations
 import pickletools
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from eager.dataclass import dataclass
 from eager.serialization.refusal import DAMAGE, LoadError, UsersError, give_attributes, hashable
 
 ADVICE = (

@@ -14,13 +14,14 @@ that branch for one that splits.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import numpy as np
 
 from eager import control_flow
 from eager.aval import contiguous_strides, scalar_aval
+from eager.dataclass import dataclass
 from eager.sym import SymNumber
 from eager.tape import mode, sequence_now
 from eager.tensor import Tensor

@@ -7,8 +7,9 @@ record up to whoever decides what to do instead (split, run plainly, or raise un
 from __future__ import annotations
 
 import linecache
-from dataclasses import dataclass
 from typing import Any, Final
+
+from eager.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,11 @@ from __future__ import annotations
 import dis
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType
 from typing import Any, Final
+
+from eager.dataclass import dataclass
 
 VERSION: Final = sys.version_info[:2]
 SUPPORTED: Final = ((3, 11), (3, 12), (3, 13))

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import CellType
 from typing import Any, Final
 
 from eager.autograd import mode
+from eager.dataclass import dataclass
 from eager.tensor import UNREAD, Tensor
 from jitcap.capture.interpret import Frame
 from jitcap.capture.kinds.base import MISSING

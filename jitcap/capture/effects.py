@@ -8,11 +8,12 @@ returned. Each renders to the statement that does it, or, for `verify=True`, to 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
 from eager.autograd import mode
+from eager.dataclass import dataclass
 from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.mappings import DictShadow

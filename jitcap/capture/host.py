@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from eager.dataclass import dataclass
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import Args, Kwargs, Session
 from jitcap.capture.kinds.functions import REPORTS

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
+from eager.dataclass import dataclass
 from eager.sym import SymNumber
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import Session

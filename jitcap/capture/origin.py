@@ -7,9 +7,10 @@ people (`show`). Guards and the entry function are written in terms of origins o
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import MemberDescriptorType
 from typing import Any, ClassVar, Protocol
+
+from eager.dataclass import dataclass
 
 
 class Bind(Protocol):

@@ -7,11 +7,11 @@ all (a branch to a `raise` has none), `needed(code, index)` the locals that may 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType
 from typing import Final
 
+from eager.dataclass import dataclass
 from jitcap.capture.bytecode import Instruction, decode
 
 EXIT: Final = -1

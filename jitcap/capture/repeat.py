@@ -15,13 +15,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Final
 
 from eager import control_flow
 from eager.aval import Aval, same_aval
 from eager.control_flow import handle_of
+from eager.dataclass import dataclass
 from eager.dtype import int64 as INT
 from eager.loops import fill, leaves_of, structure
 from eager.repeat import Rounds, record_rounds

@@ -6,9 +6,9 @@ Each kind says how its objects are written (`Shadow.replay`); `effects` puts the
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from eager.dataclass import dataclass
 from jitcap.capture.origin import Item, Origin
 from jitcap.guards import Names
 

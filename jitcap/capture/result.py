@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Protocol
 
 from eager.autograd import mode
+from eager.dataclass import dataclass
 from eager.device import default as default_place
 from eager.dtype import _default as default_dtype
 from jitcap.capture.chance import run_once, states

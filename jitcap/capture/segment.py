@@ -7,10 +7,10 @@ return, or stops in front of an instruction with the locals and stack as its out
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import CellType, FunctionType
 from typing import Any, ClassVar
 
+from eager.dataclass import dataclass
 from jitcap.capture.breaks import Again, Break, Place
 from jitcap.capture.capture import finish, tracing, with_aliases
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, NULL, Done, Frame

@@ -7,6 +7,7 @@ What an operation means is its values' kind's to say (`jitcap.capture.kinds`).
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from types import CellType, FunctionType, MethodType
@@ -78,10 +79,14 @@ _FUNCTIONS: Final[tuple[Any, ...]] = (
     *HANDLERS.values(),
     *(f for f in vars(polyfills).values() if type(f) is FunctionType),
 )
-_STAND_INS: Final = re.compile(
-    rf"\b({'|'.join(c.__name__ for c in _CLASSES)})\b"
-    rf"|^({'|'.join(re.escape(f.__qualname__) for f in _FUNCTIONS)})\(\) "
-)
+
+
+@functools.cache
+def _stand_ins() -> re.Pattern[str]:
+    return re.compile(
+        rf"\b({'|'.join(c.__name__ for c in _CLASSES)})\b"
+        rf"|^({'|'.join(re.escape(f.__qualname__) for f in _FUNCTIONS)})\(\) "
+    )
 
 
 class Session(base.Session):
@@ -348,7 +353,7 @@ class Session(base.Session):
         """The refusal of an exception that the program catches, if it speaks of what stands for a
         value or for a builtin, or is one of capture's own: only Python knows its words."""
         ours = isinstance(error, RecursionError)  # capture needs more frames than Python does
-        if ours or any(_STAND_INS.search(x) or self.sizes.named(x) for x in _texts(error)):
+        if ours or any(_stand_ins().search(x) or self.sizes.named(x) for x in _texts(error)):
             return Break("error text", f"a {type(error).__name__} is caught")
         return None
 

@@ -13,11 +13,11 @@ import itertools
 import operator
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from math import inf
 from typing import Any, ClassVar, Final, NamedTuple
 
 from eager.aval import scalar_aval
+from eager.dataclass import dataclass
 from eager.device import Size
 from eager.op import Attrs
 from eager.sym import SymNumber

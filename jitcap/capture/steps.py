@@ -9,10 +9,10 @@ from __future__ import annotations
 import copy
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from eager.aval import same, same_aval
+from eager.dataclass import dataclass
 from eager.sym import SymNumber
 from eager.symint import SymInt
 from eager.tensor import Tensor

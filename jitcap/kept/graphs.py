@@ -19,7 +19,6 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import Any, Final
@@ -35,6 +34,7 @@ from codegen.runtime.artifact import Artifact, Host, Kernel, Signature, Spec
 from codegen.runtime.callback import ARRAY, NUMBER, Callback
 from eager import dtype as dt
 from eager.aval import Aval
+from eager.dataclass import dataclass
 from eager.op import REGISTRY
 from eager.polynomial import Scope
 from eager.symint import SymInt

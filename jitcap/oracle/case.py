@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
+from eager.dataclass import dataclass
 from eager.tensor import Tensor
 from jitcap.capture.origin import Origin
 from jitcap.capture.result import Captured

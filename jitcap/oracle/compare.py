@@ -13,12 +13,12 @@ import copy
 import functools
 import types
 from collections.abc import Iterable
-from dataclasses import dataclass
 from types import CellType, FunctionType, MethodType, SimpleNamespace
 from typing import Any, Final
 
 import numpy as np
 
+from eager.dataclass import dataclass
 from eager.tensor import Tensor
 from eager.traced import Traced
 from jitcap.capture.kinds.objects import slots_of

@@ -14,9 +14,10 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from eager.dataclass import dataclass
 from eager.tensor import Tensor
 
 LEVELS: Final = {

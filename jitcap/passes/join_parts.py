@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from eager.aval import same_aval
+from eager.dataclass import dataclass
 from eager.op import REGISTRY
 from eager.symint import of_data
 from jitcap.graph import Arg, Graph, Node, Rewriter

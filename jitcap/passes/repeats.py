@@ -20,12 +20,13 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import numpy as np
 
 from eager.aval import contiguous_strides, scalar_aval
+from eager.dataclass import dataclass
 from eager.op import REGISTRY
 from eager.ops.kinds import reshape_strides
 from jitcap.graph import CHECK, ITEM, Arg, Graph, Node, Where, aval_of, items, placeholder

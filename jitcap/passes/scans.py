@@ -10,10 +10,10 @@ for all steps at once. `accumulate` adds up in the loop what would be stacked on
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from eager.aval import same_aval
+from eager.dataclass import dataclass
 from eager.op import REGISTRY
 from eager.symint import is_one, known_lt
 from jitcap.graph import (

@@ -1,6 +1,5 @@
 """Programs inside steps: the loop around a body, with views of its operands, on both backends."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -10,6 +9,7 @@ import codegen
 from codegen import Call, Program, Target, Value
 from eager import dtype as dt
 from eager.aval import Aval
+from eager.dataclass import dataclass
 from eager.op import REGISTRY, Op
 
 

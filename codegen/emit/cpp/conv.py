@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 from codegen.emit.cpp.size_text import size_text
 from codegen.emit.cpp.step import Writer, array, team, three
 from codegen.sizes import Size, blocks, hint, is_static, numel, round_up, same, same_all
+from eager.dataclass import dataclass
 
 BAND_BYTES: Final = 1 << 18  # a band of source stays in the second-level cache
 PARTIAL_BYTES: Final = 1280 << 10  # partial weight gradients: more cost more than they gain

@@ -8,7 +8,7 @@ outside the loop.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from codegen import affine, expr
@@ -19,6 +19,7 @@ from codegen.emit.walk import Walk
 from codegen.expr import Apply, Cast, Checked, Const, Expr, IndexOf, Load, Local, Select
 from codegen.sizes import Size, at_least, same
 from eager import dtype as dt
+from eager.dataclass import dataclass
 from eager.dtype import DType
 
 

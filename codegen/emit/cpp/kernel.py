@@ -7,7 +7,6 @@ Two shapes of function: by rows, or by columns where the schedule has a `row_vec
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from codegen import expr
 from codegen.affine import Axis
@@ -20,6 +19,7 @@ from codegen.ir import Buffer, Kernel, Schedule, Stage, Store
 from codegen.sizes import Size, at_least, extent, hint, is_static, name_of, round_up, same
 from codegen.tile import overwrites
 from eager import dtype as dt
+from eager.dataclass import dataclass
 
 ALIGN = 64
 PAGE = 4096

@@ -18,7 +18,6 @@ op's NumPy kernel runs on arrays over the compiled graph's memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from codegen.emit.cpp import branch, conv, linalg, loop, rows, signal
@@ -31,6 +30,7 @@ from codegen.runtime.artifact import Host, Spec
 from codegen.runtime.callback import callback
 from codegen.sizes import Shape, Size, same, some
 from eager.aval import contiguous_strides
+from eager.dataclass import dataclass
 
 
 def call(

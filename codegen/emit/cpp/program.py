@@ -9,7 +9,7 @@ are calls of the headers' routines or of host callbacks.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from codegen.batch_updates import batch_updates
 from codegen.emit.cpp import library, loop, table
@@ -23,6 +23,7 @@ from codegen.plan import plan as plan_memory
 from codegen.runtime import artifact
 from codegen.sizes import at_least, name_of, some
 from eager.aval import Aval
+from eager.dataclass import dataclass
 
 ENTRY = "jitcap_entry"
 UNIT_BYTES = 10_000  # kernels of this much text are worth a compiler process of their own

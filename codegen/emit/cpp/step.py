@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Protocol
 
 from codegen.emit.cpp.runtime import cpu
@@ -13,6 +13,7 @@ from codegen.ir import Access, Library
 from codegen.runtime.artifact import Host
 from codegen.sizes import Shape, Size, is_contiguous, numel, round_up, same, some
 from eager.aval import Aval
+from eager.dataclass import dataclass
 
 ALIGN: Final = 64
 

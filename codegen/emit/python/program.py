@@ -6,12 +6,13 @@ Slow and exact: the oracle of the other backends, and what stages print as.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from codegen.emit.python.kernel import emit_kernel
 from codegen.emit.python.runtime.flat import body_name
 from codegen.ir import Fused, Library
+from eager.dataclass import dataclass
 
 HEADER: Final = "from codegen.emit.python.runtime.prelude import *"
 

@@ -8,7 +8,6 @@ float32.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from codegen import affine, expr
@@ -21,6 +20,7 @@ from codegen.ir import Access, Buffer, Kernel, Library, Stage, Store, Unsupporte
 from codegen.rewrite import Rewrite
 from codegen.sizes import blocks, divides, extents, hint, numel, power_of_two
 from eager import dtype as dt
+from eager.dataclass import dataclass
 from eager.dtype import DType
 
 SMALLEST: Final = 16  # of a tile of tl.dot

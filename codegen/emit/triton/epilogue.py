@@ -9,12 +9,12 @@ keep the tile's registers few.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Final
 
 from codegen import affine
 from codegen.ir import Fused, Kernel, Library
 from codegen.sizes import extent
+from eager.dataclass import dataclass
 
 MOST_READS: Final = 4  # buffers that the epilogue reads besides the product
 MOST_STORES: Final = 2

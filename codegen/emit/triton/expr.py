@@ -10,7 +10,7 @@ conditions of the `Select`s they stand in (whose other branch may be out of boun
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count
 from typing import Final
 
@@ -22,6 +22,7 @@ from codegen.emit.walk import Walk, bare
 from codegen.expr import Apply, Cast, Checked, Const, Expr, IndexOf, Load, Local, Select
 from codegen.ir import Buffer, Store, Unsupported
 from eager import dtype as dt
+from eager.dataclass import dataclass
 
 Dims = frozenset[str]
 NONE: Final[Dims] = frozenset()

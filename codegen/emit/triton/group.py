@@ -9,7 +9,7 @@ a table of addresses (`Tables`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 from codegen import affine, expr
@@ -26,6 +26,7 @@ from codegen.expr import Expr, Load
 from codegen.ir import Buffer, Fused, Kernel, Stage, Store
 from codegen.rewrite import Rewrite
 from codegen.sizes import extent
+from eager.dataclass import dataclass
 
 MEMBER: Final = 1 << 20  # the size that stands for every member's in the shared expression
 R: Final = "r"

@@ -8,7 +8,7 @@ stage reads back is fenced by a barrier of the program.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from typing import Final
 
@@ -21,6 +21,7 @@ from codegen.emit.triton.tile import TiledStage, Tiling
 from codegen.expr import Expr
 from codegen.ir import Buffer, Unsupported, homes
 from codegen.sizes import blocks, divides, round_down
+from eager.dataclass import dataclass
 
 ALIGNED: Final = 16  # a size that is a multiple of this keeps vector accesses under a mask
 

@@ -11,7 +11,7 @@ Unsupported.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from codegen.emit.triton import dot, nests, scan
@@ -25,6 +25,7 @@ from codegen.expr import Apply
 from codegen.ir import Buffer, Kernel, Library, Unsupported
 from codegen.plan import place
 from codegen.sizes import round_up
+from eager.dataclass import dataclass
 
 HEADER: Final = '''"""Triton kernels of one compiled graph."""
 

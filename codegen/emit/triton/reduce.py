@@ -8,7 +8,6 @@ eager does; arg-reductions carry pairs of value and position.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from codegen import expr
@@ -16,6 +15,7 @@ from codegen.emit.triton import table
 from codegen.emit.triton.expr import Block, Text
 from codegen.ir import Reduction
 from codegen.monoid import ALL, ANY, SUM, Monoid
+from eager.dataclass import dataclass
 from eager.dtype import DType
 
 COMBINE: Final[Mapping[str, str]] = {

@@ -10,7 +10,7 @@ timing, so results repeat bit by bit.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from codegen import affine, expr
 from codegen.affine import Affine, Axis
@@ -20,6 +20,7 @@ from codegen.ir import Buffer, Kernel, Reduction, Stage, Store
 from codegen.rewrite import Rewrite
 from codegen.sizes import blocks, extent, extents, hint, round_up
 from eager import dtype as dt
+from eager.dataclass import dataclass
 from eager.dtype import DType
 
 

@@ -17,7 +17,7 @@ stages (softmax reads its input once); a longer one is a loop over blocks.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Literal
 
 from codegen import affine, expr
@@ -29,6 +29,7 @@ from codegen.rewrite import Rewrite
 from codegen.sizes import blocks, extent, extents, hint, power_of_two
 from codegen.tile import split_axes
 from eager import dtype as dt
+from eager.dataclass import dataclass
 from eager.dtype import DType
 
 

@@ -9,10 +9,10 @@ call of the program runs plainly.
 from __future__ import annotations
 
 import gc
-from dataclasses import dataclass
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, Final
 
+from eager.dataclass import dataclass
 from eager.sym import SymNumber
 from jitcap.capture import numbers
 from jitcap.capture.breaks import Break

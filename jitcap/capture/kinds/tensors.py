@@ -9,7 +9,7 @@ parts and shapes of it.
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import FunctionType
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from eager import dtype as dt
 from eager.aval import Aval, contiguous_strides
+from eager.dataclass import dataclass
 from eager.interop import from_numpy
 from eager.storage import Storage
 from eager.sym import SymNumber

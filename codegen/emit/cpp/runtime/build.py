@@ -26,9 +26,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from eager.dataclass import dataclass
 
 HEADERS: Final = Path(__file__).resolve().parent.parent / "headers"
 FLAGS: Final = (

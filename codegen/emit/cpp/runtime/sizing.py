@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -19,6 +18,7 @@ from codegen.runtime.artifact import Array, Host, Signature, Spec
 from codegen.runtime.callback import Callback
 from codegen.sizes import name_of, spelled
 from eager import memory
+from eager.dataclass import dataclass
 from eager.sized import concrete
 
 RELEASE_GIL_BYTES: Final = 64 << 10  # smaller calls are over before another thread could profit

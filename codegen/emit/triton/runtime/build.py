@@ -12,10 +12,11 @@ from __future__ import annotations
 import threading
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Final
 
 from codegen.runtime import cache
+from eager.dataclass import dataclass
 
 # triton.language is one global namespace: while the interpreter replaces its functions nothing may
 # compile.

@@ -10,8 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +22,7 @@ from codegen.emit.triton.runtime.build import Platform, Record
 from codegen.emit.triton.runtime.program import Tables
 from codegen.runtime import cache
 from codegen.runtime.artifact import Array
+from eager.dataclass import dataclass
 from eager.device.protocol import Binary, Grid, Properties
 
 TABLES: Final = ("table", "owner", "first", "sizes")
@@ -164,4 +164,5 @@ def _interpreter() -> Any:
 @functools.cache
 def _compiler() -> tuple[str, str]:
     """Triton's version, and the device functions that kernels call: part of what they mean."""
+    metadata = import_module("importlib.metadata")  # slow to import
     return metadata.version("triton"), Path(__file__).with_name("prelude.py").read_text()

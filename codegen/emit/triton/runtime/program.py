@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from codegen.ir import Access, Buffer, Fused, Value
 from codegen.sizes import blocks
 from eager.aval import Aval
+from eager.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
