@@ -35,7 +35,6 @@ from eager import serialization as serialization
 from eager import short_time as short_time
 from eager import signal as signal
 from eager import special as special
-from eager import submodules as _submodules
 from eager import testing as testing
 from eager import utils as utils
 from eager import version as version
@@ -125,7 +124,6 @@ from eager.storage import UntypedStorage as UntypedStorage
 from eager.tensor import Tensor as Tensor
 
 __version__ = "0.1.0"
-_SUBMODULES = _submodules
 _AUTOGRAD_MODULES = (_function, _functional, _former, _graph)
 for _name in ("gradcheck", "gradgradcheck", "GradcheckError"):  # made of autograd: above it
     setattr(autograd, _name, getattr(_differences, _name))

@@ -33,14 +33,11 @@ _HOMES = {
 }
 
 
-def _make() -> None:
-    for package, homes in _HOMES.items():
-        path = f"eager.{package}"
-        for home, names in homes.items():
-            module = sys.modules[f"{path}.{home}"]
-            for name in names.split():
-                sys.modules[f"{path}.{name}"] = module
-                setattr(sys.modules[path], name, module)
-
-
-_make()
+def name_submodules(package: str) -> None:
+    """Give the submodules of a package that is imported PyTorch's names, too."""
+    path = f"eager.{package}"
+    for home, names in _HOMES[package].items():
+        module = sys.modules[f"{path}.{home}"]
+        for name in names.split():
+            sys.modules[f"{path}.{name}"] = module
+            setattr(sys.modules[path], name, module)

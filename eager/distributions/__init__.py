@@ -76,6 +76,7 @@ from eager.distributions.transforms import (
     Transform,
     identity_transform,
 )
+from eager.submodules import name_submodules as _name_submodules
 
 __all__ = [
     "AbsTransform", "AffineTransform", "Bernoulli", "Beta", "Binomial", "CatTransform",
@@ -93,3 +94,5 @@ __all__ = [
     "Uniform", "VonMises", "Weibull", "Wishart", "biject_to", "categorical", "constraints",
     "identity_transform", "kl_divergence", "normal", "register_kl", "transform_to", "transforms",
 ]  # fmt: skip
+
+_name_submodules("distributions")

@@ -10,6 +10,7 @@ from eager.optim.optimizer import Optimizer
 from eager.optim.rms import Adadelta, Adagrad, RMSprop
 from eager.optim.rprop import Rprop
 from eager.optim.sgd import SGD
+from eager.submodules import name_submodules as _name_submodules
 
 __all__ = [
     "ASGD",
@@ -30,3 +31,5 @@ __all__ = [
     "lr_scheduler",
     "swa_utils",
 ]
+
+_name_submodules("optim")

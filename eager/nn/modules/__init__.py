@@ -191,6 +191,7 @@ from eager.nn.modules.transformer import (
     TransformerEncoder,
     TransformerEncoderLayer,
 )
+from eager.submodules import name_submodules as _name_submodules
 
 __all__ = [
     "CELU", "ELU", "GELU", "GLU", "GRU", "LSTM", "RNN", "SELU", "AdaptiveAvgPool1d",
@@ -223,3 +224,5 @@ __all__ = [
     "TripletMarginLoss", "TripletMarginWithDistanceLoss", "Unflatten", "Unfold", "Upsample",
     "UpsamplingBilinear2d", "UpsamplingNearest2d", "ZeroPad1d", "ZeroPad2d", "ZeroPad3d",
 ]  # fmt: skip
+
+_name_submodules("nn.modules")

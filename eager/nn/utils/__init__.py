@@ -24,6 +24,7 @@ from eager.nn.utils.weights import (
     weight_norm,
 )
 from eager.random import get_rng_state, set_rng_state
+from eager.submodules import name_submodules as _name_submodules
 
 
 def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Any:
@@ -57,3 +58,5 @@ __all__ = [
     "vector_to_parameters",
     "weight_norm",
 ]
+
+_name_submodules("nn.utils")
