@@ -22,8 +22,8 @@ SUPPORTED: Final = ((3, 11), (3, 12), (3, 13))
 # Operations that only the normalised stream has; every other name is CPython's.
 INVENTED: Final = frozenset({"JUMP", "CALL_KW", "POP_JUMP_IF_FALSE", "POP_JUMP_IF_TRUE"}) | {
     "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE", "LIST_TO_TUPLE", "STOPITERATION_ERROR",
-    "UNARY_POSITIVE", "FORMAT_VALUE", "CONVERT_VALUE", "LOAD_SUPER_ATTR", "LOAD_METHOD",
-    "PREP_RERAISE_STAR",
+    "UNARY_POSITIVE", "FORMAT_VALUE", "CONVERT_VALUE", "LOAD_SUPER_ATTR", "PREP_RERAISE_STAR",
+    "LOAD_LOCALS", "LOAD_FROM_DICT_OR_DEREF", "LOAD_FROM_DICT_OR_GLOBALS",
 }  # fmt: skip
 
 _DROPPED: Final = frozenset(
@@ -35,6 +35,10 @@ _RENAMED: Final = {
     "JUMP_BACKWARD_NO_INTERRUPT": "JUMP",
     "LOAD_FAST_CHECK": "LOAD_FAST",
     "INSTRUMENTED_RESUME": "NOP",
+}
+_BY_NAMESPACE: Final = {  # what 3.12 says in two operations
+    "LOAD_NAME": "LOAD_FROM_DICT_OR_GLOBALS",
+    "LOAD_CLASSDEREF": "LOAD_FROM_DICT_OR_DEREF",
 }
 _INTRINSICS: Final = {3: "STOPITERATION_ERROR", 5: "UNARY_POSITIVE", 6: "LIST_TO_TUPLE"}
 BINARY_OPS: Final = tuple(name for _, name in dis._nb_ops)  # type: ignore[attr-defined]
@@ -146,9 +150,19 @@ def _split(op: str, raw: dis.Instruction) -> Iterator[tuple[str, Any]]:
             yield "PUSH_NULL", None
         yield op, value
     elif op == "LOAD_ATTR":
-        yield ("LOAD_METHOD" if VERSION >= (3, 12) and arg & 1 else op), value
+        yield op, value
+        if VERSION >= (3, 12) and arg & 1:
+            yield "PUSH_NULL", None
+    elif op == "LOAD_METHOD":  # a bound one, above which a call takes NULL as well as below
+        yield "LOAD_ATTR", value
+        yield "PUSH_NULL", None
     elif op == "LOAD_SUPER_ATTR":
-        yield op, (value, bool(arg & 1))
+        yield op, value
+        if arg & 1:
+            yield "PUSH_NULL", None
+    elif op in _BY_NAMESPACE:
+        yield "LOAD_LOCALS", None
+        yield _BY_NAMESPACE[op], value
     elif op == "CALL_INTRINSIC_1" and arg in _INTRINSICS:
         yield _INTRINSICS[arg], None
     elif op == "CALL_INTRINSIC_2" and arg == 1:

@@ -12,7 +12,8 @@ from types import CellType
 from typing import Any, Final
 
 from jitcap.capture.bytecode import INVENTED, SUPPORTED, VERSION, Instruction
-from jitcap.capture.interpret import NULL, Frame, Interpreter, Opcode, OpcodeTable
+from jitcap.capture.interpret import NULL, Done, Frame, Interpreter, Opcode, OpcodeTable
+from jitcap.capture.native import MAPPING, SEQUENCE
 
 OPCODES: Final = OpcodeTable()
 VERSIONS: Final[dict[str, tuple[tuple[int, int], tuple[int, int]]]] = {}
@@ -69,7 +70,35 @@ _ACTIONS: Final[dict[str, tuple[int, Answer]]] = {
     "STORE_ATTR": (2, lambda world, name, value, obj: world.setattr(obj, name, value)),
     "DELETE_ATTR": (1, lambda world, name, obj: world.delattr(obj, name)),
 }
-_SINCE: Final = {"TO_BOOL": (3, 13), "BINARY_SLICE": (3, 12), "STORE_SLICE": (3, 12)}
+# the same of what is about a frame: (world, frame, argument, *values) -> what is pushed
+_ANSWERS_IN: Final[dict[str, tuple[int, Answer]]] = {
+    "COPY": (0, lambda world, frame, depth: frame.stack[-depth]),
+    "LOAD_CLOSURE": (0, lambda world, frame, name: frame.fast[name]),
+    "LOAD_FAST_AND_CLEAR": (0, lambda world, frame, name: frame.fast.pop(name, NULL)),
+    "LOAD_GLOBAL": (0, lambda world, frame, name: world.load_global(frame, name)),
+    "LOAD_LOCALS": (0, lambda world, frame, _: frame.namespace),
+    "LOAD_BUILD_CLASS": (0, lambda world, frame, _: world.load_builtin(frame, "__build_class__")),
+    "LOAD_SUPER_ATTR": (
+        3, lambda world, frame, name, _, cls, obj: world.super_getattr(cls, obj, name)
+    ),
+    "IMPORT_NAME": (
+        2, lambda world, frame, name, level, names: world.import_name(frame, name, names, level)
+    ),
+    "IMPORT_FROM": (0, lambda world, frame, name: world.import_from(frame.stack[-1], name)),
+    "GET_LEN": (0, lambda world, frame, _: world.call(len, (frame.stack[-1],), {})),
+    "MATCH_SEQUENCE": (0, lambda world, frame, _: _is_kind(world, frame.stack[-1], SEQUENCE)),
+    "MATCH_MAPPING": (0, lambda world, frame, _: _is_kind(world, frame.stack[-1], MAPPING)),
+}  # fmt: skip
+_ACTIONS_IN: Final[dict[str, tuple[int, Answer]]] = {
+    "STORE_DEREF": (1, lambda world, frame, name, v: world.store_cell(frame.fast[name], v)),
+    "STORE_GLOBAL": (1, lambda world, frame, name, value: world.store_global(frame, name, value)),
+    "DELETE_GLOBAL": (0, lambda world, frame, name: world.delete_global(frame, name)),
+    "POP_EXCEPT": (1, lambda world, frame, _, before: frame.handled.pop()),
+}
+_SINCE: Final = {
+    "TO_BOOL": (3, 13), "BINARY_SLICE": (3, 12), "STORE_SLICE": (3, 12),
+    "LOAD_FAST_AND_CLEAR": (3, 12),
+}  # fmt: skip
 # operation -> how many values it takes off the stack, how many it leaves there
 EFFECTS: Final = {
     **{name: (taken, 1) for name, (taken, _) in _ANSWERS.items()},
@@ -77,24 +106,32 @@ EFFECTS: Final = {
 }
 
 
-def _answering(taken: int, answer: Answer) -> Opcode:
+def _is_kind(world: Any, value: Any, flag: int) -> bool:
+    return bool(world.type_flags(value) & flag)
+
+
+def _asking(taken: int, fn: Answer, *, pushes: bool, of_frame: bool) -> Opcode:
+    """One row of these tables as an operation."""
+
     def run(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-        frame.push(answer(vm.world, ins.arg, *frame.popn(taken)))
+        values = frame.popn(taken)
+        if of_frame:
+            answer = fn(vm.world, frame, ins.arg, *values)
+        else:
+            answer = fn(vm.world, ins.arg, *values)
+        if pushes:
+            frame.push(answer)
 
     return run
 
 
-def _acting(taken: int, action: Answer) -> Opcode:
-    def run(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-        action(vm.world, ins.arg, *frame.popn(taken))
-
-    return run
-
-
-for _name, _row in _ANSWERS.items():
-    opcode(_name, since=_SINCE.get(_name, _FIRST))(_answering(*_row))
-for _name, _row in _ACTIONS.items():
-    opcode(_name, since=_SINCE.get(_name, _FIRST))(_acting(*_row))
+for _table, _pushes, _of_frame in (
+    (_ANSWERS, True, False), (_ACTIONS, False, False),
+    (_ANSWERS_IN, True, True), (_ACTIONS_IN, False, True),
+):  # fmt: skip
+    for _name, _row in _table.items():
+        _run = _asking(*_row, pushes=_pushes, of_frame=_of_frame)
+        opcode(_name, since=_SINCE.get(_name, _FIRST))(_run)
 
 
 # ---- the stack
@@ -104,11 +141,6 @@ for _name, _row in _ACTIONS.items():
 def swap(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     stack = frame.stack
     stack[-1], stack[-ins.arg] = stack[-ins.arg], stack[-1]
-
-
-@opcode("COPY")
-def copy(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    frame.push(frame.stack[-ins.arg])
 
 
 @opcode("END_SEND", since=(3, 12))
@@ -148,20 +180,10 @@ def delete_fast(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
         )
 
 
-@opcode("LOAD_FAST_AND_CLEAR", since=(3, 12))
-def load_fast_and_clear(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    frame.push(frame.fast.pop(ins.arg, NULL))
-
-
 @opcode("MAKE_CELL")
 def make_cell(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     value = frame.fast.get(ins.arg, NULL)
     frame.fast[ins.arg] = CellType() if value is NULL else CellType(value)
-
-
-@opcode("LOAD_CLOSURE")
-def load_closure(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    frame.push(frame.fast[ins.arg])
 
 
 @opcode("LOAD_DEREF")
@@ -176,11 +198,6 @@ def load_deref(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
         raise NameError(what, name=ins.arg) from None
 
 
-@opcode("STORE_DEREF")
-def store_deref(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    vm.world.store_cell(frame.fast[ins.arg], frame.pop())
-
-
 @opcode("DELETE_DEREF")
 def delete_deref(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     load_deref(vm, frame, ins)  # raises as Python does when it is unbound
@@ -188,33 +205,27 @@ def delete_deref(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     vm.world.store_cell(frame.fast[ins.arg], NULL)
 
 
-@opcode("LOAD_GLOBAL")
-def load_global(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    frame.push(vm.world.load_global(frame, ins.arg))
+def _of_namespace(otherwise: Opcode) -> Opcode:
+    """What the namespace on the stack (of a class body; else None) holds, or `otherwise`."""
+
+    def run(vm: Interpreter, frame: Frame, ins: Instruction) -> Done | None:
+        namespace = frame.pop()
+        if namespace is None or ins.arg not in namespace:
+            return otherwise(vm, frame, ins)
+        frame.push(namespace[ins.arg])
+        return None
+
+    return run
 
 
-@opcode("STORE_GLOBAL")
-def store_global(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    vm.world.store_global(frame, ins.arg, frame.pop())
-
-
-@opcode("DELETE_GLOBAL")
-def delete_global(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    vm.world.delete_global(frame, ins.arg)
-
-
-@opcode("LOAD_NAME")
-def load_name(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    if frame.namespace is not None and ins.arg in frame.namespace:
-        frame.push(frame.namespace[ins.arg])
-    else:
-        load_global(vm, frame, ins)
+opcode("LOAD_FROM_DICT_OR_DEREF")(_of_namespace(load_deref))
+opcode("LOAD_FROM_DICT_OR_GLOBALS")(_of_namespace(OPCODES["LOAD_GLOBAL"]))
 
 
 @opcode("STORE_NAME")
 def store_name(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     if frame.namespace is None:
-        store_global(vm, frame, ins)
+        vm.world.store_global(frame, ins.arg, frame.pop())
     else:
         frame.namespace[ins.arg] = frame.pop()
 
@@ -226,58 +237,7 @@ def delete_name(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     del frame.namespace[ins.arg]
 
 
-@opcode("LOAD_CLASSDEREF", until=(3, 11))
-def load_classderef(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    if frame.namespace is not None and ins.arg in frame.namespace:
-        frame.push(frame.namespace[ins.arg])
-    else:
-        load_deref(vm, frame, ins)
-
-
-@opcode("LOAD_LOCALS", since=(3, 12))
-def load_locals(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    frame.push(frame.namespace)
-
-
-@opcode("LOAD_FROM_DICT_OR_DEREF", since=(3, 12))
-def load_from_dict_or_deref(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    namespace = frame.pop()
-    if ins.arg in namespace:
-        frame.push(namespace[ins.arg])
-    else:
-        load_deref(vm, frame, ins)
-
-
-@opcode("LOAD_FROM_DICT_OR_GLOBALS", since=(3, 12))
-def load_from_dict_or_globals(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    namespace = frame.pop()
-    if ins.arg in namespace:
-        frame.push(namespace[ins.arg])
-    else:
-        load_global(vm, frame, ins)
-
-
 @opcode("SETUP_ANNOTATIONS")
 def setup_annotations(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     if frame.namespace is not None:
         frame.namespace.setdefault("__annotations__", {})
-
-
-# ---- attributes
-
-
-@opcode("LOAD_METHOD")
-def load_method(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    value = vm.world.getattr(frame.pop(), ins.arg)
-    frame.push(NULL)
-    frame.push(value)
-
-
-@opcode("LOAD_SUPER_ATTR", since=(3, 12))
-def load_super_attr(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    _, cls, obj = frame.popn(3)
-    name, method = ins.arg
-    value = vm.world.super_getattr(cls, obj, name)
-    if method:
-        frame.push(NULL)
-    frame.push(value)

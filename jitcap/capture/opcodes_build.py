@@ -217,19 +217,3 @@ def set_function_attribute(vm: Interpreter, frame: Frame, ins: Instruction) -> N
     else:
         fn.__annotations__ = dict(zip(value[::2], value[1::2], strict=True))
     frame.push(vm.world.made_inside(fn))
-
-
-@opcode("LOAD_BUILD_CLASS")
-def load_build_class(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    frame.push(vm.world.load_builtin(frame, "__build_class__"))
-
-
-@opcode("IMPORT_NAME")
-def import_name(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    level, fromlist = frame.popn(2)
-    frame.push(vm.world.import_name(frame, ins.arg, fromlist, level))
-
-
-@opcode("IMPORT_FROM")
-def import_from(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    frame.push(vm.world.import_from(frame.stack[-1], ins.arg))

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from jitcap.capture.breaks import Break
-from jitcap.capture.bytecode import VERSION, Instruction
+from jitcap.capture.bytecode import Instruction
 from jitcap.capture.interpret import NULL, Done, Frame, Interpreter, Opcode
-from jitcap.capture.native import MAPPING, SEQUENCE, shown
+from jitcap.capture.native import shown
 from jitcap.capture.opcodes import opcode
 
 # ---- jumps
@@ -83,12 +83,6 @@ def push_exc_info(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     frame.push(frame.handled[-1])
     frame.handled.append(error)
     frame.push(error)
-
-
-@opcode("POP_EXCEPT")
-def pop_except(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    frame.pop()
-    frame.handled.pop()
 
 
 @opcode("CHECK_EXC_MATCH")
@@ -223,21 +217,6 @@ def with_except_start(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 # ---- match
 
 
-@opcode("GET_LEN")
-def get_len(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    frame.push(vm.world.call(len, (frame.stack[-1],), {}))
-
-
-@opcode("MATCH_SEQUENCE")
-def match_sequence(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    frame.push(bool(vm.world.type_flags(frame.stack[-1]) & SEQUENCE))
-
-
-@opcode("MATCH_MAPPING")
-def match_mapping(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    frame.push(bool(vm.world.type_flags(frame.stack[-1]) & MAPPING))
-
-
 @opcode("MATCH_KEYS")
 def match_keys(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     keys, subject = frame.stack[-1], frame.stack[-2]
@@ -278,6 +257,3 @@ def match_class(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
         frame.push(None)
     else:
         frame.push(tuple(values))
-
-
-assert VERSION >= (3, 11)

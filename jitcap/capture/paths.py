@@ -16,7 +16,7 @@ from jitcap.capture.bytecode import Instruction, decode
 
 EXIT: Final = -1
 _ENDS: Final = frozenset({"RAISE_VARARGS", "RERAISE"})
-_MEMBERS: Final = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_FAST", "LOAD_CONST"})
+_MEMBERS: Final = frozenset({"LOAD_ATTR", "LOAD_FAST", "LOAD_CONST"})
 _LOOKS: Final = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe"})
 
 

@@ -565,7 +565,7 @@ def _appended(region: Any) -> set[str]:
     return {
         a.arg
         for a, b in itertools.pairwise(region)
-        if a.op == "LOAD_FAST" and b.op in ("LOAD_METHOD", "LOAD_ATTR") and b.arg == "append"
+        if a.op == "LOAD_FAST" and b.op == "LOAD_ATTR" and b.arg == "append"
     }
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from eager.traced import UnknownValue
 from jitcap.capture.breaks import Break, Place, Record
 from jitcap.capture.bytecode import Instruction
-from jitcap.capture.interpret import NULL, Frame
+from jitcap.capture.interpret import Frame
 from jitcap.capture.opcodes import EFFECTS
 
 MOST: Final = 200  # refusals stepped over in one run: a loop may go round and round
@@ -32,7 +32,7 @@ _EFFECTS: Final[dict[str, Callable[[Any], tuple[int, int]]]] = {
     "FORMAT_VALUE": lambda arg: (1 + arg[1], 1),
     "UNPACK_SEQUENCE": lambda arg: (1, arg),
     "BUILD_STRING": lambda arg: (arg, 1),
-    **dict.fromkeys(("LOAD_METHOD", "BEFORE_WITH"), lambda arg: (1, 2)),
+    "BEFORE_WITH": lambda arg: (1, 2),
     **dict.fromkeys(("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE"), lambda arg: (1, 0)),
     **{op: lambda arg, effect=effect: effect for op, effect in EFFECTS.items()},  # type: ignore[misc]
 }
@@ -82,8 +82,6 @@ class Search:
                 return False
             self.note(error)
         frame.stack[:] = before[: len(before) - taken]
-        frame.stack += [NULL] * (ins.op == "LOAD_METHOD") + [Unknown()]
-        frame.stack += [Unknown()] * (left - (2 if ins.op == "LOAD_METHOD" else 1))
-        del frame.stack[len(before) - taken + left :]
+        frame.stack += [Unknown() for _ in range(left)]
         self.count += 1
         return True
