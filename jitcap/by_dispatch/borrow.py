@@ -43,7 +43,7 @@ from jitcap.by_dispatch.copies import (
     slot_of,
 )
 from jitcap.capture.breaks import Break
-from jitcap.capture.kinds import base, constants, functions, sequences, table, tensors
+from jitcap.capture.kinds import base, constants, functions, sequences, tensors
 from jitcap.capture.kinds.base import MISSING, Kind, kind_of
 from jitcap.capture.kinds.cells import CellKind, CellShadow, is_empty
 from jitcap.capture.kinds.classes import ClassKind, acts_by_itself, guarded_mro, guarded_raw
@@ -180,7 +180,7 @@ class Borrower:
         self.count += 1
         if self.count > MOST:
             raise Break("size", f"more than {MOST} objects are reached from it, to be guarded")
-        if type(real) in (np.ndarray, *table.GENERATORS):
+        if type(real) in (np.ndarray, *constants.GENERATORS):
             return self.opaque(real, origin)
         kind = kind_of(real)
         own = _LOADERS.get(type(kind))

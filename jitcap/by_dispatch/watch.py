@@ -27,7 +27,7 @@ from jitcap import marks
 from jitcap.by_dispatch.session import DispatchSession, Refused
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import HANDLERS
-from jitcap.capture.kinds.table import GENERATORS
+from jitcap.capture.kinds.constants import GENERATORS
 from jitcap.capture.native import (
     OF_THE_HOST,
     PURE_MODULES,

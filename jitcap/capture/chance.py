@@ -18,7 +18,7 @@ from eager.sym import SymNumber
 from jitcap.capture.breaks import Break
 from jitcap.capture.builtins import refusing
 from jitcap.capture.kinds.base import HANDLERS, Handler, Session
-from jitcap.capture.kinds.table import GENERATORS
+from jitcap.capture.kinds.constants import GENERATORS
 from jitcap.capture.origin import Drawn
 
 # Names of methods that give one float, or one int, when called with at most so many arguments.

@@ -26,7 +26,8 @@ from jitcap.capture import host, numbers, operators, polyfills
 from jitcap.capture.breaks import Break, Place
 from jitcap.capture.frames import frame_for
 from jitcap.capture.interpret import NULL, Frame, Generator, Interpreter
-from jitcap.capture.kinds import base, lent, modules, table
+from jitcap.capture.kinds import base, lent, modules
+from jitcap.capture.kinds import rules as _rules  # noqa: F401 - fills RULES
 from jitcap.capture.kinds.base import HANDLERS, MISSING, Args, Kwargs, kind_of
 from jitcap.capture.kinds.classes import (
     STORES,
@@ -60,7 +61,7 @@ from jitcap.graph import NOWHERE, Node, Where
 from jitcap.guards import CodeIs, Guards, Holds, Is
 from jitcap.tracer import DataDependent
 
-_CELLS: Final = table.CELLS
+_CELLS: Final[Any] = base.KINDS[CellType]
 DEEPEST: Final = 150  # frames
 # Methods of containers that look at the elements; those whose first argument is a place.
 _LOOKING: Final = frozenset(

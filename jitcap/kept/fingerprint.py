@@ -25,7 +25,7 @@ from eager.device import device
 from eager.dtype import DType
 from eager.op import REGISTRY, Op
 from eager.random import Generator
-from jitcap.capture.kinds.table import GENERATORS
+from jitcap.capture.kinds.constants import GENERATORS
 from jitcap.capture.native import (
     HOST_MODULES,
     is_library_module,

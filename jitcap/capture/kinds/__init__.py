@@ -1,1 +1,1 @@
-"""Capture: one class per kind of captured value (`base` has the operations, `table` the types)."""
+"""Capture: one class per kind of captured value (`base` has the operations)."""

@@ -1,4 +1,4 @@
-"""Capture: what every kind of value is asked. The table of kinds; the protocol of a session.
+"""Capture: what every kind of value is asked. The kinds by type (`of`); the protocol of a session.
 
 A *kind* is a class with the operations that a program can ask of its values (get, set, call,
 iterate, compare, hash ...) and those that the road asks (load from outside, settle for native
@@ -14,7 +14,7 @@ import functools
 import operator
 from collections.abc import Callable, Iterable
 from types import CellType, FunctionType
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 from eager.sym import SymNumber
 from jitcap.capture.breaks import Break
@@ -460,6 +460,9 @@ def refuse_identity(key: Any) -> None:
         raise key.refusal()
 
 
+K = TypeVar("K", bound=Kind)
+
+
 class MutableKind(Kind):
     """Objects that can contain themselves: made empty, then filled."""
 
@@ -475,8 +478,20 @@ class MutableKind(Kind):
         return []
 
 
-KINDS: Final[dict[type, Kind]] = {}  # by exact type; filled by `jitcap.capture.kinds.table`
-RULES: Final[list[Callable[[type], Kind | None]]] = []  # for the other types, in order
+KINDS: Final[dict[type, Kind]] = {}  # by exact type
+RULES: Final[list[Callable[[type], Kind | None]]] = []  # for the others: see `kinds.rules`
+
+
+def of(*types: Any) -> Callable[[type[K]], type[K]]:
+    """Register a kind, for the values of exactly these types."""
+
+    def register(kind: type[K]) -> type[K]:
+        for cls in types:
+            assert cls not in KINDS, f"{cls} is registered twice"
+            KINDS[cls] = kind()
+        return kind
+
+    return register
 
 
 def _kind_of_class(cls: type) -> Kind:

@@ -8,6 +8,7 @@ call of the program runs plainly.
 
 from __future__ import annotations
 
+import functools
 import gc
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, Final
@@ -16,7 +17,7 @@ from eager.dataclass import dataclass
 from eager.sym import SymNumber
 from jitcap.capture import numbers
 from jitcap.capture.breaks import Break
-from jitcap.capture.kinds.base import Args, Kwargs, Session, hashes_identity
+from jitcap.capture.kinds.base import Args, Kwargs, Session, hashes_identity, of
 from jitcap.capture.kinds.constants import FixedKind
 from jitcap.capture.origin import Bind, Computed, Fixed, Origin, Variable
 
@@ -69,6 +70,7 @@ class Kept(Origin):
         return f"{self.fn.show()}({self._given([a.show() for a in self.args])})"
 
 
+@of(functools._lru_cache_wrapper)
 class CacheKind(FixedKind):
     """A function with a cache. Those of libraries are looked through."""
 

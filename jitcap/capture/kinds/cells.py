@@ -7,7 +7,7 @@ from types import CellType, FunctionType
 from typing import Any
 
 from jitcap.capture.breaks import Break
-from jitcap.capture.kinds.base import MISSING, UNLOADED, MutableKind, Session
+from jitcap.capture.kinds.base import MISSING, UNLOADED, MutableKind, Session, of
 from jitcap.capture.kinds.constants import NativeKind
 from jitcap.capture.origin import CellOf, Computed, Contents, FixedPart, Origin
 from jitcap.capture.outside import Shadow
@@ -95,6 +95,7 @@ def closure_cell(s: Session, fn: FunctionType, index: int) -> CellType:
     return cell
 
 
+@of(CellType)
 class CellKind(NativeKind, MutableKind):
     """A cell: a variable that functions share, or that is itself a value."""
 

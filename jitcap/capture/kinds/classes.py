@@ -27,6 +27,7 @@ from jitcap.capture.kinds.base import (
     Session,
     kind_of,
     kind_of_class,
+    of,
 )
 from jitcap.capture.kinds.constants import ForeignKind, StaticKind, driven, runs_python
 from jitcap.capture.native import (
@@ -222,6 +223,7 @@ def super_get(s: Session, made: Super, name: str) -> Any:
     return bind(s, raw, None if start is obj else obj, start)
 
 
+@of(Super)
 class SuperKind(Kind):
     def type_of(self, value: Any) -> type:
         return super

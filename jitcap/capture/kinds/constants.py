@@ -8,17 +8,27 @@ from __future__ import annotations
 
 import array
 import collections
+import datetime as dt
+import functools
 import operator
+import random
 import re
+import types
 from contextlib import suppress
 from string import Formatter
 from typing import Any, Final, NoReturn
 
+import numpy as np
+
+from eager.device import device
+from eager.dtype import DType
 from eager.sym import SymNumber
 from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
+from jitcap.capture.interpret import Null
 from jitcap.capture.kinds.base import (
     HANDLERS,
+    KINDS,
     Args,
     Identity,
     Kind,
@@ -30,6 +40,7 @@ from jitcap.capture.kinds.base import (
     hashes_identity,
     is_method,
     kind_of,
+    of,
 )
 from jitcap.capture.kinds.text import Deferred, joined, mentions_runtime, promise, text_of
 from jitcap.capture.native import is_python_class, shown
@@ -50,6 +61,7 @@ _TAKES_ITERABLES: Final = frozenset(
 _RUNS_THROUGH: Final = (
     list, tuple, dict, set, frozenset, collections.deque, str, bytes, bytearray, array.array,
 )  # fmt: skip
+GENERATORS: Final = (random.Random, np.random.RandomState, np.random.Generator)
 _VALUES_VIEW: Final[type] = type({}.values())
 
 
@@ -181,6 +193,7 @@ def _entries_of(s: Session, cls: type, value: Any) -> Any:
     return s.list_of(value) if issubclass(cls, list | tuple) else s.iter(value)
 
 
+@of(str, bytes, complex, range, DType, device, re.Pattern)
 class ConstantKind(NativeKind):
     """Numbers, text, and other values without identity: guarded to be equal."""
 
@@ -198,6 +211,7 @@ class ConstantKind(NativeKind):
         """It has no parts."""
 
 
+@of(dt.date, dt.time, dt.datetime, dt.timedelta)
 class MadeKind(ConstantKind):
     """A value that is told apart by its parts, but is another object each time it is made."""
 
@@ -210,6 +224,7 @@ def _again(value: Any) -> Any:
     return new(*parts)
 
 
+@of(slice)
 class SliceKind(NativeKind):
     """A slice of the loaded parts; the same one when all of them are constants."""
 
@@ -224,6 +239,7 @@ class SliceKind(NativeKind):
         return f"slice({make.all((value.start, value.stop, value.step))})"
 
 
+@of(type(None), bool, type(Ellipsis), type(NotImplemented))
 class SingletonKind(ConstantKind):
     """None, True, False, Ellipsis, NotImplemented."""
 
@@ -232,6 +248,7 @@ class SingletonKind(ConstantKind):
         return real
 
 
+@of(*GENERATORS)
 class FixedKind(NativeKind):
     """An object that is guarded by identity."""
 
@@ -246,6 +263,10 @@ class FixedKind(NativeKind):
         return super().invoke(s, owner, fn, args, kwargs)
 
 
+@of(
+    types.GetSetDescriptorType, types.MemberDescriptorType, types.CodeType, property,
+    types.GenericAlias, types.UnionType, functools.cached_property, Null,
+)  # fmt: skip
 class StaticKind(FixedKind):
     """A part of a program that never changes: its code, descriptors, classes, modules."""
 
@@ -270,6 +291,7 @@ class Opaque(Refusing):
         return Break("opaque object", f"use of a {self.cls.__qualname__}")
 
 
+@of(Opaque)
 class OpaqueKind(Kind):
     """Every operation refuses."""
 
@@ -294,6 +316,7 @@ class OpaqueKind(Kind):
         raise Break("iteration", what)
 
 
+@of(Identity)
 class IdentityKind(OpaqueKind):
     """The id of an object: it can be compared, and be a key where the program made the table."""
 
@@ -320,6 +343,7 @@ class ForeignKind(NativeKind):
         return s.foreign(owner, fn, args, kwargs)
 
 
+@of(types.FrameType, types.TracebackType)
 class FrameKind(Kind):
     """A frame or a traceback of this capture: it is passed along, not looked at."""
 
@@ -441,5 +465,5 @@ class FileKind(OpaqueKind):
         return len(args[0]) if isinstance(args[0], str) else Deferred(len, args, cls=int)
 
 
-MADE: Final = MadeKind()
-OPAQUE: Final = OpaqueKind()
+MADE: Final = KINDS[dt.date]
+OPAQUE: Final = KINDS[Opaque]

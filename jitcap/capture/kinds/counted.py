@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import operator
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any
 
 from eager.aval import same
 from eager.ops.move import cat, flip
@@ -21,7 +21,7 @@ from eager.symint import SymInt, hint, known_lt
 from eager.tensor import Tensor
 from eager.traced import Traced
 from jitcap.capture.breaks import Again
-from jitcap.capture.kinds.base import KINDS, Kind, Session, handles, kind_of
+from jitcap.capture.kinds.base import KINDS, Kind, Session, handles, kind_of, of
 from jitcap.capture.kinds.constants import NativeKind
 from jitcap.capture.origin import Origin
 from jitcap.capture.replay import Maker
@@ -156,6 +156,7 @@ class SizedIterator:
         return found
 
 
+@of(SizedRange)
 class SizedRangeKind(NativeKind):
     """Nearly all that is done with a range needs its numbers."""
 
@@ -180,6 +181,7 @@ class SizedRangeKind(NativeKind):
         return KINDS[range].rebuild(make, value.real())
 
 
+@of(SizedIterator)
 class SizedIteratorKind(NativeKind):
     """Native code is handed Python's."""
 
@@ -295,6 +297,7 @@ def _side_by_side(whole: Tensor, dim: int) -> Tensor:
     return moved.reshape((*shape[:dim], size, *shape[dim + 2 :]))
 
 
+@of(Rows)
 class RowsKind(Kind):
     """A list that can be added to, turned, and made a tensor."""
 
@@ -346,10 +349,3 @@ def _append(s: Session, rows: Rows, value: Any, /) -> None:
 @handles(Rows.reverse)
 def _reverse(s: Session, rows: Rows, /) -> None:
     rows.reverse()
-
-
-COUNTED: Final[tuple[tuple[Kind, tuple[Any, ...]], ...]] = (
-    (SizedRangeKind(), (SizedRange,)),
-    (SizedIteratorKind(), (SizedIterator,)),
-    (RowsKind(), (Rows,)),
-)

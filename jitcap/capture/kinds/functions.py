@@ -12,9 +12,12 @@ import functools
 import operator
 import sys
 from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
     FunctionType,
     MethodDescriptorType,
     MethodType,
+    MethodWrapperType,
     ModuleType,
     WrapperDescriptorType,
 )
@@ -26,7 +29,7 @@ from eager.compiler import NO_CAPTURE
 from eager.sym import SymNumber
 from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
-from jitcap.capture.kinds.base import HANDLERS, Args, Kwargs, Session, kind_of
+from jitcap.capture.kinds.base import HANDLERS, Args, Kwargs, Session, kind_of, of
 from jitcap.capture.kinds.cells import closure_cell
 from jitcap.capture.kinds.constants import OPAQUE, FixedKind, NativeKind, Opaque, StaticKind
 from jitcap.capture.kinds.mappings import touch
@@ -68,6 +71,7 @@ class Reentry:
         return s.lend(s.call(self._fn, tuple(map(s.back, args)), named))
 
 
+@of(Reentry)
 class ReentryKind(NativeKind):
     """One that native code put where the program finds it: into a cell of what it gave."""
 
@@ -78,6 +82,7 @@ class ReentryKind(NativeKind):
         return s.call(fn._fn, args, kwargs)
 
 
+@of(FunctionType)
 class FunctionKind(NativeKind):
     """A Python function, of the outside or made inside."""
 
@@ -192,6 +197,7 @@ def _closure(s: Session, fn: FunctionType) -> Any:
     return s.outside.by_real[id(real)].twin
 
 
+@of(MethodType)
 class MethodKind(NativeKind):
     """A Python function bound to an object."""
 
@@ -218,6 +224,7 @@ class MethodKind(NativeKind):
         return s.call(fn.__func__, (fn.__self__, *args), kwargs)
 
 
+@of(BuiltinFunctionType, MethodWrapperType)
 class BuiltinKind(FixedKind):
     """A function written in C, alone or bound to an object."""
 
@@ -271,6 +278,7 @@ def base_method(owner: Any, bound: Any) -> Any:
     return next(h for h in held if isinstance(h, MethodDescriptorType | WrapperDescriptorType))
 
 
+@of(WrapperDescriptorType, MethodDescriptorType, ClassMethodDescriptorType)
 class UnboundKind(StaticKind):
     """`list.append`, `object.__setattr__`: a method that is given its object at the call."""
 
@@ -293,6 +301,7 @@ class UnboundKind(StaticKind):
         return kind_of(owner).invoke(s, owner, bound, args[1:], kwargs)
 
 
+@of(functools.partial)
 class PartialKind(NativeKind):
     """`functools.partial`."""
 
@@ -330,6 +339,7 @@ class PartialKind(NativeKind):
         return s.call(fn.func, (*fn.args, *args), {**keywords, **kwargs})
 
 
+@of(np.ufunc)
 class UfuncKind(FixedKind):
     """A function of NumPy on arrays."""
 
@@ -347,6 +357,7 @@ def _listed(s: Session, value: Any) -> Any:
     return [_listed(s, v) for v in value] if type(value) is list else s.known(value)
 
 
+@of(type(np.prod))
 class DispatchedKind(UfuncKind):
     """Other functions of NumPy (`np.prod`): those of numbers and of arrays made inside run now."""
 
@@ -367,6 +378,7 @@ def _are_numbers(value: Any) -> bool:
     return isinstance(value, _NUMBERS)
 
 
+@of(operator.itemgetter, operator.attrgetter, operator.methodcaller)
 class GetterKind(FixedKind):
     """`operator.itemgetter`, `attrgetter`, `methodcaller`."""
 

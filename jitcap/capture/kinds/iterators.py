@@ -9,7 +9,8 @@ from types import GeneratorType
 from typing import Any, Final
 
 from jitcap.capture.breaks import Break
-from jitcap.capture.kinds.base import Args, Kwargs, Session, kind_of
+from jitcap.capture.interpret import Generator
+from jitcap.capture.kinds.base import Args, Kwargs, Session, kind_of, of
 from jitcap.capture.kinds.constants import OPAQUE, NativeKind
 from jitcap.capture.origin import Origin
 from jitcap.capture.replay import Maker
@@ -41,6 +42,7 @@ class IteratorKind(NativeKind):
         return name
 
 
+@of(Generator)
 class GeneratorKind(NativeKind):
     """A generator whose body is interpreted."""
 
@@ -78,6 +80,9 @@ class InterpretedIterator:
 
     def __next__(self) -> Any:
         return self._session.next(self.iterator)
+
+
+of(InterpretedIterator)(NativeKind)
 
 
 class Iteration(InterpretedIterator):
@@ -153,6 +158,7 @@ class _Items:
 _BY_INDEX: Final = type(iter(_Items()))
 
 
+@of(Lazy, ReversedIterator)
 class LazyKind(NativeKind):
     """An iterator whose items the session makes."""
 

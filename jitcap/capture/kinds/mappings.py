@@ -16,6 +16,7 @@ from jitcap.capture.kinds.base import (
     Kwargs,
     MutableKind,
     Session,
+    of,
     refuse_identity,
 )
 from jitcap.capture.kinds.sequences import ContainerKind
@@ -225,6 +226,7 @@ def touch(s: Session, mapping: Any, key: Any) -> None:
         shadow.touch(s, key)
 
 
+@of(dict, collections.OrderedDict, collections.defaultdict)
 class DictKind(ContainerKind, MutableKind):
     """`dict`, `OrderedDict`, `defaultdict`, and what subclasses of them inherit."""
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from eager import later
 from jitcap.capture.breaks import Break
-from jitcap.capture.kinds.base import MISSING, Session
+from jitcap.capture.kinds.base import MISSING, Session, of
 from jitcap.capture.kinds.classes import ATOMS, class_raw
 from jitcap.capture.kinds.constants import StaticKind
 from jitcap.capture.kinds.mappings import DictShadow, touch
@@ -128,6 +128,7 @@ def import_from(s: Session, module: Any, name: str) -> Any:
         raise ImportError(text, name=module.__name__, path=path) from None
 
 
+@of(ModuleType)
 class ModuleKind(StaticKind):
     """A module; one of a class of its own can have properties and hooks."""
 

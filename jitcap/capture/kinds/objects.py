@@ -26,6 +26,7 @@ from jitcap.capture.kinds.base import (
     MutableKind,
     Session,
     kind_of,
+    of,
 )
 from jitcap.capture.kinds.classes import acts_by_itself, bind, class_raw, of_object, own_getter
 from jitcap.capture.kinds.constants import OPAQUE, FixedKind
@@ -427,6 +428,7 @@ def _empty_deque(cls: Any, maxlen: int | None) -> Any:
     return made
 
 
+@of(object)
 class PlainKind(FixedKind, MutableKind):
     """What instances inherit from `object`."""
 

@@ -19,6 +19,7 @@ from jitcap.capture.kinds.base import (
     MutableKind,
     Session,
     kind_of,
+    of,
     parts_of,
     refuse_identity,
 )
@@ -62,6 +63,7 @@ class SequenceKind(ContainerKind):
         return item in obj
 
 
+@of(tuple, Size)
 class TupleKind(SequenceKind):
     """A new tuple of the loaded elements; the same one when all of them are constants."""
 
@@ -232,6 +234,7 @@ class ListShadow(Shadow):
         return {self.length_name} if self.grows() else set()
 
 
+@of(list, collections.deque)
 class ListKind(SequenceKind, MutableKind):
     """A list, or a deque."""
 
@@ -333,6 +336,7 @@ class SetShadow(Shadow):
         return effects + ([write("{t}.update({v})", value=f"[{make.all(new)}]")] if new else [])
 
 
+@of(frozenset)
 class FrozensetKind(ContainerKind):
     """A set that does not change; from outside it holds constants."""
 
@@ -363,6 +367,7 @@ class FrozensetKind(ContainerKind):
         return item in obj
 
 
+@of(set)
 class SetKind(FrozensetKind, MutableKind):
     """A set."""
 

@@ -24,7 +24,7 @@ from eager.sym import SymNumber
 from eager.tensor import UNREAD, Tensor, ViewOf, wrap
 from eager.traced import Traced, TracedStorage
 from jitcap.capture.breaks import Break
-from jitcap.capture.kinds.base import MISSING, Args, Kind, Kwargs, Session, defines
+from jitcap.capture.kinds.base import KINDS, MISSING, Args, Kwargs, Session, defines, of
 from jitcap.capture.kinds.classes import bind, guarded_mro, guarded_raw
 from jitcap.capture.kinds.constants import MADE, ConstantKind, NativeKind, Opaque, OpaqueKind
 from jitcap.capture.kinds.text import promise
@@ -362,6 +362,7 @@ def _index(s: Session, key: Any) -> Any:
 # ---- numbers
 
 
+@of(SymNumber)
 class NumberKind(ConstantKind):
     """A number whose value is known only at run time: see `eager.sym`."""
 
@@ -398,6 +399,7 @@ class NumberKind(ConstantKind):
         return promise(s, fn, args, kwargs)
 
 
+@of(float, np.float64)  # the second: what NumPy computes for a schedule
 class FloatKind(NativeKind):
     """A float from outside is a run-time number, guarded by type only."""
 
@@ -411,6 +413,7 @@ class FloatKind(NativeKind):
         return make.names.bind(value) if type(value) is float else MADE.rebuild(make, value)
 
 
+@of(int)
 class IntKind(ConstantKind):
     """An int is a constant, until it is known to vary between calls."""
 
@@ -470,6 +473,7 @@ def tensor_of(s: Session, value: Any) -> Any:
     return known.detach()
 
 
+@of(OutsideArray)
 class ArrayKind(OpaqueKind):
     """A NumPy array from outside: its layout and parts of it can be asked for."""
 
@@ -498,6 +502,7 @@ class ArrayKind(OpaqueKind):
         return s.outside.load(part, Item(shadow.origin, key))
 
 
+@of(np.ndarray)
 class MadeArrayKind(NativeKind):
     """A NumPy array of constants, made inside; one from outside is an `OutsideArray`."""
 
@@ -511,7 +516,7 @@ class MadeArrayKind(NativeKind):
         raise Break("numpy", "text of an array, which settings decide")
 
 
-ARRAY: Final[Kind] = ArrayKind()
+ARRAY: Final = KINDS[OutsideArray]
 
 
 def _known(s: Session, key: Any) -> Any:

@@ -23,7 +23,7 @@ from eager.tensor import Tensor, wrap
 from eager.traced import Traced, fresh
 from jitcap.capture import numbers
 from jitcap.capture.breaks import Break
-from jitcap.capture.kinds.base import MISSING, Args, Kind, Kwargs, Refusing, Session, parts_of
+from jitcap.capture.kinds.base import MISSING, Args, Kind, Kwargs, Refusing, Session, of, parts_of
 from jitcap.capture.origin import Computed
 from jitcap.capture.replay import Maker
 from jitcap.guards import Holds
@@ -125,6 +125,7 @@ def _settled(s: Session, value: Any) -> Any:
     return MISSING
 
 
+@of(Deferred)
 class DeferredKind(Kind):
     """What is made later: it can be formatted, stored, printed and returned."""
 

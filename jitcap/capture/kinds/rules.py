@@ -1,0 +1,73 @@
+"""Capture: which kind the values of a type are that no kind names (`base.of`): rules, in order."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import io
+import types
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any, Final
+
+import numpy as np
+
+from eager.tensor import Tensor
+from eager.utils.data import DataLoader
+from jitcap.capture.kinds import caches, counted  # noqa: F401 - they fill KINDS, as the others do
+from jitcap.capture.kinds.base import KINDS, RULES, Kind, kind_of_class
+from jitcap.capture.kinds.classes import ClassKind
+from jitcap.capture.kinds.constants import MADE, OPAQUE, ExceptionKind, FileKind, ForeignKind
+from jitcap.capture.kinds.functions import CustomKind, EnumKind, HostKind, JittedKind, LoaderKind
+from jitcap.capture.kinds.iterators import IteratorKind
+from jitcap.capture.kinds.lent import Lent
+from jitcap.capture.kinds.objects import ObjectKind
+from jitcap.capture.kinds.tensors import TensorKind
+from jitcap.capture.native import HOST_MODULES, is_python_class
+
+_BY_BASE: Final[tuple[tuple[Any, Kind], ...]] = (
+    (Lent, OPAQUE),
+    (Tensor, TensorKind()),
+    (type, ClassKind()),
+    (ModuleType, KINDS[ModuleType]),
+    (functools.partial, KINDS[functools.partial]),
+    (types.BuiltinFunctionType, KINDS[types.BuiltinFunctionType]),
+)
+_FOREIGN: Final[tuple[tuple[Any, Kind], ...]] = (
+    (tuple, KINDS[tuple]),
+    (np.generic, MADE),
+    (np.dtype | int | float | complex | str | bytes, KINDS[str]),
+    (BaseException, ExceptionKind()),
+    (io.TextIOBase, FileKind()),
+    (Iterator, IteratorKind()),
+    (object, ForeignKind()),
+)
+
+
+def _by_base(cls: type) -> Kind | None:
+    return next((kind for base, kind in _BY_BASE if issubclass(cls, base)), None)
+
+
+def _python(cls: type) -> Kind | None:
+    """An instance of a Python class; NumPy's own methods are not interpreted."""
+    top = cls.__module__.partition(".")[0]
+    if not is_python_class(cls) or (top == "numpy" and not issubclass(cls, tuple | enum.Enum)):
+        return None
+    builtin = next((b for b in cls.__mro__ if not is_python_class(b)), object)
+    base = kind_of_class(builtin)
+    if issubclass(cls, enum.Enum):
+        return EnumKind(base)
+    if (cls.__module__, cls.__name__) == ("jitcap.api", "Jitted"):
+        return JittedKind(base)
+    if (cls.__module__, cls.__name__) == ("jitcap.custom", "CustomOp"):
+        return CustomKind(base)
+    if cls.__module__ in ("eager.random", "jitcap.api") or top in HOST_MODULES:
+        return HostKind(base)
+    return LoaderKind(base) if issubclass(cls, DataLoader) else ObjectKind(base)
+
+
+def _foreign(cls: type) -> Kind | None:
+    return next(kind for base, kind in _FOREIGN if issubclass(cls, base))
+
+
+RULES[:] = [_by_base, _python, _foreign]
