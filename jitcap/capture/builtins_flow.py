@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import eager
-from eager import control_flow, loops
+from eager import control_flow
 from eager import repeat as rounds
 from eager.ops import move
 from eager.sym import SymNumber
@@ -64,37 +64,6 @@ def _while_loop(s: Session, cond_fn: Any, body_fn: Any, carried_inputs: Any) -> 
     return rounds.while_loop(decision, _interpreted(s, body_fn), carried)
 
 
-@handles(rounds.fori_loop)
-def _fori_loop(s: Session, lower: Any, upper: Any, body_fun: Any, init_val: Any) -> Any:
-    s.settle(init_val)
-    first, last = (x if isinstance(x, Tensor) else s.known(x) for x in (lower, upper))
-    return rounds.fori_loop(first, last, _interpreted(s, body_fun), init_val)
-
-
-@handles(loops.scan)
-def _scan(
-    s: Session,
-    combine_fn: Any,
-    init: Any,
-    xs: Any = None,
-    *,
-    dim: Any = 0,
-    reverse: Any = False,
-    length: Any = None,
-    unroll: Any = 1,
-) -> Any:
-    s.settle((init, xs))
-    given = {"dim": dim, "reverse": reverse, "length": length, "unroll": unroll}
-    known = {name: value if name == "length" else s.known(value) for name, value in given.items()}
-    return loops.scan(_interpreted(s, combine_fn), init, xs, **known)
-
-
-@handles(loops.map)
-def _map(s: Session, f: Any, xs: Any, *args: Any) -> Any:
-    s.settle((xs, args))
-    return loops.map(_interpreted(s, f), xs, *args)
-
-
 @handles(eager.stack, move.stack)
 def _stack(s: Session, /, tensors: Any, dim: Any = 0, **kwargs: Any) -> Any:
     """Also of what a loop of unknown length appended."""
@@ -112,17 +81,3 @@ def _cat(s: Session, /, tensors: Any, dim: Any = 0, **kwargs: Any) -> Any:
 
 def _natively(s: Session, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
     return kind_of(fn).call(s, fn, args, kwargs)
-
-
-@handles(loops.associative_scan)
-def _associative_scan(
-    s: Session,
-    combine_fn: Any,
-    xs: Any,
-    dim: Any,
-    reverse: Any = False,
-    combine_mode: Any = "generic",
-) -> Any:
-    s.settle(xs)
-    known = map(s.known, (dim, reverse, combine_mode))
-    return loops.associative_scan(_interpreted(s, combine_fn), xs, *known)
