@@ -27,6 +27,7 @@ from eager.device.array import DeviceArray
 from eager.op import Attrs, Op
 from eager.sized import concrete, symbols_in
 from eager.symint import SymInt, symbols_of
+from jitcap.walks import reach
 
 Number: TypeAlias = bool | int | float | complex
 
@@ -486,14 +487,7 @@ def aval_of(arg: Arg) -> Aval:
 
 def reachable(outputs: Iterable[Node]) -> set[Node]:
     """Every node that `outputs` depend on, themselves included."""
-    seen: set[Node] = set()
-    stack = list(outputs)
-    while stack:
-        n = stack.pop()
-        if n not in seen:
-            seen.add(n)
-            stack.extend(n.parents)
-    return seen
+    return {*reach(outputs, lambda n: n.parents)}
 
 
 def needed_by(graph: Graph, outputs: Iterable[Node]) -> set[Node]:

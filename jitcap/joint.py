@@ -34,6 +34,7 @@ from jitcap.graph import (
 )
 from jitcap.retrace import Tape, kept_by, tape_of
 from jitcap.tracer import Tracer
+from jitcap.walks import reach
 
 Saved = autograd.Saved
 
@@ -222,15 +223,10 @@ def _history(tensors: Iterable[Tensor]) -> Iterator[autograd.Node]:
 
 
 def _walk(nodes: Iterable[Any]) -> Iterator[autograd.Node]:
-    seen: set[Any] = set()
-    stack: list[Any] = list(nodes)
-    while stack:
-        node = stack.pop()
-        if node is None or node in seen or isinstance(node, Tensor):
-            continue
-        seen.add(node)
-        yield node
-        stack.extend(e[0] for e in node.edges if e is not None)
+    def inner(found: Iterable[Any]) -> list[Any]:
+        return [n for n in found if n is not None and not isinstance(n, Tensor)]
+
+    return reach(inner(nodes), lambda n: inner(e[0] for e in n.edges if e is not None))
 
 
 def behind(tensors: Iterable[Tensor]) -> Iterator[autograd.Node]:

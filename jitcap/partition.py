@@ -35,6 +35,7 @@ from jitcap.graph import (
     symbol,
     with_args,
 )
+from jitcap.walks import reach
 
 INFINITE: Final = 1 << 60
 
@@ -111,13 +112,7 @@ def _backward(joint: Graph, saved: Iterable[Node], tangents: Sequence[Node], out
         t: t for t in tangents
     }
     gradients = joint.outputs[outputs:]
-    needed: set[Node] = set()
-    stack = list(gradients)
-    while stack:
-        n = stack.pop()
-        if n not in needed and n not in given:
-            needed.add(n)
-            stack.extend(n.parents)
+    needed = {*reach(gradients, lambda n: () if n in given else n.parents)} - given.keys()
     mapped = dict(given)
     nodes = []
     for n in joint.nodes:

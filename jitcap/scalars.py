@@ -23,6 +23,7 @@ from eager.aval import Aval
 from eager.op import REGISTRY
 from eager.sym import SymNumber
 from jitcap.graph import Arg, Node
+from jitcap.walks import after_parents
 
 Function = Callable[..., Any]
 INT_LIMIT: Final = 9.2e18  # below 2**63 by more than the rounding of a float64
@@ -114,18 +115,15 @@ _SIMPLE: Final = frozenset({bool, int, float, complex, np.float64, np.bool_})
 
 def lower(tracer: Scalars, number: SymNumber) -> Arg:
     """The value of a number as a node (or a Python number). What overflows int64 is checked."""
-    stack: list[Any] = [number]
-    while stack:
-        top = stack[-1]
-        missing = [a for a in top.args if isinstance(a, SymNumber) and a.node is None]
-        if top.node is None and missing:
-            stack += missing
-            continue
-        stack.pop()
-        if top.node is None:
-            tracer.touch(top)
-            top.node = _node(tracer, top)
+    for top in after_parents(number, operands_of, lambda n: n.node is not None):
+        tracer.touch(top)
+        top.node = _node(tracer, top)
     return number.node
+
+
+def operands_of(number: SymNumber) -> list[SymNumber]:
+    """The run-time numbers that one is computed from."""
+    return [a for a in number.args if isinstance(a, SymNumber)]
 
 
 def _node(tracer: Scalars, number: SymNumber) -> Arg:

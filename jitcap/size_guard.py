@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from jitcap.capture.origin import Computed, Origin, Variable
+from jitcap.walks import after_parents
 
 BLOCK: Final = "# sizes"  # the line of an entry where the block goes
 _VARIABLE: Final = re.compile(r"\bv\d+\b", re.ASCII)
@@ -66,15 +67,8 @@ class SizeBlock:
         return self._look(origin) == (True, True)
 
     def _look(self, origin: Origin) -> tuple[bool, bool]:
-        stack = [origin]
-        while id(origin) not in self._known:
-            top = stack[-1]
+        for top in after_parents(origin, lambda o: o.parents(), lambda o: id(o) in self._known):
             parents = top.parents()
-            missing = [p for p in parents if id(p) not in self._known]
-            if missing:  # not by recursion: a sum of a loop is as deep as the loop is long
-                stack += missing
-                continue
-            stack.pop()
             above = [self._known[id(p)] for p in parents]
             decided = isinstance(top, Computed) and above != [] and all(d for d, _ in above)
             decided = decided or (top.is_size and id(parents[0]) in self._tensors)

@@ -39,6 +39,7 @@ from jitcap.graph import (
     stand_in,
 )
 from jitcap.symbols import symbols_in
+from jitcap.walks import after_parents, reach
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,14 +169,9 @@ def outline(
     `inside` numbers the nodes that the surrounding graph does not have, as they were recorded;
     `bound` become the first inputs. `symbols` are the inputs that sizes are made of: those that
     occur are handed in, too."""
-    needed: set[Node] = set()
     free: dict[Node, None] = {}
-    stack = [*outputs]
-    while stack:
-        n = stack.pop()
-        if n in inside and n not in needed:
-            needed.add(n)
-            stack += n.parents
+    every = reach(outputs, lambda n: n.parents if n in inside else ())
+    needed = [n for n in every if n in inside]
     order = _in_order(sorted(needed, key=inside.__getitem__))
     for read in (*(p for n in order for p in n.parents), *outputs):
         if read not in inside and read not in bound:
@@ -200,17 +196,9 @@ def _in_order(nodes: Sequence[Node]) -> list[Node]:
     left = dict.fromkeys(nodes)
     order: list[Node] = []
     for n in nodes:
-        stack = [n]
-        while stack:
-            top = stack[-1]
-            missing = [p for p in top.parents if p in left] if top in left else []
-            if missing:
-                stack += missing
-                continue
-            stack.pop()
-            if top in left:
-                del left[top]
-                order.append(top)
+        for each in after_parents(n, lambda m: m.parents, lambda m: m not in left):
+            del left[each]
+            order.append(each)
     return order
 
 

@@ -68,6 +68,7 @@ from jitcap.capture.native import is_native_class, is_programs
 from jitcap.capture.opcodes_build import entries
 from jitcap.capture.origin import Computed, Fixed
 from jitcap.guards import Holds
+from jitcap.walks import reach
 
 _LONG: Final = 1e9  # seconds: what is more, Python refuses
 
@@ -497,18 +498,15 @@ def _stays_inside(s: Session, outputs: Any = (), inputs: Any = ()) -> None:
     outside = {id(x.twin): x for x in shadows}
     ends = [(t,) if isinstance(t, Tensor) else t or () for t in (outputs, inputs)]
     wanted = {id(t) for t in ends[1]}
-    seen: set[int] = set()
-    stack = [edge_of(t) for t in ends[0]]
-    while stack:
-        edge = stack.pop()
-        if edge is None or id(edge[0]) in seen:
-            continue
-        seen.add(id(edge[0]))
-        if isinstance(edge[0], autograd.Node):
-            stack.extend(edge[0].edges)
-            continue
-        reached = outside.get(id(edge[0]))
-        others = (wanted - {id(edge[0])}) & outside.keys()
+
+    def behind(target: Any) -> list[Any]:
+        edges = target.edges if isinstance(target, autograd.Node) else ()
+        return [edge[0] for edge in edges if edge is not None]
+
+    edges = [edge_of(t) for t in ends[0]]
+    for target in reach([e[0] for e in edges if e is not None], behind, id):
+        reached = outside.get(id(target))
+        others = (wanted - {id(target)}) & outside.keys()
         if reached is not None and reached.has_history() and others:
             raise Break("effect", f"grad() goes on past {reached.origin.show()}")
 

@@ -36,6 +36,7 @@ from jitcap.graph import Node, size_inputs
 from jitcap.guards import CodeIs, Equals, Guard, Holds, Is, Names, TypeIs
 from jitcap.joint import Joint, build_joint, runs_python
 from jitcap.tracer import DataDependent
+from jitcap.walks import reach
 
 T = TypeVar("T")
 _PARTS = (ModuleType, type, FunctionType, BuiltinFunctionType)  # of a program: they stay
@@ -101,12 +102,7 @@ def _uses(captured: Captured, names: frozenset[str]) -> bool:
     """Whether the graph or a guard rests on the value of one of these arguments."""
     read = [g.origin for g in captured.guards.items if type(g) is not TypeIs]
     read += [i.origin for i in captured.inputs if i.origin is not None]
-    while read:
-        origin = read.pop()
-        if _is_argument(origin, names):
-            return True
-        read += origin.parents()
-    return False
+    return any(_is_argument(o, names) for o in reach(read, lambda o: o.parents()))
 
 
 def _is_argument(origin: Origin, names: frozenset[str]) -> bool:
@@ -398,14 +394,12 @@ def _rehearse(session: Session, value: Any, end: Epilogue) -> None:
 
 def _is_of_sizes(guard: Guard, known: set[int]) -> bool:
     """Whether it is a question about sizes that were read before: those of a call stay."""
-    stack = [guard.origin] if isinstance(guard, Holds) else []
-    leaves = []
-    while stack:
-        origin = stack.pop()
-        parents = () if id(origin) in known else origin.parents()
-        stack += parents
-        leaves += [] if parents else [origin]
-    return bool(leaves) and all(id(origin) in known for origin in leaves)
+
+    def above(origin: Origin) -> tuple[Origin, ...]:
+        return () if id(origin) in known else origin.parents()
+
+    leaves = [o for o in reach([guard.origin], above) if not above(o)]
+    return isinstance(guard, Holds) and all(id(origin) in known for origin in leaves)
 
 
 def _drop_unused_inputs(session: Session, end: Epilogue) -> None:

@@ -24,12 +24,13 @@ from jitcap.capture.operations import COMPARE, INFIX, PREFIX
 from jitcap.capture.origin import Computed, Origin
 from jitcap.equality import text_of
 from jitcap.guards import Holds, TypeIs
-from jitcap.scalars import TOTAL
+from jitcap.scalars import TOTAL, operands_of
 from jitcap.tracer import DataDependent
+from jitcap.walks import after_parents
 
 Function = Callable[..., Any]
 TYPES: Final = frozenset({bool, int, float, complex, np.float64, np.bool_})
-_INT64: Final = range(-(1 << 63), 1 << 63)
+INT64: Final = range(-(1 << 63), 1 << 63)
 _COMPARISONS: Final = frozenset(COMPARE.values())
 _NEVER_RAISES: Final = TOTAL | {operator.add, operator.sub, operator.mul, abs}  # of one type
 
@@ -94,7 +95,7 @@ def _is_sure(fn: Function, operands: tuple[Any, ...]) -> bool:
     """Whether `fn` raises nothing and gives one type, whatever numbers of these types it gets."""
     kinds = {int if x.pytype is bool else x.pytype for x in operands if type(x) is SymNumber}
     for x in operands:  # a small int is as good as a float
-        if type(x) is float or (type(x) in (int, bool) and x not in _INT64):
+        if type(x) is float or (type(x) in (int, bool) and x not in INT64):
             kinds.add(type(x))
     if fn in _COMPARISONS:
         return kinds <= {int, float}
@@ -146,7 +147,7 @@ def literal(x: Any) -> str:
     """A number as source, or "" for one that has no literal."""
     if type(x) is float and (x != x or x in (float("inf"), float("-inf"))):
         return ""
-    if type(x) not in (bool, int, float) or (type(x) is int and x not in _INT64):
+    if type(x) not in (bool, int, float) or (type(x) is int and x not in INT64):
         return ""
     text = repr(x)
     return f"({text})" if text.startswith("-") else text
@@ -175,11 +176,11 @@ def fits(s: Session, number: SymNumber) -> bool:
     """Whether an int has 64 bits, guarded where it is so. Those of the graph have."""
     if type(number.leaf) is not Outside:
         return True
-    if number.leaf.value not in _INT64:
+    if number.leaf.value not in INT64:
         return False
     if number.leaf.origin.is_size:
         return True
-    test = f"{_INT64.start} <= {{0}} and {{0}} < {_INT64.stop}"
+    test = f"{INT64.start} <= {{0}} and {{0}} < {INT64.stop}"
     s.guards.add(Holds(Computed((number.leaf.origin,), test), s.line(), True))
     return True
 
@@ -232,20 +233,10 @@ def constant(s: Session, number: SymNumber) -> tuple[Origin | None, Any] | None:
 
 def postorder(number: SymNumber) -> list[SymNumber]:
     """A number and what it is made of, operands first, each once."""
-    order: list[SymNumber] = []
-    seen: set[int] = set()
-    stack = [number]
-    while stack:
-        top = stack[-1]
-        missing = [a for a in top.args if isinstance(a, SymNumber) and id(a) not in seen]
-        if missing:
-            stack += missing
-            continue
-        stack.pop()
-        if id(top) not in seen:
-            seen.add(id(top))
-            order.append(top)
-    return order
+    order: dict[int, SymNumber] = {}
+    for each in after_parents(number, operands_of, lambda n: id(n) in order):
+        order[id(each)] = each
+    return [*order.values()]
 
 
 def cast(number: Any, cls: type) -> Any:

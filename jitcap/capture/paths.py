@@ -7,12 +7,14 @@ all (a branch to a `raise` has none), `needed(code, index)` the locals that may 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from types import CodeType
 from typing import Final
 
 from eager.dataclass import dataclass
 from jitcap.capture.bytecode import Instruction, decode
+from jitcap.walks import reach
 
 EXIT: Final = -1
 _ENDS: Final = frozenset({"RAISE_VARARGS", "RERAISE"})
@@ -117,21 +119,12 @@ def joined(code: CodeType, a: int, b: int) -> int:
 def _loops(code: CodeType) -> dict[int, frozenset[int]]:
     """The instructions of each loop, by the one that it begins with."""
     instructions = decode(code).instructions
-    before: dict[int, list[int]] = {}
-    for i in range(len(instructions)):
-        for j in _next(instructions, i):
-            before.setdefault(j, []).append(i)
+    before = _before({i: _next(instructions, i) for i in range(len(instructions))})
     found: dict[int, set[int]] = {}
     for i, ins in enumerate(instructions):
-        if not 0 <= ins.target <= i:
-            continue
-        body = found.setdefault(ins.target, {ins.target})
-        stack = [i]
-        while stack:
-            j = stack.pop()
-            if j not in body:
-                body.add(j)
-                stack += before.get(j, ())
+        if 0 <= (head := ins.target) <= i:
+            above = reach([i], lambda j: () if j == head else before.get(j, ()))
+            found.setdefault(head, {head}).update(above)
     # Newer Pythons write handlers at the end and jump back behind their block: that is no loop.
     return {
         head: frozenset(body)
@@ -144,31 +137,24 @@ def _returns_to(
     instructions: tuple[Instruction, ...], body: frozenset[int], head: int, without: int
 ) -> bool:
     """Whether a way leads from `head` back to it inside a loop, not through `without`."""
-    stack, seen = [head], {without}
-    while stack and without != head:
-        for j in _next(instructions, stack.pop()):
-            if j == head:
-                return True
-            if j in body and j not in seen:
-                seen.add(j)
-                stack.append(j)
-    return False
+
+    def inside(i: int) -> list[int]:
+        return [j for j in _next(instructions, i) if j in body and j not in (head, without)]
+
+    return without != head and any(head in _next(instructions, i) for i in reach([head], inside))
 
 
 def _ahead(code: CodeType, index: int) -> set[int]:
     """What expressions and tests alone lead to from a test on."""
     instructions = decode(code).instructions
-    heads, found = _loops(code).keys(), set[int]()
-    stack = [*_next(instructions, index)]
-    while stack:
-        i = stack.pop()
-        if i in found or i < 0:
-            continue
-        found.add(i)
+    heads = _loops(code).keys()
+
+    def ahead(i: int) -> tuple[int, ...]:
         op = instructions[i].op
-        if i not in heads and (op in _TESTS or op.startswith(_PURE)):
-            stack += _next(instructions, i)
-    return found
+        goes_on = i != EXIT and i not in heads and (op in _TESTS or op.startswith(_PURE))
+        return _next(instructions, i) if goes_on else ()
+
+    return {*reach(_next(instructions, index), ahead)} - {EXIT}
 
 
 def _alike(instructions: tuple[Instruction, ...], a: int, b: int) -> bool:
@@ -212,21 +198,20 @@ def _next(instructions: tuple[Instruction, ...], index: int) -> tuple[int, ...]:
     return (*rest, ins.target) if ins.target >= 0 else rest
 
 
+def _before(ways: Mapping[int, Iterable[int]]) -> dict[int, list[int]]:
+    """Where each instruction is reached from."""
+    before: dict[int, list[int]] = {}
+    for i, targets in ways.items():
+        for j in targets:
+            before.setdefault(j, []).append(i)
+    return before
+
+
 @lru_cache(maxsize=1024)
 def _returning(code: CodeType) -> frozenset[int]:
     instructions = decode(code).instructions
-    before: dict[int, list[int]] = {}
-    for i in range(len(instructions)):
-        for j in _next(instructions, i):
-            before.setdefault(j, []).append(i)
-    found: set[int] = set()
-    stack = [EXIT]
-    while stack:
-        i = stack.pop()
-        if i not in found:
-            found.add(i)
-            stack += before.get(i, ())
-    return frozenset(found)
+    before = _before({i: _next(instructions, i) for i in range(len(instructions))})
+    return frozenset(reach([EXIT], lambda i: before.get(i, ())))
 
 
 @lru_cache(maxsize=1024)
@@ -239,10 +224,7 @@ def _meetings(code: CodeType, loop: While | None = None) -> dict[int, int]:
     if loop is not None:
         stays = loop.body - {loop.again}
         ways = {i: [j if j in stays else EXIT for j in ways[i]] for i in loop.body & ways.keys()}
-    before: dict[int, list[int]] = {}
-    for i, targets in ways.items():
-        for j in targets:
-            before.setdefault(j, []).append(i)
+    before = _before(ways)
     order: list[int] = []  # what all ways lead to last
     seen = {EXIT}
     stack = [(EXIT, iter(before.get(EXIT, ())))]

@@ -27,6 +27,7 @@ from jitcap.lower import Strides
 from jitcap.region import Region
 from jitcap.size_guard import BLOCK, SizeBlock
 from jitcap.tensor_guard import TensorLike
+from jitcap.walks import reach
 
 Run = Callable[[list[Any]], list[Any]]
 
@@ -129,18 +130,12 @@ class Captured:
 
     def places(self) -> dict[str, Origin]:
         """Everything that was read from outside: its name in the source, and where it is found."""
-        found: dict[str, Origin] = {}
         effects = [e.origin for e in self.epilogue.effects]
-        stack = [g.origin for g in self.guards.items] + effects
-        stack += [i.origin for i in self.inputs if i.origin is not None]
-        while stack:
-            origin = stack.pop()
-            if not isinstance(origin, Drawn):
-                name = self.names.var(origin)
-                if name not in found:
-                    found[name] = origin
-                    stack += origin.parents()
-        return found
+        read = [g.origin for g in self.guards.items] + effects
+        read += [i.origin for i in self.inputs if i.origin is not None]
+        fixed = [origin for origin in read if not isinstance(origin, Drawn)]
+        every = reach(fixed, lambda origin: origin.parents(), self.names.var)
+        return {self.names.var(origin): origin for origin in every}
 
     def recorder(self) -> str:
         """The entry that changes nothing: it hands `K` the inputs, what is found at each of the

@@ -44,6 +44,7 @@ from jitcap.scalars import Unlowered
 from jitcap.symbols import Sizes, sides
 from jitcap.tensor_guard import TensorLike, is_argument
 from jitcap.tracer import DataDependent
+from jitcap.walks import after_parents
 
 MARK: Final = "~"  # between the name of a size and the values that it was seen to have
 _NAMES: Final = re.compile(r"\bdim\d+\b")
@@ -95,14 +96,7 @@ class Calls:
         self._equal: dict[Any, int] = {}
 
     def number_of(self, node: Node) -> int:
-        stack = [node]
-        while stack:
-            top = stack[-1]
-            missing = [p for p in top.parents if p not in self._numbers]
-            if missing:
-                stack += missing
-                continue
-            stack.pop()
+        for top in after_parents(node, lambda n: n.parents, self._numbers.__contains__):
             args = tuple(
                 self._numbers[a] if isinstance(a, Node) else (type(a), repr(a)) for a in top.args
             )

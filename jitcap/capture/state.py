@@ -24,6 +24,7 @@ from jitcap.capture.kinds.objects import slots_of
 from jitcap.capture.native import is_python_class
 from jitcap.capture.origin import is_unset
 from jitcap.capture.outside import Shadow
+from jitcap.walks import reach
 
 Mark = tuple[Any, ...]
 
@@ -37,15 +38,11 @@ class State:
         self.marks: dict[int, Mark] = {}
         self.shadows = {id(s): (s, s.mark()) for s in _shadows(session)}
         self.rest = _rest(session)
-        stack = _roots(session)
-        while stack:
-            obj = stack.pop()
-            if id(obj) not in self.seen:
-                self.seen[id(obj)] = obj
-                mark = self._mark(obj)
-                if mark is not None:
-                    self.marks[id(obj)] = mark
-                stack += _parts(session, obj)
+        for obj in reach(_roots(session), lambda obj: _parts(session, obj), id):
+            self.seen[id(obj)] = obj
+            mark = self._mark(obj)
+            if mark is not None:
+                self.marks[id(obj)] = mark
 
     def changes(self) -> Iterator[Any]:
         """The objects that were there and are different now, and words for what is no object."""
@@ -87,18 +84,14 @@ def _parts(session: Any, obj: Any) -> list[Any]:
 
 def is_known_elsewhere(session: Any, frame: Frame, name: str) -> bool:
     """Whether the program can reach the value of a local in another way than by its name."""
-    value, seen = frame.fast[name], {id(frame)}
-    stack = [obj for obj in _roots(session) if obj is not frame]
-    stack += [*(v for k, v in frame.fast.items() if k != name), *frame.stack, *frame.handled]
-    stack += [frame.namespace, frame.function]
-    while stack:
-        obj = stack.pop()
-        if obj is value:
-            return True
-        if id(obj) not in seen:
-            seen.add(id(obj))
-            stack += _parts(session, obj)
-    return False
+    value, rest = frame.fast[name], {k: v for k, v in frame.fast.items() if k != name}
+
+    def parts(obj: Any) -> list[Any]:
+        if obj is frame:
+            return [*rest.values(), *frame.stack, *frame.handled, frame.namespace, frame.function]
+        return _parts(session, obj)
+
+    return any(obj is value for obj in reach(_roots(session), parts, id))
 
 
 _REST: Final = (

@@ -36,6 +36,7 @@ from jitcap.graph import INPUT, Arg, Node, Where, defines_size, evaluate_on_host
 from jitcap.subgraphs import Part
 from jitcap.symbols import symbols_in
 from jitcap.tracer import DataDependent, Tracer
+from jitcap.walks import after_parents
 
 DRAWS: Final = "random numbers are drawn in a loop of unknown length"
 LARGEST_VALUE: Final = 1 << 16  # elements of a constant that is computed while capturing
@@ -297,15 +298,11 @@ class CaptureTracer(Tracer):
     def value(self, handle: Any) -> Any:
         """What constants alone decide, by the eager kernels: a mask, a grid of times. None for what
         is read from outside, drawn, or too large to be computed just in case."""
-        stack = [handle] if isinstance(handle, Node) else []
-        while stack:
-            node = stack[-1]
-            missing = [p for p in node.parents if p not in self._values]
-            if missing:
-                stack += missing
-                continue
-            self._values[stack.pop()] = self._value_of(node)
-        return self._values[handle] if isinstance(handle, Node) else handle
+        if not isinstance(handle, Node):
+            return handle
+        for node in after_parents(handle, lambda n: n.parents, self._values.__contains__):
+            self._values[node] = self._value_of(node)
+        return self._values[handle]
 
     def _value_of(self, node: Node) -> Any:
         if node.op is INPUT:

@@ -34,6 +34,7 @@ from jitcap.loops import SCAN, body_of, split
 from jitcap.passes.batching import batch, can_batch
 from jitcap.passes.common_subexpressions import call_key
 from jitcap.passes.dead import dead_code
+from jitcap.walks import reach
 
 Results = dict[int, Arg]  # by the number of the output
 
@@ -398,17 +399,8 @@ class _Splitter:
 
     def can_leave(self, n: Node) -> bool:
         """Whether it, and all that it is made of, can be done for all steps at once."""
-        stack, seen = [n], {n}
-        while stack:
-            each = stack.pop()
-            if each in self.outside:
-                continue
-            if each.parents and not can_batch(each):
-                return False
-            new = [p for p in each.parents if p not in seen]
-            seen.update(new)
-            stack += new
-        return True
+        every = reach([n], lambda each: () if each in self.outside else each.parents)
+        return all(m in self.outside or not m.parents or can_batch(m) for m in every)
 
     def after(self) -> set[Node]:
         """Products that no carry is made of, and all that is made of them."""
@@ -508,13 +500,7 @@ class _Splitter:
 
 
 def _descendants(n: Node, users: dict[Node, list[Node]]) -> set[Node]:
-    found, stack = {n}, [n]
-    while stack:
-        for u in users[stack.pop()]:
-            if u not in found:
-                found.add(u)
-                stack.append(u)
-    return found
+    return {*reach([n], users.__getitem__)}
 
 
 def _base(n: Node) -> Node:
