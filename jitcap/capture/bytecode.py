@@ -172,21 +172,17 @@ def _split(op: str, raw: dis.Instruction) -> Iterator[tuple[str, Any]]:
     elif op == "BINARY_OP":
         yield op, BINARY_OPS[arg]
     elif op in _FORMATS:
-        yield from _FORMATS[op](arg)
+        yield _FORMATS[op](arg)
     else:
         name = op.replace("_FORWARD_", "_").replace("_BACKWARD_", "_")
         yield (name if name.startswith("POP_JUMP") else _RENAMED.get(op, op)), value
 
 
-def _format_value(arg: int) -> Iterator[tuple[str, Any]]:
-    yield "FORMAT_VALUE", (arg & 3, bool(arg & 4))
-
-
-_FORMATS: Final[dict[str, Callable[[int], Iterator[tuple[str, Any]]]]] = {
-    "FORMAT_VALUE": _format_value,
-    "FORMAT_SIMPLE": lambda arg: iter((("FORMAT_VALUE", (0, False)),)),
-    "FORMAT_WITH_SPEC": lambda arg: iter((("FORMAT_VALUE", (0, True)),)),
-    "CONVERT_VALUE": lambda arg: iter((("CONVERT_VALUE", arg),)),
+_FORMATS: Final[dict[str, Callable[[int], tuple[str, Any]]]] = {
+    "FORMAT_VALUE": lambda arg: ("FORMAT_VALUE", (arg & 3, bool(arg & 4))),
+    "FORMAT_SIMPLE": lambda arg: ("FORMAT_VALUE", (0, False)),
+    "FORMAT_WITH_SPEC": lambda arg: ("FORMAT_VALUE", (0, True)),
+    "CONVERT_VALUE": lambda arg: ("CONVERT_VALUE", arg),
 }
 
 

@@ -8,6 +8,7 @@ returned. Each renders to the statement that does it, or, for `verify=True`, to 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import field
 from functools import partial
 from typing import Any
@@ -130,27 +131,30 @@ def guard_aliases(session: Session, written: list[TensorShadow]) -> None:
         if id(shadow) not in chosen:  # else its memory is its own
             groups.setdefault(shadow.kin(), []).append(shadow)
     for group in groups.values():
-        if len(group) > 1:
-            first, *others = [s.origin for s in group]
-            session.guards.add(Distinct(first, session.line(), tuple(others)))
+        _guard_apart(session, Distinct, group)
     groups = {}
     for shadow in session.outside.by_real.values():
         if shadow.mutable:
             groups.setdefault(shadow.kin(), []).append(shadow)
     for group in groups.values():
         if len(group) > 1 and any(s.changed() for s in group):
-            first, *others = [s.origin for s in group]
-            session.guards.add(Distinct(first, session.line(), tuple(others)))
+            _guard_apart(session, Distinct, group)
     _guard_dictionaries(session)
     needing = [s for s in tensors_of(session) if s.requires_grad]
-    if session.tracer.differentiated and len(needing) > 1 and not {*needing} <= {*written}:
-        first, *others = [s.origin for s in needing]
-        session.guards.add(Different(first, session.line(), tuple(others)))
+    if session.tracer.differentiated and not {*needing} <= {*written}:
+        _guard_apart(session, Different, needing)
     if written:
         _check_memory(session, written)
         first, *others = [s.origin for s in written]
         read = [s.origin for s in tensors_of(session) if id(s) not in chosen]
         session.guards.add(Memory(first, session.line(), tuple(others), tuple(read)))
+
+
+def _guard_apart(session: Session, kind: Any, group: Sequence[Shadow]) -> None:
+    """Guard that these stay different, by a guard of this kind."""
+    if len(group) > 1:
+        first, *others = [s.origin for s in group]
+        session.guards.add(kind(first, session.line(), tuple(others)))
 
 
 def _guard_dictionaries(session: Session) -> None:

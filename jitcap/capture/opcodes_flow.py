@@ -1,4 +1,4 @@
-"""Capture: operations that decide where the program goes on: jumps, loops, exceptions, `with`."""
+"""Capture: jumps, loops, exceptions, `with`, `match`. value on the stack -> where to go on."""
 
 from __future__ import annotations
 
@@ -88,12 +88,18 @@ def push_exc_info(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 @opcode("CHECK_EXC_MATCH")
 def check_exc_match(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     kinds = frame.pop()
-    for kind in kinds if isinstance(kinds, tuple) else (kinds,):
-        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
-            raise TypeError(
-                "catching classes that do not inherit from BaseException is not allowed"
-            )
+    _caught(kinds)
     frame.push(vm.world.matches(frame.stack[-1], kinds))
+
+
+def _caught(kinds: Any) -> tuple[Any, ...]:
+    """The classes that an `except` names. Raises TypeError for what is none."""
+    classes = kinds if isinstance(kinds, tuple) else (kinds,)
+    for kind in classes:
+        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+            text = "catching classes that do not inherit from BaseException is not allowed"
+            raise TypeError(text)
+    return classes
 
 
 @opcode("RAISE_VARARGS")
@@ -142,10 +148,7 @@ def check_eg_match(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     """`except* kinds`: what is left of the group, and the part that matches (a lone exception
     becomes a group)."""
     error, kinds = frame.popn(2)
-    for kind in kinds if isinstance(kinds, tuple) else (kinds,):
-        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
-            text = "catching classes that do not inherit from BaseException is not allowed"
-            raise TypeError(text)
+    for kind in _caught(kinds):
         if issubclass(kind, BaseExceptionGroup):
             text = "catching ExceptionGroup with except* is not allowed. Use except instead."
             raise TypeError(text)

@@ -48,14 +48,21 @@ class Shadow:
         """What the program may reach through the twin; None: all that it holds."""
         return None
 
+    def complete(self, s: Any) -> None:
+        """Load all that it holds."""
+
+    def size(self, s: Any) -> Any:
+        """`len()`, guarded."""
+        return len(self.twin)
+
     def changed(self) -> bool:
         """Whether the twin differs from what was loaded."""
-        return False
+        return self.mark() != ()
 
     def mark(self) -> tuple[Any, ...]:
         """What the program has changed of the twin, by identity: () as long as it is what was
         loaded."""
-        return (True,) if self.changed() else ()
+        return ()
 
     def replay(self, make: Maker) -> list[Effect]:
         """The writes that make the real object what the twin is now."""

@@ -264,9 +264,14 @@ class Rebuilder:
         if array.chain:
             chain = self._chain(array.chain)
             part = f"{self.names.bind(view)}({base}, {chain}, False)"
+        return self._wrapped(f"{part}._array", tensor, cls)
+
+    def _wrapped(self, data: str, tensor: Tensor, cls: str) -> str:
+        """A tensor with this data, and with the counter of writes that another one has, or its
+        own."""
         counter = self.counters.get(id(tensor._storage))
         storage = f"{counter}._storage" if counter else "None"
-        name = self.let(f"{self.names.bind(wrap)}({part}._array, {storage}{cls})")
+        name = self.let(f"{self.names.bind(wrap)}({data}, {storage}{cls})")
         if not counter:
             self._count(name, tensor)
         return name
@@ -311,13 +316,9 @@ class Rebuilder:
         cls = "" if type(tensor) is Tensor else f", {self.names.bind(type(tensor))}"
         base = self.bases.get(id(tensor._array), "")
         data = f"{base}._array" if base else f"{self.names.bind(tensor._array.copy())}.copy()"
-        counter = self.counters.get(id(tensor._storage))
-        storage = f"{counter}._storage" if counter else "None"
-        name = self.let(f"{self.names.bind(wrap)}({data}, {storage}{cls})")
+        name = self._wrapped(data, tensor, cls)
         self.bases.setdefault(id(tensor._array), name)
         self._keep.append(tensor._array)
-        if not counter:
-            self._count(name, tensor)
         return name
 
     def _dress(self, name: str, tensor: Tensor) -> str:

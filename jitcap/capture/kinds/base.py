@@ -82,7 +82,6 @@ class Session:
         self.namespaces: dict[int, MembersOf] = {}  # of the classes that were looked into
         self.class_reads: dict[tuple[int, str], Any] = {}
         self.lookups: dict[tuple[int, str], Any] = {}  # the same, through the order of resolution
-        self.tensor_members: dict[tuple[int, str], Any] = {}
         self.defaulted: set[int] = set()  # native functions whose defaults are guarded
         self.special_names: dict[type, frozenset[str]] = {}  # those that are written in Python
         self.lent_classes: dict[type, type] = {}  # of the stand-ins for instances, by their class

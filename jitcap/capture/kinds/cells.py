@@ -1,4 +1,4 @@
-"""Capture: closure cells. The content is loaded at the first read."""
+"""Capture: closure cells. cell -> twin, whose content is loaded at the first read."""
 
 from __future__ import annotations
 
@@ -40,13 +40,11 @@ class CellShadow(Shadow):
             self.base = MISSING
         self.twin.cell_contents = value
 
-    def changed(self) -> bool:
-        if self.base is UNLOADED or is_empty(self.twin):
-            return False  # nobody empties one from outside
-        return self.twin.cell_contents is not self.base
-
     def mark(self) -> tuple[Any, ...]:
-        return (id(self.twin.cell_contents),) if self.changed() else ()
+        if self.base is UNLOADED or is_empty(self.twin):
+            return ()  # nobody empties one from outside
+        now = self.twin.cell_contents
+        return () if now is self.base else (id(now),)
 
     def lost(self) -> Iterable[Any]:
         return () if is_empty(self.real) else (self.real.cell_contents,)

@@ -308,9 +308,6 @@ class OpaqueKind(Kind):
     def type_of(self, value: Any) -> type:
         return value.cls if isinstance(value, Opaque) else type(value)
 
-    def getattr(self, s: Session, obj: Any, name: str) -> Any:
-        self.refuse(obj, f".{name}")
-
     def next(self, s: Session, obj: Any) -> Any:
         what = f"next() of a {self.type_of(obj).__qualname__} from outside"
         raise Break("iteration", what)
@@ -379,9 +376,6 @@ class ExceptionKind(NativeKind, MutableKind):
 
     def settle(self, s: Session, value: Any, depth: int) -> None:
         self.see(s, value, "use")
-
-    def rebuild(self, make: Maker, value: BaseException) -> str:
-        return make.mutable(self, value)
 
     def empty(self, make: Maker, value: BaseException) -> str:
         given = make.expr(value.args)

@@ -23,7 +23,6 @@ from eager.traced import Traced
 from jitcap.capture.breaks import Again
 from jitcap.capture.kinds.base import KINDS, Kind, Session, handles, kind_of, of
 from jitcap.capture.kinds.constants import NativeKind
-from jitcap.capture.origin import Origin
 from jitcap.capture.replay import Maker
 from jitcap.capture.sizes import out
 
@@ -301,23 +300,13 @@ def _side_by_side(whole: Tensor, dim: int) -> Tensor:
 class RowsKind(Kind):
     """A list that can be added to, turned, and made a tensor."""
 
-    def refuse(self, obj: Any, what: str) -> Any:
-        raise Again(obj.site)
+    def _again(self, *given: Any) -> Any:
+        raise Again(next(rows.site for rows in given if type(rows) is Rows))
+
+    refuse = load = to_native = see = rebuild = iter = _again  # type: ignore[assignment]
 
     def type_of(self, value: Any) -> type:
         return list
-
-    def load(self, s: Session, real: Any, origin: Origin) -> Any:
-        raise Again(real.site)
-
-    def to_native(self, s: Session, value: Any) -> Any:
-        raise Again(value.site)
-
-    def see(self, s: Session, value: Any, what: str) -> None:
-        raise Again(value.site)
-
-    def rebuild(self, make: Maker, value: Any) -> str:
-        raise Again(value.site)
 
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
         if name not in ("append", "reverse") or s.rolls:
@@ -336,9 +325,6 @@ class RowsKind(Kind):
 
     def truth(self, s: Session, obj: Any) -> bool:
         return True
-
-    def iter(self, s: Session, obj: Any) -> Any:
-        raise Again(obj.site)
 
 
 @handles(Rows.append)

@@ -32,6 +32,7 @@ from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import HANDLERS, Args, Kwargs, Session, kind_of, of
 from jitcap.capture.kinds.cells import closure_cell
 from jitcap.capture.kinds.constants import OPAQUE, FixedKind, NativeKind, Opaque, StaticKind
+from jitcap.capture.kinds.lent import called_back
 from jitcap.capture.kinds.mappings import touch
 from jitcap.capture.kinds.modules import globals_of
 from jitcap.capture.kinds.objects import ObjectKind, fields_of
@@ -66,9 +67,7 @@ class Reentry:
         self._fn = fn
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        s = self._session
-        named = {k: s.back(v) for k, v in kwargs.items()}
-        return s.lend(s.call(self._fn, tuple(map(s.back, args)), named))
+        return called_back(self._session, self._fn, args, kwargs)
 
 
 @of(Reentry)

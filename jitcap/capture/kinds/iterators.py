@@ -1,4 +1,6 @@
-"""Capture: iterators and generators."""
+"""Capture: iterators and generators. iterator -> what native code and `next` can drive.
+
+One from outside is opaque; what the program makes is Python's own, or asks the session."""
 
 from __future__ import annotations
 

@@ -93,10 +93,14 @@ def _asking(name: str) -> Callable[..., Any]:
     return method
 
 
-def _calling(self: Lent, /, *args: Any, **kwargs: Any) -> Any:
-    s = self._session
+def called_back(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+    """A call that native code makes of what the program gave it."""
     named = {k: back(s, v) for k, v in kwargs.items()}
-    return lend(s, s.call(self._value, tuple(back(s, a) for a in args), named))
+    return lend(s, s.call(fn, tuple(back(s, a) for a in args), named))
+
+
+def _calling(self: Lent, /, *args: Any, **kwargs: Any) -> Any:
+    return called_back(self._session, self._value, args, kwargs)
 
 
 def _lent_class(s: Session, cls: type) -> type:

@@ -1,4 +1,4 @@
-"""Capture: dictionaries. Entries from outside are loaded one by one, or all in order."""
+"""Capture: dictionaries. dictionary -> twin, with entries loaded one by one, or all in order."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from jitcap.capture.kinds.base import (
     UNLOADED,
     Args,
     Kwargs,
-    MutableKind,
     Session,
     of,
     refuse_identity,
 )
-from jitcap.capture.kinds.sequences import ContainerKind
+from jitcap.capture.kinds.sequences import MeasuredKind
 from jitcap.capture.origin import Attribute, Item, ItemBy, Keys, Origin, entry_of
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import DROP, ITEM, PUT, Effect, Maker
@@ -227,11 +226,8 @@ def touch(s: Session, mapping: Any, key: Any) -> None:
 
 
 @of(dict, collections.OrderedDict, collections.defaultdict)
-class DictKind(ContainerKind, MutableKind):
+class DictKind(MeasuredKind):
     """`dict`, `OrderedDict`, `defaultdict`, and what subclasses of them inherit."""
-
-    def rebuild(self, make: Maker, value: Any) -> str:
-        return make.mutable(self, value)
 
     def empty(self, make: Maker, value: Any) -> str:
         factory = ""
@@ -251,11 +247,6 @@ class DictKind(ContainerKind, MutableKind):
             factory = s.outside.load(real.default_factory, Attribute(origin, "default_factory"))
             return s.outside.register(DictShadow(real, origin, collections.defaultdict(factory)))
         return s.outside.register(DictShadow(real, origin, type(real)()))
-
-    def complete(self, s: Session, value: Any) -> None:
-        shadow = s.outside.shadow(value)
-        if isinstance(shadow, DictShadow):
-            shadow.complete(s)
 
     def getitem(self, s: Session, obj: Any, key: Any) -> Any:
         key = s.known(key)
@@ -298,13 +289,6 @@ class DictKind(ContainerKind, MutableKind):
             s.hashing((item,))
         touch(s, obj, item)
         return dict.__contains__(obj, item)
-
-    def length(self, s: Session, obj: Any) -> Any:
-        shadow = s.outside.shadow(obj)
-        return shadow.size(s) if isinstance(shadow, DictShadow) else len(obj)
-
-    def truth(self, s: Session, obj: Any) -> bool:
-        return bool(self.length(s, obj) > 0)
 
     def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         if fn.__name__ not in _KEYED or not args:

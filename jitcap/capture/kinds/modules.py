@@ -1,4 +1,4 @@
-"""Capture: modules and their dictionaries, the namespaces of functions. Each read is guarded."""
+"""Capture: modules and builtins, where functions look names up. name -> value, with its guard."""
 
 from __future__ import annotations
 

@@ -100,9 +100,6 @@ class ObjectShadow(Shadow):
                 if now is not self.slots[name]:
                     yield name, now
 
-    def changed(self) -> bool:
-        return next(self.written_slots(), None) is not None
-
     def mark(self) -> tuple[Any, ...]:
         return tuple((name, id(value)) for name, value in self.written_slots())
 
@@ -217,18 +214,23 @@ def _is_data(s: Session, raw: Any) -> bool:
 
 
 def default_put(s: Session, obj: Any, name: str, value: Any) -> None:
-    """`object.__setattr__(obj, name, value)`."""
-    cls = type(obj)
-    raw = class_raw(s, cls, name)
-    if (put := s.special(raw, "__set__")) is not None:
-        s.call(put, (raw, obj, value), {})
+    """`object.__setattr__(obj, name, value)`; of MISSING `object.__delattr__(obj, name)`."""
+    cls, raw = type(obj), class_raw(s, type(obj), name)
+    given = () if value is MISSING else (value,)
+    if (write := s.special(raw, "__set__" if given else "__delete__")) is not None:
+        s.call(write, (raw, obj, *given), {})
     elif isinstance(raw, property):
-        if raw.fset is None:
-            raise AttributeError(f"property {name!r} of {cls.__name__!r} object has no setter")
-        s.call(raw.fset, (obj, value), {})
+        fn, word = (raw.fset, "setter") if given else (raw.fdel, "deleter")
+        if fn is None:
+            raise AttributeError(f"property {name!r} of {cls.__name__!r} object has no {word}")
+        s.call(fn, (obj, *given), {})
     elif isinstance(raw, MemberDescriptorType):
         _touch_slot(s, obj, name, raw)
-        raw.__set__(obj, value)
+        (raw.__set__ if given else raw.__delete__)(obj, *given)
+    elif value is MISSING:
+        if own_field(s, obj, name) is MISSING:
+            raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}")
+        s.delitem(fields_of(s, obj), name)
     elif name in ("__dict__", "__class__"):
         raise Break("effect", f"{name} of a {cls.__qualname__} is replaced")
     elif not hasattr(obj, "__dict__"):
@@ -244,21 +246,7 @@ def store_field(s: Session, obj: Any, name: str, value: Any) -> None:
 
 def default_remove(s: Session, obj: Any, name: str) -> None:
     """`object.__delattr__(obj, name)`."""
-    cls = type(obj)
-    raw = class_raw(s, cls, name)
-    if (drop := s.special(raw, "__delete__")) is not None:
-        s.call(drop, (raw, obj), {})
-    elif isinstance(raw, property):
-        if raw.fdel is None:
-            raise AttributeError(f"property {name!r} of {cls.__name__!r} object has no deleter")
-        s.call(raw.fdel, (obj,), {})
-    elif isinstance(raw, MemberDescriptorType):
-        _touch_slot(s, obj, name, raw)
-        raw.__delete__(obj)
-    elif own_field(s, obj, name) is MISSING:
-        raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}")
-    else:
-        s.delitem(fields_of(s, obj), name)
+    default_put(s, obj, name, MISSING)
 
 
 # ---- instances as values

@@ -1,4 +1,4 @@
-"""Capture: tuples, lists, deques and sets. Elements from outside are loaded when they are read."""
+"""Capture: tuples, lists, deques, sets. container -> twin; elements are loaded when read."""
 
 from __future__ import annotations
 
@@ -40,6 +40,9 @@ class ContainerKind(NativeKind):
 
     def complete(self, s: Session, value: Any) -> None:
         """Load all elements."""
+        shadow = s.outside.shadow(value)
+        if shadow is not None:
+            shadow.complete(s)
 
     def settle(self, s: Session, value: Any, depth: int) -> None:
         self.complete(s, value)
@@ -48,6 +51,17 @@ class ContainerKind(NativeKind):
                 kind = kind_of(part)
                 if isinstance(kind, ContainerKind):
                     kind.settle(s, part, depth + 1)
+
+
+class MeasuredKind(ContainerKind, MutableKind):
+    """Lists and dictionaries: one may ask how long they are, and look at no element."""
+
+    def length(self, s: Session, obj: Any) -> Any:
+        shadow = s.outside.shadow(obj)
+        return len(obj) if shadow is None else shadow.size(s)
+
+    def truth(self, s: Session, obj: Any) -> bool:
+        return bool(self.length(s, obj) > 0)
 
 
 class SequenceKind(ContainerKind):
@@ -235,11 +249,8 @@ class ListShadow(Shadow):
 
 
 @of(list, collections.deque)
-class ListKind(SequenceKind, MutableKind):
+class ListKind(SequenceKind, MeasuredKind):
     """A list, or a deque."""
-
-    def rebuild(self, make: Maker, value: Any) -> str:
-        return make.mutable(self, value)
 
     def empty(self, make: Maker, value: Any) -> str:
         limit = f"maxlen={value.maxlen}" if isinstance(value, collections.deque) else ""
@@ -257,11 +268,6 @@ class ListKind(SequenceKind, MutableKind):
             s.outside.guard(Equals(Attribute(origin, "maxlen"), s.line(), maxlen))
         twin: Any = collections.deque(maxlen=maxlen) if type(real) is collections.deque else []
         return s.outside.register(ListShadow(real, origin, twin))
-
-    def complete(self, s: Session, value: Any) -> None:
-        shadow = s.outside.shadow(value)
-        if isinstance(shadow, ListShadow):
-            shadow.complete(s)
 
     def getitem(self, s: Session, obj: Any, key: Any) -> Any:
         shadow = s.outside.shadow(obj)
@@ -285,13 +291,6 @@ class ListKind(SequenceKind, MutableKind):
         if values is None:
             cast(Any, [])[key] = None  # raises, in this version's words
         return s.list_of(values)
-
-    def length(self, s: Session, obj: Any) -> Any:
-        shadow = s.outside.shadow(obj)
-        return shadow.size(s) if isinstance(shadow, ListShadow) else len(obj)
-
-    def truth(self, s: Session, obj: Any) -> bool:
-        return bool(self.length(s, obj) > 0)
 
     def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         if fn.__name__ == "append":  # these only store: nothing is looked at
@@ -319,11 +318,8 @@ class SetShadow(Shadow):
         self.base = frozenset(real)
         twin |= real
 
-    def changed(self) -> bool:
-        return bool(self.twin != self.base)
-
     def mark(self) -> tuple[Any, ...]:
-        return (frozenset(self.twin),) if self.changed() else ()
+        return (frozenset(self.twin),) if self.twin != self.base else ()
 
     def replay(self, make: Maker) -> list[Effect]:
         write = partial(

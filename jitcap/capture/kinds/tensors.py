@@ -25,7 +25,7 @@ from eager.tensor import UNREAD, Tensor, ViewOf, wrap
 from eager.traced import Traced, TracedStorage
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import KINDS, MISSING, Args, Kwargs, Session, defines, of
-from jitcap.capture.kinds.classes import bind, guarded_mro, guarded_raw
+from jitcap.capture.kinds.classes import bind, class_raw
 from jitcap.capture.kinds.constants import MADE, ConstantKind, NativeKind, Opaque, OpaqueKind
 from jitcap.capture.kinds.text import promise
 from jitcap.capture.native import is_native_class, shown
@@ -88,34 +88,37 @@ class TensorShadow(Shadow):
             found["_grad"] = twin._grad
         if twin._requires_grad is not self.requires_grad:
             found["_requires_grad"] = twin._requires_grad
-        for table in ("_hooks", "_accumulate_hooks"):
-            now = {*(getattr(twin, table) or ())}
-            if now != {*(getattr(self.real, table) or ())}:
-                found[table] = now
-        for key, value in twin.__dict__.items():
-            if key not in TENSOR_FIELDS and self.extra.get(key, MISSING) is not value:
-                found[key] = value
+        found |= self._changed_hooks() | self._extra_now()
         if twin._node is not None or twin._array.storage is not self.memory or twin._array.chain:
             found["_array"] = twin._node, twin._array
         if twin._storage.version or twin._storage.history:
             found["_storage"] = twin._storage.version, twin._storage.history
         return tuple((k, v if type(v) in (bool, set, tuple) else id(v)) for k, v in found.items())
 
+    def _extra_now(self) -> dict[str, Any]:
+        """The attributes of the user's that the program set."""
+        now = self.twin.__dict__.items()
+        own = ((k, v) for k, v in now if k not in TENSOR_FIELDS)
+        return {k: v for k, v in own if self.extra.get(k, MISSING) is not v}
+
+    def _changed_hooks(self) -> dict[str, set[Any]]:
+        """The hooks by table, of those tables to which one was added, or from which one is gone."""
+        tables = ("_hooks", "_accumulate_hooks")
+        now = {table: {*(getattr(self.twin, table) or ())} for table in tables}
+        return {t: held for t, held in now.items() if held != {*(getattr(self.real, t) or ())}}
+
     def replay(self, make: Maker) -> list[Effect]:
         twin, effects = self.twin, []
 
         def put(name: str, value: str) -> None:
-            target, where = (
-                make.names.var(self.origin),
-                make.written_at(twin, USER_NAMES.get(name, name)),
-            )
+            target = make.names.var(self.origin)
+            where = make.written_at(twin, USER_NAMES.get(name, name))
             effects.append(Effect(self.origin, target, ATTRIBUTE, name, value, where=where))
 
         if twin._node is not None:
             raise Break("effect", f"{self.origin.show()} gets a history by an in-place operation")
-        for table in ("_hooks", "_accumulate_hooks"):
-            if {*(getattr(twin, table) or ())} != {*(getattr(self.real, table) or ())}:
-                raise Break("effect", f"a hook of {self.origin.show()} is registered or removed")
+        if self._changed_hooks():
+            raise Break("effect", f"a hook of {self.origin.show()} is registered or removed")
         if self.memory.handle is not self.node:
             make.writes.append((self, make.output(self.memory.handle)))
         array = twin._array
@@ -130,9 +133,8 @@ class TensorShadow(Shadow):
             if self.passes_on():
                 raise Break("effect", f"backward() goes on past {self.origin.show()}")
             put("_grad", make.expr(twin._grad))
-        for key, value in twin.__dict__.items():
-            if key not in TENSOR_FIELDS and self.extra.get(key, MISSING) is not value:
-                put(key, make.expr(value))
+        for key, value in self._extra_now().items():
+            put(key, make.expr(value))
         return effects
 
 
@@ -156,17 +158,11 @@ class ViewShadow(Shadow):
         super().__init__(real, origin, twin)
         self.array = twin._array
 
-    def changed(self) -> bool:
-        twin = self.twin
-        return (
-            twin._array is not self.array
-            or twin._requires_grad
-            or twin._node is not None
-            or twin._grad is not None
-        )
-
     def mark(self) -> tuple[Any, ...]:
-        return (id(self.twin._array), id(self.twin._node)) if self.changed() else ()
+        twin = self.twin
+        history = twin._requires_grad, twin._node, twin._grad
+        same = twin._array is self.array and history == (False, None, None)
+        return () if same else (id(twin._array), id(twin._node))
 
     def replay(self, make: Maker) -> list[Effect]:
         raise Break("effect", f"{self.origin.show()}, a view of another input, is changed")
@@ -318,17 +314,8 @@ def has_own_names(s: Session, tensor: Tensor) -> bool:
 def _user_member(s: Session, cls: type, name: str) -> Any:
     """What the user's code put into the class of a tensor, guarded; MISSING also where it is the
     library's own, which the guard says that it stays."""
-    found = s.tensor_members.get((id(cls), name))
-    if found is None:
-        found = MISSING
-        for owner in guarded_mro(s, cls):
-            raw = guarded_raw(s, owner, name)
-            if raw is not MISSING:
-                found = MISSING if raw is _OWN.get(owner, {}).get(name, MISSING) else raw
-                break
-        if id(cls) not in s.made:
-            s.tensor_members[id(cls), name] = found
-    return found
+    raw = class_raw(s, cls, name)
+    return MISSING if any(raw is own.get(name, MISSING) for own in _OWN.values()) else raw
 
 
 _OWN: Final = {
