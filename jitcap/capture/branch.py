@@ -30,9 +30,10 @@ from jitcap.capture.breaks import Aliased, Break
 from jitcap.capture.changes import Before, Change, Unsayable, copied, is_loop, same_place
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, NULL, Done, Frame
 from jitcap.capture.kinds.base import MISSING
-from jitcap.capture.numbers import constant
+from jitcap.capture.numbers import INT64, constant
 from jitcap.capture.paths import EXIT, looks, meeting, needed, returns
 from jitcap.capture.repeat import STOP, RoundEnd, end_inside, repeat
+from jitcap.capture.steps import same_constant
 from jitcap.capture.ties import truths_of, with_truths
 from jitcap.tracer import DataDependent, is_on_device
 
@@ -40,7 +41,6 @@ DEEPEST: Final = 10  # branches in branches
 _ONE_WAY: Final = "in one way, "
 _BOOL: Final = "bool() of a value that is known only when the program runs"
 _CONSTANTS: Final = (str, bytes, type(None), bool, int, float, complex)
-_INT64: Final = range(-(1 << 63), 1 << 63)
 Start = tuple[int, tuple[Any, ...]]  # where a way begins, and what is on the stack besides
 
 
@@ -332,9 +332,8 @@ class _Branch:
         if type(a) is type(b) is tuple and len(a) == len(b):
             return tuple(self._merge(x, y) for x, y in zip(a, b, strict=True))
         if _number(a) is not None and _number(a) is _number(b):
-            if not isinstance(a, SymNumber) and not isinstance(b, SymNumber) and _equal(a, b):
-                return a
-            return self._slot(a, b)
+            known = not isinstance(a, SymNumber) and not isinstance(b, SymNumber)
+            return a if known and same_constant(a, b) else self._slot(a, b)
         if isinstance(a, Tensor) and isinstance(b, Tensor):
             _check_tensors(self.ways, a, b)
             return self._slot(a, b)
@@ -526,13 +525,9 @@ def _leaves(values: Sequence[Any]) -> Iterator[Any]:
 def _number(value: Any) -> type | None:
     """The type of a number that the graph can hold."""
     kind = value.pytype if isinstance(value, SymNumber) else type(value)
-    if kind is int and not isinstance(value, SymNumber) and value not in _INT64:
+    if kind is int and not isinstance(value, SymNumber) and value not in INT64:
         return None
     return kind if kind in (bool, int, float) else None
-
-
-def _equal(a: Any, b: Any) -> bool:
-    return type(a) is type(b) and repr(a) == repr(b)
 
 
 def _word(value: Any) -> str:

@@ -1,4 +1,6 @@
-"""Capture: calls of the host (print, logging, warnings, tqdm), made after the graph, in order."""
+"""Capture: calls of the host (print, logging, warnings, tqdm). function, arguments -> `HostCall`.
+
+They are made after the graph ran, in program order, if they run no code of the program."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 The loop knows control flow only: the program counter, the value stack, the exception table,
 generators. What an operation *means* (a call, an attribute, a branch on a value) is asked of the
-world: `capture.world` reads with guards and traces; `capture.concrete` simply does it.
+world: `capture.session` reads with guards and traces; `capture.concrete` simply does it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Capture: operations that build values: containers, text, functions, classes, imports."""
+"""Capture: operations that build values: values on the stack -> container, text, function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Capture: operations that call, return, iterate and yield."""
+"""Capture: operations that call, return and yield: callable, arguments -> value, or `Done`."""
 
 from __future__ import annotations
 

@@ -54,7 +54,6 @@ TRIALS: Final = 8  # of a round, until all that it changes is carried
 STOP: Final = -2  # where a frame stands when a round is over
 _AGAIN: Final = -1
 _NUMBERS = (bool, int, float)
-_INT64 = range(-(1 << 63), 1 << 63)
 Starts = tuple[Any, Any]
 Merge = Callable[[Any, Starts, Any], Done | None]  # see `branch.branch`
 
@@ -515,7 +514,7 @@ def _can_be_carried(value: Any) -> bool:
     if isinstance(value, SymNumber):
         return value.pytype in _NUMBERS
     if type(value) is int:
-        return value in _INT64
+        return value in numbers.INT64
     return isinstance(value, Tensor) or type(value) in _NUMBERS
 
 

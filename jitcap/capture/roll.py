@@ -43,6 +43,7 @@ from jitcap.capture.steps import (
     Steps,
     Together,
     is_outside,
+    same_constant,
     same_place,
     steps,
     strides_of,
@@ -297,7 +298,7 @@ class Trial:
     def _check_local(self, before: Any, after: Any) -> None:
         """A local that is not carried. It may not have been another one `before`, which the first
         step alone could read."""
-        plain = type(after) in _PLAIN and (before is NULL or _same(before, after))
+        plain = type(after) in _PLAIN and (before is NULL or same_constant(before, after))
         plain = plain or (is_outside(after) and (before is NULL or before is after))
         if not plain and not (before is NULL and self._is_free(after)):
             raise NotRolled
@@ -545,19 +546,11 @@ def _alike(before: Any, after: Any) -> bool:
 
 def is_plain(x: Tensor) -> bool:
     """Whether it lies in memory as the stand-in of a carry does."""
-    array: Any = x._array
-    strides = array.strides
-    if not hasattr(array, "storage"):
-        strides = tuple(n // array.itemsize for n in strides)
-    shape = array.shape
+    shape, strides = x._array.shape, strides_of(x)
     return any(known_eq(n, 0) for n in shape) or all(
         known_eq(n, 1) or known_eq(a, b)
         for n, a, b in zip(shape, strides, contiguous_strides(shape), strict=True)
     )
-
-
-def _same(before: Any, after: Any) -> bool:
-    return type(before) is type(after) and repr(before) == repr(after)
 
 
 def _appended(region: Any) -> set[str]:

@@ -132,6 +132,11 @@ def same_place(a: Steps | None, b: Steps | None) -> bool:
     return type(a) is type(b) and a is not None and b is not None and a.length == b.length
 
 
+def same_constant(a: Any, b: Any) -> bool:
+    """Whether two numbers or texts are one, NaN too, and -0.0 another than 0.0."""
+    return type(a) is type(b) and repr(a) == repr(b)
+
+
 def strides_of(x: Tensor) -> tuple[int, ...]:
     """In elements."""
     array: Any = x._array
