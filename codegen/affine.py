@@ -376,15 +376,9 @@ def coarse(index: Affine, d: Size) -> tuple[Size, Affine, Affine] | None:
     None."""
     for g in sorted({common(d, c) for _, c in index.terms}, key=order_of, reverse=True):
         if below(1, g) and at_least(d, g):
-            whole: list[tuple[Atom, Size]] = []
-            fine: list[tuple[Atom, Size]] = []
-            for a, c in index.terms:
-                times = exact(c, g)
-                (fine if times is None else whole).append((a, c if times is None else times))
-            const, left = divided(index.const, g)
-            low = _intern(tuple(fine), left)
+            whole, low = _split(index, g)
             if at_least(low.lo, 0) and below(low.hi, g):
-                return g, _of(whole, const), low
+                return g, whole, low
     return None
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from codegen.bodies import Parts
 from codegen.emit.cpp.size_text import size_text
 from codegen.emit.cpp.step import Writer
-from codegen.ir import Access, Library, Unsupported
+from codegen.ir import Access, Unsupported
 from codegen.sizes import at_least, covering, is_contiguous
 
 ARGUMENTS = "void **b, const double *s, void *arena, char *work, void **top"
@@ -118,7 +118,3 @@ class _Reads:
             return slot
         loaded = f"*{self.w.places.pointer(x)}"
         return loaded if floating else f"bitcast<f64>((i64)({loaded}))"
-
-
-def is_scan(step: Library) -> bool:
-    return step.name == "scan"
