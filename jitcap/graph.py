@@ -149,7 +149,6 @@ SIZE: Final = _Size("size", ("*definers",))
 GRAPH_OPS: Final[dict[str, Op]] = {
     op.name: op for op in (INPUT, AS_NUMBER, ITEM, MOVE, CHECK, BIND, SIZE)
 }
-_NO_ATTRS: Final[dict[str, Any]] = {}
 
 
 class Node:

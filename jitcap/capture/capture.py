@@ -205,25 +205,22 @@ def beginning(fn: Any) -> Place:
 
 def _run(session: Session, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Load the arguments and interpret the call."""
-    plain = fn.__func__ if type(fn) is MethodType else fn
-    bound = int(type(fn) is MethodType)
-    root: Any = fn
+    bound = type(fn) is MethodType
+    plain = fn.__func__ if bound else fn
     session.entry = beginning(plain)
-    if type(plain) is FunctionType:
-        origin = Fixed(plain, plain.__qualname__)
-        session.outside.begin(plain, origin)
-        session.guards.add(CodeIs(origin, plain.__qualname__, plain.__code__))
-        root = plain
-        if bound:
-            owner = Fixed(fn, plain.__qualname__)
-            root = MethodType(
-                plain, session.outside.load(fn.__self__, Attribute(owner, "__self__"))
-            )
-    else:
+    code = plain.__code__ if type(plain) is FunctionType else None
+    names: tuple[str, ...] = ()
+    if code is None:
         root = session.outside.load(fn, Fixed(fn, "the function"))
-    names = plain.__code__.co_varnames[bound:] if type(plain) is FunctionType else ()
-    count = plain.__code__.co_argcount - bound if type(plain) is FunctionType else 0
-    unread = unread_parameters(plain.__code__) if type(plain) is FunctionType else frozenset()
+        unread = frozenset[str]()
+    else:
+        origin = Fixed(plain, plain.__qualname__)
+        root = session.outside.begin(plain, origin)
+        session.guards.add(CodeIs(origin, plain.__qualname__, code))
+        if bound:
+            place = Attribute(Fixed(fn, plain.__qualname__), "__self__")
+            root = MethodType(plain, session.outside.load(fn.__self__, place))
+        names, unread = code.co_varnames[bound : code.co_argcount], unread_parameters(code)
 
     def load(value: Any, label: str, origin: Origin) -> Any:
         if type(value) is int and label in unread:  # a counter: any other will do
@@ -232,13 +229,13 @@ def _run(session: Session, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any
 
     given = []
     for i, value in enumerate(args):
-        label = names[i] if i < count else f"args[{i}]"
+        label = names[i] if i < len(names) else f"args[{i}]"
         given.append(load(value, label, Positional(i, label)))
     keywords = {k: load(v, k, Keyword(k)) for k, v in kwargs.items()}
-    collects = type(plain) is not FunctionType or plain.__code__.co_flags & VARKEYWORDS
+    collects = code is None or code.co_flags & VARKEYWORDS
     if len(keywords) > 1 and collects:  # their order is that of a dictionary
-        place = Computed((Keywords(),), "[*{}]")
-        session.guards.add(Equals(place, session.entry.function, [*kwargs]))
+        order = Computed((Keywords(),), "[*{}]")
+        session.guards.add(Equals(order, session.entry.function, [*kwargs]))
     return session.call(root, tuple(given), keywords)
 
 

@@ -16,7 +16,6 @@ from jitcap.capture.interpret import NULL, Done, Frame, Interpreter, Opcode, Opc
 from jitcap.capture.native import MAPPING, SEQUENCE
 
 OPCODES: Final = OpcodeTable()
-VERSIONS: Final[dict[str, tuple[tuple[int, int], tuple[int, int]]]] = {}
 _FIRST, _LAST = SUPPORTED[0], SUPPORTED[-1]
 
 
@@ -31,7 +30,6 @@ def opcode(
             here = since <= VERSION <= until
             assert not here or name in dis.opmap or name in INVENTED, f"no operation {name}"
             OPCODES[name] = fn
-            VERSIONS[name] = (since, until)
         return fn
 
     return register

@@ -160,8 +160,8 @@ class ViewShadow(Shadow):
 
     def mark(self) -> tuple[Any, ...]:
         twin = self.twin
-        history = twin._requires_grad, twin._node, twin._grad
-        same = twin._array is self.array and history == (False, None, None)
+        plain = twin._node is None and twin._grad is None and not twin._requires_grad
+        same = plain and twin._array is self.array
         return () if same else (id(twin._array), id(twin._node))
 
     def replay(self, make: Maker) -> list[Effect]:
