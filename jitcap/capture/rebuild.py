@@ -267,8 +267,7 @@ class Rebuilder:
         return self._wrapped(f"{part}._array", tensor, cls)
 
     def _wrapped(self, data: str, tensor: Tensor, cls: str) -> str:
-        """A tensor with this data, and with the counter of writes that another one has, or its
-        own."""
+        """A tensor with this data, and a counter of writes: that of another one, or its own."""
         counter = self.counters.get(id(tensor._storage))
         storage = f"{counter}._storage" if counter else "None"
         name = self.let(f"{self.names.bind(wrap)}({data}, {storage}{cls})")
