@@ -477,3 +477,38 @@ def a_method_of_a_watched_object_is_the_step():
     w = Watching(3)
     step = w.scaled
     return watching(step, (vector(),), (vector(),))
+
+
+@case("protocols", one_graph=True)
+def attributes_that_are_methods_of_a_builtin_type():
+    class Items(dict):
+        __getattr__ = dict.__getitem__
+
+    class Options(dict):
+        __getattr__ = dict.get
+        __setattr__ = dict.__setitem__
+        __delattr__ = dict.__delitem__
+
+    items, options = Items(rate=0.5, inner=Items(k=3.0)), Options(seen=0)
+
+    def step(x, n):
+        options.seen = options.seen + n
+        options.short = n
+        del options.short
+        try:
+            missing = items.nothing
+        except KeyError as error:
+            missing = type(error).__name__
+        items["rate"] = items.rate * 2
+        return x * items.rate + items.inner.k, options.nothing, missing, len(options)
+
+    return over(step, [1, 2, 3], lambda: (dict(items), dict(options)))
+
+
+@case("protocols")
+def attributes_that_are_other_callables():
+    class Odd:
+        __getattr__ = staticmethod(lambda name: len(name) * 1.0)
+
+    odd = Odd()
+    return over(lambda x, n: x * odd.four + getattr(odd, "a" * n), [1, 2])

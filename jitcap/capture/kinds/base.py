@@ -173,8 +173,8 @@ class Session:
         """Load everything that native code may look at in `value`."""
         kind_of(value).settle(self, value, 0)
 
-    def special(self, obj: Any, name: str) -> FunctionType | None:
-        """The special method of the object's class, if it is written in Python."""
+    def special(self, obj: Any, name: str) -> Any:
+        """The special method of the object's class, if it is written in Python, or another's."""
         return kind_of(obj).special(self, obj, name)
 
     def is_library(self, space: dict[str, Any]) -> bool:

@@ -44,6 +44,12 @@ _VALUES: Final = (int, float, complex, str, bytes)
 _BASES: Final = (object, dict, list, set, collections.OrderedDict, SimpleNamespace)
 
 
+def _is_another(raw: Any, name: str) -> bool:
+    """Whether a class has a builtin's method under another name: `__getattr__ = dict.get`."""
+    descriptors = types.MethodDescriptorType | types.WrapperDescriptorType
+    return isinstance(raw, descriptors) and raw.__name__ != name
+
+
 class ObjectShadow(Shadow):
     """An instance of a Python class: its dictionary is a twin too; slots are loaded singly."""
 
@@ -359,9 +365,9 @@ class ObjectKind(MutableKind):
 
     # the program
 
-    def special(self, s: Session, obj: Any, name: str) -> FunctionType | None:
+    def special(self, s: Session, obj: Any, name: str) -> Any:
         raw = class_raw(s, type(obj), name)
-        return raw if isinstance(raw, FunctionType) else None
+        return raw if isinstance(raw, FunctionType) or _is_another(raw, name) else None
 
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
         if acts_by_itself(s, type(obj)):
@@ -369,8 +375,10 @@ class ObjectKind(MutableKind):
         try:
             return default_get(s, obj, name)
         except AttributeError:
-            if self.special(s, obj, "__getattr__") is None:
+            if class_raw(s, type(obj), "__getattr__") is MISSING:
                 raise
+            if self.special(s, obj, "__getattr__") is None:
+                self.refuse(obj, f".{name}")
         return s.asked(obj, "__getattr__", name)
 
     def setattr(self, s: Session, obj: Any, name: str, value: Any) -> None:
