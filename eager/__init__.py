@@ -164,6 +164,7 @@ bool = bool_
 double, half, float, cfloat, cdouble = float64, float16, float32, complex64, complex128
 long, int, short = int64, int32, int16
 inf, nan, pi, e = math.inf, math.nan, math.pi, math.e
+newaxis = None
 strided = "eager.strided"
 preserve_format = contiguous_format = None  # memory formats: there is one, row-major
 channels_last, channels_last_3d = "eager.channels_last", "eager.channels_last_3d"
@@ -185,6 +186,15 @@ def set_float32_matmul_precision(precision: str) -> None:
     """How precise float32 products must be. All settings mean full float32 here."""
     if precision not in ("highest", "high", "medium"):
         raise RuntimeError(f"{precision!r} is none of 'highest', 'high', 'medium'")
+    _matmul_precision[0] = precision
+
+
+_matmul_precision = ["highest"]
+
+
+def get_float32_matmul_precision() -> str:
+    """What `set_float32_matmul_precision` was given."""
+    return _matmul_precision[0]
 
 
 def set_default_device(device: Any) -> None:

@@ -5,15 +5,18 @@ The default tolerances are PyTorch's, by dtype.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from eager import dtype as dt
+from eager import random as rng
 from eager.dtype import DType
 from eager.interop import as_tensor
 from eager.notice import refuse
+from eager.ops.complex import make_complex
 from eager.tensor import Tensor
 
 # dtype -> (rtol, atol); exact for all others.
@@ -109,3 +112,39 @@ def _of_tensors(
         f"Tensor-likes are not close{place}: {wrong} of {close.size} elements differ, most at "
         f"{tuple(map(int, worst))}: {x[worst]} and {y[worst]} (rtol {rtol}, atol {atol})"
     )
+
+
+def make_tensor(
+    *shape: Any,
+    dtype: DType,
+    device: Any,
+    low: float | None = None,
+    high: float | None = None,
+    requires_grad: bool = False,
+    noncontiguous: bool = False,
+    exclude_zero: bool = False,
+) -> Tensor:
+    """A tensor of random values in [low, high): of floats in [-9, 9), of ints in [-9, 10), of
+    unsigned ones in [0, 10), of bools both.
+
+    With `noncontiguous` its elements are apart; with `exclude_zero` zeros are replaced by ones."""
+    sizes = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
+    stored = (*sizes[:-1], 2 * sizes[-1]) if noncontiguous and sizes else sizes
+    whole = dtype.category < dt.FLOAT
+    least = 0 if dtype in (dt.bool_, dt.uint8) else -9
+    most = 2 if dtype is dt.bool_ else 10 if whole else 9
+    low, high = least if low is None else low, most if high is None else high
+    if whole:
+        out = rng.randint(math.ceil(low), math.ceil(high), stored).to(dtype)
+    else:
+        part = dt.float64 if dtype in (dt.float64, dt.complex128) else dt.float32
+        out = rng.rand(stored, dtype=part) * (high - low) + low
+        if dtype.is_complex:
+            out = make_complex(out, rng.rand(stored, dtype=part) * (high - low) + low)
+        out = out.to(dtype)
+    if noncontiguous and sizes:
+        out = out[..., ::2]
+    if exclude_zero:
+        out.masked_fill_(out == 0, 1)
+    out = out.to(device)
+    return out.requires_grad_() if requires_grad else out

@@ -12,13 +12,13 @@ import numpy as np
 
 from eager import dtype as dt
 from eager.aval import Aval, broadcast_shapes
-from eager.dispatch import apply
+from eager.dispatch import apply, write_
 from eager.ops import samples as s
 from eager.ops.kinds import Host
 from eager.ops.pointwise import where
 from eager.ops.view import zeros_of
 from eager.registry import needs_tensors, public
-from eager.tensor import Tensor
+from eager.tensor import Tensor, wrap
 
 
 def _part(name: str, kernel: Any, vjp: Any) -> Host:
@@ -166,5 +166,23 @@ def view_as_real(input: Tensor) -> Tensor:
     )
 
 
-for _name, _get in (("real", real), ("imag", imag)):
-    setattr(Tensor, _name, property(_get))
+def _part_of(x: Tensor, value: Any) -> Tensor:
+    """What is to become a part of `x`, in its shape and the part's dtype."""
+    part = value if isinstance(value, Tensor) else wrap(np.array(value))
+    return part.to(dt.real_of(x.dtype)).expand(x.shape)
+
+
+def _set_real(self: Tensor, value: Any) -> None:
+    """`z.real = value`: in place."""
+    part = _part_of(self, value)
+    write_(self, make_complex(part, imag(self)) if self.dtype.is_complex else part)
+
+
+def _set_imag(self: Tensor, value: Any) -> None:
+    """`z.imag = value`: in place. RuntimeError for a real tensor."""
+    rest = imag(self)  # that there is one
+    write_(self, make_complex(real(self), _part_of(self, value).to(rest.dtype)))
+
+
+for _name, _get, _set in (("real", real, _set_real), ("imag", imag, _set_imag)):
+    setattr(Tensor, _name, property(_get, _set))

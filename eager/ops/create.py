@@ -13,7 +13,7 @@ from eager.aval import Aval, scalar_aval
 from eager.device import CPU, default, places
 from eager.dispatch import apply
 from eager.dtype import DType
-from eager.notice import options
+from eager.notice import options, warn
 from eager.op import REGISTRY, Attrs
 from eager.ops.kinds import Create
 from eager.ops.view import as_ints
@@ -200,6 +200,33 @@ def arange(
         return out.requires_grad_() if requires_grad else out
     out = (made(IOTA, place=device, shape=(n,), dtype=dt.float64) * step + start).to(dtype)
     return finish(out, device, requires_grad)
+
+
+@public("range", method=False)
+def closed_range(
+    start: Any = 0,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+) -> Tensor:
+    """start, start + step, ... up to end, which belongs to it: floats, unless a dtype is given.
+    Deprecated in PyTorch: `arange` is like Python's own."""
+    if end is None:
+        start, end = 0, start
+    options("range", layout)
+    warn("range is deprecated: its end belongs to it. Use arange(start, end, step)", UserWarning)
+    start, end, step = map(_known_number, (start, end, step))
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if (end - start) * step < 0:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    n = math.floor((end - start) / step) + 1
+    places = made(IOTA, place=device, shape=(n,), dtype=dt.float64) * step + start
+    return finish(places.to(dtype or dt.get_default_dtype()), device, requires_grad)
 
 
 def _rounded(x: Any, kind: DType) -> Any:

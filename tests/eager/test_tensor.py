@@ -414,3 +414,32 @@ def test_functions_take_the_other_names_of_their_parameters():
     with pytest.raises(TypeError, match="axis"):
         x.reshape(axis=1)
     assert jit(lambda y: eager.softmax(y.sum(axis=1), axis=0).argmin(axis=0))(x) == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*range is deprecated")
+def test_range_has_its_end():
+    for args in ((1, 4), (0, 1, 0.25), (3, 1, -1), (0, 1, 0.3)):
+        assert eager.range(*args).tolist() == torch.range(*args).tolist()
+    assert eager.range(1, 2, dtype=eager.int64).tolist() == [1, 2]
+
+
+def test_parts_of_complex_numbers_are_written():
+    def program(m):
+        z = m.complex(m.ones(3), m.zeros(3))
+        z.real = m.tensor([3.0, 4.0, 5.0])
+        z.imag = z.real * 2
+        z.real = 7
+        x = m.ones(2)
+        x.real = 5
+        with pytest.raises(RuntimeError):
+            x.imag = 1
+        return z.tolist(), x.tolist(), x[m.newaxis].shape == (1, 2)
+
+    assert program(eager) == program(torch)
+
+
+def test_precision_of_products_is_remembered():
+    assert eager.get_float32_matmul_precision() == "highest"
+    eager.set_float32_matmul_precision("high")
+    assert eager.get_float32_matmul_precision() == "high"
+    eager.set_float32_matmul_precision("highest")

@@ -77,3 +77,17 @@ def test_sync_batch_norm_is_batch_norm():
     eager.testing.assert_close(synced(x), plain(x))
     assert {*synced.state_dict()} == {*plain.state_dict()}
     assert eager.nn.SyncBatchNorm.convert_sync_batchnorm(plain) is plain
+
+
+@pytest.mark.parametrize("name", ["float32", "float64", "int64", "uint8", "bool", "complex64"])
+@pytest.mark.parametrize("noncontiguous", [False, True])
+def test_make_tensor(name, noncontiguous):
+    options = {"device": "cpu", "noncontiguous": noncontiguous}
+    ours = eager.testing.make_tensor((3, 4), dtype=getattr(eager, name), **options)
+    theirs = torch.testing.make_tensor((3, 4), dtype=getattr(torch, name), **options)
+    assert tuple(ours.shape) == tuple(theirs.shape)
+    assert str(ours.dtype) == str(theirs.dtype).replace("torch", "eager")
+    assert ours.is_contiguous() is theirs.is_contiguous()
+    bounds = {"low": -1, "high": 2, "exclude_zero": True, "device": "cpu"}
+    whole = eager.testing.make_tensor(50, dtype=eager.int64, **bounds)
+    assert set(whole.tolist()) == {-1, 1}

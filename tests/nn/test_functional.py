@@ -234,6 +234,11 @@ def test_older_names_of_initialisations():
     with pytest.warns(FutureWarning, match=r"in favor of nn.init.constant_"):
         got = eager.nn.init.constant(eager.empty(2, 2), 3.0)
     assert (got == 3).all()
+    x = eager.ones(4, requires_grad=True)
+    x.grad = eager.ones(4)
+    with pytest.warns(FutureWarning, match="in favor of clip_grad_norm_"):
+        assert eager.nn.utils.clip_grad_norm([x], 1.0) == 2
+    np.testing.assert_allclose(x.grad.numpy(), 0.5, rtol=1e-5)
 
 
 def test_initialisations():

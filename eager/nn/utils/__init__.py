@@ -5,6 +5,7 @@ from typing import Any
 
 from eager.nn.utils import parametrizations, parametrize, prune, rnn
 from eager.nn.utils.clip import (
+    clip_grad_norm,
     clip_grad_norm_,
     clip_grad_value_,
     clip_grads_with_norm_,
@@ -38,6 +39,7 @@ def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 __all__ = [
+    "clip_grad_norm",
     "clip_grad_norm_",
     "clip_grad_value_",
     "clip_grads_with_norm_",

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from eager.autograd import no_grad
+from eager.notice import warn
 from eager.ops.move import stack
 from eager.tensor import Tensor
 
@@ -70,3 +71,9 @@ def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = 
     with no_grad():
         for gradient in _gradients(parameters):
             gradient.clamp_(min=-clip_value, max=clip_value)
+
+
+def clip_grad_norm(parameters: Any, max_norm: float, norm_type: float = 2.0) -> Tensor:
+    """`clip_grad_norm_` under its name of before."""
+    warn("nn.utils.clip_grad_norm is now deprecated in favor of clip_grad_norm_.", FutureWarning)
+    return clip_grad_norm_(parameters, max_norm, norm_type)
