@@ -17,6 +17,7 @@ from eager.dispatch import apply, write_
 from eager.dtype import DType
 from eager.notice import options
 from eager.op import REGISTRY
+from eager.ops.kinds import require_sizes
 from eager.ops.pointwise import clone
 from eager.ops.view import alias, unsqueeze
 from eager.registry import public
@@ -393,6 +394,7 @@ def resize_(self: Tensor, *sizes: Any) -> Tensor:
         made.view(-1)[:n].copy_(self.detach().reshape(-1)[:n])
         return set_(self, made)
     array = known(self, "resize_()")
+    require_sizes(shape)
     out = np.zeros(shape, array.dtype)
     n = min(out.size, array.size)
     out.reshape(-1)[:n] = array.reshape(-1)[:n]

@@ -242,7 +242,9 @@ def _shifted(x: Tensor, dims: Any) -> tuple[Tensor, Tensor]:
 def _softmax_input(input: Tensor, dtype: DType | None) -> Tensor:
     x = input if dtype is None else input.to(dtype)
     if not is_floating(x):
-        raise RuntimeError(f"softmax is for floating point tensors, got {x.dtype}; give a dtype")
+        raise NotImplementedError(
+            f"softmax is for floating point tensors, got {x.dtype}; give a dtype"
+        )
     return x
 
 

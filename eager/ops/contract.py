@@ -76,6 +76,16 @@ def _geometry(kernel: tuple[int, ...], attrs: Attrs) -> Geometry:
     )
 
 
+def _require_steps(geometry: Geometry) -> None:
+    """RuntimeError for steps that lead nowhere."""
+    for name, values, least in (
+        ("stride", geometry.stride, 1), ("padding", geometry.padding, 0),
+        ("dilation", geometry.dilation, 1),
+    ):  # fmt: skip
+        if any(type(n) is int and n < least for n in values):
+            raise RuntimeError(f"conv: {name} must be at least {least}, got {list(values)}")
+
+
 class Conv(Contract):
     """conv(x, w; stride, padding, dilation, groups): x (N, C, *S), w (O, C / groups, *K) -> (N, O,
     *P)."""
@@ -95,7 +105,9 @@ class Conv(Contract):
                 f"input{list(x.shape)} to have {w.shape[1] * groups} channels, but got "
                 f"{x.shape[1]} channels instead"
             )
-        out = _geometry(w.shape[2:], attrs).out_size(x.shape[2:])
+        geometry = _geometry(w.shape[2:], attrs)
+        _require_steps(geometry)
+        out = geometry.out_size(x.shape[2:])
         if any(s <= 0 for s in out):
             raise RuntimeError(
                 f"conv: kernel {w.shape[2:]} with dilation {attrs['dilation']} is larger than the "

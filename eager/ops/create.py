@@ -450,6 +450,9 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
 
 
 def _triangle(row: int, col: int, offset: int, lower: bool, dtype: DType) -> Tensor:
+    for name, n in (("row", row), ("col", col)):
+        if type(n) is int and n < 0:
+            raise RuntimeError(f"{name} must be non-negative, got {n}")
     row, col, offset = map(symint.index, (row, col, offset))
     if any(isinstance(n, symint.SymInt) for n in (row, col, offset)):
         rows, columns = (made(IOTA, place=CPU, shape=(n,), dtype=dt.int64) for n in (row, col))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from typing import Any, ClassVar
 
@@ -427,6 +427,15 @@ class Move(Op):
         return super().run(arrays, attrs)
 
 
+def require_sizes(shape: Iterable[Any]) -> None:
+    """RuntimeError for a negative size of a tensor that is to be made."""
+    for n in shape:
+        if type(n) is int and n < 0:
+            raise RuntimeError(
+                f"Trying to create tensor with negative dimension {n}: {list(shape)}"
+            )
+
+
 @dataclass(frozen=True, eq=False)
 class Create(Op):
     """A tensor from nothing (or one number): shape and dtype are attributes."""
@@ -438,6 +447,7 @@ class Create(Op):
     rounds: ClassVar[bool] = False
 
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
+        require_sizes(attrs["shape"])
         return (Aval(tuple(attrs["shape"]), attrs["dtype"], attrs.get("device", "cpu")),)
 
     def compute(
@@ -446,7 +456,11 @@ class Create(Op):
         return (self.numpy(arrays, attrs),)
 
     def run(self, arrays: tuple[Any, ...], attrs: Attrs) -> tuple[Any, ...]:
-        return (self.numpy(arrays, attrs),)
+        try:
+            return (self.numpy(arrays, attrs),)
+        except ValueError:
+            require_sizes(attrs["shape"])
+            raise
 
 
 def reshape_strides(

@@ -14,7 +14,7 @@ from eager.dispatch import apply
 from eager.op import Attrs
 from eager.ops import samples as s
 from eager.ops.dynamic import REPEATS
-from eager.ops.kinds import Move
+from eager.ops.kinds import Move, require_sizes
 from eager.ops.part_views import DIAGONAL, diagonal
 from eager.ops.view import SELECT, SLICE, as_ints, at, norm_dim, norm_dims, select
 from eager.registry import public
@@ -418,6 +418,7 @@ def repeat(input: Tensor, *each: Any, repeats: Any = None) -> Tensor:
             "Number of dimensions of repeat dims can not be smaller than number of dimensions of "
             "tensor"
         )
+    require_sizes(times)
     shape = (1,) * lead + tuple(input.shape)
     spread = [n for pair in zip(times, shape, strict=True) for n in pair]
     once = input.reshape([n for m in shape for n in (1, m)]).expand(spread)

@@ -15,6 +15,7 @@ import numpy as np
 from eager import dtype as dt
 from eager.aval import Aval
 from eager.op import Attrs, Op
+from eager.ops.kinds import require_sizes
 from eager.ops.philox import blocks
 
 DISTRIBUTIONS = ("uniform", "normal", "bits")
@@ -36,6 +37,7 @@ class Random(Op):
         allowed = (dt.int64,) if dist == "bits" else (dt.float32, dt.float64)
         if dist not in DISTRIBUTIONS or dtype not in allowed:
             raise RuntimeError(f"random: no draws of dtype {dtype} from distribution {dist!r}")
+        require_sizes(attrs["shape"])
         return (Aval(tuple(attrs["shape"]), dtype),)
 
     def compute(

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import eager
+from eager.nn import functional as F
 from eager.nn.modules.utils import _pair
 from jitcap import jit
 
@@ -331,3 +332,34 @@ def test_questions_of_dtypes_and_views():
     assert eager.matrix_power(x, 3).equal(x.matrix_power(3))
     with pytest.raises(ValueError, match="integer dtype"):
         eager.unravel_index(eager.zeros(2), (2, 3))
+
+
+def test_sizes_that_cannot_be_are_refused():
+    one = eager.ones(1)
+    for call in (
+        lambda: eager.zeros(-1), lambda: eager.full((2, -3), 1.0), lambda: eager.rand(-1),
+        lambda: eager.randint(3, (-1,)), lambda: eager.randperm(-1), lambda: one.new_zeros(-1),
+        lambda: one.repeat(-1), lambda: one.tile(-2), lambda: one.resize_(-1),
+    ):  # fmt: skip
+        with pytest.raises(RuntimeError, match="negative dimension -"):
+            call()
+    with pytest.raises(RuntimeError, match="negative dimension -1"):
+        jit(lambda: eager.zeros(2) + eager.zeros(-1))()
+    with pytest.raises(RuntimeError, match="row must be non-negative"):
+        eager.tril_indices(-1, 2)
+    with pytest.raises(RuntimeError, match="stride must be at least 1"):
+        F.conv1d(eager.ones(1, 1, 3), eager.ones(1, 1, 1), stride=0)
+
+
+def test_losses_and_norms_say_what_does_not_fit():
+    x = eager.ones(2, 3)
+    with pytest.raises(RuntimeError, match="running_mean should contain 3 elements not 1"):
+        F.batch_norm(x, eager.ones(1), eager.ones(1), training=True)
+    with pytest.raises(RuntimeError, match="1D target tensor expects 2D input"):
+        F.cosine_embedding_loss(x[0], x[0], eager.ones(3))
+    with pytest.raises(RuntimeError, match="same number of dimensions"):
+        F.triplet_margin_loss(x, x[0], x)
+    with pytest.raises(RuntimeError, match="int64 or uint8, got eager.float32"):
+        F.nll_loss(x, eager.ones(2))
+    with pytest.raises(NotImplementedError, match="floating point"):
+        eager.arange(3).softmax(0)

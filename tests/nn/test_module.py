@@ -1,6 +1,7 @@
 """What a Module is: registration, attributes, walking, state, hooks, copies, printing."""
 
 import copy
+import io
 import pickle
 
 import numpy as np
@@ -324,3 +325,64 @@ def test_to_empty_and_skip_init():
     eager.manual_seed(3)
     assert nn.utils.skip_init(nn.Linear, 2, 3).weight.shape == (3, 2)
     assert (eager.rand(2) == first).all()
+
+
+class Versioned(nn.Linear):
+    """Its weight was called `w` in its first version."""
+
+    _version = 2
+
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, *notes):
+        if local_metadata.get("version") is None:
+            state_dict[prefix + "weight"] = state_dict.pop(prefix + "w")
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *notes)
+
+
+def test_a_module_reads_the_older_form_of_its_state():
+    model = nn.Sequential(nn.ReLU(), Versioned(2, 1))
+    file = io.BytesIO()
+    eager.save(model.state_dict(), file)
+    file.seek(0)
+    read = eager.load(file)
+    assert read._metadata == {"": {"version": 1}, "0": {"version": 1}, "1": {"version": 2}}
+    assert str(model.load_state_dict(read)) == "<All keys matched successfully>"
+    model.load_state_dict({"1.w": eager.zeros(1, 2), "1.bias": eager.ones(1)})
+    assert model[1].weight.tolist() == [[0, 0]]
+
+
+def test_what_does_not_fit_is_listed():
+    model = nn.Sequential(nn.Linear(2, 1), nn.Linear(1, 1))
+    state = {"0.weight": 3, "0.bias": eager.ones(2), "1.q": 0, "2.weight": 0, "1.weight": 0}
+    with pytest.raises(RuntimeError) as caught:
+        model.load_state_dict(state)
+    text = str(caught.value)
+    assert 'Missing key(s) in state_dict: "1.bias"' in text
+    assert 'Unexpected key(s) in state_dict: "2.weight", "1.q"' in text
+    assert 'parameter named "0.weight", expected Tensor' in text
+    assert "size mismatch for 0.bias" in text
+    found = model.load_state_dict({"1.bias": eager.ones(1), "7": 1}, strict=False)
+    assert found.missing_keys == ["0.weight", "0.bias", "1.weight"]
+    assert found.unexpected_keys == ["7"]
+
+
+def test_hooks_after_saving_may_change_the_state():
+    model = nn.Linear(2, 1)
+    model._register_state_dict_hook(lambda module, state, prefix, about: {**state, "more": 1})
+    assert list(model.state_dict()) == ["weight", "bias", "more"]
+    model.register_state_dict_post_hook(lambda module, state, prefix, about: 3)
+    with pytest.raises(RuntimeError, match="must return None"):
+        model.state_dict()
+
+
+def test_containers_multiply_join_and_show_what_they_hold():
+    twice = nn.Sequential(nn.ReLU(), nn.Tanh()) * 2
+    assert len(twice) == 4 and twice[0] is twice[2]
+    twice *= 2
+    assert len(twice) == 8
+    with pytest.raises(ValueError, match="Non-positive"):
+        twice * 0
+    held = nn.ParameterDict({"a": eager.ones(2)})
+    both = held | {"b": eager.ones(1, 2)}
+    assert list(both) == ["a", "b"] and list(held) == ["a"] and list(reversed(both)) == ["b", "a"]
+    assert "(b): Parameter containing: [float32 of size 1x2]" in repr(both)
+    assert "(0): Parameter containing: [float32 of size 2]" in repr(nn.ParameterList(held.values()))

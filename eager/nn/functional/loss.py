@@ -111,6 +111,10 @@ def nll_loss(
 ) -> Tensor:
     """Minus the log-probability (N, C, *) of each target class (N, *), weighted by class."""
     reduction = legacy_reduction(size_average, reduce, reduction)
+    if target.dtype not in (dt.int64, dt.uint8):
+        raise RuntimeError(
+            f"nll_loss: expected target dtype to be int64 or uint8, got {target.dtype}"
+        )
     dim = _class_dim("nll_loss", input, target)
     loss, scale = _picked_loss(input, None, target, dim, weight, ignore_index)
     return _weighted(loss, scale, reduction)

@@ -89,7 +89,13 @@ def cosine_embedding_loss(
     reduce: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """1 - cos where t is 1, max(0, cos - margin) where it is -1."""
+    """1 - cos where t is 1, max(0, cos - margin) where it is -1: (N, D), (N, D) and (N), or (D),
+    (D) and (). RuntimeError for other numbers of dimensions."""
+    if target.ndim > 1 or not input1.ndim == input2.ndim == target.ndim + 1:
+        raise RuntimeError(
+            f"{target.ndim}D target tensor expects {target.ndim + 1}D input tensors, but found "
+            f"inputs with sizes {list(input1.shape)} and {list(input2.shape)}"
+        )
     kind = dt.get_default_dtype()
     a, b = (x if x.dtype.category >= dt.FLOAT else x.to(kind) for x in (input1, input2))
     cosine = cosine_similarity(a, b, -1)
@@ -140,6 +146,12 @@ def triplet_margin_loss(
 ) -> Tensor:
     """max(0, d(a, p) - d(a, n) + margin); with `swap`, d(a, n) is the smaller of it and d(p, n)."""
     _positive(margin)
+    if not anchor.ndim == positive.ndim == negative.ndim:
+        raise RuntimeError(
+            "The anchor, positive, and negative tensors are expected to have the same number of "
+            f"dimensions, but got: anchor {anchor.ndim}D, positive {positive.ndim}D, and negative "
+            f"{negative.ndim}D inputs"
+        )
     near = pairwise_distance(anchor, positive, p, eps)
     far = pairwise_distance(anchor, negative, p, eps)
     if swap:

@@ -145,8 +145,11 @@ def batch_norm(
 
     In training by the batch's mean and variance, which also move the running ones (in place; the
     unbiased variance); otherwise by the running ones. Raises ValueError when training has a single
-    value per channel."""
+    value per channel, RuntimeError for other statistics or parameters than one per channel."""
     x = wide(input)
+    _require_channels(
+        x, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias
+    )
     if not x.numel():  # an empty batch
         scale, shift = (None if p is None or not p.numel() else p[0] for p in (weight, bias))
         return _affine(x.clone(), scale, shift).to(input.dtype)
@@ -172,6 +175,16 @@ def batch_norm(
         scale = (running_var.reshape(shape) + eps).rsqrt()
         normal = (x - running_mean.reshape(shape)) * scale
     return _affine(normal, _per_channel(weight, x.ndim), _per_channel(bias, x.ndim)).to(input.dtype)
+
+
+def _require_channels(x: Tensor, **each: Tensor | None) -> None:
+    """RuntimeError unless each vector has an element per channel of `x`, dimension 1."""
+    for name, vector in each.items():
+        if vector is not None and vector.numel() != x.shape[1]:
+            raise RuntimeError(
+                f"{name} should contain {x.shape[1]} elements not {vector.numel()}: the input has "
+                f"shape {list(x.shape)}, its channels are dimension 1"
+            )
 
 
 def _move(running: Tensor, new: Tensor, momentum: float) -> None:

@@ -86,6 +86,22 @@ class Sequential(_Listed):
     def __add__(self, other: Sequential) -> Sequential:
         return Sequential(*self, *other)
 
+    def __mul__(self, times: int) -> Sequential:
+        """The modules `times` times over, the same objects."""
+        return Sequential(*self).__imul__(times)
+
+    __rmul__ = __mul__
+
+    def __imul__(self, times: int) -> Sequential:
+        if not isinstance(times, int):
+            raise TypeError(f"unsupported operand type(s) for *: {type(self)} and {type(times)}")
+        if times <= 0:
+            raise ValueError(f"Non-positive multiplication factor {times} for {type(self)}")
+        modules = list(self)
+        for _ in range(times - 1):
+            self.extend(modules)
+        return self
+
     def forward(self, input: Any) -> Any:
         for module in self._modules.values():
             input = module(input)
@@ -210,6 +226,18 @@ class ParameterList(Module):
     def __iadd__(self, values: Iterable[Any]) -> ParameterList:
         return self.extend(values)
 
+    def _children_text(self) -> list[str]:
+        return [f"({i}): {_summary(value)}" for i, value in enumerate(self)]
+
+
+def _summary(value: Any) -> str:
+    """A parameter in a line."""
+    if not isinstance(value, Tensor):
+        return f"Object of type: {type(value).__name__}"
+    kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
+    size = "x".join(map(str, value.shape))
+    return f"{kind} containing: [{str(value.dtype).partition('.')[2]} of size {size}]"
+
 
 def _parameter(value: Any) -> Any:
     plain = isinstance(value, Tensor) and not isinstance(value, Parameter)
@@ -284,6 +312,26 @@ class ParameterDict(Module):
     def clear(self) -> None:
         for key in list(self._keys):
             del self[key]
+
+    def __or__(self, other: Any) -> ParameterDict:
+        both = self.copy()
+        both.update(other)
+        return both
+
+    def __ror__(self, other: Any) -> ParameterDict:
+        both = ParameterDict(other)
+        both.update(self)
+        return both
+
+    def __ior__(self, other: Any) -> ParameterDict:
+        self.update(other)
+        return self
+
+    def __reversed__(self) -> Iterator[str]:
+        return reversed(self._keys)
+
+    def _children_text(self) -> list[str]:
+        return [f"({key}): {_summary(value)}" for key, value in self.items()]
 
     def copy(self) -> ParameterDict:
         """Another dict of the same parameters."""

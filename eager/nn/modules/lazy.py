@@ -7,7 +7,6 @@ becomes an ordinary layer. Call it once before an optimizer is made and before i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from eager import dtype as dt
@@ -50,14 +49,12 @@ class LazyModuleMixin(Module):
         own = [*self._parameters.values(), *self._buffers.values()]
         return any(map(is_uninitialized, own))
 
-    def _load_from_state_dict(
-        self, state_dict: Mapping[str, Any], prefix: str, assign: bool, errors: list[str]
-    ) -> None:
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *notes: Any) -> None:
         for name, value in self._own_state().items():
             given = state_dict.get(prefix + name)
             if given is not None and is_uninitialized(value) and not is_uninitialized(given):
                 value.materialize(tuple(given.shape))
-        super()._load_from_state_dict(state_dict, prefix, assign, errors)
+        super()._load_from_state_dict(state_dict, prefix, *notes)
 
 
 class LazyLinear(LazyModuleMixin, Linear):
