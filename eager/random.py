@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-import secrets
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -63,7 +63,7 @@ class Generator:
 
     def seed(self) -> int:
         """A seed from the operating system; returns it."""
-        self.manual_seed(secrets.randbits(64))
+        self.manual_seed(int.from_bytes(os.urandom(8), "little"))
         return self.seed_value
 
     def get_state(self) -> Tensor:

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.polynomial import chebyshev
 
 _SPLIT, _LARGEST, _K = 1.0, 26.0, 3.75
 _STIRLING = (1 / 156, -691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)
@@ -25,6 +24,7 @@ def _fit(f: Callable[[float], float], low: float, high: float, degree: int) -> A
     nodes = np.cos(np.pi * (np.arange(200) + 0.5) / 200)
     middle, half = (high + low) / 2, (high - low) / 2
     values = np.array([f(middle + half * t) for t in nodes])
+    chebyshev = np.polynomial.chebyshev
     series = chebyshev.Chebyshev(chebyshev.chebfit(nodes, values, degree), domain=[low, high])
     return series.convert(kind=np.polynomial.Polynomial).coef[::-1]
 

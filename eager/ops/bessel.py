@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.polynomial import chebyshev
 
 from eager.ops import samples as s
 from eager.ops.pointwise import UnaryFn, unary, where
@@ -32,7 +31,7 @@ def _scaled_integral(order: int, x: float) -> float:
 def _fitted(f: Callable[[float], float], degree: int) -> tuple[float, ...]:
     """Chebyshev coefficients of f on [-1, 1]."""
     nodes = np.cos(np.pi * (np.arange(120) + 0.5) / 120)
-    return tuple(chebyshev.chebfit(nodes, [f(t) for t in nodes], degree).tolist())
+    return tuple(np.polynomial.chebyshev.chebfit(nodes, [f(t) for t in nodes], degree).tolist())
 
 
 @functools.cache

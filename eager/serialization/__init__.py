@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import secrets
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -81,7 +80,7 @@ def _replace(path: Path, write: Callable[[BinaryIO], None]) -> None:
         write(whole)
         path.write_bytes(whole.getvalue())
         return
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    beside = path.with_name(f".{path.name}.{os.urandom(4).hex()}.part")
     try:
         with beside.open("xb") as file:
             write(file)
