@@ -25,8 +25,9 @@ import numpy as np
 from codegen import run_stages
 from codegen.emit.triton.guard import SLOTS, STATE, WORDS, guard, slots_of
 from codegen.emit.triton.runtime.device import arguments_of, kernels_of
-from codegen.emit.triton.runtime.kernel import TritonKernel
+from codegen.emit.triton.runtime.kernel import TritonKernel, target_of
 from codegen.emit.triton.runtime.program import Launch, ResidentProgram
+from codegen.emit.triton.runtime.together import compile_all
 from codegen.ir import Access, Program, Unsupported, Value
 from codegen.runtime.artifact import INDEX_SITE, Artifact, CheckFailed, Kernel, OutOfRange
 from eager.aval import Aval
@@ -99,8 +100,12 @@ class Resident:
         texts = self.sites.values()
         self.prompt = any(INDEX not in s and INDEX_SITE not in s for s in texts)
         self.commands = _Commands(program, name)
-        for kernel, _, _ in self.commands.prepared:
-            kernel.prepare(self.pool.device.properties)
+        kernels = [kernel for kernel, _, _ in self.commands.prepared]
+        properties = self.pool.device.properties
+        if not properties.is_simulated:
+            compile_all(kernels, target_of(properties.major, properties.minor))
+        for kernel in kernels:
+            kernel.prepare(properties)
         self.results = _Results(program)
         self.memory: _Memory | None = None
         self.slotted: set[int] = set()  # inputs that are copied

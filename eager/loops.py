@@ -146,9 +146,11 @@ def _interleaved(even: Tensor, odd: Tensor) -> Tensor:
 def _run(
     step: Step, start: Leaves, xs: Leaves, length: int, reverse: bool, unroll: int
 ) -> tuple[Leaves, Leaves]:
-    """The last carry, and the ys stacked along their first dimension."""
+    """The last carry, and the ys stacked along their first dimension. On a device, which has no
+    kernel of a loop, every step is launches of its own."""
     tracer = current_tracer.get()
-    if tracer is None or unroll >= length:
+    there = any(t.aval.device != "cpu" for t in (*start, *xs))
+    if tracer is None or unroll >= length or there:
         return _unrolled(step, start, xs, range(length)[:: -1 if reverse else 1])
     if unroll == 1:
         return recorded(tracer, step, start, xs, length, reverse)

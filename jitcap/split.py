@@ -17,11 +17,13 @@ from types import CodeType, FunctionType
 from typing import Any, Final
 
 from codegen import CheckFailed
+from eager import control_flow, repeat
+from eager.amp import GradScaler
 from eager.compiler import NO_CAPTURE
 from eager.config import config
 from eager.dataclass import dataclass
 from eager.nn import Module
-from jitcap.capture import sizes
+from jitcap.capture import polyfills, sizes
 from jitcap.capture.breaks import Break, Place, Record
 from jitcap.capture.bytecode import decode
 from jitcap.capture.capture import beginning
@@ -132,6 +134,7 @@ class Splitter:
             return fn(*args, **kwargs)
         if not splittable(fn):
             return fn(*args, **kwargs)
+        fn = READ_TOO.get(fn, fn)
         frame = None
         with suppress(TypeError):
             frame = real_frame(fn, args, kwargs)
@@ -294,6 +297,7 @@ class Splitter:
             self._limit = self._limit or self._given_up
         key = (record.kind, record.place)
         quiet = kept or refusal.kind in ("exception", "iteration", "cache")
+        quiet = quiet or frame.code in _CODES  # the call of it was told of
         if quiet or key in self._reported:
             return
         self._reported.add(key)
@@ -389,8 +393,22 @@ def _readable(code: CodeType) -> bool:
     return all(ins.op in OPCODES for ins in decode(code).instructions)
 
 
+# Functions of the library in which a value decides what of the user's runs, and how they are read.
+READ_TOO: Final[dict[Any, Any]] = {
+    control_flow.cond: polyfills.cond,
+    control_flow.switch: polyfills.switch,
+    repeat.while_loop: polyfills.while_loop,
+    GradScaler.step: GradScaler.step,
+}
+
+
+_CODES: Final = frozenset(fn.__code__ for fn in READ_TOO.values())
+
+
 def splittable(fn: FunctionType) -> bool:
     """Whether a function's instructions are worth reading: the user's, or a module's `__call__`."""
+    if fn in READ_TOO:
+        return True
     if hasattr(fn, NO_CAPTURE) or not _readable(fn.__code__):
         return False
     module = fn.__globals__.get("__name__", "")

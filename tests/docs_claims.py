@@ -137,9 +137,11 @@ CLAIMS = {
         "* What is no kernel": COMPILED
         + "what_has_no_kernel_runs_op_by_op_and_says_so_once "
         + COMPILED
-        + "values_that_are_looked_at_run_plainly "
-        + COMPILED
-        + "loops_are_unrolled_and_branches_split",
+        + "values_that_are_looked_at_run_plainly",
+        "* Loops of a known length": COMPILED + "loops_are_unrolled_and_branches_split",
+        "* Where a value decides": COMPILED
+        + "loops_are_unrolled_and_branches_split tests/device/test_amp.py::"
+        "test_a_loop_with_a_scaler_is_the_cpus",
         "`scripts/device --train 20 --jit`": COMPILED + "training_is_that_of_the_cpu",
         "`JITCAP_DEVICE=sim scripts/demo": COMPILED + "batches_come_from_anywhere",
         "Several devices": DEVICE + "test_surface.py::test_what_is_not_there_raises",
@@ -239,7 +241,9 @@ CLAIMS = {
         "tests/jitcap/test_control_flow.py::test_the_print_captures_to_the_same_graph "
         "tests/capture/test_control_flow.py::test_one_graph_and_the_results_of_plain_python",
         "One of them runs": "tests/capture/test_control_flow.py::test_one_arm_runs "
-        "tests/capture/test_control_flow.py::test_triton_runs_op_by_op",
+        "tests/capture/test_control_flow.py::test_triton_runs_op_by_op "
+        + COMPILED
+        + "loops_are_unrolled_and_branches_split",
         "What the functions return": "tests/jitcap/test_control_flow.py::"
         "test_arms_that_differ_are_named tests/jitcap/test_control_flow.py::"
         "test_results_share_no_memory",
@@ -275,7 +279,9 @@ CLAIMS = {
         "A Python loop becomes": "tests/capture/test_roll.py",
         "The first step may": "tests/capture/test_roll.py",
         "A loop over a range whose": "tests/jitcap/test_sizes_loops.py",
-        "The Triton backend runs": "tests/jitcap/test_scan.py::test_triton_runs_op_by_op",
+        "On a device a scan": "tests/jitcap/test_scan.py::test_triton_runs_op_by_op "
+        + COMPILED
+        + "loops_are_unrolled_and_branches_split",
         "A loop over the layers": "tests/jitcap/test_repeats.py",
     },
     "docs/limits.md": {

@@ -15,9 +15,11 @@ from eager import repeat as rounds
 from eager.ops import move
 from eager.sym import SymNumber
 from eager.tensor import Tensor
+from jitcap.capture import polyfills
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import Session, handles, kind_of
 from jitcap.capture.kinds.counted import Rows
+from jitcap.tracer import is_on_device
 
 
 @contextmanager
@@ -37,8 +39,15 @@ def _decision(s: Session, pred: Any) -> Any:
     return pred if isinstance(pred, Tensor | SymNumber) else s.truth(pred)
 
 
+def _python(s: Session, fn: Any, *args: Any) -> Any:
+    """On a device, which has no kernel of it: as Python does it."""
+    return s.interpret(fn, args, {})
+
+
 @handles(control_flow.cond)
 def _cond(s: Session, pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
+    if is_on_device(s.tracer):
+        return _python(s, polyfills.cond, pred, true_fn, false_fn, operands)
     given = s.list_of(operands)
     arms = _interpreted(s, true_fn), _interpreted(s, false_fn)
     with _agreeing():
@@ -47,6 +56,8 @@ def _cond(s: Session, pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()
 
 @handles(control_flow.switch)
 def _switch(s: Session, index: Any, branches: Any, *operands: Any) -> Any:
+    if is_on_device(s.tracer):
+        return _python(s, polyfills.switch, index, branches, *operands)
     arms = [_interpreted(s, fn) for fn in s.list_of(branches)]
     with _agreeing():
         return control_flow.switch(index, arms, *operands)
@@ -54,6 +65,8 @@ def _switch(s: Session, index: Any, branches: Any, *operands: Any) -> Any:
 
 @handles(rounds.while_loop)
 def _while_loop(s: Session, cond_fn: Any, body_fn: Any, carried_inputs: Any) -> Any:
+    if is_on_device(s.tracer):
+        return _python(s, polyfills.while_loop, cond_fn, body_fn, carried_inputs)
     holds = _interpreted(s, cond_fn)
     carried = s.list_of(carried_inputs)
     s.settle(carried)

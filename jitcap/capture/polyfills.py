@@ -6,6 +6,8 @@ import copyreg
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+from eager.control_flow import agree_in, checked_tree, own_tree
+
 _NOTHING: Final = object()
 _NUMBERS: Final = (int, float, bool)
 
@@ -102,6 +104,27 @@ def starmap(function: Callable[..., Any], iterable: Iterable[Any], /) -> Iterato
 def _starmap(function: Callable[..., Any], values: Iterator[Any]) -> Iterator[Any]:
     for given in values:
         yield function(*given)
+
+
+def cond(pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
+    """Where there is no kernel of a choice: Python's."""
+    return own_tree(checked_tree("cond", (true_fn if pred else false_fn)(*operands)))
+
+
+def switch(index: Any, branches: Any, *operands: Any) -> Any:
+    place = int(index)
+    place = min(max(place, 0), len(branches) - 1)
+    return own_tree(checked_tree("switch", branches[place](*operands)))
+
+
+def while_loop(cond_fn: Any, body_fn: Any, carried_inputs: Any) -> Any:
+    carried = tuple(carried_inputs)
+    while cond_fn(*carried):
+        new = body_fn(*carried)
+        new = tuple(new) if isinstance(new, list) else new
+        agree_in("while_loop", carried, new)
+        carried = new
+    return own_tree(carried)
 
 
 def accumulate(

@@ -250,14 +250,67 @@ def test_loops_are_unrolled_and_branches_split():
         return x + 1 if x.sum() > 0 else x - 1
 
     def carried(x):
-        return eager.scan(lambda c, row: (c + row, c * 2), x[0], x)[1].sum()
+        last, rows = eager.scan(lambda c, row: ((c * row).tanh(), c * 2), x[0], x, reverse=True)
+        return last.sum() + rows.sum()
 
-    x = eager.tensor(X)
-    for fn, graphs, splits in ((loop, 1, 0), (branch, 2, 1), (carried, 0, 0)):
+    def counted(x):
+        return eager.fori_loop(0, 3, lambda i, c: c * x + i, x).sum()
+
+    def chosen(x):
+        return eager.cond(x.sum() > 0, lambda a: a.sin(), lambda a: a.cos(), (x,)).sum()
+
+    def picked(x):
+        return eager.switch((x.sum() > 0).long(), [lambda a: a + 1, lambda a: a * 2], x).sum()
+
+    def repeated(x):
+        go = lambda c: c.abs().sum() < 90  # noqa: E731
+        return eager.while_loop(go, lambda c: (c * 1.5 + 1,), (x,))[0].sum()
+
+    def gradient(fn, value):
+        x = value.requires_grad_()
+        found = fn(x)
+        found.sum().backward()
+        return found.detach().cpu(), x.grad.cpu()
+
+    cases = (  # with each way that was taken: a branch's, an arm's and what is behind it
+        (loop, 1, 0), (carried, 1, 0), (counted, 1, 0), (branch, 3, 1), (chosen, 4, 1),
+        (picked, 5, 1), (repeated, 5, 1),
+    )  # fmt: skip
+    for fn, graphs, splits in cases:
         compiled = jit(fn)
-        for _ in range(2):
-            assert np.allclose(compiled(x.cuda()).cpu(), fn(x), atol=1e-5)
+        for sign in (1, -1, 1):
+            expected = gradient(fn, eager.tensor(sign * X))
+            found = gradient(compiled, eager.tensor(sign * X).cuda())
+            for a, b in zip(found, expected, strict=True):
+                assert np.allclose(a, b, atol=1e-4), fn
         assert (compiled.stats.graphs, compiled.stats.splits) == (graphs, splits), fn
+        assert not compiled.stats.fallbacks, fn
+
+
+@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+def test_a_step_with_clipping_in_a_branch_is_two_graphs():
+    def trained(place, wrap):
+        w = nn.Parameter(eager.tensor(X.T.copy()).to(place))
+        x = eager.tensor(X).to(place)
+
+        def step(factor):
+            loss = ((x @ w) * factor).square().sum()
+            loss.backward()
+            norm = w.grad.norm()
+            if norm > 1.0:
+                w.grad.mul_(1.0 / norm)
+            with eager.no_grad():
+                w.sub_(0.1 * w.grad)
+            w.grad = None
+            return loss.detach()
+
+        step = wrap(step)
+        return [step(eager.tensor(f, device=place)).item() for f in (1.0, 1e-3, 1.0)], step
+
+    expected, _ = trained("cpu", lambda f: f)
+    found, step = trained("cuda", jit)
+    assert np.allclose(found, expected, rtol=1e-4)
+    assert (step.stats.graphs, step.stats.splits, step.stats.fallbacks) == (3, 1, 0)  # both ways
 
 
 def test_threads_take_turns():

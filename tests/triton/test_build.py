@@ -13,7 +13,8 @@ from triton_machine_code import instruction_counts, usage
 pytest.importorskip("triton.language")
 
 import eager
-from codegen.emit.triton.runtime import build
+from codegen.emit.triton.runtime import build, together
+from codegen.runtime import cache
 
 _spec = importlib.util.spec_from_file_location(
     "hand_written_kernels_for_build", Path(__file__).with_name("kernels.py")
@@ -77,6 +78,34 @@ def test_members_of_a_grouped_update_may_lie_anywhere():
         counts = instruction_counts(kernel.compiled(("cuda", 90, 32), None, behind)[1])
         assert (counts["store128"] > 0, counts["store64"] > 0) == (behind == 16, behind == 8)
         assert (counts["load128"] > 0) == (behind == 16)
+
+
+@pytest.mark.once
+def test_kernels_are_compiled_in_several_processes(monkeypatch, tmp_path):
+    monkeypatch.setenv("JITCAP_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(together, "LEAST", 1)
+    monkeypatch.setattr(together.os, "sched_getaffinity", lambda _: {0, 1})
+    own, compile_offline = [], build.compile_offline
+
+    def counted(kernel, *args, **kwargs):
+        own.append(kernel.__name__)
+        return compile_offline(kernel, *args, **kwargs)
+
+    monkeypatch.setattr(build, "compile_offline", counted)
+    x = eager.ones(64, 64)
+    program, _ = helpers.program_of(lambda x, y: (x.exp().sum(0), x @ x, y * 2), (x, x[0]))
+    kernels = helpers.kernels_of(program)
+    target = ("cuda", 90, 32)
+    assert together.compile_all(kernels, target) == 2
+    assert len(own) == len(kernels) - len(kernels) // 2  # the rest by the other
+    codes = [k.compiled(target)[1] for k in kernels]
+    assert all(code.startswith(b"\x7fELF") for code in codes)
+    assert len(own) == len(kernels) - len(kernels) // 2
+    assert together.compile_all(kernels, target) == 1  # nothing is left
+    cache.default().clear()
+    monkeypatch.setattr(together.sys, "executable", "/nowhere/python")
+    together.compile_all(kernels, target)
+    assert [k.compiled(target)[1] for k in kernels] == codes
 
 
 def test_resources():

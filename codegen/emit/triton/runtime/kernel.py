@@ -60,7 +60,7 @@ class TritonKernel:
         if device.is_simulated:
             self._function()
         else:
-            self.compiled(_target(device.major, device.minor))
+            self.compiled(target_of(device.major, device.minor))
 
     def _function(self) -> Any:
         try:
@@ -76,7 +76,7 @@ class TritonKernel:
     def binary(
         self, capability: tuple[int, int], aligned: Sequence[bool], behind: int = 16
     ) -> Binary:
-        record, code = self.compiled(_target(*capability), aligned, behind)
+        record, code = self.compiled(target_of(*capability), aligned, behind)
         if record.ctas != 1 or record.scratch:
             raise NotImplementedError(f"kernel {self.name} needs clusters or scratch memory")
         letters = map(letter, record.parameters)
@@ -90,25 +90,40 @@ class TritonKernel:
         """The kernel for `target`, from the compile cache or by triton, with no device at hand.
         `aligned`: which of its own arguments lie on 16 bytes; None: all. `behind`: of how many
         bytes those in its tables are multiples."""
-        kinds = dict(self.parameters)
-        odd = (
-            []
-            if aligned is None
-            else [n for n, a in zip(self._names, aligned, strict=True) if not a]
-        )
-        divisible = [n for n, kind in kinds.items() if kind.startswith("*") and n not in odd]
-        constants = {} if self.group is None else {ALIGNMENT: behind}
-        how = repr([target, self.symbol, self.parameters, self.warps, divisible, constants])
-        key = cache.digest("triton", *_compiler(), how, self.source)
+        divisible, constants = self._known(aligned, behind)
+        key = self._key(target, divisible, constants)
         store = cache.default()
         entry = store.get(key)
         if entry is None:
             function = self._function()
             record, code = build.compile_offline(
-                function, kinds, constants, divisible=divisible, warps=self.warps, target=target
+                function,
+                dict(self.parameters),
+                constants,
+                divisible=divisible,
+                warps=self.warps,
+                target=target,
             )
             entry = store.put(key, record.to_json(), {"code": code})
         return Record.from_json(entry.data), entry.file("code").read_bytes()
+
+    def key(self, target: Platform) -> str:
+        """The name in the compile cache of its code where all arguments lie on 16 bytes."""
+        return self._key(target, *self._known(None, 16))
+
+    def _key(self, target: Platform, divisible: list[str], constants: dict[str, int]) -> str:
+        how = repr([target, self.symbol, self.parameters, self.warps, divisible, constants])
+        return cache.digest("triton", *_compiler(), how, self.source)
+
+    def _known(
+        self, aligned: Sequence[bool] | None, behind: int
+    ) -> tuple[list[str], dict[str, int]]:
+        """The parameters that are multiples of 16, and constants."""
+        pairs = [] if aligned is None else zip(self._names, aligned, strict=True)
+        odd = {name for name, fits in pairs if not fits}
+        kinds = dict(self.parameters)
+        divisible = [n for n, kind in kinds.items() if kind.startswith("*") and n not in odd]
+        return divisible, {} if self.group is None else {ALIGNMENT: behind}
 
     @property
     def _names(self) -> tuple[str, ...]:
@@ -152,7 +167,7 @@ def letter(kind: str) -> str:
     return found
 
 
-def _target(major: int, minor: int) -> Platform:
+def target_of(major: int, minor: int) -> Platform:
     return ("cuda", 10 * major + minor, 32)
 
 
