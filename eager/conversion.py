@@ -222,5 +222,16 @@ def pin_memory(self: Tensor) -> Tensor:
 
 
 @public(namespace=False)
+def record_stream(self: Tensor, stream: Any) -> None:
+    """This tensor's memory is not used again before what is on `stream` now is done. RuntimeError
+    for a tensor of the CPU. (What is queued by this library is seen without it.)"""
+    if self.aval.device == "cpu":
+        raise RuntimeError("record_stream() is of tensors on a device, and this one is on the cpu")
+    if type(self._array) is Traced:
+        raise UnknownValue("record_stream() of a tensor that is being captured")
+    self._array.buffer.used_on(stream._own)
+
+
+@public(namespace=False)
 def is_pinned(self: Tensor) -> bool:
     return pinned.is_pinned(self._array)

@@ -286,7 +286,7 @@ def _columns(
     linear: Sequence[Tensor], i: int, x: Tensor, dual: Sequence[Tensor], own: set[int], keep: bool
 ) -> list[Tensor]:
     """The Jacobian of each output by the i-th input: (*output, *input)."""
-    directions = eye(x.numel(), dtype=x.dtype).reshape((x.numel(), *x.shape))
+    directions = eye(x.numel(), dtype=x.dtype, device=x.device).reshape((x.numel(), *x.shape))
     products = [_gradients([linear[i]], dual, [directions[j]]) for j in range(x.numel())]
     return [
         _settled(stack([p[k] for p in products], -1), own, keep).reshape((*d.shape, *x.shape))

@@ -134,7 +134,13 @@ def _view_part(x: Tensor, items: list[Any]) -> tuple[Tensor, Picks]:
             taken = _mask_places(x, dim, item) if item.dtype is dt.bool_ else [item]
             picks.extend((dim + i, places) for i, places in enumerate(taken))
             dim += len(taken)
-    return _selected_first(x, picks)
+    return _selected_first(x, [(d, _beside(places, x)) for d, places in picks])
+
+
+def _beside(index: Tensor, x: Tensor) -> Tensor:
+    """An index where `x` lives: lists, arrays and tensors of the CPU are copied to its device."""
+    place = x.aval.device
+    return index.to(place) if place != "cpu" and index.aval.device == "cpu" else index
 
 
 def _selected_first(x: Tensor, picks: Picks) -> tuple[Tensor, Picks]:
@@ -239,7 +245,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     dtype."""
     mask = index[0] if isinstance(index, tuple) and len(index) == 1 else index
     if isinstance(mask, Tensor) and mask.dtype is dt.bool_ and _one_value(value):
-        write_(self, _filled(self, mask, value))
+        write_(self, _filled(self, _beside(mask, self), value))
         return
     items = _normalise(self, index)
     view, picks = _view_part(self, items)

@@ -202,8 +202,9 @@ def new_tensor(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """`tensor(data)` with this tensor's dtype."""
-    return tensor(data, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
+    """`tensor(data)` with this tensor's dtype, where it lives."""
+    place = self.device if device is None else device
+    return tensor(data, dtype=dtype or self.dtype, device=place, requires_grad=requires_grad)
 
 
 @public(method=False)

@@ -411,7 +411,7 @@ def normal(
         if not tensors:
             raise TypeError("normal(): two numbers need a size")
         size = (mean + std).shape if len(tensors) == 2 else tensors[0].shape
-        dtype = tensors[0].dtype
+        dtype, device = tensors[0].dtype, tensors[0].device if device is None else device
     if layout or pin_memory:
         options("normal", layout, pin_memory)
     if isinstance(std, Tensor):
@@ -462,9 +462,9 @@ def multinomial(
     return apply(SORT, race, dim=input.ndim - 1, descending=False)[1][..., :num_samples]
 
 
-def _key(generator: Generator | None) -> Tensor:
-    """Four 32-bit words."""
-    return draw("bits", (4,), dt.int64, generator)
+def _key(generator: Generator | None, beside: Tensor) -> Tensor:
+    """Four 32-bit words, where another operand lives."""
+    return draw("bits", (4,), dt.int64, generator, beside.device)
 
 
 @public(method=False)
@@ -473,7 +473,7 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     rate."""
     if not input.dtype.is_floating_point:
         raise NotImplementedError(f'"poisson_cpu" not implemented for {input.dtype}')
-    return apply(POISSON, input.detach(), _key(generator))
+    return apply(POISSON, input.detach(), _key(generator, input))
 
 
 def check_chance(p: Any) -> None:
@@ -488,13 +488,13 @@ def check_chance(p: Any) -> None:
 @public(method=False)
 def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
     """How many of `count` trials of probability `prob` succeed. RuntimeError for what is none."""
-    return apply(BINOMIAL, count.detach(), prob.detach(), _key(generator))
+    return apply(BINOMIAL, count.detach(), prob.detach(), _key(generator, count))
 
 
 @public(method=False)
 def _standard_gamma(concentration: Tensor, generator: Generator | None = None) -> Tensor:
     """Gamma draws of rate 1, differentiable in the concentration."""
-    return apply(STANDARD_GAMMA, concentration, _key(generator))
+    return apply(STANDARD_GAMMA, concentration, _key(generator, concentration))
 
 
 def _check_weights(input: Tensor) -> None:

@@ -138,11 +138,11 @@ def _sides(graph: Graph) -> dict[Node, Side]:
         side[n] = "host" if n.aval.weak or n.aval.device == CPU else "there"
     for n in graph.nodes:
         parents = n.parents
-        if n.op is MOVE or any(side[p] == "there" for p in parents):
-            side[n] = "there"
-        elif all(a.weak for a in n.avals) or not all(
-            p.avals[0].weak or side[p] == "free" for p in parents
-        ):
+        weak = all(a.weak for a in n.avals)
+        of_there = any(not p.avals[0].weak and p.avals[0].device != CPU for p in parents)
+        if n.op is MOVE or any(side[p] == "there" for p in parents) or (weak and of_there):
+            side[n] = "there"  # also a number, or a check, of what is made there of numbers alone
+        elif weak or not all(p.avals[0].weak or side[p] == "free" for p in parents):
             side[n] = "host"
         else:
             side[n] = "free"

@@ -47,7 +47,9 @@ class Categorical(Distribution):
         return c.integer_interval(0, self._num_events - 1)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        values = arange(self._num_events).reshape((-1, *(1,) * len(self._batch_shape)))
+        values = arange(self._num_events, device=self.logits.device).reshape(
+            (-1, *(1,) * len(self._batch_shape))
+        )
         return values.expand((-1, *self._batch_shape)) if expand else values
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
@@ -109,7 +111,8 @@ class Bernoulli(Distribution):
             return bernoulli(self.probs.expand(self._extended(sample_shape)))
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        values = arange(2, dtype=self.probs.dtype).reshape((-1, *(1,) * len(self._batch_shape)))
+        values = arange(2, dtype=self.probs.dtype, device=self.probs.device)
+        values = values.reshape((-1, *(1,) * len(self._batch_shape)))
         return values.expand((-1, *self._batch_shape)) if expand else values
 
     def log_prob(self, value: Tensor) -> Tensor:

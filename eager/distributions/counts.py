@@ -77,7 +77,7 @@ class Geometric(_OfTrials):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with no_grad():
-            u = rand(self._extended(sample_shape), dtype=self.probs.dtype)
+            u = rand(self._extended(sample_shape), dtype=self.probs.dtype, device=self.probs.device)
             tiny = 1.1754943508222875e-38 if u.dtype.itemsize == 4 else 2.2250738585072014e-308
             return (u.clamp(min=tiny).log() / (-self.probs).log1p()).floor()
 
@@ -155,7 +155,7 @@ class Binomial(_OfTrials):
             raise NotImplementedError(
                 "Inhomogeneous total count not supported by `enumerate_support`."
             )
-        values = arange(1 + high, dtype=self.probs.dtype)
+        values = arange(1 + high, dtype=self.probs.dtype, device=self.probs.device)
         values = values.reshape((-1, *(1,) * len(self._batch_shape)))
         return values.expand((-1, *self._batch_shape)) if expand else values
 
@@ -259,7 +259,9 @@ class OneHotCategorical(_OfClasses):
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         n = self._event_shape[0]
-        values = eye(n, dtype=self.probs.dtype).reshape((n, *(1,) * len(self._batch_shape), n))
+        values = eye(n, dtype=self.probs.dtype, device=self.probs.device).reshape(
+            (n, *(1,) * len(self._batch_shape), n)
+        )
         return values.expand((n, *self._batch_shape, n)) if expand else values
 
     @property

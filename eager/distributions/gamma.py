@@ -212,7 +212,7 @@ class StudentT(Distribution):
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended(sample_shape)
         squares = 2 * _standard_gamma((0.5 * self.df).expand(shape))
-        normal = randn(shape, dtype=self.loc.dtype)
+        normal = randn(shape, dtype=self.loc.dtype, device=self.loc.device)
         return self.loc + self.scale * normal * (squares / self.df).rsqrt()
 
     def log_prob(self, value: Any) -> Tensor:

@@ -28,7 +28,7 @@ class _LocScale(Distribution):
         super().__init__(self.loc.shape, validate_args=validate_args)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        u = rand(self._extended(sample_shape), dtype=self.loc.dtype)
+        u = rand(self._extended(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
         tiny = 1e-7 if u.dtype.itemsize == 4 else 1e-16
         return self.icdf(u.clamp(tiny, 1 - tiny))
 
@@ -205,7 +205,7 @@ class Pareto(Distribution):
         return c.greater_than_eq(self.scale)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        u = rand(self._extended(sample_shape), dtype=self.scale.dtype)
+        u = rand(self._extended(sample_shape), dtype=self.scale.dtype, device=self.scale.device)
         return self.icdf(u)
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -249,7 +249,7 @@ class Weibull(Distribution):
         super().__init__(self.scale.shape, validate_args=validate_args)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        u = rand(self._extended(sample_shape), dtype=self.scale.dtype)
+        u = rand(self._extended(sample_shape), dtype=self.scale.dtype, device=self.scale.device)
         return self.icdf(u.clamp(min=1e-30))
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -306,7 +306,9 @@ class GeneralizedPareto(Distribution):
         return zero, where(zero, 1.0, self.concentration)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.icdf(rand(self._extended(sample_shape), dtype=self.loc.dtype))
+        return self.icdf(
+            rand(self._extended(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
+        )
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -377,7 +379,7 @@ class VonMises(Distribution):
             r = where(k < 1e-5, 1 / k + k, (1 + rho * rho) / (2 * rho))
             angle, done = loc.new_zeros(shape), loc.new_zeros(shape) > 0
             while not done.all():
-                u, chance, side = rand((3, *shape), dtype=loc.dtype).unbind()
+                u, chance, side = rand((3, *shape), dtype=loc.dtype, device=loc.device).unbind()
                 z = (math.pi * u).cos()
                 f = (1 + r * z) / (r + z)
                 near = k * (r - f)

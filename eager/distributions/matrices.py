@@ -56,13 +56,15 @@ class LowRankMultivariateNormal(Distribution):
         """The Cholesky factor of I + W^T D^-1 W, which is as small as the rank."""
         scaled = self.cov_factor.mT / self.cov_diag.unsqueeze(-2)
         product = scaled @ self.cov_factor
-        return linalg.cholesky(product + eye(product.shape[-1], dtype=product.dtype))
+        one = eye(product.shape[-1], dtype=product.dtype, device=product.device)
+        return linalg.cholesky(product + one)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape, kind = self._extended(sample_shape), self.loc.dtype
-        few = randn((*shape[:-1], self.cov_factor.shape[-1], 1), dtype=kind)
+        place = self.loc.device
+        few = randn((*shape[:-1], self.cov_factor.shape[-1], 1), dtype=kind, device=place)
         along = (self.cov_factor @ few).squeeze(-1)
-        return self.loc + along + self.cov_diag.sqrt() * randn(shape, dtype=kind)
+        return self.loc + along + self.cov_diag.sqrt() * randn(shape, dtype=kind, device=place)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -146,16 +148,16 @@ class Wishart(Distribution):
         """By Bartlett's decomposition: the Cholesky factor has normal draws below its diagonal and
         the roots of chi-squared ones on it."""
         n, shape = self._event_shape[-1], self._extended(sample_shape)
-        half = 0.5 * (self.df.unsqueeze(-1) - arange(n, dtype=self.df.dtype))
+        half = 0.5 * (self.df.unsqueeze(-1) - arange(n, dtype=self.df.dtype, device=self.df.device))
         squares = 2 * _standard_gamma(half.expand(shape[:-1]))
         diagonal = squares.sqrt().clamp(min=finfo(squares.dtype).eps)
-        noise = randn(shape, dtype=self.df.dtype).tril(-1) + diagonal.diag_embed()
-        factor = self.scale_tril @ noise
+        noise = randn(shape, dtype=self.df.dtype, device=self.df.device).tril(-1)
+        factor = self.scale_tril @ (noise + diagonal.diag_embed())
         return factor @ factor.mT
 
     def _digamma(self) -> Tensor:
         """The derivative of the logarithm of gamma of several dimensions, at df / 2."""
-        steps = arange(self._event_shape[-1], dtype=self.df.dtype) / 2
+        steps = arange(self._event_shape[-1], dtype=self.df.dtype, device=self.df.device) / 2
         return ((self.df / 2).unsqueeze(-1) - steps).digamma().sum(-1)
 
     def _half_log_det(self) -> Tensor:
@@ -222,7 +224,9 @@ class LKJCholesky(Distribution):
             )
         self.dim = dim
         (self.concentration,) = _together(concentration)
-        below = (arange(dim, dtype=self.concentration.dtype) - 1).clamp(min=0.0)  # 0, 0, 1, 2, ...
+        below = (
+            arange(dim, dtype=self.concentration.dtype, device=self.concentration.device) - 1
+        ).clamp(min=0.0)  # 0, 0, 1, 2, ...
         rest = self.concentration.unsqueeze(-1) + 0.5 * (dim - 2) - 0.5 * below
         self._lengths = Beta(below + 0.5, rest)
         super().__init__(self.concentration.shape, (dim, dim), validate_args)
@@ -231,7 +235,9 @@ class LKJCholesky(Distribution):
         """By the onion method: each row is a point of a sphere, as long as a beta draw says."""
         with no_grad():
             lengths = self._lengths.sample(sample_shape).unsqueeze(-1)
-            normal = randn(self._extended(sample_shape), dtype=lengths.dtype).tril(-1)
+            normal = randn(
+                self._extended(sample_shape), dtype=lengths.dtype, device=lengths.device
+            ).tril(-1)
             size = normal.norm(dim=-1, keepdim=True)
             rows = lengths.sqrt() * normal / where(size == 0, 1.0, size)  # nothing in the first
             tiny = finfo(rows.dtype).tiny
@@ -242,7 +248,7 @@ class LKJCholesky(Distribution):
         self._validate_sample(value)
         n, a = self.dim, self.concentration
         diagonal = value.diagonal(dim1=-2, dim2=-1)[..., 1:]
-        powers = 2 * (a - 1).unsqueeze(-1) + n - arange(2, n + 1, dtype=a.dtype)
+        powers = 2 * (a - 1).unsqueeze(-1) + n - arange(2, n + 1, dtype=a.dtype, device=a.device)
         half = a + 0.5 * (n - 1)
         scale = 0.5 * (n - 1) * math.log(math.pi) + (half - 0.5).mvlgamma(n - 1)
         return (powers * diagonal.log()).sum(-1) - scale + half.lgamma() * (n - 1)

@@ -18,8 +18,9 @@ _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 
 def _together(*parameters: Any) -> list[Tensor]:
-    """Numbers and tensors as tensors of one shape."""
-    tensors = [p if isinstance(p, Tensor) else tensor(float(p)) for p in parameters]
+    """Numbers and tensors as tensors of one shape, where the first tensor lives."""
+    place = next((p.device for p in parameters if isinstance(p, Tensor)), None)
+    tensors = [p if isinstance(p, Tensor) else tensor(float(p), device=place) for p in parameters]
     shape = broadcast_shapes(*(tuple(t.shape) for t in tensors))
     return [t.expand(shape) for t in tensors]
 
@@ -36,7 +37,7 @@ class Normal(Distribution):
         super().__init__(self.loc.shape, validate_args=validate_args)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        noise = randn(self._extended(sample_shape), dtype=self.loc.dtype)
+        noise = randn(self._extended(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
         return self.loc + noise * self.scale
 
     def log_prob(self, value: Any) -> Tensor:
@@ -92,7 +93,7 @@ class Uniform(Distribution):
         return self.low + value * (self.high - self.low)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        u = rand(self._extended(sample_shape), dtype=self.low.dtype)
+        u = rand(self._extended(sample_shape), dtype=self.low.dtype, device=self.low.device)
         return self.low + u * (self.high - self.low)
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -128,7 +129,7 @@ class Exponential(Distribution):
         super().__init__(self.rate.shape, validate_args=validate_args)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        u = rand(self._extended(sample_shape), dtype=self.rate.dtype)
+        u = rand(self._extended(sample_shape), dtype=self.rate.dtype, device=self.rate.device)
         return -(-u).log1p() / self.rate
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -205,7 +206,7 @@ class MultivariateNormal(Distribution):
         return self.scale_tril @ self.scale_tril.mT
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        noise = randn(self._extended(sample_shape), dtype=self.loc.dtype)
+        noise = randn(self._extended(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
         return self.loc + (self.scale_tril @ noise.unsqueeze(-1)).squeeze(-1)
 
     def _half_log_det(self) -> Tensor:

@@ -51,7 +51,9 @@ class LogitRelaxedBernoulli(_AtTemperature, _OfTrials):
         super().__init__(self.probs.shape, validate_args=validate_args)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        u = _clamped(rand(self._extended(sample_shape), dtype=self.probs.dtype))
+        u = _clamped(
+            rand(self._extended(sample_shape), dtype=self.probs.dtype, device=self.probs.device)
+        )
         p = _clamped(self.probs)
         return (u.log() - (-u).log1p() + p.log() - (-p).log1p()) / self.temperature
 
@@ -117,7 +119,9 @@ class ExpRelaxedCategorical(_AtTemperature):
         return self._categorical.probs
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        u = _clamped(rand(self._extended(sample_shape), dtype=self.logits.dtype))
+        u = _clamped(
+            rand(self._extended(sample_shape), dtype=self.logits.dtype, device=self.logits.device)
+        )
         scores = (self.logits - (-u.log()).log()) / self.temperature
         return scores - scores.logsumexp(-1, keepdim=True)
 
@@ -205,7 +209,9 @@ class ContinuousBernoulli(_OfTrials):
         )
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.icdf(rand(self._extended(sample_shape), dtype=self.probs.dtype))
+        return self.icdf(
+            rand(self._extended(sample_shape), dtype=self.probs.dtype, device=self.probs.device)
+        )
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)

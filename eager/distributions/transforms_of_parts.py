@@ -132,7 +132,9 @@ class CorrCholeskyTransform(_Plain):
         order[_below(n)] = np.arange(x.shape[-1])
         square = partial.index_select(-1, from_numpy(order)).unflatten(-1, (n, n)).tril(-1)
         left = (1 - square * square).sqrt().cumprod(-1)
-        return (square + eye(n, dtype=x.dtype)) * pad(left[..., :-1], [1, 0], value=1.0)
+        return (square + eye(n, dtype=x.dtype, device=x.device)) * pad(
+            left[..., :-1], [1, 0], value=1.0
+        )
 
     def _inverse(self, y: Tensor) -> Tensor:
         left = pad((1 - (y * y).cumsum(-1))[..., :-1], [1, 0], value=1.0)

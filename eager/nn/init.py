@@ -187,7 +187,9 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = N
     rows = tensor.shape[0]
     columns = tensor.numel() // rows
     with no_grad():
-        flat = rng.randn(rows, columns, dtype=tensor.dtype, generator=generator)
+        flat = rng.randn(
+            rows, columns, generator=generator, dtype=tensor.dtype, device=tensor.device
+        )
         q, r = qr(flat.t() if rows < columns else flat)
         q = q * r.diagonal().sign()  # makes the distribution uniform
         q = q.t() if rows < columns else q

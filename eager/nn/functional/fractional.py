@@ -72,7 +72,7 @@ def _fractional(n: int) -> Any:
         planes = tuple(x.shape[:2])
         draws = _random_samples
         if draws is None:
-            draws = rand((*planes, n), dtype=x.dtype)
+            draws = rand((*planes, n), dtype=x.dtype, device=x.device)
         places = _places(draws, x.shape[2:], kernel, out).flatten(2)
         in_windows = (*planes, *out, math.prod(kernel))
         windows = x.flatten(2).gather(2, places).reshape(in_windows)

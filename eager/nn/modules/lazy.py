@@ -213,7 +213,7 @@ class _LazyNorm(LazyModuleMixin, batchnorm._Stats):
         if track_running_stats:
             self.running_mean = UninitializedBuffer(device=device, dtype=dtype)
             self.running_var = UninitializedBuffer(device=device, dtype=dtype)
-            self.num_batches_tracked = zeros((), dtype=dt.int64)
+            self.num_batches_tracked = zeros((), dtype=dt.int64, device=device)
 
     def reset_parameters(self) -> None:
         if not self.has_uninitialized_params() and self.num_features:

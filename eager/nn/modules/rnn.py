@@ -161,7 +161,8 @@ class RNNBase(Module):
         for t in reversed(steps) if backwards else steps:
             before, state = state, self._step(gates[t], state, w_hh, b_hh, suffix)
             if live is not None and live[t] < x.shape[1]:
-                state = _kept(before, state, (arange(x.shape[1]) < live[t]).unsqueeze(1))
+                goes_on = arange(x.shape[1], device=x.device) < live[t]
+                state = _kept(before, state, goes_on.unsqueeze(1))
             outputs.append(state[0] if self.mode == "LSTM" else state)
         if backwards:
             outputs.reverse()

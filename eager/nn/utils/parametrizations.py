@@ -149,7 +149,7 @@ def _made_orthogonal(tall: Tensor) -> Tensor:
 
 def _is_orthogonal(square: Tensor) -> bool:
     n = square.shape[-1]
-    near = (square.mH @ square - eye(n, dtype=square.dtype)).abs().max()
+    near = (square.mH @ square - eye(n, dtype=square.dtype, device=square.device)).abs().max()
     return bool(near <= 10.0 * n * finfo(square.dtype).eps)
 
 

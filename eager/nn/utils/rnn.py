@@ -52,7 +52,7 @@ def pack_padded_sequence(
     order = sorted(range(len(sizes)), key=lambda i: -sizes[i])
     places = None
     if not enforce_sorted:
-        places = tensor(order)
+        places = tensor(order, device=input.device)
         padded = padded.index_select(1, places)
     elif order != list(range(len(sizes))):
         raise RuntimeError(
@@ -69,7 +69,9 @@ def packed(padded: Tensor, live: Sequence[int]) -> Tensor:
     """(T, B, *), of which step t has the first `live[t]`, -> (sum of live, *)."""
     batch = padded.shape[1]
     rows = [t * batch + i for t, n in enumerate(live) for i in range(n)]
-    return padded.reshape((-1, *padded.shape[2:])).index_select(0, tensor(rows))
+    return padded.reshape((-1, *padded.shape[2:])).index_select(
+        0, tensor(rows, device=padded.device)
+    )
 
 
 def unpacked(data: Tensor, live: Sequence[int], padding: float = 0.0) -> Tensor:
@@ -78,8 +80,9 @@ def unpacked(data: Tensor, live: Sequence[int], padding: float = 0.0) -> Tensor:
     for n in live:
         rows.append([start + i if i < n else 0 for i in range(live[0])])
         start += n
-    there = (arange(live[0]) < tensor(list(live)).unsqueeze(1)).reshape(-1)
-    out = data.index_select(0, tensor(rows).reshape(-1))
+    place = data.device
+    there = arange(live[0], device=place) < tensor(list(live), device=place).unsqueeze(1)
+    out = data.index_select(0, tensor(rows, device=place).reshape(-1))
     out = where(there.reshape((-1, *(1,) * (data.ndim - 1))), out, padding)
     return out.reshape((len(live), live[0], *data.shape[1:]))
 
@@ -107,7 +110,7 @@ def pad_packed_sequence(
     lengths = tensor([sum(n > i for n in live) for i in range(live[0])])
     if sequence.unsorted_indices is not None:
         out = out.index_select(1, sequence.unsorted_indices)
-        lengths = lengths[sequence.unsorted_indices]
+        lengths = lengths[sequence.unsorted_indices.cpu()]
     return out.transpose(0, 1) if batch_first else out, lengths
 
 
