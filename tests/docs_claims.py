@@ -59,7 +59,8 @@ CLAIMS = {
         + "test_surface.py::test_without_a_device_there_is_one_clear_line",
         "It needs a driver": "tests/cuda/test_device.py::test_why_no_gpu_can_be_used "
         "tests/cuda/test_device.py::test_a_gpu_that_is_too_old_or_busy "
-        "tests/cuda/test_device.py::test_a_kernel_is_compiled_for_the_device_and_for_what_lies_on_16_bytes",
+        "tests/cuda/test_device.py::test_a_kernel_is_compiled_for_the_device_and_for_what_lies_on_16_bytes "
+        "tests/triton/test_build.py::test_kernels_are_compiled_in_several_processes",
         "* A copy from ordinary": "tests/cuda/test_device.py::"
         "test_small_copies_do_not_wait_and_their_memory_is_used_again "
         "tests/cuda/test_device.py::test_pinned_memory_is_kept_until_its_copy_is_done",
@@ -92,7 +93,8 @@ CLAIMS = {
         "tests/device/test_array.py::test_views_are_where_numpys_are",
         "* `eager.cuda`": DEVICE + "test_surface.py::test_memory_is_told "
         "tests/device/test_surface.py::test_streams_events_and_a_missing_wait",
-        "* A 0-dim": DEVICE + "test_surface.py::test_devices_do_not_mix_but_for_numbers",
+        "* A 0-dim": DEVICE + "test_surface.py::test_devices_do_not_mix_but_for_numbers "
+        "tests/device/test_beside.py::test_a_program_is_the_cpus",
         "* Each device has": DEVICE
         + "test_surface.py::test_generators_of_devices_draw_the_same_numbers",
         "* `save` and": DEVICE + "test_surface.py::test_save_and_load",
