@@ -31,7 +31,6 @@ from jitcap.capture.breaks import Again, Break
 from jitcap.capture.interpret import NULL, Frame
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.kinds.counted import Rows as SizedRows
-from jitcap.capture.kinds.counted import SizedIterator
 from jitcap.capture.paths import looks, needed
 from jitcap.capture.sizes import out
 from jitcap.capture.state import State, is_known_elsewhere
@@ -40,11 +39,13 @@ from jitcap.capture.steps import (
     Counts,
     Numbers,
     Rows,
+    Slices,
     Steps,
     Together,
     is_outside,
     same_constant,
     same_place,
+    sized_parts,
     steps,
     strides_of,
 )
@@ -93,8 +94,10 @@ def roll(s: Any, frame: Frame, end: int) -> bool:
     """Whether the loop that `frame` is about to enter was recorded as a whole; the frame stands
     behind it then. On a device, which has no kernel of a loop, none is."""
     iterator = frame.stack[-1]
-    sized = type(iterator) is SizedIterator and iterator.fixed is None
-    if not sized and (type(iterator) not in KINDS or operator.length_hint(iterator, LEAST) < LEAST):
+    if type(iterator) not in KINDS:
+        return False
+    sized = bool(sized_parts(iterator))
+    if not sized and operator.length_hint(iterator, LEAST) < LEAST:
         return False
     site = frame.code, frame.pc - 1
     _, tried = s.tried.get(id(iterator), (iterator, 0))
@@ -415,6 +418,8 @@ class Elements:
             if through is self.trial.through or (first, step) == (0, 1):
                 return counter
             return counter * step + first
+        if isinstance(through, Slices):
+            return self.item(through.of, self.of(through.counts))
         if not isinstance(through, Rows):
             return tuple(map(self.of, through.parts))
         values = through.values[: self.trial.length]
@@ -485,17 +490,17 @@ class Elements:
 
 def _as_it_stands(iterator: Any) -> bool:
     """It is not rolled."""
-    if type(iterator) is SizedIterator:
-        iterator.fix()
+    for each in sized_parts(iterator):
+        each.fix()
     return False
 
 
 def _exhaust(iterator: Any) -> None:
-    if type(iterator) is SizedIterator:
-        iterator.end()
-    else:
-        for _ in iterator:
-            pass
+    parts = sized_parts(iterator)
+    for each in parts:
+        each.end()
+    for _ in () if parts else iterator:
+        pass
 
 
 _INT: Final = SymNumber(None, int).aval  # type: ignore[arg-type]

@@ -48,14 +48,26 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Slices:
+    """The parts of a tensor along its first dimension, with these numbers."""
+
+    counts: Counts
+    of: Tensor
+
+    @property
+    def length(self) -> Any:
+        return self.counts.length
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Together:
     """Tuples of what several give."""
 
     parts: tuple[Any, ...]
-    length: int
+    length: Any
 
 
-Steps = Counts | Rows | Together
+Steps = Counts | Rows | Slices | Together
 
 
 def steps(iterator: Any, outside: Callable[[Any], Any]) -> Steps | None:
@@ -73,8 +85,9 @@ def _steps(iterator: Any, outside: Callable[[Any], Any], seen: set[int]) -> Step
         return _counts(iterator)
     if kind is SizedIterator:
         if iterator.fixed is not None:
-            return _counts(iterator.fixed)
-        return Counts(iterator.first, iterator.step, iterator.length)
+            return _steps(iterator.fixed, outside, seen)
+        counts = Counts(iterator.first, iterator.step, iterator.length)
+        return counts if iterator.rows is None else Slices(counts, iterator.rows)
     if kind in _LISTED:
         return _rows(iterator, outside)
     if kind is enumerate:
@@ -87,10 +100,23 @@ def _steps(iterator: Any, outside: Callable[[Any], Any], seen: set[int]) -> Step
         _, inner, *strict = iterator.__reduce__()
         parts = [_steps(x, outside, seen) for x in inner]
         lengths = [None if p is None else p.length for p in parts]
-        if not parts or None in lengths or (any(strict) and len({*lengths}) > 1):
+        if not parts or any(n is None for n in lengths) or (any(strict) and len({*lengths}) > 1):
             return None
+        if any(type(n) is SymInt for n in lengths):  # `zip` of these alone has all of one length
+            return Together(tuple(parts), lengths[0])
         return Together(tuple(parts), min(n for n in lengths if n is not None))
     return None
+
+
+def sized_parts(iterator: Any) -> list[SizedIterator]:
+    """The iterators in one whose lengths are symbols."""
+    if type(iterator) is SizedIterator:
+        return [] if iterator.fixed is not None else [iterator]
+    if type(iterator) not in (enumerate, zip):
+        return []
+    inner = iterator.__reduce__()[1]
+    return [x for part in (inner[:1] if type(iterator) is enumerate else inner)
+            for x in sized_parts(part)]  # fmt: skip
 
 
 def _counts(iterator: Any) -> Counts | None:
@@ -127,6 +153,8 @@ def same_place(a: Steps | None, b: Steps | None) -> bool:
     """Whether iterators stand where they stood."""
     if isinstance(a, Together) and isinstance(b, Together):
         return all(map(same_place, a.parts, b.parts))
+    if isinstance(a, Slices) and isinstance(b, Slices):
+        return a.of is b.of and same_place(a.counts, b.counts)
     if isinstance(a, Counts) and isinstance(b, Counts):
         return (a.first, a.length) == (b.first, b.length)
     return type(a) is type(b) and a is not None and b is not None and a.length == b.length

@@ -483,3 +483,41 @@ def test_a_size_as_a_count(backend: str) -> None:
         x = floats(n, 4)
         assert all(map(close, step(x), counts_of_sizes(x)))
     assert step.stats.compiles <= 2 and not step.stats.fallbacks
+
+
+def through_rows(x: Any, w: Any) -> Any:
+    h, seen = eager.zeros(4), []
+    for row in x:
+        h = (h @ w + row).tanh()
+        seen.append(h)
+    for i, row in enumerate(x, 1):
+        h = h + row * i
+    for row, other, i in zip(x, x * 2, range(x.shape[0]), strict=False):
+        h = (h + row * other * i).tanh()
+    (h.sum() + row.sum() * i).backward()
+    return h, eager.stack(seen)
+
+
+def rows_that_are_written(x: Any, w: Any) -> Any:
+    y = x.detach().clone()
+    for row in y:
+        row.mul_(row.sum())
+    it = iter(x)
+    first, total = next(it), eager.zeros(4)
+    for row in it:
+        total = total + row
+    return y, first, total, [row.sum() for row in x]
+
+
+@pytest.mark.parametrize("fn, most", [(through_rows, 2), (rows_that_are_written, 5)])
+def test_rows_of_a_tensor(fn: Callable[..., Any], most: int) -> None:
+    step, found = jit(fn, backend="eager"), []
+    for n in (5, 7, 3, 9, 4):
+        for run in (step, fn):
+            x, w = floats(n, 4).requires_grad_(), floats(4, 4).requires_grad_()
+            *tensors, last = run(x, w)
+            grads = [x.grad, w.grad] if fn is through_rows else []
+            found.append([*tensors, *(last if isinstance(last, list) else [last]), *grads])
+        assert all(map(close, *found[-2:]))
+        assert len(found[-1]) == len(found[-2])
+    assert step.stats.compiles <= most and not step.stats.fallbacks

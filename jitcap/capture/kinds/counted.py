@@ -1,9 +1,9 @@
 """Capture: ranges and lists of which only symbols know how long they are.
 
-A loop over such a range is recorded once (`jitcap.capture.roll`), and a list that it appends to is
-kept as the tensor of all its steps. Whatever else the program does with a range needs its numbers,
-which fixes the sizes that it is made of; a list has no elements then, and the function is captured
-again with that loop as it stands.
+A loop over such a range, or over the rows of a tensor, is recorded once (`jitcap.capture.roll`),
+and a list that it appends to is kept as the tensor of all its steps. Whatever else the program does
+with a range needs its numbers, which fixes the sizes that it is made of; a list has no elements
+then, and the function is captured again with that loop as it stands.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from eager.aval import same
 from eager.ops.move import cat, flip
 from eager.ops.view import movedim, norm_dim
 from eager.sym import SymNumber
-from eager.symint import SymInt, hint, known_lt
+from eager.symint import SymInt, hint, known_eq, known_lt, of_data
 from eager.tensor import Tensor
 from eager.traced import Traced
 from jitcap.capture.breaks import Again
@@ -92,11 +92,15 @@ class SizedRange:
 
 
 class SizedIterator:
-    """Goes through a range, one way or the other. `fixed`: Python's, once it had to be."""
+    """Goes through a range, one way or the other, or through the rows of a tensor with these
+    numbers. `fixed`: Python's, once it had to be."""
 
-    def __init__(self, numbers: SizedRange, *, backwards: bool = False) -> None:
+    def __init__(
+        self, numbers: SizedRange, *, backwards: bool = False, rows: Tensor | None = None
+    ) -> None:
         self.numbers = numbers
         self.backwards = backwards
+        self.rows = rows
         self.used = 0
         self.fixed: Iterator[int] | None = None
 
@@ -119,7 +123,9 @@ class SizedIterator:
 
     def fix(self) -> Iterator[int]:
         """What Python has here: fixes the sizes."""
-        if self.fixed is None:
+        if self.fixed is None and self.rows is not None:
+            self.fixed = iter(self.rows.unbind(0)[self.used :])
+        elif self.fixed is None:
             numbers = self.numbers.real()
             self.fixed = iter((numbers[::-1] if self.backwards else numbers)[self.used :])
         return self.fixed
@@ -150,9 +156,42 @@ class SizedIterator:
     def __next__(self) -> Any:
         if self.fixed is not None or not known_lt(0, self.length):
             return next(self.fix())
-        found = out(self.first)
+        at = out(self.first)
         self.used += 1
-        return found
+        return at if self.rows is None else self.rows[self.used - 1]
+
+
+def sized_iterator(s: Session, value: Any) -> SizedIterator | None:
+    """What goes through a range, or a tensor, whose length is a symbol."""
+    if type(value) is SizedIterator and value.fixed is None:
+        return value
+    if type(value) is SizedRange:
+        return SizedIterator(value)
+    if type(value) is not Tensor or not s.sizes.symbols or not value.ndim:
+        return None
+    length = value._array.shape[0]
+    if type(length) is not SymInt or of_data(length):
+        return None
+    return SizedIterator(SizedRange(s, (out(length),), 0, 1, length), rows=value)
+
+
+@handles(enumerate)
+def _enumerate(s: Session, /, *args: Any, **kwargs: Any) -> Any:
+    found = sized_iterator(s, args[0]) if 1 <= len(args) <= 2 and not kwargs else None
+    if found is None or not all(type(start) is int for start in args[1:]):
+        return kind_of(enumerate).call(s, enumerate, args, kwargs)
+    return enumerate(found, *args[1:])
+
+
+@handles(zip)
+def _zip(s: Session, /, *args: Any, **kwargs: Any) -> Any:
+    parts = [sized_iterator(s, x) for x in args]
+    lengths = [p.length for p in parts if p is not None]
+    if not parts or kwargs or len(lengths) < len(parts):
+        return kind_of(zip).call(s, zip, args, kwargs)
+    if not all(known_eq(n, lengths[0]) for n in lengths):
+        return kind_of(zip).call(s, zip, args, kwargs)
+    return zip(*parts, strict=False)
 
 
 @of(SizedRange)
@@ -185,7 +224,7 @@ class SizedIteratorKind(NativeKind):
     """Native code is handed Python's."""
 
     def type_of(self, value: Any) -> type:
-        return type(iter(range(0)))
+        return type(iter(range(0))) if value.rows is None else type(iter(()))
 
     def to_native(self, s: Session, value: Any) -> Any:
         return value.fix()

@@ -27,6 +27,7 @@ from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import KINDS, MISSING, Args, Kwargs, Session, defines, of
 from jitcap.capture.kinds.classes import bind, class_raw
 from jitcap.capture.kinds.constants import MADE, ConstantKind, NativeKind, Opaque, OpaqueKind
+from jitcap.capture.kinds.counted import sized_iterator
 from jitcap.capture.kinds.text import promise
 from jitcap.capture.native import is_native_class, shown
 from jitcap.capture.origin import Attribute, Bind, Computed, DictOf, Item, Origin, Step, Variable
@@ -266,6 +267,10 @@ class TensorKind(NativeKind):
     def length(self, s: Session, obj: Any) -> Any:
         sizes = s.sizes.symbols and obj.ndim
         return out(obj._array.shape[0]) if sizes else super().length(s, obj)
+
+    def iter(self, s: Session, obj: Any) -> Any:
+        found = sized_iterator(s, obj)
+        return super().iter(s, obj) if found is None else found
 
     def special(self, s: Session, obj: Any, name: str) -> FunctionType | None:
         raw = _user_member(s, type(obj), name)
