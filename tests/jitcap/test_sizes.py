@@ -509,7 +509,7 @@ def rows_that_are_written(x: Any, w: Any) -> Any:
     return y, first, total, [row.sum() for row in x]
 
 
-@pytest.mark.parametrize("fn, most", [(through_rows, 2), (rows_that_are_written, 5)])
+@pytest.mark.parametrize(("fn", "most"), [(through_rows, 2), (rows_that_are_written, 5)])
 def test_rows_of_a_tensor(fn: Callable[..., Any], most: int) -> None:
     step, found = jit(fn, backend="eager"), []
     for n in (5, 7, 3, 9, 4):

@@ -186,12 +186,11 @@ def _enumerate(s: Session, /, *args: Any, **kwargs: Any) -> Any:
 @handles(zip)
 def _zip(s: Session, /, *args: Any, **kwargs: Any) -> Any:
     parts = [sized_iterator(s, x) for x in args]
-    lengths = [p.length for p in parts if p is not None]
-    if not parts or kwargs or len(lengths) < len(parts):
+    found = [p for p in parts if p is not None]
+    alike = found and all(known_eq(p.length, found[0].length) for p in found)
+    if not alike or len(found) < len(parts) or kwargs not in ({}, {"strict": False}):
         return kind_of(zip).call(s, zip, args, kwargs)
-    if not all(known_eq(n, lengths[0]) for n in lengths):
-        return kind_of(zip).call(s, zip, args, kwargs)
-    return zip(*parts, strict=False)
+    return zip(*found, strict=False)
 
 
 @of(SizedRange)
