@@ -54,9 +54,8 @@ from jitcap.tracer import DataDependent, is_on_device
 
 LEAST: Final = 16  # steps: a loop of fewer is unrolled
 MANY: Final = 4000  # operations of all steps, from which on any loop is rolled
-TRIES: Final = (
-    2  # before the first step, and before the second, which may find other kinds of values
-)
+# Before the first step, and before the second, which may find other kinds of values.
+TRIES: Final = 2
 HEAVY: Final = frozenset({"contract", "window", "sort", "scan", "extern", "control"})
 _LEAVING: Final = frozenset({
     "YIELD_VALUE", "SEND", "RETURN_VALUE", "STORE_DEREF", "DELETE_DEREF", "MAKE_CELL",
@@ -94,10 +93,8 @@ def roll(s: Any, frame: Frame, end: int) -> bool:
     """Whether the loop that `frame` is about to enter was recorded as a whole; the frame stands
     behind it then. On a device, which has no kernel of a loop, none is."""
     iterator = frame.stack[-1]
-    if type(iterator) not in KINDS:
-        return False
     sized = bool(sized_parts(iterator))
-    if not sized and operator.length_hint(iterator, LEAST) < LEAST:
+    if not sized and (type(iterator) not in KINDS or operator.length_hint(iterator, LEAST) < LEAST):
         return False
     site = frame.code, frame.pc - 1
     _, tried = s.tried.get(id(iterator), (iterator, 0))
@@ -496,8 +493,7 @@ def _as_it_stands(iterator: Any) -> bool:
 
 
 def _exhaust(iterator: Any) -> None:
-    parts = sized_parts(iterator)
-    for each in parts:
+    for each in (parts := sized_parts(iterator)):
         each.end()
     for _ in () if parts else iterator:
         pass
