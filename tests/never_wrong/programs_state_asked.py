@@ -344,3 +344,62 @@ def a_module_that_answers_for_what_it_lacks():
         return x * made.abc, made.calls[:]
 
     return scene(step, nothing, lambda: setattr(made, "abc", 10), observe=lambda: made.calls)
+
+
+class Label(str):
+    __slots__ = ()
+
+    def __str__(self):
+        return f"label {self.upper()}"
+
+
+class Degrees(float):
+    def __float__(self):
+        return 360 * float.__float__(self)
+
+
+class Level(int):
+    def __int__(self):
+        return 100
+
+    __index__ = __int__
+
+
+class Phase(complex):
+    def __complex__(self):
+        return 1j
+
+
+class Raw(bytes):
+    def __bytes__(self):
+        return b"other"
+
+
+@case("asked", one_graph=True)
+def what_is_returned_is_what_it_was_made_of():
+    def step(x, n):
+        made = [Label("abc"), Degrees(n / 2), Level(n), Phase(n, 1), Raw(b"ab")]
+        return made, x * n
+
+    return over(step, [1, 2, 3])
+
+
+@case("asked")
+def a_dictionary_that_lists_its_own_keys_is_copied():
+    log = []
+
+    class Own(dict):
+        def __iter__(self):
+            log.append("iter")
+            return iter(["z"])
+
+        def keys(self):
+            log.append("keys")
+            return ["k"]
+
+        def __getitem__(self, key):
+            log.append(key)
+            return f"{key}!"
+
+    held = Own(a=1)
+    return over(lambda x, n: (held.copy(), x * n), [1, 2, 3], lambda: log)

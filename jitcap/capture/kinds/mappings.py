@@ -291,6 +291,8 @@ class DictKind(MeasuredKind):
         return dict.__contains__(obj, item)
 
     def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        if fn.__name__ == "copy" and s.special(owner, "__iter__") is not None:
+            raise Break("opaque object", f"native code asks {type(owner).__qualname__}.keys()")
         if fn.__name__ not in _KEYED or not args:
             return super().invoke(s, owner, fn, args, kwargs)
         args = (s.known(args[0]), *args[1:])

@@ -345,7 +345,8 @@ class ObjectKind(MutableKind):
         base: Any = next(b for b in cls.__mro__ if not is_python_class(b) or b is SimpleNamespace)
         new = f"{make.names.bind(base)}.__new__({make.names.bind(cls)}"
         if base in _VALUES:
-            return f"{new}, {make.names.bind(base(value))})"
+            # What it is, whatever its own `__str__` or `__int__` says.
+            return f"{new}, {make.names.bind(base(*base.__getnewargs__(value)))})"
         if base is collections.deque:
             return f"{make.names.bind(_empty_deque)}({make.names.bind(cls)}, {value.maxlen})"
         return f"{new})" if base in _BASES else super().rebuild(make, value)
