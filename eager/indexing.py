@@ -256,6 +256,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         write_(view, source.to(self.dtype))
         return
     if _is_there(value, view, picks):
+        self._storage.version += 1
         return
     dims = tuple(d for d, _ in picks)
     tensors = [_checked(t) for _, t in picks]

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from eager.autograd import retain_grad
+from eager.ops.view import SELECT
 from eager.sym import SymNumber
 from eager.symint import SymInt
 from eager.tape import OpNode, edge_of
@@ -176,7 +177,9 @@ class Rebuilder:
             ties.histories.add(id(tensor._node))
         if id(tensor) in ties.objects:
             return self._one_of(tensor, array, ties)
-        ties.escaped.add(id(array.storage))
+        if array.storage.picked is not None and (name := _picked(self, tensor, array.storage)):
+            return self._dress(name, tensor)
+        ties.leaves(array.storage)
         where = tensor._view
         if where is not None and self._storage_of(where.base) is array.storage:
             if self._is_reshaped(where, array):
@@ -191,7 +194,7 @@ class Rebuilder:
         if replayed:
             self.views.append(tensor)
         elif self.has_history(tensor):
-            self._put(name, tensor)
+            self.put(name, tensor)
         return self._dress(name, tensor)
 
     def _one_of(self, tensor: Tensor, array: Traced, ties: Any) -> str:
@@ -199,7 +202,7 @@ class Rebuilder:
         objects = ties.leaves_as_one(tensor)
         name = self._alias(tensor, array) if may_be_new(objects) else ""
         if name and self.has_history(tensor):
-            self._put(name, tensor)
+            self.put(name, tensor)
         return self._chosen(objects, name and self._dress(name, tensor))
 
     def _chosen(self, objects: Any, name: str) -> str:
@@ -214,16 +217,16 @@ class Rebuilder:
             return self.names.bind(chain)
         steps = []
         for op, attrs in chain:
-            given = ", ".join(f"{name!r}: {self._sized(value)}" for name, value in attrs.items())
+            given = ", ".join(f"{name!r}: {self.sized(value)}" for name, value in attrs.items())
             steps.append(f"({self.names.bind(op)}, {{{given}}}), ")
         return f"({''.join(steps)})"
 
-    def _sized(self, value: Any) -> str:
+    def sized(self, value: Any) -> str:
         """An attribute, which may hold sizes."""
         if isinstance(value, SymInt):
             return self.number(value.number())
         if type(value) is tuple and symbols_in(value):
-            return f"({', '.join(map(self._sized, value))},)"
+            return f"({', '.join(map(self.sized, value))},)"
         return repr(value) if type(value) in (int, bool) else self.names.bind(value)
 
     def _is_reshaped(self, where: Any, view: Traced) -> bool:
@@ -297,7 +300,7 @@ class Rebuilder:
             text += f" + {self.expr(count)} - {most}"
         return text
 
-    def _put(self, name: str, tensor: Tensor) -> None:
+    def put(self, name: str, tensor: Tensor) -> None:
         """An output whose history goes on outside, or is used up."""
         node, why = tensor._node, why_spent(tensor)
         history = self.histories.get(id(node))
@@ -336,6 +339,33 @@ class Rebuilder:
             if key not in TENSOR_FIELDS:
                 self.lines.append(f"{name}.{key} = {self.expr(value)}")
         return name
+
+
+def _picked(make: Rebuilder, tensor: Tensor, memory: TracedStorage) -> str:
+    """`x[i]`, where the run decides `i`: a view of x where x lies outside; "" for a part of it, and
+    for a copy, which it may be while nobody has x."""
+    link = memory.picked
+    assert link is not None
+    if link.owner is not tensor:
+        make.expr(link.owner)  # whose memory it is
+        return ""
+    base = link.base._array.storage
+    if id(base) not in make.session.owners:
+        make.session.ties.parts.append(base)
+        make.session.ties.check_parts()
+        return ""
+    steps = []
+    for earlier, (dim, place) in enumerate(zip(link.dims, link.places, strict=True)):
+        array = place._array if type(place._array) is Traced else make.session.tracer.lifted(place)
+        at = f"{make.names.bind(int)}(o[{make.output(array.read())}])"
+        attrs = f"'dim': {dim - earlier}, 'index': {at} % {make.sized(link.base.shape[dim])}"
+        steps.append(f"({make.names.bind(SELECT)}, {{{attrs}}}), ")
+    whole = f"{make.expr(link.base)}, ({''.join(steps)}), False"
+    name = make.bases[id(memory)] = make.let(f"{make.names.bind(view)}({whole})")
+    make.counters.setdefault(id(tensor._storage), name)
+    if make.has_history(tensor):
+        make.put(name, tensor)
+    return name
 
 
 def _by_views(tensor: Tensor) -> bool:

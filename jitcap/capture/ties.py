@@ -42,7 +42,17 @@ class Ties:
         self.objects: dict[int, Any] = {}
         self.escaped: set[int] = set()  # ids of traced memory that leaves
         self.chosen: set[int] = set()  # of such that leaves as one of `objects`
+        self.parts: list[Any] = []  # memory of which a part, found by the run, leaves as a copy
         self.histories: set[int] = set()  # ids of nodes of the tape of tensors that leave
+
+    def leaves(self, memory: Any) -> None:
+        """Memory leaves. Raises Break where a part of it leaves as a copy: see `parts`."""
+        self.escaped.add(id(memory))
+        self.check_parts()
+
+    def check_parts(self) -> None:
+        if any(id(memory) in self.escaped for memory in self.parts):
+            raise Break("effect", "x[i], with i a tensor, leaves together with x, as a view of it")
 
     def add(
         self, key: Any, result: Tensor, sources: Sequence[Any], *, hidden: bool,
