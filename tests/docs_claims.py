@@ -313,7 +313,7 @@ CLAIMS = {
         "test_hooks_on_what_is_saved_split_a_compiled_function",
         "* `x[i]`, where `i` is a tensor": "tests/eager/test_indexing.py::"
         "test_an_index_tensor_without_dimensions_gives_a_view "
-        "tests/eager/test_indexing.py::test_returned_from_a_compiled_function_it_is_a_copy",
+        "tests/eager/test_indexing.py::test_it_leaves_a_compiled_function_as_a_view",
         "* A lazy module": "tests/nn/test_lazy.py::test_first_called_in_a_compiled_function",
         "* Sparse and nested": SELF + "test_what_is_not_there",
         "* Tensors live on the CPU": DEVICE + "test_surface.py tests/cuda/test_training.py",

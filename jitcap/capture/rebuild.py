@@ -84,9 +84,6 @@ class Rebuilder:
         self._keep.append(value)
         return text
 
-    def written_at(self, twin: Any, key: Any) -> str:
-        return self.session.written_at(twin, key)
-
     def output(self, node: Any) -> int:
         """The index of a graph output."""
         self.outputs.append(node)
