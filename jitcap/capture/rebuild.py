@@ -84,6 +84,9 @@ class Rebuilder:
         self._keep.append(value)
         return text
 
+    def written_at(self, twin: Any, key: Any) -> str:
+        return self.session.written_at(twin, key)
+
     def output(self, node: Any) -> int:
         """The index of a graph output."""
         self.outputs.append(node)
@@ -179,7 +182,7 @@ class Rebuilder:
         ties.leaves(array.storage)
         where = tensor._view
         if where is not None and self._storage_of(where.base) is array.storage:
-            if self._is_reshaped(where, array):
+            if _is_reshaped(self, where, array):
                 raise Break("effect", "a view leaves whose base got another shape of its own")
             replayed = _by_views(tensor) and id(tensor._node) not in self.inner
             name = self.let(
@@ -225,13 +228,6 @@ class Rebuilder:
         if type(value) is tuple and symbols_in(value):
             return f"({', '.join(map(self.sized, value))},)"
         return repr(value) if type(value) in (int, bool) else self.names.bind(value)
-
-    def _is_reshaped(self, where: Any, view: Traced) -> bool:
-        """Whether the base of a view had another shape when it was taken than it has while the
-        lines run, by `unsqueeze_()` or its like."""
-        base = where.base._array
-        own = () if self.is_outside(where.base) or type(base) is not Traced else base.chain
-        return own != view.chain[: len(own)] or len(view.chain) != len(own) + len(where.chain)
 
     def has_history(self, tensor: Tensor) -> bool:
         return bool(tensor._requires_grad and tensor._node is not None)
@@ -336,6 +332,14 @@ class Rebuilder:
             if key not in TENSOR_FIELDS:
                 self.lines.append(f"{name}.{key} = {self.expr(value)}")
         return name
+
+
+def _is_reshaped(make: Rebuilder, where: Any, view: Traced) -> bool:
+    """Whether the base of a view had another shape when it was taken than it has while the lines
+    run, by `unsqueeze_()` or its like."""
+    base = where.base._array
+    own = () if make.is_outside(where.base) or type(base) is not Traced else base.chain
+    return own != view.chain[: len(own)] or len(view.chain) != len(own) + len(where.chain)
 
 
 def _picked(make: Rebuilder, tensor: Tensor, memory: TracedStorage) -> str:

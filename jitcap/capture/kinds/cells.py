@@ -51,7 +51,7 @@ class CellShadow(Shadow):
 
     def replay(self, make: Maker) -> list[Effect]:
         target, value = make.names.var(self.origin), make.expr(self.twin.cell_contents)
-        where = make.session.written_at(self.twin, None)
+        where = make.written_at(self.twin, None)
         return [Effect(self.origin, target, ATTRIBUTE, "cell_contents", value, where=where)]
 
     def counters(self) -> set[str]:

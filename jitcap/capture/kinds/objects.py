@@ -120,7 +120,7 @@ class ObjectShadow(Shadow):
         for slot, value in self.written_slots():
             write = partial(
                 Effect, self.origin, make.names.var(self.origin), key=repr(slot), name=slot,
-                where=make.session.written_at(self.twin, slot),
+                where=make.written_at(self.twin, slot),
             )  # fmt: skip
             if value is MISSING:
                 effects.append(write(DROP, fn=drop, model=DROP_ITEM))

@@ -225,7 +225,7 @@ class ListShadow(Shadow):
         bind, plain = make.names.bind, type(self.real) is self.kind
         write = partial(
             Effect, self.origin, make.names.var(self.origin),
-            where=make.session.written_at(self.twin, None),
+            where=make.written_at(self.twin, None),
         )  # fmt: skip
 
         def extend(values: list[Any]) -> Effect:
@@ -324,7 +324,7 @@ class SetShadow(Shadow):
     def replay(self, make: Maker) -> list[Effect]:
         write = partial(
             Effect, self.origin, make.names.var(self.origin),
-            where=make.session.written_at(self.twin, None),
+            where=make.written_at(self.twin, None),
         )  # fmt: skip
         gone = [x for x in self.base if x not in self.twin]
         new = [x for x in self.twin if x not in self.base]

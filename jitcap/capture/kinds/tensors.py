@@ -113,7 +113,7 @@ class TensorShadow(Shadow):
 
         def put(name: str, value: str) -> None:
             target = make.names.var(self.origin)
-            where = make.session.written_at(twin, USER_NAMES.get(name, name))
+            where = make.written_at(twin, USER_NAMES.get(name, name))
             effects.append(Effect(self.origin, target, ATTRIBUTE, name, value, where=where))
 
         if twin._node is not None:
