@@ -424,7 +424,8 @@ def _bool(self: Tensor) -> bool:
     return bool(item(self))
 
 
-def _number(self: Tensor) -> Any:
+def number(self: Tensor) -> Any:
+    """What `int()`, `float()` and `complex()` convert. ValueError unless there is one element."""
     if self._array.size != 1:
         raise ValueError("only one element tensors can be converted to Python scalars")
     return item(self)
@@ -542,9 +543,9 @@ def _to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
 for _name, _fn in {
     "__array__": _array_protocol,
     "__bool__": _bool,
-    "__int__": lambda self: int(_number(self)),
-    "__float__": lambda self: float(_number(self)),
-    "__complex__": lambda self: complex(_number(self)),
+    "__int__": lambda self: int(number(self)),
+    "__float__": lambda self: float(number(self)),
+    "__complex__": lambda self: complex(number(self)),
     "__index__": _index,
     "__iter__": _iter,
     "__contains__": _contains,

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from eager.interop import as_tensor, asarray, from_numpy, numpy, tensor, tolist
+from eager.interop import as_tensor, asarray, from_numpy, number, numpy, tensor, tolist
 from eager.sym import SymNumber
 from eager.tensor import Tensor
 from eager.traced import Traced
@@ -45,7 +45,7 @@ def _number(cls: type) -> Handler:
         if args and isinstance(args[0], SymNumber):
             return numbers.cast(args[0], cls)
         if args and isinstance(args[0], Tensor):
-            return numbers.cast(args[0].item(), cls)
+            return numbers.cast(number(args[0]), cls)
         method = s.special(args[0], f"__{cls.__name__}__") if args else None
         if method is not None:
             return checked(cls, args[0], method.__name__, s.call(method, args, kwargs))

@@ -12,6 +12,7 @@ import collections
 from collections.abc import Callable
 from typing import Any, Final
 
+from eager.op import Op
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import DEPTH, Args, Kwargs, Refusing, Session, kind_of, parts_of
 from jitcap.capture.kinds.classes import bind, class_raw, guarded_names
@@ -121,6 +122,8 @@ def lends(s: Session, value: Any, text: bool = False, depth: int = 0) -> bool:
     A number, text or container of a class of the program is given as it is, so it must not answer
     by methods of its own; `text`: nor by what makes text of it."""
     cls, kind = type(value), kind_of(value)
+    if isinstance(value, Op):  # the library's own, also one that holds a function of the program
+        return False
     if kind.python and (names := asked(s, cls)):
         if not is_value(cls):
             return True
