@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any
 
 from eager.autograd.grad_mode import is_grad_enabled, no_grad
@@ -93,11 +94,6 @@ class FunctionNode(Node):
         """As that of operations: None when it was freed. What there is, ctx has."""
         return None if self.ctx._saved is None else ()
 
-    @property
-    def positions(self) -> list[int]:
-        """Which arguments are tensors."""
-        return [i for i, tensor in enumerate(self.is_tensor) if tensor]
-
     def name(self) -> str:
         return f"{self.function.__name__}Backward"
 
@@ -162,8 +158,6 @@ class Function:
 
     Forward derivatives (`func.jvp`) and `func.vmap` follow from these: static methods named `jvp`
     and `vmap` are not called."""
-
-    generate_vmap_rule = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError(
@@ -230,10 +224,15 @@ class Methods:
 
     def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """The arguments of `forward` by position; with `setup_context`, those left out, too."""
-        code = self.get(self.signature, "__code__")
+        forward = self.signature
+        if not isinstance(forward, FunctionType):
+            if kwargs:
+                raise TypeError(f"{self.__name__}.apply() takes no keyword arguments")
+            return args
+        code = self.get(forward, "__code__")
         first = self.setup_context is None  # that is ctx
         names = code.co_varnames[first : code.co_argcount][len(args) :]
-        given = self.get(self.signature, "__defaults__") or ()
+        given = self.get(forward, "__defaults__") or ()
         defaults = dict(zip(names[::-1], given[::-1], strict=False)) if not first else {}
         found, left = list(args), dict(kwargs)
         for name in names:
@@ -294,7 +293,7 @@ def _record(
             t._node, t._index, t._requires_grad = node, index, True
     traced = next((t._array for t in tensors if type(t._array) is Traced), None)
     if traced is not None:
-        operands = [args[i] for i in node.positions]
+        operands = [a for a in args if isinstance(a, Tensor)]
         traced.storage.tracer.record_function(node, operands, tensors)
     return outs
 

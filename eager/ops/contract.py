@@ -76,11 +76,13 @@ def _geometry(kernel: tuple[int, ...], attrs: Attrs) -> Geometry:
     )
 
 
-def _require_steps(geometry: Geometry) -> None:
+def require_steps(
+    stride: tuple[int, ...], padding: tuple[int, ...], dilation: tuple[int, ...]
+) -> None:
     """RuntimeError for steps that lead nowhere."""
     for name, values, least in (
-        ("stride", geometry.stride, 1), ("padding", geometry.padding, 0),
-        ("dilation", geometry.dilation, 1),
+        ("stride", stride, 1), ("padding", padding, 0),
+        ("dilation", dilation, 1),
     ):  # fmt: skip
         if any(type(n) is int and n < least for n in values):
             raise RuntimeError(f"conv: {name} must be at least {least}, got {list(values)}")
@@ -105,9 +107,8 @@ class Conv(Contract):
                 f"input{list(x.shape)} to have {w.shape[1] * groups} channels, but got "
                 f"{x.shape[1]} channels instead"
             )
-        geometry = _geometry(w.shape[2:], attrs)
-        _require_steps(geometry)
-        out = geometry.out_size(x.shape[2:])
+        require_steps(attrs["stride"], attrs["padding"], attrs["dilation"])
+        out = _geometry(w.shape[2:], attrs).out_size(x.shape[2:])
         if any(s <= 0 for s in out):
             raise RuntimeError(
                 f"conv: kernel {w.shape[2:]} with dilation {attrs['dilation']} is larger than the "

@@ -349,6 +349,9 @@ def test_sizes_that_cannot_be_are_refused():
         eager.tril_indices(-1, 2)
     with pytest.raises(RuntimeError, match="stride must be at least 1"):
         F.conv1d(eager.ones(1, 1, 3), eager.ones(1, 1, 1), stride=0)
+    for name in ("stride", "dilation"):
+        with pytest.raises(RuntimeError, match=f"{name} must be at least 1"):
+            F.conv_transpose1d(eager.ones(1, 1, 3), eager.ones(1, 1, 1), **{name: 0})
 
 
 def test_losses_and_norms_say_what_does_not_fit():
@@ -361,5 +364,10 @@ def test_losses_and_norms_say_what_does_not_fit():
         F.triplet_margin_loss(x, x[0], x)
     with pytest.raises(RuntimeError, match="int64 or uint8, got eager.float32"):
         F.nll_loss(x, eager.ones(2))
+    with pytest.raises(RuntimeError, match="int64 or uint8, got eager.int32"):
+        F.cross_entropy(x, eager.ones(2).to(eager.int32))
+    for norm in (F.layer_norm, F.rms_norm):
+        with pytest.raises(RuntimeError, match="Expected weight to be of same shape"):
+            norm(x, (3,), eager.ones(1))
     with pytest.raises(NotImplementedError, match="floating point"):
         eager.arange(3).softmax(0)

@@ -94,6 +94,7 @@ def test_initial_values_have_the_same_spread(name):
         "GRUCell": (64, 80),
         "MultiheadAttention": (120, 4),
     }[name]
+    torch.manual_seed(0)
     eager.manual_seed(0)
     ours, theirs = getattr(eager.nn, name)(*args), getattr(torch.nn, name)(*args)
     for (key, a), (_, b) in zip(ours.named_parameters(), theirs.named_parameters(), strict=True):

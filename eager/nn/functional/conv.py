@@ -10,7 +10,7 @@ from eager.dispatch import apply
 from eager.nn.functional.register import functional, per_dim
 from eager.op import Sample
 from eager.ops import samples as s
-from eager.ops.contract import CONV, CONV_INPUT_GRAD
+from eager.ops.contract import CONV, CONV_INPUT_GRAD, require_steps
 from eager.ops.move import PAD
 from eager.tensor import Tensor
 
@@ -176,6 +176,7 @@ def _conv_transpose(
         )
     stride, dilation = per_dim(stride, n), per_dim(dilation, n)
     padding, extra = per_dim(padding, n), per_dim(output_padding, n)
+    require_steps(stride, padding, dilation)
     for e, t, d in zip(extra, stride, dilation, strict=True):
         if e >= max(t, d):
             raise RuntimeError(

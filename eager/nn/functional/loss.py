@@ -33,6 +33,10 @@ def _class_dim(name: str, input: Tensor, target: Tensor) -> int:
     not fit."""
     if input.ndim == 0:
         raise ValueError(f"{name}: the input needs a class dimension, got a 0-d tensor")
+    if target.dtype not in (dt.int64, dt.uint8):
+        raise RuntimeError(
+            f"{name}: expected target dtype to be int64 or uint8, got {target.dtype}"
+        )
     dim = 0 if input.ndim == 1 else 1
     expected = (*input.shape[:dim], *input.shape[dim + 1 :])
     if input.ndim > 1 and target.ndim and target.shape[0] != input.shape[0]:
@@ -111,10 +115,6 @@ def nll_loss(
 ) -> Tensor:
     """Minus the log-probability (N, C, *) of each target class (N, *), weighted by class."""
     reduction = legacy_reduction(size_average, reduce, reduction)
-    if target.dtype not in (dt.int64, dt.uint8):
-        raise RuntimeError(
-            f"nll_loss: expected target dtype to be int64 or uint8, got {target.dtype}"
-        )
     dim = _class_dim("nll_loss", input, target)
     loss, scale = _picked_loss(input, None, target, dim, weight, ignore_index)
     return _weighted(loss, scale, reduction)

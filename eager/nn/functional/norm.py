@@ -81,13 +81,17 @@ def layer_norm(
 ) -> Tensor:
     """Normalise over the last dimensions, which must be `normalized_shape` (Ba, Kiros, Hinton
     2016)."""
-    dims = _last_dims("layer_norm", input, normalized_shape)
+    dims = _last_dims(input, normalized_shape, weight=weight, bias=bias)
     x = wide(input)
     normal, _, _ = Standardise.apply(x, dims, eps)
     return _affine(normal, weight, bias).to(input.dtype)
 
 
-def _last_dims(name: str, input: Tensor, normalized_shape: Sequence[int]) -> tuple[int, ...]:
+def _last_dims(
+    input: Tensor, normalized_shape: Sequence[int], **parameters: Tensor | None
+) -> tuple[int, ...]:
+    """The dimensions of `normalized_shape`. RuntimeError unless the input ends in it, and the
+    parameters have it."""
     shape = tuple(normalized_shape)
     n = len(shape)
     if n == 0 or tuple(input.shape[max(input.ndim - n, 0) :]) != shape:
@@ -95,6 +99,12 @@ def _last_dims(name: str, input: Tensor, normalized_shape: Sequence[int]) -> tup
             f"Given normalized_shape={list(shape)}, expected input with shape "
             f"[*, {', '.join(map(str, shape))}], but got input of size{list(input.shape)}"
         )
+    for name, vector in parameters.items():
+        if vector is not None and tuple(vector.shape) != shape:
+            raise RuntimeError(
+                f"Expected {name} to be of same shape as normalized_shape, but got {name} of shape "
+                f"{list(vector.shape)} and normalized_shape = {list(shape)}"
+            )
     return tuple(range(input.ndim - n, input.ndim))
 
 
@@ -112,7 +122,7 @@ def rms_norm(
 ) -> Tensor:
     """x / sqrt(mean(x^2) + eps) over the last dimensions (Zhang, Sennrich 2019); eps is the type's
     precision by default."""
-    dims = _last_dims("rms_norm", input, normalized_shape)
+    dims = _last_dims(input, normalized_shape, weight=weight)
     x = wide(input)
     if eps is None:
         eps = 2.0**-52 if x.dtype.itemsize == 8 else 2.0**-23
