@@ -2,43 +2,65 @@
 capture generalises.
 
 An int that has changed becomes a run-time number, a size a symbol; so does the length of a list
-whose guard failed. Names are those of origins (`n`, `self.step`, `x.shape[0]~32>64`): what is known
-outlives the versions that it was learnt from.
+whose guard failed. A list that was longer at each of `RISES` misses in turn (a memory, a history)
+grows: what looks at all of it is left to Python, where each length would be a version. Names are
+those of origins (`n`, `self.step`, `x.shape[0]~32>64`): what is known outlives the versions that it
+was learnt from.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter, deque
+from typing import Any, Final
 
 from jitcap.capture import sizes
 from jitcap.capture.result import Version
-from jitcap.guards import Equals, Length, failing
+from jitcap.capture.sizes import counted, growing
+from jitcap.guards import Equals, Guard, Length, failing
 from jitcap.marks import any_marked
 from jitcap.pipeline import takes_symbols
 from jitcap.version import Options
 
+RISES: Final = 6  # a list of which nobody knows more may well have as many lengths in any order
+
 
 class Varying:
-    """The names of what has varied. `symbols`: whether sizes may be symbols."""
+    """The names of what has varied. `symbols`: whether sizes may be symbols; `whole`: whether
+    nothing may be left to Python."""
 
-    def __init__(self, *, symbols: bool, names: set[str]) -> None:
+    def __init__(self, *, symbols: bool, names: set[str], whole: bool = False) -> None:
         self.symbols = symbols
         self.names = names
+        self.whole = whole
+        self._rises: Counter[str] = Counter()
 
     @staticmethod
     def of(options: Options) -> Varying:
         """What is known before the first call: with `dynamic=True`, all sizes of arguments vary."""
         symbols = options.dynamic is not False and takes_symbols(options.backend)
-        return Varying(symbols=symbols, names={sizes.ALL} if symbols and options.dynamic else set())
+        names = {sizes.ALL} if symbols and options.dynamic else set()
+        return Varying(symbols=symbols, names=names, whole=options.fullgraph)
 
     def learn(self, version: Version, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Note what these arguments change of what `version` was compiled for."""
-        found = changed(version, args, kwargs)
+        found: set[str] = set()
+        for guard, _, value in failing(version.guards.items, args, kwargs):
+            found |= _names(guard, value)
+            if isinstance(guard, Length) and isinstance(value, list | deque) and not self.whole:
+                self._measure(guard, value)
         if not self.symbols:
             found = {name for name in found if not sizes.is_size(name)}
         elif found:
             found.add(sizes.INTS)
         self.names |= found
+
+    def _measure(self, guard: Length, value: list[Any] | deque[Any]) -> None:
+        """Count how often in turn this list was longer than in the version before."""
+        name, kind = guard.origin.show(), list if isinstance(value, list) else deque
+        count = kind.__len__(value)  # type: ignore[arg-type]
+        self._rises[name] = self._rises[name] + 1 if count > guard.n else 0
+        if self._rises[name] >= RISES:
+            self.names.add(growing(name))
 
     def known(self) -> frozenset[str]:
         """What the next capture is told."""
@@ -48,16 +70,10 @@ class Varying:
         return frozenset(self.names | more)
 
 
-def changed(
-    version: Version, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
-) -> set[str]:
-    """The names of numbers, of lengths of lists and of sizes whose guarded value is another now."""
-    found: set[str] = set()
-    for guard, _, value in failing(version.guards.items, args, kwargs or {}):
-        name = guard.origin.show()
-        found.update(sizes.seen(guard, value))
-        if isinstance(guard, Length):
-            found.add(f"len({name})")
-        elif isinstance(guard, Equals) and isinstance(guard.value, int | float):
-            found.add(name)
-    return found
+def _names(guard: Guard, value: Any) -> set[str]:
+    """The number, the length of a list or the sizes whose guarded value is another now."""
+    name = guard.origin.show()
+    if isinstance(guard, Length):
+        return {counted(name)}
+    is_number = isinstance(guard, Equals) and isinstance(guard.value, int | float)
+    return {*sizes.seen(guard, value), *([name] if is_number else [])}

@@ -294,6 +294,8 @@ CLAIMS = {
         "* Sizes that vary are symbols": "tests/jitcap/test_sizes.py "
         "tests/eager/test_options.py::test_sizes_that_vary",
         "* An option of PyTorch's": "tests/eager/test_options.py",
+        "* The length of a list": "tests/capture/test_limits.py::"
+        "test_a_list_that_only_grows_is_not_a_version_for_each_length",
         "* What Python asks of a size": SELF + "test_sizes_that_data_decide "
         "tests/jitcap/test_sizes_of_data.py::test_what_python_asks",
         "* A branch on a tensor's value": "tests/capture/test_split.py "

@@ -102,7 +102,7 @@ KINDS: Final[dict[str, Kind]] = {
         "put @jit on the body of the loop instead of on the loop",
     ),
     "growing list": Kind(
-        "the program appends to this list, so it is another one at each call",
+        "something is appended to this list, so it is another one at each call",
         "keep a running sum beside the list",
     ),
     "requested": Kind("graph_break() or disable() asks for it", "remove it to capture this part"),

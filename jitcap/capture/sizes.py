@@ -356,6 +356,16 @@ def _varying(dynamic: frozenset[str], name: str) -> dict[int, frozenset[str]]:
     return {dim: frozenset(history) for dim, history in found.items()}
 
 
+def counted(name: str) -> str:
+    """What the length of a list is called that varies."""
+    return f"len({name})"
+
+
+def growing(name: str) -> str:
+    """What a list is called that only ever gets longer."""
+    return f"growing {name}"
+
+
 def is_size(name: str) -> bool:
     """Whether what has varied is the size of a tensor, not an int."""
     return MARK in name

@@ -284,3 +284,41 @@ def test_parts_that_were_unfinished_are_tried_again(monkeypatch, recwarn):
     step(eager.ones(1))
     assert step.stats.fallbacks == counted
     assert len(warned(recwarn, "have effects or values that cannot be made again")) == 1
+
+
+def means(lengths):
+    """A program that asks for the mean of a list of its caller's, and calls with these lengths."""
+    notes = []
+
+    def mean(x):
+        return x + sum(notes) / len(notes) if notes else x
+
+    def run(step):
+        for length in lengths:
+            notes[:] = map(float, range(length))
+            expected = sum(notes) / length if notes else 0
+            assert step(eager.zeros(1, dtype=eager.float64)).item() == expected
+
+    return mean, run
+
+
+def test_a_list_that_only_grows_is_not_a_version_for_each_length(recwarn):
+    mean, run = means(range(24))
+    step = jit(mean, backend="eager")
+    run(step)
+    assert step.stats.fallbacks == 0 and step.stats.compiles < 20
+    assert warned(recwarn, "all of notes is looked at")
+
+
+def test_a_list_of_varying_length_stays_in_one_graph():
+    mean, run = means([3, 1, 5, 2, 8, 7, 4, 9, 6] * 2)
+    step = jit(mean, backend="eager")
+    run(step)
+    assert step.stats.splits == 0
+
+
+def test_a_whole_graph_is_made_for_each_length():
+    mean, run = means(range(24))
+    step = jit(mean, backend="eager", fullgraph=True)
+    run(step)
+    assert step.stats.splits == 0 and step.stats.compiles == 24

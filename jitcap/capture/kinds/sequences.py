@@ -27,6 +27,7 @@ from jitcap.capture.kinds.constants import NativeKind
 from jitcap.capture.origin import Attribute, Computed, Item, Origin
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import EXTEND, Effect, Maker
+from jitcap.capture.sizes import counted, growing
 from jitcap.equality import comparable
 from jitcap.guards import Equals, Length, TypeIs
 
@@ -155,7 +156,7 @@ class ListShadow(Shadow):
 
     @property
     def length_name(self) -> str:
-        return f"len({self.origin.show()})"
+        return counted(self.origin.show())
 
     def grows(self) -> bool:
         """Whether the program appends to it, and has looked at its length only."""
@@ -175,9 +176,10 @@ class ListShadow(Shadow):
         return self.length + added if added else self.length
 
     def complete(self, s: Session) -> None:
-        grown = self.count() != len(self.base)
-        if not self.whole and grown and self.length_name in s.outside.dynamic:
-            raise Break("growing list", f"all of {self.origin.show()} is looked at")
+        name, known = self.origin.show(), s.outside.dynamic
+        grown = self.count() != len(self.base) and self.length_name in known
+        if not self.whole and (grown or growing(name) in known):
+            raise Break("growing list", f"all of {name} is looked at")
         self.measure(s)
         if self.whole:
             return
