@@ -96,6 +96,7 @@ BACKENDS: Final[dict[str, Backend]] = {
             Stage("source", triton.emit),
         ),
         triton.load,
+        symbolic=True,
     ),
     "python": Backend(
         (

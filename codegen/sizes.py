@@ -72,6 +72,11 @@ def is_short(lo: Size, hi: Size) -> bool:
     return _is_less(-lo, SHORT) and _is_less(hi, SHORT)
 
 
+def fit_32_bits(sizes: Iterable[Size]) -> bool:
+    """Whether indices and counts below these are worth 32 bits: see `is_short`."""
+    return all(is_short(0, n) for n in sizes)
+
+
 def _is_less(x: Size, most: int) -> bool:
     if x.__class__ is int or below(x, most):
         return x < most
@@ -195,9 +200,21 @@ def covering(sizes: Iterable[Size]) -> Size:
     return sum(kept)
 
 
-def power_of_two(n: Size) -> Size:
-    """The smallest power of two >= n."""
-    return 1 << max(n - 1, 0).bit_length()
+MANY: Final = 1 << 62  # more than there are of anything
+
+
+def most(n: Size) -> int:
+    """The largest that `n` can be, whatever the symbols are: MANY where nobody knows. What is
+    decided by it is the same for all sizes."""
+    if n.__class__ is int:
+        return n
+    found = symint.bounds(n)[1]
+    return int(min(found, MANY))
+
+
+def power_of_two(n: Size) -> int:
+    """The smallest power of two >= n, whatever the symbols are (or MANY)."""
+    return 1 << max(most(n) - 1, 0).bit_length()
 
 
 def span(shape: Shape, strides: Shape) -> Size:

@@ -343,6 +343,8 @@ class FakeDriver:
 class FakeKernel:
     """A kernel whose machine code is its name; `work(driver, grid, values)` is what it does."""
 
+    multiples = 0
+
     def __init__(self, driver, name, letters, work, own=None, **binary):
         self.name, self.letters, self.own = name, letters, len(letters) if own is None else own
         self.given = {"threads": 128, "shared": 0, **binary}

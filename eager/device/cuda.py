@@ -375,6 +375,8 @@ class CudaDevice:
                 x = x.address
                 if x & 15:  # of those in tables the low bits together
                     odd |= 1 << i if i < own else (x & 15) << own
+            elif type(x) is int and x & 15:
+                odd |= kernel.multiples & 1 << i
             values.append(x)
         with self._lock:
             self.enter()

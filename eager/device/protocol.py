@@ -85,11 +85,17 @@ class Kernel(Protocol):
     @property
     def own(self) -> int: ...
 
+    @property
+    def multiples(self) -> int:
+        """Which of its own arguments are ints that code is made for where they are multiples of 16:
+        bits."""
+
     def binary(
         self, capability: tuple[int, int], aligned: Sequence[bool], behind: int = 16
     ) -> Binary:
         """Compiled for a device. `aligned`: which of its own arguments lie on 16 bytes (numbers
-        do). `behind`: of how many bytes, at most 16, all those in its tables are multiples."""
+        do, but for those of `multiples` that are none of 16). `behind`: of how many bytes, at most
+        16, all those in its tables are multiples."""
 
     def tables(self, addresses: Sequence[int]) -> Sequence[Array]:
         """What a launch needs in device memory before its own arguments, from the addresses of

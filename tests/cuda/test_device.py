@@ -132,6 +132,22 @@ def test_tables_lie_on_the_device_before_the_arguments(unit, driver):
     assert not driver.graphs
 
 
+def test_code_for_sizes_that_are_multiples_of_16(unit, driver):
+    """Two kernels, whatever the sizes are: only where it matters, and not for other numbers."""
+    seen = []
+    kernel = FakeKernel(driver, "rows", "QiiQQ", lambda d, g, v: seen.append(v[1:3]), own=3)
+    kernel.multiples = 0b10
+    region = block(unit, [1])
+    sizes = [(32, 17), (17, 32), (48, 3), (5, 5), (64, 64)]
+    for pair in sizes:
+        unit.launch(kernel, ONE, [region, *pair], unit.main)
+    unit.synchronize()
+    assert seen == [list(pair) for pair in sizes]
+    assert kernel.asked == [
+        ((9, 0), [True, True, True], 16), ((9, 0), [True, False, True], 16)
+    ]  # fmt: skip
+
+
 def test_a_kernel_that_asks_for_more_than_the_device_has(unit, driver):
     large = FakeKernel(driver, "large", "Q", lambda *_: None, shared=100 << 10)
     unit.launch(large, ONE, [block(unit, [1])], unit.main)  # asked for before

@@ -16,7 +16,7 @@ from eager.device import cuda, libcuda
 from eager.device.protocol import Binary, DeviceFailure, Region
 
 class Add:
-    name, own = "add", 3
+    name, own, multiples = "add", 3, 0
     code = b"\\177ELF\\0add"
     def binary(self, capability, aligned, behind):
         return Binary("add", self.code, "QidQQ", 128, 100 << 10)

@@ -18,7 +18,7 @@ from codegen.emit.triton.kernel import KernelText, finished
 from codegen.expr import Expr
 from codegen.ir import Access, Buffer, Kernel, Library, Stage, Store, Unsupported
 from codegen.rewrite import Rewrite
-from codegen.sizes import blocks, divides, extents, hint, numel, power_of_two
+from codegen.sizes import Shape, Size, blocks, divides, exact_or, extents, numel, power_of_two, same
 from eager import dtype as dt
 from eager.dataclass import dataclass
 from eager.dtype import DType
@@ -36,12 +36,12 @@ class DotTile:
     warps: int
 
 
-def dot_tile(m: int, n: int, k: int, dtype: DType) -> DotTile:
+def dot_tile(m: Size, n: Size, k: Size, dtype: DType) -> DotTile:
     """Tile sizes: 16-bit types fill the tensor cores, 32- and 64-bit ones the registers."""
     wide = dtype.itemsize <= 2
     side, depth = (128, 64) if wide else (64, 32)
-    height, width = (max(SMALLEST, min(side, power_of_two(hint(x)))) for x in (m, n))
-    depth = max(SMALLEST, min(depth, power_of_two(hint(k))))
+    height, width = (max(SMALLEST, min(side, power_of_two(x))) for x in (m, n))
+    depth = max(SMALLEST, min(depth, power_of_two(k)))
     return DotTile(height, width, depth, 8 if height * width >= 128 * 128 else 4)
 
 
@@ -57,19 +57,20 @@ def dot(step: Library, buffers: Mapping[str, Buffer], epilogue: Kernel | None = 
     if not dtype.is_floating_point:
         raise Unsupported(f"the triton backend has no matrix product of {dtype.name}")
     tile = dot_tile(m, n, k, dtype)
-    signature = Signature(buffers)
+    wide = needs_int64(buffers[x] for x in (a.buffer, b.buffer, step.outs[0]))
+    signature = Signature(buffers, wide)
     out = _result(step, (*batch, m, n), buffers, epilogue)
-    wide = needs_int64((buffers[x] for x in (a.buffer, b.buffer, step.outs[0])), ())
     blocks_m, blocks_n = blocks(m, tile.m), blocks(n, tile.n)
+    down, across, each = map(signature.size, (blocks_m, blocks_n, blocks_m * blocks_n))
     lines = [
         f"pid = tl.program_id(0){'.to(tl.int64)' if wide else ''}",
-        f"i = (pid // {blocks_n} % {blocks_m} * {tile.m} + tl.arange(0, {tile.m}))[:, None]",
-        f"j = (pid % {blocks_n} * {tile.n} + tl.arange(0, {tile.n}))[None, :]",
+        f"i = (pid // {across} % {down} * {tile.m} + tl.arange(0, {tile.m}))[:, None]",
+        f"j = (pid % {across} * {tile.n} + tl.arange(0, {tile.n}))[None, :]",
         f"k = tl.arange(0, {tile.k})",
-        f"batch = pid // {blocks_m * blocks_n}",
+        f"batch = pid // {each}",
         *_pointers("a", a, ("i", "k[None, :]"), signature),
         *_pointers("b", b, ("k[:, None]", "j"), signature),
-        *_loop(tile, (m, n, k), a.strides[-1], b.strides[-2], dtype),
+        *_loop(tile, (m, n, k), (a.strides[-1], b.strides[-2]), dtype, signature),
     ]
     lines = [STEP + line for line in lines] + _finish(out, tile, signature, wide=wide)
     programs = blocks_m * blocks_n * numel(batch)
@@ -84,11 +85,11 @@ class _Result:
     stage: Stage
     product: Expr
     counters: tuple[Affine, Affine, Affine]
-    sizes: tuple[int, int]
+    sizes: tuple[Size, Size]
 
 
 def _result(
-    step: Library, shape: tuple[int, ...], buffers: Mapping[str, Buffer], epilogue: Kernel | None
+    step: Library, shape: Shape, buffers: Mapping[str, Buffer], epilogue: Kernel | None
 ) -> _Result:
     *batch, m, n = shape
     sizes = numel(batch), m, n
@@ -117,7 +118,7 @@ def _finish(out: _Result, tile: DotTile, signature: Signature, *, wide: bool) ->
         block.counters[axis] = text  # type: ignore[index]
     for dim, name, size, side in zip("rc", "ij", out.sizes, (tile.m, tile.n), strict=True):
         if not divides(side, size):
-            block.put(f"m{name} = {name} < {size}")
+            block.put(f"m{name} = {name} < {signature.size(size)}")
             block.masks[dim] = f"m{name}"
     dtype = out.product.dtype
     same = dtype in (dt.float32, dt.float64)
@@ -133,39 +134,45 @@ def _finish(out: _Result, tile: DotTile, signature: Signature, *, wide: bool) ->
 def _pointers(name: str, x: Access, last: tuple[str, str], signature: Signature) -> list[str]:
     """The block of addresses of the last two dimensions, in the batch element `batch`."""
     parts = [signature.parameter(x.buffer)]
-    if x.offset:
-        parts.append(str(x.offset))
+    if not same(x.offset, 0):
+        parts.append(signature.size(x.offset))
     step = numel(x.shape[:-2])
     for size, stride in zip(x.shape[:-2], x.strides[:-2], strict=True):
-        step //= max(size, 1)
-        if size > 1 and stride:
-            parts.append(f"batch // {step} % {size} * {stride}")
-    parts += [f"{counter} * {stride}" for counter, stride in zip(last, x.strides[-2:], strict=True)]
+        if same(size, 0):
+            continue
+        step = exact_or(step, size, 0)
+        if not same(size, 1) and not same(stride, 0):
+            each, count, apart = signature.size(step), signature.size(size), signature.step(stride)
+            parts.append(f"batch // {each} % {count} * {apart}")
+    pairs = zip(last, x.strides[-2:], strict=True)
+    parts += [f"{counter} * {signature.step(stride)}" for counter, stride in pairs]
     return [f"{name} = {' + '.join(parts)}"]
 
 
-def _bounds(tile: DotTile, m: int, n: int) -> list[str]:
-    rows = [] if divides(tile.m, m) else [f"(i < {m})"]
-    return rows if divides(tile.n, n) else [*rows, f"(j < {n})"]
-
-
 def _loop(
-    tile: DotTile, sizes: tuple[int, int, int], step_a: int, step_b: int, dtype: DType
+    tile: DotTile,
+    sizes: tuple[Size, Size, Size],
+    steps: tuple[Size, Size],
+    dtype: DType,
+    signature: Signature,
 ) -> list[str]:
     """Accumulate over the depth."""
     m, n, k = sizes
-    rows, cols = _bounds(tile, m, 0), _bounds(tile, 0, n)
+    rows = [] if divides(tile.m, m) else [f"(i < {signature.size(m)})"]
+    cols = [] if divides(tile.n, n) else [f"(j < {signature.size(n)})"]
     tail = not divides(tile.k, k)
-    load_a = mask(rows + [f"(k[None, :] < {k} - start)"] * tail)
-    load_b = mask(cols + [f"(k[:, None] < {k} - start)"] * tail)
+    depth = signature.size(k)
+    load_a = mask(rows + [f"(k[None, :] < {depth} - start)"] * tail)
+    load_b = mask(cols + [f"(k[:, None] < {depth} - start)"] * tail)
+    step_a, step_b = (signature.size(tile.k * step) for step in steps)
     zero = ", other=0.0"
     wide = table.type_name(dt.float64 if dtype is dt.float64 else dt.float32)
     return [
         f"acc = tl.zeros([{tile.m}, {tile.n}], {wide})",
-        f"for start in range(0, {k}, {tile.k}):",
+        f"for start in range(0, {depth}, {tile.k}):",
         f"{STEP}x = tl.load(a{load_a}{zero if load_a else ''})",
         f"{STEP}y = tl.load(b{load_b}{zero if load_b else ''})",
         f'{STEP}acc = tl.dot(x, y, acc, input_precision="ieee", out_dtype={wide})',
-        f"{STEP}a += {tile.k * step_a}",
-        f"{STEP}b += {tile.k * step_b}",
+        f"{STEP}a += {step_a}",
+        f"{STEP}b += {step_b}",
     ]

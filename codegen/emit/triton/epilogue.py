@@ -13,7 +13,7 @@ from typing import Final
 
 from codegen import affine
 from codegen.ir import Fused, Kernel, Library
-from codegen.sizes import extent
+from codegen.sizes import extent, same
 from eager.dataclass import dataclass
 
 MOST_READS: Final = 4  # buffers that the epilogue reads besides the product
@@ -102,7 +102,7 @@ def _is_epilogue(kernel: Kernel, product: str, fused: Fused) -> bool:
     loads = set(stage.loads())
     others = {x.buffer for x in loads} - {product}
     return (
-        extent(axes) == fused.buffers[product].size
+        same(extent(axes), fused.buffers[product].size)
         and all(x.offset is flat for x in loads if x.buffer == product)
         and all(s.monoid is None for s in stage.stores)
         and len(others) <= MOST_READS

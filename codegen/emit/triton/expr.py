@@ -5,10 +5,14 @@ A `Block` writes the statements of one tile. Every value knows which tile dimens
 that scalars, columns [R, 1], rows [1, C] and full tiles [R, C] broadcast by themselves. Loads carry
 exactly the masks they need: the tile's bounds along the dimensions of their address, and the
 conditions of the `Select`s they stand in (whose other branch may be out of bounds).
+
+A size that is known at run time only is written as a polynomial of the kernel's int parameters: so
+the text is one for all sizes, and Triton sees what multiples of a constant are.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from itertools import count
@@ -21,12 +25,15 @@ from codegen.emit.triton.tile import COMBINES, is_atomic
 from codegen.emit.walk import Walk, bare
 from codegen.expr import Apply, Cast, Checked, Const, Expr, IndexOf, Load, Local, Select
 from codegen.ir import Buffer, Store, Unsupported
+from codegen.sizes import Size, at_least, divides, fit_32_bits, is_static, same
 from eager import dtype as dt
+from eager import symint
 from eager.dataclass import dataclass
 
 Dims = frozenset[str]
 NONE: Final[Dims] = frozenset()
 STEP: Final = "    "
+WIDE: Final = 16  # a stride that is a multiple of this keeps rows where accesses may be wide
 INLINE: Final = 60  # a value used once stands inside its user's line up to this length
 NUMBERS_STAND_IN: Final = frozenset("add sub mul div eq ne lt le gt ge".split())
 
@@ -46,11 +53,15 @@ Memo = dict[tuple[Expr, Guard], Text]
 @dataclass
 class Signature:
     """The parameters of a kernel in order of first use: buffer -> parameter name. `checks`: what
-    each error slot means."""
+    each error slot means. `sizes`: the parameters that are sizes, or parts of one, by name;
+    `strides`: those that addresses of neighbours are apart by. `wide`: they have 64 bits."""
 
     buffers: Mapping[str, Buffer]
+    wide: bool = False
     names: dict[str, str] = field(default_factory=dict)
     checks: list[str] = field(default_factory=list)
+    sizes: dict[str, Size] = field(default_factory=dict)
+    strides: set[str] = field(default_factory=set)
     touched: dict[Expr, frozenset[str]] = field(default_factory=dict)
 
     def parameter(self, buffer: str) -> str:
@@ -59,6 +70,28 @@ class Signature:
             prefix = "s" if self.buffers[buffer].kind == "scalar" else "p"
             name = self.names[buffer] = f"{prefix}{len(self.names)}"
         return name
+
+    def size(self, n: Size) -> str:
+        """A size as text, in parentheses if it is a sum or a product."""
+        if n.__class__ is int:
+            return str(n)
+        text = symint.text(n, self._atom)
+        return text if text.isidentifier() else f"({text})"
+
+    def _atom(self, atom: symint.Atom) -> str:
+        size: Size = symint.of_atom(atom)  # type: ignore[assignment]
+        found = [name for name, known in self.sizes.items() if same(known, size)]
+        if not found:
+            found = [f"n{len(self.sizes)}"]
+            self.sizes[found[0]] = size
+        return found[0]
+
+    def step(self, n: Size) -> str:
+        """The same of a coefficient of an index: accesses are wide where it is a multiple of 16."""
+        text = self.size(n)
+        if n.__class__ is not int and not divides(WIDE, n):
+            self.strides.update(name for name in self.sizes if re.search(rf"\b{name}\b", text))
+        return text
 
     def reads(self, x: Expr) -> frozenset[str]:
         """The buffers that `x` reads ("errors" when it checks an index). Linear: each node once."""
@@ -156,10 +189,10 @@ class Block(Walk[Text]):
         for atom, c in index.terms:
             body = self._atom(atom, guard)
             dims |= body.dims
-            sign, size = ("-" if c < 0 else "+"), abs(c)
-            parts.append(f"{sign} {body.text if size == 1 else f'{size} * {body.text}'}")
-        if index.const or not parts:
-            parts.append(f"{'-' if index.const < 0 else '+'} {abs(index.const)}")
+            sign, size = self._signed(c)
+            parts.append(f"{sign} {body.text if size == '1' else f'{size} * {body.text}'}")
+        if not parts or not same(index.const, 0):
+            parts.append(" ".join(self._signed(index.const)))
         text = " ".join(parts).removeprefix("+ ")
         if len(parts) == 1 and text.startswith("("):
             return Text(text, dims)  # a quotient or remainder in its own parentheses
@@ -167,18 +200,28 @@ class Block(Walk[Text]):
         plain = (len(parts) == 1 and text.isidentifier()) or text.isdigit()
         return Text(text if plain else f"({text})", dims)
 
+    def _signed(self, n: Size) -> tuple[str, str]:
+        if n.__class__ is int:
+            return "-" if n < 0 else "+", str(abs(n))
+        return "+", self.signature.step(n)
+
     def _atom(self, atom: affine.Atom, guard: Guard) -> Text:
         if isinstance(atom, Axis):
             return self.counters[atom]
         if isinstance(atom, affine.Opaque):
             value = self.named(atom.expr, guard)
             # Lanes that are masked off or failed a check still compute an address.
-            clamped = f"tl.minimum(tl.maximum({value.text}.to(tl.int64), {atom.lo}), {atom.hi})"
+            lo, hi = map(self.signature.size, (atom.lo, atom.hi))
+            clamped = f"tl.minimum(tl.maximum({value.text}.to(tl.int64), {lo}), {hi})"
             return self.bind(Text(clamped, value.dims))
-        inner, d = atom.index, atom.divisor
+        inner, d = atom.index, self.signature.size(atom.divisor)
+        if not at_least(inner.lo, 0) and not is_static((inner.lo, atom.divisor)):
+            body = self.index(inner, guard)
+            rule = "jc.int_floor_div" if isinstance(atom, FloorDiv) else "jc.int_mod"
+            return Text(f"{rule}({bare(body.text)}, {d})", body.dims)
         # Whole divisors that make the operand positive.
-        lift = -(inner.lo // d) if inner.lo < 0 else 0
-        body = self.index(inner + lift * d, guard)
+        lift = 0 if at_least(inner.lo, 0) else -(inner.lo // atom.divisor)
+        body = self.index(inner + lift * atom.divisor, guard)
         if isinstance(atom, FloorDiv):
             return Text(f"({body.text} // {d}{f' - {lift}' if lift else ''})", body.dims)
         assert isinstance(atom, Mod)
@@ -270,7 +313,8 @@ class Block(Walk[Text]):
         if not value.text.isidentifier():
             value = self.bind(value)
         slot = self.signature.check(x.where)
-        bad = self.bind(Text(f"({value.text} < {x.lo}) | ({value.text} > {x.hi})", value.dims))
+        lo, hi = map(self.signature.size, (x.lo, x.hi))
+        bad = self.bind(Text(f"({value.text} < {lo}) | ({value.text} > {hi})", value.dims))
         span = value.dims.union(*(g.dims for g in guard))
         target = self._widened(Text(f"errors + {slot}"), dims_in(span))
         self.put(f"tl.store({target}, 1{self._mask(span, guard, [bad.text])})")
@@ -294,6 +338,6 @@ def dims_in(dims: Iterable[str]) -> tuple[str, ...]:
     return tuple(d for d in "rc" if d in dims)
 
 
-def needs_int64(buffers: Iterable[Buffer], extents: Iterable[int]) -> bool:
-    """Whether an offset or a counter may pass 2**31."""
-    return max([*(b.size for b in buffers), *extents, 0]) >= 2**31
+def needs_int64(buffers: Iterable[Buffer]) -> bool:
+    """Whether an offset into one of these may pass 2**31."""
+    return not fit_32_bits(b.size for b in buffers)

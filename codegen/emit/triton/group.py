@@ -76,14 +76,15 @@ class _Slots:
 
 
 def form(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Form | None:
-    """`kernel` over slots, or None when it is not a plain elementwise kernel."""
+    """`kernel` over slots, or None when it is not a plain elementwise kernel, of a known size."""
     if not kernel.is_elementwise():
         return None
     (stage,) = kernel.stages
     axes = (*kernel.rows, *stage.loops)
     size = extent(axes)
     flat = affine.flat(axes)
-    if not size or any(not isinstance(x, _PLAIN) for x in stage.walk()):
+    known = size.__class__ is int and size
+    if not known or any(not isinstance(x, _PLAIN) for x in stage.walk()):
         return None
     slots = _Slots(buffers, flat, size)
     try:

@@ -7,6 +7,7 @@ stage reads back is fenced by a barrier of the program.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
@@ -20,7 +21,17 @@ from codegen.emit.triton.reduce import Span
 from codegen.emit.triton.tile import TiledStage, Tiling
 from codegen.expr import Expr
 from codegen.ir import Buffer, Unsupported, homes
-from codegen.sizes import blocks, divides, round_down
+from codegen.sizes import (
+    Size,
+    at_least,
+    blocks,
+    divides,
+    fit_32_bits,
+    is_short,
+    round_down,
+    same,
+    spelled,
+)
 from eager.dataclass import dataclass
 
 ALIGNED: Final = 16  # a size that is a multiple of this keeps vector accesses under a mask
@@ -31,15 +42,18 @@ class KernelText:
     """A kernel as text. `body` starts at its parameter list, so equal kernels of any name have
     equal bodies.
 
-    `parameters` are Triton type names; `arguments` the buffers (or "errors") to pass; `checks` the
-    meaning of error slots."""
+    `parameters` are Triton type names; `arguments` the buffers (or "errors", or sizes, by the names
+    that are in `sizes`) to pass; `strides`: the parameters of which it matters whether they are
+    multiples of 16; `checks` the meaning of error slots."""
 
     body: str
     parameters: tuple[tuple[str, str], ...]
     arguments: tuple[str, ...]
     checks: tuple[str, ...]
-    programs: int
+    programs: Size
     warps: int
+    sizes: Mapping[str, Size]
+    strides: tuple[str, ...]
 
 
 class Writer:
@@ -48,8 +62,8 @@ class Writer:
     def __init__(self, tiling: Tiling, buffers: Mapping[str, Buffer]) -> None:
         self.tiling = tiling
         self.buffers = buffers
-        self.signature = Signature(buffers)
-        self.wide = any(_largest(tiling.rows, stage) >= 2**31 for stage in tiling.stages)
+        self.wide = not all(_is_narrow(tiling.rows, stage) for stage in tiling.stages)
+        self.signature = Signature(buffers, self.wide)
         self.numbers = count()
         self.two_dims = tiling.block > 1 and any(s.block > 1 for s in tiling.stages)
         self.dirty: set[str] = set()  # stored by an earlier stage and not fenced yet
@@ -78,12 +92,13 @@ class Writer:
     def split_rows(self) -> bool:
         """Full blocks run without a mask where a mask would make every access scalar."""
         t = self.tiling
-        return not divides(ALIGNED, t.rows) and t.rows > t.block
+        return not divides(ALIGNED, t.rows) and not at_least(t.block, t.rows)
 
     def both_paths(self, block: Block) -> list[str]:
         self.open_rows(block, masked=False)
         size, rows = self.tiling.block, self.tiling.rows
-        for title, masked in ((f"if (pid + 1) * {size} <= {rows}:", False), ("else:", True)):
+        full = f"if (pid + 1) * {size} <= {self.signature.size(rows)}:"
+        for title, masked in ((full, False), ("else:", True)):
             block.put(title)
             inner = child(block, STEP)
             if masked:
@@ -110,9 +125,10 @@ class Writer:
     def plane(self, block: Block) -> list[str]:
         t, stage = self.tiling, self.tiling.stages[0]
         across = blocks(stage.cols, stage.block)
-        pid = f"tl.program_id(0) // {across}"
+        count = self.signature.size(across)
+        pid = f"tl.program_id(0) // {count}"
         self.open_rows(block, masked=not divides(t.block, t.rows), pid=pid)
-        block.put(f"pid_c = tl.program_id(0) % {across}{'.to(tl.int64)' if self.wide else ''}")
+        block.put(f"pid_c = tl.program_id(0) % {count}{'.to(tl.int64)' if self.wide else ''}")
         spelled = _span("pid_c", stage.block, "[None, :]")
         self.open_cols(block, stage, spelled, not divides(stage.block, stage.cols))
         self.stage(block, stage)
@@ -121,7 +137,7 @@ class Writer:
     def serial(self, block: Block) -> list[str]:
         """One program, row by row: stores that collide happen in order."""
         t, stage = self.tiling, self.tiling.stages[0].stage
-        block.put(f"for r in range(0, {t.rows}):")
+        block.put(f"for r in range(0, {self.signature.size(t.rows)}):")
         inner = child(block, STEP)
         self.counter(inner, _axis("r", t.rows), Text("r"))
         inner.uses = expr.use_counts(stage.roots())
@@ -136,9 +152,9 @@ class Writer:
             block.counters[axis] = text
 
     @staticmethod
-    def mask(block: Block, dim: str, extent: int) -> None:
+    def mask(block: Block, dim: str, extent: Size) -> None:
         counter = block._counter_of(dim)
-        block.put(f"m{counter} = {counter} < {extent}")
+        block.put(f"m{counter} = {counter} < {block.signature.size(extent)}")
         block.masks[dim] = f"m{counter}"
 
     # ---- stages
@@ -164,13 +180,15 @@ class Writer:
     def single(self, block: Block, stage: TiledStage) -> None:
         """A stage whose loops fit one tile (or that has none)."""
         block.masks.pop("c", None)
-        if stage.cols == 1:
+        if same(stage.cols, 1):
             self.stage(block, stage)
             return
         axis = _axis("c", stage.cols)
         if axis is None or axis not in block.counters:
-            self.open_cols(block, stage, self.arange(stage.block), stage.block != stage.cols)
-        elif stage.block != stage.cols:
+            self.open_cols(
+                block, stage, self.arange(stage.block), not same(stage.block, stage.cols)
+            )
+        elif not same(stage.block, stage.cols):
             block.masks["c"] = f"m{block.counters[axis].text}"
         self.stage(block, stage)
 
@@ -180,12 +198,13 @@ class Writer:
         return f"{text}[None, :]" if self.two_dims else text
 
     def open_cols(self, block: Block, stage: TiledStage, spelled: str, masked: bool) -> None:
-        name = f"c{stage.cols}"
+        size = self.signature.size(stage.cols)
+        name = re.sub(r"\W+", "_", f"c{size}").rstrip("_")
         block.put(f"{name} = {spelled}")
         dims = frozenset("c") if stage.block > 1 else NONE
         self.counter(block, _axis("c", stage.cols), Text(name, dims))
         if masked:
-            block.put(f"m{name} = {name} < {stage.cols}")
+            block.put(f"m{name} = {name} < {size}")
             block.masks["c"] = f"m{name}"
 
     def loop(self, block: Block, stage: TiledStage) -> None:
@@ -195,10 +214,11 @@ class Writer:
         whole = round_down(stage.cols, stage.block)
         peel = not divides(ALIGNED, stage.cols)  # a mask in the loop would make every access scalar
         end = whole if peel else stage.cols
-        block.put(f"for start in range(0, {end}, {stage.block}):")
-        self.step(block, stage, "start", accumulators, masked=end > whole)
+        first, last, cols = map(self.signature.size, (whole, end, stage.cols))
+        block.put(f"for start in range(0, {last}, {stage.block}):")
+        self.step(block, stage, "start", accumulators, masked=not same(end, whole))
         if peel:
-            block.put(f"for start in range({whole}, {stage.cols}, {stage.block}):")
+            block.put(f"for start in range({first}, {cols}, {stage.block}):")
             self.step(block, stage, "start", accumulators, masked=True)
         for r in stage.stage.reductions:
             reduce.finish(block, r, accumulators[r.name], span)
@@ -268,13 +288,14 @@ class Writer:
         return Span(self.tiling.block, stage.block, self.two_dims)
 
 
-def _largest(rows: int, stage: TiledStage) -> int:
-    """The largest counter or offset of a stage."""
-    loads = (x.offset.hi for x in stage.stage.loads())
-    return max(rows * max(stage.cols, 1), *loads, *(s.offset.hi for s in stage.stage.stores), 0)
+def _is_narrow(rows: Size, stage: TiledStage) -> bool:
+    """Whether 32 bits hold the counters and the index forms of a stage, those that are values
+    included."""
+    bounds = [(x.lo, x.hi) for x in stage.stage.indices()]
+    return fit_32_bits((rows, stage.cols)) and all(is_short(lo, hi) for lo, hi in bounds)
 
 
-def _axis(name: str, size: int) -> Axis | None:
+def _axis(name: str, size: Size) -> Axis | None:
     """The canonical counter, None for size 1 (which is the constant 0)."""
     return next(iter(affine.counters(affine.axis(name, size))), None)
 
@@ -307,7 +328,7 @@ def emit_kernel(tiling: Tiling, buffers: Mapping[str, Buffer]) -> KernelText:
 def finished(
     signature: Signature,
     lines: Sequence[str],
-    programs: int,
+    programs: Size,
     warps: int,
     first: tuple[tuple[str, str], ...] = (),
     constant: str = "",
@@ -317,11 +338,21 @@ def finished(
     own = signature.names.items()
     last = (("errors", "*i32"),) if signature.checks else ()
     buffers = ((name, parameter_type(signature.buffers[b])) for b, name in own)
-    parameters = (*first, *buffers, *last)
-    arguments = (*(n for n, _ in first), *signature.names, *(n for n, _ in last))
+    sizes = {size_key(n): n for n in signature.sizes.values()}
+    numbers = ((name, "i64" if signature.wide else "i32") for name in signature.sizes)
+    parameters = (*first, *buffers, *numbers, *last)
+    arguments = (*(n for n, _ in first), *signature.names, *sizes, *(n for n, _ in last))
     names = [*(name for name, _ in parameters), *filter(None, [constant])]
     body = "\n".join([f"({', '.join(names)}):", *lines])
-    return KernelText(body, parameters, arguments, tuple(signature.checks), programs, warps)
+    strides = tuple(name for name in signature.sizes if name in signature.strides)
+    return KernelText(
+        body, parameters, arguments, tuple(signature.checks), programs, warps, sizes, strides
+    )
+
+
+def size_key(n: Size) -> str:
+    """The argument of a launch that is a size: no buffer has such a name."""
+    return f"={spelled(n, whole=True)}"
 
 
 def parameter_type(buffer: Buffer) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from codegen.emit.triton.runtime.device import DeviceProgram
+from codegen.emit.triton.runtime.device import run_of
 from codegen.emit.triton.runtime.program import TritonProgram
 from codegen.ir import Target, Unsupported
 from codegen.runtime.artifact import Artifact, Kernel
@@ -17,7 +17,7 @@ def load(results: Mapping[str, Any], target: Target) -> Artifact:
     """The program on the GPU. Raises Unsupported, saying why, when there is none."""
     program: TritonProgram = results["source"]
     try:
-        run = DeviceProgram(program, places.pool(0))
+        run = run_of(program, places.pool(0))
     except ModuleNotFoundError as error:
         raise Unsupported(f"the triton backend: {error}") from error
     except DeviceUnavailable as error:

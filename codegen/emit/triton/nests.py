@@ -18,7 +18,7 @@ from codegen.emit.triton.split import Parts
 from codegen.expr import BUILD, Expr
 from codegen.ir import Access, Buffer, Kernel, Library, Reduction, Stage, Store, Unsupported
 from codegen.monoid import COMBINE, MAX, MIN, SUM, Monoid
-from codegen.sizes import numel
+from codegen.sizes import numel, same
 from eager import dtype as dt
 from eager.aval import broadcast_shapes, contiguous_strides
 from eager.dtype import DType
@@ -325,7 +325,7 @@ def index_put(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
 def _aligned(index: Index, shape: tuple[int, ...]) -> Index:
     """The trailing part of `index` that belongs to an operand of `shape`, broadcast."""
     own = index[len(index) - len(shape) :]
-    return tuple(ZERO if n == 1 else i for i, n in zip(own, shape, strict=True))
+    return tuple(ZERO if same(n, 1) else i for i, n in zip(own, shape, strict=True))
 
 
 RULES: Final[Mapping[str, Rule]] = {

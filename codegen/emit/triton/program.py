@@ -24,7 +24,7 @@ from codegen.emit.triton.tile import DEFAULT, Sizes, tile
 from codegen.expr import Apply
 from codegen.ir import Buffer, Kernel, Library, Unsupported
 from codegen.plan import place
-from codegen.sizes import round_up
+from codegen.sizes import Size, is_static, round_up, some
 from eager.dataclass import dataclass
 
 HEADER: Final = '''"""Triton kernels of one compiled graph."""
@@ -47,6 +47,7 @@ class _Module:
     names: dict[tuple[str, tuple[tuple[str, str], ...]], str] = field(default_factory=dict)
     kernels: dict[str, Compiled] = field(default_factory=dict)
     launches: list[Launch] = field(default_factory=list)
+    values: dict[str, Size] = field(default_factory=dict)  # of the arguments that are sizes
 
     def add(
         self,
@@ -57,7 +58,7 @@ class _Module:
         *,
         writes: tuple[str, ...],
     ) -> None:
-        if not text.programs or not text.arguments:  # nothing to compute, or nothing is kept
+        if not some(text.programs) or not text.arguments:  # nothing to compute, or nothing is kept
             return
         key = text.body, text.parameters
         name = self.names.get(key)
@@ -66,7 +67,10 @@ class _Module:
             written = f"@triton.jit\ndef {name}{text.body}\n"
             what = source.note if isinstance(source, Kernel) else source.op.name
             notes = (what, source.where)
-            self.kernels[name] = Compiled(name, written, text.parameters, text.warps, notes)
+            self.kernels[name] = Compiled(
+                name, written, text.parameters, text.warps, notes, text.strides
+            )
+        self.values.update(text.sizes)
         self.launches.append(
             Launch(name, text.arguments, text.programs, text.checks, tables, writes)
         )
@@ -78,7 +82,7 @@ class _Module:
             self.buffers.update({b.name: b for b in part.locals})
             tiling = tile(part, self.sizes)
             for b in tiling.scratch:
-                self.buffers[b.name] = replace(b, size=b.size * max(tiling.rows, 1), kind="temp")
+                self.buffers[b.name] = replace(b, size=b.size * tiling.rows, kind="temp")
             self.add(emit_kernel(tiling, self.buffers), hint(part), part, writes=part.writes())
 
     def group(self, forms: tuple[Form, ...]) -> None:
@@ -103,20 +107,24 @@ def emit(batched: Batched, sizes: Sizes = DEFAULT) -> TritonProgram:
         else:
             _library(module, item)
     source = HEADER + "".join(f"\n\n{k.source}" for k in module.kernels.values())
-    arena, size = place(_lives(module))
-    launches = tuple(module.launches)
-    return TritonProgram(fused, source, module.kernels, launches, module.buffers, arena, size)
+    lives = _lives(module)
+    known = is_static(size for *_, size in lives.values())
+    arena, size = place(lives) if known else ({}, 0)
+    return TritonProgram(
+        fused, source, module.kernels, tuple(module.launches), module.buffers, arena, size,
+        module.values, {} if known else lives,
+    )  # fmt: skip
 
 
-def _lives(module: _Module) -> dict[str, tuple[int, int, int]]:
+def _lives(module: _Module) -> dict[str, tuple[int, int, Size]]:
     """(first launch, last launch, bytes) of every temporary with memory of its own."""
-    lives: dict[str, tuple[int, int, int]] = {}
+    lives: dict[str, tuple[int, int, Size]] = {}
     for i, launch in enumerate(module.launches):
         slots = launch.tables.slots if launch.tables is not None else ()
         for name in (*launch.arguments, *(n for slot in slots for n in slot)):
             b = module.buffers.get(name)
             if b is not None and b.kind == "temp" and not b.alias:
-                size = round_up(max(b.nbytes, 1), ALIGN)
+                size = round_up(b.nbytes, ALIGN) if some(b.nbytes) else ALIGN
                 lives[name] = (lives.get(name, (i,))[0], i, size)
     return lives
 

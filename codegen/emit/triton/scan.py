@@ -18,7 +18,7 @@ from codegen.emit.triton.reduce import identity
 from codegen.emit.triton.tile import Sizes
 from codegen.ir import Access, Buffer, Library, Unsupported
 from codegen.monoid import MONOIDS
-from codegen.sizes import blocks, divides, hint, numel, power_of_two
+from codegen.sizes import Shape, Size, blocks, divides, numel, power_of_two, some
 from eager import dtype as dt
 from eager.aval import contiguous_strides
 
@@ -39,24 +39,27 @@ def scan(step: Library, buffers: Mapping[str, Buffer], sizes: Sizes) -> KernelTe
     shape = x.shape or (1,)
     dim = step.attrs["dim"] if x.shape else 0
     length = shape[dim]
-    rows = numel((*shape[:dim], *shape[dim + 1 :])) if length else 0
-    width = min(power_of_two(hint(length)), sizes.loop)
-    height = max(1, min(sizes.tile // width, power_of_two(hint(rows))))
-    signature = Signature(buffers)
+    rows = numel((*shape[:dim], *shape[dim + 1 :])) if some(length) else 0
+    width = min(power_of_two(length), sizes.loop)
+    height = max(1, min(sizes.tile // width, power_of_two(rows)))
+    long = needs_int64([buffers[x.buffer]])
+    signature = Signature(buffers, long)
     wide = (step.out_avals[0] if len(step.outs) == 1 else step.avals[0]).dtype.compute
     if wide.is_complex:
         raise Unsupported(f"the triton backend does not compile {step.op.name} of complex numbers")
     source = signature.parameter(x.buffer)
     bounds = (("r", rows, height), ("c", length, width))
-    inside = mask(f"({name} < {n})" for name, n, block in bounds if not divides(block, n))
+    inside = mask(
+        f"({name} < {signature.size(n)})" for name, n, block in bounds if not divides(block, n)
+    )
     lines = [
-        f"pid = tl.program_id(0){'.to(tl.int64)' if needs_int64([buffers[x.buffer]], ()) else ''}",
+        f"pid = tl.program_id(0){'.to(tl.int64)' if long else ''}",
         f"r = (pid * {height} + tl.arange(0, {height}))[:, None]",
         *_start(len(step.outs), height, identity(MONOIDS[monoid], wide), table.type_name(wide)),
-        f"for start in range(0, {length}, {width}):",
+        f"for start in range(0, {signature.size(length)}, {width}):",
         f"{STEP}c = start + tl.arange(0, {width})[None, :]",
-        f"{STEP}source = {source} + {_place(shape, dim, x.strides, x.offset)}",
-        f"{STEP}at = {_place(shape, dim, contiguous_strides(shape), 0)}",
+        f"{STEP}source = {source} + {_place(signature, shape, dim, x.strides, x.offset)}",
+        f"{STEP}at = {_place(signature, shape, dim, contiguous_strides(shape), 0)}",
         f"{STEP}x = tl.load(source{inside}).to({table.type_name(wide)})",
         *(STEP + line for line in _combine(function, len(step.outs))),
         *(STEP + line for line in _finish(step, signature, width, inside)),
@@ -65,13 +68,13 @@ def scan(step: Library, buffers: Mapping[str, Buffer], sizes: Sizes) -> KernelTe
     return finished(signature, [STEP + line for line in lines], programs, 4)
 
 
-def _place(shape: tuple[int, ...], dim: int, strides: tuple[int, ...], offset: int) -> str:
+def _place(signature: Signature, shape: Shape, dim: int, strides: Shape, offset: Size) -> str:
     """The offset of position c along `dim` in row r, as text."""
     others = tuple(n for d, n in enumerate(shape) if d != dim)
     r, c = affine.axis("r", numel(others)), affine.axis("c", shape[dim])
     rest = affine.unravel(r, others)
     form = affine.dot_strides((*rest[:dim], c, *rest[dim:]), strides or (1,), offset)
-    block = plain_block(Signature({}), wide=False)
+    block = plain_block(signature, wide=False)
     for axis in affine.axes_of(form):
         block.counters[axis] = Text(axis.name)
     text = block.index(form).text

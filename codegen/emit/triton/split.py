@@ -18,7 +18,7 @@ from codegen.emit.triton.tile import Sizes, is_column, with_rows_in_memory
 from codegen.expr import BUILD, Expr, Local
 from codegen.ir import Buffer, Kernel, Reduction, Stage, Store
 from codegen.rewrite import Rewrite
-from codegen.sizes import blocks, extent, extents, hint, round_up
+from codegen.sizes import Size, blocks, extent, extents, is_static, most, round_up, some
 from eager import dtype as dt
 from eager.dataclass import dataclass
 from eager.dtype import DType
@@ -38,17 +38,18 @@ def split(kernel: Kernel, sizes: Sizes) -> Parts:
     rows = extent(kernel.rows)
     collides = any(s.monoid is not None for s in kernel.stores())
     long = any(_too_long(kernel, stage, rows, sizes) for stage in kernel.stages)
-    if not rows or not (long or (collides and len(kernel.stages) > 1)):
+    if not some(rows) or not (long or (collides and len(kernel.stages) > 1)):
         return Parts((kernel,))
     return _Splitting(kernel, rows, sizes).run()
 
 
-def _too_long(kernel: Kernel, stage: Stage, rows: int, sizes: Sizes) -> bool:
-    """Whether the stage's work per program is large and its programs are few."""
+def _too_long(kernel: Kernel, stage: Stage, rows: Size, sizes: Sizes) -> bool:
+    """Whether the stage's work per program is large and its programs are few: where sizes are
+    symbolic, whether the one can be and the other must."""
     length = extent(stage.loops)
     column = is_column(kernel)
-    programs = hint(blocks(rows, sizes.column) if column else rows)
-    return programs < sizes.programs and hint(length) > (sizes.column if column else sizes.tile)
+    programs = most(blocks(rows, sizes.column) if column else rows)
+    return programs < sizes.programs and most(length) > (sizes.column if column else sizes.tile)
 
 
 @dataclass
@@ -57,7 +58,7 @@ class _Splitting:
     by memory."""
 
     kernel: Kernel
-    rows: int
+    rows: Size
     sizes: Sizes
     done: list[Kernel] = field(default_factory=list)
     now: list[Stage] = field(default_factory=list)
@@ -126,7 +127,7 @@ class _Splitting:
         name = f"{self.kernel.name}_{len(self.done)}"
         self.done.append(replace(self.kernel, name=name, rows=rows, stages=stages, locals=()))
 
-    def temporary(self, name: str, dtype: DType, size: int) -> str:
+    def temporary(self, name: str, dtype: DType, size: Size) -> str:
         self.buffers.append(Buffer(name, dtype, size, "temp"))
         return name
 
@@ -158,11 +159,13 @@ class _Splitting:
         self.add((Stage(loops, reductions), Stage((), (), stores)), rows)
         self.now.append(Stage(affine.counters(s), tuple(final)))
 
-    def chunk(self, length: int) -> int:
+    def chunk(self, length: Size) -> int:
         """Elements per program of the first phase: enough programs, and enough work for each."""
         least = self.sizes.column if is_column(self.kernel) else self.sizes.tile
+        if not is_static((length, self.rows)):
+            return 4 * least  # for any number of chunks
         width = blocks(self.rows, self.sizes.column) if is_column(self.kernel) else self.rows
-        wanted = max(1, self.sizes.programs // hint(width))
+        wanted = max(1, self.sizes.programs // width)
         return max(least, round_up(blocks(length, wanted), least))
 
     def place(self, s: Affine) -> Affine:

@@ -26,7 +26,17 @@ from codegen.expr import Expr, Load
 from codegen.ir import Buffer, Kernel, Stage
 from codegen.monoid import MAX, MIN, PROD, SUM, Monoid
 from codegen.rewrite import Rewrite
-from codegen.sizes import blocks, extent, extents, hint, power_of_two
+from codegen.sizes import (
+    Size,
+    at_least,
+    blocks,
+    extent,
+    extents,
+    most,
+    power_of_two,
+    same,
+    some,
+)
 from codegen.tile import split_axes
 from eager import dtype as dt
 from eager.dataclass import dataclass
@@ -42,6 +52,7 @@ class Sizes:
     tile: int = 4096  # rows * columns of one tile
     longest: int = 8192  # a stage with longer loops is looped over in blocks of `loop`
     loop: int = 2048
+    unknown: int = 512  # that block for a stage of any length, which may be short
     plane: int = 32
     column: int = 64  # neighbouring rows of a tile that reads down columns
     programs: int = 256  # fewer programs than this leave multiprocessors idle
@@ -63,16 +74,16 @@ def is_atomic(monoid: Monoid, dtype: DType) -> bool:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TiledStage:
-    """A stage over counters r and c. `cols` is its extent; `block` the tile's width; looped when
-    `block < cols`."""
+    """A stage over counters r and c. `cols` is its extent; `block` the tile's width; looped where
+    that may not hold all."""
 
     stage: Stage
-    cols: int
+    cols: Size
     block: int
 
     @property
     def looped(self) -> bool:
-        return self.block < self.cols
+        return not at_least(self.block, self.cols)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -82,16 +93,16 @@ class Tiling:
 
     kernel: Kernel
     form: Literal["flat", "rows", "plane", "serial"]
-    rows: int
+    rows: Size
     block: int
     stages: tuple[TiledStage, ...]
     scratch: tuple[Buffer, ...]
     warps: int
 
     @property
-    def programs(self) -> int:
+    def programs(self) -> Size:
         if self.form == "serial":
-            return min(self.rows, 1)
+            return int(some(self.rows))
         count = blocks(self.rows, self.block)
         if self.form == "plane":
             count *= blocks(self.stages[0].cols, self.stages[0].block)
@@ -119,7 +130,7 @@ def tile(kernel: Kernel, sizes: Sizes = DEFAULT) -> Tiling:
 
 def _flat(kernel: Kernel, sizes: Sizes) -> Tiling:
     rows = extent(kernel.rows)
-    block = min(sizes.flat, power_of_two(hint(rows)))
+    block = min(sizes.flat, power_of_two(rows))
     stages = [_restage(s, kernel.rows, (), rows, 1) for s in kernel.stages]
     stages, scratch = _keep_in_registers(kernel, stages)
     return Tiling(kernel, "flat", rows, block, tuple(stages), scratch, _warps(block))
@@ -134,9 +145,9 @@ def _serial(kernel: Kernel) -> Tiling:
 def _rows(kernel: Kernel, sizes: Sizes) -> Tiling:
     rows = extent(kernel.rows)
     lengths = [extent(s.loops) for s in kernel.stages]
-    least = min(sizes.column, power_of_two(hint(rows))) if is_column(kernel) else 1
+    least = min(sizes.column, power_of_two(rows)) if is_column(kernel) else 1
     widths = [_width(n, least, sizes) for n in lengths]
-    block = max(least, min(sizes.tile // max(widths), power_of_two(hint(rows))))
+    block = max(least, min(sizes.tile // max(widths), power_of_two(rows)))
     stages = [
         _restage(s, kernel.rows, s.loops, rows, width)
         for s, width in zip(kernel.stages, widths, strict=True)
@@ -153,25 +164,37 @@ def is_column(kernel: Kernel) -> bool:
         for offset in _offsets(stage) if stage.loops and kernel.rows else ():
             last, loop = kernel.rows[-1], stage.loops[-1]
             along, across = (affine.coefficient(offset, affine.form(a)) for a in (loop, last))
-            votes += (across == 1 and along not in (0, 1, None)) - (along == 1)
+            votes += (is_one(across) and not is_constant(along)) - is_one(along)
     return votes > 0
+
+
+def is_one(step: Size | None) -> bool:
+    return step is not None and same(step, 1)
+
+
+def is_constant(step: Size | None) -> bool:
+    """Whether neighbours are one element, or next to each other, or nothing is known."""
+    return step is None or same(step, 0) or same(step, 1)
 
 
 def _plane(kernel: Kernel, other: Axis, sizes: Sizes) -> Tiling:
     """Rows end with the axis that reads are contiguous along, columns are the last axis."""
     last = kernel.rows[-1]
     rows = (*(a for a in kernel.rows[:-1] if a is not other), other)
-    height = min(sizes.plane, power_of_two(hint(other.size)))
-    width = min(sizes.plane, power_of_two(hint(last.size)))
+    height = min(sizes.plane, power_of_two(other.size))
+    width = min(sizes.plane, power_of_two(last.size))
     count = extent(rows)
     stage = _restage(kernel.stages[0], rows, (last,), count, width)
     return Tiling(kernel, "plane", count, height, (stage,), (), _warps(height * width))
 
 
-def _width(length: int, rows: int, sizes: Sizes) -> int:
+def _width(length: Size, rows: int, sizes: Sizes) -> int:
     """How wide a tile of at least `rows` rows is: all of a short stage, a block of a long one."""
     full = power_of_two(length)
-    return full if full * rows <= sizes.longest else max(2, sizes.loop // rows)
+    if full * rows <= sizes.longest:
+        return full
+    known = rows > 1 or length.__class__ is int
+    return max(2, (sizes.loop if known else min(sizes.loop, sizes.unknown)) // rows)
 
 
 def _warps(elements: int) -> int:
@@ -182,17 +205,17 @@ def _warps(elements: int) -> int:
 def _other_contiguous_axis(kernel: Kernel) -> Axis | None:
     """The axis along which most reads are contiguous when the last one is not it: a
     transposition."""
-    if len(kernel.rows) < 2 or not extent(kernel.rows[-2:]):
+    if len(kernel.rows) < 2 or not some(extent(kernel.rows[-2:])):
         return None
     last, votes = kernel.rows[-1], dict.fromkeys(kernel.rows[:-1], 0)
-    if hint(last.size) < 16:
+    if most(last.size) < 16:
         return None
     for offset in _offsets(kernel.stages[0]):
         steps = {a: affine.coefficient(offset, affine.form(a)) for a in kernel.rows}
-        if steps[last] in (0, 1, None):
+        if is_constant(steps[last]):
             continue
         for axis in votes:
-            votes[axis] += steps[axis] == 1 and hint(axis.size) >= 16
+            votes[axis] += is_one(steps[axis]) and most(axis.size) >= 16
     best = max(votes, key=lambda a: votes[a])
     return best if votes[best] else None
 
@@ -205,7 +228,7 @@ def _offsets(stage: Stage) -> Iterator[Affine]:
 
 
 def _restage(
-    stage: Stage, rows: Sequence[Axis], cols: Sequence[Axis], n: int, width: int
+    stage: Stage, rows: Sequence[Axis], cols: Sequence[Axis], n: Size, width: int
 ) -> TiledStage:
     """The stage over r in [0, n) and c in [0, extent)."""
     length = extent(cols)
@@ -213,7 +236,7 @@ def _restage(
     return TiledStage(stage.map(Rewrite(by), ()), length, width)
 
 
-def _unravelled(name: str, axes: Sequence[Axis], length: int) -> Mapping[Axis, Affine]:
+def _unravelled(name: str, axes: Sequence[Axis], length: Size) -> Mapping[Axis, Affine]:
     forms = affine.unravel(affine.axis(name, length), extents(axes))
     return dict(zip(axes, forms, strict=True))
 
@@ -244,7 +267,7 @@ def with_rows_in_memory(stage: Stage, moved: Mapping[str, Affine]) -> Stage:
 
 
 def _in_registers(name: str, stages: Sequence[TiledStage]) -> bool:
-    written: tuple[Affine, int] | None = None
+    written: tuple[Affine, Size] | None = None
     for s in stages:
         for x in s.stage.loads():
             if x.buffer == name and (s.looped or (x.offset, s.cols) != written):

@@ -3,14 +3,15 @@ function on host arrays.
 
 All buffers have a fixed place on the device, so that the launches of a program without run-time
 scalars are recorded once and replayed by one call. Inputs are copied in and results out on each
-run.
+run. Where sizes are symbolic, that is so for each vector of them: the kernels are shared.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import numpy as np
 
@@ -21,18 +22,42 @@ from codegen.runtime.memory import Memory
 from eager.device.pool import Buffer, Pool
 from eager.device.protocol import Recording, Region
 
+VECTORS: Final = 8  # of sizes, whose memory and recordings are kept
+
+
+def run_of(program: TritonProgram, pool: Pool) -> Callable[[list[Any]], list[Array]]:
+    """The program as a function. ModuleNotFoundError where triton is not installed."""
+    kernels = prepared(program, pool)
+    symbols = program.fused.program.symbols
+    if not symbols:
+        return DeviceProgram(program, pool, kernels)
+
+    @functools.lru_cache(VECTORS)
+    def at(*values: int) -> DeviceProgram:
+        return DeviceProgram(program.at(dict(zip(symbols, values, strict=True))), pool, kernels)
+
+    return lambda inputs: at(*(int(inputs[i]) for i in symbols.values()))(inputs)
+
+
+def prepared(program: TritonProgram, pool: Pool) -> list[TritonKernel]:
+    """The kernel of each launch, ready. ModuleNotFoundError where triton is not installed."""
+    kernels = kernels_of(program)
+    for kernel in kernels:
+        kernel.prepare(pool.device.properties)
+    return kernels
+
 
 class DeviceProgram:
     """A program on a device. Calls take turns: the buffers are shared."""
 
-    def __init__(self, program: TritonProgram, pool: Pool) -> None:
+    def __init__(
+        self, program: TritonProgram, pool: Pool, kernels: Sequence[TritonKernel] = ()
+    ) -> None:
         self.program = program
         self.pool = pool
         self.device = pool.device
         self.stream = pool.device.main
-        self.kernels = kernels_of(program)
-        for kernel in self.kernels:
-            kernel.prepare(self.device.properties)
+        self.kernels = kernels or prepared(program, pool)
         self.held: list[Buffer] = []
         self.regions: dict[str, Region] = {
             b.name: self.place(b.size * b.dtype.itemsize)
@@ -49,6 +74,10 @@ class DeviceProgram:
                 self.regions[b.name] = self.regions[b.alias]
         self.errors = [self.place(4 * len(launch.checks)) for launch in program.launches]
         self.written = _written(program)
+        taken = {name for launch in program.launches for name in launch.arguments}
+        self.takes_numbers = any(
+            b.kind == "scalar" and b.name in taken for b in program.buffers.values()
+        )
         self.recording: Recording | None = None
         self.lock = threading.Lock()
 
@@ -73,7 +102,7 @@ class DeviceProgram:
                 self.device.clear(region, self.stream)
 
     def run(self, memory: Memory) -> None:
-        if any(b.kind == "scalar" for b in self.program.buffers.values()):
+        if self.takes_numbers:
             self.launch(memory)
             return
         if self.recording is None:
@@ -88,9 +117,12 @@ class DeviceProgram:
                 errors if name == "errors" else self.argument(name, memory)
                 for name in arguments_of(launch)
             ]
-            self.device.launch(kernel, (launch.programs, 1, 1), arguments, self.stream)
+            if launch.programs:
+                self.device.launch(kernel, (launch.programs, 1, 1), arguments, self.stream)
 
     def argument(self, name: str, memory: Memory) -> Any:
+        if name in self.program.sizes:
+            return self.program.sizes[name]
         if self.program.buffers[name].kind == "scalar":
             return memory.arrays[name].item()
         return self.regions[name]
@@ -116,7 +148,7 @@ def kernels_of(program: TritonProgram | ResidentProgram) -> list[TritonKernel]:
         key = launch.kernel, launch.tables
         if key not in made:
             made[key] = TritonKernel(
-                k.name, k.name, program.source, k.parameters, k.warps, launch.tables
+                k.name, k.name, program.source, k.parameters, k.warps, launch.tables, k.strides
             )
     return [made[launch.kernel, launch.tables] for launch in program.launches]
 

@@ -45,6 +45,7 @@ class TritonKernel:
     parameters: tuple[tuple[str, str], ...]  # with Triton's names of types
     warps: int
     group: Tables | None = None
+    strides: tuple[str, ...] = ()  # parameters that are sizes, perhaps multiples of 16
 
     @property
     def own(self) -> int:
@@ -88,7 +89,8 @@ class TritonKernel:
         self, target: Platform, aligned: Sequence[bool] | None = None, behind: int = 16
     ) -> tuple[Record, bytes]:
         """The kernel for `target`, from the compile cache or by triton, with no device at hand.
-        `aligned`: which of its own arguments lie on 16 bytes; None: all. `behind`: of how many
+        `aligned`: which of its own arguments lie on 16 bytes, or are multiples of 16; None: all.
+        `behind`: of how many
         bytes those in its tables are multiples."""
         divisible, constants = self._known(aligned, behind)
         key = self._key(target, divisible, constants)
@@ -107,9 +109,14 @@ class TritonKernel:
             entry = store.put(key, record.to_json(), {"code": code})
         return Record.from_json(entry.data), entry.file("code").read_bytes()
 
-    def key(self, target: Platform) -> str:
-        """The name in the compile cache of its code where all arguments lie on 16 bytes."""
-        return self._key(target, *self._known(None, 16))
+    def key(self, target: Platform, aligned: Sequence[bool] | None = None) -> str:
+        """The name in the compile cache of its code."""
+        return self._key(target, *self._known(aligned, 16))
+
+    @property
+    def multiples(self) -> int:
+        """The arguments of which it matters whether they are multiples of 16, as bits."""
+        return sum(1 << self._names.index(name) for name in self.strides)
 
     def _key(self, target: Platform, divisible: list[str], constants: dict[str, int]) -> str:
         how = repr([target, self.symbol, self.parameters, self.warps, divisible, constants])
@@ -122,7 +129,8 @@ class TritonKernel:
         pairs = [] if aligned is None else zip(self._names, aligned, strict=True)
         odd = {name for name, fits in pairs if not fits}
         kinds = dict(self.parameters)
-        divisible = [n for n, kind in kinds.items() if kind.startswith("*") and n not in odd]
+        told = [n for n, kind in kinds.items() if kind.startswith("*") or n in self.strides]
+        divisible = [n for n in told if n not in odd]
         return divisible, {} if self.group is None else {ALIGNMENT: behind}
 
     @property

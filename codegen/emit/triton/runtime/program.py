@@ -1,13 +1,22 @@
-"""Triton runtime: what it is given. Kernels as a Python module, and the launches that run them."""
+"""Triton runtime: what it is given. Kernels as a Python module, and the launches that run them.
+
+Where sizes are symbolic, the kernels are the same for all of them: `at` gives the launches, buffers
+and places of one vector of sizes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field, replace
+from typing import Any
 
 from codegen.ir import Access, Buffer, Fused, Value
-from codegen.sizes import blocks
+from codegen.plan import place
+from codegen.sizes import Size, blocks
 from eager.aval import Aval
 from eager.dataclass import dataclass
+from eager.sized import concrete
+from eager.symint import evaluate
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +42,7 @@ class Launch:
 
     kernel: str
     arguments: tuple[str, ...]
-    programs: int
+    programs: Size
     checks: tuple[str, ...] = ()
     tables: Tables | None = None
     writes: tuple[str, ...] = ()
@@ -42,13 +51,18 @@ class Launch:
 @dataclass(frozen=True, slots=True)
 class Compiled:
     """One kernel: its text, how to compile it (parameters with Triton type names, warps), and what
-    was fused into it, from which line."""
+    was fused into it, from which line. `strides`: the parameters that are sizes of which it matters
+    whether they are multiples of 16."""
 
     name: str
     source: str
     parameters: tuple[tuple[str, str], ...]
     warps: int
     notes: tuple[str, ...]
+    strides: tuple[str, ...] = ()
+
+
+Lives = Mapping[str, tuple[int, int, Size]]  # (first launch, last launch, bytes) of temporaries
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -57,6 +71,7 @@ class TritonProgram:
 
     `buffers` are the program's and the temporaries made here; `arena` gives the temporaries their
     byte offsets in `arena_bytes` of memory, where those that are never alive together overlap.
+    `sizes` are arguments of launches by name. Of symbolic sizes there is no arena but `lives`.
     """
 
     fused: Fused
@@ -66,6 +81,12 @@ class TritonProgram:
     buffers: Mapping[str, Buffer]
     arena: Mapping[str, int]
     arena_bytes: int
+    sizes: Mapping[str, Size] = field(default_factory=dict)
+    lives: Lives = field(default_factory=dict)
+
+    def at(self, values: Mapping[str, int]) -> TritonProgram:
+        """For these values of the symbols."""
+        return replace(self, **_at(self, values))
 
     @property
     def text(self) -> str:
@@ -87,6 +108,32 @@ class ResidentProgram:
     inputs: tuple[Value, ...]
     written: frozenset[int]
     outputs: tuple[tuple[Access, Aval], ...]
+    sizes: Mapping[str, Size] = field(default_factory=dict)
+    lives: Lives = field(default_factory=dict)
+
+    @property
+    def symbols(self) -> tuple[tuple[str, int], ...]:
+        """Each symbol with the input that it is."""
+        return tuple((v.symbol, i) for i, v in enumerate(self.inputs) if v.symbol)
+
+    def at(self, values: Mapping[str, int]) -> ResidentProgram:
+        """For these values of the symbols."""
+        inputs = (
+            replace(
+                v,
+                aval=replace(v.aval, shape=concrete(v.aval.shape, values)),
+                strides=concrete(v.strides, values),
+            )
+            for v in self.inputs
+        )
+        outputs = (
+            (
+                replace(a, **{n: concrete(getattr(a, n), values) for n in _OF_ACCESS}),
+                replace(aval, shape=concrete(aval.shape, values)),
+            )
+            for a, aval in self.outputs
+        )
+        return replace(self, inputs=tuple(inputs), outputs=tuple(outputs), **_at(self, values))
 
     @staticmethod
     def of(program: TritonProgram) -> ResidentProgram:
@@ -98,4 +145,27 @@ class ResidentProgram:
             program.arena_bytes, inputs,
             frozenset(i for i, v in enumerate(inputs) if v.id in targets),
             tuple((a, v.aval) for a, v in zip(fused.outputs, outputs, strict=True)),
+            program.sizes, program.lives,
         )  # fmt: skip
+
+
+_OF_ACCESS = ("offset", "shape", "strides")
+
+
+def _at(program: TritonProgram | ResidentProgram, values: Mapping[str, int]) -> dict[str, Any]:
+    """What both kinds of programs have, for these values of the symbols."""
+    found: dict[str, Any] = {
+        "sizes": {name: evaluate(n, values) for name, n in program.sizes.items()},
+        "buffers": {
+            name: replace(b, size=evaluate(b.size, values)) for name, b in program.buffers.items()
+        },
+        "launches": tuple(
+            replace(launch, programs=evaluate(launch.programs, values))
+            for launch in program.launches
+        ),
+    }
+    if program.lives:
+        lives = {n: (a, b, evaluate(size, values)) for n, (a, b, size) in program.lives.items()}
+        found["arena"], found["arena_bytes"] = place(lives)
+        found["lives"] = {}
+    return found
