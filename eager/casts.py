@@ -2,16 +2,16 @@
 that are rounded once. function -> the function that casts its arguments.
 
 Matrix products and convolutions run in the type of autocast, losses and what loses much by few
-bits in float32, all else in the types it is given. The lists are those of PyTorch on the CPU, and
-on GPUs what PyTorch has there beside; each function says where it is defined on which it stands.
+bits in float32, all else in the types it is given. The lists are PyTorch's: each function says
+where it is defined on which it stands, and `ON_GPUS` has what is another there.
 Autocast of a device casts tensors of that device. Inside such a function nothing is cast again.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Literal, TypeVar
 
 from eager import dtype as dt
 from eager.dtype import DType
@@ -21,12 +21,22 @@ from eager.tensor import Tensor
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-# What is in float32 on GPUs only, by PyTorch's names, beside what says so where it is defined: of
-# half precision's range little is left behind an exponential, a power or a sum.
-FULL_ON_GPUS: Final = frozenset(
-    "acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow square "
-    "prod softmax log_softmax cumprod cumsum sum norm logsumexp renorm".split()
-)
+# The types that a function gets its tensors in: those of autocast, float32, those it is given, the
+# widest of them; "keep": as it is without the rule, and autocast stays on inside.
+Policy = Literal["lower", "full", "given", "widest", "keep"]
+
+# What stands on another list on GPUs than on the CPU, by PyTorch's names, beside what says so where
+# it is defined. Of half precision's range little is left behind an exponential, a power or a sum.
+_ON_GPUS: Final[dict[Policy, str]] = {
+    "full": "acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow "
+    "square prod softmax log_softmax cumprod cumsum sum norm logsumexp renorm",
+    "lower": "addmv addr einsum mv",
+    "given": "trace",
+    "widest": "dot index_put scatter_add tensordot vdot",
+}
+ON_GPUS: Final[dict[str, Policy]] = {
+    name: policy for policy, names in _ON_GPUS.items() for name in names.split()
+}
 
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
@@ -68,43 +78,68 @@ def autocast_now() -> Autocast | None:
 
 def lower_precision(fn: F) -> F:
     """`fn` runs in the type of autocast."""
-    return _casting(fn)
+    return casting(fn, "lower", "lower")
 
 
 def full_precision(fn: F) -> F:
     """`fn` runs in float32 where autocast is on."""
-    return _casting(fn, (dt.float32, dt.float32))
+    return casting(fn, "full", "full")
 
 
-def full_precision_on_gpus(fn: F) -> F:
-    """`fn` runs in float32 where autocast of GPUs is on; it says nothing of that of the CPU."""
-    return _casting(fn, (None, dt.float32), keeps_cpu=True)
+def on_gpus(policy: Policy) -> Callable[[F], F]:
+    """A function runs so where autocast of GPUs is on; it says nothing of that of the CPU."""
+    return functools.partial(casting, cpu="keep", gpu=policy)
 
 
 def given_precision(fn: F) -> F:
     """`fn` runs in the types it is given, although it is made of functions that would be cast."""
-    return _casting(fn, (None, None))
+    return casting(fn, "given", "given")
 
 
-def _casting(fn: F, wanted: Autocast | None = None, *, keeps_cpu: bool = False) -> F:
-    """`fn` gets its tensors in these types where autocast is on (None: in those of autocast), and
-    runs with autocast off, but for that of the CPU if it `keeps_cpu`."""
+def casting(fn: F, cpu: Policy, gpu: Policy) -> F:
+    """`fn` gets its tensors by these policies where autocast is on, which is off inside."""
 
     @functools.wraps(fn)
     def cast(*args: Any, **kwargs: Any) -> Any:
         on = mode.autocast
         if on is None:
             return fn(*args, **kwargs)
-        types = [dtype and wished for dtype, wished in zip(on, wanted or on, strict=True)]
+        given = (*args, *kwargs.values())
+        types = (_type(cpu, on[0], given, "cpu"), _type(gpu, on[1], given, "cuda"))
         args = tuple(by_place(x, types) for x in args)
         kwargs = {k: by_place(x, types) for k, x in kwargs.items()}
-        before = set_autocast((on[0], None) if keeps_cpu and on[0] is not None else None)
+        inside = on[0] if cpu == "keep" else None, on[1] if gpu == "keep" else None
+        before = set_autocast(None if inside == (None, None) else inside)
         try:
             return fn(*args, **kwargs)
         finally:
             set_autocast(before)
 
     return cast  # type: ignore[return-value]
+
+
+def _type(policy: Policy, on: DType | None, given: Sequence[Any], place: str) -> DType | None:
+    """What tensors of a device are cast to where autocast of it is on (None: they are not)."""
+    if on is None or policy in ("given", "keep"):
+        return None
+    if policy == "widest":
+        kinds = {t.dtype for t in _tensors(given) if (t.aval.device == "cpu") is (place == "cpu")}
+        return dt.float32 if dt.float32 in kinds else None
+    return dt.float32 if policy == "full" else on
+
+
+def _tensors(values: Sequence[Any]) -> Iterator[Tensor]:
+    for x in values:
+        if isinstance(x, Tensor):
+            yield x
+        elif type(x) in (list, tuple):
+            yield from _tensors(x)
+
+
+def lowered_on_gpus(x: Any) -> Any:
+    """Tensors as a function in `on_gpus("lower")` gets them: what a loop of it begins with."""
+    on = mode.autocast
+    return x if on is None else by_place(x, (None, on[1]))
 
 
 def by_place(x: Any, types: Sequence[DType | None]) -> Any:

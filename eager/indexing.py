@@ -137,10 +137,10 @@ def _view_part(x: Tensor, items: list[Any]) -> tuple[Tensor, Picks]:
     return _selected_first(x, [(d, _beside(places, x)) for d, places in picks])
 
 
-def _beside(index: Tensor, x: Tensor) -> Tensor:
-    """An index where `x` lives: lists, arrays and tensors of the CPU are copied to its device."""
+def _beside(t: Tensor, x: Tensor) -> Tensor:
+    """An index, or the values of a list, where `x` lives: what is of the CPU is copied there."""
     place = x.aval.device
-    return index.to(place) if place != "cpu" and index.aval.device == "cpu" else index
+    return t.to(place) if place != "cpu" and t.aval.device == "cpu" else t
 
 
 def _selected_first(x: Tensor, picks: Picks) -> tuple[Tensor, Picks]:
@@ -297,7 +297,7 @@ def _as_tensor(value: Any, like: Tensor) -> Tensor:
     if isinstance(value, (bool, int, float, complex, SymNumber, SymInt, np.generic)):
         value = value.item() if isinstance(value, np.generic) else value
         return apply(REGISTRY["full"], dt.stored(value, like.dtype), shape=(), dtype=like.dtype)
-    return wrap(np.array(value, dtype=like.dtype.np))
+    return _beside(wrap(np.array(value, dtype=like.dtype.np)), like)
 
 
 @public(

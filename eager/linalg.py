@@ -10,7 +10,7 @@ import numpy as np
 
 from eager import dtype as dt
 from eager.aval import broadcast_shapes
-from eager.casts import full_precision, full_precision_on_gpus, lower_precision
+from eager.casts import full_precision, lower_precision, on_gpus
 from eager.dispatch import apply
 from eager.op import Sample
 from eager.ops import extern, factor
@@ -295,7 +295,7 @@ def _cheapest(sizes: list[int]) -> dict[tuple[int, int], int]:
 
 
 @_linalg(lambda: [Sample((s.values((3, 4)),)), Sample((s.values((3, 4)), 1, 0))])
-@full_precision_on_gpus
+@on_gpus("full")
 def vector_norm(
     x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
@@ -311,7 +311,7 @@ def vector_norm(
         Sample((_regular(3, 3), "nuc")),
     ]
 )
-@full_precision_on_gpus
+@on_gpus("full")
 def matrix_norm(
     A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
@@ -347,7 +347,7 @@ def _sums_norm(A: Tensor, ord: float, rows: int, columns: int, keepdim: bool) ->
 
 
 @_linalg(lambda: [Sample((s.values((3, 4)),)), Sample((s.values((3, 4)), None, 0))])
-@full_precision_on_gpus
+@on_gpus("full")
 def norm(
     A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
@@ -520,6 +520,7 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
 
 
 @_linalg(lambda: [Sample((s.values((2, 3)), s.values((3,), seed=1)))])
+@lower_precision
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """The sum of conj(x) * y along a dimension."""
     return (x.conj() * y).sum(dim)

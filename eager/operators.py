@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from eager.casts import full_precision_on_gpus
+from eager.casts import on_gpus
 from eager.dispatch import apply, apply_binary
 from eager.ops import logic
 from eager.ops import pointwise as p
@@ -71,7 +71,7 @@ _UFUNCS = {"add": p.ADD, "sub": p.SUB, "mul": p.MUL, "truediv": p.DIV}
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "floordiv": p.floor_divide,
     "mod": p.remainder,
-    "pow": full_precision_on_gpus(p.pow_),
+    "pow": on_gpus("full")(p.pow_),
     "matmul": matmul,
     "and": logic.bitwise_and,
     "or": logic.bitwise_or,
@@ -99,7 +99,7 @@ def _install() -> None:
     for name, (forward, reflected) in pairs.items():
         setattr(Tensor, f"__{name}__", forward)
         if name == "truediv":  # a reciprocal
-            reflected = full_precision_on_gpus(reflected)
+            reflected = on_gpus("full")(reflected)
         setattr(Tensor, f"__r{name}__", reflected)
     for name, method in _INPLACE.items():
         setattr(Tensor, f"__i{name}__", _inplace(getattr(Tensor, method)))

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from eager.casts import FULL_ON_GPUS, full_precision_on_gpus
+from eager.casts import ON_GPUS, on_gpus
 from eager.dataclass import dataclass
 from eager.dispatch import write_, write_ufunc
 from eager.op import Op, Samples, parameters
@@ -60,8 +60,8 @@ def public(
     def register(fn: F) -> F:
         own = name or fn.__name__
         called = _with_other_names(fn)
-        if own in FULL_ON_GPUS:
-            called = full_precision_on_gpus(called)
+        if own in ON_GPUS:
+            called = on_gpus(ON_GPUS[own])(called)
         for each in (own, *alias):
             key = each if namespace else f"{fn.__module__}.{each}"
             if key in PUBLIC:

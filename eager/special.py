@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from eager.casts import given_precision
 from eager.dispatch import apply
 from eager.op import Sample
 from eager.ops import samples as s
@@ -91,6 +92,7 @@ def ndtri(input: Tensor) -> Tensor:
 
 
 @_special(lambda: [Sample((s.values((3, 4), -12.0, 4.0),))])
+@given_precision
 def log_ndtr(input: Tensor) -> Tensor:
     """log(ndtr(x)), also where ndtr underflows."""
     t = input * math.sqrt(0.5)

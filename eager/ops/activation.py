@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from eager import dtype as dt
-from eager.casts import full_precision_on_gpus
+from eager.casts import on_gpus
 from eager.dispatch import apply
 from eager.op import Samples
 from eager.ops import samples as s
@@ -232,7 +232,7 @@ celu_ = in_place("celu_", celu)
 
 
 @_f("softplus", 2.0, 3.0)
-@full_precision_on_gpus
+@on_gpus("full")
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """log(1 + exp(beta x)) / beta; x itself where beta x > threshold."""
     return apply(SOFTPLUS, input, beta, threshold)

@@ -23,7 +23,7 @@ from eager import control_flow
 from eager.aval import contiguous_strides, scalar_aval
 from eager.dataclass import dataclass
 from eager.sym import SymNumber
-from eager.tape import mode, sequence_now
+from eager.tape import sequence_now
 from eager.tensor import Tensor
 from eager.traced import Traced, UnknownValue
 from jitcap.capture.breaks import Aliased, Break
@@ -35,6 +35,7 @@ from jitcap.capture.paths import EXIT, looks, meeting, needed, returns
 from jitcap.capture.repeat import STOP, RoundEnd, end_inside, repeat
 from jitcap.capture.steps import same_constant
 from jitcap.capture.ties import truths_of, with_truths
+from jitcap.modes import Modes
 from jitcap.tracer import DataDependent, is_on_device
 
 DEEPEST: Final = 10  # branches in branches
@@ -53,7 +54,7 @@ class Way:
     done: Done | None = None
     changes: dict[Any, Change] = field(default_factory=dict)
     handles: dict[int, Any] = field(default_factory=dict)  # by id of a tensor or number
-    modes: tuple[Any, ...] = ()
+    modes: Modes = field(default_factory=Modes.now)
     part: Any = None
     inside: Any = None
     span: tuple[float, float] = (0, 0)
@@ -271,7 +272,7 @@ class _Branch:
             raise Unsayable("an exception is being handled")
         if way.done is None:
             way.frame, way.stack = dict(frame.fast), list(frame.stack)
-        way.modes = mode.enabled, mode.inference, mode.autocast
+        way.modes = Modes.now()
         way.changes, way.versions = self.before.changes()
         for key, (storage, version) in way.versions.items():
             more = writes_since(self.session, storage, self.counted)
@@ -435,7 +436,7 @@ class _Branch:
         self._restore_frame()
         for change, value in merged["changes"].values():
             change.put(self._fill(value))
-        mode.enabled, mode.inference, mode.autocast = self.ways[0].modes
+        self.ways[0].modes.put()
         rest = iter(self.handles[len(self.leaves) :])
         for memory in writes:
             self.tracer.touch(memory)

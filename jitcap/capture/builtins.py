@@ -26,10 +26,9 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from eager import autograd, set_default_device
+from eager import autograd
 from eager import random as eager_random
 from eager.autograd import function
-from eager.device import device
 from eager.dtype import set_default_dtype
 from eager.nn import Parameter
 from eager.printing import set_printoptions
@@ -576,7 +575,6 @@ for _refused, _home, _functions in (
         eager_random.Generator.next_ordinal, eager_random.Generator.__deepcopy__,
         set_default_dtype, set_printoptions, save, load,
     )),
-    ("device", "eager.", (device.__enter__, device.__exit__, set_default_device)),
     ("effect", "", (
         np.geterr, np.seterr, np.geterrcall, np.seterrcall, np.fromfile,
         sys.set_int_max_str_digits,

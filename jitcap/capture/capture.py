@@ -16,8 +16,6 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from eager.autograd import mode
-from eager.device import default as default_place
 from eager.dispatch import current_tracer
 from eager.traced import UnknownValue
 from jitcap.capture.breaks import Again, Aliased, Break, Place, Record
@@ -143,13 +141,8 @@ def tracing(
 ) -> Iterator[Session]:
     """Everything inside runs under its tracer; refusals come out as Break, with a place."""
     session.outside.dynamic, session.outside.shared = dynamic, shared
-    if default_place.place is not None:
-        refusal = Break("device", f"new tensors are made on {default_place.place}")
-        refusal.place = session.entry
-        raise refusal
     token = current_tracer.set(session.tracer)
-    before = mode.enabled, mode.inference, mode.autocast
-    blocks = len(default_place.before)
+    before = session.modes
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, FRAMES))
     try:
@@ -171,9 +164,7 @@ def tracing(
         raise refusal from error
     finally:
         session.vm.over = True
-        mode.enabled, mode.inference, mode.autocast = before
-        default_place.place = None
-        del default_place.before[blocks:]
+        before.put()
         sys.setrecursionlimit(limit)
         current_tracer.reset(token)
         session.outside.forget()
@@ -324,9 +315,7 @@ def finish(session: Session, value: Any, shape: tuple[int, tuple[str, ...]]) -> 
         epilogue=end,
         names=names,
         shape=shape,
-        grad_mode=session.grad_mode,
-        inference=session.inference,
-        autocast=session.autocast,
+        modes=session.modes,
         joint=joint,
         drawn=drawn,
         bound_to=session.bound_to,

@@ -13,7 +13,6 @@ from dataclasses import replace
 from types import CellType
 from typing import Any, Final
 
-from eager.autograd import mode
 from eager.dataclass import dataclass
 from eager.tensor import UNREAD, Tensor
 from jitcap.capture.interpret import Frame
@@ -25,6 +24,7 @@ from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.native import is_python_class
 from jitcap.capture.outside import Shadow
 from jitcap.capture.state import State, fields_of_instance, parts_of
+from jitcap.modes import Modes
 
 
 class Unsayable(Exception):
@@ -77,7 +77,7 @@ class Before(State):
         self.fast, self.stack = dict(frame.fast), list(frame.stack)
         self.handled, self.pc = list(frame.handled), frame.pc
         self.depth = len(session.vm.frames)
-        self.modes = mode.enabled, mode.inference, mode.autocast
+        self.modes = Modes.now()
         self.tables = {
             id(s): (dict(s.twin), set(s.known), set(s.unasked), s.whole)
             for s, _ in self.shadows.values()
@@ -127,7 +127,7 @@ class Before(State):
         for storage, version, _ in self.storages.values():
             if storage.version != version:
                 storage.version = version
-        mode.enabled, mode.inference, mode.autocast = self.modes
+        self.modes.put()
         self.made = {}
 
     def private_iterators(self) -> set[int]:

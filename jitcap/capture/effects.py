@@ -15,6 +15,7 @@ from typing import Any
 
 from eager.autograd import mode
 from eager.dataclass import dataclass
+from eager.device import default as default_place
 from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.mappings import DictShadow
@@ -26,6 +27,7 @@ from jitcap.capture.replay import ATTRIBUTE, VERSION, Effect
 from jitcap.capture.session import Session
 from jitcap.guards import Distinct, Names, Same
 from jitcap.joint import behind, leaves_of
+from jitcap.modes import Modes
 from jitcap.tensor_guard import Different, Memory
 
 
@@ -106,7 +108,7 @@ def _render(session: Session, value: Any, make: Rebuilder) -> Epilogue:
                 raise Break("effect", what)
             stores += shadow.replay(make)
     stores += _draws(session, make)
-    stores += _grad_mode(session, make)
+    stores += _modes(session, make)
     make.reporting = True
     calls = [_host_call(make, c) for c in session.host_calls]
     out.lines = [*make.lines, *make.late]
@@ -232,16 +234,21 @@ def _draws(session: Session, make: Rebuilder) -> list[Effect]:
     return effects
 
 
-def _grad_mode(session: Session, make: Rebuilder) -> list[Effect]:
-    write = partial(Effect, Fixed(mode, "grad mode"), make.names.bind(mode), ATTRIBUTE)
-    effects = []
-    if mode.enabled is not session.grad_mode:
-        effects.append(write("enabled", repr(mode.enabled)))
-    if mode.inference is not session.inference:
-        effects.append(write("inference", repr(mode.inference)))
-    if mode.autocast != session.autocast:
-        effects.append(write("autocast", make.names.bind(mode.autocast)))
-    return effects
+def _modes(session: Session, make: Rebuilder) -> list[Effect]:
+    now, before, bind = Modes.now(), session.modes, make.names.bind
+    found: list[tuple[Any, str, str]] = []
+    if now.grad is not before.grad:
+        found.append((mode, "enabled", repr(now.grad)))
+    if now.inference is not before.inference:
+        found.append((mode, "inference", repr(now.inference)))
+    if now.autocast != before.autocast:
+        found.append((mode, "autocast", bind(now.autocast)))
+    if now.place != before.place:
+        found.append((default_place, "place", bind(now.place)))
+    if now.blocks != before.blocks:  # those that began before are guarded, or stay
+        outer = "" if before.blocks else f"*{bind(default_place)}.before, "
+        found.append((default_place, "before", f"[{outer}*{bind([*now.blocks])}]"))
+    return [Effect(Fixed(o, "a mode"), bind(o), ATTRIBUTE, key, text) for o, key, text in found]
 
 
 def _host_call(make: Rebuilder, call: Any) -> Report:

@@ -26,7 +26,7 @@ from eager.dtype import int64 as INT
 from eager.loops import fill, leaves_of, structure
 from eager.repeat import Rounds, record_rounds
 from eager.sym import SymNumber
-from eager.tape import full, mode
+from eager.tape import full
 from eager.tensor import Tensor, wrap
 from eager.traced import Traced, UnknownValue, fresh
 from jitcap.capture import numbers
@@ -48,6 +48,7 @@ from jitcap.capture.paths import (
 from jitcap.capture.roll import HISTORY, NotRolled, copied_frame, is_plain
 from jitcap.capture.ties import Followed, memory_of
 from jitcap.graph import Node
+from jitcap.modes import Modes
 from jitcap.tracer import DataDependent
 
 TRIALS: Final = 8  # of a round, until all that it changes is carried
@@ -281,7 +282,7 @@ class Round:
         s, frame = self.s, self.frame
         self.inside = s.tracer.inside
         self.given = [x for x in stands if isinstance(x, Tensor)]
-        inner, modes = copied_frame(frame), (mode.enabled, mode.inference, mode.autocast)
+        inner, modes = copied_frame(frame), Modes.now()
         inner.stack = [*frame.stack]
         several = len(self.where.exits) > 1
         given = iter(stands[1:] if several else stands)
@@ -302,7 +303,7 @@ class Round:
                 s.tracer.touch(memory)
                 memory.handle, memory.generation = next(given)._array.handle, memory.generation + 1
             which = self._interpreted(inner)
-            if modes != (mode.enabled, mode.inference, mode.autocast):
+            if modes != Modes.now():
                 raise NotRolled("a round changes the mode of autograd")
             changes, versions = before.changes()
             written = _taken(s.tracer)

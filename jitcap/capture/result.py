@@ -12,9 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import CodeType
 from typing import Any, Protocol
 
-from eager.autograd import mode
 from eager.dataclass import dataclass
-from eager.device import default as default_place
 from eager.dtype import _default as default_dtype
 from jitcap.capture.chance import run_once, states
 from jitcap.capture.effects import Epilogue
@@ -24,6 +22,7 @@ from jitcap.graph import CHECK, Graph, data_sizes
 from jitcap.guards import READ_ERRORS, Guards, Names, TypeIs, explain, failing, render, short
 from jitcap.joint import Joint
 from jitcap.lower import Strides
+from jitcap.modes import Modes
 from jitcap.region import Region
 from jitcap.size_guard import BLOCK, SizeBlock
 from jitcap.tensor_guard import TensorLike
@@ -54,9 +53,7 @@ class Captured:
     epilogue: Epilogue
     names: Names
     shape: tuple[int, tuple[str, ...]]  # number of positional arguments, names of the keywords
-    grad_mode: bool
-    inference: bool
-    autocast: Any
+    modes: Modes
     joint: Joint | None = None
     drawn: tuple[Drawn, ...] = ()  # numbers of the host's generators
     bound_to: str = ""  # what of this process the version depends on, without a guard
@@ -108,13 +105,9 @@ class Captured:
         count, keywords = self.shape
         test = [f"len(args) != {count}"]
         test.append(f"len(kwargs) != {len(keywords)}" if keywords else "kwargs")
-        grad, dtype = self.names.bind(mode), self.names.bind(default_dtype)
-        test.append(f"{grad}.enabled is not {self.grad_mode}")
-        test.append(f"{grad}.inference is not {self.inference}")
-        differs = "is not" if self.autocast is None else "!="
-        test.append(f"{grad}.autocast {differs} {self.names.bind(self.autocast)}")
+        test += self.modes.tests(self.names)
+        dtype = self.names.bind(default_dtype)
         test.append(f"{dtype}[0] is not {self.names.bind(default_dtype[0])}")
-        test.append(f"{self.names.bind(default_place)}.place is not None")
         return f"if {' or '.join(test)}: return MISS"
 
     def _body(self) -> list[str]:
@@ -249,11 +242,7 @@ class Version(Protocol):
     @property
     def shape(self) -> tuple[int, tuple[str, ...]]: ...
     @property
-    def grad_mode(self) -> bool: ...
-    @property
-    def inference(self) -> bool: ...
-    @property
-    def autocast(self) -> Any: ...
+    def modes(self) -> Modes: ...
     @property
     def guards(self) -> Guards: ...
 
@@ -275,15 +264,7 @@ def _why_no_call(version: Version, args: tuple[Any, ...], kwargs: dict[str, Any]
     count, keywords = version.shape
     if len(args) != count or {*kwargs} != {*keywords}:
         return f"expected {count} positional arguments and keywords {list(keywords)}"
-    if mode.enabled is not version.grad_mode:
-        return f"expected grad mode {'on' if version.grad_mode else 'off'}"
-    if mode.inference is not version.inference:
-        return f"expected inference mode {'on' if version.inference else 'off'}"
-    if mode.autocast != version.autocast:
-        return f"expected autocast {version.autocast or 'off'}"
-    if default_place.place is not None:
-        return f"expected the CPU as default device, not {default_place.place}"
-    return None
+    return version.modes.why_not()
 
 
 def link(

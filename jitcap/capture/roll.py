@@ -50,6 +50,7 @@ from jitcap.capture.steps import (
     strides_of,
 )
 from jitcap.graph import Node, placeholder
+from jitcap.modes import Modes
 from jitcap.tracer import DataDependent, is_on_device
 
 LEAST: Final = 16  # steps: a loop of fewer is unrolled
@@ -201,7 +202,7 @@ class Trial:
         self._stand_in_lists(inner)
         self.placed = dict(inner.fast)
         inner.push(self.elements.of(self.through))
-        modes = mode.enabled, mode.inference, mode.autocast
+        modes = Modes.now()
         vm.frames.append(inner)
         try:
             while inner.pc != at:
@@ -213,7 +214,7 @@ class Trial:
         same = len(inner.stack) == len(before.stack)
         if not same or any(a is not b for a, b in zip(inner.stack, before.stack, strict=True)):
             raise NotRolled
-        if modes != (mode.enabled, mode.inference, mode.autocast):
+        if modes != Modes.now():
             raise NotRolled
         return self._values(inner)
 

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from types import CellType, FunctionType, MethodType
 from typing import Any, Final
 
-from eager.autograd import mode
 from eager.sym import SymNumber
 from eager.traced import UnknownValue
 from jitcap.capture import branch as branches
@@ -59,6 +58,7 @@ from jitcap.capture.ties import Ties
 from jitcap.capture.tracing import CaptureTracer
 from jitcap.graph import NOWHERE, Node, Where
 from jitcap.guards import CodeIs, Guards, Holds, Is
+from jitcap.modes import Modes
 from jitcap.tracer import DataDependent
 
 _CELLS: Final[Any] = base.KINDS[CellType]
@@ -103,8 +103,7 @@ class Session(base.Session):
         super().__init__()
         self.unrolled = unrolled
         self.unsafe = unsafe
-        self.grad_mode, self.inference = mode.enabled, mode.inference
-        self.autocast = mode.autocast
+        self.modes = Modes.now()
         self.entry = Place()  # where the function that is captured begins
         self.tracer = CaptureTracer(self, name)
         self.guards = Guards()

@@ -15,7 +15,6 @@ from types import CellType, FunctionType, MethodType
 from typing import Any, Final
 
 from eager import random
-from eager.autograd import mode
 from eager.tensor import Tensor
 from jitcap.capture.interpret import Frame, Generator
 from jitcap.capture.kinds.base import MISSING
@@ -24,6 +23,7 @@ from jitcap.capture.kinds.objects import slots_of
 from jitcap.capture.native import is_python_class
 from jitcap.capture.origin import is_unset
 from jitcap.capture.outside import Shadow
+from jitcap.modes import Modes
 from jitcap.walks import reach
 
 Mark = tuple[Any, ...]
@@ -105,7 +105,7 @@ def _rest(session: Any) -> Mark:
         len(session.host_calls),
         len(session.drawn),
         tuple((id(d), d.seed) for d in draws if d.reseeded),
-        (mode.enabled, mode.inference, mode.autocast),
+        Modes.now(),
     )
 
 

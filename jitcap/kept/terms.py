@@ -54,8 +54,8 @@ _DUNDER: Final = frozenset(
 )
 _STORED: Final = frozenset(
     "_array _grad _requires_grad version seed_value ordinal cell_contents enabled inference "
-    "autocast args __cause__ __context__ __suppress_context__ __qualname__ __doc__ __module__ "
-    "__kwdefaults__".split()
+    "autocast place before args __cause__ __context__ __suppress_context__ __qualname__ __doc__ "
+    "__module__ __kwdefaults__".split()
 )
 BUILTINS: Final = {
     name: getattr(builtins, name)

@@ -25,8 +25,8 @@ import numpy as np
 from codegen.emit.cpp.runtime import build
 from codegen.runtime import cache
 from eager import dtype as dt
-from eager.autograd import mode
 from eager.config import config
+from eager.device import device
 from eager.dtype import _default as default_dtype
 from eager.tape import Autocast
 from eager.tensor import Tensor
@@ -45,6 +45,7 @@ from jitcap.kept.terms import BUILTINS, Source, find
 from jitcap.kept.translate import defined_by, in_order, needed, rows_of
 from jitcap.lower import Strides
 from jitcap.marks import any_static, marks_of
+from jitcap.modes import Modes
 from jitcap.pipeline import compile_graph
 from jitcap.pipeline import recall as recall_executable
 from jitcap.record import Trail, say
@@ -84,7 +85,7 @@ def keys_of(
     except Unkept:
         return None
     flags = (config.backend, config.isa, config.threads, config.recompute)
-    state = (mode.enabled, mode.inference, mode.autocast, default_dtype[0])
+    state = (Modes.now(), default_dtype[0])
     versions = (sys.version, np.__version__, graphs.package_build(), machine)
     common = (text, *map(repr, (versions, flags, options, state)))
     exact = cache.digest("version", *common, repr((sorted(varying), _call(args, kwargs, _look))))
@@ -170,7 +171,7 @@ def _files(captured: Captured, fn: Any, made: Compiled) -> dict[str, bytes]:
     start: dict[str, Any] = {
         "name": captured.name,
         "shape": [captured.shape[0], [*captured.shape[1]]],
-        "state": [captured.grad_mode, captured.inference, _names_of(captured.autocast)],
+        "state": _state_data(captured.modes),
         "roots": places,
         "found": found,
         "constants": written,
@@ -199,17 +200,29 @@ def _files(captured: Captured, fn: Any, made: Compiled) -> dict[str, bytes]:
     return {"start": json.dumps(start).encode(), "rest": json.dumps(rest).encode()}
 
 
-def _names_of(autocast: Autocast | None) -> list[str | None] | None:
-    return None if autocast is None else [d if d is None else d.name for d in autocast]
+def _state_data(modes: Modes) -> list[Any]:
+    types = None if modes.autocast is None else [d and d.name for d in modes.autocast]
+    places = [p and str(p) for p in (modes.place, *modes.blocks)]
+    return [modes.grad, modes.inference, types, places]
 
 
-def _autocast(names: Any) -> Autocast | None:
-    if names is None:
+def _state(data: Any) -> Modes:
+    grad, inference, types, (place, *blocks) = data
+    if any(type(flag) is not bool for flag in (grad, inference)):
+        raise Unreadable("no state")
+    autocast: Autocast | None = None
+    if types is not None:
+        cpu, cuda = (None if name is None else dt.by_name(name) for name in types)
+        autocast = cpu, cuda
+    return Modes(grad, inference, autocast, _device(place), tuple(map(_device, blocks)))
+
+
+def _device(name: Any) -> device | None:
+    if name is None:
         return None
-    if type(names) is not list or len(names) != 2:
-        raise Unreadable("no state of autocast")
-    cpu, cuda = (None if name is None else dt.by_name(name) for name in names)
-    return cpu, cuda
+    if type(name) is not str:
+        raise Unreadable("no device")
+    return device(name)
 
 
 def _has_name(value: Any) -> bool:
@@ -236,14 +249,12 @@ class Recalled:
 
     def __init__(self, start: dict[str, Any], rest: bytes) -> None:
         count, keywords = start["shape"]
-        grad_mode, inference, autocast = start["state"]
-        fit = all(type(flag) is bool for flag in (grad_mode, inference)) and type(count) is int
-        if not fit or any(type(name) is not str for name in (start["name"], *keywords)):
+        self.modes = _state(start["state"])
+        names = (start["name"], *keywords)
+        if type(count) is not int or any(type(name) is not str for name in names):
             raise Unreadable("no version")
         self.name: str = start["name"]
         self.shape = count, tuple(keywords)
-        self.grad_mode, self.inference = grad_mode, inference
-        self.autocast = _autocast(autocast)
         self.varying = frozenset(start["varying"])
         if not all(type(name) is str and is_name(name) for name in self.varying):
             raise Unreadable("no names of what varies")

@@ -11,6 +11,7 @@ from types import CellType, SimpleNamespace
 from typing import Any
 
 from eager.autograd import mode
+from eager.device import default as default_place
 from eager.random import Generator
 from eager.tensor import UNREAD, Tensor
 from jitcap.capture.kinds.objects import slots_of
@@ -43,6 +44,8 @@ def contents(obj: Any, copies: Copies | None = None) -> Any:
         return SimpleNamespace(
             enabled=mode.enabled, inference=mode.inference, autocast=mode.autocast
         )
+    if obj is default_place:
+        return SimpleNamespace(place=default_place.place, before=[*default_place.before])
     if is_python_class(type(obj)) and not isinstance(obj, type):
         return _of_slots(obj)
     return None

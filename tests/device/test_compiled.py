@@ -9,6 +9,7 @@ import pytest
 import eager
 import jitcap
 from eager import cuda, nn
+from eager.device import default as default_place
 from eager.device import places
 from eager.device.protocol import DeviceFailure, OutOfMemoryError
 from eager.nn import functional as F
@@ -394,3 +395,66 @@ def test_training_is_that_of_the_cpu(name):
     (expected, found) = train(name, "cpu", 4), done(lambda: train(name, "cuda", 4, jit))
     assert np.allclose(expected, found[0], atol=1e-5)
     assert (found[1]["recordings"], found[1]["replays"]) == (1, 3)
+
+
+CUDA = eager.device("cuda")
+
+
+def placed(x):
+    """What blocks of default devices make, before, in and behind a split."""
+    with CUDA:
+        a = eager.ones(3) + eager.tensor([0.0, 1, 2])
+        with eager.device("cpu"):
+            b = eager.zeros(2)
+        for i in range(20):
+            with CUDA:
+                a = a + eager.full((3,), float(i))
+        if x.shape[0] == 4:
+            jitcap.graph_break()
+        c = eager.arange(3.0)
+    return a + c, b, eager.zeros(1), str(eager.get_default_device())
+
+
+@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+def test_default_devices_are_read_changed_and_guarded():
+    step = jit(placed)
+    for n, counted in ((3, (2, 0)), (4, (6, 1))):
+        for around in ("cpu", "cuda", "cpu"):
+            for _ in range(2):
+                with eager.device(around):
+                    found, expected = step(eager.ones(n)), placed(eager.ones(n))
+                    assert str(eager.get_default_device()) == around
+                assert [t.tolist() for t in found[:3]] == [t.tolist() for t in expected[:3]]
+                assert [t.device for t in found[:3]] == [t.device for t in expected[:3]]
+                assert found[3] == expected[3]
+                assert default_place.place is None
+                assert default_place.before == []
+        assert (step.stats.graphs, step.stats.splits) == counted
+    assert step.stats.fallbacks == 0
+
+
+def test_a_default_device_may_stay():
+    made = jit(lambda: eager.ones(2) + eager.randn(2) * 0)
+
+    @jit
+    def change(name):
+        eager.set_default_device(name)
+        return eager.ones(2)
+
+    try:
+        for name in ("cuda", "cpu", "cuda", None):
+            assert change(name).is_cuda == made().is_cuda == (name == "cuda")
+    finally:
+        eager.set_default_device(None)
+    assert made.stats.compiles == 2
+    assert made.stats.fallbacks == change.stats.fallbacks == 0
+    with pytest.raises(ValueError, match="stop"):
+        jit(_stopping)(eager.ones(2))
+    assert (default_place.place, default_place.before) == (None, [])
+
+
+def _stopping(x):
+    with CUDA:
+        if eager.ones(3).sum() > x.shape[0]:
+            raise ValueError("stop")
+    return x

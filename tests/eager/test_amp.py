@@ -29,6 +29,10 @@ def runs(lib):
         "mse_loss": lambda x, h: F.mse_loss(h, h * 2),
         "bce": lambda x, h: F.binary_cross_entropy_with_logits(h, x.sigmoid()),
         "prod": lambda x, h: h.prod(0),
+        "vecdot": lambda x, h: lib.linalg.vecdot(x, x),
+        "prelu": lambda x, h: F.prelu(x, x[0, :1]),
+        "adaptive_avg_pool2d": lambda x, h: F.adaptive_avg_pool2d(x[None], 3),
+        "adaptive_avg_pool3d": lambda x, h: F.adaptive_avg_pool3d(h.expand(1, 3, 4, 4), 2),
         "inv": lambda x, h: lib.linalg.inv(x + h + 2 * lib.eye(4)),
     }
 

@@ -11,6 +11,7 @@ import warnings
 from typing import Any
 
 from eager import dtype as dt
+from eager.casts import lower_precision
 from eager.dtype import DType
 from eager.nn.functional.register import functional
 from eager.notice import warn_once
@@ -99,6 +100,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
         Sample((s.values((3, 4)), s.values((1,), 0.1, 0.5))),
     ]
 )
+@lower_precision
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """x for x > 0, weight * x below; one weight, or one per channel (dimension 1)."""
     if weight.ndim > 1:

@@ -10,7 +10,7 @@ import numpy as np
 
 from eager import dtype as dt
 from eager.autograd.function import Function
-from eager.casts import given_precision, lower_precision
+from eager.casts import given_precision, lower_precision, on_gpus
 from eager.dispatch import apply, must_hold
 from eager.nn.functional.dropout import dropout
 from eager.nn.functional.register import functional
@@ -56,6 +56,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         Sample((s.values((3, 4)), s.values((3, 2)), s.values((5, 4, 2)), s.values((5,)))),
     ]
 )
+@on_gpus("widest")
 @given_precision
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """out[..., o] = input1[..., i] weight[o, i, j] input2[..., j] + bias[o]."""

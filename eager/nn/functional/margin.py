@@ -9,7 +9,7 @@ import numpy as np
 
 from eager import dtype as dt
 from eager.aval import result_type
-from eager.casts import full_precision, full_precision_on_gpus, rounded_once
+from eager.casts import full_precision, on_gpus, rounded_once
 from eager.dispatch import apply
 from eager.nn.functional.register import functional, legacy_reduction, reduced
 from eager.op import Sample
@@ -105,7 +105,7 @@ def cosine_embedding_loss(
 
 
 @functional(lambda: [Sample(_two(3, 4)), Sample(_two(3, 4), {"dim": 0})])
-@full_precision_on_gpus
+@on_gpus("full")
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along dim."""
     kind = result_type((x1.aval, x2.aval))
@@ -280,7 +280,7 @@ def multilabel_margin_loss(
     return reduced(loss, legacy_reduction(size_average, reduce, reduction))
 
 
-@full_precision_on_gpus
+@on_gpus("full")
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """The p-norm distances of all pairs of rows, as the upper triangle of their matrix."""
     if input.ndim != 2:

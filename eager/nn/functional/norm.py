@@ -13,7 +13,7 @@ from typing import Any
 
 from eager import dtype as dt
 from eager.autograd import Function, is_grad_enabled, no_grad
-from eager.casts import full_precision_on_gpus, rounded_once
+from eager.casts import on_gpus, rounded_once
 from eager.dispatch import apply
 from eager.nn.functional.register import functional, wide
 from eager.op import Sample
@@ -71,7 +71,7 @@ def _affine(x: Tensor, weight: Any, bias: Any) -> Tensor:
         Sample((s.values((2, 3, 4)), (3, 4))),
     ]
 )
-@full_precision_on_gpus
+@on_gpus("full")
 def layer_norm(
     input: Tensor,
     normalized_shape: Sequence[int],
@@ -114,6 +114,7 @@ def _last_dims(
         Sample((s.values((2, 3, 4)), (3, 4))),
     ]
 )
+@on_gpus("full")
 def rms_norm(
     input: Tensor,
     normalized_shape: Sequence[int],
@@ -210,7 +211,7 @@ def _move(running: Tensor, new: Tensor, momentum: float) -> None:
         Sample((s.values((2, 4)), 2)),
     ]
 )
-@full_precision_on_gpus
+@on_gpus("full")
 def group_norm(
     input: Tensor,
     num_groups: int,
@@ -277,7 +278,7 @@ def instance_norm(
         Sample((s.values((3, 4)),), {"p": 1.0, "dim": 0}),
     ]
 )
-@full_precision_on_gpus
+@on_gpus("full")
 @rounded_once
 def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -> Tensor:
     """input / max(its p-norm along dim, eps)."""

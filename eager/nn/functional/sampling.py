@@ -13,7 +13,7 @@ from typing import Any
 
 from eager import dtype as dt
 from eager.aval import Aval
-from eager.casts import full_precision, rounded_once
+from eager.casts import full_precision, on_gpus, rounded_once
 from eager.dispatch import apply
 from eager.nn.functional.register import functional
 from eager.nn.functional.shape import cubic_weights
@@ -68,6 +68,7 @@ def _grid() -> tuple[Any, Any]:
         Sample(_grid(), {"align_corners": True, "mode": "bicubic"}),
     ]
 )
+@on_gpus("widest")
 @full_precision
 @rounded_once
 def grid_sample(

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from eager import dtype as dt
-from eager.casts import full_precision_on_gpus
+from eager.casts import on_gpus
 from eager.dispatch import apply
 from eager.nn.functional.pooling import (
     adaptive_avg_pool1d,
@@ -245,7 +245,7 @@ _SPATIAL = {"linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2}
         Sample((s.values((2, 3, 4, 4)),), {"size": (3, 2), "mode": "area"}),
     ]
 )
-@full_precision_on_gpus
+@on_gpus("full")
 def interpolate(
     input: Tensor,
     size: Any = None,

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from eager.casts import lowered_on_gpus, on_gpus
 from eager.nn import functional as F
 from eager.nn import init
 from eager.nn.modules.module import Module
@@ -25,11 +26,13 @@ _GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
 
 
 # ------------------------------------------------------------------------------- one step
+@on_gpus("lower")
 def _rnn_step(gates: Tensor, h: Tensor, w_hh: Tensor, b_hh: Tensor | None, relu: bool) -> Tensor:
     total = gates + F.linear(h, w_hh, b_hh)
     return F.relu(total) if relu else total.tanh()
 
 
+@on_gpus("lower")
 def _gru_step(gates: Tensor, h: Tensor, w_hh: Tensor, b_hh: Tensor | None) -> Tensor:
     """Cho et al. 2014, with the reset gate after the product as in PyTorch."""
     r_x, z_x, n_x = gates.chunk(3, -1)
@@ -40,6 +43,7 @@ def _gru_step(gates: Tensor, h: Tensor, w_hh: Tensor, b_hh: Tensor | None) -> Te
     return new + update * (h - new)
 
 
+@on_gpus("lower")
 def _lstm_step(
     gates: Tensor, h: Tensor, c: Tensor, w_hh: Tensor, b_hh: Tensor | None
 ) -> tuple[Tensor, Tensor]:
@@ -154,7 +158,7 @@ class RNNBase(Module):
         """One direction of one layer over x (time, batch, features): all outputs, and the last
         state. `live`: how many of the batch have each step; the others keep their state."""
         w_ih, w_hh, b_ih, b_hh = self._weights(suffix)
-        gates = F.linear(x, w_ih, b_ih)
+        gates, state = F.linear(x, w_ih, b_ih), lowered_on_gpus(state)
         steps = range(x.shape[0])
         outputs = []
         backwards = suffix.endswith("_reverse")

@@ -1,0 +1,65 @@
+"""Beside the stages: what a thread computes under, and no argument says. Its state <-> Modes.
+
+Whether the tape records, in which types ops run (autocast), where new tensors are made. Programs
+change it and set it back (`no_grad`, `with device(...)`): capture runs that on the state itself,
+guards what it was, and leaves what differs in the end as effects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from eager.dataclass import dataclass
+from eager.device import default, device
+from eager.tape import Autocast, mode
+
+
+@dataclass(frozen=True, slots=True)
+class Modes:
+    """The state at one time. `blocks`: the places that come back when `with` blocks end."""
+
+    grad: bool
+    inference: bool
+    autocast: Autocast | None
+    place: device | None
+    blocks: tuple[device | None, ...]
+
+    @staticmethod
+    def now() -> Modes:
+        return Modes(
+            mode.enabled, mode.inference, mode.autocast, default.place, tuple(default.before)
+        )
+
+    def put(self) -> None:
+        """The thread's state from now on."""
+        mode.enabled, mode.inference, mode.autocast = self.grad, self.inference, self.autocast
+        default.place, default.before[:] = self.place, self.blocks
+
+    def tests(self, names: Any) -> Iterator[str]:
+        """What is true of a thread that computes under others. `names` binds objects. Blocks do not
+        matter where there are none: what ends here began here."""
+        tape, there = names.bind(mode), names.bind(default)
+        yield f"{tape}.enabled is not {self.grad}"
+        yield f"{tape}.inference is not {self.inference}"
+        differs = "is not" if self.autocast is None else "!="
+        yield f"{tape}.autocast {differs} {names.bind(self.autocast)}"
+        differs = "is not" if self.place is None else "!="
+        yield f"{there}.place {differs} {names.bind(self.place)}"
+        if self.blocks:
+            yield f"{there}.before != {names.bind([*self.blocks])}"
+
+    def why_not(self) -> str | None:
+        """Why what was captured under these does not fit the thread; None where it does."""
+        now = Modes.now()
+        if now.grad is not self.grad:
+            return f"expected grad mode {'on' if self.grad else 'off'}"
+        if now.inference is not self.inference:
+            return f"expected inference mode {'on' if self.inference else 'off'}"
+        if now.autocast != self.autocast:
+            return f"expected autocast {self.autocast or 'off'}"
+        if now.place != self.place:
+            return f"expected {self.place or 'the CPU'} as default device, not {now.place or 'cpu'}"
+        if self.blocks and now.blocks != self.blocks:
+            return "expected other blocks of default devices around it"
+        return None
