@@ -140,10 +140,12 @@ def _node(tracer: Scalars, number: SymNumber) -> Arg:
     name = _OPS.get(number.fn)
     if name is None:
         raise Unlowered(f"{_name(number.fn)}() of a value that is known only when the program runs")
-    if kind is int:
+    if kind is int and number.fn not in _EXTREMES:
         return _integer(tracer, number.fn, name, operands)
     if name in _COMPARISONS or kind is bool:
         return _truth(tracer, name, operands)
+    if number.fn in _EXTREMES:
+        return _extreme(tracer, number.fn, kind, *(x.arg for x in operands))
     if number.fn is operator.truediv:
         return emit(tracer, name, kind, *(x.exact() for x in operands))
     return emit(tracer, name, kind, *(x.number() for x in operands))
@@ -163,6 +165,13 @@ def _total(tracer: Scalars, first: Arg, *others: Arg) -> Arg:
         first, lost = new, of("add", lost, rest)
     finite = emit(tracer, "isfinite", bool, lost)
     return emit(tracer, "where", float, finite, of("add", first, lost), first)
+
+
+def _extreme(tracer: Scalars, fn: Function, kind: type, first: Arg, item: Arg) -> Arg:
+    """max() or min() of two numbers of one type: the first, unless the other is beyond it (a NaN
+    never is)."""
+    beyond = emit(tracer, _EXTREMES[fn], bool, item, first)
+    return emit(tracer, "where", kind, beyond, item, first)
 
 
 class _Operand:
@@ -308,6 +317,7 @@ def _is_fraction(tracer: Scalars, x: Any) -> bool:
 # Rounding keeps the order, so the ends of an interval are found in floats.
 _INTERVALS: Final[dict[Function, Function]] = {
     operator.add: operator.add, operator.sub: operator.sub, operator.mul: operator.mul,
+    max: max, min: min,
 }  # fmt: skip
 
 
@@ -427,6 +437,16 @@ def _magnitude(what: str, limit: float) -> Function:
     return rule
 
 
+def _alike(tracer: Scalars, *operands: Any) -> Iterator[Condition]:
+    """max() and min(), whose result has the type of one of them."""
+    kinds = {x.pytype if isinstance(x, SymNumber) else type(x) for x in operands}
+    if kinds not in ({int}, {float}):
+        raise Unlowered("max() or min() of numbers of several types")
+    for x in operands:
+        _fitting(x)
+    return iter(())
+
+
 def _absolute(tracer: Scalars, x: Any) -> Iterator[Condition]:
     if x.pytype is complex:
         raise Unlowered("abs() of a complex number")
@@ -455,8 +475,9 @@ _OPS: Final[dict[Function, str]] = {
     math.sqrt: "sqrt", math.exp: "exp", math.log: "log", math.sin: "sin", math.cos: "cos",
     math.tan: "tan", math.tanh: "tanh", math.sinh: "sinh", math.cosh: "cosh", math.atan: "atan",
     math.asin: "asin", math.acos: "acos", math.log1p: "log1p", math.expm1: "expm1",
-    math.log2: "log2", math.log10: "log10", math.erf: "erf",
+    math.log2: "log2", math.log10: "log10", math.erf: "erf", max: "where", min: "where",
 }  # fmt: skip
+_EXTREMES: Final[dict[Function, str]] = {max: "gt", min: "lt"}
 _CONVERSIONS: Final[dict[Function, str]] = {
     int: "", float: "", complex: "", operator.pos: "", round: "round", math.floor: "floor",
     math.ceil: "ceil", math.trunc: "",
@@ -481,7 +502,7 @@ _RULES: Final[dict[Function, Function]] = {
     operator.add: _mixed, operator.sub: _mixed, operator.mul: _mixed, total: _mixed,
     operator.truediv: _true_division, operator.floordiv: _divisor, operator.mod: _divisor,
     operator.pow: _power, math.pow: _float_power,
-    operator.lshift: _shift, operator.rshift: _shift, abs: _absolute,
+    operator.lshift: _shift, operator.rshift: _shift, abs: _absolute, max: _alike, min: _alike,
     int: _whole, round: _whole, math.floor: _whole, math.ceil: _whole, math.trunc: _whole,
     **dict.fromkeys((float, math.fabs, math.tanh, math.atan, math.erf), _fits),
     math.sqrt: _domain("a square root of what is not negative", ("ge", 0.0)),

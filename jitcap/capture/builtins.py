@@ -53,7 +53,7 @@ from jitcap.capture.kinds.base import (
 )
 from jitcap.capture.kinds.classes import Super
 from jitcap.capture.kinds.counted import SizedIterator, SizedRange, range_of
-from jitcap.capture.kinds.iterators import InterpretedIterator, Iteration, Lazy, ReversedIterator
+from jitcap.capture.kinds.iterators import InterpretedIterator, Lazy, ReversedIterator
 from jitcap.capture.kinds.objects import (
     default_get,
     default_put,
@@ -263,20 +263,6 @@ def _range(s: Session, /, *args: Any) -> Any:
     return kind_of(range).call(s, range, args, {}) if found is None else found
 
 
-def _lazily(builtin: Any) -> Handler:
-    """`builtin`, which looks at one value of an iterable after the other, or at its arguments."""
-
-    def handler(s: Session, /, *args: Any, **kwargs: Any) -> Any:
-        if len(args) != 1:
-            return s.native(builtin, args, kwargs)
-        values = Iteration(s, s.iter(args[0]))
-        named = {k: kind_of(v).to_native(s, v) for k, v in kwargs.items()}
-        return s.natively(lambda: builtin(values, **named), ())
-
-    return handler
-
-
-HANDLERS[max], HANDLERS[min] = _lazily(max), _lazily(min)
 HANDLERS[sorted] = lambda s, values, /, **how: s.native(sorted, (s.list_of(values),), how)
 HANDLERS[any] = lambda s, values, /: any(s.truth(v) for v in s.iter(values))
 HANDLERS[all] = lambda s, values, /: all(s.truth(v) for v in s.iter(values))

@@ -9,7 +9,8 @@ import json
 import math
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -32,6 +33,7 @@ from jitcap.capture.kinds.base import (
     is_method,
     kind_of,
 )
+from jitcap.capture.kinds.iterators import Iteration
 from jitcap.capture.kinds.tensors import tensor_of
 from jitcap.capture.kinds.text import Deferred, promise
 from jitcap.capture.operations import BINARY, COMPARE, INPLACE, UNARY
@@ -132,6 +134,36 @@ def _power(s: Session, base: Any, exp: Any, mod: Any = None) -> Any:
 @handles(round)
 def _round(s: Session, /, number: Any, ndigits: Any = _NO_DIGITS) -> Any:
     return _rounding(round, "__round__")(s, number, *(() if ndigits is _NO_DIGITS else (ndigits,)))
+
+
+def _extreme(builtin: Any) -> Handler:
+    """`max` or `min`, which looks at one value of an iterable after the other, or at its
+    arguments."""
+
+    def handler(s: Session, /, *args: Any, **kwargs: Any) -> Any:
+        if len(args) != 1:
+            found = None if kwargs else numbers.extreme(s, builtin, args)
+            return s.native(builtin, args, kwargs) if found is None else found
+        values: Iterator[Any] = Iteration(s, s.iter(args[0]))
+        if not kwargs:  # numbers are compared when all are there: nobody can tell
+            read: list[Any] = []
+            for value in values:
+                read.append(value)
+                if type(value) not in (SymNumber, int, float):
+                    values = chain(read, values)
+                    break
+            else:
+                found = numbers.extreme(s, builtin, read)
+                if found is not None:
+                    return found
+                values = iter(read)
+        named = {k: kind_of(v).to_native(s, v) for k, v in kwargs.items()}
+        return s.natively(lambda: builtin(values, **named), ())
+
+    return handler
+
+
+HANDLERS[max], HANDLERS[min] = _extreme(max), _extreme(min)
 
 
 def _text(fn: Any, dunder: str) -> Handler:

@@ -11,7 +11,8 @@ of constants; for its arithmetic see `jitcap.scalars`.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any, Final
 
 import numpy as np
@@ -237,6 +238,18 @@ def postorder(number: SymNumber) -> list[SymNumber]:
     for each in after_parents(number, operands_of, lambda n: id(n) in order):
         order[id(each)] = each
     return [*order.values()]
+
+
+def extreme(s: Session, fn: Function, values: Sequence[Any]) -> Any:
+    """`max` or `min` of numbers of one type that the run decides: a number. None of others, which
+    Python compares, under guards."""
+    if not all(type(x) in (SymNumber, int, float) for x in values):
+        return None
+    kinds = {x.pytype if type(x) is SymNumber else type(x) for x in values}
+    run_decides = any(type(x) is SymNumber and constant(s, x) is None for x in values)
+    if kinds not in ({int}, {float}) or not run_decides:
+        return None
+    return reduce(lambda best, x: s.tracer.number(fn, (best, x)), values)
 
 
 def cast(number: Any, cls: type) -> Any:

@@ -29,6 +29,8 @@ from eager.symint import (
     hint,
     known_eq,
     known_le,
+    least,
+    most,
     of_atom,
     of_data,
     symbols_of,
@@ -291,7 +293,7 @@ class CaptureSizes(Sizes):
         found = self.known.get(x.leaf if x.leaf is not None else x.node)
         if found is None and x.fn in _EXACT and x.fn not in (operator.floordiv, operator.mod):
             sizes = [self._size_of(a) for a in x.args]
-            found = None if None in sizes else x.fn(*sizes)
+            found = None if None in sizes else _EXACT[x.fn](*sizes)
         return found
 
     def of_graph(self, fn: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
@@ -307,7 +309,7 @@ class CaptureSizes(Sizes):
         divides = fn in (operator.floordiv, operator.mod)
         if fn not in _EXACT or (divides and type(sizes[1]) is not int):
             return None
-        size = fn(*sizes)
+        size = _EXACT[fn](*sizes)
         return self.number(size) if isinstance(size, SymInt) else size
 
     def undecided(self, size: SymInt) -> None:
@@ -418,10 +420,11 @@ class Comparison(NamedTuple):
         return self.fn(*self.sizes)
 
 
-_EXACT: Final = frozenset({
-    operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg,
-    operator.pos,
-})  # fmt: skip
+# What gives a size, and how it is found of symbols.
+_EXACT: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
+    fn: fn for fn in (operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod,
+                      operator.neg, operator.pos)
+} | {max: most, min: least}  # fmt: skip
 
 
 def _computed(fn: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
@@ -432,7 +435,7 @@ def _computed(fn: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
     if not all(type(x) in (SymInt, int) for x in sizes):
         return None
     if fn in _EXACT:
-        return fn(*sizes)
+        return _EXACT[fn](*sizes)
     known = _KNOWN.get(fn)
     if known is None:
         return None

@@ -215,7 +215,8 @@ def test_a_long_sum_of_numbers():
 WHOLE = ["v ** 30", "v * 10 ** 20 + 1", "2 * v // 3", "v % 7", "-v", "abs(v)", "~v & 5 | 2 ^ v", "v / 3",
          "v << 3 >> 1", "v / v", "7 // v", "7 % v", "v ** -1", "float(v)", "v + 0.5", "v == 3", "1 << v % 90",
          "round(v)", "round(v / 7, 2)", "divmod(v, 5)", "v * True", "f'{v:5}'", "str(v + 1)", "2 ** (v % 90)",
-         "(v, [v])", "math.sqrt(v)", "v * v * v * v"]  # fmt: skip
+         "(v, [v])", "math.sqrt(v)", "v * v * v * v", "max(v, 1)", "min(2, v, -v)", "max([v, v // 2])",
+         "max(1, v, True)", "min(v, 0.5)", "7 // max(v, 1)", "max(2**70, v)"]  # fmt: skip
 WHOLES = (3, 1, 0, -2, 40, 2**62, 3)
 
 
@@ -256,6 +257,13 @@ REAL = [
     "math.isnan(v)",
     "(v + 1) * (v - 1)",
     "v or 1",
+    "max(v, 1.0)",
+    "max(1.0, v)",
+    "min((v, 0.0, -v))",
+    "max(v, 0)",
+    "min(v, 2.0, key=abs)",
+    "1 / max(v, 0.5)",
+    "math.log(max(v, 1e-9))",
 ]
 REALS = (0.5, 2.0, 0.0, -0.0, -1.5, 1e308, float("inf"), float("nan"), 800.0, 0.25)
 
@@ -277,6 +285,34 @@ def test_numbers_of_the_graph_go_back_into_it(backend):
     calls = [(2.0, 7), (0.5, -3), (-4.0, 0), (1.0, 2**31), (1.0, 2**40), (1.0, 2**62)]
     calls = [(eager.tensor([v], dtype=eager.float64), eager.tensor([n])) for v, n in calls]
     pure(step, calls, backend)
+
+
+@pytest.mark.parametrize("backend", ["eager", "python", "cpp"])
+def test_extremes_of_numbers_are_in_the_graph(backend, recwarn):
+    """`best = min(best, loss)`, `sum / max(1, count)`."""
+    best = [math.inf]
+
+    @jit(backend=backend)
+    def step(x):
+        count, mean = int((x > 0).sum()), x.mean().item()
+        best[0] = min(best[0], mean)
+        shown = [max(v.item() for v in x.unbind()), max([mean, 0.25])]
+        return x.sum() / max(1, count), x * best[0] + min(1.0, mean, 0.5), shown, min(3, count)
+
+    def plain(x, least):
+        mean = x.mean().item()
+        count, least = int((x > 0).sum()), min(least, mean)
+        results = x.sum() / max(1, count), x * least + min(1.0, mean, 0.5)
+        return *results, [max(x.tolist()), max(mean, 0.25)], min(3, count)
+
+    least = math.inf
+    for values in ([1.0, 2.0], [-1.0, -3.0], [0.5, math.nan], [math.nan, 0.5], [4.0, 8.0]):
+        x = eager.tensor(values)
+        expected, found = plain(x, least), step(x)
+        least = min(least, x.mean().item())
+        assert repr(found) == repr(expected)
+        assert repr(best[0]) == repr(least)
+    assert step.stats.compiles == step.stats.graphs == 1 and not step.stats.splits
 
 
 @pytest.mark.parametrize("backend", ["eager", "python"])
