@@ -17,6 +17,7 @@ from codegen.expr import Load
 from codegen.ir import Access, Fused, Kernel, Library, Stage, Store, Value
 from codegen.sizes import is_contiguous, same_all, some
 from eager.aval import contiguous_strides
+from eager.op import REGISTRY
 
 
 def place_writes(fused: Fused) -> Fused:
@@ -98,8 +99,13 @@ def _loads(stage: Stage, name: str) -> list[Load]:
     return [x for x in stage.loads() if x.buffer == name]
 
 
-def _copy(i: int, target: Value, value: Value) -> Kernel:
-    """input[...] = temporary, at the end."""
+def _copy(i: int, target: Value, value: Value) -> Kernel | Library:
+    """input[...] = temporary, at the end. Kernels hold no complex numbers."""
+    aval, strides = value.aval, contiguous_strides(value.aval.shape)
+    if aval.dtype.is_complex and same_all(target.layout, contiguous_strides(target.aval.shape)):
+        whole = Access(f"v{value.id}", 0, aval.shape, strides)
+        outs = (f"v{target.id}",)
+        return Library("complex clone", REGISTRY["clone"], (whole,), outs, {}, (aval,), (aval,))
     r = affine.axis("r", target.aval.numel)
     index = affine.unravel(r, target.aval.shape)
     loaded = expr.load(f"v{value.id}", r, value.aval.dtype)

@@ -34,6 +34,7 @@ current_tracer: contextvars.ContextVar[Tracer | None] = contextvars.ContextVar(
 )
 _FLOATS = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
 _ARRAY_OR_NUMBER = frozenset({np.ndarray, float, int})
+_MAY_COPY = frozenset({"reshape", "view_as_complex"})
 _NUMBERS = frozenset({bool, int, float, complex, SymNumber})
 
 
@@ -79,7 +80,7 @@ def apply(op: Op, *operands: Any, **attrs: Any) -> Any:
 
     Raises TypeError for an operand that is neither tensor nor number; what the op's own rules
     raise otherwise."""
-    if op.kind == "view":
+    if op.shares:
         return _apply_view(op, operands[0], attrs)
     tracer = current_tracer.get()
     arrays = []
@@ -184,7 +185,7 @@ def _apply_view(op: Op, source: Any, attrs: Mapping[str, Any]) -> Tensor:
     if tracer is None and type(array) is np.ndarray:
         result = op.run((array,), attrs)[0]
         base = result.base
-        shared = op.name != "reshape" or (
+        shared = op.name not in _MAY_COPY or (
             base is not None and (base is array or base is array.base)
         )
     elif tracer is None and type(array) is DeviceArray:

@@ -48,6 +48,7 @@ class _Mode(threading.local):
     behind: Node | None = None  # whose derivative is being taken
     anomaly: Anomaly | None = None  # look at the gradients of every derivative
     saved_hooks: tuple[Callable[..., Any], Callable[..., Any]] | None = None  # pack and unpack
+    at_end: tuple[Callable[[], None], ...] = ()  # of the backward that runs: who waits for it
 
 
 mode = _Mode()

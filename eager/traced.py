@@ -255,9 +255,11 @@ class Traced(OfAval):
         placed = op.restride(self.aval.shape, self.strides, attrs)
         if placed is None:
             return fresh(tracer, handle, aval)
-        strides, offset = placed
+        (strides, offset), start = placed, self.offset
+        if aval.dtype is not self.aval.dtype:  # elements of another size
+            start = start * self.aval.dtype.itemsize // aval.dtype.itemsize
         chain = (*self.chain, (op, attrs))
-        return Traced(aval, self.storage, handle, chain, strides, self.offset + offset)
+        return Traced(aval, self.storage, handle, chain, strides, start + offset)
 
     def write(self, value: Handle) -> None:
         """Store `value` (of this aval): the storage gets the value of the whole with this part

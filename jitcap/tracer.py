@@ -299,7 +299,7 @@ class Tracer:
             *rest, part = whole.args
             self.recorded.setdefault(whole, (on_base, inner) if rest else (inner,))
             for view in rest:
-                if isinstance(view, Node) and view.op.kind == "view":
+                if isinstance(view, Node) and view.op.shares:
                     self.recorded.setdefault(view, (on_base,))
             whole = part
 

@@ -60,6 +60,8 @@ def backward(
             accumulate(leaf, hooked(leaf, grad))
             for hook in tuple((leaf._accumulate_hooks or {}).values()):
                 hook(leaf)
+        if mode.at_end:
+            _end()
 
 
 def grad(
@@ -95,6 +97,8 @@ def grad(
     wanted = {_key(t) for t in ins}
     found, leaves = sweep(roots, wanted, keep=keep, create=create_graph)
     found.update({(id(leaf), 0): hooked(leaf, g) for leaf, g in leaves.values()})
+    if mode.at_end:
+        _end()
     results = tuple(found.get(_key(t)) for t in ins)
     if materialize_grads:
         return tuple(full(0, t.aval) if r is None else r for t, r in zip(ins, results, strict=True))
@@ -105,6 +109,13 @@ def grad(
             "the desired behavior."
         )
     return results
+
+
+def _end() -> None:
+    """Tell those who wait for the end of a backward."""
+    waiting, mode.at_end = mode.at_end, ()
+    for tell in waiting:
+        tell()
 
 
 def _as_tuple(x: Any) -> tuple[Any, ...]:
@@ -202,6 +213,21 @@ def retain_grad(self: Tensor) -> None:
         self._node.retained[self._index] = self
 
 
+def _grad_dtype(self: Tensor) -> Any:
+    """The dtype of the gradients of a leaf: its own, and no other."""
+    if self._node is not None:
+        raise RuntimeError("grad_dtype can only be accessed on leaf tensors")
+    return self.dtype
+
+
+def _set_grad_dtype(self: Tensor, value: Any) -> None:
+    if value is not _grad_dtype(self):
+        raise NotImplementedError(
+            f"grad_dtype: gradients of a tensor of {self.dtype} have that dtype, and not {value}; "
+            "keep a converted copy in a hook (register_post_accumulate_grad_hook)"
+        )
+
+
 def _tensor_backward(
     self: Tensor,
     gradient: Tensor | None = None,
@@ -224,6 +250,7 @@ def _install() -> None:
         ("register_hook", register_hook),
         ("register_post_accumulate_grad_hook", register_post_accumulate_grad_hook),
         ("retain_grad", retain_grad),
+        ("grad_dtype", property(_grad_dtype, _set_grad_dtype)),
         ("retains_grad", property(lambda self: self._retains)),
     ):
         setattr(Tensor, name, fn)

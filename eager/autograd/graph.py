@@ -3,6 +3,7 @@ their places on it."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -14,7 +15,8 @@ from eager.tensor import Tensor
 from eager.traced import UnknownValue
 
 __all__ = [
-    "GradientEdge", "Node", "get_gradient_edge", "increment_version", "save_on_cpu",
+    "GradientEdge", "Node", "get_gradient_edge", "increment_version",
+    "register_multi_grad_hook", "save_on_cpu",
     "saved_tensors_hooks",
 ]  # fmt: skip
 
@@ -41,6 +43,55 @@ def increment_version(tensor: Tensor | Sequence[Tensor]) -> None:
     """Say that the memory of a tensor was written by something that the tape does not see."""
     for x in (tensor,) if isinstance(tensor, Tensor) else tensor:
         x._storage.version += 1
+
+
+class _Together:
+    """The gradients of several tensors, as they come in one backward, for one hook."""
+
+    def __init__(self, tensors: Sequence[Tensor], hook: Callable[..., Any], *, first: bool) -> None:
+        self.hook, self.any = hook, first
+        self.grads: list[Any] | None = None
+        self.handles = [
+            t.register_hook(functools.partial(self.take, i)) for i, t in enumerate(tensors)
+        ]
+
+    def take(self, place: int, grad: Tensor) -> None:
+        if tracing():
+            raise UnknownValue("register_multi_grad_hook waits for the end of the backward")
+        first = self.grads is None
+        if first:
+            self.grads = [None] * len(self.handles)
+            mode.at_end = (*mode.at_end, self.end)
+        assert self.grads is not None
+        self.grads[place] = grad
+        if first and self.any:
+            self.hook(grad)
+
+    def end(self) -> None:
+        grads, self.grads = self.grads, None
+        if not self.any:
+            self.hook(grads)
+
+    def remove(self) -> None:
+        for handle in self.handles:
+            handle.remove()
+
+    def __enter__(self) -> _Together:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+def register_multi_grad_hook(
+    tensors: Sequence[Tensor], fn: Callable[..., Any], *, mode: str = "all"
+) -> Any:
+    """Call `fn` once in each backward that reaches one of the tensors: with the list of their
+    gradients (None for those that it does not reach), or with the first that is there
+    (`mode="any"`)."""
+    if mode not in ("all", "any"):
+        raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
+    return _Together(tuple(tensors), fn, first=mode == "any")
 
 
 class saved_tensors_hooks:

@@ -116,7 +116,8 @@ class DeviceArray(OfAval):
         if placed is None:
             return None
         strides, offset = placed
-        return DeviceArray(self.buffer, aval, strides, self.offset + offset)
+        start = self.offset * self.itemsize // aval.dtype.itemsize
+        return DeviceArray(self.buffer, aval, strides, start + offset)
 
     # ---- what host code must not get
     __array__ = _refusal("a NumPy array")

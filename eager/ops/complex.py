@@ -6,29 +6,49 @@ Arithmetic on complex numbers is that of the pointwise ops.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from dataclasses import field
+from typing import Any, ClassVar
 
 import numpy as np
 
 from eager import dtype as dt
 from eager.aval import Aval, broadcast_shapes
+from eager.dataclass import dataclass
 from eager.dispatch import apply, write_
+from eager.op import Attrs, Op
 from eager.ops import samples as s
 from eager.ops.kinds import Host
 from eager.ops.pointwise import where
 from eager.ops.view import zeros_of
 from eager.registry import needs_tensors, public
 from eager.tensor import Tensor, wrap
+from eager.traced import Traced
+
+Ints = tuple[int, ...]
 
 
-def _part(name: str, kernel: Any, vjp: Any) -> Host:
-    return Host(
-        name,
-        ("x",),
-        vjp,
-        numpy=kernel,
-        rule=lambda x: (Aval(x.shape, dt.real_of(x.dtype), x.device),),
-    )
+@dataclass(frozen=True, eq=False)
+class PartView(Host):
+    """The same memory with another element type: a view to eager and to the tracer, a routine of
+    its own to compiled code. `strides` and `write` are as those of a `View`."""
+
+    strides: Callable[[Ints, Ints], tuple[Ints, int]] = field(kw_only=True)
+    write: Callable[[Aval, Attrs], tuple[Op, dict[str, Any], bool]] = field(kw_only=True)
+    shares: ClassVar[bool] = True
+
+    def run(self, arrays: tuple[Any, ...], _: Attrs) -> tuple[Any, ...]:
+        return (self.numpy(*arrays),)
+
+    def restride(self, shape: Ints, strides: Ints, _: Attrs) -> tuple[Ints, int] | None:
+        return self.strides(shape, strides)
+
+    def inverse(self, base: Aval, attrs: Attrs) -> tuple[Op, dict[str, Any], bool]:
+        return self.write(base, attrs)
+
+
+def _of_parts(x: Aval) -> tuple[Aval]:
+    return (Aval(x.shape, dt.real_of(x.dtype), x.device),)
 
 
 def _real_vjp(g: Tensor) -> tuple[Tensor]:
@@ -43,8 +63,73 @@ def _conj_vjp(g: Tensor) -> tuple[Tensor]:
     return (conj(g),)
 
 
-REAL = _part("real", np.real, _real_vjp)
-IMAG = _part("imag", np.imag, _imag_vjp)
+def _with_part(name: str) -> Callable[[Any, Any], Any]:
+    def kernel(x: Any, part: Any) -> Any:
+        out = np.array(x)
+        setattr(out, name, part)
+        return out
+
+    return kernel
+
+
+def _with_real_vjp(g: Tensor) -> tuple[Tensor, Tensor]:
+    return make_complex(zeros_of(real(g)), imag(g)), real(g)
+
+
+def _with_imag_vjp(g: Tensor) -> tuple[Tensor, Tensor]:
+    return make_complex(real(g), zeros_of(real(g))), imag(g)
+
+
+def _part(name: str, vjp: Any, replaced: Any, place: int) -> PartView:
+    """A part of each number; `replaced` is the derivative of the numbers with another such part."""
+    put = Host(
+        f"with_{name}", ("x", "part"), replaced, numpy=_with_part(name), rule=lambda x, part: (x,)
+    )
+    return PartView(
+        name,
+        ("x",),
+        vjp,
+        numpy=np.real if name == "real" else np.imag,
+        rule=_of_parts,
+        strides=lambda _, strides: (tuple(2 * step for step in strides), place),
+        write=lambda *_: (put, {}, True),
+    )
+
+
+REAL = _part("real", _real_vjp, _with_real_vjp, 0)
+IMAG = _part("imag", _imag_vjp, _with_imag_vjp, 1)
+
+
+def _as_complex_aval(x: Aval) -> tuple[Aval]:
+    dtype = dt.complex64 if x.dtype is dt.float32 else dt.complex128
+    return (Aval(x.shape[:-1], dtype, x.device),)
+
+
+def _as_complex(x: Any) -> Any:
+    """A copy where the strides allow no view (a gradient's: the function refuses it)."""
+    if x.strides[-1] != x.itemsize:
+        x = np.ascontiguousarray(x)
+    return x.view(np.complex64 if x.dtype == np.float32 else np.complex128)[..., 0]
+
+
+AS_REAL: PartView = PartView(
+    "view_as_real",
+    ("x",),
+    lambda g: (apply(AS_COMPLEX, g),),
+    numpy=lambda x: x[..., None].view(x.real.dtype),
+    rule=lambda x: (Aval((*x.shape, 2), dt.real_of(x.dtype), x.device),),
+    strides=lambda _, strides: ((*(2 * step for step in strides), 1), 0),
+    write=lambda *_: (AS_COMPLEX, {}, False),
+)
+AS_COMPLEX: PartView = PartView(
+    "view_as_complex",
+    ("x",),
+    lambda g: (apply(AS_REAL, g),),
+    numpy=_as_complex,
+    rule=_as_complex_aval,
+    strides=lambda _, strides: (tuple(step // 2 for step in strides[:-1]), 0),
+    write=lambda *_: (AS_REAL, {}, False),
+)
 
 
 def _angle_vjp(g: Tensor, x: Tensor) -> tuple[Tensor]:
@@ -53,7 +138,7 @@ def _angle_vjp(g: Tensor, x: Tensor) -> tuple[Tensor]:
     return (make_complex(-g * b / size, g * a / size),)
 
 
-ANGLE = _part("angle", np.angle, _angle_vjp)
+ANGLE = Host("angle", ("x",), _angle_vjp, numpy=np.angle, rule=_of_parts)
 CONJ = Host("conj", ("x",), _conj_vjp, numpy=np.conj, rule=lambda x: (x,))
 
 
@@ -94,12 +179,12 @@ def make_complex(real: Tensor, imag: Tensor) -> Tensor:
 
 
 def real(input: Tensor) -> Tensor:
-    """The real part; a real tensor itself."""
+    """The real part, a view; a real tensor itself."""
     return apply(REAL, input) if input.dtype.is_complex else input
 
 
 def imag(input: Tensor) -> Tensor:
-    """The imaginary part. RuntimeError for a real tensor."""
+    """The imaginary part, a view. RuntimeError for a real tensor."""
     if not input.dtype.is_complex:
         raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
     return apply(IMAG, input)
@@ -148,22 +233,30 @@ def polar(abs: Tensor, angle: Tensor) -> Tensor:
 
 @public(method=False, samples=lambda: [s.call(s.values((3, 2)), grad=False)])
 def view_as_complex(input: Tensor) -> Tensor:
-    """The last dimension, of size 2, as real and imaginary part (a copy)."""
+    """The last dimension, of size 2, as real and imaginary part: a view."""
+    if input.dtype not in (dt.float32, dt.float64):
+        raise RuntimeError(
+            f"view_as_complex is only supported for half, float and double tensors, but got a "
+            f"tensor of scalar type: {input.dtype} (there are no complex numbers of 16-bit floats)"
+        )
     if input.ndim == 0 or input.shape[-1] != 2:
         raise RuntimeError("Tensor must have a last dimension of size 2")
-    return make_complex(input.select(-1, 0), input.select(-1, 1))
+    *steps, last = input.stride()
+    if last != 1:
+        raise RuntimeError("Tensor must have a last dimension with stride 1")
+    if any(step % 2 for step in steps):
+        raise RuntimeError("Tensor must have a stride divisible by 2 for all but last dimension")
+    if type(input._array) is not Traced and input.storage_offset() % 2:
+        raise RuntimeError("Tensor must have a storage_offset divisible by 2")
+    return apply(AS_COMPLEX, input)
 
 
 @public(method=False, samples=lambda: [s.call(_complex, grad=False)])
 def view_as_real(input: Tensor) -> Tensor:
-    """Real and imaginary part along a new last dimension (a copy)."""
-    parts: Any = [real(input).unsqueeze(-1), imag(input).unsqueeze(-1)]
-    return (
-        parts[0]
-        .new_zeros((*input.shape, 2))
-        .slice_scatter(parts[0], -1, 0, 1)
-        .slice_scatter(parts[1], -1, 1, 2)
-    )
+    """Real and imaginary part along a new last dimension: a view."""
+    if not input.dtype.is_complex:
+        raise RuntimeError("view_as_real is only supported for complex tensors")
+    return apply(AS_REAL, input)
 
 
 def _part_of(x: Tensor, value: Any) -> Tensor:
@@ -174,14 +267,12 @@ def _part_of(x: Tensor, value: Any) -> Tensor:
 
 def _set_real(self: Tensor, value: Any) -> None:
     """`z.real = value`: in place."""
-    part = _part_of(self, value)
-    write_(self, make_complex(part, imag(self)) if self.dtype.is_complex else part)
+    write_(real(self), _part_of(self, value))
 
 
 def _set_imag(self: Tensor, value: Any) -> None:
     """`z.imag = value`: in place. RuntimeError for a real tensor."""
-    rest = imag(self)  # that there is one
-    write_(self, make_complex(real(self), _part_of(self, value).to(rest.dtype)))
+    write_(imag(self), _part_of(self, value))
 
 
 for _name, _get, _set in (("real", real, _set_real), ("imag", imag, _set_imag)):

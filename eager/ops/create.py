@@ -19,7 +19,7 @@ from eager.ops.kinds import Create
 from eager.ops.view import as_ints
 from eager.registry import public
 from eager.sym import SymNumber
-from eager.symint import is_int, most
+from eager.symint import SymInt, is_int, most
 from eager.tensor import Tensor, wrap
 
 _NUMBERS = frozenset({int, float, bool})
@@ -79,6 +79,25 @@ def _default(dtype: DType | None) -> DType:
     return dt.get_default_dtype() if dtype is None else dtype
 
 
+def _filling(value: Any, dtype: DType | None) -> tuple[Any, DType]:
+    """What `full` fills with, and the dtype of the result."""
+    if isinstance(value, Tensor):
+        value = value.detach()  # a number, in PyTorch: no gradient goes to it
+        found = value.dtype
+    elif isinstance(value, (int, float, complex, np.generic, SymNumber, SymInt)):
+        value = value.item() if isinstance(value, np.generic) else value
+        found = scalar_aval(value).dtype
+    else:
+        kind = type(value).__name__
+        raise TypeError(f"full(): argument 'fill_value' (position 2) must be Number, not {kind}")
+    if dtype is not None:
+        return value, dtype
+    default = dt.get_default_dtype()
+    if found.category == dt.COMPLEX:
+        return value, found if isinstance(value, Tensor) else dt.complex_of(default)
+    return value, default if found.category == dt.FLOAT else found
+
+
 @public(method=False)
 def full(
     size: Any,
@@ -93,21 +112,10 @@ def full(
     """A tensor of `size` filled with one value, whose type decides the dtype unless given."""
     if layout or pin_memory:
         options("full", layout, pin_memory)
-    if isinstance(fill_value, Tensor):
-        fill_value = fill_value.detach()  # a number, in PyTorch: no gradient goes to it
-    if dtype is None and type(fill_value) is float:
-        dtype = dt.get_default_dtype()
-    elif dtype is None:
-        found = (
-            fill_value.dtype if isinstance(fill_value, Tensor) else scalar_aval(fill_value).dtype
-        )
-        dtype = (
-            found
-            if found.category < dt.FLOAT
-            else dt.get_default_dtype()
-            if found.category == dt.FLOAT
-            else found
-        )
+    if type(fill_value) is float:
+        dtype = dtype or dt.get_default_dtype()
+    else:
+        fill_value, dtype = _filling(fill_value, dtype)
     shape = as_ints(size if type(size) is tuple or not is_int(size) else (size,))
     out = made(FULL, dt.stored(fill_value, dtype), place=device, shape=shape, dtype=dtype)
     return finish(out, device, requires_grad)

@@ -29,7 +29,7 @@ class Index(Op):
     def integer(self, *indices: Aval) -> None:
         for index in indices:
             if index.dtype.category != dt.INT:
-                raise IndexError(
+                raise (RuntimeError if self.name in ("gather", "scatter", "take") else IndexError)(
                     f"{self.name}: tensors used as indices must be integer tensors, got {index!r}"
                 )
 

@@ -44,7 +44,7 @@ def iota_along(dim: int, ndim: int, n: int, *, like: Tensor | None = None) -> Te
     ]
 )
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
-    """out[i][j] = input[index[i][j]][j] for dim 0. IndexError for an index out of range."""
+    """out[i][j] = input[index[i][j]][j] for dim 0. RuntimeError for an index out of range."""
     if sparse_grad:
         warn_once("gather sparse", "gather: sparse_grad=True: the gradient is dense")
     d = norm_dim(dim, input.ndim, "gather")
@@ -239,6 +239,11 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
 )
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """`input` with the slices `index` names along `dim` replaced by those of `source`."""
+    if source.ndim and index.numel() != source.shape[norm_dim(dim, source.ndim, "index_copy")]:
+        raise IndexError(
+            f"index_copy_(): Number of indices ({index.numel()}) should be equal to "
+            f"source.size(dim) ({source.shape[dim]})"
+        )
     return _put_slices(input, norm_dim(dim, input.ndim, "index_copy"), index, source)
 
 

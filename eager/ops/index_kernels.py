@@ -17,14 +17,14 @@ Array = np.ndarray
 
 
 def check_bounds(name: str, index: Array, size: int, dim: int, *, negative: bool) -> None:
-    """IndexError naming the first index that lies outside `size` (or below zero, where that is not
-    allowed)."""
+    """IndexError (gather, scatter: RuntimeError, as in PyTorch) naming the first index that lies
+    outside `size` (or below zero, where that is not allowed)."""
     if not index.size:
         return
     low, high = int(index.min()), int(index.max())
     bad = high if high >= size else low
     if high >= size or low < (-size if negative else 0):
-        raise IndexError(
+        raise (RuntimeError if name in ("gather", "scatter") else IndexError)(
             f"{name}: index {bad} is out of bounds for dimension {dim} with size {size}"
         )
 

@@ -345,6 +345,7 @@ class View(Op):
     )
     write: Callable[[Aval, Attrs], tuple[Op, dict[str, Any], bool]] | None = None
     kind: ClassVar[str] = "view"
+    shares: ClassVar[bool] = True
     recomputed: ClassVar[bool] = True
     rounds: ClassVar[bool] = False
 

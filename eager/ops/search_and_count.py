@@ -111,17 +111,23 @@ def bucketize(
 
 
 # ---------------------------------------------------------------------------------- counting
+def _counted(x: Any) -> Any:
+    if x.size and x.min() < 0:
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    return x
+
+
 BINCOUNT = Dynamic(
     "bincount",
     ("x",),
-    numpy=lambda x, least: np.bincount(x, minlength=least).astype(np.int64),
+    numpy=lambda x, least: np.bincount(_counted(x), minlength=least).astype(np.int64),
     rule=lambda n, x, least: (Aval((n,), dt.int64, x.device),),
     most=lambda x, least: None,
 )
 BINCOUNT_WEIGHTED = Dynamic(
     "bincount_weighted",
     ("x", "weights"),
-    numpy=lambda x, weights, least: np.bincount(x, weights, least).astype(weights.dtype),
+    numpy=lambda x, w, least: np.bincount(_counted(x), w, least).astype(w.dtype),
     rule=lambda n, x, weights, least: (Aval((n,), weights.dtype, x.device),),
     most=lambda x, weights, least: None,
 )
@@ -136,8 +142,14 @@ BINCOUNT_WEIGHTED = Dynamic(
 )
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """How often each non-negative int occurs (or the sum of its weights)."""
-    if input.ndim != 1 or not is_integral(input):
+    if not is_integral(input):
+        raise NotImplementedError(f"\"bincount_cpu\" not implemented for '{input.dtype.name}'")
+    if input.ndim != 1:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    if minlength < 0:
+        raise RuntimeError("minlength should be >= 0")
+    if weights is not None and tuple(weights.shape) != tuple(input.shape):
+        raise RuntimeError("weights should be 1-d and have the same length as input")
     if weights is None:
         return apply(BINCOUNT, input, least=minlength)
     if weights.dtype is not dt.float32:
@@ -158,10 +170,18 @@ HISTC = Host(
 @public(samples=lambda: [s.call(s.values((20,)), 5, -1.0, 2.0, grad=False)])
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """Counts in equal bins of [min, max]; both 0 stand for the extremes of the data."""
+    if not input.dtype.is_floating_point:
+        raise NotImplementedError(f"\"histogram_cpu\" not implemented for '{input.dtype.name}'")
+    if bins <= 0:
+        raise RuntimeError(f"histc(): bins must be > 0, but got {bins}")
     if min == 0 and max == 0 and not input.numel():
         return input.new_zeros(bins)
     if min == 0 and max == 0:
         min, max = input.min().item(), input.max().item()
+    if not (math.isfinite(min) and math.isfinite(max)):
+        raise RuntimeError(f"histc(): range of [{min}, {max}] is not finite")
+    if min > max:
+        raise RuntimeError("histc(): max must be larger than min")
     return apply(HISTC, input, bins=bins, low=float(min), high=float(max))
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import eager
+from eager.autograd import graph
 from jitcap import jit
 
 torch = pytest.importorskip("torch")
@@ -461,3 +462,31 @@ def test_hooks_on_what_is_saved_split_a_compiled_function():
     x = eager.ones(2, requires_grad=True)
     np.testing.assert_allclose(step(x).numpy(), np.exp([1, 1]), rtol=1e-6)
     assert seen == [(2,)]
+
+
+def test_hooks_of_several_gradients():
+    a, b, c = (eager.ones(2, requires_grad=True) for _ in range(3))
+    seen, first = [], []
+    hook = graph.register_multi_grad_hook((a, b, c * 1), lambda grads: seen.append(grads))
+    graph.register_multi_grad_hook([a, b], lambda grad: first.append(grad), mode="any")
+    (a * b * 2).sum().backward()
+    eager.autograd.grad((a * c).sum(), (a, c))
+    assert [[g if g is None else g.tolist() for g in grads] for grads in seen] == [
+        [[2, 2], [2, 2], None],
+        [[1, 1], None, None],
+    ]
+    hook.remove()
+    (a * b).sum().backward()
+    assert len(seen) == 2 and len(first) == 3
+    with pytest.raises(ValueError, match="mode"):
+        graph.register_multi_grad_hook((a,), print, mode="some")
+
+
+def test_the_type_of_gradients():
+    x = eager.ones(2, requires_grad=True)
+    assert x.grad_dtype is eager.float32
+    x.grad_dtype = eager.float32
+    with pytest.raises(NotImplementedError, match="post_accumulate"):
+        x.grad_dtype = eager.float64
+    with pytest.raises(RuntimeError, match="leaf"):
+        _ = (x * 2).grad_dtype

@@ -354,6 +354,45 @@ def test_sizes_that_cannot_be_are_refused():
             F.conv_transpose1d(eager.ones(1, 1, 3), eager.ones(1, 1, 1), **{name: 0})
 
 
+def _said(m):
+    """Calls that PyTorch refuses -> the type of its error."""
+    f, image, columns = m.nn.functional, m.ones(1, 2, 4, 4), m.ones(1, 8, 9)
+    ints, x = m.tensor([1, 2]), m.ones(3, 4)
+    heads, q = m.nn.MultiheadAttention(8, 2), m.ones(3, 2, 8)
+    calls = (
+        *(lambda how=how: f.interpolate(image, size=-1, mode=how)
+          for how in ("nearest", "bilinear", "bicubic", "area", "nearest-exact")),
+        lambda: f.interpolate(image, size=(2, 0)), lambda: f.interpolate(image, size=(2, 2, 2)),
+        lambda: f.interpolate(image, scale_factor=0.1), lambda: f.interpolate(m.ones(1, 1, 0, 4), size=2),
+        lambda: f.unfold(image, 2, stride=0), lambda: f.unfold(image, 0), lambda: f.unfold(image, 2, dilation=0),
+        lambda: f.unfold(image, 2, padding=-1), lambda: f.fold(columns, 4, 2, stride=0),
+        lambda: f.fold(columns, 4, 0), lambda: f.fold(columns, 4, 2, dilation=0),
+        lambda: m.full((2,), "a"), lambda: m.full((2,), None), lambda: m.full((2,), [1]),
+        lambda: m.bincount(m.tensor([-1])), lambda: m.bincount(m.tensor([1.5])),
+        lambda: m.bincount(ints, minlength=-1), lambda: m.bincount(ints, weights=m.ones(3)),
+        lambda: m.histc(x, bins=0), lambda: m.histc(x, 4, 2, 1), lambda: m.histc(ints),
+        lambda: m.histc(x, 3, float("nan")), lambda: m.histc(m.tensor([float("inf")]), 3),
+        lambda: x.gather(0, m.tensor([[5]])), lambda: x.gather(1, m.tensor([[-1]])),
+        lambda: x.gather(0, m.tensor([[0.0]])), lambda: x.scatter(0, m.tensor([[9]]), x),
+        lambda: x.index_select(0, m.tensor([0.5])), lambda: x.index_select(0, m.tensor([7])),
+        lambda: x.index_copy(0, m.tensor([0]), m.ones(2, 4)), lambda: f.embedding(m.tensor([7]), x),
+        lambda: f.cross_entropy(x, m.tensor([0, 4, 1])), lambda: heads(q, q, q, is_causal=True),
+        lambda: heads(q, q, q, attn_mask=m.ones(2, 3)), lambda: heads(m.ones(3, 2, 7), q, q),
+        lambda: heads(q, q, q, key_padding_mask=m.zeros(3, 2, dtype=m.bool)),
+    )  # fmt: skip
+    said = []
+    for call in calls:
+        with pytest.raises(Exception) as raised:  # noqa: B017, PT011 - compared with theirs
+            call()
+        said.append(next(t for t in type(raised.value).__mro__ if t.__module__ == "builtins"))
+    return said
+
+
+def test_the_errors_are_of_the_reference_s_types():
+    assert _said(eager) == _said(torch)
+    assert eager.full((2,), 1j).dtype is eager.complex64
+
+
 def test_losses_and_norms_say_what_does_not_fit():
     x = eager.ones(2, 3)
     with pytest.raises(RuntimeError, match="running_mean should contain 3 elements not 1"):

@@ -175,8 +175,6 @@ def test_options_that_change_results_work_or_raise():
         assert draw(3, out=out) is out
         eager.manual_seed(0)
         assert out.tolist() == draw(3).tolist()
-    with pytest.raises(NotImplementedError, match="always_call"):
-        nn.Linear(1, 1).register_forward_hook(print, always_call=True)
     with pytest.raises(NotImplementedError, match="strict"):
         eager.func.jvp(eager.sin, (out,), (out,), strict=True)
     with pytest.raises(NotImplementedError, match="allow_subclasses"):

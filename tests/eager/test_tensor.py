@@ -438,6 +438,52 @@ def test_parts_of_complex_numbers_are_written():
     assert program(eager) == program(torch)
 
 
+def test_parts_of_complex_numbers_are_views():
+    def program(m, jit=lambda f: f):
+        data = np.array([[1 + 2j, 3 - 1j], [0.5j, 2.0]], np.complex64)
+
+        @jit
+        def write(z, x):
+            w = z.clone()
+            w.real.mul_(2)
+            w.imag[0] = 5
+            pairs = m.view_as_real(w)
+            pairs[..., 1] += 1
+            m.view_as_complex(x)[0] = 1j
+            z.T.imag.add_(1)
+            return w, pairs, w.real, z.abs()
+
+        @jit
+        def train(z):
+            y = z * (1 + 1j)
+            y.real.mul_(3)
+            m.view_as_real(y)[..., 1].mul_(2)
+            pairs = m.view_as_real(z * 1)
+            loss = (y.real**2).sum() + (y.imag * y.real).sum() + pairs.sum()
+            loss.backward()
+            return loss, z.grad
+
+        z, x = m.tensor(data), m.ones(3, 2)
+        out = [t.clone().numpy() for _ in range(2) for t in write(z, x)] + [z.numpy(), x.numpy()]
+        leaf = m.tensor(data, requires_grad=True)
+        out += [t.detach().numpy() for t in train(leaf)]
+        at = [z.real.stride(), z.T.imag.stride(), z[1].imag.storage_offset(), z.real._base is z]
+        shared = m.view_as_real(z)._version == z._version == z.imag._version
+        for bad in (m.ones(3, 3), m.ones(2, 3).T, m.ones(3, 2, dtype=m.int64)):
+            with pytest.raises(RuntimeError):
+                m.view_as_complex(bad)
+        with pytest.raises(RuntimeError):
+            m.view_as_real(m.ones(2))
+        step = (write, train)
+        return out, at, shared, [f.stats.fallbacks for f in step if hasattr(f, "stats")]
+
+    theirs = program(torch)
+    for mine in (program(eager), program(eager, jit)):
+        assert theirs[1:3] == mine[1:3] and not any(mine[3])
+        for a, b in zip(mine[0], theirs[0], strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
 def test_precision_of_products_is_remembered():
     assert eager.get_float32_matmul_precision() == "highest"
     eager.set_float32_matmul_precision("high")

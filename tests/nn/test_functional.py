@@ -189,7 +189,7 @@ def test_max_pool_takes_nan():
         (lambda: F.glu(eager.ones(3)), RuntimeError),
         (lambda: eager.ones(2, 3) @ eager.ones(2, 3), RuntimeError),
         (lambda: eager.einsum("ij,jk->ik", eager.ones(2, 3), eager.ones(4, 5)), RuntimeError),
-        (lambda: eager.gather(eager.ones(2, 3), 0, eager.tensor([[2]])), IndexError),
+        (lambda: eager.gather(eager.ones(2, 3), 0, eager.tensor([[2]])), RuntimeError),
         (lambda: eager.topk(eager.ones(3), 4), RuntimeError),
     ],
 )

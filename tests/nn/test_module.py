@@ -7,7 +7,10 @@ import pickle
 import numpy as np
 import pytest
 
-eager = pytest.importorskip("eager")
+import eager
+from eager.nn.modules import module as hooks_of
+from jitcap import jit
+
 nn = eager.nn
 
 
@@ -167,6 +170,68 @@ def test_hooks():
     with first:
         pass
     assert len(m._forward_hooks) == 1
+
+
+class Refuses(nn.Module):
+    def forward(self, x):
+        if x.sum() > 100:
+            raise ValueError("too large")
+        return x * 2
+
+
+def test_hooks_that_are_always_called():
+    m, seen = Refuses(), []
+    m.register_forward_hook(lambda mod, args, out: seen.append(out is None), always_call=True)
+    assert m(eager.ones(2)).tolist() == [2, 2]
+    with pytest.raises(ValueError, match="too large"):
+        m(eager.full((2,), 1e3))
+    assert seen == [False, True]
+    m.register_forward_hook(
+        lambda mod, args, kwargs, out: out + 1, with_kwargs=True, always_call=True
+    )
+    assert m(x=eager.ones(2)).tolist() == [3, 3]
+
+
+def test_hooks_of_all_modules():
+    plain, seen = nn.Module.__call__, []
+    m, x = nn.Sequential(nn.Linear(2, 3), nn.Tanh()), eager.rand(1, 2, requires_grad=True)
+    step = jit(lambda x: m(x))
+    before = step(x)
+    with hooks_of.register_module_forward_hook(lambda mod, args, out: out * 2):
+        assert np.allclose(step(x).detach().numpy(), m(x).detach().numpy())
+        assert not np.allclose(m(x).detach().numpy(), before.detach().numpy())
+    hooks = (
+        hooks_of.register_module_forward_pre_hook(lambda mod, args: seen.append(type(mod).__name__)),
+        hooks_of.register_module_forward_hook(lambda mod, args, out: out * 2),
+        hooks_of.register_module_full_backward_hook(
+            lambda mod, g_in, g_out: seen.append((type(mod).__name__, len(g_in)))
+        ),
+        hooks_of.register_module_full_backward_pre_hook(lambda mod, g_out: seen.append(g_out[0].shape)),
+    )  # fmt: skip
+    after = m(x)
+    after.sum().backward()
+    assert seen == [
+        "Sequential", "Linear", "Tanh", (1, 3), (1, 3), ("Tanh", 1), (1, 3), ("Linear", 1),
+        ("Sequential", 1),
+    ]  # fmt: skip
+    for hook in hooks:
+        hook.remove()
+    assert nn.Module.__call__ is plain and len(seen) == 9
+    assert np.allclose(step(x).detach().numpy(), before.detach().numpy())
+
+
+def test_older_states_of_batch_norm_have_no_count():
+    net = nn.Sequential(nn.BatchNorm1d(3))
+    net[0].num_batches_tracked += 5
+    state = net.state_dict()
+    assert state._metadata["0"]["version"] == 2
+    del state["0.num_batches_tracked"]
+    with pytest.raises(RuntimeError, match="num_batches_tracked"):
+        net.load_state_dict(state)
+    state._metadata["0"]["version"] = 1
+    net.load_state_dict(state)
+    net.load_state_dict(dict(state))
+    assert net[0].num_batches_tracked == 5
 
 
 def test_containers():

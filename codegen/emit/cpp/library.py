@@ -226,6 +226,10 @@ ROUTINES: dict[str, Routine] = {
     "frexp": Routine("jitcap_bits.h", signal.frexp, fits=signal.of_one_operand),
     "complex cast": Routine("jitcap_complex.h", signal.of_real, fits=signal.to_complex),
     "complex": Routine("jitcap_complex.h", signal.binary("Pair"), fits=signal.parts_alike),
+    "view_as_real": Routine("jitcap_complex.h", signal.as_parts),
+    "view_as_complex": Routine("jitcap_complex.h", signal.as_parts),
+    "with_real": Routine("jitcap_complex.h", signal.with_part("WithRe")),
+    "with_imag": Routine("jitcap_complex.h", signal.with_part("WithIm")),
 }
 # Complex numbers: each op by the struct of jitcap_complex.h that computes an element.
 _OF_ONE: Final = {

@@ -134,6 +134,24 @@ def binary(struct: str) -> Callable[[Writer], None]:
     return write
 
 
+def as_parts(w: Writer) -> None:
+    """Pairs of numbers as complex ones, or the other way: the same bytes."""
+    x, out = w.aval(0), w.step.out_avals[0]
+    whole = x if x.dtype.is_complex else out
+    kind = MEMORY[whole.dtype.name]
+    w.call("complex_map<Same>", whole.numel, f"(const {kind} *)({w.dense(0)})",
+           f"({kind} *)({w.out()})")  # fmt: skip
+
+
+def with_part(struct: str) -> Callable[[Writer], None]:
+    """Complex numbers with another real or imaginary part."""
+
+    def write(w: Writer) -> None:
+        w.call(f"complex_map<{struct}>", w.aval(0).numel, w.dense(0), w.dense(1), w.out())
+
+    return write
+
+
 def of_real(w: Writer) -> None:
     """A cast to complex numbers."""
     w.call("complex_of", w.aval(0).numel, _number_pointer(w, 0), w.out())

@@ -140,12 +140,13 @@ def multi_head_attention_forward(
     (N * heads, S, E / heads) stand in for projected keys and values. AssertionError and
     RuntimeError for shapes that do not fit."""
     single = query.ndim == 2
-    _check_ranks(query, key, value, key_padding_mask)
+    check_ranks(query, key, value, key_padding_mask)
     if single:
         query, key, value = query.unsqueeze(1), key.unsqueeze(1), value.unsqueeze(1)
         key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
-    _check_sizes(query.shape[2], embed_dim_to_check, num_heads)
-    _check_mask(attn_mask, is_causal, (query.shape[0], key.shape[0]), query.shape[1] * num_heads)
+    check_sizes(query.shape[2], embed_dim_to_check, num_heads)
+    check_mask(attn_mask, is_causal, (query.shape[0], key.shape[0]), query.shape[1] * num_heads)
+    check_padding(key_padding_mask, (key.shape[1], key.shape[0]))
     weights: Any = (q_proj_weight, k_proj_weight, v_proj_weight)
     if not use_separate_proj_weight:
         weights = in_proj_weight
@@ -180,7 +181,7 @@ def _stored(x: Tensor, bias: Tensor | None, static: Tensor | None, heads: int) -
     return static.reshape((x.shape[0], heads, *static.shape[1:]))
 
 
-def _check_ranks(query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None) -> None:
+def check_ranks(query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None) -> None:
     rank = query.ndim
     if rank not in (2, 3):
         raise AssertionError(
@@ -199,14 +200,14 @@ def _check_ranks(query: Tensor, key: Tensor, value: Tensor, padding: Tensor | No
         )
 
 
-def _check_sizes(size: int, wanted: int, heads: int) -> None:
+def check_sizes(size: int, wanted: int, heads: int) -> None:
     if size != wanted:
         raise AssertionError(f"was expecting embedding dimension of {wanted}, but got {size}")
     if size % heads:
         raise AssertionError(f"embed_dim {size} not divisible by num_heads {heads}")
 
 
-def _check_mask(mask: Tensor | None, is_causal: bool, plane: tuple[int, int], stacked: int) -> None:
+def check_mask(mask: Tensor | None, is_causal: bool, plane: tuple[int, int], stacked: int) -> None:
     if mask is None:
         if is_causal:
             raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
@@ -217,4 +218,11 @@ def _check_mask(mask: Tensor | None, is_causal: bool, plane: tuple[int, int], st
     if tuple(mask.shape) != wanted:
         raise RuntimeError(
             f"The shape of the {mask.ndim}D attn_mask is {mask.shape}, but should be {wanted}."
+        )
+
+
+def check_padding(padding: Tensor | None, wanted: tuple[int, int]) -> None:
+    if padding is not None and tuple(padding.shape) != wanted:
+        raise AssertionError(
+            f"Expected key_padding_mask of shape {wanted}, but got {tuple(padding.shape)}"
         )

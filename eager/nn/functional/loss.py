@@ -65,7 +65,12 @@ def _picked_loss(
     is `ignore_index`."""
     valid = target != ignore_index
     safe = where(valid, target, 0)
-    picked = apply(GATHER, scores, safe.unsqueeze(dim), dim=dim).squeeze(dim)
+    try:
+        picked = apply(GATHER, scores, safe.unsqueeze(dim), dim=dim).squeeze(dim)
+    except RuntimeError as error:
+        if "is out of bounds" in str(error):
+            raise IndexError(f"Target is out of bounds. {error}") from None
+        raise
     loss = -picked if total is None else total - picked
     if weight is None:
         return where(valid, loss, 0.0), valid.to(scores.dtype)

@@ -123,10 +123,21 @@ def _out_size(input: Tensor, size: Any, scale: Any) -> tuple[int, ...]:
     n = input.ndim - 2
     if (size is None) == (scale is None):
         raise ValueError("exactly one of size and scale_factor should be defined")
-    if size is not None:
-        return per_dim(size, n)
+    for what, values in (("output size", size), ("scale_factor", scale)):
+        if isinstance(values, tuple | list) and len(values) != n:
+            raise ValueError(
+                "Input and output must have the same number of spatial dimensions, but got input "
+                f"with spatial dimensions of {list(input.shape[2:])} and {what} of {values}"
+            )
     factors = scale if isinstance(scale, tuple | list) else (scale,) * n
-    return tuple(map(_scaled, input.shape[2:], factors))
+    sizes = tuple(map(_scaled, input.shape[2:], factors)) if size is None else per_dim(size, n)
+    for given in (input.shape[2:], sizes):
+        if any(type(k) is int and k <= 0 for k in given):
+            raise RuntimeError(
+                "Input and output sizes should be greater than 0, but got input "
+                f"{list(input.shape[2:])} output {list(sizes)}"
+            )
+    return sizes
 
 
 def _ratios(
@@ -354,6 +365,17 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     return split.transpose(1, 2).reshape(input.shape)
 
 
+def _windows(*given: Any) -> list[tuple[int, ...]]:
+    """Kernel size, dilation, padding and stride of windows in an image."""
+    pairs = [per_dim(value, 2) for value in given]
+    names = ("kernel size", "dilation", "padding", "stride")
+    for name, pair in zip(names, pairs, strict=True):
+        if min(pair) < (name != "padding"):
+            least = "non-negative" if name == "padding" else "greater than zero"
+            raise RuntimeError(f"{name} should be {least}, but got {pair}")
+    return pairs
+
+
 @functional(
     lambda: [
         Sample((s.values((2, 3, 4, 5)), 2)),
@@ -366,8 +388,7 @@ def unfold(
     """The windows of (N, C, H, W) as columns: (N, C KH KW, number of windows)."""
     if input.ndim == 3:
         return unfold(input.unsqueeze(0), kernel_size, dilation, padding, stride).squeeze(0)
-    kernel, step = per_dim(kernel_size, 2), per_dim(stride, 2)
-    spread, edge = per_dim(dilation, 2), per_dim(padding, 2)
+    kernel, spread, edge, step = _windows(kernel_size, dilation, padding, stride)
     x = pad(input, (edge[1], edge[1], edge[0], edge[0])) if any(edge) else input
     for d in (0, 1):  # (N, C, H', W', KH, KW)
         x = x.unfold(2 + d, spread[d] * (kernel[d] - 1) + 1, step[d])
@@ -395,8 +416,8 @@ def fold(
     if input.ndim == 2:
         one = input.unsqueeze(0)
         return fold(one, output_size, kernel_size, dilation, padding, stride).squeeze(0)
-    size, kernel, step = per_dim(output_size, 2), per_dim(kernel_size, 2), per_dim(stride, 2)
-    spread, edge = per_dim(dilation, 2), per_dim(padding, 2)
+    size = per_dim(output_size, 2)
+    kernel, spread, edge, step = _windows(kernel_size, dilation, padding, stride)
     taps = kernel[0] * kernel[1]
     places = tuple(
         (s_ + 2 * p - d * (k - 1) - 1) // t + 1

@@ -7,7 +7,6 @@ from typing import Any
 
 from eager.nn import init
 from eager.nn.functional import attention as heads
-from eager.nn.functional.linear import causal_mask
 from eager.nn.modules.linear import Linear
 from eager.nn.modules.module import Module
 from eager.nn.parameter import Parameter
@@ -101,6 +100,7 @@ class MultiheadAttention(Module):
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         single = query.ndim == 2
+        heads.check_ranks(query, key, value, key_padding_mask)
         if single:
             query, key, value = query.unsqueeze(0), key.unsqueeze(0), value.unsqueeze(0)
             if key_padding_mask is not None:
@@ -110,8 +110,10 @@ class MultiheadAttention(Module):
             query = query.transpose(0, 1)
             key = query if same[1] else key.transpose(0, 1)
             value = key if same[0] else value.transpose(0, 1)
-        if is_causal and attn_mask is None:
-            attn_mask = ~causal_mask(query.shape[1], key.shape[1], query)
+        heads.check_sizes(query.shape[2], self.embed_dim, self.num_heads)
+        plane = query.shape[1], key.shape[1]
+        heads.check_mask(attn_mask, is_causal, plane, query.shape[0] * self.num_heads)
+        heads.check_padding(key_padding_mask, (key.shape[0], key.shape[1]))
         q, k, v = self._project(query, key, value)
         mask = heads.added_mask(q, attn_mask, key_padding_mask, k.shape[2])
         p = self.dropout if self.training else 0.0

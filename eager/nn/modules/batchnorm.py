@@ -21,6 +21,8 @@ class _Stats(Module):
     share."""
 
     dims: tuple[int, ...] = ()
+    _version = 2  # 1 had no `num_batches_tracked`
+    _counts = False  # whether an older state is completed
 
     def __init__(
         self,
@@ -74,6 +76,16 @@ class _Stats(Module):
             wanted = " or ".join(f"{d}D" for d in self.dims)
             raise ValueError(f"expected {wanted} input (got {input.ndim}D input)")
 
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, local_metadata: Any, *rest: Any
+    ) -> None:
+        """What was saved before there was a count of batches keeps the one that is here."""
+        key, count = f"{prefix}num_batches_tracked", self.num_batches_tracked
+        version = local_metadata.get("version")
+        if self._counts and (version is None or version < 2) and count is not None:
+            state_dict.setdefault(key, count)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
+
     def extra_repr(self) -> str:
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
@@ -82,6 +94,8 @@ class _Stats(Module):
 
 
 class _BatchNorm(_Stats):
+    _counts = True
+
     def __init__(
         self,
         num_features: int,

@@ -4,15 +4,17 @@ a handle to take it back."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from eager.autograd.function import Function
-from eager.notice import refuse
 from eager.tensor import Tensor
 
 BACKWARD: Final = "backward"  # what stands for `with_kwargs` in the table: when it is called
 BACKWARD_PRE: Final = "backward_pre"
+ALWAYS: Final = "always"  # after `forward`, also when that raises
+ALWAYS_WITH_KWARGS: Final = "always, with kwargs"
 _handle_ids = itertools.count()
 
 
@@ -61,7 +63,7 @@ class BackwardHooks:
     """The backward hooks of one call of a module: its arguments and results are watched, and when
     the gradients of both are there the hooks are called with them."""
 
-    def __init__(self, module: Any, hooks: dict[int, Any]) -> None:
+    def __init__(self, module: Any, hooks: Mapping[int, Any]) -> None:
         self.module = module
         self.hooks = [hook for hook, kind in hooks.values() if kind is BACKWARD]
         self.before = [hook for hook, kind in hooks.values() if kind is BACKWARD_PRE]
@@ -127,6 +129,91 @@ def _spread(grads: Any, places: list[int], count: int) -> tuple[Any, ...]:
     return tuple(of.get(i) for i in range(count))
 
 
+class _EveryModule:
+    """The hooks of all modules. While there are any, `Module.__call__` is the call that heeds
+    hooks; else a call does not ask for them."""
+
+    def __init__(self) -> None:
+        self.forward: dict[int, Any] = {}
+        self.forward_pre: dict[int, Any] = {}
+        self.module: Any = None  # the class, which puts itself here with its plain call
+        self.plain: Any = None
+
+    def add(self, hooks: dict[int, Any], hook: Any, kind: Any) -> RemovableHandle:
+        handle = _GlobalHandle(hooks)
+        hooks[handle.id] = hook, kind
+        self.choose_call()
+        return handle
+
+    def choose_call(self) -> None:
+        any_hooks = self.forward or self.forward_pre
+        self.module.__call__ = self.module._call_with_hooks if any_hooks else self.plain
+
+
+EVERY_MODULE: Final = _EveryModule()
+
+
+class _GlobalHandle(RemovableHandle):
+    def remove(self) -> None:
+        super().remove()
+        EVERY_MODULE.choose_call()
+
+
+class _Call:
+    """One call of a module with hooks: what it is given, and the result so far."""
+
+    def __init__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.module, self.args, self.kwargs = module, args, kwargs
+        self.result: Any = None
+        self.called: set[int] = set()
+
+    def run(self, after: Mapping[int, Any]) -> Any:
+        module = self.module
+        before = {**EVERY_MODULE.forward_pre, **module._forward_pre_hooks}
+        for hook, with_kwargs in before.values():
+            if with_kwargs:
+                changed = hook(module, self.args, self.kwargs)
+                if changed is not None:
+                    self.args, self.kwargs = changed
+            else:
+                changed = hook(module, self.args)
+                if changed is not None:
+                    self.args = changed if isinstance(changed, tuple) else (changed,)
+        backward = BackwardHooks(module, after)
+        self.args = backward.enter(self.args)
+        self.result = module.forward(*self.args, **self.kwargs)
+        for key, (hook, kind) in after.items():
+            if kind not in (BACKWARD, BACKWARD_PRE):
+                self.called.add(key)
+                self.tell(hook, kind)
+        return backward.leave(self.result) if backward.hooks or backward.before else self.result
+
+    def tell(self, hook: Any, kind: Any) -> None:
+        if kind in (True, ALWAYS_WITH_KWARGS):
+            changed = hook(self.module, self.args, self.kwargs, self.result)
+        else:
+            changed = hook(self.module, self.args, self.result)
+        if changed is not None:
+            self.result = changed
+
+    def run_rest(self, after: Mapping[int, Any]) -> None:
+        """Something raised: the hooks that are always called and were not."""
+        for key, (hook, kind) in after.items():
+            if kind in (ALWAYS, ALWAYS_WITH_KWARGS) and key not in self.called:
+                try:
+                    self.tell(hook, kind)
+                except Exception as error:  # noqa: BLE001 - the first error is what is raised
+                    warnings.warn(
+                        "module forward hook with ``always_call=True`` raised an exception that "
+                        f"was silenced as another error was raised in forward: {error}",
+                        stacklevel=2,
+                    )
+
+
+def _kind(with_kwargs: bool, always_call: bool) -> Any:
+    return (ALWAYS_WITH_KWARGS if with_kwargs else ALWAYS) if always_call else with_kwargs
+
+
 class Hooked:
     """A module whose calls run hooks: two tables of them, and the call that heeds them."""
 
@@ -134,26 +221,16 @@ class Hooked:
     _forward_pre_hooks: dict[int, Any]
     forward: Callable[..., Any]
 
-    def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        for hook, with_kwargs in list(self._forward_pre_hooks.values()):
-            if with_kwargs:
-                changed = hook(self, args, kwargs)
-                if changed is not None:
-                    args, kwargs = changed
-            else:
-                changed = hook(self, args)
-                if changed is not None:
-                    args = changed if isinstance(changed, tuple) else (changed,)
-        backward = BackwardHooks(self, self._forward_hooks)
-        args = backward.enter(args)
-        result = self.forward(*args, **kwargs)
-        for hook, with_kwargs in list(self._forward_hooks.values()):
-            if with_kwargs in (BACKWARD, BACKWARD_PRE):
-                continue
-            changed = hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
-            if changed is not None:
-                result = changed
-        return backward.leave(result) if backward.hooks or backward.before else result
+    def _call_with_hooks(self, *args: Any, **kwargs: Any) -> Any:
+        after = {**EVERY_MODULE.forward, **self._forward_hooks}
+        call = _Call(self, args, kwargs)
+        if not any(kind in (ALWAYS, ALWAYS_WITH_KWARGS) for _, kind in after.values()):
+            return call.run(after)
+        try:
+            return call.run(after)
+        except Exception:
+            call.run_rest(after)
+            raise
 
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
@@ -169,11 +246,10 @@ class Hooked:
         with_kwargs: bool = False,
         always_call: bool = False,
     ) -> RemovableHandle:
-        """`hook(module, args, output)` runs after `forward` and may return another output."""
-        refuse(
-            "register_forward_hook", "catch the exception around the call", always_call=always_call
-        )
-        return add_hook(self._forward_hooks, hook, prepend, with_kwargs)
+        """`hook(module, args, output)` runs after `forward` and may return another output;
+        `always_call`: also when something raises, with what there is of the output (or None)."""
+        kind = _kind(with_kwargs, always_call)
+        return add_hook(self._forward_hooks, hook, prepend, kind)
 
     def register_full_backward_hook(
         self, hook: Callable[..., Any], prepend: bool = False
@@ -190,3 +266,30 @@ class Hooked:
         """`hook(module, grad_output)` runs before the gradient goes through the module, and may
         return another."""
         return add_hook(self._forward_hooks, hook, prepend, BACKWARD_PRE)
+
+
+def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """`hook(module, args)` runs before `forward` of every module."""
+    return EVERY_MODULE.add(EVERY_MODULE.forward_pre, hook, False)
+
+
+def register_module_forward_hook(
+    hook: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
+) -> RemovableHandle:
+    """`hook(module, args, output)` runs after `forward` of every module, before its own hooks."""
+    return EVERY_MODULE.add(EVERY_MODULE.forward, hook, _kind(with_kwargs, always_call))
+
+
+def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """`hook(module, grad_input, grad_output)` runs for every module: see
+    `Module.register_full_backward_hook`."""
+    return EVERY_MODULE.add(EVERY_MODULE.forward, hook, BACKWARD)
+
+
+register_module_backward_hook = register_module_full_backward_hook  # its older form
+
+
+def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """`hook(module, grad_output)` runs for every module: see
+    `Module.register_full_backward_pre_hook`."""
+    return EVERY_MODULE.add(EVERY_MODULE.forward, hook, BACKWARD_PRE)

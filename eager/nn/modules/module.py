@@ -11,7 +11,22 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from eager.dtype import DType, bfloat16, float16, float32, float64
-from eager.nn.modules.hooks import Hooked
+from eager.nn.modules.hooks import EVERY_MODULE, Hooked
+from eager.nn.modules.hooks import (
+    register_module_backward_hook as register_module_backward_hook,
+)
+from eager.nn.modules.hooks import (
+    register_module_forward_hook as register_module_forward_hook,
+)
+from eager.nn.modules.hooks import (
+    register_module_forward_pre_hook as register_module_forward_pre_hook,
+)
+from eager.nn.modules.hooks import (
+    register_module_full_backward_hook as register_module_full_backward_hook,
+)
+from eager.nn.modules.hooks import (
+    register_module_full_backward_pre_hook as register_module_full_backward_pre_hook,
+)
 from eager.nn.modules.state import IncompatibleKeys as IncompatibleKeys
 from eager.nn.modules.state import State
 from eager.nn.parameter import Buffer, Parameter
@@ -46,7 +61,7 @@ class Module(Hooked, State):
     # ------------------------------------------------------------------------------- calling
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._forward_pre_hooks or self._forward_hooks:
-            return self._call_with_hooks(args, kwargs)
+            return self._call_with_hooks(*args, **kwargs)
         return self.forward(*args, **kwargs)
 
     # ------------------------------------------------------------------------- registration
@@ -301,6 +316,9 @@ class Module(Hooked, State):
         if not body:
             return f"{self._get_name()}()"
         return f"{self._get_name()}(\n  " + "\n  ".join(body) + "\n)"
+
+
+EVERY_MODULE.module, EVERY_MODULE.plain = Module, Module.__call__
 
 
 def indent(text: str) -> str:

@@ -32,6 +32,8 @@ struct Pair { template <class T> static JC_INLINE auto apply(T a, T b) {
   if constexpr (sizeof(T) == 4) return c64{a, b};
   else return c128{a, b};
 } };
+struct WithRe { template <class C> static JC_INLINE C apply(C x, part<C> re) { return {re, x.im}; } };
+struct WithIm { template <class C> static JC_INLINE C apply(C x, part<C> im) { return {x.re, im}; } };
 struct Plus { template <class C> static JC_INLINE C apply(C a, C b) { return {a.re + b.re, a.im + b.im}; } };
 struct Minus { template <class C> static JC_INLINE C apply(C a, C b) { return {a.re - b.re, a.im - b.im}; } };
 struct Times { template <class C> static JC_INLINE C apply(C a, C b) { return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re}; } };
@@ -63,8 +65,8 @@ template <class Op, class T, class R> JC_NOINLINE void complex_map(i64 n, const 
     for (i64 i = lo; i < hi; i++) out[i] = Op::apply(x[i]);
   });
 }
-template <class Op, class T, class R> JC_NOINLINE void complex_map(i64 n, const T *x, const T *y, R *out) {
-  parallel(n, 64, team_for(n * (i64)(2 * sizeof(T) + sizeof(R))), [=](i64 lo, i64 hi) {
+template <class Op, class T, class U, class R> JC_NOINLINE void complex_map(i64 n, const T *x, const U *y, R *out) {
+  parallel(n, 64, team_for(n * (i64)(sizeof(T) + sizeof(U) + sizeof(R))), [=](i64 lo, i64 hi) {
     for (i64 i = lo; i < hi; i++) out[i] = Op::apply(x[i], y[i]);
   });
 }
