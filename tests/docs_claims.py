@@ -316,6 +316,8 @@ CLAIMS = {
         "* `x[i]`, where `i` is a tensor": "tests/eager/test_indexing.py::"
         "test_an_index_tensor_without_dimensions_gives_a_view "
         "tests/eager/test_indexing.py::test_it_leaves_a_compiled_function_as_a_view",
+        "* `z.conj()` is a copy": "tests/eager/test_tensor.py::"
+        "test_parts_of_complex_numbers_are_views",
         "* A lazy module": "tests/nn/test_lazy.py::test_first_called_in_a_compiled_function",
         "* Sparse and nested": SELF + "test_what_is_not_there",
         "* Tensors live on the CPU": DEVICE + "test_surface.py tests/cuda/test_training.py",

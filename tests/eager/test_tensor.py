@@ -477,6 +477,9 @@ def test_parts_of_complex_numbers_are_views():
         step = (write, train)
         return out, at, shared, [f.stats.fallbacks for f in step if hasattr(f, "stats")]
 
+    z = eager.tensor([1 + 2j])
+    z.conj().zero_()
+    assert z.tolist() == [1 + 2j]  # a copy
     theirs = program(torch)
     for mine in (program(eager), program(eager, jit)):
         assert theirs[1:3] == mine[1:3] and not any(mine[3])
