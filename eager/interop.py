@@ -443,6 +443,11 @@ def _iter(self: Tensor) -> Any:
     return iter(self.unbind(0))
 
 
+def _reversed(self: Tensor) -> Tensor:
+    """The rows the other way round, as a tensor, so that `reversed(x)` goes through them."""
+    return self.flip(0) if self.ndim else self
+
+
 def _contains(self: Tensor, value: Any) -> bool:
     return bool((self == value).any())
 
@@ -548,6 +553,7 @@ for _name, _fn in {
     "__complex__": lambda self: complex(number(self)),
     "__index__": _index,
     "__iter__": _iter,
+    "__reversed__": _reversed,
     "__contains__": _contains,
     "__reduce_ex__": _reduce,
     "__setstate__": _set_state,

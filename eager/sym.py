@@ -125,6 +125,15 @@ class SymNumber:
     def __format__(self, spec: str) -> str:
         return format(self.tracer.concretize(self, self.pytype), spec)
 
+    def __floor__(self) -> Any:
+        return self.tracer.number(math.floor, (self,))
+
+    def __ceil__(self) -> Any:
+        return self.tracer.number(math.ceil, (self,))
+
+    def __trunc__(self) -> Any:
+        return self.tracer.number(math.trunc, (self,))
+
     def __round__(self, digits: int | None = None) -> Any:
         return round(self.tracer.concretize(self, self.pytype), digits)
 

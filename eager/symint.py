@@ -270,6 +270,8 @@ def _remaining(r: SymInt | int, y: SymInt | int) -> tuple[SymInt | int, SymInt |
     """(r // y, r % y), of what does not divide term by term."""
     if not isinstance(r, SymInt) and not isinstance(y, SymInt):
         return r // y, r % y
+    if not isinstance(r, SymInt) and not r:  # whatever the sign of y
+        return 0, 0
     if known_le(0, r) and known_lt(r, y):
         return 0, r
     if known_lt(r, 0) and known_le(mul(y, -1), r):  # (n - 1) // n

@@ -71,9 +71,19 @@ class Varying:
 
 
 def _names(guard: Guard, value: Any) -> set[str]:
-    """The number, the length of a list or the sizes whose guarded value is another now."""
+    """The number, the length of a list or the sizes whose guarded value is another now; of a tuple
+    of ints itself, and those in it."""
     name = guard.origin.show()
     if isinstance(guard, Length):
         return {counted(name)}
-    is_number = isinstance(guard, Equals) and isinstance(guard.value, int | float)
-    return {*sizes.seen(guard, value), *([name] if is_number else [])}
+    found = set(sizes.seen(guard, value))
+    if isinstance(guard, Equals) and isinstance(guard.value, int | float):
+        found.add(name)
+    elif isinstance(guard, Equals) and type(guard.value) is type(value) is tuple:
+        pairs = enumerate(zip(guard.value, value, strict=False))
+        found |= {name, *(f"{name}[{i}]" for i, (a, b) in pairs if _vary(a, b))}
+    return found
+
+
+def _vary(a: Any, b: Any) -> bool:
+    return type(a) is type(b) is int and a != b

@@ -235,7 +235,7 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
     d = norm_dim(dim, input.ndim, "tensor_split")
     size, given = input.shape[d], indices_or_sections
     if isinstance(given, Tensor):
-        given = given.item() if given.ndim == 0 else given.tolist()
+        given = int(given.item()) if given.ndim == 0 else given.tolist()
     if is_int(given):
         given = given.__index__()
         if given <= 0:

@@ -39,12 +39,14 @@ _NEVER_RAISES: Final = TOTAL | {operator.add, operator.sub, operator.mul, abs}  
 @dataclass(slots=True, eq=False)
 class Outside:
     """What a number from outside is: where it is read, and its value now; the size that it is for
-    eager, once it was one, and its input of the graph if that is a symbol."""
+    eager, once it was one, and its input of the graph if that is a symbol. `varies`: it is made of
+    sizes that are symbols, and no size as they are (`int(x.shape[0] * 0.5)`)."""
 
     origin: Origin
     value: Any
     size: Any = None
     node: Any = None
+    varies: bool = False
 
 
 def read(s: Session, value: Any, origin: Origin) -> SymNumber:
@@ -89,7 +91,9 @@ def _compute(s: Session, fn: Function, operands: tuple[Any, ...]) -> Any:
     origin = expression(call, operands)
     if size is None and not _is_sure(fn, operands):
         s.guards.add(TypeIs(origin, s.line(), type(value)))
-    return SymNumber(s.tracer, type(value), Outside(origin, value, size))
+    leaves = [x.leaf for x in operands if type(x) is SymNumber]
+    varies = size is None and any(x.varies or x.size is not None for x in leaves)
+    return SymNumber(s.tracer, type(value), Outside(origin, value, size, varies=varies))
 
 
 def _is_sure(fn: Function, operands: tuple[Any, ...]) -> bool:

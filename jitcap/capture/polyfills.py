@@ -40,16 +40,19 @@ def sum_(iterable: Iterable[Any], /, start: Any = 0) -> Any:
     for cls, shown in ((str, "strings [use ''"), (bytes, "bytes [use b''")):
         if isinstance(start, cls):
             raise TypeError(f"sum() can't sum {shown}.join(seq) instead]")
-    total, numbers = start, []  # those not added yet
-    exact = type(total) in _NUMBERS
-    for value in iterable:
-        exact = exact and type(value) in _NUMBERS
-        if exact:
+    total, rest = start, iter(iterable)
+    if type(total) in _NUMBERS:
+        numbers: list[Any] = []
+        for value in rest:
+            if type(value) not in _NUMBERS:
+                total = add_up(total, *numbers) + value
+                break
             numbers.append(value)
         else:
-            total = (add_up(total, *numbers) if numbers else total) + value
-            numbers = []
-    return add_up(total, *numbers) if numbers else total
+            return add_up(total, *numbers)
+    for value in rest:
+        total = total + value
+    return total
 
 
 def add_up(total: Any, *numbers: Any) -> Any:

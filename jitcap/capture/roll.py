@@ -11,7 +11,6 @@ the frame; if it changed what it may not, the function is captured again without
 from __future__ import annotations
 
 import functools
-import itertools
 import operator
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -26,6 +25,7 @@ from eager.symint import hint, known_eq
 from eager.tape import differentiable
 from eager.tensor import Tensor
 from eager.traced import UnknownValue
+from jitcap.capture.appended import Appended, Place, put, stand_in, value_at
 from jitcap.capture.behind import Behind, Unsayable
 from jitcap.capture.breaks import Again, Break
 from jitcap.capture.interpret import NULL, Frame
@@ -33,7 +33,7 @@ from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.kinds.counted import Rows as SizedRows
 from jitcap.capture.paths import looks, needed
 from jitcap.capture.sizes import out
-from jitcap.capture.state import State, is_known_elsewhere
+from jitcap.capture.state import State
 from jitcap.capture.steps import (
     KINDS,
     Counts,
@@ -71,23 +71,6 @@ _PLAIN: Final = (int, float, str, bool, type(None))
 
 class NotRolled(BaseException):
     """The step is not the same for all counters, or cannot be said so."""
-
-
-class Appended:
-    """Stands for a list that the step appends to, and does nothing else with."""
-
-    def __init__(self, target: list[Any]) -> None:
-        self.target = target
-        self.values: list[Any] = []
-
-    def append(self, value: Any) -> None:
-        self.values.append(value)
-
-    def is_plain(self) -> bool:
-        """Whether there are tensors in it only, and one more for each step."""
-        return len(self.values) == 1 and all(
-            isinstance(x, Tensor) for x in (*self.values, *self.target)
-        )
 
 
 def roll(s: Any, frame: Frame, end: int) -> bool:
@@ -149,7 +132,6 @@ class Trial:
         self.left = every if looks(frame.code) else needed(frame.code, end)
         stored = [n for n in frame.fast if n in self.stored & self.read]
         self.carried = [n for n in stored if _tensors(frame.fast[n])]
-        self.lists = _appended(region)
         leaves = self.start = [x for n in self.carried for _, x in leaves_of(frame.fast[n])]
         self.needs = [
             needs.get(i, mode.enabled and differentiable(t.dtype) and t.requires_grad)
@@ -162,7 +144,6 @@ class Trial:
         self.loop = Loop(s.tracer, leaves, [], self.length, self.step < 0)
         self.loop.numbers = [(self.counter.leaf, self.first, self.step)]
         self.elements = Elements(self)
-        self.stand_ins: dict[str, Appended] = {}
         self.count = 0  # instructions of a step
 
     # ---- the step
@@ -199,7 +180,8 @@ class Trial:
             inner.fast[name] = fill(tree, [next(given) for _ in leaves_of(tree)])
         for name in self.stored - self.read:
             inner.fast.pop(name, None)  # it is set before it is read
-        self._stand_in_lists(inner)
+        stand_ins = stand_in(self.s, before, inner, self.end, sized=self.sized)
+        self.stand_ins: dict[Place, Appended] = stand_ins
         self.placed = dict(inner.fast)
         inner.push(self.elements.of(self.through))
         modes = Modes.now()
@@ -211,25 +193,13 @@ class Trial:
                 self.count += 1
         finally:
             vm.frames.pop()
-        same = len(inner.stack) == len(before.stack)
-        if not same or any(a is not b for a, b in zip(inner.stack, before.stack, strict=True)):
+        expected = [stand_ins.get(i, x) for i, x in enumerate(before.stack)]
+        same = len(inner.stack) == len(expected)
+        if not same or any(a is not b for a, b in zip(inner.stack, expected, strict=True)):
             raise NotRolled
         if modes != Modes.now():
             raise NotRolled
         return self._values(inner)
-
-    def _stand_in_lists(self, inner: Frame) -> None:
-        """Lists that the step appends to, and that nothing else of it can reach."""
-        for name in self.lists:
-            value = inner.fast.get(name)
-            if type(value) is not list or self.s.outside.shadow(value) is not None:
-                continue
-            others = [v for k, v in inner.fast.items() if k != name]
-            if _reaches([*others, *inner.stack], value):
-                raise NotRolled
-            if self.sized and is_known_elsewhere(self.s, self.frame, name):
-                raise NotRolled  # it becomes another object
-            self.stand_ins[name] = inner.fast[name] = Appended(value)
 
     def _values(self, inner: Frame) -> tuple[list[Tensor], list[Tensor]]:
         """What is carried on, and what every step gives."""
@@ -260,7 +230,7 @@ class Trial:
             elif name in self.left:
                 self._check_local(NULL, after)
             self.last[name] = after
-        if any(inner.fast.get(n) is not x for n, x in self.stand_ins.items()):
+        if any(value_at(inner, place) is not x for place, x in self.stand_ins.items()):
             raise NotRolled
         for each in self.stand_ins.values():
             if not all(map(_tensors, each.values)):
@@ -367,10 +337,10 @@ class Trial:
                 frame.fast[name] = self._final(self.last[name])
             elif name not in self.left:
                 frame.fast.pop(name, None)
-        for name, each in self.stand_ins.items():
+        for place, each in self.stand_ins.items():
             if self.sized:
                 pieces = self.behind.pieces(each.values[0], loop)
-                frame.fast[name] = SizedRows(site, (*each.target, *pieces))
+                put(frame, place, SizedRows(site, (*each.target, *pieces)))
                 continue
             for i in range(self.length):
                 each.target.extend(
@@ -553,34 +523,6 @@ def is_plain(x: Tensor) -> bool:
         known_eq(n, 1) or known_eq(a, b)
         for n, a, b in zip(shape, strides, contiguous_strides(shape), strict=True)
     )
-
-
-def _appended(region: Any) -> set[str]:
-    """Locals on which `.append` is looked up."""
-    return {
-        a.arg
-        for a, b in itertools.pairwise(region)
-        if a.op == "LOAD_FAST" and b.op == "LOAD_ATTR" and b.arg == "append"
-    }
-
-
-def _reaches(values: list[Any], target: Any) -> bool:
-    """Whether a container among `values` is, or holds, `target`."""
-    stack, seen = [*values], set[int]()
-    while stack:
-        value = stack.pop()
-        if value is target:
-            return True
-        if id(value) in seen:
-            continue
-        seen.add(id(value))
-        if isinstance(value, dict):
-            stack += dict.values(value)
-        elif isinstance(value, tuple | list | set | frozenset):
-            stack += [*value]
-        elif not isinstance(value, (Tensor, SymNumber, *_PLAIN)):
-            stack += vars(value).values() if hasattr(value, "__dict__") else ()
-    return False
 
 
 def _dimension(keys: tuple[Any, ...], at: int, rank: int) -> int:

@@ -178,7 +178,7 @@ class CaptureSizes(Sizes):
             return None
         if type(leaf) is not numbers.Outside:
             return self._of_graph(number)
-        if leaf.size is None and INTS in self.session.outside.dynamic:
+        if leaf.size is None and (leaf.varies or INTS in self.session.outside.dynamic):
             self.make(number)
         return leaf.size
 

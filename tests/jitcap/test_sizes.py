@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -483,6 +484,51 @@ def test_a_size_as_a_count(backend: str) -> None:
         x = floats(n, 4)
         assert all(map(close, step(x), counts_of_sizes(x)))
     assert step.stats.compiles <= 2 and not step.stats.fallbacks
+
+
+def computed_sizes(x: Any, scale: float) -> Any:
+    """Sizes by arithmetic that sizes do not have."""
+    n = x.shape[0]
+    most = max(n // 3, 1), round(n * 0.3), math.ceil(n / 2)
+    parts = x[: int(n * 0.5)], x[: math.floor(n * scale)], x[most[2] - 1 :], x[: int(math.sqrt(n))]
+    image = x.view(1, 1, n, 4)
+    resized = (
+        F.interpolate(image, scale_factor=scale),
+        F.interpolate(image, scale_factor=1.7, mode="bilinear", recompute_scale_factor=True),
+        F.fractional_max_pool2d(image, 2, output_ratio=(0.5, 0.5)),
+    )
+    return *parts, *resized, eager.zeros(most[1]), eager.zeros(int(n**0.5)) + most[0]
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_sizes_by_the_arithmetic_of_numbers(dynamic: bool | None) -> None:
+    step = jit(computed_sizes, backend="python", dynamic=dynamic)
+    for n in (16, 12, 9, 21, 14, 11):
+        x = floats(n, 4)
+        eager.manual_seed(n)
+        want = computed_sizes(x, 0.6)
+        eager.manual_seed(n)
+        assert all(map(close, step(x, 0.6), want))
+    assert step.stats.compiles <= 2 and not step.stats.fallbacks
+
+
+def by_shapes(x: Any, shape: tuple[int, ...], rest: tuple[int, int]) -> Any:
+    wide = x.expand(shape) * eager.arange(shape[1])
+    found = x.expand(shape), F.layer_norm(wide, shape[1:]), x.new_zeros(rest)
+    return (*found, eager.ones(rest[0])) if shape[1:] == (4,) else found
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_a_tuple_of_sizes(dynamic: bool | None) -> None:
+    """One of which a number varies is compared number by number."""
+    step = jit(by_shapes, backend="python", dynamic=dynamic)
+    for n in (5, 7, 6, 9, 4, 12):
+        args = floats(n, 1), (n, n + 2), (3, n)
+        found, want = step(*args), by_shapes(*args)
+        assert len(found) == len(want) and all(map(close, found, want))
+    assert step.stats.compiles <= 3
+    args = floats(5, 1), (5, 4), (3, 5)
+    assert len(step(*args)) == len(by_shapes(*args)) == 4
 
 
 def through_rows(x: Any, w: Any) -> Any:

@@ -11,7 +11,7 @@ import pytest
 import eager
 import eager.nn.functional as F
 from eager import nn
-from jitcap import jit
+from jitcap import explain, jit
 
 SIZES = (5, 7, 4, 13)
 
@@ -229,7 +229,20 @@ def scans(h: Any, x: Any, w: Any) -> Any:
     return last, ys, *more, eager.map(lambda y: (y @ w).sin(), x.transpose(0, 1))
 
 
-LENGTHS = (there_and_back, collected, kept, another_kind_at_first, draws, scans)
+def listed(h: Any, x: Any, w: Any) -> Any:
+    """Comprehensions, what goes through them and through rows, and sums of rows."""
+    rows = x.transpose(0, 1)
+    for row in reversed(rows):
+        h = (h @ w + row).tanh()
+    seen = [(row @ w).sin() for row in rows]
+    more = [rows[t] * t for t in range(x.shape[1])]
+    for each in seen:
+        h = (h + each).tanh()
+    both = [a * b + i for i, (a, b) in enumerate(zip(seen, more, strict=False))]
+    return h, eager.stack(both) / len(both), sum(rows) + sum(seen) + more[-1], eager.cat(more)
+
+
+LENGTHS = (there_and_back, collected, kept, another_kind_at_first, draws, scans, listed)
 
 
 @pytest.mark.parametrize("fn", LENGTHS, ids=lambda fn: fn.__name__)
@@ -250,6 +263,41 @@ def test_a_scan_of_several_steps_at_once_has_a_version_for_each_rest() -> None:
         return last, ys
 
     check(with_gradients(fn), sequence, (5, 7, 10, 13, 8, 11), compiles=3)
+
+
+def flat_and_nested(x: Any) -> Any:
+    flat = [a * b.sum() for a in x for b in x]
+    nested = [eager.stack([a * b for b in x]) for a in x]
+    return eager.stack(flat), eager.stack(nested)
+
+
+def with_effects(x: Any) -> Any:
+    log: list[int] = []
+    found = [(log.append(i), row * 2)[1] for i, row in enumerate(x)]
+    total = x[0] * 0
+    sums = [total := total * 0.5 + row for row in x]
+    return eager.stack(found) * len(log) * log[-1], eager.stack(sums), total
+
+
+def elements_that_are_written(x: Any) -> Any:
+    rows = [row * 1 for row in x]
+    for row in rows:
+        row.mul_(2)
+    return eager.stack(rows), eager.stack([row for i, row in enumerate(x) if i % 2])
+
+
+@pytest.mark.parametrize("fn", [flat_and_nested, with_effects, elements_that_are_written])
+def test_comprehensions_that_are_no_scans(fn: Callable[..., Any]) -> None:
+    check(with_gradients(fn), lambda n: (floats(n, 3, seed=n),), (5, 7, 4), 3)
+
+
+def test_a_comprehension_of_many_products_is_a_scan() -> None:
+    def fn(x: Any, w: Any) -> Any:
+        return (eager.stack([x @ w * i for i in range(40)]),)
+
+    (note,) = explain(fn)(floats(3, 4), floats(4, 4)).notes
+    assert note.endswith("a loop of 40 steps is one scan")
+    check(with_gradients(fn), lambda n: (floats(n, 4, seed=n), floats(4, 4, seed=2)))
 
 
 def test_prefixes_have_a_version_for_many_lengths() -> None:

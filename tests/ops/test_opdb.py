@@ -5,6 +5,8 @@ import random
 import op_harness
 import pytest
 
+import eager
+
 pytestmark = [
     op_harness.needs_reference,
     pytest.mark.filterwarnings("ignore"),
@@ -64,6 +66,38 @@ def test_through_jit(opdb, backend, count):
     found = {op.formatted_name: opdb_jit.run_op(op, "float32", 2, backend) for op in some}
     assert not {name: out.wrong for name, out in found.items() if out.wrong}
     assert sum(len(out.right) for out in found.values()) >= count
+
+
+@pytest.mark.parametrize(("backend", "count"), [("eager", 30), ("cpp", 4)])
+def test_at_several_sizes(opdb, backend, count):
+    """One compile serves the samples' sizes and others; what has more versions has a reason."""
+    opdb_sizes = pytest.importorskip("opdb_sizes")
+    some = random.Random(6).sample(_slice(opdb), count)
+    found = {op.formatted_name: opdb_sizes.run_op(op, "float64", 2, backend) for op in some}
+    assert not {name: out.wrong for name, out in found.items() if out.wrong}
+    fixed = [(name, *rest) for name, out in found.items() for _, *rest in out.fixed]
+    assert not [each for each in fixed if not opdb_sizes.accepted(*each[:2])]
+    assert sum(len(out.right) for out in found.values()) >= count
+
+
+def test_the_comparison_sees_sizes_that_get_into_a_program(opdb):
+    """One that is part of the program unseen, and one that is fixed."""
+    opdb_sizes = pytest.importorskip("opdb_sizes")
+
+    def outcome(fn):
+        out = opdb_sizes.Outcome()
+        given = ([eager.ones(3, 4)], {})
+        program = opdb_sizes.larger(opdb_sizes.step_of(fn, lambda x: x), given)
+        opdb_sizes.run(0, program, "eager", out)
+        return [cause for _, cause, _ in (*out.wrong, *out.fixed)]
+
+    assert outcome(lambda x: x * 2) == []
+    assert outcome(lambda x: x * len([*range(x.shape[0])])) == ["equal"]
+    assert outcome(lambda x: x if x.shape[0] < 5 else x * 2) == ["order"]
+    assert outcome(lambda x: x if (x > 2).any() else x.tolist()) == ["values"]
+    for other in (eager.ones(3), eager.ones(2) * 1.001, eager.ones(2).double()):
+        with pytest.raises(opdb.Wrong):
+            opdb_sizes.compare((other, []), (eager.ones(2), []))
 
 
 def test_what_torch_refuses_is_refused(opdb):

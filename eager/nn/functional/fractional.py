@@ -14,6 +14,7 @@ from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.index_and_sort import iota
 from eager.random import rand
+from eager.symint import index
 from eager.tensor import Tensor
 
 
@@ -30,7 +31,7 @@ def _sizes(name: str, x: Tensor, n: int, kernel: Any, size: Any, ratio: Any) -> 
         out = per_dim(size, n)
     else:
         ratios = ratio if isinstance(ratio, tuple | list) else (ratio,) * n
-        out = tuple(int(m * r) for m, r in zip(full, ratios, strict=True))
+        out = tuple(index(math.trunc(m * r)) for m, r in zip(full, ratios, strict=True))
     for have, window, wanted in zip(full, kernel, out, strict=True):
         if wanted + window - 1 > have:
             raise RuntimeError(

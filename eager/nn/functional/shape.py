@@ -24,7 +24,7 @@ from eager.ops.index import TAKE
 from eager.ops.index_and_sort import iota
 from eager.ops.move import CAT, constant_pad
 from eager.ops.pointwise import where
-from eager.symint import SymInt, integer, known_eq
+from eager.symint import SymInt, index, integer, known_eq
 from eager.tensor import Tensor
 
 
@@ -116,7 +116,7 @@ def _pad_from_inside(input: Tensor, dim: int, before: int, after: int, mode: str
 def _scaled(size: int, factor: Any) -> int:
     """`size * factor`, cut to an int."""
     whole = isinstance(factor, float) and factor.is_integer()
-    return math.floor(size * (int(factor) if whole and isinstance(size, SymInt) else factor))
+    return index(math.floor(size * (int(factor) if whole and isinstance(size, SymInt) else factor)))
 
 
 def _out_size(input: Tensor, size: Any, scale: Any) -> tuple[int, ...]:

@@ -162,11 +162,13 @@ class SizedIterator:
 
 
 def sized_iterator(s: Session, value: Any) -> SizedIterator | None:
-    """What goes through a range, or a tensor, whose length is a symbol."""
+    """What goes through a range, a tensor, or what a loop appended, whose length is a symbol."""
     if type(value) is SizedIterator and value.fixed is None:
         return value
     if type(value) is SizedRange:
         return SizedIterator(value)
+    if type(value) is Rows and value.is_piece:
+        value = value.whole()
     if type(value) is not Tensor or not s.sizes.symbols or not value.ndim:
         return None
     length = value._array.shape[0]
@@ -299,6 +301,17 @@ class Rows:
         if any(type(p) is Piece and p.is_written() for p in self.parts):
             raise Again(self.site)
 
+    @property
+    def is_piece(self) -> bool:
+        """Whether there is nothing else."""
+        return len(self.parts) == 1 and type(self.parts[0]) is Piece
+
+    def whole(self) -> Tensor:
+        """Of one piece."""
+        self._look()
+        found: Tensor = self.parts[0].whole
+        return found
+
     def stacked(self, dim: int) -> Tensor:
         self._look()
         shapes = [p.whole.shape[1:] if type(p) is Piece else p.shape for p in self.parts]
@@ -341,7 +354,7 @@ class RowsKind(Kind):
     def _again(self, *given: Any) -> Any:
         raise Again(next(rows.site for rows in given if type(rows) is Rows))
 
-    refuse = load = to_native = see = rebuild = iter = _again  # type: ignore[assignment]
+    refuse = load = to_native = see = rebuild = _again  # type: ignore[assignment]
 
     def type_of(self, value: Any) -> type:
         return list
@@ -360,6 +373,11 @@ class RowsKind(Kind):
 
     def length(self, s: Session, obj: Any) -> Any:
         return out(obj.length())
+
+    def iter(self, s: Session, obj: Any) -> Any:
+        """Through the rows of what was appended, where there is nothing else."""
+        found = sized_iterator(s, obj)
+        return self._again(obj) if found is None else found
 
     def truth(self, s: Session, obj: Any) -> bool:
         return True

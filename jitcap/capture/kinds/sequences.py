@@ -80,11 +80,13 @@ class SequenceKind(ContainerKind):
 
 @of(tuple, Size)
 class TupleKind(SequenceKind):
-    """A new tuple of the loaded elements; the same one when all of them are constants."""
+    """A new tuple of the loaded elements; the same one when all of them are constants. One of ints
+    is compared as a whole, until one of them varies."""
 
     def load(self, s: Session, real: tuple[Any, ...], origin: Origin) -> Any:
         cls = type(real)
-        if cls is tuple and all(type(x) in (int, str) for x in real):
+        plain = cls is tuple and all(type(x) in (int, str) for x in real)
+        if plain and origin.show() not in s.outside.dynamic:
             return s.outside.constant(real, origin)
         s.outside.guard(TypeIs(origin, s.line(), cls))
         own = cls not in (tuple, Size)  # it may count and pick in ways of its own
