@@ -137,7 +137,7 @@ def _tensors(values: Sequence[Any]) -> Iterator[Tensor]:
 
 
 def lowered_on_gpus(x: Any) -> Any:
-    """Tensors as a function in `on_gpus("lower")` gets them: what a loop of it begins with."""
+    """Tensors in the type of autocast of GPUs, where it is on: what recurrent steps begin with."""
     on = mode.autocast
     return x if on is None else by_place(x, (None, on[1]))
 

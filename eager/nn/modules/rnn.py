@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from eager.casts import lowered_on_gpus, on_gpus
+from eager.casts import lowered_on_gpus
 from eager.nn import functional as F
 from eager.nn import init
 from eager.nn.modules.module import Module
@@ -26,13 +26,11 @@ _GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
 
 
 # ------------------------------------------------------------------------------- one step
-@on_gpus("lower")
 def _rnn_step(gates: Tensor, h: Tensor, w_hh: Tensor, b_hh: Tensor | None, relu: bool) -> Tensor:
     total = gates + F.linear(h, w_hh, b_hh)
     return F.relu(total) if relu else total.tanh()
 
 
-@on_gpus("lower")
 def _gru_step(gates: Tensor, h: Tensor, w_hh: Tensor, b_hh: Tensor | None) -> Tensor:
     """Cho et al. 2014, with the reset gate after the product as in PyTorch."""
     r_x, z_x, n_x = gates.chunk(3, -1)
@@ -43,7 +41,6 @@ def _gru_step(gates: Tensor, h: Tensor, w_hh: Tensor, b_hh: Tensor | None) -> Te
     return new + update * (h - new)
 
 
-@on_gpus("lower")
 def _lstm_step(
     gates: Tensor, h: Tensor, c: Tensor, w_hh: Tensor, b_hh: Tensor | None
 ) -> tuple[Tensor, Tensor]:
@@ -376,7 +373,9 @@ class RNNCellBase(Module):
         return F.linear(input, self.weight_ih, self.bias_ih)
 
     def _state(self, input: Tensor, hx: Tensor | None) -> Tensor:
-        return input.new_zeros((*input.shape[:-1], self.hidden_size)) if hx is None else hx
+        given = input.new_zeros((*input.shape[:-1], self.hidden_size)) if hx is None else hx
+        state: Tensor = lowered_on_gpus(given)
+        return state
 
     def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"
