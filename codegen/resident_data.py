@@ -2,20 +2,24 @@
 text of its kernels.
 
 Reading runs nothing. What is read is looked at as far as memory depends on it: every argument of a
-launch has its buffer, temporaries lie inside the arena, and outputs inside their buffers.
+launch has its buffer, temporaries lie inside the arena, and outputs inside their buffers. Of
+symbolic sizes that is so when they are known.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from typing import Any, Final, get_args
 
 from codegen.emit.triton.guard import SLOTS, STATE
 from codegen.emit.triton.runtime.kernel import TABLES
 from codegen.emit.triton.runtime.program import Compiled, Launch, ResidentProgram, Tables
 from codegen.ir import Access, Buffer, BufferKind, Value
+from codegen.sizes import is_static
 from eager import dtype as dt
+from eager.attributes import Unasked, decode_size, encode
 from eager.aval import Aval
 
 _LARGEST: Final = 1 << 48
@@ -25,59 +29,85 @@ def to_data(program: ResidentProgram) -> dict[str, Any]:
     """All but the text of the module."""
     return {
         "kernels": [
-            [k.name, k.source, [[*p] for p in k.parameters], k.warps, [*k.notes]]
+            [k.name, k.source, [[*p] for p in k.parameters], k.warps, [*k.notes], [*k.strides]]
             for k in program.kernels.values()
         ],
         "launches": [_launch_data(launch) for launch in program.launches],
         "buffers": [
-            [b.name, b.dtype.name, b.size, b.kind, b.value, b.alias]
+            [b.name, b.dtype.name, encode(b.size), b.kind, b.value, b.alias]
             for b in program.buffers.values()
         ],
         "arena": [[*row] for row in program.arena.items()],
         "arena_bytes": program.arena_bytes,
-        "inputs": [[v.id, _aval_data(v.aval), v.strides] for v in program.inputs],
+        "inputs": [
+            [
+                v.id,
+                _aval_data(v.aval),
+                None if v.strides is None else _sizes_data(v.strides),
+                v.symbol,
+            ]
+            for v in program.inputs
+        ],
         "written": sorted(program.written),
         "outputs": [
-            [[a.buffer, a.offset, a.shape, a.strides], _aval_data(aval)]
+            [
+                [a.buffer, encode(a.offset), _sizes_data(a.shape), _sizes_data(a.strides)],
+                _aval_data(aval),
+            ]
             for a, aval in program.outputs
         ],
+        "sizes": [[name, encode(n)] for name, n in program.sizes.items()],
+        "lives": [[name, a, b, encode(n)] for name, (a, b, n) in program.lives.items()],
     }
 
 
 def from_data(data: Mapping[str, Any], source: str) -> ResidentProgram:
     """What `to_data` wrote. Raises LookupError, TypeError or ValueError for what is no program."""
     kernels = (
-        Compiled(_text(name), _text(text), _pairs(parameters), _count(warps), texts(notes))
-        for name, text, parameters, warps, notes in data["kernels"]
+        Compiled(_text(name), _text(text), _pairs(pairs), _count(warps), texts(notes), texts(steps))
+        for name, text, pairs, warps, notes, steps in data["kernels"]
     )
+    read = _Reader(texts(symbol for *_, symbol in data["inputs"] if symbol))
     buffers = (
-        Buffer(_text(name), dt.by_name(kind), _count(size), _kind(what), int(value), _text(alias))
-        for name, kind, size, what, value, alias in data["buffers"]
+        Buffer(_text(name), dt.by_name(kind), read.size(n), _kind(what), int(value), _text(alias))
+        for name, kind, n, what, value, alias in data["buffers"]
     )
     made = ResidentProgram(
         _text(source),
         {k.name: k for k in kernels},
-        tuple(map(_launch, data["launches"])),
+        tuple(map(read.launch, data["launches"])),
         {b.name: b for b in buffers},
         {_text(name): _count(offset) for name, offset in data["arena"]},
         _count(data["arena_bytes"]),
-        tuple(Value(_count(i), _aval(a), _strides(s)) for i, a, s in data["inputs"]),
+        tuple(
+            Value(_count(i), read.aval(a), None if s is None else read.sizes(s), _text(symbol))
+            for i, a, s, symbol in data["inputs"]
+        ),
         frozenset(map(_count, data["written"])),
-        tuple((_access(*access), _aval(aval)) for access, aval in data["outputs"]),
+        tuple((read.access(*access), read.aval(aval)) for access, aval in data["outputs"]),
+        {_text(name): read.size(n) for name, n in data["sizes"]},
+        {_text(n): (_count(a), _count(b), read.size(size)) for n, a, b, size in data["lives"]},
     )
-    _look(made)
+    if any(v.symbol and not v.aval.weak for v in made.inputs):
+        raise ValueError("a symbol that is no number")
+    look(made)
     return made
 
 
-def _look(made: ResidentProgram) -> None:
+def look(made: ResidentProgram) -> None:
     """Raises LookupError or ValueError for a program that reaches other memory than its own."""
     homes = {name: made.buffers[b.home] for name, b in made.buffers.items()}
     for launch in made.launches:
         _ = made.kernels[launch.kernel]
         members = () if launch.tables is None else launch.tables.slots
         for name in (*launch.arguments, *(n for slot in members for n in slot), *launch.writes):
-            if name not in homes and name not in (*TABLES, STATE, SLOTS, "errors"):
+            if name not in homes and name not in (*TABLES, STATE, SLOTS, "errors", *made.sizes):
                 raise ValueError(f"no memory {name}")
+    for name in made.lives:
+        _ = made.buffers[name]
+    counts = [*(b.size for b in made.buffers.values()), *(x.programs for x in made.launches)]
+    if any(is_static((n,)) and n < 0 for n in counts):
+        raise ValueError("less than nothing")
     for name, offset in made.arena.items():
         if offset + int(made.buffers[name].nbytes) > made.arena_bytes:
             raise ValueError(f"{name} lies outside the arena")
@@ -86,9 +116,12 @@ def _look(made: ResidentProgram) -> None:
     if any(i >= len(made.inputs) for i in made.written):
         raise ValueError("no input")
     for access, _ in made.outputs:
+        room = homes[access.buffer].size
+        if not is_static((access.offset, *access.shape, *access.strides, room)):
+            continue
         reach = (max(n - 1, 0) * s for n, s in zip(access.shape, access.strides, strict=True))
         last = access.offset + sum(reach)
-        if math.prod(access.shape) and last >= homes[access.buffer].size:
+        if math.prod(access.shape) and last >= room:
             raise ValueError(f"an output lies outside {access.buffer}")
 
 
@@ -96,39 +129,51 @@ def _launch_data(launch: Launch) -> list[Any]:
     t = launch.tables
     tables = None if t is None else [[*map(list, t.slots)], [*t.sizes], t.block]
     return [
-        launch.kernel, [*launch.arguments], launch.programs, [*launch.checks], tables,
+        launch.kernel, [*launch.arguments], encode(launch.programs), [*launch.checks], tables,
         [*launch.writes],
     ]  # fmt: skip
 
 
-def _launch(data: Any) -> Launch:
-    kernel, arguments, programs, checks, tables, writes = data
-    made = None
-    if tables is not None:
-        slots, sizes, block = tables
-        made = Tables(tuple(map(texts, slots)), tuple(map(_count, sizes)), _count(block))
-    return Launch(
-        _text(kernel), texts(arguments), _count(programs), texts(checks), made, texts(writes)
-    )
-
-
 def _aval_data(aval: Aval) -> list[Any]:
-    return [[*aval.shape], aval.dtype.name, aval.weak, aval.device]
+    return [_sizes_data(aval.shape), aval.dtype.name, aval.weak, aval.device]
 
 
-def _aval(data: Any) -> Aval:
-    shape, dtype, weak, place = data
-    if type(weak) is not bool:
-        raise ValueError("no aval")
-    return Aval(tuple(map(_count, shape)), dt.by_name(dtype), _text(place), weak)
+def _sizes_data(sizes: Iterable[Any]) -> list[Any]:
+    return [*map(encode, sizes)]
 
 
-def _access(buffer: Any, offset: Any, shape: Any, strides: Any) -> Access:
-    return Access(_text(buffer), _count(offset), tuple(map(_count, shape)), _strides(strides) or ())
+class _Reader:
+    """Reads what may have sizes in it, of these symbols."""
 
+    def __init__(self, symbols: Sequence[str]) -> None:
+        scope = Unasked()
+        for name in dict.fromkeys(symbols):
+            scope.symbol(name, 0, -inf)
+        self.symbols = scope.symbols
 
-def _strides(data: Any) -> tuple[int, ...] | None:
-    return None if data is None else tuple(map(_count, data))
+    def size(self, data: Any) -> Any:
+        return decode_size(data, self.symbols) if type(data) is list else _count(data)
+
+    def sizes(self, data: Any) -> tuple[Any, ...]:
+        return tuple(map(self.size, data))
+
+    def launch(self, data: Any) -> Launch:
+        kernel, arguments, programs, checks, tables, writes = data
+        made = None
+        if tables is not None:
+            slots, sizes, block = tables
+            made = Tables(tuple(map(texts, slots)), tuple(map(_count, sizes)), _count(block))
+        programs = self.size(programs)
+        return Launch(_text(kernel), texts(arguments), programs, texts(checks), made, texts(writes))
+
+    def aval(self, data: Any) -> Aval:
+        shape, dtype, weak, place = data
+        if type(weak) is not bool:
+            raise ValueError("no aval")
+        return Aval(self.sizes(shape), dt.by_name(dtype), _text(place), weak)
+
+    def access(self, buffer: Any, offset: Any, shape: Any, strides: Any) -> Access:
+        return Access(_text(buffer), self.size(offset), self.sizes(shape), self.sizes(strides))
 
 
 def _kind(text: Any) -> Any:

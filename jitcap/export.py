@@ -15,11 +15,11 @@ from typing import Any, Final
 import numpy as np
 
 from eager import dtype as dt
+from eager.attributes import decode as decode_value
+from eager.attributes import encode as encode_value
 from eager.aval import Aval
 from eager.op import REGISTRY
 from eager.tensor import Tensor, wrap
-from jitcap.attributes import decode as decode_value
-from jitcap.attributes import encode as encode_value
 from jitcap.graph import GRAPH_OPS, INPUT, Graph, Node, Where, placeholder
 from jitcap.pipeline import compile_graph
 from jitcap.show import show

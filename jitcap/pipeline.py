@@ -124,19 +124,20 @@ def _in_parts(
 ) -> Executable:
     """A graph of which values live on a device: there, and what is the host's on the host; from
     disk, where it was compiled before."""
-    if graph.has_symbols:
-        raise Unsupported("sizes that are symbols, on a device")
+    if graph.has_data_sizes:
+        raise Unsupported("sizes that data decide, on a device")
     parts = split(graph, writes)
     layout = strides or [None] * len(graph.inputs)
     there = parts.there
     program = functools.partial(_program_there, there, layout)
-    key = None
+    kept_at = None
     if not config.check:  # else verify every stage, every time
         target = Target("triton", config.isa, config.threads)
-        key = placed.key_of(graph, (strides, writes, config.recompute), target)
-        found = _recall_parts(key, trail, lambda: run_stages(program(), "triton")[1])
+        kept_at = placed.place_of(graph, (strides, writes, config.recompute), target)
+        texts = lambda: run_stages(program(), "triton")[1]
+        found = kept_at.found(lambda key: _recall_parts(key, trail, texts))
         if found is not None:
-            return found
+            return found[0]
     on_host: Executable | None = None
     artifact: Artifact | None = None
     if parts.host is not None:
@@ -154,14 +155,13 @@ def _in_parts(
                 raise Break("device", str(refusal)) from refusal
             raise
     note = _where(parts, artifact, place)
-    if key is not None and (on_host is None or on_host.key is not None):
+    key = None
+    if kept_at is not None and (on_host is None or on_host.key is not None):
         emitted = None if artifact is None else artifact.run.program  # type: ignore[attr-defined]
         stages = () if artifact is None else tuple(artifact.stages)
         host = None if on_host is None else on_host.key
         kept = placed.Kept(parts.wiring, place, host, emitted, note, stages)
-        key = key if placed.remember(key, kept) else None
-    else:
-        key = None
+        key = kept_at.keep(lambda name: placed.remember(name, kept))
     return _parts_joined(parts.wiring, on_host, artifact, note, key, trail)
 
 
@@ -216,10 +216,14 @@ def _where(parts: Split, artifact: Artifact | None, place: str) -> str:
     inputs = parts.there.graph.inputs
     numbers = sum(n.aval.weak for n in inputs)
     moved = sum(not n.aval.weak and n.aval.device == CPU for n in inputs)
+    times = "of each size " if any("symbol" in n.attrs for n in inputs) else ""
+    room = pool.text(artifact.plan["arena_bytes"])
+    if artifact.plan["symbolic_bytes"]:
+        room = "as many bytes as these ask for"
     return (
-        f"runs on {place}: {artifact.plan['launches']} launches, from the second call on replayed "
-        f"as one; {pool.text(artifact.plan['arena_bytes'])} of temporaries; {numbers} numbers and "
-        f"{moved} tensors are copied there per call; {text}"
+        f"runs on {place}: {artifact.plan['launches']} launches, from the second call {times}on "
+        f"replayed as one; {room} of temporaries; {numbers} numbers and {moved} tensors are copied "
+        f"there per call; {text}"
     )
 
 

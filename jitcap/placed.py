@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 from codegen import CheckFailed, Unsupported
 from eager.dataclass import dataclass
 from eager.device.array import DeviceArray
+from eager.sized import symbols_in
 from jitcap.graph import CHECK, MOVE, Arg, Graph, Node, placeholder, with_args
 
 CPU: Final = "cpu"
@@ -99,6 +100,8 @@ def split(graph: Graph, writes: Sequence[tuple[int, int]] = ()) -> Split:
     order = [("host" if o in results else "there", o) for o in sorted((*results, *plain))]
     numbers = {o: k for k, o in enumerate(results)} | {o: k for k, o in enumerate(plain)}
     at = {n: i for i, n in enumerate(graph.inputs)}
+    for built in (there, host):
+        built.take_sizes()
     first = _part(host, at, graph, host_outs, host_order, written, f"{graph.name}_on_host")
     second = _part(there, at, graph, outs, ends["there"], written, graph.name, targets, crossing)
     wiring = Wiring(
@@ -193,6 +196,15 @@ class _Builder:
                 if not missing:
                     self._add(stack.pop())
         return self.mapped[value]
+
+    def take_sizes(self) -> None:
+        """Have the symbols in its sizes among its inputs."""
+        values = [*self.nodes, *self.inputs.values()]
+        sizes = ((n.attrs, *(a.shape for a in n.avals)) for n in values)
+        used = {symbol.name for symbol in symbols_in(sizes)}
+        for n in self.graph.inputs:
+            if n.attrs.get("symbol") in used:
+                self.get(n)
 
     def _take(self, n: Node) -> None:
         made = n if n in self.given else placeholder(f"h{len(self.inputs)}", n.avals[0])

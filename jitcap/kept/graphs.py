@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from math import inf
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -32,13 +32,14 @@ from codegen.emit.cpp.runtime import build, cpu
 from codegen.runtime import cache
 from codegen.runtime.artifact import Artifact, Host, Kernel, Signature, Spec
 from codegen.runtime.callback import ARRAY, NUMBER, Callback
+from eager import attributes
 from eager import dtype as dt
+from eager.attributes import Unasked
 from eager.aval import Aval
 from eager.dataclass import dataclass
 from eager.op import REGISTRY
 from eager.polynomial import Scope
 from eager.symint import SymInt
-from jitcap import attributes
 from jitcap.graph import Graph
 from jitcap.show import show
 from jitcap.subgraphs import everywhere
@@ -51,6 +52,7 @@ DTYPES: Final = {d.np.name: d.np for d in dt.ALL} | {
 }
 PARTS: Final = "wiring"  # an entry of this is of a device (`placed.py`)
 _BYTES: Final = 1 << 48
+T = TypeVar("T")
 
 
 @functools.cache
@@ -78,7 +80,7 @@ def key_of(graph: Graph, layout: Sequence[Any], target: Target) -> str | None:
         machine = build.fingerprint()
     except build.NoCompiler:
         return None
-    return digest_of(graph, (target, layout, _known(graph)), machine)
+    return digest_of(graph, (target, layout, known(graph)), machine)
 
 
 def digest_of(graph: Graph, rest: Sequence[Any], machine: str) -> str:
@@ -90,15 +92,15 @@ def digest_of(graph: Graph, rest: Sequence[Any], machine: str) -> str:
     return cache.digest("graph", package_build(), machine, *parts, show(graph))
 
 
-def _known(graph: Graph) -> list[Any]:
+def known(graph: Graph) -> list[Any]:
     """What is known of the symbols in a graph: their ranges, what was answered about sizes (or is
     checked), and how large they are, by which costs are reckoned."""
     scope = _scope(graph) if graph.has_symbols else None
     if scope is None:
         return []
     ranges = sorted((s.name, s.lo, s.hi, s.hint.bit_length()) for s in scope.symbols.values())
-    known = (*scope.answers.items(), *scope.assumed.items())
-    return [ranges, *(_answer_data((r, SymInt(t), truth)) for (r, t), truth in known)]
+    answers = (*scope.answers.items(), *scope.assumed.items())
+    return [ranges, *(_answer_data((r, SymInt(t), truth)) for (r, t), truth in answers)]
 
 
 def _runs(values: Sequence[str]) -> list[tuple[str, int]]:
@@ -119,18 +121,21 @@ class Place:
     def recall(self, program: Callable[[], Program]) -> tuple[Artifact, str] | None:
         """The artifact and its name. What compiling it asked about sizes is guarded again; None
         where the answers are others now."""
-        if self.scope is None:
-            found = recall(self.key, program, self.target)
-            return None if found is None else (found, self.key)
-        asked = self._asked()
+        return self.found(lambda name: recall(name, program, self.target))
+
+    def found(self, by_name: Callable[[str], T | None]) -> tuple[T, str] | None:
+        """The same of what `by_name` finds."""
+        asked = [] if self.scope is None else self._asked()
         if asked is None:
             return None
-        name = _answered(self.key, [*map(_answer_data, asked)])
-        found = recall(name, program, self.target)
+        name = self.key
+        if self.scope is not None:
+            name = _answered(self.key, [*map(_answer_data, asked)])
+        found = by_name(name)
         if found is None:
             return None
         for relation, size, _ in asked:
-            self.scope.answer(relation, size)
+            size.scope.answer(relation, size)
         return found, name
 
     def _asked(self) -> list[tuple[str, SymInt, bool]] | None:
@@ -149,12 +154,16 @@ class Place:
 
     def remember(self, artifact: Artifact) -> str | None:
         """Keep what was compiled; its name, or None if it is not kept."""
+        return self.keep(lambda name: remember(name, artifact))
+
+    def keep(self, by_name: Callable[[str], bool]) -> str | None:
+        """The same with what keeps it, and says whether it did."""
         if self.scope is None:
-            return self.key if remember(self.key, artifact) else None
+            return self.key if by_name(self.key) else None
         asked = [*self.scope.answers.items()][self.known :]
         rows = [_answer_data((r, SymInt(terms), truth)) for (r, terms), truth in asked]
         name = _answered(self.key, rows)
-        if not remember(name, artifact):
+        if not by_name(name):
             return None
         with suppress(OSError):  # a full disk: who has the graph compiles it again
             cache.default().put(self.key, {"answers": rows}, {})
@@ -164,8 +173,12 @@ class Place:
 def place_of(graph: Graph, layout: Sequence[Any], target: Target) -> Place | None:
     """The place of a graph on disk, by `key_of`."""
     key = key_of(graph, layout, target)
+    return None if key is None else place(key, graph, target)
+
+
+def place(key: str, graph: Graph, target: Target) -> Place:
     scope = _scope(graph) if graph.has_symbols else None
-    return None if key is None else Place(key, target, scope, len(scope.answers) if scope else 0)
+    return Place(key, target, scope, len(scope.answers) if scope else 0)
 
 
 def _scope(graph: Graph) -> Scope | None:
@@ -214,14 +227,6 @@ def recall(key: str, program: Callable[[], Program] | None, target: Target) -> A
     if program is not None:
         texts = Stages(stages, lambda: codegen.compile(program(), target).stages)
     return Artifact(runner, kernels, texts, plan, runner.signature.callbacks)
-
-
-class Unasked(Scope):
-    """Whom the symbols of an artifact belong to: their values come with each call, and there is
-    nobody to ask about them any more."""
-
-    def answer(self, relation: str, size: SymInt) -> bool:
-        raise RuntimeError(f"a question about {size} in compiled code, which can guard nothing")
 
 
 def _signature(data: dict[str, Any]) -> Signature:

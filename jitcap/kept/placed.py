@@ -17,7 +17,8 @@ from codegen.emit.triton.runtime.program import ResidentProgram
 from codegen.resident_data import from_data, texts, to_data
 from codegen.runtime import cache
 from jitcap.graph import Graph
-from jitcap.kept.graphs import PARTS, digest_of
+from jitcap.kept import graphs
+from jitcap.kept.graphs import PARTS
 from jitcap.placed import Ends, Side, Wiring
 
 KERNELS = "kernels.py"  # the file of an entry
@@ -36,12 +37,13 @@ class Kept(NamedTuple):
     stages: tuple[str, ...] = ()
 
 
-def key_of(graph: Graph, layout: Sequence[Any], target: Target) -> str:
-    """The name of a compiled graph on disk. `layout`: the inputs' strides and the writes."""
+def place_of(graph: Graph, layout: Sequence[Any], target: Target) -> graphs.Place:
+    """The place of a compiled graph on disk. `layout`: the inputs' strides and the writes."""
     machine = "no compiler"
     with suppress(build.NoCompiler):
         machine = build.fingerprint()
-    return digest_of(graph, ("placed", target, layout), machine)
+    rest = ("placed", target, layout, graphs.known(graph))
+    return graphs.place(graphs.digest_of(graph, rest, machine), graph, target)
 
 
 def remember(key: str, kept: Kept) -> bool:

@@ -26,15 +26,14 @@ from typing import Any, Final
 
 import numpy as np
 
+from eager import attributes, later, random, tape
 from eager import dtype as dt
-from eager import later, random, tape
 from eager.aval import Aval
 from eager.device import Size, device
 from eager.device import default as default_device
 from eager.dtype import DType
 from eager.op import REGISTRY, Op
 from eager.symint import SymInt
-from jitcap import attributes
 from jitcap import graph as ir
 from jitcap.capture.native import is_library_module
 from jitcap.capture.origin import Origin

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import eager
-from codegen.resident_data import from_data, to_data
+from codegen.resident_data import from_data, look, to_data
 from codegen.runtime import cache
 from eager import nn
 from eager.nn import functional as F
@@ -83,14 +83,38 @@ def test_a_gradient_asked_for_outside(recalled, monkeypatch):
         monkeypatch.setattr(pipeline, "compile_resident", None)
 
 
-def test_what_no_program_is_is_not_taken(recalled):
-    """Data that name memory which is not there, sizes that do not fit, what has other types."""
-    jit(lambda x: (x.exp().sum(0), x @ x))(eager.ones(3, 3, device="cuda"))
+def test_a_version_for_any_size_begins_with_another_one(recalled, monkeypatch):
+    def standardise(x, scale):
+        return ((x - x.mean(0)) * scale, x.t() * x.shape[0], x[1:].sum())
+
+    scale = eager.tensor(np.float32(3))
+    for sizes in ((4, 7, 5), (9, 2, 7)):
+        step = jit(standardise, dynamic=True)
+        for n in sizes:
+            x = eager.arange(3.0 * n).reshape(n, 3)
+            found = step(x.cuda(), scale)
+            for got, want in zip(found, standardise(x, scale), strict=True):
+                assert np.allclose(got.cpu(), want, atol=1e-5)
+        assert [made is not None for made in recalled] == [False, True][: len(recalled)]
+        for name in ("run_passes", "lower", "compile_resident"):
+            monkeypatch.setattr(pipeline, name, None)
+    assert len(recalled) == 2
+
+
+def kept_program():
+    """What is kept of the one program that was compiled."""
     store = cache.default()
     entries = [store.get(path.name) for path in store.roots[0].glob("??/*")]
     (entry,) = [e for e in entries if e is not None and "wiring" in e.data]
     data, source = entry.data["program"], entry.file("kernels.py").read_text()
     assert json.loads(json.dumps(to_data(from_data(data, source)))) == data
+    return data, source
+
+
+def test_what_no_program_is_is_not_taken(recalled):
+    """Data that name memory which is not there, sizes that do not fit, what has other types."""
+    jit(lambda x: (x.exp().sum(0), x @ x))(eager.ones(3, 3, device="cuda"))
+    data, source = kept_program()
 
     def changed(*path):
         new = json.loads(json.dumps(data))
@@ -107,6 +131,25 @@ def test_what_no_program_is_is_not_taken(recalled):
     ):  # fmt: skip
         with pytest.raises(cache.DAMAGED):
             from_data(changed(*path), source)
+
+
+def test_sizes_that_do_not_fit_are_found_when_they_are_known(recalled):
+    x = eager.ones(3, 3, device="cuda")
+    jit(lambda x: (x + x[0]).sum(0), dynamic=True)(x)
+    data, source = kept_program()
+    at = {symbol: 3 for *_, symbol in data["inputs"] if symbol}
+    assert at
+    look(from_data(data, source).at(at))
+    for size in (
+        ["s", [-1, next(iter(at))]],
+        ["s", [1, "dim7"]],
+        ["s", [1, ["//", 3, 0]]],
+        None,
+        -1,
+    ):
+        data["buffers"][-1][2] = size
+        with pytest.raises(cache.DAMAGED):
+            look(from_data(data, source).at(at))
 
 
 def test_a_tensor_of_the_cpu_is_another_version(recalled):

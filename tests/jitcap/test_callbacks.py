@@ -10,9 +10,10 @@ import pytest
 
 import eager
 from codegen.runtime.callback import ARRAY, NUMBER, Callback
+from eager import attributes
 from eager.aval import Aval
 from eager.op import REGISTRY
-from jitcap import attributes, custom_op, explain, jit
+from jitcap import custom_op, explain, jit
 from jitcap.kept import graphs
 
 

@@ -96,15 +96,16 @@ def test_kernels_are_compiled_in_several_processes(monkeypatch, tmp_path):
     program, _ = helpers.program_of(lambda x, y: (x.exp().sum(0), x @ x, y * 2), (x, x[0]))
     kernels = helpers.kernels_of(program)
     target = ("cuda", 90, 32)
-    assert together.compile_all(kernels, target) == 2
+    work = [(k, None) for k in kernels]
+    assert together.compile_all(work, target) == 2
     assert len(own) == len(kernels) - len(kernels) // 2  # the rest by the other
     codes = [k.compiled(target)[1] for k in kernels]
     assert all(code.startswith(b"\x7fELF") for code in codes)
     assert len(own) == len(kernels) - len(kernels) // 2
-    assert together.compile_all(kernels, target) == 1  # nothing is left
+    assert together.compile_all(work, target) == 1  # nothing is left
     cache.default().clear()
     monkeypatch.setattr(together.sys, "executable", "/nowhere/python")
-    together.compile_all(kernels, target)
+    together.compile_all(work, target)
     assert [k.compiled(target)[1] for k in kernels] == codes
 
 

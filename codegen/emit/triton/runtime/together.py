@@ -24,29 +24,32 @@ from codegen.runtime import cache
 LEAST: Final = 8  # kernels for each process: importing triton costs as much as compiling some
 
 
-def compile_all(kernels: Sequence[TritonKernel], target: Platform) -> int:
-    """Compile the kernels for `target`, where all arguments lie on 16 bytes; how many processes
-    did."""
+Work = tuple[TritonKernel, Sequence[bool] | None]  # and what `compiled` is told of its arguments
+
+
+def compile_all(kernels: Sequence[Work], target: Platform) -> int:
+    """Compile the kernels for `target`; how many processes did."""
     store = cache.default()
-    missing = {k.key(target): k for k in kernels}
-    missing = {key: k for key, k in missing.items() if store.get(key) is None}
+    missing = {kernel.key(target, aligned): (kernel, aligned) for kernel, aligned in kernels}
+    missing = {key: work for key, work in missing.items() if store.get(key) is None}
     count = min(len(os.sched_getaffinity(0)), len(missing) // LEAST)
     todo = [*missing.values()]
     others = [_begin(todo[i::count], target) for i in range(1, count)]
-    for kernel in todo[:: max(count, 1)]:
-        kernel.compiled(target)
+    for kernel, aligned in todo[:: max(count, 1)]:
+        kernel.compiled(target, aligned)
     for each in others:
         if each is not None:
             each.wait()
     return 1 + len(others)
 
 
-def _begin(kernels: Sequence[TritonKernel], target: Platform) -> subprocess.Popen[bytes] | None:
+def _begin(kernels: Sequence[Work], target: Platform) -> subprocess.Popen[bytes] | None:
     """A process that compiles these."""
-    sources = [*dict.fromkeys(k.source for k in kernels)]
+    sources = [*dict.fromkeys(k.source for k, _ in kernels)]
     number = {text: i for i, text in enumerate(sources)}
     rows = [
-        [number[k.source], k.symbol, k.parameters, k.warps, k.group is not None] for k in kernels
+        [number[k.source], k.symbol, k.parameters, k.warps, k.group is not None, k.strides, aligned]
+        for k, aligned in kernels
     ]
     work = json.dumps({"target": target, "sources": sources, "kernels": rows})
     variables = {
@@ -72,11 +75,12 @@ def main() -> None:
     """In such a process: what is to be compiled comes on the standard input."""
     work = json.load(sys.stdin)
     kind, arch, threads = work["target"]
-    for source, symbol, parameters, warps, grouped in work["kernels"]:
+    for source, symbol, parameters, warps, grouped, strides, aligned in work["kernels"]:
         pairs = tuple((name, letters) for name, letters in parameters)
         group = Tables((), (), 1) if grouped else None
-        kernel = TritonKernel(symbol, symbol, work["sources"][source], pairs, warps, group)
-        kernel.compiled((kind, arch, threads))
+        text = work["sources"][source]
+        kernel = TritonKernel(symbol, symbol, text, pairs, warps, group, tuple(strides))
+        kernel.compiled((kind, arch, threads), aligned)
 
 
 if __name__ == "__main__":

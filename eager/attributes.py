@@ -1,4 +1,4 @@
-"""Beside what is kept in files: numbers, sizes and attributes of ops as JSON. value <-> data whose
+"""Beneath what is kept in files: numbers, sizes and attributes of ops as JSON. value <-> data whose
 reading runs nothing.
 
 A size that is a polynomial of symbols is `["s", term, ...]`: a term is a list of its coefficient
@@ -14,10 +14,18 @@ from typing import Any, Final, TypeAlias
 from eager import dtype as dt
 from eager.device import device
 from eager.dtype import DType
-from eager.polynomial import Atom, Least, Most, Quotient, Remainder, Symbol, SymInt, size_of
+from eager.polynomial import Atom, Least, Most, Quotient, Remainder, Scope, Symbol, SymInt, size_of
 
 Symbols: TypeAlias = Mapping[str, Symbol]  # by name
 NONE: Final[Symbols] = MappingProxyType({})
+
+
+class Unasked(Scope):
+    """Whom the symbols of compiled code belong to: their values come with each call, and there is
+    nobody to ask about them any more."""
+
+    def answer(self, relation: str, size: SymInt) -> bool:
+        raise RuntimeError(f"a question about {size} in compiled code, which can guard nothing")
 
 
 def encode(value: Any) -> Any:
