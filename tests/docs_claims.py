@@ -136,6 +136,11 @@ CLAIMS = {
         "test_a_step_is_found_again_and_nothing_is_compiled "
         "tests/device/test_kept.py::test_what_no_program_is_is_not_taken "
         "tests/cuda/test_training.py::test_a_kept_program_imports_no_triton",
+        "* Sizes that vary are symbols, as on the CPU": "tests/device/test_sizes.py "
+        "tests/triton/test_sizes.py tests/cuda/test_device.py::"
+        "test_code_for_sizes_that_are_multiples_of_16",
+        "* The tiles of such a kernel": "tests/triton/test_sizes.py::"
+        "test_a_version_serves_all_sizes_and_its_text_tells_none",
         "* What is no kernel": COMPILED
         + "what_has_no_kernel_runs_op_by_op_and_says_so_once "
         + COMPILED
@@ -227,6 +232,7 @@ CLAIMS = {
         "* A gradient that is asked for outside": "tests/jitcap/test_sizes_gradients.py::test_models "
         "tests/jitcap/test_sizes_gradients.py::test_sizes_of_two_calls_at_once "
         "tests/jitcap/test_sizes_gradients.py::test_questions_of_a_backward",
+        "* Triton kernels take sizes": "tests/triton/test_sizes.py tests/device/test_sizes.py",
         "* The parts of a program that is split": "tests/jitcap/test_sizes.py::"
         "test_a_program_that_is_split tests/jitcap/test_sizes.py::test_a_part_that_takes_no_symbols",
         "* A tensor from outside may be": "tests/jitcap/test_sizes.py::test_tensors_with_strides "
@@ -291,7 +297,7 @@ CLAIMS = {
         "* A print, a log record": "tests/never_wrong/programs_output.py",
         "What is not captured splits": "tests/capture/test_breaks.py::test_same_answer",
         "* Python 3.11, 3.12": SELF + "test_another_python_is_said",
-        "* Sizes that vary are symbols": "tests/jitcap/test_sizes.py "
+        "* Sizes that vary are symbols": "tests/jitcap/test_sizes.py tests/device/test_sizes.py "
         "tests/eager/test_options.py::test_sizes_that_vary",
         "* An option of PyTorch's": "tests/eager/test_options.py",
         "* The length of a list": "tests/capture/test_limits.py::"
