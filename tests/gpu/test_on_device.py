@@ -12,6 +12,7 @@ from codegen.emit.triton.runtime.device import DeviceProgram
 from eager.device import places
 from eager.device.protocol import DeviceUnavailable, Region
 from eager.nn import functional as F
+from jitcap import jit
 
 rng = np.random.default_rng(0)
 
@@ -85,6 +86,22 @@ def test_eager_ops(name):
 def test_eager_training(name):
     expected = device_training.train(name, "cpu", 5)
     np.testing.assert_allclose(device_training.train(name, "cuda", 5), expected, rtol=1e-4)
+
+
+def test_one_version_for_all_sizes():
+    """Kernels that take sizes: rows, sums, products and gradients of lengths that vary."""
+
+    def program(x, w):
+        y = F.layer_norm(F.gelu(x @ w), (96,))
+        return F.softmax(x, -1), y.mean(0), F.softmax(y @ y.t(), -1), x.t() * 2, (y * y).sum()
+
+    w = floats(64, 96)
+    step = jit(program)
+    for n in (100, 32, 1000, 1, 64, 999, 1000):
+        x = floats(n, 64)
+        for got, want in zip(step(x.cuda(), w.cuda()), program(x, w), strict=True):
+            np.testing.assert_allclose(got.cpu().numpy(), want.numpy(), rtol=1e-3, atol=1e-3)
+    assert (step.stats.compiles, step.stats.fallbacks) == (3, 0)  # 1 has a version of its own
 
 
 def test_draws_are_the_cpus():
