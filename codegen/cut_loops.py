@@ -2,20 +2,22 @@
 
 A concatenation or padding is written `x[i] if i < 32 else y[i - 32]`. Cut at 32 there are two loops
 without a condition, each of which reads and writes straight through memory. Rows are independent,
-so a cut row axis gives kernels of their own; a cut loop axis gives stages (nothing is reduced).
+so a cut row axis gives kernels of their own; a cut loop axis gives stages, and where something is
+reduced each has its part of the total.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
 from codegen import affine, expr
 from codegen.affine import Axis
-from codegen.expr import Apply, Const, Expr, IndexOf
-from codegen.ir import Fused, Kernel, Stage
+from codegen.expr import Apply, Const, Expr, IndexOf, Local
+from codegen.ir import Fused, Kernel, Reduction, Stage
+from codegen.monoid import MAX, MIN, PROD, SUM
 from codegen.rewrite import Rewrite
 from codegen.sizes import Size, below, hint, is_static, same
 
@@ -30,9 +32,19 @@ def cut_loops(fused: Fused) -> Fused:
     return fused.map_kernels(pieces)
 
 
+# How totals of parts are put together. Positions are not: they would need both values.
+_TOGETHER: Final = {SUM: "add", PROD: "mul", MAX: "max", MIN: "min"}
+
+
 def pieces(kernel: Kernel) -> list[Kernel]:
     """`kernel` in pieces, in which conditions on a single counter are decided."""
-    stages = tuple(piece for stage in kernel.stages for piece in _cut_loops(stage))
+    totals: dict[str, Expr] = {}
+    stages: tuple[Stage, ...] = ()
+    for stage in kernel.stages:
+        cut = [*_cut_loops(stage.map(_Totals(totals)) if totals else stage)]
+        if len(cut) > 1 and stage.reductions:
+            cut = [*_partial(stage.reductions, cut, totals)]
+        stages += tuple(cut)
     pending = [replace(kernel, stages=stages)]
     done: list[Kernel] = []
     while pending:
@@ -66,7 +78,7 @@ def _cut_rows(kernel: Kernel) -> list[Kernel]:
 
 def _cut_loops(stage: Stage) -> Iterator[Stage]:
     """A stage by intervals of its loop axes."""
-    if not stage.reductions:
+    if all(r.monoid in _TOGETHER for r in stage.reductions):
         for a in stage.loops:
             bounds = _bounds(a, (stage,))
             for lo, hi in bounds:
@@ -76,6 +88,21 @@ def _cut_loops(stage: Stage) -> Iterator[Stage]:
             if bounds:
                 return
     yield stage
+
+
+def _partial(
+    reductions: tuple[Reduction, ...], parts: list[Stage], totals: dict[str, Expr]
+) -> Iterator[Stage]:
+    """The parts of a stage with names of their own for what they reduce; `totals` gets the
+    expressions of the wholes."""
+    for i, part in enumerate(parts):
+        named = (replace(r, name=f"{r.name}_{i}", dtype=r.value.dtype) for r in part.reductions)
+        yield replace(part, reductions=tuple(named))
+    for r in reductions:
+        total, *others = (expr.local(f"{r.name}_{i}", r.value.dtype) for i in range(len(parts)))
+        for x in others:
+            total = expr.apply(_TOGETHER[r.monoid], total, x)
+        totals[r.name] = expr.cast(total, r.dtype)
 
 
 def _with(axes: tuple[Axis, ...], old: Axis, new: affine.Affine) -> tuple[Axis, ...]:
@@ -95,7 +122,8 @@ def _bounds(a: Axis, stages: tuple[Stage, ...]) -> list[tuple[Size, Size]]:
         return []
     bounds = list(itertools.pairwise([0, *edges, a.size]))
     short = min(hint(hi - lo) for lo, hi in bounds) < MIN_LENGTH
-    return [] if short and _runs_through_memory(a, stages) else bounds
+    reduces = any(stage.reductions for stage in stages)
+    return [] if short and (reduces or _runs_through_memory(a, stages)) else bounds
 
 
 def _sorted(cuts: list[Size]) -> list[Size]:
@@ -133,3 +161,16 @@ class _Deciding(Rewrite):
 
     def rewritten(self, x: Expr) -> Expr:
         return expr.decide(super().rewritten(x))
+
+
+class _Totals(Rewrite):
+    """Reads of what was reduced in one loop, by the expressions that put the parts together."""
+
+    def __init__(self, totals: Mapping[str, Expr]) -> None:
+        super().__init__({})
+        self.totals = totals
+
+    def rewritten(self, x: Expr) -> Expr:
+        if isinstance(x, Local):
+            return self.totals.get(x.name, x)
+        return super().rewritten(x)

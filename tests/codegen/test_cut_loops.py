@@ -40,6 +40,16 @@ def scattered(x, y):
     return z
 
 
+def rows_of_parts(x, y):
+    return (eager.cat([x, y * 2], 1) * 3).sum(1)
+
+
+def gathered_then_reduced(x, y):
+    i = eager.tensor([3, 0, 0, 2])
+    joined = eager.cat([x[i], y[-i]], 1)
+    return (joined * 2).sum(1), joined.amax(1), joined.argmax(1), joined.bfloat16().sum(1)
+
+
 def softmax_of_parts(x, y):
     return eager.cat([x, y], 1).softmax(1)
 
@@ -52,7 +62,7 @@ def joined_gradients(x, y):
 
 PROGRAMS = [
     cat_rows, cat_columns, cat_then_reduce, cat_in_the_middle, padded, scattered,
-    softmax_of_parts, joined_gradients,
+    softmax_of_parts, joined_gradients, gathered_then_reduced,
 ]  # fmt: skip
 
 
@@ -67,10 +77,10 @@ def test_values(fn, columns):
         expected if isinstance(expected, tuple) else (expected,),
         strict=True,
     ):
-        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(a.double().numpy(), b.double().numpy(), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("fn", [cat_rows, cat_columns, cat_in_the_middle])
+@pytest.mark.parametrize("fn", [cat_rows, cat_columns, cat_in_the_middle, rows_of_parts])
 def test_no_condition_is_left(fn):
     tiled = explain(fn)(floats(4, 64), floats(4, 64, seed=1)).stages["tiled"]
     assert " if " not in tiled
