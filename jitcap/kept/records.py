@@ -13,7 +13,6 @@ import base64
 import collections
 import enum
 import functools
-import itertools
 import math
 import re
 import sys
@@ -124,13 +123,18 @@ class Writer:
         number = self._written.get(id(value))
         if number is not None:
             return ["again", number]
+        family = _family_names().get(kind)
         try:
-            tag, *parts = self._parts(value, kind)
+            if family is not None:
+                fields = _fields(_families()[family])
+                written = ["record", family, *[self.write(getattr(value, f)) for f in fields]]
+            else:
+                written = [*self._parts(value, kind)]
         except RecursionError:
             raise Unkept("what is nested too deeply") from None
         self._written[id(value)] = len(self._written)
         self._keep.append(value)
-        return [tag, *parts]
+        return written
 
     def _parts(self, value: Any, kind: type) -> Iterator[Any]:
         if id(value) in _OWN_NAMES:
@@ -141,10 +145,6 @@ class Writer:
         write = _write_sizes if isinstance(value, Sizes) else _WRITE.get(kind)
         if write is not None:
             return iter(write(self, value))
-        if kind in _family_names():
-            names = _fields(kind)
-            parts = (self.write(getattr(value, name)) for name in names)
-            return itertools.chain(("record", _family_names()[kind]), parts)
         return iter(self._by_name(value, kind))
 
     def _by_name(self, value: Any, kind: type) -> tuple[Any, ...]:

@@ -7,7 +7,9 @@ one of its process alone.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from jitcap.kept.fingerprint import Unkept
@@ -19,8 +21,62 @@ _OF_REGION: Final = ("begin", "attach")
 
 
 def rows_of(lines: Iterable[str]) -> list[Row]:
-    """Statements as rows. Raises Unkept."""
-    return [_row(statement) for statement in ast.parse("\n".join(lines)).body]
+    """Statements as rows. Raises Unkept.
+
+    Those that differ in names only are read once: equal layers ask the same of other objects."""
+    read: dict[str, tuple[list[Row], list[str]]] = {}
+    rows: list[Row] = []
+    for text in _statements(lines):
+        form, names = _form(text)
+        if form not in read:
+            read[form] = [*map(_row, ast.parse(text).body)], names
+        alike, others = read[form]
+        renamed = dict(zip(others, names, strict=True))
+        rows += alike if others is names else [_renamed(row, renamed) for row in alike]
+    return rows
+
+
+def _statements(lines: Iterable[str]) -> Iterator[str]:
+    """The texts of whole statements."""
+    whole: list[str] = []
+    for line in (line for text in lines for line in text.split("\n")):
+        if whole and line[:1] != " " and not line.startswith("else"):
+            yield "\n".join(whole)
+            whole = []
+        whole.append(line)
+    if whole:
+        yield "\n".join(whole)
+
+
+# A string; or a name that ends in a number, neither an attribute nor a keyword.
+_NAMED: Final = re.compile(
+    r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|(?<![\w.])([A-Za-z])\d+\b(?!=[^=])"""
+)
+
+
+def _form(text: str) -> tuple[str, list[str]]:
+    """A statement with its names numbered, and these."""
+    names: dict[str, int] = {}
+
+    def numbered(found: re.Match[str]) -> str:
+        letter = found[1]
+        if letter is None:
+            return found[0]
+        return f"{letter}\0{names.setdefault(found[0], len(names))}"
+
+    return _NAMED.sub(numbered, text), [*names]
+
+
+def _renamed(row: Row, names: Mapping[str, str]) -> Row:
+    """The same with other names: `row[0]` says what it is."""
+    return [
+        row[0],
+        *[
+            _renamed(part, names) if type(part) is list
+            else names.get(part, part) if type(part) is str else part
+            for part in row[1:]
+        ],
+    ]  # fmt: skip
 
 
 def in_order(rows: Iterable[Row], found: set[str]) -> list[Row]:
@@ -28,6 +84,7 @@ def in_order(rows: Iterable[Row], found: set[str]) -> list[Row]:
     are `found`. A place may come up after the first guard that names what is there: then that guard
     waits."""
     ordered: list[Row] = []
+    late: list[Row] = []
     known = {"v", "i"}
     waiting: dict[str, list[Row]] = {}
     for each in rows:
@@ -35,22 +92,26 @@ def in_order(rows: Iterable[Row], found: set[str]) -> list[Row]:
         while queue:
             row = queue.pop(0)
             defined = defined_by(row)
-            names = (name for part in row[1:] for name in _names(part) if name not in defined)
             missing = next(
-                (n for n in names if (n[0] == "v" or n in found) and n not in known), None
-            )
+                (
+                    n for n in _names(row)
+                    if n not in known and (n[0] == "v" or n in found) and n not in defined
+                ),
+                None,
+            )  # fmt: skip
             if missing is not None:
                 waiting.setdefault(missing, []).append(row)
                 continue
-            ordered.append(row)
+            (late if _has(row, "apart") else ordered).append(row)
             for name in defined:
                 if name not in known:
                     known.add(name)
                     queue = waiting.pop(name, []) + queue
-    ordered += [row for late in waiting.values() for row in late]
+    for row in itertools.chain(*waiting.values()):
+        (late if _has(row, "apart") else ordered).append(row)
     # Whether memory is shared is asked when every array was looked at: a guard that waited may be
     # the one that sees another array.
-    return sorted(ordered, key=lambda row: _has(row, "apart"))
+    return ordered + late
 
 
 def defined_by(row: Row) -> list[str]:
@@ -62,27 +123,41 @@ def defined_by(row: Row) -> list[str]:
 
 def needed(guards: list[Row], body: list[Row], found: set[str]) -> tuple[list[Row], set[str]]:
     """The guards, without those that take what nothing names, or what is not `found`; all names."""
-    names: set[str] = set()
+    named = {name for row in (*guards, *body) if row[0] != "take" for name in _names(row)}
+    taken = [(row[1], _names(row[1:])) for row in guards if row[0] == "take"]
     while True:
-        kept = [row for row in guards if row[0] != "take" or row[1] in names & found]
-        terms = [row[2:] if row[0] == "take" else row for row in kept]
-        more = {name for row in (*terms, *body) for name in _names(["row", *row])}
-        if more <= names:
-            return kept, names
-        names |= more
+        more = {n for name, names in taken if name in named and name in found for n in names}
+        if more <= named:
+            wanted = named & found
+            kept = [row for row in guards if row[0] != "take" or row[1] in wanted]
+            return kept, named
+        named |= more
 
 
-def _names(term: Term) -> Iterator[str]:
+def _names(term: Term) -> list[str]:
     """The names in a term."""
-    if type(term) is str and term[0] != "'":
-        yield term
-    elif type(term) is list:
-        for part in term[1:]:
-            yield from _names(part)
+    if type(term) is not list:
+        return [term] if type(term) is str and term[0] != "'" else []
+    names: list[str] = []
+    _collect(term, names)
+    return names
 
 
-def _has(term: Term, operation: str) -> bool:
-    return type(term) is list and (term[0] == operation or any(_has(t, operation) for t in term))
+def _collect(term: list[Any], names: list[str]) -> None:
+    for part in term[1:]:
+        if type(part) is list:
+            _collect(part, names)
+        elif type(part) is str and part[0] != "'":
+            names.append(part)
+
+
+def _has(term: list[Any], operation: str) -> bool:
+    if term[0] == operation:
+        return True
+    for part in term:  # noqa: SIM110 - many are asked
+        if type(part) is list and _has(part, operation):
+            return True
+    return False
 
 
 # ---- statements
@@ -107,7 +182,7 @@ def _row(node: Any) -> Row:
             body=[ast.Assign(targets=[ast.Tuple(elts=names)])],
             orelse=[*lines, _],
         ):
-            state = next(_names(_term(last.value.value)))  # type: ignore[attr-defined]
+            state = _names(_term(last.value.value))[0]  # type: ignore[attr-defined]
             values = ["tuple", *map(_term, names)]
             return ["sizes", state, _term(key), ["rows", *map(_row, lines)], values]
         case ast.If():

@@ -9,6 +9,8 @@ into the output if it is not there.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from typing import Any
 
 from codegen.emit.cpp.size_text import size_text
@@ -35,9 +37,8 @@ def call(w: Writer, body: str) -> None:
     work = w.take(covering((1, w.step.bodies[0]["plan"].arena_bytes)))
     table = _Table(w, range(len(w.step.operands)), first=0)
     written = {o for _, o in w.step.attrs.get("writes", ())}
-    outs = [w.out(o) for o in range(len(w.step.outs)) if o not in written]
-    w.lines += [table.declared(len(outs)), *table.statements()]
-    w.lines += (f"q[{table.pointers + i}] = {out};" for i, out in enumerate(outs))
+    outs = [o for o in range(len(w.step.outs)) if o not in written]
+    w.lines += [table.declared(len(outs)), *table.numbers(), *table.handed(outs)]
     w.lines.append(f"if ({body}(q, z, arena, {work}, {w.places.top})) return 1;")
 
 
@@ -91,21 +92,43 @@ class _Table:
         self.fixed = fixed
         self.avals = [v.aval for v in w.step.attrs["programs"][0].inputs]
         self.pointers = sum(not a.weak for a in self.avals)
+        free = {True: itertools.count(), False: itertools.count()}
+        self.places = [next(free[a.weak]) for a in self.avals]
 
     def place(self, i: int) -> int:
-        return sum(a.weak is self.avals[i].weak for a in self.avals[:i])
+        return self.places[i]
 
     def declared(self, outs: int) -> str:
         numbers = max(len(self.avals) - self.pointers, 1)
         return f"void *q[{max(self.pointers + outs, 1)}]; double z[{numbers}];"
 
     def statements(self) -> list[str]:
-        return [
-            f"z[{self.place(i)}] = {self.bits(i)};"
-            if self.avals[i].weak
-            else f"q[{self.place(i)}] = (void *)({self.w.at(self.first + i)});"
-            for i in self.fixed
-        ]
+        pointers = (self.pointer(i) for i in self.fixed if not self.avals[i].weak)
+        return [*self.numbers(), *pointers]
+
+    def numbers(self) -> list[str]:
+        numbers = (i for i in self.fixed if self.avals[i].weak)
+        return [f"z[{self.place(i)}] = {self.bits(i)};" for i in numbers]
+
+    def pointer(self, i: int) -> str:
+        return f"q[{self.place(i)}] = (void *)({self.w.at(self.first + i)});"
+
+    def handed(self, outs: Sequence[int]) -> list[str]:
+        """All pointers, and behind them those of the results `outs`. Of most it is known now where
+        they lie, which is data: a compiler takes far longer for so many statements."""
+        tensors = [i for i in self.fixed if not self.avals[i].weak]
+        places = [self.w.location(self.first + i) for i in tensors]
+        rest = [self.pointer(i) for i, at in zip(tensors, places, strict=True) if at is None]
+        for k, o in enumerate(outs, len(tensors)):
+            places.append(self.w.places.location(self.w.step.outs[o]))
+            if places[-1] is None:
+                rest.append(f"q[{k}] = {self.w.out(o)};")
+        if len(rest) == len(places):
+            return rest
+        known = ", ".join(str(-1 if at is None else at) for at in places)
+        memory = self.w.places.work
+        hand = f"jc::hand(q, places, {len(places)}, b, {memory});"
+        return [f"static const i64 places[] = {{{known}}};", hand, *rest]
 
     def bits(self, i: int) -> str:
         """A run-time number as the bits of its slot."""

@@ -98,13 +98,16 @@ class _Nowhere:
     """Places for measuring only."""
 
     first_host = 0
-    top = "b"
+    top = work = "b"
 
     def slot(self, name: str) -> str:
         return name
 
     def pointer(self, name: str) -> str:
         return name
+
+    def location(self, name: str) -> int | None:
+        return 0
 
     def argument(self, name: str) -> str:
         return name

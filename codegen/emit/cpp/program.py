@@ -332,6 +332,14 @@ class Places:
             return f"{kind}b[{self.slots[target]}]"
         return f"{kind}({self.work} + {self.offset(target)})"
 
+    def location(self, name: str) -> int | None:
+        """The same as a number: see `step.Places`."""
+        target = self.fused.buffers[name].home
+        if target in self.slots:
+            return self.slots[target]
+        offset = None if self.plan.is_symbolic else self.plan.offsets[target]
+        return -1 - offset if isinstance(offset, int) else None
+
     def scratch(self, step: Library) -> str:
         """A `char *` to the scratch memory planned for a step."""
         return f"({self.work} + {self.offset(library.scratch_name(step))})"

@@ -22,13 +22,18 @@ class Places(Protocol):
     """How the entry function spells what a step uses."""
 
     first_host: int  # index of the first host function
+    work: str  # a `char *` to where temporaries lie
     top: str  # the table that host functions are in
 
     def pointer(self, name: str) -> str:
         """A typed pointer to a buffer's first element."""
 
+    def location(self, name: str) -> int | None:
+        """The same as a number for `jc::hand`: a slot of the table of pointers, or -1 - the place
+        among the temporaries. None for one that a run decides."""
+
     def argument(self, name: str) -> str:
-        """The same, or the value of a run-time number."""
+        """A typed pointer, or the value of a run-time number."""
 
     def slot(self, name: str) -> str:
         """The slot of a number that the program is given; "" for one that it computes."""
@@ -96,6 +101,16 @@ class Writer:
         x = self.access(i)
         base = self.places.pointer(x.buffer)
         return base if same(x.offset, 0) else f"{base} + {size_text(x.offset)}"
+
+    def location(self, i: int) -> int | None:
+        """The same as a number: see `Places.location`."""
+        x = self.access(i)
+        base = self.places.location(x.buffer)
+        if base is None or same(x.offset, 0):
+            return base
+        if base >= 0 or not isinstance(x.offset, int):
+            return None
+        return base - x.offset * self.aval(i).dtype.itemsize
 
     def dense(self, i: int) -> str:
         """Pointer to read `i` as contiguous memory: itself, or a copy in scratch."""

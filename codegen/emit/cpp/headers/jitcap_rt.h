@@ -46,6 +46,10 @@ extern "C" __attribute__((visibility("hidden"))) const JcApi *jc_api;
 
 namespace jc {
 JC_INLINE i64 as_i64(f64 slot) { return bitcast<i64>(slot); }
+// Pointers for a body: each a slot of `b`, or -1 - an offset into `work`.
+inline void hand(void **q, const i64 *places, int count, void **b, char *work) {
+  for (int i = 0; i < count; i++) q[i] = places[i] < 0 ? work - 1 - places[i] : (char *)b[places[i]];
+}
 
 // ---- errors -----------------------------------------------------------------------------------
 enum { JC_OK = 0, JC_INDEX = 1, JC_HOST = 2 };
