@@ -246,18 +246,20 @@ def _trace(
         if all(v is not None for v in values):
             return op.run(tuple(values), attrs)
         attrs = tracer.with_size(op, tuple(handles), attrs)
-    attrs = {k: _settled(v) for k, v in attrs.items()}
+    attrs = {k: _settled(v) for k, v in attrs.items()} if attrs else {}
     outs = op.abstract(tuple(avals), attrs)
     if place != "cpu":
         outs = tuple(on_device.at(aval, place) for aval in outs)
-    return tuple(
-        map(fresh, [tracer] * len(outs), tracer.emit(op, tuple(handles), attrs, outs), outs)
-    )
+    made = tracer.emit(op, tuple(handles), attrs, outs)
+    return tuple([fresh(tracer, handle, aval) for handle, aval in zip(made, outs, strict=True)])
 
 
 def _place_of(avals: Sequence[Aval]) -> str:
     """Where a traced op runs: on a device, where an operand lives on one."""
-    return next((a.device for a in avals if a.device != "cpu" and not a.weak), "cpu")
+    for a in avals:
+        if a.device != "cpu" and not a.weak:
+            return a.device
+    return "cpu"
 
 
 def _bring(tracer: Tracer, op: Op, handles: list[Any], avals: list[Aval], place: str) -> None:

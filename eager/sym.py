@@ -36,7 +36,7 @@ def _binary(fn: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., A
     """A binary operator's method, and the reflected one."""
 
     def forward(self: SymNumber, other: Any) -> Any:
-        known = isinstance(other, (SymNumber, *NUMBERS))
+        known = type(other) is SymNumber or isinstance(other, (SymNumber, *NUMBERS))
         return self.tracer.number(fn, (self, other)) if known else NotImplemented
 
     def reflected(self: SymNumber, other: Any) -> Any:

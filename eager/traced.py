@@ -286,6 +286,13 @@ class Traced(OfAval):
         self.generation = storage.generation
 
 
+def repeatable(fn: Callable[..., None]) -> Callable[..., None]:
+    """Mark a function that does nothing but operations on its arguments, writes to them included:
+    what a call recorded may be copied for one that is alike."""
+    fn.repeatable = True  # type: ignore[attr-defined]
+    return fn
+
+
 def fresh(tracer: Tracer, handle: Handle, aval: Aval) -> Traced:
     """A contiguous traced array with a storage of its own."""
     return Traced(aval, TracedStorage(tracer, handle, aval, 0, tracer.inside), handle)

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from eager import dtype as dt
+from eager import polynomial
 from eager.aval import Aval, broadcast_shapes, contiguous_strides, result_type, same
 from eager.dataclass import dataclass
 from eager.dtype import DType
@@ -77,6 +78,16 @@ class Pointwise(Op):
         return common
 
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
+        if not polynomial.met:  # layers ask the same
+            return self._abstract_of(avals, dt.get_default_dtype())
+        return self._abstract(avals)
+
+    @functools.lru_cache(maxsize=4096)  # noqa: B019 - ops are never dropped
+    def _abstract_of(self, avals: tuple[Aval, ...], default: DType) -> tuple[Aval, ...]:
+        """The same, which depends on the default dtype."""
+        return self._abstract(avals)
+
+    def _abstract(self, avals: tuple[Aval, ...]) -> tuple[Aval, ...]:
         try:
             shape = broadcast_shapes(*(a.shape for a in avals))
         except RuntimeError as error:

@@ -7,6 +7,7 @@ from typing import Any
 
 from eager import dtype as dt
 from eager.aval import Aval
+from eager.ops import updates
 from eager.optim.optimizer import Optimizer, Params, check, settings, zeros_like
 from eager.sym import sqrt
 from eager.tensor import Tensor
@@ -66,27 +67,22 @@ class Adam(Optimizer):
     def update(
         self, parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]
     ) -> None:
-        lr, decay = group["lr"], group["weight_decay"]
         beta1, beta2 = group["betas"]
-        if group["maximize"]:
-            gradient = -gradient
-        if decay != 0:
-            if group["decoupled_weight_decay"]:
-                parameter.mul_(1 - lr * decay)
-            else:
-                gradient = gradient.add(parameter, alpha=decay)
-        mean, square = state["exp_avg"], state["exp_avg_sq"]
-        count = state["step"]
-        count.add_(1)
-        mean.lerp_(gradient, 1 - beta1)
-        square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-        step = count.item()
-        correction = sqrt(1 - beta2**step)
-        if group["amsgrad"]:
-            square = state["max_exp_avg_sq"].maximum(square)
-            state["max_exp_avg_sq"].copy_(square)
-        scale = (square.sqrt() / correction).add_(group["eps"])
-        parameter.addcdiv_(mean, scale, value=-(lr / (1 - beta1**step)))
+        updates.adam(
+            parameter,
+            gradient,
+            state["exp_avg"],
+            state["exp_avg_sq"],
+            state["step"],
+            state["max_exp_avg_sq"] if group["amsgrad"] else None,
+            group["lr"],
+            beta1,
+            beta2,
+            group["eps"],
+            group["weight_decay"],
+            group["decoupled_weight_decay"],
+            group["maximize"],
+        )
 
 
 class AdamW(Adam):

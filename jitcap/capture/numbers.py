@@ -60,9 +60,13 @@ def read(s: Session, value: Any, origin: Origin) -> SymNumber:
 def compute(s: Session, fn: Function, operands: tuple[Any, ...]) -> Any:
     """`fn` of numbers. Where all are from outside this is Python's own; the result is read by the
     same expression at every call. None where one is not: see `scalars`."""
-    if any(isinstance(x, np.generic) and type(x) not in TYPES for x in operands):
-        return fn(*map(s.known, operands))
-    if any(type(x) is SymNumber and type(x.leaf) is not Outside for x in operands):
+    of_graph = False
+    for x in operands:
+        if type(x) is SymNumber:
+            of_graph = of_graph or type(x.leaf) is not Outside
+        elif type(x) not in TYPES and isinstance(x, np.generic):
+            return fn(*map(s.known, operands))
+    if of_graph:
         return None
     key = (fn, *((id(x) if type(x) is SymNumber else (type(x), text_of(x))) for x in operands))
     found = s.computed.get(key)

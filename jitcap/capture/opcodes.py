@@ -111,6 +111,18 @@ def _is_kind(world: Any, value: Any, flag: int) -> bool:
 def _asking(taken: int, fn: Answer, *, pushes: bool, of_frame: bool) -> Opcode:
     """One row of these tables as an operation."""
 
+    def one(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+        stack = frame.stack
+        stack.append(fn(vm.world, ins.arg, stack.pop()))
+
+    def two(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+        stack = frame.stack
+        second = stack.pop()
+        stack.append(fn(vm.world, ins.arg, stack.pop(), second))
+
+    if pushes and not of_frame and taken in (1, 2):  # most of them
+        return one if taken == 1 else two
+
     def run(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
         values = frame.popn(taken)
         if of_frame:

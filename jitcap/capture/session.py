@@ -54,6 +54,7 @@ from jitcap.capture.outside import Outside
 from jitcap.capture.roll import roll
 from jitcap.capture.search import Search
 from jitcap.capture.sizes import CaptureSizes, out
+from jitcap.capture.templates import Templates
 from jitcap.capture.ties import Ties
 from jitcap.capture.tracing import CaptureTracer
 from jitcap.graph import NOWHERE, Node, Where
@@ -111,9 +112,11 @@ class Session(base.Session):
         self.sizes = CaptureSizes(self)
         self.vm = Interpreter(self, OPCODES)
         self.vm.passthrough = (Break, DataDependent, UnknownValue)
+        self.asked_at: tuple[Any, int, Where] = None, 0, NOWHERE  # where it was asked last
         self.replaced: str | None = None  # a member of the library's tensors that is, once asked
         self.search: Search | None = None  # for all refusals, not for a graph
         self.ties = Ties(self)
+        self.templates = Templates(self)
         self.host_calls: list[host.HostCall] = []
         self.drawn: dict[Node, Drawn] = {}  # graph input -> the number that the host draws for it
 
@@ -135,7 +138,11 @@ class Session(base.Session):
         frame = self.user_frame()
         if frame is None:
             return NOWHERE
-        return Where(frame.code.co_filename, frame.instruction.line, frame.code.co_qualname)
+        code, pc = frame.bytecode, frame.pc
+        if self.asked_at[0] is not code or self.asked_at[1] != pc:  # of each node of a call
+            text, line = code.code, frame.instruction.line
+            self.asked_at = code, pc, Where(text.co_filename, line, text.co_qualname)
+        return self.asked_at[2]
 
     def place(self, frame: Frame, refusal: BaseException) -> None:
         """Note the user's line on a refusal that passes through `frame`, innermost first."""
@@ -273,6 +280,8 @@ class Session(base.Session):
             if self.replaced:
                 raise Break("unknown call", f"{plain.__name__}() may use {self.replaced}, replaced")
             self._guard_defaults(plain, len(given) + len(named))
+            if "repeatable" in vars(plain) and not named:
+                return self.templates.call(plain, given)
             if self.sizes.symbols:
                 return out(self._natively(fn, given, named, stores))
         elif fn not in STORES and fn not in (list, tuple):

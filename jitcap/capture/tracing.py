@@ -121,8 +121,10 @@ class CaptureTracer(Tracer):
                 self._check_index(op, bounds)
         if op.raises:
             self._refuse_unsafe(f"{op.name} raised an error here before")
+        if not defines_size(op):
+            return super().emit(op, operands, attrs, outs)
         emit = partial(super().emit, op, operands, attrs, outs)
-        return self.session.sizes.defined(attrs["size"], emit) if defines_size(op) else emit()
+        return self.session.sizes.defined(attrs["size"], emit)
 
     def with_size(self, op: Op, operands: tuple[Arg, ...], attrs: Attrs) -> Attrs:
         """With a symbol, where one can stand for a size that data decide."""

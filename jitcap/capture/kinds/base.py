@@ -271,18 +271,30 @@ def hashes_identity(value: Any) -> bool:
     return hashed is object.__hash__
 
 
-_ITERATED: Final[tuple[Any, ...]] = (tuple, list, collections.deque, set, frozenset)
+_HOLDING: Final[tuple[Any, ...]] = (
+    dict, slice, tuple, list, collections.deque, set, frozenset,
+)  # fmt: skip
+
+
+@functools.lru_cache(maxsize=4096)
+def _container(cls: Any) -> Any:
+    """The builtin container that instances of a class are, or None."""
+    return next((base for base in _HOLDING if issubclass(cls, base)), None)
 
 
 def parts_of(value: Any) -> Iterable[Any]:
     """What a builtin container or a slice holds, whatever a subclass overrides; of other values
     nothing."""
-    if isinstance(value, dict):
+    cls: Any = type(value)
+    base = _container(cls)
+    if base is None:
+        return ()
+    if base is dict:
         return dict.values(value)
-    if type(value) is slice:
+    if base is slice:
         return value.start, value.stop, value.step
-    base = next((b for b in _ITERATED if isinstance(value, b)), None)
-    return () if base is None else base.__iter__(value)
+    parts: Iterable[Any] = base.__iter__(value)
+    return parts
 
 
 def words(error: BaseException) -> str:

@@ -320,7 +320,11 @@ def _user_member(s: Session, cls: type, name: str) -> Any:
     """What the user's code put into the class of a tensor, guarded; MISSING also where it is the
     library's own, which the guard says that it stays."""
     raw = class_raw(s, cls, name)
-    return MISSING if any(raw is own.get(name, MISSING) for own in _OWN.values()) else raw
+    if raw is not MISSING:
+        for own in _OWN.values():
+            if raw is own.get(name, MISSING):
+                return MISSING
+    return raw
 
 
 _OWN: Final = {

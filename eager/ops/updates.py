@@ -1,0 +1,46 @@
+"""How optimizers update a parameter, where the library does so many times: tensors, settings -> the
+tensors are written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eager.sym import sqrt
+from eager.tensor import Tensor
+from eager.traced import repeatable
+
+
+@repeatable
+def adam(
+    parameter: Tensor,
+    gradient: Tensor,
+    mean: Tensor,
+    square: Tensor,
+    count: Tensor,
+    largest: Tensor | None,
+    lr: Any,
+    beta1: Any,
+    beta2: Any,
+    eps: Any,
+    decay: Any,
+    decoupled: Any,
+    maximize: Any,
+) -> None:
+    """A step of `eager.optim.Adam`; `largest` with amsgrad."""
+    if maximize:
+        gradient = -gradient
+    if decay != 0:
+        if decoupled:
+            parameter.mul_(1 - lr * decay)
+        else:
+            gradient = gradient.add(parameter, alpha=decay)
+    count.add_(1)
+    mean.lerp_(gradient, 1 - beta1)
+    square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+    step = count.item()
+    correction = sqrt(1 - beta2**step)
+    if largest is not None:
+        square = largest.maximum(square)
+        largest.copy_(square)
+    scale = (square.sqrt() / correction).add_(eps)
+    parameter.addcdiv_(mean, scale, value=-(lr / (1 - beta1**step)))

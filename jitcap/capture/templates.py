@@ -1,0 +1,198 @@
+"""Capture: calls of one function of the library on operands that are alike. call -> nodes, copied.
+
+An optimizer updates hundreds of parameters by one function (`eager.traced.repeatable`), which does
+nothing but operations on its arguments, writes to them included. What two calls that are alike
+recorded is compared: if it is the same up to the operands, and if the second changed nothing else
+in the capture (no guard, no input, no number from outside was new), that is what such a call
+records, and the next ones get copies of it.
+
+    form_of     what decides the program of a call
+    Template    what a call recorded, with places for its operands
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from eager.dataclass import dataclass
+from eager.dtype import get_default_dtype
+from eager.sym import SymNumber
+from eager.tape import mode
+from eager.tensor import Tensor
+from eager.traced import Traced
+from jitcap.capture.native import is_native_class
+from jitcap.capture.sizes import out
+from jitcap.capture.tracing import LARGEST
+from jitcap.graph import CHECK, Node
+
+_PLAIN: Final = (type(None), bool, int, float, complex, str)
+_OTHERWISE: Final = frozenset({"random", "index", "dynamic", "extern"})  # more than a node is made
+_GROWS: Final = frozenset({"nodes", "checks", "conditions", "_values"})  # of the tracer
+Code = tuple[str, Any]  # "own": a node of the template; "given": an operand; "fixed": what it is
+
+
+class Templates:
+    """Those of one capture, by the function and the form of its operands."""
+
+    def __init__(self, session: Any) -> None:
+        self.session = session
+        self.found: dict[Any, tuple[Template | None, bool]] = {}  # and whether it was seen again
+        self._keep: list[Any] = []  # an id is only unique while the object lives
+
+    def call(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """`fn(*args)`. What the program's own tensors do is read from bytecode."""
+        if any(isinstance(x, Tensor) and not is_native_class(type(x)) for x in args):
+            return self.session.interpret(fn, args, {})
+        form = form_of(self.session, args)
+        if form is None:
+            return out(fn(*args))
+        known, sure = self.found.get((fn, form), (None, False))
+        tracer = self.session.tracer
+        if known is not None and sure and len(tracer.nodes) + len(known.nodes) < LARGEST:
+            return known.copy(tracer, args)
+        first = (fn, form) not in self.found
+        result, made = recorded(self.session, fn, args)
+        if first:
+            self._keep.append(args)
+        # Equal to the first, whose state was not looked at: numbers may have been new to it.
+        sure = known is not None and made is not None and made.steady and made.is_like(known)
+        self.found[fn, form] = made, sure
+        return result
+
+
+def form_of(s: Any, args: tuple[Any, ...]) -> Any:
+    """What decides what a call records: the kinds of the operands, which are one, and numbers; None
+    where that is more."""
+    tracer = s.tracer
+    inside = tracer.inside is not None or s.ties.open or s.ties.regions or s.rolls
+    if inside or s.sizes.symbols or s.unsafe or s.search is not None or mode.enabled or mode.behind:
+        return None
+    seen: dict[int, int] = {}
+    parts = [_form(x, seen) for x in args]
+    return None if None in parts else (get_default_dtype(), mode.autocast, *parts)
+
+
+def _form(x: Any, seen: dict[int, int]) -> Any:
+    kind = type(x)
+    if kind is SymNumber:
+        return id(x)
+    if kind in _PLAIN:
+        return kind, repr(x)
+    array = x._array if isinstance(x, Tensor) else None
+    if type(array) is not Traced or x._view is not None:
+        return None
+    memory = array.storage
+    if memory.picked is not None or array.generation != memory.generation:
+        return None
+    if not array.chain and array.handle is not memory.handle:
+        return None
+    same = [seen.setdefault(id(y), len(seen)) for y in (x, array, memory, x._storage, array.handle)]
+    chain = tuple((op, repr(attrs)) for op, attrs in array.chain)
+    aval, whole = array.aval, memory.aval
+    return kind, aval, whole, array.strides, array.offset, chain, x._requires_grad, *same
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Template:
+    """Nodes; their checks, by number; what is written: (argument, value, by how many writes of the
+    graph's memory, and of eager's). `steady`: whether the call changed nothing else."""
+
+    nodes: tuple[tuple[Any, tuple[Code, ...], Any, tuple[Any, ...]], ...]
+    checks: tuple[int, ...]
+    writes: tuple[tuple[int, Code, int, int], ...]
+    steady: bool
+
+    def is_like(self, other: Template) -> bool:
+        return self._shown() == other._shown()
+
+    def _shown(self) -> Any:
+        def code(x: Code) -> Any:
+            return x if x[0] != "fixed" or isinstance(x[1], Node) else (type(x[1]), repr(x[1]))
+
+        nodes = [(op, [*map(code, xs)], repr(at), outs) for op, xs, at, outs in self.nodes]
+        return nodes, self.checks, [(i, code(x), *n) for i, x, *n in self.writes]
+
+    def copy(self, tracer: Any, args: tuple[Any, ...]) -> None:
+        """What the call with `args` records."""
+        where, made = tracer.where(), list[Node]()
+        given = [x._array.handle if isinstance(x, Tensor) else None for x in args]
+
+        def value(code: Code) -> Any:
+            kind, x = code
+            return made[x] if kind == "own" else given[x] if kind == "given" else x
+
+        for op, codes, attrs, avals in self.nodes:
+            made.append(Node(op, tuple([value(c) for c in codes]), attrs, avals, where))
+        tracer.nodes += made
+        tracer.checks += [made[i] for i in self.checks]
+        for i, code, writes, versions in self.writes:
+            array = args[i]._array
+            array.write(value(code))
+            array.storage.generation += writes - 1
+            array.generation = array.storage.generation
+            args[i]._storage.version += versions
+
+
+def recorded(s: Any, fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, Template | None]:
+    """What the call gives; what it recorded, if that can be copied."""
+    tracer = s.tracer
+    start, known, state = len(tracer.nodes), len(tracer.checks), _state(s)
+    tensors = [(i, x) for i, x in enumerate(args) if isinstance(x, Tensor)]
+    given = {x._array.handle: i for i, x in reversed(tensors)}
+    before = [_marks(x) for _, x in tensors]
+    result = fn(*args)
+    nodes = tracer.nodes[start:]
+    own = {n: k for k, n in enumerate(nodes)}
+
+    def code(x: Any) -> Code:
+        if isinstance(x, Node) and x in own:
+            return "own", own[x]
+        return ("given", given[x]) if isinstance(x, Node) and x in given else ("fixed", x)
+
+    writes = []
+    for (i, x), (array, memory, generation, version, *others) in zip(tensors, before, strict=True):
+        now, home, reached, stored, *left = _marks(x)
+        if now is not array or home is not memory or any(map(_differ, left, others)):
+            return result, None
+        if reached != generation or stored != version:
+            if array.chain or sum(y._array.storage is memory for _, y in tensors) > 1:
+                return result, None
+            writes.append((i, code(memory.handle), reached - generation, stored - version))
+    plain = all(n.op.kind not in _OTHERWISE and not n.op.raises for n in nodes)
+    if result is not None or not plain or any("graphs" in n.attrs for n in nodes):
+        return result, None
+    checks = tuple(own[n] for n in tracer.checks[known:])
+    if len(checks) != sum(n.op is CHECK for n in nodes):
+        return result, None
+    rows = tuple((n.op, tuple(map(code, n.args)), n.attrs, n.avals) for n in nodes)
+    return result, Template(rows, checks, tuple(writes), _state(s) == state)
+
+
+def _differ(a: Any, b: Any) -> bool:
+    return a is not b
+
+
+def _marks(x: Tensor) -> tuple[Any, ...]:
+    """What a call can change of a tensor."""
+    memory = x._array.storage
+    return (
+        x._array, memory, memory.generation, x._storage.version,
+        x._storage, x._view, x._node, x._grad, x._requires_grad, x._storage.history,
+    )  # fmt: skip
+
+
+def _state(s: Any) -> list[int]:
+    """How much a capture knows, but for what it records."""
+    owners = (s, s.outside, s.sizes, s.ties, s.tracer, s.tracer.outlines)
+    tables = [
+        len(table)
+        for owner in owners
+        for name, table in vars(owner).items()
+        if isinstance(table, dict | list | set) and not (owner is s.tracer and name in _GROWS)
+    ]
+    return [*tables, len(s.guards.items), *_drawn(s)]
+
+
+def _drawn(s: Any) -> Iterator[int]:
+    return (draws.count for draws in s.tracer.draws.values())
