@@ -27,7 +27,6 @@ from eager.device.array import DeviceArray
 from eager.op import Attrs, Op
 from eager.sized import concrete, symbols_in
 from eager.symint import SymInt, symbols_of
-from jitcap.walks import reach
 
 Number: TypeAlias = bool | int | float | complex
 
@@ -486,7 +485,14 @@ def aval_of(arg: Arg) -> Aval:
 
 def reachable(outputs: Iterable[Node]) -> set[Node]:
     """Every node that `outputs` depend on, themselves included."""
-    return {*reach(outputs, lambda n: n.parents)}
+    seen = set(outputs)
+    stack = [*seen]
+    while stack:
+        for arg in stack.pop().args:
+            if type(arg) is Node and arg not in seen:
+                seen.add(arg)
+                stack.append(arg)
+    return seen
 
 
 def needed_by(graph: Graph, outputs: Iterable[Node]) -> set[Node]:

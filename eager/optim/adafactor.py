@@ -41,8 +41,8 @@ class Adafactor(Optimizer):
         rows, columns = parameter[..., :1], parameter[..., :1, :]
         return {"step": step_count(), "row_var": zeros_like(rows), "col_var": zeros_like(columns)}
 
-    def _is_outdated(self, parameter: Tensor) -> bool:
-        held = [*self.state[parameter].values()][1:2]
+    def _is_outdated(self, parameter: Tensor, state: dict[str, Any]) -> bool:
+        held = [*state.values()][1:2]
         return bool(held) and held[0].dtype is not parameter.dtype and not self._stepped
 
     def update(

@@ -195,15 +195,17 @@ class Optimizer(_Hooked):
                 for parameter in group["params"]:
                     gradient = parameter.grad
                     if gradient is not None:
-                        if self._is_outdated(parameter):
+                        state = self.state[parameter]
+                        if self._is_outdated(parameter, state):
                             self._allocate_again()
-                        self.update(parameter, gradient, self.state[parameter], group)
+                            state = self.state[parameter]
+                        self.update(parameter, gradient, state, group)
         self._stepped = True  # stored and not asked for: else the first step were another program
         return loss
 
-    def _is_outdated(self, parameter: Tensor) -> bool:
+    def _is_outdated(self, parameter: Tensor, state: dict[str, Any]) -> bool:
         """Whether the state was allocated for another dtype or device and never used."""
-        held = self.state[parameter].get(self.like_parameter) if self.like_parameter else None
+        held = state.get(self.like_parameter) if self.like_parameter else None
         if held is None:
             return False
         moved = held.dtype is not parameter.dtype or held.is_cuda is not parameter.is_cuda
@@ -216,7 +218,7 @@ class Optimizer(_Hooked):
     def _allocate_again(self) -> None:
         for group in self.param_groups:
             for parameter in group["params"]:
-                if self._is_outdated(parameter):
+                if self._is_outdated(parameter, self.state[parameter]):
                     self.state[parameter] = self.allocate(parameter, group)
 
     def zero_grad(self, set_to_none: bool = True) -> None:

@@ -14,6 +14,7 @@ import typing
 from types import CellType
 from typing import Any, Final
 
+from eager.nn.modules.module import Module
 from jitcap.capture.breaks import Break
 from jitcap.capture.frames import frame_for
 from jitcap.capture.kinds.base import MISSING, Session, handles, kind_of
@@ -32,6 +33,16 @@ from jitcap.capture.origin import Computed
 from jitcap.guards import Holds
 
 _PROTOCOLS: Final[Any] = type(typing.Protocol)
+
+
+@handles(Module.__getattr__.__code__)
+def _part_of_layer(s: Session, method: Any, layer: Any, name: str) -> Any:
+    """What the method does, not read from bytecode: each layer and parameter is found by it."""
+    own = s.getattr(layer, "__dict__")
+    for table in ("_parameters", "_buffers", "_modules"):
+        if s.contains(table, own) and s.contains(name, s.getitem(own, table)):
+            return s.getitem(s.getitem(own, table), name)
+    return s.interpret(method, (layer, name), {})  # raises
 
 
 @handles(type)
