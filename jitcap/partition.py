@@ -249,6 +249,7 @@ class Flow:
     def _augment(self, source: int, sink: int, level: list[int]) -> None:
         """A blocking flow: depth-first along rising levels, each edge given up once."""
         at = [0] * len(self.out)
+        to, capacity = self.to, self.capacity
         path: list[int] = []
         u = source
         while True:
@@ -260,21 +261,15 @@ class Flow:
                 path.clear()
                 u = source
                 continue
-            e = self._next(u, at, level)
-            if e >= 0:
-                path.append(e)
+            edges, k, above = self.out[u], at[u], level[u] + 1
+            while k < len(edges) and not (capacity[edges[k]] and level[to[edges[k]]] == above):
+                k += 1
+            at[u] = k
+            if k < len(edges):
+                path.append(e := edges[k])
                 u = self.to[e]
             elif path:
                 level[u] = -1
                 u = self.to[path.pop() ^ 1]
             else:
                 return
-
-    def _next(self, u: int, at: list[int], level: list[int]) -> int:
-        edges = self.out[u]
-        while at[u] < len(edges):
-            e = edges[at[u]]
-            if self.capacity[e] and level[self.to[e]] == level[u] + 1:
-                return e
-            at[u] += 1
-        return -1

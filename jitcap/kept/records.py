@@ -70,6 +70,7 @@ _OWN: Final = {
 _OWN_NAMES: Final = {id(value): name for name, value in _OWN.items()}
 _INT_BITS: Final = 10_000  # beyond, Python does not read the digits
 _PLAIN: Final = (type(None), bool, int, float, str)
+_AS_THEY_ARE: Final = frozenset({type(None), bool, float, str})
 _CONTAINERS: Final[dict[type, str]] = {
     list: "list", tuple: "tuple", set: "set", frozenset: "frozenset", Size: "Size",
 }  # fmt: skip
@@ -127,7 +128,12 @@ class Writer:
         try:
             if family is not None:
                 fields = _fields(_families()[family])
-                written = ["record", family, *[self.write(getattr(value, f)) for f in fields]]
+                parts = [getattr(value, name) for name in fields]
+                written = [
+                    "record",
+                    family,
+                    *[x if type(x) in _AS_THEY_ARE else self.write(x) for x in parts],
+                ]
             else:
                 written = [*self._parts(value, kind)]
         except RecursionError:

@@ -79,7 +79,12 @@ def _renamed(row: Row, names: Mapping[str, str]) -> Row:
     ]  # fmt: skip
 
 
-def in_order(rows: Iterable[Row], found: set[str]) -> list[Row]:
+def names_of(rows: Iterable[Row]) -> dict[int, list[str]]:
+    """The names in each row, by its id."""
+    return {id(row): _names(row) for row in rows}
+
+
+def in_order(rows: Iterable[Row], found: set[str], names: Mapping[int, list[str]]) -> list[Row]:
     """The rows of guards, each after those that define what it names: variables, and objects that
     are `found`. A place may come up after the first guard that names what is there: then that guard
     waits."""
@@ -94,7 +99,7 @@ def in_order(rows: Iterable[Row], found: set[str]) -> list[Row]:
             defined = defined_by(row)
             missing = next(
                 (
-                    n for n in _names(row)
+                    n for n in names[id(row)]
                     if n not in known and (n[0] == "v" or n in found) and n not in defined
                 ),
                 None,
@@ -121,12 +126,14 @@ def defined_by(row: Row) -> list[str]:
     return [row[1]] if row[0] in ("let", "take") else []
 
 
-def needed(guards: list[Row], body: list[Row], found: set[str]) -> tuple[list[Row], set[str]]:
+def needed(
+    guards: list[Row], body: list[Row], found: set[str], names: Mapping[int, list[str]]
+) -> tuple[list[Row], set[str]]:
     """The guards, without those that take what nothing names, or what is not `found`; all names."""
-    named = {name for row in (*guards, *body) if row[0] != "take" for name in _names(row)}
-    taken = [(row[1], _names(row[1:])) for row in guards if row[0] == "take"]
+    named = {name for row in (*guards, *body) if row[0] != "take" for name in names[id(row)]}
+    taken = [names[id(row)] for row in guards if row[0] == "take"]
     while True:
-        more = {n for name, names in taken if name in named and name in found for n in names}
+        more = {n for name, *rest in taken if name in named and name in found for n in rest}
         if more <= named:
             wanted = named & found
             kept = [row for row in guards if row[0] != "take" or row[1] in wanted]

@@ -42,7 +42,7 @@ from jitcap.kept.fingerprint import Unkept, fingerprint
 from jitcap.kept.names import Unreadable, is_library_name
 from jitcap.kept.records import Reader, Writer, has_copies
 from jitcap.kept.terms import BUILTINS, Source, find
-from jitcap.kept.translate import defined_by, in_order, needed, rows_of
+from jitcap.kept.translate import defined_by, in_order, names_of, needed, rows_of
 from jitcap.lower import Strides
 from jitcap.marks import any_static, marks_of
 from jitcap.modes import Modes
@@ -152,7 +152,8 @@ def _files(captured: Captured, fn: Any, made: Compiled) -> dict[str, bytes]:
     finder, body = rows_of(captured.finder()), rows_of(captured.body)
     taken = {name for _, name, _ in captured.names.found}
     taken -= {name for name in taken if _has_name(captured.names.namespace[name])}
-    guards, names = needed(in_order(finder, taken), body, taken)
+    used = names_of((*finder, *body))
+    guards, names = needed(in_order(finder, taken, used), body, taken, used)
     namespace = {name: v for name, v in captured.names.namespace.items() if name in names}
     codes: set[CodeType] = set()
     roots = {id(value): name for name, value in _roots(fn).items()}

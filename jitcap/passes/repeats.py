@@ -71,11 +71,19 @@ def find(nodes: Sequence[Node]) -> list[Repeat]:
 def _tokens(nodes: Sequence[Node]) -> Any:
     """A number for each node, of their own for those that stay where they are."""
     numbers: dict[Any, int] = {}
-    tokens = np.empty(len(nodes), np.int64)
+    seen: dict[Any, int] = {}  # by a key that takes less time to make, of most nodes
+    tokens = [0] * len(nodes)
     for i, n in enumerate(nodes):
+        plain = not n.attrs and not n.op.raises and len(n.parents) == len(n.args)
+        key = (n.op, len(n.args), id(n.avals)) if plain and n.op is not CHECK else None
+        if key in seen:
+            tokens[i] = seen[key]
+            continue
         alone = "graphs" in n.attrs or (n.op is CHECK and not n.parents)
         tokens[i] = -1 - i if alone else numbers.setdefault(_kind(n), len(numbers))
-    return tokens
+        if key is not None:
+            seen[key] = tokens[i]
+    return np.array(tokens, np.int64)
 
 
 def _kind(n: Node) -> Any:
