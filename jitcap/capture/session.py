@@ -279,7 +279,7 @@ class Session(base.Session):
                 self.replaced = replaced_member()
             if self.replaced:
                 raise Break("unknown call", f"{plain.__name__}() may use {self.replaced}, replaced")
-            self._guard_defaults(plain, len(given) + len(named))
+            _guard_defaults(self, plain, len(given) + len(named))
             if "repeatable" in vars(plain) and not named:
                 return self.templates.call(plain, given)
             if self.sizes.symbols:
@@ -293,17 +293,6 @@ class Session(base.Session):
             text = isinstance(getattr(fn, "__self__", None), str)
             return lent.natively(self, fn, given, named, text=text)
         return fn(*given, **named)
-
-    def _guard_defaults(self, fn: FunctionType, given: int) -> None:
-        """A call that leaves arguments out relies on the defaults of a function."""
-        code = fn.__code__
-        if given >= code.co_argcount + code.co_kwonlyargcount or id(fn) in self.defaulted:
-            return
-        self.defaulted.add(id(fn))
-        for field in ("__defaults__", "__kwdefaults__"):
-            if getattr(fn, field) is not None:
-                place = Attribute(Fixed(fn, fn.__qualname__), field)
-                self.guards.add(Is(place, self.line(), getattr(fn, field)))
 
     def _native_method(self, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         """A method of a container. Those that look at elements get all of them lent; others are
@@ -401,6 +390,18 @@ class Session(base.Session):
 
 def _texts(error: BaseException) -> list[str]:
     return [x for x in error.args if type(x) is str]
+
+
+def _guard_defaults(s: Session, fn: FunctionType, given: int) -> None:
+    """A call that leaves arguments out relies on the defaults of a function."""
+    code = fn.__code__
+    if given >= code.co_argcount + code.co_kwonlyargcount or id(fn) in s.defaulted:
+        return
+    s.defaulted.add(id(fn))
+    for field in ("__defaults__", "__kwdefaults__"):
+        if getattr(fn, field) is not None:
+            place = Attribute(Fixed(fn, fn.__qualname__), field)
+            s.guards.add(Is(place, s.line(), getattr(fn, field)))
 
 
 def _may_lend(value: Any) -> bool:

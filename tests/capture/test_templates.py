@@ -6,7 +6,9 @@ import pytest
 import eager
 from eager import nn
 from jitcap import jit, stance
+from jitcap.capture.capture import capture
 from jitcap.capture.templates import Template
+from tests.work import calls_made
 
 pytestmark = pytest.mark.once
 SHAPES = [(3, 4), (4,), (), (4, 3)] * 4
@@ -100,6 +102,25 @@ def test_updates_are_those_of_eager(make, kind, least, copies):
     expected, _ = run(make, "eager", kind)
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
+
+
+def captured(count):
+    """The calls that capturing a step with so many parameters takes."""
+    parameters = [nn.Parameter(eager.ones(3)) for _ in range(count)]
+    optimizer = eager.optim.AdamW(parameters, lr=0.1)
+
+    def step():
+        for p in parameters:
+            p.grad = p.detach()
+        optimizer.step()
+
+    return calls_made(lambda: capture(step, (), {}, dynamic=frozenset()))
+
+
+def test_an_update_that_is_copied_costs_little():
+    captured(4)
+    few, many = map(captured, (20, 40))
+    assert many - few < 20 * 7000
 
 
 def test_a_check_of_a_copy_is_made():

@@ -69,7 +69,8 @@ def test_layers_and_their_gradients_are_calls_of_two_graphs():
 
 
 def kernels(layers):
-    """The kernels' texts, and the calls that compiling them took from the passes on."""
+    """The kernels' texts, the calls that compiling them took from the passes on, and the lines of
+    the source."""
     graph = trace(stack, *inputs(layers)).graph
     found = []
 
@@ -77,17 +78,21 @@ def kernels(layers):
         passed = share_repeats(graph)
         for each, _ in PASSES:
             passed = each(passed)
-        found.append(codegen.run_stages(lower(passed))[0]["source"].kernels)
+        found.append(codegen.run_stages(lower(passed))[0]["source"])
 
+        texts.append(found[-1].text)
+
+    texts = []
     run()
-    return [k.source for k in found[0]], calls_made(run)
+    return [k.source for k in found[0].kernels], calls_made(run), texts[0].count("\n")
 
 
 def test_more_layers_are_no_more_kernels_and_little_more_work():
-    few, work = kernels(10)
-    many, more = kernels(40)
+    few, work, lines = kernels(10)
+    many, more, longer = kernels(40)
     assert len(few) == len(many)
     assert more < 2 * work
+    assert longer - lines < 30 * 20  # what a call is handed is a table
 
 
 def refused(fn, *args):
