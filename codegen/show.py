@@ -50,12 +50,14 @@ class Texts(Mapping[str, str]):
 
 def show(x: Any) -> str:
     rule = RULES.get(type(x))
-    return rule(x) if rule is not None else getattr(x, "text", repr(x))
+    if rule is not None:
+        return rule(x)
+    return x.text if hasattr(x, "text") else repr(x)
 
 
 def expression(x: Expr) -> str:
     """One expression as Python over buffers and the vocabulary `m`."""
-    return Whole().value(x)
+    return Whole(x).value(x)
 
 
 def index(i: affine.Affine) -> str:

@@ -54,10 +54,13 @@ from jitcap.modes import Modes
 from jitcap.tracer import DataDependent, is_on_device
 
 LEAST: Final = 16  # steps: a loop of fewer is unrolled
-MANY: Final = 4000  # operations of all steps, from which on any loop is rolled
+# Operations of all steps, their derivatives included, from which on any loop is rolled: a compiler
+# takes milliseconds for each, and steps in a row run as fast.
+MANY: Final = 1000
 # Before the first step, and before the second, which may find other kinds of values.
 TRIES: Final = 2
-HEAVY: Final = frozenset({"contract", "window", "sort", "scan", "extern", "control"})
+# A step with one of these ends a kernel: unrolled, the steps would not be one.
+HEAVY: Final = frozenset({"reduce", "contract", "window", "sort", "scan", "extern", "control"})
 _LEAVING: Final = frozenset({
     "YIELD_VALUE", "SEND", "RETURN_VALUE", "STORE_DEREF", "DELETE_DEREF", "MAKE_CELL",
     "LOAD_CLOSURE",
@@ -167,7 +170,8 @@ class Trial:
     def _pays(self) -> bool:
         nodes = self.loop.part.nodes
         heavy = any(n.op.kind in HEAVY for n in nodes)
-        return heavy or self.sized or self.length * len(nodes) > MANY
+        derived = 3 if any(self.later().values()) else 1
+        return heavy or self.sized or self.length * len(nodes) * derived > MANY
 
     def _step(self, carry: list[Tensor], _: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         vm, before = self.s.vm, self.frame

@@ -459,6 +459,25 @@ def test_loops_of_cheap_operations_are_fused_instead():
     agree([jit(soften)(x)], [soften(x)])
 
 
+def test_what_ends_a_kernel_or_is_too_much_for_one_is_rolled():
+    def normalised(x):
+        for _ in range(STEPS):
+            x = x / (x * x).sum(-1, keepdim=True)
+        return x
+
+    def many(x):
+        for _ in range(120):
+            x = x + 0.01 * (x - x * x)
+        return x
+
+    x = floats(2, 5)
+    assert explain(normalised)(x.detach()).notes
+    assert explain(many)(x).notes  # and the gradients of these operations
+    unrolled = explain(many)(x.detach())
+    assert not unrolled.notes
+    assert max(map(len, unrolled.stages.values())) < 100_000  # each value is written out once
+
+
 def test_what_an_object_holds_is_changed_as_often():
     class Cell:
         def __init__(self):

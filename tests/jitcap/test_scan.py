@@ -350,3 +350,13 @@ def test_triton_runs_op_by_op():
     run, given = program("cell", 5, False)
     given = tuple(t.detach().float() for t in given)
     agree(jit(run, backend="triton")(*given), run(*given), 1e-4)
+
+
+def test_the_graph_of_a_ctc_loss_does_not_grow_with_the_time():
+    def nodes(time):
+        scores = eager.zeros(time, 2, 5).requires_grad_()
+        given = eager.tensor([[1, 2, 2], [3, 1, 0]]), (time, time - 1), (3, 2)
+        made = explain(lambda x: F.ctc_loss(x.log_softmax(-1), *given))(scores)
+        return made.stages["graph"].count("\n")
+
+    assert nodes(4) == nodes(40)

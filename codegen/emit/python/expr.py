@@ -113,10 +113,17 @@ class Block(Walk[str]):
 
 
 class Whole(Block):
-    """Expressions in one line, for printing loops that are no kernels yet."""
+    """Expressions in one line, for printing loops that are no kernels yet. What is long and used
+    more than once has a name from its first use on: a chain of such would else double with every
+    link."""
+
+    def __init__(self, *roots: Expr) -> None:
+        super().__init__()
+        self.uses = expr.use_counts(roots)
+        self.branch = [{}]  # names are bound where they are used
 
     def stands_inside(self, x: Expr, text: str) -> bool:
-        return True
+        return self.uses.get(x, 1) == 1 or len(text) <= INLINE
 
-    def bind(self, x: Expr, text: str) -> str:
-        return text
+    def named(self, x: Expr) -> str:
+        return self.value(x)

@@ -12,6 +12,7 @@ from eager import dtype as dt
 from eager.casts import full_precision
 from eager.dispatch import apply, must_hold
 from eager.interop import tensor
+from eager.loops import scan
 from eager.nn.functional.register import functional, reduced
 from eager.op import Sample
 from eager.ops import samples as s
@@ -138,11 +139,15 @@ def _alignments(
     here = apply(GATHER, scores, states.unsqueeze(0).expand(scores.shape[0], -1, -1), dim=2)
     place = iota(2 * size + 1, like=named)
     reached = where(place < (labels > 0).unsqueeze(1).long() + 1, here[0], -math.inf)
-    for t in range(1, scores.shape[0]):
+
+    def step(reached: Tensor, now: tuple[Tensor, Tensor]) -> tuple[Tensor, None]:
+        scores, t = now  # (N, 2 S + 1), ()
         by_one = constant_pad_nd(reached, (1, 0), -math.inf)[:, :-1]
         by_two = constant_pad_nd(reached, (2, 0), -math.inf)[:, :-2]
-        ways = _log_add(reached, by_one, where(skips, by_two, -math.inf)) + here[t]
-        reached = where((t < times).unsqueeze(1), ways, reached)
+        ways = _log_add(reached, by_one, where(skips, by_two, -math.inf)) + scores
+        return where((t < times).unsqueeze(1), ways, reached), None
+
+    reached, _ = scan(step, reached, (here[1:], iota(scores.shape[0], like=times)[1:]))
     end = 2 * labels.unsqueeze(1)
     ends = where((place == end) | (place == end - 1), reached, -math.inf)
     top = _finite(ends.detach().amax(1, keepdim=True))
