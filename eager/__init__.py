@@ -53,6 +53,7 @@ from eager.autograd import set_grad_enabled as set_grad_enabled
 from eager.aval import Aval as Aval
 from eager.aval import result_type as _result_type
 from eager.casts import get_autocast_dtype as get_autocast_dtype
+from eager.casts import is_autocast_cpu_enabled as is_autocast_cpu_enabled
 from eager.casts import is_autocast_enabled as is_autocast_enabled
 from eager.compilation import compile as compile
 from eager.control_flow import cond as cond

@@ -44,6 +44,11 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
     return _on(device_type) is not None
 
 
+def is_autocast_cpu_enabled() -> bool:
+    """`is_autocast_enabled("cpu")`, by its older name."""
+    return is_autocast_enabled("cpu")
+
+
 def get_autocast_dtype(device_type: str) -> DType:
     """The type that products have under autocast on a device."""
     return _on(device_type) or (dt.bfloat16 if device_type == "cpu" else dt.float16)

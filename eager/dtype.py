@@ -170,11 +170,12 @@ class finfo:
         self.bits = int(info.bits)
         self.eps, self.max, self.min = float(info.eps), float(info.max), float(info.min)
         self.tiny = self.smallest_normal = float(info.tiny)
-        self.resolution = float(info.resolution)
+        self.resolution = float(f"1e-{info.precision}")
 
     def __repr__(self) -> str:
-        limits = f"eps={self.eps}, max={self.max}, min={self.min}, tiny={self.tiny}"
-        return f"finfo(dtype={self.dtype}, {limits})"
+        names = "resolution", "min", "max", "eps", "smallest_normal", "tiny"
+        limits = ", ".join(f"{name}={getattr(self, name):.6g}" for name in names)
+        return f"finfo({limits}, dtype={self.dtype})"
 
 
 class iinfo:

@@ -24,18 +24,20 @@ def _at(value: Any, i: int) -> Any:
     return value[i] if isinstance(value, _LISTS) else value
 
 
-def _each(name: str) -> Callable[..., list[Any]]:
-    def results(self: Any, *args: Any, **kwargs: Any) -> list[Any]:
+def _each(name: str) -> Callable[..., tuple[Any, ...]]:
+    def results(self: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         if name.startswith("addc") and len(args) == 3:  # the factor may stand last
             *args, kwargs["value"] = args  # type: ignore[assignment]
         if "scalars" in kwargs:
             kwargs["value"] = kwargs.pop("scalars")
-        return [
-            getattr(x, name)(
-                *(_at(a, i) for a in args), **{k: _at(v, i) for k, v in kwargs.items()}
-            )
-            for i, x in enumerate(self)
-        ]
+        return tuple(
+            [
+                getattr(x, name)(
+                    *(_at(a, i) for a in args), **{k: _at(v, i) for k, v in kwargs.items()}
+                )
+                for i, x in enumerate(self)
+            ]
+        )
 
     return results
 
@@ -49,9 +51,9 @@ def _in_place(name: str) -> Callable[..., None]:
     return change
 
 
-def norm(self: Any, ord: float = 2, dtype: Any = None) -> list[Tensor]:
+def norm(self: Any, ord: float = 2, dtype: Any = None) -> tuple[Tensor, ...]:
     """The norm of each tensor."""
-    return [vector_norm(x if dtype is None else x.to(dtype), ord) for x in self]
+    return tuple([vector_norm(x if dtype is None else x.to(dtype), ord) for x in self])
 
 
 FOREACH: Final[dict[str, Callable[..., Any]]] = {

@@ -52,7 +52,16 @@ def _as_index(item: Any) -> Any:
         ) from None
 
 
+def _of_ints(items: Any) -> bool:
+    return {*map(type, items)} == _INT
+
+
+_INT = {int}
+
+
 def _list_index(items: Any) -> Tensor:
+    if _of_ints(items):
+        return wrap(np.array(items))
     if any(isinstance(i, Tensor) for i in items):
         items = [i.item() if isinstance(i, Tensor) else i for i in items]
     array = np.array(_numbers(items))
@@ -90,10 +99,15 @@ def _consumed(item: Any) -> int:
     return 1
 
 
+def _is_an_index(item: Any) -> bool:
+    """Whether an entry of a list says that the list stands for a tuple of indices."""
+    return item is None or isinstance(item, (slice, Tensor, list, tuple, range, np.ndarray))
+
+
 def _normalise(x: Tensor, index: Any) -> list[Any]:
     """The index as a list without Ellipsis. IndexError when it has more entries than dimensions."""
-    if isinstance(index, list) and any(isinstance(i, (slice, Tensor)) or i is None for i in index):
-        index = tuple(index)
+    if type(index) is list and not _of_ints(index) and any(map(_is_an_index, index)):
+        index = tuple(index)  # as NumPy once had it
     items = [_as_index(i) for i in (index if isinstance(index, tuple) else (index,))]
     items = [
         i.to(dt.bool_) if isinstance(i, Tensor) and i.dtype is dt.uint8 else i for i in items
@@ -227,6 +241,8 @@ def _basic(index: Any) -> bool:
 
 def getitem(self: Tensor, index: Any) -> Tensor:
     """`self[index]`. IndexError for an int or an index tensor out of range, or too many indices."""
+    if index is None:
+        return unsqueeze(self, 0)
     if self._array.ndim:  # the common indices first
         if type(index) is int:
             return select(self, 0, index)

@@ -25,6 +25,7 @@ from eager.ops.move import cat
 from eager.ops.products import matmul
 from eager.ops.view import broadcast_tensors
 from eager.registry import public, under
+from eager.return_types import shown_as
 from eager.tensor import Tensor
 
 _linalg = under("linalg")
@@ -44,22 +45,26 @@ def _definite(*shape: int) -> Any:
     return x @ x.swapaxes(-1, -2)
 
 
+@shown_as("linalg_qr")
 class QR(NamedTuple):
     Q: Tensor
     R: Tensor
 
 
+@shown_as("linalg_svd")
 class SVD(NamedTuple):
     U: Tensor
     S: Tensor
     Vh: Tensor
 
 
+@shown_as("linalg_eigh")
 class Eigh(NamedTuple):
     eigenvalues: Tensor
     eigenvectors: Tensor
 
 
+@shown_as("linalg_slogdet")
 class SlogDet(NamedTuple):
     sign: Tensor
     logabsdet: Tensor
@@ -401,6 +406,7 @@ def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -
 
 
 # ------------------------------------------------------------------------------ eigenvalues
+@shown_as("linalg_eig")
 class Eig(NamedTuple):
     eigenvalues: Tensor
     eigenvectors: Tensor
@@ -419,6 +425,7 @@ def eigvals(A: Tensor) -> Tensor:
 
 
 # ------------------------------------------------------------------- least squares and ranks
+@shown_as("linalg_lstsq")
 class LstSq(NamedTuple):
     solution: Tensor
     residuals: Tensor

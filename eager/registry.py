@@ -94,18 +94,21 @@ def needs_tensors(which: str) -> Callable[[F], F]:
             given = operands
             if len(given) < 2 and kwargs:
                 given = (*given, *(kwargs[n] for n in names[len(given) :] if n in kwargs))
-            tensors = [isinstance(x, Tensor) for x in given[:2]]
-            fine = all(tensors) if which == "both" else any(tensors)
-            if tensors and not (fine and (which != "first" or tensors[0])):
-                raise TypeError(
-                    f"{fn.__name__}(): {_WHICH[which]} must be Tensor, got "
-                    + ", ".join(type(x).__name__ for x in given[:2])
-                )
+            require_tensors(fn.__name__, which, given[:2])
             return fn(*operands, **kwargs)
 
         return called  # type: ignore[return-value]
 
     return checked
+
+
+def require_tensors(name: str, which: str, operands: Any) -> None:
+    """TypeError unless those of the operands are tensors that must be: see `needs_tensors`."""
+    tensors = [isinstance(x, Tensor) for x in operands]
+    fine = all(tensors) if which == "both" else any(tensors)
+    if tensors and not (fine and (which != "first" or tensors[0])):
+        given = ", ".join(type(x).__name__ for x in operands)
+        raise TypeError(f"{name}(): {_WHICH[which]} must be Tensor, got {given}")
 
 
 _WHICH = {"both": "both operands", "first": "the first operand", "one": "one operand"}

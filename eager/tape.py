@@ -158,13 +158,38 @@ class Node:
 
     @property
     def next_functions(self) -> tuple[tuple[Any, int], ...]:
-        return tuple((None, 0) if e is None else e for e in self.edges)
+        return tuple((None, 0) if e is None else (_node_of(e[0]), e[1]) for e in self.edges)
 
     def __repr__(self) -> str:
         return f"<{self.name()}>"
 
     def __lt__(self, other: Node) -> bool:  # heapq takes the newest first
         return self.sequence > other.sequence
+
+
+class AccumulateGrad:
+    """Where the tape ends: what adds to the gradient of a leaf, `variable`."""
+
+    next_functions: tuple[Any, ...] = ()
+
+    def __init__(self, variable: Tensor) -> None:
+        self.variable = variable
+
+    def name(self) -> str:
+        return "torch::autograd::AccumulateGrad"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AccumulateGrad) and other.variable is self.variable
+
+    def __hash__(self) -> int:
+        return hash((AccumulateGrad, id(self.variable)))
+
+    def __repr__(self) -> str:
+        return "<AccumulateGrad>"
+
+
+def _node_of(target: Any) -> Any:
+    return AccumulateGrad(target) if isinstance(target, Tensor) else target
 
 
 def _aval(x: Any) -> Aval:

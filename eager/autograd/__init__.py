@@ -48,6 +48,8 @@ def backward(
         if grad_tensors is None or isinstance(grad_tensors, Tensor)
         else grad_tensors
     )
+    if len(tensors) != len(given):
+        raise RuntimeError(f"got {len(tensors)} tensors and {len(given)} gradients")
     roots = [(_root_edge(t), _root_grad(t, g)) for t, g in zip(tensors, given, strict=True)]
     keep = create_graph if retain_graph is None else retain_graph
     wanted = None if inputs is None else {_key(t) for t in _as_tuple(inputs)}

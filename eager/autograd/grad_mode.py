@@ -49,11 +49,43 @@ def _swap(enabled: bool) -> bool:
     return before
 
 
+_GENERATOR = 0x20  # among the flags of a code object
+
+
 def _decorate(context: Callable[[], Any], fn: Callable[..., Any]) -> Callable[..., Any]:
+    if getattr(getattr(fn, "__code__", None), "co_flags", 0) & _GENERATOR:
+        return _decorated_generator(context, fn)
+
     @functools.wraps(fn)
     def inside(*args: Any, **kwargs: Any) -> Any:
         with context():
             return fn(*args, **kwargs)
+
+    return inside
+
+
+def _decorated_generator(context: Callable[[], Any], fn: Callable[..., Any]) -> Any:
+    """Each part of a generator runs in the context, and what lies between them does not."""
+
+    @functools.wraps(fn)
+    def inside(*args: Any, **kwargs: Any) -> Any:
+        steps, answer = fn(*args, **kwargs), None
+        error: BaseException | None = None
+        try:
+            while True:
+                with context():
+                    item = steps.send(answer) if error is None else steps.throw(error)
+                answer = error = None
+                try:
+                    answer = yield item
+                except GeneratorExit:
+                    with context():
+                        steps.close()
+                    raise
+                except BaseException as thrown:  # noqa: BLE001 - the generator gets it
+                    error = thrown
+        except StopIteration as end:
+            return end.value
 
     return inside
 

@@ -146,9 +146,9 @@ class Dirichlet(Distribution):
         less = (self.concentration - 1).clamp(min=0.0)
         mode = less / less.sum(-1, keepdim=True)
         corner = (self.concentration < 1).all(-1, keepdim=True)
-        places = self.concentration.argmax(-1, keepdim=True)
-        best = (self.concentration * 0).scatter(-1, places, 1.0)
-        return where(corner, best, mode)
+        first = self.concentration * 0  # of the corners, which are all alike
+        first[..., 0] = 1.0
+        return where(corner, first, mode)
 
     @property
     def variance(self) -> Tensor:

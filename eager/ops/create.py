@@ -114,11 +114,16 @@ def full(
         options("full", layout, pin_memory)
     if type(fill_value) is float:
         dtype = dtype or dt.get_default_dtype()
+    elif type(fill_value) is int:
+        dtype = dtype or dt.int64
     else:
         fill_value, dtype = _filling(fill_value, dtype)
-    shape = as_ints(size if type(size) is tuple or not is_int(size) else (size,))
+    if type(size) is tuple and {*map(type, size)} <= _INT:
+        shape = size
+    else:
+        shape = as_ints(size if type(size) is tuple or not is_int(size) else (size,))
     out = made(FULL, dt.stored(fill_value, dtype), place=device, shape=shape, dtype=dtype)
-    return finish(out, device, requires_grad)
+    return out.requires_grad_() if requires_grad else out
 
 
 def _filled(name: str, value: int) -> Any:
@@ -244,6 +249,9 @@ def _rounded(x: Any, kind: DType) -> Any:
     return x.to(kind).to(dt.float64) if isinstance(x, Tensor) else float(np.asarray(x, kind.np))
 
 
+_INT, _REAL = frozenset({int}), frozenset({int, float})
+
+
 @public(method=False)
 def linspace(
     start: Any,
@@ -262,11 +270,13 @@ def linspace(
         options("linspace", layout, pin_memory)
     if isinstance(steps, float):
         raise TypeError(f"linspace(): the number of steps must be an int, got {steps}")
-    steps = as_ints((steps,))[0]
+    steps = steps if type(steps) is int else as_ints((steps,))[0]
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
-    start, end = (x.item() if isinstance(x, Tensor) else x for x in (start, end))
-    if dtype is None and any(scalar_aval(x).dtype.is_complex for x in (start, end)):
+    start = start.item() if isinstance(start, Tensor) else start
+    end = end.item() if isinstance(end, Tensor) else end
+    real = dtype is not None or {type(start), type(end)} <= _REAL
+    if not real and any(scalar_aval(x).dtype.is_complex for x in (start, end)):
         dtype = dt.default_complex()
     dtype = _default(dtype)
     if dtype.is_complex:

@@ -4,11 +4,12 @@ ops -> tensors."""
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from eager import dtype as dt
+from eager import return_types
 from eager.aval import Aval
 from eager.device import CPU
 from eager.dispatch import apply
@@ -346,13 +347,6 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
 
 
 # -------------------------------------------------------------------------------- ordering
-class Sorted(NamedTuple):
-    """Values and where they came from: what `sort`, `topk`, `median` ... return."""
-
-    values: Tensor
-    indices: Tensor
-
-
 @public(
     samples=lambda: [
         Sample((s.values((3, 4)),)),
@@ -360,9 +354,9 @@ class Sorted(NamedTuple):
         Sample((np.array([1.0, np.nan, 0.0]),), grad=False),
     ]
 )
-def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Sorted:
+def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
     """Sorted along `dim` (always stably), with the indices. NaN counts as the largest value."""
-    return Sorted(*sorted_along(input, dim, descending, "sort"))
+    return return_types.sort(*sorted_along(input, dim, descending, "sort"))
 
 
 def sorted_along(
@@ -387,31 +381,33 @@ def msort(input: Tensor) -> Tensor:
 
 
 @public(samples=lambda: [Sample((s.values((3, 4)), 2)), Sample((s.values((3, 4)), 2, 0, False))])
-def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Sorted:
+def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """The k largest (or smallest) elements along `dim`, in order. RuntimeError when there are fewer
     than k."""
     k, d = integer(k), norm_dim(dim, input.ndim, "topk")
     if not 0 <= k <= (input.shape[d] if input.ndim else 1):
         raise RuntimeError("topk(): selected index k out of range")
-    return Sorted(*sorted_along(input, d, largest, "topk", k))
+    return return_types.topk(*sorted_along(input, d, largest, "topk", k))
 
 
 @public(samples=lambda: [Sample((s.values((3, 4)), 2)), Sample((s.values((3, 4)), 3, 0, True))])
-def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Sorted:
+def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """The k-th smallest element along `dim` (counted from 1), and its index."""
     k, d = integer(k), norm_dim(dim, input.ndim, "kthvalue")
     if not 1 <= k <= (input.shape[d] if input.ndim else 1):
         raise RuntimeError("kthvalue(): selected number k out of range for dimension " + str(d))
     values, indices = sorted_along(input, d, False, "kthvalue", k)
-    return pick(values, indices, d, k - 1, keepdim)
+    return return_types.kthvalue(*pick(values, indices, d, k - 1, keepdim))
 
 
-def pick(values: Tensor, indices: Tensor, dim: int, at: int, keepdim: bool) -> Sorted:
+def pick(
+    values: Tensor, indices: Tensor, dim: int, at: int, keepdim: bool
+) -> tuple[Tensor, Tensor]:
     if not values.ndim:
-        return Sorted(values, indices)
+        return values, indices
     if keepdim:
-        return Sorted(values.narrow(dim, at, 1), indices.narrow(dim, at, 1))
-    return Sorted(values.select(dim, at), indices.select(dim, at))
+        return values.narrow(dim, at, 1), indices.narrow(dim, at, 1)
+    return values.select(dim, at), indices.select(dim, at)
 
 
 @public(
@@ -431,12 +427,12 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     d = norm_dim(dim, input.ndim, "median")
     values, indices = sorted_along(input, d, False, "median")
     if not input.ndim:
-        return Sorted(values, indices)
+        return return_types.median(values, indices)
     n = input.shape[d]
     middle = pick(values, indices, d, (n - 1) // 2, keepdim)
     last = pick(values, indices, d, n - 1, keepdim)  # NaN, if there is one, is sorted last
-    nan = last.values != last.values
-    return Sorted(where(nan, last.values, middle.values), where(nan, last.indices, middle.indices))
+    nan = last[0] != last[0]
+    return return_types.median(*(where(nan, a, b) for a, b in zip(last, middle, strict=True)))
 
 
 def shared(input: Tensor, chosen: Tensor) -> Tensor:

@@ -166,6 +166,17 @@ def _as(x: Any, dtype: np.dtype) -> Any:
     return np.asarray(x).astype(dtype)
 
 
+def of_ordered(name: str) -> Callable[[Sequence[Aval]], str]:
+    """`refuses` of an op that looks at the order of numbers, which complex ones do not have."""
+
+    def refuses(operands: Sequence[Aval]) -> str:
+        if any(a.dtype.is_complex for a in operands):
+            raise NotImplementedError(f'"{name}" not implemented for complex numbers')
+        return ""
+
+    return refuses
+
+
 @dataclass(frozen=True, eq=False)
 class Cast(Op):
     """Conversion to `dtype` (attribute). Floats to ints truncate; anything to bool is `!= 0`."""

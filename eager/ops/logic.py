@@ -37,7 +37,7 @@ def _require_bits(op: Pointwise) -> BinaryFn:
         for x in (input, other):
             if isinstance(x, float) or (isinstance(x, Tensor) and x.dtype.category >= dt.FLOAT):
                 kind = x.dtype if isinstance(x, Tensor) else float
-                raise RuntimeError(f"{op.name}() is for ints and bools, got {kind}")
+                raise NotImplementedError(f'"{op.name}" not implemented for {kind}')
         return apply(op, input, other)
 
     fn.__name__ = fn.__qualname__ = op.name

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from eager import dtype as dt
+from eager import return_types
 from eager.aval import Aval
 from eager.casts import full_precision
 from eager.dispatch import must_hold
 from eager.op import Sample
 from eager.ops import samples as s
-from eager.ops.index_and_sort import Sorted, iota_along, pick, shared, sorted_along
+from eager.ops.index_and_sort import iota_along, pick, shared, sorted_along
 from eager.ops.pointwise import not_for, where
 from eager.ops.view import norm_dim
 from eager.registry import public
@@ -128,10 +129,11 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
     d = norm_dim(dim, input.ndim, "nanmedian")
     values, indices = sorted_along(input, d, False, "nanmedian")
     if not input.ndim:
-        return Sorted(values, indices)
+        return return_types.nanmedian(values, indices)
     known = (values == values).long().sum(d, keepdim=True)
     middle = (known - 1).clamp(min=0).div(2, rounding_mode="floor")
-    return pick(values.gather(d, middle), indices.gather(d, middle), d, 0, keepdim)
+    found = pick(values.gather(d, middle), indices.gather(d, middle), d, 0, keepdim)
+    return return_types.nanmedian(*found)
 
 
 @public(
@@ -140,14 +142,15 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
         Sample((np.array([[2.0, 1.0, 2.0], [2.0, 1.0, 1.0]]), 0, True), grad=False),
     ]
 )
-def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Sorted:
+def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     """The most frequent value along `dim`, the smallest of several, and where it stands last."""
     d = norm_dim(dim, input.ndim, "mode")
     values, indices = sorted_along(input, d, False, "mode")
     if not input.ndim:
-        return Sorted(values, indices)
+        return return_types.mode(values, indices)
     places = iota_along(d, input.ndim, input.shape[d], like=input)
     fresh = values != values.roll(1, d)
     starts = where(fresh, places, 0).expand(values.shape).cummax(d).values  # of the run it is in
     longest = (places - starts).argmax(d, keepdim=True)
-    return pick(values.gather(d, longest), indices.gather(d, longest), d, 0, keepdim)
+    found = pick(values.gather(d, longest), indices.gather(d, longest), d, 0, keepdim)
+    return return_types.mode(*found)

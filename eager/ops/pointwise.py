@@ -18,9 +18,9 @@ from eager.dispatch import apply, apply_binary, apply_unary, must_hold
 from eager.notice import options
 from eager.op import Sample, Samples
 from eager.ops import samples as s
-from eager.ops.kinds import Cast, Copy, Pointwise
+from eager.ops.kinds import Cast, Copy, Pointwise, of_ordered
 from eager.ops.view import constant, zeros_of
-from eager.registry import needs_tensors, public
+from eager.registry import needs_tensors, public, require_tensors
 from eager.scalar import VOCABULARY
 from eager.tensor import Tensor
 
@@ -97,14 +97,16 @@ def binary(
 ) -> BinaryFn:
     """The public function `name(input, other)` of an op of two operands, of which `tensors` must
     be tensors (see `needs_tensors`)."""
+    both = tensors == "both"
 
     def fn(input: Any, other: Any) -> Tensor:
+        if tensors and (type(input) is not Tensor or (both and type(other) is not Tensor)):
+            require_tensors(op.name, tensors, (input, other))
         return apply_binary(op, input, other)
 
     fn.__name__ = fn.__qualname__ = op.name
     fn.__doc__ = doc or f"Elementwise {op.name} of two tensors, or a tensor and a number."
     inplace = op if op.ufunc is not None and op.result == "promote" else True
-    fn = needs_tensors(tensors)(fn) if tensors else fn
     return public(op.name, samples=samples or s.on_two(), **{"inplace": inplace, **how})(fn)
 
 
@@ -161,7 +163,7 @@ DIV = binary_op(
     result="float",
 )
 # Steps: their slope is 0. (`floor_divide` has none; `div` with a rounding mode goes this way.)
-FLOOR_DIVIDE = binary_op("floor_divide", "floor_div")
+FLOOR_DIVIDE = binary_op("floor_divide", "floor_div", refuses=of_ordered("floor_divide"))
 FLOOR_STEPS = binary_op("floor_steps", "floor_div", lambda g: (zeros_of(g), zeros_of(g)))
 TRUNC_DIVIDE = binary_op(
     "trunc_divide",
@@ -171,7 +173,10 @@ TRUNC_DIVIDE = binary_op(
 )
 INT_DIVIDE = binary_op("int_divide", "trunc_div")
 REMAINDER = binary_op(
-    "remainder", "mod", lambda g, x, y, needs: (g, -g * constant(x // y) if needs[1] else None)
+    "remainder",
+    "mod",
+    lambda g, x, y, needs: (g, -g * constant(x // y) if needs[1] else None),
+    refuses=of_ordered("remainder"),
 )
 FMOD = binary_op(
     "fmod",
@@ -420,7 +425,10 @@ def positive(input: Tensor) -> Tensor:
 # -------------------------------------------------------------------------------- comparison
 _comparable = s.both(s.on_two(grad=False), s.on_ints(two=True))
 COMPARE = {
-    name: binary_op(name, name, result="bool") for name in ("eq", "ne", "lt", "le", "gt", "ge")
+    name: binary_op(
+        name, name, result="bool", refuses=None if name in ("eq", "ne") else of_ordered(name)
+    )
+    for name in ("eq", "ne", "lt", "le", "gt", "ge")
 }
 _SPELLED = {"ne": "not_equal", "lt": "less", "le": "less_equal"} | {
     "gt": "greater",
@@ -443,8 +451,18 @@ def _extreme_vjp(g: Tensor, x: Any, y: Any, loses: Pointwise) -> tuple[Tensor, T
     return where(apply(loses, x, y), 0.0, half), where(apply(loses, y, x), 0.0, half)
 
 
-MAXIMUM = binary_op("maximum", "max", lambda g, x, y: _extreme_vjp(g, x, y, COMPARE["lt"]))
-MINIMUM = binary_op("minimum", "min", lambda g, x, y: _extreme_vjp(g, x, y, COMPARE["gt"]))
+MAXIMUM = binary_op(
+    "maximum",
+    "max",
+    lambda g, x, y: _extreme_vjp(g, x, y, COMPARE["lt"]),
+    refuses=of_ordered("maximum"),
+)
+MINIMUM = binary_op(
+    "minimum",
+    "min",
+    lambda g, x, y: _extreme_vjp(g, x, y, COMPARE["gt"]),
+    refuses=of_ordered("minimum"),
+)
 _tensors = s.both(s.on_two(number=None), s.on_ints(two=True))
 maximum = binary(MAXIMUM, tensors="both", samples=_tensors, inplace=False)
 minimum = binary(MINIMUM, tensors="both", samples=_tensors, inplace=False)

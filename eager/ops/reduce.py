@@ -3,11 +3,12 @@ dimensions."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from eager import dtype as dt
+from eager import return_types
 from eager.aval import Aval
 from eager.casts import full_precision
 from eager.dispatch import apply
@@ -178,14 +179,14 @@ def amin(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
 
 
 @public(method=True, samples=lambda: [s.call(s.values((3, 4))), s.call(s.values((3, 4)), dim=1)])
-def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> AMinMax:
+def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> Any:
     """(min, max) over one dimension or everything."""
     if dim is None and not input.numel():
         raise RuntimeError(
             "aminmax(): cannot compute aminmax over an empty dimension as the operation has no "
             "identity."
         )
-    return AMinMax(
+    return return_types.aminmax(
         amin(input, () if dim is None else dim, keepdim),
         amax(input, () if dim is None else dim, keepdim),
     )
@@ -216,18 +217,6 @@ def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tens
     return _arg(ARGMIN, input, dim, keepdim)
 
 
-class Extreme(NamedTuple):
-    """What max(dim), min(dim), cummax and cummin return."""
-
-    values: Tensor
-    indices: Tensor
-
-
-class AMinMax(NamedTuple):
-    min: Tensor
-    max: Tensor
-
-
 def _extreme(input: Tensor, dim: Any, keepdim: bool, maximal: bool) -> Any:
     if not isinstance(input, Tensor):
         raise TypeError(f"max, min: the input must be Tensor, got {type(input).__name__}")
@@ -240,7 +229,8 @@ def _extreme(input: Tensor, dim: Any, keepdim: bool, maximal: bool) -> Any:
     values = input.gather(d, indices) if input.ndim else input.clone()
     if not keepdim and input.ndim:
         values, indices = values.squeeze(d), indices.squeeze(d)
-    return Extreme(values, indices)
+    kind = return_types.max if maximal else return_types.min
+    return kind(values, indices)
 
 
 def _extremes() -> list[Sample]:

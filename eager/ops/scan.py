@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from eager import dtype as dt
+from eager import return_types
 from eager.dataclass import dataclass
 from eager.dispatch import apply
 from eager.dtype import DType
@@ -17,7 +18,6 @@ from eager.ops.elementary import complex_logaddexp
 from eager.ops.kinds import Scan
 from eager.ops.move import flip
 from eager.ops.pointwise import where
-from eager.ops.reduce import Extreme
 from eager.ops.view import norm_dim, zeros_of
 from eager.registry import public
 from eager.tensor import Tensor
@@ -138,9 +138,9 @@ def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
         s.call(np.array([1.0, 3.0, 3.0, 2.0]), 0, grad=False),
     ]
 )
-def cummax(input: Tensor, dim: int) -> Extreme:
+def cummax(input: Tensor, dim: int) -> Any:
     """Running maximum along `dim` and where it was (the last such)."""
-    return Extreme(*apply(CUMMAX, input, dim=norm_dim(dim, input.ndim, "cummax")))
+    return return_types.cummax(*apply(CUMMAX, input, dim=norm_dim(dim, input.ndim, "cummax")))
 
 
 @public(
@@ -149,9 +149,9 @@ def cummax(input: Tensor, dim: int) -> Extreme:
         s.call(np.array([3.0, 1.0, 1.0, 2.0]), 0, grad=False),
     ]
 )
-def cummin(input: Tensor, dim: int) -> Extreme:
+def cummin(input: Tensor, dim: int) -> Any:
     """Running minimum along `dim` and where it was (the last such)."""
-    return Extreme(*apply(CUMMIN, input, dim=norm_dim(dim, input.ndim, "cummin")))
+    return return_types.cummin(*apply(CUMMIN, input, dim=norm_dim(dim, input.ndim, "cummin")))
 
 
 @public(samples=lambda: [s.call(s.values((3, 4)), 1), s.call(s.values((3, 4), -90.0, 90.0), 0)])

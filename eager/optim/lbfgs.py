@@ -60,10 +60,9 @@ class LBFGS(Optimizer):
             p.add_(direction[start : start + n].reshape(p.shape), alpha=size)
             start += n
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Up to `max_iter` iterations. Returns the loss before the first."""
-        if closure is None:
-            raise ValueError("LBFGS.step needs a closure that computes the loss and its gradients")
+    def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]
+        """Up to `max_iter` iterations, each with the loss and its gradients of `closure`. Returns
+        the loss before the first."""
 
         def evaluate() -> Any:
             with enable_grad():

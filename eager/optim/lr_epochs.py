@@ -11,6 +11,7 @@ import math
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from types import FunctionType
 from typing import Any
 
 from eager.optim.optimizer import Optimizer
@@ -96,8 +97,17 @@ class LambdaLR(LRScheduler):
         ]
 
     def state_dict(self) -> dict[str, Any]:
-        """Without functions: they cannot be saved."""
-        return {k: v for k, v in super().state_dict().items() if k != "lr_lambdas"}
+        """With the attributes of callable objects in place of them, and None for functions, which
+        cannot be saved."""
+        kept = [None if isinstance(fn, FunctionType) else dict(vars(fn)) for fn in self.lr_lambdas]
+        return {**super().state_dict(), "lr_lambdas": kept}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        own = dict(state_dict)
+        for fn, kept in zip(self.lr_lambdas, own.pop("lr_lambdas"), strict=True):
+            if kept is not None:
+                vars(fn).update(kept)
+        super().load_state_dict(own)
 
 
 class MultiplicativeLR(LambdaLR):

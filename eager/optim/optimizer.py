@@ -18,6 +18,7 @@ from typing import Any
 
 from eager.autograd import enable_grad, no_grad
 from eager.nn.modules.hooks import RemovableHandle, add_hook
+from eager.notice import warn
 from eager.tensor import Tensor
 
 Params = Iterable[Any]
@@ -149,7 +150,17 @@ class Optimizer(_Hooked):
                 "ordering of "
                 "tensors in sets will change between runs. Please use a list instead."
             )
-        group["params"] = [given] if isinstance(given, Tensor) else [_plain(p) for p in given]
+        listed: list[Any] = [given] if isinstance(given, Tensor) else list(given)
+        named = [isinstance(p, tuple) for p in listed]
+        if any(named):
+            if not all(named):
+                raise ValueError(
+                    "all optimizer params should be with/without names. Some param names are "
+                    "missing"
+                )
+            group["param_names"] = [name for name, _ in listed]
+            listed = [parameter for _, parameter in listed]
+        group["params"] = listed
         _check_parameters(group["params"], bool(self.defaults.get("differentiable")))
         for name, default in self.defaults.items():
             if default is required and name not in group:
@@ -291,11 +302,6 @@ class Optimizer(_Hooked):
         return {name: value for name, value in self.__dict__.items() if name != "_hooks"}
 
 
-def _plain(given: Any) -> Any:
-    """A parameter, also when it was given as (name, parameter)."""
-    return given[1] if isinstance(given, tuple) else given
-
-
 def _check_parameters(parameters: list[Any], differentiable: bool) -> None:
     for parameter in parameters:
         if not isinstance(parameter, Tensor):
@@ -306,7 +312,11 @@ def _check_parameters(parameters: list[Any], differentiable: bool) -> None:
         if not (parameter.is_leaf or differentiable):
             raise ValueError("can't optimize a non-leaf Tensor")
     if len({id(p) for p in parameters}) != len(parameters):
-        raise ValueError("some parameters appear twice in one parameter group")
+        warn(
+            "optimizer contains a parameter group with duplicate parameters; in future, this will "
+            "cause an error",
+            UserWarning,
+        )
 
 
 def _like(parameter: Tensor, name: str, value: Any) -> Any:

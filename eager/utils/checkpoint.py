@@ -33,6 +33,8 @@ def checkpoint(
     """`function(*args, **kwargs)`. The other arguments say how PyTorch recomputes: they change no
     value, but for `context_fn`, which raises."""
     refuse("checkpoint", "enter the contexts inside the function", context_fn=context_fn)
+    if use_reentrant and kwargs:
+        raise ValueError(f"Unexpected keyword arguments: {','.join(kwargs)}")
     if not tracing():
         warn_once("checkpoint", _TEXT)
     return function(*args, **kwargs)

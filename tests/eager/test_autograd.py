@@ -490,3 +490,41 @@ def test_the_type_of_gradients():
         x.grad_dtype = eager.float64
     with pytest.raises(RuntimeError, match="leaf"):
         _ = (x * 2).grad_dtype
+
+
+def test_generators_run_in_the_mode_of_their_decorator():
+    def run(m):
+        seen = []
+
+        @m.no_grad()
+        def parts(n):
+            got = []
+            try:
+                for _ in range(n):
+                    got.append((yield m.is_grad_enabled()))
+            except ValueError as error:
+                yield str(error), m.is_grad_enabled()
+            finally:
+                seen.append(m.is_grad_enabled())
+            return got
+
+        for on in parts(2):
+            seen += [on, m.is_grad_enabled()]
+        steps = parts(1)
+        seen.append(next(steps))
+        with pytest.raises(StopIteration) as end:
+            steps.send(5)
+        steps = parts(3)
+        next(steps)
+        seen += [end.value.value, steps.throw(ValueError("a")), m.is_grad_enabled()]
+        steps.close()
+        return seen, m.is_grad_enabled()
+
+    assert run(eager) == run(torch)
+
+
+def test_where_the_tape_ends():
+    x = leaf(eager, 1.0)
+    (end, index), *_ = (x * 2).grad_fn.next_functions
+    assert end.variable is x and index == 0 and end.next_functions == ()
+    assert end == x.exp().grad_fn.next_functions[0][0] and "AccumulateGrad" in repr(end)

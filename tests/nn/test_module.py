@@ -220,6 +220,21 @@ def test_hooks_of_all_modules():
     assert np.allclose(step(x).detach().numpy(), before.detach().numpy())
 
 
+def test_modules_are_shown_as_in_the_reference():
+    torch = pytest.importorskip("torch")
+    for make in (
+        lambda n, m: n.Embedding(3, 4, 1, 2.0, 3.0, True, True),
+        lambda n, m: n.EmbeddingBag(3, 4, 2.0, padding_idx=1, mode="sum"),
+        lambda n, m: n.MaxUnpool1d(2, 3, 1),
+        lambda n, m: n.MultiheadAttention(4, 2),
+        lambda n, m: n.ParameterList([n.Parameter(m.ones(2)), m.ones(2, 3)]),
+        lambda n, m: n.ParameterDict({"a": n.Parameter(m.ones(2)), "b": m.ones(2, 3)}),
+        lambda n, m: n.Linear(2, 2).load_state_dict({"a": m.ones(1)}, strict=False),
+    ):
+        mine, theirs = repr(make(nn, eager)), repr(make(torch.nn, torch))
+        assert mine.replace("eager", "torch") == theirs
+
+
 def test_older_states_of_batch_norm_have_no_count():
     net = nn.Sequential(nn.BatchNorm1d(3))
     net[0].num_batches_tracked += 5
@@ -449,5 +464,7 @@ def test_containers_multiply_join_and_show_what_they_hold():
     held = nn.ParameterDict({"a": eager.ones(2)})
     both = held | {"b": eager.ones(1, 2)}
     assert list(both) == ["a", "b"] and list(held) == ["a"] and list(reversed(both)) == ["b", "a"]
-    assert "(b): Parameter containing: [float32 of size 1x2]" in repr(both)
-    assert "(0): Parameter containing: [float32 of size 2]" in repr(nn.ParameterList(held.values()))
+    assert "(b): Parameter containing: [eager.FloatTensor of size 1x2]" in repr(both)
+    assert "(0): Parameter containing: [eager.float32 of size 2]" in repr(
+        nn.ParameterList(held.values())
+    )

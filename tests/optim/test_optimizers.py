@@ -418,3 +418,19 @@ def test_hooks():
     want = hooked_run(torch, lambda f: f)
     assert hooked_run(eager, lambda f: f) == want
     assert hooked_run(eager, jitcap.jit) == want
+
+
+def test_parameters_may_have_names_and_be_listed_twice():
+    x = eager.ones(2, requires_grad=True)
+    named = eager.optim.SGD([("x", x)], 0.1)
+    assert named.state_dict()["param_groups"][0]["param_names"] == ["x"]
+    with pytest.raises(ValueError, match="missing"):
+        eager.optim.SGD([("x", x), x], 0.1)
+    with pytest.warns(UserWarning, match="duplicate"):
+        twice = eager.optim.SGD([x, x], 0.1)
+    x.grad = eager.ones(2)
+    twice.step()
+    assert np.allclose(x.detach().numpy(), 0.8)
+    with pytest.raises(TypeError, match="closure"):
+        eager.optim.LBFGS([x]).step()
+    assert type(eager._foreach_add([x, x], 1.0)) is tuple

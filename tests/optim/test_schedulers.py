@@ -159,3 +159,24 @@ def test_a_compiled_step_needs_no_version_for_each_epoch():
     assert x[0].item() == -(3 * 1 + 4 * 0.5 + 3 * 0.25)
     assert seen == [n in (4, 6) for n in range(1, 11)]
     assert step.stats.compiles <= 7, step.stats
+
+
+class Decays:
+    def __init__(self, rate):
+        self.rate = rate
+
+    def __call__(self, epoch):
+        return self.rate**epoch
+
+
+def test_the_state_of_callable_objects_is_saved():
+    def made(*functions):
+        groups = [{"params": [eager.ones(1, requires_grad=True)]} for _ in functions]
+        optimizer = eager.optim.SGD(groups, 0.1)
+        return eager.optim.lr_scheduler.LambdaLR(optimizer, [*functions])
+
+    state = made(Decays(0.5), lambda epoch: 1.0).state_dict()
+    assert state["lr_lambdas"] == [{"rate": 0.5}, None]
+    other = made(Decays(0.9), lambda epoch: 1.0)
+    other.load_state_dict(state)
+    assert other.lr_lambdas[0].rate == 0.5

@@ -11,7 +11,7 @@ import numpy as np
 from eager import dtype as dt
 from eager.autograd.function import Function
 from eager.casts import given_precision, lower_precision, on_gpus
-from eager.dispatch import apply, must_hold
+from eager.dispatch import apply, must_hold, tracing
 from eager.nn.functional.dropout import dropout
 from eager.nn.functional.register import functional
 from eager.notice import warn_once
@@ -20,8 +20,9 @@ from eager.ops import samples as s
 from eager.ops.contract import DOT
 from eager.ops.index import INDEX_ADD, TAKE
 from eager.ops.index_and_sort import iota, scatter_reduce
-from eager.ops.pointwise import where
+from eager.ops.pointwise import CAST, COMPARE, where
 from eager.ops.products import einsum, matmul
+from eager.ops.view import UNSQUEEZE
 from eager.symint import integer, sqrt
 from eager.tensor import Tensor
 
@@ -212,6 +213,14 @@ def _bags(input: Tensor, offsets: Tensor | None, include_last: bool) -> tuple[in
     return starts.shape[0], (places.unsqueeze(1) >= starts.unsqueeze(0)).long().sum(1) - 1
 
 
+def _check_classes(tensor: Tensor, classes: int) -> None:
+    array, text = tensor._array, f"Class values must be at least 0 and smaller than {classes}."
+    if type(array) is not np.ndarray or tracing():
+        must_hold(((tensor >= 0) & (tensor < classes)).all(), text)
+    elif array.size and np.maximum.reduce(array.view(np.uint64), None) >= classes:
+        raise RuntimeError(text)  # (a negative int is a large one without its sign)
+
+
 @functional(lambda: [Sample((_tokens(3, 2),), {"num_classes": 6}, grad=False)])
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """int64 (*, num_classes): 1 at each class index. By default as many classes as the largest
@@ -223,9 +232,10 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         must_hold(tensor.ge(0).all(), "Class values must be non-negative.")
         classes = int(tensor.max().item()) + 1
     else:
-        fits = (tensor >= 0) & (tensor < classes)
-        must_hold(fits.all(), f"Class values must be at least 0 and smaller than {classes}.")
-    return (tensor.unsqueeze(-1) == iota(classes, like=tensor)).to(dt.int64)
+        _check_classes(tensor, classes)
+    each = apply(UNSQUEEZE, tensor, dim=tensor.ndim)  # (*, 1)
+    hot = apply(COMPARE["eq"], each, iota(classes, like=tensor))
+    return apply(CAST, hot, dtype=dt.int64)
 
 
 # ------------------------------------------------------------------------------- attention

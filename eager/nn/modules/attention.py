@@ -14,6 +14,10 @@ from eager.ops.create import empty, zeros
 from eager.tensor import Tensor
 
 
+class NonDynamicallyQuantizableLinear(Linear):
+    """A linear layer: the name under which PyTorch shows the last one of attention."""
+
+
 class MultiheadAttention(Module):
     """Attention of several heads with learned projections (Vaswani et al. 2017).
 
@@ -52,7 +56,9 @@ class MultiheadAttention(Module):
         self.head_dim = embed_dim // num_heads
         self.add_zero_attn = add_zero_attn
         self._add_projections(bias, device, dtype)
-        self.out_proj = Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
+        self.out_proj = NonDynamicallyQuantizableLinear(
+            embed_dim, embed_dim, bias=bias, device=device, dtype=dtype
+        )
         for name in ("bias_k", "bias_v"):
             one_more = empty(1, 1, embed_dim, device=device, dtype=dtype) if add_bias_kv else None
             self.register_parameter(name, None if one_more is None else Parameter(one_more))

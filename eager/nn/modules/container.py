@@ -226,17 +226,17 @@ class ParameterList(Module):
     def __iadd__(self, values: Iterable[Any]) -> ParameterList:
         return self.extend(values)
 
-    def _children_text(self) -> list[str]:
-        return [f"({i}): {_summary(value)}" for i, value in enumerate(self)]
+    def extra_repr(self) -> str:
+        return "\n".join(f"  ({i}): {_summary(value)}" for i, value in enumerate(self))
 
 
-def _summary(value: Any) -> str:
-    """A parameter in a line."""
+def _summary(value: Any, *, typed: bool = False) -> str:
+    """A parameter in a line, with its dtype or the name of its type."""
     if not isinstance(value, Tensor):
         return f"Object of type: {type(value).__name__}"
     kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
     size = "x".join(map(str, value.shape))
-    return f"{kind} containing: [{str(value.dtype).partition('.')[2]} of size {size}]"
+    return f"{kind} containing: [{value.type() if typed else value.dtype} of size {size}]"
 
 
 def _parameter(value: Any) -> Any:
@@ -330,8 +330,8 @@ class ParameterDict(Module):
     def __reversed__(self) -> Iterator[str]:
         return reversed(self._keys)
 
-    def _children_text(self) -> list[str]:
-        return [f"({key}): {_summary(value)}" for key, value in self.items()]
+    def extra_repr(self) -> str:
+        return "\n".join(f"  ({key}): {_summary(value, typed=True)}" for key, value in self.items())
 
     def copy(self) -> ParameterDict:
         """Another dict of the same parameters."""

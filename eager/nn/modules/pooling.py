@@ -71,12 +71,13 @@ class MaxPool3d(_MaxPool):
 
 class _MaxUnpool(Module):
     _pool: Any  # its function
+    _dims = 2
 
     def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
         super().__init__()
-        self.kernel_size = kernel_size
-        self.stride = kernel_size if stride is None else stride
-        self.padding = padding
+        self.kernel_size = per_dim(kernel_size, self._dims)
+        self.stride = self.kernel_size if stride is None else per_dim(stride, self._dims)
+        self.padding = per_dim(padding, self._dims)
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
         return self._pool(input, indices, self.kernel_size, self.stride, self.padding, output_size)
@@ -89,6 +90,7 @@ class MaxUnpool1d(_MaxUnpool):
     """The values back at the places `MaxPool1d` took them from."""
 
     _pool = staticmethod(F.max_unpool1d)
+    _dims = 1
 
 
 class MaxUnpool2d(_MaxUnpool):
@@ -101,6 +103,7 @@ class MaxUnpool3d(_MaxUnpool):
     """The values back at the places `MaxPool3d` took them from."""
 
     _pool = staticmethod(F.max_unpool3d)
+    _dims = 3
 
 
 class AvgPool1d(Module):

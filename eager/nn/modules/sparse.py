@@ -92,8 +92,16 @@ class Embedding(Module):
         )
 
     def extra_repr(self) -> str:
-        text = f"{self.num_embeddings}, {self.embedding_dim}"
-        return text if self.padding_idx is None else text + f", padding_idx={self.padding_idx}"
+        return f"{self.num_embeddings}, {self.embedding_dim}" + _told(
+            self, padding_idx=None, max_norm=None, norm_type=2, scale_grad_by_freq=False,
+            sparse=False,
+        )  # fmt: skip
+
+
+def _told(table: Module, **usual: Any) -> str:
+    """The settings of a table that are not as usual."""
+    found = {name: getattr(table, name) for name in usual}
+    return "".join(f", {name}={value}" for name, value in found.items() if value != usual[name])
 
 
 def _row(index: int | None, rows: int) -> int | None:
@@ -177,4 +185,6 @@ class EmbeddingBag(Module):
         )
 
     def extra_repr(self) -> str:
-        return f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode!r}"
+        sizes = f"{self.num_embeddings}, {self.embedding_dim}"
+        sizes += _told(self, max_norm=None, norm_type=2, scale_grad_by_freq=False)
+        return f"{sizes}, mode={self.mode!r}" + _told(self, padding_idx=None)

@@ -101,6 +101,10 @@ class WeightedRandomSampler(Sampler[int]):
         generator: Generator | None = None,
     ) -> None:
         super().__init__()
+        if type(num_samples) is not int or num_samples <= 0:
+            raise ValueError(
+                f"num_samples should be a positive integer value, but got num_samples={num_samples}"
+            )
         self.weights = tensor(weights, dtype=dt.float64)
         self.num_samples = num_samples
         self.replacement = replacement
