@@ -56,6 +56,10 @@ template <class Op, class T, class I> JC_NOINLINE void scatter(const ScatterDim 
 // ---- index_add: x (outer, size, inner), src (outer, n, inner) ----------------------------------
 template <class Op, class A, class T> JC_INLINE void add_line(A *out, const T *src, i64 n) {
   constexpr int W = JC_BYTES / (sizeof(A) > sizeof(T) ? sizeof(A) : sizeof(T));
+  if (n < W) {  // a masked store is not forwarded to the next masked load of the same line
+    for (i64 i = 0; i < n; i++) store(out + i, Op::apply(load<1>(out + i), load<1>(src + i)));
+    return;
+  }
   i64 i = 0;
   for (; i + W <= n; i += W) store(out + i, Op::apply(load<W>(out + i), load<W>(src + i)));
   if (i < n) store_n(out + i, Op::apply(load_n<W>(out + i, (int)(n - i)), load_n<W>(src + i, (int)(n - i))), (int)(n - i));
