@@ -126,6 +126,37 @@ template <int W> JC_INLINE Root fft_get(const Cx<vec<f64, W>> &at, int lane) {
   if constexpr (W == 1) return {at.re, at.im};
   else return {at.re[lane], at.im[lane]};
 }
+// a[k] of each lane = x[from[lane] + k * step], of `given` elements; what is not given of n are zeros, or, with
+// `half`, the conjugates of what is. A backward transform gets its parts exchanged.
+template <int W, class T> JC_INLINE void fft_take(Cx<vec<f64, W>> *a, i64 n, i64 given, bool backward, bool half, const T *x, const i64 *from, i64 step) {
+  i64 most = half ? n / 2 + 1 : n, direct = given < most ? given : most;
+  for (i64 k = 0; k < direct; k++) {
+    Cx<vec<f64, W>> v;
+    JC_UNROLL
+    for (int lane = 0; lane < W; lane++) fft_put<W>(v, lane, fft_value(x[from[lane] + k * step]));
+    a[k] = v;
+  }
+  if (half) {
+    a[0].im = vec<f64, W>{};
+    if (n % 2 == 0 && n / 2 < direct) a[n / 2].im = vec<f64, W>{};
+  }
+  for (i64 k = direct; k < n; k++) a[k] = half && n - k < direct ? Cx<vec<f64, W>>{a[n - k].re, -a[n - k].im} : Cx<vec<f64, W>>{};
+  if (backward)
+    for (i64 k = 0; k < n; k++) a[k] = exchanged(a[k]);
+}
+// out[to[lane] + k * step] = y[k] of each lane that is live, scaled.
+template <int W, class R> JC_INLINE void fft_give(const Cx<vec<f64, W>> *y, i64 kept, bool backward, f64 scale, R *out, const i64 *to, i64 step, int live) {
+  for (i64 k = 0; k < kept; k++) {
+    Cx<vec<f64, W>> v = backward ? exchanged(y[k]) : y[k];
+    v = {v.re * scale, v.im * scale};
+    if (live == W) {
+    JC_UNROLL
+      for (int lane = 0; lane < W; lane++) fft_store(out + to[lane] + k * step, fft_get<W>(v, lane));
+    } else {
+      for (int lane = 0; lane < live; lane++) fft_store(out + to[lane] + k * step, fft_get<W>(v, lane));
+    }
+  }
+}
 
 // Lines of `given` elements of x become lines of `kept` of out, W at a time. `half`: what is not given
 // are the conjugates of what is. out may be x where given == kept.
@@ -140,25 +171,14 @@ JC_NOINLINE void fft(const Fft &f, i64 outer, i64 inner, i64 given, i64 kept, bo
     Cx<V> *a = own + member() * 2 * length, *b = a + length;
     for (i64 first = lo * W; first < hi * W; first += W) {
       int live = lines - first < W ? (int)(lines - first) : W;
+      i64 from[W], to[W];
       for (int lane = 0; lane < W; lane++) {  // lanes without a line of their own repeat the last
-        i64 line = first + (lane < live ? lane : live - 1), at = line / inner * given * inner + line % inner;
-        for (i64 k = 0; k < n; k++) {
-          Root v = {0, 0};
-          if (k < given && (!half || 2 * k <= n)) v = fft_value(x[at + k * inner]);
-          else if (half && n - k < given) v = fft_value(x[at + (n - k) * inner]), v.im = -v.im;
-          if (half && (k == 0 || 2 * k == n)) v.im = 0;
-          fft_put<W>(a[k], lane, backward ? exchanged(v) : v);
-        }
+        i64 line = first + (lane < live ? lane : live - 1);
+        from[lane] = line / inner * given * inner + line % inner;
+        to[lane] = line / inner * kept * inner + line % inner;
       }
-      const Cx<V> *y = fft_line(f, t, a, b);
-      for (int lane = 0; lane < live; lane++) {
-        i64 line = first + lane, to = line / inner * kept * inner + line % inner;
-        for (i64 k = 0; k < kept; k++) {
-          Root v = fft_get<W>(y[k], lane);
-          if (backward) v = exchanged(v);
-          fft_store(out + to + k * inner, {v.re * scale, v.im * scale});
-        }
-      }
+      fft_take<W>(a, n, given, backward, half, x, from, inner);
+      fft_give<W>(fft_line(f, t, a, b), kept, backward, scale, out, to, inner, live);
     }
   });
 }
