@@ -29,14 +29,15 @@ from codegen import run_stages
 from codegen.emit.triton.guard import WORDS, guard, slots_of
 from codegen.emit.triton.runtime.device import arguments_of, kernels_of
 from codegen.emit.triton.runtime.kernel import TritonKernel, target_of
-from codegen.emit.triton.runtime.program import ResidentProgram
+from codegen.emit.triton.runtime.program import ResidentProgram, said
 from codegen.emit.triton.runtime.together import compile_all
 from codegen.ir import Program, Unsupported
 from codegen.resident_data import look
 from codegen.resident_run import Common, Inputs, Sized
-from codegen.runtime.artifact import INDEX_SITE, Artifact, CheckFailed, Kernel, OutOfRange
+from codegen.runtime.artifact import INDEX_SITE, Artifact, CheckFailed, Kernel, OutOfRange, Runs
 from eager.dataclass import dataclass
 from eager.device import device, places
+from eager.symint import evaluate
 
 INDEX: Final = ": an index within a size of "  # so begins what a check of indices says
 VECTORS: Final = 16  # of sizes that are kept
@@ -69,7 +70,7 @@ def resident(
         "symbolic_bytes": len(program.lives),
         "launches": len(program.launches),
     }
-    return Artifact(run, kernels, texts, plan)
+    return Artifact(run, kernels, texts, plan, runs=run.counted)
 
 
 @dataclass(slots=True)
@@ -106,9 +107,10 @@ class Resident:
             kernel.prepare(self.pool.device.properties)
         self.common: Common | None = None
         self.sized: dict[tuple[int, ...], Sized] = {}  # by the symbols' values, the last used last
-        self.recordings = self.replays = 0  # of vectors that are gone
+        self.counted = Runs()
         self.stream: Any = None
         self.runs = 0  # since the checks were last clear
+        self.vectors: list[tuple[int, tuple[int, ...]]] = []  # of runs that are not settled
         self.undo: list[_Run] = []
         self._lock = threading.Lock()
         self.pool.holders.add(self)
@@ -134,12 +136,15 @@ class Resident:
         with self._lock:
             stream = places.stream(self.pool.device)
             common = self._common(stream)
-            run = self._at(tuple(int(inputs[i]) for _, i in self.symbols), common)
+            values = tuple(int(inputs[i]) for _, i in self.symbols)
+            run = self._at(values, common)
             for tensor in () if self.prompt else replaced:
                 tensor._grad = None
             run(inputs, stream)
             if self.sites:
                 self.pool.checks.ran[self] = None
+                if values:
+                    self.vectors.append((self.runs, values))
                 self.runs += 1
                 if undo is not None:
                     self.undo.append(_Run(self.runs - 1, undo))
@@ -176,9 +181,9 @@ class Resident:
                 look(program)
                 self._compile([(k, known) for k, known in self._variants(program) if k.strides])
             common.reserve(program.arena_bytes)
-            run = Sized(program, self.kernels, common)
+            run = Sized(program, self.kernels, common, self.counted)
             if len(self.sized) >= VECTORS:
-                self._forget(next(iter(self.sized)))
+                del self.sized[next(iter(self.sized))]
         elif len(self.sized) > 1:
             del self.sized[values]
         self.sized[values] = run
@@ -189,11 +194,6 @@ class Resident:
         for kernel, launch in zip(self.kernels, program.launches, strict=True):
             names = arguments_of(launch)[: kernel.own]
             yield kernel, [program.sizes.get(name, 0) % 16 == 0 for name in names]
-
-    def _forget(self, values: tuple[int, ...]) -> None:
-        gone = self.sized.pop(values)
-        self.recordings += gone.recordings
-        self.replays += gone.replays
 
     # ---- checks
     def verdict(self) -> Exception | None:
@@ -210,14 +210,18 @@ class Resident:
         whole = int(found[1])
         if not found[WORDS:].any():
             self.undo.clear()
+            self.vectors.clear()
             return None
         unit.clear(common.state._replace(writes=True, reads=False), self.stream)
         undo, self.undo, self.runs = self.undo, [], 0
+        vectors, self.vectors = dict(self.vectors), []
         for run in reversed(undo):
             if run.number >= whole:
                 run.undo()
         site = self.sites[int(np.flatnonzero(found[WORDS:])[0])]
-        message, _, where = site.partition("|")
+        sizes = dict(zip((name for name, _ in self.symbols), vectors.get(whole, ()), strict=False))
+        known = {name: evaluate(n, sizes) for name, n in self.program.sizes.items()}
+        message, _, where = said(site, known).partition("|")
         kind = OutOfRange if INDEX in message or INDEX_SITE in message else CheckFailed
         return kind(message, where)
 
@@ -234,8 +238,7 @@ class Resident:
             try:
                 if self in self.pool.checks.ran:
                     return
-                for values in [*self.sized]:
-                    self._forget(values)
+                self.sized.clear()
                 self.common = None
                 self.runs = 0
             finally:

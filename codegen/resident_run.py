@@ -19,6 +19,7 @@ from codegen.emit.triton.runtime.device import arguments_of
 from codegen.emit.triton.runtime.kernel import TritonKernel
 from codegen.emit.triton.runtime.program import Launch, ResidentProgram
 from codegen.ir import Access, Value
+from codegen.runtime.artifact import Runs
 from eager.aval import Aval
 from eager.dataclass import dataclass
 from eager.device import device
@@ -123,12 +124,18 @@ def _in_64_bits(x: int) -> int:
 
 
 class Sized:
-    """A program at one vector of sizes. `recordings`, `replays`: how many there were."""
+    """A program at one vector of sizes. `counted`: what it adds its runs to."""
 
     def __init__(
-        self, program: ResidentProgram, kernels: Sequence[TritonKernel], common: Common
+        self,
+        program: ResidentProgram,
+        kernels: Sequence[TritonKernel],
+        common: Common,
+        counted: Runs,
     ) -> None:
         self.program = program
+        self.counted = counted
+        counted.sizes += 1
         self.common = common
         self.pool = common.pool
         self.inputs = Inputs.of(program)
@@ -140,7 +147,6 @@ class Sized:
         self.slotted: set[int] = set()  # inputs that are copied
         self.last: tuple[int, ...] = ()  # where inputs lay in the last run
         self.recording: Any = None
-        self.recordings = self.replays = 0
         self.moves = -1  # of the arena, when it was placed
         self.commands.place(common.regions | self.placed())
 
@@ -221,12 +227,13 @@ class Sized:
         if self.recording is None and known:
             work = functools.partial(self._queue, stream)
             self.recording = self.pool.device.record(work, stream)
-            self.recordings += 1
+            self.counted.recordings += 1
         if self.recording is not None:
             self.recording.replay(stream)
-            self.replays += 1
+            self.counted.replays += 1
         else:
             self._queue(stream)
+            self.counted.queued += 1
 
     def _prepare(self, inputs: Sequence[Any]) -> bool:
         """Put the inputs' places into the launches. Whether those that are used in place, and were

@@ -35,7 +35,7 @@ from jitcap.joint import Joint
 from jitcap.kept import versions as kept
 from jitcap.oracle import Plain, Verified, search_nans
 from jitcap.oracle.blame import readable as readable
-from jitcap.pipeline import compile_graph, op_by_op
+from jitcap.pipeline import Executable, compile_graph, op_by_op
 from jitcap.record import Recompile, Stats, Trail, announce, on_behalf, say
 from jitcap.region import Region
 from jitcap.show import module
@@ -486,9 +486,15 @@ def _add_to(stats: Stats, made: Compiled, seconds: float) -> None:
     stats.kernels += len(made.executable.kernels)
     stats.callbacks += len(made.executable.callbacks)
     stats.compile_seconds += seconds
+    _count_runs(stats, made.executable)
     if made.executable.refused:
         stats.fallbacks += 1
         stats.refusals.append(f"a graph runs op by op: {made.executable.refused}")
+
+
+def _count_runs(stats: Stats, made: Executable) -> None:
+    if made.artifact is not None and made.artifact.runs is not None:
+        stats.programs.append(made.artifact.runs)
 
 
 def _given_up(first: Record) -> Record:
@@ -522,6 +528,7 @@ def _compiler(options: Options, trail: Trail) -> Callable[[Graph], Any]:
             run, refused = made.run, made.refused
             if trail.stats is not None:
                 trail.stats.callbacks += len(made.callbacks)
+                _count_runs(trail.stats, made)
         except Exception as fault:
             if config.strict or config.check or graph.has_symbols:
                 raise

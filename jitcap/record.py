@@ -17,6 +17,7 @@ from operator import is_not
 from pathlib import Path
 from typing import Any, Final
 
+from codegen.runtime.artifact import Runs
 from eager.config import config
 from eager.dataclass import dataclass
 
@@ -47,7 +48,8 @@ class Stats:
     `fallbacks` counts the calls that ran as plain Python, as a whole or in part, because something
     failed or a limit was reached, and the graphs that run op by op; `refusals` says why, once each,
     splits included. `discards` counts the runs that were given up because a check failed: then the
-    function ran plainly. What lies between the parts of a split program is no fallback."""
+    function ran plainly. What lies between the parts of a split program is no fallback. `programs`:
+    what those on a device did; `recordings` and `replays` are of all."""
 
     calls: int = 0
     compiles: int = 0
@@ -60,6 +62,15 @@ class Stats:
     compile_seconds: float = 0.0
     recompiles: list[Recompile] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
+    programs: list[Runs] = field(default_factory=list)
+
+    @property
+    def recordings(self) -> int:
+        return sum(runs.recordings for runs in self.programs)
+
+    @property
+    def replays(self) -> int:
+        return sum(runs.replays for runs in self.programs)
 
     def __str__(self) -> str:
         counts = (
@@ -68,6 +79,12 @@ class Stats:
             f"{self.kernels} kernels, {self.callbacks} callbacks, "
             f"{self.compile_seconds:.3f} s compiling"
         )
+        if self.programs:
+            sizes, queued = (sum(getattr(r, n) for r in self.programs) for n in ("sizes", "queued"))
+            counts += (
+                f"; on a device {queued} runs launch by launch, {self.recordings} recordings, "
+                f"{self.replays} replays, for {sizes} sizes"
+            )
         earlier = len(self.recompiles) - SHOWN
         lines = [f"  {earlier} recompiles, then"] if earlier > 0 else []
         lines += [f"  {r}" for r in (*self.recompiles[-SHOWN:], *self.refusals)]

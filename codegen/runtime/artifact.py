@@ -101,6 +101,17 @@ class Signature:
 
 
 @dataclass(eq=False, slots=True)
+class Runs:
+    """What a program on a device did so far: vectors of sizes that it made room for, runs whose
+    launches were queued one by one, recordings of them, and runs that were one replay."""
+
+    sizes: int = 0
+    queued: int = 0
+    recordings: int = 0
+    replays: int = 0
+
+
+@dataclass(eq=False, slots=True)
 class Artifact:
     """A compiled program. `run(inputs)` takes the program's inputs in order (arrays, and numbers
     for run-time scalars) as a list and returns its outputs; written inputs are updated in place."""
@@ -110,3 +121,4 @@ class Artifact:
     stages: Mapping[str, str] = field(default_factory=dict)
     plan: Mapping[str, int] = field(default_factory=dict)
     callbacks: tuple[str, ...] = ()  # NumPy kernels that the code calls: "op (at file:line)"
+    runs: Runs | None = None  # on a device

@@ -21,10 +21,12 @@ from typing import Final
 from codegen import affine, expr
 from codegen.affine import Affine, Axis, FloorDiv, Mod
 from codegen.emit.triton import table
+from codegen.emit.triton.runtime.program import size_key
 from codegen.emit.triton.tile import COMBINES, is_atomic
 from codegen.emit.walk import Walk, bare
 from codegen.expr import Apply, Cast, Checked, Const, Expr, IndexOf, Load, Local, Select
 from codegen.ir import Buffer, Store, Unsupported
+from codegen.runtime.artifact import SIZE
 from codegen.sizes import Size, at_least, divides, fit_32_bits, is_static, same
 from eager import dtype as dt
 from eager import symint
@@ -54,7 +56,8 @@ Memo = dict[tuple[Expr, Guard], Text]
 class Signature:
     """The parameters of a kernel in order of first use: buffer -> parameter name. `checks`: what
     each error slot means. `sizes`: the parameters that are sizes, or parts of one, by name;
-    `strides`: those that addresses of neighbours are apart by. `wide`: they have 64 bits."""
+    `strides`: those that addresses of neighbours are apart by. `wide`: they have 64 bits.
+    `said`: sizes that checks name."""
 
     buffers: Mapping[str, Buffer]
     wide: bool = False
@@ -62,6 +65,7 @@ class Signature:
     checks: list[str] = field(default_factory=list)
     sizes: dict[str, Size] = field(default_factory=dict)
     strides: set[str] = field(default_factory=set)
+    said: dict[str, Size] = field(default_factory=dict)
     touched: dict[Expr, frozenset[str]] = field(default_factory=dict)
 
     def parameter(self, buffer: str) -> str:
@@ -103,7 +107,12 @@ class Signature:
                 self.touched[y] = frozenset(own).union(*parts)
         return self.touched[x]
 
-    def check(self, where: str) -> int:
+    def check(self, where: str, bound: Size) -> int:
+        """The slot of a check; what it says names the size `bound`."""
+        if SIZE in where:
+            key = size_key(bound)
+            self.said[key] = bound
+            where = where.replace(SIZE, f"{{{key}}}")
         if where not in self.checks:
             self.checks.append(where)
         return self.checks.index(where)
@@ -312,7 +321,7 @@ class Block(Walk[Text]):
         value = self.named(x.arg, guard)
         if not value.text.isidentifier():
             value = self.bind(value)
-        slot = self.signature.check(x.where)
+        slot = self.signature.check(x.where, x.hi + 1)
         lo, hi = map(self.signature.size, (x.lo, x.hi))
         bad = self.bind(Text(f"({value.text} < {lo}) | ({value.text} > {hi})", value.dims))
         span = value.dims.union(*(g.dims for g in guard))

@@ -18,6 +18,7 @@ from codegen.affine import Axis
 from codegen.emit.triton import reduce, table
 from codegen.emit.triton.expr import NONE, STEP, Block, Memo, Signature, Text
 from codegen.emit.triton.reduce import Span
+from codegen.emit.triton.runtime.program import size_key
 from codegen.emit.triton.tile import TiledStage, Tiling
 from codegen.expr import Expr
 from codegen.ir import Buffer, Unsupported, homes
@@ -30,7 +31,6 @@ from codegen.sizes import (
     is_short,
     round_down,
     same,
-    spelled,
 )
 from eager.dataclass import dataclass
 
@@ -345,14 +345,8 @@ def finished(
     names = [*(name for name, _ in parameters), *filter(None, [constant])]
     body = "\n".join([f"({', '.join(names)}):", *lines])
     strides = tuple(name for name in signature.sizes if name in signature.strides)
-    return KernelText(
-        body, parameters, arguments, tuple(signature.checks), programs, warps, sizes, strides
-    )
-
-
-def size_key(n: Size) -> str:
-    """The argument of a launch that is a size: no buffer has such a name."""
-    return f"={spelled(n, whole=True)}"
+    checks, values = tuple(signature.checks), {**sizes, **signature.said}
+    return KernelText(body, parameters, arguments, checks, programs, warps, values, strides)
 
 
 def parameter_type(buffer: Buffer) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from codegen.ir import Access, Buffer, Fused, Value
 from codegen.plan import place
-from codegen.sizes import Size, blocks
+from codegen.sizes import Size, blocks, spelled
 from eager.aval import Aval
 from eager.dataclass import dataclass
 from eager.sized import concrete
@@ -149,18 +149,36 @@ class ResidentProgram:
         )  # fmt: skip
 
 
+def size_key(n: Size) -> str:
+    """The name of a size among arguments of launches, and in braces in what checks say: no buffer
+    has such a name."""
+    return f"={spelled(n, whole=True)}"
+
+
+def said(site: str, sizes: Mapping[str, int]) -> str:
+    """What a check says, with its sizes."""
+    for name in sizes if "{=" in site else ():
+        site = site.replace(f"{{{name}}}", str(sizes[name]))
+    return site
+
+
 _OF_ACCESS = ("offset", "shape", "strides")
 
 
 def _at(program: TritonProgram | ResidentProgram, values: Mapping[str, int]) -> dict[str, Any]:
     """What both kinds of programs have, for these values of the symbols."""
+    sizes = {name: evaluate(n, values) for name, n in program.sizes.items()}
     found: dict[str, Any] = {
-        "sizes": {name: evaluate(n, values) for name, n in program.sizes.items()},
+        "sizes": sizes,
         "buffers": {
             name: replace(b, size=evaluate(b.size, values)) for name, b in program.buffers.items()
         },
         "launches": tuple(
-            replace(launch, programs=evaluate(launch.programs, values))
+            replace(
+                launch,
+                programs=evaluate(launch.programs, values),
+                checks=tuple(said(site, sizes) for site in launch.checks),
+            )
             for launch in program.launches
         ),
     }
