@@ -136,8 +136,10 @@ class Resident:
         with self._lock:
             stream = places.stream(self.pool.device)
             common = self._common(stream)
-            values = tuple(int(inputs[i]) for _, i in self.symbols)
-            run = self._at(values, common)
+            values = tuple([int(inputs[i]) for _, i in self.symbols]) if self.symbols else ()
+            run = self.sized.get(values)
+            if run is None or values:
+                run = self._at(values, common)
             for tensor in () if self.prompt else replaced:
                 tensor._grad = None
             run(inputs, stream)
@@ -150,7 +152,7 @@ class Resident:
                     self.undo.append(_Run(self.runs - 1, undo))
                 if self.prompt:
                     self._raise_prompt()
-            return run.given(self.place, stream)
+            return run.results.given(run.slots, self.place, stream)
 
     def _raise_prompt(self) -> None:
         self.pool.checks.ran.pop(self, None)
@@ -166,9 +168,11 @@ class Resident:
             event = self.pool.device.event()
             self.stream.record(event)
             stream.wait(event)
-        self.common.used_on(stream)
-        self.stream = self.common.stream = stream
-        return self.common
+        common = self.common
+        for buffer in common.buffers:
+            buffer.used_on(stream)
+        self.stream = common.stream = stream
+        return common
 
     def _at(self, values: tuple[int, ...], common: Common) -> Sized:
         """The program at these values of its symbols."""
@@ -184,7 +188,7 @@ class Resident:
             run = Sized(program, self.kernels, common, self.counted)
             if len(self.sized) >= VECTORS:
                 del self.sized[next(iter(self.sized))]
-        elif len(self.sized) > 1:
+        else:
             del self.sized[values]
         self.sized[values] = run
         return run

@@ -60,7 +60,8 @@ class Common:
         self, inputs: Inputs, slots: int, pool: Pool, stream: Any, *, checks: bool
     ) -> None:
         self.pool, self.stream = pool, stream
-        self.buffers: list[Buffer] = []
+        self.buffers: list[Buffer] = []  # the first is the arena
+        self._new(0)
         self.regions: dict[str, Region] = {}
         numbers = inputs.numbers
         block = self._new(ALIGNED * len(numbers))
@@ -73,7 +74,6 @@ class Common:
         self.floats = self.host.view(np.float64)[:: ALIGNED // 8]
         self.before = b""
         self.state = self._checks(slots) if checks else Region(0, 0)
-        self.arena = pool.empty(0, stream)
         self.moves = 0  # of the arena
 
     def _new(self, nbytes: int) -> Buffer:
@@ -92,18 +92,17 @@ class Common:
 
     @property
     def nbytes(self) -> int:
-        return self.arena.size + sum(b.size for b in self.buffers)
+        return sum(b.size for b in self.buffers)
+
+    @property
+    def arena(self) -> Buffer:
+        return self.buffers[0]
 
     def reserve(self, nbytes: int) -> None:
         """Have room for so many bytes of temporaries."""
         if nbytes > self.arena.nbytes:
-            self.arena = self.pool.empty(nbytes, self.stream)
+            self.buffers[0] = self.pool.empty(nbytes, self.stream)
             self.moves += 1
-
-    def used_on(self, stream: Any) -> None:
-        self.arena.used_on(stream)
-        for buffer in self.buffers:
-            buffer.used_on(stream)
 
     def upload_numbers(self, inputs: Sequence[Any], numbers: Sequence[tuple[int, str]]) -> None:
         """Fill the block of numbers, unless it is so on the device."""
@@ -168,9 +167,6 @@ class Sized:
         for i in self.slotted & self.inputs.written:
             target = inputs[i].region(writes=True, reads=False)
             self.pool.device.copy(target, self.copies[i].region(), stream)
-
-    def given(self, place: device, stream: Any) -> list[Any]:
-        return self.results.given(self.slots, place, stream)
 
     @property
     def nbytes(self) -> int:
