@@ -92,6 +92,11 @@ def _solved(A: Tensor, B: Tensor, left: bool, *, lenient: bool) -> Tensor:
         raise RuntimeError("linalg.solve: The input tensor A must have at least 2 dimensions.")
     if _is_vector(A, B):
         A, one = _same_batch(A, B.unsqueeze(-1))
+        if A.shape[-1] != one.shape[-2]:
+            raise RuntimeError(
+                f"linalg.solve: Incompatible shapes of A and B for the equation AX = B "
+                f"({A.shape[-2]}x{A.shape[-1]} and {one.shape[-2]}x1)"
+            )
         return apply(extern.SOLVE, A, one, lenient=lenient).squeeze(-1)
     if not left:
         return _solved(A.mT, B.mT, True, lenient=lenient).mT

@@ -71,6 +71,13 @@ def searchsorted(
         _check_sorter(sorted_sequence, sorter)
         sorted_sequence = sorted_sequence.gather(-1, sorter)
     values = input if isinstance(input, Tensor) else Tensor._full(input, Aval((), dt.float64))
+    rows = sorted_sequence.shape[:-1]
+    if sorted_sequence.ndim > 1 and tuple(rows) != tuple(values.shape[:-1]):
+        raise RuntimeError(
+            "searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions "
+            "of boundaries tensor and input value tensor must match, but we got boundaries tensor "
+            f"{list(sorted_sequence.shape)} and input value tensor {list(values.shape)}"
+        )
     found = apply(SEARCHSORTED, sorted_sequence, values, right=right)
     return found.to(dt.int32) if out_int32 else found
 

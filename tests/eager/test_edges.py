@@ -378,6 +378,7 @@ def _said(m):
         lambda: x.index_copy(0, m.tensor([0]), m.ones(2, 4)), lambda: f.embedding(m.tensor([7]), x),
         lambda: f.cross_entropy(x, m.tensor([0, 4, 1])), lambda: heads(q, q, q, is_causal=True),
         lambda: heads(q, q, q, attn_mask=m.ones(2, 3)), lambda: heads(m.ones(3, 2, 7), q, q),
+        lambda: m.linalg.solve(m.eye(3), m.ones(4)), lambda: m.searchsorted(m.ones(2, 3), m.ones(3, 3)),
         lambda: heads(q, q, q, key_padding_mask=m.zeros(3, 2, dtype=m.bool)),
     )  # fmt: skip
     said = []
