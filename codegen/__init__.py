@@ -26,7 +26,7 @@ from codegen.fuse import fuse
 from codegen.group_nests import group_nests
 from codegen.hoist_updates import hoist_updates
 from codegen.inline import inline
-from codegen.ir import Call, Check, Fused, Program, Target, Unsupported, Value
+from codegen.ir import Call, Check, Fused, Library, Program, Target, Unsupported, Value
 from codegen.lower import lower
 from codegen.narrow_indices import narrow_indices
 from codegen.place_writes import place_writes
@@ -62,6 +62,19 @@ def cpp_bodies(fused: Fused) -> Fused:
     return compile_bodies(fused, functools.partial(run_body, stages, "plan"))
 
 
+def triton_bodies(fused: Fused) -> Fused:
+    """Bodies of scans up to what is written as kernels; their numbers lie in memory."""
+    for item in fused.items:
+        if isinstance(item, Library) and item.attrs.get("programs") and item.name != "scan":
+            raise Unsupported(f"the triton backend does not compile {item.name} (at {item.where})")
+
+    def run(program: Program) -> dict[str, Any]:
+        made = replace(program, resident=True)
+        return run_body(BACKENDS["triton"].stages, "batched", made)
+
+    return compile_bodies(fused, run)
+
+
 def python_bodies(fused: Fused) -> Fused:
     return compile_bodies(fused, functools.partial(run_body, BACKENDS["python"].stages, "source"))
 
@@ -91,6 +104,7 @@ BACKENDS: Final[dict[str, Backend]] = {
         (
             *FRONT,
             Stage("placed", place_writes),
+            Stage("bodies", triton_bodies),
             Stage("products", triton.fuse_epilogues),
             Stage("batched", triton.batch),
             Stage("source", triton.emit),

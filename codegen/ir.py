@@ -175,7 +175,8 @@ class Buffer:
     """Flat memory of `size` elements. "scalar": a run-time number. "row": private to one row of one
     kernel.
 
-    `value` is the program value kept there; `alias` the input whose memory is written in place."""
+    `value` is the program value kept there; `alias` the buffer whose memory it is, from the byte
+    `offset` on: an input that is written in place, or what a step of a loop sees of another."""
 
     name: str
     dtype: DType
@@ -183,6 +184,7 @@ class Buffer:
     kind: BufferKind
     value: int = -1
     alias: str = ""
+    offset: int = 0
 
     @property
     def nbytes(self) -> Size:

@@ -34,7 +34,7 @@ def to_data(program: ResidentProgram) -> dict[str, Any]:
         ],
         "launches": [_launch_data(launch) for launch in program.launches],
         "buffers": [
-            [b.name, b.dtype.name, encode(b.size), b.kind, b.value, b.alias]
+            [b.name, b.dtype.name, encode(b.size), b.kind, b.value, b.alias, b.offset]
             for b in program.buffers.values()
         ],
         "arena": [[*row] for row in program.arena.items()],
@@ -69,8 +69,16 @@ def from_data(data: Mapping[str, Any], source: str) -> ResidentProgram:
     )
     read = _Reader(texts(symbol for *_, symbol in data["inputs"] if symbol))
     buffers = (
-        Buffer(_text(name), dt.by_name(kind), read.size(n), _kind(what), int(value), _text(alias))
-        for name, kind, n, what, value, alias in data["buffers"]
+        Buffer(
+            _text(name),
+            dt.by_name(kind),
+            read.size(n),
+            _kind(what),
+            int(value),
+            _text(alias),
+            _count(offset),
+        )
+        for name, kind, n, what, value, alias, offset in data["buffers"]
     )
     made = ResidentProgram(
         _text(source),
@@ -103,6 +111,10 @@ def look(made: ResidentProgram) -> None:
         for name in (*launch.arguments, *(n for slot in members for n in slot), *launch.writes):
             if name not in homes and name not in (*TABLES, STATE, SLOTS, "errors", *made.sizes):
                 raise ValueError(f"no memory {name}")
+    for name, b in made.buffers.items():
+        room = homes[name].nbytes
+        if is_static((b.size, room)) and b.offset + b.nbytes > room:
+            raise ValueError(f"{name} lies outside {b.home}")
     for name in made.lives:
         _ = made.buffers[name]
     counts = [*(b.size for b in made.buffers.values()), *(x.programs for x in made.launches)]

@@ -366,6 +366,11 @@ class _Commands:
         found = self.program.buffers.get(name)
         return name if found is None else found.home
 
+    def part(self, name: str, whole: int) -> tuple[int, int]:
+        """Where a buffer begins in its home, of so many bytes, and how long it is."""
+        found = self.program.buffers.get(name)
+        return (found.offset, found.nbytes) if found is not None and found.alias else (0, whole)
+
     def place(self, regions: dict[str, Region]) -> None:
         """Memory by name is there from now on."""
         self.regions |= regions
@@ -381,8 +386,8 @@ class _Commands:
                 home = self.home(name)
                 found = self.regions.get(home)
                 if found is not None:
-                    writes = home in self.writes[k]
-                    arguments[j] = Region(found.address, found.nbytes, writes)
+                    offset, nbytes = self.part(name, found.nbytes)
+                    arguments[j] = Region(found.address + offset, nbytes, home in self.writes[k])
             self.prepared[k] = kernel, grid, arguments
 
     def _place_errors(self, slots: Region) -> None:

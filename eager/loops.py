@@ -66,10 +66,10 @@ def scan(
     every = length if unroll is True else max(1, min(int(unroll), length))
     last, ys = _run(step, start, slices, length, reverse, every)
     if "y" not in shapes:
-        step(start, [full(0, Aval(tuple(x.shape[1:]), x.dtype)) for x in slices])
+        step(start, [full(0, Aval(tuple(x.shape[1:]), x.dtype, x.aval.device)) for x in slices])
     if not length:
         example = [leaf for _, leaf in leaves_of(shapes["y"]) if isinstance(leaf, Tensor)]
-        ys = [full(0, Aval((0, *y.shape), y.dtype)) for y in example]
+        ys = [full(0, Aval((0, *y.shape), y.dtype, y.aval.device)) for y in example]
     stacked = [movedim(y, 0, dim) if dim else y for y in ys]
     return fill(init, last), fill(shapes["y"], stacked)
 
@@ -146,11 +146,9 @@ def _interleaved(even: Tensor, odd: Tensor) -> Tensor:
 def _run(
     step: Step, start: Leaves, xs: Leaves, length: int, reverse: bool, unroll: int
 ) -> tuple[Leaves, Leaves]:
-    """The last carry, and the ys stacked along their first dimension. On a device, which has no
-    kernel of a loop, every step is launches of its own."""
+    """The last carry, and the ys stacked along their first dimension."""
     tracer = current_tracer.get()
-    there = any(t.aval.device != "cpu" for t in (*start, *xs))
-    if tracer is None or unroll >= length or there:
+    if tracer is None or unroll >= length:
         return _unrolled(step, start, xs, range(length)[:: -1 if reverse else 1])
     if unroll == 1:
         return recorded(tracer, step, start, xs, length, reverse)

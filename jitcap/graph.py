@@ -347,7 +347,7 @@ def _evaluate_there(node: Node, arrays: tuple[Any, ...]) -> Any:
         found = array.view(op, attrs)
         return on_device.contiguous(array).view(op, attrs) if found is None else found
     if isinstance(op, GraphOp):
-        given = arrays if op is ITEM else tuple(map(_on_host, arrays))
+        given = arrays if op is ITEM or op.kind == "control" else tuple(map(_on_host, arrays))
         results = op.compute(given, attrs, node.avals)
         results = tuple(_plain(r, a) for r, a in zip(results, node.avals, strict=True))
     else:

@@ -24,8 +24,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from eager import on_device
 from eager.aval import Aval, scalar_aval
 from eager.dataclass import dataclass
+from eager.device import transfer
+from eager.device.array import DeviceArray
 from eager.op import REGISTRY, Attrs, Op
 from eager.scalar import NUMPY
 from eager.symint import SymInt
@@ -61,15 +64,30 @@ class _Scan(SubgraphOp):
         (body,), steps = attrs["graphs"], attrs["steps"]
         carries, sequences, rest, counters = split(arrays, attrs)
         length = attrs["length"]
-        ys = [np.empty(a.shape, a.dtype.np) for a in outs[attrs["carried"] :]]
+        ys = [_empty(a) for a in outs[attrs["carried"] :]]
         for i in reversed(range(length)) if attrs["reverse"] else range(length):
-            slices = [np.asarray(s[i]) for s in sequences]
+            slices = [_row(s, i) for s in sequences]
             given = body.run((*carries, *slices, *rest, *counters))
             carries = given[: len(carries)]
             for whole, y in zip(ys, given[len(carries) :], strict=True):
-                whole[i] = y
+                if type(whole) is DeviceArray:
+                    on_device.store(_row(whole, i), y)
+                else:
+                    whole[i] = y
             counters = [c + step for c, step in zip(counters, steps, strict=True)]
         return (*carries, *ys)
+
+
+def _empty(aval: Aval) -> Any:
+    return np.empty(aval.shape, aval.dtype.np) if aval.device == "cpu" else transfer.empty(aval)
+
+
+def _row(array: Any, i: int) -> Any:
+    """One step of a sequence: a part of its memory."""
+    if type(array) is not DeviceArray:
+        return np.asarray(array[i])
+    first, *steps = array.strides
+    return DeviceArray(array.buffer, sliced(array.aval), tuple(steps), array.offset + i * first)
 
 
 def stacked(aval: Aval, length: int) -> Aval:
@@ -150,7 +168,8 @@ class Scans:
         given = {x: _constant(stack) for x, stack in zip(slices, stacks, strict=True)}
         taken = len(self.tracer.outlines.inside)
         last = [self._whole(x) for x in ends]
-        holds = [self._truth(c) for c in part.checks]
+        places = {n.aval.device for n in (*carried, *slices)} - {"cpu"}
+        holds = [self._truth(c, next(iter(places), "cpu")) for c in part.checks]
         each = [*map(self._whole, ys), *holds]
         made = itertools.islice(self.tracer.outlines.inside, taken, None)
         nodes = dict.fromkeys((*part.nodes, *made), 0)
@@ -175,8 +194,12 @@ class Scans:
         made: Node = self.tracer.outlines.tensor(value, Aval((), aval.dtype, aval.device))
         return made
 
-    def _truth(self, check: Node) -> Node:
-        made: Node = self._whole(self.tracer.outlines.all(check.args))
+    def _truth(self, check: Node, place: str) -> Node:
+        """Whether a check holds, as an output of a body: where the loop runs."""
+        holds = self.tracer.outlines.all(check.args)
+        if place == "cpu":
+            return self._whole(holds)
+        made: Node = self.tracer.outlines.tensor(holds, Aval((), aval_of(holds).dtype, place))
         return made
 
     def _forward(self, loop: Recorded) -> Sequence[Node]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import difflib
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final
 
@@ -36,8 +36,9 @@ from eager.dataclass import dataclass
 from eager.device import pool
 from eager.device.array import DeviceArray
 from jitcap.capture.breaks import Break
-from jitcap.graph import CHECK, Graph, Node
+from jitcap.graph import CHECK, MOVE, Graph, Node
 from jitcap.kept import graphs, placed
+from jitcap.loops import SCAN
 from jitcap.lower import Strides, lower
 from jitcap.passes import PASSES
 from jitcap.passes.repeats import share_repeats
@@ -45,7 +46,7 @@ from jitcap.pieces import Whole, cut
 from jitcap.placed import CPU, Part, Placed, Split, Wiring, place_of, split
 from jitcap.record import Trail, announce, say
 from jitcap.show import module, show
-from jitcap.subgraphs import SubgraphOp
+from jitcap.subgraphs import SubgraphOp, subgraphs
 from jitcap.verify import verify
 
 Run = Callable[[list[Any]], list[Any]]
@@ -129,6 +130,8 @@ def _in_parts(
     parts = split(graph, writes)
     layout = strides or [None] * len(graph.inputs)
     there = parts.there
+    if any(n.op is MOVE for x in graph.nodes for part in subgraphs(x) for n in _nodes(part)):
+        raise Unsupported("a tensor of the CPU is moved to a device in each step of a loop")
     program = functools.partial(_program_there, there, layout)
     kept_at = None
     if not config.check:  # else verify every stage, every time
@@ -151,7 +154,7 @@ def _in_parts(
             with trail.stage("codegen"):
                 artifact = compile_resident(program(), place, trail.name)
         except Unsupported as refusal:
-            if any(isinstance(n.op, SubgraphOp) for n in there.graph.nodes):  # not op by op either
+            if not _is_straight(there.graph):  # not op by op either
                 raise Break("device", str(refusal)) from refusal
             raise
     note = _where(parts, artifact, place)
@@ -163,6 +166,22 @@ def _in_parts(
         kept = placed.Kept(parts.wiring, place, host, emitted, note, stages)
         key = kept_at.keep(lambda name: placed.remember(name, kept))
     return _parts_joined(parts.wiring, on_host, artifact, note, key, trail)
+
+
+def _nodes(graph: Graph) -> Iterator[Node]:
+    """Those of a graph, and of the graphs in it."""
+    for n in graph.nodes:
+        yield n
+        for part in subgraphs(n):
+            yield from _nodes(part)
+
+
+def _is_straight(graph: Graph) -> bool:
+    """Whether no value decides what runs."""
+    return all(
+        not isinstance(n.op, SubgraphOp) or (n.op is SCAN and all(map(_is_straight, subgraphs(n))))
+        for n in graph.nodes
+    )
 
 
 def _program_there(there: Part | None, layout: Sequence[Strides | None]) -> Program:

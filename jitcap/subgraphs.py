@@ -314,15 +314,17 @@ class Outlines:
         """A value as an output of a part, weak or not as `aval` says."""
         node = value
         if not isinstance(node, Node):
-            attrs = {"shape": (), "dtype": aval.dtype}
-            node = self._emit(_FULL, (value,), attrs, Aval((), aval.dtype, aval.device))
+            node = self.tensor(value, Aval((), aval.dtype, aval.device))
         if aval.weak and not node.aval.weak:
             node = self._emit(AS_NUMBER, (node,), {}, aval)
         return node
 
     def tensor(self, value: Arg, aval: Aval) -> Node:
         """A number as an output of a part that is none."""
-        return self._emit(_FULL, (value,), {"shape": (), "dtype": aval.dtype}, aval)
+        attrs = {"shape": (), "dtype": aval.dtype}
+        if aval.device != "cpu":
+            attrs["device"] = aval.device
+        return self._emit(_FULL, (value,), attrs, aval)
 
     def _emit(self, op: Op, args: tuple[Arg, ...], attrs: Attrs, aval: Aval) -> Node:
         """A node of the part that takes it as an output."""

@@ -86,8 +86,7 @@ class Tracer:
         self.checks: list[Node] = []  # without which a run is given up: the graph's last outputs
         self.name = name
         self.where = where or user_line
-        self._lift = lift or self.constant
-        self._concretize = concretize or refuse
+        self._lift, self._concretize = lift or self.constant, concretize or refuse
         self._load_grad = load_grad or _no_grad_of
         self.constants: list[Tensor] = []
         self.recorded: dict[Node, tuple[bool, ...]] = {}  # which operands a gradient goes to
@@ -95,6 +94,7 @@ class Tracer:
         self.functions: list[Recorded] = []
         self.differentiated = False  # whether the program itself went back over the tape
         self._lifted: dict[int, Traced] = {}
+        self.made_there = False  # a tensor, on a device
         self.conditions: set[Any] = set()  # that are checked
         self.inside: Any = None  # the part that is recorded now
         self.outlines = Outlines(self)
@@ -111,6 +111,7 @@ class Tracer:
         node = Node(op, tuple(operands), attrs, outs, self.where())
         self.nodes.append(node)
         if len(outs) == 1:
+            self.made_there = self.made_there or outs[0].device != "cpu"
             return (node,)
         handles = items(node)
         self.nodes.extend(handles)
@@ -368,8 +369,8 @@ class Tracer:
 
 
 def is_on_device(tracer: Tracer) -> bool:
-    """Whether it met a tensor that lives on a device."""
-    return any(n.aval.device != "cpu" for n in tracer.inputs)
+    """Whether it met, or made, a tensor that lives on a device."""
+    return tracer.made_there or any(n.aval.device != "cpu" for n in tracer.inputs)
 
 
 def refuse(number: SymNumber, want: type) -> Any:

@@ -12,6 +12,7 @@ TOUR = SELF + "test_the_tour_shows_what_is_printed"
 LIMIT = "a limit, not a promise"
 COMPILED = "tests/device/test_compiled.py::test_"
 DEVICE = "tests/device/"
+LOOPS = "tests/device/test_loops.py::test_"
 
 CLAIMS = {
     "README.md": {
@@ -112,7 +113,7 @@ CLAIMS = {
         "`scripts/machine_code` compiles": "tests/triton/test_build.py::test_the_table_of_machine_code "
         "tests/triton/test_build.py::test_full_blocks_are_vectorised_whatever_the_size "
         "tests/triton/test_kernels.py::test_compiles_without_spills",
-        "`gru` is not": "tests/triton/test_build.py::test_each_gpu_has_its_code "
+        "The loop of `gru`": "tests/triton/test_build.py::test_each_gpu_has_its_code "
         "tests/triton/test_build.py::test_what_has_no_kernels_is_a_row",
         "A step over": COMPILED + "a_step_is_one_program_whose_state_stays_where_it_is",
         "* Parameters, optimizer": COMPILED
@@ -145,9 +146,10 @@ CLAIMS = {
         + "what_has_no_kernel_runs_op_by_op_and_says_so_once "
         + COMPILED
         + "values_that_are_looked_at_run_plainly",
-        "* Loops of a known length": COMPILED + "loops_are_unrolled_and_branches_split",
+        "* Loops of a known length": LOOPS + "they_are_the_cpus_with_gradients "
+        "tests/device/test_loops.py::test_kernels_do_not_grow_with_the_length",
         "* Where a value decides": COMPILED
-        + "loops_are_unrolled_and_branches_split tests/device/test_amp.py::"
+        + "loops_are_programs_and_branches_split tests/device/test_amp.py::"
         "test_a_loop_with_a_scaler_is_the_cpus",
         "`scripts/device --train 20 --jit`": COMPILED + "training_is_that_of_the_cpu",
         "`JITCAP_DEVICE=sim scripts/demo": COMPILED + "batches_come_from_anywhere",
@@ -251,7 +253,7 @@ CLAIMS = {
         "One of them runs": "tests/capture/test_control_flow.py::test_one_arm_runs "
         "tests/capture/test_control_flow.py::test_triton_runs_op_by_op "
         + COMPILED
-        + "loops_are_unrolled_and_branches_split",
+        + "loops_are_programs_and_branches_split",
         "What the functions return": "tests/jitcap/test_control_flow.py::"
         "test_arms_that_differ_are_named tests/jitcap/test_control_flow.py::"
         "test_results_share_no_memory",
@@ -287,9 +289,8 @@ CLAIMS = {
         "A Python loop becomes": "tests/capture/test_roll.py",
         "The first step may": "tests/capture/test_roll.py",
         "A loop over a range whose": "tests/jitcap/test_sizes_loops.py",
-        "On a device a scan": "tests/jitcap/test_scan.py::test_triton_runs_op_by_op "
-        + COMPILED
-        + "loops_are_unrolled_and_branches_split",
+        "On a device a scan": LOOPS + "they_are_the_cpus_with_gradients "
+        "tests/device/test_loops.py::test_they_run_on_arrays_of_the_host",
         "A loop over the layers": "tests/jitcap/test_repeats.py",
     },
     "docs/limits.md": {

@@ -51,7 +51,7 @@ from jitcap.capture.steps import (
 )
 from jitcap.graph import Node, placeholder
 from jitcap.modes import Modes
-from jitcap.tracer import DataDependent, is_on_device
+from jitcap.tracer import DataDependent
 
 LEAST: Final = 16  # steps: a loop of fewer is unrolled
 # Operations of all steps, their derivatives included, from which on any loop is rolled: a compiler
@@ -78,7 +78,7 @@ class NotRolled(BaseException):
 
 def roll(s: Any, frame: Frame, end: int) -> bool:
     """Whether the loop that `frame` is about to enter was recorded as a whole; the frame stands
-    behind it then. On a device, which has no kernel of a loop, none is."""
+    behind it then."""
     iterator = frame.stack[-1]
     sized = bool(sized_parts(iterator))
     if not sized and (type(iterator) not in KINDS or operator.length_hint(iterator, LEAST) < LEAST):
@@ -89,8 +89,6 @@ def roll(s: Any, frame: Frame, end: int) -> bool:
         return _as_it_stands(iterator)
     through = steps(iterator, s.outside.shadow)
     if through is None or (not sized and (through.length or 0) < LEAST):
-        return False
-    if is_on_device(s.tracer):
         return False
     s.tried[id(iterator)] = iterator, tried + 1
     state = State(s)

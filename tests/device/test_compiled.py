@@ -240,7 +240,7 @@ def test_what_has_no_kernel_runs_op_by_op_and_says_so_once():
 
 
 @pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
-def test_loops_are_unrolled_and_branches_split():
+def test_loops_are_programs_and_branches_split():
     def loop(x):
         total = x[0]
         for i in range(17):

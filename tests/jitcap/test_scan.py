@@ -346,7 +346,7 @@ def test_a_loop_is_exported(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
-def test_triton_runs_op_by_op():
+def test_triton_without_a_device_runs_op_by_op():
     run, given = program("cell", 5, False)
     given = tuple(t.detach().float() for t in given)
     agree(jit(run, backend="triton")(*given), run(*given), 1e-4)

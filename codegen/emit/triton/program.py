@@ -18,6 +18,7 @@ from codegen.emit.triton import dot, nests, scan
 from codegen.emit.triton.epilogue import Product
 from codegen.emit.triton.group import Batched, Form, emit_group
 from codegen.emit.triton.kernel import KernelText, emit_kernel
+from codegen.emit.triton.loop import Loop
 from codegen.emit.triton.runtime.program import Compiled, Launch, Tables, TritonProgram
 from codegen.emit.triton.split import split
 from codegen.emit.triton.tile import DEFAULT, Sizes, tile
@@ -96,16 +97,7 @@ def emit(batched: Batched, sizes: Sizes = DEFAULT) -> TritonProgram:
     """Every kernel, in order. Raises Unsupported naming the step that Triton cannot do."""
     fused = batched.fused
     module = _Module(dict(fused.buffers), sizes)
-    for item in batched.items:
-        if isinstance(item, tuple):
-            module.group(item)
-        elif isinstance(item, Kernel):
-            module.kernel(item)
-        elif isinstance(item, Product):
-            text = dot.dot(item.step, module.buffers, item.epilogue)
-            module.add(text, f"dot_{hint(item.epilogue)}", item.step, writes=item.writes())
-        else:
-            _library(module, item)
+    _items(module, batched)
     source = HEADER + "".join(f"\n\n{k.source}" for k in module.kernels.values())
     lives = _lives(module)
     known = is_static(size for *_, size in lives.values())
@@ -116,6 +108,36 @@ def emit(batched: Batched, sizes: Sizes = DEFAULT) -> TritonProgram:
     )  # fmt: skip
 
 
+def _items(module: _Module, batched: Batched) -> None:
+    for item in batched.items:
+        if isinstance(item, tuple):
+            module.group(item)
+        elif isinstance(item, Kernel):
+            module.kernel(item)
+        elif isinstance(item, Product):
+            text = dot.dot(item.step, module.buffers, item.epilogue)
+            module.add(text, f"dot_{hint(item.epilogue)}", item.step, writes=item.writes())
+        elif item.name == "scan":
+            _loop(module, item)
+        else:
+            _library(module, item)
+
+
+def _loop(module: _Module, step: Library) -> None:
+    """A scan: its body's kernels, and their launches at each step."""
+    body: Batched = step.bodies[0]["batched"]
+    inner = replace(module, buffers=dict(body.fused.buffers), launches=[])
+    loop = Loop(step, body.fused.program, module.buffers)
+    _items(inner, body)
+    arena, size = place(_lives(inner))
+    loop.work(size)
+    launches = list(loop.launches(inner.launches, inner.buffers, arena))
+    module.buffers.update(loop.own)
+    for kernel in loop.before:
+        module.kernel(kernel)
+    module.launches += launches
+
+
 def _lives(module: _Module) -> dict[str, tuple[int, int, Size]]:
     """(first launch, last launch, bytes) of every temporary with memory of its own."""
     lives: dict[str, tuple[int, int, Size]] = {}
@@ -123,9 +145,10 @@ def _lives(module: _Module) -> dict[str, tuple[int, int, Size]]:
         slots = launch.tables.slots if launch.tables is not None else ()
         for name in (*launch.arguments, *(n for slot in slots for n in slot)):
             b = module.buffers.get(name)
-            if b is not None and b.kind == "temp" and not b.alias:
+            b = b if b is None or not b.alias else module.buffers[b.alias]
+            if b is not None and b.kind == "temp":
                 size = round_up(b.nbytes, ALIGN) if some(b.nbytes) else ALIGN
-                lives[name] = (lives.get(name, (i,))[0], i, size)
+                lives[b.name] = (lives.get(b.name, (i,))[0], i, size)
     return lives
 
 

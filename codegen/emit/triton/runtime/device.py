@@ -71,7 +71,8 @@ class DeviceProgram:
             self.regions[name] = Region(arena.address + offset, nbytes, writes=True)
         for b in program.buffers.values():
             if b.alias:
-                self.regions[b.name] = self.regions[b.alias]
+                address = self.regions[b.alias].address + b.offset
+                self.regions[b.name] = Region(address, b.nbytes, writes=True)
         self.errors = [self.place(4 * len(launch.checks)) for launch in program.launches]
         self.written = _written(program)
         taken = {name for launch in program.launches for name in launch.arguments}
