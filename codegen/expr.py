@@ -138,6 +138,7 @@ COST: Final = {name: i.cost for name, i in VOCABULARY.items()} | CODEGEN
 
 E = TypeVar("E", bound=Expr)
 A = TypeVar("A")
+K = TypeVar("K")
 _nodes: dict[tuple[Any, ...], Expr] = {}
 # Tables that hold expressions, of this module and of others: all are emptied together.
 TABLES: Final[list[dict[Any, Any]]] = [_nodes]
@@ -483,12 +484,12 @@ def children(x: Expr) -> tuple[Expr, ...]:
     return tuple(y for index in indices(x) for y in affine.opaques(index))
 
 
-def remembered(rule: Callable[[Expr], A]) -> Callable[[Expr], A]:
-    """`rule`, which answers once for each expression of a compile."""
-    memo: dict[Expr, A] = {}
+def remembered(rule: Callable[[K], A]) -> Callable[[K], A]:
+    """`rule`, which answers once for each expression, or several, of a compile."""
+    memo: dict[K, A] = {}
     TABLES.append(memo)
 
-    def answer(x: Expr) -> A:
+    def answer(x: K) -> A:
         found = memo.get(x)
         if found is None:
             found = memo[x] = rule(x)
@@ -507,13 +508,13 @@ def axes(x: Expr) -> frozenset[Axis]:
 
 def walk(*roots: Expr) -> Iterable[Expr]:
     """Every distinct node under `roots`, operands first."""
-    return _under(roots[0]) if len(roots) == 1 else _walk(roots)
+    return _under(roots)
 
 
 @remembered
-def _under(root: Expr) -> tuple[Expr, ...]:
-    """One body is walked by many passes."""
-    return tuple(_walk((root,)))
+def _under(roots: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """The same bodies and stages are walked by many passes."""
+    return tuple(_walk(roots))
 
 
 def _walk(roots: tuple[Expr, ...]) -> Iterator[Expr]:

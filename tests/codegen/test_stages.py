@@ -4,11 +4,13 @@ import pytest
 
 import codegen
 import eager
+from codegen import expr
 from codegen.emit.python.runtime.flat import FlatProgram
 from eager.nn import functional as F
 from jitcap import config, explain
 from tests.codegen.checking import floats, ints, run_eager, same
 from tests.codegen.tracing import trace
+from tests.work import calls_made
 
 
 def step(x, w, i):
@@ -52,3 +54,15 @@ def test_a_user_sees_each_stage(tmp_path):
     written = {path.stem.partition("_")[2]: path.suffix for path in tmp_path.rglob("*.*")}
     assert {written[name] for name in ("spelled", "source")} == {".cpp"}
     assert {written[name] for name in names if name not in ("spelled", "source")} == {".py"}
+
+
+def test_what_several_expressions_hold_is_walked_once():
+    with expr.interning():
+        roots = []
+        x = expr.Local(eager.float32, "x")
+        for _ in range(100):
+            x = expr.Apply(eager.float32, "add", (x, x))
+            roots.append(x)
+        found = tuple(expr.walk(*roots))
+        assert len(found) == 101
+        assert calls_made(lambda: tuple(expr.walk(*roots))) < 10
