@@ -119,8 +119,11 @@ MODELS: dict[str, Callable[[Params, Any], Any]] = {
 }
 
 
-def training_step(forward: Callable[[Params, Any], Any], program: Program) -> Callable[[], Any]:
-    """A call that makes one AdamW step; parameters and optimizer state are donated."""
+def update_of(
+    forward: Callable[[Params, Any], Any], program: Program
+) -> tuple[Any, Params, Any, tuple[Any, Any]]:
+    """One AdamW step as a jitted function that takes and gives parameters and optimizer state,
+    which are donated; the first of both, and the batch."""
     optimizer = optax.adamw(LEARNING_RATE, weight_decay=WEIGHT_DECAY)
     params = {n: jnp.asarray(p.detach().numpy()) for n, p in program.model.named_parameters()}
     state = optimizer.init(params)
@@ -137,7 +140,12 @@ def training_step(forward: Callable[[Params, Any], Any], program: Program) -> Ca
         changes, state = optimizer.update(grads, state, params)
         return optax.apply_updates(params, changes), state, loss
 
-    compiled = jax.jit(update, donate_argnums=(0, 1))
+    return jax.jit(update, donate_argnums=(0, 1)), params, state, (x, y)
+
+
+def training_step(forward: Callable[[Params, Any], Any], program: Program) -> Callable[[], Any]:
+    """A call that makes one AdamW step."""
+    compiled, params, state, (x, y) = update_of(forward, program)
 
     def call() -> Any:
         nonlocal params, state
