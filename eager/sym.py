@@ -137,6 +137,9 @@ class SymNumber:
     def __round__(self, digits: int | None = None) -> Any:
         return round(self.tracer.concretize(self, self.pytype), digits)
 
+    def bit_length(self) -> Any:
+        return self.tracer.number(int.bit_length, (self,))
+
     def __divmod__(self, other: Any) -> Any:
         return self // other, self % other
 

@@ -326,7 +326,8 @@ PAD: Move = Move(
 
 def constant_pad(input: Tensor, pads: Sequence[tuple[int, int]], value: Any = 0) -> Tensor:
     """`pads[d]` = (before, after) elements of `value` around dimension d; negative ones crop."""
-    return apply(PAD, input, dt.stored(value, input.dtype), pads=tuple(pads))
+    sizes = tuple((integer(before), integer(after)) for before, after in pads)
+    return apply(PAD, input, dt.stored(value, input.dtype), pads=sizes)
 
 
 @public(
@@ -340,7 +341,7 @@ def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Any = 0) -> Tensor
             f"Length of pad must be even and no more than twice the dimensions, got {len(pad)} for "
             f"{input.ndim}"
         )
-    pairs = [(integer(pad[i]), integer(pad[i + 1])) for i in range(0, len(pad), 2)]
+    pairs = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)]
     return constant_pad(input, [(0, 0)] * (input.ndim - len(pairs)) + pairs[::-1], value)
 
 

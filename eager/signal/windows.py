@@ -43,7 +43,7 @@ def _window(
         made = (ones if M else empty)(M, dtype=dtype)
     else:
         last = M - 1 if sym else M
-        made = shape(arange(M, dtype=dt.float64), float(last)).to(dtype)
+        made = shape(arange(M, dtype=dt.float64), last * 1.0).to(dtype)
     return finish(made, device, requires_grad)
 
 

@@ -23,7 +23,7 @@ from eager.ops.index_and_sort import iota, scatter_reduce
 from eager.ops.pointwise import CAST, COMPARE, where
 from eager.ops.products import einsum, matmul
 from eager.ops.view import UNSQUEEZE
-from eager.symint import integer, sqrt
+from eager.symint import integer, of_data, sqrt
 from eager.tensor import Tensor
 
 
@@ -230,7 +230,9 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     classes = integer(num_classes)
     if classes == -1:
         must_hold(tensor.ge(0).all(), "Class values must be non-negative.")
-        classes = int(tensor.max().item()) + 1
+        classes = integer((tensor.max() + 1).item())
+        if of_data(classes):  # as `must_hold` says
+            classes.scope.expect(">=", classes - 1)
     else:
         _check_classes(tensor, classes)
     each = apply(UNSQUEEZE, tensor, dim=tensor.ndim)  # (*, 1)
