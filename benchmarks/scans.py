@@ -86,10 +86,10 @@ def race(steps: int, seconds: float) -> None:
         losses[name] += [call() for _ in range(3)]
     timings = measure.interleave({n: c for n, (c, _) in made.items()}, 10, seconds / 2)
     for name, (_, compiled) in made.items():
-        t = timings[name]
-        print(f"{steps:5} steps  {name:13} first call {first[name]:6.2f} s, step {t.median * 1e3:8.2f} ms,"
-              f" at best {t.minimum * 1e3:8.2f} ms  {compiled():12} losses "
-              f"{' '.join(f'{x:.5f}' for x in losses[name])}", flush=True)  # fmt: skip
+        median, best = timings[name].median * 1e3, timings[name].minimum * 1e3
+        shown = " ".join(f"{x:.5f}" for x in losses[name])
+        print(f"{steps:5} steps  {name:13} first call {first[name]:6.2f} s, step {median:8.2f} ms,"
+              f" at best {best:8.2f} ms  {compiled()}, losses {shown}", flush=True)  # fmt: skip
     a, b = timings["JAX lax.scan"], timings["@jit"]
     median, best = a.median / b.median, a.minimum / b.minimum
     print(f"{steps:5} steps  JAX / @jit: {median:.2f}, at best {best:.2f}", flush=True)
