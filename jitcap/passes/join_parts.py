@@ -10,24 +10,26 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from eager.aval import same_aval
 from eager.dataclass import dataclass
 from eager.op import REGISTRY
-from eager.symint import of_data
+from eager.symint import known_le, known_lt, of_data
 from jitcap.graph import Arg, Graph, Node, Rewriter
 from jitcap.passes.rules import constant
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`node` at [start, stop) of dimension `dim`, zeros elsewhere. `node` lacks `dim` if `flat`."""
+    """`node` at [start, stop) of dimension `dim`, which has `size`, zeros elsewhere. `node` lacks
+    `dim` if `flat`."""
 
     node: Node
     dim: int
     start: int
     stop: int
+    size: int
     flat: bool
 
 
@@ -91,9 +93,26 @@ def _disjoint(terms: list[Arg]) -> tuple[list[Part], list[Arg]] | None:
             rest.append(t)
         else:
             parts.append(part)
-    parts.sort(key=lambda p: p.start)
-    overlap = any(a.stop > b.start for a, b in itertools.pairwise(parts))
-    return None if len(parts) < 2 or overlap else (parts, rest)
+    ordered = _in_order(parts)
+    return None if ordered is None or len(parts) < 2 else (ordered, rest)
+
+
+def _in_order(parts: list[Part]) -> list[Part] | None:
+    """As they follow each other; None if some overlap, or if that depends on sizes: a pass makes
+    no guard."""
+    if all(type(p.start) is type(p.stop) is type(p.size) is int for p in parts):
+        ordered = sorted(parts, key=lambda p: p.start)
+        overlap = any(a.stop > b.start for a, b in itertools.pairwise(ordered))
+        return None if overlap else ordered
+    ordered = []
+    for p in parts:
+        before = sum(known_le(other.stop, p.start) is True for other in ordered)
+        if not all(known_le(p.stop, other.start) for other in ordered[before:]):
+            return None
+        ordered.insert(before, p)
+    starts = [p.start for p in ordered] + [p.size for p in ordered[-1:]]
+    gaps = zip([0, *(p.stop for p in ordered)], starts, strict=True)
+    return None if any(known_lt(stop, start) is None for stop, start in gaps) else ordered
 
 
 def _part(a: Arg) -> Part | None:
@@ -105,11 +124,13 @@ def _part(a: Arg) -> Part | None:
         return None
     dim = a.attrs["dim"]
     if a.op.name == "select_scatter":
-        return Part(source, dim, a.attrs["index"], a.attrs["index"] + 1, flat=True)
+        at = a.attrs["index"]
+        return Part(source, dim, at, at + 1, a.aval.shape[dim], flat=True)
     start = a.attrs["start"]
     if of_data(start) or of_data(source.aval.shape[dim]):  # no order is known
         return None
-    return Part(source, dim, start, start + source.aval.shape[dim], flat=False)
+    stop = start + source.aval.shape[dim]
+    return Part(source, dim, start, stop, a.aval.shape[dim], flat=False)
 
 
 def _join(r: Rewriter, root: Node, tree: tuple[list[Part], list[Arg]]) -> Arg:
@@ -117,10 +138,10 @@ def _join(r: Rewriter, root: Node, tree: tuple[list[Part], list[Arg]]) -> Arg:
     parts, rest = tree
     dim, shape = parts[0].dim, root.aval.shape
     pieces: list[Arg] = []
-    at = 0
+    at: Any = 0
     for p in (*parts, None):
         start = shape[dim] if p is None else p.start
-        if start > at:
+        if known_lt(at, start):
             size = (*shape[:dim], start - at, *shape[dim + 1 :])
             attrs = {"shape": size, "dtype": root.aval.dtype}
             pieces.append(r.emit(_FULL, (0,), attrs, root))
