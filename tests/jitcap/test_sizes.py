@@ -512,42 +512,6 @@ def test_sizes_by_the_arithmetic_of_numbers(dynamic: bool | None) -> None:
     assert step.stats.compiles <= 2 and not step.stats.fallbacks
 
 
-def padded(x: Any, others: Any) -> Any:
-    n = x.shape[0]
-    most = 1 << (n - 1).bit_length()
-    blocks = F.pad(x, (0, 0, 0, most - n)).view(2, -1, 4).sum(1)
-    ragged = nn.utils.rnn.pad_sequence([x, *others], batch_first=True)
-    ends = (
-        eager.hann_window(n)[:, None] * x,
-        eager.signal.windows.gaussian(n),
-        eager.kaiser_window(n),
-    )
-    found = blocks, ragged, F.one_hot(eager.arange(n)) * 2, *ends
-    gradients = eager.autograd.grad(blocks.sum() + (ragged * ragged).sum(), [x, *others])
-    return *(t.detach() for t in found), *gradients
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_what_is_padded_to_a_size(backend: str) -> None:
-    step = jit(padded, backend=backend)
-    for n in (5, 7, 6, 9, 12) if backend != "python" else (5, 7, 9):
-        x, *others = (floats(m, 4).requires_grad_() for m in (n, n // 2 + 1, n - 1))
-        assert all(map(close, step(x, others), padded(x, others)))
-    assert step.stats.compiles <= 2 and not step.stats.fallbacks and not step.stats.splits
-
-
-def test_as_many_classes_as_the_largest_index_needs() -> None:
-    step = jit(lambda x: F.one_hot(x).sum(0) * 2, backend="python")
-    for found in ([0, 1, 2], [3, 1], [5, 5, 5, 5], [0, 0]):
-        assert (
-            step(eager.tensor(found)).tolist()
-            == (F.one_hot(eager.tensor(found)).sum(0) * 2).tolist()
-        )
-    with pytest.raises(RuntimeError, match="non-negative"):
-        step(eager.tensor([1, -2]))
-    assert (step.stats.compiles, step.stats.splits, step.stats.discards) == (2, 0, 1)
-
-
 def by_shapes(x: Any, shape: tuple[int, ...], rest: tuple[int, int]) -> Any:
     wide = x.expand(shape) * eager.arange(shape[1])
     found = x.expand(shape), F.layer_norm(wide, shape[1:]), x.new_zeros(rest)

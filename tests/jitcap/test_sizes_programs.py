@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sized_models import close, floats
+from sized_models import BACKENDS, close, floats
 
 import eager
 import eager.nn.functional as F
@@ -182,3 +182,39 @@ def test_one_compile_for_all_sizes(program: Program, dynamic: bool | None) -> No
     stats = step.stats
     assert stats.compiles <= 2, [r.reason for r in stats.recompiles]
     assert (stats.fallbacks, stats.splits, stats.discards) == (0, 0, 0)
+
+
+def padded(x: Any, others: Any) -> Any:
+    n = x.shape[0]
+    most = 1 << (n - 1).bit_length()
+    blocks = F.pad(x, (0, 0, 0, most - n)).view(2, -1, 4).sum(1)
+    ragged = nn.utils.rnn.pad_sequence([x, *others], batch_first=True)
+    ends = (
+        eager.hann_window(n)[:, None] * x,
+        eager.signal.windows.gaussian(n),
+        eager.kaiser_window(n),
+    )
+    found = blocks, ragged, F.one_hot(eager.arange(n)) * 2, *ends
+    gradients = eager.autograd.grad(blocks.sum() + (ragged * ragged).sum(), [x, *others])
+    return *(t.detach() for t in found), *gradients
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_is_padded_to_a_size(backend: str) -> None:
+    step = jit(padded, backend=backend)
+    for n in (5, 7, 6, 9, 12) if backend != "python" else (5, 7, 9):
+        x, *others = (floats(m, 4).requires_grad_() for m in (n, n // 2 + 1, n - 1))
+        assert all(map(close, step(x, others), padded(x, others)))
+    assert step.stats.compiles <= 2 and not step.stats.fallbacks and not step.stats.splits
+
+
+def test_as_many_classes_as_the_largest_index_needs() -> None:
+    step = jit(lambda x: F.one_hot(x).sum(0) * 2, backend="python")
+    for found in ([0, 1, 2], [3, 1], [5, 5, 5, 5], [0, 0]):
+        assert (
+            step(eager.tensor(found)).tolist()
+            == (F.one_hot(eager.tensor(found)).sum(0) * 2).tolist()
+        )
+    with pytest.raises(RuntimeError, match="non-negative"):
+        step(eager.tensor([1, -2]))
+    assert (step.stats.compiles, step.stats.splits, step.stats.discards) == (2, 0, 1)
