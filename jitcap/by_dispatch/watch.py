@@ -13,7 +13,7 @@ import builtins
 import dis
 import sys
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, singledispatch
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, Final
 
@@ -71,7 +71,7 @@ _REFUSED: Final = {
     for fn in HANDLERS
     if type(fn) is FunctionType and (fn.__module__ in _STATEFUL or fn.__module__ == "random")
 }
-_DISPATCHES: Final = frozenset(code for code in HANDLERS if type(code) is CodeType)
+_DISPATCH: Final = singledispatch(len).dispatch.__code__  # of every generic function
 _OPERATORS: Final = frozenset(
     f"__{side}{name}__"
     for name in "add sub mul truediv floordiv mod pow matmul and or xor".split()
@@ -141,7 +141,7 @@ class Watch:
             if code in _ABSTRACT:
                 token = Computed((), "{0}()", (abc.get_cache_token,))
                 self.s.guards.add(Equals(token, self.s.line(), abc.get_cache_token()))
-            if code in _DISPATCHES:
+            if code is _DISPATCH:
                 raise Break("unknown call", f"{code.co_qualname}() looks into a table of its own")
             if code is _TEXT and type(frame.f_locals["self"]._array) is Traced:
                 raise Break("data dependent", "text is made of a tensor")
