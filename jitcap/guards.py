@@ -189,7 +189,7 @@ class TypeIs(Guard):
         return f"type {type(value).__qualname__}"
 
     def key(self) -> tuple[Any, ...]:
-        return (TypeIs, self.cls)
+        return (TypeIs, id(self.cls))  # which a metaclass may hash itself
 
 
 @dataclass(frozen=True, slots=True, eq=False)

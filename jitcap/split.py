@@ -160,10 +160,12 @@ class Splitter:
                 plain, outcome = True, None
             if outcome is not None:
                 if outcome[0] == RETURNED:
+                    frame.leave()
                     return outcome[1]
                 _, frame.pc, frame.fast, frame.stack, frame.handled = outcome
             done = _step(vm, frame)
             if done is not None:
+                frame.leave()
                 return done.value
 
     def _splits(self, fn: FunctionType) -> bool:

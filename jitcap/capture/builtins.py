@@ -52,6 +52,7 @@ from jitcap.capture.kinds.base import (
     parts_of,
 )
 from jitcap.capture.kinds.classes import Super
+from jitcap.capture.kinds.constants import sequence_of
 from jitcap.capture.kinds.counted import SizedIterator, SizedRange, range_of
 from jitcap.capture.kinds.iterators import InterpretedIterator, Lazy, ReversedIterator
 from jitcap.capture.kinds.objects import (
@@ -69,6 +70,7 @@ from jitcap.capture.origin import Computed, Fixed
 from jitcap.guards import Holds
 from jitcap.walks import reach
 
+_NO_FIELDS: Final = object()
 _LONG: Final = 1e9  # seconds: what is more, Python refuses
 
 
@@ -136,10 +138,10 @@ HANDLERS[setattr], HANDLERS[delattr] = Session.setattr, Session.delattr
 
 @handles(vars)
 def _vars(s: Session, obj: Any, /) -> Any:
-    try:
-        return s.getattr(obj, "__dict__")
-    except AttributeError:
-        raise TypeError("vars() argument must have __dict__ attribute") from None
+    found = _getattr(s, obj, "__dict__", _NO_FIELDS)
+    if found is _NO_FIELDS:
+        raise TypeError("vars() argument must have __dict__ attribute")
+    return found
 
 
 @handles(super)
@@ -294,7 +296,10 @@ def _dict(s: Session, given: Any = (), /, **kwargs: Any) -> dict[Any, Any]:
     if isinstance(given, dict) or _hasattr(s, given, "keys"):
         pairs = list(entries(s, given, ""))
     else:
-        pairs = [tuple(s.list_of(pair)) for pair in s.iter(given)]
+        words = "cannot convert dictionary update sequence element #{} to a sequence"
+        pairs = [
+            tuple(sequence_of(s, pair, words.format(i))) for i, pair in enumerate(s.iter(given))
+        ]
     s.hashing(pair[0] for pair in pairs if pair)
     return dict(pairs) | kwargs
 
@@ -499,8 +504,8 @@ def _stays_inside(s: Session, outputs: Any = (), inputs: Any = ()) -> None:
 def _tensors(s: Session, value: Any) -> Any:
     """A list of tensors as native code may have it: a module, a view of a dictionary, a generator
     are iterated over here."""
-    plain = value is None or isinstance(value, Tensor | bool | tuple | list)
-    return value if plain else s.list_of(value)
+    plain = value is None or isinstance(value, Tensor | SymNumber | bool | tuple | list)
+    return s.known(value) if plain else s.list_of(value)
 
 
 for _backward in (autograd.backward, autograd.grad, vars(Tensor)["backward"]):

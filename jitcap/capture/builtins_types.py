@@ -28,7 +28,7 @@ from jitcap.capture.kinds.classes import (
     refuse_hooks,
 )
 from jitcap.capture.kinds.objects import own_field
-from jitcap.capture.native import is_library_class, is_python_class
+from jitcap.capture.native import answers_for_itself, is_library_class, is_python_class
 from jitcap.capture.origin import Computed
 from jitcap.guards import Holds
 
@@ -48,10 +48,14 @@ def _part_of_layer(s: Session, method: Any, layer: Any, name: str) -> Any:
 @handles(type)
 def _type(s: Session, /, *args: Any, **kwargs: Any) -> Any:
     if len(args) == 1 and not kwargs:
-        return kind_of(args[0]).type_of(args[0])
+        cls = kind_of(args[0]).type_of(args[0])
+        if answers_for_itself(type(cls)):
+            raise Break("opaque object", f"type() of a {cls.__qualname__}, whose class is compared")
+        return cls
     if len(args) != 3 or not isinstance(args[1], tuple) or not isinstance(args[2], dict):
         return type(*args, **kwargs)
     meta = _most_derived(type, args[1])
+    args = (kind_of(args[0]).to_native(s, args[0]), *args[1:])
     refuse_hooks(s, meta, META_HOOKS)
     refuse_class_hooks(s, meta, args[1], args[2])
     return s.made_inside(type(*args, **kwargs))
@@ -69,6 +73,7 @@ def _issubclass(s: Session, cls: Any, classes: Any) -> Any:
 
 def _checked(s: Session, name: str, builtin: Any, obj: Any, classes: Any) -> Any:
     """`builtin(obj, classes)`: a user's metaclass is asked by the interpreter."""
+    kind_of(classes).see(s, classes, f"{builtin.__name__}()")
     if isinstance(classes, types.UnionType) or typing.get_origin(classes) is typing.Union:
         classes = typing.get_args(classes)
     if type(classes) is tuple:
@@ -160,7 +165,7 @@ def _callable(s: Session, obj: Any) -> bool:
 def _build_class(s: Session, body: Any, name: str, /, *bases: Any, **kwargs: Any) -> Any:
     """The body is interpreted, the class is real."""
     meta = kwargs.pop("metaclass", type)
-    if any(hasattr(b, "__mro_entries__") for b in bases) or not isinstance(meta, type):
+    if not all(isinstance(x, type) for x in (*bases, meta)):
         raise Break("opcode", f"class {name} has bases or a metaclass that are made")
     meta = _most_derived(meta, bases)
     refuse_hooks(s, meta, ("__prepare__", *META_HOOKS))

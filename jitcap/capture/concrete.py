@@ -16,13 +16,15 @@ from typing import Any, Final
 
 from eager.tensor import Tensor
 from jitcap.capture.interpret import NULL, Frame
+from jitcap.capture.kinds.modules import no_such_name
 from jitcap.capture.located import call_in, is_of, links, locate
 from jitcap.capture.operations import BINARY, COMPARE, INPLACE, UNARY
 
 Nested = Callable[[FunctionType, tuple[Any, ...], dict[str, Any]], Any]
 
 _BINARY: Final = BINARY | INPLACE | COMPARE
-_SILENT: Final = frozenset({int, float, str, bool, type(None), Tensor})  # they do not warn
+# Classes that do not warn, by identity: a metaclass may hash its own.
+_SILENT: Final = frozenset(map(id, (int, float, str, bool, type(None), Tensor)))
 
 
 def _located(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -40,7 +42,7 @@ class ConcreteWorld:
         self._frame = frame
 
     def binary(self, op: str, a: Any, b: Any) -> Any:
-        if type(a) in _SILENT and type(b) in _SILENT:
+        if id(type(a)) in _SILENT and id(type(b)) in _SILENT:
             return _BINARY[op](a, b)
         return self._here(_BINARY[op], (a, b), {})
 
@@ -51,6 +53,8 @@ class ConcreteWorld:
 
     def _here(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call in the name of the frame, which what warns in it tells, or looks at."""
+        if not callable(fn):
+            return fn(*args, **kwargs)  # raises, in Python's words
         names = self._frame.names(self.load_cell)
         return call_in(self._frame, names, partial(fn, *args, **kwargs) if args or kwargs else fn)
 
@@ -71,7 +75,8 @@ class ConcreteWorld:
     format = _located(builtins.format)
     join = staticmethod("".join)
     # Real values are all there; nothing is noted about them, and nothing stands for anything.
-    settle = hashing = dropping = changing = raising = misnamed = staticmethod(lambda _: None)
+    settle = hashing = dropping = changing = raising = staticmethod(lambda _: None)
+    misnamed = caught = staticmethod(lambda _: None)
     made_inside = staticmethod(lambda value: value)
     roll = staticmethod(lambda frame, end: False)
 
@@ -141,9 +146,9 @@ class ConcreteWorld:
             return getattr(module, name)
         except AttributeError:
             found = sys.modules.get(f"{module.__name__}.{name}")
-            if found is None:
-                raise ImportError(f"cannot import name {name!r}") from None
-            return found
+            if found is not None:
+                return found
+        raise no_such_name(module, name)
 
     def matches(self, error: BaseException, kinds: Any) -> bool:
         order = type(error).__mro__  # no hook of a class is asked

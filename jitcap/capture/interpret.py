@@ -7,6 +7,7 @@ world: `capture.session` reads with guards and traces; `capture.concrete` simply
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -74,6 +75,7 @@ class World(Protocol):
     def raising(self, error: BaseException) -> None: ...
     def matches(self, error: BaseException, kinds: Any) -> bool: ...
     def misnamed(self, error: BaseException) -> BaseException | None: ...
+    def caught(self, error: BaseException) -> None: ...
     def type_flags(self, value: Any) -> int: ...
     def made_inside(self, value: Any) -> Any: ...
 
@@ -127,6 +129,13 @@ class Frame:
                     in_cell = name in cells and type(value) is CellType
                     bound[name] = load_cell(value) if in_cell else value
         return bound
+
+    def leave(self) -> None:
+        """Let go of the locals, in their order, though a refused capture may hold the frame."""
+        fast, code = self.fast, self.code
+        self.fast = {}
+        for name in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):
+            fast.pop(name, None)
 
     def push(self, value: Any) -> None:
         self.stack.append(value)
@@ -224,6 +233,7 @@ class Interpreter:
         if (refusal := self.world.misnamed(error)) is not None:
             self.world.place(frame, refusal)
             raise refusal
+        self.world.caught(error)
         del frame.stack[handler.depth :]
         if handler.lasti:
             frame.push(frame.pc - 1)
@@ -272,6 +282,12 @@ class OpcodeTable(dict[str, Opcode]):
 
     def __missing__(self, key: str) -> Opcode:
         return unsupported
+
+
+_NOTHING: Final = object()
+_OF_THREE: Final = (
+    "the (type, exc, tb) signature of throw() is deprecated, use the single-arg signature instead."
+)
 
 
 class Generator:
@@ -342,10 +358,12 @@ class Generator:
         except Exception as error:  # noqa: BLE001 - CPython prints it
             self.vm.dropped = Break("generator", f"{type(error).__name__} in one that is dropped")
 
-    def throw(self, error: Any, value: Any = None, tb: Any = None) -> Any:
+    def throw(self, error: Any, value: Any = _NOTHING, tb: Any = None) -> Any:
         """Raise `error` where the generator is suspended, or in the one that it delegates to."""
+        if value is not _NOTHING and VERSION >= (3, 12):
+            self.vm.world.call(warnings.warn, (_OF_THREE, DeprecationWarning), {})
         frame = self._ready()
-        raised = error if isinstance(error, BaseException) else error(*([value] if value else []))
+        raised = self._exception(error, None if value is _NOTHING else value)
         if not self.started:
             self.frame = None
         try:
@@ -364,6 +382,21 @@ class Generator:
         finally:
             del raised, error  # see `unwind`
         return self._resume(frame)
+
+    def _exception(self, error: Any, value: Any) -> BaseException:
+        """What `throw(error, value)` raises."""
+        if isinstance(error, BaseException):
+            if value is not None:
+                raise TypeError("instance exception may not have a separate value")
+            return error
+        if not isinstance(error, type) or not issubclass(error, BaseException):
+            what = "exceptions must be classes or instances deriving from BaseException"
+            raise TypeError(f"{what}, not {type(error).__name__}")
+        if isinstance(value, error):
+            return value
+        given = value if isinstance(value, tuple) else () if value is None else (value,)
+        made: BaseException = self.vm.world.call(error, given, {})
+        return made
 
     def _delegation(self, frame: Frame) -> Instruction | None:
         """The SEND of the `yield from` in which it is suspended."""

@@ -108,6 +108,20 @@ def locate(error: BaseException, place: Frame) -> None:
     error.__traceback__ = TracebackType(link, frame, frame.f_lasti, frame.f_lineno)
 
 
+def _no_traceback() -> TracebackType:
+    """Of no frame of the program, and none of capture."""
+    return TracebackType(None, sys._getframe(), 0, 1)
+
+
+_NONE: Final = _no_traceback()
+
+
+def caught(error: BaseException) -> None:
+    """A captured program handles `error`. Its traceback is that of capture, and would hold what
+    the program lets go of."""
+    error.__traceback__ = _NONE
+
+
 def warn_above(levels: int, message: Any, category: Any, **kwargs: Any) -> None:
     """`warnings.warn` in the name of the `levels`-th frame above the function that is compiled."""
     frame: FrameType | None = sys._getframe(1)

@@ -10,9 +10,10 @@ import os
 import sys
 import sysconfig
 import types
+from collections.abc import Callable
 from functools import lru_cache
 from types import FunctionType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 _READ: Final = (
     "eager.nn.modules", "eager.nn.utils", "eager.optim", "eager.utils", "eager.amp",
@@ -42,6 +43,31 @@ SEQUENCE: Final = 1 << 5  # of a class: what `match` takes it for
 MAPPING: Final = 1 << 6
 HEAP_TYPE: Final = 1 << 9
 IMMUTABLE_TYPE: Final = 1 << 8
+_CLASSES: Final = 4096  # that are remembered
+
+
+T = TypeVar("T")
+
+
+def per_class(answer: Callable[[Any], T]) -> Callable[[Any], T]:
+    """`answer(cls)`, kept for the next time, by the identity of the class: a metaclass of the
+    program may hash and compare its classes itself."""
+    known: dict[int, tuple[Any, T]] = {}
+
+    def ask(cls: Any) -> T:
+        found = known.get(id(cls))
+        if found is None:
+            if len(known) >= _CLASSES:
+                known.clear()
+            found = known[id(cls)] = cls, answer(cls)
+        return found[1]
+
+    return ask
+
+
+def answers_for_itself(cls: Any) -> bool:
+    """Whether instances of a class are hashed or compared by the program's methods."""
+    return type(cls.__hash__) is FunctionType or type(cls.__eq__) is FunctionType
 
 
 @lru_cache(maxsize=4096)
@@ -82,13 +108,9 @@ def is_library_class(cls: type) -> bool:
     return module is not None and cls.__qualname__.partition(".")[0] in vars(module)
 
 
+@per_class
 def is_programs_class(cls: type) -> bool:
     """Whether an instance runs code that is neither a library's nor an installed package's."""
-    return _is_programs_class(cls)
-
-
-@lru_cache(maxsize=4096)
-def _is_programs_class(cls: Any) -> bool:
     return any(_is_programs_module(b.__module__) for b in cls.__mro__ if is_python_class(b))
 
 
@@ -134,11 +156,17 @@ def _holds_user_code(cell: Any) -> bool:
     return callable(held) and not issubclass(cls, type) and not is_native_class(cls)
 
 
+@per_class
 def is_python_class(cls: type) -> bool:
     """A class whose statements are Python: instances keep their state in a dictionary or slots.
 
     The values that stand for something else during a capture are none of the program's objects."""
-    return _is_python_class(cls)
+    if cls is types.SimpleNamespace:  # an empty class in all but name
+        return True
+    flags = cls.__flags__
+    if cls.__module__ == "eager.sym" or cls.__module__.startswith("jitcap.capture."):
+        return False
+    return bool(flags & HEAP_TYPE and not flags & IMMUTABLE_TYPE) and "__module__" in vars(cls)
 
 
 def shown(cls: type) -> str:
@@ -147,16 +175,6 @@ def shown(cls: type) -> str:
     if written or cls.__module__ == "builtins":
         return cls.__name__
     return f"{cls.__module__}.{cls.__name__}"
-
-
-@lru_cache(maxsize=4096)
-def _is_python_class(cls: Any) -> bool:
-    if cls is types.SimpleNamespace:  # an empty class in all but name
-        return True
-    flags = cls.__flags__
-    if cls.__module__ == "eager.sym" or cls.__module__.startswith("jitcap.capture."):
-        return False
-    return bool(flags & HEAP_TYPE and not flags & IMMUTABLE_TYPE) and "__module__" in vars(cls)
 
 
 def is_native_class(cls: type) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dis
 from collections.abc import Callable
+from contextlib import suppress
 from types import CellType
 from typing import Any, Final
 
@@ -198,14 +199,13 @@ def make_cell(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("LOAD_DEREF")
 def load_deref(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    try:
+    with suppress(ValueError):
         frame.push(vm.world.load_cell(frame.fast[ins.arg]))
-    except ValueError:
-        what = f"variable {ins.arg!r} where it is not associated with a value"
-        if ins.arg not in frame.code.co_freevars:
-            raise UnboundLocalError(f"cannot access local {what}") from None
-        what = f"cannot access free {what} in enclosing scope"
-        raise NameError(what, name=ins.arg) from None
+        return
+    what = f"variable {ins.arg!r} where it is not associated with a value"
+    if ins.arg not in frame.code.co_freevars:
+        raise UnboundLocalError(f"cannot access local {what}")
+    raise NameError(f"cannot access free {what} in enclosing scope", name=ins.arg)
 
 
 @opcode("DELETE_DEREF")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import islice
 from types import CellType, FunctionType
 from typing import Any
@@ -118,7 +119,11 @@ def dict_merge(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 def _shown(vm: Interpreter, frame: Frame, ins: Instruction) -> str:
     """The function that is called with the keywords on the stack, as errors name it."""
     places = frame.stack[-ins.arg - 3 : -ins.arg - 1]  # of it and of NULL, in either order
-    fn = next(place for place in places if place is not NULL)
+    return function_text(vm, next(place for place in places if place is not NULL))
+
+
+def function_text(vm: Interpreter, fn: Any) -> str:
+    """A function as errors about a call of it name it."""
     name, module = getattr(fn, "__qualname__", None), getattr(fn, "__module__", None)
     if name is None:
         return str(vm.world.convert(fn, 1))
@@ -135,23 +140,24 @@ def entries(world: Any, mapping: Any, refusal: str) -> Iterator[tuple[Any, Any]]
         world.settle(mapping)
         yield from dict.items(mapping)
         return
-    try:
+    keys = NULL
+    with suppress(AttributeError):
         keys = world.getattr(mapping, "keys")
-    except AttributeError:
-        raise TypeError(refusal) from None
+    if keys is NULL:
+        raise TypeError(refusal)
     for key in world.list_of(world.call(keys, (), {})):
         yield key, world.getitem(mapping, key)
 
 
-def _unpacked(vm: Interpreter, value: Any, most: int | None) -> list[Any]:
+def _unpacked(vm: Interpreter, value: Any) -> Any:
     if not hasattr(type(value), "__iter__") and not hasattr(type(value), "__getitem__"):
         raise TypeError(f"cannot unpack non-iterable {shown(type(value))} object")
-    return list(islice(vm.world.iter(value), most))
+    return vm.world.iter(value)
 
 
 @opcode("UNPACK_SEQUENCE")
 def unpack_sequence(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    values = _unpacked(vm, frame.pop(), ins.arg + 1)
+    values = list(islice(_unpacked(vm, frame.pop()), ins.arg + 1))
     if len(values) < ins.arg:
         raise ValueError(f"not enough values to unpack (expected {ins.arg}, got {len(values)})")
     if len(values) > ins.arg:
@@ -162,7 +168,10 @@ def unpack_sequence(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 @opcode("UNPACK_EX")
 def unpack_ex(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     before, after = ins.arg & 0xFF, ins.arg >> 8
-    values = _unpacked(vm, frame.pop(), None)
+    iterator = _unpacked(vm, frame.pop())
+    values = list(islice(iterator, before))
+    if len(values) == before:
+        values += vm.world.list_of(iterator)  # which asks it for a length
     if len(values) < before + after:
         raise ValueError(
             f"not enough values to unpack (expected at least {before + after}, got {len(values)})"

@@ -8,7 +8,9 @@ from typing import Any
 
 from jitcap.capture.bytecode import VERSION, Instruction
 from jitcap.capture.interpret import NULL, Done, Frame, Generator, Interpreter
+from jitcap.capture.native import shown
 from jitcap.capture.opcodes import opcode
+from jitcap.capture.opcodes_build import function_text
 
 
 @opcode("CALL")
@@ -53,8 +55,10 @@ def _call(vm: Interpreter, frame: Frame, values: list[Any], kwnames: tuple[str, 
 def _super_arguments(vm: Interpreter, frame: Frame) -> tuple[Any, ...]:
     """What zero-argument `super()` takes from the frame."""
     code = frame.code
-    if not code.co_argcount or "__class__" not in frame.fast:
+    if not code.co_argcount:
         raise RuntimeError("super(): no arguments")
+    if "__class__" not in frame.fast:
+        raise RuntimeError("super(): __class__ cell not found")
     first = frame.fast[code.co_varnames[0]]
     if isinstance(first, CellType) and code.co_varnames[0] in code.co_cellvars:
         first = vm.world.load_cell(first)
@@ -65,8 +69,13 @@ def _super_arguments(vm: Interpreter, frame: Frame) -> tuple[Any, ...]:
 def call_function_ex(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     kwargs = frame.pop() if (ins.arg or 0) & 1 else {}
     vm.world.settle(kwargs)
-    args = tuple(vm.world.list_of(frame.pop()))
+    given = frame.pop()
     fn, bound = _callable(frame)
+    cls = vm.world.call(type, (given,), {})
+    if not any("__iter__" in vars(c) or "__getitem__" in vars(c) for c in cls.__mro__):
+        what = f"argument after * must be an iterable, not {shown(cls)}"
+        raise TypeError(f"{function_text(vm, fn)} {what}")
+    args = vm.world.list_of(given)
     frame.push(vm.world.call(fn, (*bound, *args), dict(kwargs)))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from jitcap.capture.breaks import Break
@@ -199,14 +200,14 @@ def _is_part(error: BaseException, whole: BaseException) -> bool:
 @opcode("BEFORE_WITH")
 def before_with(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     manager = frame.pop()
-    try:
-        missed = ""
+    enter = leave = NULL
+    with suppress(AttributeError):
         enter = vm.world.method(manager, "__enter__")
-        missed = " (missed __exit__ method)"
         leave = vm.world.method(manager, "__exit__")
-    except AttributeError:
+    if leave is NULL:
         what = "object does not support the context manager protocol"
-        raise TypeError(f"{shown(type(manager))!r} {what}{missed}") from None
+        missed = "" if enter is NULL else " (missed __exit__ method)"
+        raise TypeError(f"{shown(type(manager))!r} {what}{missed}")
     frame.push(leave)
     frame.push(vm.world.call(enter, (), {}))
 

@@ -23,7 +23,7 @@ from jitcap.guards import Equals, Guard, Guards, Is, Same
 
 _DEPTH: Final = 4
 _STAYING: Final = (type, ModuleType, FunctionType, CodeType)
-_SINGLETONS: Final = (type(None), bool, type(Ellipsis), type(NotImplemented))
+_SINGLETONS: Final = frozenset(map(id, (None, True, False, Ellipsis, NotImplemented)))
 
 
 class Shadow:
@@ -115,7 +115,7 @@ class Outside:
 
     def load(self, real: Any, origin: Origin) -> Any:
         """The value to work with for `real`, found at `origin`. Raises Break if it has none."""
-        if type(real) not in _SINGLETONS:
+        if id(real) not in _SINGLETONS:
             known = self.by_real.get(id(real))
             if known is not None and known.origin is not origin:
                 self.guard(Same(origin, self.line(), known.origin))

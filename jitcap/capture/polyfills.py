@@ -25,10 +25,9 @@ def _each(values: Iterator[Any]) -> Iterator[Any]:
 def reduce(fn: Callable[[Any, Any], Any], iterable: Iterable[Any], initial: Any = _NOTHING) -> Any:
     values = _each(iter(iterable))
     if initial is _NOTHING:
-        try:
-            total = next(values)
-        except StopIteration:
-            raise TypeError("reduce() of empty iterable with no initial value") from None
+        total = next(values, _NOTHING)
+        if total is _NOTHING:
+            raise TypeError("reduce() of empty iterable with no initial value")
     else:
         total = initial
     for value in values:
@@ -106,7 +105,7 @@ def starmap(function: Callable[..., Any], iterable: Iterable[Any], /) -> Iterato
 
 def _starmap(function: Callable[..., Any], values: Iterator[Any]) -> Iterator[Any]:
     for given in values:
-        yield function(*given)
+        yield function(*tuple(given))
 
 
 def cond(pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:

@@ -38,9 +38,10 @@ from jitcap.capture.kinds.classes import (
 )
 from jitcap.capture.kinds.constants import Opaque
 from jitcap.capture.kinds.functions import Reentry
-from jitcap.capture.kinds.iterators import ReversedIterator, driven
+from jitcap.capture.kinds.iterators import InterpretedIterator, Lazy, ReversedIterator, driven
 from jitcap.capture.kinds.tensors import replaced_member
 from jitcap.capture.kinds.text import Deferred, joined, snapshot
+from jitcap.capture.located import caught
 from jitcap.capture.native import (
     MAPPING,
     PURE_MODULES,
@@ -209,7 +210,7 @@ class Session(base.Session):
     refuse_key = lent.refuse_key
     import_from, driven, roll = modules.import_from, driven, roll
     undecided, branch, as_bool, negation = branches.ANSWERS
-    host, number_input = host.call, numbers.read
+    host, number_input, caught = host.call, numbers.read, staticmethod(caught)
 
     def super_getattr(self, cls: Any, obj: Any, name: str) -> Any:
         return super_get(self, Super(cls, obj), name)
@@ -308,6 +309,10 @@ class Session(base.Session):
 
     def list_of(self, iterable: Any) -> list[Any]:
         """`list(iterable)`, which asks for a length, too."""
+        if type(iterable) is InterpretedIterator:
+            iterable = iterable.iterator
+        if type(iterable) is Lazy and iterable.hint is not None:
+            iterable.hint()
         hints = ("__len__", "__length_hint__")
         if not any(self.special(iterable, hint) for hint in hints):
             return list(self.iter(iterable))

@@ -239,7 +239,8 @@ class Snapshot:
                 self.add(f"{path}[{i}]", item)
         elif is_a(value, dict):
             known = True
-            for i, (k, v) in enumerate(dict.items(value)):
+            kind = collections.OrderedDict if is_a(value, collections.OrderedDict) else dict
+            for i, (k, v) in enumerate(kind.items(value)):
                 self.add(f"{path} key {i}", k)
                 self.add(f"{path}[{atom(k) or i}]", v)
         elif is_a(value, set | frozenset):

@@ -10,7 +10,6 @@ define refuses with a record.
 from __future__ import annotations
 
 import collections
-import functools
 import operator
 from collections.abc import Callable, Iterable
 from types import CellType, FunctionType
@@ -18,7 +17,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from eager.sym import SymNumber
 from jitcap.capture.breaks import Break
-from jitcap.capture.native import is_library_space
+from jitcap.capture.native import answers_for_itself, is_library_space, per_class
 from jitcap.capture.origin import MembersOf, Origin
 from jitcap.capture.outside import Outside, Shadow
 from jitcap.capture.replay import Maker
@@ -276,7 +275,7 @@ _HOLDING: Final[tuple[Any, ...]] = (
 )  # fmt: skip
 
 
-@functools.lru_cache(maxsize=4096)
+@per_class
 def _container(cls: Any) -> Any:
     """The builtin container that instances of a class are, or None."""
     return next((base for base in _HOLDING if issubclass(cls, base)), None)
@@ -505,13 +504,11 @@ def of(*types: Any) -> Callable[[type[K]], type[K]]:
     return register
 
 
-def _kind_of_class(cls: type) -> Kind:
+@per_class
+def kind_of_class(cls: type) -> Kind:
     """The kind of the instances of a class: a row of the table, or what the first rule says."""
-    kind = KINDS.get(cls)
+    kind = None if answers_for_itself(type(cls)) else KINDS.get(cls)
     return kind or next(k for k in (rule(cls) for rule in RULES) if k is not None)
-
-
-kind_of_class: Callable[[type], Kind] = functools.lru_cache(maxsize=4096)(_kind_of_class)
 
 
 def kind_of(value: Any) -> Kind:

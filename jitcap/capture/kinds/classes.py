@@ -30,6 +30,7 @@ from jitcap.capture.kinds.base import (
     of,
 )
 from jitcap.capture.kinds.constants import ForeignKind, StaticKind, driven, runs_python
+from jitcap.capture.kinds.iterators import Lazy
 from jitcap.capture.native import (
     HOST_MODULES,
     PURE_MODULES,
@@ -59,7 +60,7 @@ _PURE_TYPES: Final = frozenset({
     collections.OrderedDict, collections.deque, collections.defaultdict,
     *_ITERTOOLS,
 })  # fmt: skip
-META_HOOKS: Final = ("__new__", "__init__", "__call__")  # of a metaclass, when a class is made
+META_HOOKS: Final = ("__new__", "__init__", "__call__", "__hash__", "__eq__")  # of a metaclass
 # What only keeps what it gets.
 STORES: Final = frozenset({
     enumerate, zip, reversed, staticmethod, classmethod, property, slice, types.SimpleNamespace,
@@ -67,6 +68,9 @@ STORES: Final = frozenset({
     *_ITERTOOLS,
 })  # fmt: skip
 _TAKEN_APART: Final = (int, float, complex, str, bytes, bytearray)  # made of what they are given
+# Text is a name and a key, for which it is hashed and compared.
+_TOLD: Final = (str, bytes)
+_TOLD_APART: Final = ("__hash__", "__eq__")
 _FILLED_LATER: Final = (list, dict, set, collections.deque)  # by `__init__` alone
 # Of each that runs through its first arguments later, how many; the others are numbers.
 _RUN_THROUGH: Final[dict[type, int]] = {
@@ -298,6 +302,8 @@ class ClassKind(StaticKind):
         if fn in (set, frozenset) and len(args) == 1:
             args = (list(s.iter(args[0])),)
             s.hashing(args[0])
+        if (fn is list or fn is tuple) and len(args) == 1 and type(args[0]) is Lazy:
+            args = (s.list_of(args[0]),)
         if fn in (list, tuple, collections.deque) and args and isinstance(args[0], Module):
             args = (s.list_of(args[0]), *args[1:])  # to native code a module is a function
         if fn in _PURE_TYPES:
@@ -357,7 +363,8 @@ def refuse_hooks(s: Session, cls: type, hooks: Iterable[str]) -> None:
 def acts_by_itself(s: Session, cls: type) -> bool:
     """Whether an instance, or one that stands for it, runs the program's code by being looked at or
     dropped, which capture does, too."""
-    raw = [class_raw(s, cls, name) for name in ("__getattribute__", "__del__")]
+    names = ("__getattribute__", "__del__", *(_TOLD_APART if issubclass(cls, _TOLD) else ()))
+    raw = [class_raw(s, cls, name) for name in names]
     own = any(isinstance(r, FunctionType) and not s.is_library(r.__globals__) for r in raw)
     return own or any("__class__" in vars(base) for base in cls.__mro__[:-1])
 
@@ -429,6 +436,8 @@ def _iterated(s: Session, fn: type, args: Args, kwargs: Kwargs) -> tuple[Args, K
 def _construct_foreign(s: Session, cls: type, args: Args, kwargs: Kwargs) -> Any:
     if issubclass(cls, BaseException):
         return cls(*args, **kwargs)
-    if cls.__module__ in PURE_MODULES or issubclass(cls, np.generic):
+    if issubclass(cls, np.generic):
         return s.native(cls, args, kwargs)
+    if cls.__module__ in PURE_MODULES:
+        return s.pure(cls, args, kwargs)
     raise Break("unknown call", f"{cls.__module__}.{cls.__qualname__}() is not known")

@@ -132,7 +132,7 @@ class NativeKind(Kind):
         self.settle(s, owner, 0)
         if isinstance(owner, str | bytes):
             if fn.__name__ == "join" and len(args) == 1:
-                args = (s.list_of(args[0]),)
+                args = (sequence_of(s, args[0], "can only join an iterable"),)
             if fn.__name__.startswith("format") and isinstance(owner, str):
                 _refuse_reads(owner)
             if any(map(_is_later, (*args, *kwargs.values()))):
@@ -170,6 +170,17 @@ def _is_later(value: Any) -> bool:
     if isinstance(value, tuple | list):
         return any(map(_is_later, value))
     return isinstance(value, Deferred | SymNumber | Tensor)
+
+
+def sequence_of(s: Session, value: Any, words: str) -> list[Any]:
+    """The items of a value as C takes them: its iterator is asked for, not its length. `words`: of
+    what is none."""
+    iterator = None
+    with suppress(TypeError):
+        iterator = s.iter(value)
+    if iterator is None:
+        raise TypeError(words)
+    return s.list_of(iterator)
 
 
 def driven(s: Session, cls: type, args: Args) -> Args:

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import GeneratorType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from jitcap.capture.breaks import Break
 from jitcap.capture.interpret import Generator
@@ -126,9 +126,13 @@ class Lazy:
     """An iterator of the builtin type `cls`: `map`, `filter`, `iter(fn, sentinel)`. Each item is
     made by `step`, which runs the program's functions; a StopIteration of theirs ends it."""
 
-    def __init__(self, cls: type, step: Callable[[], Any]) -> None:
+    def __init__(
+        self, cls: type, step: Callable[[], Any], hint: Callable[[], Any] | None = None
+    ) -> None:
+        """`hint` is asked by `list()`, as the builtin type asks how many items are left."""
         self.cls = cls
         self._step = step
+        self.hint = hint
 
     def __iter__(self) -> Lazy:
         return self
@@ -139,7 +143,7 @@ class Lazy:
 
 def by_index(s: Session, obj: Any) -> Lazy:
     """`iter(obj)` of an instance that has items and no `__iter__`."""
-    index: Iterator[int] = itertools.count()
+    counted = index = cast("Iterator[int]", itertools.count())
 
     def step() -> Any:
         nonlocal index
@@ -150,7 +154,11 @@ def by_index(s: Session, obj: Any) -> Lazy:
         index = iter(())
         raise StopIteration
 
-    return Lazy(_BY_INDEX, step)
+    def hint() -> None:
+        if s.special(obj, "__len__") is not None and index is counted:
+            s.length(obj)
+
+    return Lazy(_BY_INDEX, step, hint)
 
 
 class _Items:

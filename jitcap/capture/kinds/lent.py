@@ -17,6 +17,7 @@ from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import DEPTH, Args, Kwargs, Refusing, Session, kind_of, parts_of
 from jitcap.capture.kinds.classes import bind, class_raw, guarded_names
 from jitcap.capture.kinds.iterators import Iteration
+from jitcap.capture.kinds.text import Deferred
 
 _ARITHMETIC: Final = "add sub mul truediv floordiv mod divmod pow matmul and or xor lshift rshift"
 _TEXT: Final = frozenset({"__repr__", "__str__", "__format__"})
@@ -97,7 +98,8 @@ def _asking(name: str) -> Callable[..., Any]:
 def called_back(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     """A call that native code makes of what the program gave it."""
     named = {k: back(s, v) for k, v in kwargs.items()}
-    return lend(s, s.call(fn, tuple(back(s, a) for a in args), named))
+    result = s.call(fn, tuple(back(s, a) for a in args), named)
+    return lend(s, kind_of(result).to_native(s, result) if type(result) is Deferred else result)
 
 
 def _calling(self: Lent, /, *args: Any, **kwargs: Any) -> Any:

@@ -183,12 +183,7 @@ class DictShadow(Shadow):
         write = partial(Effect, self.origin, target)
         kind = self.kind
         if self.reordered():
-            pairs = ", ".join(f"{make.expr(k)}: {make.expr(v)}" for k, v in self.twin.items())
-            clear, update = make.names.bind(kind.clear), make.names.bind(kind.update)
-            return [
-                write("{f}({t})", fn=clear, where=at(None)),
-                write("{f}({t}, {v})", fn=update, value=f"{{{pairs}}}", where=at(None)),
-            ]
+            return self._refill(make, partial(write, where=at(None)))
         drop, put = make.names.bind(kind.__delitem__), make.names.bind(kind.__setitem__)
         form = ITEM if type(self.real) in (dict, kind) else PUT
         effects = [
@@ -199,6 +194,19 @@ class DictShadow(Shadow):
             key, value = make.expr(k), make.expr(dict.__getitem__(self.twin, k))
             effects.append(write(form, key, value, put, name=_constant(k), where=at(k)))
         return effects
+
+    def _refill(self, make: Maker, write: Any) -> list[Effect]:
+        """Cleared, then filled in the new order, by no method of a subclass: `OrderedDict.update`
+        asks `__setitem__`."""
+        kind = self.kind
+        pairs = [(make.expr(k), make.expr(v)) for k, v in kind.items(self.twin)]
+        clear = write("{f}({t})", fn=make.names.bind(kind.clear))
+        if type(self.real) is not kind:
+            put = make.names.bind(kind.__setitem__)
+            return [clear, *(write(PUT, key, value, put) for key, value in pairs)]
+        text = ", ".join(f"{key}: {value}" for key, value in pairs)
+        update = make.names.bind(kind.update)
+        return [clear, write("{f}({t}, {v})", fn=update, value=f"{{{text}}}")]
 
     def shows(self, key: Any, other: DictShadow) -> bool:
         """Whether `other`, of an object of another class, would show the write of `key` if it were

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import operator
 import sys
+from contextlib import suppress
 from types import BuiltinFunctionType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any, Final
 
@@ -113,19 +114,23 @@ def _new_import(name: str) -> Break:
 
 
 def import_from(s: Session, module: Any, name: str) -> Any:
-    try:
+    with suppress(AttributeError):
         return s.getattr(module, name)
-    except AttributeError:
-        full = f"{module.__name__}.{name}"
-        found = _imported(s, full)
-        if found is not MISSING:
-            return found
-        if hasattr(module, "__path__"):
-            raise _new_import(full) from None
-        path = getattr(module, "__file__", None)
-        where = f"{module.__name__!r} ({path or 'unknown location'})"
-        text = f"cannot import name {name!r} from {where}"
-        raise ImportError(text, name=module.__name__, path=path) from None
+    full = f"{module.__name__}.{name}"
+    found = _imported(s, full)
+    if found is not MISSING:
+        return found
+    if hasattr(module, "__path__"):
+        raise _new_import(full)
+    raise no_such_name(module, name)
+
+
+def no_such_name(module: Any, name: str) -> ImportError:
+    """What `from module import name` raises."""
+    path = getattr(module, "__file__", None)
+    where = f"{module.__name__!r} ({path or 'unknown location'})"
+    text = f"cannot import name {name!r} from {where}"
+    return ImportError(text, name=module.__name__, path=path)
 
 
 @of(ModuleType)

@@ -33,7 +33,7 @@ from jitcap.capture.kinds.constants import OPAQUE, FixedKind
 from jitcap.capture.kinds.iterators import by_index
 from jitcap.capture.kinds.mappings import DictShadow, touch
 from jitcap.capture.kinds.sequences import ListShadow
-from jitcap.capture.native import is_native, is_native_class, is_python_class
+from jitcap.capture.native import is_native, is_native_class, is_python_class, shown
 from jitcap.capture.origin import Attribute, DictOf, Fixed, IsUnset, Origin, Slot, is_unset
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import DROP, DROP_ITEM, ITEM, PUT, Effect, Maker
@@ -176,7 +176,7 @@ def default_get(s: Session, obj: Any, name: str) -> Any:
         return value
     if raw is not MISSING:
         return bind(s, raw, obj, cls)
-    raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}")
+    raise AttributeError(f"{shown(cls)!r} object has no attribute {name!r}")
 
 
 def own_field(s: Session, obj: Any, name: str) -> Any:
@@ -185,7 +185,7 @@ def own_field(s: Session, obj: Any, name: str) -> Any:
     if fields is None:
         return MISSING
     touch(s, fields, name)
-    return fields.get(name, MISSING)
+    return dict.get(fields, name, MISSING)
 
 
 def fields_of(s: Session, obj: Any) -> dict[str, Any] | None:
@@ -235,19 +235,23 @@ def default_put(s: Session, obj: Any, name: str, value: Any) -> None:
         (raw.__set__ if given else raw.__delete__)(obj, *given)
     elif value is MISSING:
         if own_field(s, obj, name) is MISSING:
-            raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}")
-        s.delitem(fields_of(s, obj), name)
+            raise AttributeError(f"{shown(cls)!r} object has no attribute {name!r}")
+        fields = fields_of(s, obj)
+        s.wrote(fields, name)
+        kind_of(fields).delitem(s, fields, name)
     elif name in ("__dict__", "__class__"):
         raise Break("effect", f"{name} of a {cls.__qualname__} is replaced")
     elif not hasattr(obj, "__dict__"):
-        raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}")
+        object.__setattr__(obj, name, value)  # raises, in this version's words
     else:
         store_field(s, obj, name, value)
 
 
 def store_field(s: Session, obj: Any, name: str, value: Any) -> None:
-    """Write the instance dictionary."""
-    s.setitem(fields_of(s, obj), name, value)
+    """Write the instance dictionary, whatever a subclass of `dict` that is one overrides."""
+    fields = fields_of(s, obj)
+    s.wrote(fields, name)
+    kind_of(fields).setitem(s, fields, name, value)
 
 
 def default_remove(s: Session, obj: Any, name: str) -> None:
@@ -277,12 +281,19 @@ class ObjectKind(MutableKind):
             return self._load_value(s, real, origin)
         if isinstance(real, tuple):
             return self.base.load(s, real, origin)
+        if isinstance(real, dict | list) and any(slots_of(cls)):
+            return OPAQUE.load(s, real, origin)
         s.outside.guard(TypeIs(origin, s.line(), cls))
         s.outside.fixed[id(cls)] = cls
         if isinstance(real, dict):
             twin: Any = dict.__new__(cls)
-            self._register(s, ObjectShadow(real, origin, twin))
-            return s.outside.register(DictShadow(real, origin, twin))
+            whole, shadow = DictShadow(real, origin, twin), ObjectShadow(real, origin, twin)
+            if shadow.fields is not None and shadow.fields.real is real:  # `self.__dict__ = self`
+                s.guards.add(Same(shadow.fields.origin, s.line(), origin))
+                object.__setattr__(twin, "__dict__", twin)
+            else:
+                self._register(s, shadow)
+            return s.outside.register(whole)
         if isinstance(real, list):
             count = list.__len__(real)
             s.outside.guard(Length(origin, s.line(), count, list.__len__))

@@ -23,7 +23,7 @@ from jitcap.capture.kinds.iterators import IteratorKind
 from jitcap.capture.kinds.lent import Lent
 from jitcap.capture.kinds.objects import ObjectKind
 from jitcap.capture.kinds.tensors import TensorKind
-from jitcap.capture.native import HOST_MODULES, is_python_class
+from jitcap.capture.native import HOST_MODULES, answers_for_itself, is_python_class
 
 _BY_BASE: Final[tuple[tuple[Any, Kind], ...]] = (
     (Lent, OPAQUE),
@@ -42,6 +42,13 @@ _FOREIGN: Final[tuple[tuple[Any, Kind], ...]] = (
     (Iterator, IteratorKind()),
     (object, ForeignKind()),
 )
+
+
+def _told_apart_by_the_program(cls: type) -> Kind | None:
+    """Classes that a metaclass of the program hashes or compares, and their instances: tables of
+    capture would run it."""
+    own = answers_for_itself(type(cls)) or (issubclass(cls, type) and answers_for_itself(cls))
+    return OPAQUE if own else None
 
 
 def _by_base(cls: type) -> Kind | None:
@@ -70,4 +77,4 @@ def _foreign(cls: type) -> Kind | None:
     return next(kind for base, kind in _FOREIGN if issubclass(cls, base))
 
 
-RULES[:] = [_by_base, _python, _foreign]
+RULES[:] = [_told_apart_by_the_program, _by_base, _python, _foreign]

@@ -100,10 +100,10 @@ class TupleKind(SequenceKind):
         return s.outside.register(Shadow(real, origin, twin))
 
     def rebuild(self, make: Maker, value: tuple[Any, ...]) -> str:
-        cls = type(value)
-        if all(type(v) in (int, str, bool, type(None)) for v in value):
+        cls, parts = type(value), tuple.__getitem__(value, slice(None))
+        if all(type(v) in (int, str, bool, type(None)) for v in parts):
             return make.names.bind(value)
-        text = f"({make.all(value)},)" if len(value) else "()"
+        text = f"({make.all(parts)},)" if parts else "()"
         if cls is tuple:
             return make.let(text)
         return make.let(f"{make.names.bind(tuple.__new__)}({make.names.bind(cls)}, {text})")
@@ -263,7 +263,8 @@ class ListKind(SequenceKind, MeasuredKind):
     def filling(self, make: Maker, name: str, value: Any) -> list[str]:
         kind = list if isinstance(value, list) else collections.deque
         extend = make.names.bind(kind.extend)
-        return [f"{extend}({name}, [{make.all(value)}])"] if value else []
+        parts = list(parts_of(value))  # whatever a subclass overrides
+        return [f"{extend}({name}, [{make.all(parts)}])"] if parts else []
 
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
         s.outside.guard(TypeIs(origin, s.line(), type(real)))
