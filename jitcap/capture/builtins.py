@@ -52,7 +52,6 @@ from jitcap.capture.kinds.base import (
     parts_of,
 )
 from jitcap.capture.kinds.classes import Super
-from jitcap.capture.kinds.constants import sequence_of
 from jitcap.capture.kinds.counted import SizedIterator, SizedRange, range_of
 from jitcap.capture.kinds.iterators import InterpretedIterator, Lazy, ReversedIterator
 from jitcap.capture.kinds.objects import (
@@ -65,7 +64,6 @@ from jitcap.capture.kinds.tensors import TensorShadow, load_fields
 from jitcap.capture.kinds.text import Deferred
 from jitcap.capture.located import warn_above
 from jitcap.capture.native import is_native_class, is_programs
-from jitcap.capture.opcodes_build import entries
 from jitcap.capture.origin import Computed, Fixed
 from jitcap.guards import Holds
 from jitcap.walks import reach
@@ -77,10 +75,15 @@ _LONG: Final = 1e9  # seconds: what is more, Python refuses
 # ---- attributes
 
 
+def _exact(name: Any) -> Any:
+    """A name of a subclass of `str` as the text that it is."""
+    return str.__str__(name) if isinstance(name, str) else name
+
+
 @handles(getattr)
 def _getattr(s: Session, obj: Any, name: str, default: Any = MISSING, /) -> Any:
     try:
-        return s.getattr(obj, name)
+        return s.getattr(obj, _exact(name))
     except AttributeError:
         if default is MISSING:
             raise
@@ -90,7 +93,7 @@ def _getattr(s: Session, obj: Any, name: str, default: Any = MISSING, /) -> Any:
 @handles(hasattr)
 def _hasattr(s: Session, obj: Any, name: str) -> bool:
     try:
-        s.getattr(obj, name)
+        s.getattr(obj, _exact(name))
     except AttributeError:
         return False
     return True
@@ -133,7 +136,8 @@ def _object_init(s: Session, obj: Any, /, *args: Any, **kwargs: Any) -> None:
     """Nothing to do."""
 
 
-HANDLERS[setattr], HANDLERS[delattr] = Session.setattr, Session.delattr
+HANDLERS[setattr] = lambda s, obj, name, value, /: s.setattr(obj, _exact(name), value)
+HANDLERS[delattr] = lambda s, obj, name, /: s.delattr(obj, _exact(name))
 
 
 @handles(vars)
@@ -289,19 +293,6 @@ def _filter(s: Session, fn: Any, iterable: Any) -> Lazy:
                 return value
 
     return Lazy(filter, step)
-
-
-@handles(dict)
-def _dict(s: Session, given: Any = (), /, **kwargs: Any) -> dict[Any, Any]:
-    if isinstance(given, dict) or _hasattr(s, given, "keys"):
-        pairs = list(entries(s, given, ""))
-    else:
-        words = "cannot convert dictionary update sequence element #{} to a sequence"
-        pairs = [
-            tuple(sequence_of(s, pair, words.format(i))) for i, pair in enumerate(s.iter(given))
-        ]
-    s.hashing(pair[0] for pair in pairs if pair)
-    return dict(pairs) | kwargs
 
 
 @handles(copy.copy)

@@ -33,6 +33,7 @@ from jitcap.capture.kinds.base import (
     is_method,
     kind_of,
 )
+from jitcap.capture.kinds.constants import refuse_own_text
 from jitcap.capture.kinds.iterators import Iteration
 from jitcap.capture.kinds.tensors import tensor_of
 from jitcap.capture.kinds.text import Deferred, promise
@@ -48,9 +49,10 @@ def _number(cls: type) -> Handler:
             return numbers.cast(args[0], cls)
         if args and isinstance(args[0], Tensor):
             return numbers.cast(number(args[0]), cls)
-        method = s.special(args[0], f"__{cls.__name__}__") if args else None
+        name = f"__{cls.__name__}__"
+        method = s.special(args[0], name) if args else None
         if method is not None:
-            return checked(cls, args[0], method.__name__, s.call(method, args, kwargs))
+            return checked(cls, args[0], name, s.call(method, args, kwargs))
         s.see_within(args, f"{cls.__name__}()")
         return s.natively(cls, args, kwargs)
 
@@ -172,12 +174,12 @@ def _text(fn: Any, dunder: str) -> Handler:
             args = (kwargs.pop("object"),)
         if not args or kwargs:
             return s.pure(fn, args, kwargs)
-        method = s.special(args[0], dunder)
+        name, method = dunder, s.special(args[0], dunder)
         if method is None and fn is str and is_method(type(args[0]), "__str__", object):
-            method = s.special(args[0], "__repr__")
+            name, method = "__repr__", s.special(args[0], "__repr__")
         if method is not None and not isinstance(args[0], Tensor):
             answer = s.call(method, (args[0],), {})
-            return answer if type(answer) is str else checked(fn, args[0], method.__name__, answer)
+            return answer if type(answer) is str else checked(fn, args[0], name, answer)
         return kind_of(args[0]).text(s, fn, args, kwargs)
 
     return handler
@@ -208,6 +210,7 @@ HANDLERS[json.loads] = _pure(json.loads)
 @handles(format)
 def _format(s: Session, value: Any, spec: Any = "") -> Any:
     if isinstance(spec, Deferred):
+        refuse_own_text(s, (value,))
         return promise(s, format, (value, spec))
     method = s.special(value, "__format__")
     if method is not None:

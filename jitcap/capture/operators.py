@@ -17,7 +17,8 @@ from eager.sym import SymNumber
 from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import MISSING, Identity, Session, kind_of
-from jitcap.capture.kinds.lent import asked, stand_in
+from jitcap.capture.kinds.constants import refuse_own_text
+from jitcap.capture.kinds.lent import asked, is_value, stand_in
 from jitcap.capture.kinds.tensors import OutsideArray
 from jitcap.capture.kinds.text import Deferred, joined, mentions_runtime, promise
 from jitcap.capture.operations import BINARY, COMPARE, INPLACE, NAMES, REFLECTED, UNARY
@@ -42,7 +43,10 @@ def binary(s: Session, op: str, a: Any, b: Any) -> Any:
     if kind_of(a).python or kind_of(b).python:
         names = {f"__{name}__", f"__r{name}__", f"__i{name}__"}
         if _answers(s, a, names) or _answers(s, b, names):
-            return _of_instances(s, plain, a, b)
+            if not any(kind_of(x).python and is_value(type(x)) for x in (a, b)):
+                return _of_instances(s, plain, a, b)
+            found = _of_values(s, name, a, b, inplace=inplace)
+            return _native_binary(s, plain, a, b) if found is MISSING else found
     elif inplace and isinstance(a, list | collections.deque) and op == "+=":
         b = s.list_of(b)
         if type(a) in (list, collections.deque):  # it only stores: nothing is looked at
@@ -66,6 +70,27 @@ def _of_instances(s: Session, plain: Callable[..., Any], *operands: Any) -> Any:
         python = kind_of(value).python and asked(s, type(value))
         given.append(stand_in(s, value) if python else value)
     return s.natively(plain, tuple(given))
+
+
+def _of_values(s: Session, name: str, a: Any, b: Any, *, inplace: bool) -> Any:
+    """What the methods of two operands answer, of which one is a number, text or container of a
+    class of the program: no stand-in is one for native code. MISSING where none is asked."""
+    left, right = (a, b, f"__{name}__"), (b, a, f"__r{name}__")
+    order = [left] if type(a) is type(b) else [left, right]
+    if type(b) is not type(a) and isinstance(b, type(a)):
+        order.reverse()
+    if inplace:
+        order.insert(0, (a, b, f"__i{name}__"))
+    methods = [(s.special(x, asked_for), x, y) for x, y, asked_for in order]
+    result: Any = MISSING
+    for method, x, y in methods:
+        if method is not None:
+            result = s.call(method, (x, y), {})
+            if result is not NotImplemented:
+                return result
+    if result is NotImplemented:
+        raise Break("opaque object", f"operands of which none answers __{name}__()")
+    return MISSING
 
 
 def _of_tensors(s: Session, a: Any, b: Any, name: str, reflected: str) -> Any:
@@ -97,6 +122,7 @@ def _native_binary(s: Session, plain: Callable[[Any, Any], Any], a: Any, b: Any)
             return joined([a, b])
         raise Break("data dependent", f"{plain.__name__}() of what is made of run-time values")
     if plain is operator.mod and isinstance(a, str) and mentions_runtime(b):
+        refuse_own_text(s, (b,))
         return promise(s, operator.mod, (a, b))
     if plain in _COMPARISONS or type(a) in _SETS:
         s.tells_apart((a, b), equals=True)

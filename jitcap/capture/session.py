@@ -17,6 +17,7 @@ from eager.sym import SymNumber
 from eager.traced import UnknownValue
 from jitcap.capture import branch as branches
 from jitcap.capture import builtins as _builtins  # noqa: F401 - fills HANDLERS
+from jitcap.capture import builtins_containers as _containers  # noqa: F401 - fills HANDLERS
 from jitcap.capture import builtins_flow as _flow  # noqa: F401 - fills HANDLERS
 from jitcap.capture import builtins_types as _types  # noqa: F401 - fills HANDLERS
 from jitcap.capture import builtins_values as _values  # noqa: F401 - fills HANDLERS
@@ -38,7 +39,7 @@ from jitcap.capture.kinds.classes import (
 )
 from jitcap.capture.kinds.constants import Opaque
 from jitcap.capture.kinds.functions import Reentry
-from jitcap.capture.kinds.iterators import InterpretedIterator, Lazy, ReversedIterator, driven
+from jitcap.capture.kinds.iterators import ReversedIterator, asked_for_length, driven
 from jitcap.capture.kinds.tensors import replaced_member
 from jitcap.capture.kinds.text import Deferred, joined, snapshot
 from jitcap.capture.located import caught
@@ -309,10 +310,7 @@ class Session(base.Session):
 
     def list_of(self, iterable: Any) -> list[Any]:
         """`list(iterable)`, which asks for a length, too."""
-        if type(iterable) is InterpretedIterator:
-            iterable = iterable.iterator
-        if type(iterable) is Lazy and iterable.hint is not None:
-            iterable.hint()
+        iterable = asked_for_length(iterable)
         hints = ("__len__", "__length_hint__")
         if not any(self.special(iterable, hint) for hint in hints):
             return list(self.iter(iterable))

@@ -41,6 +41,7 @@ from jitcap.capture.kinds.base import (
     is_method,
     kind_of,
     of,
+    parts_of,
 )
 from jitcap.capture.kinds.text import Deferred, joined, mentions_runtime, promise, text_of
 from jitcap.capture.native import is_python_class, shown
@@ -136,6 +137,7 @@ class NativeKind(Kind):
             if fn.__name__.startswith("format") and isinstance(owner, str):
                 _refuse_reads(owner)
             if any(map(_is_later, (*args, *kwargs.values()))):
+                refuse_own_text(s, (*args, *kwargs.values()))
                 return promise(s, fn, args, kwargs)
         elif isinstance(owner, int | float | complex):  # `int.__add__` knows no run-time number
             args = tuple(map(s.known, args))
@@ -152,9 +154,15 @@ class NativeKind(Kind):
         self.settle(s, args[0], 0)
         if s.lends(args[0], text=True):
             if mentions_runtime(args):
-                raise Break("data dependent", "text made of instances and run-time values")
+                refuse_own_text(s, args)
             return s.natively(fn, args, kwargs, text=True)
         return text_of(s, fn, args, kwargs)
+
+
+def refuse_own_text(s: Session, values: Args) -> None:
+    """Text that is made later is tried first: by no method of the program's."""
+    if any(s.lends(value, text=True) for value in values):
+        raise Break("data dependent", "text made of instances and run-time values")
 
 
 def _refuse_reads(text: str) -> None:
@@ -168,7 +176,7 @@ def _refuse_reads(text: str) -> None:
 
 def _is_later(value: Any) -> bool:
     if isinstance(value, tuple | list):
-        return any(map(_is_later, value))
+        return any(map(_is_later, parts_of(value)))
     return isinstance(value, Deferred | SymNumber | Tensor)
 
 

@@ -184,6 +184,14 @@ class LazyKind(NativeKind):
         return self.refuse(obj, f".{name}")
 
 
+def asked_for_length(iterable: Any) -> Any:
+    """What `list()` runs through, which is asked how many items are left if it is an iterator over
+    places; an iterator of the program as such, to be asked like any object."""
+    if type(iterable) is Lazy and iterable.hint is not None:
+        iterable.hint()
+    return iterable.iterator if type(iterable) is InterpretedIterator else iterable
+
+
 def driven(s: Session, iterator: Any) -> Any:
     """An iterator, for native code to drive."""
     if kind_of(iterator).python:

@@ -25,6 +25,7 @@ from jitcap.capture.replay import DROP, ITEM, PUT, Effect, Maker
 from jitcap.guards import Absent, AbsentBy, Guard, KeysAre, Length, TypeIs
 
 # Methods that look at one key only.
+_LISTING: Final = frozenset({"copy", "__or__", "__ror__"})  # that may ask for the keys
 _KEYED: Final = frozenset({"get", "__getitem__", "__contains__", "pop", "setdefault"})
 
 
@@ -299,8 +300,9 @@ class DictKind(MeasuredKind):
         return dict.__contains__(obj, item)
 
     def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
-        if fn.__name__ == "copy" and s.special(owner, "__iter__") is not None:
-            raise Break("opaque object", f"native code asks {type(owner).__qualname__}.keys()")
+        for value in (owner, *args) if fn.__name__ in _LISTING else ():
+            if s.special(value, "__iter__") is not None:
+                raise Break("opaque object", f"native code asks {type(value).__qualname__}.keys()")
         if fn.__name__ not in _KEYED or not args:
             return super().invoke(s, owner, fn, args, kwargs)
         args = (s.known(args[0]), *args[1:])

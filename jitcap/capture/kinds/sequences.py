@@ -300,6 +300,8 @@ class ListKind(SequenceKind, MeasuredKind):
     def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         if fn.__name__ == "append":  # these only store: nothing is looked at
             return fn(*args, **kwargs)
+        if fn.__name__ == "__setitem__" and len(args) == 2 and not kwargs:
+            return self.setitem(s, owner, *args)
         if fn.__name__ == "extend" and len(args) == 1:
             return fn(s.list_of(args[0]), **kwargs)
         return super().invoke(s, owner, fn, args, kwargs)

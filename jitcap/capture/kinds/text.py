@@ -13,6 +13,7 @@ import sys
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from functools import partial
+from keyword import iskeyword
 from types import SimpleNamespace
 from typing import Any, Final, NoReturn
 
@@ -145,8 +146,14 @@ class DeferredKind(Kind):
         return promise(s, fn, args, kwargs)
 
     def rebuild(self, make: Maker, value: Deferred) -> str:
-        keywords = "".join(f", {k}={make.expr(v)}" for k, v in value.kwargs.items())
-        return make.let(f"{make.expr(value.fn)}({make.all(value.args)}{keywords})")
+        fn = make.expr(value.fn)
+        given = [make.expr(v) for v in value.args]
+        for name, part in value.kwargs.items():
+            plain = name.isidentifier() and not iskeyword(name)
+            given.append(
+                f"{name}={make.expr(part)}" if plain else f"**{{{name!r}: {make.expr(part)}}}"
+            )
+        return make.let(f"{fn}({', '.join(given)})")
 
     def refuse(self, obj: Any, what: str) -> NoReturn:
         made = f"what {obj.show()} makes of run-time values"

@@ -1,0 +1,34 @@
+"""Capture: dictionaries made by a call. `dict`, `OrderedDict` -> handler(session, ...).
+
+Registered beside those of `builtins.py`, for the same table. Native code would be lent the
+instances among the values, which it only stores.
+"""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+from jitcap.capture.kinds.base import HANDLERS, Session, handles
+from jitcap.capture.kinds.constants import sequence_of
+from jitcap.capture.opcodes_build import entries
+
+
+@handles(dict)
+def _dict(s: Session, given: Any = (), /, **kwargs: Any) -> dict[Any, Any]:
+    if isinstance(given, dict) or HANDLERS[hasattr](s, given, "keys"):
+        pairs = list(entries(s, given, ""))
+    else:
+        words = "cannot convert dictionary update sequence element #{} to a sequence"
+        pairs = [
+            tuple(sequence_of(s, pair, words.format(i))) for i, pair in enumerate(s.iter(given))
+        ]
+    s.hashing(pair[0] for pair in pairs if pair)
+    return dict(pairs) | kwargs
+
+
+@handles(collections.OrderedDict)
+def _ordered(s: Session, /, *args: Any, **kwargs: Any) -> Any:
+    if len(args) > 1:
+        return collections.OrderedDict(*args)  # raises, in this version's words
+    return collections.OrderedDict(_dict(s, *args, **kwargs))
