@@ -7,7 +7,7 @@ over whole tensors.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any, Final
@@ -19,7 +19,7 @@ from codegen.expr import BUILD, Expr
 from codegen.ir import Call, Loops, Nest, Program, Step, Value
 from codegen.monoid import ARGMAX, ARGMIN, MAX, MIN, MONOIDS, SUM, Monoid
 from codegen.rewrite import Rewrite
-from codegen.sizes import Size, at_least, blocks, extent, extents, hint, same, some
+from codegen.sizes import Size, at_least, blocks, extent, extents, hint, is_static, same, some
 from eager import dtype as dt
 from eager.aval import Aval, scalar_aval
 from eager.dtype import DType
@@ -249,9 +249,7 @@ def _partial(s: _Lower, whole: Nest, wide: DType) -> tuple[Expr, tuple[Affine, .
     """(body, loops) of `whole` over results of parts of about CHUNK elements, which are computed in
     parallel. The parts depend on the sizes only, so the sum does not depend on the threads."""
     sizes, length = extents(whole.over), extent(whole.over)
-    chunk = CHUNK
-    if isinstance(length, int):
-        chunk = next((c for c in range(CHUNK, 4 * CHUNK) if length % c == 0), CHUNK)
+    chunk = _chunk(sizes)
     count = blocks(length, chunk)
     part, inner = affine.axis("p0", count), affine.axis("q0", chunk)
     flat = part * chunk + inner
@@ -266,6 +264,21 @@ def _partial(s: _Lower, whole: Nest, wide: DType) -> tuple[Expr, tuple[Affine, .
     axes = (*whole.axes, part)
     s.items.append(Nest(value, axes, body, whole.monoid, (inner,), where=whole.where, op=s.op))
     return element(value, (*whole.axes, part)), (part,)
+
+
+def _chunk(sizes: Sequence[Size]) -> int:
+    """How many elements of such loops are a part: whole inner loops where that is about CHUNK, so
+    that what is indexed by outer ones needs no quotients; else what divides their number."""
+    if not is_static(sizes):
+        return CHUNK
+    inner = 1
+    for n in reversed(sizes):
+        few, most = blocks(CHUNK, inner), blocks(4 * CHUNK, inner)
+        found = next((d for d in range(few, min(n + 1, most)) if n % d == 0), None)
+        if found is not None:
+            return int(inner * found)
+        inner *= n
+    return next((c for c in range(CHUNK, 4 * CHUNK) if inner % c == 0), CHUNK)
 
 
 def accumulator(monoid: Monoid, x: DType, out: DType, length: Size) -> DType:
