@@ -81,6 +81,10 @@ class ValueTracer(Untaped):
         """Nothing is known while tracing, though the handles are values."""
         return None
 
+    def placeholder(self, name, aval):
+        """Values of one step of a loop (`ctc_loss`) are no values: see tests/jitcap/test_scan.py."""
+        raise eager.traced.UnknownValue(name)
+
     def size_of(self, sym):
         return operator.index(sym)
 
