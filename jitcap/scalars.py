@@ -137,15 +137,15 @@ def _node(tracer: Scalars, number: SymNumber) -> Arg:
         return _converted(tracer, number.fn, kind, *operands)
     if number.fn is total and all(x.kind is float for x in operands):
         return _total(tracer, *(x.arg for x in operands))
+    if number.fn in _EXTREMES:
+        return _extreme(tracer, number.fn, kind, *(x.arg for x in operands))
     name = _OPS.get(number.fn)
     if name is None:
         raise Unlowered(f"{_name(number.fn)}() of a value that is known only when the program runs")
-    if kind is int and number.fn not in _EXTREMES:
+    if kind is int:
         return _integer(tracer, number.fn, name, operands)
     if name in _COMPARISONS or kind is bool:
         return _truth(tracer, name, operands)
-    if number.fn in _EXTREMES:
-        return _extreme(tracer, number.fn, kind, *(x.arg for x in operands))
     if number.fn is operator.truediv:
         return emit(tracer, name, kind, *(x.exact() for x in operands))
     return emit(tracer, name, kind, *(x.number() for x in operands))
@@ -475,7 +475,7 @@ _OPS: Final[dict[Function, str]] = {
     math.sqrt: "sqrt", math.exp: "exp", math.log: "log", math.sin: "sin", math.cos: "cos",
     math.tan: "tan", math.tanh: "tanh", math.sinh: "sinh", math.cosh: "cosh", math.atan: "atan",
     math.asin: "asin", math.acos: "acos", math.log1p: "log1p", math.expm1: "expm1",
-    math.log2: "log2", math.log10: "log10", math.erf: "erf", max: "where", min: "where",
+    math.log2: "log2", math.log10: "log10", math.erf: "erf",
 }  # fmt: skip
 _EXTREMES: Final[dict[Function, str]] = {max: "gt", min: "lt"}
 _CONVERSIONS: Final[dict[Function, str]] = {

@@ -150,7 +150,7 @@ template <int W, class R> JC_INLINE void fft_give(const Cx<vec<f64, W>> *y, i64 
     Cx<vec<f64, W>> v = backward ? exchanged(y[k]) : y[k];
     v = {v.re * scale, v.im * scale};
     if (live == W) {
-    JC_UNROLL
+      JC_UNROLL
       for (int lane = 0; lane < W; lane++) fft_store(out + to[lane] + k * step, fft_get<W>(v, lane));
     } else {
       for (int lane = 0; lane < live; lane++) fft_store(out + to[lane] + k * step, fft_get<W>(v, lane));
