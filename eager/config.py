@@ -59,8 +59,9 @@ FLAGS: Final[dict[str, Flag]] = {
             "device",
             "JITCAP_DEVICE",
             "",
-            'sim: "cuda" is a simulated GPU in this process; else the first real one',
+            'sim: "cuda" is a simulated GPU in this process; else a real one',
         ),
+        Flag("sim_devices", "JITCAP_SIM_DEVICES", 1, "how many simulated GPUs there are"),
         Flag("threads", "JITCAP_THREADS", 0, "threads of compiled code; 0: one per core"),
         Flag("entries", "JITCAP_ENTRIES", 64, "compiled versions kept per function and guard set"),
         Flag("recompute", "JITCAP_RECOMPUTE", True, "backward may recompute what is cheap"),
@@ -84,6 +85,7 @@ class Config:
     backend: str
     isa: str
     device: str
+    sim_devices: int
     threads: int
     entries: int
     recompute: bool

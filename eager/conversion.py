@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from eager import dtype as dt
+from eager import on_device
 from eager.device import CPU, device, pinned, places, transfer
 from eager.device.array import DeviceArray
 from eager.dispatch import apply, current_tracer
@@ -64,7 +65,7 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
             dtype = a
         elif isinstance(a, Tensor):
             dtype, place = a.dtype, a.device
-        elif isinstance(a, (str, device)):
+        elif isinstance(a, (str, device)) or type(a) is int:
             place = a
     if place is not None:
         place = _resolved(place)
@@ -101,14 +102,19 @@ def _moved(self: Tensor, place: device, dtype: DType | None, non_blocking: bool)
         return _moved_in_graph(self, place, dtype)
     if dtype is not None and dtype is not self.dtype and place != CPU:
         self, dtype = to(self, dtype), None
-    array = self._array
-    if type(array) is DeviceArray:
-        array = transfer.download(array)  # waits in any case
-    there = array if place == CPU else transfer.upload(array, place, non_blocking=non_blocking)
-    out: Tensor = wrap(there)
+    out: Tensor = wrap(_copied_to(place, self._array, non_blocking))
     if self._requires_grad and mode.enabled:
         out._node, out._requires_grad = Transfer((self,), (out.aval,)), True
     return out if dtype is None else to(out, dtype)
+
+
+def _copied_to(place: device, array: Any, non_blocking: bool) -> Any:
+    if type(array) is not DeviceArray:
+        return transfer.upload(array, place, non_blocking=non_blocking)
+    if place == CPU:
+        return transfer.download(array)  # waits in any case
+    dense = array.span == array.size
+    return transfer.to_peer(array if dense else on_device.contiguous(array), place)
 
 
 def _moved_in_graph(self: Tensor, place: device, dtype: DType | None) -> Tensor:

@@ -109,6 +109,8 @@ def store(target: DeviceArray, value: Any) -> None:
             transfer.write(target, np.array(value, order="C"))
             return
         value = transfer.upload(value, device(target.aval.device))
+    elif value.buffer.pool is not target.buffer.pool:
+        value = transfer.to_peer(contiguous(value), device(target.aval.device))
     if target.is_contiguous() and value.is_contiguous():
         transfer.copy(target, value)
         return

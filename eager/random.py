@@ -85,23 +85,24 @@ class Generator:
 
 
 default_generator = Generator()
-default_generators: dict[str, Generator] = {"cpu": default_generator}  # by kind of device
+default_generators: dict[str, Generator] = {"cpu": default_generator}  # by device
 
 
 def generator_of(place: Any) -> Generator:
     """The default generator of a device. Each has a seed and counts draws of its own; of the same
     two, all draw the same numbers."""
-    kind = str(place).partition(":")[0]
-    found = default_generators.get(kind)
+    there = as_device(place)
+    name = there.type if there.type == "cpu" else f"{there.type}:{places.index_of(there)}"
+    found = default_generators.get(name)
     if found is None:
-        found = default_generators[kind] = Generator(kind).manual_seed(default_generator.seed_value)
+        found = default_generators[name] = Generator(name).manual_seed(default_generator.seed_value)
     return found
 
 
 def all_generators() -> list[Generator]:
     """The default generators of all devices that there are."""
-    if places.count():
-        generator_of("cuda")
+    for number in range(places.count()):
+        generator_of(f"cuda:{number}")
     return [*default_generators.values()]
 
 

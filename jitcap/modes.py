@@ -23,18 +23,25 @@ class Modes:
     inference: bool
     autocast: Autocast | None
     place: device | None
+    current: int  # the number of the device that "cuda" is
     blocks: tuple[device | None, ...]
 
     @staticmethod
     def now() -> Modes:
         return Modes(
-            mode.enabled, mode.inference, mode.autocast, default.place, tuple(default.before)
+            mode.enabled,
+            mode.inference,
+            mode.autocast,
+            default.place,
+            default.current,
+            tuple(default.before),
         )
 
     def put(self) -> None:
         """The thread's state from now on."""
         mode.enabled, mode.inference, mode.autocast = self.grad, self.inference, self.autocast
-        default.place, default.before[:] = self.place, self.blocks
+        default.place, default.current = self.place, self.current
+        default.before[:] = self.blocks
 
     def tests(self, names: Any) -> Iterator[str]:
         """What is true of a thread that computes under others. `names` binds objects. Blocks do not
@@ -46,6 +53,7 @@ class Modes:
         yield f"{tape}.autocast {differs} {names.bind(self.autocast)}"
         differs = "is not" if self.place is None else "!="
         yield f"{there}.place {differs} {names.bind(self.place)}"
+        yield f"{there}.current != {self.current}"
         if self.blocks:
             yield f"{there}.before != {names.bind([*self.blocks])}"
 
@@ -60,6 +68,8 @@ class Modes:
             return f"expected autocast {self.autocast or 'off'}"
         if now.place != self.place:
             return f"expected {self.place or 'the CPU'} as default device, not {now.place or 'cpu'}"
+        if now.current != self.current:
+            return f"expected cuda:{self.current} as the current device, not cuda:{now.current}"
         if self.blocks and now.blocks != self.blocks:
             return "expected other blocks of default devices around it"
         return None

@@ -1,5 +1,7 @@
 """Four training steps (MLP, CNN, GRU, GPT) with AdamW, dropout and a schedule, on a device or not."""
 
+import numpy as np
+
 import eager
 from eager import nn
 from eager.nn import functional as F
@@ -91,3 +93,45 @@ def train(name, place, steps, compiled=None):
         losses.append(step(x, y))
         schedule.step()
     return [loss.item() for loss in losses]
+
+
+class Halves(nn.Module):
+    """A model of which each half lives on a device."""
+
+    def __init__(self, first, second):
+        super().__init__()
+        eager.manual_seed(0)
+        self.places = first, second
+        self.first = nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.Dropout(0.1)).to(first)
+        self.second = nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 3)).to(second)
+
+    def forward(self, x):
+        hidden = self.first(x.to(self.places[0]))
+        return self.second(hidden.to(self.places[1]))
+
+
+def train_halves(first, second, wrap=lambda step: step, steps=4):
+    """Losses of a training, parameters and gradients of the last step, and the step."""
+    model = Halves(first, second)
+    optimizer = eager.optim.AdamW(model.parameters(), lr=0.05)
+    eager.manual_seed(1)
+
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y.to(second))
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.first.parameters(), 1.0)
+        optimizer.step()
+        return loss.detach()
+
+    called = wrap(step)
+    generator = np.random.default_rng(0)
+    losses = []
+    for _ in range(steps):
+        x = eager.tensor(generator.standard_normal((4, 6)).astype(np.float32))
+        y = eager.tensor(generator.integers(0, 3, 4))
+        losses.append(called(x, y))
+    parameters = [*model.parameters()]
+    assert [str(p.grad.device) for p in parameters] == [str(p.device) for p in parameters]
+    values = [t.cpu().tolist() for p in parameters for t in (p.detach(), p.grad)]
+    return [loss.item() for loss in losses], values, called

@@ -12,6 +12,7 @@ TOUR = SELF + "test_the_tour_shows_what_is_printed"
 LIMIT = "a limit, not a promise"
 COMPILED = "tests/device/test_compiled.py::test_"
 DEVICE = "tests/device/"
+SEVERAL = " tests/device/test_several.py::test_"
 LOOPS = "tests/device/test_loops.py::test_"
 
 CLAIMS = {
@@ -92,6 +93,26 @@ CLAIMS = {
         "* `to`, `cuda`": DEVICE + "test_surface.py::test_there_and_back "
         "tests/device/test_surface.py::test_gradients_cross "
         "tests/device/test_array.py::test_views_are_where_numpys_are",
+        '* `"cuda"` without': SEVERAL
+        + "which_is_meant "
+        + SEVERAL
+        + "they_do_not_mix "
+        + SEVERAL
+        + "each_has_memory_counters_and_waits_of_its_own "
+        + SEVERAL
+        + "a_fault_of_one_is_not_the_others "
+        + SEVERAL
+        + "each_has_a_generator "
+        + SEVERAL
+        + "a_model_on_two_devices_trains_as_on_the_cpu",
+        "* `to` and `copy_` between": SEVERAL
+        + "copies_go_from_one_to_the_other "
+        + "tests/cuda/test_peers.py::test_copies_between_gpus_are_the_drivers",
+        "* Events order": SEVERAL
+        + "a_copy_waits_on_both_sides_and_a_missing_wait_is_a_race "
+        + SEVERAL
+        + "events_are_of_the_stream_that_records_them",
+        "* What a kernel of one": SEVERAL + "what_went_wrong_before_a_copy_is_told_behind_it",
         "* `eager.cuda`": DEVICE + "test_surface.py::test_memory_is_told "
         "tests/device/test_surface.py::test_streams_events_and_a_missing_wait",
         "* A 0-dim": DEVICE + "test_surface.py::test_devices_do_not_mix_but_for_numbers "
@@ -153,7 +174,7 @@ CLAIMS = {
         "test_a_loop_with_a_scaler_is_the_cpus",
         "`scripts/device --train 20 --jit`": COMPILED + "training_is_that_of_the_cpu",
         "`JITCAP_DEVICE=sim scripts/demo": COMPILED + "batches_come_from_anywhere",
-        "Several devices": DEVICE + "test_surface.py::test_what_is_not_there_raises",
+        "Memory that other": DEVICE + "test_surface.py::test_what_is_not_there_raises",
         '`backend="triton"`': "tests/triton/test_training.py",
     },
     "docs/tour.md": {

@@ -1,6 +1,6 @@
 """A CUDA driver in Python, for tests: the functions of `cuda.bindings.driver` that the device calls.
 
-Memory are arrays of bytes at their own addresses; streams run as late as they may; handles, contexts, alignment and parameter
+Memory are arrays of bytes at their own addresses; streams run as late as they may; handles, contexts (one for each GPU), alignment and parameter
 blocks are checked; an error is answered where a test asks for one. Kernels are registered by their code.
 """
 
@@ -20,6 +20,7 @@ NAMES = {
     201: "CUDA_ERROR_INVALID_CONTEXT",
     400: "CUDA_ERROR_INVALID_HANDLE",
     700: "CUDA_ERROR_ILLEGAL_ADDRESS",
+    704: "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED",
     900: "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
 }
 ATTRIBUTES = {10: 32, 16: 132, 38: 50 << 20, 39: 2048, 97: 232448}
@@ -28,6 +29,7 @@ CONTEXT = 0xC0
 ANYWHERE = {
     "cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName",
     "cuDeviceTotalMem", "cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent",
+    "cuDeviceCanAccessPeer",
 }  # fmt: skip
 # Functions that answer nothing beside the code.
 PLAIN = {
@@ -35,7 +37,7 @@ PLAIN = {
     "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemcpyDtoDAsync", "cuMemsetD8Async", "cuEventRecord",
     "cuStreamSynchronize", "cuStreamQuery", "cuStreamWaitEvent", "cuStreamBeginCapture",
     "cuEventDestroy", "cuEventSynchronize", "cuFuncSetAttribute", "cuLaunchKernel", "cuGraphLaunch",
-    "cuGraphDestroy", "cuGraphExecDestroy",
+    "cuGraphDestroy", "cuGraphExecDestroy", "cuMemcpyPeerAsync", "cuCtxEnablePeerAccess",
 }  # fmt: skip
 
 
@@ -54,6 +56,9 @@ class FakeDriver:
     def __init__(self, capability=(9, 0), version=13000, count=1, total=1 << 34):
         self.capability, self.version, self.count, self.total = capability, version, count, total
         self.fail = {}
+        self.linked = True  # whether GPUs reach each other
+        self.peers = set()  # (from, to) contexts, between which access is enabled
+        self.homes = {}  # stream, event, function or block -> its context
         self.log = []
         self.last = None
         self.sticky = 0
@@ -81,7 +86,7 @@ class FakeDriver:
                 return work(*given)
             planned = self.fail.get(name)
             code = planned.pop(0) if planned else self.sticky
-            if name not in ANYWHERE and getattr(self._current, "context", None) != CONTEXT:
+            if name not in ANYWHERE and self.context() not in range(CONTEXT, CONTEXT + self.count):
                 code = 201
             result = None
             if not code:
@@ -96,10 +101,19 @@ class FakeDriver:
         self.__dict__[name] = call
         return call
 
+    def context(self):
+        return getattr(self._current, "context", None)
+
     def handle(self, table, value):
         made = next(self._handles)
         table[made] = value
+        self.homes[made] = self.context()
         return made
+
+    def together(self, *handles):
+        """They must be of this thread's context; another library's streams are of any."""
+        if any(self.homes.get(int(h), self.context()) != self.context() for h in handles):
+            raise Refused(400)
 
     def of(self, table, handle):
         if int(handle) not in table:
@@ -131,14 +145,24 @@ class FakeDriver:
         return {75: self.capability[0], 76: self.capability[1], **ATTRIBUTES}[int(attribute)]
 
     def DevicePrimaryCtxRetain(self, device):
-        return CONTEXT
+        return CONTEXT + device
+
+    def DeviceCanAccessPeer(self, device, peer):
+        return int(self.linked and device != peer)
+
+    def CtxEnablePeerAccess(self, peer, flags):
+        assert flags == 0
+        if (self.context(), peer) in self.peers:
+            raise Refused(704)
+        self.peers.add((self.context(), peer))
 
     def CtxSetCurrent(self, context):
         self._current.context = context
 
     def CtxSynchronize(self):
         for stream in self.queues:
-            self.drain(stream)
+            if self.homes.get(stream, self.context()) == self.context():
+                self.drain(stream)
 
     def GetErrorName(self, code):
         return 0, NAMES.get(int(code), f"CUDA_ERROR_{int(code)}").encode()
@@ -151,6 +175,7 @@ class FakeDriver:
         address = -(-memory.ctypes.data // 512) * 512
         start = address - memory.ctypes.data
         self.blocks[address] = memory[start : start + nbytes]
+        self.homes[address] = self.context()
         return address
 
     def MemFree(self, address):
@@ -207,6 +232,13 @@ class FakeDriver:
 
         self.queue(stream, run)
 
+    def MemcpyPeerAsync(self, to, there, source, here, nbytes, stream):
+        for address, context in ((to, there), (source, here)):
+            starts = [s for s, b in self.blocks.items() if s <= address < s + b.size]
+            if [self.homes[s] for s in starts] != [context]:
+                raise Refused(1)
+        self.MemcpyDtoDAsync(to, source, nbytes, stream)
+
     def MemsetD8Async(self, address, value, nbytes, stream):
         def run():
             self.bytes_at(address, nbytes)[:] = value
@@ -216,6 +248,7 @@ class FakeDriver:
     # ---- streams and events
     def queue(self, stream, run):
         self.of(self.queues, stream)
+        self.together(stream)
         self.captures.get(int(stream), self.queues[int(stream)]).append(run)
 
     def drain(self, stream, until=None):
@@ -261,6 +294,7 @@ class FakeDriver:
 
     def EventRecord(self, event, stream):
         self.of(self.events, event)
+        self.together(event)
         mark = {"done": False, "stream": stream, "time": 0.0}
 
         def run():
@@ -298,6 +332,7 @@ class FakeDriver:
 
     def LaunchKernel(self, f, gx, gy, gz, bx, by, bz, shared, stream, pointers, extra):
         function = self.of(self.functions, f)
+        self.together(f)
         assert not extra
         if shared > max(48 << 10, function["shared"]) or not 0 < bx * by * bz <= 1024:
             raise Refused(701)

@@ -1,7 +1,7 @@
 """At the edge: `eager.cuda`, GPUs as programs ask for them. devices, streams, events, memory.
 
-It is the first GPU that the NVIDIA driver finds. `JITCAP_DEVICE=sim` makes it a simulated one,
-whose times are a model's and no measurement. Where there is none, what needs one raises
+They are the GPUs that the NVIDIA driver finds. `JITCAP_DEVICE=sim` makes them simulated ones, whose
+times are a model's and no measurement. Where there is none, what needs one raises
 DeviceUnavailable.
 """
 
@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from eager.cuda import amp as amp
+from eager.device import default, places
 from eager.device import device as device_type
-from eager.device import places
 from eager.device.pool import Pool, text
 from eager.device.protocol import OutOfMemoryError as OutOfMemoryError
 from eager.device.protocol import Properties
@@ -37,40 +37,70 @@ def is_initialized() -> bool:
 
 
 def init() -> None:
-    """Open the GPU, which its first use does anyway."""
-    places.pool(0)
+    """Open the current GPU, which its first use does anyway."""
+    places.pool()
+
+
+def _index(place: Any) -> int:
+    """The number that a device, its name or its number says; None is the current one."""
+    if place is None or isinstance(place, int):
+        return places.index_of(place)
+    found = device_type(str(place))
+    if found.type != "cuda":
+        raise ValueError(f"Expected a cuda device, but got: {found}")
+    return places.index_of(found)
 
 
 def _pool(place: Any = None) -> Pool:
-    if isinstance(place, int):
-        return places.pool(place)
-    found = None if place is None else device_type(str(place))
-    if found is not None and found.type != "cuda":
-        raise ValueError(f"Expected a cuda device, but got: {found}")
-    return places.pool(found)
+    return places.pool(_index(place))
 
 
 def current_device() -> int:
-    """The number of the GPU that "cuda" means: there is one, 0."""
+    """The number of the GPU that "cuda" means in this thread."""
     return _pool().device.index
 
 
 def set_device(device: Any) -> None:
-    """Let "cuda" mean this GPU. DeviceUnavailable for one that there is not."""
-    _pool(device)
+    """Let "cuda" mean this GPU in this thread; one of a negative number changes nothing.
+    DeviceUnavailable for one that there is not."""
+    if _index(device) >= 0:
+        default.current = _pool(device).device.index
 
 
 class device:
-    """`with cuda.device(0):` lets "cuda" mean this GPU: there is one."""
+    """`with cuda.device(1):` lets "cuda" mean this GPU in this thread; None or a negative number
+    changes nothing."""
 
     def __init__(self, device: Any) -> None:
-        self.idx = _pool(device).device.index
+        self.idx = -1 if device is None else _index(device)
+        self.prev_idx = -1
+        if self.idx >= 0:
+            places.pool(self.idx)
 
     def __enter__(self) -> device:
+        self.prev_idx = default.current
+        if self.idx >= 0:
+            default.current = self.idx
         return self
 
     def __exit__(self, *_: object) -> None:
-        return None
+        default.current = self.prev_idx
+
+
+class device_of(device):
+    """`with cuda.device_of(x):` lets "cuda" mean the GPU of a tensor, if it is on one."""
+
+    def __init__(self, obj: Any) -> None:
+        super().__init__(obj.device if obj.is_cuda else None)
+
+
+def can_device_access_peer(device: Any, peer_device: Any) -> bool:
+    """Whether copies between two GPUs need not go by way of the host. ValueError for one GPU
+    alone."""
+    one, other = _pool(device).device, _pool(peer_device).device
+    if one is other:
+        raise ValueError("can_device_access_peer: expected two different devices")
+    return bool(one.reaches(other))
 
 
 def get_device_properties(device: Any = None) -> Properties:
@@ -110,26 +140,55 @@ class Event:
         refuse("cuda.Event", "events stay in their process", interprocess=interprocess)
         self.enable_timing = enable_timing
         self.blocking = blocking  # every wait of the host is
-        self._pool = _pool()
-        self._own = self._pool.device.event(timing=enable_timing)
+        _pool()  # there must be one
+        self._pool: Any = None  # of the device of the first stream that it is recorded in
+        self._own: Any = None
+
+    @property
+    def device(self) -> device_type | None:
+        return None if self._pool is None else device_type("cuda", self._pool.device.index)
 
     def record(self, stream: Stream | None = None) -> None:
-        (current_stream() if stream is None else stream)._own.record(self._own)
+        """Let it be the point that a stream has come to. RuntimeError for a stream of another GPU
+        than the first one's."""
+        stream = current_stream() if stream is None else stream
+        if self._pool is None:
+            self._pool = stream._pool
+            self._own = self._pool.device.event(timing=self.enable_timing)
+        elif self._pool is not stream._pool:
+            raise RuntimeError(
+                f"Event device {self.device} does not match recording stream's device "
+                f"{stream.device}."
+            )
+        stream._own.record(self._own)
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Let a stream wait for this point."""
-        (current_stream() if stream is None else stream)._own.wait(self._own)
+        """Let a stream, of whichever GPU, wait for this point."""
+        if self._own is not None:
+            (current_stream() if stream is None else stream)._own.wait(self._own)
 
     def query(self) -> bool:
         """Whether all before it is done."""
-        return bool(self._own.query())
+        return self._own is None or bool(self._own.query())
 
     def synchronize(self) -> None:
         """Let the host wait."""
-        self._own.synchronize()
-        self._pool.checks.settle()
+        if self._own is not None:
+            self._own.synchronize()
+            self._pool.checks.settle()
 
     def elapsed_time(self, end_event: Event) -> float:
+        """Milliseconds to another event. RuntimeError unless both were recorded, on one GPU, with
+        timing, and have come."""
+        if not (self.enable_timing and end_event.enable_timing):
+            raise RuntimeError("Both events must be created with argument 'enable_timing=True'.")
+        if self._own is None or end_event._own is None:
+            raise RuntimeError("Both events must be recorded before calculating elapsed time.")
+        if self._pool is not end_event._pool:
+            raise RuntimeError(
+                f"elapsed_time() of events on {self.device} and {end_event.device}: no clock is "
+                "common to two devices"
+            )
         return float(self._own.elapsed_time(end_event._own))
 
 
@@ -162,7 +221,7 @@ class Stream:
         return event
 
     def wait_event(self, event: Event) -> None:
-        self._own.wait(event._own)
+        event.wait(self)
 
     def wait_stream(self, stream: Stream) -> None:
         """What is queued here from now on comes after what was queued there until now."""
@@ -198,7 +257,7 @@ def default_stream(device: Any = None) -> Stream:
 
 @contextmanager
 def stream(stream: Stream | None) -> Iterator[None]:
-    """Queue on this stream in a `with` block; None changes nothing."""
+    """Queue on this stream in a `with` block, in which "cuda" is its GPU; None changes nothing."""
     if stream is None:
         yield
         return
@@ -209,11 +268,12 @@ def stream(stream: Stream | None) -> Iterator[None]:
 # ---------------------------------------------------------------------------------- memory
 def _opened(device: Any) -> Pool | None:
     """A GPU that was used already: asking for its memory opens none."""
-    if not places.opened():
-        return None
-    pool = _pool(device)
-    pool.collect()
-    return pool
+    index = _index(device)
+    for pool in places.opened():
+        if pool.device.index == index:
+            pool.collect()
+            return pool
+    return None
 
 
 def memory_allocated(device: Any = None) -> int:
@@ -283,14 +343,15 @@ def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
 
 # ---------------------------------------------------------------------------------- random
 def manual_seed(seed: int) -> None:
-    """Seed the GPU's generator; without one, nothing. `eager.manual_seed` seeds all."""
+    """Seed the current GPU's generator; without one, nothing. `eager.manual_seed` seeds all."""
     if is_available():
         generator_of("cuda").manual_seed(seed)
 
 
 def manual_seed_all(seed: int) -> None:
     """Seed all GPUs' generators; without any, nothing."""
-    manual_seed(seed)
+    for index in range(device_count()):
+        generator_of(f"cuda:{index}").manual_seed(seed)
 
 
 def initial_seed() -> int:
@@ -298,8 +359,17 @@ def initial_seed() -> int:
 
 
 def get_rng_state(device: Any = "cuda") -> Any:
-    return generator_of(device).get_state()
+    return generator_of(f"cuda:{_index(device)}").get_state()
+
+
+def get_rng_state_all() -> list[Any]:
+    return [get_rng_state(index) for index in range(device_count())]
 
 
 def set_rng_state(new_state: Any, device: Any = "cuda") -> None:
-    generator_of(device).set_state(new_state)
+    generator_of(f"cuda:{_index(device)}").set_state(new_state)
+
+
+def set_rng_state_all(new_states: Any) -> None:
+    for index, state in enumerate(new_states):
+        set_rng_state(state, index)

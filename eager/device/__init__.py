@@ -29,9 +29,10 @@ class Size(tuple[int, ...]):
 
 class _Default(threading.local):
     """Where constructors of this thread place tensors that they are told no place for: None is the
-    CPU. `before` are those that end with a `with` block."""
+    CPU. `before` are those that end with a `with` block. "cuda" without a number is `current`."""
 
     place: device | None = None
+    current: int = 0
 
     def __init__(self) -> None:
         self.before: list[device | None] = []

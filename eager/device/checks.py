@@ -37,6 +37,7 @@ class Checks:
         self.given: list[tuple[int, tuple[str, ...], str, Fail]] = []
         self.used = 0
         self.ran: dict[Checking, None] = {}  # since the host last waited
+        self.sources: set[Checks] = set()  # of devices that values came from since then
 
     def slots(self, texts: Sequence[str], place: str, fail: Fail) -> int:
         """The address of a slot (int32, 0) for each text; `place` is the user's file:line."""
@@ -51,7 +52,10 @@ class Checks:
         return int(self.buffer.address + 4 * first)
 
     def settle(self) -> None:
-        """Wait for the device and raise what its kernels found; the slots are free again."""
+        """Wait for the device and raise what its kernels found, and those of the devices that
+        values came from; the slots are free again."""
+        while self.sources:
+            self.sources.pop().settle()
         while self.ran:
             (program,) = (next(iter(self.ran)),)
             del self.ran[program]

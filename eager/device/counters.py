@@ -9,7 +9,8 @@ from eager.dataclass import dataclass
 
 COUNTED: Final = (
     "launches", "recordings", "replays", "copies_to_device", "copies_to_host", "copies_on_device",
-    "bytes_to_device", "bytes_to_host", "bytes_on_device", "synchronizations", "allocations",
+    "copies_to_peers", "bytes_to_device", "bytes_to_host", "bytes_on_device", "bytes_to_peers",
+    "synchronizations", "allocations",
 )  # fmt: skip
 
 

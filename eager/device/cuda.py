@@ -71,6 +71,38 @@ class _Function:
         self.packer.pack_into(self.block, 0, *values, *zeros)
 
 
+class _Functions:
+    """The kernels on a device. Bits of `odd`: arguments of a kernel's own that do not lie on 16
+    bytes, then the low bits of the addresses in its tables."""
+
+    def __init__(self, device: CudaDevice) -> None:
+        self.device = device
+        self.known: dict[tuple[Kernel, int], _Function] = {}
+        self._loaded: dict[Binary, _Function] = {}
+
+    def load(self, kernel: Kernel, odd: int) -> _Function:
+        """A kernel that is not known yet. Equal code is there once."""
+        call, properties = self.device.call, self.device.properties
+        aligned = [not odd >> i & 1 for i in range(kernel.own)]
+        low = odd >> kernel.own | 16
+        binary = kernel.binary((properties.major, properties.minor), aligned, low & -low)
+        found = self._loaded.get(binary)
+        if found is None:
+            if binary.shared > properties.shared_memory_per_block:
+                raise DeviceFailure(
+                    f"kernel {kernel.name} needs {binary.shared} bytes of shared memory, and "
+                    f"{properties.name} has {properties.shared_memory_per_block}"
+                )
+            module = call("cuModuleLoadData", binary.code)
+            handle = call("cuModuleGetFunction", module, binary.symbol.encode())
+            if binary.shared > STATIC_SHARED:
+                limit = FunctionAttribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
+                call("cuFuncSetAttribute", handle, limit, binary.shared)
+            found = self._loaded[binary] = _Function(handle, binary)
+        self.known[kernel, odd] = found
+        return found
+
+
 class _HostBlock:
     """Page-locked memory, which goes back to the list of free ones when it dies."""
 
@@ -201,13 +233,12 @@ class CudaDevice:
         self.failure: Exception | None = None
         self.counted = Counters()
         self.dead: collections.deque[tuple[str, Any]] = collections.deque()  # to give back
-        self._here = threading.local()  # whether the context is this thread's
         self._lock = threading.RLock()  # while something is queued: parameter blocks are shared
-        self._functions: dict[tuple[Kernel, int], _Function] = {}
-        self._loaded: dict[Binary, _Function] = {}
+        self._functions = _Functions(self)
         self._sizes: dict[int, int] = {}
         self._context: Any = None
-        unit = self.call("cuDeviceGet", index)
+        self._peers: set[CudaDevice] = set()  # that copies went to
+        self._unit = unit = self.call("cuDeviceGet", index)
         self.properties = self._properties(unit)
         self._context = self.call("cuDevicePrimaryCtxRetain", unit)
         self._host = _HostMemory(self)
@@ -254,11 +285,11 @@ class CudaDevice:
             raise DeviceFailure(
                 f"cuda:{self.index} takes no more work since: {self.failure}"
             ) from self.failure
-        if self._context is not None and not hasattr(self._here, "current"):
+        if self._context is not None and getattr(_here, "device", None) is not self:
             (error,) = self.driver.cuCtxSetCurrent(self._context)
             if error:
                 raise self.failed(error)
-            self._here.current = True
+            _here.device = self
 
     def failed(self, error: Any) -> RuntimeError:
         """The exception of an error. After some of them the device takes no more work."""
@@ -355,6 +386,32 @@ class CudaDevice:
                 self.call("cuMemcpyDtoDAsync", to.address, source.address, to.nbytes, stream.handle)
             self.counted.copy("on_device", to.nbytes)
 
+    def copy_to(self, peer: CudaDevice, to: Region, source: Region, stream: CudaStream) -> None:
+        _not_recording(stream, "a copy to another device")
+        with self._lock:
+            if peer not in self._peers:
+                self._peers.add(peer)
+                self._reach(peer)
+            if to.nbytes:
+                self.call(
+                    "cuMemcpyPeerAsync",
+                    to.address, peer._context, source.address, self._context, to.nbytes,
+                    stream.handle,
+                )  # fmt: skip
+            self.counted.copy("to_peers", to.nbytes)
+
+    def _reach(self, peer: CudaDevice) -> None:
+        """Let copies go over the link between the two, where there is one; else the driver takes
+        them by way of the host."""
+        if self.reaches(peer):
+            self.enter()
+            (error,) = self.driver.cuCtxEnablePeerAccess(peer._context, 0)
+            if error and int(error) != libcuda.PEERS_ALREADY:
+                raise self.failed(error)
+
+    def reaches(self, peer: CudaDevice) -> bool:
+        return bool(self.call("cuDeviceCanAccessPeer", self._unit, peer._unit))
+
     def clear(self, region: Region, stream: CudaStream) -> None:
         with self._lock:
             if region.nbytes:
@@ -380,9 +437,9 @@ class CudaDevice:
             values.append(x)
         with self._lock:
             self.enter()
-            function = self._functions.get((kernel, odd))
+            function = self._functions.known.get((kernel, odd))
             if function is None:
-                function = self._functions[kernel, odd] = self._load(kernel, odd)
+                function = self._functions.load(kernel, odd)
             if len(values) > own:
                 table, first = self._table(kernel, values[own:], stream)
                 values = [*first, *values[:own]]
@@ -396,29 +453,6 @@ class CudaDevice:
             if table is not None:
                 self.call("cuMemFreeAsync", table, stream.handle)
             self.counted.add("launches")
-
-    def _load(self, kernel: Kernel, odd: int) -> _Function:
-        """The kernel on the device; bits of `odd`: arguments of its own that do not lie on 16
-        bytes, then the low bits of the addresses in its tables. Equal code is there once."""
-        aligned = [not odd >> i & 1 for i in range(kernel.own)]
-        low = odd >> kernel.own | 16
-        capability = (self.properties.major, self.properties.minor)
-        binary = kernel.binary(capability, aligned, low & -low)
-        found = self._loaded.get(binary)
-        if found is not None:
-            return found
-        if binary.shared > self.properties.shared_memory_per_block:
-            raise DeviceFailure(
-                f"kernel {kernel.name} needs {binary.shared} bytes of shared memory, and "
-                f"{self.properties.name} has {self.properties.shared_memory_per_block}"
-            )
-        module = self.call("cuModuleLoadData", binary.code)
-        handle = self.call("cuModuleGetFunction", module, binary.symbol.encode())
-        if binary.shared > STATIC_SHARED:
-            limit = FunctionAttribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
-            self.call("cuFuncSetAttribute", handle, limit, binary.shared)
-        found = self._loaded[binary] = _Function(handle, binary)
-        return found
 
     def _table(
         self, kernel: Kernel, addresses: Sequence[int], stream: CudaStream
@@ -499,6 +533,7 @@ def _after_fork() -> None:
         )
 
 
+_here: Final = threading.local()  # the device whose context is this thread's
 _devices: Final[weakref.WeakSet[CudaDevice]] = weakref.WeakSet()
 os.register_at_fork(after_in_child=_after_fork)
 
@@ -522,3 +557,9 @@ def find() -> Any:
             "needed. Update it".format(*version, *libcuda.OLDEST)
         )
     return driver
+
+
+def count(driver: Any) -> int:
+    """How many GPUs the driver shows."""
+    _, known = driver.cuDeviceGetCount()
+    return int(known)

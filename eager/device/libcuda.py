@@ -23,6 +23,7 @@ OLDEST: Final = (12, 0)  # of the driver: what loads the kernels that Triton's a
 NEEDED: Final = (8, 0)  # compute capability: what Triton compiles for
 SUCCESS: Final = 0
 NOT_READY: Final = 600
+PEERS_ALREADY: Final = 704  # access to a peer is enabled
 NON_BLOCKING: Final = 1  # of a stream: no order with the legacy default stream
 NO_TIMING: Final = 2  # of an event
 
@@ -61,7 +62,9 @@ FUNCTIONS: Final = {
     "cuDeviceTotalMem": "cuDeviceTotalMem_v2 >z i",
     "cuDeviceGetAttribute": "cuDeviceGetAttribute >i i i",
     "cuDevicePrimaryCtxRetain": "cuDevicePrimaryCtxRetain >p i",
+    "cuDeviceCanAccessPeer": "cuDeviceCanAccessPeer >i i i",
     "cuCtxSetCurrent": "cuCtxSetCurrent p",
+    "cuCtxEnablePeerAccess": "cuCtxEnablePeerAccess p u",
     "cuCtxSynchronize": "cuCtxSynchronize",
     "cuMemAlloc": "cuMemAlloc_v2 >p z",
     "cuMemFree": "cuMemFree_v2 p",
@@ -72,6 +75,7 @@ FUNCTIONS: Final = {
     "cuMemcpyHtoDAsync": "cuMemcpyHtoDAsync_v2 p p z p",
     "cuMemcpyDtoHAsync": "cuMemcpyDtoHAsync_v2 p p z p",
     "cuMemcpyDtoDAsync": "cuMemcpyDtoDAsync_v2 p p z p",
+    "cuMemcpyPeerAsync": "cuMemcpyPeerAsync p p p p z p",
     "cuMemsetD8Async": "cuMemsetD8Async p u z p",
     "cuStreamCreate": "cuStreamCreate >p u",
     "cuStreamSynchronize": "cuStreamSynchronize p",

@@ -20,6 +20,7 @@ class Model:
     arithmetic: float  # float32 operations outside tensor cores
     pinned: float  # bytes over the bus, from page-locked host memory
     pageable: float  # the same through a staging buffer
+    peer: float  # bytes between two devices, one way
     launch: float  # of the host, per command
     start: float  # of the device, per command
     replay: float  # of the host, per replayed recording
@@ -32,13 +33,14 @@ class Model:
         return nbytes / (self.pinned if pinned else self.pageable)
 
 
-# NVIDIA's data sheet of the H200 SXM (141 GB, 4.8 TB/s, 67 TFLOP/s of float32, PCIe 5.0 x16); the
-# latencies are the usual orders of magnitude of a driver.
+# NVIDIA's data sheet of the H200 SXM (141 GB, 4.8 TB/s, 67 TFLOP/s of float32, PCIe 5.0 x16,
+# NVLink); the latencies are the usual orders of magnitude of a driver.
 H200: Final = Model(
     memory=4.8e12,
     arithmetic=67e12,
     pinned=55e9,
     pageable=12e9,
+    peer=450e9,
     launch=2.5e-6,
     start=2e-6,
     replay=8e-6,

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from eager.dataclass import dataclass
 from eager.device.protocol import RaceError, Region
 
-Clock = dict[int, int]
+Clock = dict[str, int]  # by the name of the stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Access:
     low: int
     high: int
     writes: bool
-    stream: int
+    stream: str
     stamp: int
     what: str
 
@@ -37,10 +37,10 @@ class Order:
 
     def __init__(self) -> None:
         self.host: Clock = {}
-        self.clocks: dict[int, Clock] = {}
+        self.clocks: dict[str, Clock] = {}
         self.accesses: dict[int, list[Access]] = {}
 
-    def command(self, stream: int, what: str, reached: Sequence[tuple[int, Region]]) -> int:
+    def command(self, stream: str, what: str, reached: Sequence[tuple[int, Region]]) -> int:
         """Queue a command that reaches these regions of blocks: its stamp. Raises RaceError naming
         it and the other command, and queues nothing then."""
         clock = self.clocks.setdefault(stream, {})
@@ -65,17 +65,17 @@ class Order:
             self.accesses[block] = [*kept, access]
         return stamp
 
-    def event(self, stream: int) -> Clock:
+    def event(self, stream: str) -> Clock:
         """What is sure to have run where an event is recorded."""
         clock = dict(self.host)
         join(clock, self.clocks.get(stream, {}))
         return clock
 
-    def wait(self, stream: int, event: Mapping[int, int]) -> None:
+    def wait(self, stream: str, event: Mapping[str, int]) -> None:
         """What is queued on the stream from now on runs after an event."""
         join(self.clocks.setdefault(stream, {}), event)
 
-    def wait_on_host(self, event: Mapping[int, int]) -> None:
+    def wait_on_host(self, event: Mapping[str, int]) -> None:
         join(self.host, event)
 
     def forget(self, block: int) -> None:
@@ -83,7 +83,7 @@ class Order:
         self.accesses.pop(block, None)
 
 
-def join(clock: Clock, other: Mapping[int, int]) -> None:
+def join(clock: Clock, other: Mapping[str, int]) -> None:
     for stream, stamp in other.items():
         if stamp > clock.get(stream, 0):
             clock[stream] = stamp

@@ -1,8 +1,8 @@
 """The devices of this process: which there are, which are open, which is meant. a `device` -> its
 Pool.
 
-A device is opened when something is first asked of it. "cuda" is the first GPU that the NVIDIA
-driver finds; `JITCAP_DEVICE=sim` makes it a simulated one.
+A device is opened when something is first asked of it. They are the GPUs that the NVIDIA driver
+finds; `JITCAP_DEVICE=sim` makes them simulated ones, `JITCAP_SIM_DEVICES` many.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from eager.config import config
-from eager.device import CPU, cuda, device
+from eager.device import CPU, cuda, default, device
 from eager.device.pool import Pool
 from eager.device.protocol import DeviceUnavailable
 from eager.device.sim import SimDevice
@@ -41,8 +41,9 @@ def count() -> int:
     if asked not in ("", SIMULATED):
         raise ValueError(f"JITCAP_DEVICE={asked!r}: expected {SIMULATED!r}, or nothing")
     if asked == SIMULATED:
-        return 1
-    return int(not isinstance(_driver(), DeviceUnavailable))
+        return max(config.sim_devices, 1)
+    driver = _driver()
+    return 0 if isinstance(driver, DeviceUnavailable) else _how_many(driver)
 
 
 @functools.cache
@@ -54,14 +55,25 @@ def _driver() -> Any:
         return error
 
 
+@functools.lru_cache(4)  # a forked child cannot ask
+def _how_many(driver: Any) -> int:
+    return cuda.count(driver)
+
+
 def opened() -> list[Pool]:
     """Those that something was asked of."""
     return list(_open.values())
 
 
+def index_of(place: device | int | None) -> int:
+    """The number of a device: the current one's, where none is said."""
+    index = place if place is None or isinstance(place, int) else place.index
+    return default.current if index is None else index
+
+
 def pool(place: device | int | None = None) -> Pool:
     """The memory of a device, which is opened. Raises DeviceUnavailable where there is none."""
-    index = place if isinstance(place, int) else (place.index if place is not None else 0) or 0
+    index = index_of(place)
     found = _open.get(index)
     return _opened(index) if found is None else found
 
@@ -72,14 +84,18 @@ def _opened(index: int) -> Pool:
         raise DeviceUnavailable(f"device 'cuda' is not available here: {_driver()}; {HOW}")
     if not 0 <= index < known:
         raise DeviceUnavailable(
-            f"device 'cuda:{index}' is not available here: there is cuda:0 alone"
+            f"device 'cuda:{index}' is not available here: there "
+            + ("is cuda:0 alone" if known == 1 else f"are cuda:0 to cuda:{known - 1}")
         )
     with _lock:
         if index not in _open:
-            simulated = config.device == SIMULATED
-            _open[index] = Pool(
-                SimDevice(index) if simulated else cuda.CudaDevice(_driver(), index)
-            )
+            if config.device == SIMULATED:
+                others = (p.device for p in _open.values() if isinstance(p.device, SimDevice))
+                machine = next((other.machine for other in others), None)
+                unit: Any = SimDevice(index, machine=machine)
+            else:
+                unit = cuda.CudaDevice(_driver(), index)
+            _open[index] = Pool(unit)
         return _open[index]
 
 
@@ -95,6 +111,7 @@ def close() -> None:
     with _lock:
         _open.clear()
         _current.streams.clear()
+        default.current = 0
 
 
 def resolved(place: Any) -> device:
@@ -102,8 +119,7 @@ def resolved(place: Any) -> device:
     not there."""
     found = place if isinstance(place, device) else device(place)
     if found.type == "cuda":
-        pool(found)
-        return device("cuda", found.index or 0)
+        return device("cuda", pool(found).device.index)
     if found.type != "cpu":
         raise DeviceUnavailable(f"device {str(found)!r} is not available here: there are no values")
     return CPU
@@ -116,11 +132,13 @@ def stream(of: Any) -> Any:
 
 @contextmanager
 def on_stream(of: Any, stream: Any) -> Iterator[None]:
-    before = _current.streams.get(of.index)
-    _current.streams[of.index] = stream
+    """Mean this device, and this stream of it."""
+    before, current = _current.streams.get(of.index), default.current
+    _current.streams[of.index], default.current = stream, of.index
     try:
         yield
     finally:
+        default.current = current
         if before is None:
             del _current.streams[of.index]
         else:

@@ -38,6 +38,7 @@ from eager.device.protocol import (
 from eager.notice import user_line
 
 FIRST_ADDRESS: Final = 0x0A00_0000_0000  # no memory of a process lies there
+APART: Final = 1 << 40  # between the memories of two devices
 GAP: Final = 1 << 20  # between blocks, so that what leaves one is noticed
 LONGEST_QUEUE: Final = 4096
 
@@ -71,6 +72,51 @@ class _Step:
     """A recorded command: `queue` puts it on a stream."""
 
     queue: Callable[[SimStream], None]
+
+
+class Machine:
+    """What the simulated devices of a process share: the host with its clock, and who may run
+    before whom. One lock: commands are queued and run by one thread at a time."""
+
+    def __init__(self) -> None:
+        self.order = Order()
+        self.time = 0.0  # the host's, by the model
+        self.lock = threading.RLock()
+
+    def drain(self, stream: SimStream, until: SimEvent | None = None) -> None:
+        """Run what is queued on a stream, or that up to an event; of other streams what it waits
+        for."""
+        with _Together() as scopes:
+            self._run(stream, until, scopes)
+
+    def _run(self, stream: SimStream, until: SimEvent | None, scopes: _Together) -> None:
+        while stream.queue and (until is None or until.pending):
+            command = stream.queue[0]
+            if command.waits is not None and command.waits.pending:
+                assert command.waits.stream is not None
+                self._run(command.waits.stream, command.waits, scopes)
+            stream.queue.popleft()
+            if command.marks is not None:
+                command.marks.pending -= 1
+            if command.kernel is not None:
+                scopes.of(command.kernel)
+            if command.run is not None:
+                try:
+                    command.run()
+                except Exception as error:
+                    raise _failed(stream.device, command, error) from error
+
+
+def _failed(device: SimDevice, command: _Command, error: Exception) -> Exception:
+    """The device takes no more work: what was queued after the fault is lost."""
+    own = isinstance(error, RaceError)
+    device.failure = error if own else DeviceFailure(f"{command.what} failed: {error}")
+    for stream in device._streams:
+        for left in stream.queue:
+            if left.marks is not None:
+                left.marks.pending -= 1
+        stream.queue.clear()
+    return device.failure
 
 
 class SimEvent:
@@ -109,6 +155,7 @@ class SimStream:
     def __init__(self, device: SimDevice, number: int) -> None:
         self.device = device
         self.number = number
+        self.name = f"{number} of cuda:{device.index}" if device.index else f"{number}"
         self.queue: collections.deque[_Command] = collections.deque()
         self.time = 0.0
         self.recorded: list[_Step] | None = None
@@ -155,10 +202,10 @@ class Faults:
 class _Memory:
     """Blocks of bytes, by addresses that mean nothing to the host."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: int) -> None:
         self._blocks: dict[int, Array] = {}
         self._starts: list[int] = []  # rising
-        self._next = FIRST_ADDRESS
+        self._next = first
 
     def allocate(self, nbytes: int) -> int:
         address = self._next
@@ -191,23 +238,27 @@ class _Memory:
 
 
 class SimDevice:
-    """See `protocol.Device`. One lock: commands are queued and run by one thread at a time."""
+    """See `protocol.Device`. Devices that exchange data are of one `machine`."""
 
     def __init__(
-        self, index: int = 0, properties: Properties = H200_PROPERTIES, model: Model = H200
+        self,
+        index: int = 0,
+        properties: Properties = H200_PROPERTIES,
+        model: Model = H200,
+        machine: Machine | None = None,
     ) -> None:
         self.index = index
         self.properties = properties
         self.model = model
+        self.machine = machine or Machine()
         self.faults = Faults()
-        self.order = Order()
+        self.order = self.machine.order
         self.counted = Counters()
-        self.time = 0.0  # the host's, by the model
         self.failure: Exception | None = None
         self.process = os.getpid()
-        self._memory = _Memory()
+        self._memory = _Memory(FIRST_ADDRESS + index * APART)
         self._streams: list[SimStream] = []
-        self._lock = threading.RLock()
+        self._lock = self.machine.lock
         self.main = self.stream()
 
     # ---- memory
@@ -254,9 +305,9 @@ class SimDevice:
         seconds = self.model.transfer(to.nbytes, pinned=pinned)
         with self._entered():
             _not_recording(stream, what)
-            self._queue(stream, what, run, [_written(to)], seconds)
+            self._queue(stream, what, run, self._reached([_written(to)]), seconds)
             if not pinned:
-                self.time += seconds
+                self.machine.time += seconds
             self.counted.copy("to_device", to.nbytes)
 
     def download(self, array: Array, source: Region, stream: SimStream) -> None:
@@ -269,7 +320,7 @@ class SimDevice:
         with self._entered():
             _not_recording(stream, what)
             seconds = self.model.transfer(source.nbytes, pinned=False)
-            self._queue(stream, what, run, [source], seconds)
+            self._queue(stream, what, run, self._reached([source]), seconds)
             self.counted.copy("to_host", source.nbytes)
             self.wait_for(stream)
 
@@ -281,8 +332,24 @@ class SimDevice:
 
         with self._entered():
             seconds = self.model.kernel(2 * to.nbytes, 0)
-            self._queue(stream, what, run, [_written(to), source], seconds)
+            self._queue(stream, what, run, self._reached([_written(to), source]), seconds)
             self.counted.copy("on_device", to.nbytes)
+
+    def copy_to(self, peer: SimDevice, to: Region, source: Region, stream: SimStream) -> None:
+        what = f"a copy to cuda:{peer.index} {user_line()}"
+
+        def run() -> None:
+            peer._memory.bytes_of(to)[:] = self._memory.bytes_of(source)
+
+        with peer._entered(), self._entered():
+            _not_recording(stream, what)
+            reached = [*peer._reached([_written(to)]), *self._reached([source])]
+            self._queue(stream, what, run, reached, to.nbytes / self.model.peer)
+            self.counted.copy("to_peers", to.nbytes)
+
+    def reaches(self, peer: SimDevice) -> bool:
+        """Whether the two are linked: all of a machine are."""
+        return peer.machine is self.machine
 
     def clear(self, region: Region, stream: SimStream) -> None:
         """Fill with zero bytes."""
@@ -292,7 +359,8 @@ class SimDevice:
             self._memory.bytes_of(region)[:] = 0
 
         with self._entered():
-            self._queue(stream, what, run, [_written(region)], self.model.kernel(region.nbytes, 0))
+            reached = self._reached([_written(region)])
+            self._queue(stream, what, run, reached, self.model.kernel(region.nbytes, 0))
 
     def launch(
         self,
@@ -318,26 +386,31 @@ class SimDevice:
             if self.faults.due("launch"):
                 raise DeviceFailure(f"{what} was not launched (a fault that was asked for)")
             moved = sum(r.nbytes * (r.reads + r.writes) for r in regions)
-            self._queue(stream, what, run, regions, self.model.kernel(moved, flops), kernel)
+            seconds = self.model.kernel(moved, flops)
+            self._queue(stream, what, run, self._reached(regions), seconds, kernel)
             self.counted.add("launches")
+
+    def _reached(self, regions: Sequence[Region]) -> list[tuple[int, Region]]:
+        """Regions of this device's memory, with their blocks."""
+        return [(self._memory.block_of(r), r) for r in regions if r.nbytes]
 
     def _queue(
         self,
         stream: SimStream,
         what: str,
         run: Callable[[], None],
-        regions: Sequence[Region],
+        reached: Sequence[tuple[int, Region]],
         seconds: float,
         kernel: Kernel | None = None,
     ) -> None:
-        reached = [(self._memory.block_of(r), r) for r in regions if r.nbytes]
+        machine = self.machine
 
         def put(
             on: SimStream, host: float = self.model.launch, start: float = self.model.start
         ) -> None:
-            self.order.command(on.number, what, reached)
-            self.time += host
-            on.time = max(on.time, self.time) + start + seconds
+            self.order.command(on.name, what, reached)
+            machine.time += host
+            on.time = max(on.time, machine.time) + start + seconds
             on.queue.append(_Command(what, run, kernel))
 
         if stream.recorded is not None:
@@ -345,7 +418,7 @@ class SimDevice:
             return
         put(stream)
         if len(stream.queue) > LONGEST_QUEUE:
-            self._drain(stream)
+            self.machine.drain(stream)
 
     # ---- order
     def stream(self) -> SimStream:
@@ -360,8 +433,12 @@ class SimDevice:
     def mark(self, stream: SimStream, event: SimEvent) -> None:
         with self._entered():
             _not_recording(stream, "an event")
-            event.stream, event.time = stream, max(stream.time, self.time)
-            event.clock = self.order.event(stream.number)
+            if event.device is not self:
+                raise DeviceFailure(
+                    f"an event of cuda:{event.device.index} on a stream of cuda:{self.index}"
+                )
+            event.stream, event.time = stream, max(stream.time, self.machine.time)
+            event.clock = self.order.event(stream.name)
             event.pending += 1
             stream.queue.append(_Command("an event", marks=event))
 
@@ -370,7 +447,7 @@ class SimDevice:
             _not_recording(stream, "a wait")
             if event.stream is None:
                 return  # as in CUDA: an event that was not recorded has come
-            self.order.wait(stream.number, event.clock)
+            self.order.wait(stream.name, event.clock)
             stream.time = max(stream.time, event.time)
             if event.pending:
                 stream.queue.append(_Command("a wait", waits=event))
@@ -384,13 +461,13 @@ class SimDevice:
             _not_recording(stream, "a synchronization")
             self.counted.add("synchronizations")
             if isinstance(what, SimStream):
-                self._drain(stream)
-                clock = self.order.event(stream.number)
+                self.machine.drain(stream)
+                clock = self.order.event(stream.name)
             else:
-                self._drain(stream, what)
+                self.machine.drain(stream, what)
                 clock = what.clock
             self.order.wait_on_host(clock)
-            self.time = max(self.time, what.time)
+            self.machine.time = max(self.machine.time, what.time)
 
     def synchronize(self) -> None:
         """Wait for all streams."""
@@ -398,46 +475,12 @@ class SimDevice:
             self.counted.add("synchronizations")
             self._drain_all()
             for stream in self._streams:
-                self.order.wait_on_host(self.order.event(stream.number))
-                self.time = max(self.time, stream.time)
+                self.order.wait_on_host(self.order.event(stream.name))
+                self.machine.time = max(self.machine.time, stream.time)
 
     def _drain_all(self) -> None:
         for stream in self._streams:
-            self._drain(stream)
-
-    def _drain(self, stream: SimStream, until: SimEvent | None = None) -> None:
-        """Run what is queued on a stream, or that up to an event; of other streams what it waits
-        for."""
-        with _Together() as scopes:
-            self._run(stream, until, scopes)
-
-    def _run(self, stream: SimStream, until: SimEvent | None, scopes: _Together) -> None:
-        while stream.queue and (until is None or until.pending):
-            command = stream.queue[0]
-            if command.waits is not None and command.waits.pending:
-                assert command.waits.stream is not None
-                self._run(command.waits.stream, command.waits, scopes)
-            stream.queue.popleft()
-            if command.marks is not None:
-                command.marks.pending -= 1
-            if command.kernel is not None:
-                scopes.of(command.kernel)
-            if command.run is not None:
-                try:
-                    command.run()
-                except Exception as error:
-                    raise self._failed(command, error) from error
-
-    def _failed(self, command: _Command, error: Exception) -> Exception:
-        """The device takes no more work: what was queued after the fault is lost."""
-        own = isinstance(error, RaceError)
-        self.failure = error if own else DeviceFailure(f"{command.what} failed: {error}")
-        for stream in self._streams:
-            for left in stream.queue:
-                if left.marks is not None:
-                    left.marks.pending -= 1
-            stream.queue.clear()
-        return self.failure
+            self.machine.drain(stream)
 
     # ---- recordings
     def record(self, work: Callable[[], None], stream: SimStream) -> SimRecording:
@@ -458,7 +501,7 @@ class SimDevice:
         with self._entered():
             _not_recording(stream, "a replay")
             self.counted.add("replays")
-            self.time += self.model.replay
+            self.machine.time += self.model.replay
             for step in recording.steps:
                 step.queue(stream)
 
@@ -467,7 +510,7 @@ class SimDevice:
         """Commands, bytes and waits since the last reset; `modelled_seconds` is the model's clock,
         and no measurement."""
         with self._lock:
-            seconds = max(self.time, *(s.time for s in self._streams))
+            seconds = max(self.machine.time, *(s.time for s in self._streams))
             return {**self.counted.table(), "modelled_seconds": seconds}
 
     def reset_counters(self) -> None:

@@ -96,11 +96,34 @@ def download(array: DeviceArray) -> Array:
 
 
 def copy(target: DeviceArray, source: DeviceArray) -> None:
-    """Copy an array without gaps over another of the same device."""
+    """Copy an array without gaps over another. Between two devices the source's copies: it waits
+    for what the target's has queued, which then waits for it."""
     if not source.size:
         return
-    unit = target.buffer.device
-    stream = places.stream(unit)
+    unit, origin = target.buffer.device, source.buffer.device
+    stream, there = places.stream(unit), places.stream(origin)
     target.buffer.used_on(stream)
-    source.buffer.used_on(stream)
-    unit.copy(target.region(writes=True, reads=False), source.region(), stream)
+    source.buffer.used_on(there)
+    to = target.region(writes=True, reads=False)
+    if origin is unit:
+        unit.copy(to, source.region(), stream)
+        return
+    order(stream, there)
+    origin.copy_to(unit, to, source.region(), there)
+    order(there, stream)
+    target.buffer.pool.checks.sources.add(source.buffer.pool.checks)
+
+
+def order(before: Any, after: Any) -> None:
+    """What is queued on a stream from now on comes after what another has by now."""
+    event = before.device.event()
+    before.record(event)
+    after.wait(event)
+
+
+def to_peer(array: DeviceArray, place: device) -> DeviceArray:
+    """A copy on another device, with the same strides, of an array without gaps."""
+    aval = replace(array.aval, device=str(place))
+    out = DeviceArray(new_buffer(aval), aval, array.strides)
+    copy(out, array)
+    return out

@@ -219,7 +219,7 @@ class Optimizer(_Hooked):
         held = state.get(self.like_parameter) if self.like_parameter else None
         if held is None:
             return False
-        moved = held.dtype is not parameter.dtype or held.is_cuda is not parameter.is_cuda
+        moved = held.dtype is not parameter.dtype or held.device != parameter.device
         return moved and not self.has_stepped()
 
     def has_stepped(self) -> bool:

@@ -245,6 +245,8 @@ def _modes(session: Session, make: Rebuilder) -> list[Effect]:
         found.append((mode, "autocast", bind(now.autocast)))
     if now.place != before.place:
         found.append((default_place, "place", bind(now.place)))
+    if now.current != before.current:
+        found.append((default_place, "current", repr(now.current)))
     if now.blocks != before.blocks:  # those that began before are guarded, or stay
         outer = "" if before.blocks else f"*{bind(default_place)}.before, "
         found.append((default_place, "before", f"[{outer}*{bind([*now.blocks])}]"))

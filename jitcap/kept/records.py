@@ -28,7 +28,7 @@ import numpy as np
 from eager import attributes, later, random, tape
 from eager import dtype as dt
 from eager.aval import Aval
-from eager.device import Size, device
+from eager.device import Size, device, places
 from eager.device import default as default_device
 from eager.dtype import DType
 from eager.op import REGISTRY, Op
@@ -239,10 +239,10 @@ def _array_parts(array: np.ndarray) -> tuple[Any, ...]:
 
 def _write_generator(writer: Writer, value: random.Generator) -> tuple[Any, ...]:
     """The default one of a device; any other is the program's."""
-    kind = str(value.device).partition(":")[0]
-    if random.default_generators.get(kind) is not value:
+    name = str(value.device)
+    if random.default_generators.get(name) is not value:
         raise Unkept("a Generator")
-    return "generator", kind
+    return "generator", name
 
 
 _WRITE: Final[dict[type, Callable[[Writer, Any], tuple[Any, ...]]]] = {
@@ -503,7 +503,7 @@ def _read_sizes(reader: Reader, symbols: list[Any], known: list[Any]) -> Sizes:
 
 
 def _read_generator(reader: Reader, kind: Any) -> random.Generator:
-    if kind not in ("cpu", "cuda"):
+    if kind != "cpu" and kind not in (f"cuda:{i}" for i in range(places.count())):
         raise Unreadable("no device with a generator")
     return random.generator_of(kind)
 

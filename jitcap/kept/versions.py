@@ -204,18 +204,18 @@ def _files(captured: Captured, fn: Any, made: Compiled) -> dict[str, bytes]:
 def _state_data(modes: Modes) -> list[Any]:
     types = None if modes.autocast is None else [d and d.name for d in modes.autocast]
     places = [p and str(p) for p in (modes.place, *modes.blocks)]
-    return [modes.grad, modes.inference, types, places]
+    return [modes.grad, modes.inference, types, modes.current, places]
 
 
 def _state(data: Any) -> Modes:
-    grad, inference, types, (place, *blocks) = data
-    if any(type(flag) is not bool for flag in (grad, inference)):
+    grad, inference, types, current, (place, *blocks) = data
+    if any(type(flag) is not bool for flag in (grad, inference)) or type(current) is not int:
         raise Unreadable("no state")
     autocast: Autocast | None = None
     if types is not None:
         cpu, cuda = (None if name is None else dt.by_name(name) for name in types)
         autocast = cpu, cuda
-    return Modes(grad, inference, autocast, _device(place), tuple(map(_device, blocks)))
+    return Modes(grad, inference, autocast, _device(place), current, tuple(map(_device, blocks)))
 
 
 def _device(name: Any) -> device | None:

@@ -20,6 +20,8 @@ R cuDeviceTotalMem_v2(size_t *s, int d) { *s = 1ull << 33; return 0; }
 R cuDeviceGetAttribute(int *v, int a, int d) { *v = a == 75 ? 9 : a == 76 ? 0 : a == 97 ? 232448 : a; return 0; }
 R cuDevicePrimaryCtxRetain(void **c, int d) { *c = (void *)0x1000; return 0; }
 R cuCtxSetCurrent(void *c) { context = c; return 0; }
+R cuDeviceCanAccessPeer(int *yes, int d, int peer) { *yes = d != peer; return 0; }
+R cuCtxEnablePeerAccess(void *c, unsigned flags) { NEEDS_CONTEXT; return c == context ? 217 : flags; }
 R cuCtxSynchronize(void) { NEEDS_CONTEXT; return 0; }
 R cuMemAlloc_v2(P *p, size_t n) { NEEDS_CONTEXT; *p = (P)aligned_alloc(512, (n + 511) / 512 * 512); return 0; }
 R cuMemFree_v2(P p) { free((void *)p); return 0; }
@@ -30,6 +32,7 @@ R cuMemFreeHost(void *p) { free(p); return 0; }
 R cuMemcpyHtoDAsync_v2(P to, const void *from, size_t n, void *s) { memcpy((void *)to, from, n); return s ? 0 : 400; }
 R cuMemcpyDtoHAsync_v2(void *to, P from, size_t n, void *s) { memcpy(to, (void *)from, n); return s ? 0 : 400; }
 R cuMemcpyDtoDAsync_v2(P to, P from, size_t n, void *s) { memmove((void *)to, (void *)from, n); return s ? 0 : 400; }
+R cuMemcpyPeerAsync(P to, void *there, P from, void *here, size_t n, void *s) { memmove((void *)to, (void *)from, n); return s && there && here ? 0 : 400; }
 R cuMemsetD8Async(P to, unsigned char v, size_t n, void *s) { memset((void *)to, v, n); return s ? 0 : 400; }
 R cuStreamCreate(void **s, unsigned f) { *s = malloc(8); return f == 1 ? 0 : 1; }
 R cuStreamSynchronize(void *s) { return s ? 0 : 400; }

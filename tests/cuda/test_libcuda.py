@@ -52,6 +52,15 @@ pinned[:] = 3
 unit.upload(region, pinned, unit.main, pinned=True)
 unit.download(out, region, unit.main)
 assert out.tolist() == [3] * 4
+both = [unit._context] * 2
+unit.call("cuMemcpyPeerAsync", other.address, both[0], region.address, both[1], 16, unit.main.handle)
+unit.download(out, other, unit.main)
+assert out.tolist() == [3] * 4 and not unit.reaches(unit)
+assert driver.cuDeviceCanAccessPeer(unit._unit, 1)[1] == 1
+try:
+    unit.call("cuCtxEnablePeerAccess", unit._context, 0)
+except DeviceFailure as error:
+    assert "refused it" in str(error), error
 Add.code = b"\\177ELF\\0sub"
 try:
     unit.launch(Add(), (1, 1, 1), [region, 4, 0.5], unit.main)

@@ -9,6 +9,7 @@ import device_training
 import numpy as np
 import pytest
 import triton_helpers as helpers
+from fake_driver import FakeDriver
 from work import calls_made
 
 pytest.importorskip("triton.language")
@@ -23,6 +24,11 @@ from eager.device import places
 from jitcap import jit
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def driver():
+    return FakeDriver(count=2)
 
 
 @pytest.fixture(autouse=True)
@@ -67,6 +73,15 @@ def test_a_compiled_training_step_is_one_replay(driver):
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     assert driver.log.count("cuGraphInstantiate") == 1
     assert driver.log.count("cuGraphLaunch") == 3  # the first step queues its launches
+
+
+def test_a_model_on_two_gpus(driver):
+    losses, values, _ = device_training.train_halves("cuda:0", "cuda:1", steps=2)
+    expected_losses, expected, _ = device_training.train_halves("cpu", "cpu", steps=2)
+    np.testing.assert_allclose(losses, expected_losses, rtol=1e-4)
+    for found, other in zip(values, expected, strict=True):
+        np.testing.assert_allclose(found, other, rtol=1e-4, atol=1e-5)
+    assert driver.log.count("cuMemcpyPeerAsync") == 4
 
 
 def test_views_that_are_not_aligned():
