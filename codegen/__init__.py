@@ -37,7 +37,7 @@ from codegen.verify import verify
 
 __all__ = [
     "Artifact", "Backend", "Call", "Check", "CheckFailed", "Kernel", "Program", "Stage", "Target",
-    "Unsupported", "Value", "compile",
+    "Unsupported", "Value", "compile", "compile_resident",
 ]  # fmt: skip
 
 
@@ -111,6 +111,7 @@ BACKENDS: Final[dict[str, Backend]] = {
         ),
         triton.load,
         symbolic=True,
+        resident=True,
     ),
     "python": Backend(
         (
@@ -133,10 +134,17 @@ def compile(program: Program, target: Target | None = None) -> Artifact:
     target = target or Target()
     backend = BACKENDS[target.backend]
     backend.prepare(target)
+    if backend.resident:
+        program = replace(program, resident=True)
     results, texts, times = run_stages(program, target.backend)
     artifact = backend.load(results, target)
     figures = {f"{name}_us": int(1e6 * seconds) for name, seconds in times.items()}
     return replace(artifact, stages=texts, plan={**figures, **artifact.plan})
+
+
+def compile_resident(program: Program, place: str, name: str) -> Artifact:
+    """The program for a device. Raises Unsupported, saying why, where Triton cannot do it."""
+    return compile(program, Target("triton", place=place, name=name))
 
 
 def run_stages(

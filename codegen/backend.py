@@ -25,12 +25,13 @@ class Stage:
 @dataclass(frozen=True, slots=True)
 class Backend:
     """`load` makes the artifact of all stages' results; `prepare` comes before the first.
-    `symbolic`: its code takes sizes at run time."""
+    `symbolic`: its code takes sizes at run time. `resident`: it runs in a device's memory."""
 
     stages: tuple[Stage, ...]
     load: Callable[[Results, Target], Artifact]
     prepare: Callable[[Target], None] = lambda target: None
     symbolic: bool = False
+    resident: bool = False
 
     @property
     def bodies(self) -> bool:

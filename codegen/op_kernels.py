@@ -13,8 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from codegen import BACKENDS, run_body
-from codegen.emit.triton.runtime.device import arguments_of, kernels_of
-from codegen.emit.triton.runtime.kernel import TritonKernel
+from codegen.emit.triton.runtime.kernel import TritonKernel, kernels_of
 from codegen.emit.triton.runtime.program import Launch, TritonProgram
 from codegen.expr import interning
 from codegen.ir import Access, Call, Program, Unsupported, Value
@@ -95,15 +94,14 @@ class _Planner:
         self.emitted = emitted
         self.op = op
         self.outs = outs
-        inputs = emitted.fused.program.inputs
+        inputs = emitted.inputs
         self.places: dict[str, Place] = {
             f"v{v.id}": Place("number" if x.aval.weak else "operand", i)
             for i, (v, x) in enumerate(zip(inputs, operands, strict=False))
         }
         if into is not None:
             self.places[f"v{inputs[-1].id}"] = Place("into", 0, writes=True)
-        results = [] if into is not None else emitted.fused.outputs
-        for i, access in enumerate(results):
+        for i, (access, _) in enumerate(emitted.outputs):
             self.places[access.buffer] = Place("result", i, writes=True)
         for name, offset in emitted.arena.items():
             nbytes = emitted.buffers[name].nbytes
@@ -114,8 +112,7 @@ class _Planner:
     def plan(self) -> Plan:
         pairs = zip(self.emitted.launches, kernels_of(self.emitted), strict=True)
         steps = tuple(self.step(*pair) for pair in pairs)
-        outputs = () if not self.emitted.fused.outputs else self.emitted.fused.outputs
-        results = tuple(self.result(access) for access in outputs)
+        results = tuple(self.result(access) for access, _ in self.emitted.outputs)
         return Plan(steps, results, self.emitted.arena_bytes, tuple(self.checks))
 
     def result(self, access: Access) -> Result:
@@ -134,7 +131,7 @@ class _Planner:
 
     def step(self, launch: Launch, kernel: TritonKernel) -> Step:
         places = []
-        for name in arguments_of(launch):
+        for name in launch.passed:
             if name == "errors":
                 places.append(Place("errors", len(self.checks), writes=True))
             else:

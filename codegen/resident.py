@@ -1,5 +1,5 @@
-"""Beside the stages: a program that lives in a device's memory. Program -> Artifact whose run takes
-and gives arrays there.
+"""Behind the stages: a program that lives in a device's memory. TritonProgram -> Artifact whose run
+takes and gives arrays there, or (a copy each) of the host.
 
 Inputs on the device are used where they lie, and written there; those of the host are copied into
 slots of the program, and run-time numbers, all of them, into one block that kernels load them from.
@@ -19,58 +19,43 @@ they were before that run (`emit.triton.guard`).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
-from codegen import run_stages
-from codegen.emit.triton.guard import WORDS, guard, slots_of
-from codegen.emit.triton.runtime.device import arguments_of, kernels_of
-from codegen.emit.triton.runtime.kernel import TritonKernel, target_of
-from codegen.emit.triton.runtime.program import ResidentProgram, said
+from codegen.emit.triton.guard import JOIN, WORDS, slots_of
+from codegen.emit.triton.runtime.kernel import TritonKernel, kernels_of, target_of
+from codegen.emit.triton.runtime.program import TritonProgram, said
 from codegen.emit.triton.runtime.together import compile_all
-from codegen.ir import Program, Unsupported
+from codegen.ir import Unsupported
 from codegen.resident_data import look
 from codegen.resident_run import Common, Inputs, Sized
 from codegen.runtime.artifact import INDEX_SITE, Artifact, CheckFailed, Kernel, OutOfRange, Runs
 from eager.dataclass import dataclass
 from eager.device import device, places
+from eager.device.pool import Pool
 from eager.symint import evaluate
 
 INDEX: Final = ": an index within a size of "  # so begins what a check of indices says
 VECTORS: Final = 16  # of sizes that are kept
 
 
-def compile_resident(program: Program, place: str, name: str) -> Artifact:
-    """The program for a device. Raises Unsupported, saying why, where Triton cannot do it."""
-    results, texts, times = run_stages(program, "triton")
-    emitted = ResidentProgram.of(guard(results["source"]))
-    figures = {f"{stage}_us": int(1e6 * seconds) for stage, seconds in times.items()}
-    return resident(emitted, place, name, texts, figures)
-
-
-def resident(
-    program: ResidentProgram,
-    place: str,
-    name: str,
-    texts: Mapping[str, str],
-    figures: Mapping[str, int],
-) -> Artifact:
-    """The artifact of a program, emitted here or found on disk."""
+def resident(program: TritonProgram, place: str, name: str, *, host: bool = False) -> Artifact:
+    """The artifact of a program, emitted here or found on disk. Raises Unsupported where triton is
+    not installed."""
     try:
-        run = Resident(program, device(place), name)
+        run = Resident(program, places.pool(device(place)), name, host=host)
     except ModuleNotFoundError as error:
         raise Unsupported(str(error)) from error
     kernels = tuple(Kernel(k.name, k.source, k.notes) for k in program.kernels.values())
     plan = {
-        **figures,
         "arena_bytes": program.arena_bytes,
         "symbolic_bytes": len(program.lives),
         "launches": len(program.launches),
     }
-    return Artifact(run, kernels, texts, plan, runs=run.counted)
+    return Artifact(run, kernels, plan=plan, runs=run.counted)
 
 
 @dataclass(slots=True)
@@ -82,13 +67,17 @@ class _Run:
 
 
 class Resident:
-    """A program on a device. Calls take turns: they share its memory."""
+    """A program on a device. Calls take turns: they share its memory. `host`: what it is called
+    with and gives are arrays of the host, and it waits."""
 
-    def __init__(self, program: ResidentProgram, place: device, name: str) -> None:
+    def __init__(
+        self, program: TritonProgram, pool: Pool, name: str, *, host: bool = False
+    ) -> None:
         self.program = program
-        self.place = place
+        self.place = device("cuda", pool.device.index)
         self.name = name
-        self.pool = places.pool(place)
+        self.host = host
+        self.pool = pool
         self.inputs = Inputs.of(program)
         self.symbols = program.symbols
         firsts, self.slots = slots_of(program)
@@ -98,7 +87,7 @@ class Resident:
             for i, text in enumerate(launch.checks)
         }
         texts = self.sites.values()
-        self.prompt = any(INDEX not in s and INDEX_SITE not in s for s in texts)
+        self.prompt = host or any(INDEX not in s and INDEX_SITE not in s for s in texts)
         self.kernels = [
             replace(kernel, name=f"{name}:{kernel.symbol}") for kernel in kernels_of(program)
         ]
@@ -112,6 +101,7 @@ class Resident:
         self.runs = 0  # since the checks were last clear
         self.vectors: list[tuple[int, tuple[int, ...]]] = []  # of runs that are not settled
         self.undo: list[_Run] = []
+        self.counts = JOIN in program.kernels  # the runs that were whole
         self._lock = threading.Lock()
         self.pool.holders.add(self)
 
@@ -152,6 +142,9 @@ class Resident:
                     self.undo.append(_Run(self.runs - 1, undo))
                 if self.prompt:
                     self._raise_prompt()
+            if self.host:
+                run.bring_back(inputs, stream)
+                return run.results.downloaded(run.slots, stream)
             return run.results.given(run.slots, self.place, stream)
 
     def _raise_prompt(self) -> None:
@@ -193,10 +186,10 @@ class Resident:
         self.sized[values] = run
         return run
 
-    def _variants(self, program: ResidentProgram) -> Iterator[tuple[TritonKernel, list[bool]]]:
+    def _variants(self, program: TritonProgram) -> Iterator[tuple[TritonKernel, list[bool]]]:
         """Each kernel, and which of its arguments are as kernels want them."""
         for kernel, launch in zip(self.kernels, program.launches, strict=True):
-            names = arguments_of(launch)[: kernel.own]
+            names = launch.passed[: kernel.own]
             yield kernel, [program.sizes.get(name, 0) % 16 == 0 for name in names]
 
     # ---- checks
@@ -211,7 +204,7 @@ class Resident:
             return None
         found = np.zeros(WORDS + self.slots, np.int32)
         unit.download(found, common.state, self.stream)
-        whole = int(found[1])
+        whole = int(found[1]) if self.counts else self.runs - 1
         if not found[WORDS:].any():
             self.undo.clear()
             self.vectors.clear()

@@ -1,4 +1,4 @@
-"""Beside the resident program: as data, for the next process. ResidentProgram <-> JSON, and the
+"""Beside the resident program: as data, for the next process. TritonProgram <-> JSON, and the
 text of its kernels.
 
 Reading runs nothing. What is read is looked at as far as memory depends on it: every argument of a
@@ -14,8 +14,7 @@ from math import inf
 from typing import Any, Final, get_args
 
 from codegen.emit.triton.guard import SLOTS, STATE
-from codegen.emit.triton.runtime.kernel import TABLES
-from codegen.emit.triton.runtime.program import Compiled, Launch, ResidentProgram, Tables
+from codegen.emit.triton.runtime.program import TABLES, Compiled, Launch, Tables, TritonProgram
 from codegen.ir import Access, Buffer, BufferKind, Value
 from codegen.sizes import is_static
 from eager import dtype as dt
@@ -25,7 +24,7 @@ from eager.aval import Aval
 _LARGEST: Final = 1 << 48
 
 
-def to_data(program: ResidentProgram) -> dict[str, Any]:
+def to_data(program: TritonProgram) -> dict[str, Any]:
     """All but the text of the module."""
     return {
         "kernels": [
@@ -61,7 +60,7 @@ def to_data(program: ResidentProgram) -> dict[str, Any]:
     }
 
 
-def from_data(data: Mapping[str, Any], source: str) -> ResidentProgram:
+def from_data(data: Mapping[str, Any], source: str) -> TritonProgram:
     """What `to_data` wrote. Raises LookupError, TypeError or ValueError for what is no program."""
     kernels = (
         Compiled(_text(name), _text(text), _pairs(pairs), _count(warps), texts(notes), texts(steps))
@@ -80,7 +79,7 @@ def from_data(data: Mapping[str, Any], source: str) -> ResidentProgram:
         )
         for name, kind, n, what, value, alias, offset in data["buffers"]
     )
-    made = ResidentProgram(
+    made = TritonProgram(
         _text(source),
         {k.name: k for k in kernels},
         tuple(map(read.launch, data["launches"])),
@@ -102,7 +101,7 @@ def from_data(data: Mapping[str, Any], source: str) -> ResidentProgram:
     return made
 
 
-def look(made: ResidentProgram) -> None:
+def look(made: TritonProgram) -> None:
     """Raises LookupError or ValueError for a program that reaches other memory than its own."""
     homes = {name: made.buffers[b.home] for name, b in made.buffers.items()}
     for launch in made.launches:

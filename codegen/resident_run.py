@@ -1,4 +1,4 @@
-"""Under the resident program: one vector of its sizes. A concrete ResidentProgram, memory that all
+"""Under the resident program: one vector of its sizes. A concrete TritonProgram, memory that all
 vectors share -> a run on arrays of the device.
 
 Inputs that are copied and results have memory of their own here (`pool.Slot`), temporaries lie in
@@ -14,10 +14,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from codegen.emit.triton.guard import SLOTS, STATE, WORDS, slots_of
-from codegen.emit.triton.runtime.device import arguments_of
+from codegen.emit.triton.guard import JOIN, SLOTS, STATE, WORDS, slots_of
 from codegen.emit.triton.runtime.kernel import TritonKernel
-from codegen.emit.triton.runtime.program import Launch, ResidentProgram
+from codegen.emit.triton.runtime.program import Launch, TritonProgram
 from codegen.ir import Access, Value
 from codegen.runtime.artifact import Runs
 from eager.aval import Aval
@@ -42,7 +41,7 @@ class Inputs:
     written: frozenset[int]
 
     @staticmethod
-    def of(program: ResidentProgram) -> Inputs:
+    def of(program: TritonProgram) -> Inputs:
         values = program.inputs
         return Inputs(
             tuple(f"v{v.id}" for v in values),
@@ -127,7 +126,7 @@ class Sized:
 
     def __init__(
         self,
-        program: ResidentProgram,
+        program: TritonProgram,
         kernels: Sequence[TritonKernel],
         common: Common,
         counted: Runs,
@@ -167,6 +166,12 @@ class Sized:
         for i in self.slotted & self.inputs.written:
             target = inputs[i].region(writes=True, reads=False)
             self.pool.device.copy(target, self.copies[i].region(), stream)
+
+    def bring_back(self, inputs: Sequence[Any], stream: Any) -> None:
+        """Arrays of the host that were written get what their copies hold."""
+        for i in self.inputs.written:
+            packed = _packed(inputs[i], self.inputs.values[i])
+            self.pool.device.download(packed, self.slot(i).region(), stream)
 
     @property
     def nbytes(self) -> int:
@@ -300,7 +305,7 @@ class _Results:
     """What a run gives. `slots` names for each the buffer that lies in its slot, "" where the value
     is copied there: it is the memory of an input, or of another result."""
 
-    def __init__(self, program: ResidentProgram) -> None:
+    def __init__(self, program: TritonProgram) -> None:
         self.accesses: list[Access] = [access for access, _ in program.outputs]
         self.avals = [aval for _, aval in program.outputs]
         self.slots: list[str] = []
@@ -310,7 +315,7 @@ class _Results:
             self.slots.append(home if fresh else "")
         self.homes = [program.buffers[a.buffer].home for a in self.accesses]
 
-    def sizes(self, program: ResidentProgram) -> list[int]:
+    def sizes(self, program: TritonProgram) -> list[int]:
         return [program.buffers[home].nbytes for home in self.homes]
 
     def copies(
@@ -328,11 +333,7 @@ class _Results:
         found: list[Any] = []
         for access, aval, slot in zip(self.accesses, self.avals, slots, strict=True):
             if aval.weak:
-                value = np.zeros(1, aval.dtype.np)
-                offset = access.offset * aval.dtype.itemsize
-                region = Region(slot.own.address + offset, value.nbytes)
-                slot.own.pool.device.download(value, region, stream)
-                found.append(value[0].item())
+                found.append(_downloaded(access, aval, slot, stream).item())
                 continue
             there = Aval(access.shape, aval.dtype, str(place))
             buffer = slot.give(stream)
@@ -340,12 +341,25 @@ class _Results:
             found.append(DeviceArray(buffer, there, access.strides, access.offset))
         return found
 
+    def downloaded(self, slots: Sequence[Slot], stream: Any) -> list[Array]:
+        """Arrays of the host."""
+        rows = zip(self.accesses, self.avals, slots, strict=True)
+        return [_downloaded(access, aval, slot, stream) for access, aval, slot in rows]
+
+
+def _downloaded(access: Access, aval: Aval, slot: Slot, stream: Any) -> Array:
+    """A result, which lies in its slot without gaps, as an array of the host."""
+    found = np.empty(access.shape, aval.dtype.np)
+    region = Region(slot.own.address + access.offset * aval.dtype.itemsize, found.nbytes)
+    slot.own.pool.device.download(found, region, stream)
+    return found
+
 
 class _Commands:
     """The launches of a program, prepared: kernels, grids and arguments, for a device to queue.
     What changes its place is put into those alone that reach it."""
 
-    def __init__(self, program: ResidentProgram, kernels: Sequence[TritonKernel]) -> None:
+    def __init__(self, program: TritonProgram, kernels: Sequence[TritonKernel]) -> None:
         self.program = program
         self.regions: dict[str, Region] = {}
         self.key: tuple[int, ...] | None = None  # where the inputs lie that are used in place
@@ -355,7 +369,7 @@ class _Commands:
         self.users: dict[str, list[int]] = {}
         sizes: Any = program.sizes
         for k, (kernel, launch) in enumerate(zip(kernels, program.launches, strict=True)):
-            names = [f"errors {k}" if n == "errors" else n for n in arguments_of(launch)]
+            names = [f"errors {k}" if n == "errors" else n for n in launch.passed]
             self.prepared.append((kernel, (launch.programs, 1, 1), [sizes.get(n) for n in names]))
             self.names.append(names)
             self.writes.append({self.home(n) for n in launch.writes} | _own_writes(launch, k))
@@ -399,4 +413,4 @@ class _Commands:
 def _own_writes(launch: Launch, k: int) -> set[str]:
     """What a launch writes beside buffers."""
     found = {f"errors {k}"} if launch.checks else set()
-    return found | {STATE} if launch.kernel == "join_checks" else found
+    return found | {STATE} if launch.kernel == JOIN else found

@@ -26,9 +26,9 @@ from typing import Any, Final
 import numpy as np
 
 import codegen
-from codegen import Program, Target, Unsupported, run_stages
+from codegen import Program, Target, Unsupported, compile_resident, run_stages
 from codegen.emit.cpp.runtime.build import NoCompiler
-from codegen.resident import compile_resident, resident
+from codegen.resident import resident
 from codegen.runtime.artifact import Artifact
 from eager import on_device
 from eager.config import config
@@ -205,7 +205,8 @@ def _recall_parts(
     if kept.program is not None:
         stages = {} if texts is None else graphs.Stages(kept.stages, texts)
         with trail.stage("codegen"):
-            artifact = resident(kept.program, kept.place, trail.name, stages, {})
+            artifact = resident(kept.program, kept.place, trail.name)
+            artifact.stages = stages
     return _parts_joined(kept.wiring, on_host, artifact, kept.note, key, trail)
 
 

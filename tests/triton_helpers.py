@@ -6,9 +6,10 @@ import codegen
 import eager
 from codegen.emit.triton.program import emit
 from codegen.emit.triton.runtime.build import DEFAULT_TARGET
-from codegen.emit.triton.runtime.device import DeviceProgram, kernels_of
+from codegen.emit.triton.runtime.kernel import kernels_of
 from codegen.emit.triton.tile import DEFAULT
 from codegen.expr import interning
+from codegen.resident import Resident
 from eager.device.pool import Pool
 from eager.device.sim import SimDevice
 from eager.tensor import Tensor
@@ -77,7 +78,12 @@ def run(fn, args=(), kwargs=None, sizes=DEFAULT):
     """Results of `fn` from its Triton kernels on a simulated GPU, and the program."""
     program, arrays = program_of(fn, args, kwargs, sizes)
     with np.errstate(all="ignore"):
-        return DeviceProgram(program, Pool(SimDevice()))(arrays), program
+        return on_device(program, Pool(SimDevice()))(arrays), program
+
+
+def on_device(program, pool):
+    """The program as a function of arrays of the host."""
+    return Resident(program, pool, "a test", host=True)
 
 
 def compile_program(program, target=DEFAULT_TARGET):

@@ -3,7 +3,7 @@ memory -> outputs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,15 +18,9 @@ from eager.symint import evaluate
 
 class Memory:
     """The memory of one run by buffer: vectors that share the inputs' memory, run-time numbers,
-    and new vectors for the buffers of `kinds`."""
+    and new vectors for temporaries and outputs."""
 
-    def __init__(
-        self,
-        fused: Fused,
-        buffers: Mapping[str, Buffer],
-        inputs: Sequence[Any],
-        kinds: Sequence[str] = ("temp", "output"),
-    ) -> None:
+    def __init__(self, fused: Fused, inputs: Sequence[Any]) -> None:
         self.fused = fused
         named = fused.program.symbols.items()
         self.sizes = {symbol: int(inputs[i]) for symbol, i in named}  # the symbols' values
@@ -34,8 +28,8 @@ class Memory:
             f"v{v.id}": v.aval.dtype.np.type(x) if v.aval.weak else self._flat(v, x)
             for v, x in zip(fused.program.inputs, inputs, strict=True)
         }
-        for name, b in buffers.items():
-            if name not in self.arrays and b.kind in kinds:
+        for name, b in fused.buffers.items():
+            if name not in self.arrays and b.kind in ("temp", "output"):
                 self.arrays[name] = self.arrays[b.home] if b.alias else self._empty(b)
 
     def _empty(self, b: Buffer) -> Array:

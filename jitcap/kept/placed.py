@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from codegen import Target
 from codegen.emit.cpp.runtime import build
-from codegen.emit.triton.runtime.program import ResidentProgram
+from codegen.emit.triton.runtime.program import TritonProgram
 from codegen.resident_data import from_data, texts, to_data
 from codegen.runtime import cache
 from jitcap.graph import Graph
@@ -32,7 +32,7 @@ class Kept(NamedTuple):
     wiring: Wiring
     place: str
     host: str | None
-    program: ResidentProgram | None
+    program: TritonProgram | None
     note: str
     stages: tuple[str, ...] = ()
 

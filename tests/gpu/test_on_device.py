@@ -8,7 +8,6 @@ import triton_helpers as helpers
 pytest.importorskip("triton.language")
 
 import eager
-from codegen.emit.triton.runtime.device import DeviceProgram
 from eager.device import places
 from eager.device.protocol import DeviceUnavailable, Region
 from eager.nn import functional as F
@@ -54,7 +53,7 @@ def test_results(name, pool):
     fn, make = CASES[name]
     args = make()
     program, arrays = helpers.program_of(fn, args)
-    run = DeviceProgram(program, pool)
+    run = helpers.on_device(program, pool)
     for _ in range(2):  # the second time from the graph
         np.testing.assert_allclose(run(arrays)[0], fn(*args).numpy(), rtol=1e-4, atol=1e-3)
 
@@ -69,7 +68,7 @@ def test_one_launch_updates_all_parameters(pool):
 
     expected = [p.numpy() * 0.5 for p in parameters]
     program, arrays = helpers.program_of(update, parameters)
-    DeviceProgram(program, pool)(arrays)
+    helpers.on_device(program, pool)(arrays)
     for p, e in zip(parameters, expected, strict=True):
         np.testing.assert_array_equal(p.numpy(), e)
 

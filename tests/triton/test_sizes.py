@@ -10,7 +10,7 @@ from triton_machine_code import instruction_counts, usage
 import codegen
 import eager
 from codegen.emit.triton.runtime.build import DEFAULT_TARGET
-from codegen.emit.triton.runtime.device import kernels_of
+from codegen.emit.triton.runtime.kernel import kernels_of
 from codegen.ir import Unsupported
 from eager.config import config
 from eager.nn import functional as F

@@ -8,31 +8,32 @@ run stays what it was, in that run and in all that follow until the host has see
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
 from codegen.emit.triton.program import HEADER
-from codegen.emit.triton.runtime.kernel import TABLES
-from codegen.emit.triton.runtime.program import Compiled, Launch, ResidentProgram, TritonProgram
-from codegen.ir import Unsupported, homes
+from codegen.emit.triton.runtime.program import TABLES, Compiled, Launch, TritonProgram
+from codegen.ir import Check, Unsupported, homes
 from codegen.sizes import round_up
 
 STATE: Final = "state"  # the argument: whether a check failed, how many runs were whole
 SLOTS: Final = "slots"  # the argument: what all checks of the program set
 WORDS: Final = 4  # 16 bytes: where kernels want what they are given to begin
-_JOIN: Final = """@triton.jit
-def join_checks(state, slots):
-    i = tl.arange(0, {width})
-    failed = tl.max(tl.load(slots + i, mask=i < {count}, other=0))
+JOIN: Final = "join_checks"
+_JOIN: Final = f"""@triton.jit
+def {JOIN}(state, slots):
+    i = tl.arange(0, {{width}})
+    failed = tl.max(tl.load(slots + i, mask=i < {{count}}, other=0))
     tl.store(state, failed)
     tl.store(state + 1, tl.load(state + 1) + 1 - failed)
 """
 
 
-def guard(program: TritonProgram) -> TritonProgram:
+def guard(program: TritonProgram, checks: Iterable[Check]) -> TritonProgram:
     """With the launch that joins the checks, and writers that heed it. Raises Unsupported where an
-    input is written before the last check."""
-    checking = _checking(program)
+    input is written before the last check. `checks`: those that the program was made with."""
+    checking = _checking(program, {f"v{check.value.id}" for check in checks})
     if not checking:
         return program
     inputs = {b.name for b in program.buffers.values() if b.kind == "input"}
@@ -58,16 +59,15 @@ def guard(program: TritonProgram) -> TritonProgram:
     return replace(program, source=source, kernels=kernels, launches=tuple(launches))
 
 
-def _checking(program: TritonProgram) -> list[int]:
-    """The launches of the program's checks. Kernels that take an index look at it, too, which finds
-    nothing more where the program has checked it."""
-    values = {f"v{check.value.id}" for check in program.fused.program.checks}
+def _checking(program: TritonProgram, values: set[str]) -> list[int]:
+    """The launches of the program's checks, which compute `values`. Kernels that take an index look
+    at it, too, which finds nothing more where the program has checked it."""
     places = [i for i, launch in enumerate(program.launches) if launch.checks]
     own = [i for i in places if not values.isdisjoint(program.launches[i].writes)]
     return own or places
 
 
-def slots_of(program: TritonProgram | ResidentProgram) -> tuple[list[int], int]:
+def slots_of(program: TritonProgram) -> tuple[list[int], int]:
     """The first slot of each launch, and how many there are: each begins where kernels want it."""
     first, total = [], 0
     for launch in program.launches:
@@ -91,4 +91,4 @@ def _guarded(kernel: Compiled, tables: int) -> Compiled:
 def _join(count: int) -> Compiled:
     width = 1 << max(count - 1, 0).bit_length()
     source = _JOIN.format(width=width, count=count)
-    return Compiled("join_checks", source, ((STATE, "*i32"), (SLOTS, "*i32")), 1, ("checks", ""))
+    return Compiled(JOIN, source, ((STATE, "*i32"), (SLOTS, "*i32")), 1, ("checks", ""))

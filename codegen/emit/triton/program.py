@@ -102,8 +102,12 @@ def emit(batched: Batched, sizes: Sizes = DEFAULT) -> TritonProgram:
     lives = _lives(module)
     known = is_static(size for *_, size in lives.values())
     arena, size = place(lives) if known else ({}, 0)
+    program = fused.program
+    targets = {target.id for target, _ in program.writes}
     return TritonProgram(
-        fused, source, module.kernels, tuple(module.launches), module.buffers, arena, size,
+        source, module.kernels, tuple(module.launches), module.buffers, arena, size,
+        program.inputs, frozenset(i for i, v in enumerate(program.inputs) if v.id in targets),
+        tuple((a, v.aval) for a, v in zip(fused.outputs, program.outputs, strict=True)),
         module.values, {} if known else lives,
     )  # fmt: skip
 

@@ -36,7 +36,7 @@ class FlatProgram:
         }
 
     def __call__(self, inputs: Sequence[Any]) -> list[Array]:
-        memory = Memory(self.fused, self.fused.buffers, inputs)
+        memory = Memory(self.fused, inputs)
         for v in self.fused.program.inputs:
             if v.aval.weak:  # kernels read each buffer by an index
                 memory.arrays[f"v{v.id}"] = memory.arrays[f"v{v.id}"].reshape(1)

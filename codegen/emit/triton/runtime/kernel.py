@@ -19,13 +19,12 @@ import numpy as np
 from codegen.emit.triton import table
 from codegen.emit.triton.runtime import build
 from codegen.emit.triton.runtime.build import Platform, Record
-from codegen.emit.triton.runtime.program import Tables
+from codegen.emit.triton.runtime.program import TABLES, Tables, TritonProgram
 from codegen.runtime import cache
 from codegen.runtime.artifact import Array
 from eager.dataclass import dataclass
 from eager.device.protocol import Binary, Grid, Properties
 
-TABLES: Final = ("table", "owner", "first", "sizes")
 ALIGNMENT: Final = "alignment"  # the constant of grouped kernels: bytes, of the addresses in tables
 # The letters of `struct` for parameters that are passed by value.
 LETTERS: Final = {
@@ -165,6 +164,19 @@ class TritonKernel:
         """Where many are simulated, cheaper."""
         scope: AbstractContextManager[None] = _interpreter().interpreting()
         return scope
+
+
+def kernels_of(program: TritonProgram) -> list[TritonKernel]:
+    """The kernel of each launch."""
+    made: dict[Any, TritonKernel] = {}
+    for launch in program.launches:
+        k = program.kernels[launch.kernel]
+        key = launch.kernel, launch.tables
+        if key not in made:
+            made[key] = TritonKernel(
+                k.name, k.name, program.source, k.parameters, k.warps, launch.tables, k.strides
+            )
+    return [made[launch.kernel, launch.tables] for launch in program.launches]
 
 
 def letter(kind: str) -> str:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, replace
-from typing import Any
+from typing import Any, Final
 
-from codegen.ir import Access, Buffer, Fused, Value
+from codegen.ir import Access, Buffer, Value
 from codegen.plan import place
 from codegen.sizes import Size, blocks, spelled
 from eager.aval import Aval
 from eager.dataclass import dataclass
 from eager.sized import concrete
 from eager.symint import evaluate
+
+TABLES: Final = ("table", "owner", "first", "sizes")  # arguments that are made of `Tables`
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class Launch:
     """Run `kernel` with these buffers, of which it `writes` some. `checks`: what each slot of its
     error buffer means when set.
 
-    With `tables`, the arguments "table", "owner", "first" and "sizes" are made from them."""
+    With `tables`, the arguments in TABLES are made from them."""
 
     kernel: str
     arguments: tuple[str, ...]
@@ -46,6 +48,14 @@ class Launch:
     checks: tuple[str, ...] = ()
     tables: Tables | None = None
     writes: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> list[str]:
+        """The buffers (or "errors", or sizes) to pass: a kernel's own, and those behind its
+        tables."""
+        behind = () if self.tables is None else self.tables.slots
+        own = [name for name in self.arguments if name not in TABLES]
+        return own + [name for slot in behind for name in slot]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,37 +77,13 @@ Lives = Mapping[str, tuple[int, int, Size]]  # (first launch, last launch, bytes
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TritonProgram:
-    """`source` is a Python module; `launches` run in order.
+    """`source` is a Python module; `launches` run in order. `inputs`, of which some (by number) are
+    `written`, and the `outputs` with where they lie.
 
     `buffers` are the program's and the temporaries made here; `arena` gives the temporaries their
     byte offsets in `arena_bytes` of memory, where those that are never alive together overlap.
     `sizes` are arguments of launches by name. Of symbolic sizes there is no arena but `lives`.
     """
-
-    fused: Fused
-    source: str
-    kernels: Mapping[str, Compiled]
-    launches: tuple[Launch, ...]
-    buffers: Mapping[str, Buffer]
-    arena: Mapping[str, int]
-    arena_bytes: int
-    sizes: Mapping[str, Size] = field(default_factory=dict)
-    lives: Lives = field(default_factory=dict)
-
-    def at(self, values: Mapping[str, int]) -> TritonProgram:
-        """For these values of the symbols."""
-        return replace(self, **_at(self, values))
-
-    @property
-    def text(self) -> str:
-        """What the stage prints as."""
-        return self.source
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class ResidentProgram:
-    """What of a `TritonProgram` a device needs, as data: `inputs` of which some (by number) are
-    `written`, and the `outputs` with where they lie."""
 
     source: str
     kernels: Mapping[str, Compiled]
@@ -116,37 +102,43 @@ class ResidentProgram:
         """Each symbol with the input that it is."""
         return tuple((v.symbol, i) for i, v in enumerate(self.inputs) if v.symbol)
 
-    def at(self, values: Mapping[str, int]) -> ResidentProgram:
-        """For these values of the symbols."""
-        inputs = (
-            replace(
-                v,
-                aval=replace(v.aval, shape=concrete(v.aval.shape, values)),
-                strides=concrete(v.strides, values),
-            )
-            for v in self.inputs
-        )
-        outputs = (
-            (
-                replace(a, **{n: concrete(getattr(a, n), values) for n in _OF_ACCESS}),
-                replace(aval, shape=concrete(aval.shape, values)),
-            )
-            for a, aval in self.outputs
-        )
-        return replace(self, inputs=tuple(inputs), outputs=tuple(outputs), **_at(self, values))
+    @property
+    def text(self) -> str:
+        """What the stage prints as."""
+        return self.source
 
-    @staticmethod
-    def of(program: TritonProgram) -> ResidentProgram:
-        fused = program.fused
-        inputs, outputs = fused.program.inputs, fused.program.outputs
-        targets = {target.id for target, _ in fused.program.writes}
-        return ResidentProgram(
-            program.source, program.kernels, program.launches, program.buffers, program.arena,
-            program.arena_bytes, inputs,
-            frozenset(i for i, v in enumerate(inputs) if v.id in targets),
-            tuple((a, v.aval) for a, v in zip(fused.outputs, outputs, strict=True)),
-            program.sizes, program.lives,
-        )  # fmt: skip
+    def at(self, values: Mapping[str, int]) -> TritonProgram:
+        """For these values of the symbols."""
+
+        def known(x: Any, *fields: str) -> Any:
+            return replace(x, **{n: concrete(getattr(x, n), values) for n in fields})
+
+        sizes = {name: evaluate(n, values) for name, n in self.sizes.items()}
+        lives = {n: (a, b, evaluate(size, values)) for n, (a, b, size) in self.lives.items()}
+        arena, arena_bytes = place(lives) if lives else (self.arena, self.arena_bytes)
+        launches = (
+            replace(
+                launch,
+                programs=evaluate(launch.programs, values),
+                checks=tuple(said(site, sizes) for site in launch.checks),
+            )
+            for launch in self.launches
+        )
+        return TritonProgram(
+            self.source,
+            self.kernels,
+            tuple(launches),
+            {name: known(b, "size") for name, b in self.buffers.items()},
+            arena,
+            arena_bytes,
+            tuple(replace(known(v, "strides"), aval=known(v.aval, "shape")) for v in self.inputs),
+            self.written,
+            tuple(
+                (known(a, "offset", "shape", "strides"), known(aval, "shape"))
+                for a, aval in self.outputs
+            ),
+            sizes,
+        )
 
 
 def size_key(n: Size) -> str:
@@ -160,30 +152,3 @@ def said(site: str, sizes: Mapping[str, int]) -> str:
     for name in sizes if "{=" in site else ():
         site = site.replace(f"{{{name}}}", str(sizes[name]))
     return site
-
-
-_OF_ACCESS = ("offset", "shape", "strides")
-
-
-def _at(program: TritonProgram | ResidentProgram, values: Mapping[str, int]) -> dict[str, Any]:
-    """What both kinds of programs have, for these values of the symbols."""
-    sizes = {name: evaluate(n, values) for name, n in program.sizes.items()}
-    found: dict[str, Any] = {
-        "sizes": sizes,
-        "buffers": {
-            name: replace(b, size=evaluate(b.size, values)) for name, b in program.buffers.items()
-        },
-        "launches": tuple(
-            replace(
-                launch,
-                programs=evaluate(launch.programs, values),
-                checks=tuple(said(site, sizes) for site in launch.checks),
-            )
-            for launch in program.launches
-        ),
-    }
-    if program.lives:
-        lives = {n: (a, b, evaluate(size, values)) for n, (a, b, size) in program.lives.items()}
-        found["arena"], found["arena_bytes"] = place(lives)
-        found["lives"] = {}
-    return found
