@@ -61,7 +61,7 @@ class _Fuse:
     def add_input(self, v: Value) -> None:
         kind = "scalar" if v.aval.weak and not self.program.resident else "input"
         size = span(v.aval.shape, v.layout)
-        self.buffers[f"v{v.id}"] = Buffer(f"v{v.id}", v.aval.dtype, size, kind, v.id)  # type: ignore[arg-type]
+        self.buffers[f"v{v.id}"] = Buffer(f"v{v.id}", v.aval.dtype, size, kind)  # type: ignore[arg-type]
         self.shapes[v.id] = v.layout
 
     def memory(self, v: Value) -> str:
@@ -69,7 +69,7 @@ class _Fuse:
         name = f"v{v.id}"
         if name not in self.buffers:
             kind = "output" if v.id in self.outputs else "temp"
-            self.buffers[name] = Buffer(name, v.aval.dtype, v.aval.numel, kind, v.id)  # type: ignore[arg-type]
+            self.buffers[name] = Buffer(name, v.aval.dtype, v.aval.numel, kind)  # type: ignore[arg-type]
             self.shapes[v.id] = contiguous_strides(v.aval.shape)
         return name
 
@@ -269,7 +269,7 @@ class _Build:
         for p in self.placed.values():
             if p.keep_row:
                 v = p.member.stored.value
-                out.append(Buffer(f"t{v.id}", v.aval.dtype, p.length, "row", v.id))
+                out.append(Buffer(f"t{v.id}", v.aval.dtype, p.length, "row"))
         return tuple(out)
 
     def finish(self, key: tuple[int, Size]) -> Stage:

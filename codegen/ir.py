@@ -178,14 +178,13 @@ class Buffer:
     """Flat memory of `size` elements. "scalar": a run-time number. "row": private to one row of one
     kernel.
 
-    `value` is the program value kept there; `alias` the buffer whose memory it is, from the byte
-    `offset` on: an input that is written in place, or what a step of a loop sees of another."""
+    `alias`: the buffer whose memory it is, from the byte `offset` on: an input that is written in
+    place, or what a step of a loop sees of another."""
 
     name: str
     dtype: DType
     size: Size
     kind: BufferKind
-    value: int = -1
     alias: str = ""
     offset: int = 0
 

@@ -8,93 +8,49 @@ symbolic sizes that is so when they are known.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from math import inf
-from typing import Any, Final, get_args
+from types import UnionType
+from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 from codegen.emit.triton.guard import SLOTS, STATE
-from codegen.emit.triton.runtime.program import TABLES, Compiled, Launch, Tables, TritonProgram
-from codegen.ir import Access, Buffer, BufferKind, Value
+from codegen.emit.triton.runtime.program import TABLES, TritonProgram
 from codegen.sizes import is_static
 from eager import dtype as dt
 from eager.attributes import Unasked, decode_size, encode
-from eager.aval import Aval
+from eager.dtype import DType
 
 _LARGEST: Final = 1 << 48
 
 
 def to_data(program: TritonProgram) -> dict[str, Any]:
-    """All but the text of the module."""
-    return {
-        "kernels": [
-            [k.name, k.source, [[*p] for p in k.parameters], k.warps, [*k.notes], [*k.strides]]
-            for k in program.kernels.values()
-        ],
-        "launches": [_launch_data(launch) for launch in program.launches],
-        "buffers": [
-            [b.name, b.dtype.name, encode(b.size), b.kind, b.value, b.alias, b.offset]
-            for b in program.buffers.values()
-        ],
-        "arena": [[*row] for row in program.arena.items()],
-        "arena_bytes": program.arena_bytes,
-        "inputs": [
-            [
-                v.id,
-                _aval_data(v.aval),
-                None if v.strides is None else _sizes_data(v.strides),
-                v.symbol,
-            ]
-            for v in program.inputs
-        ],
-        "written": sorted(program.written),
-        "outputs": [
-            [
-                [a.buffer, encode(a.offset), _sizes_data(a.shape), _sizes_data(a.strides)],
-                _aval_data(aval),
-            ]
-            for a, aval in program.outputs
-        ],
-        "sizes": [[name, encode(n)] for name, n in program.sizes.items()],
-        "lives": [[name, a, b, encode(n)] for name, (a, b, n) in program.lives.items()],
-    }
+    """All but the text of the module: a record is the list of its fields, a table of records that
+    have names the list of them."""
+    kept = (f.name for f in fields(program) if f.name != "source")
+    return {name: _data(getattr(program, name)) for name in kept}
+
+
+def _data(x: Any) -> Any:
+    if isinstance(x, DType):
+        return x.name
+    if is_dataclass(x):
+        return [_data(getattr(x, f.name)) for f in fields(x)]
+    if isinstance(x, Mapping):
+        return [_data(v) if is_dataclass(v) else [key, _data(v)] for key, v in x.items()]
+    if isinstance(x, frozenset):
+        return sorted(x)
+    return [*map(_data, x)] if isinstance(x, tuple) else encode(x)
 
 
 def from_data(data: Mapping[str, Any], source: str) -> TritonProgram:
     """What `to_data` wrote. Raises LookupError, TypeError or ValueError for what is no program."""
-    kernels = (
-        Compiled(_text(name), _text(text), _pairs(pairs), _count(warps), texts(notes), texts(steps))
-        for name, text, pairs, warps, notes, steps in data["kernels"]
-    )
     read = _Reader(texts(symbol for *_, symbol in data["inputs"] if symbol))
-    buffers = (
-        Buffer(
-            _text(name),
-            dt.by_name(kind),
-            read.size(n),
-            _kind(what),
-            int(value),
-            _text(alias),
-            _count(offset),
-        )
-        for name, kind, n, what, value, alias, offset in data["buffers"]
-    )
-    made = TritonProgram(
-        _text(source),
-        {k.name: k for k in kernels},
-        tuple(map(read.launch, data["launches"])),
-        {b.name: b for b in buffers},
-        {_text(name): _count(offset) for name, offset in data["arena"]},
-        _count(data["arena_bytes"]),
-        tuple(
-            Value(_count(i), read.aval(a), None if s is None else read.sizes(s), _text(symbol))
-            for i, a, s, symbol in data["inputs"]
-        ),
-        frozenset(map(_count, data["written"])),
-        tuple((read.access(*access), read.aval(aval)) for access, aval in data["outputs"]),
-        {_text(name): read.size(n) for name, n in data["sizes"]},
-        {_text(n): (_count(a), _count(b), read.size(size)) for n, a, b, size in data["lives"]},
-    )
+    kinds = _hints(TritonProgram)
+    found = {name: read(kinds[name], data[name]) for name in kinds if name != "source"}
+    made = TritonProgram(_text(source), **found)
     if any(v.symbol and not v.aval.weak for v in made.inputs):
         raise ValueError("a symbol that is no number")
     look(made)
@@ -136,25 +92,8 @@ def look(made: TritonProgram) -> None:
             raise ValueError(f"an output lies outside {access.buffer}")
 
 
-def _launch_data(launch: Launch) -> list[Any]:
-    t = launch.tables
-    tables = None if t is None else [[*map(list, t.slots)], [*t.sizes], t.block]
-    return [
-        launch.kernel, [*launch.arguments], encode(launch.programs), [*launch.checks], tables,
-        [*launch.writes],
-    ]  # fmt: skip
-
-
-def _aval_data(aval: Aval) -> list[Any]:
-    return [_sizes_data(aval.shape), aval.dtype.name, aval.weak, aval.device]
-
-
-def _sizes_data(sizes: Iterable[Any]) -> list[Any]:
-    return [*map(encode, sizes)]
-
-
 class _Reader:
-    """Reads what may have sizes in it, of these symbols."""
+    """Reads what a type says: in sizes may be these symbols."""
 
     def __init__(self, symbols: Sequence[str]) -> None:
         scope = Unasked()
@@ -162,39 +101,45 @@ class _Reader:
             scope.symbol(name, 0, -inf)
         self.symbols = scope.symbols
 
-    def size(self, data: Any) -> Any:
-        return decode_size(data, self.symbols) if type(data) is list else _count(data)
+    def __call__(self, kind: Any, data: Any) -> Any:
+        if kind is int:
+            return decode_size(data, self.symbols) if type(data) is list else _count(data)
+        if kind is str:
+            return _text(data)
+        if kind is DType:
+            return dt.by_name(data)
+        if kind is bool or get_origin(kind) is Literal:
+            if type(data) not in (bool, str) or data not in (get_args(kind) or (False, True)):
+                raise ValueError(f"no {kind}")
+            return data
+        return self.several(kind, get_origin(kind), get_args(kind), data)
 
-    def sizes(self, data: Any) -> tuple[Any, ...]:
-        return tuple(map(self.size, data))
-
-    def launch(self, data: Any) -> Launch:
-        kernel, arguments, programs, checks, tables, writes = data
-        made = None
-        if tables is not None:
-            slots, sizes, block = tables
-            made = Tables(tuple(map(texts, slots)), tuple(map(_count, sizes)), _count(block))
-        programs = self.size(programs)
-        return Launch(_text(kernel), texts(arguments), programs, texts(checks), made, texts(writes))
-
-    def aval(self, data: Any) -> Aval:
-        shape, dtype, weak, place = data
-        if type(weak) is not bool:
-            raise ValueError("no aval")
-        return Aval(self.sizes(shape), dt.by_name(dtype), _text(place), weak)
-
-    def access(self, buffer: Any, offset: Any, shape: Any, strides: Any) -> Access:
-        return Access(_text(buffer), self.size(offset), self.sizes(shape), self.sizes(strides))
-
-
-def _kind(text: Any) -> Any:
-    if text not in get_args(BufferKind):
-        raise ValueError("no kind of buffer")
-    return text
+    def several(self, kind: Any, origin: Any, of: tuple[Any, ...], data: Any) -> Any:
+        """A record, a table, a tuple, a set; or None, where there may be none."""
+        if origin is UnionType and data is None:
+            return None
+        if type(data) is not list:
+            raise ValueError("no list")
+        if origin is UnionType:
+            return self(of[0], data)
+        if is_dataclass(kind):
+            record: Any = kind
+            values = zip(_hints(record).values(), data, strict=True)
+            return record(*(self(each, x) for each, x in values))
+        if origin is Mapping and is_dataclass(of[1]):
+            return {x.name: x for x in (self(of[1], row) for row in data)}
+        if origin is Mapping:
+            return {_text(key): self(of[1], value) for key, value in data}
+        if origin is frozenset or of[1:] == (...,):
+            return origin(self(of[0], x) for x in data)
+        return tuple(self(each, x) for each, x in zip(of, data, strict=True))
 
 
-def _pairs(rows: Any) -> tuple[tuple[str, str], ...]:
-    return tuple((_text(name), _text(kind)) for name, kind in rows)
+@functools.cache
+def _hints(record: Any) -> dict[str, Any]:
+    """The types of its fields, in order."""
+    hints = get_type_hints(record)
+    return {f.name: hints[f.name] for f in fields(record)}
 
 
 def texts(values: Iterable[Any]) -> tuple[str, ...]:

@@ -125,7 +125,7 @@ def test_what_no_program_is_is_not_taken(recalled):
     for path in (
         ("launches", 0, 0, "other"), ("launches", 0, 1, ["other"]), ("launches", 0, 2, -1),
         ("launches", 0, 3, [1]), ("buffers", 0, 1, "float7"), ("buffers", 0, 3, "none"),
-        ("buffers", 0, 5, "other"), ("arena_bytes", -1), ("inputs", 0, 0, 77), ("written", [9]),
+        ("buffers", 0, 4, "other"), ("arena_bytes", -1), ("inputs", 0, 0, 77), ("written", [9]),
         ("outputs", 0, 0, 1, 10**6), ("outputs", 0, 0, 2, [10**6, 3]), ("outputs", 0, 1, 0, "x"),
         ("kernels", 0, 3, None), ("arena", [["v0", 1 << 40]]), ("arena", 5), ("buffers", []),
     ):  # fmt: skip
