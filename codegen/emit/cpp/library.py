@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from codegen.emit.cpp import branch, conv, linalg, loop, rows, signal
+from codegen.emit.cpp import control, conv, linalg, rows, signal
 from codegen.emit.cpp.size_text import size_text
 from codegen.emit.cpp.step import Places, Routine, Writer
 from codegen.emit.cpp.table import MEMORY
@@ -187,10 +187,10 @@ def _host(w: Writer) -> None:
 
 
 CONTROL: Final[dict[str, Callable[..., None]]] = {
-    "scan": loop.scan,
-    "cond": branch.cond,
-    "while_loop": branch.repeat,
-    "call": branch.call,
+    "scan": control.scan,
+    "cond": control.cond,
+    "while_loop": control.repeat,
+    "call": control.call,
 }
 NOTHING: Final = Routine("jitcap_dot.h", lambda w: None)
 HOST: Final = Routine("jitcap_dot.h", _host)

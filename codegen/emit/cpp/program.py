@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 
 from codegen.batch_updates import batch_updates
-from codegen.emit.cpp import library, loop, table
+from codegen.emit.cpp import control, library, table
 from codegen.emit.cpp.kernel import KernelText, emit_kernel
 from codegen.emit.cpp.runtime.support import wanted_threads
 from codegen.emit.cpp.size_text import size_text
@@ -207,7 +207,7 @@ class _Emission:
         lines = self.lines(batched, places)
         key = "\n".join(lines)
         if key not in self.bodies:
-            head = loop.head(f"body{len(self.bodies)}")
+            head = control.head(f"body{len(self.bodies)}")
             text = [f"{head} {{", *("  " + line for line in lines), "  return 0;", "}"]
             self.bodies[key] = "\n".join(text)
         return f"body{list(self.bodies).index(key)}"

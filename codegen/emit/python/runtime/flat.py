@@ -51,16 +51,27 @@ class FlatProgram:
         return memory.outputs()
 
     def step(self, item: Library, memory: Memory) -> None:
-        tensors = [memory.view(x) for x in item.operands if isinstance(x, Access)]
-        numbers = [memory.arrays[x][0] for x in item.operands if isinstance(x, str)]
         bodies = self.bodies[item]
         if bodies:
+            operands = [_operand(x, memory) for x in item.operands]
             if memory.sizes:
                 item = _at(item, memory.sizes)
-            results = BODIES[item.name](item, bodies, tensors, numbers)
+            results = BODIES[item.name](item, bodies, operands)
         else:
+            tensors = [memory.view(x) for x in item.operands if isinstance(x, Access)]
+            numbers = [memory.arrays[x][0] for x in item.operands if isinstance(x, str)]
             results = callback(item, memory.sizes)(*tensors, *numbers)
         _store(item, results, memory)
+
+
+def _operand(x: Any, memory: Memory) -> Any:
+    """An operand of a step; its numbers are Python's."""
+    if isinstance(x, Access):
+        return memory.view(x)
+    return memory.arrays[x][0] if isinstance(x, str) else x
+
+
+Bodies = Sequence[FlatProgram]
 
 
 def _at(step: Library, sizes: Mapping[str, int]) -> Library:
@@ -69,12 +80,9 @@ def _at(step: Library, sizes: Mapping[str, int]) -> Library:
     return replace(step, attrs=concrete(step.attrs, sizes), out_avals=avals)
 
 
-def _scan(
-    step: Library, bodies: Sequence[FlatProgram], tensors: Sequence[Any], numbers: Sequence[Any]
-) -> Sequence[Array]:
+def _scan(step: Library, bodies: Bodies, operands: list[Any]) -> Sequence[Array]:
     """The last carries, and every y."""
     (body,), parts = bodies, Parts.of(step)
-    operands = _operands(step, tensors, numbers)
     carries = [np.ascontiguousarray(c) for c in operands[: parts.carried]]
     first = parts.carried + parts.sequences
     sequences, rest = operands[parts.carried : first], operands[first : parts.counters]
@@ -89,33 +97,16 @@ def _scan(
     return [*carries, *ys]
 
 
-def _operands(step: Library, tensors: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
-    """The operands of a step in order; its numbers are Python's."""
-    from_memory, from_slots = iter(tensors), iter(numbers)
-    return [
-        next(from_memory)
-        if isinstance(x, Access)
-        else next(from_slots)
-        if isinstance(x, str)
-        else x
-        for x in step.operands
-    ]
-
-
-def _cond(
-    step: Library, bodies: Sequence[FlatProgram], tensors: Sequence[Any], numbers: Sequence[Any]
-) -> Sequence[Array]:
+def _cond(step: Library, bodies: Bodies, operands: list[Any]) -> Sequence[Array]:
     """What the body that is chosen gives."""
-    pick, *given = _operands(step, tensors, numbers)
+    pick, *given = operands
     return bodies[int(pick)](given)
 
 
-def _repeat(
-    step: Library, bodies: Sequence[FlatProgram], tensors: Sequence[Any], numbers: Sequence[Any]
-) -> Sequence[Array]:
+def _repeat(step: Library, bodies: Bodies, operands: list[Any]) -> Sequence[Array]:
     """The last carries."""
     (body,), count = bodies, step.attrs["carried"]
-    go, *given = _operands(step, tensors, numbers)
+    go, *given = operands
     carries, rest = given[:count], given[count:]
     while bool(go):
         go, *carries = body([*map(np.ascontiguousarray, carries), *rest])
@@ -123,11 +114,9 @@ def _repeat(
     return carries
 
 
-def _call(
-    step: Library, bodies: Sequence[FlatProgram], tensors: Sequence[Any], numbers: Sequence[Any]
-) -> Sequence[Array]:
+def _call(step: Library, bodies: Bodies, given: list[Any]) -> Sequence[Array]:
     """What the body gives, and the operands that it updated."""
-    (body,), given = bodies, _operands(step, tensors, numbers)
+    (body,) = bodies
     results = iter(body(given))
     written = {o: given[i] for i, o in step.attrs.get("writes", ())}
     return [written[o] if o in written else next(results) for o in range(len(step.outs))]
