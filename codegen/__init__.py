@@ -154,30 +154,25 @@ def run_stages(
     when CHECK is set."""
     _require_symbols(program, backend)
     sys.setrecursionlimit(max(sys.getrecursionlimit(), DEPTH))
-    results: dict[str, Any] = {"program": program}
     times: dict[str, float] = {}
-    check = checked()
-    before = "program"
     with expr.interning(), _no_collection():
-        for stage in BACKENDS[backend].stages:
-            start = time.perf_counter()
-            results[stage.name] = stage.run(*(results[name] for name in stage.of or (before,)))
-            times[stage.name] = time.perf_counter() - start
-            if check:
-                verify(results[stage.name])
-            before = stage.name
-            if before == last:
-                break
+        results = run_body(BACKENDS[backend].stages, last, program, times)
     return results, show.Texts(results), times
 
 
-def run_body(stages: Sequence[Stage], last: str, program: Program) -> dict[str, Any]:
-    """The results of the stages, up to `last`, of a program inside another; verified as that is."""
+def run_body(
+    stages: Sequence[Stage], last: str, program: Program, times: dict[str, float] | None = None
+) -> dict[str, Any]:
+    """The results of the stages, up to `last`: of a program, or of one inside another. `times` gets
+    the seconds of each."""
     results: dict[str, Any] = {"program": program}
-    before = "program"
+    before, check = "program", checked()
     for stage in stages:
+        start = time.perf_counter()
         results[stage.name] = stage.run(*(results[name] for name in stage.of or (before,)))
-        if checked():
+        if times is not None:
+            times[stage.name] = time.perf_counter() - start
+        if check:
             verify(results[stage.name])
         before = stage.name
         if before == last:

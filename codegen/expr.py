@@ -34,7 +34,7 @@ import numpy as np
 
 from codegen import affine
 from codegen.affine import Affine, Axis
-from codegen.sizes import Size, at_least, below, is_static, same
+from codegen.sizes import Size, at_least, below, same
 from eager import dtype as dt
 from eager.dataclass import dataclass
 from eager.dtype import DType
@@ -391,8 +391,7 @@ def decide(cond: Expr) -> Expr:
     bounds = [_bounds(a) for a in cond.args]
     if bounds[0] is None or bounds[1] is None:
         return cond
-    ranges = (*bounds[0], *bounds[1])
-    answer = (_DECIDE if is_static(ranges) else _DECIDE_SYMBOLIC)[cond.fn](*ranges)
+    answer = _DECIDE[cond.fn](*bounds[0], *bounds[1])
     return cond if answer is None else const(answer, dt.bool_)
 
 
@@ -404,25 +403,28 @@ def _bounds(x: Expr) -> tuple[Size, Size] | None:
     return None
 
 
-_DECIDE: Final[dict[str, Callable[[Any, Any, Any, Any], bool | None]]] = {
-    "lt": lambda a, b, c, d: True if b < c else False if a >= d else None,
-    "le": lambda a, b, c, d: True if b <= c else False if a > d else None,
-    "gt": lambda a, b, c, d: True if a > d else False if b <= c else None,
-    "ge": lambda a, b, c, d: True if a >= d else False if b < c else None,
-    "eq": lambda a, b, c, d: False if b < c or a > d else True if a == b == c == d else None,
-}
-_DECIDE_SYMBOLIC: Final[dict[str, Callable[[Size, Size, Size, Size], bool | None]]] = {
-    "lt": lambda a, b, c, d: True if below(b, c) else False if at_least(a, d) else None,
-    "le": lambda a, b, c, d: True if at_least(c, b) else False if below(d, a) else None,
-    "gt": lambda a, b, c, d: True if below(d, a) else False if at_least(c, b) else None,
-    "ge": lambda a, b, c, d: True if at_least(a, d) else False if below(b, c) else None,
-    "eq": lambda a, b, c, d: (
-        False
-        if below(b, c) or below(d, a)
-        else True
-        if same(a, b) and same(c, d) and same(a, c)
-        else None
-    ),
+def _less(a: Size, b: Size, c: Size, d: Size) -> bool | None:
+    """Whether each of [a, b] is below each of [c, d], or none; None where neither is so."""
+    return True if below(b, c) else False if at_least(a, d) else None
+
+
+def _not_less(a: Size, b: Size, c: Size, d: Size) -> bool | None:
+    less = _less(a, b, c, d)
+    return None if less is None else not less
+
+
+def _equal(a: Size, b: Size, c: Size, d: Size) -> bool | None:
+    if below(b, c) or below(d, a):
+        return False
+    return True if same(a, b) and same(c, d) and same(a, c) else None
+
+
+_DECIDE: Final[dict[str, Callable[[Size, Size, Size, Size], bool | None]]] = {
+    "lt": _less,
+    "le": lambda a, b, c, d: _not_less(c, d, a, b),
+    "gt": lambda a, b, c, d: _less(c, d, a, b),
+    "ge": _not_less,
+    "eq": _equal,
 }
 
 
