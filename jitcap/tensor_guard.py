@@ -143,34 +143,43 @@ class TensorLike(Guard):
     cls: type
     shape: tuple[int | None, ...]  # None: a size that is a symbol, 2 or more
     dtype: Any
-    strides: tuple[int, ...] | None
+    strides: tuple[int | None, ...] | None  # None in it: a stride that is a symbol
     requires_grad: bool
     leaf: bool
     hooked: bool
-    # Where sizes are symbols: for each dimension the one that its strides span, so that they follow
-    # from that one's size; -1 where they are what they are.
+    # For each dimension the one that its strides span, so that they follow from that one's size
+    # where it is a symbol; -1 where they are what they are.
     spans: tuple[int, ...] = ()
     device: str = "cpu"
+    layout: tuple[Any, ...] | None = None  # strides in elements, with symbols; None: contiguous
 
     @staticmethod
     def of(
-        tensor: Tensor, origin: Origin, where: str, shape: tuple[int, ...] | None = None
+        tensor: Tensor,
+        origin: Origin,
+        where: str,
+        shape: tuple[int, ...] | None = None,
+        layout: tuple[Any, ...] | None = None,
     ) -> TensorLike:
-        """`shape`: with symbols for the sizes that may differ."""
+        """`shape`, `layout` (strides in elements): with symbols for those that may differ."""
         array = tensor._array
-        strides = None if is_contiguous(array) else array.strides
         sizes = tuple(None if isinstance(n, SymInt) else n for n in shape or array.shape)
+        layout = None if is_contiguous(array) else layout or tensor._layout
+        spans = () if layout is None else spanned(array)
+        strides = layout and tuple(
+            None if isinstance(n, SymInt) and spans[d] < 0 else array.strides[d]
+            for d, n in enumerate(layout)
+        )
         return TensorLike(
             origin, where, type(tensor), sizes, array.dtype, strides,
-            tensor.requires_grad, tensor._node is None, tensor._hooks is not None,
-            spanned(array) if None in sizes and strides is not None else (),
-            array.aval.device if type(array) is DeviceArray else "cpu",
+            tensor.requires_grad, tensor._node is None, tensor._hooks is not None, spans,
+            array.aval.device if type(array) is DeviceArray else "cpu", layout,
         )  # fmt: skip
 
     def test(self, names: Names) -> str:
         v = names.var(self.origin)
         own = self._own_test(names, v)
-        if None in self.shape:
+        if self.has_symbols:
             own = f"{own} and {v}._array.dtype is {names.bind(self.dtype)}"
             return own if names.block is not None else f"{own} and {self._sizes_test(names)}"
         if not self.in_rows:
@@ -178,12 +187,17 @@ class TensorLike(Guard):
         return f"{own} and {_seen_test(names, v, str(self._slot(names)))}"
 
     @property
+    def has_symbols(self) -> bool:
+        """Whether one of its sizes or strides is a symbol."""
+        return None in self.shape or None in (self.strides or ())
+
+    @property
     def size_test(self) -> Callable[[Names], str] | None:
-        return self._sizes_test if None in self.shape else None
+        return self._sizes_test if self.has_symbols else None
 
     @property
     def in_rows(self) -> bool:
-        return None not in self.shape and not is_argument(self.origin)
+        return not self.has_symbols and not is_argument(self.origin)
 
     def row(self, names: Names) -> tuple[str, tuple[str, Any]] | None:
         if not self.in_rows:
@@ -205,8 +219,8 @@ class TensorLike(Guard):
         """What strides count, in bytes."""
         return 1 if self.device == "cpu" else int(self.dtype.itemsize)
 
-    def _own_strides(self) -> tuple[int, ...]:
-        assert None not in self.shape
+    def _own_strides(self) -> tuple[Any, ...]:
+        assert not self.has_symbols
         if self.strides is not None:
             return self.strides
         return tuple(s * self.dtype.itemsize // self.unit for s in contiguous_strides(self.shape))
@@ -228,7 +242,11 @@ class TensorLike(Guard):
         if self.strides is None:
             tests.append(self._contiguous(v))
         for d, text in enumerate(self._steps(f"{v}._array.")):
-            if self.shape[d] != 1:
+            if text is None:
+                item = self.dtype.itemsize // self.unit
+                tests += [f"{v}._array.strides[{d}] >= {2 * item}"]
+                tests += [f"{v}._array.strides[{d}] % {item} == 0"] if item > 1 else []
+            elif self.shape[d] != 1:
                 tests.append(f"{v}._array.strides[{d}] == {text}")
         return " and ".join(tests)
 
@@ -236,27 +254,22 @@ class TensorLike(Guard):
         on_host = self.device == "cpu"
         return f"{v}._array.flags.c_contiguous" if on_host else f"{v}._array.contiguous"
 
-    def _steps(self, of: str) -> list[str]:
-        """The strides as text, where some follow from sizes."""
+    def _steps(self, of: str) -> list[str | None]:
+        """The strides as text, where some follow from sizes; None: a symbol."""
         return [
-            str(own) if inner < 0 else f"{of}strides[{inner}] * {of}shape[{inner}]"
+            (None if own is None else str(own))
+            if inner < 0
+            else f"{of}strides[{inner}] * {of}shape[{inner}]"
             for own, inner in zip(self.strides or (), self.spans, strict=False)
         ]
-
-    def layout(self, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-        """The strides in elements of what is like this and has these sizes, which may be symbols;
-        None: contiguous."""
-        if self.strides is None:
-            return None
-        strides = tuple(n * self.unit // self.dtype.itemsize for n in self.strides)
-        return laid_out(shape, strides, self.spans) if self.spans else strides
 
     def _slot(self, names: Names) -> int:
         seen, _ = seen_of(names)
         return seen.slot((self.shape, self.dtype, self._own_strides(), self.strides is None))
 
     def expected(self) -> str:
-        strides = f"({', '.join(self._steps(''))})" if self.spans else self.strides
+        steps = (text or "any" for text in self._steps(""))
+        strides = f"({', '.join(steps)})" if self.spans and self.has_symbols else self.strides
         return _describe(self.cls, self.shape, self.dtype, strides, self.requires_grad, self.device)
 
     def got(self, value: Any) -> str:

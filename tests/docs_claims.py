@@ -259,7 +259,7 @@ CLAIMS = {
         "* The parts of a program that is split": "tests/jitcap/test_sizes.py::"
         "test_a_program_that_is_split tests/jitcap/test_sizes.py::test_a_part_that_takes_no_symbols",
         "* A tensor from outside may be": "tests/jitcap/test_sizes.py::test_tensors_with_strides "
-        "tests/jitcap/test_sizes.py::test_what_is_compiled_for_each_size",
+        "tests/jitcap/test_sizes.py::test_a_layout_is_guarded",
         "* A size that data decide": "tests/jitcap/test_sizes_of_data.py::test_programs "
         "tests/jitcap/test_sizes_of_data.py::test_what_is_expected_is_checked "
         "tests/jitcap/test_sizes_of_data.py::test_what_python_asks",

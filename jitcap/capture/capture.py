@@ -33,6 +33,7 @@ from jitcap.class_guard import Member
 from jitcap.graph import Node, size_inputs
 from jitcap.guards import CodeIs, Equals, Guard, Holds, Is, Names, TypeIs
 from jitcap.joint import Joint, build_joint, runs_python
+from jitcap.tensor_guard import TensorLike
 from jitcap.tracer import DataDependent
 from jitcap.walks import reach
 
@@ -394,7 +395,8 @@ def _drop_unused_inputs(session: Session, end: Epilogue) -> None:
     used: set[Any] = {*end.outputs, *tracer.checks}
     for node in tracer.nodes:
         used.update(node.parents)
-    used.update(size_inputs(tracer.inputs, (*tracer.inputs, *tracer.nodes)))
+    layouts = [g.layout for g in session.guards.items if isinstance(g, TensorLike)]
+    used.update(size_inputs(tracer.inputs, (*tracer.inputs, *tracer.nodes), layouts))
     written = {s.node for s in tensors_of(session) if s.memory.handle is not s.node}
     tracer.inputs[:] = [n for n in tracer.inputs if n in used or n in written]
 

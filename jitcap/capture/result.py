@@ -69,13 +69,13 @@ class Captured:
         """The inputs' strides in elements, as the guards have them (None: contiguous)."""
         seen = {id(g.origin): g for g in self.guards.items if isinstance(g, TensorLike)}
         strides: list[Strides | None] = []
-        for node, given in zip(self.graph.inputs, self.inputs, strict=True):
+        for given in self.inputs:
             if given.origin is None:
                 array = given.value
                 strides.append(tuple(s // array.itemsize for s in array.strides))
                 continue
             guard = seen.get(id(given.origin))
-            strides.append(None if guard is None else guard.layout(node.aval.shape))
+            strides.append(None if guard is None else guard.layout)
         return strides
 
     def add_guards(self) -> None:
@@ -285,7 +285,7 @@ def linked(run: Run, miss: Any, region: Region | None) -> dict[str, Any]:
 def prepare(guards: Guards, names: Names, symbols: Iterable[Origin]) -> None:
     """Render the guards into `names` before anything else reads from outside. `symbols`: the places
     of the numbers that the symbols are."""
-    tensors = [g.origin for g in guards.items if isinstance(g, TensorLike) and None in g.shape]
+    tensors = [g.origin for g in guards.items if isinstance(g, TensorLike) and g.has_symbols]
     of_int = {id(g.origin) for g in guards.items if isinstance(g, TypeIs) and g.cls is int}
     ints = [o for o in symbols if id(o) in of_int and not isinstance(o, Computed)]
     if tensors or ints:

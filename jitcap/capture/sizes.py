@@ -44,7 +44,7 @@ from jitcap.guards import Guard, Holds, Names
 from jitcap.marks import STATIC, Range, marks_of
 from jitcap.scalars import Unlowered
 from jitcap.symbols import Sizes, sides
-from jitcap.tensor_guard import TensorLike, is_argument
+from jitcap.tensor_guard import TensorLike, is_argument, is_contiguous
 from jitcap.tracer import DataDependent
 from jitcap.walks import after_parents
 
@@ -53,7 +53,7 @@ _NAMES: Final = re.compile(r"\bdim\d+\b")
 ALL: Final = "*~"  # all sizes of all arguments
 INTS: Final = "+~"  # ints that vary are symbols where they are sizes
 DATA: Final = "?~"  # sizes that data decide are symbols
-_SIZE: Final = re.compile(r".*\.shape\[\d{1,3}\]", re.ASCII | re.DOTALL)
+_SIZE: Final = re.compile(r".*\.(shape|strides)\[\d{1,3}\]", re.ASCII | re.DOTALL)
 _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {"==": operator.eq, ">=": operator.ge}
 
 
@@ -69,6 +69,19 @@ class SizeOf(Step):
 
     def show(self) -> str:
         return f"{self.base.show()}.shape[{self.dim}]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StrideOf(SizeOf):
+    """The stride of one dimension of a tensor, in elements; the array counts in `unit`s of them."""
+
+    unit: int
+
+    def expr(self, var: Variable, bind: Bind) -> str:
+        return f"{var(self.base)}._array.strides[{self.dim}] // {self.unit}"
+
+    def show(self) -> str:
+        return f"{self.base.show()}.strides[{self.dim}]"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,6 +166,21 @@ class CaptureSizes(Sizes):
             if n >= 2 and d in names and marks.get(d) is not STATIC
             else n
             for d, n in enumerate(array.shape)
+        )
+
+    def of_strides(
+        self, strides: tuple[int, ...], spans: tuple[int, ...], origin: Origin, unit: int
+    ) -> tuple[Any, ...]:
+        """The strides (in elements) of a tensor from outside with a symbol for each that has varied
+        and follows from no other."""
+        varied = _varying(self.session.outside.dynamic, origin.show(), "strides")
+        if not varied:
+            return strides
+        return tuple(
+            self.make(numbers.read(self.session, n, StrideOf(origin, d, unit)), lo=2)
+            if d in varied and spans[d] < 0 and n >= 2
+            else n
+            for d, n in enumerate(strides)
         )
 
     def _of_dim(
@@ -347,12 +375,12 @@ USUAL: Final = 16  # a size of which nothing is known
 _NEGATED: Final = {"==": "!=", ">=": "<"}
 
 
-def _varying(dynamic: frozenset[str], name: str) -> dict[int, frozenset[str]]:
+def _varying(dynamic: frozenset[str], name: str, what: str = "shape") -> dict[int, frozenset[str]]:
     """The dimensions of the tensor called `name` that have varied, each with what was seen."""
     found: dict[int, set[str]] = {}
     for each in dynamic:
         place, mark, history = each.partition(MARK)
-        base, _, dim = place.rpartition(".shape[")
+        base, _, dim = place.rpartition(f".{what}[")
         if mark and base == name:
             found.setdefault(int(dim[:-1]), set()).add(history)
     return {dim: frozenset(history) for dim, history in found.items()}
@@ -391,6 +419,18 @@ def seen(guard: Guard, value: Any) -> Iterator[str]:
             for d, (n, m) in enumerate(zip(guard.shape, now, strict=True)):
                 if n is not None and n != m:
                     yield f"{name}.shape[{d}]{MARK}{n}>{m}"
+            yield from _strides_seen(name, guard, value._array)
+
+
+def _strides_seen(name: str, guard: TensorLike, array: Any) -> Iterator[str]:
+    """Strides that have changed and follow from no size: those of parts of larger tensors. One
+    element is none of them, since code for any stride there reads element by element."""
+    if guard.strides is None or is_contiguous(array):
+        return
+    item = guard.dtype.itemsize // guard.unit
+    for d, (n, m) in enumerate(zip(guard.strides, array.strides, strict=True)):
+        if n is not None and n != m and min(n, m) >= 2 * item:
+            yield f"{name}.strides[{d}]{MARK}{n}>{m}"
 
 
 # ---- the door

@@ -198,7 +198,7 @@ def look_up(module: str, name: str) -> Any:
     None. Runs nothing but imports of our own."""
     later.ensure(module)
     found: Any = sys.modules.get(module)
-    if type(found) is not ModuleType:
+    if not issubclass(type(found), ModuleType):  # of `eager.dtype`, which is a type as well
         return None
     first, *rest = name.split(".")
     found = ModuleType.__getattribute__(found, "__dict__").get(first)

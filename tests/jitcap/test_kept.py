@@ -531,3 +531,12 @@ def test_autocast_around_a_call(recalled):
             with eager.autocast("cpu", dtype=dtype):
                 assert fn(eager.ones(2, 2)).dtype is dtype
         assert [made is not None for made in recalled[-2:]] == [again] * 2
+
+
+def test_an_element_type_that_the_program_names(recalled):
+    def positions(x):
+        return eager.arange(x.shape[0], dtype=eager.long) * x.to(eager.long)
+
+    for again in (False, True):
+        assert jit(positions)(eager.ones(3)).tolist() == [0, 1, 2]
+        assert (recalled[-1] is not None) == again

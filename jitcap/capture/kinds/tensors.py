@@ -143,13 +143,16 @@ def _layout(s: Session, real: Tensor, origin: Origin) -> tuple[Aval, tuple[int, 
     """What a tensor from outside is for the graph; its strides in elements."""
     aval: Aval = real.aval
     shape = s.sizes.of_shape(real, origin)
-    array = real._array
-    strides = real._layout
-    if shape is None:
-        return aval, strides
-    if is_contiguous(array):
-        return replace(aval, shape=shape), contiguous_strides(shape)
-    return replace(aval, shape=shape), laid_out(shape, strides, spanned(array))
+    array, strides = real._array, real._layout
+    if not is_contiguous(array):
+        unit = 1 if aval.device != "cpu" else array.itemsize
+        spans = spanned(array)
+        strides = laid_out(
+            shape or aval.shape, s.sizes.of_strides(strides, spans, origin, unit), spans
+        )
+    elif shape is not None:
+        strides = contiguous_strides(shape)
+    return aval if shape is None else replace(aval, shape=shape), strides
 
 
 class ViewShadow(Shadow):
@@ -190,7 +193,7 @@ class TensorKind(NativeKind):
         if real.requires_grad:
             twin._requires_grad = True
         twin._grad = UNREAD
-        s.outside.guard(TensorLike.of(real, origin, s.line(), aval.shape))
+        s.outside.guard(TensorLike.of(real, origin, s.line(), aval.shape, strides))
         shadow = TensorShadow(real, origin, twin, node)
         s.inputs[node] = s.owners[id(shadow.memory)] = shadow
         s.outside.register(shadow)
