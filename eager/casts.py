@@ -175,6 +175,24 @@ def rounded_once(fn: F) -> F:
     return run  # type: ignore[return-value]
 
 
+def product_rounded_once(fn: F) -> F:
+    """`rounded_once` for products and what is added to them, where all floats have one 16-bit type
+    and live on the CPU, which multiplies in float32 anyway. GPUs multiply 16-bit floats, and what
+    differs in type is for `fn` to refuse."""
+    once = rounded_once(fn)
+
+    @functools.wraps(fn)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if args and isinstance(args[0], Tensor) and args[0].itemsize > 2:
+            return fn(*args, **kwargs)
+        given = _tensors((*args, *kwargs.values()))
+        floats = [t.aval for t in given if t.dtype.is_floating_point]
+        alike = len({(a.dtype, a.device) for a in floats}) == 1 and floats[0].device == "cpu"
+        return (once if alike else fn)(*args, **kwargs)
+
+    return run  # type: ignore[return-value]
+
+
 def to_precision(x: Any, dtype: DType) -> Any:
     """A float tensor in `dtype`, also in lists and tuples; float64 and all else as they are."""
     if isinstance(x, Tensor):

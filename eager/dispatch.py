@@ -201,8 +201,11 @@ def _apply_view(op: Op, source: Any, attrs: Mapping[str, Any]) -> Tensor:
     out: Tensor = wrap(result, storage)
     if storage is not None:
         above = source._view
-        whole, chain = (source, ()) if above is None else (above.base, above.chain)
-        out._view = ViewOf(whole, (*chain, (op, attrs)), storage.history)
+        if above is None:
+            out._view = ViewOf(source, ((op, attrs),), storage.history)
+        else:
+            steps = (*above.chain, (op, attrs))
+            out._view = ViewOf(above.base, steps, storage.history, above.among)
     if source._requires_grad and mode.enabled and not op.stops:
         _record(op, (source,), attrs, (out,))
     return out
@@ -357,10 +360,19 @@ def _check_writable(target: Tensor) -> None:
         raise RuntimeError(
             "a leaf Variable that requires grad is being used in an in-place operation."
         )
-    base = target._base
-    if base is not None and base._node is None and base._requires_grad:
+    where = target._view
+    if where is None:
+        return
+    if where.base._node is None and where.base._requires_grad:
         raise RuntimeError(
             "a view of a leaf Variable that requires grad is being used in an in-place operation."
+        )
+    if where.among is not None:
+        raise RuntimeError(
+            f"Output of {where.among} is a view and is being modified inplace. This view is the "
+            "output of a function that returns multiple views. Such functions do not allow the "
+            "output views to be modified inplace. You should replace the inplace operation by an "
+            "out-of-place one, or index the tensor (x[i])."
         )
 
 
@@ -398,19 +410,29 @@ def _store(target: Tensor, value: Tensor) -> None:
             on_device.store(array, value._array)
         return
     if type(array) is Traced:
+        if 0 in array.strides and _overlaps(array):
+            raise RuntimeError(_OVERLAPS)
         source = value._array
         if type(source) is not Traced:
             source = array.storage.tracer.lift(value)
         array.write(source.read())
     elif not array.flags.writeable:
-        raise RuntimeError(
-            "unsupported operation: this tensor cannot be written in place. Either more than one "
-            "element refers to a single "
-            "memory location (it was expanded), or its memory is read-only. Please clone() the "
-            "tensor before the operation."
-        )
+        raise RuntimeError(_OVERLAPS)
     else:
         np.copyto(array, value._array, casting="unsafe")
+
+
+_OVERLAPS = (
+    "unsupported operation: this tensor cannot be written in place. Either more than one element "
+    "refers to a single memory location (it was expanded), or its memory is read-only. Please "
+    "clone() the tensor before the operation."
+)
+
+
+def _overlaps(array: Traced) -> bool:
+    """Whether two elements of a traced tensor lie in one place."""
+    sizes = zip(array.shape, array.strides, strict=True)
+    return any(type(step) is int and step == 0 and n != 1 for n, step in sizes)
 
 
 def _rebase(target: Tensor, value: Tensor) -> None:

@@ -214,7 +214,11 @@ def stored(value: Any, dtype: DType) -> Any:
     ints wrap in unsigned types. Anything else is returned as it is.
 
     RuntimeError for what does not fit: an int out of range, NaN or infinity as an int, a finite
-    float above the largest."""
+    float above the largest, an imaginary part where there is none."""
+    if type(value) is complex and dtype.category in (INT, FLOAT):
+        if value.imag:
+            raise _too_large(value, dtype)
+        value = value.real
     if type(value) not in (int, float) or dtype.category not in (INT, FLOAT):
         return value
     if dtype.category == FLOAT:

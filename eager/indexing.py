@@ -117,7 +117,9 @@ def _normalise(x: Tensor, index: Any) -> list[Any]:
     if used > x.ndim:
         raise IndexError(f"too many indices for tensor of dimension {x.ndim}")
     dots = [i for i, item in enumerate(items) if item is Ellipsis]
-    if len(dots) > 1:
+    if len(dots) > 1 and dots[1:] == [*range(dots[1], len(items))]:  # at the end, they take nothing
+        del items[dots[1] :]
+    elif len(dots) > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
     at = dots[0] if dots else len(items)
     return items[:at] + [slice(None)] * (x.ndim - used) + items[at + 1 :]
@@ -299,10 +301,7 @@ def _filled(x: Tensor, mask: Tensor, value: Any) -> Tensor:
             f"{list(x.shape)} at index 0"
         )
     whole = reshape(mask, (*mask.shape, *(1,) * (x.ndim - mask.ndim)))
-    if isinstance(value, Tensor):
-        value = reshape(value, ())
-    else:
-        value = dt.stored(value, x.dtype)
+    value = reshape(_as_tensor(value, x), ())
     out = apply(REGISTRY["where"], expand(whole, *x.shape), value, x)
     return out.to(x.dtype)
 
@@ -313,6 +312,8 @@ def _as_tensor(value: Any, like: Tensor) -> Tensor:
     if isinstance(value, (bool, int, float, complex, SymNumber, SymInt, np.generic)):
         value = value.item() if isinstance(value, np.generic) else value
         return apply(REGISTRY["full"], dt.stored(value, like.dtype), shape=(), dtype=like.dtype)
+    if not isinstance(value, (list, tuple, np.ndarray)):
+        raise TypeError(f"can't assign a {type(value).__name__} to a {like.type()}")
     return _beside(wrap(np.array(value, dtype=like.dtype.np)), like)
 
 

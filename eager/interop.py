@@ -41,6 +41,8 @@ def _array_of(data: Any, dtype: DType | None) -> Any:
     dtype."""
     plain = _plain(data)
     array = np.array(plain)
+    if array.dtype.kind in "OU" or (array.dtype == np.uint64 and array is not data):
+        _refuse(plain, array)
     if dtype is not None:
         if dtype.category is dt.INT and array.size and not isinstance(data, (np.ndarray, Tensor)):
             for extreme in (array.min(), array.max()):  # a number that does not fit is refused
@@ -54,6 +56,21 @@ def _array_of(data: Any, dtype: DType | None) -> Any:
     if array.dtype.kind in "iu" and array.dtype not in _KNOWN:
         return array.astype(np.int64)
     return array
+
+
+def _refuse(data: Any, array: Any) -> None:
+    """The error for what no tensor holds: ints beyond 64 bits, and what is no number."""
+    if isinstance(data, str):
+        raise TypeError("new(): invalid data type 'str'")
+    if isinstance(data, np.ndarray | np.generic):
+        return  # whose dtype is refused, or converted
+    kinds = [type(x) for x in array.flat]
+    strange = next((kind for kind in kinds if kind is not int), None)
+    if array.dtype.kind != "O" or strange is None:
+        if array.dtype.kind == "U":
+            raise ValueError("too many dimensions 'str'")
+        raise ValueError("Overflow when unpacking long long")
+    raise RuntimeError(f"Could not infer dtype of {strange.__name__}")
 
 
 def _holds_arrays(data: Any) -> bool:
@@ -223,7 +240,14 @@ def is_complex(input: Tensor) -> bool:
 
 
 @public(method=False)
+def is_storage(obj: Any) -> bool:
+    return isinstance(obj, UntypedStorage | TypedStorage)
+
+
+@public(method=False)
 def numel(input: Tensor) -> int:
+    if not isinstance(input, Tensor):
+        raise TypeError(f"numel(): argument 'input' must be Tensor, not {type(input).__name__}")
     return input.numel()
 
 

@@ -130,7 +130,11 @@ def tensor_repr(self: Tensor) -> str:
     there = type(array) is DeviceArray
     if there:
         array = transfer.download(array)
-    parts = [_body(array, len(name) + 1)] if array.size or array.ndim == 1 else ["[]"]
+    parts = (
+        [_body(array, len("tensor" if name == "Parameter" else name) + 1)]
+        if array.size or array.ndim == 1
+        else ["[]"]
+    )
     if not array.size and array.ndim != 1:
         parts.append(f"size={tuple(array.shape)}")
     shown = (dt.get_default_dtype(), dt.default_complex())

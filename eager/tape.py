@@ -275,7 +275,11 @@ class OpNode(Node):
         return out
 
     def release(self) -> None:
-        self.saved = None
+        """Let go of saved tensors; a node that has none may be asked again."""
+        for value in (self.saved or {}).values():
+            if type(value) is Saved or (type(value) is tuple and Saved in map(type, value)):
+                self.saved = None
+                return
 
 
 class CopySlicesNode(Node):

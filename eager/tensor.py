@@ -31,14 +31,18 @@ UNREAD: Any = object()  # `_grad` of a stand-in tensor whose `.grad` nobody has 
 
 class ViewOf:
     """Where a view comes from: its base tensor, the (view op, attributes) steps from there, the
-    base's history then."""
+    base's history then; `among` is the function that gave it among others (or gave what it is a
+    view of), and None where it came alone."""
 
-    __slots__ = ("base", "chain", "history")
+    __slots__ = ("among", "base", "chain", "history")
 
-    def __init__(self, base: Tensor, chain: tuple[Any, ...], history: int) -> None:
+    def __init__(
+        self, base: Tensor, chain: tuple[Any, ...], history: int, among: str | None = None
+    ) -> None:
         self.base = base
         self.chain = chain
         self.history = history
+        self.among = among
 
 
 class Tensor:

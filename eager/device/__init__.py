@@ -22,6 +22,11 @@ class Size(tuple[int, ...]):
     def __add__(self, other: Any) -> Size:
         return Size(tuple.__add__(self, tuple(other)))
 
+    def __mul__(self, times: Any) -> Size:
+        return Size(tuple.__mul__(self, times))
+
+    __rmul__ = __mul__
+
     def __getitem__(self, index: Any) -> Any:
         item = tuple.__getitem__(self, index)
         return Size(item) if isinstance(index, slice) else item

@@ -75,8 +75,14 @@ class _Range(Constraint):
         return good
 
     def __repr__(self) -> str:
-        kind = "Integers" if self.is_discrete else "Numbers"
-        return f"{kind}(lower_bound={self.lower_bound}, upper_bound={self.upper_bound})"
+        low, high = self.lower_bound, self.upper_bound
+        whole = "Integer" if self.is_discrete else ""
+        if low is None:
+            return f"{whole}LessThan(upper_bound={high})"
+        if high is None:  # of whole numbers, "greater than" includes the bound, as in PyTorch
+            above = "GreaterThanEq" if self.closed and not whole else "GreaterThan"
+            return f"{whole}{above}(lower_bound={low})"
+        return f"{whole}Interval(lower_bound={low}, upper_bound={high})"
 
 
 class _Simplex(Constraint):
@@ -92,13 +98,6 @@ class _OneHot(Constraint):
 
     def check(self, value: Tensor) -> Tensor:
         return ((value == 0) | (value == 1)).all(-1) & (value.sum(-1) == 1)
-
-
-class _RealVector(Constraint):
-    event_dim = 1
-
-    def check(self, value: Tensor) -> Tensor:
-        return (value == value).all(-1)
 
 
 class _LowerCholesky(Constraint):
@@ -218,6 +217,9 @@ class _Independent(Constraint):
         n = self.reinterpreted_batch_ndims
         return good.flatten(good.ndim - n).all(-1) if n else good
 
+    def __repr__(self) -> str:
+        return f"IndependentConstraint({self.base_constraint!r}, {self.reinterpreted_batch_ndims})"
+
 
 def greater_than(lower_bound: Any) -> Constraint:
     return _Range(lower_bound, closed=False)
@@ -255,7 +257,7 @@ stack = _Stack
 multinomial = _Multinomial
 boolean = _Boolean()
 real = _Real()
-real_vector = _RealVector()
+real_vector = _Independent(real, 1)
 positive = greater_than(0.0)
 nonnegative = greater_than_eq(0.0)
 unit_interval = interval(0.0, 1.0)

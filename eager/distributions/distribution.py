@@ -169,6 +169,8 @@ class Distribution:
 
     def __repr__(self) -> str:
         shown = [name for name in self.arg_constraints if name in self.__dict__]
+        if "probs" in shown and "logits" in shown:  # the one that was given is set first
+            shown.remove(max("probs", "logits", key=[*self.__dict__].index))
         each = [
             f"{name}: {value if value.numel() == 1 else value.shape}"
             for name, value in ((n, self.__dict__[n]) for n in shown)

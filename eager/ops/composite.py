@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from eager import dtype as dt
-from eager.casts import full_precision
+from eager.casts import full_precision, rounded_once
 from eager.dispatch import apply
 from eager.dtype import DType
 from eager.op import Sample
@@ -53,8 +53,12 @@ def mean(
     x = input if dtype is None else input.to(dtype)
     _need_float(x, "mean")
     dims = norm_dims(dim, x.ndim, "mean")
-    n = _count(x, dims)
-    return sum(x, dims, keepdim) / n
+    return _mean_over(x, dims, keepdim)
+
+
+@rounded_once
+def _mean_over(x: Tensor, dims: tuple[int, ...], keepdim: bool) -> Tensor:
+    return sum(x, dims, keepdim) / _count(x, dims)
 
 
 def _variance_args(dim: Any, unbiased: Any, correction: Any) -> tuple[Any, float]:
@@ -103,6 +107,7 @@ def _spread_samples() -> list[Sample]:
 
 
 @public(samples=_spread_samples)
+@rounded_once
 def var(
     input: Tensor,
     dim: Any = None,
@@ -117,6 +122,7 @@ def var(
 
 
 @public(samples=_spread_samples)
+@rounded_once
 def std(
     input: Tensor,
     dim: Any = None,
@@ -266,6 +272,11 @@ def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     d = norm_dim(dim, x.ndim, "softmax")
     if is_empty(x.numel()):
         return x.clone()
+    return _softmax_along(x, d)
+
+
+@rounded_once
+def _softmax_along(x: Tensor, d: int) -> Tensor:
     e = _shifted(x, d)[0].exp()
     return e / sum(e, d, keepdim=True)
 
@@ -277,6 +288,11 @@ def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     d = norm_dim(dim, x.ndim, "log_softmax")
     if is_empty(x.numel()):
         return x.clone()
+    return _log_softmax_along(x, d)
+
+
+@rounded_once
+def _log_softmax_along(x: Tensor, d: int) -> Tensor:
     below = _shifted(x, d)[0]
     return below - sum(below.exp(), d, keepdim=True).log()
 

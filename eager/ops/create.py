@@ -15,7 +15,7 @@ from eager.dispatch import apply
 from eager.dtype import DType
 from eager.notice import options, warn
 from eager.op import REGISTRY, Attrs
-from eager.ops.kinds import Create
+from eager.ops.kinds import Create, require_dtype
 from eager.ops.view import as_ints
 from eager.registry import public
 from eager.sym import SymNumber
@@ -118,6 +118,7 @@ def full(
         dtype = dtype or dt.int64
     else:
         fill_value, dtype = _filling(fill_value, dtype)
+    require_dtype("full", dtype)
     if type(size) is tuple and {*map(type, size)} <= _INT:
         shape = size
     else:
@@ -139,6 +140,8 @@ def _filled(name: str, value: int) -> Any:
     ) -> Tensor:
         if layout or pin_memory or memory_format:
             options(name, layout, pin_memory, memory_format)
+        if not sizes and size is None:
+            raise TypeError(f'{name}() missing 1 required positional arguments: "size"')
         place, shape = default.place if device is None else device, as_ints(sizes, size)
         kind = dt.get_default_dtype() if dtype is None else dtype
         if place is None or place is CPU:

@@ -16,6 +16,10 @@ import numpy as np
 Array = np.ndarray
 
 
+class OutOfBounds(RuntimeError):
+    """An index of gather or scatter that names no element."""
+
+
 def check_bounds(name: str, index: Array, size: int, dim: int, *, negative: bool) -> None:
     """IndexError (gather, scatter: RuntimeError, as in PyTorch) naming the first index that lies
     outside `size` (or below zero, where that is not allowed)."""
@@ -24,7 +28,7 @@ def check_bounds(name: str, index: Array, size: int, dim: int, *, negative: bool
     low, high = int(index.min()), int(index.max())
     bad = high if high >= size else low
     if high >= size or low < (-size if negative else 0):
-        raise (RuntimeError if name in ("gather", "scatter") else IndexError)(
+        raise (OutOfBounds if name in ("gather", "scatter") else IndexError)(
             f"{name}: index {bad} is out of bounds for dimension {dim} with size {size}"
         )
 

@@ -459,6 +459,12 @@ def require_sizes(shape: Iterable[Any]) -> None:
             )
 
 
+def require_dtype(name: str, dtype: Any) -> None:
+    """TypeError for what is given as a dtype and is none."""
+    if not isinstance(dtype, DType):
+        raise TypeError(f"{name}: 'dtype' must be eager.DType, not {type(dtype).__name__}")
+
+
 @dataclass(frozen=True, eq=False)
 class Create(Op):
     """A tensor from nothing (or one number): shape and dtype are attributes."""
@@ -471,6 +477,7 @@ class Create(Op):
 
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
         require_sizes(attrs["shape"])
+        require_dtype(self.name, attrs["dtype"])
         return (Aval(tuple(attrs["shape"]), attrs["dtype"], attrs.get("device", "cpu")),)
 
     def compute(
@@ -483,6 +490,9 @@ class Create(Op):
             return (self.numpy(arrays, attrs),)
         except ValueError:
             require_sizes(attrs["shape"])
+            raise
+        except AttributeError:
+            require_dtype(self.name, attrs["dtype"])
             raise
 
 

@@ -164,7 +164,7 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """All slices along `dim`, as a tuple."""
     d = norm_dim(dim, input.ndim, "unbind")
-    return tuple(select(input, d, i) for i in range(input.shape[d]))
+    return _among("unbind", [select(input, d, i) for i in range(input.shape[d])])
 
 
 @public(
@@ -199,6 +199,15 @@ def split(
     for n in sizes:
         parts.append(narrow(tensor, d, start, n))
         start += n
+    return _among("split", parts)
+
+
+def _among(name: str, parts: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Views that one function gives together. Where a gradient is recorded, none may be written:
+    in PyTorch they have one derivative."""
+    for part in parts:
+        if part._view is not None:
+            part._view.among = name
     return tuple(parts)
 
 
@@ -207,8 +216,8 @@ def _pieces(x: Tensor, dim: int, step: Any) -> tuple[Tensor, ...]:
     size = x.shape[dim]
     count = (-(-size // step)).__index__()
     if count < 2:
-        return (alias(x),)
-    return _between(x, dim, [*(k * step for k in range(count)), size])
+        return _among("split", [alias(x)])
+    return _among("split", _between(x, dim, [*(k * step for k in range(count)), size]))
 
 
 def _between(x: Tensor, dim: int, ends: Sequence[Any]) -> tuple[Tensor, ...]:

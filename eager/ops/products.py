@@ -12,7 +12,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from eager import dtype as dt
-from eager.casts import by_place, full_precision, given_precision, lower_precision
+from eager.casts import (
+    by_place,
+    full_precision,
+    given_precision,
+    lower_precision,
+    product_rounded_once,
+)
 from eager.dispatch import apply
 from eager.op import Sample, Samples
 from eager.ops import samples as s
@@ -197,6 +203,7 @@ def _scaled_sum(base: Tensor, product: Tensor, beta: float, alpha: float) -> Ten
     ],
 )
 @lower_precision
+@product_rounded_once
 def addmm(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
@@ -205,6 +212,7 @@ def addmm(
 
 
 @public(inplace=True, samples=lambda: [_operands((2,), (2, 3), (3,))])
+@product_rounded_once
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * (mat @ vec)."""
     return _scaled_sum(input, mv(mat, vec), beta, alpha)
@@ -218,6 +226,7 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: f
 
 @public(inplace=True, samples=lambda: [_operands((2, 4), (2, 2, 3), (2, 3, 4))])
 @lower_precision
+@product_rounded_once
 def baddbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
@@ -227,6 +236,7 @@ def baddbmm(
 
 @public(inplace=True, samples=lambda: [_operands((2, 4), (2, 2, 3), (2, 3, 4))])
 @lower_precision
+@product_rounded_once
 def addbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
@@ -405,6 +415,11 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
         equation, operands = _equation_of_lists((equation, *operands))
     if len(operands) == 1 and isinstance(operands[0], list | tuple):
         operands = tuple(operands[0])
+    if not operands:
+        raise ValueError(
+            "einsum(): must specify the equation string and at least one operand, or at least one "
+            "operand and its subscripts list"
+        )
     inputs, output = _parse(equation, operands)
     _check_sizes(equation, inputs, operands)
     terms = [_merge_repeats(x, n) for x, n in zip(operands, inputs, strict=True)]

@@ -296,7 +296,10 @@ def isin(elements: Any, test_elements: Any, *, invert: bool = False) -> Tensor:
 def allclose(
     input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> bool:
-    """Whether all elements are close (see `isclose`): a Python bool."""
+    """Whether all elements are close (see `isclose`): a Python bool. RuntimeError for two
+    dtypes."""
+    if input.dtype is not other.dtype:
+        raise RuntimeError(f"{input.dtype} did not match {other.dtype}")
     return bool(input.isclose(other, rtol, atol, equal_nan).all())
 
 

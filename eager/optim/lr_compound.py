@@ -56,8 +56,8 @@ class OneCycleLR(LRScheduler):
                 f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}"
             )
         self.total_steps = total_steps
-        self._phases = _phases(total_steps, pct_start, three_phase)
-        self._linear = anneal_strategy == "linear"
+        self._schedule_phases = _phases(total_steps, pct_start, three_phase)
+        self._anneal_func_type = anneal_strategy
         self.cycle_momentum = cycle_momentum
         if last_epoch == -1:
             _set_peaks(optimizer, max_lr, div_factor, final_div_factor)
@@ -92,35 +92,34 @@ class OneCycleLR(LRScheduler):
                 f"Tried to step {step} times. The specified number of total steps is "
                 f"{self.total_steps}"
             )
-        between = _line if self._linear else _cosine
+        between = _line if self._anneal_func_type == "linear" else _cosine
         rates = []
         for group in self.optimizer.param_groups:
             start = 0.0
-            for i, (end, ends) in enumerate(self._phases):
-                if step <= end or i == len(self._phases) - 1:
+            for i, phase in enumerate(self._schedule_phases):
+                end = phase["end_step"]
+                if step <= end or i == len(self._schedule_phases) - 1:
                     share = (step - start) / (end - start)
-                    rates.append(between(group[ends[0]], group[ends[1]], share))
+                    rates.append(between(group[phase["start_lr"]], group[phase["end_lr"]], share))
                     if self.cycle_momentum:
-                        self._write_momentum(group, between(group[ends[2]], group[ends[3]], share))
+                        low, high = group[phase["start_momentum"]], group[phase["end_momentum"]]
+                        self._write_momentum(group, between(low, high, share))
                     break
                 start = end
         return rates
 
 
-_Phase = tuple[float, tuple[str, str, str, str]]
-
-
-def _phases(total: int, share: float, three: bool) -> list[_Phase]:
-    """(last step, (lr from, lr to, momentum from, momentum to)) of each phase."""
+def _phases(total: int, share: float, three: bool) -> list[dict[str, Any]]:
+    """The last step of each phase, and in which entries of a group it begins and ends: kept in
+    `state_dict()` as in PyTorch's."""
     up = ("initial_lr", "max_lr", "max_momentum", "base_momentum")
-    end = float(share * total) - 1
-    if not three:
-        return [(end, up), (total - 1, ("max_lr", "min_lr", "base_momentum", "max_momentum"))]
-    return [
-        (end, up),
-        (float(2 * share * total) - 2, ("max_lr", "initial_lr", "base_momentum", "max_momentum")),
-        (total - 1, ("initial_lr", "min_lr", "max_momentum", "max_momentum")),
-    ]
+    down = ("max_lr", "initial_lr" if three else "min_lr", "base_momentum", "max_momentum")
+    first = float(share * total) - 1
+    phases = [(first, up), (float(2 * share * total) - 2 if three else total - 1, down)]
+    if three:
+        phases.append((total - 1, ("initial_lr", "min_lr", "max_momentum", "max_momentum")))
+    names = ("end_step", "start_lr", "end_lr", "start_momentum", "end_momentum")
+    return [dict(zip(names, (end, *ends), strict=True)) for end, ends in phases]
 
 
 def _set_peaks(optimizer: Optimizer, max_lr: Any, divide: float, final: float) -> None:
@@ -173,6 +172,10 @@ class CyclicLR(LRScheduler):
         if last_epoch == -1:
             for lr, group in zip(base_lrs, optimizer.param_groups, strict=True):
                 group["lr"] = lr
+            lows, highs = self.base_momentums, self.max_momentums
+            for group, low, high in zip(optimizer.param_groups, lows, highs, strict=True):
+                if cycle_momentum:
+                    group["max_momentum"], group["base_momentum"] = high, low
         super().__init__(optimizer, last_epoch)
         self.base_lrs = base_lrs
 
@@ -321,6 +324,7 @@ class ReduceLROnPlateau(LRScheduler):
         self.threshold = threshold
         self.threshold_mode = threshold_mode
         self.cooldown = cooldown
+        self.default_min_lr = None if isinstance(min_lr, list | tuple) else min_lr
         self.min_lrs = _per_group(min_lr, optimizer, "min_lrs")
         self.eps = eps
         self.last_epoch = 0
@@ -328,7 +332,8 @@ class ReduceLROnPlateau(LRScheduler):
         self._reset()
 
     def _reset(self) -> None:
-        self.best = math.inf if self.mode == "min" else -math.inf
+        self.mode_worse = math.inf if self.mode == "min" else -math.inf
+        self.best = self.mode_worse
         self.cooldown_counter = 0
         self.num_bad_epochs = 0
 

@@ -294,7 +294,7 @@ class Optimizer(_Hooked):
     def __repr__(self) -> str:
         lines = [f"{type(self).__name__} ("]
         for i, group in enumerate(self.param_groups):
-            lines.append(f"Parameter Group {i}")
+            lines.append(f"\nParameter Group {i}" if i else "Parameter Group 0")
             lines.extend(f"    {k}: {group[k]}" for k in sorted(group) if k != "params")
         return "\n".join([*lines, ")"])
 
@@ -336,7 +336,10 @@ def zeros_like(parameter: Tensor) -> Tensor:
 
 
 def settings(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The settings among the arguments of an `__init__`, which are its `locals()`."""
+    """The settings among the arguments of an `__init__`, which are its `locals()`. RuntimeError
+    for two ways of computing at once."""
+    if arguments.get("fused") and arguments.get("foreach"):
+        raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
     return {k: v for k, v in arguments.items() if k not in ("self", "params", "__class__")}
 
 

@@ -11,7 +11,7 @@ import warnings
 from typing import Any
 
 from eager import dtype as dt
-from eager.casts import lower_precision
+from eager.casts import lower_precision, rounded_once
 from eager.dtype import DType
 from eager.nn.functional.register import functional
 from eager.notice import warn_once
@@ -84,6 +84,7 @@ def gumbel_softmax(
 
 
 @functional(lambda: [Sample((s.values((3, 4)),)), Sample((s.values((4, 3)), 0))])
+@rounded_once
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """The first half along dim times the sigmoid of the second (Dauphin et al. 2017)."""
     d = norm_dim(dim, input.ndim, "glu")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eager.casts import lower_precision
+from eager.casts import lower_precision, product_rounded_once
 from eager.dispatch import apply
 from eager.nn.functional.register import functional, per_dim
 from eager.op import Sample
@@ -102,6 +102,7 @@ def _images(n: int, channels: int, *more: Any, size: int = 5) -> tuple[Any, ...]
     ]
 )
 @lower_precision
+@product_rounded_once
 def conv1d(
     input: Tensor,
     weight: Tensor,
@@ -124,6 +125,7 @@ def conv1d(
     ]
 )
 @lower_precision
+@product_rounded_once
 def conv2d(
     input: Tensor,
     weight: Tensor,
@@ -139,6 +141,7 @@ def conv2d(
 
 @functional(lambda: [Sample((*_images(3, 2, size=3), s.values((3, 2, 2, 2, 2)), s.values((3,))))])
 @lower_precision
+@product_rounded_once
 def conv3d(
     input: Tensor,
     weight: Tensor,
@@ -206,6 +209,7 @@ def _conv_transpose(
     ]
 )
 @lower_precision
+@product_rounded_once
 def conv_transpose1d(
     input: Tensor,
     weight: Tensor,
@@ -238,6 +242,7 @@ def conv_transpose1d(
     ]
 )
 @lower_precision
+@product_rounded_once
 def conv_transpose2d(
     input: Tensor,
     weight: Tensor,
@@ -265,6 +270,7 @@ def conv_transpose2d(
 
 @functional(lambda: [Sample((*_images(3, 2, size=2), s.values((2, 3, 2, 2, 2)), s.values((3,))))])
 @lower_precision
+@product_rounded_once
 def conv_transpose3d(
     input: Tensor,
     weight: Tensor,

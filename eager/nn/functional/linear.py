@@ -10,7 +10,7 @@ import numpy as np
 
 from eager import dtype as dt
 from eager.autograd.function import Function
-from eager.casts import given_precision, lower_precision, on_gpus
+from eager.casts import given_precision, lower_precision, on_gpus, product_rounded_once
 from eager.dispatch import apply, must_hold, tracing
 from eager.nn.functional.dropout import dropout
 from eager.nn.functional.register import functional
@@ -35,6 +35,7 @@ from eager.tensor import Tensor
     ]
 )
 @lower_precision
+@product_rounded_once
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input (*, K) @ weight (N, K) transposed + bias (N) -> (*, N). A 1-D weight (K) gives (*)."""
     if weight.ndim == 1:
@@ -255,6 +256,7 @@ def _qkv(*batch: int) -> tuple[Any, ...]:
     ]
 )
 @lower_precision
+@product_rounded_once
 def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,

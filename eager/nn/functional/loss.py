@@ -19,6 +19,7 @@ from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.activation import logsigmoid
 from eager.ops.index import GATHER, TAKE
+from eager.ops.index_kernels import OutOfBounds
 from eager.ops.pointwise import where
 from eager.tensor import Tensor
 
@@ -67,10 +68,8 @@ def _picked_loss(
     safe = where(valid, target, 0)
     try:
         picked = apply(GATHER, scores, safe.unsqueeze(dim), dim=dim).squeeze(dim)
-    except RuntimeError as error:
-        if "is out of bounds" in str(error):
-            raise IndexError(f"Target is out of bounds. {error}") from None
-        raise
+    except OutOfBounds as error:
+        raise IndexError(f"Target is out of bounds. {error}") from None
     loss = -picked if total is None else total - picked
     if weight is None:
         return where(valid, loss, 0.0), valid.to(scores.dtype)

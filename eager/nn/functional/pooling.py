@@ -7,7 +7,7 @@ from typing import Any
 
 from eager import dtype as dt
 from eager.aval import Aval
-from eager.casts import full_precision, given_precision, on_gpus
+from eager.casts import full_precision, given_precision, on_gpus, rounded_once
 from eager.dispatch import apply
 from eager.nn.functional.register import functional, per_dim
 from eager.op import Sample
@@ -172,6 +172,7 @@ max_unpool3d = _max_unpool(3)
 
 
 # ------------------------------------------------------------------------------------ mean
+@rounded_once
 def _avg_pool(
     input: Tensor, n: int, geometry: dict[str, Any], count_include_pad: bool, divisor: int | None
 ) -> Tensor:

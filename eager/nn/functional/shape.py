@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from eager import dtype as dt
-from eager.casts import on_gpus
+from eager.casts import on_gpus, rounded_once
 from eager.dispatch import apply
 from eager.nn.functional.pooling import (
     adaptive_avg_pool1d,
@@ -257,6 +257,7 @@ _SPATIAL = {"linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2}
     ]
 )
 @on_gpus("full")
+@rounded_once
 def interpolate(
     input: Tensor,
     size: Any = None,

@@ -50,6 +50,8 @@ class _ConvNd(Module):
         self.output_padding = per_dim(output_padding, n)
         self.groups = groups
         self.padding_mode = padding_mode
+        if padding == "same" and any(step != 1 for step in self.stride):
+            raise ValueError("padding='same' is not supported for strided convolutions")
         self._reversed_padding = self._sides()
         self.weight = Parameter(empty(self._weight_shape(), device=device, dtype=dtype))
         if bias:

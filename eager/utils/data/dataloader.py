@@ -8,7 +8,7 @@ nothing has to be pickled. Batches come in the sampler's order whatever the numb
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -24,9 +24,9 @@ from eager.utils.data.dataset import IterableDataset, Subset, TensorDataset
 from eager.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
 
-def default_collate(batch: list[Any]) -> Any:
+def default_collate(batch: Sequence[Any]) -> Any:
     """Samples joined along a new first dimension, structure by structure: tensors, arrays and
-    numbers become tensors; strings a list; tuples, lists, dicts and named tuples hold collated
+    numbers become tensors; strings stay as they are; tuples, lists, dicts and named tuples hold collated
     parts. TypeError for what cannot be joined."""
     first = batch[0]
     if isinstance(first, Tensor):
@@ -42,7 +42,7 @@ def default_collate(batch: list[Any]) -> Any:
     if isinstance(first, tuple | list):
         if any(len(sample) != len(first) for sample in batch):
             raise RuntimeError("each element in list of batch should be of equal size")
-        parts = [default_collate(list(part)) for part in zip(*batch, strict=True)]
+        parts = [default_collate(part) for part in zip(*batch, strict=True)]
         if hasattr(first, "_fields"):
             return type(first)(*parts)
         return parts
