@@ -22,7 +22,8 @@ from codegen.rewrite import Rewrite
 from codegen.sizes import Size, below, hint, is_static, same
 
 MAX_PIECES: Final = 64
-MIN_LENGTH: Final = 16  # a shorter piece of the axis that runs through memory is not worth a loop
+MIN_LENGTH: Final = 16  # a shorter piece of the axis that runs through memory is not worth a loop,
+LONG: Final = 256  # unless the others are long
 
 # Where the answer changes: `index < value` at value, `index <= value` after it.
 _CHANGES: Final = {"lt": 0, "ge": 0, "le": 1, "gt": 1}
@@ -121,7 +122,7 @@ def _bounds(a: Axis, stages: tuple[Stage, ...]) -> list[tuple[Size, Size]]:
     if not edges or len(edges) >= MAX_PIECES:
         return []
     bounds = list(itertools.pairwise([0, *edges, a.size]))
-    short = min(hint(hi - lo) for lo, hi in bounds) < MIN_LENGTH
+    short = hint(a.size) < LONG and min(hint(hi - lo) for lo, hi in bounds) < MIN_LENGTH
     reduces = any(stage.reductions for stage in stages)
     return [] if short and (reduces or _runs_through_memory(a, stages)) else bounds
 
@@ -144,10 +145,12 @@ def _change(x: Expr, a: Axis) -> Size | None:
     if isinstance(limit, IndexOf) and limit.index.terms:
         return None
     terms = index.index.terms
-    if len(terms) != 1 or terms[0][0] is not a or not same(terms[0][1], 1):
+    if len(terms) != 1 or terms[0][0] is not a:
         return None
     value = limit.index.const if isinstance(limit, IndexOf) else int(limit.value)
-    return value - index.index.const + _CHANGES[x.fn]
+    if same(terms[0][1], -1):  # what runs backwards
+        return index.index.const - value + 1 - _CHANGES[x.fn]
+    return value - index.index.const + _CHANGES[x.fn] if same(terms[0][1], 1) else None
 
 
 def _runs_through_memory(a: Axis, stages: tuple[Stage, ...]) -> bool:

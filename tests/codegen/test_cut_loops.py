@@ -54,6 +54,11 @@ def softmax_of_parts(x, y):
     return eager.cat([x, y], 1).softmax(1)
 
 
+def turned(x, y):
+    joined = eager.cat([x * 2, y], 1)
+    return joined.flip(1), joined.flip(0, 1).exp(), x.repeat(1, 6).roll(1, 1)
+
+
 def joined_gradients(x, y):
     w = (x * y).detach().requires_grad_()
     a, b = w.chunk(2, 1)
@@ -62,7 +67,7 @@ def joined_gradients(x, y):
 
 PROGRAMS = [
     cat_rows, cat_columns, cat_then_reduce, cat_in_the_middle, padded, scattered,
-    softmax_of_parts, joined_gradients, gathered_then_reduced,
+    softmax_of_parts, joined_gradients, gathered_then_reduced, turned,
 ]  # fmt: skip
 
 
@@ -80,7 +85,7 @@ def test_values(fn, columns):
         np.testing.assert_allclose(a.double().numpy(), b.double().numpy(), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("fn", [cat_rows, cat_columns, cat_in_the_middle, rows_of_parts])
+@pytest.mark.parametrize("fn", [cat_rows, cat_columns, cat_in_the_middle, rows_of_parts, turned])
 def test_no_condition_is_left(fn):
     tiled = explain(fn)(floats(4, 64), floats(4, 64, seed=1)).stages["tiled"]
     assert " if " not in tiled

@@ -49,6 +49,26 @@ def test_transforms_of_any_length(n):
     compare(transforms, x, z, rtol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", REAL)
+@pytest.mark.parametrize("lines", [1, 2, 5, 16, 33])
+def test_any_number_of_real_lines(lines, dtype):
+    """Several are transformed at a time; what one holds does not reach another."""
+    eager.manual_seed(lines)
+    x, z = eager.randn(lines, 12, dtype=dtype), complex_of(lines, 7, dtype=dtype)
+
+    def transforms(x, z):
+        fft = eager.fft
+        return (
+            fft.rfft(x), fft.rfft(x, n=9), fft.rfft(x, n=20), fft.irfft(z), fft.irfft(z, n=13),
+            fft.irfft(z, n=5), fft.irfft(z, n=30), fft.rfft(x, dim=0), fft.irfft(z, n=lines, dim=0),
+        )  # fmt: skip
+
+    compare(transforms, x, z, rtol=1e-6)
+    x[0], z[0] = inf, nan
+    for mine, expected in zip(jit(transforms)(x, z)[:7], transforms(x, z)[:7], strict=True):
+        assert (mine.isfinite() == expected.isfinite()).all()
+
+
 def test_transforms_of_several_dimensions():
     eager.manual_seed(0)
     x, z = eager.randn(4, 6, 5), complex_of(4, 6, 5)

@@ -39,7 +39,9 @@ def _transform(
     w: Writer, source: str, to: str, shapes: Sequence[tuple[int, ...]], dim: int, size: int,
     scale: float, *, backward: bool, half: bool = False,
 ) -> None:  # fmt: skip
-    """One call: `source` of the first shape to `to` of the second, along `dim`."""
+    """One call: `source` of the first shape to `to` of the second, along `dim`. Numbers of 32 bits
+    are transformed in them; the long convolutions of a chirp would lose too much."""
+    kinds = (w.aval(0).dtype, w.step.out_avals[0].dtype)
     outer, given, inner = around(shapes[0], dim)
     passes, chirp = factors(size), 0
     if max(passes, default=1) > LARGEST_FACTOR:
@@ -50,11 +52,21 @@ def _transform(
     w.table("i64", f"factors{number}", [*passes, 0])
     w.lines.append(f"static const Fft fft{number} = {{{size}, {chirp}, factors{number}}};")
     shared = 4 * chirp + size if chirp else size
-    lanes = 1 if same(outer * inner, 1) else LANES
-    room = w.take(round_up(16 * shared, ALIGN) + 32 * length * lanes * team())
+    narrow = not chirp and all(k.itemsize // (1 + k.is_complex) == 4 for k in kinds)
+    lanes = 1 if same(outer * inner, 1) else LANES * (2 if narrow else 1)
+    room = w.take(round_up(16 * shared, ALIGN) + 32 * length * LANES * team())
     counts = (outer, inner, given, shapes[1][dim])
     flags = (str(flag).lower() for flag in (backward, half))
-    w.call(f"fft<{lanes}>", f"fft{number}", *counts, *flags, repr(scale), source, to, room)
+    w.call(
+        f"fft<{lanes}, {'f32' if narrow else 'f64'}>",
+        f"fft{number}",
+        *counts,
+        *flags,
+        repr(scale),
+        source,
+        to,
+        room,
+    )
 
 
 def _scale(name: str, count: int) -> float:

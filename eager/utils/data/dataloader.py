@@ -26,8 +26,8 @@ from eager.utils.data.sampler import BatchSampler, RandomSampler, Sampler, Seque
 
 def default_collate(batch: Sequence[Any]) -> Any:
     """Samples joined along a new first dimension, structure by structure: tensors, arrays and
-    numbers become tensors; strings stay as they are; tuples, lists, dicts and named tuples hold collated
-    parts. TypeError for what cannot be joined."""
+    numbers become tensors; strings stay as they are; tuples, lists, dicts and named tuples hold
+    collated parts. TypeError for what cannot be joined."""
     first = batch[0]
     if isinstance(first, Tensor):
         return stack(batch)

@@ -1,7 +1,6 @@
 // Library steps: discrete Fourier transforms along one dimension of a contiguous (outer, n, inner) tensor.
 //
-// Lines are gathered into f64 buffers, so that the transform adds less than the rounding of the input;
-// lanes hold several lines.
+// Lines are gathered into buffers of E, which is f32 or f64; lanes hold several lines.
 // Stockham's passes by the factors of n put everything in order on their way (Van Loan, Computational
 // Frameworks for the FFT, 1.7); a length with a large prime is a convolution of a power of two
 // (Bluestein's chirp). A backward transform is the forward one with the parts exchanged.
@@ -17,19 +16,19 @@ template <class V> struct Cx { V re, im; };
 typedef Cx<f64> Root;
 template <class V> JC_INLINE Cx<V> plus(Cx<V> a, Cx<V> b) { return {a.re + b.re, a.im + b.im}; }
 template <class V> JC_INLINE Cx<V> minus(Cx<V> a, Cx<V> b) { return {a.re - b.re, a.im - b.im}; }
-template <class V> JC_INLINE Cx<V> times(Cx<V> a, Root b) { return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re}; }
+template <class V, class E> JC_INLINE Cx<V> times(Cx<V> a, Cx<E> b) { return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re}; }
 template <class V> JC_INLINE Cx<V> turned(Cx<V> a) { return {a.im, -a.re}; }  // times -i
 template <class V> JC_INLINE Cx<V> exchanged(Cx<V> a) { return {a.im, a.re}; }
 
 // out[k] = exp(-2 pi i k / n). The angle is reduced in integers: at most pi/4 is left.
-JC_NOINLINE inline void fft_roots(Root *out, i64 n) {
+template <class E> JC_NOINLINE void fft_roots(Cx<E> *out, i64 n) {
   for (i64 k = 0; k < n; k++) {
     i64 quarter = (8 * k + n) / (2 * n);
     f64 angle = 0x1.921fb54442d18p+0 * (f64)(4 * k - quarter * n) / (f64)n, z = angle * angle;
     f64 c = cos_poly(angle, z), s = sin_poly(angle, z);
     Root root = {c, -s};
     for (i64 q = 0; q < (quarter & 3); q++) root = turned(root);
-    out[k] = root;
+    out[k] = {(E)root.re, (E)root.im};
   }
 }
 // One pass by the factor r: y[q + s (r p + v)] = w^(p v s) sum_u x[q + s (p + m u)] w_r^(u v).
@@ -41,9 +40,9 @@ template <int R, class V> JC_INLINE void fft_butterfly(const Cx<V> *t, Cx<V> *y)
     y[0] = plus(a, c), y[1] = plus(b, d), y[2] = minus(a, c), y[3] = minus(b, d);
   }
 }
-template <int R, class V> JC_NOINLINE void fft_pass(const Cx<V> *x, Cx<V> *y, i64 m, i64 s, const Root *w) {
+template <int R, class V, class E> JC_NOINLINE void fft_pass(const Cx<V> *x, Cx<V> *y, i64 m, i64 s, const Cx<E> *w) {
   for (i64 p = 0; p < m; p++) {
-    Root turn[R];
+    Cx<E> turn[R];
     for (int v = 0; v < R; v++) turn[v] = w[p * v * s];
     for (i64 q = 0; q < s; q++) {
       Cx<V> t[R], z[R];
@@ -53,7 +52,7 @@ template <int R, class V> JC_NOINLINE void fft_pass(const Cx<V> *x, Cx<V> *y, i6
     }
   }
 }
-template <class V> JC_NOINLINE void fft_pass_any(i64 r, const Cx<V> *x, Cx<V> *y, i64 m, i64 s, i64 n, const Root *w) {
+template <class V, class E> JC_NOINLINE void fft_pass_any(i64 r, const Cx<V> *x, Cx<V> *y, i64 m, i64 s, i64 n, const Cx<E> *w) {
   i64 step = n / r;
   for (i64 p = 0; p < m; p++)
     for (i64 q = 0; q < s; q++)
@@ -65,7 +64,7 @@ template <class V> JC_NOINLINE void fft_pass_any(i64 r, const Cx<V> *x, Cx<V> *y
       }
 }
 // The transform of a by means of b; returns where the result is. w: the n roots.
-template <class V> JC_NOINLINE Cx<V> *fft_passes(Cx<V> *a, Cx<V> *b, i64 n, const i64 *factors, const Root *w) {
+template <class V, class E> JC_NOINLINE Cx<V> *fft_passes(Cx<V> *a, Cx<V> *b, i64 n, const i64 *factors, const Cx<E> *w) {
   i64 s = 1;
   for (; *factors; s *= *factors++) {
     i64 r = *factors, m = n / (s * r);
@@ -79,26 +78,26 @@ template <class V> JC_NOINLINE Cx<V> *fft_passes(Cx<V> *a, Cx<V> *b, i64 n, cons
   return a;
 }
 // What all lines share, at `room`: the roots; for a chirp its values and the transform of their conjugates.
-struct FftTables { Root *roots, *chirp, *filter; };
-JC_NOINLINE inline FftTables fft_tables(const Fft &f, Root *room) {
+template <class E> struct FftTables { Cx<E> *roots, *chirp, *filter; };
+template <class E> JC_NOINLINE FftTables<E> fft_tables(const Fft &f, Cx<E> *room) {
   i64 n = f.n, m = f.chirp;
   if (!m) {
     fft_roots(room, n);
     return {room, nullptr, nullptr};
   }
-  FftTables t = {room, room + m, room + m + n};
-  Root *twice = t.filter, *work = t.filter + m;  // 2 n <= m + 1 roots of exp(-pi i k / n)
+  FftTables<E> t = {room, room + m, room + m + n};
+  Cx<E> *twice = t.filter, *work = t.filter + m;  // 2 n <= m + 1 roots of exp(-pi i k / n)
   fft_roots(twice, 2 * n);
   for (i64 k = 0, square = 0; k < n; square = (square + 2 * k + 1) % (2 * n), k++) t.chirp[k] = twice[square];
   fft_roots(t.roots, m);
   for (i64 k = 0; k < m; k++) work[k] = {0, 0};
   for (i64 k = 0; k < n; k++) work[k] = work[k ? m - k : 0] = {t.chirp[k].re, -t.chirp[k].im};
-  Root *found = fft_passes(work, work + m, m, f.factors, t.roots);
-  for (i64 k = 0; k < m; k++) t.filter[k] = {found[k].re / (f64)m, found[k].im / (f64)m};
+  Cx<E> *found = fft_passes(work, work + m, m, f.factors, t.roots);
+  for (i64 k = 0; k < m; k++) t.filter[k] = {found[k].re / (E)m, found[k].im / (E)m};
   return t;
 }
 // The transform of the n values at `a`; `a` and `b` have room for as many as are convolved.
-template <class V> JC_NOINLINE Cx<V> *fft_line(const Fft &f, const FftTables &t, Cx<V> *a, Cx<V> *b) {
+template <class V, class E> JC_NOINLINE Cx<V> *fft_line(const Fft &f, const FftTables<E> &t, Cx<V> *a, Cx<V> *b) {
   i64 n = f.n, m = f.chirp;
   if (!m) return fft_passes(a, b, n, f.factors, t.roots);
   for (i64 k = 0; k < n; k++) a[k] = times(a[k], t.chirp[k]);
@@ -110,63 +109,63 @@ template <class V> JC_NOINLINE Cx<V> *fft_line(const Fft &f, const FftTables &t,
   return y;
 }
 // How elements are read and written. A real output keeps the real part.
-JC_INLINE Root fft_value(c64 x) { return {x.re, x.im}; }
-JC_INLINE Root fft_value(c128 x) { return {x.re, x.im}; }
-JC_INLINE Root fft_value(f32 x) { return {x, 0}; }
-JC_INLINE Root fft_value(f64 x) { return {x, 0}; }
-JC_INLINE void fft_store(c64 *at, Root x) { *at = {(f32)x.re, (f32)x.im}; }
-JC_INLINE void fft_store(c128 *at, Root x) { *at = {x.re, x.im}; }
-JC_INLINE void fft_store(f32 *at, Root x) { *at = (f32)x.re; }
-JC_INLINE void fft_store(f64 *at, Root x) { *at = x.re; }
-template <int W> JC_INLINE void fft_put(Cx<vec<f64, W>> &at, int lane, Root x) {
+template <class E, class T> JC_INLINE Cx<E> fft_value(T x) {
+  if constexpr (__is_class(T)) return {(E)x.re, (E)x.im};
+  else return {(E)x, 0};
+}
+template <class T, class E> JC_INLINE void fft_store(T *at, Cx<E> x) {
+  if constexpr (__is_class(T)) *at = {(decltype(at->re))x.re, (decltype(at->re))x.im};
+  else *at = (T)x.re;
+}
+template <class E, int W> JC_INLINE void fft_put(Cx<vec<E, W>> &at, int lane, Cx<E> x) {
   if constexpr (W == 1) at = {x.re, x.im};
   else at.re[lane] = x.re, at.im[lane] = x.im;
 }
-template <int W> JC_INLINE Root fft_get(const Cx<vec<f64, W>> &at, int lane) {
+template <class E, int W> JC_INLINE Cx<E> fft_get(const Cx<vec<E, W>> &at, int lane) {
   if constexpr (W == 1) return {at.re, at.im};
   else return {at.re[lane], at.im[lane]};
 }
 // a[k] of each lane = x[from[lane] + k * step], of `given` elements; what is not given of n are zeros, or, with
 // `half`, the conjugates of what is. A backward transform gets its parts exchanged.
-template <int W, class T> JC_INLINE void fft_take(Cx<vec<f64, W>> *a, i64 n, i64 given, bool backward, bool half, const T *x, const i64 *from, i64 step) {
+template <class E, int W, class T> JC_INLINE void fft_take(Cx<vec<E, W>> *a, i64 n, i64 given, bool backward, bool half, const T *x, const i64 *from, i64 step) {
   i64 most = half ? n / 2 + 1 : n, direct = given < most ? given : most;
   for (i64 k = 0; k < direct; k++) {
-    Cx<vec<f64, W>> v;
+    Cx<vec<E, W>> v;
     JC_UNROLL
-    for (int lane = 0; lane < W; lane++) fft_put<W>(v, lane, fft_value(x[from[lane] + k * step]));
+    for (int lane = 0; lane < W; lane++) fft_put<E, W>(v, lane, fft_value<E>(x[from[lane] + k * step]));
     a[k] = v;
   }
   if (half) {
-    a[0].im = vec<f64, W>{};
-    if (n % 2 == 0 && n / 2 < direct) a[n / 2].im = vec<f64, W>{};
+    a[0].im = vec<E, W>{};
+    if (n % 2 == 0 && n / 2 < direct) a[n / 2].im = vec<E, W>{};
   }
-  for (i64 k = direct; k < n; k++) a[k] = half && n - k < direct ? Cx<vec<f64, W>>{a[n - k].re, -a[n - k].im} : Cx<vec<f64, W>>{};
+  for (i64 k = direct; k < n; k++) a[k] = half && n - k < direct ? Cx<vec<E, W>>{a[n - k].re, -a[n - k].im} : Cx<vec<E, W>>{};
   if (backward)
     for (i64 k = 0; k < n; k++) a[k] = exchanged(a[k]);
 }
 // out[to[lane] + k * step] = y[k] of each lane that is live, scaled.
-template <int W, class R> JC_INLINE void fft_give(const Cx<vec<f64, W>> *y, i64 kept, bool backward, f64 scale, R *out, const i64 *to, i64 step, int live) {
+template <class E, int W, class R> JC_INLINE void fft_give(const Cx<vec<E, W>> *y, i64 kept, bool backward, E scale, R *out, const i64 *to, i64 step, int live) {
   for (i64 k = 0; k < kept; k++) {
-    Cx<vec<f64, W>> v = backward ? exchanged(y[k]) : y[k];
+    Cx<vec<E, W>> v = backward ? exchanged(y[k]) : y[k];
     v = {v.re * scale, v.im * scale};
     if (live == W) {
       JC_UNROLL
-      for (int lane = 0; lane < W; lane++) fft_store(out + to[lane] + k * step, fft_get<W>(v, lane));
+      for (int lane = 0; lane < W; lane++) fft_store(out + to[lane] + k * step, fft_get<E, W>(v, lane));
     } else {
-      for (int lane = 0; lane < live; lane++) fft_store(out + to[lane] + k * step, fft_get<W>(v, lane));
+      for (int lane = 0; lane < live; lane++) fft_store(out + to[lane] + k * step, fft_get<E, W>(v, lane));
     }
   }
 }
 
-// Lines of `given` elements of x become lines of `kept` of out, W at a time. `half`: what is not given
+// Lines of `given` elements of x become lines of `kept` of out, W of E at a time. `half`: what is not given
 // are the conjugates of what is. out may be x where given == kept.
-template <int W, class T, class R>
+template <int W, class E, class T, class R>
 JC_NOINLINE void fft(const Fft &f, i64 outer, i64 inner, i64 given, i64 kept, bool backward, bool half, f64 scale, const T *x, R *out, char *room) {
-  typedef vec<f64, W> V;
+  typedef vec<E, W> V;
   i64 n = f.n, length = f.chirp ? f.chirp : n, lines = outer * inner;
-  Root *shared = (Root *)room;
+  Cx<E> *shared = (Cx<E> *)room;
   Cx<V> *own = (Cx<V> *)(room + 64 * (((f.chirp ? 4 * length + n : n) * 16 + 63) / 64));
-  FftTables t = fft_tables(f, shared);
+  FftTables<E> t = fft_tables(f, shared);
   parallel((lines + W - 1) / W, 1, team_for(lines * n * 64), [=, &f](i64 lo, i64 hi) {
     Cx<V> *a = own + member() * 2 * length, *b = a + length;
     for (i64 first = lo * W; first < hi * W; first += W) {
@@ -177,8 +176,8 @@ JC_NOINLINE void fft(const Fft &f, i64 outer, i64 inner, i64 given, i64 kept, bo
         from[lane] = line / inner * given * inner + line % inner;
         to[lane] = line / inner * kept * inner + line % inner;
       }
-      fft_take<W>(a, n, given, backward, half, x, from, inner);
-      fft_give<W>(fft_line(f, t, a, b), kept, backward, scale, out, to, inner, live);
+      fft_take<E, W>(a, n, given, backward, half, x, from, inner);
+      fft_give<E, W>(fft_line(f, t, a, b), kept, backward, (E)scale, out, to, inner, live);
     }
   });
 }
