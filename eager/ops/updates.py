@@ -10,6 +10,14 @@ from eager.tensor import Tensor
 from eager.traced import repeatable
 
 
+def is_elsewhere(parameter: Tensor, held: Tensor | None) -> bool:
+    """Whether state of a parameter has another dtype, or lies on another device, than that has
+    now."""
+    if held is None:
+        return False
+    return held.dtype is not parameter.dtype or held.device != parameter.device
+
+
 @repeatable
 def adam(
     parameter: Tensor,

@@ -19,6 +19,7 @@ from typing import Any
 from eager.autograd import enable_grad, no_grad
 from eager.nn.modules.hooks import RemovableHandle, add_hook
 from eager.notice import warn
+from eager.ops.updates import is_elsewhere
 from eager.tensor import Tensor
 
 Params = Iterable[Any]
@@ -216,11 +217,7 @@ class Optimizer(_Hooked):
 
     def _is_outdated(self, parameter: Tensor, state: dict[str, Any]) -> bool:
         """Whether the state was allocated for another dtype or device and never used."""
-        held = state.get(self.like_parameter) if self.like_parameter else None
-        if held is None:
-            return False
-        moved = held.dtype is not parameter.dtype or held.device != parameter.device
-        return moved and not self.has_stepped()
+        return is_elsewhere(parameter, state.get(self.like_parameter)) and not self.has_stepped()
 
     def has_stepped(self) -> bool:
         """Whether there was a step. A function of its own, so that one sees when it is asked."""

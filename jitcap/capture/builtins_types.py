@@ -45,6 +45,15 @@ def _part_of_layer(s: Session, method: Any, layer: Any, name: str) -> Any:
     return s.interpret(method, (layer, name), {})  # raises
 
 
+@handles(Module.__call__.__code__)
+def _call_layer(s: Session, method: Any, layer: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """The same of a call of a layer."""
+    for table in ("_forward_pre_hooks", "_forward_hooks"):
+        if s.truth(s.getattr(layer, table)):
+            return s.interpret(method, (layer, *args), kwargs)
+    return s.call(s.getattr(layer, "forward"), args, kwargs)
+
+
 @handles(type)
 def _type(s: Session, /, *args: Any, **kwargs: Any) -> Any:
     if len(args) == 1 and not kwargs:

@@ -53,6 +53,7 @@ _NAMES: Final = re.compile(r"\bdim\d+\b")
 ALL: Final = "*~"  # all sizes of all arguments
 INTS: Final = "+~"  # ints that vary are symbols where they are sizes
 DATA: Final = "?~"  # sizes that data decide are symbols
+_NO_SIZES: Final = frozenset({INTS, DATA})  # that say nothing of a tensor from outside
 _SIZE: Final = re.compile(r".*\.(shape|strides)\[\d{1,3}\]", re.ASCII | re.DOTALL)
 _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {"==": operator.eq, ">=": operator.ge}
 
@@ -157,9 +158,11 @@ class CaptureSizes(Sizes):
         array = real._array
         if not any(map(is_size, dynamic)):
             return None
+        marks = marks_of(real)
+        if not marks and dynamic <= _NO_SIZES:
+            return None
         every = range(array.ndim) if ALL in dynamic and is_argument(origin) else ()
         names = dict.fromkeys(every, frozenset[str]()) | _varying(dynamic, origin.show())
-        marks = marks_of(real)
         names |= {d: frozenset({str(m)}) for d, m in marks.items() if m and d not in names}
         return tuple(
             self._of_dim(SizeOf(origin, d), n, names[d], marks.get(d))

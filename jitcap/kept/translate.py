@@ -20,19 +20,22 @@ _OF_STATE: Final = ("check", "differ", "apart", "isdisjoint", "tags", "hold")
 _OF_REGION: Final = ("begin", "attach")
 
 
-def rows_of(lines: Iterable[str]) -> list[Row]:
-    """Statements as rows. Raises Unkept.
+def rows_of(lines: Iterable[str], named: dict[int, list[str]]) -> list[Row]:
+    """Statements as rows; the names in each are `named`, by its id. Raises Unkept.
 
-    Those that differ in names only are read once: equal layers ask the same of other objects."""
-    read: dict[str, tuple[list[Row], list[str]]] = {}
+    Those that differ in names and indices only are read once: equal layers ask the same of other
+    objects."""
+    read: dict[str, list[tuple[Row, list[str]]]] = {}
     rows: list[Row] = []
     for text in _statements(lines):
-        form, names = _form(text)
+        form, parts = _form(text)
         if form not in read:
-            read[form] = [*map(_row, ast.parse(text).body)], names
-        alike, others = read[form]
-        renamed = dict(zip(others, names, strict=True))
-        rows += alike if others is names else [_renamed(row, renamed) for row in alike]
+            read[form] = [(row, _names(row)) for row in map(_row, ast.parse(form).body)]
+        for row, names in read[form]:
+            made = _filled(row, parts)
+            rows.append(made)
+            found = [parts.get(name, name) for name in names]
+            named[id(made)] = [name for name in found if type(name) is str]
     return rows
 
 
@@ -48,40 +51,35 @@ def _statements(lines: Iterable[str]) -> Iterator[str]:
         yield "\n".join(whole)
 
 
-# A string; or a name that ends in a number, neither an attribute nor a keyword.
-_NAMED: Final = re.compile(
-    r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|(?<![\w.])([A-Za-z])\d+\b(?!=[^=])"""
+# A string; a name that ends in a number, neither an attribute nor a keyword; or an index.
+_VARIES: Final = re.compile(
+    r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*\""""
+    r"""|((?<![\w.])[A-Za-z]\d+\b(?!=[^=])|(?<=\[)\d+(?=\]))"""
 )
 
 
-def _form(text: str) -> tuple[str, list[str]]:
-    """A statement with its names numbered, and these."""
-    names: dict[str, int] = {}
+def _form(text: str) -> tuple[str, dict[str, str | int]]:
+    """A statement with names for its names and indices, and what each stands for."""
+    numbers: dict[str, str] = {}
 
     def numbered(found: re.Match[str]) -> str:
-        letter = found[1]
-        if letter is None:
-            return found[0]
-        return f"{letter}\0{names.setdefault(found[0], len(names))}"
+        part = found[1]
+        return numbers.setdefault(part, f"_{len(numbers)}_") if part else found[0]
 
-    return _NAMED.sub(numbered, text), [*names]
+    form = _VARIES.sub(numbered, text)
+    return form, {n: int(part) if part.isdigit() else part for part, n in numbers.items()}
 
 
-def _renamed(row: Row, names: Mapping[str, str]) -> Row:
-    """The same with other names: `row[0]` says what it is."""
+def _filled(row: Row, parts: Mapping[str, str | int]) -> Row:
+    """The row of a form, with what its names stand for: `row[0]` says what it is."""
     return [
         row[0],
         *[
-            _renamed(part, names) if type(part) is list
-            else names.get(part, part) if type(part) is str else part
+            _filled(part, parts) if type(part) is list
+            else parts.get(part, part) if type(part) is str else part
             for part in row[1:]
         ],
     ]  # fmt: skip
-
-
-def names_of(rows: Iterable[Row]) -> dict[int, list[str]]:
-    """The names in each row, by its id."""
-    return {id(row): _names(row) for row in rows}
 
 
 def in_order(rows: Iterable[Row], found: set[str], names: Mapping[int, list[str]]) -> list[Row]:

@@ -42,7 +42,7 @@ from jitcap.kept.fingerprint import Unkept, fingerprint
 from jitcap.kept.names import Unreadable, is_library_name
 from jitcap.kept.records import Reader, Writer, has_copies
 from jitcap.kept.terms import BUILTINS, Source, find
-from jitcap.kept.translate import defined_by, in_order, names_of, needed, rows_of
+from jitcap.kept.translate import defined_by, in_order, needed, rows_of
 from jitcap.lower import Strides
 from jitcap.marks import any_static, marks_of
 from jitcap.modes import Modes
@@ -149,10 +149,10 @@ def _files(captured: Captured, fn: Any, made: Compiled) -> dict[str, bytes]:
     """`start`: what a call needs; `rest`: what is read when somebody asks. Raises Unkept."""
     if captured.bound_to:
         raise Unkept(captured.bound_to)
-    finder, body = rows_of(captured.finder()), rows_of(captured.body)
+    used: dict[int, list[str]] = {}
+    finder, body = rows_of(captured.finder(), used), rows_of(captured.body, used)
     taken = {name for _, name, _ in captured.names.found}
     taken -= {name for name in taken if _has_name(captured.names.namespace[name])}
-    used = names_of((*finder, *body))
     guards, names = needed(in_order(finder, taken, used), body, taken, used)
     namespace = {name: v for name, v in captured.names.namespace.items() if name in names}
     codes: set[CodeType] = set()

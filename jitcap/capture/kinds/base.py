@@ -81,6 +81,7 @@ class Session:
         self.namespaces: dict[int, MembersOf] = {}  # of the classes that were looked into
         self.class_reads: dict[tuple[int, str], Any] = {}
         self.lookups: dict[tuple[int, str], Any] = {}  # the same, through the order of resolution
+        self.acting: dict[int, bool] = {}  # classes, by id: see `kinds.classes.acts_by_itself`
         self.defaulted: set[int] = set()  # native functions whose defaults are guarded
         self.special_names: dict[type, frozenset[str]] = {}  # those that are written in Python
         self.lent_classes: dict[type, type] = {}  # of the stand-ins for instances, by their class
@@ -120,6 +121,8 @@ class Session:
         return MISSING if method is None else self.call(method, (obj, *args), {})
 
     def getitem(self, obj: Any, key: Any) -> Any:
+        if type(obj) is dict and type(key) is str:  # most of them
+            return kind_of(obj).getitem(self, obj, key)
         found = self.asked(obj, "__getitem__", key)
         return kind_of(obj).getitem(self, obj, key) if found is MISSING else found
 

@@ -363,10 +363,15 @@ def refuse_hooks(s: Session, cls: type, hooks: Iterable[str]) -> None:
 def acts_by_itself(s: Session, cls: type) -> bool:
     """Whether an instance, or one that stands for it, runs the program's code by being looked at or
     dropped, which capture does, too."""
+    if (known := s.acting.get(id(cls))) is not None:
+        return known
     names = ("__getattribute__", "__del__", *(_TOLD_APART if issubclass(cls, _TOLD) else ()))
     raw = [class_raw(s, cls, name) for name in names]
     own = any(isinstance(r, FunctionType) and not s.is_library(r.__globals__) for r in raw)
-    return own or any("__class__" in vars(base) for base in cls.__mro__[:-1])
+    own = own or any("__class__" in vars(base) for base in cls.__mro__[:-1])
+    if id(cls) not in s.made:
+        s.acting[id(cls)] = own
+    return own
 
 
 def of_object(fn: Any) -> bool:

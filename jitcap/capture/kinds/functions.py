@@ -158,7 +158,7 @@ class FunctionKind(NativeKind):
             return s.native(fn, args, kwargs)
         generic = HANDLERS.get(fn.__code__)
         if generic is not None:
-            return generic(s, fn, *args)
+            return generic(s, fn, *args, **kwargs)
         module = fn.__globals__.get("__name__", "").partition(".")[0]
         if module in HOST_MODULES:
             return s.host(fn, args, kwargs)

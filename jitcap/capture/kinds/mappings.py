@@ -71,11 +71,10 @@ class DictShadow(Shadow):
 
     def touch(self, s: Session, key: Any) -> None:
         """Make the twin tell the truth about `key`."""
-        refuse_identity(key)
-        s.refuse_key(key)
-        if self.whole:
-            return
-        if key in self.known:
+        if type(key) is not str:
+            refuse_identity(key)
+            s.refuse_key(key)
+        if self.whole or key in self.known:
             return
         self.known.add(key)
         real_key, origin = s.outside.key_of(key)
@@ -234,6 +233,15 @@ def touch(s: Session, mapping: Any, key: Any) -> None:
         shadow.touch(s, key)
 
 
+def _look_up(s: Session, mapping: Any, key: Any) -> None:
+    """The same, of one that may be made inside."""
+    shadow = s.outside.shadow(mapping)
+    if shadow is None:
+        s.hashing((key,))
+    elif isinstance(shadow, DictShadow):
+        shadow.touch(s, key)
+
+
 @of(dict, collections.OrderedDict, collections.defaultdict)
 class DictKind(MeasuredKind):
     """`dict`, `OrderedDict`, `defaultdict`, and what subclasses of them inherit."""
@@ -259,9 +267,7 @@ class DictKind(MeasuredKind):
 
     def getitem(self, s: Session, obj: Any, key: Any) -> Any:
         key = s.known(key)
-        if s.outside.shadow(obj) is None:
-            s.hashing((key,))
-        touch(s, obj, key)
+        _look_up(s, obj, key)
         if not dict.__contains__(obj, key) and type(obj) is not dict:
             found = s.asked(obj, "__missing__", key)
             if found is not MISSING:
@@ -294,9 +300,7 @@ class DictKind(MeasuredKind):
 
     def contains(self, s: Session, obj: Any, item: Any) -> Any:
         item = s.known(item)
-        if s.outside.shadow(obj) is None:
-            s.hashing((item,))
-        touch(s, obj, item)
+        _look_up(s, obj, item)
         return dict.__contains__(obj, item)
 
     def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -307,10 +311,8 @@ class DictKind(MeasuredKind):
             return super().invoke(s, owner, fn, args, kwargs)
         args = (s.known(args[0]), *args[1:])
         shadow = s.outside.shadow(owner)
-        if shadow is None:
-            s.hashing(args[:1])
         if isinstance(shadow, DictShadow) and fn.__name__ == "pop":
             shadow.before_delete(s, args[0])
         else:
-            touch(s, owner, args[0])
+            _look_up(s, owner, args[0])
         return fn(*args, **kwargs)

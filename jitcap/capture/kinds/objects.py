@@ -165,7 +165,8 @@ def default_get(s: Session, obj: Any, name: str) -> Any:
     if isinstance(raw, MemberDescriptorType):
         _touch_slot(s, obj, name, raw)
         return raw.__get__(obj, cls)
-    if _is_data(s, raw) and not isinstance(raw, types.GetSetDescriptorType):
+    data = raw is not MISSING and _is_data(s, raw)
+    if data and not isinstance(raw, types.GetSetDescriptorType):
         return bind(s, raw, obj, cls)
     value = own_field(s, obj, name)
     if value is not MISSING:
