@@ -10,6 +10,7 @@ copied at the end. So a run that fails has written no input.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from codegen import affine, expr
@@ -26,7 +27,7 @@ def place_writes(fused: Fused) -> Fused:
     readers, writers = fused.touching()
     buffers = dict(fused.buffers)
     last = max(fused.failing(), default=-1)
-    items = [*fused.items]
+    pairs: dict[int, list[tuple[int, int]]] = {}  # of calls, by item: (operand, output)
     copies: list[tuple[Value, Value]] = []
     for target, value in fused.program.writes:
         name, source = f"v{target.id}", f"v{value.id}"
@@ -38,15 +39,23 @@ def place_writes(fused: Fused) -> Fused:
         if not early and _in_place(fused, target, source, *places):
             buffers[source] = replace(b, alias=name)
             (at,) = places[1]
-            item = items[at]
-            if isinstance(item, Library) and at in places[0]:
-                pair = _operand_to_update(item, target), item.outs.index(source)
-                pairs = (*item.attrs.get("writes", ()), pair)
-                items[at] = replace(item, attrs={**item.attrs, "writes": pairs})
+            item = fused.items[at]
+            operand = _operand_to_update(item, target) if at in places[0] else None
+            if isinstance(item, Library) and operand is not None:
+                pairs.setdefault(at, []).append((operand, item.outs.index(source)))
         else:
             copies.append((target, value))
+    items = [_updating(item, pairs.get(at, ())) for at, item in enumerate(fused.items)]
     items += (_copy(i, t, v) for i, (t, v) in enumerate(copies))
     return replace(fused, buffers=buffers, items=tuple(items))
+
+
+def _updating(item: Kernel | Library, pairs: Sequence[tuple[int, int]]) -> Kernel | Library:
+    """A call with what it updates."""
+    if not pairs:
+        return item
+    assert isinstance(item, Library)
+    return replace(item, attrs={**item.attrs, "writes": tuple(pairs)})
 
 
 def _in_place(
@@ -62,14 +71,17 @@ def _in_place(
         return True
     if isinstance(item, Library):
         return _operand_to_update(item, target) is not None
+    assert isinstance(item, Kernel)
     return _reads_where_it_writes(item, f"v{target.id}", source)
 
 
-def _operand_to_update(call: Library, target: Value) -> int | None:
+def _operand_to_update(call: Kernel | Library, target: Value) -> int | None:
     """The operand of a call that is `target`, all of it, if no other lies in its memory."""
     name = f"v{target.id}"
-    at = [i for i, x in enumerate(call.operands) if isinstance(x, Access) and x.buffer == name]
-    if call.name != "call" or len(at) != 1:
+    if not isinstance(call, Library) or call.name != "call":
+        return None
+    at = [i for i, x in enumerate(call.operands) if type(x) is Access and x.buffer == name]
+    if len(at) != 1:
         return None
     x = call.operands[at[0]]
     assert isinstance(x, Access)

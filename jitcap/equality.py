@@ -107,6 +107,14 @@ def same_items(items: Sequence[Any], constant: Sequence[Any]) -> bool:
     return all(map(is_, map(type, items), map(type, constant))) and [*items] == [*constant]
 
 
+def all_are(cls: type, values: tuple[Any, ...]) -> bool:
+    """Whether each value is of this very class."""
+    for value in values:  # noqa: SIM110 - many are asked, at every call
+        if type(value) is not cls:
+            return False
+    return True
+
+
 def same_keys(keys: Any, constant: tuple[Any, ...]) -> bool:
     """Whether a dictionary (or a view of one) has these keys, in this order."""
     if len(keys) != len(constant):

@@ -19,9 +19,8 @@ from typing import Any, ClassVar, Final
 from eager.dataclass import dataclass
 from jitcap.capture.origin import Drawn, Origin
 from jitcap.equality import condition, is_wide, same_keys, text_of
-from jitcap.size_guard import BLOCK, LastSizes, SizeBlock
+from jitcap.size_guard import SizeBlock
 
-_JOINED: Final = 8  # short tests to a condition
 _ATOMS: Final = (type(None), bool, type(Ellipsis), type(NotImplemented))
 _FUNCTIONS_IN: Final[dict[type, tuple[str, ...]]] = {
     staticmethod: ("__func__",),
@@ -178,9 +177,14 @@ class TypeIs(Guard):
 
     cls: type
 
-    def test(self, names: Names) -> str:
+    def sides(self, names: Names) -> tuple[str, str]:
+        """The names of the value and of the class."""
         v = names.var(self.origin)
-        return f"type({v}) is {names.bind(self.cls, f'type({v})', tested=True)}"
+        return v, names.bind(self.cls, f"type({v})", tested=True)
+
+    def test(self, names: Names) -> str:
+        v, cls = self.sides(names)
+        return f"type({v}) is {cls}"
 
     def expected(self) -> str:
         return f"type {self.cls.__qualname__}"
@@ -449,120 +453,6 @@ class Guards:
         if key not in self._seen:
             self._seen.add(key)
             self.items.append(guard)
-
-
-def render(guards: Iterable[Guard], names: Names, miss: str) -> list[str]:
-    """Statements that `return <miss>` unless all guards hold. Reads may raise READ_ERRORS.
-
-    Guards that differ in place and constant only are tested in a loop, after the others: a model's
-    parameters and their state would else be most of the source. What is read of such a place
-    (`p.grad`, `state[p]`) comes after its loop, when it is known what is there. What sizes decide
-    is a block of its own, behind what needs none of it."""
-    alone, block = _alone(guards, names, miss), names.block
-    if block is None:
-        _statements(alone, names, miss)
-        return names.lines
-    first: list[Guard] = []
-    sized: list[Callable[[Names], str]] = []
-    late: list[Guard] = []
-    for guard in alone:
-        if guard.size_test is not None:
-            first.append(guard)
-            sized.append(guard.size_test)
-        elif block.decides(guard.places()) and (
-            not isinstance(guard, TypeIs) or block.computes(guard.origin)
-        ):  # that a size from outside is an int is found before
-            sized.append(guard.test)
-        else:
-            follows = guard.after_rows or block.precedes(guard.places())
-            (late if follows else first).append(guard)
-    _statements(first, names, miss)
-    if not block.state:
-        block.begin(names.bind(LastSizes()), names.var)
-        names.lines.append(BLOCK)
-    for test in sized:
-        line = f"if not ({test(names)}): return {miss}"
-        if line not in block.tests:
-            block.tests.add(line)
-            block.lines.append(line)
-    _statements(late, names, miss)
-    return names.lines
-
-
-def _statements(guards: Iterable[Guard], names: Names, miss: str) -> None:
-    """One guard after the other, but for those that are tested together."""
-    seen: set[str] = set()
-    tables: dict[str, list[tuple[str, Any]]] = {}
-    short_tests: list[str] = []
-    level = 0
-    for depth, guard in _by_depth(guards):
-        if depth > level:
-            _conditions(short_tests, names, miss)
-            _loops(tables, names, miss)
-            level = depth
-        shared = guard.row(names)
-        if shared is not None:
-            tables.setdefault(shared[0], []).append(shared[1])
-            continue
-        test = guard.test(names)
-        if test in seen:
-            continue
-        seen.add(test)
-        if guard.is_short:
-            short_tests.append(test)
-        else:
-            names.lines.append(f"if not ({test}): return {miss}")
-    _conditions(short_tests, names, miss)
-    _loops(tables, names, miss)
-
-
-def _alone(guards: Iterable[Guard], names: Names, miss: str) -> list[Guard]:
-    """The guards that are rendered one by one, when those that are so together were."""
-    alone: list[Guard] = []
-    groups: dict[Callable[[list[Guard], Names, str], None], list[Guard]] = {}
-    for guard in guards:
-        group = alone if guard.together is None else groups.setdefault(guard.together, [])
-        group.append(guard)
-    for render_together, group in groups.items():
-        render_together(group, names, miss)
-    return alone
-
-
-def _by_depth(guards: Iterable[Guard]) -> list[tuple[int, Guard]]:
-    """The guards, each with the number of loops that must come before it, in that order."""
-    found = [*guards]
-    rows = {id(g.origin) for g in found if g.in_rows}
-    depths: dict[int, int] = {}
-
-    def depth(origin: Origin) -> int:
-        known = depths.get(id(origin))
-        if known is None:
-            above = (depth(p) + (id(p) in rows) for p in origin.parents())
-            known = depths[id(origin)] = max(above, default=0)
-        return known
-
-    levels = [max(map(depth, g.places()), default=0) for g in found]
-    last = max(levels, default=0) + 1
-    pairs = [(last if g.after_rows else n, g) for n, g in zip(levels, found, strict=True)]
-    return sorted(pairs, key=lambda pair: pair[0])
-
-
-def _conditions(tests: list[str], names: Names, miss: str) -> None:
-    """Some tests to a condition; the list is empty afterwards."""
-    for start in range(0, len(tests), _JOINED):
-        some = " and ".join(tests[start : start + _JOINED])
-        names.lines.append(f"if not ({some}): return {miss}")
-    tests.clear()
-
-
-def _loops(tables: dict[str, list[tuple[str, Any]]], names: Names, miss: str) -> None:
-    """One loop per condition that rows share; the tables are empty afterwards."""
-    for test, rows in tables.items():
-        places = ", ".join(place for place, _ in rows)
-        constants = names.bind(tuple(constant for _, constant in rows))
-        names.lines.append(f"for v, i in zip(({places},), {constants}):")
-        names.lines.append(f"  if not ({test}): return {miss}")
-    tables.clear()
 
 
 def explain(guards: Iterable[Guard], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:

@@ -19,7 +19,8 @@ from jitcap.capture.effects import Epilogue
 from jitcap.capture.kinds.modules import BUILTINS
 from jitcap.capture.origin import Computed, Drawn, Origin
 from jitcap.graph import CHECK, Graph, data_sizes
-from jitcap.guards import READ_ERRORS, Guards, Names, TypeIs, explain, failing, render, short
+from jitcap.guard_statements import render
+from jitcap.guards import READ_ERRORS, Guards, Names, TypeIs, explain, failing, short
 from jitcap.joint import Joint
 from jitcap.lower import Strides
 from jitcap.modes import Modes

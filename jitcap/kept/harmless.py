@@ -25,7 +25,7 @@ import numpy as np
 from eager.tensor import Tensor
 from jitcap.capture.native import is_library_module
 from jitcap.capture.origin import entry_of, get_slot, is_unset
-from jitcap.equality import text_of
+from jitcap.equality import all_are, text_of
 from jitcap.kept.names import MEMBERS, MRO
 
 _BUILTIN: Final = frozenset({
@@ -209,6 +209,8 @@ def called(fn: Any, *args: Any) -> Any:
         return attribute(*args)
     if fn is text_of:
         return text_of(_told(args[0]))
+    if fn is all_are and type(args[1]) is tuple:
+        return fn(*args)
     if fn is get_slot or fn is is_unset:
         if type(args[0]) is not MemberDescriptorType:
             raise Foreign("no slot")

@@ -1,0 +1,172 @@
+"""A stack of equal layers of which one differs: what is asked of all of them at once must see it."""
+
+import functools
+
+import numpy as np
+import pytest
+
+import eager
+from eager import nn
+from jitcap import jit
+
+LAYERS, WIDTH = 12, 4
+PLACES = (2, LAYERS // 2, LAYERS - 1)
+
+
+def same(y):
+    return y
+
+
+def doubled(factor, y):
+    return y * factor
+
+
+def scaled_by(factor):
+    return lambda y: y * factor
+
+
+class Layer(nn.Module):
+    def __init__(self, hidden=5):
+        super().__init__()
+        self.up, self.down = nn.Linear(WIDTH, hidden), nn.Linear(hidden, WIDTH)
+        self.register_buffer("offset", eager.ones(hidden))
+        self.flag, self.power, self.act, self.settings = False, 1, same, {"scale": 1}
+
+    def forward(self, x):  # [n, WIDTH] -> [n, WIDTH]
+        y = self.act(self.up(x) ** self.power) * self.settings["scale"]
+        if self.flag:
+            y = y.tanh()
+        if self.training:
+            y = y + self.offset
+        return x + self.down(y) * 0.1
+
+
+class Other(Layer):
+    def forward(self, x):
+        return x - super().forward(x)
+
+
+def replaced(layers, i, layer):
+    layers[i] = layer
+
+
+def renamed(layer):
+    """The same parts, of which two have each other's name."""
+    layer.up.weight, layer.down.weight = nn.Linear(5, 5).weight, nn.Linear(WIDTH, WIDTH).weight
+    layer.up, layer.down = nn.Sequential(nn.Linear(WIDTH, 5), layer.up), nn.Linear(5, WIDTH)
+
+
+CHANGES = {
+    "flag": lambda layers, i: setattr(layers[i], "flag", True),
+    "attribute": lambda layers, i: setattr(layers[i], "power", 2),
+    "of a dictionary": lambda layers, i: layers[i].settings.update(scale=3),
+    "hook": lambda layers, i: layers[i].register_forward_hook(lambda m, given, out: out * 2),
+    "hook of a part": lambda layers, i: layers[i].up.register_forward_pre_hook(
+        lambda m, given: (given[0] + 1,)
+    ),
+    "shape": lambda layers, i: replaced(layers, i, Layer(7)),
+    "tied": lambda layers, i: setattr(layers[i].up, "weight", layers[0].up.weight),
+    "shared": lambda layers, i: replaced(layers, i, layers[0]),
+    "no bias": lambda layers, i: setattr(layers[i].down, "bias", None),
+    "frozen": lambda layers, i: layers[i].up.weight.requires_grad_(False),
+    "buffer": lambda layers, i: setattr(layers[i], "offset", eager.zeros(5)),
+    "buffer of one": lambda layers, i: setattr(layers[i], "offset", eager.zeros(1)),
+    "mode": lambda layers, i: layers[i].eval(),
+    "names": lambda layers, i: renamed(layers[i]),
+    "class": lambda layers, i: replaced(layers, i, Other()),
+    "class of it": lambda layers, i: setattr(layers[i], "__class__", Other),
+    "method": lambda layers, i: setattr(layers[i], "forward", lambda x: x * 2),
+    "function": lambda layers, i: setattr(layers[i], "act", eager.sin),
+    "closure": lambda layers, i: setattr(layers[i], "act", scaled_by(3)),
+    "partial": lambda layers, i: setattr(layers[i], "act", functools.partial(doubled, 2)),
+}
+
+
+def program():
+    eager.manual_seed(0)
+    layers = nn.ModuleList([Layer() for _ in range(LAYERS)])
+    return layers, eager.randn(3, WIDTH)
+
+
+def step_of(layers):
+    def step(x):
+        for layer in layers:
+            x = layer(x)
+        loss = (x * x).mean()
+        loss.backward()
+        return loss
+
+    return step
+
+
+def results(layers, step, x):
+    layers.zero_grad()
+    loss = step(x)
+    grads = [None if p.grad is None else p.grad.numpy() for p in layers.parameters()]
+    return [loss.detach().numpy(), *grads]
+
+
+def agree(found, expected):
+    assert len(found) == len(expected)
+    for a, b in zip(found, expected, strict=True):
+        assert (a is None) is (b is None)
+        if a is not None:
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("name", CHANGES)
+def test_one_layer_differs(name, place):
+    layers, x = program()
+    compiled = jit(step_of(layers), backend="eager", fullgraph=True)
+    agree(results(layers, compiled, x), results(layers, step_of(layers), x))
+    CHANGES[name](layers, place)  # what was compiled does not fit any more
+    agree(results(layers, compiled, x), results(layers, step_of(layers), x))
+    fresh = jit(step_of(layers), backend="eager", fullgraph=True)  # nor is it what was seen first
+    agree(results(layers, fresh, x), results(layers, step_of(layers), x))
+
+
+def step_of_optimizer(layers, x):
+    optimizer = eager.optim.Adam(layers.parameters(), lr=0.01)
+    first = [p for layer in layers for p in layer.parameters()]
+
+    def step():
+        optimizer.zero_grad()
+        y = x
+        for layer in layers:
+            y = layer(y)
+        y.square().mean().backward()
+        optimizer.step()
+
+    return optimizer, first, step
+
+
+STATE = {
+    "dtype": lambda optimizer, p: optimizer.state[p].update(
+        exp_avg=optimizer.state[p]["exp_avg"].double()
+    ),
+    "step": lambda optimizer, p: optimizer.state[p].update(step=eager.tensor(7.0)),
+    "group": lambda optimizer, p: (
+        optimizer.param_groups[0].update(
+            params=[q for q in optimizer.param_groups[0]["params"] if q is not p]
+        ),
+        optimizer.add_param_group({"params": [p], "lr": 0.1, "amsgrad": True}),
+    ),
+    "left out": lambda optimizer, p: p.requires_grad_(False),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("name", STATE)
+def test_one_parameter_is_updated_otherwise(name, place):
+    def run(transform):
+        layers, x = program()
+        optimizer, parameters, step = step_of_optimizer(layers, x)
+        step = transform(step)
+        step()
+        STATE[name](optimizer, parameters[4 * place])
+        step()
+        step()
+        return [p.detach().numpy() for p in parameters]
+
+    agree(run(functools.partial(jit, backend="eager", fullgraph=True)), run(lambda step: step))
