@@ -179,29 +179,16 @@ _TYPE_NAMES = {
     "Byte": dt.uint8,
     "Bool": dt.bool_,
 }
-_LEGACY = {f"{name}Tensor": d for name, d in _TYPE_NAMES.items()}
+LEGACY = {f"{name}Tensor": d for name, d in _TYPE_NAMES.items()}
 
 
 @public("type", namespace=False)
 def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The tensor's legacy type name, or the tensor as `dtype` (a DType or such a name)."""
     if dtype is None:
-        return "eager." + next(n for n, d in _LEGACY.items() if d is self.dtype)
+        return "eager." + next(n for n, d in LEGACY.items() if d is self.dtype)
     name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", "")
-    return to(self, _LEGACY.get(name.rpartition(".")[2], dtype))
-
-
-def _legacy_constructor(name: str, dtype: DType) -> None:
-    def make(*args: Any) -> Tensor:
-        return to(Tensor(*args), dtype)
-
-    make.__name__ = make.__qualname__ = name
-    make.__doc__ = f"Legacy constructor: `Tensor(...)` as {dtype.name}."
-    public(name, method=False)(make)
-
-
-for _short, _wanted in _LEGACY.items():
-    _legacy_constructor(_short, _wanted)
+    return to(self, LEGACY.get(name.rpartition(".")[2], dtype))
 
 
 @public(namespace=False)

@@ -15,7 +15,17 @@ from typing import Any, Final
 
 import numpy as np
 
-from eager.interop import as_tensor, asarray, from_numpy, number, numpy, tensor, tolist
+from eager.dtype import get_default_dtype
+from eager.interop import (
+    LEGACY_CONSTRUCTORS,
+    as_tensor,
+    asarray,
+    from_numpy,
+    number,
+    numpy,
+    tensor,
+    tolist,
+)
 from eager.sym import SymNumber
 from eager.tensor import Tensor
 from eager.traced import Traced
@@ -274,8 +284,17 @@ def _converting(fn: Callable[..., Tensor]) -> Handler:
     return handler
 
 
-for _fn in (as_tensor, asarray, from_numpy, tensor):
+for _fn in (as_tensor, asarray, from_numpy, tensor, *LEGACY_CONSTRUCTORS):
     HANDLERS[_fn] = _converting(_fn)
+
+
+@handles(Tensor)
+def _tensor(s: Session, /, *args: Any, **kwargs: Any) -> Any:
+    """`Tensor(array)` copies it as the default type."""
+    shared = tensor_of(s, args[0]) if len(args) == 1 and not kwargs else None
+    if isinstance(shared, Tensor):
+        return s.native(tensor, (shared,), {"dtype": get_default_dtype()})
+    return s.native(Tensor, args, kwargs)
 
 
 # ---- what the host makes of tensors

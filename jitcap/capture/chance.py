@@ -1,4 +1,5 @@
-"""Capture: numbers drawn by `random` and NumPy inside a program. generator's method -> SymNumber.
+"""Capture: numbers drawn by `random` and NumPy inside a program. generator's method -> SymNumber,
+array that is an input of the graph.
 
 The host draws them anew at every call, in program order, after the guards and before the graph,
 which takes them as run-time numbers. What depends on their value otherwise (a branch, an index, a
@@ -13,12 +14,17 @@ from typing import Any, Final
 import numpy as np
 
 from codegen import CheckFailed
+from eager import dtype as dt
 from eager.aval import scalar_aval
+from eager.device import Size
+from eager.interop import from_numpy, numpy
 from eager.sym import SymNumber
+from eager.traced import fresh
 from jitcap.capture.breaks import Break
 from jitcap.capture.builtins import refusing
 from jitcap.capture.kinds.base import HANDLERS, Handler, Session
 from jitcap.capture.kinds.constants import GENERATORS
+from jitcap.capture.kinds.text import Deferred
 from jitcap.capture.origin import Drawn
 
 # Names of methods that give one float, or one int, when called with at most so many arguments.
@@ -34,21 +40,50 @@ _INTS: Final[dict[Any, dict[str, int]]] = {
 }
 
 
+# Methods that give arrays alone, or numbers of other types.
+_ARRAYS: Final = frozenset({
+    "binomial", "choice", "chisquare", "integers", "laplace", "permutation", "poisson", "randint",
+    "standard_exponential",
+})  # fmt: skip
+_KNOWN: Final = frozenset(d.np for d in dt.ALL)
+_KNOWN_TYPES: Final = frozenset(d.np.type for d in dt.ALL)
+
+
 def _drawing(cls: type, name: str, pytype: type, most: int) -> Handler:
-    def handler(s: Session, owner: Any, /, *args: Any, **kwargs: Any) -> SymNumber:
+    """Draws a number with at most so many arguments, with others an array."""
+
+    def handler(s: Session, owner: Any, /, *args: Any, **kwargs: Any) -> Any:
         label = f"{cls.__module__.partition('.')[0]}.{name}"
-        if not s.outside.is_fixed(owner) or len(args) > most or kwargs:
+        given, named = tuple(map(s.known, args)), {k: s.known(v) for k, v in kwargs.items()}
+        if not s.outside.is_fixed(owner) or not all(map(_is_plain, (*given, *named.values()))):
             raise Break("time and chance", f"{label}() is called")
-        given = tuple(map(s.known, args))
         if any(type(x) is int and abs(x) >= 1 << 62 for x in given):
             raise Break("time and chance", f"{label}() draws an int beyond 64 bits")
         another = _STATES[type(owner)][0]()  # the program's draws nothing while it is captured
-        getattr(another, name)(*given)  # raises what it always raises
-        node = s.tracer.input(f"n{len(s.drawn)}", scalar_aval(pytype()))
-        s.drawn[node] = Drawn(len(s.drawn), getattr(owner, name), given, label)
+        sample = getattr(another, name)(*given, **named)  # raises what it always raises
+        drawn = Drawn(len(s.drawn), getattr(owner, name), given, label, tuple(named.items()))
+        if type(sample) is np.ndarray and sample.dtype in _KNOWN:
+            made = from_numpy(sample)
+            node = s.tracer.input(drawn.name, made.aval)
+            s.drawn[node] = drawn
+            made._array = fresh(s.tracer, node, made.aval)
+            return Deferred(numpy, (made,), cls=np.ndarray)
+        if len(given) > most or named:
+            raise Break("time and chance", f"{label}() is called")
+        node = s.tracer.input(drawn.name, scalar_aval(pytype()))
+        s.drawn[node] = drawn
         return SymNumber(s.tracer, pytype, node)
 
     return handler
+
+
+def _is_plain(value: Any) -> bool:
+    """A number, a shape, or the type of an array's elements."""
+    if type(value) in (tuple, Size):
+        return all(map(_is_plain, value))
+    if type(value) is type:
+        return value in _KNOWN_TYPES
+    return value is None or type(value) in (bool, int, float)
 
 
 # How another generator of the type is made, and how the state of one is read and written.
@@ -94,7 +129,7 @@ for _cls in GENERATORS:
         if _name.startswith("_"):
             continue
         _method = getattr(_cls, _name)
-        _most = _FLOATS.get(_name, _ints.get(_name))
+        _most = _FLOATS.get(_name, _ints.get(_name, -1 if _name in _ARRAYS else None))
         if _most is not None:
             _handler = _drawing(_cls, _name, int if _name in _ints else float, _most)
         else:

@@ -191,12 +191,14 @@ GLOBALS = "globals()"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drawn(Origin):
-    """A number that the host draws for the call: read once, after the guards, in this order."""
+    """A number, or an array of them, that the host draws for the call: read once, after the guards,
+    in this order."""
 
     index: int
     method: Any
     args: tuple[Any, ...]
     label: str
+    kwargs: tuple[tuple[str, Any], ...] = ()
 
     @property
     def name(self) -> str:
@@ -204,10 +206,12 @@ class Drawn(Origin):
         return f"n{self.index}"
 
     def expr(self, var: Variable, bind: Bind) -> str:
-        return f"{bind(self.method)}({', '.join(map(bind, self.args))})"
+        given = [*map(bind, self.args), *(f"{k}={bind(v)}" for k, v in self.kwargs)]
+        return f"{bind(self.method)}({', '.join(given)})"
 
     def show(self) -> str:
-        return f"{self.label}({', '.join(map(repr, self.args))})"
+        given = [*map(repr, self.args), *(f"{k}={v!r}" for k, v in self.kwargs)]
+        return f"{self.label}({', '.join(given)})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -522,3 +522,17 @@ def test_precision_of_products_is_remembered():
     eager.set_float32_matmul_precision("high")
     assert eager.get_float32_matmul_precision() == "high"
     eager.set_float32_matmul_precision("highest")
+
+
+def test_constructors_of_former_times_keep_values():
+    """They are no detour through floats."""
+    assert eager.LongTensor([16777217, -5]).tolist() == [16777217, -5]
+    assert eager.IntTensor([2**31 - 1]).tolist() == [2**31 - 1]
+    assert eager.DoubleTensor([0.1]).tolist() == [0.1]
+    assert eager.LongTensor(np.array([2**40 + 1])).tolist() == [2**40 + 1]
+    assert eager.LongTensor([1.7, -1.7]).tolist() == [1, -1]
+    assert eager.LongTensor(2, 3).shape == (2, 3)
+    assert eager.LongTensor(eager.Size([2])).dtype is eager.int64
+    assert eager.FloatTensor((2, 3)).tolist() == [2, 3]
+    with pytest.raises(TypeError, match="must be a sequence"):
+        eager.FloatTensor(3.0)

@@ -28,7 +28,7 @@ from jitcap.capture.kinds.base import KINDS, MISSING, Args, Kwargs, Session, def
 from jitcap.capture.kinds.classes import bind, class_raw
 from jitcap.capture.kinds.constants import MADE, ConstantKind, NativeKind, Opaque, OpaqueKind
 from jitcap.capture.kinds.counted import sized_iterator
-from jitcap.capture.kinds.text import promise
+from jitcap.capture.kinds.text import Deferred, promise
 from jitcap.capture.native import is_native_class, shown
 from jitcap.capture.origin import Attribute, Bind, Computed, DictOf, Item, Origin, Step, Variable
 from jitcap.capture.outside import Shadow
@@ -460,7 +460,10 @@ def _input(array: Any) -> Tensor | None:
 
 
 def tensor_of(s: Session, value: Any) -> Any:
-    """The tensor that shares the memory of an array from outside; any other value as it is."""
+    """The tensor that shares the memory of an array from outside, or of one that will be made of a
+    tensor; any other value as it is."""
+    if type(value) is Deferred and value.cls is np.ndarray:
+        return value.args[0].detach()
     if type(value) is not OutsideArray:
         return value
     shadow = s.outside.shadow(value)

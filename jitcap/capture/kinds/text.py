@@ -19,12 +19,24 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
+from eager.conversion import to
+from eager.dtype import from_numpy
 from eager.sym import SymNumber
 from eager.tensor import Tensor, wrap
 from eager.traced import Traced, fresh
 from jitcap.capture import numbers
 from jitcap.capture.breaks import Break
-from jitcap.capture.kinds.base import MISSING, Args, Kind, Kwargs, Refusing, Session, of, parts_of
+from jitcap.capture.kinds.base import (
+    HANDLERS,
+    MISSING,
+    Args,
+    Kind,
+    Kwargs,
+    Refusing,
+    Session,
+    of,
+    parts_of,
+)
 from jitcap.capture.origin import Computed
 from jitcap.capture.replay import Maker
 from jitcap.guards import Holds
@@ -126,6 +138,17 @@ def _settled(s: Session, value: Any) -> Any:
     return MISSING
 
 
+def astype(array: Deferred, dtype: Any) -> Deferred:
+    """The method of an array that will be made: of a copy with another type of elements."""
+    found = from_numpy(np.dtype(dtype)) if type(dtype) in (str, type, np.dtype) else None
+    if found is None or not (found.is_floating_point and array.args[0].dtype.is_floating_point):
+        raise Break("numpy", "an array of run-time values is converted")
+    return Deferred(array.fn, (to(array.args[0], found, copy=True),), cls=np.ndarray)
+
+
+HANDLERS[astype] = lambda s, array, dtype: astype(array, s.known(dtype))
+
+
 @of(Deferred)
 class DeferredKind(Kind):
     """What is made later: it can be formatted, stored, printed and returned."""
@@ -137,6 +160,8 @@ class DeferredKind(Kind):
         return value.cls
 
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
+        if name == "astype" and obj.cls is np.ndarray:
+            return partial(astype, obj)
         return obj.cls if name == "__class__" else self.refuse(obj, f".{name}")
 
     def iter(self, s: Session, obj: Any) -> Any:
