@@ -275,26 +275,22 @@ HANDLERS[operator.not_] = lambda s, a, /: not s.truth(a)
 
 
 def _converting(fn: Callable[..., Tensor]) -> Handler:
-    def handler(s: Session, /, data: Any, *args: Any, **kwargs: Any) -> Any:
-        shared = tensor_of(s, data)
-        if shared is not data and fn is from_numpy:
+    def handler(s: Session, /, *args: Any, **kwargs: Any) -> Any:
+        given = args[0] if args else None
+        shared = tensor_of(s, given)
+        if shared is given:
+            return s.native(fn, args, kwargs)
+        if fn is from_numpy:
             return shared
-        return s.native(fn, (shared, *args), kwargs)
+        if fn is Tensor:
+            return s.native(tensor, (shared, *args[1:]), {**kwargs, "dtype": get_default_dtype()})
+        return s.native(fn, (shared, *args[1:]), kwargs)
 
     return handler
 
 
-for _fn in (as_tensor, asarray, from_numpy, tensor, *LEGACY_CONSTRUCTORS):
+for _fn in (as_tensor, asarray, from_numpy, tensor, Tensor, *LEGACY_CONSTRUCTORS):
     HANDLERS[_fn] = _converting(_fn)
-
-
-@handles(Tensor)
-def _tensor(s: Session, /, *args: Any, **kwargs: Any) -> Any:
-    """`Tensor(array)` copies it as the default type."""
-    shared = tensor_of(s, args[0]) if len(args) == 1 and not kwargs else None
-    if isinstance(shared, Tensor):
-        return s.native(tensor, (shared,), {"dtype": get_default_dtype()})
-    return s.native(Tensor, args, kwargs)
 
 
 # ---- what the host makes of tensors
