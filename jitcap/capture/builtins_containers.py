@@ -17,7 +17,7 @@ from jitcap.capture.opcodes_build import entries
 @handles(dict)
 def _dict(s: Session, given: Any = (), /, **kwargs: Any) -> dict[Any, Any]:
     if isinstance(given, dict) or HANDLERS[hasattr](s, given, "keys"):
-        pairs = list(entries(s, given, ""))
+        pairs = list(entries(s, given, str))
     else:
         words = "cannot convert dictionary update sequence element #{} to a sequence"
         pairs = [

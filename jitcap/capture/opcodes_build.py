@@ -101,7 +101,7 @@ def dict_update(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
         vm.world.settle(mapping)
         target.update(dict.copy(mapping))  # which asks no key for its hash again
     else:
-        target.update(entries(vm.world, mapping, refusal))
+        target.update(entries(vm.world, mapping, lambda: refusal))
 
 
 @opcode("DICT_MERGE")
@@ -109,10 +109,10 @@ def dict_merge(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     mapping = frame.pop()
     target = _container(vm, frame, ins)
     what = f"argument after ** must be a mapping, not {shown(type(mapping))}"
-    for key, value in entries(vm.world, mapping, f"{_shown(vm, frame, ins)} {what}"):
+    for key, value in entries(vm.world, mapping, lambda: f"{_shown(vm, frame, ins)} {what}"):
         if key in target:
-            what = f"got multiple values for keyword argument {key!r}"
-            raise TypeError(f"{_shown(vm, frame, ins)} {what}")
+            again = f"got multiple values for keyword argument {key!r}"
+            raise TypeError(f"{_shown(vm, frame, ins)} {again}")
         target[key] = value
 
 
@@ -134,8 +134,9 @@ def _has_entries(mapping: Any) -> bool:
     return isinstance(mapping, dict) and type(mapping).__iter__ is dict.__iter__
 
 
-def entries(world: Any, mapping: Any, refusal: str) -> Iterator[tuple[Any, Any]]:
-    """What a dictionary takes from a mapping: from one of its own kind, the entries as they are."""
+def entries(world: Any, mapping: Any, refusal: Callable[[], str]) -> Iterator[tuple[Any, Any]]:
+    """What a dictionary takes from a mapping: from one of its own kind, the entries as they are.
+    `refusal` is asked only where there is an error: it may run a `__repr__` of the program."""
     if _has_entries(mapping):
         world.settle(mapping)
         yield from dict.items(mapping)
@@ -144,7 +145,7 @@ def entries(world: Any, mapping: Any, refusal: str) -> Iterator[tuple[Any, Any]]
     with suppress(AttributeError):
         keys = world.getattr(mapping, "keys")
     if keys is NULL:
-        raise TypeError(refusal)
+        raise TypeError(refusal())
     for key in world.list_of(world.call(keys, (), {})):
         yield key, world.getitem(mapping, key)
 

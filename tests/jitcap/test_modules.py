@@ -107,3 +107,20 @@ def test_train_and_eval_are_two_versions():
     model.eval()
     np.testing.assert_array_equal(model(x).detach().numpy(), model(x).detach().numpy())
     assert model.forward.stats.compiles == 2
+
+
+def test_a_call_with_keywords_does_not_ask_for_text():
+    """A call names its function only in an error, which may run a `__repr__` of the program."""
+
+    class Model(eager.nn.Linear):
+        def __repr__(self):
+            raise AssertionError("nobody asked")
+
+        def forward(self, **batch):
+            return super().forward(batch["x"])
+
+    model = Model(3, 2)
+    step = jit(lambda batch: model(**batch), backend="python", fullgraph=True)
+    for n in (2, 3, 4):
+        assert step({"x": eager.ones(n, 3)}).shape == (n, 2)
+    assert step.stats.compiles == 2
