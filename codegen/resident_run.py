@@ -21,7 +21,7 @@ from codegen.ir import Access, Value
 from codegen.runtime.artifact import Runs
 from eager.aval import Aval
 from eager.dataclass import dataclass
-from eager.device import device
+from eager.device import device, transfer
 from eager.device.array import DeviceArray
 from eager.device.pool import Buffer, Pool, Slot
 from eager.device.protocol import Array, Region
@@ -197,10 +197,8 @@ class Sized:
         moved = self._choose_slots(inputs)
         for i in self.inputs.tensors:
             array = inputs[i]
-            if type(array) is not DeviceArray:
-                packed = _packed(np.asarray(array), self.inputs.values[i])
-                if packed.size:
-                    unit.upload(self.slot(i).target(), packed, stream)
+            if not self.has(array):
+                self._bring(i, array, stream)
                 continue
             if array.buffer.stream is not stream:
                 array.buffer.used_on(stream)
@@ -208,11 +206,25 @@ class Sized:
                 unit.copy(self.slot(i).target(), array.region(), stream)
         return moved
 
+    def has(self, array: Any) -> bool:
+        """Whether an array lies on this device."""
+        return type(array) is DeviceArray and array.buffer.pool is self.pool
+
+    def _bring(self, i: int, array: Any, stream: Any) -> None:
+        """Copy an input from the host, or from another device."""
+        if type(array) is DeviceArray:
+            if array.size:
+                transfer.from_peer(self.slot(i).target(), self.pool, array, stream)
+            return
+        packed = _packed(np.asarray(array), self.inputs.values[i])
+        if packed.size:
+            self.pool.device.upload(self.slot(i).target(), packed, stream)
+
     def _choose_slots(self, inputs: Sequence[Any]) -> bool:
         """Inputs that are read only, and come from another place than in the last run, or lie where
         kernels do not expect it. Whether any comes from another place."""
         tensors = self.inputs.tensors
-        now = tuple(inputs[i].address if type(inputs[i]) is DeviceArray else 0 for i in tensors)
+        now = tuple(inputs[i].address if self.has(inputs[i]) else 0 for i in tensors)
         before, self.last = self.last, now
         if now == before:
             return False
@@ -241,7 +253,7 @@ class Sized:
         before, lie as before."""
         tensors = self.inputs.tensors
         key = tuple(
-            0 if i in self.slotted or type(inputs[i]) is not DeviceArray else inputs[i].address
+            0 if i in self.slotted or not self.has(inputs[i]) else inputs[i].address
             for i in tensors
         )
         before = self.commands.key
@@ -252,7 +264,7 @@ class Sized:
             regions = {}
             for i in tensors:
                 array = inputs[i]
-                own = i in self.slotted or type(array) is not DeviceArray
+                own = i in self.slotted or not self.has(array)
                 regions[self.inputs.names[i]] = self.slot(i).region() if own else array.region()
             self.commands.place(regions)
             self.commands.key = key

@@ -95,14 +95,16 @@ class Transfer(Node):
 
 
 def _moved(self: Tensor, place: device, dtype: DType | None, non_blocking: bool) -> Tensor:
-    """A copy on another device, converted there where the CPU is."""
+    """A copy on another device, converted on the CPU; under capture where it goes to."""
     if self._view is not None:
         refresh(self)
-    if type(self._array) is Traced or current_tracer.get() is not None:
-        return _moved_in_graph(self, place, dtype)
-    if dtype is not None and dtype is not self.dtype and place != CPU:
+    captured = type(self._array) is Traced or current_tracer.get() is not None
+    if dtype is not None and dtype is not self.dtype and place != CPU and not captured:
         self, dtype = to(self, dtype), None
-    out: Tensor = wrap(_copied_to(place, self._array, non_blocking))
+    if captured:
+        out = _moved_in_graph(self, place)
+    else:
+        out = wrap(_copied_to(place, self._array, non_blocking))
     if self._requires_grad and mode.enabled:
         out._node, out._requires_grad = Transfer((self,), (out.aval,)), True
     return out if dtype is None else to(out, dtype)
@@ -111,25 +113,17 @@ def _moved(self: Tensor, place: device, dtype: DType | None, non_blocking: bool)
 def _copied_to(place: device, array: Any, non_blocking: bool) -> Any:
     if type(array) is not DeviceArray:
         return transfer.upload(array, place, non_blocking=non_blocking)
-    if place == CPU:
-        return transfer.download(array)  # waits in any case
-    dense = array.span == array.size
-    return transfer.to_peer(array if dense else on_device.contiguous(array), place)
+    return on_device.brought(array, place)
 
 
-def _moved_in_graph(self: Tensor, place: device, dtype: DType | None) -> Tensor:
-    """The same under capture: to a device, converted there. What goes to the host is known when
-    the compiled part has run."""
-    if place == CPU:
-        raise UnknownValue(f"cpu() of a tensor on {self.device} that is being captured")
-    if self._requires_grad and mode.enabled:
-        raise UnknownValue(f"to({str(place)!r}) of a tensor on the CPU that requires a gradient")
+def _moved_in_graph(self: Tensor, place: device) -> Tensor:
+    """The same under capture."""
     array = self._array
     traced = array if type(array) is Traced else current_tracer.get().lift(self)  # type: ignore[union-attr]
     tracer = traced.storage.tracer
     aval = replace(traced.aval, device=str(place))
     out: Tensor = wrap(fresh(tracer, tracer.move(traced.read(), traced.aval, str(place)), aval))
-    return out if dtype is None else to(out, dtype)
+    return out
 
 
 def _conversion(name: str, dtype: DType) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from eager import plugins
 from eager.aval import Aval, scalar_aval
 from eager.dataclass import dataclass
-from eager.device import device, places, transfer
+from eager.device import CPU, device, places, transfer
 from eager.device.array import DeviceArray
 from eager.device.plan import NoKernel, Operand, Place, Plan
 from eager.device.protocol import Grid, Region
@@ -94,6 +94,14 @@ def contiguous(array: DeviceArray) -> DeviceArray:
     out = transfer.empty(array.aval)
     store(out, array)
     return out
+
+
+def brought(array: DeviceArray, place: device) -> Any:
+    """A copy on another device, or on the host, which waits for it."""
+    if place == CPU:
+        return transfer.download(array)
+    dense = array.span == array.size
+    return transfer.to_peer(array if dense else contiguous(array), place)
 
 
 def store(target: DeviceArray, value: Any) -> None:

@@ -493,8 +493,7 @@ def _add_to(stats: Stats, made: Compiled, seconds: float) -> None:
 
 
 def _count_runs(stats: Stats, made: Executable) -> None:
-    if made.artifact is not None and made.artifact.runs is not None:
-        stats.programs.append(made.artifact.runs)
+    stats.programs.extend(made.runs)
 
 
 def _given_up(first: Record) -> Record:

@@ -3,7 +3,7 @@
 A `Node` is one operation of eager's registry applied to other nodes and Python numbers; its
 attributes are the op's static ones, its avals what it gives. A few ops exist only here: `INPUT` (a
 tensor or, with a weak aval, a run-time scalar handed to the graph: some are the symbols that sizes
-are made of), `MOVE` (a value of the CPU on a device), `BIND` (a number becomes the symbol of a
+are made of), `MOVE` (a value on another device), `BIND` (a number becomes the symbol of a
 size), `SIZE` (a size as a number), `ITEM` (one output of a node that has several, so that every
 argument is a Node), `AS_NUMBER` (`.item()`) and `CHECK` (truths without which the run is given up;
 it is an output, after the others). Values are pure: views have left in `eager.traced`, in-place
@@ -22,7 +22,7 @@ from codegen import CheckFailed
 from eager import on_device
 from eager.aval import Aval, scalar_aval
 from eager.dataclass import dataclass
-from eager.device import device, transfer
+from eager.device import CPU, device, transfer
 from eager.device.array import DeviceArray
 from eager.op import Attrs, Op
 from eager.sized import concrete, symbols_in
@@ -87,12 +87,16 @@ class _AsNumber(GraphOp):
 
 @dataclass(frozen=True, eq=False)
 class _Move(GraphOp):
-    """`move(x, device="cuda:0")`: a value of the CPU on a device."""
+    """`move(x, device="cuda:0")`: a value on another device, or on the CPU."""
 
     def compute(
         self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]
     ) -> tuple[Any, ...]:
-        return (transfer.upload(np.asarray(arrays[0]), device(attrs["device"])),)
+        array, place = arrays[0], device(attrs["device"])
+        if type(array) is DeviceArray:
+            return (on_device.brought(array, place),)
+        array = np.asarray(array)
+        return (array if place == CPU else transfer.upload(array, place),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -347,7 +351,9 @@ def _evaluate_there(node: Node, arrays: tuple[Any, ...]) -> Any:
         found = array.view(op, attrs)
         return on_device.contiguous(array).view(op, attrs) if found is None else found
     if isinstance(op, GraphOp):
-        given = arrays if op is ITEM or op.kind == "control" else tuple(map(_on_host, arrays))
+        given = (
+            arrays if op in (ITEM, MOVE) or op.kind == "control" else tuple(map(_on_host, arrays))
+        )
         results = op.compute(given, attrs, node.avals)
         results = tuple(_plain(r, a) for r, a in zip(results, node.avals, strict=True))
     else:

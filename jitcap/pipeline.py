@@ -3,7 +3,7 @@
     capture     jitcap/capture/     bytecode -> Graph, guards, effects
     passes      jitcap/passes/      Graph -> Graph
     (pieces     jitcap/pieces.py    Graph -> Graphs, where data decide sizes)
-    (placed     jitcap/placed.py    Graph -> the host's and the device's, where tensors live on one)
+    (placed     jitcap/placed.py    Graph -> the host's and devices', where tensors live on some)
     lower       jitcap/lower.py     Graph -> Program
     codegen     codegen/            Program -> loops -> kernels -> source -> Artifact
     entry       jitcap/entry.py     guards + Artifact -> the guarded call (runs capture, too)
@@ -28,8 +28,8 @@ import numpy as np
 import codegen
 from codegen import Program, Target, Unsupported, compile_resident, run_stages
 from codegen.emit.cpp.runtime.build import NoCompiler
-from codegen.resident import resident
-from codegen.runtime.artifact import Artifact
+from codegen.resident import Resident, resident
+from codegen.runtime.artifact import Artifact, Runs
 from eager import on_device
 from eager.config import config
 from eager.dataclass import dataclass
@@ -43,7 +43,18 @@ from jitcap.lower import Strides, lower
 from jitcap.passes import PASSES
 from jitcap.passes.repeats import share_repeats
 from jitcap.pieces import Whole, cut
-from jitcap.placed import CPU, Part, Placed, Split, Wiring, place_of, split
+from jitcap.placed import (
+    CPU,
+    WHOLE,
+    Part,
+    Placed,
+    Split,
+    Wiring,
+    first_write_behind,
+    must_wait,
+    places_of,
+    split,
+)
 from jitcap.record import Trail, announce, say
 from jitcap.show import module, show
 from jitcap.subgraphs import SubgraphOp, subgraphs
@@ -62,9 +73,10 @@ class Executable:
     backend: str
     kernels: tuple[Any, ...] = ()
     refused: str = ""
-    artifact: Any = field(default=None, repr=False)
     callbacks: tuple[str, ...] = ()  # NumPy kernels that compiled code calls
     key: str | None = None  # under which the artifact is kept on disk
+    artifact: Any = field(default=None, repr=False)
+    runs: tuple[Runs, ...] = field(default=(), repr=False)  # of programs on devices
 
 
 def compile_graph(
@@ -81,8 +93,8 @@ def compile_graph(
     Raises ValueError for an unknown backend; what codegen refuses runs op by op, and says so once.
     """
     trail = trail or Trail(graph.name)
-    place = place_of(graph)
-    backend = choose_backend(place, backend)
+    devices = places_of(graph)
+    backend = choose_backend(devices, backend)
     trail.keep("graph", lambda: module(graph))
     if backend != "eager" and codegen.BACKENDS[backend].bodies:
         with trail.stage("passes"):
@@ -93,8 +105,8 @@ def compile_graph(
         return Executable(op_by_op(optimised, writes), "eager")
     target = Target(backend, config.isa, config.threads)
     try:
-        if place != CPU:
-            return _in_parts(optimised, writes, strides, place, trail)
+        if devices:
+            return _in_parts(optimised, writes, strides, trail)
         if optimised.has_data_sizes:
             return _in_pieces(optimised, writes, strides, target, trail)
         with trail.stage("codegen"):
@@ -120,52 +132,86 @@ def _in_parts(
     graph: Graph,
     writes: Sequence[tuple[int, int]],
     strides: Sequence[Strides | None] | None,
-    place: str,
     trail: Trail,
 ) -> Executable:
-    """A graph of which values live on a device: there, and what is the host's on the host; from
-    disk, where it was compiled before."""
+    """A graph of which values live on devices: each part where it belongs; from disk, where it was
+    compiled before."""
     if graph.has_data_sizes:
         raise Unsupported("sizes that data decide, on a device")
-    parts = split(graph, writes)
-    layout = strides or [None] * len(graph.inputs)
-    there = parts.there
     if any(n.op is MOVE for x in graph.nodes for part in subgraphs(x) for n in _nodes(part)):
-        raise Unsupported("a tensor of the CPU is moved to a device in each step of a loop")
-    program = functools.partial(_program_there, there, layout)
+        raise Unsupported("a tensor is moved to another device in each step of a loop")
+    layout = strides or [None] * len(graph.inputs)
     kept_at = None
     if not config.check:  # else verify every stage, every time
         target = Target("triton", config.isa, config.threads)
         kept_at = placed.place_of(graph, (strides, writes, config.recompute), target)
-        texts = lambda: run_stages(program(), "triton")[1]
+        texts = functools.partial(_texts_there, graph, writes, layout)
         found = kept_at.found(lambda key: _recall_parts(key, trail, texts))
         if found is not None:
             return found[0]
-    on_host: Executable | None = None
-    artifact: Artifact | None = None
-    if parts.host is not None:
-        own = [layout[i] for i in parts.host.takes]
-        on_host = compile_graph(
-            parts.host.graph, parts.host.writes, strides=own, trail=trail, backend=HOST
+    parts = split(graph, writes)
+    made = _parts(parts, layout, trail)
+    checked = [isinstance(x, Executable) or bool(_resident(x).sites) for x in made]
+    late = first_write_behind(parts.parts, checked)
+    if late:  # a check may fail behind a part that has written
+        parts = split(graph, writes, late)
+        made = _parts(parts, layout, trail)
+    notes = tuple(_where(parts, made))
+    key = None
+    names = [x.key if isinstance(x, Executable) else "" for x in made]
+    if kept_at is not None and None not in names:
+        kept_parts = tuple(
+            placed.KeptPart(x.key, None)
+            if isinstance(x, Executable)
+            else placed.KeptPart(None, _resident(x).program, tuple(x.stages))
+            for x in made
         )
-    if there is not None:
-        trail.keep(f"on {place}", functools.partial(module, there.graph))
+        kept = placed.Kept(parts.wiring, kept_parts, notes)
+        key = kept_at.keep(lambda name: placed.remember(name, kept))
+    return _parts_joined(parts.wiring, made, notes, key, trail)
+
+
+def _parts(
+    parts: Split, layout: Sequence[Strides | None], trail: Trail
+) -> list[Executable | Artifact]:
+    """Each part compiled: those of the host, and the programs of devices."""
+    made: list[Executable | Artifact] = []
+    for part in parts.parts:
+        place, graph = part.ends.place, part.graph
+        if place == CPU:
+            own = _own_layout(part, layout)
+            made.append(
+                compile_graph(graph, part.ends.writes, strides=own, trail=trail, backend=HOST)
+            )
+            continue
+        trail.keep(f"on {place}", functools.partial(module, graph))
         try:
             with trail.stage("codegen"):
-                artifact = compile_resident(program(), place, trail.name)
+                made.append(compile_resident(_program_there(part, layout), place, trail.name))
         except Unsupported as refusal:
-            if not _is_straight(there.graph):  # not op by op either
+            if not _is_straight(graph):  # not op by op either
                 raise Break("device", str(refusal)) from refusal
             raise
-    note = _where(parts, artifact, place)
-    key = None
-    if kept_at is not None and (on_host is None or on_host.key is not None):
-        emitted = None if artifact is None else artifact.run.program  # type: ignore[attr-defined]
-        stages = () if artifact is None else tuple(artifact.stages)
-        host = None if on_host is None else on_host.key
-        kept = placed.Kept(parts.wiring, place, host, emitted, note, stages)
-        key = kept_at.keep(lambda name: placed.remember(name, kept))
-    return _parts_joined(parts.wiring, on_host, artifact, note, key, trail)
+    return made
+
+
+def _own_layout(part: Part, layout: Sequence[Strides | None]) -> list[Strides | None]:
+    """How what a part takes lies in memory: what comes to the host from a device is copied."""
+    at_home = part.ends.place == CPU
+    return [
+        layout[i] if source == WHOLE and not (at_home and i in part.received) else None
+        for source, i in part.ends.takes
+    ]
+
+
+def _program_there(part: Part, layout: Sequence[Strides | None]) -> Program:
+    """A device's part, lowered."""
+    return lower(part.graph, part.ends.writes, _own_layout(part, layout), resident=True)
+
+
+def _resident(artifact: Artifact) -> Resident:
+    assert isinstance(artifact.run, Resident)
+    return artifact.run
 
 
 def _nodes(graph: Graph) -> Iterator[Node]:
@@ -184,56 +230,89 @@ def _is_straight(graph: Graph) -> bool:
     )
 
 
-def _program_there(there: Part | None, layout: Sequence[Strides | None]) -> Program:
-    """The device's part, lowered."""
-    assert there is not None
-    own = [layout[i] for i in there.takes]
-    own += [None] * (len(there.graph.inputs) - len(own))
-    return lower(there.graph, there.writes, own, resident=True)
-
-
 def _recall_parts(
-    key: str, trail: Trail, texts: Callable[[], Mapping[str, str]] | None
+    key: str, trail: Trail, texts: Callable[[Wiring, int], Mapping[str, str]] | None
 ) -> Executable | None:
-    """What `_in_parts` made and kept under `key`. `texts` gives those of its stages."""
+    """What `_in_parts` made and kept under `key`. `texts` gives those of the stages of a part."""
     with trail.stage("codegen"):
         kept = placed.recall(key)
-        on_host = None if kept is None or kept.host is None else recall(kept.host, trail)
-    if kept is None or (kept.host is not None and on_host is None):
+    if kept is None:
         return None
-    artifact = None
-    if kept.program is not None:
-        stages = {} if texts is None else graphs.Stages(kept.stages, texts)
+    made: list[Executable | Artifact] = []
+    for number, (part, ends) in enumerate(zip(kept.parts, kept.wiring.parts, strict=True)):
+        if part.program is None:
+            on_host = recall(part.host or "", trail)
+            if on_host is None:
+                return None
+            made.append(on_host)
+            continue
+        stages: Mapping[str, str] = {}
+        if texts is not None:
+            told = functools.partial(texts, kept.wiring, number)
+            stages = graphs.Stages(part.stages, told)
         with trail.stage("codegen"):
-            artifact = resident(kept.program, kept.place, trail.name)
+            artifact = resident(part.program, ends.place, trail.name)
             artifact.stages = stages
-    return _parts_joined(kept.wiring, on_host, artifact, kept.note, key, trail)
+            made.append(artifact)
+    return _parts_joined(kept.wiring, made, kept.notes, key, trail)
+
+
+def _texts_there(
+    graph: Graph,
+    writes: Sequence[tuple[int, int]],
+    layout: Sequence[Strides | None],
+    wiring: Wiring,
+    number: int,
+) -> Mapping[str, str]:
+    """What the stages of a part say that was found on disk: it is made again."""
+    parts = split(graph, writes, wiring.first_write)
+    return run_stages(_program_there(parts.parts[number], layout), "triton")[1]
 
 
 def _parts_joined(
     wiring: Wiring,
-    on_host: Executable | None,
-    artifact: Artifact | None,
-    note: str,
+    made: Sequence[Executable | Artifact],
+    notes: Sequence[str],
     key: str | None,
     trail: Trail,
 ) -> Executable:
-    """The executable that runs both parts."""
-    if artifact is not None:
+    """The executable that runs all parts."""
+    programs = [x for x in made if isinstance(x, Artifact)]
+    for artifact in programs:
         _keep_artifact(artifact, trail)
-    trail.notes.append(note)
-    run = Placed(wiring, on_host.run if on_host else None, artifact.run if artifact else None)
-    kernels = (*(on_host.kernels if on_host else ()), *(artifact.kernels if artifact else ()))
-    callbacks = on_host.callbacks if on_host else ()
-    return Executable(run, "triton", kernels, artifact=artifact, callbacks=callbacks, key=key)
+    trail.notes.extend(notes)
+    for k, x in enumerate(made[:-1]):
+        if isinstance(x, Artifact) and _resident(x).sites and must_wait(wiring, k):
+            _resident(x).prompt = True
+    prompt = [isinstance(x, Artifact) and _resident(x).prompt for x in made[:-1]]
+    return Executable(
+        Placed(wiring, tuple(x.run for x in made), (*prompt, False)),
+        "triton",
+        tuple(kernel for x in made for kernel in x.kernels),
+        callbacks=tuple(name for x in made for name in x.callbacks),
+        key=key,
+        runs=tuple(x.runs for x in programs if x.runs is not None),
+    )
 
 
-def _where(parts: Split, artifact: Artifact | None, place: str) -> str:
-    """Where a graph runs, for `explain`."""
-    text = "its part on the host" if parts.host is not None else "nothing on the host"
-    if parts.there is None or artifact is None:
-        return f"runs on {place}: no kernel; {text}"
-    inputs = parts.there.graph.inputs
+def _where(parts: Split, made: Sequence[Executable | Artifact]) -> Iterator[str]:
+    """Where a graph runs, and what its parts hand over, for `explain`."""
+    programs = [x for x in made if isinstance(x, Artifact)]
+    host = "its part on the host" if len(programs) < len(made) else "nothing on the host"
+    if not programs:
+        yield f"no kernel on a device; {host}"
+    for k, (part, x) in enumerate(zip(parts.parts, made, strict=True)):
+        several = len(programs) > 1
+        if isinstance(x, Artifact):
+            name = f"part {k} " if several else ""
+            rest = "; ".join(_exchanged(parts, k)) if several else host
+            yield f"{name}runs on {part.ends.place}: {_launches(part, x)}; {rest}"
+        elif several:
+            yield f"part {k} runs on the host: {'; '.join(_exchanged(parts, k))}"
+
+
+def _launches(part: Part, artifact: Artifact) -> str:
+    inputs = part.graph.inputs
     numbers = sum(n.aval.weak for n in inputs)
     moved = sum(not n.aval.weak and n.aval.device == CPU for n in inputs)
     times = "of each size " if any("symbol" in n.attrs for n in inputs) else ""
@@ -241,10 +320,22 @@ def _where(parts: Split, artifact: Artifact | None, place: str) -> str:
     if artifact.plan["symbolic_bytes"]:
         room = "as many bytes as these ask for"
     return (
-        f"runs on {place}: {artifact.plan['launches']} launches, from the second call {times}on "
-        f"replayed as one; {room} of temporaries; {numbers} numbers and {moved} tensors are copied "
-        f"there per call; {text}"
+        f"{artifact.plan['launches']} launches, from the second call {times}on replayed as one; "
+        f"{room} of temporaries; {numbers} numbers and {moved} tensors are copied there per call"
     )
+
+
+def _exchanged(parts: Split, number: int) -> Iterator[str]:
+    """What a part receives from others, and sends to them."""
+    every = [*enumerate(parts.parts)]
+    for verb, preposition in (("receives", "from"), ("sends", "to")):
+        for k, other in every:
+            taker, giver = (parts.parts[number], k) if verb == "receives" else (other, number)
+            pairs = zip(taker.graph.inputs, taker.ends.takes, strict=True)
+            values = [repr(n.aval) for n, (source, _) in pairs if source == giver]
+            if values and k != number:
+                shown = ", ".join(values)
+                yield f"{verb} {shown} {preposition} part {k} ({other.ends.place})"
 
 
 def _in_pieces(
@@ -297,8 +388,8 @@ def recall(key: str, trail: Trail) -> Executable | None:
 
 def _executable(artifact: Artifact, backend: str, key: str | None) -> Executable:
     return Executable(
-        artifact.run, backend, artifact.kernels, artifact=artifact, callbacks=artifact.callbacks,
-        key=key,
+        artifact.run, backend, artifact.kernels, callbacks=artifact.callbacks, key=key,
+        artifact=artifact,
     )  # fmt: skip
 
 
@@ -345,13 +436,14 @@ def known_backend(name: str | None) -> str:
     return name or ""
 
 
-def choose_backend(place: str, asked: str | None) -> str:
-    """The backend asked for (in the call, else in the settings), else by the device. Raises
+def choose_backend(devices: Sequence[str], asked: str | None) -> str:
+    """The backend asked for (in the call, else in the settings), else by the devices. Raises
     ValueError for one that has none there."""
     backend = known_backend(asked or config.backend)
-    if place == CPU or backend in ("", "triton", "eager"):
-        return backend or ("cpp" if place == CPU else "triton")
-    raise ValueError(f"backend={backend!r} compiles for the CPU, and tensors live on {place}")
+    if not devices or backend in ("", "triton", "eager"):
+        return backend or ("triton" if devices else "cpp")
+    there = " and ".join(devices)
+    raise ValueError(f"backend={backend!r} compiles for the CPU, and tensors live on {there}")
 
 
 def run_passes(graph: Graph, trail: Trail) -> Graph:

@@ -1,185 +1,196 @@
-"""Between passes and lowering, where values live on a device: Graph -> the host's part and the
-device's.
+"""Between passes and lowering, where values live on devices: Graph -> parts, each of one place.
 
-What no value of the device goes into is the host's: numbers (a learning rate, a count of steps),
-and tensors of the CPU. It runs first, and hands numbers, and tensors that are moved, to the
-device's part; nothing goes back but results. Each part is an ordinary graph.
+The graph is cut where a value goes from one place to another. A part is an ordinary graph for the
+host or for one device, and takes what others give. Parts run in levels, in a level the host's
+first; those of one level do not depend on each other, so that devices work at the same time. What a
+device hands to another is copied by their streams: the host waits for what it computes with itself.
+
+What no value of a device goes into is the host's: numbers (a learning rate, a count of steps), and
+tensors of the CPU. It runs first. A part that writes an input comes behind all that read it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Literal
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from codegen import CheckFailed, Unsupported
+from codegen.runtime.artifact import OutOfRange
+from eager import on_device
 from eager.dataclass import dataclass
+from eager.device import device, places
 from eager.device.array import DeviceArray
 from eager.sized import symbols_in
 from jitcap.graph import CHECK, MOVE, Arg, Graph, Node, placeholder, with_args
+from jitcap.subgraphs import SubgraphOp, subgraphs
 
 CPU: Final = "cpu"
-# "free": made of numbers alone, as a mask is; computed wherever it is read.
-Side = Literal["host", "there", "free"]
+FREE: Final = ""  # made of numbers alone, as a mask is; computed wherever it is read
+WHOLE: Final = -1  # in place of a part: the graph that was split
+Key = tuple[int, str]  # a part's level and place, in the order in which parts run
 
 
-def place_of(graph: Graph) -> str:
-    """The device that values of a graph live on; "cpu" where none does. Raises Unsupported for
-    several."""
-    found = {a.device for n in graph.everything() for a in n.avals if not a.weak} - {CPU}
-    if len(found) > 1:
-        raise Unsupported(f"tensors on {' and '.join(sorted(found))} in one graph")
-    return next(iter(found), CPU)
+def places_of(graph: Graph) -> tuple[str, ...]:
+    """The devices that values of a graph live on, the CPU aside."""
+    found = {a.device for n in graph.everything() for a in n.avals if not a.weak}
+    return tuple(sorted(found - {CPU}))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ends:
-    """Which inputs of the whole a part takes, and what it writes back: (input index, output
-    index)."""
+    """Where a part runs, what it takes: (part, number of what that gives), or inputs of the whole;
+    and what it writes back: (input, output), its own."""
 
-    takes: tuple[int, ...]
+    place: str
+    takes: tuple[tuple[int, int], ...]
     writes: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """The graph of a part."""
+    """The graph of a part. `received`: inputs of the whole that come to the host from a device."""
 
     graph: Graph
     ends: Ends
-
-    @property
-    def takes(self) -> tuple[int, ...]:
-        return self.ends.takes
-
-    @property
-    def writes(self) -> tuple[tuple[int, int], ...]:
-        return self.ends.writes
+    level: int
+    received: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wiring:
-    """How values go between the parts. `there` takes inputs of the whole, then what `host` gives
-    after its `host_results` first. `results`: of the whole, in order, by part and number."""
+    """How values go between parts, which are results of the whole: (part, number), and the level
+    from which inputs are written."""
 
-    host: Ends | None
-    there: Ends | None
-    host_results: int
-    results: tuple[tuple[Side, int], ...]
+    parts: tuple[Ends, ...]
+    results: tuple[tuple[int, int], ...]
+    first_write: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Split:
-    """The parts of a graph (None where there is none), and how values go between them."""
+    """The parts of a graph in the order in which they run."""
 
-    host: Part | None
-    there: Part | None
+    parts: tuple[Part, ...]
     wiring: Wiring
 
 
-def split(graph: Graph, writes: Sequence[tuple[int, int]] = ()) -> Split:
-    """The two parts. Raises Unsupported where the host would need what the device computes."""
-    side = _sides(graph)
+def split(graph: Graph, writes: Sequence[tuple[int, int]] = (), first_write: int = 0) -> Split:
+    """The parts; none below the level `first_write` writes an input. Raises Unsupported for a loop
+    over several places."""
+    keys = _joined(graph, _keys(graph))
     written = {o: i for i, o in writes}
-    ends: dict[Side, list[int]] = {"host": [], "there": []}
+    ends: dict[int, Key] = {}
     for o, n in enumerate(graph.outputs):
-        ends[_side_of_end(graph, side, n, written.get(o))].append(o)
-    there = _Builder(graph, side, "there")
-    outs = [there.get(graph.outputs[o]) for o in ends["there"]]
-    targets = {o: there.get(graph.inputs[written[o]]) for o in ends["there"] if o in written}
-    crossing = [n for n in there.crossing if n not in graph.inputs]
-    host = _Builder(graph, side, "host")
-    results = [o for o in ends["host"] if o not in written and graph.outputs[o].op is not CHECK]
-    rest = [o for o in ends["host"] if o not in results]
-    host_outs = [
-        *(host.get(graph.outputs[o]) for o in results),
-        *(host.get(n) for n in crossing),
-        *(host.get(graph.outputs[o]) for o in rest),
-    ]
-    host_order = [*results, *(-1 for _ in crossing), *rest]
-    plain = [o for o in ends["there"] if o not in written and graph.outputs[o].op is not CHECK]
-    order = [("host" if o in results else "there", o) for o in sorted((*results, *plain))]
-    numbers = {o: k for k, o in enumerate(results)} | {o: k for k, o in enumerate(plain)}
-    at = {n: i for i, n in enumerate(graph.inputs)}
-    for built in (there, host):
-        built.take_sizes()
-    first = _part(host, at, graph, host_outs, host_order, written, f"{graph.name}_on_host")
-    second = _part(there, at, graph, outs, ends["there"], written, graph.name, targets, crossing)
-    wiring = Wiring(
-        None if first is None else first.ends,
-        None if second is None else second.ends,
-        len(results),
-        tuple((s, numbers[o]) for s, o in order),  # type: ignore[misc]
-    )
-    return Split(first, second, wiring)
+        level, place = _end(graph, keys, n, written.get(o))
+        ends[o] = (max(level, first_write) if o in written else level), place
+    while True:
+        built = _built(graph, keys, ends, written)
+        late = _too_early(graph, built, ends, written)
+        if not late:
+            parts, results = _wired(graph, built, ends, written)
+            return Split(parts, Wiring(tuple(p.ends for p in parts), results, first_write))
+        ends |= late
 
 
-def _part(
-    built: _Builder,
-    at: dict[Node, int],
-    graph: Graph,
-    outs: Sequence[Node],
-    order: Sequence[int],
-    written: dict[int, int],
-    name: str,
-    targets: dict[int, Node] | None = None,
-    crossing: Sequence[Node] = (),
-) -> Part | None:
-    if not outs:
-        return None
-    targets = targets or {o: built.get(graph.inputs[written[o]]) for o in order if o in written}
-    own = [n for n in built.inputs if n in at]
-    inputs = [built.inputs[n] for n in (*own, *crossing)]
-    index = {n: i for i, n in enumerate(inputs)}
-    writes = tuple((index[targets[o]], k) for k, o in enumerate(order) if o in written)
-    made = Graph(tuple(inputs), tuple(built.nodes), tuple(outs), name)
-    return Part(made, Ends(tuple(at[n] for n in own), writes))
-
-
-def _sides(graph: Graph) -> dict[Node, Side]:
-    side: dict[Node, Side] = {}
+# ------------------------------------------------------------------------------- which part
+def _keys(graph: Graph) -> dict[Node, Key]:
+    """The part of each value: as early as it can be."""
+    keys: dict[Node, Key] = {}
     for n in graph.inputs:
-        side[n] = "host" if n.aval.weak or n.aval.device == CPU else "there"
+        keys[n] = 0, CPU if n.aval.weak else n.aval.device
+    given = frozenset(graph.inputs)
     for n in graph.nodes:
-        parents = n.parents
-        weak = all(a.weak for a in n.avals)
-        of_there = any(not p.avals[0].weak and p.avals[0].device != CPU for p in parents)
-        if n.op is MOVE or any(side[p] == "there" for p in parents) or (weak and of_there):
-            side[n] = "there"  # also a number, or a check, of what is made there of numbers alone
-        elif weak or not all(p.avals[0].weak or side[p] == "free" for p in parents):
-            side[n] = "host"
+        place = _place(n, keys)
+        found = (_level(keys[p], place) for p in n.parents if p not in given)
+        keys[n] = max(found, default=0), place
+        if any(set(places_of(g)) - {place} for g in subgraphs(n)):
+            raise Unsupported(f"a loop or a branch over several devices{_at(n)}")
+    return keys
+
+
+def _place(n: Node, keys: Mapping[Node, Key]) -> str:
+    if n.op is MOVE:
+        return n.aval.device
+    tensors = [keys[p][1] for p in n.parents if not p.avals[0].weak]
+    numbers = [keys[p][1] for p in n.parents if p.avals[0].weak]
+    there = [place for place in tensors if place not in (CPU, FREE)]
+    if there:
+        return there[0]
+    computed = [place for place in numbers if place not in (CPU, FREE)]
+    if all(a.weak for a in n.avals):
+        return computed[0] if computed else CPU
+    if computed or CPU in tensors or isinstance(n.op, SubgraphOp):
+        return n.avals[0].device
+    return FREE
+
+
+def _level(key: Key, place: str) -> int:
+    """The first level of a place in which a value can be taken."""
+    level, source = key
+    return level + (source not in (CPU, FREE, place) and place != FREE)
+
+
+def _at(n: Node) -> str:
+    return f" (at {n.where.place})" if n.where.place else ""
+
+
+def _joined(graph: Graph, keys: dict[Node, Key]) -> dict[Node, Key]:
+    """With little parts joined to the next of their place: those that hand nothing to others and
+    have no product."""
+    kept: set[Key] = {keys[n] for n in graph.nodes if n.op.kind == "contract"}
+    for n in graph.nodes:
+        kept |= {keys[p] for p in n.parents if keys[p][1] != keys[n][1]}
+    later: dict[Key, Key] = {}
+    following: dict[str, Key] = {}
+    for key in sorted({keys[n] for n in graph.nodes}, reverse=True):
+        if key not in kept and key[1] in following:
+            later[key] = following[key[1]]
         else:
-            side[n] = "free"
-    return side
+            following[key[1]] = key
+    return {n: later.get(key, key) for n, key in keys.items()}
 
 
-def _side_of_end(graph: Graph, side: dict[Node, Side], n: Node, target: int | None) -> Side:
-    """Which part gives an output."""
-    own = side[n]
-    wanted: Side
+def _end(graph: Graph, keys: Mapping[Node, Key], n: Node, target: int | None) -> Key:
+    """The part that gives an output."""
+    level, own = keys[n]
     if target is not None:
-        wanted = "host" if graph.inputs[target].aval.device == CPU else "there"
+        place = graph.inputs[target].aval.device
     elif n.avals[0].weak:
-        wanted = "host" if own == "free" else own
+        place = own or CPU
     else:
-        wanted = "host" if n.avals[0].device == CPU else "there"
-    if wanted == "host" and own == "there":
-        where = f" (at {n.where.place})" if n.where.place else ""
-        raise Unsupported(f"a tensor of the CPU is computed from one of a device{where}")
-    return wanted
+        place = n.avals[0].device
+    return (level if n in graph.inputs else _level((level, own), place)), place
 
 
+def _too_early(
+    graph: Graph, built: Mapping[Key, _Builder], ends: Mapping[int, Key], written: dict[int, int]
+) -> dict[int, Key]:
+    """Outputs that would be written before another part has read what was there: when they may."""
+    found: dict[int, Key] = {}
+    for o, i in written.items():
+        level, place = ends[o]
+        for key, part in built.items():
+            if key > (level, place) and graph.inputs[i] in part.inputs:
+                level = key[0] + (place <= key[1])
+        if level != ends[o][0]:
+            found[o] = level, place
+    return found
+
+
+# ------------------------------------------------------------------------------- their graphs
 class _Builder:
     """One part: its nodes in terms of its own inputs."""
 
-    def __init__(self, graph: Graph, side: dict[Node, Side], own: Side) -> None:
+    def __init__(self, graph: Graph, keys: Mapping[Node, Key], own: Key) -> None:
         self.graph = graph
-        self.side = side
+        self.keys = keys
         self.own = own
         self.given = frozenset(graph.inputs)
         self.inputs: dict[Node, Node] = {}  # by what they stand for
-        self.crossing: list[Node] = []  # of the host's values those that are taken
         self.nodes: list[Node] = []
         self.mapped: dict[Node, Node] = {}
+        self.handed: dict[Node, None] = {}  # what other parts take
 
     def get(self, value: Node) -> Node:
         """A value of the whole in this part."""
@@ -188,7 +199,7 @@ class _Builder:
             n = stack[-1]
             if n in self.mapped:
                 stack.pop()
-            elif n in self.given or self.side[n] not in (self.own, "free"):
+            elif n in self.given or (self.keys[n] != self.own and self.keys[n][1] != FREE):
                 self._take(stack.pop())
             else:
                 missing = [p for p in n.parents if p not in self.mapped]
@@ -196,6 +207,11 @@ class _Builder:
                 if not missing:
                     self._add(stack.pop())
         return self.mapped[value]
+
+    @property
+    def crossing(self) -> list[Node]:
+        """What it takes from other parts."""
+        return [n for n in self.inputs if n not in self.given]
 
     def take_sizes(self) -> None:
         """Have the symbols in its sizes among its inputs."""
@@ -207,20 +223,88 @@ class _Builder:
                 self.get(n)
 
     def _take(self, n: Node) -> None:
-        made = n if n in self.given else placeholder(f"h{len(self.inputs)}", n.avals[0])
+        aval = n.avals[0]
+        on_host = self.own[1] == CPU and not aval.weak
+        made = n
+        if n not in self.given or (on_host and aval.device != CPU):
+            aval = on_device.at(aval, CPU) if on_host else aval
+            made = placeholder(f"h{len(self.inputs)}", aval)
         self.inputs[n] = self.mapped[n] = made
-        if n not in self.given:
-            self.crossing.append(n)
 
     def _add(self, n: Node) -> None:
         args: tuple[Arg, ...] = tuple(self.mapped[a] if isinstance(a, Node) else a for a in n.args)
-        if n.op is MOVE:  # what was the host's is an input, which is copied there
+        if n.op is MOVE:  # what lies elsewhere is an input, which is copied there
             (found,) = args
             assert isinstance(found, Node)
             self.mapped[n] = found
             return
-        made = self.mapped[n] = with_args(n, args)
+        made = with_args(n, args)
+        if self.own[1] == CPU and n.avals[0].device != CPU:  # of numbers alone, for a device
+            attrs = {k: v for k, v in n.attrs.items() if k != "device"}
+            avals = tuple(on_device.at(a, CPU) for a in n.avals)
+            made = Node(n.op, args, attrs, avals, n.where)
+        self.mapped[n] = made
         self.nodes.append(made)
+
+
+def _built(
+    graph: Graph, keys: Mapping[Node, Key], ends: Mapping[int, Key], written: Mapping[int, int]
+) -> dict[Key, _Builder]:
+    """The parts, the last first: each knows by then what those behind it take."""
+    built: dict[Key, _Builder] = {}
+    asked = {key: _Builder(graph, keys, key) for key in ends.values()}
+    while asked:
+        key = max(asked)
+        part = built[key] = asked.pop(key)
+        for o, its in ends.items():
+            if its == key:
+                part.get(graph.outputs[o])
+                if o in written:
+                    part.get(graph.inputs[written[o]])
+        for n in part.handed:
+            part.get(n)
+        part.take_sizes()
+        for n in part.crossing:
+            source = keys[n]
+            assert source < key
+            asked.setdefault(source, _Builder(graph, keys, source)).handed[n] = None
+    return built
+
+
+def _wired(
+    graph: Graph, built: Mapping[Key, _Builder], ends: Mapping[int, Key], written: dict[int, int]
+) -> tuple[tuple[Part, ...], tuple[tuple[int, int], ...]]:
+    """The parts in order, and the results."""
+    order = sorted(built)
+    at = {n: (WHOLE, i) for i, n in enumerate(graph.inputs)}
+    results: dict[int, tuple[int, int]] = {}
+    parts = []
+    for number, key in enumerate(order):
+        part = built[key]
+        own = [o for o, its in ends.items() if its == key]
+        given = [o for o in own if o not in written and graph.outputs[o].op is not CHECK]
+        results |= {o: (number, k) for k, o in enumerate(given)}
+        at |= {n: (number, len(given) + k) for k, n in enumerate(part.handed)}
+        rest = [o for o in own if o not in results]
+        outs = [graph.outputs[o] for o in given] + [*part.handed]
+        first = len(outs)
+        outs += [graph.outputs[o] for o in rest]
+        taken = sorted(part.inputs, key=lambda n: n not in part.given)
+        index = {n: i for i, n in enumerate(taken)}
+        writes = tuple(
+            (index[graph.inputs[written[o]]], first + k) for k, o in enumerate(rest) if o in written
+        )
+        name = graph.name + ("_on_host" if key[1] == CPU else "")
+        made = Graph(
+            tuple(part.inputs[n] for n in taken),
+            tuple(part.nodes),
+            tuple(part.mapped[n] for n in outs),
+            name if len(order) <= 2 else f"{name}_{number}",
+        )
+        takes = tuple(at[n] for n in taken)
+        received = frozenset(at[n][1] for n in taken if n in part.given and part.inputs[n] is not n)
+        parts.append(Part(made, Ends(key[1], takes, writes), key[0], received))
+    return tuple(parts), tuple(results[o] for o in sorted(results))
 
 
 # ---------------------------------------------------------------------------------- the run
@@ -228,49 +312,89 @@ class _Builder:
 Run = Callable[..., list[Any]]
 
 
+def first_write_behind(parts: Sequence[Part], checked: Sequence[bool]) -> int:
+    """The level from which inputs may be written, if parts before it may still fail in a check and
+    others have written by then; else 0. `checked`: the parts in which a check may fail."""
+    late = 0
+    for k, part in enumerate(parts):
+        others = [p for j, p in enumerate(parts[: k + 1]) if j != k and p.ends.writes]
+        of_host = all(p.ends.place == CPU for p in others)  # which are undone
+        if checked[k] and not of_host:
+            late = part.level + 1
+    return late
+
+
+def must_wait(wiring: Wiring, number: int) -> bool:
+    """Whether what is behind a part must not be once a check of it has failed."""
+    behind = wiring.parts[number + 1 :]
+    before = wiring.parts[:number]
+    if any(ends.writes or ends.place == CPU for ends in behind):
+        return True
+    return any(ends.writes for ends in before)
+
+
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Runs the host's part, and queues the device's."""
+    """Runs the host's parts, and queues those of devices. Those of `prompt` are waited for: a check
+    of theirs may fail, and what is behind them must not be then."""
 
     wiring: Wiring
-    host: Run | None
-    there: Run | None
+    runs: tuple[Run, ...]
+    prompt: tuple[bool, ...]
 
     def __call__(self, inputs: list[Any], replaced: Sequence[Any] = ()) -> list[Any]:
-        """`replaced`: tensors whose gradient is replaced by a result. Raises CheckFailed with
-        nothing written."""
-        found: list[Any] = []
-        undo = None
-        if self.host is not None and self.wiring.host is not None:
-            part = self.wiring.host
-            given = [inputs[i] for i in part.takes]
-            undo = _undoing([given[i] for i, _ in part.writes])
-            found = self.host(given)
-        results: list[Any] = []
-        if self.there is not None and self.wiring.there is not None:
-            given = [inputs[i] for i in self.wiring.there.takes]
-            given += map(_plain, found[self.wiring.host_results :])
-            try:
-                results = self.there(given, replaced, undo)
-            except CheckFailed:
-                if undo is not None:
-                    undo()
-                raise
-        return [(found if side == "host" else results)[k] for side, k in self.wiring.results]
+        """`replaced`: tensors whose gradient is replaced by a result. Raises CheckFailed, or
+        IndexError, with nothing written."""
+        if any(ends.place == CPU for ends in self.wiring.parts[1:]):
+            for pool in places.opened():
+                pool.checks.settle()  # what ran before this call, not in the middle of it
+        undo: list[Callable[[], None]] = []
+        values: list[list[Any]] = []
+        settled = 1 + max((k for k, waits in enumerate(self.prompt) if waits), default=-1)
+        k = 0
+        try:
+            for k, (ends, run) in enumerate(zip(self.wiring.parts, self.runs, strict=True)):
+                sources = [*values, inputs]  # WHOLE is the last
+                given = [_brought(sources[part][i], part, ends.place) for part, i in ends.takes]
+                if ends.place == CPU:
+                    undo += _undoing([given[i] for i, _ in ends.writes])
+                    values.append(run(given))
+                    continue
+                last = k == len(self.runs) - 1
+                back = functools.partial(_undone, undo) if undo and last else None
+                values.append(run(given, replaced if k >= settled else (), back))
+        except CheckFailed as error:
+            _undone(undo)
+            if isinstance(error, OutOfRange) and self.prompt[k]:
+                raise IndexError(*error.args) from None  # as where it is told at a later wait
+            raise
+        return [values[part][i] for part, i in self.wiring.results]
 
 
-def _plain(value: Any) -> Any:
-    """A number of the host's part as Python's."""
-    return value.item() if value.ndim == 0 and type(value) is not DeviceArray else value
+def _brought(value: Any, part: int, place: str) -> Any:
+    """What a part takes from another: a number of the host's is Python's. What comes to the host is
+    waited for; a program on a device copies what is not there itself."""
+    if type(value) is DeviceArray:
+        if place == CPU:
+            return on_device.brought(value, device(CPU))
+        return value if part == WHOLE or value.is_contiguous() else on_device.contiguous(value)
+    if part == WHOLE or place == CPU:
+        return value
+    return value.item() if getattr(value, "ndim", 1) == 0 else value
 
 
-def _undoing(arrays: Iterable[Any]) -> Callable[[], None] | None:
+def _undone(steps: list[Callable[[], None]]) -> None:
+    while steps:
+        steps.pop()()
+
+
+def _undoing(arrays: Iterable[Any]) -> list[Callable[[], None]]:
     kept = [(array, array.copy()) for array in arrays]
     if not kept:
-        return None
+        return []
 
     def undo() -> None:
         for array, before in kept:
             array[...] = before
 
-    return undo
+    return [undo]

@@ -217,7 +217,7 @@ class Tracer:
         raise DataDependent(what)
 
     def move(self, handle: Arg, aval: Aval, place: str) -> Node:
-        """A value of the CPU on a device."""
+        """A value on another device."""
         (node,) = self.emit(MOVE, (handle,), {"device": place}, (replace(aval, device=place),))
         return node
 

@@ -12,6 +12,7 @@ TOUR = SELF + "test_the_tour_shows_what_is_printed"
 LIMIT = "a limit, not a promise"
 COMPILED = "tests/device/test_compiled.py::test_"
 DEVICE = "tests/device/"
+PARTS = " tests/device/test_parts.py::test_"
 SEVERAL = " tests/device/test_several.py::test_"
 LOOPS = "tests/device/test_loops.py::test_"
 
@@ -112,6 +113,23 @@ CLAIMS = {
         + "a_copy_waits_on_both_sides_and_a_missing_wait_is_a_race "
         + SEVERAL
         + "events_are_of_the_stream_that_records_them",
+        "* Under `@jit` a step over": PARTS
+        + "training_over_two_devices_is_one_graph "
+        + PARTS
+        + "training_over_the_cpu_and_a_device "
+        + PARTS
+        + "values_go_to_the_cpu_and_on_from_there "
+        + PARTS
+        + "parts_that_need_nothing_of_each_other_overlap_and_the_host_waits_for_none",
+        "* An input is written when": PARTS
+        + "what_is_written_is_read_before "
+        + PARTS
+        + "a_buffer_of_the_cpu_is_read_before_it_is_written "
+        + PARTS
+        + "a_check_that_fails_changes_nothing_anywhere "
+        + PARTS
+        + "a_classifier_with_embeddings",
+        "* Where a value moves": PARTS + "what_moves_in_a_loop_runs_op_by_op",
         "* What a kernel of one": SEVERAL + "what_went_wrong_before_a_copy_is_told_behind_it",
         "* `eager.cuda`": DEVICE + "test_surface.py::test_memory_is_told "
         "tests/device/test_surface.py::test_streams_events_and_a_missing_wait",

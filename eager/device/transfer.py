@@ -14,8 +14,8 @@ from eager.aval import Aval
 from eager.device import device, places
 from eager.device.array import DeviceArray
 from eager.device.pinned import is_pinned
-from eager.device.pool import Buffer
-from eager.device.protocol import Array
+from eager.device.pool import Buffer, Pool
+from eager.device.protocol import Array, Region
 
 
 def pinned_copy(array: Array) -> Array:
@@ -96,22 +96,29 @@ def download(array: DeviceArray) -> Array:
 
 
 def copy(target: DeviceArray, source: DeviceArray) -> None:
-    """Copy an array without gaps over another. Between two devices the source's copies: it waits
-    for what the target's has queued, which then waits for it."""
+    """Copy an array without gaps over another, on this device or another."""
     if not source.size:
         return
-    unit, origin = target.buffer.device, source.buffer.device
-    stream, there = places.stream(unit), places.stream(origin)
+    pool, to = target.buffer.pool, target.region(writes=True, reads=False)
+    stream = places.stream(pool.device)
     target.buffer.used_on(stream)
-    source.buffer.used_on(there)
-    to = target.region(writes=True, reads=False)
-    if origin is unit:
-        unit.copy(to, source.region(), stream)
+    if source.buffer.pool is not pool:
+        from_peer(to, pool, source, stream)
         return
+    source.buffer.used_on(stream)
+    pool.device.copy(to, source.region(), stream)
+
+
+def from_peer(to: Region, pool: Pool, source: DeviceArray, stream: Any) -> None:
+    """Copy the memory of an array to where a stream of another device uses it. The source's device
+    copies: it waits for what is queued on the stream, which then waits for it."""
+    origin = source.buffer.device
+    there = places.stream(origin)
+    source.buffer.used_on(there)
     order(stream, there)
-    origin.copy_to(unit, to, source.region(), there)
+    origin.copy_to(pool.device, to, source.region(), there)
     order(there, stream)
-    target.buffer.pool.checks.sources.add(source.buffer.pool.checks)
+    pool.checks.sources.add(source.buffer.pool.checks)
 
 
 def order(before: Any, after: Any) -> None:

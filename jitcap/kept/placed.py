@@ -19,22 +19,24 @@ from codegen.runtime import cache
 from jitcap.graph import Graph
 from jitcap.kept import graphs
 from jitcap.kept.graphs import PARTS
-from jitcap.placed import Ends, Side, Wiring
+from jitcap.placed import WHOLE, Ends, Wiring
 
-KERNELS = "kernels.py"  # the file of an entry
+
+class KeptPart(NamedTuple):
+    """A part: the name of what the host's was compiled to, or a device's program and the names of
+    the stages that it went through."""
+
+    host: str | None
+    program: TritonProgram | None
+    stages: tuple[str, ...] = ()
 
 
 class Kept(NamedTuple):
-    """What is kept of a graph: how its parts go together, the device, the name of the host's part
-    (None: there is none), the device's program (the same), what `explain` says, and the names of
-    the stages that it went through."""
+    """What is kept of a graph: how its parts go together, they, and what `explain` says."""
 
     wiring: Wiring
-    place: str
-    host: str | None
-    program: TritonProgram | None
-    note: str
-    stages: tuple[str, ...] = ()
+    parts: tuple[KeptPart, ...]
+    notes: tuple[str, ...]
 
 
 def place_of(graph: Graph, layout: Sequence[Any], target: Target) -> graphs.Place:
@@ -50,15 +52,19 @@ def remember(key: str, kept: Kept) -> bool:
     """Keep it; whether it is kept."""
     data: dict[str, Any] = {
         PARTS: _wiring_data(kept.wiring),
-        "place": kept.place,
-        "host": kept.host,
-        "program": None if kept.program is None else to_data(kept.program),
-        "note": kept.note,
-        "stages": [*kept.stages],
+        "parts": [
+            [part.host, None if part.program is None else to_data(part.program), [*part.stages]]
+            for part in kept.parts
+        ],
+        "notes": [*kept.notes],
     }
-    source = "" if kept.program is None else kept.program.source
+    files = {
+        _file(k): part.program.source.encode()
+        for k, part in enumerate(kept.parts)
+        if part.program is not None
+    }
     try:
-        cache.default().put(key, data, {KERNELS: source.encode()})
+        cache.default().put(key, data, files)
     except OSError:
         return False  # a full disk: the next process compiles again
     return True
@@ -71,44 +77,50 @@ def recall(key: str) -> Kept | None:
         return None
     try:
         data = entry.data
-        host, program = data["host"], data["program"]
-        place, note, *stages = texts((data["place"], data["note"], *data["stages"]))
-        if host is not None:
-            texts((host,))
-        made = None
-        if program is not None:
-            made = from_data(program, entry.file(KERNELS).read_text(encoding="utf-8"))
-        return Kept(_wiring(data[PARTS]), place, host, made, note, tuple(stages))
+        wiring = _wiring(data[PARTS])
+        parts = []
+        for k, (host, program, stages) in enumerate(data["parts"]):
+            made = None
+            if program is not None:
+                made = from_data(program, entry.file(_file(k)).read_text(encoding="utf-8"))
+            elif texts((host,)):
+                made = None
+            parts.append(KeptPart(host, made, texts(stages)))
+        if len(parts) != len(wiring.parts):
+            raise ValueError("other parts than their ends")
+        return Kept(wiring, tuple(parts), texts(data["notes"]))
     except cache.DAMAGED:
         cache.default().delete(key)
         return None
 
 
+def _file(number: int) -> str:
+    """The file of an entry that has the kernels of a part."""
+    return f"kernels{number}.py"
+
+
 def _wiring_data(wiring: Wiring) -> dict[str, Any]:
-    ends = {
-        side: None if e is None else [e.takes, e.writes]
-        for side, e in (("host", wiring.host), ("there", wiring.there))
-    }
-    return {**ends, "host_results": wiring.host_results, "results": wiring.results}
+    ends = [[e.place, e.takes, e.writes] for e in wiring.parts]
+    return {"ends": ends, "results": wiring.results, "first_write": wiring.first_write}
 
 
 def _wiring(data: Mapping[str, Any]) -> Wiring:
-    results: list[tuple[Side, int]] = []
-    for side, number in data["results"]:
-        if side not in ("host", "there"):
-            raise ValueError("no side")
-        results.append((side, _index(number)))
-    return Wiring(
-        _ends(data["host"]), _ends(data["there"]), _index(data["host_results"]), tuple(results)
-    )
+    parts: list[Ends] = []
+    names = texts(place for place, *_ in data["ends"])
+    for name, (_, takes, writes) in zip(names, data["ends"], strict=True):
+        taken = tuple(_value(pair, len(parts)) for pair in takes)
+        pairs = tuple((_index(i), _index(o)) for i, o in writes)
+        parts.append(Ends(name, taken, pairs))
+    results = tuple(_value(pair, len(parts)) for pair in data["results"])
+    return Wiring(tuple(parts), results, _index(data["first_write"]))
 
 
-def _ends(data: Any) -> Ends | None:
-    if data is None:
-        return None
-    takes, writes = data
-    pairs = ((_index(i), _index(o)) for i, o in writes)
-    return Ends(tuple(map(_index, takes)), tuple(pairs))
+def _value(data: Any, before: int) -> tuple[int, int]:
+    """A value that a part gives before that of a number, or an input of the whole."""
+    part, number = data
+    if type(part) is not int or not WHOLE <= part < before:
+        raise ValueError("no part")
+    return part, _index(number)
 
 
 def _index(value: Any) -> int:

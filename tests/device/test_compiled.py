@@ -235,8 +235,7 @@ def test_what_has_no_kernel_runs_op_by_op_and_says_so_once():
         y = (x * 2).cpu()
         return y + 1
 
-    with pytest.warns(JitcapWarning, match="is split"):
-        assert np.allclose(jit(cpu_in_the_middle)(eager.tensor(X).cuda()), 2 * X + 1)
+    assert np.allclose(jit(cpu_in_the_middle)(eager.tensor(X).cuda()), 2 * X + 1)
 
 
 @pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
@@ -458,3 +457,16 @@ def _stopping(x):
         if eager.ones(3).sum() > x.shape[0]:
             raise ValueError("stop")
     return x
+
+
+def test_an_index_is_checked_behind_a_loop_of_another_size():
+    """Its check is one block with the index, not with the last loop."""
+    table, state = eager.arange(4.0, device="cuda"), eager.zeros(3, device="cuda")
+
+    @jit
+    def step(x, i):
+        state.add_(x * 2)
+        return table[i] + state.sum()
+
+    x, i = eager.ones(3, device="cuda"), eager.tensor([0, 3]).cuda()
+    assert [step(x, i).tolist() for _ in range(2)] == [[6, 9], [12, 15]]

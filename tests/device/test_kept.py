@@ -71,6 +71,32 @@ def test_a_step_is_found_again_and_nothing_is_compiled(recalled, monkeypatch):
         again(x, eager.tensor([0, 1, 7, 1]).cuda()).item()
 
 
+def test_a_step_over_two_devices_is_found_again(recalled, monkeypatch):
+    monkeypatch.setenv("JITCAP_SIM_DEVICES", "2")
+
+    def found():
+        eager.manual_seed(0)
+        one, other = nn.Linear(3, 4).to("cuda:0"), nn.Linear(4, 2).to("cuda:1")
+        optimizer = eager.optim.AdamW([*one.parameters(), *other.parameters()], lr=0.1)
+
+        @jit
+        def step(x):
+            optimizer.zero_grad()
+            loss = other(one(x).relu().to("cuda:1")).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach().cpu()
+
+        x = eager.ones(2, 3, device="cuda:0")
+        return [step(x).item() for _ in range(3)], step.stats.kernels
+
+    expected = found()
+    for name in ("run_passes", "lower", "compile_resident"):
+        monkeypatch.setattr(pipeline, name, None)
+    assert found() == expected
+    assert [made is not None for made in recalled] == [False, True]
+
+
 def test_a_gradient_asked_for_outside(recalled, monkeypatch):
     def square(x):
         return (x * x).sum()
@@ -106,7 +132,8 @@ def kept_program():
     store = cache.default()
     entries = [store.get(path.name) for path in store.roots[0].glob("??/*")]
     (entry,) = [e for e in entries if e is not None and "wiring" in e.data]
-    data, source = entry.data["program"], entry.file("kernels.py").read_text()
+    ((number, data),) = [(k, p) for k, (_, p, _) in enumerate(entry.data["parts"]) if p is not None]
+    source = entry.file(f"kernels{number}.py").read_text()
     assert json.loads(json.dumps(to_data(from_data(data, source)))) == data
     return data, source
 

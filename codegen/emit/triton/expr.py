@@ -325,7 +325,10 @@ class Block(Walk[Text]):
         lo, hi = map(self.signature.size, (x.lo, x.hi))
         bad = self.bind(Text(f"({value.text} < {lo}) | ({value.text} > {hi})", value.dims))
         span = value.dims.union(*(g.dims for g in guard))
-        target = self._widened(Text(f"errors + {slot}"), dims_in(span))
+        address = Text(f"errors + {slot}")
+        if value.dims:  # of the loop in which the index was computed, which may be an earlier one
+            address = Text(f"{address.text} + 0 * {value.text}", value.dims)
+        target = self._widened(address, dims_in(span))
         self.put(f"tl.store({target}, 1{self._mask(span, guard, [bad.text])})")
         return value
 
