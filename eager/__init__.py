@@ -42,6 +42,7 @@ from eager.amp import autocast as autocast
 from eager.autograd import anomaly as _anomaly
 from eager.autograd import differences as _differences
 from eager.autograd import enable_grad as enable_grad
+from eager.autograd import forward_ad as _forward_ad
 from eager.autograd import function as _function
 from eager.autograd import functional as _functional
 from eager.autograd import graph as _graph
@@ -125,7 +126,7 @@ from eager.storage import UntypedStorage as UntypedStorage
 from eager.tensor import Tensor as Tensor
 
 __version__ = "0.1.0"
-_AUTOGRAD_MODULES = (_function, _functional, _former, _graph)
+_AUTOGRAD_MODULES = (_forward_ad, _function, _functional, _former, _graph)
 for _name in ("gradcheck", "gradgradcheck", "GradcheckError"):  # made of autograd: above it
     setattr(autograd, _name, getattr(_differences, _name))
 is_anomaly_enabled = _anomaly.is_anomaly_enabled

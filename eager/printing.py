@@ -66,8 +66,14 @@ def _float_format(shown: Any) -> Callable[[Any], str]:
 def _format_of(shown: Any) -> Any:
     kind = shown.dtype.kind
     if kind == "c":
-        real, imag = _float_format(shown.real), _float_format(np.abs(shown.imag))
-        return lambda v: real(v.real) + ("-" if v.imag < 0 else "+") + imag(abs(v.imag)) + "j"
+        real, imag = _float_format(shown.real), _float_format(shown.imag)
+        width = _width(shown.real, real)
+
+        def both(v: Any) -> str:
+            last = imag(v.imag)
+            return real(v.real).rjust(width) + ("" if last[0] == "-" else "+") + last + "j"
+
+        return both
     return _float_format(shown) if kind == "f" else str
 
 
@@ -117,7 +123,7 @@ def _body(array: Any, indent: int) -> str:
     edge: Any = _options["edgeitems"] if array.size > _options["threshold"] else None
     shown = _shown(array, edge)
     one = _format_of(shown)
-    width = _width(shown, one) if array.ndim else 0
+    width = _width(shown, one) if array.ndim and array.dtype.kind != "c" else 0
     return _rows(array, edge, lambda v: one(v).rjust(width), indent)
 
 

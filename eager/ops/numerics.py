@@ -14,6 +14,7 @@ from eager.device import Size
 from eager.ops import samples as s
 from eager.ops.move import cat, stack
 from eager.ops.part_views import split
+from eager.ops.pointwise import where
 from eager.ops.reduce import sum
 from eager.ops.scan import cumsum
 from eager.ops.view import norm_dim
@@ -185,6 +186,31 @@ def cumulative_trapezoid(
     """The integrals by the trapezoidal rule up to each sample but the first."""
     d = norm_dim(dim, y.ndim, "cumulative_trapezoid")
     return cumsum(_doubled_areas(y, x, dx, d), d) / 2
+
+
+# -------------------------------------------------------------------------------- rounding
+@public(method=False)
+def fake_quantize_per_tensor_affine(
+    input: Tensor, scale: Any, zero_point: Any, quant_min: int, quant_max: int
+) -> Tensor:
+    """What is left of `input` when it is rounded to ints times `scale` beside `zero_point`, from
+    quant_min to quant_max. The gradient goes through where nothing is cut off."""
+    if quant_min > quant_max:
+        raise RuntimeError("`quant_min` should be less than or equal to `quant_max`.")
+    whole = (input.detach() * (1.0 / scale)).round() + zero_point
+    inside = (whole >= quant_min) & (whole <= quant_max)
+    left = (whole.clamp(quant_min, quant_max) - zero_point) * scale
+    return left.to(input.dtype) + where(inside, input - input.detach(), 0.0)
+
+
+@public(method=False)
+def fake_quantize_per_channel_affine(
+    input: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int
+) -> Tensor:
+    """`fake_quantize_per_tensor_affine` with a scale and a zero point for each index of `axis`."""
+    along = [-1 if d == norm_dim(axis, input.ndim, "axis") else 1 for d in range(input.ndim)]
+    each = scale.reshape(along), zero_point.reshape(along)
+    return fake_quantize_per_tensor_affine(input, *each, quant_min, quant_max)
 
 
 @public(

@@ -112,3 +112,72 @@ def test_constraints_show_their_bounds(name):
 def test_a_parameter_prints_as_in_torch():
     texts = [repr(t.nn.Parameter(t.ones(2, 2))) for t in (torch, eager)]
     assert texts[1] == texts[0]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[1 + 2j, -3.5j], [1.25 + 2j, -10 - 0j], [1j, 2 + 1e5j], [[1 + 1j, -1 - 1j], [0j, 22 + 0.5j]]],
+)
+def test_complex_numbers_print_as_in_torch(values):
+    texts = [repr(t.tensor(values)) for t in (torch, eager)]
+    assert texts[1] == texts[0]
+
+
+def test_tangents_go_forward():
+    """Beside torch's: of several duals, of what depends on none, and of a derivative that is constant."""
+    found = []
+    for t in (torch, eager):
+        if t is torch:
+            import torch.autograd.forward_ad as forward
+        else:
+            forward = t.autograd.forward_ad
+        with forward.dual_level():
+            x = forward.make_dual(t.arange(1.0, 4.0), t.ones(3) * 2)
+            w = forward.make_dual(t.tensor(3.0), t.tensor(0.5))
+            outs = [
+                (x**2 * w).sum(),
+                x * 2,
+                t.stack([x.exp(), x]),
+                x.detach() * 3,
+                x,
+                x.relu().max(),
+            ]
+            found.append([forward.unpack_dual(out) for out in outs])
+    for theirs, ours in zip(*found, strict=True):
+        np.testing.assert_allclose(ours.primal.numpy(), theirs.primal.numpy(), rtol=1e-6)
+        assert (ours.tangent is None) == (theirs.tangent is None)
+        if ours.tangent is not None:
+            np.testing.assert_allclose(ours.tangent.numpy(), theirs.tangent.numpy(), rtol=1e-6)
+
+
+def test_tangents_need_a_level_and_a_tape():
+    forward = eager.autograd.forward_ad
+    with pytest.raises(RuntimeError, match="no level"):
+        forward.make_dual(eager.ones(2), eager.ones(2))
+    with forward.dual_level():
+        with pytest.raises(RuntimeError, match="no_grad"), eager.no_grad():
+            forward.make_dual(eager.ones(2), eager.ones(2))
+        with pytest.raises(RuntimeError, match="tangent of"):
+            forward.make_dual(eager.ones(2), eager.ones(3))
+        with pytest.raises(RuntimeError, match="Nested"), forward.dual_level():
+            pass
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_fake_quantisation_as_in_torch(compiled):
+    found = []
+    for t in (torch, eager):
+        x = t.linspace(-2, 2, 24).reshape(4, 6).requires_grad_()
+
+        def quantised(x, t=t):
+            scales, zeros = t.tensor([0.1, 0.2, 0.5, 1.0]), t.tensor([0, 1, 2, 0], dtype=t.int32)
+            whole = t.fake_quantize_per_tensor_affine(x, 0.1, 0, -8, 7)
+            part = t.fake_quantize_per_tensor_affine(x, 0.25, 3, 0, 15)
+            each = t.fake_quantize_per_channel_affine(x, scales, zeros, 0, -8, 7)
+            return t.stack([whole, part * 2, each * 3])
+
+        out = (jit(quantised) if compiled and t is eager else quantised)(x)
+        out.sum().backward()
+        found.append((out.detach().numpy(), x.grad.numpy()))
+    np.testing.assert_array_equal(found[1][0], found[0][0])
+    np.testing.assert_array_equal(found[1][1], found[0][1])
