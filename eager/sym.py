@@ -140,6 +140,9 @@ class SymNumber:
     def bit_length(self) -> Any:
         return self.tracer.number(int.bit_length, (self,))
 
+    def is_integer(self) -> Any:
+        return self % 1 == 0  # NaN and infinities have a remainder that is NaN
+
     def __divmod__(self, other: Any) -> Any:
         return self // other, self % other
 

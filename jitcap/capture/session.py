@@ -292,7 +292,7 @@ class Session(base.Session):
 
     def _natively(self, fn: Any, given: Args, named: Kwargs, stores: bool) -> Any:
         if not stores and fn not in STORES and any(map(_may_lend, (*given, *named.values()))):
-            text = isinstance(getattr(fn, "__self__", None), str)
+            text = fn is ascii or isinstance(getattr(fn, "__self__", None), str)
             return lent.natively(self, fn, given, named, text=text)
         return fn(*given, **named)
 

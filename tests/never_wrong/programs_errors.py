@@ -288,3 +288,29 @@ def errors_of_a_step_while_the_caller_handles_another():
             return step(x, n)
 
     return over(outer, [1, 0, 2], lambda: kept)
+
+
+@case("errors")
+def exceptions_hold_more_than_their_arguments():
+    def read(error):
+        names = "filename filename2 strerror name path value code lineno text".split()
+        return [getattr(error, name, "-") for name in names]
+
+    makers = [
+        lambda n: OSError(2, "missing", f"file {n}"),
+        lambda n: OSError(1, "moved", "from", None, f"to {n}"),
+        lambda n: ImportError("module", name=f"name {n}", path="path"),
+        lambda n: AttributeError("attribute", name="name", obj=n),
+        lambda n: SyntaxError("text", ("file", n, 2, "line")),
+        lambda n: ExceptionGroup("group", [KeyError(n)]),
+    ]
+    kept = []
+
+    def step(x, n):
+        made = [make(n) for make in makers]
+        changed = [SyntaxError("text"), OSError(1, "moved"), StopIteration(1), SystemExit()]
+        changed[0].lineno, changed[1].filename, changed[2].value, changed[3].code = n, "later", n, n
+        kept.append(made + changed)
+        return x * n, kept[-1]
+
+    return over(step, [1, 2], lambda: [[read(error) for error in each] for each in kept])

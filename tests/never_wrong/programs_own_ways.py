@@ -10,6 +10,7 @@ import itertools
 import re
 import string
 import types
+import typing
 
 import eager
 
@@ -392,3 +393,21 @@ def what_does_not_fit_is_refused_in_pythons_words():
     programs = {"all": step, "one": first}
     x = eager.tensor([1.0])
     return rows(lambda which, *given: programs[which](x, *given), ("all",), ("one", 0), ("one", 21))
+
+
+@case("own ways")
+def metaclasses_are_called_by_what_is_no_function():
+    callers = [
+        dict,
+        staticmethod(lambda *args, **kwargs: (args, kwargs)),
+        classmethod(lambda meta, **kwargs: (meta.__name__, kwargs)),
+        property(lambda cls: cls.make),
+    ]
+    metas = [type("Meta", (type,), {"__call__": caller}) for caller in callers]
+    made = [meta("Made", (), {"make": staticmethod(lambda **kwargs: kwargs)}) for meta in metas]
+    table = typing.TypedDict("table", {"a": object})
+
+    def step(x):
+        return [cls(a=1) for cls in made], table(a=x)
+
+    return scene(step, nothing)

@@ -134,3 +134,13 @@ def tolist_and_item_of_a_tensor():
         return x.tolist(), x.sum().item(), float(x[0]), int(x[1]), [v.item() for v in x], bool(x[0])
 
     return rows(step, (eager.tensor([1.0, 2.0]),), (eager.tensor([0.0, 7.5]),))
+
+
+@case("arrays", one_graph=True)
+def numbers_that_are_whole():
+    def step(x, n):
+        found = x.sum().item().is_integer(), n.is_integer(), (n / 2).is_integer()
+        return x * n, found, not found[1]
+
+    numbers = 2.0, 2.5, -0.0, float("inf"), float("nan"), -1e300, 3.0
+    return rows(step, *[(eager.tensor([y, 1.0]), n) for y in (1.0, 0.5) for n in numbers])

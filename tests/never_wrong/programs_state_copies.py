@@ -1,6 +1,8 @@
 """Copies, pickles and states of models."""
 
+import collections
 import copy
+import datetime as dt
 import pickle
 
 import eager
@@ -139,3 +141,68 @@ def what_is_put_on_a_tensor_is_listed():
         return sorted(k for k in vars(t) if not k.startswith("_")), "tag" in t.__dict__
 
     return scene(step, lambda: setattr(t, "other", 2), args=(eager.ones(2),))
+
+
+class Pair(collections.namedtuple("Pair", "a b")):  # noqa: SLOT002 - it has a dictionary
+    pass
+
+
+class Table(collections.defaultdict):
+    pass
+
+
+class Slotted(ValueError):
+    __slots__ = ("code",)
+
+
+@case("copies")
+def what_is_made_has_all_that_it_was_given():
+    kept = []
+
+    def step(x, n):
+        pair, error, table = Pair(n, 1), Slotted("text"), Table(list, a=n)
+        pair.note, error.code = n, n
+
+        def annotated(a: int, b: "str" = "") -> float:
+            return a
+
+        annotated.__annotations__["b"] = n
+        kept.append((pair, error, table, annotated, dt.datetime(2020, 1, 1, fold=1)))
+        return x * n, kept[-1]
+
+    def look():
+        found = []
+        for pair, error, table, fn, time in kept:
+            found.append((pair.note, error.code, table.default_factory, fn.__annotations__))
+            found.append(time.fold)
+        return found
+
+    return rows(step, *[(eager.ones(2), n) for n in (1, 2, 3)], observe=look)
+
+
+@case("copies")
+def a_plain_record_is_another_one_each_time():
+    def step(x):
+        return Pair(1, 2)
+
+    made = []
+
+    def mark(x):
+        made.append(step(x))
+        return [vars(each).copy() for each in made]
+
+    def note():
+        made[-1].note = len(made)
+
+    return scene(mark, note, note)
+
+
+@case("copies")
+def a_property_is_made_and_kept():
+    kept = []
+
+    def step(x):
+        kept.append(property(lambda self: 1, None, None, "text"))
+        return x
+
+    return scene(step, nothing, observe=lambda: [type(each.fget).__name__ for each in kept])

@@ -192,3 +192,20 @@ def abstract_mappings_of_the_user():
         return dict(table), table.pop("b"), "a" in table, table == {"a": 1}, {**table}
 
     return scene(step, nothing, table.clear, observe=lambda: (table.held, table.log))
+
+
+@case("dataclasses")
+def sentinels_are_themselves():
+    missing = dataclasses.MISSING
+
+    @dataclasses.dataclass
+    class Outside:
+        a: int
+        b: list = dataclasses.field(default_factory=list)
+
+    def step(x):
+        made = dataclasses.field(default=1)
+        held = [(f.name, f.default is missing) for f in dataclasses.fields(Outside)]
+        return x, made.default_factory is missing, made.kw_only is missing, held
+
+    return scene(step, nothing)

@@ -1,5 +1,7 @@
 """Descriptors, properties, slots, and the look-up of attributes."""
 
+import dataclasses
+
 from .harness import case
 from .scene import nothing, scene
 
@@ -254,3 +256,31 @@ def a_setter_and_a_deleter_with_effects():
         return x * box.n
 
     return scene(step, nothing, lambda: setattr(box, "_n", 10), observe=lambda: box)
+
+
+@case("descriptors")
+def names_are_set_by_what_is_no_function():
+    named = []
+
+    class Callable:
+        def __call__(self, owner, name):
+            named.append(name)
+
+    class Held:
+        def __set_name__(self, owner, name):
+            named.append(name)
+
+    class Other:
+        __set_name__ = Callable()
+
+    def step(x):
+        class Made:
+            other = Other()
+
+        @dataclasses.dataclass
+        class Data:
+            held: int = dataclasses.field(default=Held(), init=False)
+
+        return x, len(named)
+
+    return scene(step, nothing, observe=lambda: named)

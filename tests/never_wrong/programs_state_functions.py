@@ -409,3 +409,9 @@ def the_doc_of_a_class_and_a_method():
         Layer.run.__doc__ = "four"
 
     return scene(step, change)
+
+
+@case("functions")
+def the_globals_of_a_function_that_is_made():
+    m = module("N = 1\ndef step(x):\n    f = lambda: N\n    return x, f.__globals__['N'], f()\n")
+    return scene(m.step, lambda: setattr(m, "N", 2))

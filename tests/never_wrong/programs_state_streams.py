@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import logging
 import sys
 import time
 
@@ -152,3 +153,20 @@ def a_clock_sleeps_and_counts():
         lambda: setattr(time, "sleep", saved),
         observe=lambda: list(log),
     )
+
+
+@case("streams", one_graph=True)
+def a_logger_is_looked_up_inside():
+    def step(x):
+        logger = logging.getLogger("never_wrong.looked_up")
+        logger.info("text %d", 1)
+        logging.getLogger().warning("root")
+        return x, logging.getLogger("never_wrong.looked_up") is logger
+
+    found = logging.getLogger("never_wrong.looked_up")
+    table = logging.Logger.manager.loggerDict
+    program = scene(
+        step, lambda: found.setLevel(10), lambda: table.pop(found.name), lambda: found.setLevel(0)
+    )
+    program.close = lambda: table.pop(found.name)
+    return program

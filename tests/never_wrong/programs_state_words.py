@@ -104,3 +104,44 @@ def wrong_calls_in_python_s_words():
             return type(error).__name__, str(error)
 
     return rows(step, *((0, i) for i in range(len(calls))))
+
+
+@case("words")
+def properties_under_two_names():
+    class Held:
+        first = property(lambda self: 1)
+        second = first
+        none = property()
+
+    def said(fn, *args):
+        try:
+            return fn(*args)
+        except AttributeError as error:
+            return str(error)
+
+    held = Held()
+
+    def step(x):
+        names = [(o, n) for o in (held, Held()) for n in ("first", "second", "none")]
+        return x, [(said(setattr, *at, 1), said(delattr, *at), said(getattr, *at)) for at in names]
+
+    return scene(step, nothing)
+
+
+@case("words")
+def texts_that_show_an_address():
+    class Plain:
+        pass
+
+    class Named(Plain):
+        def __str__(self):
+            return "named"
+
+    plain, named = Plain(), Named()
+
+    def step(x):
+        texts = repr(plain), f"{plain!r}", "%s" % plain, "{}".format(plain), ascii(plain)  # noqa: UP031, UP032
+        lists = [str([named, plain]) == f"[{named!r}, {plain!r}]", str(named), f"{named}"]
+        return x, len(set(texts)), texts[0] == object.__repr__(plain), lists
+
+    return scene(step, nothing)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import functools
 import itertools
 import operator
@@ -316,6 +317,8 @@ class ClassKind(StaticKind):
             if issubclass(fn, Tensor) or is_native_class(meta) or meta.__module__ == "enum":
                 return s.native(fn, args, kwargs)
             return s.call(maker, (fn, *args), kwargs)
+        if maker is not type.__call__:
+            return s.call(bind(s, maker, fn, type(fn)), args, kwargs)
         if is_native_class(fn):
             return s.native(fn, args, kwargs)
         return construct(s, fn, args, kwargs)
@@ -348,15 +351,17 @@ def refuse_class_hooks(s: Session, meta: type, bases: Any, namespace: Any) -> No
     for base in bases:
         refuse_hooks(s, base, ("__init_subclass__",))
     for value in namespace.values():
-        if kind_of(value).python:
-            refuse_hooks(s, type(value), ("__set_name__",))
+        held = value.default if type(value) is dataclasses.Field else value  # which asks it in turn
+        if kind_of(held).python:
+            refuse_hooks(s, type(held), ("__set_name__",))
 
 
 def refuse_hooks(s: Session, cls: type, hooks: Iterable[str]) -> None:
     for hook in hooks:
         raw = class_raw(s, cls, hook)
         fn = getattr(raw, "__func__", raw)
-        if isinstance(fn, FunctionType) and not s.is_library(fn.__globals__):
+        library = isinstance(fn, FunctionType) and s.is_library(fn.__globals__)
+        if not (fn is MISSING or library or isinstance(fn, DESCRIPTORS)):
             raise Break("effect", f"a class statement runs {cls.__qualname__}.{hook}")
 
 

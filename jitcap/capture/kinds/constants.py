@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import array
 import collections
+import dataclasses
 import datetime as dt
 import functools
 import operator
 import random
 import re
 import types
+from collections.abc import Iterator
 from contextlib import suppress
 from string import Formatter
 from typing import Any, Final, NoReturn
@@ -239,7 +241,7 @@ class MadeKind(ConstantKind):
 
 
 def _again(value: Any) -> Any:
-    new, parts = value.__reduce__()
+    new, parts = value.__reduce_ex__(4)  # which knows which of two equal hours it is
     return new(*parts)
 
 
@@ -283,11 +285,14 @@ class FixedKind(NativeKind):
 
 
 @of(
-    types.GetSetDescriptorType, types.MemberDescriptorType, types.CodeType, property,
+    types.GetSetDescriptorType, types.MemberDescriptorType, types.CodeType,
     types.GenericAlias, types.UnionType, functools.cached_property, Null,
+    type(dataclasses.MISSING), type(dataclasses.KW_ONLY),
+    type(dataclasses._FIELD),  # type: ignore[attr-defined]
 )  # fmt: skip
 class StaticKind(FixedKind):
-    """A part of a program that never changes: its code, descriptors, classes, modules."""
+    """A part of a program that never changes: its code, descriptors, classes, modules; what a
+    library compares by identity."""
 
     def rebuild(self, make: Maker, value: Any) -> str:
         return make.names.bind(value)
@@ -385,6 +390,14 @@ def _exception(cls: type[BaseException], args: Args) -> BaseException:
     return made
 
 
+def _fields(cls: type[BaseException]) -> Iterator[str]:
+    """What builtin exceptions hold beside their arguments: `filename`, `name`, `value`."""
+    for base in cls.__mro__:
+        if not is_python_class(base) and base is not BaseExceptionGroup:  # whose are read only
+            held = vars(base).items()
+            yield from (n for n, v in held if type(v) is types.MemberDescriptorType and n[0] != "_")
+
+
 class ExceptionKind(NativeKind, MutableKind):
     """An exception of a builtin class. One from outside is kept as it is, for `raise`; it cannot
     be looked into."""
@@ -405,8 +418,10 @@ class ExceptionKind(NativeKind, MutableKind):
             what = f"the traceback of a {type(value).__qualname__}, which was raised, is kept"
             raise Break("frames", what)
         lines = []
-        for field in ("__cause__", "__context__", "__suppress_context__"):
-            if getattr(value, field):
+        plain = _exception(type(value), value.args)  # which lacks what only this one was given
+        held = ("__cause__", "__context__", "__suppress_context__", *_fields(type(value)))
+        for field in held:
+            if getattr(value, field, None) is not getattr(plain, field, None):
                 lines.append(f"{name}.{field} = {make.expr(getattr(value, field))}")
         fields = {k: v for k, v in value.__dict__.items() if not k.startswith("__jitcap")}
         if fields:

@@ -111,8 +111,9 @@ class FunctionKind(NativeKind):
         name = make.let(f"{new}({code}, {scope}, {value.__name__!r}, {defaults}, {cells})")
         for field in ("__qualname__", "__doc__", "__module__"):
             make.lines.append(f"{name}.{field} = {getattr(value, field)!r}")
-        if value.__kwdefaults__:
-            make.lines.append(f"{name}.__kwdefaults__ = {make.expr(value.__kwdefaults__)}")
+        for field in ("__kwdefaults__", "__annotations__"):
+            if getattr(value, field):
+                make.lines.append(f"{name}.{field} = {make.expr(getattr(value, field))}")
         if value.__dict__:
             make.lines.append(f"{name}.__dict__.update({make.expr(dict(value.__dict__))})")
         return name
@@ -120,10 +121,10 @@ class FunctionKind(NativeKind):
     def getattr(self, s: Session, obj: FunctionType, name: str) -> Any:
         """What belongs to a function is read like everything else: it may be another one, and the
         program may write to it."""
-        if id(obj) in s.made:
-            return getattr(obj, name)
         if name == "__globals__":
             return globals_of(s, obj.__globals__)
+        if id(obj) in s.made:
+            return getattr(obj, name)
         if name == "__closure__":
             return _closure(s, obj)
         fields = fields_of(s, obj)
@@ -298,6 +299,16 @@ class UnboundKind(StaticKind):
             owner = s.known(owner)
         bound = fn.__get__(owner, type(owner))
         return kind_of(owner).invoke(s, owner, bound, args[1:], kwargs)
+
+
+@of(property)
+class PropertyKind(StaticKind):
+    """`property`. One that the program makes of its functions holds what stands for them."""
+
+    def rebuild(self, make: Maker, value: property) -> str:
+        if Reentry in map(type, (value.fget, value.fset, value.fdel)):
+            raise Break("effect", "a property made inside is returned or stored")
+        return super().rebuild(make, value)
 
 
 @of(functools.partial)

@@ -14,7 +14,16 @@ from typing import Any, Final
 
 from eager.op import Op
 from jitcap.capture.breaks import Break
-from jitcap.capture.kinds.base import DEPTH, Args, Kwargs, Refusing, Session, kind_of, parts_of
+from jitcap.capture.kinds.base import (
+    DEPTH,
+    Args,
+    Kwargs,
+    Refusing,
+    Session,
+    is_method,
+    kind_of,
+    parts_of,
+)
 from jitcap.capture.kinds.classes import bind, class_raw, guarded_names
 from jitcap.capture.kinds.iterators import Iteration
 from jitcap.capture.kinds.text import Deferred
@@ -126,6 +135,8 @@ def lends(s: Session, value: Any, text: bool = False, depth: int = 0) -> bool:
     cls, kind = type(value), kind_of(value)
     if isinstance(value, Op):  # the library's own, also one that holds a function of the program
         return False
+    if text and kind.python and is_method(cls, "__repr__", object):  # which shows its address
+        return True
     if kind.python and (names := asked(s, cls)):
         if not is_value(cls):
             return True
@@ -142,7 +153,7 @@ def lend(s: Session, value: Any, text: bool = False) -> Any:
     if not lends(s, value, text):
         return value
     cls = type(value)
-    return _mirror(s, value, cls) if is_value(cls) or cls is slice else stand_in(s, value)
+    return _mirror(s, value, cls, text) if is_value(cls) or cls is slice else stand_in(s, value)
 
 
 def stand_in(s: Session, value: Any) -> Any:
@@ -153,25 +164,25 @@ def stand_in(s: Session, value: Any) -> Any:
     return found
 
 
-def _mirror(s: Session, value: Any, cls: type) -> Any:
+def _mirror(s: Session, value: Any, cls: type, text: bool) -> Any:
     """A copy of a container in which its parts are lent."""
     if cls is slice:
-        return slice(lend(s, value.start), lend(s, value.stop), lend(s, value.step))
+        return slice(*(lend(s, v, text) for v in (value.start, value.stop, value.step)))
     for original, copy in s.mirrors:
         if original is value:
             return copy
     mirror: Any
     if issubclass(cls, tuple):
-        mirror = tuple.__new__(cls, [lend(s, v) for v in value])
+        mirror = tuple.__new__(cls, [lend(s, v, text) for v in value])
     elif cls in _MAPPINGS:
         mirror = value.copy()
         for key, part in dict.items(value):
-            mirror[key] = lend(s, part)
+            mirror[key] = lend(s, part, text)
     elif cls is list or cls is collections.deque:
         mirror = value.copy()
         s.mirrors.append((value, mirror))
         for i, part in enumerate(value):
-            mirror[i] = lend(s, part)
+            mirror[i] = lend(s, part, text)
         return mirror
     else:
         raise Break("opaque object", f"a {cls.__qualname__} of instances is looked into")

@@ -158,7 +158,7 @@ def default_get(s: Session, obj: Any, name: str) -> Any:
     derived = own_getter(s, raw) is not None
     if isinstance(raw, property) and not derived:
         if raw.fget is None:
-            raise AttributeError(f"property {name!r} of {cls.__name__!r} object has no getter")
+            return raw.__get__(obj, cls)  # raises, in its words
         return s.call(raw.fget, (obj,), {})
     if name == "__dict__" and hasattr(obj, "__dict__"):
         return fields_of(s, obj)
@@ -227,9 +227,9 @@ def default_put(s: Session, obj: Any, name: str, value: Any) -> None:
     if (write := s.special(raw, "__set__" if given else "__delete__")) is not None:
         s.call(write, (raw, obj, *given), {})
     elif isinstance(raw, property):
-        fn, word = (raw.fset, "setter") if given else (raw.fdel, "deleter")
+        fn = raw.fset if given else raw.fdel
         if fn is None:
-            raise AttributeError(f"property {name!r} of {cls.__name__!r} object has no {word}")
+            (raw.__set__ if given else raw.__delete__)(obj, *given)  # raises, in its words
         s.call(fn, (obj, *given), {})
     elif isinstance(raw, MemberDescriptorType):
         _touch_slot(s, obj, name, raw)
@@ -243,7 +243,7 @@ def default_put(s: Session, obj: Any, name: str, value: Any) -> None:
     elif name in ("__dict__", "__class__"):
         raise Break("effect", f"{name} of a {cls.__qualname__} is replaced")
     elif not hasattr(obj, "__dict__"):
-        object.__setattr__(obj, name, value)  # raises, in this version's words
+        object.__setattr__(obj, name, value)  # raises, in its words
     else:
         store_field(s, obj, name, value)
 
@@ -347,13 +347,15 @@ class ObjectKind(MutableKind):
 
     def rebuild(self, make: Maker, value: Any) -> str:
         if isinstance(value, tuple):
-            return self.base.rebuild(make, value)
-        if isinstance(value, BaseException):
-            return make.mutable(self.base, value)
+            name = self.base.rebuild(make, value)
+            make.lines += self._own(make, name, value)
+            return name
         return make.mutable(self, value)
 
     def empty(self, make: Maker, value: Any) -> str:
         cls = type(value)
+        if isinstance(value, BaseException) and isinstance(self.base, MutableKind):
+            return self.base.empty(make, value)
         base: Any = next(b for b in cls.__mro__ if not is_python_class(b) or b is SimpleNamespace)
         new = f"{make.names.bind(base)}.__new__({make.names.bind(cls)}"
         if base in _VALUES:
@@ -361,12 +363,17 @@ class ObjectKind(MutableKind):
             return f"{new}, {make.names.bind(base(*base.__getnewargs__(value)))})"
         if base is collections.deque:
             return f"{make.names.bind(_empty_deque)}({make.names.bind(cls)}, {value.maxlen})"
-        return f"{new})" if base in _BASES else super().rebuild(make, value)
+        return f"{new})" if base in _BASES else Kind.rebuild(self, make, value)
 
     def filling(self, make: Maker, name: str, value: Any) -> list[str]:
         lines = self.base.filling(make, name, value) if isinstance(self.base, MutableKind) else []
+        return lines + self._own(make, name, value)
+
+    def _own(self, make: Maker, name: str, value: Any) -> list[str]:
+        """The attributes and the slots of an instance, whatever its base."""
+        lines = []
         fields = getattr(value, "__dict__", {})
-        if fields:
+        if fields and not isinstance(value, BaseException):  # which has told them
             pairs = (f"{k!r}: {make.expr(v)}" for k, v in fields.items())
             lines.append(f"{name}.__dict__.update({{{', '.join(pairs)}}})")
         put = make.names.bind(object.__setattr__)

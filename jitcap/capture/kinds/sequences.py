@@ -101,7 +101,8 @@ class TupleKind(SequenceKind):
 
     def rebuild(self, make: Maker, value: tuple[Any, ...]) -> str:
         cls, parts = type(value), tuple.__getitem__(value, slice(None))
-        if all(type(v) in (int, str, bool, type(None)) for v in parts):
+        plain = all(type(v) in (int, str, bool, type(None)) for v in parts)
+        if plain and not hasattr(value, "__dict__"):
             return make.names.bind(value)
         text = f"({make.all(parts)},)" if parts else "()"
         if cls is tuple:

@@ -381,8 +381,8 @@ class NumberKind(ConstantKind):
             return obj.item
         if name == "real" and obj.pytype in (int, float):
             return obj
-        if name == "bit_length" and obj.pytype is int:
-            return obj.bit_length
+        if (name, obj.pytype) in (("bit_length", int), ("is_integer", float)):
+            return getattr(obj, name)
         return getattr(s.known(obj), name)
 
     def getitem(self, s: Session, obj: SymNumber, key: Any) -> Any:
