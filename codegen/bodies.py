@@ -57,22 +57,15 @@ def _called(step: Library, run: Callable[[Program], Any], made: dict[Any, Any]) 
 
 
 def _strides(step: Library, program: Program) -> dict[int, Strides]:
-    """The strides of the step's operands, by the inputs of a body."""
+    """The strides of the step's operands, by the inputs of a body; what is carried has none."""
+    first = step.name not in ("scan", "call")  # a number that chooses, or says whether to go on
+    carried, sequences = step.attrs.get("carried", 0), step.attrs.get("sequences", 0)
     strides: dict[int, Strides] = {}
-    if step.name != "scan":  # a number that chooses, or says whether to go on, comes first
-        carried = step.attrs.get("carried", 0)
-        given = step.operands[carried + (step.name != "call") :]
-        for value, x in zip(program.inputs[carried:], given, strict=True):
-            if isinstance(x, Access) and not is_contiguous(x.shape, x.strides):
-                strides[value.id] = x.strides
-        return strides
-    parts = Parts.of(step)
-    for i, (value, x) in enumerate(zip(program.inputs, step.operands, strict=True)):
-        if isinstance(x, Access) and i >= parts.carried:
-            shape, steps = value.aval.shape, x.strides
-            if i < parts.carried + parts.sequences:
-                steps = steps[1:]
-            if not is_contiguous(shape, steps):
+    given = zip(program.inputs[carried:], step.operands[first + carried :], strict=True)
+    for i, (value, x) in enumerate(given):
+        if isinstance(x, Access):
+            steps = x.strides[i < sequences :]
+            if not is_contiguous(value.aval.shape, steps):
                 strides[value.id] = steps
     return strides
 

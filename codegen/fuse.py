@@ -93,22 +93,16 @@ class _Fuse:
 
     def library(self, step: Step) -> Library:
         call = step.call
-        reads: list[Any] = []
-        for x in call.operands:
-            if not isinstance(x, Value):
-                reads.append(x)
-            elif x.aval.weak:
-                reads.append(self.memory(x))
-            else:
-                reads.append(self.access(x))
-        outs = tuple(self.memory(v) for v in call.outs)
+        reads = tuple(map(self.operand, call.operands))
+        outs = tuple(map(self.memory, call.outs))
         avals = tuple(x.aval for x in call.operands if isinstance(x, Value))
         out_avals = tuple(v.aval for v in call.outs)
-        return Library(
-            step.name, call.op, tuple(reads), outs, call.attrs, avals, out_avals, call.where
-        )
+        return Library(step.name, call.op, reads, outs, call.attrs, avals, out_avals, call.where)
 
-    def access(self, v: Value) -> Access:
+    def operand(self, v: Any) -> Any:
+        """A number, the buffer of one, or where a tensor lies."""
+        if not isinstance(v, Value) or v.aval.weak:
+            return self.memory(v) if isinstance(v, Value) else v
         view = self.groups.inlined.operands[v.id]
         return Access(self.memory(view.base), view.offset, v.aval.shape, view.strides)
 

@@ -16,8 +16,8 @@ from codegen import BACKENDS, run_body
 from codegen.emit.triton.runtime.kernel import TritonKernel, kernels_of
 from codegen.emit.triton.runtime.program import Launch, TritonProgram
 from codegen.expr import interning
-from codegen.ir import Access, Call, Program, Unsupported, Value
-from codegen.runtime.artifact import INDEX_SITE, CheckFailed, OutOfRange
+from codegen.ir import Call, Program, Unsupported, Value
+from codegen.runtime.artifact import broken
 from eager.aval import Aval, contiguous_strides
 from eager.device.plan import NoKernel, Operand, Place, Plan, Result, Step
 from eager.op import Op
@@ -38,13 +38,20 @@ def compile_op(
             emitted = run_body(BACKENDS["triton"].stages, "source", program)["source"]
     except Unsupported as refusal:
         raise NoKernel(str(refusal)) from refusal
-    return _Planner(emitted, op, operands, outs, into).plan()
+    planner = _Planner(emitted, operands, into)
+    flops = _flops(op, operands, outs)
+    pairs = zip(emitted.launches, kernels_of(emitted), strict=True)
+    steps = tuple(planner.step(launch, k, op.name, flops) for launch, k in pairs)
+    results = (
+        Result(a.shape, a.strides, a.offset, emitted.buffers[planner.home(a.buffer)].size)
+        for a, _ in emitted.outputs
+    )
+    return Plan(steps, tuple(results), emitted.arena_bytes, tuple(planner.checks))
 
 
 def fail(site: str, where: str) -> Exception:
     """What a check that failed on the device raises, by its text; `where`: the user's file:line."""
-    message = site.partition("|")[0]
-    return (OutOfRange if INDEX_SITE in message else CheckFailed)(message, where)
+    return broken(site.partition("|")[0], where)
 
 
 def _program(
@@ -84,16 +91,10 @@ class _Planner:
     """Which memory each launch of an emitted program gets."""
 
     def __init__(
-        self,
-        emitted: TritonProgram,
-        op: Op,
-        operands: Sequence[Operand],
-        outs: Sequence[Aval],
-        into: Operand | None,
+        self, emitted: TritonProgram, operands: Sequence[Operand], into: Operand | None
     ) -> None:
         self.emitted = emitted
-        self.op = op
-        self.outs = outs
+        self.checks: list[str] = []
         inputs = emitted.inputs
         self.places: dict[str, Place] = {
             f"v{v.id}": Place("number" if x.aval.weak else "operand", i)
@@ -106,36 +107,18 @@ class _Planner:
         for name, offset in emitted.arena.items():
             nbytes = emitted.buffers[name].nbytes
             self.places[name] = Place("arena", offset, writes=True, nbytes=nbytes)
-        self.checks: list[str] = []
-        self.flops = _flops(op, operands, outs)
-
-    def plan(self) -> Plan:
-        pairs = zip(self.emitted.launches, kernels_of(self.emitted), strict=True)
-        steps = tuple(self.step(*pair) for pair in pairs)
-        results = tuple(self.result(access) for access, _ in self.emitted.outputs)
-        return Plan(steps, results, self.emitted.arena_bytes, tuple(self.checks))
-
-    def result(self, access: Access) -> Result:
-        return Result(access.shape, access.strides, access.offset, self.size(access.buffer))
-
-    def size(self, name: str) -> int:
-        size: int = self.emitted.buffers[self.home(name)].size
-        return size
 
     def home(self, name: str) -> str:
         return self.emitted.buffers[name].home
 
     def place(self, name: str) -> Place:
+        if name == "errors":
+            return Place("errors", len(self.checks), writes=True)
         found = self.places.get(name)
         return self.places[self.home(name)] if found is None else found
 
-    def step(self, launch: Launch, kernel: TritonKernel) -> Step:
-        places = []
-        for name in launch.passed:
-            if name == "errors":
-                places.append(Place("errors", len(self.checks), writes=True))
-            else:
-                places.append(self.place(name))
+    def step(self, launch: Launch, kernel: TritonKernel, name: str, flops: int) -> Step:
+        places = tuple(map(self.place, launch.passed))
         self.checks += launch.checks
-        kernel = replace(kernel, name=f"{self.op.name}:{kernel.symbol}")
-        return Step(kernel, launch.programs, tuple(places), self.flops)
+        kernel = replace(kernel, name=f"{name}:{kernel.symbol}")
+        return Step(kernel, launch.programs, places, flops)

@@ -32,7 +32,7 @@ from codegen.emit.triton.runtime.together import compile_all
 from codegen.ir import Unsupported
 from codegen.resident_data import look
 from codegen.resident_run import Common, Inputs, Sized
-from codegen.runtime.artifact import INDEX_SITE, Artifact, CheckFailed, Kernel, OutOfRange, Runs
+from codegen.runtime.artifact import INDEX_SITE, Artifact, Kernel, OutOfRange, Runs, broken
 from eager.dataclass import dataclass
 from eager.device import device, places
 from eager.device.pool import Pool
@@ -219,8 +219,7 @@ class Resident:
         sizes = dict(zip((name for name, _ in self.symbols), vectors.get(whole, ()), strict=False))
         known = {name: evaluate(n, sizes) for name, n in self.program.sizes.items()}
         message, _, where = said(site, known).partition("|")
-        kind = OutOfRange if INDEX in message or INDEX_SITE in message else CheckFailed
-        return kind(message, where)
+        return OutOfRange(message, where) if INDEX in message else broken(message, where)
 
     # ---- memory
     @property

@@ -39,6 +39,11 @@ def failure(site: str, value: int, bound: int) -> CheckFailed:
     return OutOfRange(what.replace(INDEX_SITE, f"index {value} is out of bounds"), place)
 
 
+def broken(message: str, place: str) -> CheckFailed:
+    """What a check that failed on a device raises, by what it says."""
+    return (OutOfRange if INDEX_SITE in message else CheckFailed)(message, place)
+
+
 INDEX_SITE: Final = "index out of bounds"
 SIZE: Final = "{bound}"  # in a site: a size that is known at run time
 

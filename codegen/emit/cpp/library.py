@@ -22,13 +22,14 @@ from typing import Final
 
 from codegen.emit.cpp import control, conv, linalg, rows, signal
 from codegen.emit.cpp.size_text import size_text
-from codegen.emit.cpp.step import Places, Routine, Writer
+from codegen.emit.cpp.step import Places, Routine, Writer, alike
 from codegen.emit.cpp.table import MEMORY
 from codegen.ir import Access, Library
 from codegen.operand_views import matrix_order
 from codegen.runtime.artifact import Host, Spec
 from codegen.runtime.callback import callback
 from codegen.sizes import Shape, Size, same, some
+from eager import dtype as dt
 from eager.aval import contiguous_strides
 from eager.dataclass import dataclass
 
@@ -194,6 +195,8 @@ CONTROL: Final[dict[str, Callable[..., None]]] = {
 }
 NOTHING: Final = Routine("jitcap_dot.h", lambda w: None)
 HOST: Final = Routine("jitcap_dot.h", _host)
+WHOLE: Final = (dt.uint8, dt.int8, dt.int16, dt.int32, dt.int64)
+FLOATS: Final = (dt.float32, dt.float64)
 ROUTINES: dict[str, Routine] = {
     "dot": Routine("jitcap_dot.h", _dot),
     "conv": Routine("jitcap_conv.h", conv.conv, conv.FORWARD),
@@ -214,9 +217,9 @@ ROUTINES: dict[str, Routine] = {
     "fft_c2c": Routine("jitcap_fft.h", signal.c2c, fits=signal.wide_parts),
     "fft_r2c": Routine("jitcap_fft.h", signal.r2c, fits=signal.wide_parts),
     "fft_c2r": Routine("jitcap_fft.h", signal.c2r, fits=signal.wide_parts),
-    "searchsorted": Routine("jitcap_search.h", signal.searchsorted, fits=signal.comparable),
+    "searchsorted": Routine("jitcap_search.h", signal.searchsorted, fits=alike(*WHOLE, *FLOATS)),
     "logcumsumexp": Routine("jitcap_scan.h", signal.logcumsumexp, fits=signal.real_operand),
-    "polynomial": Routine("jitcap_polynomial.h", signal.polynomial, fits=signal.of_one_float),
+    "polynomial": Routine("jitcap_polynomial.h", signal.polynomial, fits=alike(*FLOATS)),
     "solve": Routine("jitcap_linalg.h", linalg.solve, fits=linalg.possible),
     "inv": Routine("jitcap_linalg.h", linalg.inv, fits=linalg.possible),
     "det": Routine("jitcap_linalg.h", linalg.determinant, fits=linalg.possible),
@@ -225,14 +228,14 @@ ROUTINES: dict[str, Routine] = {
     "cholesky_solve": Routine("jitcap_linalg.h", linalg.cholesky_solve, fits=linalg.possible),
     "pivots": Routine("jitcap_linalg.h", linalg.pivots, fits=linalg.possible),
     "plain_lu": Routine("jitcap_linalg.h", linalg.plain_lu, fits=linalg.possible),
-    "nextafter": Routine("jitcap_bits.h", signal.nextafter, fits=signal.of_one_float),
-    "frexp": Routine("jitcap_bits.h", signal.frexp, fits=signal.of_one_operand),
+    "nextafter": Routine("jitcap_bits.h", signal.nextafter, fits=alike(*FLOATS)),
+    "frexp": Routine("jitcap_bits.h", signal.frexp, fits=alike(*FLOATS)),
     "complex cast": Routine("jitcap_complex.h", signal.of_real, fits=signal.to_complex),
-    "complex": Routine("jitcap_complex.h", signal.binary("Pair"), fits=signal.parts_alike),
+    "complex": Routine("jitcap_complex.h", signal.binary("Pair"), fits=alike(*FLOATS)),
     "view_as_real": Routine("jitcap_complex.h", signal.as_parts),
     "view_as_complex": Routine("jitcap_complex.h", signal.as_parts),
-    "with_real": Routine("jitcap_complex.h", signal.with_part("WithRe")),
-    "with_imag": Routine("jitcap_complex.h", signal.with_part("WithIm")),
+    "with_real": Routine("jitcap_complex.h", signal.each("WithRe")),
+    "with_imag": Routine("jitcap_complex.h", signal.each("WithIm")),
 }
 # Complex numbers: each op by the struct of jitcap_complex.h that computes an element.
 _OF_ONE: Final = {
@@ -245,7 +248,7 @@ _OF_TWO: Final = {
 ROUTINES |= {
     name: Routine("jitcap_complex.h", rule(struct), fits=fits)
     for names, rule, fits in (
-        (_OF_ONE, signal.unary, signal.complex_operand),
+        (_OF_ONE, signal.each, signal.complex_operand),
         (_OF_TWO, signal.binary, signal.complex_operands),
     )
     for name, struct in names.items()

@@ -138,15 +138,23 @@ def room_name(kernel: str) -> str:
 
 
 def emit(batched: Batched, plan: Plan) -> Source:
-    fused = batched.fused
-    writer = _Emission(Places(fused, plan).first_host)
-    calls = writer.lines(batched, Places(fused, plan))
-    functions, steps, bodies = list(writer.functions.values()), writer.steps, writer.bodies
-    whole = main(functions, [], steps, [*bodies.values()], calls)
-    declared, libraries = library.heavy(steps)
-    files = share(functions, declared, steps, [*bodies.values()], calls)
-    signed = signature(fused, plan, writer.sites)
+    fused, places = batched.fused, Places(batched.fused, plan)
+    writer = _Emission(places.first_host)
+    calls = writer.lines(batched, places)
+    functions = list(writer.functions.values())
+    declared, libraries = library.heavy(writer.steps)
+    files = {}
+    here, *others = share_out(functions, wanted_threads())
+    for i, part in enumerate(others):
+        heads = (f"{text.types}\n{text.head};".replace("{name}", name) for name, text in part)
+        declared = [*declared, "namespace jc {", *heads, "}"]
+        files[f"kernels{i}.cpp"] = unit(part)
+    files = {"graph.cpp": writer.main(here, declared, calls), **files}
+    whole, signed = writer.main(functions, [], calls), signature(fused, plan, writer.sites)
     return Source(whole, signed, tuple(writer.kernels), files, libraries)
+
+
+Functions = list[tuple[str, KernelText]]
 
 
 class _Emission:
@@ -212,52 +220,25 @@ class _Emission:
             self.bodies[key] = "\n".join(text)
         return f"body{list(self.bodies).index(key)}"
 
-
-Functions = list[tuple[str, KernelText]]
-
-
-def main(
-    functions: Functions,
-    declared: list[str],
-    steps: list[Library],
-    bodies: list[str],
-    calls: list[str],
-) -> str:
-    """The source with the entry, and with `functions`; `declared` stand elsewhere."""
-    lines = [
-        '#include "jitcap_kernel.h"',
-        *(f'#include "{name}"' for name in library.headers(steps)),
-        "JC_MODULE",
-        *declared,
-        "namespace jc {",
-        *(text.text.replace("{name}", name) for name, text in functions),
-        "}",
-        "using namespace jc;",
-        *bodies,
-        f"JC_ENTRY JC_STRAIGHT int {ENTRY}(void **b, const double *s, void *arena) {{",
-        *("  " + c for c in calls),
-        "  return jc::error_of(arena)->code != 0;",
-        "}",
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def share(
-    functions: Functions,
-    declared: list[str],
-    steps: list[Library],
-    bodies: list[str],
-    calls: list[str],
-) -> dict[str, str]:
-    """The program as files that compile at the same time, one or more."""
-    files: dict[str, str] = {}
-    here, *others = share_out(functions, wanted_threads())
-    for i, part in enumerate(others):
-        heads = (f"{text.types}\n{text.head};".replace("{name}", name) for name, text in part)
-        declared = [*declared, "namespace jc {", *heads, "}"]
-        files[f"kernels{i}.cpp"] = unit(part)
-    return {"graph.cpp": main(here, declared, steps, bodies, calls), **files}
+    def main(self, functions: Functions, declared: list[str], calls: list[str]) -> str:
+        """The source with the entry, and with `functions`; `declared` stand elsewhere."""
+        lines = [
+            '#include "jitcap_kernel.h"',
+            *(f'#include "{name}"' for name in library.headers(self.steps)),
+            "JC_MODULE",
+            *declared,
+            "namespace jc {",
+            *(text.text.replace("{name}", name) for name, text in functions),
+            "}",
+            "using namespace jc;",
+            *self.bodies.values(),
+            f"JC_ENTRY JC_STRAIGHT int {ENTRY}(void **b, const double *s, void *arena) {{",
+            *("  " + c for c in calls),
+            "  return jc::error_of(arena)->code != 0;",
+            "}",
+            "",
+        ]
+        return "\n".join(lines)
 
 
 def share_out(functions: Functions, most: int) -> list[Functions]:

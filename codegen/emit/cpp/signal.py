@@ -129,9 +129,12 @@ def wide_parts(step: Library) -> bool:
 
 
 # ------------------------------------------------------------------------------- complex numbers
-def unary(struct: str) -> Callable[[Writer], None]:
+def each(struct: str) -> Callable[[Writer], None]:
+    """Element by element, of operands of one shape."""
+
     def write(w: Writer) -> None:
-        w.call(f"complex_map<{struct}>", w.aval(0).numel, w.dense(0), w.out())
+        given = map(w.dense, range(len(w.step.operands)))
+        w.call(f"complex_map<{struct}>", w.aval(0).numel, *given, w.out())
 
     return write
 
@@ -153,15 +156,6 @@ def as_parts(w: Writer) -> None:
     kind = MEMORY[whole.dtype.name]
     w.call("complex_map<Same>", whole.numel, f"(const {kind} *)({w.dense(0)})",
            f"({kind} *)({w.out()})")  # fmt: skip
-
-
-def with_part(struct: str) -> Callable[[Writer], None]:
-    """Complex numbers with another real or imaginary part."""
-
-    def write(w: Writer) -> None:
-        w.call(f"complex_map<{struct}>", w.aval(0).numel, w.dense(0), w.dense(1), w.out())
-
-    return write
 
 
 def of_real(w: Writer) -> None:
@@ -225,12 +219,6 @@ def _no_wider(step: Library, itemsize: int) -> bool:
     return all(a.dtype.itemsize <= itemsize for a in step.avals if a.dtype.is_complex)
 
 
-def parts_alike(step: Library) -> bool:
-    """Real and imaginary part are arrays of one type."""
-    arrays = all(isinstance(x, Access) for x in step.operands)
-    return arrays and len({a.dtype for a in step.avals}) == 1
-
-
 def complex_operand(step: Library) -> bool:
     return step.avals[0].dtype.is_complex
 
@@ -250,14 +238,6 @@ def searchsorted(w: Writer) -> None:
     right = str(bool(w.step.attrs["right"])).lower()
     pointers = (f"(const {kind} *)({w.dense(i)})" for i in range(2))
     w.call(f"searchsorted<{right}, {kind}>", rows, bounds[-1], count, *pointers, w.out())
-
-
-def comparable(step: Library) -> bool:
-    """Values and boundaries of one type that C++ compares."""
-    kinds = {a.dtype for a in step.avals}
-    odd = (dt.float16, dt.bfloat16, dt.bool_)
-    arrays = all(isinstance(x, Access) for x in step.operands)
-    return arrays and len(kinds) == 1 and not any(k.is_complex or k in odd for k in kinds)
 
 
 def logcumsumexp(w: Writer) -> None:
@@ -295,17 +275,6 @@ def nextafter(w: Writer) -> None:
 
 def frexp(w: Writer) -> None:
     w.call("frexp", w.aval(0).numel, w.dense(0), w.out(0), w.out(1))
-
-
-def of_one_operand(step: Library) -> bool:
-    return isinstance(step.operands[0], Access) and step.avals[0].dtype in (dt.float32, dt.float64)
-
-
-def of_one_float(step: Library) -> bool:
-    """Everything is float32, or everything is float64."""
-    kinds = {a.dtype for a in (*step.avals, *step.out_avals)}
-    known = kinds in ({dt.float32}, {dt.float64})
-    return known and all(isinstance(x, Access) for x in step.operands)
 
 
 def real_operand(step: Library) -> bool:

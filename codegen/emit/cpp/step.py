@@ -14,6 +14,7 @@ from codegen.runtime.artifact import Host
 from codegen.sizes import Shape, Size, is_contiguous, numel, round_up, same, some
 from eager.aval import Aval
 from eager.dataclass import dataclass
+from eager.dtype import DType
 
 ALIGN: Final = 64
 
@@ -132,6 +133,16 @@ def three(values: Shape, missing: int) -> Shape:
 
 def array(values: Iterable[Size]) -> str:
     return "{" + ", ".join(map(size_text, values)) + "}"
+
+
+def alike(*kinds: DType) -> Callable[[Library], bool]:
+    """For `Routine.fits`: whether the operands are arrays of one type, and of one of these."""
+
+    def fits(step: Library) -> bool:
+        (kind, *others), x = {a.dtype for a in step.avals}, step.operands
+        return not others and kind in kinds and all(isinstance(a, Access) for a in x)
+
+    return fits
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,17 +97,18 @@ def _reduced(
 # ------------------------------------------------------------------------ products, windows
 
 
-def _window(step: Library, out: Index, taps: Index) -> Index:
-    """The place that window position `out` and tap `taps` read."""
+def _place(step: Library, out: Index, taps: Index, sizes: Sequence[int]) -> tuple[Index, Expr]:
+    """The place that window position `out` and tap `taps` read, and whether there is one."""
     stride, padding = step.attrs["stride"], step.attrs["padding"]
     dilation = step.attrs.get("dilation", (1,) * len(out))
-    return tuple(
+    place = tuple(
         o * s - p + k * d
         for o, k, s, p, d in zip(out, taps, stride, padding, dilation, strict=True)
     )
+    return place, _inside(place, sizes)
 
 
-def _windows(step: Library, place: Index, taps: Index, count: Sequence[int]) -> tuple[Index, Expr]:
+def _window(step: Library, place: Index, taps: Index, count: Sequence[int]) -> tuple[Index, Expr]:
     """The window position whose tap `taps` reads `place`, and whether there is one."""
     stride, padding = step.attrs["stride"], step.attrs["padding"]
     dilation = step.attrs.get("dilation", (1,) * len(place))
@@ -128,10 +129,9 @@ def conv(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
     def value(index: Index, taps: Index) -> Expr:
         n, o, *at = index
         c, *k = taps
-        place = _window(step, tuple(at), tuple(k))
+        place, inside = _place(step, tuple(at), tuple(k), x.shape[2:])
         read = _widened(x, (n, o // own * channels + c, *place), buffers)
-        product = read * _widened(w, (o, *taps), buffers)
-        return _or_zero(_inside(place, x.shape[2:]), product)
+        return _or_zero(inside, read * _widened(w, (o, *taps), buffers))
 
     return _reduced(step, out, w.shape[1:], value)
 
@@ -145,7 +145,7 @@ def conv_input_grad(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
         n, c, *place = index
         o, *k = taps
         full = c // channels * own + o  # output channel of c's group
-        at, exists = _windows(step, tuple(place), tuple(k), g.shape[2:])
+        at, exists = _window(step, tuple(place), tuple(k), g.shape[2:])
         weight = _widened(w, (full, c % channels, *k), buffers)
         product = _widened(g, (n, full, *at), buffers) * weight
         return _or_zero(exists, product)
@@ -161,36 +161,28 @@ def conv_weight_grad(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
     def value(index: Index, taps: Index) -> Expr:
         o, c, *k = index
         n, *at = taps
-        place = _window(step, tuple(at), tuple(k))
+        place, inside = _place(step, tuple(at), tuple(k), x.shape[2:])
         read = _widened(x, (n, o // own * channels + c, *place), buffers)
-        product = _widened(g, (n, o, *at), buffers) * read
-        return _or_zero(_inside(place, x.shape[2:]), product)
+        return _or_zero(inside, _widened(g, (n, o, *at), buffers) * read)
 
     return _reduced(step, shape, (g.shape[0], *g.shape[2:]), value)
 
 
-def sum_pool(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
-    (x,) = _accesses(step)
-    wide = step.out_avals[0].dtype.compute
+def _sum_pool(
+    read_at: Callable[[Library, Index, Index, Sequence[int]], tuple[Index, Expr]],
+) -> Rule:
+    """Sums over windows, or over the windows that a place is in."""
 
-    def value(index: Index, taps: Index) -> Expr:
-        place = _window(step, index[2:], taps)
-        read = expr.cast(_element(x, (*index[:2], *place), buffers), wide)
-        return _or_zero(_inside(place, x.shape[2:]), read)
+    def rule(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
+        (x,) = _accesses(step)
 
-    return _reduced(step, step.out_avals[0].shape, step.attrs["kernel"], value)
+        def value(index: Index, taps: Index) -> Expr:
+            at, exists = read_at(step, index[2:], taps, x.shape[2:])
+            return _or_zero(exists, _widened(x, (*index[:2], *at), buffers))
 
+        return _reduced(step, step.out_avals[0].shape, step.attrs["kernel"], value)
 
-def sum_pool_grad(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
-    (g,) = _accesses(step)
-    wide = step.out_avals[0].dtype.compute
-
-    def value(index: Index, taps: Index) -> Expr:
-        at, exists = _windows(step, index[2:], taps, g.shape[2:])
-        read = expr.cast(_element(g, (*index[:2], *at), buffers), wide)
-        return _or_zero(exists, read)
-
-    return _reduced(step, step.out_avals[0].shape, step.attrs["kernel"], value)
+    return rule
 
 
 def max_pool(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
@@ -200,8 +192,7 @@ def max_pool(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
     own, wide = step.out_avals[0].dtype, step.out_avals[0].dtype.compute
     r, index = _space("r", step.out_avals[0].shape)
     c, taps = _space("c", step.attrs["kernel"])
-    place = _window(step, index[2:], taps)
-    inside = _inside(place, x.shape[2:])
+    place, inside = _place(step, index[2:], taps, x.shape[2:])
     read = expr.cast(_element(x, (*index[:2], *place), buffers), wide)
     top = expr.local("top", wide)
     low = expr.const(MAX.unit(wide), wide)
@@ -333,8 +324,8 @@ RULES: Final[Mapping[str, Rule]] = {
     "conv_input_grad": conv_input_grad,
     "conv_weight_grad": conv_weight_grad,
     "max_pool": max_pool,
-    "sum_pool": sum_pool,
-    "sum_pool_grad": sum_pool_grad,
+    "sum_pool": _sum_pool(_place),
+    "sum_pool_grad": _sum_pool(_window),
     "scatter": scatter,
     "scatter_reduce": scatter,
     "index_add": index_add,
