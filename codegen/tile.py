@@ -184,12 +184,12 @@ def _across(kernel: Kernel, lanes: Axis) -> Axis | None:
         i
         for s in kernel.stages
         for i in s.indices()
-        if not _is_either(affine.coefficient(i, v), 0, 1)
+        if not is_either(affine.coefficient(i, v), 0, 1)
     ]
     best, most = None, 0
     for a in kernel.rows:
         at = affine.form(a)
-        found = sum(a is not lanes and _is_either(affine.coefficient(i, at), 1) for i in strided)
+        found = sum(a is not lanes and is_either(affine.coefficient(i, at), 1) for i in strided)
         if found > most:
             best, most = a, found
     return best
@@ -233,7 +233,7 @@ def _score(a: Axis, stage: Stage) -> float:
     loads = [x.offset for x in stage.loads()]
     for offset in [*loads, *(s.offset for s in stage.stores)]:
         c = affine.coefficient(offset, at)
-        total += 1.0 if _is_either(c, 1) else 0.6 if _is_either(c, 0) else 0.05
+        total += 1.0 if is_either(c, 1) else 0.6 if is_either(c, 0) else 0.05
         count += 1
     if not loads:  # computing from nothing still gains
         total += 0.5 * len(stage.reductions)
@@ -241,7 +241,7 @@ def _score(a: Axis, stage: Stage) -> float:
     return total / count if count else 0.5
 
 
-def _is_either(c: Size | None, *values: int) -> bool:
+def is_either(c: Size | None, *values: int) -> bool:
     return c is not None and any(same(c, x) for x in values)
 
 

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from codegen.bodies import Parts
-from codegen.emit.cpp.size_text import size_text
 from codegen.emit.cpp.step import Writer
+from codegen.emit.cpp.table import size_text
 from codegen.ir import Access, Unsupported
 from codegen.sizes import at_least, covering, is_contiguous
 

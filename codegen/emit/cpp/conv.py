@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import Any, Final
 
-from codegen.emit.cpp.size_text import size_text
 from codegen.emit.cpp.step import Writer, array, team, three
+from codegen.emit.cpp.table import size_text
 from codegen.sizes import Size, blocks, hint, is_static, numel, round_up, same, same_all
 from eager.dataclass import dataclass
 

@@ -14,7 +14,7 @@ from typing import Any
 from codegen import affine, expr
 from codegen.affine import Affine, Axis
 from codegen.emit.cpp import table
-from codegen.emit.cpp.size_text import size_text
+from codegen.emit.cpp.table import size_text
 from codegen.emit.walk import Walk
 from codegen.expr import Apply, Cast, Checked, Const, Expr, IndexOf, Load, Local, Select
 from codegen.sizes import Size, at_least, same

@@ -6,15 +6,16 @@ Two shapes of function: by rows, or by columns where the schedule has a `row_vec
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Final
 
-from codegen import expr
+from codegen import affine, expr
 from codegen.affine import Axis
 from codegen.emit.cpp import table
 from codegen.emit.cpp.expr import Names, Scope, Spell
-from codegen.emit.cpp.lanes import width
-from codegen.emit.cpp.reduce import CHUNK, EACH, Accumulator, Blocks, indent
-from codegen.emit.cpp.size_text import size_text
+from codegen.emit.cpp.reduce import CHUNK, EACH, Accumulator, Blocks, indent, position_of
+from codegen.emit.cpp.table import size_text
+from codegen.expr import Apply, Const, Expr, IndexOf
 from codegen.ir import Buffer, Kernel, Schedule, Stage, Store
 from codegen.sizes import Size, at_least, extent, hint, is_static, name_of, round_up, same
 from codegen.tile import overwrites
@@ -434,3 +435,41 @@ def decode(axes: tuple[Axis, ...], counter: str) -> list[str]:
 
 def _weight(stage: Stage) -> int:
     return max(1, sum(1 for _ in stage.walk()) // 3)
+
+
+# ---------------------------------------------------------------------------------- lanes
+# All values of a loop have the same number of lanes. With one of 8 bytes they are JC_W64; a loop of
+# masks and bytes alone, long enough to fill them, has JC_W8.
+
+# Shorter rows would run in masked tails of so many lanes.
+BYTES_FROM: Final = 256
+# What has an instruction for bytes, or is made of such. (The rest goes through wider lanes.)
+BYTE_FUNCTIONS: Final = frozenset(
+    "and_ or_ xor not_ eq ne lt le gt ge where add sub neg min max abs".split()
+)
+
+
+def width(stages: Sequence[Stage], vector: Axis) -> str:
+    """The C++ constant with the number of lanes along `vector`."""
+    varying = [x for s in stages for x in _values(s) if vector in expr.axes(x)]
+    if any(x.dtype.itemsize == 8 for x in varying):
+        return "JC_W64"
+    narrow = hint(vector.size) >= BYTES_FROM and all(map(_is_bytes, varying))
+    return "JC_W8" if narrow and all(_is_plain(s, vector) for s in stages) else "JC_W32"
+
+
+def _values(stage: Stage) -> list[Expr]:
+    positions = (position_of(r) for r in stage.reductions if r.monoid.of is not None)
+    return list(expr.walk(*stage.roots(), *positions))
+
+
+def _is_bytes(x: Expr) -> bool:
+    if isinstance(x, IndexOf) or (isinstance(x, Apply) and x.fn not in BYTE_FUNCTIONS):
+        return False
+    return isinstance(x, Const) or x.dtype.itemsize == 1
+
+
+def _is_plain(stage: Stage, vector: Axis) -> bool:
+    """Whether all memory is met lane by lane, or the same in all lanes."""
+    steps = (affine.coefficient(i, affine.form(vector)) for i in stage.indices())
+    return all(step is not None and (same(step, 0) or same(step, 1)) for step in steps)

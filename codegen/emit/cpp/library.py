@@ -21,9 +21,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from codegen.emit.cpp import control, conv, linalg, rows, signal
-from codegen.emit.cpp.size_text import size_text
 from codegen.emit.cpp.step import Places, Routine, Writer, alike
-from codegen.emit.cpp.table import MEMORY
+from codegen.emit.cpp.table import MEMORY, size_text
 from codegen.ir import Access, Library
 from codegen.operand_views import matrix_order
 from codegen.runtime.artifact import Host, Spec

@@ -15,8 +15,8 @@ from codegen.batch_updates import batch_updates
 from codegen.emit.cpp import control, library, table
 from codegen.emit.cpp.kernel import KernelText, emit_kernel
 from codegen.emit.cpp.runtime.support import wanted_threads
-from codegen.emit.cpp.size_text import size_text
 from codegen.emit.cpp.step import team
+from codegen.emit.cpp.table import size_text
 from codegen.ir import Fused, Kernel, Library, Plan, Tiled
 from codegen.plan import line_up
 from codegen.plan import plan as plan_memory

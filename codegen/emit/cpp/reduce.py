@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
+from codegen import expr
 from codegen.affine import Axis
 from codegen.emit.cpp import table
 from codegen.emit.cpp.expr import Spell
-from codegen.emit.cpp.lanes import position_of
-from codegen.emit.cpp.size_text import size_text
+from codegen.emit.cpp.table import size_text
+from codegen.expr import Expr
 from codegen.ir import Reduction, Stage
 from codegen.monoid import ARGMAX, SUM
-from codegen.sizes import Size, below, extent
+from codegen.sizes import Size, at_least, below, extent, is_short
 from eager import dtype as dt
 
 # A sum down a long column is a sum of sums of this many: errors grow with the root of the length.
@@ -151,6 +152,13 @@ class Accumulator:
         if self.arg:
             return f"arg_final<{self.max()}>({self.name}, {self.name}p, {self.first()})"
         return f"reduce<{self.struct}>({self.result})"
+
+
+def position_of(r: Reduction) -> Expr:
+    """The position of an argmax as a value, in 32 bits where it fits: twice the lanes."""
+    assert r.position is not None
+    fits = at_least(r.position.lo, 0) and is_short(r.position.lo, r.position.hi)
+    return expr.short_index(r.position) if fits else expr.index_of(r.position)
 
 
 def _rises(r: Reduction, loops: tuple[Axis, ...]) -> bool:

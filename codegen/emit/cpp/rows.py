@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from codegen.emit.cpp.size_text import any_text, size_text
 from codegen.emit.cpp.step import Writer, array, team, three
-from codegen.emit.cpp.table import BOOL_MONOIDS, MEMORY, MONOIDS, REGISTER
+from codegen.emit.cpp.table import BOOL_MONOIDS, MEMORY, MONOIDS, REGISTER, any_text, size_text
 from codegen.monoid import COMBINE
 from codegen.runtime.artifact import SIZE
 from codegen.sizes import hint, is_static, numel, same

@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from codegen.emit.cpp.rows import around
-from codegen.emit.cpp.size_text import size_text
 from codegen.emit.cpp.step import ALIGN, Writer, team
-from codegen.emit.cpp.table import MEMORY, REGISTER
+from codegen.emit.cpp.table import MEMORY, REGISTER, size_text
 from codegen.ir import Access, Library
 from codegen.sizes import divides, is_static, numel, round_up, same, same_all
 from eager import dtype as dt

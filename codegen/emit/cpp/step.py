@@ -7,8 +7,7 @@ from dataclasses import field
 from typing import Final, Protocol
 
 from codegen.emit.cpp.runtime import cpu
-from codegen.emit.cpp.size_text import any_text, mentions_size, size_text
-from codegen.emit.cpp.table import MEMORY
+from codegen.emit.cpp.table import MEMORY, any_text, mentions_size, size_text
 from codegen.ir import Access, Library
 from codegen.runtime.artifact import Host
 from codegen.sizes import Shape, Size, is_contiguous, numel, round_up, same, some

@@ -1,14 +1,17 @@
-"""Spelling of types, constants and the scalar vocabulary in C++. dtype or intrinsic -> text of
-jitcap_math.h."""
+"""Spelling of types, constants, sizes and the scalar vocabulary in C++. dtype, Size or intrinsic ->
+text of jitcap_math.h."""
 
 from __future__ import annotations
 
 import math
+import re
 from typing import Final
 
 from codegen.expr import Const
 from codegen.monoid import ALL, ANY, Monoid
+from codegen.sizes import Size, at_least, below, name_of
 from eager import dtype as dt
+from eager import symint
 from eager.dtype import DType
 from eager.scalar import VOCABULARY
 
@@ -95,3 +98,35 @@ def _float(value: float, suffix: str) -> str:
 
 def constant(x: Const) -> str:
     return number(x.value, x.dtype)
+
+
+def size_text(x: Size) -> str:
+    """A size: a number, or an expression of the parameters that symbols are, in parentheses if it
+    is more than a name."""
+    if x.__class__ is int:
+        return str(x)
+    text = symint.text(x, _atom)
+    return text if text.isidentifier() else f"({text})"
+
+
+def _atom(atom: symint.Atom) -> str:
+    if isinstance(atom, symint.Symbol):
+        return name_of(atom.name)
+    a, b = atom.parts()
+    x, y = size_text(a), size_text(b)  # type: ignore[arg-type]
+    if isinstance(atom, symint.Least):
+        return f"({x} {'>' if isinstance(atom, symint.Most) else '<'} {y} ? {x} : {y})"
+    div = isinstance(atom, symint.Quotient)
+    if at_least(a, 0) and below(0, b):  # type: ignore[arg-type]
+        return f"({x} {'/' if div else '%'} {y})"
+    return f"{'fdiv' if div else 'fmod_i'}({x}, {y})"
+
+
+def any_text(x: object) -> str:
+    """A size as C++; anything else as it prints."""
+    return size_text(x) if isinstance(x, symint.SymInt) else str(x)  # type: ignore[arg-type]
+
+
+def mentions_size(text: str) -> bool:
+    """Whether C++ has a size in it that is known at run time only."""
+    return re.search(rf"\b{name_of('')}", text) is not None

@@ -34,10 +34,9 @@ from codegen.sizes import (
     extents,
     most,
     power_of_two,
-    same,
     some,
 )
-from codegen.tile import split_axes
+from codegen.tile import is_either, split_axes
 from eager import dtype as dt
 from eager.dataclass import dataclass
 from eager.dtype import DType
@@ -164,17 +163,13 @@ def is_column(kernel: Kernel) -> bool:
         for offset in _offsets(stage) if stage.loops and kernel.rows else ():
             last, loop = kernel.rows[-1], stage.loops[-1]
             along, across = (affine.coefficient(offset, affine.form(a)) for a in (loop, last))
-            votes += (is_one(across) and not is_constant(along)) - is_one(along)
+            votes += (is_either(across, 1) and not _is_near(along)) - is_either(along, 1)
     return votes > 0
 
 
-def is_one(step: Size | None) -> bool:
-    return step is not None and same(step, 1)
-
-
-def is_constant(step: Size | None) -> bool:
+def _is_near(step: Size | None) -> bool:
     """Whether neighbours are one element, or next to each other, or nothing is known."""
-    return step is None or same(step, 0) or same(step, 1)
+    return step is None or is_either(step, 0, 1)
 
 
 def _plane(kernel: Kernel, other: Axis, sizes: Sizes) -> Tiling:
@@ -212,10 +207,10 @@ def _other_contiguous_axis(kernel: Kernel) -> Axis | None:
         return None
     for offset in _offsets(kernel.stages[0]):
         steps = {a: affine.coefficient(offset, affine.form(a)) for a in kernel.rows}
-        if is_constant(steps[last]):
+        if _is_near(steps[last]):
             continue
         for axis in votes:
-            votes[axis] += is_one(steps[axis]) and most(axis.size) >= 16
+            votes[axis] += is_either(steps[axis], 1) and most(axis.size) >= 16
     best = max(votes, key=lambda a: votes[a])
     return best if votes[best] else None
 
