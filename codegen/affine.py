@@ -38,7 +38,7 @@ from codegen.sizes import (
     even,
     exact,
     exact_or,
-    floor,
+    last,
     order_of,
     same,
     spelled,
@@ -161,13 +161,10 @@ FAR: Final = 1 << 62  # beyond every index: the range of what has none
 
 def _atom_range(atom: Atom) -> tuple[Size, Size]:
     if isinstance(atom, Axis):
-        n = atom.size
-        return 0, max(n - 1, 0) if n.__class__ is int else n - 1
+        return 0, last(atom.size)
     if isinstance(atom, FloorDiv):
         lo, hi, d = atom.index.lo, atom.index.hi, atom.divisor
-        if lo.__class__ is hi.__class__ is d.__class__ is int:
-            return lo // d, hi // d
-        return (floor(lo, d), floor(hi, d)) if below(0, d) else (-FAR, FAR)
+        return (lo // d, hi // d) if below(0, d) else (-FAR, FAR)
     if isinstance(atom, Mod):
         return 0, atom.divisor - 1
     return atom.lo, atom.hi
@@ -309,7 +306,7 @@ def _of(terms: list[tuple[Atom, Size]], const: Size) -> Affine:
 
 def _smaller(index: Affine, g: Size) -> Affine | None:
     """`index` // g for a g that divides all coefficients; None where its constant is in the way."""
-    const = floor(index.const, g) if g.__class__ is int else even(index.const, g)
+    const = index.const // g if g.__class__ is int else even(index.const, g)
     if const is None:
         return None
     return _of([(a, exact_or(c, g, 0)) for a, c in index.terms], const)
@@ -321,7 +318,7 @@ def _turns(rest: Affine, d: Size) -> Size | None:
     if lo.__class__ is hi.__class__ is d.__class__ is int:
         return lo // d if lo // d == hi // d else None
     if not rest.terms and below(0, d):
-        return floor(lo, d)
+        return lo // d
     if at_least(lo, 0) and below(hi, d):
         return 0
     return -1 if below(hi, 0) and at_least(lo, -d) else None

@@ -28,6 +28,7 @@ class Item(Protocol):
 
 
 T = TypeVar("T", bound=Item)
+K = TypeVar("K")
 
 
 def batch_updates(
@@ -38,6 +39,21 @@ def batch_updates(
     another. No batch has items from before and from behind the `barrier`."""
     sweep: _Sweep[T] = _Sweep(fused, keys)
     return sweep.run(items, barrier)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Batched(Generic[T, K]):
+    """Items in batches, in an order of execution: one launch each. `known`: what the emitter makes
+    of them, by name."""
+
+    fused: Fused
+    batches: tuple[tuple[T, ...], ...]
+    known: Mapping[str, K]
+
+    @property
+    def text(self) -> str:
+        """One line per launch, for `explain`."""
+        return "\n".join(" ".join(item.name for item in batch) for batch in self.batches)
 
 
 @dataclass(eq=False, slots=True)

@@ -148,11 +148,10 @@ class _Build:
             self.finish(key) for key in sorted(self.stages, key=_turn) if any(self.stages[key])
         )
         members = self.source.members
-        rows = (affine.axis_of(self.r),) if self.r.terms else ()
         ops = dict.fromkeys(op for m in members for op in m.stored.ops)
         note = " ".join(ops) + " -> " + " ".join(f"v{m.stored.value.id}" for m in members)
         where = next((m.stored.nest.where for m in members if m.stored.nest.where), "")
-        return Kernel(self.name, rows, stages, self.row_buffers(), note, where)
+        return Kernel(self.name, affine.counters(self.r), stages, self.row_buffers(), note, where)
 
     # ------------------------------------------------------------------ layout
 
@@ -268,8 +267,7 @@ class _Build:
 
     def finish(self, key: tuple[int, Size]) -> Stage:
         reductions, stores = self.stages[key]
-        c = affine.axis("c", key[1])
-        loops = (affine.axis_of(c),) if c.terms else ()
+        loops = affine.counters(affine.axis("c", key[1]))
         return Stage(loops, tuple(reductions), tuple(stores))
 
 

@@ -122,5 +122,6 @@ def _copy(i: int, target: Value, value: Value) -> Kernel | Library:
     index = affine.unravel(r, target.aval.shape)
     loaded = expr.load(f"v{value.id}", r, value.aval.dtype)
     store = Store(f"v{target.id}", affine.dot_strides(index, target.layout), loaded)
-    rows = (affine.axis_of(r),) if r.terms else ()
-    return Kernel(f"w{i}", rows, (Stage((), (), (store,)),), (), f"write v{target.id}")
+    return Kernel(
+        f"w{i}", affine.counters(r), (Stage((), (), (store,)),), (), f"write v{target.id}"
+    )

@@ -117,11 +117,6 @@ def divided(x: Size, y: Size) -> tuple[Size, Size]:
     return q, r
 
 
-def floor(x: Size, y: Size) -> Size:
-    """x // y, for y > 0."""
-    return x // y
-
-
 def even(x: Size, y: Size) -> Size | None:
     """x // y where nothing is left to be done at run time."""
     q, r = divided(x, y)

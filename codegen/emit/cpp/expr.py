@@ -164,43 +164,29 @@ class Spell(Walk[str]):
 
     # ------------------------------------------------------------------ indices
 
-    def index_text(self, index: Affine, guard: Expr | None = None) -> str:
-        """The index as an i64 C++ expression, for the first lane."""
-        parts = [self._term(a, c, guard) for a, c in index.terms]
+    def index_text(self, index: Affine, guard: Expr | None = None, *, lane: bool = False) -> str:
+        """The index as an i64 C++ expression: for the first lane, or for lane `l_`, with the SIMD
+        axis advanced by the lane, and data indices by lane."""
+        parts = []
+        for atom, c in index.terms:
+            body = self._atom(atom, guard, lane=lane)
+            parts.append(body if same(c, 1) else f"{size_text(c)}*{body}")
         if not parts or not same(index.const, 0):
             parts.append(size_text(index.const))
         return " + ".join(parts)
 
-    def _term(self, atom: affine.Atom, c: Size, guard: Expr | None) -> str:
+    def _atom(self, atom: affine.Atom, guard: Expr | None, *, lane: bool) -> str:
         if isinstance(atom, Axis):
-            body = atom.name
-        elif isinstance(atom, affine.Opaque):
-            body = f"(i64){self.scalar(atom.expr, guard)}"
-        else:
-            inner, d = self.index_text(atom.index, guard), size_text(atom.divisor)
-            div = isinstance(atom, affine.FloorDiv)
-            if at_least(atom.index.lo, 0):
-                body = f"(({inner}) {'/' if div else '%'} {d})"
-            else:
-                body = f"{'fdiv' if div else 'fmod_i'}({inner}, {d})"
-        return body if same(c, 1) else f"{size_text(c)}*{body}"
-
-    def lane_index(self, index: Affine, guard: Expr | None) -> str:
-        """The index of lane `l_` as an i64 expression: the SIMD axis advanced by the lane, data
-        indices by lane."""
-        parts = []
-        for atom, c in index.terms:
-            if isinstance(atom, Axis):
-                body = f"({atom.name} + l_)" if atom is self.vector else atom.name
-            elif isinstance(atom, affine.Opaque):
-                vec = self.is_vector(atom.expr) or (guard is not None and self.is_vector(guard))
-                name = self.value(atom.expr, guard, vec)
-                body = f"(i64)lane({name}, l_)" if vec else f"(i64){name}"
-            else:
-                fn = "fdiv" if isinstance(atom, affine.FloorDiv) else "fmod_i"
-                body = f"{fn}({self.lane_index(atom.index, guard)}, {size_text(atom.divisor)})"
-            parts.append(f"{size_text(c)}*{body}")
-        return " + ".join([*parts, size_text(index.const)])
+            return f"({atom.name} + l_)" if lane and atom is self.vector else atom.name
+        if isinstance(atom, affine.Opaque):
+            varying = self.is_vector(atom.expr) or (guard is not None and self.is_vector(guard))
+            name = self.value(atom.expr, guard, lane and varying)
+            return f"(i64)lane({name}, l_)" if lane and varying else f"(i64){name}"
+        inner, d = self.index_text(atom.index, guard, lane=lane), size_text(atom.divisor)
+        div = isinstance(atom, affine.FloorDiv)
+        if at_least(atom.index.lo, 0):
+            return f"(({inner}) {'/' if div else '%'} {d})"
+        return f"{'fdiv' if div else 'fmod_i'}({inner}, {d})"
 
     def step(self, index: Affine) -> Size | None:
         """How much the index grows from lane to lane; None if irregular."""
@@ -281,7 +267,7 @@ class Spell(Walk[str]):
         step = self.step(x.index)
         wrap = f"vec<{lane}, {self.lanes}>"
         if step is None:
-            at = self.lane_index(x.index, guard)
+            at = self.index_text(x.index, guard, lane=True)
             return f"lanes_of<{wrap}>(n_, [&](int l_) {{ return ({lane})({at}); }})"
         first = f"splat<{lane}, {self.lanes}>({lane}({self.index_text(x.index, guard)}))"
         return f"{first} + iota<{lane}, {self.lanes}>() * {lane}({size_text(step)})"
@@ -305,7 +291,7 @@ class Spell(Walk[str]):
     def _plain_load(self, x: Load, guard: Expr | None, p: str, step: Size | None) -> str:
         if step is None:
             wrap = f"vec<{table.lane(x.dtype)}, {self.lanes}>"
-            at = self.lane_index(x.offset, guard)
+            at = self.index_text(x.offset, guard, lane=True)
             return f"lanes_of<{wrap}>(n_, [&](int l_) {{ return ld1({p} + {at}); }})"
         at = f"{p} + {self.index_text(x.offset, guard)}"
         if same(step, 1):
@@ -323,7 +309,7 @@ class Spell(Walk[str]):
             at = self.index_text(x.offset)
             one = f"splat<{table.lane(x.dtype)}, {self.lanes}>(ld1({p} + {at}))"
             return f"any({mask}) ? {one} : {wrap}{{}}"
-        at = self.lane_index(x.offset, guard)
+        at = self.index_text(x.offset, guard, lane=True)
         return f"lanes_if<{wrap}>({mask}, n_, [&](int l_) {{ return ld1({p} + {at}); }})"
 
 

@@ -160,7 +160,7 @@ class _Writer:
         if step is not None:
             by = size_text(step)
             return f"st_strided<B>({p} + {s.index_text(store.offset)}, {by}, {v}, n_);"
-        at = s.lane_index(store.offset, None)
+        at = s.index_text(store.offset, lane=True)
         return f"for (int l_ = 0; l_ < n_; l_++) store({p} + {at}, lane({v}, l_));"
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field, replace
 
-from codegen.batch_updates import batch_updates
+from codegen import batch_updates
 from codegen.emit.cpp import control, library, table
 from codegen.emit.cpp.kernel import KernelText, emit_kernel
 from codegen.emit.cpp.runtime.support import wanted_threads
@@ -68,18 +68,7 @@ class Spelled:
         return "\n\n".join(['#include "jitcap_kernel.h"', *functions])
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Batched:
-    """Kernels in batches, one launch each; `fused` has its items in this order."""
-
-    fused: Fused
-    batches: tuple[tuple[Kernel | Library, ...], ...]
-    texts: Mapping[str, KernelText]
-
-    @property
-    def text(self) -> str:
-        """One line per launch, for `explain`."""
-        return "\n".join(" ".join(item.name for item in batch) for batch in self.batches)
+Batched = batch_updates.Batched[Kernel | Library, KernelText]
 
 
 def spell(tiled: Tiled) -> Spelled:
@@ -107,7 +96,7 @@ def batch(spelled: Spelled) -> Batched:
     }
     failing = fused.failing()  # comes before the first item that writes an input
     barrier = fused.items[max(failing)] if failing else None
-    batches = batch_updates(fused, fused.items, keys, barrier)
+    batches = batch_updates.batch_updates(fused, fused.items, keys, barrier)
     items = tuple(item for batch in batches for item in batch)
     return Batched(replace(fused, items=items), batches, texts)
 
@@ -120,9 +109,9 @@ def plan(batched: Batched) -> Plan:
         if isinstance(item, Library) and some(size := library.scratch_bytes(item))
     }
     scratch |= {
-        room_name(item.name): (i, batched.texts[item.name].room * team())
+        room_name(item.name): (i, batched.known[item.name].room * team())
         for i, item in enumerate(batched.fused.items)
-        if isinstance(item, Kernel) and some(batched.texts[item.name].room)
+        if isinstance(item, Kernel) and some(batched.known[item.name].room)
     }
     return plan_memory(batched.fused, scratch)
 
@@ -183,7 +172,7 @@ class _Emission:
             if isinstance(first, Library):
                 calls += self.step(first, places)
                 continue
-            texts = {item.name: batched.texts[item.name] for item in batch}
+            texts = {item.name: batched.known[item.name] for item in batch}
             name = self.function(first, texts[first.name])
             calls.append(call_kernel(name, texts, places, self.sites))
         return calls

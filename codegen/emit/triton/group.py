@@ -12,9 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, Final
 
-from codegen import affine, expr
+from codegen import affine, batch_updates, expr
 from codegen.affine import ZERO, Affine
-from codegen.batch_updates import batch_updates
 from codegen.emit.triton import table
 from codegen.emit.triton.epilogue import Item, Products
 from codegen.emit.triton.expr import STEP, Block, Text
@@ -23,7 +22,7 @@ from codegen.emit.triton.runtime.kernel import ALIGNMENT
 from codegen.emit.triton.runtime.program import Tables
 from codegen.emit.triton.tile import Sizes, TiledStage, Tiling
 from codegen.expr import Expr, Load
-from codegen.ir import Buffer, Fused, Kernel, Stage, Store
+from codegen.ir import Buffer, Kernel, Stage, Store
 from codegen.rewrite import Rewrite
 from codegen.sizes import extent
 from eager.dataclass import dataclass
@@ -113,31 +112,16 @@ def _slot_stores(stage: Stage, slots: _Slots) -> Iterator[Store]:
 # ------------------------------------------------------------------------------- collecting
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Batched:
-    """Items in an order of execution, with equal elementwise kernels collected."""
-
-    fused: Fused
-    items: tuple[Item | tuple[Form, ...], ...]
-
-    @property
-    def text(self) -> str:
-        """One line per launch, for `explain`."""
-        return "\n".join(
-            " ".join(f.kernel.name for f in item) if isinstance(item, tuple) else item.name
-            for item in self.items
-        )
+Batched = batch_updates.Batched[Item, Form]
 
 
 def batch(products: Products) -> Batched:
+    """Equal elementwise kernels collected."""
     fused, items = products.fused, [item for item in products.items if item.writes()]
     found = [form(item, fused.buffers) for item in items if isinstance(item, Kernel)]
     forms = {f.kernel.name: f for f in found if f is not None}
-    batches = batch_updates(fused, items, {name: f.key for name, f in forms.items()})
-    return Batched(
-        fused,
-        tuple(b[0] if len(b) == 1 else tuple(forms[item.name] for item in b) for b in batches),
-    )
+    keys = {name: f.key for name, f in forms.items()}
+    return Batched(fused, batch_updates.batch_updates(fused, items, keys), forms)
 
 
 # --------------------------------------------------------------------------------- emission

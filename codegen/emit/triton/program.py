@@ -10,7 +10,7 @@ Unsupported.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from typing import Final
 
@@ -86,7 +86,7 @@ class _Module:
                 self.buffers[b.name] = replace(b, size=b.size * tiling.rows, kind="temp")
             self.add(emit_kernel(tiling, self.buffers), hint(part), part, writes=part.writes())
 
-    def group(self, forms: tuple[Form, ...]) -> None:
+    def group(self, forms: Sequence[Form]) -> None:
         text, tables = emit_group(forms, self.buffers, self.sizes)
         first = forms[0].kernel
         writes = tuple(name for f in forms for name in f.kernel.writes())
@@ -113,9 +113,9 @@ def emit(batched: Batched, sizes: Sizes = DEFAULT) -> TritonProgram:
 
 
 def _items(module: _Module, batched: Batched) -> None:
-    for item in batched.items:
-        if isinstance(item, tuple):
-            module.group(item)
+    for item, *others in batched.batches:
+        if others:
+            module.group([batched.known[each.name] for each in (item, *others)])
         elif isinstance(item, Kernel):
             module.kernel(item)
         elif isinstance(item, Product):
