@@ -468,3 +468,11 @@ def test_containers_multiply_join_and_show_what_they_hold():
     assert "(0): Parameter containing: [eager.float32 of size 2]" in repr(
         nn.ParameterList(held.values())
     )
+
+
+def test_the_order_of_a_dictionary_of_parameters():
+    """As in PyTorch, where optimizers and saved states rest on it: a plain dictionary is sorted."""
+    held = nn.ParameterDict({"b": eager.ones(1), "a": eager.ones(2)})
+    held.update([("z", eager.ones(1)), ("c", eager.ones(1))])
+    held.update(nn.ParameterDict([("y", eager.ones(1)), ("x", eager.ones(1))]))
+    assert list(held) == ["a", "b", "z", "c", "y", "x"]

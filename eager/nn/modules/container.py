@@ -288,9 +288,12 @@ class ParameterDict(Module):
         return self[key] if key in self._keys else default
 
     def update(self, parameters: Any) -> None:
-        pairs = (
-            parameters.items() if isinstance(parameters, Mapping | ParameterDict) else parameters
-        )
+        """New keys keep their order, but those of a plain dictionary, which are sorted."""
+        pairs = parameters
+        if isinstance(parameters, OrderedDict | ParameterDict):
+            pairs = parameters.items()
+        elif isinstance(parameters, Mapping):
+            pairs = [(key, parameters[key]) for key in sorted(parameters)]
         for key, value in pairs:
             self[key] = value
 
