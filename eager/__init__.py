@@ -24,6 +24,7 @@ from eager import indexing as indexing
 from eager import interop as interop
 from eager import jit as jit
 from eager import later as _later
+from eager import legacy as legacy
 from eager import linalg as linalg
 from eager import masked as masked
 from eager import nn as nn

@@ -10,8 +10,8 @@ import numpy as np
 from eager import dlpack, later
 from eager import dtype as dt
 from eager.aval import Aval
-from eager.conversion import LEGACY, known, on_host, to
-from eager.device import Size, default, device, lend, places, transfer
+from eager.conversion import known, on_host, to
+from eager.device import default, device, lend, places, transfer
 from eager.device.array import DeviceArray
 from eager.dispatch import apply, write_
 from eager.dtype import DType
@@ -148,23 +148,6 @@ def _of_storage(data: Any) -> Tensor:
     kind = data.dtype if isinstance(data, TypedStorage) else dt.uint8
     untyped = data.untyped()
     return wrap(untyped._bytes.view(kind.np), untyped._storage)
-
-
-def _legacy_constructor(name: str, dtype: DType) -> Any:
-    def make(*args: Any) -> Tensor:
-        """Legacy constructor: `Tensor(...)` of the type that its name says. TypeError for a number
-        that is no size."""
-        if len(args) != 1 or isinstance(args[0], int | Size | SymNumber | SymInt):
-            return to(Tensor(*args), dtype)
-        if isinstance(args[0], float):
-            raise TypeError(f"{name}(): data must be a sequence (got float)")
-        return tensor(args[0], dtype=dtype)
-
-    make.__name__ = make.__qualname__ = name
-    return public(name, method=False)(make)
-
-
-LEGACY_CONSTRUCTORS = [_legacy_constructor(*each) for each in LEGACY.items()]
 
 
 @public(method=False)

@@ -17,7 +17,6 @@ import numpy as np
 
 from eager.dtype import get_default_dtype
 from eager.interop import (
-    LEGACY_CONSTRUCTORS,
     as_tensor,
     asarray,
     from_numpy,
@@ -26,6 +25,7 @@ from eager.interop import (
     tensor,
     tolist,
 )
+from eager.legacy import LEGACY_CONSTRUCTORS
 from eager.sym import SymNumber
 from eager.tensor import Tensor
 from eager.traced import Traced
