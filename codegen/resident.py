@@ -40,6 +40,7 @@ from eager.symint import evaluate
 
 INDEX: Final = ": an index within a size of "  # so begins what a check of indices says
 VECTORS: Final = 16  # of sizes that are kept
+UNSETTLED: Final = 1024  # runs, before the host waits for them
 
 
 def resident(program: TritonProgram, place: str, name: str, *, host: bool = False) -> Artifact:
@@ -132,6 +133,8 @@ class Resident:
                 run = self._at(values, common)
             for tensor in () if self.prompt else replaced:
                 tensor._grad = None
+            if max(len(self.vectors), len(self.undo)) >= UNSETTLED:
+                self._settle()
             run(inputs, stream)
             if self.sites:
                 self.pool.checks.ran[self] = None
@@ -146,6 +149,13 @@ class Resident:
                 run.bring_back(inputs, stream)
                 return run.results.downloaded(run.slots, stream)
             return run.results.given(run.slots, self.place, stream)
+
+    def _settle(self) -> None:
+        """Wait for the runs so far, so that what is kept of them does not grow. Raises IndexError,
+        not CheckFailed, which would be one of this call."""
+        error = self._found()
+        if error is not None:
+            raise IndexError(str(error)) from error
 
     def _raise_prompt(self) -> None:
         self.pool.checks.ran.pop(self, None)

@@ -135,7 +135,7 @@ def store(target: DeviceArray, value: Any) -> None:
 
 def _store_by_host(target: DeviceArray, value: DeviceArray, reason: str) -> None:
     """All of the memory behind the target comes and goes."""
-    _note("clone", reason)
+    note_host_run("clone", reason)
     whole = target.memory()
     host = transfer.download(whole)
     steps = tuple(s * host.itemsize for s in target.strides)
@@ -289,14 +289,15 @@ def _on_host(
     op: Any, given: Sequence[Any], attrs: Mapping[str, Any], place: str, reason: str
 ) -> tuple[Any, ...]:
     """The op by NumPy, with copies there and back."""
-    _note(op.name, reason)
+    note_host_run(op.name, reason)
     arrays = [transfer.download(x) if type(x) is DeviceArray else x for x in given]
     with np.errstate(all="ignore"):
         results = op.run(arrays, attrs)
     return tuple(transfer.upload(np.asarray(r), device(place)) for r in results)
 
 
-def _note(name: str, reason: str) -> None:
+def note_host_run(name: str, reason: str) -> None:
+    """Count an op that runs on the host, and say so once."""
     host_runs[name, reason] += 1
     if name in _said:
         return

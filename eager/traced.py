@@ -76,10 +76,15 @@ class Tracer(Protocol):
         """A SymNumber that is used as a size: a SymInt, or the int, with a guard."""
 
     def with_size(
-        self, op: Any, operands: tuple[Handle, ...], attrs: Mapping[str, Any]
+        self,
+        op: Any,
+        operands: tuple[Handle, ...],
+        attrs: Mapping[str, Any],
+        count: Traced | None = None,
     ) -> Mapping[str, Any]:
-        """The attributes of a call whose result's size data decide, with that as a symbol. Raises
-        UnknownValue where it cannot be one."""
+        """The attributes of a call whose result's size data decide, with that as a symbol: it is
+        `count`, a 0-dim tensor, or what the op itself finds. Raises UnknownValue where it cannot be
+        one."""
 
     def check_writable(self, tensor: Any) -> None:
         """A tensor is to be overwritten on the tape."""

@@ -357,7 +357,9 @@ def _evaluate_there(node: Node, arrays: tuple[Any, ...]) -> Any:
         results = op.compute(given, attrs, node.avals)
         results = tuple(_plain(r, a) for r, a in zip(results, node.avals, strict=True))
     else:
-        results = on_device.run(op, arrays, attrs)
+        place = device(node.avals[0].device)  # what a write brings there is not moved by a node
+        there = (transfer.upload(x, place) if isinstance(x, np.ndarray) else x for x in arrays)
+        results = on_device.run(op, tuple(there), attrs)
     return results if len(node.avals) != 1 else results[0]
 
 

@@ -9,15 +9,18 @@ last, when all sizes are known and what was expected of them has been seen to ho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
 from codegen import CheckFailed
+from eager import on_device
 from eager.aval import scalar_aval
 from eager.dataclass import dataclass
+from eager.device import device, places, transfer
+from eager.device.array import DeviceArray
 from eager.sized import concrete, symbols_in
 from eager.symint import Symbol, SymInt, evaluate, of_atom
 from jitcap.graph import (
@@ -35,7 +38,7 @@ from jitcap.graph import (
     with_args,
 )
 
-Run = Callable[[list[Any]], list[Any]]
+Run = Callable[..., list[Any]]
 _NUMBER: Final = scalar_aval(0)
 AGAIN: Final = frozenset({"view"})  # kinds of ops that a later piece does again: they cost nothing
 
@@ -250,9 +253,11 @@ class Whole:
 
     pieces: Pieces
     runs: tuple[Run | None, ...]  # None: of a piece without operations that gives nothing
+    on_device: bool = False  # some of them
 
-    def __call__(self, inputs: list[Any]) -> list[Any]:
-        """Raises CheckFailed before an input is written."""
+    def __call__(self, inputs: list[Any], replaced: Sequence[Any] = ()) -> list[Any]:
+        """`replaced`: tensors of a device whose gradient is replaced by a result. Raises
+        CheckFailed before an input is written."""
         pieces = self.pieces
         env: dict[Node, Any] = dict(zip(pieces.inputs, inputs, strict=True))
         sizes = {n.attrs["symbol"]: int(env[n]) for n in pieces.inputs if "symbol" in n.attrs}
@@ -260,27 +265,26 @@ class Whole:
         for i, (piece, run) in enumerate(zip(pieces.pieces, self.runs, strict=True)):
             if i:
                 for v, value in zip(pieces.pieces[i - 1].gives, found, strict=True):
-                    env[v] = value.item() if v.aval.weak else value
+                    env[v] = (
+                        value.item() if isinstance(value, np.ndarray) and v.aval.weak else value
+                    )
                 self._define(i - 1, env, sizes)
             found = []
             if run is not None:
                 given = (
                     evaluate(x, sizes) if isinstance(x, SymInt) else env[x] for x in piece.takes
                 )
-                found = run([*given])
+                last = bool(replaced) and i == len(self.runs) - 1
+                found = run([*given], replaced) if last else run([*given])
         return [env[o] if isinstance(o, Node) else found[o] for o in pieces.results]
 
     def _define(self, i: int, env: dict[Node, Any], sizes: dict[str, int]) -> None:
         """The sizes that are known behind piece `i`, and what they must be."""
+        if self.on_device:
+            _settle()
         with np.errstate(all="ignore"):
             for n in self.pieces.definers[i]:
-                arrays = tuple(env[a] if isinstance(a, Node) else a for a in n.args)
-                try:
-                    found = n.op.compute(arrays, concrete(n.attrs, sizes), n.avals)
-                except Exception as error:
-                    what = f"{n.op.name} raised {error!r}"
-                    raise CheckFailed(what, n.where.place) from error
-                values = tuple(np.ascontiguousarray(x) if n.op is not BIND else x for x in found)
+                values = _defined(n, [env[a] if isinstance(a, Node) else a for a in n.args], sizes)
                 sizes |= sizes_found(n, values)
                 env |= zip(self.pieces.handles[n], values, strict=True)
         for n in self.pieces.checks[i]:
@@ -288,3 +292,33 @@ class Whole:
                 n.op.compute((), concrete(n.attrs, sizes), n.avals)
             except CheckFailed as error:
                 raise CheckFailed(str(error), n.where.place) from error
+
+
+def _settle() -> None:
+    """Raise IndexError for an index out of bounds on a device, perhaps in an earlier call: what
+    such a run computed is no size."""
+    try:
+        for pool in places.opened():
+            pool.checks.settle()
+    except CheckFailed as error:  # not one of this call, which would then run as plain Python
+        raise IndexError(str(error)) from error
+
+
+def _defined(n: Node, arrays: Sequence[Any], sizes: Mapping[str, int]) -> tuple[Any, ...]:
+    """The values of what defines a size, by NumPy, where its operands live."""
+    place = n.avals[0].device
+    given = tuple(transfer.download(x) if type(x) is DeviceArray else x for x in arrays)
+    try:
+        found = n.op.compute(given, concrete(n.attrs, sizes), n.avals)
+    except Exception as error:
+        raise CheckFailed(f"{n.op.name} raised {error!r}", n.where.place) from error
+    if n.op is BIND:
+        (symbol,) = symbols_in((n.attrs["size"],))
+        if found[0] < symbol.lo:
+            raise CheckFailed(f"a size of {found[0]}", n.where.place)
+        return found
+    values = map(np.ascontiguousarray, found)
+    if place == "cpu":
+        return tuple(values)
+    on_device.note_host_run(n.op.name, "the size of the result depends on the values")
+    return tuple(transfer.upload(x, device(place)) for x in values)

@@ -105,10 +105,10 @@ def compile_graph(
         return Executable(op_by_op(optimised, writes), "eager")
     target = Target(backend, config.isa, config.threads)
     try:
-        if devices:
-            return _in_parts(optimised, writes, strides, trail)
         if optimised.has_data_sizes:
             return _in_pieces(optimised, writes, strides, target, trail)
+        if devices:
+            return _in_parts(optimised, writes, strides, trail)
         with trail.stage("codegen"):
             artifact, key = _generate(optimised, writes, strides, target)
     except (Unsupported, NoCompiler) as refusal:
@@ -136,8 +136,6 @@ def _in_parts(
 ) -> Executable:
     """A graph of which values live on devices: each part where it belongs; from disk, where it was
     compiled before."""
-    if graph.has_data_sizes:
-        raise Unsupported("sizes that data decide, on a device")
     if any(n.op is MOVE for x in graph.nodes for part in subgraphs(x) for n in _nodes(part)):
         raise Unsupported("a tensor is moved to another device in each step of a loop")
     layout = strides or [None] * len(graph.inputs)
@@ -357,16 +355,20 @@ def _in_pieces(
             continue
         trail.keep(f"piece {number}", functools.partial(module, piece.graph))
         own = [layout.get(x) if isinstance(x, Node) else None for x in piece.takes]
+        if places_of(piece.graph):
+            made.append(_in_parts(piece.graph, piece.writes, own, trail))
+            continue
         with trail.stage("codegen"):
             artifact, key = _generate(piece.graph, piece.writes, own, target)
         _keep_artifact(artifact, trail)
         made.append(_executable(artifact, target.backend, key))
     parts = [x for x in made if x is not None]
     return Executable(
-        Whole(pieces, tuple(None if x is None else x.run for x in made)),
+        Whole(pieces, tuple(None if x is None else x.run for x in made), bool(places_of(graph))),
         target.backend,
         tuple(k for x in parts for k in x.kernels),
         callbacks=tuple(pieces.callbacks) + tuple(c for x in parts for c in x.callbacks),
+        runs=tuple(r for x in parts for r in x.runs),
     )
 
 

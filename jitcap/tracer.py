@@ -177,9 +177,9 @@ class Tracer:
         """A run-time number as a size: its value."""
         return operator.index(number)
 
-    def with_size(self, op: Op, operands: tuple[Arg, ...], attrs: Attrs) -> Attrs:
-        """The attributes of a call whose result's size data decide, with that size: which is not
-        known here, so that the op's rule raises UnknownValue."""
+    def with_size(self, op: Op, operands: Any, attrs: Attrs, count: Any = None) -> Attrs:
+        """The size that data decide is not known here: the op's rule raises UnknownValue."""
+        del count
         op.abstract(tuple(map(aval_of, operands)), attrs)
         return attrs
 

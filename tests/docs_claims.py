@@ -143,6 +143,12 @@ CLAIMS = {
         "tests/device/test_amp.py::test_autocast_around_a_jitted_function_is_guarded",
         "* Ops, forward": DEVICE + "test_ops.py::test_a_call_is_compiled_once_whatever_its_numbers "
         "tests/device/test_ops.py::test_training_is_the_cpus_and_moves_only_what_it_is_given",
+        "* Sorting (`sort`": DEVICE + "test_data_sizes.py::test_sorting "
+        "tests/device/test_data_sizes.py::test_sorting_of_rows_of_any_length_with_gradients "
+        "tests/device/test_data_sizes.py::test_long_rows_are_sorted_on_the_host "
+        "tests/device/test_data_sizes.py::test_searching",
+        "* Where data decide a size": DEVICE
+        + "test_data_sizes.py::test_they_are_the_cpus_in_one_graph_and_nothing_runs_on_the_host",
         "* What has no kernel": DEVICE
         + "test_ops.py::test_what_has_no_kernel_runs_on_the_host_and_says_so_once",
         "`scripts/device --train 20` trains": DEVICE
@@ -179,6 +185,9 @@ CLAIMS = {
         "* Sizes that vary are symbols, as on the CPU": "tests/device/test_sizes.py "
         "tests/triton/test_sizes.py tests/cuda/test_device.py::"
         "test_code_for_sizes_that_are_multiples_of_16",
+        "* Sizes that data decide": DEVICE
+        + "test_data_sizes.py::test_gradients_and_what_is_copied "
+        "tests/device/test_data_sizes.py::test_what_is_wrong_is_told_and_nothing_is_written",
         "* The tiles of such a kernel": "tests/triton/test_sizes.py::"
         "test_a_version_serves_all_sizes_and_its_text_tells_none",
         "* What is no kernel": COMPILED

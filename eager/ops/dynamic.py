@@ -17,22 +17,31 @@ from eager.aval import Aval, broadcast_shapes
 from eager.dataclass import dataclass
 from eager.dispatch import apply
 from eager.op import REGISTRY, Attrs, Op
+from eager.ops import counted
 from eager.ops import samples as s
+from eager.ops.counted import Found
 from eager.ops.view import broadcast_tensors
 from eager.registry import public
+from eager.symint import is_empty
 from eager.tensor import Tensor
-from eager.traced import UnknownValue
+from eager.traced import Traced, UnknownValue
 
 
 @dataclass(frozen=True, eq=False)
 class Dynamic(Op):
     """`numpy` maps the operands' arrays to the results'. `rule` gives their avals where the size
     that data decide is the first argument, then the operands' avals and the attributes; `most` how
-    large it can be, of the same without the size (None: there is no limit)."""
+    large it can be, of the same without the size (None: there is no limit).
+
+    `there`, which some have, does the same by other ops: the size as a 0-dim tensor (negative where
+    `negative` is to be raised), and a function that gives the results when it is known. So on a
+    device the host waits for the size alone. None for a call that it does not do."""
 
     numpy: Callable[..., Any] = field(kw_only=True)
     rule: Callable[..., tuple[Aval, ...]] = field(kw_only=True)
     most: Callable[..., Any] = field(kw_only=True)
+    there: Callable[..., Found | None] | None = field(default=None, kw_only=True)
+    negative: str = field(default="", kw_only=True)
     kind: ClassVar[str] = "dynamic"
     raises: ClassVar[bool] = True  # for negative counts
 
@@ -56,12 +65,34 @@ class Dynamic(Op):
         return self.run(arrays, attrs)
 
 
+def find(op: Dynamic, *operands: Tensor, **attrs: Any) -> Any:
+    """Call a dynamic op."""
+    aval = operands[0].aval
+    if op.there is None or aval.device == "cpu" or is_empty(aval.numel):
+        return apply(op, *operands, **attrs)
+    given = [x.detach() for x in operands]
+    found = op.there(*given, **attrs)
+    if found is None:
+        return apply(op, *operands, **attrs)
+    count, values = found
+    if type(count._array) is Traced:
+        tracer = count._array.storage.tracer
+        arrays = [x._array if type(x._array) is Traced else tracer.lift(x) for x in operands]
+        handles = tuple(x.read() for x in arrays)
+        return values(tracer.with_size(op, handles, attrs, count._array)["size"])
+    size = count.item()
+    if size < 0:
+        raise RuntimeError(op.negative)
+    return values(size)
+
+
 NONZERO = Dynamic(  # a row of indices for each dimension: what a transposed view shows as columns
     "nonzero",
     ("x",),
     numpy=lambda x: np.ascontiguousarray(np.argwhere(x).T, np.int64),
     rule=lambda n, x: (Aval((x.ndim, n), dt.int64, x.device),),
     most=lambda x: x.numel,
+    there=counted.nonzero,
 )
 REPEATS = Dynamic(  # where each element of a repeated tensor comes from
     "repeats",
@@ -69,6 +100,8 @@ REPEATS = Dynamic(  # where each element of a repeated tensor comes from
     numpy=lambda counts: np.repeat(np.arange(counts.shape[0]), counts),
     rule=lambda n, counts: (Aval((n,), dt.int64, counts.device),),
     most=lambda counts: None,
+    there=counted.repeats,
+    negative="repeats can not be negative",
 )
 
 
@@ -83,7 +116,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """Where the elements are not zero: one row of indices each, or (as_tuple) one tensor per
     dimension."""
     x = input.unsqueeze(0) if as_tuple and input.ndim == 0 else input
-    places = apply(NONZERO, x)
+    places = find(NONZERO, x)
     return tuple(places.unbind(0)) if as_tuple else places.t()
 
 
@@ -100,7 +133,7 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
 @public(samples=lambda: [s.call(s.integers((3, 4)), grad=False)])
 def argwhere(input: Tensor) -> Tensor:
     """Where the elements are not zero: one row of indices each."""
-    return apply(NONZERO, input).t()
+    return find(NONZERO, input).t()
 
 
 @public(

@@ -13,7 +13,7 @@ from eager.aval import Aval
 from eager.dispatch import apply
 from eager.op import Attrs
 from eager.ops import samples as s
-from eager.ops.dynamic import REPEATS
+from eager.ops.dynamic import REPEATS, find
 from eager.ops.kinds import Move, require_sizes
 from eager.ops.part_views import DIAGONAL, diagonal
 from eager.ops.view import SELECT, SLICE, as_ints, at, norm_dim, norm_dims, select
@@ -446,14 +446,14 @@ def repeat_interleave(
     """Each element repeated (by a number, or by its own number) along `dim`, or of the flattened
     tensor. Of numbers of repeats alone: each index as often as its number says."""
     if repeats is None:
-        return apply(REPEATS, input.detach())
+        return find(REPEATS, input.detach())
     x, d = (
         (input.reshape(-1), 0)
         if dim is None
         else (input, norm_dim(dim, input.ndim, "repeat_interleave"))
     )
     if isinstance(repeats, Tensor):
-        places = apply(REPEATS, repeats.expand(x.shape[d]).detach())
+        places = find(REPEATS, repeats.expand(x.shape[d]).detach())
         return x.index_select(d, places)
     shape = tuple(x.shape)
     spread = x.unsqueeze(d + 1).expand(*shape[: d + 1], repeats, *shape[d + 1 :])

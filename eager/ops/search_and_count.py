@@ -1,8 +1,8 @@
 """Searching and counting: searchsorted, bincount, unique, histograms, membership. tensors ->
 tensors.
 
-What has a size known beforehand is an op of compiled code; `unique` and `bincount`
-have not, and split a captured program.
+What has a size known beforehand is an op of compiled code; the sizes of `unique` and `bincount` are
+found by the run.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import numpy as np
 from eager import dtype as dt
 from eager.aval import Aval
 from eager.dispatch import apply
+from eager.ops import counted
 from eager.ops import samples as s
-from eager.ops.dynamic import Dynamic
+from eager.ops.dynamic import Dynamic, find
 from eager.ops.kinds import Host
 from eager.ops.pointwise import is_integral
 from eager.ops.view import norm_dim
@@ -118,9 +119,12 @@ def bucketize(
 
 
 # ---------------------------------------------------------------------------------- counting
+_NEGATIVE = "bincount only supports 1-d non-negative integral inputs."
+
+
 def _counted(x: Any) -> Any:
     if x.size and x.min() < 0:
-        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+        raise RuntimeError(_NEGATIVE)
     return x
 
 
@@ -130,6 +134,8 @@ BINCOUNT = Dynamic(
     numpy=lambda x, least: np.bincount(_counted(x), minlength=least).astype(np.int64),
     rule=lambda n, x, least: (Aval((n,), dt.int64, x.device),),
     most=lambda x, least: None,
+    there=counted.bincount,
+    negative=_NEGATIVE,
 )
 BINCOUNT_WEIGHTED = Dynamic(
     "bincount_weighted",
@@ -137,6 +143,8 @@ BINCOUNT_WEIGHTED = Dynamic(
     numpy=lambda x, w, least: np.bincount(_counted(x), w, least).astype(w.dtype),
     rule=lambda n, x, weights, least: (Aval((n,), weights.dtype, x.device),),
     most=lambda x, weights, least: None,
+    there=counted.bincount,
+    negative=_NEGATIVE,
 )
 
 
@@ -152,16 +160,16 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     if not is_integral(input):
         raise NotImplementedError(f"\"bincount_cpu\" not implemented for '{input.dtype.name}'")
     if input.ndim != 1:
-        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+        raise RuntimeError(_NEGATIVE)
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
     if weights is not None and tuple(weights.shape) != tuple(input.shape):
         raise RuntimeError("weights should be 1-d and have the same length as input")
     if weights is None:
-        return apply(BINCOUNT, input, least=minlength)
+        return find(BINCOUNT, input, least=minlength)
     if weights.dtype is not dt.float32:
         weights = weights.to(dt.float64)
-    return apply(BINCOUNT_WEIGHTED, input, weights, least=minlength)
+    return find(BINCOUNT_WEIGHTED, input, weights, least=minlength)
 
 
 HISTC = Host(
@@ -227,10 +235,14 @@ def _most_distinct(x: Aval, dim: int | None) -> Any:
     return x.numel if dim is None else x.shape[dim]
 
 
-UNIQUE = Dynamic("unique", ("x",), n_outputs=3, numpy=_unique, rule=_distinct, most=_most_distinct)
+UNIQUE = Dynamic(
+    "unique", ("x",), n_outputs=3, numpy=_unique, rule=_distinct, most=_most_distinct,
+    there=counted.unique,
+)  # fmt: skip
 RUNS = Dynamic(
-    "unique_consecutive", ("x",), n_outputs=3, numpy=_runs, rule=_distinct, most=_most_distinct
-)
+    "unique_consecutive", ("x",), n_outputs=3, numpy=_runs, rule=_distinct, most=_most_distinct,
+    there=counted.runs,
+)  # fmt: skip
 
 
 def _chosen(found: Any, return_inverse: bool, return_counts: bool) -> Any:
@@ -260,7 +272,7 @@ def unique(
     """The distinct elements (or slices along `dim`), sorted; and where each went, how often it
     is."""
     d = None if dim is None else norm_dim(dim, input.ndim, "unique")
-    return _chosen(apply(UNIQUE, input, dim=d), return_inverse, return_counts)
+    return _chosen(find(UNIQUE, input, dim=d), return_inverse, return_counts)
 
 
 @public(
@@ -277,7 +289,7 @@ def unique_consecutive(
 ) -> Any:
     """The elements without repetitions of their neighbours."""
     d = None if dim is None else norm_dim(dim, input.ndim, "unique_consecutive")
-    return _chosen(apply(RUNS, input, dim=d), return_inverse, return_counts)
+    return _chosen(find(RUNS, input, dim=d), return_inverse, return_counts)
 
 
 # -------------------------------------------------------------------------------- membership

@@ -36,10 +36,11 @@ from eager.symint import (
     symbols_of,
 )
 from eager.tensor import Tensor
+from eager.traced import Traced
 from jitcap.capture import numbers
 from jitcap.capture.kinds.base import Session
 from jitcap.capture.origin import Bind, Origin, Step, Variable
-from jitcap.graph import BIND, INPUT, SIZE, Arg, Node, aval_of, symbol
+from jitcap.graph import AS_NUMBER, BIND, INPUT, SIZE, Arg, Node, aval_of, symbol
 from jitcap.guards import Guard, Holds, Names
 from jitcap.marks import STATIC, Range, marks_of
 from jitcap.scalars import Unlowered
@@ -248,16 +249,22 @@ class CaptureSizes(Sizes):
         s = self.session
         return DATA in s.outside.dynamic and s.tracer.inside is None and not self.complete
 
-    def of_result(self, op: Any, operands: tuple[Arg, ...], attrs: Attrs) -> SymInt | None:
-        """The size that a call finds: the same for the same call. None if it is no symbol here."""
-        avals = tuple(map(aval_of, operands))
-        if DATA not in self.session.outside.dynamic or any(a.device != "cpu" for a in avals):
+    def of_result(
+        self, op: Any, operands: tuple[Arg, ...], attrs: Attrs, count: Traced | None
+    ) -> SymInt | None:
+        """The size that a call finds, or that is `count`: the same for the same call. None if it is
+        no symbol here."""
+        if DATA not in self.session.outside.dynamic:
             return None
         key = self._calls.number_of(Node(op, operands, attrs, ()))
         if key not in self._found:
             if not self.takes_data:
                 return None
-            self._found[key] = self.of_data(0, op.most(*avals, **attrs))
+            size = self._found[key] = self.of_data(0, op.most(*map(aval_of, operands), **attrs))
+            if count is not None:
+                emit = self.session.tracer.emit
+                (number,) = emit(AS_NUMBER, (count.read(),), {}, (scalar_aval(0),))
+                emit(BIND, (number,), {"size": size}, (scalar_aval(0),))
         return self._found[key]
 
     def of_data(self, lo: float, most: Any = None) -> SymInt:

@@ -126,9 +126,11 @@ class CaptureTracer(Tracer):
         emit = partial(super().emit, op, operands, attrs, outs)
         return self.session.sizes.defined(attrs["size"], emit)
 
-    def with_size(self, op: Op, operands: tuple[Arg, ...], attrs: Attrs) -> Attrs:
+    def with_size(
+        self, op: Op, operands: tuple[Arg, ...], attrs: Attrs, count: Traced | None = None
+    ) -> Attrs:
         """With a symbol, where one can stand for a size that data decide."""
-        found = self.session.sizes.of_result(op, operands, attrs)
+        found = self.session.sizes.of_result(op, operands, attrs, count)
         return super().with_size(op, operands, attrs) if found is None else {**attrs, "size": found}
 
     def part(

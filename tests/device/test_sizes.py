@@ -114,6 +114,21 @@ def test_few_recordings_are_kept(monkeypatch):
     assert max(held[10:]) <= held[2] + 8 * 1024
 
 
+def test_what_is_kept_of_runs_that_nobody_waits_for_does_not_grow(monkeypatch):
+    monkeypatch.setattr(resident, "UNSETTLED", 8)
+    table = eager.ones(5, 2, device="cuda")
+    step = jit(lambda i: table[i] * 2, dynamic=True)
+    given = [eager.zeros(n, dtype=eager.int64).cuda() for n in range(2, 6)]
+    for k in range(40):
+        step(given[k % 4])
+    (program,) = [h for h in places.pool(0).holders if h.sites]
+    assert 0 < len(program.vectors) <= 8
+    step(given[0] + 9)
+    with pytest.raises(IndexError, match="size 5"):
+        for k in range(40):
+            step(given[k % 4])
+
+
 def test_results_of_one_size_outlive_calls_with_another():
     step = jit(lambda x: x * 2, dynamic=True)
     kept = [step(eager.full((n,), float(i), device="cuda")) for i, n in enumerate((3, 5, 3, 5, 3))]

@@ -29,32 +29,32 @@ Index = tuple[Affine, ...]
 Rule = Callable[[Library, Mapping[str, Buffer]], Parts]
 
 
-def _space(name: str, sizes: Sequence[int]) -> tuple[Affine, Index]:
+def space(name: str, sizes: Sequence[int]) -> tuple[Affine, Index]:
     """A flat counter over `sizes`, and the index it stands for."""
     flat = affine.axis(name, numel(sizes))
     return flat, affine.unravel(flat, tuple(sizes))
 
 
-def _kernel(step: Library, rows: Affine, *stages: Stage) -> Kernel:
+def kernel_of(step: Library, rows: Affine, *stages: Stage) -> Kernel:
     name = f"{step.name}_{step.outs[0]}"
     return Kernel(name, affine.counters(rows), stages, (), step.op.name, step.where)
 
 
-def _element(x: Access, index: Index, buffers: Mapping[str, Buffer]) -> Expr:
+def element(x: Access, index: Index, buffers: Mapping[str, Buffer]) -> Expr:
     offset = affine.dot_strides(index, x.strides, x.offset)
     return expr.load(x.buffer, offset, buffers[x.buffer].dtype)
 
 
 def _widened(x: Access, index: Index, buffers: Mapping[str, Buffer]) -> Expr:
     """An element in the type products are summed in."""
-    element = _element(x, index, buffers)
-    return expr.cast(element, element.dtype.compute)
+    found = element(x, index, buffers)
+    return expr.cast(found, found.dtype.compute)
 
 
 def _operand(x: Any, index: Index, dtype: DType, buffers: Mapping[str, Buffer]) -> Expr:
     """An operand of a step at `index`: a tensor, a run-time scalar or a number."""
     if isinstance(x, Access):
-        return expr.cast(_element(x, index, buffers), dtype)
+        return expr.cast(element(x, index, buffers), dtype)
     if isinstance(x, str):
         return expr.cast(expr.load(x, ZERO, buffers[x].dtype), dtype)
     return expr.const(x, dtype)
@@ -74,7 +74,7 @@ def _or_zero(condition: Expr, value: Expr) -> Expr:
     return expr.select(condition, value, expr.const(0, value.dtype))
 
 
-def _accesses(step: Library) -> list[Access]:
+def accesses_of(step: Library) -> list[Access]:
     found = [x for x in step.operands if isinstance(x, Access)]
     if len(found) != len(step.operands):
         raise Unsupported(f"the triton backend does not compile {step.op.name} of numbers")
@@ -85,13 +85,15 @@ def _reduced(
     step: Library, sizes: Sequence[int], over: Sequence[int], value: Callable[[Index, Index], Expr]
 ) -> Parts:
     """out[index] = the sum of value(index, tap) over all taps."""
-    r, index = _space("r", sizes)
-    c, taps = _space("c", over)
+    r, index = space("r", sizes)
+    c, taps = space("c", over)
     body = value(index, taps)
     out = step.out_avals[0].dtype
     total = Reduction("total", SUM, body.dtype, body)
     store = Store(step.outs[0], r, expr.cast(expr.local("total", body.dtype), out))
-    return Parts((_kernel(step, r, Stage(affine.counters(c), (total,)), Stage((), (), (store,))),))
+    return Parts(
+        (kernel_of(step, r, Stage(affine.counters(c), (total,)), Stage((), (), (store,))),)
+    )
 
 
 # ------------------------------------------------------------------------ products, windows
@@ -122,7 +124,7 @@ def _window(step: Library, place: Index, taps: Index, count: Sequence[int]) -> t
 
 
 def conv(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
-    x, w = _accesses(step)
+    x, w = accesses_of(step)
     out = step.out_avals[0].shape
     channels, own = w.shape[1], w.shape[0] // step.attrs["groups"]
 
@@ -137,7 +139,7 @@ def conv(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
 
 
 def conv_input_grad(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
-    g, w = _accesses(step)
+    g, w = accesses_of(step)
     shape = step.out_avals[0].shape
     channels, own = w.shape[1], w.shape[0] // step.attrs["groups"]
 
@@ -154,7 +156,7 @@ def conv_input_grad(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
 
 
 def conv_weight_grad(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
-    g, x = _accesses(step)
+    g, x = accesses_of(step)
     shape = step.out_avals[0].shape
     channels, own = shape[1], shape[0] // step.attrs["groups"]
 
@@ -174,7 +176,7 @@ def _sum_pool(
     """Sums over windows, or over the windows that a place is in."""
 
     def rule(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
-        (x,) = _accesses(step)
+        (x,) = accesses_of(step)
 
         def value(index: Index, taps: Index) -> Expr:
             at, exists = read_at(step, index[2:], taps, x.shape[2:])
@@ -188,12 +190,12 @@ def _sum_pool(
 def max_pool(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
     """The extremum of each window, then where it is: the last NaN if there is one, else the first
     that equals it."""
-    (x,) = _accesses(step)
+    (x,) = accesses_of(step)
     own, wide = step.out_avals[0].dtype, step.out_avals[0].dtype.compute
-    r, index = _space("r", step.out_avals[0].shape)
-    c, taps = _space("c", step.attrs["kernel"])
+    r, index = space("r", step.out_avals[0].shape)
+    c, taps = space("c", step.attrs["kernel"])
     place, inside = _place(step, index[2:], taps, x.shape[2:])
-    read = expr.cast(_element(x, (*index[:2], *place), buffers), wide)
+    read = expr.cast(element(x, (*index[:2], *place), buffers), wide)
     top = expr.local("top", wide)
     low = expr.const(MAX.unit(wide), wide)
     flat = expr.index_of(affine.ravel(place, x.shape[2:]))
@@ -211,7 +213,7 @@ def max_pool(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
     stores = (Store(step.outs[0], r, expr.cast(top, own)), Store(step.outs[1], r, at))
     loops = affine.counters(c)
     stages = Stage(loops, tuple(found)), Stage(loops, tuple(later)), Stage((), (), stores)
-    return Parts((_kernel(step, r, *stages),))
+    return Parts((kernel_of(step, r, *stages),))
 
 
 # -------------------------------------------------------------------------------- scatters
@@ -226,8 +228,10 @@ def _copied(
     buffers: Mapping[str, Buffer],
 ) -> Kernel:
     """to = source, converted to `dtype`."""
-    r, index = _space("r", shape)
-    return _kernel(step, r, Stage((), (), (Store(to, r, _operand(source, index, dtype, buffers)),)))
+    r, index = space("r", shape)
+    return kernel_of(
+        step, r, Stage((), (), (Store(to, r, _operand(source, index, dtype, buffers)),))
+    )
 
 
 def _combined(
@@ -241,7 +245,7 @@ def _combined(
 
     16-bit sums run in float32 and are rounded once."""
     out, dtype, shape = step.outs[0], step.out_avals[0].dtype, step.out_avals[0].shape
-    r, index = _space("r", sizes)
+    r, index = space("r", sizes)
     wide = dtype.compute if monoid is SUM else dtype
     target = out if wide is dtype else f"{out}_wide"
     at, value = place(index)
@@ -249,7 +253,7 @@ def _combined(
     store = Store(target, offset, expr.cast(value, wide), monoid)
     kernels = [
         _copied(step, step.operands[0], target, wide, shape, buffers),
-        _kernel(step, r, Stage((), (), (store,))),
+        kernel_of(step, r, Stage((), (), (store,))),
     ]
     if target is out:
         return Parts(tuple(kernels))
@@ -267,7 +271,7 @@ def scatter(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
     def place(at: Index) -> tuple[Index, Expr]:
         value = _operand(source, at, step.out_avals[0].dtype, buffers)
         chosen = checked_index(
-            _element(index, at, buffers), dim, shape[dim] if shape else 1, step, negative=False
+            element(index, at, buffers), dim, shape[dim] if shape else 1, step, negative=False
         )
         return ((*at[:dim], chosen, *at[dim + 1 :]) if shape else ()), value
 
@@ -275,14 +279,12 @@ def scatter(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
 
 
 def index_add(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
-    _, index, source = _accesses(step)
+    _, index, source = accesses_of(step)
     dim, size = step.attrs["dim"], step.out_avals[0].shape[step.attrs["dim"]]
 
     def place(at: Index) -> tuple[Index, Expr]:
-        chosen = checked_index(
-            _element(index, (at[dim],), buffers), dim, size, step, negative=False
-        )
-        return (*at[:dim], chosen, *at[dim + 1 :]), _element(source, at, buffers)
+        chosen = checked_index(element(index, (at[dim],), buffers), dim, size, step, negative=False)
+        return (*at[:dim], chosen, *at[dim + 1 :]), element(source, at, buffers)
 
     return _combined(step, buffers, source.shape, place, SUM)
 
@@ -302,7 +304,7 @@ def index_put(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
         chosen, others = at[start:end], iter((*at[:start], *at[end:]))
         found = {
             d: checked_index(
-                _element(x, _aligned(chosen, x.shape), buffers), d, shape[d], step, negative=True
+                element(x, _aligned(chosen, x.shape), buffers), d, shape[d], step, negative=True
             )
             for d, x in zip(dims, tensors, strict=True)
         }

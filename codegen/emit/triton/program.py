@@ -4,8 +4,8 @@ TritonProgram.
 The same kernels as for the CPU: each is perhaps cut into several (`split`), tiled (`tile`), and
 written (`kernel`); matrix products come from `dot`, scatters and the like become kernels in
 `nests`. Kernels whose text is equal up to buffer names are emitted once and launched with other
-buffers. What is not in reach (sorting, callbacks into NumPy, complex numbers) raises
-Unsupported.
+buffers; sorting is counting, in `order`. What is not in reach (callbacks into NumPy, complex
+numbers) raises Unsupported.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from typing import Final
 
-from codegen.emit.triton import dot, nests, scan
+from codegen.emit.triton import dot, nests, order, scan
 from codegen.emit.triton.epilogue import Product
 from codegen.emit.triton.group import Batched, Form, emit_group
 from codegen.emit.triton.kernel import KernelText, emit_kernel
@@ -157,7 +157,7 @@ def _lives(module: _Module) -> dict[str, tuple[int, int, Size]]:
 
 
 def _library(module: _Module, step: Library) -> None:
-    rule = nests.RULES.get(step.op.name)
+    rule = nests.RULES.get(step.op.name) or order.RULES.get(step.op.name)
     if rule is not None and not any(a.dtype.is_complex for a in (*step.avals, *step.out_avals)):
         nested = rule(step, module.buffers)
         module.buffers.update({b.name: b for b in nested.buffers})
