@@ -8,16 +8,15 @@ the stack below the iterator. Nothing else of the step may reach it.
 from __future__ import annotations
 
 import itertools
-from typing import Any, Final
+from typing import Any
 
-from eager.sym import SymNumber
 from eager.tensor import Tensor
-from jitcap.capture.behind import Unsayable
+from jitcap.capture.behind import NotRolled
 from jitcap.capture.interpret import Frame
-from jitcap.capture.state import is_known_elsewhere
+from jitcap.capture.state import is_known_elsewhere, parts_of
+from jitcap.walks import reach
 
 Place = str | int  # the name of a local, or a place on the stack
-_OPAQUE: Final = (Tensor, SymNumber, int, float, str, bool, type(None))
 
 
 class Appended:
@@ -47,9 +46,9 @@ def stand_in(s: Any, frame: Frame, inner: Frame, end: int, *, sized: bool) -> di
             continue
         others = [v for k, v in inner.fast.items() if k != name]
         if _reaches([*others, *inner.stack], value):
-            raise Unsayable
+            raise NotRolled
         if sized and is_known_elsewhere(s, frame, name):
-            raise Unsayable
+            raise NotRolled
         found[name] = inner.fast[name] = Appended(value)
     below = len(frame.stack) - 2
     if any(i.op == "LIST_APPEND" and i.arg == 2 for i in region) and below >= 0:
@@ -83,19 +82,5 @@ def _named(region: Any) -> set[str]:
 
 
 def _reaches(values: list[Any], target: Any) -> bool:
-    """Whether a container among `values` is, or holds, `target`."""
-    stack, seen = [*values], set[int]()
-    while stack:
-        value = stack.pop()
-        if value is target:
-            return True
-        if id(value) in seen:
-            continue
-        seen.add(id(value))
-        if isinstance(value, dict):
-            stack += dict.values(value)
-        elif isinstance(value, tuple | list | set | frozenset):
-            stack += [*value]
-        elif not isinstance(value, _OPAQUE):
-            stack += vars(value).values() if hasattr(value, "__dict__") else ()
-    return False
+    """Whether one among `values` is, or leads to, `target`."""
+    return any(value is target for value in reach(values, parts_of, id))

@@ -19,8 +19,8 @@ Leaves = Sequence[Tensor]
 Place = tuple[str, Any]  # what a value of the step is: see `Behind.kind`
 
 
-class Unsayable(Exception):
-    """What the step leaves shares memory with something in a way that is not kept."""
+class NotRolled(BaseException):
+    """The step is not the same for all counters, or cannot be said so."""
 
 
 class Behind:
@@ -53,7 +53,7 @@ class Behind:
         carried = {id(t._array.storage): t for t in given}
         for x in ends:
             if self.kind(x)[0] == "new" and id(x._array.storage) in carried:
-                raise Unsayable
+                raise NotRolled
 
     def kind(self, x: Tensor) -> Place:
         if id(x) not in self.kinds:
@@ -69,11 +69,11 @@ class Behind:
             return "same", x
         memory = {id(row._array.storage) for row, _ in self.rows.values()}
         if self.is_outer(x) or id(x._array.storage) in memory:
-            raise Unsayable
+            raise NotRolled
         could_be = {id(m) for m in self.together(x._array.storage)}
         known = {id(t._array.storage) for t in self.given}
         if len(could_be) > 1 and not could_be - {id(x._array.storage)} <= known:
-            raise Unsayable
+            raise NotRolled
         self.passed |= len(could_be) > 1
         return "new", x
 

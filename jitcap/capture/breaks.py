@@ -168,7 +168,7 @@ class Again(BaseException):
 
     def __init__(self, site: Any) -> None:
         super().__init__()
-        self.site = site
+        self.shared = frozenset({site})
 
 
 class Break(Exception):
@@ -197,11 +197,11 @@ class Break(Exception):
         return "\n".join([own, *map(str, self.others)])
 
     @staticmethod
-    def aliased(what: str, storages: frozenset[Any]) -> Aliased:
+    def aliased(what: str, shared: frozenset[Any]) -> Aliased:
         """Tensors share memory: capture may try again with their base as the input, or without the
         branch after which they may."""
         found = Aliased("aliasing", what)
-        found.storages = storages
+        found.shared = shared
         return found
 
     def record(self) -> Record:
@@ -209,7 +209,7 @@ class Break(Exception):
 
 
 class Aliased(Break):
-    """Two inputs share memory that is written; `storages` are the ids of what they share, or the
+    """Two inputs share memory that is written; `shared` are the ids of what they share, or the
     places (code, instruction) of branches."""
 
-    storages: frozenset[Any] = frozenset()
+    shared: frozenset[Any] = frozenset()

@@ -48,6 +48,7 @@ from jitcap.capture.kinds.base import (
     Identity,
     Session,
     handles,
+    handles_each,
     kind_of,
     parts_of,
 )
@@ -57,7 +58,6 @@ from jitcap.capture.kinds.iterators import InterpretedIterator, Lazy, ReversedIt
 from jitcap.capture.kinds.objects import (
     default_get,
     default_put,
-    default_remove,
     slots_of,
 )
 from jitcap.capture.kinds.tensors import TensorShadow, load_fields
@@ -65,10 +65,9 @@ from jitcap.capture.kinds.text import Deferred
 from jitcap.capture.located import warn_above
 from jitcap.capture.native import is_native_class, is_programs
 from jitcap.capture.origin import Computed, Fixed
-from jitcap.guards import Holds
 from jitcap.walks import reach
 
-_NO_FIELDS: Final = object()
+_NOTHING: Final = object()
 _LONG: Final = 1e9  # seconds: what is more, Python refuses
 
 
@@ -92,11 +91,7 @@ def _getattr(s: Session, obj: Any, name: str, default: Any = MISSING, /) -> Any:
 
 @handles(hasattr)
 def _hasattr(s: Session, obj: Any, name: str) -> bool:
-    try:
-        s.getattr(obj, _exact(name))
-    except AttributeError:
-        return False
-    return True
+    return _getattr(s, obj, name, _NOTHING) is not _NOTHING
 
 
 @handles((object, "__getattribute__"))
@@ -120,7 +115,7 @@ def _object_delattr(s: Session, obj: Any, name: str) -> None:
     kind_of(obj).see(s, obj, f".{name}")
     if isinstance(obj, Tensor):
         raise Break("effect", "object.__delattr__() of a tensor")
-    default_remove(s, obj, name)
+    default_put(s, obj, name, MISSING)
 
 
 @handles((object, "__getstate__"))
@@ -142,8 +137,8 @@ HANDLERS[delattr] = lambda s, obj, name, /: s.delattr(obj, _exact(name))
 
 @handles(vars)
 def _vars(s: Session, obj: Any, /) -> Any:
-    found = _getattr(s, obj, "__dict__", _NO_FIELDS)
-    if found is _NO_FIELDS:
+    found = _getattr(s, obj, "__dict__", _NOTHING)
+    if found is _NOTHING:
         raise TypeError("vars() argument must have __dict__ attribute")
     return found
 
@@ -176,24 +171,26 @@ def _dataclass(s: Session, cls: Any = None, /, **options: Any) -> Any:
 # ---- containers and iteration
 
 
-def _written(builtin: Any, fn: Any) -> Handler:
-    """One that `polyfills` has in Python; a generator stands for an iterator of a builtin type."""
-
-    def handler(s: Session, /, *args: Any, **kwargs: Any) -> Any:
-        made = s.call(fn, args, kwargs)
-        return Lazy(builtin, lambda: s.next(made)) if isinstance(builtin, type) else made
-
-    return handler
-
-
 _LAZY: Final = "accumulate compress dropwhile filterfalse groupby starmap takewhile"
-for _builtin, _fn in {
+_WRITTEN: Final[dict[Any, Any]] = {
     **{getattr(itertools, name): getattr(polyfills, name) for name in _LAZY.split()},
     sum: polyfills.sum_, functools.reduce: polyfills.reduce, (type, "fromkeys"): polyfills.fromkeys,
     collections._count_elements: polyfills.count_elements,  # type: ignore[attr-defined]
     (object, "__reduce_ex__"): polyfills.reduce_ex,
-}.items():  # fmt: skip
-    HANDLERS[_builtin] = _written(_builtin, _fn)
+}  # fmt: skip
+
+
+@handles_each(*_WRITTEN)
+def _written(s: Session, builtin: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """One that `polyfills` has in Python; a generator stands for an iterator of a builtin type, and
+    is begun at once."""
+    made = s.call(_WRITTEN[builtin], args, kwargs)
+    if not isinstance(builtin, type):
+        return made
+    s.next(made)
+    return Lazy(builtin, lambda: s.next(made))
+
+
 HANDLERS[len] = Session.length
 
 
@@ -320,8 +317,7 @@ def _exception(s: Session) -> BaseException | None:
     if error is None:
         if sys.exception() is not None:
             raise Break("effect", "sys.exception() of an exception that is handled outside")
-        place = Computed((), "{}() is None", (sys.exception,))
-        s.guards.add(Holds(place, s.line(), True))
+        s.guard_that("{}() is None", sys.exception)
     return error
 
 
@@ -397,27 +393,18 @@ def identity(s: Session, obj: Any, fn: Any = id) -> Identity:
 @handles(_thread.get_ident)
 def _get_ident(s: Session) -> int:
     now = _thread.get_ident()
-    place = Computed((), f"{{}}() == {now}", (_thread.get_ident,))
-    s.guards.add(Holds(place, s.line(), True))
+    s.guard_that(f"{{}}() == {now}", _thread.get_ident)
     return now
 
 
-def _deepcopied(fn: Any) -> Handler:
-    """`tensor.__deepcopy__(memo)`: the memo is the program's, and so are its keys."""
-
-    def handler(s: Session, tensor: Any, memo: Any) -> Any:
-        key = Identity(s, tensor)
-        if not s.contains(key, memo):
-            load_fields(s, tensor)
-            s.setitem(memo, key, s.native(fn, (tensor, {}), {}))
-        return s.getitem(memo, key)
-
-    return handler
-
-
-for _class in (Tensor, Parameter):
-    _copying = vars(_class)["__deepcopy__"]
-    HANDLERS[_copying] = _deepcopied(_copying)
+@handles_each(*(vars(cls)["__deepcopy__"] for cls in (Tensor, Parameter)))
+def _deepcopied(s: Session, fn: Any, tensor: Any, memo: Any) -> Any:
+    """The memo is the program's, and so are its keys."""
+    key = Identity(s, tensor)
+    if not s.contains(key, memo):
+        load_fields(s, tensor)
+        s.setitem(memo, key, s.native(fn, (tensor, {}), {}))
+    return s.getitem(memo, key)
 
 
 @handles(eager_random.manual_seed)
@@ -433,22 +420,19 @@ def _generator_manual_seed(s: Session, generator: Any, seed: int) -> Any:
     return generator
 
 
-def _sweep(fn: Any) -> Handler:
-    """`backward`: refused at once if the history goes on outside, so that a split is before it."""
-
-    def handler(s: Session, /, *args: Any, **kwargs: Any) -> Any:
-        given = tuple(_tensors(s, a) for a in args)
-        named = {k: _tensors(s, v) for k, v in kwargs.items()}
-        _refuse_inner(s, (*given[1:], *named.values()))
-        if fn is autograd.grad:
-            _stays_inside(s, *given[:2], **{k: named[k] for k in named if k in _SWEEP_ENDS})
-        result = s.native(fn, given, named)
-        for shadow in s.outside.by_real.values():
-            if isinstance(shadow, TensorShadow) and shadow.passes_on():
-                raise Break("effect", f"backward() goes on past {shadow.origin.show()}")
-        return result
-
-    return handler
+@handles_each(autograd.backward, autograd.grad, vars(Tensor)["backward"])
+def _sweep(s: Session, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """Refused at once if the history goes on outside, so that a split is before it."""
+    given = tuple(_tensors(s, a) for a in args)
+    named = {k: _tensors(s, v) for k, v in kwargs.items()}
+    _refuse_inner(s, (*given[1:], *named.values()))
+    if fn is autograd.grad:
+        _stays_inside(s, *given[:2], **{k: named[k] for k in named if k in _SWEEP_ENDS})
+    result = s.native(fn, given, named)
+    for shadow in s.outside.by_real.values():
+        if isinstance(shadow, TensorShadow) and shadow.passes_on():
+            raise Break("effect", f"backward() goes on past {shadow.origin.show()}")
+    return result
 
 
 def _refuse_inner(s: Session, asked: Any) -> None:
@@ -497,10 +481,6 @@ def _tensors(s: Session, value: Any) -> Any:
     are iterated over here."""
     plain = value is None or isinstance(value, Tensor | SymNumber | bool | tuple | list)
     return s.known(value) if plain else s.list_of(value)
-
-
-for _backward in (autograd.backward, autograd.grad, vars(Tensor)["backward"]):
-    HANDLERS[_backward] = _sweep(_backward)
 
 
 @handles(autograd.retain_grad)

@@ -17,7 +17,7 @@ from eager.sym import SymNumber
 from eager.tensor import Tensor
 from jitcap.capture import polyfills
 from jitcap.capture.breaks import Break
-from jitcap.capture.kinds.base import Session, handles, kind_of
+from jitcap.capture.kinds.base import Session, handles, handles_each, kind_of
 from jitcap.capture.kinds.counted import Rows
 from jitcap.tracer import is_on_device
 
@@ -77,20 +77,11 @@ def _while_loop(s: Session, cond_fn: Any, body_fn: Any, carried_inputs: Any) -> 
     return rounds.while_loop(decision, _interpreted(s, body_fn), carried)
 
 
-@handles(eager.stack, move.stack)
-def _stack(s: Session, /, tensors: Any, dim: Any = 0, **kwargs: Any) -> Any:
-    """Also of what a loop of unknown length appended."""
+@handles_each(eager.stack, move.stack, eager.cat, move.cat)
+def _joined(s: Session, fn: Any, /, tensors: Any, dim: Any = 0, **kwargs: Any) -> Any:
+    """Also what a loop of unknown length appended."""
+    stacks = fn in (eager.stack, move.stack)
     if type(tensors) is Rows and not kwargs:
-        return tensors.stacked(s.known(dim))
-    return _natively(s, eager.stack, tensors, dim, **kwargs)
-
-
-@handles(eager.cat, move.cat)
-def _cat(s: Session, /, tensors: Any, dim: Any = 0, **kwargs: Any) -> Any:
-    if type(tensors) is Rows and not kwargs:
-        return tensors.joined(s.known(dim))
-    return _natively(s, eager.cat, tensors, dim, **kwargs)
-
-
-def _natively(s: Session, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
-    return kind_of(fn).call(s, fn, args, kwargs)
+        return (tensors.stacked if stacks else tensors.joined)(s.known(dim))
+    fn = eager.stack if stacks else eager.cat
+    return kind_of(fn).call(s, fn, (tensors, dim), kwargs)

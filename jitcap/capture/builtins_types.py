@@ -17,7 +17,7 @@ from typing import Any, Final
 from eager.nn.modules.module import Module
 from jitcap.capture.breaks import Break
 from jitcap.capture.frames import frame_for
-from jitcap.capture.kinds.base import MISSING, Session, handles, kind_of
+from jitcap.capture.kinds.base import MISSING, Session, handles, handles_each, kind_of
 from jitcap.capture.kinds.cells import is_empty
 from jitcap.capture.kinds.classes import (
     META_HOOKS,
@@ -29,8 +29,6 @@ from jitcap.capture.kinds.classes import (
 )
 from jitcap.capture.kinds.objects import own_field
 from jitcap.capture.native import answers_for_itself, is_library_class, is_python_class
-from jitcap.capture.origin import Computed
-from jitcap.guards import Holds
 
 _PROTOCOLS: Final[Any] = type(typing.Protocol)
 
@@ -70,25 +68,17 @@ def _type(s: Session, /, *args: Any, **kwargs: Any) -> Any:
     return s.made_inside(type(*args, **kwargs))
 
 
-@handles(isinstance)
-def _isinstance(s: Session, obj: Any, classes: Any) -> Any:
-    return _checked(s, "__instancecheck__", isinstance, obj, classes)
-
-
-@handles(issubclass)
-def _issubclass(s: Session, cls: Any, classes: Any) -> Any:
-    return _checked(s, "__subclasscheck__", issubclass, cls, classes)
-
-
-def _checked(s: Session, name: str, builtin: Any, obj: Any, classes: Any) -> Any:
-    """`builtin(obj, classes)`: a user's metaclass is asked by the interpreter."""
+@handles_each(isinstance, issubclass)
+def _checked(s: Session, builtin: Any, obj: Any, classes: Any) -> Any:
+    """A user's metaclass is asked by the interpreter."""
     kind_of(classes).see(s, classes, f"{builtin.__name__}()")
     if isinstance(classes, types.UnionType) or typing.get_origin(classes) is typing.Union:
         classes = typing.get_args(classes)
     if type(classes) is tuple:
-        return any(_checked(s, name, builtin, obj, c) for c in classes)
+        return any(_checked(s, builtin, obj, c) for c in classes)
     if not isinstance(classes, type):
         return builtin(obj, classes)
+    name = "__instancecheck__" if builtin is isinstance else "__subclasscheck__"
     check = None if type(classes) is type else s.special(classes, name)
     if check is not None and not s.is_library(check.__globals__):
         return s.truth(s.call(check, (classes, obj), {}))
@@ -120,13 +110,11 @@ def _guard_registry(s: Session, cls: type, abstract: type, *, answer: bool) -> N
     program's may have a hook, and is not: a number changes that Python counts, in this process; in
     another one it says nothing."""
     if is_library_class(abstract):
-        place = Computed((), "{}({}, {})", (issubclass, cls, abstract))
-        s.guards.add(Holds(place, s.line(), answer))
+        s.guard_that("{}({}, {})", issubclass, cls, abstract, answer=answer)
         return
     s.bound_to = f"what is registered with {abstract.__qualname__}"
     if not answer:
-        place = Computed((), f"{{}}() == {abc.get_cache_token()}", (abc.get_cache_token,))
-        s.guards.add(Holds(place, s.line(), True))
+        s.guard_that(f"{{}}() == {abc.get_cache_token()}", abc.get_cache_token)
 
 
 def _asks_attributes(cls: type) -> bool:

@@ -9,7 +9,7 @@ import json
 import math
 import operator
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from typing import Any, Final
 
@@ -35,10 +35,10 @@ from jitcap.capture.builtins import identity
 from jitcap.capture.kinds.base import (
     HANDLERS,
     MISSING,
-    Handler,
     Session,
     checked,
     handles,
+    handles_each,
     hashes_identity,
     is_method,
     kind_of,
@@ -50,28 +50,21 @@ from jitcap.capture.kinds.text import Deferred, promise
 from jitcap.capture.operations import BINARY, COMPARE, INPLACE, UNARY
 
 
-def _number(cls: type) -> Handler:
-    def handler(s: Session, /, *args: Any, **kwargs: Any) -> Any:
-        if len(args) > 1 or kwargs:  # complex(re, im), int(text, base)
-            args = tuple(map(s.known, args))
-            kwargs = {k: s.known(v) for k, v in kwargs.items()}
-        if args and isinstance(args[0], SymNumber):
-            return numbers.cast(args[0], cls)
-        if args and isinstance(args[0], Tensor):
-            return numbers.cast(number(args[0]), cls)
-        name = f"__{cls.__name__}__"
-        method = s.special(args[0], name) if args else None
-        if method is not None:
-            return checked(cls, args[0], name, s.call(method, args, kwargs))
-        s.see_within(args, f"{cls.__name__}()")
-        return s.natively(cls, args, kwargs)
-
-    return handler
-
-
-HANDLERS[int] = _number(int)
-HANDLERS[float] = _number(float)
-HANDLERS[complex] = _number(complex)
+@handles_each(int, float, complex)
+def _number(s: Session, cls: type, /, *args: Any, **kwargs: Any) -> Any:
+    if len(args) > 1 or kwargs:  # complex(re, im), int(text, base)
+        args = tuple(map(s.known, args))
+        kwargs = {k: s.known(v) for k, v in kwargs.items()}
+    if args and isinstance(args[0], SymNumber):
+        return numbers.cast(args[0], cls)
+    if args and isinstance(args[0], Tensor):
+        return numbers.cast(number(args[0]), cls)
+    name = f"__{cls.__name__}__"
+    method = s.special(args[0], name) if args else None
+    if method is not None:
+        return checked(cls, args[0], name, s.call(method, args, kwargs))
+    s.see_within(args, f"{cls.__name__}()")
+    return s.natively(cls, args, kwargs)
 
 
 @handles(bool)
@@ -81,46 +74,28 @@ def _bool(s: Session, value: Any = False, /) -> Any:
     return s.as_bool(value)
 
 
-def _by_method(fn: Any, name: str) -> Handler:
+@handles_each(hash, operator.index)
+def _by_method(s: Session, fn: Any, value: Any, *rest: Any) -> Any:
     """A builtin that asks its first argument."""
-
-    def handler(s: Session, value: Any, *rest: Any) -> Any:
-        method = s.special(value, name)
-        if method is not None and not isinstance(value, Tensor):
-            answer = s.call(method, (value, *rest), {})
-            return checked(fn, value, name, answer) if fn in (hash, operator.index) else answer
-        if fn is hash:
-            s.bound_to = "hash()"
-            if hashes_identity(value):
-                return identity(s, value, hash)
-            if type(value) is tuple and any(map(hashes_identity, value)):
-                raise Break("data dependent", "hash() of objects that are told apart by identity")
-        return s.native(fn, tuple(map(s.known, (value, *rest))), {})
-
-    return handler
+    name = f"__{fn.__name__}__"
+    method = s.special(value, name)
+    if method is not None and not isinstance(value, Tensor):
+        answer = s.call(method, (value, *rest), {})
+        return checked(fn, value, name, answer) if fn in (hash, operator.index) else answer
+    if fn is hash:
+        s.bound_to = "hash()"
+        if hashes_identity(value):
+            return identity(s, value, hash)
+        if type(value) is tuple and any(map(hashes_identity, value)):
+            raise Break("data dependent", "hash() of objects that are told apart by identity")
+    return s.native(fn, tuple(map(s.known, (value, *rest))), {})
 
 
-HANDLERS[hash] = _by_method(hash, "__hash__")
-HANDLERS[operator.index] = _by_method(operator.index, "__index__")
-
-
-_NO_DIGITS: Final = object()
-
-
-def _rounding(fn: Any, name: str) -> Handler:
-    asked = _by_method(fn, name)
-
-    def handler(s: Session, value: Any, *digits: Any) -> Any:
-        if isinstance(value, SymNumber):
-            return s.tracer.number(fn, (value, *map(s.known, digits)))
-        return asked(s, value, *digits)
-
-    return handler
-
-
-for _whole, _name in {math.floor: "__floor__", math.ceil: "__ceil__",
-                      math.trunc: "__trunc__"}.items():  # fmt: skip
-    HANDLERS[_whole] = _rounding(_whole, _name)
+@handles_each(math.floor, math.ceil, math.trunc)
+def _rounded(s: Session, fn: Any, value: Any, *digits: Any) -> Any:
+    if isinstance(value, SymNumber):
+        return s.tracer.number(fn, (value, *map(s.known, digits)))
+    return _by_method(s, fn, value, *digits)
 
 
 @handles(abs)
@@ -140,71 +115,58 @@ def _power(s: Session, base: Any, exp: Any, mod: Any = None) -> Any:
         isinstance(x, SymNumber) for x in (base, exp, mod)
     ):
         return s.tracer.number(pow, (base, exp, mod))
-    return _by_method(pow, "__pow__")(s, base, exp, mod)
+    return _by_method(s, pow, base, exp, mod)
 
 
 @handles(round)
-def _round(s: Session, /, number: Any, ndigits: Any = _NO_DIGITS) -> Any:
-    return _rounding(round, "__round__")(s, number, *(() if ndigits is _NO_DIGITS else (ndigits,)))
+def _round(s: Session, /, number: Any, ndigits: Any = MISSING) -> Any:
+    return _rounded(s, round, number, *(() if ndigits is MISSING else (ndigits,)))
 
 
-def _extreme(builtin: Any) -> Handler:
-    """`max` or `min`, which looks at one value of an iterable after the other, or at its
-    arguments."""
-
-    def handler(s: Session, /, *args: Any, **kwargs: Any) -> Any:
-        if len(args) != 1:
-            found = None if kwargs else numbers.extreme(s, builtin, args)
-            return s.native(builtin, args, kwargs) if found is None else found
-        values: Iterator[Any] = Iteration(s, s.iter(args[0]))
-        if not kwargs:  # numbers are compared when all are there: nobody can tell
-            read: list[Any] = []
-            for value in values:
-                read.append(value)
-                if type(value) not in (SymNumber, int, float):
-                    values = chain(read, values)
-                    break
-            else:
-                found = numbers.extreme(s, builtin, read)
-                if found is not None:
-                    return found
-                values = iter(read)
-        named = {k: kind_of(v).to_native(s, v) for k, v in kwargs.items()}
-        return s.natively(lambda: builtin(values, **named), ())
-
-    return handler
+@handles_each(max, min)
+def _extreme(s: Session, builtin: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """Looks at one value of an iterable after the other, or at its arguments."""
+    if len(args) != 1:
+        found = None if kwargs else numbers.extreme(s, builtin, args)
+        return s.native(builtin, args, kwargs) if found is None else found
+    values: Iterator[Any] = Iteration(s, s.iter(args[0]))
+    if not kwargs:  # numbers are compared when all are there: nobody can tell
+        read: list[Any] = []
+        for value in values:
+            read.append(value)
+            if type(value) not in (SymNumber, int, float):
+                values = chain(read, values)
+                break
+        else:
+            found = numbers.extreme(s, builtin, read)
+            if found is not None:
+                return found
+            values = iter(read)
+    named = {k: kind_of(v).to_native(s, v) for k, v in kwargs.items()}
+    return s.natively(lambda: builtin(values, **named), ())
 
 
-HANDLERS[max], HANDLERS[min] = _extreme(max), _extreme(min)
+@handles_each(str, repr)
+def _text(s: Session, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+    if not args and "object" in kwargs:
+        args = (kwargs.pop("object"),)
+    if not args or kwargs:
+        return s.pure(fn, args, kwargs)
+    method = s.special(args[0], name := f"__{fn.__name__}__")
+    if method is None and fn is str and is_method(type(args[0]), "__str__", object):
+        method = s.special(args[0], name := "__repr__")
+    if method is not None and not isinstance(args[0], Tensor):
+        answer = s.call(method, (args[0],), {})
+        return answer if type(answer) is str else checked(fn, args[0], name, answer)
+    return kind_of(args[0]).text(s, fn, args, kwargs)
 
 
-def _text(fn: Any, dunder: str) -> Handler:
-    def handler(s: Session, /, *args: Any, **kwargs: Any) -> Any:
-        if not args and "object" in kwargs:
-            args = (kwargs.pop("object"),)
-        if not args or kwargs:
-            return s.pure(fn, args, kwargs)
-        name, method = dunder, s.special(args[0], dunder)
-        if method is None and fn is str and is_method(type(args[0]), "__str__", object):
-            name, method = "__repr__", s.special(args[0], "__repr__")
-        if method is not None and not isinstance(args[0], Tensor):
-            answer = s.call(method, (args[0],), {})
-            return answer if type(answer) is str else checked(fn, args[0], name, answer)
-        return kind_of(args[0]).text(s, fn, args, kwargs)
-
-    return handler
-
-
-HANDLERS[str] = _text(str, "__str__")
-HANDLERS[repr] = _text(repr, "__repr__")
-
-
-def _pure(fn: Any) -> Handler:
-    return lambda s, /, *args, **kwargs: s.pure(fn, args, kwargs)
-
-
-for _name in "compile escape findall finditer fullmatch match search split sub subn".split():
-    HANDLERS[getattr(re, _name)] = _pure(getattr(re, _name))
+@handles_each(
+    json.loads, re.compile, re.escape, re.findall, re.finditer, re.fullmatch, re.match, re.search,
+    re.split, re.sub, re.subn,
+)  # fmt: skip
+def _pure(s: Session, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+    return s.pure(fn, args, kwargs)
 
 
 @handles(json.dumps)
@@ -212,9 +174,6 @@ def _dumps(s: Session, /, obj: Any, **options: Any) -> Any:
     if any(callable(v) for v in options.values()):
         raise Break("unknown call", "json.dumps() with functions is called")
     return kind_of(obj).text(s, json.dumps, (obj,), options)
-
-
-HANDLERS[json.loads] = _pure(json.loads)
 
 
 @handles(format)
@@ -238,22 +197,16 @@ _MATH: Final = (
 ).split()
 
 
-def _math(fn: Any) -> Handler:
-    def handler(s: Session, *args: Any) -> Any:
-        args = tuple(map(_number_of, args))
-        if any(isinstance(x, SymNumber) for x in args):
-            return s.tracer.number(fn, args)
-        return s.native(fn, args, {})
-
-    return handler
+@handles_each(*(getattr(math, name) for name in _MATH))
+def _math(s: Session, fn: Any, *args: Any) -> Any:
+    args = tuple(map(_number_of, args))
+    if any(isinstance(x, SymNumber) for x in args):
+        return s.tracer.number(fn, args)
+    return s.native(fn, args, {})
 
 
 def _number_of(value: Any) -> Any:
     return value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
-
-
-for _name in _MATH:
-    HANDLERS[getattr(math, _name)] = _math(getattr(math, _name))
 
 
 for _op, _fn in (BINARY | INPLACE).items():
@@ -274,23 +227,17 @@ HANDLERS[operator.not_] = lambda s, a, /: not s.truth(a)
 # ---- tensors of arrays
 
 
-def _converting(fn: Callable[..., Tensor]) -> Handler:
-    def handler(s: Session, /, *args: Any, **kwargs: Any) -> Any:
-        given = args[0] if args else None
-        shared = tensor_of(s, given)
-        if shared is given:
-            return s.native(fn, args, kwargs)
-        if fn is from_numpy:
-            return shared
-        if fn is Tensor:
-            return s.native(tensor, (shared, *args[1:]), {**kwargs, "dtype": get_default_dtype()})
-        return s.native(fn, (shared, *args[1:]), kwargs)
-
-    return handler
-
-
-for _fn in (as_tensor, asarray, from_numpy, tensor, Tensor, *LEGACY_CONSTRUCTORS):
-    HANDLERS[_fn] = _converting(_fn)
+@handles_each(as_tensor, asarray, from_numpy, tensor, Tensor, *LEGACY_CONSTRUCTORS)
+def _converted(s: Session, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+    given = args[0] if args else None
+    shared = tensor_of(s, given)
+    if shared is given:
+        return s.native(fn, args, kwargs)
+    if fn is from_numpy:
+        return shared
+    if fn is Tensor:
+        return s.native(tensor, (shared, *args[1:]), {**kwargs, "dtype": get_default_dtype()})
+    return s.native(fn, (shared, *args[1:]), kwargs)
 
 
 # ---- what the host makes of tensors

@@ -136,12 +136,7 @@ def _split(op: str, raw: dis.Instruction) -> Iterator[tuple[str, Any]]:
     """(normalised name, argument) for each operation that one instruction stands for."""
     arg, value = raw.arg or 0, raw.argval
     if op in ("LOAD_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST", "STORE_FAST_LOAD_FAST"):
-        first, second = (
-            op.split("_FAST", maxsplit=1)[0],
-            op.split("_FAST_")[1].removesuffix("_FAST"),
-        )
-        yield f"{first}_FAST", value[0]
-        yield f"{second}_FAST", value[1]
+        yield from zip(op.replace("FAST_", "FAST ").split(), value, strict=True)
     elif op == "RETURN_CONST":
         yield "LOAD_CONST", value
         yield "RETURN_VALUE", None

@@ -6,26 +6,26 @@ gives is a graph, the guards under which it is the function, and how to replay i
 
 from __future__ import annotations
 
-import dis
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from eager.dispatch import current_tracer
 from eager.traced import UnknownValue
 from jitcap.capture.breaks import Again, Aliased, Break, Place, Record
-from jitcap.capture.bytecode import UnsupportedPython
+from jitcap.capture.bytecode import UnsupportedPython, decode
 from jitcap.capture.effects import Epilogue, counters, epilogue, guard_aliases, tensors_of
 from jitcap.capture.frames import VARKEYWORDS
 from jitcap.capture.kinds.base import words
 from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.native import name_of
 from jitcap.capture.origin import Attribute, Computed, Fixed, Keyword, Keywords, Origin, Positional
+from jitcap.capture.paths import looks, needed
 from jitcap.capture.result import Captured, Input, prepare
 from jitcap.capture.search import Search
 from jitcap.capture.session import Session
@@ -39,8 +39,6 @@ from jitcap.walks import reach
 
 T = TypeVar("T")
 _PARTS = (ModuleType, type, FunctionType, BuiltinFunctionType)  # of a program: they stay
-_LOOK_AROUND: Final = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe", "stack"})
-_BUILDING: Final = ("LOAD_", "PUSH_NULL", "KW_NAMES", "PRECALL", "CACHE")  # of a call's arguments
 FRAMES = 10_000  # an interpreted call is several of ours
 
 
@@ -58,17 +56,8 @@ def capture(
     Raises Break (see its `record()`) when the call cannot be captured as a whole."""
     name = name_of(fn)
 
-    unrolled: set[Any] = set()
-
     def attempt(shared: frozenset[Any], dynamic: frozenset[str]) -> tuple[Captured, frozenset[str]]:
-        while True:
-            try:
-                return once(shared, dynamic)
-            except Again as loop:
-                unrolled.add(loop.site)
-
-    def once(shared: frozenset[Any], dynamic: frozenset[str]) -> tuple[Captured, frozenset[str]]:
-        with tracing(Session(name, unsafe, frozenset(unrolled)), dynamic, shared) as session:
+        with tracing(Session(name, unsafe), dynamic, shared) as session:
             value = _run(session, fn, args, kwargs)
             varies = counters(session)
             return finish(session, value, (len(args), tuple(kwargs))), varies
@@ -124,16 +113,16 @@ def with_counters(
 
 
 def with_aliases(attempt: Callable[[frozenset[Any]], T]) -> T:
-    """Once more with the bases of views as inputs, when views of one memory are written; and
-    without branches in the graph that make one object of two."""
+    """Once more with the bases of views as inputs, when views of one memory are written; without
+    branches in the graph that make one object of two; and with loops as they stand."""
     shared: frozenset[Any] = frozenset()
     while True:
         try:
             return attempt(shared)
-        except Aliased as found:
-            if found.storages <= shared:
+        except (Aliased, Again) as found:
+            if found.shared <= shared:
                 raise
-            shared |= found.storages
+            shared |= found.shared
 
 
 @contextmanager
@@ -234,15 +223,11 @@ def _run(session: Session, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any
 @lru_cache(maxsize=4096)
 def unread_parameters(code: CodeType) -> frozenset[str]:
     """The parameters that no instruction of the function reads, and nothing it could call."""
-    if not _LOOK_AROUND.isdisjoint(code.co_names):
-        return frozenset()
-    read: set[Any] = set()
-    for instruction in dis.get_instructions(code):
-        if instruction.opname not in ("STORE_FAST", "DELETE_FAST"):
-            names = instruction.argval  # one, or two of a joined instruction
-            read.update(names if isinstance(names, tuple) else [str(names)])
-    count = code.co_argcount + code.co_kwonlyargcount
-    return frozenset(code.co_varnames[:count]).difference(read)
+    return frozenset() if looks(code) else _parameters(code) - needed(code, 0)
+
+
+def _parameters(code: CodeType) -> frozenset[str]:
+    return frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
 
 
 @lru_cache(maxsize=4096)
@@ -251,14 +236,12 @@ def passed_on(code: CodeType) -> frozenset[str]:
     found: set[str] = set()
     other: set[str] = set()
     user = ""  # the next instruction that does something with what is loaded
-    for each in reversed([*dis.get_instructions(code)]):
-        names = each.argval if isinstance(each.argval, tuple) else (str(each.argval),)
-        is_given = each.opname.startswith("LOAD_FAST") and user.startswith("CALL")
-        (found if is_given else other).update(names)
-        if not each.opname.startswith(_BUILDING):
-            user = each.opname
-    count = code.co_argcount + code.co_kwonlyargcount
-    return (frozenset(code.co_varnames[:count]) & found) - other
+    for each in reversed(decode(code).instructions):
+        is_given = each.op == "LOAD_FAST" and user.startswith("CALL")
+        (found if is_given else other).add(str(each.arg))
+        if not each.op.startswith(("LOAD_", "PUSH_NULL")):
+            user = each.op
+    return (_parameters(code) & found) - other
 
 
 def search(

@@ -237,23 +237,17 @@ def copied(value: Any) -> Any:
 
 
 def same_place(a: Any, b: Any) -> bool:
-    """Whether two iterators of one type will give the same."""
+    """Whether two iterators will give the same: what they go through is the same, and where they
+    are."""
+    if a is b or type(a) is not type(b):
+        return a is b
+    if type(a) is tuple:
+        return len(a) == len(b) and all(map(same_place, a, b))
     if type(a) is SizedIterator:
         return bool(a.place() == b.place())
-    first, second = (x.__reduce__()[1:] for x in (a, b))
-    pairs = [(x, y) for p, q in zip(first, second, strict=False) for x, y in _pairs(p, q)]
-    return len(first) == len(second) and all(
-        x is y
-        or (type(x) is type(y) and type(x) in (int, range, str, tuple) and x == y)
-        or (is_loop(x) and type(x) is type(y) and same_place(x, y))
-        for x, y in pairs
-    )
-
-
-def _pairs(p: Any, q: Any) -> list[tuple[Any, Any]]:
-    if isinstance(p, tuple) and isinstance(q, tuple):
-        return list(zip(p, q, strict=True)) if len(p) == len(q) else [(0, 1)]
-    return [(p, q)]
+    if is_loop(a):
+        return same_place(a.__reduce__()[1:], b.__reduce__()[1:])
+    return type(a) in (int, range, str) and bool(a == b)
 
 
 def _has_fields(obj: Any) -> bool:

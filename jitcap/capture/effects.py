@@ -8,10 +8,10 @@ returned. Each renders to the statement that does it, or, for `verify=True`, to 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from eager.autograd import mode
 from eager.dataclass import dataclass
@@ -29,6 +29,8 @@ from jitcap.guards import Distinct, Names, Same
 from jitcap.joint import behind, leaves_of
 from jitcap.modes import Modes
 from jitcap.tensor_guard import Different, Memory
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,18 +129,12 @@ def _render(session: Session, value: Any, make: Rebuilder) -> Epilogue:
 def guard_aliases(session: Session, written: list[TensorShadow]) -> None:
     """Objects that were changed, or that a set or dictionary told apart, must stay different
     objects; tensors different memory."""
-    groups: dict[Any, list[Shadow]] = {}
-    chosen = {id(s) for s in written}
-    for shadow in session.hashed.values():
-        if id(shadow) not in chosen:  # else its memory is its own
-            groups.setdefault(shadow.kin(), []).append(shadow)
-    for group in groups.values():
+    chosen = {id(s) for s in written}  # of these the memory is their own
+    told_apart = [s for s in session.hashed.values() if id(s) not in chosen]
+    for group in _by(lambda s: s.kin(), told_apart):
         _guard_apart(session, Distinct, group)
-    groups = {}
-    for shadow in session.outside.by_real.values():
-        if shadow.mutable:
-            groups.setdefault(shadow.kin(), []).append(shadow)
-    for group in groups.values():
+    mutable = [s for s in session.outside.by_real.values() if s.mutable]
+    for group in _by(lambda s: s.kin(), mutable):
         if len(group) > 1 and any(s.changed() for s in group):
             _guard_apart(session, Distinct, group)
     _guard_dictionaries(session)
@@ -149,14 +145,22 @@ def guard_aliases(session: Session, written: list[TensorShadow]) -> None:
         _check_memory(session, written)
         first, *others = [s.origin for s in written]
         read = [s.origin for s in tensors_of(session) if id(s) not in chosen]
-        session.guards.add(Memory(first, session.line(), tuple(others), tuple(read)))
+        session.guard(Memory, first, tuple(others), tuple(read))
+
+
+def _by(key: Callable[[Any], Any], values: Iterable[T]) -> Iterable[list[T]]:
+    """The values in groups of one key each."""
+    groups: dict[Any, list[T]] = {}
+    for value in values:
+        groups.setdefault(key(value), []).append(value)
+    return groups.values()
 
 
 def _guard_apart(session: Session, kind: Any, group: Sequence[Shadow]) -> None:
     """Guard that these stay different, by a guard of this kind."""
     if len(group) > 1:
         first, *others = [s.origin for s in group]
-        session.guards.add(kind(first, session.line(), tuple(others)))
+        session.guard(kind, first, tuple(others))
 
 
 def _guard_dictionaries(session: Session) -> None:
@@ -172,8 +176,7 @@ def _guard_dictionaries(session: Session) -> None:
             for kin, others in by_key.get(key, {}).items():
                 for other in others if kin != table.kin() else ():
                     if table.shows(key, other):
-                        different = Same(table.origin, session.line(), other.origin, same=False)
-                        session.guards.add(different)
+                        session.guard(Same, table.origin, other.origin, same=False)
 
 
 def tensors_of(session: Session) -> list[TensorShadow]:
@@ -182,11 +185,8 @@ def tensors_of(session: Session) -> list[TensorShadow]:
 
 def _check_memory(session: Session, written: list[TensorShadow]) -> None:
     """Two inputs in one piece of memory, one of them written: the graph would not see it."""
-    owners: dict[int, list[TensorShadow]] = {}
-    for shadow in tensors_of(session):
-        owners.setdefault(shadow.place(), []).append(shadow)
     chosen = {id(s) for s in written}
-    for group in owners.values():
+    for group in _by(TensorShadow.place, tensors_of(session)):
         if len(group) > 1 and any(id(s) in chosen for s in group):
             shown = " and ".join(s.origin.show() for s in group[:2])
             raise Break.aliased(

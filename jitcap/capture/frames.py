@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from types import CodeType, FunctionType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from jitcap.capture.interpret import Frame
 from jitcap.capture.kinds.base import Session, kind_of_class
@@ -45,6 +46,14 @@ def real_frame(fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 Default = Callable[[str, Any, Any], Any]  # (which defaults, the defaults, key) -> value
 
 
+class _Left(NamedTuple):
+    """Stands for the default of a parameter that the call leaves out."""
+
+    field: str
+    holder: Any
+    key: Any
+
+
 def bind_arguments(
     fn: FunctionType,
     args: tuple[Any, ...],
@@ -52,63 +61,32 @@ def bind_arguments(
     kwdefaults: dict[str, Any] | None,
     default: Default,
 ) -> dict[str, Any]:
-    """Parameter name -> value, by Python's rules."""
-    code = fn.__code__
-    count, only = code.co_argcount, code.co_kwonlyargcount
-    names = code.co_varnames
-    slots: dict[str, Any] = dict(zip(names[:count], args, strict=False))
-    if code.co_flags & VARARGS:
-        slots[names[count + only]] = args[count:]
-    fits = bool(code.co_flags & VARARGS) or len(args) <= count
-    if kwargs or code.co_flags & VARKEYWORDS:
-        fits &= _bind_keywords(code, slots, kwargs)
-    missing = [n for n in names[: count + only] if n not in slots]
-    defaults, kwdefaults = fn.__defaults__ or (), kwdefaults or {}
-    by_name = {names[count - len(defaults) + i]: i for i in range(len(defaults))}
-    if not fits or any(n not in by_name and n not in kwdefaults for n in missing):
-        raise _misfit(fn, args, kwargs, kwdefaults)
-    for name in missing:
-        if name in by_name:
-            slots[name] = default("__defaults__", defaults, by_name[name])
-        else:
-            slots[name] = default("__kwdefaults__", kwdefaults, name)
-    return slots
-
-
-def _bind_keywords(code: CodeType, slots: dict[str, Any], kwargs: dict[str, Any]) -> bool:
-    """Whether they fit."""
-    last = code.co_argcount + code.co_kwonlyargcount
-    allowed = code.co_varnames[code.co_posonlyargcount : last]
-    rest = {name: value for name, value in kwargs.items() if name not in allowed}
-    named = {name: value for name, value in kwargs.items() if name in allowed}
-    fits = slots.keys().isdisjoint(named)
-    slots |= named
-    if code.co_flags & VARKEYWORDS:
-        slots[code.co_varnames[last + bool(code.co_flags & VARARGS)]] = rest
-        return fits
-    return fits and not rest
-
-
-def _misfit(
-    fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any], kwdefaults: dict[str, Any]
-) -> TypeError:
-    """What CPython says of a call that does not fit: it is asked, with a function of the same
-    signature that does nothing."""
-    code = fn.__code__.replace(
-        co_code=_NOTHING.co_code, co_consts=_NOTHING.co_consts, co_names=(), co_freevars=(),
-        co_cellvars=(), co_exceptiontable=b"", co_linetable=_NOTHING.co_linetable,
-        co_flags=fn.__code__.co_flags & (VARARGS | VARKEYWORDS) | _NOTHING.co_flags,
-    )  # fmt: skip
-    stub = FunctionType(code, {}, fn.__name__, fn.__defaults__)
-    stub.__qualname__, stub.__kwdefaults__ = fn.__qualname__, kwdefaults
+    """Parameter name -> value, by Python's rules and in its words: it is asked, with a function of
+    the same signature that gives its locals."""
+    given, named = fn.__defaults__ or (), kwdefaults or {}
+    defaults = tuple(_Left("__defaults__", given, i) for i in range(len(given)))
+    binder = FunctionType(_binding(fn.__code__), _SPACE, fn.__name__, defaults)
+    binder.__kwdefaults__ = {name: _Left("__kwdefaults__", named, name) for name in named}
+    binder.__qualname__ = fn.__qualname__
     try:
-        stub(*args, **kwargs)
+        bound = binder(*args, **kwargs)
     except TypeError as error:
-        return error.with_traceback(None)
-    raise AssertionError(f"the arguments fit {fn.__qualname__}()")
+        raise error.with_traceback(None) from None
+    return {name: default(*v) if type(v) is _Left else v for name, v in bound.items()}
 
 
-_NOTHING: Final = (lambda: None).__code__
+@lru_cache(maxsize=4096)
+def _binding(code: CodeType) -> CodeType:
+    flags = code.co_flags & (VARARGS | VARKEYWORDS) | _GIVING.co_flags
+    return code.replace(
+        co_code=_GIVING.co_code, co_consts=_GIVING.co_consts, co_names=_GIVING.co_names,
+        co_freevars=(), co_cellvars=(), co_exceptiontable=b"", co_linetable=_GIVING.co_linetable,
+        co_flags=flags, co_stacksize=_GIVING.co_stacksize,
+    )  # fmt: skip
+
+
+_GIVING: Final = (lambda: locals()).__code__  # noqa: PLW0108 - its code is wanted
+_SPACE: Final = {"locals": locals}
 
 
 def _default(s: Session, fn: FunctionType, field: str, holder: Any, key: Any) -> Any:
@@ -120,7 +98,7 @@ def _default(s: Session, fn: FunctionType, field: str, holder: Any, key: Any) ->
     if field == "__kwdefaults__":
         return s.getitem(s.getattr(fn, field), key)
     place = Attribute(owner or Fixed(fn, fn.__qualname__), field)
-    s.outside.guard(Is(place, s.line(), holder))
+    s.guard(Is, place, holder)
     if kind_of_class(type(value)).constant:
         return value
     return s.outside.load(value, Item(place, key))

@@ -16,7 +16,6 @@ from jitcap.capture.kinds.functions import REPORTS
 from jitcap.capture.located import caller_at
 from jitcap.capture.native import is_programs
 from jitcap.capture.origin import Computed, Fixed
-from jitcap.guards import Holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +69,7 @@ def _is_enabled(s: Session, logger: Any, level: int, *, unless: bool = False) ->
     answer: bool = logger.isEnabledFor(level)
     if not (unless and answer):
         origin = s.outside.origin_of(logger) or Fixed(logger, "logger")
-        place = Computed((origin,), f"{{}}.isEnabledFor({level!r})")
-        s.guards.add(Holds(place, s.line(), answer))
+        s.guard_that(f"{{}}.isEnabledFor({level!r})", origin, answer=answer)
     return answer
 
 
@@ -83,10 +81,9 @@ def require(s: Session, test: Callable[[Any], bool], value: Any, what: str) -> N
     would see the world, or change it, too late. Such a call is made where it stands."""
     if not test(value):
         raise Break("effect", what)
-    place = Computed((Fixed(value, getattr(value, "__name__", "it")),), "{1}({0})", (test,))
     if (test, id(value)) not in s.required:
         s.required.add((test, id(value)))
-        s.guards.add(Holds(place, s.line(), True))
+        s.guard_that("{1}({0})", Fixed(value, getattr(value, "__name__", "it")), test)
 
 
 def prints_by_library(module: Any) -> bool:

@@ -94,7 +94,7 @@ def _compute(s: Session, fn: Function, operands: tuple[Any, ...]) -> Any:
         return size
     origin = expression(call, operands)
     if size is None and not _is_sure(fn, operands):
-        s.guards.add(TypeIs(origin, s.line(), type(value)))
+        s.guard(TypeIs, origin, type(value))
     leaves = [x.leaf for x in operands if type(x) is SymNumber]
     varies = size is None and any(x.varies or x.size is not None for x in leaves)
     return SymNumber(s.tracer, type(value), Outside(origin, value, size, varies=varies))
@@ -189,8 +189,7 @@ def fits(s: Session, number: SymNumber) -> bool:
         return False
     if number.leaf.origin.is_size:
         return True
-    test = f"{INT64.start} <= {{0}} and {{0}} < {INT64.stop}"
-    s.guards.add(Holds(Computed((number.leaf.origin,), test), s.line(), True))
+    s.guard_that(f"{INT64.start} <= {{0}} and {{0}} < {INT64.stop}", number.leaf.origin)
     return True
 
 
@@ -212,7 +211,7 @@ def concretize(s: Session, number: SymNumber, want: type) -> Any:
     value = bool(value) if want is bool else value
     if origin is not None:
         kept = bool(value) if isinstance(value, np.bool_) else value
-        s.guards.add(Holds(origin, s.line(), kept))
+        s.guard(Holds, origin, kept)
     return want(value)
 
 

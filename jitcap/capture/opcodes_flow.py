@@ -116,10 +116,7 @@ def raise_varargs(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     if cause is not NULL:
         text = "exception causes must derive from BaseException"
         error.__cause__ = None if cause is None else _exception(vm, cause, text)
-    try:
-        raise error
-    finally:
-        del error  # no cycle: see `Interpreter.unwind`
+    _again(vm, error)
 
 
 def _exception(vm: Interpreter, value: Any, complaint: str) -> BaseException:

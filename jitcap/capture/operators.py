@@ -194,5 +194,5 @@ def same(s: Session, a: Any, b: Any) -> bool:
         raise Break("data dependent", "the identity of a number is asked for")
     first, second = s.outside.shadow(a), s.outside.shadow(b)
     if first is not None and second is not None and type(a) is type(b):
-        s.guards.add(Same(first.origin, s.line(), second.origin, same=False))
+        s.guard(Same, first.origin, second.origin, same=False)
     return False

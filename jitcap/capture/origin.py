@@ -1,14 +1,15 @@
 """Capture: where a value read from outside came from, as data. (parent, step) -> expression, name.
 
 An `Origin` knows how to *re-read* its value in generated code (`expr`) and how to *name* it for
-people (`show`). Guards and the entry function are written in terms of origins only.
+people (`show`), by two templates over its fields: `reads` and `shows`. Guards and the entry
+function are written in terms of origins only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from types import MemberDescriptorType
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from eager.dataclass import dataclass
 
@@ -20,26 +21,39 @@ class Bind(Protocol):
 
 
 Variable = Callable[["Origin"], str]  # an origin -> the variable that holds its value
+GLOBALS: Final = "globals()"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Origin:
-    """Base: how to read one value. Compared by identity: each place is read once per capture."""
+    """Base: how to read one value. Compared by identity: each place is read once per capture.
+
+    The templates have the origin itself as `o`; `reads` has the variables of its parents and then
+    the names of what it `binds` by number."""
 
     in_frame: ClassVar[bool] = False  # whether a live frame holds it
     is_size: ClassVar[bool] = False  # whether it is the size of a tensor
+    reads: ClassVar[str] = ""
+    shows: ClassVar[str] = ""
 
     def parents(self) -> tuple[Origin, ...]:
         """The origins that must be read before this one."""
         return ()
 
+    def binds(self) -> tuple[Any, ...]:
+        """The objects that the expression names."""
+        return ()
+
     def expr(self, var: Variable, bind: Bind) -> str:
         """Source of the expression that reads it. May raise a LookupError or AttributeError."""
-        raise NotImplementedError
+        return self.reads.format(*map(var, self.parents()), *map(bind, self.binds()), o=self)
 
     def show(self) -> str:
         """How the user would write it."""
-        raise NotImplementedError
+        return self.shows.format(o=self)
+
+    def __str__(self) -> str:
+        return self.show()
 
     @property
     def root(self) -> Origin:
@@ -53,52 +67,36 @@ class Origin:
 class Positional(Origin):
     """The i-th positional argument of the call."""
 
+    reads, shows = "args[{o.index}]", "{o.name}"
     index: int
     name: str
-
-    def expr(self, var: Variable, bind: Bind) -> str:
-        return f"args[{self.index}]"
-
-    def show(self) -> str:
-        return self.name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Keyword(Origin):
     """A keyword argument of the call."""
 
+    reads, shows = "kwargs[{o.name!r}]", "{o.name}"
     name: str
-
-    def expr(self, var: Variable, bind: Bind) -> str:
-        return f"kwargs[{self.name!r}]"
-
-    def show(self) -> str:
-        return self.name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Keywords(Origin):
     """The dictionary of the call's keyword arguments."""
 
-    def expr(self, var: Variable, bind: Bind) -> str:
-        return "kwargs"
-
-    def show(self) -> str:
-        return "the keyword arguments"
+    reads, shows = "kwargs", "the keyword arguments"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fixed(Origin):
     """An object that is fixed for this entry: the root function's globals, a cell, a class."""
 
+    shows = "{o.label}"
     value: Any
     label: str
 
     def expr(self, var: Variable, bind: Bind) -> str:
         return bind(self.value, None)
-
-    def show(self) -> str:
-        return self.label
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,65 +111,10 @@ class FixedPart(Fixed):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step(Origin):
-    """One step from `base`."""
-
-    base: Origin
-
-    def parents(self) -> tuple[Origin, ...]:
-        return (self.base,)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Attribute(Step):
-    """`base.name`, for slots, modules' and classes' attributes, and attributes of builtin types."""
-
-    name: str
-
-    def expr(self, var: Variable, bind: Bind) -> str:
-        return f"{var(self.base)}.{self.name}"
-
-    def show(self) -> str:
-        return f"{self.base.show()}.{self.name}"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DictOf(Step):
-    """The instance dictionary. `by`: what reads it where a class has a `__getattribute__`."""
-
-    by: Any = None
-
-    def expr(self, var: Variable, bind: Bind) -> str:
-        v = var(self.base)
-        return f"{v}.__dict__" if self.by is None else f"{bind(self.by)}({v}, '__dict__')"
-
-    def show(self) -> str:
-        return self.base.show()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Item(Step):
-    """`base[key]` for a constant key. `by`: what reads it where a class has a way of its own."""
-
-    key: Any
-    by: Any = None
-
-    def expr(self, var: Variable, bind: Bind) -> str:
-        key = repr(self.key) if type(self.key) in (int, str) else bind(self.key)
-        return f"{var(self.base)}[{key}]" if self.by is None else _read(self, key, var, bind)
-
-    def show(self) -> str:
-        if isinstance(self.base, DictOf | MembersOf):
-            return f"{self.base.show()}.{self.key}"
-        if isinstance(self.base, Fixed) and self.base.label == GLOBALS:
-            return str(self.key)
-        return f"{self.base.show()}[{self.key!r}]"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class MembersOf(Origin):
     """The namespace of a class that is fixed."""
 
+    shows = "{o.cls.__qualname__}"
     cls: type
     table: Any  # a mapping proxy: a new one at each look
 
@@ -181,12 +124,6 @@ class MembersOf(Origin):
 
     def expr(self, var: Variable, bind: Bind) -> str:
         return bind(self.table, f"{bind(self.cls, None)}.__dict__")
-
-    def show(self) -> str:
-        return self.cls.__qualname__
-
-
-GLOBALS = "globals()"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -214,10 +151,63 @@ class Drawn(Origin):
         return f"{self.label}({', '.join(given)})"
 
 
+# ---- one step from another place
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step(Origin):
+    """One step from `base`."""
+
+    shows = "{o.base}"
+    base: Origin
+
+    def parents(self) -> tuple[Origin, ...]:
+        return (self.base,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attribute(Step):
+    """`base.name`, for slots, modules' and classes' attributes, and attributes of builtin types."""
+
+    reads, shows = "{0}.{o.name}", "{o.base}.{o.name}"
+    name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DictOf(Step):
+    """The instance dictionary. `by`: what reads it where a class has a `__getattribute__`."""
+
+    by: Any = None
+
+    def expr(self, var: Variable, bind: Bind) -> str:
+        v = var(self.base)
+        return f"{v}.__dict__" if self.by is None else f"{bind(self.by)}({v}, '__dict__')"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Item(Step):
+    """`base[key]` for a constant key. `by`: what reads it where a class has a way of its own."""
+
+    key: Any
+    by: Any = None
+
+    def expr(self, var: Variable, bind: Bind) -> str:
+        key = repr(self.key) if type(self.key) in (int, str) else bind(self.key)
+        return _item(self, key, var, bind)
+
+    def show(self) -> str:
+        if isinstance(self.base, DictOf | MembersOf):
+            return f"{self.base.show()}.{self.key}"
+        if isinstance(self.base, Fixed) and self.base.label == GLOBALS:
+            return str(self.key)
+        return f"{self.base.show()}[{self.key!r}]"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ItemBy(Step):
     """`base[key]` where the key is itself an object from outside (`optimizer.state[p]`)."""
 
+    shows = "{o.base}[{o.key}]"
     key: Origin
     by: Any = None
 
@@ -225,49 +215,23 @@ class ItemBy(Step):
         return (self.base, self.key)
 
     def expr(self, var: Variable, bind: Bind) -> str:
-        key = var(self.key)
-        return f"{var(self.base)}[{key}]" if self.by is None else _read(self, key, var, bind)
+        return _item(self, var(self.key), var, bind)
 
-    def show(self) -> str:
-        return f"{self.base.show()}[{self.key.show()}]"
+
+def _item(item: Any, key: str, var: Variable, bind: Bind) -> str:
+    v = var(item.base)
+    return f"{v}[{key}]" if item.by is None else f"{bind(item.by)}({v}, {key})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Keys(Step):
     """The keys (or values) of a dictionary, in order, as a list: `[*view(base)]`."""
 
+    reads, shows = "[*{1}({0})]", "list({o.base}.{o.view.__name__}())"
     view: Any
 
-    def expr(self, var: Variable, bind: Bind) -> str:
-        return f"[*{bind(self.view)}({var(self.base)})]"
-
-    def show(self) -> str:
-        return f"list({self.base.show()}.{self.view.__name__}())"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Slot(Step):
-    """What a slot holds, read without the class's `__getattribute__` or `__getattr__`."""
-
-    name: str
-    descriptor: Any
-
-    def expr(self, var: Variable, bind: Bind) -> str:
-        return f"{bind(get_slot)}({bind(self.descriptor)}, {var(self.base)})"
-
-    def show(self) -> str:
-        return f"{self.base.show()}.{self.name}"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class IsUnset(Slot):
-    """Whether a slot holds nothing."""
-
-    def expr(self, var: Variable, bind: Bind) -> str:
-        return f"{bind(is_unset)}({bind(self.descriptor)}, {var(self.base)})"
-
-    def show(self) -> str:
-        return f"not hasattr({self.base.show()}, {self.name!r})"
+    def binds(self) -> tuple[Any, ...]:
+        return (self.view,)
 
 
 get_slot = MemberDescriptorType.__get__
@@ -289,33 +253,42 @@ def entry_of(table: Any, key: Any) -> Any:
     return value
 
 
-def _read(item: Any, key: str, var: Variable, bind: Bind) -> str:
-    return f"{bind(item.by)}({var(item.base)}, {key})"
+@dataclass(frozen=True, slots=True, eq=False)
+class Slot(Step):
+    """What a slot holds, read without the class's `__getattribute__` or `__getattr__`."""
+
+    reads, shows = "{1}({2}, {0})", "{o.base}.{o.name}"
+    name: str
+    descriptor: Any
+
+    def binds(self) -> tuple[Any, ...]:
+        return get_slot, self.descriptor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IsUnset(Slot):
+    """Whether a slot holds nothing."""
+
+    shows = "not hasattr({o.base}, {o.name!r})"
+
+    def binds(self) -> tuple[Any, ...]:
+        return is_unset, self.descriptor
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellOf(Step):
     """The i-th closure cell of a function."""
 
+    reads, shows = "{0}.__closure__[{o.index}]", "{o.name}"
     index: int
     name: str
-
-    def expr(self, var: Variable, bind: Bind) -> str:
-        return f"{var(self.base)}.__closure__[{self.index}]"
-
-    def show(self) -> str:
-        return self.name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contents(Step):
     """What a closure cell holds."""
 
-    def expr(self, var: Variable, bind: Bind) -> str:
-        return f"{var(self.base)}.cell_contents"
-
-    def show(self) -> str:
-        return self.base.show()
+    reads = "{0}.cell_contents"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

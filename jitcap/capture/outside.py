@@ -64,6 +64,14 @@ class Shadow:
         loaded."""
         return ()
 
+    def write(
+        self, make: Maker, form: str, key: str = "", value: str = "", fn: str = "", model: str = "",
+        *, at: Any = None, name: Any = None,
+    ) -> Effect:  # fmt: skip
+        """One write to the real object; `at`: the key under which its line was noted."""
+        target, where = make.names.var(self.origin), make.written_at(self.twin, at)
+        return Effect(self.origin, target, form, key, value, fn, model, name, where)
+
     def replay(self, make: Maker) -> list[Effect]:
         """The writes that make the real object what the twin is now."""
         raise NotImplementedError
@@ -105,7 +113,7 @@ class Outside:
         self.fixed: dict[int, Any] = {}  # objects that are guarded by identity
         self.constants: dict[int, tuple[Any, list[Origin]]] = {}  # guarded to be equal
         self.numbers: dict[Any, Origin] = {}  # graph input of a run-time number -> where it is read
-        self.shared: frozenset[Any] = frozenset()  # storages whose views are loaded by their base
+        self.shared: frozenset[Any] = frozenset()  # see `with_aliases`
         self.dynamic: frozenset[str] = frozenset()  # shown origins of ints that have varied
 
     def forget(self) -> None:

@@ -7,6 +7,8 @@ all (a branch to a `raise` has none), `needed(code, index)` the locals that may 
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from types import CodeType
@@ -22,9 +24,10 @@ _MEMBERS: Final = frozenset({"LOAD_ATTR", "LOAD_FAST", "LOAD_CONST"})
 _LOOKS: Final = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe"})
 
 
-def meeting(code: CodeType, index: int) -> int:
-    """The first instruction behind `index` that lies on every way from there to a return."""
-    return _meetings(code)[index]
+def meeting(code: CodeType, index: int, loop: While | None = None) -> int:
+    """The first instruction behind `index` that lies on every way from there to a return, or in one
+    round of a loop to where that ends (EXIT)."""
+    return EXIT if loop and index not in loop.body else _meetings(code, loop)[index]
 
 
 def returns(code: CodeType, index: int) -> bool:
@@ -88,11 +91,6 @@ def loop_at(code: CodeType, index: int) -> While | None:
     tested = [i for i in leaving if instructions[i].op in _TESTS]
     stored = {instructions[i].arg for i in body if instructions[i].op in _STORES}
     return While(head, again, body, tuple(exits), frozenset(stored), len(tested) > 1)
-
-
-def meeting_inside(code: CodeType, loop: While, index: int) -> int:
-    """As `meeting`, in one round; EXIT: where it ends."""
-    return _meetings(code, loop)[index] if index in loop.body else EXIT
 
 
 def exit_of(code: CodeType, loop: While, index: int) -> int:
@@ -216,49 +214,24 @@ def _returning(code: CodeType) -> frozenset[int]:
 
 @lru_cache(maxsize=1024)
 def _meetings(code: CodeType, loop: While | None = None) -> dict[int, int]:
-    """For each instruction its immediate post-dominator, among those that return (the algorithm of
-    Cooper, Harvey and Kennedy, on the reversed graph); of a loop, as if the program ended with a
-    round."""
+    """For each instruction its immediate post-dominator, among those that return; of a loop, as if
+    the program ended with a round. Sets of instructions are bits."""
     instructions, live = decode(code).instructions, _returning(code)
     ways = {i: [j for j in _next(instructions, i) if j in live] for i in live if i != EXIT}
     if loop is not None:
         stays = loop.body - {loop.again}
         ways = {i: [j if j in stays else EXIT for j in ways[i]] for i in loop.body & ways.keys()}
-    before = _before(ways)
-    order: list[int] = []  # what all ways lead to last
-    seen = {EXIT}
-    stack = [(EXIT, iter(before.get(EXIT, ())))]
-    while stack:
-        i, rest = stack[-1]
-        following = next((j for j in rest if j not in seen), None)
-        if following is None:
-            order.append(i)
-            stack.pop()
-        else:
-            seen.add(following)
-            stack.append((following, iter(before.get(following, ()))))
-    rank = {i: k for k, i in enumerate(order)}
-    found = {EXIT: EXIT}
+    bit = {i: 1 << k for k, i in enumerate((EXIT, *ways))}
+    behind = dict.fromkeys(bit, (1 << len(bit)) - 1) | {EXIT: 1}  # what all ways from it go through
     changed = True
     while changed:
         changed = False
-        for i in reversed(order[:-1]):
-            known = [j for j in ways[i] if j in found]
-            new = known[0]
-            for other in known[1:]:
-                new = _common(found, rank, new, other)
-            changed = changed or found.get(i) != new
-            found[i] = new
-    return found
-
-
-def _common(found: dict[int, int], rank: dict[int, int], a: int, b: int) -> int:
-    while a != b:
-        while rank[a] < rank[b]:
-            a = found[a]
-        while rank[b] < rank[a]:
-            b = found[b]
-    return a
+        for i in sorted(ways, reverse=True):
+            common = bit[i] | functools.reduce(operator.and_, [behind[j] for j in ways[i]])
+            changed = changed or common != behind[i]
+            behind[i] = common
+    first = {common: i for i, common in behind.items()}
+    return {EXIT: EXIT} | {i: first[behind[i] - bit[i]] for i in ways}
 
 
 @lru_cache(maxsize=1024)

@@ -61,14 +61,13 @@ def add_up(total: Any, *numbers: Any) -> Any:
     return total
 
 
-# The iterator of each of these is asked for when it is made, its first value later.
+# Iterators: what stands in front of the bare `yield` happens when one is made, and asks for nothing
+# but the iterators that it goes through.
 
 
 def takewhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> Iterator[Any]:
-    return _takewhile(predicate, _each(iter(iterable)))
-
-
-def _takewhile(predicate: Callable[[Any], Any], values: Iterator[Any]) -> Iterator[Any]:
+    values = _each(iter(iterable))
+    yield
     for value in values:
         if not predicate(value):
             return
@@ -76,10 +75,8 @@ def _takewhile(predicate: Callable[[Any], Any], values: Iterator[Any]) -> Iterat
 
 
 def dropwhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> Iterator[Any]:
-    return _dropwhile(predicate, _each(iter(iterable)))
-
-
-def _dropwhile(predicate: Callable[[Any], Any], values: Iterator[Any]) -> Iterator[Any]:
+    values = _each(iter(iterable))
+    yield
     for value in values:
         if not predicate(value):
             yield value
@@ -90,59 +87,29 @@ def _dropwhile(predicate: Callable[[Any], Any], values: Iterator[Any]) -> Iterat
 def filterfalse(
     predicate: Callable[[Any], Any] | None, iterable: Iterable[Any], /
 ) -> Iterator[Any]:
-    return _filterfalse(predicate, _each(iter(iterable)))
-
-
-def _filterfalse(predicate: Callable[[Any], Any] | None, values: Iterator[Any]) -> Iterator[Any]:
+    values = _each(iter(iterable))
+    yield
     for value in values:
         if not (value if predicate is None else predicate(value)):
             yield value
 
 
 def starmap(function: Callable[..., Any], iterable: Iterable[Any], /) -> Iterator[Any]:
-    return _starmap(function, _each(iter(iterable)))
-
-
-def _starmap(function: Callable[..., Any], values: Iterator[Any]) -> Iterator[Any]:
+    values = _each(iter(iterable))
+    yield
     for given in values:
         yield function(*tuple(given))
-
-
-def cond(pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
-    """Where there is no kernel of a choice: Python's."""
-    return own_tree(checked_tree("cond", (true_fn if pred else false_fn)(*operands)))
-
-
-def switch(index: Any, branches: Any, *operands: Any) -> Any:
-    place = int(index)
-    place = min(max(place, 0), len(branches) - 1)
-    return own_tree(checked_tree("switch", branches[place](*operands)))
-
-
-def while_loop(cond_fn: Any, body_fn: Any, carried_inputs: Any) -> Any:
-    carried = tuple(carried_inputs)
-    while cond_fn(*carried):
-        new = body_fn(*carried)
-        new = tuple(new) if isinstance(new, list) else new
-        agree_in("while_loop", carried, new)
-        carried = new
-    return own_tree(carried)
 
 
 def accumulate(
     iterable: Iterable[Any], func: Callable[[Any, Any], Any] | None = None, *, initial: Any = None
 ) -> Iterator[Any]:
-    return _accumulate(_each(iter(iterable)), func, initial)
-
-
-def _accumulate(
-    values: Iterator[Any], func: Callable[[Any, Any], Any] | None, initial: Any
-) -> Iterator[Any]:
+    values = _each(iter(iterable))
+    yield
     total = initial
     if initial is None:
-        try:
-            total = next(values)
-        except StopIteration:
+        total = next(values, _NOTHING)
+        if total is _NOTHING:
             return
     yield total
     for value in values:
@@ -151,27 +118,19 @@ def _accumulate(
 
 
 def compress(data: Iterable[Any], selectors: Iterable[Any]) -> Iterator[Any]:
-    return _compress(_each(iter(data)), _each(iter(selectors)))
-
-
-def _compress(values: Iterator[Any], selectors: Iterator[Any]) -> Iterator[Any]:
-    for value, selected in zip(values, selectors):  # noqa: B905 - the shorter ends it
+    pairs = zip(_each(iter(data)), _each(iter(selectors)))  # noqa: B905 - the shorter ends it
+    yield
+    for value, selected in pairs:
         if selected:
             yield value
 
 
-def groupby(
-    iterable: Iterable[Any], key: Callable[[Any], Any] | None = None
-) -> Iterator[tuple[Any, Iterator[Any]]]:
-    """Neighbours with equal keys. A group ends when the next one is asked for."""
-    return _groupby(iter(iterable), key)
-
-
-def _groupby(
-    values: Iterator[Any], key: Callable[[Any], Any] | None
-) -> Iterator[tuple[Any, Iterator[Any]]]:
-    """Asks for values, and compares keys, as often as the builtin does."""
+def groupby(iterable: Iterable[Any], key: Callable[[Any], Any] | None = None) -> Iterator[Any]:
+    """Neighbours with equal keys: asks for values, and compares keys, as often as the builtin does.
+    A group ends when the next one is asked for."""
+    values = iter(iterable)
     value = current = target = asked = _NOTHING
+    yield
 
     def step() -> bool:
         nonlocal value, current
@@ -222,3 +181,26 @@ def reduce_ex(obj: Any, protocol: int) -> Any:
     items = iter(obj) if isinstance(obj, list) else None
     pairs = iter(obj.items()) if isinstance(obj, dict) else None
     return copyreg.__newobj__, (cls, *given), obj.__getstate__(), items, pairs  # type: ignore[attr-defined]
+
+
+# Control flow, where there is no kernel of it.
+
+
+def cond(pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
+    return own_tree(checked_tree("cond", (true_fn if pred else false_fn)(*operands)))
+
+
+def switch(index: Any, branches: Any, *operands: Any) -> Any:
+    place = int(index)
+    place = min(max(place, 0), len(branches) - 1)
+    return own_tree(checked_tree("switch", branches[place](*operands)))
+
+
+def while_loop(cond_fn: Any, body_fn: Any, carried_inputs: Any) -> Any:
+    carried = tuple(carried_inputs)
+    while cond_fn(*carried):
+        new = body_fn(*carried)
+        new = tuple(new) if isinstance(new, list) else new
+        agree_in("while_loop", carried, new)
+        carried = new
+    return own_tree(carried)

@@ -30,6 +30,7 @@ from eager.tape import full
 from eager.tensor import Tensor, wrap
 from eager.traced import Traced, UnknownValue, fresh
 from jitcap.capture import numbers
+from jitcap.capture.behind import NotRolled
 from jitcap.capture.breaks import Break
 from jitcap.capture.changes import Before, Change, Unsayable
 from jitcap.capture.interpret import NULL, Done, Frame
@@ -42,10 +43,10 @@ from jitcap.capture.paths import (
     joined,
     looks,
     loop_at,
-    meeting_inside,
+    meeting,
     needed,
 )
-from jitcap.capture.roll import HISTORY, NotRolled, copied_frame, is_plain
+from jitcap.capture.roll import HISTORY, copied_frame, is_plain
 from jitcap.capture.ties import Followed, memory_of
 from jitcap.graph import Node
 from jitcap.modes import Modes
@@ -104,7 +105,7 @@ def end_inside(s: Any, frame: Frame, index: int) -> RoundEnd | None:
     """Where the ways from a test meet, if that is where the round ends that is read now."""
     for end in reversed(s.ties.regions):
         if end.frame is frame:
-            inside = meeting_inside(frame.code, end.loop, index)
+            inside = meeting(frame.code, index, end.loop)
             return end if inside == EXIT else None
     return None
 
@@ -120,7 +121,7 @@ def repeat(s: Any, frame: Frame, value: Any, starts: Starts, merge: Merge) -> An
         return False
     end = RoundEnd(frame, loop)
     direct = [end.number(pc) for pc, _ in starts]
-    if index in loop.body and None in direct and meeting_inside(code, loop, index) != EXIT:
+    if index in loop.body and None in direct and meeting(code, index, loop) != EXIT:
         return False
     state, before = Before(s, frame), (dict(frame.fast), [*frame.stack], frame.pc)
     try:
@@ -283,7 +284,6 @@ class Round:
         self.inside = s.tracer.inside
         self.given = [x for x in stands if isinstance(x, Tensor)]
         inner, modes = copied_frame(frame), Modes.now()
-        inner.stack = [*frame.stack]
         several = len(self.where.exits) > 1
         given = iter(stands[1:] if several else stands)
         for name in self.locals:
@@ -394,10 +394,7 @@ class Round:
         pairs += [(tree, inner.fast.get(n, NULL)) for n, tree in self.unset.items()]
         ends: list[Any] = []
         for before, after in pairs:
-            if not _can_be_carried(after) or structure(before) != structure(after):
-                raise NotRolled("a round leaves another kind of value")
-            rows = zip(leaves_of(before), leaves_of(after), strict=True)
-            if not all(_is_like(a, b) for (_, a), (_, b) in rows):
+            if not _can_follow(before, after):
                 raise NotRolled("a round leaves another shape, dtype or type")
             ends += [x for _, x in leaves_of(after)]
         self._check_ends([x for x in ends if isinstance(x, Tensor)])

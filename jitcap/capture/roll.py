@@ -26,7 +26,7 @@ from eager.tape import differentiable
 from eager.tensor import Tensor
 from eager.traced import UnknownValue
 from jitcap.capture.appended import Appended, Place, put, stand_in, value_at
-from jitcap.capture.behind import Behind, Unsayable
+from jitcap.capture.behind import Behind, NotRolled
 from jitcap.capture.breaks import Again, Break
 from jitcap.capture.interpret import NULL, Frame
 from jitcap.capture.kinds.base import MISSING
@@ -72,10 +72,6 @@ HISTORY: Final = frozenset({
 _PLAIN: Final = (int, float, str, bool, type(None))
 
 
-class NotRolled(BaseException):
-    """The step is not the same for all counters, or cannot be said so."""
-
-
 def roll(s: Any, frame: Frame, end: int) -> bool:
     """Whether the loop that `frame` is about to enter was recorded as a whole; the frame stands
     behind it then."""
@@ -85,7 +81,7 @@ def roll(s: Any, frame: Frame, end: int) -> bool:
         return False
     site = frame.code, frame.pc - 1
     _, tried = s.tried.get(id(iterator), (iterator, 0))
-    if tried >= TRIES or {site} & (s.unrolled | s.outside.shared) or s.vm.step_over is not None:
+    if tried >= TRIES or site in s.outside.shared or s.vm.step_over is not None:
         return _as_it_stands(iterator)
     through = steps(iterator, s.outside.shadow)
     if through is None or (not sized and (through.length or 0) < LEAST):
@@ -99,7 +95,7 @@ def roll(s: Any, frame: Frame, end: int) -> bool:
             if trial.record():
                 trial.leave()
                 return True
-        except (NotRolled, Unsayable, Break, DataDependent, UnknownValue):
+        except (NotRolled, Break, DataDependent, UnknownValue):
             moved = not same_place(steps(iterator, s.outside.shadow), through)
             if moved or next(state.changes(), None) is not None:
                 raise Again(site) from None

@@ -8,13 +8,13 @@ return, or stops in front of an instruction with the locals and stack as its out
 from __future__ import annotations
 
 from types import CellType, FunctionType
-from typing import Any, ClassVar
+from typing import Any
 
 from eager.dataclass import dataclass
-from jitcap.capture.breaks import Again, Break, Place
+from jitcap.capture.breaks import Break, Place
 from jitcap.capture.capture import finish, tracing, with_aliases
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, NULL, Done, Frame
-from jitcap.capture.origin import Bind, Origin, Variable
+from jitcap.capture.origin import Origin
 from jitcap.capture.result import Captured
 from jitcap.capture.session import Session
 
@@ -25,29 +25,19 @@ RETURNED, STOPPED = 0, 1
 class Local(Origin):
     """A local variable of the live frame."""
 
-    in_frame: ClassVar[bool] = True
+    reads, shows = "args[0][{o.name!r}]", "{o.name}"
+    in_frame = True
     name: str
-
-    def expr(self, var: Variable, bind: Bind) -> str:
-        return f"args[0][{self.name!r}]"
-
-    def show(self) -> str:
-        return self.name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slot(Origin):
     """A place on the live frame's value stack (`where` 1) or exception stack (`where` 2)."""
 
-    in_frame: ClassVar[bool] = True
+    reads, shows = "args[{o.where}][{o.index}]", "a value of the expression ({o.index})"
+    in_frame = True
     where: int
     index: int
-
-    def expr(self, var: Variable, bind: Bind) -> str:
-        return f"args[{self.where}][{self.index}]"
-
-    def show(self) -> str:
-        return f"a value of the expression ({self.index})"
 
 
 def point_of(frame: Frame) -> tuple[Any, ...]:
@@ -76,18 +66,11 @@ def capture_segment(
     if frame.code.co_flags & (CO_GENERATOR | CO_ASYNC):
         raise Break("generator", f"{frame.code.co_qualname} is a generator")
 
-    unrolled: set[Any] = set()
-
     def attempt(shared: frozenset[Any]) -> tuple[Captured, int]:
         if limit is not None:  # instructions are counted, and a branch has two ways
             shared |= {(frame.code, None)}
-        while True:
-            session = Session(frame.code.co_qualname, unsafe, frozenset(unrolled))
-            try:
-                with tracing(session, dynamic, shared):
-                    return _attempt(session, frame, limit)
-            except Again as loop:
-                unrolled.add(loop.site)
+        with tracing(Session(frame.code.co_qualname, unsafe), dynamic, shared) as session:
+            return _attempt(session, frame, limit)
 
     return with_aliases(attempt)
 

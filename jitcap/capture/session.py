@@ -51,7 +51,7 @@ from jitcap.capture.native import (
     is_python_class,
 )
 from jitcap.capture.opcodes_table import OPCODES
-from jitcap.capture.origin import Attribute, Computed, Drawn, Fixed, Origin
+from jitcap.capture.origin import Attribute, Drawn, Fixed, Origin
 from jitcap.capture.outside import Outside
 from jitcap.capture.roll import roll
 from jitcap.capture.search import Search
@@ -60,7 +60,7 @@ from jitcap.capture.templates import Templates
 from jitcap.capture.ties import Ties
 from jitcap.capture.tracing import CaptureTracer
 from jitcap.graph import NOWHERE, Node, Where
-from jitcap.guards import CodeIs, Guards, Holds, Is
+from jitcap.guards import CodeIs, Guards, Is
 from jitcap.modes import Modes
 from jitcap.tracer import DataDependent
 
@@ -100,11 +100,8 @@ class Session(base.Session):
         self,
         name: str,
         unsafe: frozenset[str] = frozenset(),
-        unrolled: frozenset[Any] = frozenset(),
     ) -> None:
-        """`unrolled`: loops that are left as they stand."""
         super().__init__()
-        self.unrolled = unrolled
         self.unsafe = unsafe
         self.modes = Modes.now()
         self.entry = Place()  # where the function that is captured begins
@@ -258,7 +255,7 @@ class Session(base.Session):
         """One that hangs on an object that is fixed: the getter of a property."""
         inside = id(fn) in self.made or self.outside.origin_of(fn) is not None
         if not inside and not self.is_library(fn.__globals__):
-            self.guards.add(CodeIs(Fixed(fn, fn.__qualname__), self.line(), fn.__code__))
+            self.guard(CodeIs, Fixed(fn, fn.__qualname__), fn.__code__)
 
     def native(
         self, fn: Callable[..., Any], args: Args, kwargs: Kwargs, *, stores: bool = False
@@ -369,7 +366,7 @@ class Session(base.Session):
         if is_python_class(cls) and not is_library_class(cls):
             place = Attribute(Fixed(cls, cls.__qualname__), "__flags__")
             test = f"{{}} & {SEQUENCE | MAPPING} == {cls.__flags__ & (SEQUENCE | MAPPING)}"
-            self.guards.add(Holds(Computed((place,), test), self.line(), True))
+            self.guard_that(test, place)
         return cls.__flags__
 
     def raising(self, error: BaseException) -> None:
@@ -404,7 +401,7 @@ def _guard_defaults(s: Session, fn: FunctionType, given: int) -> None:
     for field in ("__defaults__", "__kwdefaults__"):
         if getattr(fn, field) is not None:
             place = Attribute(Fixed(fn, fn.__qualname__), field)
-            s.guards.add(Is(place, s.line(), getattr(fn, field)))
+            s.guard(Is, place, getattr(fn, field))
 
 
 def _may_lend(value: Any) -> bool:

@@ -14,7 +14,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator
 from math import inf
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from eager.aval import scalar_aval
 from eager.dataclass import dataclass
@@ -39,7 +39,7 @@ from eager.tensor import Tensor
 from eager.traced import Traced
 from jitcap.capture import numbers
 from jitcap.capture.kinds.base import Session
-from jitcap.capture.origin import Bind, Origin, Step, Variable
+from jitcap.capture.origin import Origin, Step
 from jitcap.graph import AS_NUMBER, BIND, INPUT, SIZE, Arg, Node, aval_of, symbol
 from jitcap.guards import Guard, Holds, Names
 from jitcap.marks import STATIC, Range, marks_of
@@ -63,27 +63,17 @@ _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {"==": operator.eq, ">=
 class SizeOf(Step):
     """The size of one dimension of a tensor."""
 
-    is_size: ClassVar[bool] = True
+    reads, shows = "{0}._array.shape[{o.dim}]", "{o.base}.shape[{o.dim}]"
+    is_size = True
     dim: int
-
-    def expr(self, var: Variable, bind: Bind) -> str:
-        return f"{var(self.base)}._array.shape[{self.dim}]"
-
-    def show(self) -> str:
-        return f"{self.base.show()}.shape[{self.dim}]"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StrideOf(SizeOf):
     """The stride of one dimension of a tensor, in elements; the array counts in `unit`s of them."""
 
+    reads, shows = "{0}._array.strides[{o.dim}] // {o.unit}", "{o.base}.strides[{o.dim}]"
     unit: int
-
-    def expr(self, var: Variable, bind: Bind) -> str:
-        return f"{var(self.base)}._array.strides[{self.dim}] // {self.unit}"
-
-    def show(self) -> str:
-        return f"{self.base.show()}.strides[{self.dim}]"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -194,7 +184,7 @@ class CaptureSizes(Sizes):
         key = value, history
         if key in self.seen:
             size, first = self.seen[key]
-            self.session.outside.guard(SameSize(origin, self.session.line(), first))
+            self.session.guard(SameSize, origin, first)
             return size
         size = self.make(numbers.read(self.session, value, origin), lo=2)
         self.seen[key] = size, origin
@@ -373,7 +363,7 @@ class CaptureSizes(Sizes):
         x, y = map(self.number, sides(size))
         self.complete = complete
         origin = numbers.expression(_COMPARE[relation], (x, y))
-        s.guards.add(Holds(origin, s.line(), holds))
+        s.guard(Holds, origin, holds)
 
 
 def symbol_terms(size: SymInt) -> Terms:

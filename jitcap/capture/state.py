@@ -18,6 +18,7 @@ from eager import random
 from eager.tensor import Tensor
 from jitcap.capture.interpret import Frame, Generator
 from jitcap.capture.kinds.base import MISSING
+from jitcap.capture.kinds.base import parts_of as items_of
 from jitcap.capture.kinds.cells import is_empty
 from jitcap.capture.kinds.objects import slots_of
 from jitcap.capture.native import is_python_class
@@ -126,11 +127,11 @@ def _mark_of_tensor(t: Tensor) -> Mark:
 def mark_of(obj: Any) -> Mark | None:
     """The contents of an object that can change, by identity; None for what cannot."""
     if isinstance(obj, list | collections.deque):
-        return tuple(map(id, _iterate(obj)))
+        return tuple(map(id, items_of(obj)))
     if isinstance(obj, dict):
         return tuple((_name(k), id(v)) for k, v in dict.items(obj))
     if isinstance(obj, set):
-        return (frozenset(map(_name, set.__iter__(obj))),)
+        return (frozenset(map(_name, items_of(obj))),)
     if isinstance(obj, CellType):
         return () if is_empty(obj) else (id(obj.cell_contents),)
     if isinstance(obj, Frame):
@@ -167,24 +168,16 @@ def fields_of_instance(obj: Any) -> dict[str, Any]:
     return fields
 
 
-def _iterate(obj: Any) -> Any:
-    return list.__iter__(obj) if isinstance(obj, list) else collections.deque.__iter__(obj)
-
-
 def _name(key: Any) -> Any:
     return key if type(key) in (int, str) else id(key)
 
 
 def parts_of(obj: Any) -> list[Any]:
     """What an object leads to."""
-    if isinstance(obj, list | collections.deque):
-        return [*_iterate(obj)]
     if isinstance(obj, dict):
         return [*dict.keys(obj), *dict.values(obj)]
-    if isinstance(obj, tuple):
-        return [*tuple.__iter__(obj)]
-    if isinstance(obj, set | frozenset):
-        return []
+    if isinstance(obj, list | collections.deque | tuple | set | frozenset):
+        return [*items_of(obj)]
     if isinstance(obj, CellType):
         return [] if is_empty(obj) else [obj.cell_contents]
     if isinstance(obj, Frame):

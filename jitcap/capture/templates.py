@@ -12,7 +12,8 @@ records, and the next ones get copies of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import operator
+from collections.abc import Callable
 from typing import Any, Final
 
 from eager.dataclass import dataclass
@@ -153,7 +154,7 @@ def recorded(s: Any, fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any
     writes = []
     for (i, x), (array, memory, generation, version, *others) in zip(tensors, before, strict=True):
         now, home, reached, stored, *left = _marks(x)
-        if now is not array or home is not memory or any(map(_differ, left, others)):
+        if now is not array or home is not memory or any(map(operator.is_not, left, others)):
             return result, None
         if reached != generation or stored != version:
             if array.chain or sum(y._array.storage is memory for _, y in tensors) > 1:
@@ -167,10 +168,6 @@ def recorded(s: Any, fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any
         return result, None
     rows = tuple((n.op, tuple(map(code, n.args)), n.attrs, n.avals) for n in nodes)
     return result, Template(rows, checks, tuple(writes), _state(s) == state)
-
-
-def _differ(a: Any, b: Any) -> bool:
-    return a is not b
 
 
 def _marks(x: Tensor) -> tuple[Any, ...]:
@@ -191,8 +188,5 @@ def _state(s: Any) -> list[int]:
         for name, table in vars(owner).items()
         if isinstance(table, dict | list | set) and not (owner is s.tracer and name in _GROWS)
     ]
-    return [*tables, len(s.guards.items), *_drawn(s)]
-
-
-def _drawn(s: Any) -> Iterator[int]:
-    return (draws.count for draws in s.tracer.draws.values())
+    drawn = [draws.count for draws in s.tracer.draws.values()]
+    return [*tables, len(s.guards.items), *drawn]

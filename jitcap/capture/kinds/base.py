@@ -10,22 +10,24 @@ define refuses with a record.
 from __future__ import annotations
 
 import collections
+import functools
 import operator
 from collections.abc import Callable, Iterable
 from types import CellType, FunctionType
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Concatenate, Final, NoReturn, ParamSpec, TypeVar
 
 from eager.sym import SymNumber
 from jitcap.capture.breaks import Break
 from jitcap.capture.native import answers_for_itself, is_library_space, per_class
-from jitcap.capture.origin import MembersOf, Origin
+from jitcap.capture.origin import Computed, MembersOf, Origin
 from jitcap.capture.outside import Outside, Shadow
 from jitcap.capture.replay import Maker
-from jitcap.guards import Guards
+from jitcap.guards import Guard, Guards, Holds
 
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
 Handler = Callable[..., Any]
+P = ParamSpec("P")
 HANDLERS: Final[dict[Any, Handler]] = {}  # builtins whose meaning differs on captured values
 
 
@@ -37,6 +39,21 @@ def handles(*functions: Any) -> Callable[[Handler], Handler]:
         for fn in functions:
             assert fn not in HANDLERS, f"{fn} is registered twice"
             HANDLERS[fn] = handler
+        return handler
+
+    return register
+
+
+def handles_each(*functions: Any) -> Callable[[Handler], Handler]:
+    """The same for `handler(session, function, *args, **kwargs)`, one of several functions."""
+
+    def register(handler: Handler) -> Handler:
+        for fn in functions:
+
+            def own(s: Session, /, *args: Any, _fn: Any = fn, **kwargs: Any) -> Any:
+                return handler(s, _fn, *args, **kwargs)
+
+            handles(fn)(functools.wraps(handler)(own))
         return handler
 
     return register
@@ -93,7 +110,6 @@ class Session:
         self.unsafe: frozenset[str] = frozenset()  # lines where a check failed as a version ran
         self.rolls: list[Any] = []  # loops of which a step is recorded now: see `capture.roll`
         self.tried: dict[int, tuple[Any, int]] = {}  # by id of an iterator: how often
-        self.unrolled: frozenset[Any] = frozenset()  # loops that are left as they stand
         self.inner: dict[int, Any] = {}  # values of steps of loops, by id, each with its loop
         self.rolled: list[str] = []  # what became of loops, for people
         self.bound_to = ""  # what the program saw that holds in this process only
@@ -237,6 +253,18 @@ class Session:
         found = self.written.get((id(twin), key if type(key) in (str, int) else None))
         return f"{found.file}:{found.line}" if found else ""
 
+    def guard(
+        self, kind: Callable[Concatenate[Any, str, P], Guard], place: Any,
+        *expected: P.args, **how: P.kwargs,
+    ) -> None:  # fmt: skip
+        """Make a guard of this kind about what is found at a place."""
+        self.guards.add(kind(place, self.line(), *expected, **how))
+
+    def guard_that(self, text: str, *asked: Any, answer: bool = True) -> None:
+        """Guard what an expression over places, and then objects, answers."""
+        places = tuple(x for x in asked if isinstance(x, Origin))
+        self.guard(Holds, Computed(places, text, asked[len(places) :]), answer)
+
     # what `jitcap.capture.session` adds
 
     line: Callable[[], str]
@@ -331,6 +359,13 @@ def checked(fn: Callable[[Any], Any], owner: Any, name: str, answer: Any) -> Any
     return fn(type(type(owner).__name__, (), {name: lambda *_: answer})())
 
 
+def _refusing(what: str) -> Callable[..., Any]:
+    def operation(self: Kind, s: Session, obj: Any, *given: Any) -> Any:
+        self.refuse(obj, what)
+
+    return operation
+
+
 class Kind:
     """The operations; each refuses until a kind defines it."""
 
@@ -374,42 +409,18 @@ class Kind:
         """The special method `name` of the object's class, if it is written in Python."""
         return None
 
-    def getattr(self, s: Session, obj: Any, name: str) -> Any:
+    def getattr(self, s: Session, obj: Any, name: str, *value: Any) -> Any:
         self.refuse(obj, f".{name}")
 
-    def setattr(self, s: Session, obj: Any, name: str, value: Any) -> None:
-        self.refuse(obj, f".{name}")
-
-    def delattr(self, s: Session, obj: Any, name: str) -> None:
-        self.refuse(obj, f".{name}")
-
-    def getitem(self, s: Session, obj: Any, key: Any) -> Any:
-        self.refuse(obj, "an item")
-
-    def setitem(self, s: Session, obj: Any, key: Any, value: Any) -> None:
-        self.refuse(obj, "an item")
-
-    def delitem(self, s: Session, obj: Any, key: Any) -> None:
-        self.refuse(obj, "an item")
-
-    def contains(self, s: Session, obj: Any, item: Any) -> Any:
-        self.refuse(obj, "a membership test")
-
-    def length(self, s: Session, obj: Any) -> Any:
-        self.refuse(obj, "len()")
-
-    def truth(self, s: Session, obj: Any) -> bool:
-        self.refuse(obj, "the truth")
+    setattr = delattr = getattr
+    getitem = setitem = delitem = _refusing("an item")
+    contains, length, truth = map(_refusing, ("a membership test", "len()", "the truth"))
 
     def iter(self, s: Session, obj: Any) -> Any:
         """Something whose `__next__` native code and `next` can call."""
         raise Break("iteration", f"iteration over a {self.type_of(obj).__qualname__} from outside")
 
-    def next(self, s: Session, obj: Any) -> Any:
-        self.refuse(obj, "next()")
-
-    def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
-        self.refuse(fn, "a call")
+    next, call = map(_refusing, ("next()", "a call"))
 
     def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         """`fn`, a method that is written in C and bound to `owner`."""
@@ -428,7 +439,7 @@ class Refusing:
 
     __slots__ = ()
 
-    def refusal(self) -> Break:
+    def refusal(self) -> BaseException:
         """What cannot be done, and why."""
         raise NotImplementedError
 

@@ -9,10 +9,10 @@ from typing import Any
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import MISSING, UNLOADED, MutableKind, Session, of
 from jitcap.capture.kinds.constants import NativeKind
-from jitcap.capture.origin import CellOf, Computed, Contents, FixedPart, Origin
+from jitcap.capture.origin import CellOf, Contents, FixedPart, Origin
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import ATTRIBUTE, Effect, Maker
-from jitcap.guards import Holds, Same
+from jitcap.guards import Same
 
 
 class CellShadow(Shadow):
@@ -29,8 +29,7 @@ class CellShadow(Shadow):
             return
         if is_empty(self.real):
             self.base = MISSING
-            place = Computed((self.origin,), "{1}({0})", (is_empty,))
-            s.guards.add(Holds(place, s.line(), True))
+            s.guard_that("{1}({0})", self.origin, is_empty)
             return
         self.base = s.outside.load(self.real.cell_contents, Contents(self.origin))
         self.twin.cell_contents = self.base
@@ -50,9 +49,8 @@ class CellShadow(Shadow):
         return () if is_empty(self.real) else (self.real.cell_contents,)
 
     def replay(self, make: Maker) -> list[Effect]:
-        target, value = make.names.var(self.origin), make.expr(self.twin.cell_contents)
-        where = make.written_at(self.twin, None)
-        return [Effect(self.origin, target, ATTRIBUTE, "cell_contents", value, where=where)]
+        value = make.expr(self.twin.cell_contents)
+        return [self.write(make, ATTRIBUTE, "cell_contents", value)]
 
     def counters(self) -> set[str]:
         same = type(self.base) is int and self.changed() and type(self.twin.cell_contents) is int
@@ -88,7 +86,7 @@ def closure_cell(s: Session, fn: FunctionType, index: int) -> CellType:
         known = CellShadow(real, origin)
         outside.register(known)
     else:  # two functions share a variable: they must at every call
-        outside.guard(Same(origin, s.line(), known.origin))
+        s.guard(Same, origin, known.origin)
     s.cells[id(fn), index] = cell = known.twin
     return cell
 

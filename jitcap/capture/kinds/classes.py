@@ -113,7 +113,7 @@ def guarded_mro(s: Session, cls: type) -> tuple[type, ...]:
         s.namespaces[id(cls)] = MembersOf.of(cls)
         if not is_library_class(cls):
             place = Attribute(Fixed(cls, cls.__qualname__), "__mro__")
-            s.guards.add(Is(place, s.line(), cls.__mro__))
+            s.guard(Is, place, cls.__mro__)
     return cls.__mro__
 
 
@@ -127,7 +127,7 @@ def guarded_names(s: Session, cls: type, among: frozenset[str]) -> set[str]:
         found |= {name for name in held if isinstance(vars(owner)[name], FunctionType)}
         if id(owner) not in s.made:
             guarded_mro(s, owner)
-            s.guards.add(MembersAre(s.namespaces[id(owner)], s.line(), among, held))
+            s.guard(MembersAre, s.namespaces[id(owner)], among, held)
     return found
 
 
@@ -148,7 +148,7 @@ def _load_member(s: Session, owner: type, name: str, raw: Any) -> Any:
     if isinstance(raw, FunctionType):
         s.outside.fixed[id(raw)] = raw
         if not library:
-            s.guards.add(CodeIs(Item(table, name), s.line(), raw.__code__))
+            s.guard(CodeIs, Item(table, name), raw.__code__)
     elif not (
         raw is MISSING
         or isinstance(raw, DESCRIPTORS)
@@ -157,7 +157,7 @@ def _load_member(s: Session, owner: type, name: str, raw: Any) -> Any:
     ):
         return s.outside.load(raw, Item(table, name))
     if name not in ("__dict__", "__weakref__"):
-        s.guards.add(Member(table, s.line(), name, ABSENT if raw is MISSING else raw))
+        s.guard(Member, table, name, ABSENT if raw is MISSING else raw)
     return raw
 
 

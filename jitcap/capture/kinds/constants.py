@@ -250,7 +250,7 @@ class SliceKind(NativeKind):
     """A slice of the loaded parts; the same one when all of them are constants."""
 
     def load(self, s: Session, real: slice, origin: Origin) -> Any:
-        s.outside.guard(TypeIs(origin, s.line(), slice))
+        s.guard(TypeIs, origin, slice)
         given = {name: getattr(real, name) for name in ("start", "stop", "step")}
         parts = [s.outside.load(value, Attribute(origin, name)) for name, value in given.items()]
         same = all(a is b for a, b in zip(parts, given.values(), strict=True))
@@ -265,7 +265,7 @@ class SingletonKind(ConstantKind):
     """None, True, False, Ellipsis, NotImplemented."""
 
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
-        s.outside.guard(Is(origin, s.line(), real))
+        s.guard(Is, origin, real)
         return real
 
 
@@ -320,7 +320,7 @@ class OpaqueKind(Kind):
     """Every operation refuses."""
 
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
-        s.outside.guard(TypeIs(origin, s.line(), type(real)))
+        s.guard(TypeIs, origin, type(real))
         return s.outside.register(Shadow(real, origin, Opaque(type(real))))
 
     def to_native(self, s: Session, value: Any) -> Any:
@@ -403,7 +403,7 @@ class ExceptionKind(NativeKind, MutableKind):
     be looked into."""
 
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
-        s.outside.guard(TypeIs(origin, s.line(), type(real)))
+        s.guard(TypeIs, origin, type(real))
         return s.outside.register(Shadow(real, origin, real))
 
     def settle(self, s: Session, value: Any, depth: int) -> None:
@@ -466,7 +466,7 @@ class FileKind(OpaqueKind):
     """A text file: what is written to it is written after the graph ran."""
 
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
-        s.outside.guard(TypeIs(origin, s.line(), type(real)))
+        s.guard(TypeIs, origin, type(real))
         return s.outside.register(Shadow(real, origin, real))
 
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
@@ -486,7 +486,7 @@ class FileKind(OpaqueKind):
             return fn(*map(s.known, args))  # it complains
         origin = s.outside.origin_of(owner)
         if origin is not None:
-            s.guards.add(Is(Attribute(origin, "closed"), s.line(), False))
+            s.guard(Is, Attribute(origin, "closed"), False)
         s.host_call(fn, args, {})
         if fn.__name__ == "flush":
             return None

@@ -21,7 +21,7 @@ from eager.symint import SymInt, hint, known_eq, known_lt, of_data
 from eager.tensor import Tensor
 from eager.traced import Traced
 from jitcap.capture.breaks import Again
-from jitcap.capture.kinds.base import KINDS, Kind, Session, handles, kind_of, of
+from jitcap.capture.kinds.base import HANDLERS, KINDS, Kind, Refusing, Session, handles, kind_of, of
 from jitcap.capture.kinds.constants import NativeKind
 from jitcap.capture.replay import Maker
 from jitcap.capture.sizes import out
@@ -44,6 +44,11 @@ def range_of(s: Session, args: tuple[Any, ...]) -> Any:
     return None if type(length) is int else SizedRange(s, args, first, step, length)
 
 
+def _of_real(fn: Callable[..., Any]) -> Any:
+    """A method of a range that asks the real one."""
+    return lambda numbers, *args: fn(numbers.real(), *args)
+
+
 class SizedRange:
     """A range: its first number, and how many there are if any. Native code finds a real one, of
     the numbers at hand."""
@@ -63,35 +68,19 @@ class SizedRange:
     def __class__(self) -> type:
         return range
 
-    def __len__(self) -> int:
-        return len(self.real())
-
     def __bool__(self) -> bool:
         return bool(self.length > 0)  # type: ignore[operator]
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.real())
-
-    def __reversed__(self) -> Iterator[int]:
-        return reversed(self.real())
-
-    def __getitem__(self, key: Any) -> Any:
-        return self.real()[key]
-
-    def __contains__(self, key: Any) -> bool:
-        return key in self.real()
 
     def __eq__(self, other: object) -> bool:
         return self.real() == (other.real() if type(other) is SizedRange else other)
 
-    def __hash__(self) -> int:
-        return hash(self.real())
+    __len__, __iter__, __reversed__ = _of_real(len), _of_real(iter), _of_real(reversed)
+    __hash__ = _of_real(hash)
+    __repr__ = _of_real(repr)
+    __getitem__, __contains__ = _of_real(operator.getitem), _of_real(operator.contains)
 
-    def __repr__(self) -> str:
-        return repr(self.real())
 
-
-class SizedIterator:
+class SizedIterator(Iterator[Any]):
     """Goes through a range, one way or the other, or through the rows of a tensor with these
     numbers. `fixed`: Python's, once it had to be."""
 
@@ -144,9 +133,6 @@ class SizedIterator:
         fixed = self.fixed
         rest = None if fixed is None else fixed.__reduce__()[1:]
         return id(self.numbers), self.backwards, self.used, rest
-
-    def __iter__(self) -> SizedIterator:
-        return self
 
     def __length_hint__(self) -> int:
         if self.fixed is not None:
@@ -259,7 +245,7 @@ class Piece:
         return Piece(flip(self.whole, 0), self.last, self.first)
 
 
-class Rows:
+class Rows(Refusing):
     """A list of tensors and `Piece`s. `site`: the loop that is to be left as it stands if somebody
     wants more than the whole."""
 
@@ -330,13 +316,8 @@ class Rows:
             raise Again(self.site)
         return cat([_side_by_side(p.whole, d) if type(p) is Piece else p for p in self.parts], d)
 
-    def _refuse(self, *_: Any) -> Any:
-        raise Again(self.site)
-
-    __len__ = __getitem__ = __iter__ = __contains__ = __bool__ = __eq__ = __ne__ = _refuse
-    __lt__ = __le__ = __gt__ = __ge__ = __add__ = __radd__ = __mul__ = __rmul__ = _refuse
-    __repr__ = __str__ = __format__ = __reduce_ex__ = __copy__ = __deepcopy__ = _refuse
-    __hash__ = None  # type: ignore[assignment]
+    def refusal(self) -> BaseException:
+        return Again(self.site)
 
 
 def _side_by_side(whole: Tensor, dim: int) -> Tensor:
@@ -383,11 +364,5 @@ class RowsKind(Kind):
         return True
 
 
-@handles(Rows.append)
-def _append(s: Session, rows: Rows, value: Any, /) -> None:
-    rows.append(value)
-
-
-@handles(Rows.reverse)
-def _reverse(s: Session, rows: Rows, /) -> None:
-    rows.reverse()
+for _method in (Rows.append, Rows.reverse):
+    HANDLERS[_method] = lambda s, *args, _method=_method: _method(*args)

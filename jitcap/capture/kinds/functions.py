@@ -93,10 +93,10 @@ class FunctionKind(NativeKind):
             s.outside.fix(real, origin)
         else:
             s.outside.register(Shadow(real, origin, real))
-            s.outside.guard(TypeIs(origin, s.line(), FunctionType))
-            s.outside.guard(Is(Attribute(origin, "__globals__"), s.line(), real.__globals__))
+            s.guard(TypeIs, origin, FunctionType)
+            s.guard(Is, Attribute(origin, "__globals__"), real.__globals__)
         if not s.is_library(real.__globals__) or not s.outside.is_fixed(real):
-            s.outside.guard(CodeIs(origin, s.line(), real.__code__))
+            s.guard(CodeIs, origin, real.__code__)
         return real
 
     def to_native(self, s: Session, value: Any) -> Any:
@@ -202,7 +202,7 @@ class MethodKind(NativeKind):
     """A Python function bound to an object."""
 
     def load(self, s: Session, real: MethodType, origin: Origin) -> Any:
-        s.outside.guard(TypeIs(origin, s.line(), MethodType))
+        s.guard(TypeIs, origin, MethodType)
         fn = s.outside.load(real.__func__, Attribute(origin, "__func__"))
         owner = s.outside.load(real.__self__, Attribute(origin, "__self__"))
         return s.outside.register(Shadow(real, origin, MethodType(fn, owner)))
@@ -235,8 +235,8 @@ class BuiltinKind(FixedKind):
         owner = getattr(real, "__self__", None)
         if owner is None or isinstance(owner, type | ModuleType):
             return s.outside.fix(real, origin)
-        s.outside.guard(TypeIs(origin, s.line(), type(real)))
-        s.outside.guard(Equals(Attribute(origin, "__name__"), s.line(), real.__name__))
+        s.guard(TypeIs, origin, type(real))
+        s.guard(Equals, Attribute(origin, "__name__"), real.__name__)
         twin = s.outside.load(owner, Attribute(origin, "__self__"))
         if isinstance(twin, Opaque):
             return s.outside.register(Shadow(real, origin, Opaque(type(real))))
@@ -318,14 +318,14 @@ class PartialKind(NativeKind):
     def load(self, s: Session, real: functools.partial[Any], origin: Origin) -> Any:
         if type(real) is not functools.partial:
             return OPAQUE.load(s, real, origin)
-        s.outside.guard(TypeIs(origin, s.line(), functools.partial))
+        s.guard(TypeIs, origin, functools.partial)
         fn = s.outside.load(real.func, Attribute(origin, "func"))
         args = s.outside.load(real.args, Attribute(origin, "args"))
         keywords = s.outside.load(real.keywords, Attribute(origin, "keywords"))
         s.settle(keywords)
         if real.__dict__:
             return OPAQUE.load(s, real, origin)
-        s.outside.guard(Length(Attribute(origin, "__dict__"), s.line(), 0))
+        s.guard(Length, Attribute(origin, "__dict__"), 0)
         return s.outside.register(Shadow(real, origin, functools.partial(fn, *args, **keywords)))
 
     def rebuild(self, make: Maker, value: functools.partial[Any]) -> str:

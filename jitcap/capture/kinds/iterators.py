@@ -70,15 +70,12 @@ class GeneratorKind(NativeKind):
         raise TypeError("'generator' object is not callable")
 
 
-class InterpretedIterator:
+class InterpretedIterator(Iterator[Any]):
     """An iterator of a Python class in the hands of native code."""
 
     def __init__(self, s: Session, iterator: Any) -> None:
         self._session = s
         self.iterator = iterator
-
-    def __iter__(self) -> Any:
-        return self
 
     def __next__(self) -> Any:
         return self._session.next(self.iterator)
@@ -94,16 +91,13 @@ class Iteration(InterpretedIterator):
         return self._session.lend(super().__next__())
 
 
-class ReversedIterator:
+class ReversedIterator(Iterator[Any]):
     """`reversed(obj)` of an instance that has items and a length."""
 
     def __init__(self, s: Session, obj: Any) -> None:
         self._session = s
         self._obj = obj
         self._index = s.length(obj) - 1
-
-    def __iter__(self) -> ReversedIterator:
-        return self
 
     def __length_hint__(self) -> int:
         if self._index < 0:
@@ -122,7 +116,7 @@ class ReversedIterator:
             raise StopIteration from None
 
 
-class Lazy:
+class Lazy(Iterator[Any]):
     """An iterator of the builtin type `cls`: `map`, `filter`, `iter(fn, sentinel)`. Each item is
     made by `step`, which runs the program's functions; a StopIteration of theirs ends it."""
 
@@ -133,9 +127,6 @@ class Lazy:
         self.cls = cls
         self._step = step
         self.hint = hint
-
-    def __iter__(self) -> Lazy:
-        return self
 
     def __next__(self) -> Any:
         return self._step()

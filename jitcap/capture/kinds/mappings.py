@@ -22,7 +22,7 @@ from jitcap.capture.kinds.sequences import MeasuredKind
 from jitcap.capture.origin import Attribute, Item, ItemBy, Keys, Origin, entry_of
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import DROP, ITEM, PUT, Effect, Maker
-from jitcap.guards import Absent, AbsentBy, Guard, KeysAre, Length, TypeIs
+from jitcap.guards import Absent, AbsentBy, KeysAre, Length, TypeIs
 
 # Methods that look at one key only.
 _LISTING: Final = frozenset({"copy", "__or__", "__ror__"})  # that may ask for the keys
@@ -81,10 +81,10 @@ class DictShadow(Shadow):
         value = dict.get(self.real, real_key, MISSING)
         by = self.way("__contains__", dict.__contains__)
         if value is MISSING:
-            absent: Guard = Absent(self.origin, s.line(), real_key, by)
-            if origin is not None:
-                absent = AbsentBy(self.origin, s.line(), origin, by)
-            s.guards.add(absent)
+            if origin is None:
+                s.guard(Absent, self.origin, real_key, by)
+            else:
+                s.guard(AbsentBy, self.origin, origin, by)
             return
         way = None if self.plain() else entry_of
         step: Origin = Item(self.origin, real_key, way)
@@ -114,7 +114,7 @@ class DictShadow(Shadow):
         if all(type(k) in (int, str) for k in keys):
             own = self.way("__iter__", self.kind.__iter__) or self.way("__len__", self.kind.__len__)
             view = own and self.kind.keys
-            s.guards.add(KeysAre(self.origin, s.line(), tuple(keys), view))
+            s.guard(KeysAre, self.origin, tuple(keys), view)
             twins = keys
         else:
             twins = self._load_keys(s, keys)
@@ -132,7 +132,7 @@ class DictShadow(Shadow):
         for key in keys:
             s.refuse_key(key)
         listed = Keys(self.origin, self.kind.keys)
-        s.guards.add(Length(listed, s.line(), len(keys)))
+        s.guard(Length, listed, len(keys))
         twins = [s.outside.load(k, Item(listed, i)) for i, k in enumerate(keys)]
         s.tells_apart(twins)
         return twins
@@ -142,7 +142,7 @@ class DictShadow(Shadow):
         if not self.whole and not self.stored() and not self.removed():
             count = dict.__len__(self.real)
             by = self.way("__len__", dict.__len__)
-            s.guards.add(Length(self.origin, s.line(), count, by))
+            s.guard(Length, self.origin, count, by)
             return count
         self.complete(s)
         return dict.__len__(self.twin)
@@ -179,20 +179,17 @@ class DictShadow(Shadow):
     def replay(self, make: Maker) -> list[Effect]:
         if self.real is vars(builtins):
             raise Break("builtins", "a builtin is replaced")
-        target, at = make.names.var(self.origin), partial(make.written_at, self.twin)
-        write = partial(Effect, self.origin, target)
-        kind = self.kind
+        write, kind = partial(self.write, make), self.kind
         if self.reordered():
-            return self._refill(make, partial(write, where=at(None)))
+            return self._refill(make, write)
         drop, put = make.names.bind(kind.__delitem__), make.names.bind(kind.__setitem__)
         form = ITEM if type(self.real) in (dict, kind) else PUT
         effects = [
-            write(DROP, make.expr(k), fn=drop, name=_constant(k), where=at(k))
-            for k in self.removed()
+            write(DROP, make.expr(k), fn=drop, name=_constant(k), at=k) for k in self.removed()
         ]
         for k in self.stored():
             key, value = make.expr(k), make.expr(dict.__getitem__(self.twin, k))
-            effects.append(write(form, key, value, put, name=_constant(k), where=at(k)))
+            effects.append(write(form, key, value, put, name=_constant(k), at=k))
         return effects
 
     def _refill(self, make: Maker, write: Any) -> list[Effect]:
@@ -233,13 +230,17 @@ def touch(s: Session, mapping: Any, key: Any) -> None:
         shadow.touch(s, key)
 
 
-def _look_up(s: Session, mapping: Any, key: Any) -> None:
-    """The same, of one that may be made inside."""
+def _known(s: Session, mapping: Any, key: Any, *, drops: bool = False) -> Any:
+    """A key that is looked up or dropped: its value, of which the dictionary tells the truth."""
+    key = s.known(key)
     shadow = s.outside.shadow(mapping)
-    if shadow is None:
+    if not isinstance(shadow, DictShadow):
         s.hashing((key,))
-    elif isinstance(shadow, DictShadow):
+    elif drops:
+        shadow.before_delete(s, key)
+    else:
         shadow.touch(s, key)
+    return key
 
 
 @of(dict, collections.OrderedDict, collections.defaultdict)
@@ -259,15 +260,14 @@ class DictKind(MeasuredKind):
         return [f"{put}({name}, {make.expr(k)}, {make.expr(v)})" for k, v in kind.items(value)]
 
     def load(self, s: Session, real: dict[Any, Any], origin: Origin) -> Any:
-        s.outside.guard(TypeIs(origin, s.line(), type(real)))
+        s.guard(TypeIs, origin, type(real))
         if isinstance(real, collections.defaultdict):
             factory = s.outside.load(real.default_factory, Attribute(origin, "default_factory"))
             return s.outside.register(DictShadow(real, origin, collections.defaultdict(factory)))
         return s.outside.register(DictShadow(real, origin, type(real)()))
 
     def getitem(self, s: Session, obj: Any, key: Any) -> Any:
-        key = s.known(key)
-        _look_up(s, obj, key)
+        key = _known(s, obj, key)
         if not dict.__contains__(obj, key) and type(obj) is not dict:
             found = s.asked(obj, "__missing__", key)
             if found is not MISSING:
@@ -290,18 +290,11 @@ class DictKind(MeasuredKind):
             shadow.store(key, value)
 
     def delitem(self, s: Session, obj: Any, key: Any) -> None:
-        key = s.known(key)
-        shadow = s.outside.shadow(obj)
-        if isinstance(shadow, DictShadow):
-            shadow.before_delete(s, key)
-        else:
-            s.hashing((key,))
+        key = _known(s, obj, key, drops=True)
         del obj[key]
 
     def contains(self, s: Session, obj: Any, item: Any) -> Any:
-        item = s.known(item)
-        _look_up(s, obj, item)
-        return dict.__contains__(obj, item)
+        return dict.__contains__(obj, _known(s, obj, item))
 
     def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         for value in (owner, *args) if fn.__name__ in _LISTING else ():
@@ -309,10 +302,5 @@ class DictKind(MeasuredKind):
                 raise Break("opaque object", f"native code asks {type(value).__qualname__}.keys()")
         if fn.__name__ not in _KEYED or not args:
             return super().invoke(s, owner, fn, args, kwargs)
-        args = (s.known(args[0]), *args[1:])
-        shadow = s.outside.shadow(owner)
-        if isinstance(shadow, DictShadow) and fn.__name__ == "pop":
-            shadow.before_delete(s, args[0])
-        else:
-            _look_up(s, owner, args[0])
-        return fn(*args, **kwargs)
+        key = _known(s, owner, args[0], drops=fn.__name__ == "pop")
+        return fn(key, *args[1:], **kwargs)

@@ -15,7 +15,7 @@ from jitcap.capture.kinds.base import MISSING, Session, of
 from jitcap.capture.kinds.classes import ATOMS, class_raw
 from jitcap.capture.kinds.constants import StaticKind
 from jitcap.capture.kinds.mappings import DictShadow, touch
-from jitcap.capture.kinds.objects import default_get, default_put, default_remove
+from jitcap.capture.kinds.objects import default_get, default_put
 from jitcap.capture.origin import GLOBALS, Fixed, FixedPart, Item
 from jitcap.class_guard import ABSENT, Member
 from jitcap.guards import Absent
@@ -57,7 +57,7 @@ def module_value(s: Session, real: dict[str, Any], name: str, *, own: bool = Tru
         value = real.get(name, MISSING)
         if value is MISSING or type(value) in ATOMS or (own and isinstance(value, _PARTS)):
             held = ABSENT if value is MISSING else value
-            s.guards.add(Member(shadow.origin, s.line(), name, held))
+            s.guard(Member, shadow.origin, name, held)
             return value
     shadow.touch(s, name)
     return twin.get(name, MISSING)
@@ -70,7 +70,7 @@ def builtin_value(s: Session, space: dict[str, Any], name: str) -> Any:
     if name not in twin and real is not MISSING and real is BUILTINS.get(name):
         shadow = s.outside.shadow(twin)
         assert shadow is not None
-        s.guards.add(Member(shadow.origin, s.line(), name, real))
+        s.guard(Member, shadow.origin, name, real)
         return real
     touch(s, twin, name)
     if name not in twin:
@@ -104,7 +104,7 @@ def _imported(s: Session, name: str) -> Any:
     later.ensure(name)
     place = Fixed(sys.modules, "sys.modules")
     if name not in sys.modules:
-        s.guards.add(Absent(place, s.line(), name))
+        s.guard(Absent, place, name)
         return MISSING
     return s.outside.load(sys.modules[name], Item(place, name))
 
@@ -180,4 +180,4 @@ class ModuleKind(StaticKind):
     def delattr(self, s: Session, obj: Any, name: str) -> None:
         self._refuse_library(s, obj, name)
         globals_of(s, vars(obj))
-        default_remove(s, obj, name)
+        default_put(s, obj, name, MISSING)

@@ -77,7 +77,7 @@ class ObjectShadow(Shadow):
                 value = descriptor.__get__(self.real, type(self.real))
             except AttributeError:
                 self.slots[name] = MISSING
-                s.guards.add(Is(IsUnset(self.origin, name, descriptor), s.line(), True))
+                s.guard(Is, IsUnset(self.origin, name, descriptor), True)
                 return
             value = s.outside.load(value, self._place(name, descriptor))
             self.slots[name] = value
@@ -118,10 +118,7 @@ class ObjectShadow(Shadow):
         effects = []
         put, drop = make.names.bind(object.__setattr__), make.names.bind(object.__delattr__)
         for slot, value in self.written_slots():
-            write = partial(
-                Effect, self.origin, make.names.var(self.origin), key=repr(slot), name=slot,
-                where=make.written_at(self.twin, slot),
-            )  # fmt: skip
+            write = partial(self.write, make, key=repr(slot), name=slot, at=slot)
             if value is MISSING:
                 effects.append(write(DROP, fn=drop, model=DROP_ITEM))
             else:
@@ -255,11 +252,6 @@ def store_field(s: Session, obj: Any, name: str, value: Any) -> None:
     kind_of(fields).setitem(s, fields, name, value)
 
 
-def default_remove(s: Session, obj: Any, name: str) -> None:
-    """`object.__delattr__(obj, name)`."""
-    default_put(s, obj, name, MISSING)
-
-
 # ---- instances as values
 
 
@@ -284,20 +276,20 @@ class ObjectKind(MutableKind):
             return self.base.load(s, real, origin)
         if isinstance(real, dict | list) and any(slots_of(cls)):
             return OPAQUE.load(s, real, origin)
-        s.outside.guard(TypeIs(origin, s.line(), cls))
+        s.guard(TypeIs, origin, cls)
         s.outside.fixed[id(cls)] = cls
         if isinstance(real, dict):
             twin: Any = dict.__new__(cls)
             whole, shadow = DictShadow(real, origin, twin), ObjectShadow(real, origin, twin)
             if shadow.fields is not None and shadow.fields.real is real:  # `self.__dict__ = self`
-                s.guards.add(Same(shadow.fields.origin, s.line(), origin))
+                s.guard(Same, shadow.fields.origin, origin)
                 object.__setattr__(twin, "__dict__", twin)
             else:
                 self._register(s, shadow)
             return s.outside.register(whole)
         if isinstance(real, list):
             count = list.__len__(real)
-            s.outside.guard(Length(origin, s.line(), count, list.__len__))
+            s.guard(Length, origin, count, list.__len__)
             twin = list.__new__(cls)
             self._register(s, ObjectShadow(real, origin, twin))
             return s.outside.register(ListShadow(real, origin, twin))
@@ -316,7 +308,7 @@ class ObjectKind(MutableKind):
         cls, base = type(real), base_of(real)
         if not cls.__dictoffset__ or not is_python_class(cls):
             return s.outside.constant(real, origin)
-        s.outside.guard(Equals(origin, s.line(), real))
+        s.guard(Equals, origin, real)
         twin = base.__new__(cls, *base.__getnewargs__(real))
         self._register(s, ObjectShadow(real, origin, twin))
         return twin
@@ -328,7 +320,7 @@ class ObjectKind(MutableKind):
             return
         known = s.outside.by_real.get(id(shadow.fields.real))
         if isinstance(known, DictShadow):  # that of another instance, too: `self.__dict__ = shared`
-            s.guards.add(Same(shadow.fields.origin, s.line(), known.origin))
+            s.guard(Same, shadow.fields.origin, known.origin)
             object.__setattr__(shadow.twin, "__dict__", known.twin)
             shadow.fields = known
         else:
@@ -407,7 +399,7 @@ class ObjectKind(MutableKind):
 
     def delattr(self, s: Session, obj: Any, name: str) -> None:
         if s.asked(obj, "__delattr__", name) is MISSING:
-            default_remove(s, obj, name)
+            default_put(s, obj, name, MISSING)
 
     def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         method = class_raw(s, type(fn), "__call__")

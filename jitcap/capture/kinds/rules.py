@@ -6,7 +6,7 @@ import enum
 import functools
 import io
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, Final
 
@@ -51,8 +51,8 @@ def _told_apart_by_the_program(cls: type) -> Kind | None:
     return OPAQUE if own else None
 
 
-def _by_base(cls: type) -> Kind | None:
-    return next((kind for base, kind in _BY_BASE if issubclass(cls, base)), None)
+def _by_base(table: tuple[tuple[Any, Kind], ...]) -> Callable[[type], Kind | None]:
+    return lambda cls: next((kind for base, kind in table if issubclass(cls, base)), None)
 
 
 def _python(cls: type) -> Kind | None:
@@ -73,8 +73,4 @@ def _python(cls: type) -> Kind | None:
     return LoaderKind(base) if issubclass(cls, DataLoader) else ObjectKind(base)
 
 
-def _foreign(cls: type) -> Kind | None:
-    return next(kind for base, kind in _FOREIGN if issubclass(cls, base))
-
-
-RULES[:] = [_told_apart_by_the_program, _by_base, _python, _foreign]
+RULES[:] = [_told_apart_by_the_program, _by_base(_BY_BASE), _python, _by_base(_FOREIGN)]

@@ -88,11 +88,11 @@ class TupleKind(SequenceKind):
         plain = cls is tuple and all(type(x) in (int, str) for x in real)
         if plain and origin.show() not in s.outside.dynamic:
             return s.outside.constant(real, origin)
-        s.outside.guard(TypeIs(origin, s.line(), cls))
+        s.guard(TypeIs, origin, cls)
         own = cls not in (tuple, Size)  # it may count and pick in ways of its own
         count, pick = (tuple.__len__, tuple.__getitem__) if own else (None, None)
         parts = tuple.__getitem__(real, slice(None))
-        s.outside.guard(Length(origin, s.line(), len(parts), count))
+        s.guard(Length, origin, len(parts), count)
         items = [s.outside.load(x, Item(origin, i, pick)) for i, x in enumerate(parts)]
         twin = real
         if any(a is not b for a, b in zip(items, parts, strict=True)):
@@ -137,7 +137,7 @@ class ListShadow(Shadow):
         if not self.measured:
             self.measured = True
             by = list.__len__ if self.has_ways else None
-            s.guards.add(Length(self.origin, s.line(), len(self.base), by))
+            s.guard(Length, self.origin, len(self.base), by)
 
     def touch(self, s: Session, index: int) -> None:
         """Load one element of a list. One that is there needs no guard on the length, and what
@@ -228,10 +228,7 @@ class ListShadow(Shadow):
     def replay(self, make: Maker) -> list[Effect]:
         items, base = self.items(), self.base
         bind, plain = make.names.bind, type(self.real) is self.kind
-        write = partial(
-            Effect, self.origin, make.names.var(self.origin),
-            where=make.written_at(self.twin, None),
-        )  # fmt: skip
+        write = partial(self.write, make)
 
         def extend(values: list[Any]) -> Effect:
             form = EXTEND if plain else "{f}({t}, {v})"
@@ -268,10 +265,10 @@ class ListKind(SequenceKind, MeasuredKind):
         return [f"{extend}({name}, [{make.all(parts)}])"] if parts else []
 
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
-        s.outside.guard(TypeIs(origin, s.line(), type(real)))
+        s.guard(TypeIs, origin, type(real))
         maxlen = getattr(real, "maxlen", None)
         if issubclass(type(real), collections.deque):
-            s.outside.guard(Equals(Attribute(origin, "maxlen"), s.line(), maxlen))
+            s.guard(Equals, Attribute(origin, "maxlen"), maxlen)
         twin: Any = collections.deque(maxlen=maxlen) if type(real) is collections.deque else []
         return s.outside.register(ListShadow(real, origin, twin))
 
@@ -330,10 +327,7 @@ class SetShadow(Shadow):
         return (frozenset(self.twin),) if self.twin != self.base else ()
 
     def replay(self, make: Maker) -> list[Effect]:
-        write = partial(
-            Effect, self.origin, make.names.var(self.origin),
-            where=make.written_at(self.twin, None),
-        )  # fmt: skip
+        write = partial(self.write, make)
         gone = [x for x in self.base if x not in self.twin]
         new = [x for x in self.twin if x not in self.base]
         effects = [write("{t}.difference_update({v})", value=f"[{make.all(gone)}]")] if gone else []

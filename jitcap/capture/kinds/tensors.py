@@ -30,7 +30,7 @@ from jitcap.capture.kinds.constants import MADE, ConstantKind, NativeKind, Opaqu
 from jitcap.capture.kinds.counted import sized_iterator
 from jitcap.capture.kinds.text import Deferred, promise
 from jitcap.capture.native import is_native_class, shown
-from jitcap.capture.origin import Attribute, Bind, Computed, DictOf, Item, Origin, Step, Variable
+from jitcap.capture.origin import Attribute, Computed, DictOf, Item, Origin, Step
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import ATTRIBUTE, USER_NAMES, Effect, Maker
 from jitcap.capture.sizes import out
@@ -112,9 +112,8 @@ class TensorShadow(Shadow):
         twin, effects = self.twin, []
 
         def put(name: str, value: str) -> None:
-            target = make.names.var(self.origin)
-            where = make.written_at(twin, USER_NAMES.get(name, name))
-            effects.append(Effect(self.origin, target, ATTRIBUTE, name, value, where=where))
+            at = USER_NAMES.get(name, name)
+            effects.append(self.write(make, ATTRIBUTE, name, value, at=at))
 
         if twin._node is not None:
             raise Break("effect", f"{self.origin.show()} gets a history by an in-place operation")
@@ -193,7 +192,7 @@ class TensorKind(NativeKind):
         if real.requires_grad:
             twin._requires_grad = True
         twin._grad = UNREAD
-        s.outside.guard(TensorLike.of(real, origin, s.line(), aval.shape, strides))
+        s.guards.add(TensorLike.of(real, origin, s.line(), aval.shape, strides))
         shadow = TensorShadow(real, origin, twin, node)
         s.inputs[node] = s.owners[id(shadow.memory)] = shadow
         s.outside.register(shadow)
@@ -208,7 +207,7 @@ class TensorKind(NativeKind):
         """A view of its base's stand-in, so that writes to either show in both."""
         where = real._view
         assert where is not None
-        s.outside.guard(ViewOfBase(origin, s.line(), type(real), where.chain))
+        s.guard(ViewOfBase, origin, type(real), where.chain)
         base = s.outside.load(where.base, Attribute(Attribute(origin, "_view"), "base"))
         array = base._array
         for op, attrs in where.chain:
@@ -250,7 +249,7 @@ class TensorKind(NativeKind):
             return out(getattr(obj, name))
         except AttributeError:
             if isinstance(shadow, TensorShadow):
-                s.guards.add(Absent(DictOf(shadow.origin), s.line(), name))
+                s.guard(Absent, DictOf(shadow.origin), name)
             raise
 
     def setattr(self, s: Session, obj: Any, name: str, value: Any) -> None:
@@ -303,7 +302,7 @@ def load_fields(s: Session, tensor: Any) -> None:
     if isinstance(shadow, TensorShadow):
         names = own_names(shadow.real)
         place = Computed((shadow.origin,), "{1}({0})", (own_names,))
-        s.guards.add(Equals(place, s.line(), names))
+        s.guard(Equals, place, names)
         for name in names:
             s.getattr(tensor, name)
 
@@ -407,7 +406,7 @@ class FloatKind(NativeKind):
     constant = True
 
     def load(self, s: Session, real: complex, origin: Origin) -> Any:
-        s.outside.guard(TypeIs(origin, s.line(), type(real)))
+        s.guard(TypeIs, origin, type(real))
         return s.number_input(real, origin)
 
     def rebuild(self, make: Maker, value: float) -> str:
@@ -421,7 +420,7 @@ class IntKind(ConstantKind):
     def load(self, s: Session, real: int, origin: Origin) -> Any:
         if origin.show() not in s.outside.dynamic:
             return super().load(s, real, origin)
-        s.outside.guard(TypeIs(origin, s.line(), int))
+        s.guard(TypeIs, origin, int)
         return s.number_input(real, origin)
 
 
@@ -432,17 +431,6 @@ class OutsideArray(Opaque):
     """A NumPy array from outside."""
 
     __slots__ = ()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class AsTensor(Step):
-    """The tensor that shares an array's memory: another object at every call."""
-
-    def expr(self, var: Variable, bind: Bind) -> str:
-        return f"{bind(_input)}({var(self.base)})"
-
-    def show(self) -> str:
-        return f"from_numpy({self.base.show()})"
 
 
 _KNOWN: Final = frozenset(d.np for d in dt.ALL)
@@ -457,6 +445,16 @@ def _input(array: Any) -> Tensor | None:
     ):
         return None
     return from_numpy(array)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AsTensor(Step):
+    """The tensor that shares an array's memory: another object at every call."""
+
+    reads, shows = "{1}({0})", "from_numpy({o.base})"
+
+    def binds(self) -> tuple[Any, ...]:
+        return (_input,)
 
 
 def tensor_of(s: Session, value: Any) -> Any:
@@ -482,7 +480,7 @@ class ArrayKind(OpaqueKind):
     """A NumPy array from outside: its layout and parts of it can be asked for."""
 
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
-        s.outside.guard(TypeIs(origin, s.line(), type(real)))
+        s.guard(TypeIs, origin, type(real))
         return s.outside.register(Shadow(real, origin, OutsideArray(type(real))))
 
     def getattr(self, s: Session, obj: Any, name: str) -> Any:

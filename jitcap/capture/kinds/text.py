@@ -37,9 +37,7 @@ from jitcap.capture.kinds.base import (
     of,
     parts_of,
 )
-from jitcap.capture.origin import Computed
 from jitcap.capture.replay import Maker
-from jitcap.guards import Holds
 
 
 class Deferred(Refusing):
@@ -227,7 +225,7 @@ def text_of(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
 def _guard_digits(s: Session) -> None:
     """How many digits of an int Python writes is a setting."""
     limit = sys.get_int_max_str_digits
-    s.guards.add(Holds(Computed((), f"{{}}() == {limit()}", (limit,)), s.line(), True))
+    s.guard_that(f"{{}}() == {limit()}", limit)
 
 
 def snapshot(value: Any) -> Any:
