@@ -221,6 +221,7 @@ def test_the_users_lines_show(recwarn, caplog):
     def step(x):
         warnings.warn("careful", stacklevel=1)
         warnings.warn("caller", stacklevel=2)
+        os.getppid()  # splits the program here
         logging.getLogger("steps").warning("noted")
         try:
             inner(x)
@@ -234,13 +235,13 @@ def test_the_users_lines_show(recwarn, caplog):
     with pytest.raises(KeyError) as caught:
         jitted(eager.ones(2))
     lines = [(f.name, f.lineno) for f in traceback.extract_tb(caught.value.__traceback__)]
-    assert lines[-2:] == [("step", first + 9), ("inner", inner.__code__.co_firstlineno + 2)]
+    assert lines[-2:] == [("step", first + 10), ("inner", inner.__code__.co_firstlineno + 2)]
     places = {str(w.message): (w.filename, w.lineno) for w in recwarn}
     assert places["careful"] == (__file__, first + 1)
-    assert places["caller"] == (__file__, first + 14)
+    assert places["caller"] == (__file__, first + 15)
     assert [(r.funcName, r.lineno) for r in caplog.records] == [
-        ("step", first + 3),
-        ("step", first + 7),
+        ("step", first + 4),
+        ("step", first + 8),
     ]
     assert f"line {inner.__code__.co_firstlineno + 2}, in inner" in caplog.text
 

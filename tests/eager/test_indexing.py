@@ -110,7 +110,7 @@ def test_basic_indices_are_views():
         (3, IndexError),
         ((0, 0, 0, 0), IndexError),
         ([0, 5], IndexError),
-        ((..., 0, ...), IndexError),
+        ((..., ..., 0), IndexError),
         (1.5, (TypeError, IndexError)),
         (eager.tensor([1.0]), IndexError),
         (eager.tensor([True, False]), IndexError),
