@@ -32,12 +32,13 @@ from codegen.narrow_indices import narrow_indices
 from codegen.place_writes import place_writes
 from codegen.recompute import recompute
 from codegen.runtime.artifact import Artifact, CheckFailed, Kernel
+from codegen.runtime.pending import Pending
 from codegen.transpose_products import transpose_products
 from codegen.verify import verify
 
 __all__ = [
     "Artifact", "Backend", "Call", "Check", "CheckFailed", "Kernel", "Program", "Stage", "Target",
-    "Unsupported", "Value", "compile", "compile_resident",
+    "Unsupported", "Value", "begin", "compile", "compile_resident",
 ]  # fmt: skip
 
 
@@ -131,15 +132,22 @@ DEPTH: Final = 10_000
 def compile(program: Program, target: Target | None = None) -> Artifact:
     """Compile `program`. Raises build.CompileError, or what the caller answers by running it in
     eager: Unsupported, build.NoCompiler."""
+    return begin(program, target).result()
+
+
+def begin(program: Program, target: Target | None = None) -> Pending[Artifact]:
+    """All stages; the artifact is ready when the last compiler is, which waiting for it raises the
+    CompileError of. Raises the rest of what `compile` does."""
     target = target or Target()
     backend = BACKENDS[target.backend]
     backend.prepare(target)
     if backend.resident:
         program = replace(program, resident=True)
     results, texts, times = run_stages(program, target.backend)
-    artifact = backend.load(results, target)
     figures = {f"{name}_us": int(1e6 * seconds) for name, seconds in times.items()}
-    return replace(artifact, stages=texts, plan={**figures, **artifact.plan})
+    return backend.load(results, target).then(
+        lambda made: replace(made, stages=texts, plan={**figures, **made.plan})
+    )
 
 
 def compile_resident(program: Program, place: str, name: str) -> Artifact:

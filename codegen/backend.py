@@ -8,6 +8,7 @@ from typing import Any
 
 from codegen.ir import Target
 from codegen.runtime.artifact import Artifact
+from codegen.runtime.pending import Pending
 from eager.dataclass import dataclass
 
 Results = Mapping[str, Any]
@@ -24,11 +25,11 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """`load` makes the artifact of all stages' results; `prepare` comes before the first.
+    """`load` begins the artifact of all stages' results; `prepare` comes before the first.
     `symbolic`: its code takes sizes at run time. `resident`: it runs in a device's memory."""
 
     stages: tuple[Stage, ...]
-    load: Callable[[Results, Target], Artifact]
+    load: Callable[[Results, Target], Pending[Artifact]]
     prepare: Callable[[Target], None] = lambda target: None
     symbolic: bool = False
     resident: bool = False

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from types import FunctionType, MethodType
 from typing import Any, Final
 
@@ -28,14 +29,14 @@ from jitcap.capture.breaks import Break, Place, Record
 from jitcap.capture.capture import beginning
 from jitcap.capture.kinds.modules import builtins_are_replaced
 from jitcap.capture.native import name_of
-from jitcap.capture.result import Captured, misfit, why_not
+from jitcap.capture.result import Captured, link, misfit, why_not
 from jitcap.capture.sizes import DATA, is_size
 from jitcap.graph import Graph
 from jitcap.joint import Joint
 from jitcap.kept import versions as kept
 from jitcap.oracle import Plain, Verified, search_nans
 from jitcap.oracle.blame import readable as readable
-from jitcap.pipeline import Executable, compile_graph, op_by_op
+from jitcap.pipeline import Executable, begin_graph, compile_graph, op_by_op
 from jitcap.record import Recompile, Stats, Trail, announce, on_behalf, say
 from jitcap.region import Region
 from jitcap.show import module
@@ -52,6 +53,7 @@ WHOLE: Final = frozenset(
 FILLS: Final = 3  # calls that fill a cache and run plainly, before the program is split around it
 NEAR: Final = 4  # versions among which the nearest is looked for: each of their guards is tested
 REFUSALS: Final = 3  # refused captures, one after the other, from which on they get rare
+Keep = Callable[[Captured, bool], kept.Files]  # of a captured version (with its graph?)
 
 
 class Entries:
@@ -289,7 +291,8 @@ class Entries:
                 return self._add(recalled, start), None
         try:
             learnt = self.varying.known(), frozenset(self.unsafe)
-            made = compile_call(self.fn, args, kwargs, self.options, *learnt)
+            keep = keys and partial(kept.prepare, self.fn, frozenset(self.varying.names))
+            made = compile_call(self.fn, args, kwargs, self.options, *learnt, keep)
         except Break as refusal:
             if refusal.kind == "exception":
                 raised = refusal.record()
@@ -316,8 +319,7 @@ class Entries:
         made.varying = frozenset(self.varying.names)
         version = self._add(made, start)
         if keys is not None:
-            with collection_paused():
-                kept.remember(keys, self.fn, made)
+            kept.remember(keys, self.fn, made)
         return version, None
 
     def _add(self, made: Compiled, start: float) -> Call:
@@ -391,6 +393,7 @@ def compile_call(
     options: Options,
     varying: frozenset[str] = frozenset(),
     unsafe: frozenset[str] = frozenset(),
+    keep: Keep | None = None,
 ) -> Compiled:
     """The whole road for one call: capture, (joint, partition), compile, assemble. Runs nothing.
 
@@ -402,13 +405,13 @@ def compile_call(
     for names in dict.fromkeys((varying, varying - {DATA})):
         if names != static:
             try:
-                return _compile_call(fn, args, kwargs, options, names, unsafe)
+                return _compile_call(fn, args, kwargs, options, names, unsafe, keep)
             except Exception as refusal:  # noqa: BLE001 - raised again below, if sizes are not why
                 first = first or refusal
                 if config.debug >= 2:
                     say(f"{name_of(fn)} is compiled for these sizes only: {refusal!r}")
     try:
-        return _compile_call(fn, args, kwargs, options, static, unsafe)
+        return _compile_call(fn, args, kwargs, options, static, unsafe, keep)
     except Break as refusal:
         if isinstance(first, Break) and first.kind == refusal.kind == "data dependent":
             raise first from refusal  # what is asked of a size, not that there is one
@@ -422,13 +425,14 @@ def _compile_call(
     options: Options,
     varying: frozenset[str],
     unsafe: frozenset[str],
+    keep: Keep | None,
 ) -> Compiled:
     trail = Trail(name_of(fn))
     with collection_paused():
         with trail.stage("capture"):
             captured = capture(fn, args, kwargs, dynamic=varying, unsafe=unsafe)
             _name_inputs(captured)
-        return assemble(captured, options, trail, Whole(fn, varying))
+        return assemble(captured, options, trail, Whole(fn, varying), keep)
 
 
 @contextmanager
@@ -445,10 +449,15 @@ def collection_paused() -> Iterator[None]:
 
 
 def assemble(
-    captured: Captured, options: Options, trail: Trail, plain: Plain | None = None
+    captured: Captured,
+    options: Options,
+    trail: Trail,
+    plain: Plain | None = None,
+    keep: Keep | None = None,
 ) -> Compiled:
     """The road from a captured region on: (joint, partition), compile, assemble. `plain` is what
-    `verify=True` compares with."""
+    `verify=True` compares with; `keep` makes ready what is kept on disk, while the C++ compiler
+    runs."""
     graph, region = captured.graph, None
     _require_host(graph, options)
     trail.notes += captured.rolled
@@ -458,18 +467,28 @@ def assemble(
         with trail.stage("partition"):
             region = Region(joint, captured.writes, _compiler(options, trail))
             graph = region.forward
-    executable = compile_graph(
+    oracle = plain if options.verify else None
+    code, files = None, None
+    with begin_graph(
         graph, captured.writes, backend=options.backend, strides=captured.strides, trail=trail
-    )
-    captured.add_guards()  # that compiling asked for
+    ) as begun:
+        with trail.stage("assemble"):
+            captured.add_guards()  # that compiling asked for
+            if oracle is None:
+                code = captured.code()
+            if code is not None and keep is not None and begun.waits:
+                files = keep(captured, False)
+        executable = begun.result()
     run = _with_oracle(executable.run, graph, options)
+    call: Call
     with trail.stage("assemble"):
-        if options.verify and plain is not None:
-            call: Call = Verified(captured, run, region, plain, _compiler(options, Trail("verify")))
+        if code is not None:
+            call = link(code, captured.names.namespace, run, MISS, region)
         else:
-            call = captured.entry(run, MISS, region)
+            assert oracle is not None
+            call = Verified(captured, run, region, oracle, _compiler(options, Trail("verify")))
     trail.keep("entry", captured.show)
-    return Compiled(call, captured, executable, trail, captured.graph)
+    return Compiled(call, captured, executable, trail, captured.graph, files=files)
 
 
 def _require_host(graph: Graph, options: Options) -> None:

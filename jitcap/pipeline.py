@@ -30,6 +30,7 @@ from codegen import Program, Target, Unsupported, compile_resident, run_stages
 from codegen.emit.cpp.runtime.build import NoCompiler
 from codegen.resident import Resident, resident
 from codegen.runtime.artifact import Artifact, Runs
+from codegen.runtime.pending import Pending
 from eager import on_device
 from eager.config import config
 from eager.dataclass import dataclass
@@ -87,10 +88,23 @@ def compile_graph(
     strides: Sequence[Strides | None] | None = None,
     trail: Trail | None = None,
 ) -> Executable:
+    """`begin_graph`, waited for."""
+    return begin_graph(graph, writes, backend=backend, strides=strides, trail=trail).result()
+
+
+def begin_graph(
+    graph: Graph,
+    writes: Sequence[tuple[int, int]] = (),
+    *,
+    backend: str | None = None,
+    strides: Sequence[Strides | None] | None = None,
+    trail: Trail | None = None,
+) -> Pending[Executable]:
     """Passes, lowering and code generation of one graph.
 
     `writes` pairs (input index, output index): that input's memory takes that output's value.
     Raises ValueError for an unknown backend; what codegen refuses runs op by op, and says so once.
+    The C++ compiler may be at work when this returns; waiting for it asks nothing of the graph.
     """
     trail = trail or Trail(graph.name)
     devices = places_of(graph)
@@ -102,30 +116,46 @@ def compile_graph(
     optimised = run_passes(graph, trail)
     trail.keep("passes", lambda: module(optimised))
     if backend == "eager":
-        return Executable(op_by_op(optimised, writes), "eager")
+        return Pending.of(Executable(op_by_op(optimised, writes), "eager"))
     target = Target(backend, config.isa, config.threads)
     try:
         if optimised.has_data_sizes:
-            return _in_pieces(optimised, writes, strides, target, trail)
+            return Pending.of(_in_pieces(optimised, writes, strides, target, trail))
         if devices:
-            return _in_parts(optimised, writes, strides, trail)
+            return Pending.of(_in_parts(optimised, writes, strides, trail))
         with trail.stage("codegen"):
-            artifact, key = _generate(optimised, writes, strides, target)
-    except (Unsupported, NoCompiler) as refusal:
-        if optimised.has_symbols:
-            raise
-        announce(("unsupported", str(refusal)), f"{trail.name} runs op by op: {refusal}")
-        return Executable(op_by_op(optimised, writes), "eager", refused=str(refusal))
-    except Break:
-        raise
-    except Exception as fault:
-        if config.strict or config.check or optimised.has_symbols:
-            raise
-        text = f"{type(fault).__name__}: {fault}"
-        announce(("fault", text), f"{trail.name} runs op by op, code generation failed: {text}")
-        return Executable(op_by_op(optimised, writes), "eager", refused=text)
-    _keep_artifact(artifact, trail)
-    return _executable(artifact, backend, key)
+            begun = _generate(optimised, writes, strides, target)
+    except Exception as fault:  # noqa: BLE001 - raised again there, if it is no refusal
+        return Pending.of(_op_by_op_for(fault, optimised, writes, trail))
+
+    def finish() -> Executable:
+        try:
+            with trail.stage("codegen"):
+                artifact, key = begun.result()
+        except Exception as fault:  # noqa: BLE001 - as above
+            return _op_by_op_for(fault, optimised, writes, trail)
+        _keep_artifact(artifact, trail)
+        return _executable(artifact, backend, key)
+
+    return Pending(finish, begun.close, waits=begun.waits)
+
+
+def _op_by_op_for(
+    fault: Exception, graph: Graph, writes: Sequence[tuple[int, int]], trail: Trail
+) -> Executable:
+    """In the place of code that codegen refused, or failed to make: it says so once. Raises the
+    fault itself where nothing may hide it, or sizes are symbols."""
+    refused = isinstance(fault, Unsupported | NoCompiler)
+    hides = not (isinstance(fault, Break) or config.strict or config.check)
+    if graph.has_symbols or not (refused or hides):
+        raise fault
+    text = str(fault) if refused else f"{type(fault).__name__}: {fault}"
+    why = text if refused else f"code generation failed: {text}"
+    announce(
+        ("unsupported" if refused else "fault", text),
+        f"{trail.name} runs op by op{':' if refused else ','} {why}",
+    )
+    return Executable(op_by_op(graph, writes), "eager", refused=text)
 
 
 def _in_parts(
@@ -165,7 +195,7 @@ def _in_parts(
             for x in made
         )
         kept = placed.Kept(parts.wiring, kept_parts, notes)
-        key = kept_at.keep(lambda name: placed.remember(name, kept))
+        key = kept_at.keep(lambda name: placed.remember(name, kept), kept_at.answers())
     return _parts_joined(parts.wiring, made, notes, key, trail)
 
 
@@ -359,7 +389,7 @@ def _in_pieces(
             made.append(_in_parts(piece.graph, piece.writes, own, trail))
             continue
         with trail.stage("codegen"):
-            artifact, key = _generate(piece.graph, piece.writes, own, target)
+            artifact, key = _generate(piece.graph, piece.writes, own, target).result()
         _keep_artifact(artifact, trail)
         made.append(_executable(artifact, target.backend, key))
     parts = [x for x in made if x is not None]
@@ -400,18 +430,21 @@ def _generate(
     writes: Sequence[tuple[int, int]],
     strides: Sequence[Strides | None] | None,
     target: Target,
-) -> tuple[Artifact, str | None]:
+) -> Pending[tuple[Artifact, str | None]]:
     """Lower and compile, unless an equal graph was compiled before, here or in another process;
     the artifact, and its name on disk."""
     program = functools.partial(lower, graph, writes, strides)
     if config.check:  # verify every stage, every time
-        return codegen.compile(program(), target), None
+        return codegen.begin(program(), target).then(lambda artifact: (artifact, None))
     place = graphs.place_of(graph, (strides, writes), target)
     found = None if place is None else place.recall(program)
     if found is not None:
-        return found
-    artifact = codegen.compile(program(), target)
-    return artifact, None if place is None else place.remember(artifact)
+        return Pending.of(found)
+    begun = codegen.begin(program(), target)
+    if place is None:
+        return begun.then(lambda artifact: (artifact, None))
+    asked = place.answers()  # by compiling: what comes next may ask more
+    return begun.then(lambda artifact: (artifact, place.remember(artifact, asked)))
 
 
 LEVELS: Final = {"fused": 4, "program": 5, "loops": 5, "source": 5}  # of JITCAP_DEBUG, by stage

@@ -59,7 +59,8 @@ class Room:
 @dataclass(slots=True, eq=False)
 class Compiled:
     """One version: which calls it is for, what was made of it, the log, the graph that was
-    captured (None: by an earlier process), and what was known to vary then."""
+    captured (None: by an earlier process), what was known to vary then, and what of it is to be
+    kept on disk, if that was made ready."""
 
     call: Call
     captured: Version
@@ -67,3 +68,4 @@ class Compiled:
     trail: Trail
     graph: Graph | None = None
     varying: frozenset[str] = frozenset()
+    files: Any = None  # `kept.Files`

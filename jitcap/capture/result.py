@@ -1,7 +1,7 @@
 """Capture's product: graph, guards and epilogue of one version. -> source of its entry.
 
-`Captured.entry` turns it into the function that a call runs: check the guards, gather the inputs,
-run the compiled graph, replay the effects, return the value.
+`Captured.code` and `link` turn it into the function that a call runs: check the guards, gather the
+inputs, run the compiled graph, replay the effects, return the value.
 """
 
 from __future__ import annotations
@@ -206,11 +206,10 @@ class Captured:
         outs = ", ".join(self.epilogue.tensors.get(i, "None") for i in range(count))
         return [f"R.attach(h, [{given}], [{leaves}], [{outs}], o[{count}:])"]
 
-    def entry(self, run: Run, miss: Any, region: Region | None = None) -> Callable[..., Any]:
-        """The function that a call runs: `entry(args, kwargs)` gives the result, or `miss`."""
+    def code(self) -> CodeType:
+        """Of the entry, to be linked with what it calls."""
         self.text = self.source()
-        code = compile(self.text, f"<entry of {self.name}>", "exec")
-        return link(code, self.names.namespace, run, miss, region)
+        return compile(self.text, f"<entry of {self.name}>", "exec")
 
     def show(self) -> str:
         """The entry's source, with what its constants are."""

@@ -152,21 +152,24 @@ class Place:
             return None
         return asked if fits else None
 
-    def remember(self, artifact: Artifact) -> str | None:
-        """Keep what was compiled; its name, or None if it is not kept."""
-        return self.keep(lambda name: remember(name, artifact))
+    def answers(self) -> list[Any]:
+        """What was asked about sizes since, as data."""
+        asked = [] if self.scope is None else [*self.scope.answers.items()][self.known :]
+        return [_answer_data((r, SymInt(terms), truth)) for (r, terms), truth in asked]
 
-    def keep(self, by_name: Callable[[str], bool]) -> str | None:
+    def remember(self, artifact: Artifact, answers: list[Any]) -> str | None:
+        """Keep what was compiled for these answers; its name, or None if it is not kept."""
+        return self.keep(lambda name: remember(name, artifact), answers)
+
+    def keep(self, by_name: Callable[[str], bool], answers: list[Any]) -> str | None:
         """The same with what keeps it, and says whether it did."""
         if self.scope is None:
             return self.key if by_name(self.key) else None
-        asked = [*self.scope.answers.items()][self.known :]
-        rows = [_answer_data((r, SymInt(terms), truth)) for (r, terms), truth in asked]
-        name = _answered(self.key, rows)
+        name = _answered(self.key, answers)
         if not by_name(name):
             return None
         with suppress(OSError):  # a full disk: who has the graph compiles it again
-            cache.default().put(self.key, {"answers": rows}, {})
+            cache.default().put(self.key, {"answers": answers}, {})
         return name
 
 

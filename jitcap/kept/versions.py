@@ -114,20 +114,39 @@ def _glance(value: Any) -> Any:
 # ---- to disk
 
 
-def remember(keys: Keys, fn: Any, made: Compiled) -> None:
-    """Keep a version that was just made, and was not called yet."""
-    captured = made.captured
-    assert isinstance(captured, Captured)
+class Files(NamedTuple):
+    """What is to be kept of a version: `start`, which a call needs (but for the name of the
+    executable), and `rest`, which is read when somebody asks. Both are empty for a version that no
+    other process can use."""
+
+    start: dict[str, Any]
+    rest: bytes
+    has_graph: bool  # in the place of an executable on disk
+
+
+def prepare(fn: Any, varying: frozenset[str], captured: Captured, has_graph: bool) -> Files:
+    """What is to be kept of a version that is being compiled, or was just compiled. Raises nothing
+    for what cannot be kept."""
     try:
-        files = _files(captured, fn, made)
+        return _files(captured, fn, varying, has_graph or captured.joint is not None)
     except Unkept as reason:
         if config.debug >= 2:
             say(f"{captured.name} is captured again by the next process: it needs {reason}")
-        return
     except Exception:
         if config.strict:
             raise
+    return Files({}, b"", has_graph)
+
+
+def remember(keys: Keys, fn: Any, made: Compiled) -> None:
+    """Keep a version that was just made, and was not called yet."""
+    captured, files, executable = made.captured, made.files, made.executable.key
+    assert isinstance(captured, Captured)
+    if files is None or (files.start and executable is None and not files.has_graph):
+        files = prepare(fn, made.varying, captured, executable is None)
+    if not files.start:
         return
+    start = files.start | {"executable": None if files.has_graph else executable}
     key = keys.any if keys.any and captured.graph.takes_symbols else keys.exact
     names = [_slot(key, i) for i in range(SLOTS)]
     store = cache.default()
@@ -136,7 +155,7 @@ def remember(keys: Keys, fn: Any, made: Compiled) -> None:
         store.delete(names[0])
         free = names
     try:
-        store.put(free[0], {}, files)
+        store.put(free[0], {}, {"start": json.dumps(start).encode(), "rest": files.rest})
     except OSError:
         return  # a full disk: the next process captures again
 
@@ -145,8 +164,8 @@ def _slot(key: str, index: int) -> str:
     return cache.digest(key, str(index))
 
 
-def _files(captured: Captured, fn: Any, made: Compiled) -> dict[str, bytes]:
-    """`start`: what a call needs; `rest`: what is read when somebody asks. Raises Unkept."""
+def _files(captured: Captured, fn: Any, varying: frozenset[str], has_graph: bool) -> Files:
+    """Raises Unkept."""
     if captured.bound_to:
         raise Unkept(captured.bound_to)
     used: dict[int, list[str]] = {}
@@ -165,9 +184,7 @@ def _files(captured: Captured, fn: Any, made: Compiled) -> dict[str, bytes]:
             raise Unkept(f"a {type(namespace[name]).__qualname__} that no module holds")
     writer = Writer({}, codes)
     written = {name: writer.write(value) for name, value in constants.items()}
-    executable = made.executable.key
-    whole = captured.joint is not None or executable is None
-    if whole and captured.graph.takes_symbols:
+    if has_graph and captured.graph.takes_symbols:
         raise Unkept("a graph with symbols, which has no compiled code")
     start: dict[str, Any] = {
         "name": captured.name,
@@ -178,10 +195,9 @@ def _files(captured: Captured, fn: Any, made: Compiled) -> dict[str, bytes]:
         "constants": written,
         "guards": guards,
         "body": body,
-        "varying": sorted(made.varying),
+        "varying": sorted(varying),
         "writes": captured.writes,
-        "strides": captured.strides if whole else [],
-        "executable": None if whole else executable,
+        "strides": captured.strides if has_graph else [],
     }
     unknown = next((code for code in captured.read if code not in codes), None)
     if unknown is not None:
@@ -193,12 +209,12 @@ def _files(captured: Captured, fn: Any, made: Compiled) -> dict[str, bytes]:
     except Unreadable as reason:
         raise Unkept(f"{reason} in its entry") from reason
     known = Writer({id(value): name for name, value in namespace.items()}, codes)
-    graph = captured.joint or captured.graph if whole else None
+    graph = captured.joint or captured.graph if has_graph else None
     rest = {
         "guards": [known.write(guard) for guard in captured.guards.items],
         "graph": known.write(graph),
     }
-    return {"start": json.dumps(start).encode(), "rest": json.dumps(rest).encode()}
+    return Files(start, json.dumps(rest).encode(), has_graph)
 
 
 def _state_data(modes: Modes) -> list[Any]:

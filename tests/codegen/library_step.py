@@ -118,7 +118,7 @@ def compile_steps(*calls: Call) -> list[Step]:
     entries = [line for i, m in enumerate(made) for line in m.entry(f"entry{i}")]
     includes = (f'#include "{h}"' for h in routines.headers(steps))
     source = [*includes, "JC_MODULE", *declared, "using namespace jc;", *entries, ""]
-    module = cpu.load(cpu.build_shared({"step.cpp": "\n".join(source)}, (), libraries))
+    module = cpu.load(cpu.build_shared({"step.cpp": "\n".join(source)}, (), libraries).result())
     for i, m in enumerate(made):
         m.runner = module.runner(f"entry{i}", m.signature())
     return made

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import stat
+import tempfile
 import time
 from pathlib import Path
 
@@ -11,8 +12,9 @@ import pytest
 
 import eager
 from codegen.emit.cpp import program
-from codegen.emit.cpp.runtime import build, cpu
-from jitcap import jit
+from codegen.emit.cpp.runtime import build, cpu, support
+from jitcap import config, jit
+from jitcap.capture import result
 
 ONE = 'extern "C" __attribute__((visibility("default"))) int one() { return 1; }'
 
@@ -35,7 +37,7 @@ def fake_compiler(tmp_path, body):
 def test_several_sources_become_one_object(tmp_path):
     two = 'extern "C" int one(); extern "C" __attribute__((visibility("default")))'
     two += " int two() { return 2 * one(); }"
-    build.compile_shared({"one.cpp": ONE, "two.cpp": two}, tmp_path / "x.so")
+    build.compile_shared({"one.cpp": ONE, "two.cpp": two}, tmp_path / "x.so").result()
     assert ctypes.CDLL(str(tmp_path / "x.so")).two() == 2
 
 
@@ -46,7 +48,7 @@ def test_kernels_are_shared_out_among_the_processors(monkeypatch):
 
     def spy(sources, out, **rest):
         compiled.append([*sources])
-        shared(sources, out, **rest)
+        return shared(sources, out, **rest)
 
     monkeypatch.setattr(build, "compile_shared", spy)
     monkeypatch.setattr(program, "UNIT_BYTES", 500)
@@ -75,11 +77,11 @@ def test_kernels_are_shared_out_among_the_processors(monkeypatch):
 
 def test_a_library_is_compiled_once(monkeypatch):
     commands = []
-    run_all = build._run_all
-    monkeypatch.setattr(build, "_run_all", lambda c, *a: (commands.extend(c), run_all(c, *a))[1])
+    job = build._Job
+    monkeypatch.setattr(build, "_Job", lambda c, *a: (commands.append(c), job(c, *a))[1])
     two = f"// {time.time_ns()}\n" + ONE.replace("one()", "two()").replace("1", "2")
     paths = [
-        cpu.build_shared({"one.cpp": ONE + f"\n// {time.time_ns()}"}, (), {"two.cpp": two})
+        cpu.build_shared({"one.cpp": ONE + f"\n// {time.time_ns()}"}, (), {"two.cpp": two}).result()
         for _ in range(2)
     ]
     for library in (ctypes.CDLL(str(path)) for path in paths):
@@ -90,7 +92,9 @@ def test_a_library_is_compiled_once(monkeypatch):
 
 def test_error_shows_the_message_and_keeps_the_source(tmp_path):
     with pytest.raises(build.CompileError, match="no_such_name") as caught:
-        build.compile_shared({"bad.cpp": "int f() { return no_such_name; }"}, tmp_path / "x.so")
+        build.compile_shared(
+            {"bad.cpp": "int f() { return no_such_name; }"}, tmp_path / "x.so"
+        ).result()
     kept = str(caught.value).split("kept in ")[1].split()[0]
     assert "no_such_name" in (Path(kept) / "bad.cpp").read_text()
 
@@ -110,7 +114,7 @@ def test_CXX_is_used_and_in_the_key(monkeypatch, tmp_path):
     monkeypatch.setenv("CXX", fake_compiler(tmp_path, "echo refused by the fake >&2; exit 3"))
     assert build.fingerprint() != before
     with pytest.raises(build.CompileError, match="(?s)status 3.*refused by the fake"):
-        build.compile_shared({"one.cpp": ONE}, tmp_path / "x.so")
+        build.compile_shared({"one.cpp": ONE}, tmp_path / "x.so").result()
 
 
 def test_deadline_ends_the_whole_process_group(monkeypatch, tmp_path):
@@ -118,7 +122,7 @@ def test_deadline_ends_the_whole_process_group(monkeypatch, tmp_path):
     monkeypatch.setenv("CXX", fake_compiler(tmp_path, f"sleep 100 & echo $! > {pid_file}; wait"))
     start = time.monotonic()
     with pytest.raises(build.CompileError, match="deadline"):
-        build.compile_shared({"one.cpp": ONE}, tmp_path / "x.so", deadline=0.5)
+        build.compile_shared({"one.cpp": ONE}, tmp_path / "x.so", deadline=0.5).result()
     assert time.monotonic() - start < 10
     time.sleep(0.1)
     pid = int(pid_file.read_text())
@@ -129,6 +133,50 @@ def test_deadline_ends_the_whole_process_group(monkeypatch, tmp_path):
     assert state == "Z"  # killed; nobody has collected it yet
 
 
+def step_of(number):
+    """A jitted step that no cache has."""
+    return jit(lambda x: (x * number).exp() + number, backend="cpp")
+
+
+def test_a_compiler_that_fails_leaves_nothing_and_the_step_runs_op_by_op(monkeypatch, tmp_path):
+    """What was made ready while it ran is not kept either: the next process compiles."""
+    monkeypatch.setenv("JITCAP_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("CXX", fake_compiler(tmp_path, "echo refused by the fake >&2; exit 3"))
+    x = eager.ones(3)
+    step = step_of(0.25)
+    with config(strict=False, check=False), pytest.warns(UserWarning, match="refused by the fake"):
+        assert step(x).tolist() == ((x * 0.25).exp() + 0.25).tolist()
+    assert "refused by the fake" in str(step.stats)
+    assert not list((tmp_path / "cache").rglob("graph.so"))
+    monkeypatch.setenv("CXX", "c++")
+    again = step_of(0.25)
+    np.testing.assert_allclose(again(x), (x * 0.25).exp() + 0.25, rtol=1e-6)
+    assert again.stats.fallbacks == 0
+
+
+def test_an_interrupt_ends_the_compilers_and_deletes_what_they_left(monkeypatch, tmp_path):
+    """Also while other work is done beside them."""
+    pid_file = tmp_path / "pid"
+    monkeypatch.setenv("JITCAP_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("CXX", fake_compiler(tmp_path, f"echo $$ > {pid_file}; exec sleep 100"))
+    monkeypatch.setattr(support, "_prefetch", lambda sources: None)
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+
+    def interrupted(captured):
+        while not (pid_file.exists() and pid_file.read_text()):
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(result.Captured, "code", interrupted)
+    with config(check=False), pytest.raises(KeyboardInterrupt):
+        step_of(0.75)(eager.ones(3))
+    assert not list(folder.iterdir())
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid_file.read_text()), 0)
+
+
 def test_flags_and_text_are_in_the_key(monkeypatch):
     assert build.fingerprint() != build.fingerprint(["-O1"])
     calls = []
@@ -137,9 +185,9 @@ def test_flags_and_text_are_in_the_key(monkeypatch):
         build, "compile_shared", lambda *a, **k: (calls.append(a), real(*a, **k))[1]
     )
     text = f"// {time.time_ns()}\n{ONE}"
-    first = cpu.build_shared({"one.cpp": text})
-    again = cpu.build_shared({"one.cpp": text})
-    other = cpu.build_shared({"one.cpp": text + "\n"})
+    first = cpu.build_shared({"one.cpp": text}).result()
+    again = cpu.build_shared({"one.cpp": text}).result()
+    other = cpu.build_shared({"one.cpp": text + "\n"}).result()
     assert first == again != other
     assert sum("one.cpp" in call[0] for call in calls) == 2  # support objects may compile, too
 

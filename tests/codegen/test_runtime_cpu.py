@@ -90,7 +90,7 @@ JC_ENTRY int words(void **b, const double *s, void *) {  // seed, ordinal, start
 @pytest.fixture(scope="module")
 def module():
     try:
-        return cpu.load(cpu.build_shared({"test.cpp": SOURCE}))
+        return cpu.load(cpu.build_shared({"test.cpp": SOURCE}).result())
     except build.NoCompiler as error:
         pytest.skip(str(error))
 

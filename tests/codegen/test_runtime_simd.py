@@ -96,7 +96,9 @@ def library(request):
         build.compiler()
     except build.NoCompiler as error:
         pytest.skip(str(error))
-    return ctypes.CDLL(str(cpu.build_shared({"simd.cpp": source()}, [f"-march={march}", "-O1"])))
+    return ctypes.CDLL(
+        str(cpu.build_shared({"simd.cpp": source()}, [f"-march={march}", "-O1"]).result())
+    )
 
 
 def call(library, name, *arrays):

@@ -91,7 +91,7 @@ def library(request):
         build.compiler()
     except build.NoCompiler as error:
         pytest.skip(str(error))
-    return ctypes.CDLL(str(cpu.build_shared({"math.cpp": source()}, [f"-march={march}"])))
+    return ctypes.CDLL(str(cpu.build_shared({"math.cpp": source()}, [f"-march={march}"]).result()))
 
 
 def call(library, name, kind, a, b):

@@ -376,9 +376,9 @@ def test_a_name_that_nothing_provides_is_a_miss(recalled, monkeypatch):
 
     def without_a_constant(*args):
         files = files_of(*args)
-        start = json.loads(files["start"])
-        del start["constants"][re.search(r"C\d+", str(start["body"]))[0]]
-        return files | {"start": json.dumps(start).encode()}
+        constants, body = files.start["constants"], files.start["body"]
+        del constants[re.search(r"C\d+", str(body))[0]]
+        return files
 
     monkeypatch.setattr(versions, "_files", without_a_constant)
     for _ in range(2):

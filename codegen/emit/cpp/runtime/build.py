@@ -29,6 +29,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from codegen.runtime.pending import Pending
 from eager.dataclass import dataclass
 
 HEADERS: Final = Path(__file__).resolve().parent.parent / "headers"
@@ -122,63 +123,82 @@ def compile_shared(
     flags: Sequence[str] = (),
     objects: Mapping[str, Path] | None = None,
     deadline: float = DEADLINE,
-) -> None:
-    """Compile `sources` (file name -> C++ text) into the one shared object `out`.
+) -> Pending[None]:
+    """Begin to compile `sources` (file name -> C++ text) into the one shared object `out`.
 
     With several sources each is compiled by a process of its own, at the same time. `objects` says
-    where the object of a source is, or is to be left if there is none. Raises CompileError (with
-    the compiler's messages and the path of the kept source) or NoCompiler.
+    where the object of a source is, or is to be left if there is none. Raises NoCompiler; waiting
+    raises CompileError (with the compiler's messages and the path of the kept source).
     """
     driver = compiler()
-    base = [*driver.command, *FLAGS, *flags, f"-I{HEADERS}"]
-    work = Path(tempfile.mkdtemp(prefix="jitcap-build-"))
-    keep = False
-    until = time.monotonic() + deadline
+    base = (*driver.command, *FLAGS, *flags, f"-I{HEADERS}")
+    made = _Compilation(base, time.monotonic() + deadline)
     try:
-        for name, text in sources.items():
-            (work / name).write_text(text, encoding="utf-8")
-        if len(sources) == 1:
-            (name,) = sources
-            _run_all([[*base, "-shared", name, "-o", str(out), *LIBRARIES]], work, until)
-        else:
-            paths = {name: work / f"{name}.o" for name in sources} | dict(objects or {})
-            missing = {name: str(path) for name, path in paths.items() if not path.exists()}
-            _run_all(
-                [[*base, "-c", name, "-o", path] for name, path in missing.items()], work, until
-            )
-            link = [*base, "-shared", *map(str, paths.values()), "-o", str(out), *LIBRARIES]
-            _run_all([link], work, until)
-    except CompileError:
-        keep = True  # the message points at the source
+        made.begin(sources, out, dict(objects or {}))
+    except BaseException:
+        made.close()
         raise
-    finally:
-        if not keep:
-            shutil.rmtree(work, ignore_errors=True)
+    return Pending(made.finish, made.close)
 
 
-def _run_all(commands: Sequence[Sequence[str]], work: Path, until: float) -> None:
-    """Run the commands at the same time (there are hardly more than processors); the first failure
-    ends all."""
-    jobs: list[_Job] = []
-    late = threading.Event()
+class _Compilation:
+    """The compilers at work on one shared object, in a folder of their own."""
 
-    def end() -> None:
-        late.set()
-        for job in jobs:
+    def __init__(self, base: Sequence[str], until: float) -> None:
+        self.base = base
+        self.until = until
+        self.work = Path(tempfile.mkdtemp(prefix="jitcap-build-"))
+        self.keep = False  # the folder: a message points at the source
+        self.jobs: list[_Job] = []
+        self.link: Sequence[str] | None = None  # what comes after the jobs
+
+    def begin(self, sources: Mapping[str, str], out: Path, objects: Mapping[str, Path]) -> None:
+        """Start them all (there are hardly more than processors)."""
+        for name, text in sources.items():
+            (self.work / name).write_text(text, encoding="utf-8")
+        if len(sources) == 1:
+            self._start("-shared", *sources, "-o", str(out), *LIBRARIES)
+            return
+        paths = {name: self.work / f"{name}.o" for name in sources} | {**objects}
+        for name, path in paths.items():
+            if not path.exists():
+                self._start("-c", name, "-o", str(path))
+        self.link = ("-shared", *map(str, paths.values()), "-o", str(out), *LIBRARIES)
+
+    def _start(self, *arguments: str) -> None:
+        self.jobs.append(_Job((*self.base, *arguments), self.work, len(self.jobs)))
+
+    def finish(self) -> None:
+        """Wait for them, and link. Raises CompileError; the first failure ends all."""
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            for job in self.jobs:
+                job.kill()
+
+        # Popen.wait with a timeout asks every 50 ms: a tenth of a small kernel's compile.
+        timer = threading.Timer(max(0.0, self.until - time.monotonic()), end)
+        timer.daemon = True
+        timer.start()
+        try:
+            for job in self.jobs:
+                job.wait(late)
+            if self.link is not None:
+                self._start(*self.link)
+                self.jobs[-1].wait(late)
+        except CompileError:
+            self.keep = True
+            raise
+        finally:
+            timer.cancel()
+
+    def close(self) -> None:
+        """End what still runs, and delete what it left."""
+        for job in self.jobs:
             job.kill()
-
-    # Popen.wait with a timeout asks every 50 ms: a tenth of a small kernel's compile.
-    timer = threading.Timer(max(0.0, until - time.monotonic()), end)
-    timer.daemon = True
-    timer.start()
-    try:
-        jobs += (_Job(command, work, i) for i, command in enumerate(commands))
-        for job in jobs:
-            job.wait(late)
-    finally:
-        timer.cancel()
-        for job in jobs:
-            job.kill()
+        if not self.keep:
+            shutil.rmtree(self.work, ignore_errors=True)
 
 
 class _Job:

@@ -1,7 +1,7 @@
 """The CPU runtime: emitted C++ and a Signature -> a loaded, callable entry.
 
-path = build_shared({"graph.cpp": source})         # compiled, or found in the cache
-run = load(path).runner("entry", signature)        # run(inputs: list) -> list of arrays
+path = build_shared({"graph.cpp": source}).result()  # compiled, or found in the cache
+run = load(path).runner("entry", signature)         # run(inputs: list) -> list of arrays
 """
 
 from __future__ import annotations

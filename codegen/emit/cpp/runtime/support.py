@@ -28,6 +28,7 @@ from typing import Final
 
 from codegen.emit.cpp.runtime import build
 from codegen.runtime import cache
+from codegen.runtime.pending import Pending
 
 LAPACK: Final = ("sgesv", "dgesv", "sgetrf", "dgetrf", "spotrf", "dpotrf", "spotrs", "dpotrs")
 
@@ -170,7 +171,7 @@ def _provide(fields: Mapping[str, str], sources: Mapping[str, str]) -> None:
         if name in _unavailable or all(getattr(api(), field) for field in fields):
             return
         try:
-            library = ctypes.PyDLL(str(build_shared(sources)))
+            library = ctypes.PyDLL(str(build_shared(sources).result()))
         except (build.CompileError, OSError) as error:
             _unavailable.add(name)
             warnings.warn(
@@ -223,11 +224,11 @@ def build_shared(
     sources: Mapping[str, str],
     flags: Sequence[str] = (),
     libraries: Mapping[str, str] | None = None,
-) -> Path:
-    """The shared object of `sources` and `libraries` (file name -> C++ text), compiled unless the
-    cache has it. Objects of the libraries are kept, for other programs that have them.
+) -> Pending[Path]:
+    """The shared object of `sources` and `libraries` (file name -> C++ text), found in the cache,
+    or compiled from now on. Objects of the libraries are kept, for other programs that have them.
 
-    Raises build.NoCompiler or build.CompileError.
+    Raises build.NoCompiler; waiting raises build.CompileError, and OSError if it cannot be kept.
     """
     made_by = build.fingerprint(flags)
     files = {**sources, **(libraries or {})}
@@ -235,19 +236,25 @@ def build_shared(
     store = cache.default()
     entry = store.get(key)
     if entry is not None:
-        return entry.file("graph.so")
+        return Pending.of(entry.file("graph.so"))
     _prefetch(sources)
     keys = {n: cache.digest("object", made_by, text) for n, text in (libraries or {}).items()}
     kept = {name: store.get(k) for name, k in keys.items()}
-    with tempfile.TemporaryDirectory(prefix="jitcap-") as folder:
-        out = Path(folder) / "graph.so"
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="jitcap-")))
+        out = folder / "graph.so"
         objects = {
-            name: e.file("library.o") if e else Path(folder) / f"{name}.o"
-            for name, e in kept.items()
+            name: e.file("library.o") if e else folder / f"{name}.o" for name, e in kept.items()
         }
-        build.compile_shared(files, out, flags=flags, objects=objects)
+        compiled = build.compile_shared(files, out, flags=flags, objects=objects)
+        stack.callback(compiled.close)
+        opened = stack.pop_all()
+
+    def keep() -> Path:
+        compiled.result()
         for name, path in objects.items():
             if kept[name] is None:
                 store.put(keys[name], {"sources": [name]}, {"library.o": path})
-        entry = store.put(key, {"sources": list(files)}, {"graph.so": out})
-    return entry.file("graph.so")
+        return store.put(key, {"sources": list(files)}, {"graph.so": out}).file("graph.so")
+
+    return Pending(keep, opened.close)
