@@ -121,14 +121,16 @@ def _object_delattr(s: Session, obj: Any, name: str) -> None:
 @handles((object, "__getstate__"))
 def _object_getstate(s: Session, obj: Any) -> Any:
     fields = s.getattr(obj, "__dict__") if hasattr(obj, "__dict__") else None
+    fields = fields if fields is not None and s.truth(fields) else None
     names = [name for name, _ in slots_of(type(obj)) if _hasattr(s, obj, name)]
     slots = {name: s.getattr(obj, name) for name in names}
     return (fields, slots) if slots else fields
 
 
-@handles((object, "__init__"), (object, "__init_subclass__"))
-def _object_init(s: Session, obj: Any, /, *args: Any, **kwargs: Any) -> None:
-    """Nothing to do."""
+@handles_each((object, "__init__"), (object, "__init_subclass__"))
+def _object_init(s: Session, method: Any, obj: Any, /, *args: Any, **kwargs: Any) -> None:
+    """Nothing to do, but to complain of arguments."""
+    vars(object)[method[1]].__get__(obj, type(obj))(*args, **kwargs)
 
 
 HANDLERS[setattr] = lambda s, obj, name, value, /: s.setattr(obj, _exact(name), value)

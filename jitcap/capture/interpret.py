@@ -371,7 +371,7 @@ class Generator:
                 raise raised
             send = self._delegation(frame)
             if send is None:
-                self.vm.unwind(frame, raised)
+                self._raise(frame, raised)
             else:
                 suspended, given = self._pass_on(send, frame, raised)
                 if suspended:
@@ -431,8 +431,16 @@ class Generator:
             error = raised
         finally:
             self.running = False
-        self.vm.unwind(frame, error)
+        self._raise(frame, error)
         return False, None
+
+    def _raise(self, frame: Frame, error: BaseException) -> None:
+        """As if the instruction where it is suspended raised, with what is handled there."""
+        self.vm.frames.append(frame)
+        try:
+            self.vm.unwind(frame, error)
+        finally:
+            self.vm.frames.pop()
 
     def close(self) -> None:
         """Raise GeneratorExit where it is suspended and expect it to end."""

@@ -17,6 +17,7 @@ from eager.sym import SymNumber
 from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import MISSING, Identity, Session, kind_of
+from jitcap.capture.kinds.classes import class_raw
 from jitcap.capture.kinds.constants import refuse_own_text
 from jitcap.capture.kinds.lent import asked, is_value, stand_in
 from jitcap.capture.kinds.tensors import OutsideArray
@@ -166,11 +167,30 @@ def compare(s: Session, op: str, a: Any, b: Any) -> Any:
         if _answers(s, a, names) or _answers(s, b, names):
             if equality:
                 same(s, a, b)  # what it comes to when neither has an answer
-            return _of_instances(s, plain, a, b)
+            if not any(kind_of(x).python and is_value(type(x)) for x in (a, b)):
+                return _of_instances(s, plain, a, b)
+            found = _compared(s, (name, reflected), a, b)
+            return same(s, a, b) is (op == "==") if found is MISSING and equality else found
         if equality and _compares_identity(a) and _compares_identity(b):
             return same(s, a, b) is (op == "==")
     found = _of_tensors(s, a, b, name, reflected)
     return _native_binary(s, plain, a, b) if found is MISSING else found
+
+
+def _compared(s: Session, names: tuple[str, str], a: Any, b: Any) -> Any:
+    """What the first of two operands answers that has an answer: one is a number, text or container
+    of a class of the program, and no stand-in is one for native code."""
+    first, second = kind_of(a).type_of(a), kind_of(b).type_of(b)
+    order = [(first, names[0], a, b), (second, names[1], b, a)]
+    if first is not second and issubclass(second, first):
+        order.reverse()
+    for cls, name, x, y in order:
+        result = s.call(class_raw(s, cls, name), (x, y), {})
+        if result is not NotImplemented:
+            return result
+    if "__eq__" in names or "__ne__" in names:
+        return MISSING
+    raise Break("opaque object", f"operands of which none answers {names[0]}()")
 
 
 def _compares_identity(value: Any) -> bool:

@@ -177,7 +177,7 @@ def reduce_ex(obj: Any, protocol: int) -> Any:
     cls: Any = type(obj)
     if cls.__reduce__ is not object.__reduce__:
         return obj.__reduce__()
-    given = obj.__getnewargs__() if hasattr(obj, "__getnewargs__") else ()
+    given = cls.__getnewargs__(obj) if hasattr(cls, "__getnewargs__") else ()
     items = iter(obj) if isinstance(obj, list) else None
     pairs = iter(obj.items()) if isinstance(obj, dict) else None
     return copyreg.__newobj__, (cls, *given), obj.__getstate__(), items, pairs  # type: ignore[attr-defined]

@@ -332,7 +332,7 @@ class ClassKind(StaticKind):
             return s.outside.load(fn(), place)
         if fn.__name__ == "__new__":
             if owner is object:
-                return object.__new__(args[0])
+                return object.__new__(*args, **kwargs)
             if issubclass(owner, type) and len(args) == 4:
                 refuse_class_hooks(s, args[0], *args[2:])
             stores = not issubclass(owner, _TAKEN_APART)

@@ -15,6 +15,7 @@ import operator
 import random
 import re
 import types
+import typing
 from collections.abc import Iterator
 from contextlib import suppress
 from string import Formatter
@@ -287,7 +288,7 @@ class FixedKind(NativeKind):
 @of(
     types.GetSetDescriptorType, types.MemberDescriptorType, types.CodeType,
     types.GenericAlias, types.UnionType, functools.cached_property, Null,
-    type(dataclasses.MISSING), type(dataclasses.KW_ONLY),
+    type(dataclasses.MISSING), type(dataclasses.KW_ONLY), type(typing.ClassVar),
     type(dataclasses._FIELD),  # type: ignore[attr-defined]
 )  # fmt: skip
 class StaticKind(FixedKind):

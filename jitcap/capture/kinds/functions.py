@@ -69,6 +69,9 @@ class Reentry:
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return called_back(self._session, self._fn, args, kwargs)
 
+    def __repr__(self) -> str:
+        raise Break("data dependent", "the address of a function is shown")
+
 
 @of(Reentry)
 class ReentryKind(NativeKind):
@@ -304,6 +307,10 @@ class UnboundKind(StaticKind):
 @of(property)
 class PropertyKind(StaticKind):
     """`property`. One that the program makes of its functions holds what stands for them."""
+
+    def getattr(self, s: Session, obj: property, name: str) -> Any:
+        held = getattr(obj, name)
+        return held._fn if type(held) is Reentry else held
 
     def rebuild(self, make: Maker, value: property) -> str:
         if Reentry in map(type, (value.fget, value.fset, value.fdel)):

@@ -9,6 +9,7 @@ and bases, on which Python's choice between two operands rests. What comes back 
 from __future__ import annotations
 
 import collections
+import datetime as dt
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -43,7 +44,7 @@ SPECIAL: Final = _TEXT | _OPERATORS | _KEYS | _NUMBERS | {
     "call round trunc floor ceil enter exit fspath array missing getattr".split()
 }  # fmt: skip
 _UNASKED: Final = frozenset({"__call__", "__getattr__", "__missing__"})
-_VALUES: Final = (int, float, complex, str, bytes)
+_VALUES: Final = (int, float, complex, str, bytes, dt.date, dt.time, dt.timedelta)
 _SEQUENCES: Final = (list, tuple, collections.deque)
 _MAPPINGS: Final = (dict, collections.OrderedDict, collections.defaultdict)
 
@@ -199,11 +200,10 @@ def back(s: Session, value: Any) -> Any:
         for original, mirror in s.mirrors:
             if mirror is value:
                 return original
-        if cls is dict:
-            return {k: back(s, v) for k, v in value.items()}
-        parts = [back(s, v) for v in value]
-        if any(a is not b for a, b in zip(parts, value, strict=True)):
-            return cls(parts)
+        held = list(value.values() if cls is dict else value)
+        parts = [back(s, v) for v in held]
+        if any(a is not b for a, b in zip(parts, held, strict=True)):
+            return cls(zip(value, parts, strict=True) if cls is dict else parts)
     return value
 
 

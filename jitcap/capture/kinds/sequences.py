@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import operator
+import sys
 from collections.abc import Iterable
 from functools import partial
 from typing import Any, cast
@@ -321,7 +322,6 @@ class SetShadow(Shadow):
     def __init__(self, real: set[Any], origin: Origin, twin: set[Any]) -> None:
         super().__init__(real, origin, twin)
         self.base = frozenset(real)
-        twin |= real
 
     def mark(self) -> tuple[Any, ...]:
         return (frozenset(self.twin),) if self.twin != self.base else ()
@@ -377,5 +377,18 @@ class SetKind(FrozensetKind, MutableKind):
 
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
         self.check(real, origin)
-        s.outside.constant(set(real), origin)
-        return s.outside.register(SetShadow(real, origin, set()))
+        s.outside.constant(_again(real), origin)
+        return s.outside.register(SetShadow(real, origin, _again(real)))
+
+
+def _again(real: set[Any]) -> set[Any]:
+    """A set in the order of `real`, which the size of its table decides: whether it was made of a
+    set at once, or grew."""
+    at_once, grown = set(real), set[Any]()
+    for member in real:
+        grown.add(member)
+    size = sys.getsizeof(real)
+    for made in sorted((grown, at_once), key=lambda made: sys.getsizeof(made) != size):
+        if [*made] == [*real]:
+            return made
+    raise Break("opaque object", "a set of which a copy has another order")
