@@ -102,6 +102,15 @@ class Program:
         sizes |= {shape for v in self.inputs for shape in (v.aval.shape, v.layout)}
         return symbols_in((*sizes, *(call.attrs for call in self.calls)))
 
+    def raises(self, known: dict[Program, bool]) -> bool:
+        """Whether it calls a function that may raise. `known`: the answers for other programs."""
+        if self not in known:
+            known[self] = any(
+                call.op.raises or any(p.raises(known) for p in call.attrs.get("programs", ()))
+                for call in self.calls
+            )
+        return known[self]
+
     def values(self) -> Iterator[Value]:
         """The inputs, and what calls define."""
         yield from self.inputs
@@ -339,16 +348,10 @@ class Library:
     where: str = ""
     bodies: tuple[Any, ...] = ()  # the programs of its attributes, compiled: see `codegen.bodies`
 
-    @property
-    def fails(self) -> bool:
-        """Whether it can make the run fail: a function that may raise."""
-        stack = [*self.attrs.get("programs", ())]
-        while stack:
-            for call in stack.pop().calls:
-                if call.op.raises:
-                    return True
-                stack += call.attrs.get("programs", ())
-        return self.op.raises
+    def fails(self, known: dict[Program, bool]) -> bool:
+        """Whether it can make the run fail: a function that may raise. `known`: which programs
+        have one."""
+        return self.op.raises or any(p.raises(known) for p in self.attrs.get("programs", ()))
 
     def reads(self) -> tuple[str, ...]:
         """The buffers of its operands."""
@@ -385,10 +388,11 @@ class Fused:
         """The positions of the items that can make the run fail: that have a check of the program,
         or call a function that may raise."""
         checks = {f"v{check.value.id}" for check in self.program.checks}
+        known: dict[Program, bool] = {}  # many items call one program
         return {
             i
             for i, item in enumerate(self.items)
-            if (isinstance(item, Library) and item.fails)
+            if (isinstance(item, Library) and item.fails(known))
             or (isinstance(item, Kernel) and not checks.isdisjoint(item.writes()))
         }
 

@@ -10,8 +10,10 @@ copied at the end. So a run that fails has written no input.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from codegen import affine, expr
 from codegen.expr import Load
@@ -19,6 +21,8 @@ from codegen.ir import Access, Fused, Kernel, Library, Stage, Store, Value
 from codegen.sizes import is_contiguous, same_all, some
 from eager.aval import contiguous_strides
 from eager.op import REGISTRY
+
+Operands: TypeAlias = Callable[[Library], dict[str, list[int]]]  # the numbers of those in a buffer
 
 
 def place_writes(fused: Fused) -> Fused:
@@ -29,6 +33,7 @@ def place_writes(fused: Fused) -> Fused:
     last = max(fused.failing(), default=-1)
     pairs: dict[int, list[tuple[int, int]]] = {}  # of calls, by item: (operand, output)
     copies: list[tuple[Value, Value]] = []
+    operands = functools.cache(_operands)  # a call may update hundreds of tensors
     for target, value in fused.program.writes:
         name, source = f"v{target.id}", f"v{value.id}"
         b = buffers.get(source)
@@ -36,11 +41,11 @@ def place_writes(fused: Fused) -> Fused:
             continue
         early = any(at <= last for at in writers.get(source, []))
         places = readers.get(name, []), writers.get(source, [])
-        if not early and _in_place(fused, target, source, *places):
+        if not early and _in_place(fused, target, source, *places, operands):
             buffers[source] = replace(b, alias=name)
             (at,) = places[1]
             item = fused.items[at]
-            operand = _operand_to_update(item, target) if at in places[0] else None
+            operand = _operand_to_update(item, target, operands) if at in places[0] else None
             if isinstance(item, Library) and operand is not None:
                 pairs.setdefault(at, []).append((operand, item.outs.index(source)))
         else:
@@ -59,7 +64,12 @@ def _updating(item: Kernel | Library, pairs: Sequence[tuple[int, int]]) -> Kerne
 
 
 def _in_place(
-    fused: Fused, target: Value, source: str, readers: list[int], writers: list[int]
+    fused: Fused,
+    target: Value,
+    source: str,
+    readers: list[int],
+    writers: list[int],
+    operands: Operands,
 ) -> bool:
     if not same_all(target.layout, contiguous_strides(target.aval.shape)) or len(writers) != 1:
         return False
@@ -70,26 +80,32 @@ def _in_place(
     if at not in readers:
         return True
     if isinstance(item, Library):
-        return _operand_to_update(item, target) is not None
+        return _operand_to_update(item, target, operands) is not None
     assert isinstance(item, Kernel)
     return _reads_where_it_writes(item, f"v{target.id}", source)
 
 
-def _operand_to_update(call: Kernel | Library, target: Value) -> int | None:
+def _operands(call: Library) -> dict[str, list[int]]:
+    """Which of its operands lie in each buffer."""
+    found: dict[str, list[int]] = {}
+    for i, x in enumerate(call.operands):
+        if isinstance(x, Access):
+            found.setdefault(x.buffer, []).append(i)
+    return found
+
+
+def _operand_to_update(call: Kernel | Library, target: Value, operands: Operands) -> int | None:
     """The operand of a call that is `target`, all of it, if no other lies in its memory."""
     name = f"v{target.id}"
     if not isinstance(call, Library) or call.name != "call":
         return None
-    at = [i for i, x in enumerate(call.operands) if type(x) is Access and x.buffer == name]
+    at = operands(call).get(name, ())
     if len(at) != 1:
         return None
     x = call.operands[at[0]]
     assert isinstance(x, Access)
-    return (
-        at[0]
-        if same_all(x.shape, target.aval.shape) and is_contiguous(x.shape, x.strides)
-        else None
-    )
+    whole = same_all(x.shape, target.aval.shape) and is_contiguous(x.shape, x.strides)
+    return at[0] if whole else None
 
 
 def _reads_where_it_writes(kernel: Kernel, old: str, new: str) -> bool:

@@ -228,16 +228,16 @@ class Flow:
     def cut(self, source: int, sink: int) -> set[int]:
         """The vertices on the source's side of a minimum cut."""
         while True:
-            level = self._levels(source)
+            level = self._levels(source, sink)
             if level[sink] < 0:
                 return {v for v, d in enumerate(level) if d >= 0}
             self._augment(source, sink, level)
 
-    def _levels(self, source: int) -> list[int]:
+    def _levels(self, source: int, sink: int) -> list[int]:
         level = [-1] * len(self.out)
         level[source] = 0
         queue = deque([source])
-        while queue:
+        while queue and level[sink] < 0:  # no shortest path leads beyond it
             u = queue.popleft()
             for e in self.out[u]:
                 v = self.to[e]
