@@ -107,9 +107,13 @@ class Rebuilder:
     def is_outside(self, value: Any) -> bool:
         return self.session.outside.shadow(value) is not None
 
+    def is_made(self, value: Any) -> bool:
+        """Whether it is a function or class that every call makes."""
+        return id(value) in self.session.made
+
     def _new(self, value: Any, cls: type) -> str:
         made = value if isinstance(value, type) else cls
-        if id(made) in self.session.made:
+        if self.is_made(made):
             raise Break("effect", f"the class {made.__qualname__}, made by every call, escapes")
         if id(value) in self._busy:
             self._early.add(id(value))

@@ -30,6 +30,7 @@ from jitcap.capture.kinds import base, lent, modules
 from jitcap.capture.kinds import rules as _rules  # noqa: F401 - fills RULES
 from jitcap.capture.kinds.base import HANDLERS, MISSING, Args, Kwargs, kind_of
 from jitcap.capture.kinds.classes import (
+    HOLDS,
     STORES,
     Super,
     bind,
@@ -38,7 +39,6 @@ from jitcap.capture.kinds.classes import (
     super_get,
 )
 from jitcap.capture.kinds.constants import Opaque
-from jitcap.capture.kinds.functions import Reentry
 from jitcap.capture.kinds.iterators import ReversedIterator, asked_for_length, driven
 from jitcap.capture.kinds.tensors import replaced_member
 from jitcap.capture.kinds.text import Deferred, joined, snapshot
@@ -77,7 +77,7 @@ _PLACING: Final = frozenset(
 # What an exception shows that is about what stands for a value, or about a call that a builtin
 # does not take.
 _CLASSES: Final = (
-    SymNumber, Reentry, Super, Opaque, Deferred, Generator, lent.Lent, ReversedIterator,
+    SymNumber, lent.Reentry, Super, Opaque, Deferred, Generator, lent.Lent, ReversedIterator,
 )  # fmt: skip
 _FUNCTIONS: Final[tuple[Any, ...]] = (
     *HANDLERS.values(),
@@ -261,16 +261,18 @@ class Session(base.Session):
         self, fn: Callable[..., Any], args: Args, kwargs: Kwargs, *, stores: bool = False
     ) -> Any:
         """Run a function of `eager`, or a builtin, on values of this capture: the door through
-        which they reach native code, loaded in full, callables wrapped, instances lent unless it
+        which they reach native code, loaded in full, callables wrapped and instances lent unless it
         only stores them."""
-        named = {k: kind_of(v).to_native(self, v) for k, v in kwargs.items()}
         owner = getattr(fn, "__self__", None)
+        stores |= type(owner) is property or (type(fn) is type and fn in HOLDS)
+        hand = _stored if stores or fn.__name__ == "update" else _given
+        named = {k: hand(self, v) for k, v in kwargs.items()}
         if owner is not None and _may_lend(owner):  # it stores, and calls nothing
             for value in args:
                 self.settle(value)
             self.tells_apart(args)
             return self._native_method(owner, fn, args, named)
-        given = tuple(kind_of(a).to_native(self, a) for a in args)
+        given = tuple(hand(self, a) for a in args)
         plain = fn.__func__ if type(fn) is MethodType else fn
         if type(plain) is FunctionType:  # one of `eager`, which looks at all that it gets
             self.see_within((*given, named), "use")
@@ -291,7 +293,7 @@ class Session(base.Session):
         if not stores and fn not in STORES and any(map(_may_lend, (*given, *named.values()))):
             text = fn is ascii or isinstance(getattr(fn, "__self__", None), str)
             return lent.natively(self, fn, given, named, text=text)
-        return fn(*given, **named)
+        return _itself(fn(*given, **named))
 
     def _native_method(self, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         """A method of a container. Those that look at elements get all of them lent; others are
@@ -326,9 +328,9 @@ class Session(base.Session):
             return self.pure(fn, args, kwargs)
         raise Break("opaque object", f".{fn.__name__}() of a {type(owner).__qualname__}")
 
-    def reentry(self, fn: Any) -> Reentry:
+    def reentry(self, fn: Any) -> lent.Reentry:
         """`fn` for native code: calling it comes back to the interpreter."""
-        return Reentry(self, fn)
+        return lent.Reentry(self, fn)
 
     def host_call(
         self, fn: Any, args: Args, kwargs: Kwargs, at: Any = None, look: Any = snapshot
@@ -402,6 +404,19 @@ def _guard_defaults(s: Session, fn: FunctionType, given: int) -> None:
         if getattr(fn, field) is not None:
             place = Attribute(Fixed(fn, fn.__qualname__), field)
             s.guard(Is, place, getattr(fn, field))
+
+
+def _given(s: Session, value: Any) -> Any:
+    return kind_of(value).to_native(s, value)
+
+
+def _stored(s: Session, value: Any) -> Any:
+    """What is only kept is not called: it stays what it is."""
+    return _itself(_given(s, value))
+
+
+def _itself(value: Any) -> Any:
+    return value._fn if type(value) is lent.Reentry else value
 
 
 def _may_lend(value: Any) -> bool:

@@ -312,3 +312,27 @@ def test_a_method_of_the_base_is_carried_over(every):
     values = Doubled()
     Chopper(every).call(Doubled.append, (values, 1), {})
     assert values == [2]
+
+
+def test_a_part_of_a_package_is_imported(tmp_path, monkeypatch, recwarn):
+    """By the statement that names it, though the package has been imported before."""
+    (tmp_path / "package_of_parts").mkdir()
+    for name, text in (("__init__", ""), ("late", "FACTOR = 3")):
+        (tmp_path / "package_of_parts" / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    __import__("package_of_parts")
+
+    def step(x):
+        from package_of_parts import late
+
+        return x * late.FACTOR
+
+    def missing(x):
+        from package_of_parts import nothing
+
+        return x * nothing
+
+    jitted = jit(step, backend="eager")
+    assert [jitted(eager.ones(1)).item() for _ in range(2)] == [3, 3]
+    with pytest.raises(ImportError, match="cannot import name 'nothing'"):
+        jit(missing, backend="eager")(eager.ones(1))

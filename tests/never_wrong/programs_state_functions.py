@@ -1,6 +1,7 @@
 """What belongs to a function: defaults, attributes, cells, keywords of a partial."""
 
 import functools
+import itertools
 import operator
 import types
 
@@ -415,3 +416,90 @@ def the_doc_of_a_class_and_a_method():
 def the_globals_of_a_function_that_is_made():
     m = module("N = 1\ndef step(x):\n    f = lambda: N\n    return x, f.__globals__['N'], f()\n")
     return scene(m.step, lambda: setattr(m, "N", 2))
+
+
+def held(function):
+    """The function as it comes back from what holds it."""
+    getter = property(function)
+    both = types.SimpleNamespace(f=function), types.MethodType(function, 1)
+    table = {}
+    table.update(f=function)
+    return {
+        "property": getter.fget is function,
+        "setter": property().setter(function).fset is function,
+        "static": staticmethod(function).__func__ is function,
+        "class": classmethod(function).__func__ is function,
+        "namespace": both[0].f is function,
+        "method": both[1].__func__ is function,
+        "owner": types.MethodType(nothing, function).__self__ is function,
+        "cell": types.CellType(function).cell_contents is function,
+        "partial": functools.partial(function).func is function,
+        "argument": functools.partial(nothing, function).args[0] is function,
+        "slice": slice(function).stop is function,
+        "repeat": next(itertools.repeat(function)) is function,
+        "filler": next(itertools.zip_longest([], [1], fillvalue=function))[0] is function,
+        "default": min([], default=function) is function,
+        "update": table["f"] is function,
+    }
+
+
+@case("functions")
+def what_holds_a_callable_gives_it_back():
+    layer = eager.nn.Linear(1, 1)
+
+    def step(x):
+        def own():
+            return x
+
+        return x, held(own), held(nothing), held(layer)
+
+    return scene(step, nothing)
+
+
+@case("functions")
+def the_parts_of_a_class_are_its_methods():
+    def step(x):
+        class Config:
+            def read(self):
+                return 1
+
+            now, again, alone = property(read), staticmethod(read), classmethod(read)
+
+        parts = vars(Config)
+        return (
+            x,
+            Config.now.fget is Config.read,
+            Config.again is Config.read,
+            Config.alone.__func__ is Config.read,
+            parts["now"].fget is parts["read"],
+            Config().now,
+        )
+
+    return scene(step, nothing)
+
+
+@case("functions")
+def a_callable_as_text():
+    layer = eager.nn.Linear(1, 1)
+
+    def step(x):
+        def own():
+            return x
+
+        texts = [[f.format(v) == str(v) for v in (own, nothing, layer)] for f in ("{}", "{!r}")]
+        return x, texts, "{!r} {}".format(nothing, layer)  # noqa: UP032
+
+    return scene(step, nothing)
+
+
+@case("functions")
+def a_partial_is_called_by_native_code():
+    def scaled(by, x):
+        return x * by
+
+    def step(x):
+        return [*map(functools.partial(scaled, 2), [x, x])], sorted(
+            [3, 1, 2], key=functools.partial(operator.mul, -1)
+        )
+
+    return scene(step, nothing)

@@ -62,12 +62,16 @@ _PURE_TYPES: Final = frozenset({
     *_ITERTOOLS,
 })  # fmt: skip
 META_HOOKS: Final = ("__new__", "__init__", "__call__", "__hash__", "__eq__")  # of a metaclass
-# What only keeps what it gets.
+# What only keeps what it gets, for now.
 STORES: Final = frozenset({
     enumerate, zip, reversed, staticmethod, classmethod, property, slice, types.SimpleNamespace,
     types.MethodType, types.CellType, functools.partial, object.__new__,
     *_ITERTOOLS,
 })  # fmt: skip
+HOLDS: Final = STORES - {  # and what calls no function that it got
+    itertools.accumulate, itertools.dropwhile, itertools.filterfalse, itertools.groupby,
+    itertools.starmap, itertools.takewhile,
+}  # fmt: skip
 _TAKEN_APART: Final = (int, float, complex, str, bytes, bytearray)  # made of what they are given
 # Text is a name and a key, for which it is hashed and compared.
 _TOLD: Final = (str, bytes)

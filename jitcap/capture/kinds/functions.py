@@ -32,7 +32,7 @@ from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import HANDLERS, Args, Kwargs, Session, kind_of, of
 from jitcap.capture.kinds.cells import closure_cell
 from jitcap.capture.kinds.constants import OPAQUE, FixedKind, NativeKind, Opaque, StaticKind
-from jitcap.capture.kinds.lent import called_back
+from jitcap.capture.kinds.lent import Reentry
 from jitcap.capture.kinds.mappings import touch
 from jitcap.capture.kinds.modules import globals_of
 from jitcap.capture.kinds.objects import ObjectKind, fields_of
@@ -56,21 +56,6 @@ REPORTS: Final = frozenset(
     "debug info warning warn error critical exception log update set_postfix set_postfix_str "
     "set_description set_description_str refresh write close display".split()
 )
-
-
-class Reentry:
-    """A Python callable in the hands of native code: calling it comes back to the interpreter."""
-
-    def __init__(self, s: Session, fn: Any) -> None:
-        functools.update_wrapper(self, fn)
-        self._session = s
-        self._fn = fn
-
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        return called_back(self._session, self._fn, args, kwargs)
-
-    def __repr__(self) -> str:
-        raise Break("data dependent", "the address of a function is shown")
 
 
 @of(Reentry)
@@ -306,14 +291,10 @@ class UnboundKind(StaticKind):
 
 @of(property)
 class PropertyKind(StaticKind):
-    """`property`. One that the program makes of its functions holds what stands for them."""
-
-    def getattr(self, s: Session, obj: property, name: str) -> Any:
-        held = getattr(obj, name)
-        return held._fn if type(held) is Reentry else held
+    """`property`."""
 
     def rebuild(self, make: Maker, value: property) -> str:
-        if Reentry in map(type, (value.fget, value.fset, value.fdel)):
+        if any(make.is_made(fn) for fn in (value.fget, value.fset, value.fdel)):
             raise Break("effect", "a property made inside is returned or stored")
         return super().rebuild(make, value)
 
@@ -334,6 +315,10 @@ class PartialKind(NativeKind):
             return OPAQUE.load(s, real, origin)
         s.guard(Length, Attribute(origin, "__dict__"), 0)
         return s.outside.register(Shadow(real, origin, functools.partial(fn, *args, **keywords)))
+
+    def to_native(self, s: Session, value: Any) -> Any:
+        self.settle(s, value, 0)
+        return s.reentry(value)
 
     def rebuild(self, make: Maker, value: functools.partial[Any]) -> str:
         keywords = "".join(f", {k}={make.expr(v)}" for k, v in value.keywords.items())

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 import datetime as dt
+import functools
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -112,6 +113,35 @@ def called_back(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     return lend(s, kind_of(result).to_native(s, result) if type(result) is Deferred else result)
 
 
+class Reentry:
+    """A Python callable in the hands of native code: calling it comes back to the interpreter."""
+
+    def __init__(self, s: Session, fn: Any) -> None:
+        if type(fn) is not functools.partial:  # which has no name; asking it for more changes it
+            functools.update_wrapper(self, fn)
+        self._session = s
+        self._fn = fn
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        return called_back(self._session, self._fn, args, kwargs)
+
+    def __repr__(self) -> str:
+        return self._text(repr)
+
+    def __str__(self) -> str:
+        return self._text(str)
+
+    def __format__(self, spec: str) -> str:
+        return self._text(format, spec)
+
+    def _text(self, how: Callable[..., str], *spec: str) -> str:
+        """What the callable is shown as, where native code writes text."""
+        text = kind_of(self._fn).text(self._session, how, (self._fn, *spec), {})
+        if type(text) is not str:
+            raise Break("data dependent", "native code writes text of run-time values")
+        return text
+
+
 def _calling(self: Lent, /, *args: Any, **kwargs: Any) -> Any:
     return called_back(self._session, self._value, args, kwargs)
 
@@ -196,6 +226,8 @@ def back(s: Session, value: Any) -> Any:
     cls = type(value)
     if issubclass(cls, Lent):
         return value._value
+    if cls is Reentry:
+        return value._fn
     if cls in (list, tuple, dict, set, collections.deque):
         for original, mirror in s.mirrors:
             if mirror is value:

@@ -95,6 +95,10 @@ def import_module(s: Session, space: dict[str, Any], name: str, fromlist: Any, l
     module = _imported(s, name)
     if module is MISSING:
         raise _new_import(name)
+    if fromlist and hasattr(module, "__path__"):  # a package: its parts are imported with it
+        for part in dict.fromkeys(fromlist):
+            if part != "*":
+                import_from(s, module, part)
     top = name.partition(".")[0]
     return module if fromlist or top == name else _imported(s, top)
 
