@@ -110,6 +110,11 @@ def outcomes(jobs: list[Job]) -> Iterator[tuple[Job, Outcome]]:
             yield from _together(asked[k : k + TOGETHER])
 
 
+def _differing(job: Job, why: str) -> Outcome:
+    unsorted = device_ops.is_unsorted(job.p, job.dtype)
+    return Outcome("unchecked", device_ops.UNSORTED) if unsorted else Outcome("wrong", why)
+
+
 def _refused(job: Job) -> Outcome:
     """The CPU raises: so must the device."""
     on_device.host_runs.clear()
@@ -136,7 +141,7 @@ def _together(jobs: list[Job]) -> Iterator[tuple[Job, Outcome]]:
     for job, why in zip(jobs, whys, strict=True):
         yield (
             job,
-            Outcome("wrong", why) if why else Outcome("host", took) if took else Outcome("right"),
+            _differing(job, why) if why else Outcome("host", took) if took else Outcome("right"),
         )
 
 
