@@ -171,6 +171,17 @@ class Names:
         return f"{drawn.name} = {drawn.expr(self.var, self.bind)}"
 
 
+class Places(Names):
+    """Names of places alone, for who renders to see what is written: how a place is read is not
+    rendered."""
+
+    def var(self, origin: Origin) -> str:
+        if id(origin) not in self.variables:
+            self.variables[id(origin)] = f"v{len(self.variables)}"
+            self.keep.append(origin)
+        return self.variables[id(origin)]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class TypeIs(Guard):
     """`type(value) is cls`."""

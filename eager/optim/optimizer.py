@@ -202,16 +202,18 @@ class Optimizer(_Hooked):
         if closure is not None:
             with enable_grad():
                 loss = closure()
+        # Looked up once: a model has hundreds of parameters, and capture reads this loop.
+        states, is_outdated, update = self.state, self._is_outdated, self.update
         with enable_grad() if self.defaults.get("differentiable") else no_grad():
             for group in self.param_groups:
                 for parameter in group["params"]:
                     gradient = parameter.grad
                     if gradient is not None:
-                        state = self.state[parameter]
-                        if self._is_outdated(parameter, state):
+                        state = states[parameter]
+                        if is_outdated(parameter, state):
                             self._allocate_again()
-                            state = self.state[parameter]
-                        self.update(parameter, gradient, state, group)
+                            state = states[parameter]
+                        update(parameter, gradient, state, group)
         self._stepped = True  # stored and not asked for: else the first step were another program
         return loss
 

@@ -38,8 +38,8 @@ def _part_of_layer(s: Session, method: Any, layer: Any, name: str) -> Any:
     """What the method does, not read from bytecode: each layer and parameter is found by it."""
     own = s.getattr(layer, "__dict__")
     for table in ("_parameters", "_buffers", "_modules"):
-        if s.contains(table, own) and s.contains(name, s.getitem(own, table)):
-            return s.getitem(s.getitem(own, table), name)
+        if s.contains(table, own) and s.contains(name, parts := s.getitem(own, table)):
+            return s.getitem(parts, name)
     return s.interpret(method, (layer, name), {})  # raises
 
 

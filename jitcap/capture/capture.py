@@ -31,7 +31,7 @@ from jitcap.capture.search import Search
 from jitcap.capture.session import Session
 from jitcap.class_guard import Member
 from jitcap.graph import Node, size_inputs
-from jitcap.guards import CodeIs, Equals, Guard, Holds, Is, Names, TypeIs
+from jitcap.guards import CodeIs, Equals, Guard, Holds, Is, Names, Places, TypeIs
 from jitcap.joint import Joint, build_joint, runs_python
 from jitcap.tensor_guard import TensorLike
 from jitcap.tracer import DataDependent
@@ -270,7 +270,7 @@ def finish(session: Session, value: Any, shape: tuple[int, tuple[str, ...]]) -> 
     if any(generator.in_block() for generator in tuple(session.vm.generators)):
         raise Break("generator", "a generator is left inside a try or with block")
     tracer = session.tracer
-    probe = epilogue(session, value, Names())
+    probe = epilogue(session, value, Places())
     _rehearse(session, value, probe)
     session.ties.check()
     guard_aliases(session, [s for s, _ in probe.writes])
@@ -353,7 +353,7 @@ def _rehearse(session: Session, value: Any, end: Epilogue) -> None:
     _joint(session, end)
     if len(session.tracer.checks) > checks:
         raise Break("later effect", "a hook or a Function's backward() may raise")
-    after = epilogue(session, value, Names())
+    after = epilogue(session, value, Places())
     if any(getattr(end, f) != getattr(after, f) for f in ("lines", "effects", "calls", "value")):
         raise Break("later effect", "a hook or a Function's backward() changes what is outside")
     for guard in session.guards.items[known:]:

@@ -32,7 +32,16 @@ from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.origin import Attribute, Fixed, Origin
 from jitcap.capture.outside import Shadow
 from jitcap.capture.state import State
-from jitcap.graph import INPUT, Arg, Node, Where, defines_size, evaluate_on_host, placeholder
+from jitcap.graph import (
+    INPUT,
+    NOWHERE,
+    Arg,
+    Node,
+    Where,
+    defines_size,
+    evaluate_on_host,
+    placeholder,
+)
 from jitcap.subgraphs import Part
 from jitcap.symbols import symbols_in
 from jitcap.tracer import DataDependent, Tracer
@@ -79,6 +88,10 @@ def _rounds(self: CaptureTracer, go: Arg, least: int, part: Part, *given: Any) -
     return self.session.sizes.rounds(count), replace(part, checks=())
 
 
+def _derivative(place: Where, behind: Any) -> Where:
+    return place._replace(function=f"{place.function}, derivative of {behind.name()}")
+
+
 class CaptureTracer(Tracer):
     """E's tracer, answering from a `Session`."""
 
@@ -94,6 +107,7 @@ class CaptureTracer(Tracer):
             name=name,
         )
         self.session = session
+        self._behind: tuple[Any, Where, Where] = None, NOWHERE, NOWHERE  # see `_where`
         self.constant_arrays: dict[Node, Any] = {}
         self.draws: dict[int, Draws] = {}
         self._values: dict[Node, Any] = {}  # of what was asked for, and of what that is made of
@@ -107,7 +121,9 @@ class CaptureTracer(Tracer):
         place, behind = self.session.where(), mode.behind
         if behind is None:
             return place
-        return place._replace(function=f"{place.function}, derivative of {behind.name()}")
+        if self._behind[0] is not behind or self._behind[1] is not place:  # of each node of it
+            self._behind = behind, place, _derivative(place, behind)
+        return self._behind[2]
 
     def emit(
         self, op: Op, operands: Sequence[Arg], attrs: Attrs, outs: tuple[Aval, ...]

@@ -50,6 +50,22 @@ def replaced(layers, i, layer):
     layers[i] = layer
 
 
+def shadowed(layer):
+    """An attribute of the instance goes before the part of that name."""
+    other = nn.Linear(5, WIDTH)
+    layer.__dict__["down"] = lambda y: other(y) * 2
+
+
+def strided(layer):
+    """The same values in another layout."""
+    layer.up.weight = nn.Parameter(layer.up.weight.detach().T.contiguous().T)
+
+
+def in_parts(layer):
+    """The layer's own method stays, a part of it is made of parts."""
+    layer.up = nn.Sequential(layer.up, nn.Tanh())
+
+
 def renamed(layer):
     """The same parts, of which two have each other's name."""
     layer.up.weight, layer.down.weight = nn.Linear(5, 5).weight, nn.Linear(WIDTH, WIDTH).weight
@@ -66,6 +82,22 @@ CHANGES = {
     ),
     "shape": lambda layers, i: replaced(layers, i, Layer(7)),
     "tied": lambda layers, i: setattr(layers[i].up, "weight", layers[0].up.weight),
+    "tied within": lambda layers, i: setattr(layers[i].down, "bias", layers[0].down.bias),
+    "strides": lambda layers, i: strided(layers[i]),
+    "buffer of ints": lambda layers, i: setattr(layers[i], "offset", eager.arange(5)),
+    "no buffer": lambda layers, i: (
+        delattr(layers[i], "offset"),
+        setattr(layers[i], "offset", 0.5),
+    ),
+    "nested": lambda layers, i: in_parts(layers[i]),
+    "own attribute": lambda layers, i: shadowed(layers[i]),
+    "hook of a parameter": lambda layers, i: layers[i].up.weight.register_hook(lambda g: g * 3),
+    "backward hook": lambda layers, i: layers[i].register_full_backward_hook(
+        lambda m, given, out: (given[0] * 2,)
+    ),
+    "a gradient": lambda layers, i: setattr(
+        layers[i].up.weight, "grad", eager.ones_like(layers[i].up.weight)
+    ),
     "shared": lambda layers, i: replaced(layers, i, layers[0]),
     "no bias": lambda layers, i: setattr(layers[i].down, "bias", None),
     "frozen": lambda layers, i: layers[i].up.weight.requires_grad_(False),
@@ -124,6 +156,47 @@ def test_one_layer_differs(name, place):
     agree(results(layers, compiled, x), results(layers, step_of(layers), x))
     fresh = jit(step_of(layers), backend="eager", fullgraph=True)  # nor is it what was seen first
     agree(results(layers, fresh, x), results(layers, step_of(layers), x))
+
+
+class Noisy(Layer):
+    """Draws, and counts, and keeps what it saw."""
+
+    def __init__(self):
+        super().__init__()
+        self.drop, self.calls, self.rate = nn.Dropout(0.5), 0, 0.5
+
+    def forward(self, x):
+        self.calls += 1
+        self.last = x.detach().mean()
+        y = eager.rand(x.shape) if self.rate > 0.6 else x
+        return super().forward(self.drop(x)) + y
+
+
+DRAWS = {
+    "none": lambda layer: None,
+    "rate": lambda layer: setattr(layer.drop, "p", 0.25),
+    "one more": lambda layer: setattr(layer, "rate", 0.7),
+    "evaluated": lambda layer: layer.drop.eval(),
+    "counted": lambda layer: setattr(layer, "calls", 5),
+    "in place": lambda layer: setattr(layer, "drop", nn.Dropout(0.5, inplace=True)),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("name", DRAWS)
+def test_one_layer_draws_otherwise(name, place):
+    def run(transform):
+        eager.manual_seed(0)
+        layers, x = nn.ModuleList([Noisy() for _ in range(LAYERS)]), eager.randn(3, WIDTH)
+        DRAWS[name](layers[place])
+        step = transform(step_of(layers))
+        found = [*results(layers, step, x), *results(layers, step, x)]
+        return [*found, *((m.calls, m.last.numpy()) for m in layers), eager.rand(2).numpy()]
+
+    found = run(functools.partial(jit, backend="eager", fullgraph=True))
+    for a, b in zip(found, run(lambda step: step), strict=True):
+        for one, other in zip(*((x if type(x) is tuple else (x,)) for x in (a, b)), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
 def step_of_optimizer(layers, x):

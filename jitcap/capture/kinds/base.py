@@ -98,6 +98,7 @@ class Session:
         self.namespaces: dict[int, MembersOf] = {}  # of the classes that were looked into
         self.class_reads: dict[tuple[int, str], Any] = {}
         self.lookups: dict[tuple[int, str], Any] = {}  # the same, through the order of resolution
+        self.unwatched: set[int] = set()  # classes of tensors, by id, that run no code at a look
         self.acting: dict[int, bool] = {}  # classes, by id: see `kinds.classes.acts_by_itself`
         self.defaulted: set[int] = set()  # native functions whose defaults are guarded
         self.special_names: dict[type, frozenset[str]] = {}  # those that are written in Python

@@ -180,8 +180,10 @@ class TensorKind(NativeKind):
         if type(real._array) is Traced:
             what = f"{origin.show()} belongs to another capture that is going on"
             raise Break("opaque object", what)
-        if any(_user_member(s, type(real), name) is not MISSING for name in _WATCHES):
-            raise Break("opaque object", f"{origin.show()} runs code when it is looked at")
+        if id(type(real)) not in s.unwatched:
+            if any(_user_member(s, type(real), name) is not MISSING for name in _WATCHES):
+                raise Break("opaque object", f"{origin.show()} runs code when it is looked at")
+            s.unwatched.add(id(type(real)))
         shared = id(real._storage) in s.outside.shared and real._view is not None
         if shared and not real.requires_grad:
             return self._load_view(s, real, origin)
