@@ -275,7 +275,7 @@ class Session(base.Session):
         given = tuple(hand(self, a) for a in args)
         plain = fn.__func__ if type(fn) is MethodType else fn
         if type(plain) is FunctionType:  # one of `eager`, which looks at all that it gets
-            self.see_within((*given, named), "use")
+            self.see_within((*given, *named.values()), "use")
             if self.replaced is None:
                 self.replaced = replaced_member()
             if self.replaced:
