@@ -69,7 +69,9 @@ def _contents(value: Any, v: str, bind: Bind) -> str:
         tests = [f"len({v}) == {len(value)}"]
         tests += [condition(x, f"{v}[{i}]", bind) for i, x in enumerate(value)]
         return " and ".join(tests)
-    if kind in (tuple, list, frozenset, set):
+    if kind is set:
+        return f"{bind(same_set)}({v}, {bind(frozenset((type(x), x) for x in value))})"
+    if kind in (tuple, list, frozenset):
         return f"{bind(same_items)}([*{v}], {bind(tuple(value))})"
     if isinstance(value, np.generic):
         return f"{bind(same_scalar)}({v}, {bind(value)})"
@@ -105,6 +107,18 @@ def same_items(items: Sequence[Any], constant: Sequence[Any]) -> bool:
     if all(map(is_, items, constant)):
         return True
     return all(map(is_, map(type, items), map(type, constant))) and [*items] == [*constant]
+
+
+def same_set(found: set[Any], constant: frozenset[tuple[type, Any]]) -> bool:
+    """Whether a set has these atoms, given with their types, in any order. Asks no object of the
+    program."""
+    if len(found) != len(constant):
+        return False
+    for x in found:
+        cls = type(x)
+        if not (cls is str or cls is int or cls is bool or cls is bytes or x is None):
+            return False
+    return constant.issuperset((type(x), x) for x in found)
 
 
 def all_are(cls: type, values: tuple[Any, ...]) -> bool:

@@ -125,7 +125,8 @@ _ASKED: Final = {
     "jitcap.capture.kinds.tensors": "_input own_names",
     "jitcap.capture.origin": "entry_of get_slot is_unset",
     "jitcap.scalars": "total",
-    "jitcap.equality": "all_are lacks same_items same_keys same_members same_scalar text_of",
+    "jitcap.equality": "all_are lacks same_items same_keys same_members same_scalar same_set "
+    "text_of",
     "jitcap.tensor_guard": "memory_of",
 }
 # What the rest of an entry calls, besides.

@@ -386,3 +386,57 @@ def a_subclass_of_tuple_and_set():
         return shape + (1,), shape.rank, "z" in names, shape == (2, 3), len(names)
 
     return scene(step, lambda: names.add("b"))
+
+
+def _names(count):
+    """A set whose order a copy often does not have: hashes of text differ from process to process."""
+    return {f"layers.{i}.weight" for i in range(count)}
+
+
+@case("containers")
+def members_of_a_large_set():
+    names = _names(40)
+
+    def step(x):
+        return x * 2 if "layers.7.weight" in names else x, len(names), "other" in names
+
+    return scene(step, lambda: names.discard("layers.7.weight"))
+
+
+@case("containers")
+def members_of_a_set_whose_order_changes():
+    """The same members, added in another order."""
+    names = _names(40)
+
+    def change():
+        kept = sorted(names)
+        names.clear()
+        names.update(reversed(kept))
+
+    return scene(lambda x: (x, sorted(names), "layers.3.weight" in names), change)
+
+
+@case("containers")
+def a_set_of_numbers_of_other_types():
+    numbers = {1, 2}
+
+    def change():
+        numbers.remove(1)
+        numbers.add(True)
+
+    return scene(lambda x: (x, 1 in numbers, [type(n) for n in numbers]), change)
+
+
+@case("containers")
+def the_order_of_a_small_set():
+    names = {"a", "b"}
+
+    def step(x):
+        return x, [*names]
+
+    def change():
+        kept = [*names]
+        names.clear()
+        names.update(reversed(kept))
+
+    return scene(step, change)

@@ -315,13 +315,27 @@ def _place(key: Any) -> Any:
 
 
 class SetShadow(Shadow):
-    """A set of constants."""
+    """A set of constants. Their order is guarded when it is seen: what only asks for members, which
+    is most of what is asked of sets, is right for any."""
 
     mutable = True
 
     def __init__(self, real: set[Any], origin: Origin, twin: set[Any]) -> None:
         super().__init__(real, origin, twin)
         self.base = frozenset(real)
+        self.order = tuple(real)
+        self.is_exact = tuple(twin) == self.order
+        self.grows_alike = sys.getsizeof(twin) == sys.getsizeof(real)
+        self.whole = False
+
+    def complete(self, s: Session) -> None:
+        """The order is seen."""
+        if not self.is_exact or (self.twin != self.base and not self.grows_alike):
+            raise Break("opaque object", "the order of a set, which a copy does not have")
+        if not self.whole:
+            self.whole = True
+            place = Computed((self.origin,), "{1}({0})", (tuple,))
+            s.guard(Equals, place, self.order)
 
     def mark(self) -> tuple[Any, ...]:
         return (frozenset(self.twin),) if self.twin != self.base else ()
@@ -350,18 +364,20 @@ class FrozensetKind(ContainerKind):
         return make.let(f"frozenset(({make.all(value)}{',' if value else ''}))")
 
     def complete(self, s: Session, value: Any) -> None:
+        super().complete(s, value)
         if not all(type(x) in (int, float) for x in value):
             s.bound_to = "the order of a set"
 
     def contains(self, s: Session, obj: Any, item: Any) -> Any:
         if isinstance(item, SymNumber) and len(obj) <= _FEW and all(type(v) is int for v in obj):
-            self.settle(s, obj, 0)  # as in a tuple: its value itself would be another version
+            # as in a tuple: its value itself would be another version
             return any(s.truth(s.compare("==", v, item)) for v in sorted(obj))
         item = s.known(item)
         if obj and s.outside.shadow(obj) is not None:
             refuse_identity(item)
         s.hashing((item,))
-        self.settle(s, obj, 0)
+        for part in obj:  # its order is not seen
+            kind_of(part).settle(s, part, 1)
         return item in obj
 
 
@@ -377,18 +393,16 @@ class SetKind(FrozensetKind, MutableKind):
 
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
         self.check(real, origin)
-        s.outside.constant(_again(real), origin)
+        s.outside.constant(set(real), origin)
         return s.outside.register(SetShadow(real, origin, _again(real)))
 
 
 def _again(real: set[Any]) -> set[Any]:
-    """A set in the order of `real`, which the size of its table decides: whether it was made of a
-    set at once, or grew."""
+    """A set in the order of `real`, if it is found, which the size of its table decides: whether it
+    was made of a set at once, or grew."""
     at_once, grown = set(real), set[Any]()
     for member in real:
         grown.add(member)
     size = sys.getsizeof(real)
-    for made in sorted((grown, at_once), key=lambda made: sys.getsizeof(made) != size):
-        if [*made] == [*real]:
-            return made
-    raise Break("opaque object", "a set of which a copy has another order")
+    alike = sorted((grown, at_once), key=lambda made: sys.getsizeof(made) != size)
+    return next((made for made in alike if [*made] == [*real]), alike[0])
