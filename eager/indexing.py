@@ -43,13 +43,19 @@ def _as_index(item: Any) -> Any:
     if isinstance(item, SymNumber) and item.pytype is bool:
         return bool(item)
     try:
-        return symint.index(item)
+        place = symint.index(item)
+        return _traced(item) if isinstance(item, SymNumber) and symint.of_data(place) else place
     except TypeError:
         raise IndexError(
             "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are "
             "valid "
             f"indices (got {getattr(item, 'pytype', type(item)).__name__})"
         ) from None
+
+
+def _traced(number: SymNumber) -> Tensor:
+    """An int that data or the host's generators decide, as an index without dimensions."""
+    return apply(REGISTRY["full"], number, shape=(), dtype=dt.int64)
 
 
 def _of_ints(items: Any) -> bool:
@@ -64,6 +70,8 @@ def _list_index(items: Any) -> Tensor:
         return wrap(np.array(items))
     if any(isinstance(i, Tensor) for i in items):
         items = [i.item() if isinstance(i, Tensor) else i for i in items]
+    if {*map(type, items)} == {SymNumber} and all(i.pytype is int for i in items):
+        return apply(REGISTRY["cat"], *(unsqueeze(_traced(i), 0) for i in items), dim=0)
     array = np.array(_numbers(items))
     return wrap(array if array.size else array.astype(np.int64))
 

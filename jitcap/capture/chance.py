@@ -9,6 +9,7 @@ shape) is decided between two compiled parts. Registered beside the handlers of 
 from __future__ import annotations
 
 import random
+from types import MethodType
 from typing import Any, Final
 
 import numpy as np
@@ -25,7 +26,7 @@ from jitcap.capture.builtins import refusing
 from jitcap.capture.kinds.base import HANDLERS, Handler, Session
 from jitcap.capture.kinds.constants import GENERATORS
 from jitcap.capture.kinds.text import Deferred
-from jitcap.capture.origin import Drawn
+from jitcap.capture.origin import Drawn, DrawnPart
 
 # Names of methods that give one float, or one int, when called with at most so many arguments.
 _FLOATS: Final = {
@@ -70,11 +71,72 @@ def _drawing(cls: type, name: str, pytype: type, most: int) -> Handler:
             return Deferred(numpy, (made,), cls=np.ndarray)
         if len(given) > most or named:
             raise Break("time and chance", f"{label}() is called")
-        node = s.tracer.input(drawn.name, scalar_aval(pytype()))
-        s.drawn[node] = drawn
-        return SymNumber(s.tracer, pytype, node)
+        return _number(s, drawn, pytype)
 
     return handler
+
+
+def _number(s: Session, drawn: Drawn, pytype: type) -> SymNumber:
+    """A drawn number, as an input of the graph."""
+    node = s.tracer.input(drawn.name, scalar_aval(pytype()))
+    s.drawn[node] = drawn
+    return SymNumber(s.tracer, pytype, node)
+
+
+def _shuffled(owner: random.Random, values: tuple[Any, ...]) -> list[Any]:
+    """What `owner.shuffle` makes of a list."""
+    made = [*values]
+    owner.shuffle(made)
+    return made
+
+
+# How those draw among given numbers that `random` has.
+_AMONG: Final[dict[str, Any]] = {
+    "choice": random.Random.choice, "choices": random.Random.choices,
+    "sample": random.Random.sample, "shuffle": _shuffled,
+}  # fmt: skip
+
+
+def _choosing(name: str) -> Handler:
+    """Draws one or some of given numbers of one type, or puts them in another order."""
+
+    def handler(s: Session, owner: Any, given: Any, /, *args: Any, **kwargs: Any) -> Any:
+        label = f"random.{name}"
+        made_here = type(given) in (list, tuple, range) and s.outside.shadow(given) is None
+        types = {*map(type, given)} if made_here else set()
+        known = s.outside.is_fixed(owner) and type(owner) is random.Random
+        if len(types) != 1 or not types <= {int, float} or not known:
+            raise Break("time and chance", f"{label}() is called")
+        pytype = types.pop()
+        if name == "choices" and args:
+            args = (_plain_list(s, args[0]), *args[1:])
+        named = {k: _plain_list(s, v) for k, v in kwargs.items()}
+        among = given if type(given) is range else tuple(given)
+        plain = among, *map(s.known, args)
+        if pytype is int and not -(1 << 62) < min(among) <= max(among) < 1 << 62:
+            raise Break("time and chance", f"{label}() draws an int beyond 64 bits")
+        sample = _AMONG[name](random.Random(0), *plain, **named)  # raises what it always raises  # noqa: S311
+        method = MethodType(_AMONG[name], owner)
+        drawn = Drawn(len(s.drawn), method, plain, label, tuple(named.items()))
+        if name == "choice":
+            return _number(s, drawn, pytype)
+        s.drawn[drawn] = drawn
+        made = [
+            _number(s, DrawnPart(len(s.drawn), method, (), label, (), drawn, i), pytype)
+            for i in range(len(sample))
+        ]
+        if name != "shuffle":
+            return made
+        for i, x in enumerate(made):
+            s.setitem(given, i, x)
+        return None
+
+    return handler
+
+
+def _plain_list(s: Session, value: Any) -> Any:
+    """Weights, or a number."""
+    return tuple(map(s.known, s.list_of(value))) if type(value) in (list, tuple) else s.known(value)
 
 
 def _is_plain(value: Any) -> bool:
@@ -130,7 +192,9 @@ for _cls in GENERATORS:
             continue
         _method = getattr(_cls, _name)
         _most = _FLOATS.get(_name, _ints.get(_name, -1 if _name in _ARRAYS else None))
-        if _most is not None:
+        if _cls is random.Random and _name in _AMONG:
+            _handler = _choosing(_name)
+        elif _most is not None:
             _handler = _drawing(_cls, _name, int if _name in _ints else float, _most)
         else:
             _handler = refusing("time and chance", f"{_cls.__module__.partition('.')[0]}.{_name}")

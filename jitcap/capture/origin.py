@@ -151,6 +151,17 @@ class Drawn(Origin):
         return f"{self.label}({', '.join(given)})"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class DrawnPart(Drawn):
+    """One of several numbers that were drawn together."""
+
+    reads, shows = "{o.whole.name}[{o.place}]", "{o.whole}[{o.place}]"
+    whole: Any = None  # the `Drawn` before it
+    place: int = 0
+
+    expr, show = Origin.expr, Origin.show
+
+
 # ---- one step from another place
 
 

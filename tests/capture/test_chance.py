@@ -1,6 +1,7 @@
 """Arrays that NumPy draws inside a program, and tensors made of arrays: one graph, plain Python's
 values and the same draws at each call."""
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import eager
 from jitcap import jit
 
 GENERATOR = np.random.default_rng(0)
+OWN = random.Random(0)
 ROWS = np.linspace(0, 1, 12).reshape(4, 3)
 
 
@@ -51,14 +53,38 @@ def of_an_array_of_a_tensor(x: Any) -> Any:
     return y, y.numpy().astype(np.float64)
 
 
+def one_of(x: Any) -> Any:
+    return x * random.choice([0.5, 1.0, 2.0]), x[random.choice(range(4))]
+
+
+def some_of(x: Any) -> Any:
+    chosen = random.sample(range(4), 2)
+    return x[chosen], chosen, OWN.choices([1, 2, 3], weights=[1, 0, 4], k=2)
+
+
+def in_another_order(x: Any) -> Any:
+    order = list(range(len(x)))
+    OWN.shuffle(order)
+    return x[order], order, random.random()
+
+
+def at_a_drawn_place(x: Any) -> Any:
+    i, j = random.randrange(4), random.randint(-3, 2)
+    y = x.clone()
+    y[i, j] = 100
+    return y * x[i], x[i : i + 2].sum()
+
+
 PROGRAMS = [
     of_a_size, of_a_shape, of_a_generator, of_ints, written_in_place, in_a_loop,
-    of_an_array_of_a_tensor,
+    of_an_array_of_a_tensor, one_of, some_of, in_another_order, at_a_drawn_place,
 ]  # fmt: skip
 
 
 def run(step: Callable[[Any], Any]) -> list[Any]:
     np.random.seed(0)
+    random.seed(0)
+    OWN.seed(1)
     GENERATOR.bit_generator.state = np.random.PCG64(7).state
     x = eager.arange(12.0).reshape(4, 3)
     made = [step(x) for _ in range(3)]
@@ -81,3 +107,18 @@ def test_constructors_of_an_array_from_outside() -> None:
     ROWS[0, 0] = 5  # what is in it is read at each call
     assert step(eager.ones(4, 3))[0][0, 0].item() == 5
     assert copy[0, 0].item() == 0
+
+
+@pytest.mark.filterwarnings("ignore::jitcap.JitcapWarning")
+def test_a_shuffled_list_from_outside_is_no_version_for_each_order() -> None:
+    order = [0, 1, 2, 3]
+
+    def step(x: Any) -> Any:
+        random.shuffle(order)
+        return x * order[0]
+
+    jitted = jit(step, backend="python")
+    random.seed(0)
+    for _ in range(6):
+        jitted(eager.ones(2))
+    assert jitted.stats.compiles <= 2
