@@ -26,14 +26,15 @@ def lowered(fn, args):
         found.append(program)
         raise _Lowered
 
-    compiled, codegen.compile = codegen.compile, keep
+    begun, codegen.begin = codegen.begin, keep
     try:
         with config(check=True, strict=True):  # nothing kept on disk is read
             jit(fn)(*args)
     except _Lowered:
         pass
     finally:
-        codegen.compile = compiled
+        codegen.begin = begun
+    assert found, "nothing was compiled"
     return found
 
 
