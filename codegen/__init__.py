@@ -145,9 +145,9 @@ def begin(program: Program, target: Target | None = None) -> Pending[Artifact]:
         program = replace(program, resident=True)
     results, texts, times = run_stages(program, target.backend)
     figures = {f"{name}_us": int(1e6 * seconds) for name, seconds in times.items()}
-    return backend.load(results, target).then(
-        lambda made: replace(made, stages=texts, plan={**figures, **made.plan})
-    )
+    loaded = backend.load(results, target)
+    begun = loaded if isinstance(loaded, Pending) else Pending.of(loaded)
+    return begun.then(lambda made: replace(made, stages=texts, plan={**figures, **made.plan}))
 
 
 def compile_resident(program: Program, place: str, name: str) -> Artifact:

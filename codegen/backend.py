@@ -25,11 +25,12 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """`load` begins the artifact of all stages' results; `prepare` comes before the first.
-    `symbolic`: its code takes sizes at run time. `resident`: it runs in a device's memory."""
+    """`load` makes the artifact of all stages' results, or begins it; `prepare` comes before the
+    first. `symbolic`: its code takes sizes at run time. `resident`: it runs in a device's
+    memory."""
 
     stages: tuple[Stage, ...]
-    load: Callable[[Results, Target], Pending[Artifact]]
+    load: Callable[[Results, Target], Artifact | Pending[Artifact]]
     prepare: Callable[[Target], None] = lambda target: None
     symbolic: bool = False
     resident: bool = False

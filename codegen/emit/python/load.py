@@ -9,12 +9,11 @@ from codegen.emit.python.program import Source
 from codegen.emit.python.runtime.flat import FlatProgram
 from codegen.ir import Target
 from codegen.runtime.artifact import Artifact, Kernel
-from codegen.runtime.pending import Pending
 
 
-def load(results: Mapping[str, Any], target: Target) -> Pending[Artifact]:
+def load(results: Mapping[str, Any], target: Target) -> Artifact:
     source: Source = results["source"]
     functions: dict[str, Any] = {}
     exec(compile(source.text, "<codegen python>", "exec"), functions)
     run = FlatProgram(source.fused, functions)
-    return Pending.of(Artifact(run, (Kernel("loops", source.text),), plan={"arena_bytes": 0}))
+    return Artifact(run, (Kernel("loops", source.text),), plan={"arena_bytes": 0})

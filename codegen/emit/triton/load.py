@@ -11,17 +11,16 @@ from codegen.emit.triton.runtime.program import TritonProgram
 from codegen.ir import Target, Unsupported
 from codegen.resident import resident
 from codegen.runtime.artifact import Artifact
-from codegen.runtime.pending import Pending
 from eager.device.protocol import DeviceUnavailable
 
 
-def load(results: Mapping[str, Any], target: Target) -> Pending[Artifact]:
+def load(results: Mapping[str, Any], target: Target) -> Artifact:
     """The program on the GPU. Raises Unsupported, saying why, when there is none."""
     program: TritonProgram = results["source"]
     if target.place:
         checks = results["fused"].program.checks
-        return Pending.of(resident(guard(program, checks), target.place, target.name))
+        return resident(guard(program, checks), target.place, target.name)
     try:
-        return Pending.of(resident(program, "cuda:0", "a program of the host", host=True))
+        return resident(program, "cuda:0", "a program of the host", host=True)
     except DeviceUnavailable as error:
         raise Unsupported(f"the triton backend has no device: {error}") from error
