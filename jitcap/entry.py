@@ -398,7 +398,7 @@ def compile_call(
     """The whole road for one call: capture, (joint, partition), compile, assemble. Runs nothing.
 
     Sizes among `varying` are symbols where that compiles, else what they are now, and a size that
-    data decide splits. Raises Break when the program cannot be captured.
+    data decide splits. `keep` as in `assemble`. Raises Break when the program cannot be captured.
     """
     static = frozenset(name for name in varying if not is_size(name))
     first: Exception | None = None

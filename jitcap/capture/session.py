@@ -265,7 +265,8 @@ class Session(base.Session):
         only stores them."""
         owner = getattr(fn, "__self__", None)
         stores |= type(owner) is property or (type(fn) is type and fn in HOLDS)
-        hand = _stored if stores or fn.__name__ == "update" else _given
+        fills = issubclass(type(owner), dict) and fn.__name__ == "update"
+        hand = _stored if stores or fills else _given
         named = {k: hand(self, v) for k, v in kwargs.items()}
         if owner is not None and _may_lend(owner):  # it stores, and calls nothing
             for value in args:

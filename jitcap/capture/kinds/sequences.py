@@ -49,10 +49,13 @@ class ContainerKind(NativeKind):
     def settle(self, s: Session, value: Any, depth: int) -> None:
         self.complete(s, value)
         if depth < DEPTH:
-            for part in parts_of(value):
-                kind = kind_of(part)
-                if isinstance(kind, ContainerKind):
-                    kind.settle(s, part, depth + 1)
+            self.settle_parts(s, value, depth)
+
+    def settle_parts(self, s: Session, value: Any, depth: int = 0) -> None:
+        for part in parts_of(value):
+            kind = kind_of(part)
+            if isinstance(kind, ContainerKind):
+                kind.settle(s, part, depth + 1)
 
 
 class MeasuredKind(ContainerKind, MutableKind):
@@ -376,8 +379,9 @@ class FrozensetKind(ContainerKind):
         if obj and s.outside.shadow(obj) is not None:
             refuse_identity(item)
         s.hashing((item,))
-        for part in obj:  # its order is not seen
-            kind_of(part).settle(s, part, 1)
+        if id(obj) in s.outside.constants:  # a frozenset from outside, guarded with its order
+            self.settle(s, obj, 0)
+        self.settle_parts(s, obj)  # the order of others is not seen
         return item in obj
 
 
