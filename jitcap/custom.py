@@ -62,7 +62,7 @@ class _Custom(Op):
         results = self.user.results(arrays, attrs["form"])
         for i, (result, out) in enumerate(zip(results, outs, strict=True)):
             if (result.shape, result.dtype) != (out.shape, out.dtype.np):
-                got = wrap(result).aval
+                got: Aval = wrap(result).aval
                 raise RuntimeError(
                     f"custom op {self.user.name}: result {i} is {got}, and was to be {out}, as its "
                     f"{'fake' if self.user.fake else 'result for other values'} says; "
@@ -83,7 +83,8 @@ class CustomOp:
         if clean in REGISTRY:
             raise ValueError(f"custom_op: there is an operation named {name!r} (or {clean!r})")
         functools.update_wrapper(self, fn)
-        self.name, self.fn, self.fake = name, fn, None
+        self.name, self.fn = name, fn
+        self.fake: Function | None = None
         self._backward: Function | None = None
         self._setup: Function | None = None
         self._signature = inspect.signature(fn)
@@ -161,7 +162,7 @@ class CustomOp:
             arrays = tuple(example_array(a, rng) for a in avals)
             return tuple(wrap(r).aval for r in self.results(arrays, form))
         tracer = Tracer(name="fake")
-        stand_ins = [wrap(fresh(tracer, tracer.input("x", a), a)) for a in avals]
+        stand_ins: list[Tensor] = [wrap(fresh(tracer, tracer.input("x", a), a)) for a in avals]
         arguments = _arguments(form, iter(stand_ins))
         token = current_tracer.set(tracer)
         try:
@@ -208,7 +209,7 @@ class CustomOp:
 
     def _called(self, fn: Function, arguments: dict[str, Any]) -> Any:
         """A call by the kinds of the function's parameters."""
-        bound = inspect.BoundArguments(self._signature, arguments)  # type: ignore[arg-type]
+        bound = inspect.BoundArguments(self._signature, arguments)
         return fn(*bound.args, **bound.kwargs)
 
     def _vjp(
@@ -258,7 +259,7 @@ def custom_op(
 def _promised(fn: Function) -> int:
     """How many tensors a function gives, by its annotation."""
     try:
-        promised = inspect.get_annotations(fn, eval_str=True).get("return", Tensor)
+        promised: Any = inspect.get_annotations(fn, eval_str=True).get("return", Tensor)
     except (NameError, AttributeError):  # of what is there for type checkers only
         return 1
     if promised is None:
