@@ -10,9 +10,9 @@ from jitcap.api import stance as stance
 from jitcap.cache import cache as cache
 from jitcap.custom import custom_op as custom_op
 from jitcap.explain import Explanation as Explanation
-from jitcap.export import Exported as Exported
-from jitcap.export import export as export
-from jitcap.export import load as load
+from jitcap.exporting import Exported as Exported
+from jitcap.exporting import export as export
+from jitcap.exporting import load as load
 from jitcap.marks import assume_static as assume_static
 from jitcap.marks import graph_break as graph_break
 from jitcap.marks import mark_dynamic as mark_dynamic

@@ -107,8 +107,6 @@ class CustomOp:
         gradient and is."""
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        operands: list[Any] = []
-        form = tuple((k, self._formed(k, v, operands)) for k, v in bound.arguments.items())
         written = [bound.arguments[name] for name in self._mutates]
         for argument, x in zip(self._mutates, written, strict=True):
             if not isinstance(x, Tensor):
@@ -116,6 +114,9 @@ class CustomOp:
                 raise TypeError(f"{self.name}(): {argument} is written; it is a {kind}, no tensor")
             if x.requires_grad and is_grad_enabled():
                 raise RuntimeError(f"{self.name}(): {argument} requires a gradient and is written")
+            bound.arguments[argument] = x.detach().clone()  # the derivative sees what it was
+        operands: list[Any] = []
+        form = tuple((k, self._formed(k, v, operands)) for k, v in bound.arguments.items())
         results = _many(apply(self.op, *operands, form=form))
         with no_grad():
             for x, value in zip(written, results[self._outputs :], strict=True):

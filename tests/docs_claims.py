@@ -46,6 +46,10 @@ CLAIMS = {
         "What the compiled function promises": "tests/never_wrong/test_never_wrong.py::test_case "
         "tests/capture/test_guards.py::test_mutation "
         "tests/training/test_against_torch.py::test_a_schedule_compiles_once",
+        "`export(fn, args)` captures": "tests/jitcap/test_export.py",
+        "Sizes are fixed;": "tests/jitcap/test_export.py::test_sizes_that_vary "
+        "tests/jitcap/test_export.py::test_damaged_files_are_refused_or_harmless",
+        "`custom_op` makes": "tests/jitcap/test_custom_ops.py",
         "`eager.load` reads files": "tests/data/test_torch_files.py tests/data/test_hostile_files.py "
         "tests/data/test_torch_files.py::test_what_the_user_allows",
         "`eager.save` writes safetensors": "tests/data/test_safetensors.py::test_round_trip "

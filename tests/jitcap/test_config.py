@@ -1,4 +1,4 @@
-"""Settings: defaults, environment, code, `with`; and programs as files, custom ops."""
+"""Settings: defaults, environment, code, `with`; custom ops."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 import eager
 import jitcap
 from eager.config import FLAGS
-from jitcap import JitcapWarning, config, custom_op, export, jit, load
+from jitcap import JitcapWarning, config, custom_op, jit
 
 
 def test_order_of_precedence(monkeypatch):
@@ -33,36 +33,6 @@ def test_flags_are_documented():
     for name, flag in FLAGS.items():
         assert flag.what
         assert name in repr(config)
-
-
-def test_export_and_load(tmp_path):
-    w = eager.tensor(np.arange(6, dtype=np.float32).reshape(3, 2))
-
-    def fn(x):
-        values, places = x.matmul(w).sort(dim=1, descending=True)
-        return values * float("inf"), places
-
-    x = eager.tensor(np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32))
-    program = export(fn, [x])
-    program.save(tmp_path / "p.npz")
-    again = load(tmp_path / "p.npz")
-    assert str(again) == str(program)
-    for a, b, c in zip(fn(x), program(x), again(x), strict=True):
-        np.testing.assert_array_equal(a.numpy(), b.numpy())
-        np.testing.assert_array_equal(a.numpy(), c.numpy())
-    with pytest.raises(TypeError, match="exported for"):
-        again(x.t())
-
-
-def test_export_takes_a_tuple():
-    with pytest.raises(TypeError, match=r"export\(fn, \(x,\)\)"):
-        jitcap.export(lambda x: x, eager.ones(2))
-
-
-def test_loading_something_else(tmp_path):
-    np.savez(tmp_path / "x.npz", a=np.zeros(3))
-    with pytest.raises(ValueError, match="not an exported program"):
-        load(tmp_path / "x.npz")
 
 
 @custom_op("tests::cube")
