@@ -68,7 +68,7 @@ class _Custom(Op):
                     f"{'fake' if self.user.fake else 'result for other values'} says; "
                     "register_fake(f), where f gives the shape and dtype of each result"
                 )
-        return tuple(np.ascontiguousarray(result) for result in results)
+        return tuple(np.asarray(result, order="C") for result in results)
 
 
 class CustomOp:
