@@ -19,6 +19,7 @@ from codegen import CheckFailed
 from eager import compiler
 from eager.dispatch import current_tracer
 from jitcap.capture.breaks import Break
+from jitcap.capture.capture import is_of_the_text
 from jitcap.capture.native import name_of
 from jitcap.entry import Entries, compile_call, readable
 from jitcap.explain import Explanation, explanation
@@ -183,13 +184,14 @@ def _shown(fn: Any, made: list[Compiled], splits: tuple[Any, ...]) -> Explanatio
     name = name_of(fn)
     parts = [m for m in made if m.graph] or made
     trail = parts[0].trail if len(parts) == 1 else merged(name, [m.trail for m in parts])
-    guards = [
+    every = [g for m in parts for g in m.captured.guards.items]
+    stay = [g for g in every if is_of_the_text(g)]
+    guards = tuple(
         f"{readable(g.origin.show())}: {g.expected()}  # {g.where}"
-        for m in parts
-        for g in m.captured.guards.items
-    ]
+        for g in [*(g for g in every if not is_of_the_text(g)), *stay]
+    )
     graphs = tuple(m.graph for m in parts)
-    return explanation(name, trail, graphs=graphs, splits=splits, guards=tuple(guards))
+    return explanation(name, trail, graphs=graphs, splits=splits, guards=guards, parts=len(stay))
 
 
 @contextmanager

@@ -17,7 +17,8 @@ class Explanation:
 
     graphs    the captured graphs, one per region
     splits    where the program was split, or runs as plain Python, and why (none: one graph)
-    guards    what the compiled version relies on, in words
+    guards    what the compiled version relies on, in words: data first, then the program's own
+              functions, classes and modules, of which there are `parts`
     kernels   what was emitted: name, source, what was fused
     callbacks what compiled code calls back in NumPy: the op, and the user's line
     stages    stage -> text, in the order of the pipeline
@@ -33,15 +34,23 @@ class Explanation:
     timings: dict[str, float]
     notes: tuple[str, ...] = field(default=())
     callbacks: tuple[str, ...] = field(default=())
+    parts: int = 0
 
     def __str__(self) -> str:
         parts = [self.summary()]
         parts += [f"split: {s}" for s in self.splits]
-        parts += [f"guard: {g}" for g in self.guards]
+        parts += [f"guard: {g}" for g in self._telling()]
         parts += [f"callback into NumPy: {c}" for c in self.callbacks]
         parts += [f"note: {n}" for n in self.notes]
         parts += [f"── {name}\n{text.rstrip()}" for name, text in self.stages.items()]
         return "\n".join(parts)
+
+    def _telling(self) -> tuple[str, ...]:
+        """The guards for a reader: those on parts of the program as one."""
+        if not self.parts:
+            return self.guards
+        rest = f"{self.parts} on functions, classes and modules of the program (.guards has all)"
+        return (*self.guards[: len(self.guards) - self.parts], rest)
 
     def summary(self) -> str:
         """One line: what came out, and where the time went."""
@@ -58,7 +67,7 @@ class Explanation:
         esc = html.escape
         lists = (
             ("splits", self.splits),
-            ("guards", self.guards),
+            ("guards", self._telling()),
             ("callbacks", self.callbacks),
             ("notes", self.notes),
         )
@@ -92,9 +101,10 @@ def explanation(
     graphs: tuple[Any, ...] = (),
     splits: tuple[Any, ...] = (),
     guards: tuple[str, ...] = (),
+    parts: int = 0,
 ) -> Explanation:
     """The record of one compile with its texts rendered."""
     return Explanation(
         name, graphs, splits, guards, tuple(trail.kernels), trail.stages, dict(trail.seconds),
-        tuple(trail.notes), tuple(trail.callbacks),
+        tuple(trail.notes), tuple(trail.callbacks), parts,
     )  # fmt: skip

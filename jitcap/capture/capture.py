@@ -311,7 +311,7 @@ def finish(session: Session, value: Any, shape: tuple[int, tuple[str, ...]]) -> 
     )
 
 
-def _is_of_the_text(guard: Guard) -> bool:
+def is_of_the_text(guard: Guard) -> bool:
     """Whether it is about functions, classes and modules: parts of the program, which stay."""
     if not isinstance(guard, Is):
         return isinstance(guard, CodeIs | Member)
@@ -357,7 +357,7 @@ def _rehearse(session: Session, value: Any, end: Epilogue) -> None:
     if any(getattr(end, f) != getattr(after, f) for f in ("lines", "effects", "calls", "value")):
         raise Break("later effect", "a hook or a Function's backward() changes what is outside")
     for guard in session.guards.items[known:]:
-        if not _is_of_the_text(guard) and not _is_of_sizes(guard, sizes):
+        if not is_of_the_text(guard) and not _is_of_sizes(guard, sizes):
             what = f"a hook or a Function's backward() reads {guard.origin.show()}"
             raise Break("later effect", what)
 
