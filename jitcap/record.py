@@ -147,8 +147,9 @@ def merged(name: str, trails: list[Trail]) -> Trail:
 
 
 def _dump(name: str, number: int, stage: str, text: str) -> None:
-    """One file per stage; C++ by its suffix. A full disk is not the program's problem."""
-    suffix = "cpp" if "#include" in text else "py"
+    """One file per stage: C++, Python, or text for people. A full disk is not the program's
+    problem."""
+    suffix = "cpp" if "#include" in text else "py" if "\ndef " in text else "txt"
     safe = "".join(c if c.isalnum() else "_" for c in name)
     path = Path(config.dump) / safe / f"{number:02d}_{stage.replace(' ', '_')}.{suffix}"
     try:

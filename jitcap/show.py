@@ -27,6 +27,7 @@ from eager.dispatch import apply
 from eager.interop import from_numpy
 from eager.op import REGISTRY
 from eager.ops.move import stack
+from eager.sized import symbols_in
 from eager.sym import SymNumber
 from eager.tensor import Tensor, wrap
 from eager.traced import Traced, fresh
@@ -51,7 +52,7 @@ HEADER: Final = "import eager\nfrom jitcap.show import check, example, numbers, 
 FLOW: Final = (
     "call, check, choice, example, loop, numbers, ops, repeat"  # imported where nodes hold graphs
 )
-FOOTER: Final = '\n\nif __name__ == "__main__":\n    print({name}(*example({name})))\n'
+FOOTER: Final = '\n\nif __name__ == "__main__":\n    print({name}(*example({name}{sizes})))\n'
 _BUILTIN = frozenset(
     {
         "eager",
@@ -89,8 +90,11 @@ def _function(graph: Graph, name: str, lines: bool) -> list[str]:
 
 
 def module(graph: Graph) -> str:
-    """A file that runs on its own: the graph on random inputs."""
-    return header(graph) + show(graph) + FOOTER.format(name=function_name(graph))
+    """A file that runs on its own: the graph on random inputs, of the sizes of now."""
+    symbols = symbols_in(tuple(n.aval.shape for n in graph.inputs))
+    sizes = "".join(f", {s.name}={s.hint}" for s in dict.fromkeys(symbols))
+    footer = FOOTER.format(name=function_name(graph), sizes=sizes)
+    return header(graph) + show(graph) + footer
 
 
 def header(graph: Graph) -> str:
@@ -340,6 +344,9 @@ ops: Final = _Ops()
 numbers: Final = _Numbers()
 
 
+_SIZED: Final = re.compile(r"\[[^\]]*[A-Za-z_][^\]]*\]")  # a shape in which symbols occur
+
+
 def parse_aval(text: str) -> Aval:
     """The aval that prints as `text`: "float32[2, 3]", "float64[]~"."""
     found = re.fullmatch(r"(\w+)\[([\d, ]*)\](~?)", text)
@@ -349,11 +356,19 @@ def parse_aval(text: str) -> Aval:
     return Aval(dims, dt.by_name(found[1]), weak=bool(found[3]))
 
 
-def example(fn: Callable[..., Any], seed: int = 0) -> list[Any]:
-    """Random arguments for a printed graph, by its annotations (numbers for run-time scalars)."""
+def example(fn: Callable[..., Any], seed: int = 0, **sizes: int) -> list[Any]:
+    """Random arguments for a printed graph, by its annotations (numbers for run-time scalars) and
+    the `sizes` that its symbols have. Floats are between 0 and 1: roots, powers and logarithms may
+    be taken of them."""
     rng = np.random.default_rng(seed)
-    annotations = fn.__annotations__.values()
-    values = [example_array(parse_aval(a), rng) for a in annotations]
+    values = []
+    for name, text in fn.__annotations__.items():
+        if name in sizes:
+            values.append(sizes[name])
+            continue
+        aval = parse_aval(_SIZED.sub(lambda dims: str(eval(dims[0], {}, sizes)), text))
+        made = example_array(aval, rng)
+        values.append(abs(made) % 1 if aval.dtype.category == dt.FLOAT else made)
     return [from_numpy(v) if isinstance(v, np.ndarray) else v for v in values]
 
 
