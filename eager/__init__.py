@@ -35,6 +35,7 @@ from eager import random as random
 from eager import serialization as serialization
 from eager import short_time as short_time
 from eager import signal as signal
+from eager import sparse as sparse
 from eager import special as special
 from eager import testing as testing
 from eager import utils as utils
@@ -169,6 +170,7 @@ long, int, short = int64, int32, int16
 inf, nan, pi, e = math.inf, math.nan, math.pi, math.e
 newaxis = None
 strided = "eager.strided"
+sparse_coo, sparse_csr, sparse_csc = sparse.COO, sparse.CSR, sparse.CSC
 preserve_format = contiguous_format = None  # memory formats: there is one, row-major
 channels_last, channels_last_3d = "eager.channels_last", "eager.channels_last_3d"
 

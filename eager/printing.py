@@ -159,6 +159,17 @@ def tensor_repr(self: Tensor) -> str:
     )
 
 
+def part_text(name: str, x: Tensor) -> str:
+    """`values=tensor([1., 2.])`: a tensor in the text of another, at the beginning of a line behind
+    `tensor(`."""
+    array = x._array
+    if type(array) is Traced:
+        return f"{name}=<{array.aval}, being captured>"
+    array = transfer.download(array) if type(array) is DeviceArray else array
+    size = "" if array.size else f", size={tuple(array.shape)}"
+    return f"{name}=tensor({_body(array, len(name) + 15) if array.size else '[]'}{size})"
+
+
 def tensor_format(self: Tensor, spec: str) -> str:
     """A one-element tensor formats as its number."""
     if self.ndim == 0 and type(self._array) is not Traced:

@@ -378,7 +378,8 @@ CLAIMS = {
         "* `z.conj()` is a copy": "tests/eager/test_tensor.py::"
         "test_parts_of_complex_numbers_are_views",
         "* A lazy module": "tests/nn/test_lazy.py::test_first_called_in_a_compiled_function",
-        "* Sparse and nested": SELF + "test_what_is_not_there",
+        "* Sparse tensors": "tests/eager/test_sparse.py",
+        "* Nested tensors": SELF + "test_what_is_not_there",
         "* Tensors live on the CPU": DEVICE + "test_surface.py tests/cuda/test_training.py",
         "* GPU:": "tests/triton/test_interpreter.py tests/triton/test_build.py "
         "tests/triton/test_device.py tests/cuda/test_device.py",

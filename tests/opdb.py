@@ -71,8 +71,8 @@ WHY_ABSENT = {
         "functions of torch's own inside",
     ),
     **dict.fromkeys(
-        ("sparse.mm", "sparse.sampled_addmm", "Tensor.to_sparse", "sparse and other layouts"),
-        "all tensors are strided",
+        ("sparse.sampled_addmm", "sparse and other layouts"),
+        "gradients of sparse leaves, blocks",
     ),
     **dict.fromkeys(
         ("linalg.ldl_factor", "linalg.ldl_factor_ex", "linalg.ldl_solve"),
@@ -204,6 +204,11 @@ def _codes(code: types.CodeType) -> list[types.CodeType]:
 # -------------------------------------------------------------------- values there and back
 def our_tensor(t: Any, memories: dict[int, Any]) -> Any:
     """A tensor of torch as ours: the same strides, in memory that it shares as in torch."""
+    if t.layout in (torch.sparse_coo, torch.sparse_csr) and not t.requires_grad:
+        whole = t.detach().to_sparse_coo()
+        parts = (our_tensor(part, memories) for part in (whole._indices(), whole._values()))
+        made = eager.sparse_coo_tensor(*parts, tuple(t.shape))
+        return made if t.layout is torch.sparse_coo else made.to_sparse_csr()
     if t.layout is not torch.strided or t.device.type != "cpu":
         raise Absent("sparse and other layouts")
     if not hasattr(eager, _name(t.dtype)):
@@ -272,6 +277,10 @@ def flat(value: Any) -> list[Any]:
         return [leaf for part in value for leaf in flat(part)]
     if isinstance(value, dict):
         return [leaf for part in value.values() for leaf in flat(part)]
+    if isinstance(value, torch.Tensor | eager.sparse.SparseTensor) and "sparse" in str(
+        value.layout
+    ):
+        return [value.to_dense()]
     return [value]
 
 

@@ -37,6 +37,12 @@ def _calls(*samples: Sample) -> Samples:
     return lambda: samples
 
 
+def _of_another_kind(a: Any, b: Any) -> Any:
+    """The function by which an operand that is no `Tensor` is multiplied: a sparse one; None."""
+    others = (x for x in (a, b) if not isinstance(x, Tensor))
+    return next((x.product_with for x in others if hasattr(x, "product_with")), None)
+
+
 def _matrix(name: str, x: Tensor, ndim: int) -> None:
     if x.ndim != ndim:
         kinds = {1: "a vector", 2: "a matrix", 3: "a 3-D tensor"}
@@ -47,6 +53,9 @@ def _matrix(name: str, x: Tensor, ndim: int) -> None:
 @lower_precision
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """(M, K) x (K, N) -> (M, N). Raises RuntimeError when the shapes or dtypes do not fit."""
+    product = _of_another_kind(input, mat2)
+    if product is not None:
+        return product(input, mat2)
     _matrix("mm", input, 2)
     _matrix("mm", mat2, 2)
     if input.shape[1] != mat2.shape[0]:
@@ -134,6 +143,9 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     Raises RuntimeError for 0-d operands and shapes that do not fit."""
     a, b = input, other
     if not isinstance(a, Tensor) or not isinstance(b, Tensor):
+        product = _of_another_kind(a, b)
+        if product is not None:
+            return product(a, b)
         raise TypeError(
             f"matmul(): both operands must be Tensor, got {type(a).__name__}, {type(b).__name__}"
         )

@@ -190,10 +190,11 @@ def batch_norm(
 
 def _require_channels(x: Tensor, **each: Tensor | None) -> None:
     """RuntimeError unless each vector has an element per channel of `x`, dimension 1."""
+    channels = x.shape[1] if x.ndim > 1 else 0
     for name, vector in each.items():
-        if vector is not None and vector.numel() != x.shape[1]:
+        if vector is not None and vector.numel() != channels:
             raise RuntimeError(
-                f"{name} should contain {x.shape[1]} elements not {vector.numel()}: the input has "
+                f"{name} should contain {channels} elements not {vector.numel()}: the input has "
                 f"shape {list(x.shape)}, its channels are dimension 1"
             )
 

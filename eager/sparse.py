@@ -1,0 +1,597 @@
+"""`eager.sparse`: tensors of which elements that are not zero are kept. places, values <-> dense.
+
+A `SparseTensor` is two tensors: `indices` (D, N), a column for each kept element, and `values`
+(N, *E). Products, sums and the rest are `index_select` and `index_add` of them, so gradients (to
+values, and to dense operands), devices and `@jit` come with these ops. The layout only says how it
+is shown and asked: "sparse_coo", or compressed by rows ("sparse_csr") or columns ("sparse_csc").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from eager import dtype as dt
+from eager.device import Size
+from eager.dispatch import must_hold
+from eager.interop import as_tensor
+from eager.ops.create import arange, zeros
+from eager.ops.move import cat
+from eager.ops.search_and_count import searchsorted, unique
+from eager.ops.view import as_ints, norm_dim, norm_dims
+from eager.printing import part_text
+from eager.registry import public
+from eager.tensor import Tensor
+
+COO, CSR, CSC = "eager.sparse_coo", "eager.sparse_csr", "eager.sparse_csc"
+_KEEP_ZERO: Final = (
+    "abs asin asinh atan ceil deg2rad erf expm1 floor log1p neg rad2deg relu round sgn sign sin "
+    "sinh sqrt square tan tanh trunc"
+).split()  # functions that are zero at zero
+_CASTS: Final = (
+    "float double half bfloat16 int long short bool to cuda cpu detach clone type requires_grad_"
+).split()  # methods of the values alone
+
+
+class SparseTensor:
+    """A tensor whose other elements are zero. Places may occur several times until `coalesce()`:
+    the values of one place are added."""
+
+    is_sparse_csr = property(lambda self: self.layout == CSR)
+    is_sparse = property(lambda self: self.layout == COO)
+    is_quantized = False
+
+    def __init__(
+        self,
+        places: Tensor,
+        entries: Tensor,
+        shape: Sequence[int],
+        coalesced: bool,
+        layout: str = COO,
+    ) -> None:
+        self._places, self._entries = places, entries
+        self.shape, self.layout, self._sorted = Size(shape), layout, coalesced
+
+    # ---- what it is
+
+    dtype = property(lambda self: self._entries.dtype)
+    device = property(lambda self: self._entries.device)
+    is_cuda = property(lambda self: self._entries.is_cuda)
+    requires_grad = property(lambda self: self._entries.requires_grad)
+    is_leaf = property(lambda self: self._entries.is_leaf)
+    grad_fn = property(lambda self: self._entries.grad_fn)
+    ndim = property(lambda self: len(self.shape))
+    T = property(lambda self: self.t())
+
+    @property
+    def grad(self) -> SparseTensor | None:
+        """The gradient of the values, at the same places."""
+        grad = self._entries.grad
+        return None if grad is None else self._with(grad)
+
+    def dim(self) -> int:
+        return len(self.shape)
+
+    def size(self, dim: int | None = None) -> Any:
+        return self.shape if dim is None else self.shape[dim]
+
+    def numel(self) -> int:
+        return math.prod(self.shape)
+
+    def sparse_dim(self) -> int:
+        return self._places.shape[0]
+
+    def dense_dim(self) -> int:
+        return len(self.shape) - self.sparse_dim()
+
+    def is_coalesced(self) -> bool:
+        return self._sorted
+
+    def _nnz(self) -> int:
+        return self._entries.shape[0]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def _indices(self) -> Tensor:
+        return self._places
+
+    def _values(self) -> Tensor:
+        return self._entries
+
+    def indices(self) -> Tensor:
+        """(D, N). Raises RuntimeError before `coalesce()`."""
+        return self._coalesced("indices")._places
+
+    def values(self) -> Tensor:
+        """(N, *E). Raises RuntimeError before `coalesce()`."""
+        return self._coalesced("values")._entries
+
+    def crow_indices(self) -> Tensor:
+        """Where the elements of each row begin (CSR): (M + 1)."""
+        return self._begins("crow_indices", CSR, 0)
+
+    def col_indices(self) -> Tensor:
+        return self._compressed("col_indices", CSR)._places[1]
+
+    def ccol_indices(self) -> Tensor:
+        """Where the elements of each column begin (CSC): (N + 1)."""
+        return self._begins("ccol_indices", CSC, 1)
+
+    def row_indices(self) -> Tensor:
+        return self._compressed("row_indices", CSC)._places[0]
+
+    def _begins(self, name: str, layout: str, dim: int) -> Tensor:
+        lines = self._compressed(name, layout)._places[dim].contiguous()
+        return searchsorted(lines, arange(self.shape[dim] + 1, device=self.device))
+
+    def _compressed(self, name: str, layout: str) -> SparseTensor:
+        if self.layout != layout:
+            raise RuntimeError(f"{name} expected layout {layout}, got {self.layout}")
+        return self
+
+    def _coalesced(self, name: str) -> SparseTensor:
+        if not self._sorted:
+            raise RuntimeError(
+                f"Cannot get {name} on an uncoalesced tensor, please call .coalesce() first"
+            )
+        return self
+
+    # ---- into other forms
+
+    def _with(self, entries: Tensor) -> SparseTensor:
+        return SparseTensor(self._places, entries, self.shape, self._sorted, self.layout)
+
+    def coalesce(self) -> SparseTensor:
+        """Each place once, in order."""
+        if self._sorted:
+            return self
+        shape = self.shape[: self.sparse_dim()]
+        found, which = unique(_flat(self._places, shape), return_inverse=True)
+        kept = zeros(found.shape[0], *self._entries.shape[1:], dtype=self.dtype, device=self.device)
+        return SparseTensor(
+            _unflat(found, shape), kept.index_add(0, which, self._entries), self.shape, True
+        )
+
+    def to_dense(self, dtype: Any = None) -> Tensor:
+        """All elements."""
+        shape = self.shape[: self.sparse_dim()]
+        whole = zeros(
+            math.prod(shape), *self._entries.shape[1:], dtype=self.dtype, device=self.device
+        )
+        whole = whole.index_add(0, _flat(self._places, shape), self._entries)
+        dense: Tensor = whole.reshape(self.shape)
+        return dense if dtype is None else dense.to(dtype)
+
+    def to_sparse(self, sparse_dim: int | None = None, *, layout: Any = None) -> SparseTensor:
+        return self._as(layout or COO)
+
+    def to_sparse_coo(self) -> SparseTensor:
+        return self._as(COO)
+
+    def to_sparse_csr(self, dense_dim: int | None = None) -> SparseTensor:
+        """Compressed by rows. Raises RuntimeError unless it is a matrix."""
+        return self._as(CSR)
+
+    def to_sparse_csc(self, dense_dim: int | None = None) -> SparseTensor:
+        return self._as(CSC)
+
+    def _as(self, layout: str) -> SparseTensor:
+        if layout == self.layout:
+            return self
+        x = self.coalesce()
+        if layout != COO and x.sparse_dim() != 2:
+            raise RuntimeError(f"{layout} is for matrices, got a tensor of shape {list(x.shape)}")
+        places, entries = x._places, x._entries
+        if CSC in (layout, self.layout):
+            first = 1 if layout == CSC else 0
+            order = (places[first] * x.shape[1 - first] + places[1 - first]).argsort()
+            places, entries = places[:, order], entries[order]
+        return SparseTensor(places, entries, x.shape, True, layout)
+
+    def t(self) -> SparseTensor:
+        return self.transpose(0, 1)
+
+    def transpose(self, dim0: int, dim1: int) -> SparseTensor:
+        """Raises RuntimeError for a dimension that lies in the values."""
+        a, b = (norm_dim(d, self.ndim, "transpose") for d in (dim0, dim1))
+        if max(a, b) >= self.sparse_dim():
+            raise RuntimeError("transpose: a dimension of the values cannot be moved; to_dense()")
+        shape, rows = list(self.shape), list(self._places)
+        shape[a], shape[b], rows[a], rows[b] = shape[b], shape[a], rows[b], rows[a]
+        turned = SparseTensor(_stacked(rows), self._entries, shape, False)
+        return turned._as(self.layout) if self.layout != COO else turned
+
+    def __getitem__(self, index: int) -> Any:
+        """One slice of the first dimension. Raises IndexError, and TypeError for another index."""
+        if not isinstance(index, int):
+            raise TypeError(
+                "a sparse tensor takes one int as an index; to_dense() takes all others"
+            )
+        if not -self.shape[0] <= index < self.shape[0]:
+            raise IndexError(f"index {index} is out of bounds for size {self.shape[0]}")
+        kept = (self._places[0] == index % self.shape[0]).nonzero()[:, 0]
+        places, entries = self._places[1:, kept], self._entries[kept]
+        if self.sparse_dim() == 1:
+            return entries.sum(0)
+        return SparseTensor(places, entries, self.shape[1:], self._sorted)
+
+    # ---- arithmetic
+
+    def __add__(self, other: Any) -> Any:
+        if not isinstance(other, SparseTensor):
+            raise RuntimeError(  # noqa: TRY004 - as PyTorch
+                "add(sparse, dense) is not supported. Use add(dense, sparse) instead."
+            )
+        _same_shape("add", self, other)
+        if self._places is other._places:
+            return self._with(self._entries + other._entries)
+        a, b = self._as(COO), other._as(COO)
+        entries = cat([a._entries, b._entries])
+        both = SparseTensor(cat([a._places, b._places], 1), entries, self.shape, False)
+        return both.coalesce()._as(self.layout) if a._sorted and b._sorted else both
+
+    def __radd__(self, other: Any) -> Tensor:
+        if not isinstance(other, Tensor):
+            raise RuntimeError(  # noqa: TRY004 - as PyTorch
+                "a number is added to all elements: to_dense() first"
+            )
+        _same_shape("add", other, self)
+        total: Tensor = other + self.to_dense()
+        return total
+
+    def __sub__(self, other: Any) -> Any:
+        return self + -other if isinstance(other, SparseTensor) else self.__add__(other)
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return (-self).__radd__(other)
+
+    def __mul__(self, other: Any) -> SparseTensor:
+        if isinstance(other, SparseTensor):
+            other = other.to_dense()
+        if not isinstance(other, Tensor) or not other.ndim:
+            return self._with(self._entries * other)
+        return self._with(self._entries * other.expand(self.shape)[tuple(self._places)])
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> SparseTensor:
+        if isinstance(other, SparseTensor):
+            raise RuntimeError(  # noqa: TRY004 - as PyTorch
+                "Sparse division requires a dense divisor: zeros divide"
+            )
+        if not isinstance(other, Tensor) or not other.ndim:
+            return self._with(self._entries / other)
+        return self._with(self._entries / other.expand(self.shape)[tuple(self._places)])
+
+    def __pow__(self, exponent: Any) -> SparseTensor:
+        if not isinstance(exponent, int | float) or exponent <= 0:
+            raise RuntimeError("a power of a sparse tensor is a positive number: 0 ** 0 is 1")
+        x = self.coalesce()
+        return x._with(x._entries**exponent)
+
+    def __neg__(self) -> SparseTensor:
+        return self._with(-self._entries)
+
+    add, sub, mul, div, pow = __add__, __sub__, __mul__, __truediv__, __pow__
+
+    @staticmethod
+    def product_with(a: Any, b: Any) -> Any:
+        """What `eager.mm` and `matmul` are of operands of which one is sparse."""
+        return mm(a, b)
+
+    def __matmul__(self, other: Any) -> Any:
+        return mm(self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return mm(other, self)
+
+    matmul = mm = mv = __matmul__
+
+    def sum(self, dim: Any = None, dtype: Any = None) -> Any:
+        """Of all elements, or along dimensions: then it is sparse, as long as one of it is left."""
+        total = sum(self, () if dim is None else dim)
+        return total if dtype is None else total.to(dtype)
+
+    def index_select(self, dim: int, index: Tensor) -> SparseTensor:
+        """Slices of a dimension, in the order of `index`."""
+        d = norm_dim(dim, self.ndim, "index_select")
+        same = self._places[d].unsqueeze(0) == index.unsqueeze(1)
+        which, kept = same.nonzero().t()
+        places = _stacked([which if i == d else p[kept] for i, p in enumerate(self._places)])
+        shape = [index.shape[0] if i == d else n for i, n in enumerate(self.shape)]
+        return SparseTensor(places, self._entries[kept], shape, False).coalesce()
+
+    # ---- text
+
+    def __repr__(self) -> str:
+        if self.layout == COO:
+            parts = [("indices", self._places)]
+        else:
+            names = "crow_indices col_indices" if self.layout == CSR else "ccol_indices row_indices"
+            parts = [(name, getattr(self, name)()) for name in names.split()]
+        lines = [part_text(name, x) for name, x in (*parts, ("values", self._entries))]
+        plain = (dt.get_default_dtype(), dt.default_complex(), dt.int64, dt.bool_)
+        dtype = "" if self.dtype in plain else f"dtype={self.dtype}, "
+        device = "" if self.device.type == "cpu" else f"device='{self.device}', "
+        size = f"size={tuple(self.shape)}, nnz={self._nnz()}, {device}{dtype}layout={self.layout}"
+        if self._entries.grad_fn is not None:
+            size += f", grad_fn=<{self._entries.grad_fn.name()}>"
+        elif self.requires_grad:
+            size += ", requires_grad=True"
+        return "tensor(" + ",\n       ".join([*lines, size]) + ")"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or not hasattr(Tensor, name):
+            raise AttributeError(f"'SparseTensor' object has no attribute {name!r}")
+        raise NotImplementedError(f".{name} of a sparse tensor is not there: to_dense() first")
+
+    def __bool__(self) -> bool:
+        raise RuntimeError("Boolean value of a sparse tensor is ambiguous: to_dense() first")
+
+
+def _of_values(name: str, *, alone: bool) -> Callable[..., SparseTensor]:
+    def method(self: SparseTensor, *args: Any, **kwargs: Any) -> SparseTensor:
+        x = self if alone else self.coalesce()
+        entries = getattr(x._entries, name)(*args, **kwargs)
+        if entries is x._entries:
+            return x
+        places = x._places.to(entries.device) if entries.device != x.device else x._places
+        return SparseTensor(places, entries, x.shape, x._sorted, x.layout)
+
+    method.__name__, method.__doc__ = name, f"`{name}` of each kept element."
+    return method
+
+
+for _name in _CASTS:
+    setattr(SparseTensor, _name, _of_values(_name, alone=True))
+for _name in _KEEP_ZERO:
+    setattr(SparseTensor, _name, _of_values(_name, alone=_name == "neg"))
+
+
+# ---- places
+
+
+def _flat(places: Tensor, shape: Sequence[int]) -> Tensor:
+    """(D, N) places -> N numbers of elements in row-major order."""
+    flat: Any = zeros(places.shape[1], dtype=dt.int64, device=places.device)
+    for row, n in zip(places, shape, strict=True):
+        flat = flat * n + row
+    return flat
+
+
+def _unflat(flat: Tensor, shape: Sequence[int]) -> Tensor:
+    rows = []
+    for n in reversed(shape):
+        rows.append(flat % n)
+        flat = flat // n
+    return _stacked(rows[::-1])
+
+
+def _stacked(rows: Sequence[Tensor]) -> Tensor:
+    return cat([row.unsqueeze(0) for row in rows])
+
+
+def _same_shape(name: str, a: Any, b: Any) -> None:
+    if tuple(a.shape) != tuple(b.shape):
+        raise RuntimeError(
+            f"{name}: expected 'self' and 'other' to have same size, but self has size "
+            f"{list(a.shape)} while other has size {list(b.shape)}"
+        )
+
+
+# ---- making them
+
+
+@public(method=False)
+def sparse_coo_tensor(
+    indices: Any,
+    values: Any = None,
+    size: Any = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+    is_coalesced: bool | None = None,
+) -> Any:
+    """`values` (N, *E) at `indices` (D, N), zeros elsewhere. Without values an empty one of the
+    size that is given first. Raises RuntimeError for places that are not there."""
+    del pin_memory, check_invariants
+    if values is None:
+        shape = as_ints((indices,))
+        places = zeros(len(shape), 0, dtype=dt.int64, device=device)
+        return SparseTensor(places, zeros(0, dtype=dtype, device=device), shape, True)
+    entries = as_tensor(values, dtype=dtype, device=device)
+    places = as_tensor(indices, dtype=dt.int64, device=entries.device)
+    if places.ndim != 2 or not entries.ndim or places.shape[1] != entries.shape[0]:
+        raise RuntimeError(
+            f"indices (D, N) and values (N, ...) do not fit: {list(places.shape)} and "
+            f"{list(entries.shape)}"
+        )
+    if size is None:
+        ends = (places.max(1).values + 1).tolist() if places.shape[1] else [0] * places.shape[0]
+        size = (*ends, *entries.shape[1:])
+    shape = as_ints((size,))
+    if len(shape) != places.shape[0] + entries.ndim - 1 or shape[places.shape[0] :] != tuple(
+        entries.shape[1:]
+    ):
+        raise RuntimeError(
+            f"size {list(shape)} does not fit {places.shape[0]} rows of indices and values of "
+            f"shape {list(entries.shape)}"
+        )
+    for d, row in enumerate(places if places.shape[1] else ()):
+        what = f"size is inconsistent with indices: for dim {d}, size is {shape[d]}"
+        must_hold(((row >= 0) & (row < shape[d])).all(), what)
+    if requires_grad:
+        entries = entries.detach().requires_grad_()
+    return SparseTensor(places, entries, shape, bool(is_coalesced))
+
+
+def _by_lines(layout: str, begins: Any, others: Any, values: Any, size: Any, options: Any) -> Any:
+    begins, others = (as_tensor(x, dtype=dt.int64) for x in (begins, others))
+    lines = searchsorted(begins, arange(others.shape[0], device=begins.device), right=True) - 1
+    rows = (lines, others) if layout == CSR else (others, lines)
+    if size is None:
+        end = int(others.max()) + 1 if others.shape[0] else 0
+        size = (begins.shape[0] - 1, end) if layout == CSR else (end, begins.shape[0] - 1)
+    made = sparse_coo_tensor(_stacked(rows), values, size, is_coalesced=True, **options)
+    return SparseTensor(made._places, made._entries, made.shape, True, layout)
+
+
+@public(method=False)
+def sparse_csr_tensor(
+    crow_indices: Any, col_indices: Any, values: Any, size: Any = None, **options: Any
+) -> Any:
+    """A matrix by rows: those of row i are `crow_indices[i]` to `crow_indices[i + 1]`."""
+    return _by_lines(CSR, crow_indices, col_indices, values, size, options)
+
+
+@public(method=False)
+def sparse_csc_tensor(
+    ccol_indices: Any, row_indices: Any, values: Any, size: Any = None, **options: Any
+) -> Any:
+    """A matrix by columns."""
+    return _by_lines(CSC, ccol_indices, row_indices, values, size, options)
+
+
+@public(namespace=False)
+def to_sparse(self: Tensor, sparse_dim: int | None = None, *, layout: Any = None) -> Any:
+    """The elements that are not zero, by the first `sparse_dim` dimensions (all)."""
+    count = self.ndim if sparse_dim is None else sparse_dim
+    if not 0 < count <= max(self.ndim, 1):
+        raise RuntimeError(f"to_sparse: sparse_dim is 1 to {self.ndim}, got {sparse_dim}")
+    kept = self != 0
+    for _ in range(self.ndim - count):
+        kept = kept.any(-1)
+    places = kept.nonzero().t()
+    made = SparseTensor(places, self[tuple(places)], self.shape, True)
+    return made if layout is None else made._as(layout)
+
+
+@public(namespace=False)
+def to_sparse_coo(self: Tensor) -> Any:
+    return to_sparse(self)
+
+
+@public(namespace=False)
+def to_sparse_csr(self: Tensor, dense_dim: int | None = None) -> Any:
+    """A matrix, compressed by rows."""
+    return to_sparse(self, layout=CSR)
+
+
+@public(namespace=False)
+def to_sparse_csc(self: Tensor, dense_dim: int | None = None) -> Any:
+    return to_sparse(self, layout=CSC)
+
+
+@public(namespace=False)
+def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
+    """Itself: it has all its elements."""
+    return self if dtype is None else self.to(dtype)
+
+
+def _constructor(kind: Any) -> Callable[..., Any]:
+    def construct(*args: Any, device: Any = None) -> Any:
+        if len(args) < 2:
+            return sparse_coo_tensor(args[0] if args else (0,), dtype=kind, device=device)
+        return sparse_coo_tensor(*args, dtype=kind, device=device)
+
+    return construct
+
+
+FloatTensor, DoubleTensor, HalfTensor, IntTensor, LongTensor = map(
+    _constructor, (dt.float32, dt.float64, dt.float16, dt.int32, dt.int64)
+)
+
+
+# ---- functions
+
+
+def mm(mat1: Any, mat2: Any) -> Any:
+    """A product of which an operand at least is sparse: (M, K) x (K, N) -> (M, N), x (K) -> (M).
+    Sparse if both are. Raises RuntimeError for shapes that do not fit."""
+    if isinstance(mat2, SparseTensor) and not isinstance(mat1, SparseTensor):
+        return mm(mat2.t(), mat1.t()).t()  # (x @ s) = (s^T @ x^T)^T
+    if mat1.ndim != 2 or mat1.dense_dim() or mat2.ndim not in (1, 2):
+        raise RuntimeError(f"mm: expected matrices, got {mat1.ndim}D and {mat2.ndim}D tensors")
+    if mat1.shape[1] != mat2.shape[0]:
+        left, right = ("x".join(map(str, x.shape)) for x in (mat1, mat2))
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({left} and {right})")
+    if isinstance(mat2, SparseTensor):
+        return _sparse_product(mat1, mat2)
+    rows, columns = mat1._places
+    entries = mat1._entries if mat2.ndim == 1 else mat1._entries.unsqueeze(1)
+    terms = entries * mat2.index_select(0, columns)
+    whole = zeros(mat1.shape[0], *mat2.shape[1:], dtype=terms.dtype, device=terms.device)
+    return whole.index_add(0, rows, terms)
+
+
+def _sparse_product(a: SparseTensor, b: SparseTensor) -> SparseTensor:
+    """Each kept (i, k) of `a` with each kept (k, j) of `b`."""
+    b = b.coalesce() if b.layout == COO else b._as(COO)
+    begins = searchsorted(b._places[0].contiguous(), arange(b.shape[0] + 1, device=b.device))
+    counts = (begins[1:] - begins[:-1])[a._places[1]]
+    which = arange(a._nnz(), device=a.device).repeat_interleave(counts)
+    ends = counts.cumsum(0)
+    nth = arange(which.shape[0], device=a.device) - (ends - counts)[which]
+    other = begins[a._places[1][which]] + nth
+    places = _stacked([a._places[0][which], b._places[1][other]])
+    entries = a._entries[which] * b._entries[other]
+    made = SparseTensor(places, entries, (a.shape[0], b.shape[1]), False)
+    return made.coalesce()._as(a.layout)
+
+
+@public(method=False)
+def spmm(input: Any, mat2: Any) -> Any:
+    """A sparse matrix times a dense one."""
+    return mm(input, mat2)
+
+
+def addmm(mat: Any, mat1: Any, mat2: Any, *, beta: float = 1.0, alpha: float = 1.0) -> Any:
+    """beta * mat + alpha * (mat1 @ mat2)."""
+    product = mm(mat1, mat2)
+    return mat * beta + (product if alpha == 1 else product * alpha)
+
+
+def sum(input: SparseTensor, dim: Any = None, dtype: Any = None) -> Any:
+    """Along sparse and dense dimensions: dense where no sparse one is left."""
+    gone = norm_dims(dim, input.ndim, "sum")
+    count = input.sparse_dim()
+    entries = input._entries if dtype is None else input._entries.to(dtype)
+    inner = [d - count + 1 for d in gone if d >= count]
+    entries = entries.sum(inner) if inner else entries
+    left = [d for d in range(count) if d not in gone]
+    if not left:
+        return entries.sum(0)
+    shape = [n for d, n in enumerate(input.shape) if d not in gone]
+    rows = _stacked([input._places[d] for d in left])
+    return SparseTensor(rows, entries, shape, False).coalesce()
+
+
+def log_softmax(input: SparseTensor, dim: int, *, dtype: Any = None) -> SparseTensor:
+    """Over the kept elements of each line along a sparse dimension."""
+    x = input.coalesce()
+    d = norm_dim(dim, x.ndim, "log_softmax")
+    if d >= x.sparse_dim():
+        return x._with(x._entries.log_softmax(d - x.sparse_dim() + 1))
+    entries = x._entries if dtype is None else x._entries.to(dtype)
+    others = [n for i, n in enumerate(x.shape[: x.sparse_dim()]) if i != d]
+    rows = [p for i, p in enumerate(x._places) if i != d]
+    which = _flat(_stacked(rows), others) if rows else x._places[0] * 0
+    lines = math.prod(others)
+    index = which.reshape(-1, *[1] * (entries.ndim - 1)).expand(entries.shape)
+    most = zeros(lines, *entries.shape[1:], dtype=entries.dtype, device=entries.device) - math.inf
+    most = most.scatter_reduce(0, index, entries.detach(), "amax")
+    shifted = entries - most[which]
+    total = zeros(lines, *entries.shape[1:], dtype=entries.dtype, device=entries.device)
+    total = total.index_add(0, which, shifted.exp())
+    return x._with(shifted - total.log()[which])
+
+
+def softmax(input: SparseTensor, dim: int, *, dtype: Any = None) -> SparseTensor:
+    """Over the kept elements of each line along a sparse dimension."""
+    x = log_softmax(input, dim, dtype=dtype)
+    return x._with(x._entries.exp())
