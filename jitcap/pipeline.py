@@ -483,15 +483,16 @@ def choose_backend(devices: Sequence[str], asked: str | None) -> str:
 
 def run_passes(graph: Graph, trail: Trail) -> Graph:
     """Every pass of the table, in order; verified between when `CHECK=1`, as a diff at DEBUG=6."""
-    if config.check:
-        verify(graph, "capture")
+    check, show_each, known = config.check, config.debug >= 6, set[Node]()
+    if check:
+        verify(graph, "capture", known)
     with trail.stage("passes"):
         for each, why in PASSES:
             before = graph
             graph = each(graph)
-            if config.check and graph is not before:
-                verify(graph, each.__name__)
-            if config.debug >= 6 and graph is not before:
+            if check and graph is not before:
+                verify(graph, each.__name__, known)
+            if show_each and graph is not before:
                 say(_diff(before, graph, f"{each.__name__}: {why}"))
     return graph
 

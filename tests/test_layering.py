@@ -63,8 +63,9 @@ def test_no_import_of_our_own_inside_a_function():
             if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
             for node in ast.walk(function):
-                ours = [n for n in imported_names(node) if n in STACK or n == ""]
-                if ours and node not in skip:
+                if not isinstance(node, ast.Import | ast.ImportFrom) or node in skip:
+                    continue
+                if any(n in STACK or n == "" for n in imported_names(node)):
                     faults.append(f"{path.relative_to(ROOT)}:{node.lineno} in {function.name}()")
     assert not faults, "imports of our own packages inside functions:\n" + "\n".join(faults)
 

@@ -38,6 +38,7 @@ class Watch:
     def __init__(self):
         self.on = False
         self.seen = []
+        self.tags = {}
         sys.addaudithook(self._event)
 
     def _event(self, name, args):
@@ -55,15 +56,18 @@ class Watch:
         finally:
             self.on = False
             gc.enable()
-            if self.seen:
-                tags = {id(cls) + class_guard._TAG for cls in _classes()}
-                self.seen[:] = [
-                    e for e in self.seen if e[0] != "ctypes.cdata" or e[1][0] not in tags
-                ]
+            self.seen[:] = [e for e in self.seen if e[0] != "ctypes.cdata" or not self._tag(e[1][0])]
+
+    def _tag(self, address):
+        """Whether that is a class's version tag: `jitcap.class_guard` reads them by ctypes, which
+        harms nothing. The classes are kept: none comes to lie where another was."""
+        if address not in self.tags:
+            self.tags = {id(cls) + class_guard._TAG: cls for cls in _classes()}
+        return address in self.tags
 
 
 def _classes():
-    """All there are: `jitcap.class_guard` reads their version tags by ctypes, which harms nothing."""
+    """All there are."""
     found, stack = {}, [object]
     while stack:
         cls = stack.pop()
