@@ -7,6 +7,7 @@ one op in one dtype, its values (shapes, dtypes) and its gradients. `scripts/opd
 
 import functools
 import importlib
+import itertools
 import random
 import re
 import sys
@@ -130,6 +131,9 @@ def database() -> list[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch = importlib.import_module("torch")
+        for devices in (torch.cuda, torch.xpu, torch.mtia):
+            # A seed is set for each sample: with the text of the stack, for devices to come.
+            devices.manual_seed_all = lambda seed: None
         name = "torch.testing._internal.common_methods_invocations"
         return list(importlib.import_module(name).op_db)
 
@@ -543,8 +547,8 @@ def missing_name(error: AttributeError) -> str | None:
     return f"Tensor.{match[1]}" if match and hasattr(torch.Tensor, match[1]) else None
 
 
-def samples(op: Any, dtype: str) -> list[Any]:
-    """The op's samples, the same in each run; with gradients where it has them in this dtype."""
+def samples(op: Any, dtype: str, most: int | None = None) -> list[Any]:
+    """The op's first samples, the same in each run; with gradients where it has them in this dtype."""
     kind = getattr(torch, dtype)
     if kind not in op.supported_dtypes("cpu"):
         return []
@@ -552,7 +556,7 @@ def samples(op: Any, dtype: str) -> list[Any]:
     torch.manual_seed(0)
     np.random.seed(0)
     random.seed(0)
-    return list(op.sample_inputs("cpu", kind, requires_grad=grad))
+    return list(itertools.islice(op.sample_inputs("cpu", kind, requires_grad=grad), most))
 
 
 def text_of(error: BaseException) -> str:
@@ -562,7 +566,7 @@ def text_of(error: BaseException) -> str:
 def run_op(op: Any, dtype: str, most: int | None = None, runner: Any = run) -> Outcome:
     """Each sample of an op (the first `most`) against torch."""
     out = Outcome()
-    given = samples(op, dtype)[:most]
+    given = samples(op, dtype, most)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

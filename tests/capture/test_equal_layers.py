@@ -9,6 +9,8 @@ import eager
 from eager import nn
 from jitcap import jit
 
+pytestmark = pytest.mark.once
+
 LAYERS, WIDTH = 12, 4
 PLACES = (2, LAYERS // 2, LAYERS - 1)
 

@@ -322,6 +322,7 @@ def test_it_answers_as_python(fn):
         assert (compiled.stats.compiles, compiled.stats.splits) == (1, 0)
 
 
+@pytest.mark.once
 def test_compiled_code():
     def every(x):
         found = plain(x), *counts(x), left_at_the_end(x), *a_branch_inside(x), *nested(x)

@@ -359,6 +359,7 @@ def once(fn, given):
     return [g for g in grads if g is not None]
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("fn", ROLLED, ids=lambda fn: fn.__name__)
 def test_compiled_code(fn):
     given = inputs()
@@ -549,6 +550,7 @@ def test_a_split_behind_and_inside_a_loop():
     agree([jit(run)(*given)], [run(*given)])
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("kind", [nn.RNN, nn.GRU, nn.LSTM])
 def test_recurrent_layers(kind):
     eager.random.manual_seed(0)

@@ -29,6 +29,7 @@ def test_gradients():
         np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.once
 def test_compiled():
     step = jit(lambda x, w: _loss(eager, x, w), fullgraph=True)
     plain = _gradients(eager, _loss)

@@ -11,6 +11,8 @@ from eager.symint import known_eq
 from tests.codegen.symbolic import Case, f32, run
 from tests.codegen.test_fuzz import BINARY, UNARY, pick, reduced
 
+pytestmark = pytest.mark.once
+
 SHAPES = [
     lambda n, k: [(n, 6), (6,), (n, 1)],
     lambda n, k: [(n, k), (k,), (n, k)],

@@ -11,6 +11,8 @@ from jitcap.tracer import trace
 from jitcap.verify import verify
 from tests.work import calls_made
 
+pytestmark = pytest.mark.once
+
 SPECIAL = np.array([[0.0, -0.0, 1.5], [np.nan, np.inf, -np.inf]], np.float32)
 
 

@@ -12,6 +12,8 @@ from eager.op import REGISTRY
 from jitcap.graph import Graph, Node, aval_of, placeholder
 from jitcap.passes import PASSES
 
+pytestmark = pytest.mark.once
+
 simplify = sys.modules["jitcap.passes.simplify"]
 FIT = (RuntimeError, ValueError, IndexError, TypeError, AssertionError)  # operands do not fit
 NUMBERS = (0.0, -0.0, 1.0, 0, 1)

@@ -71,6 +71,7 @@ STEPS: dict[str, tuple[Build, Callable[[int], tuple[Any, ...]], tuple[int, ...]]
 }  # fmt: skip
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", STEPS)
 def test_training_steps_compile_twice(name: str, backend: str) -> None:

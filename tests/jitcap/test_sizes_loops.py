@@ -126,6 +126,7 @@ def test_bodies_have_sizes_that_vary(fn: Callable[..., Any]) -> None:
     check(with_gradients(fn))
 
 
+@pytest.mark.once
 def test_bodies_in_native_code() -> None:
     def most_of_them(h: Any, xs: Any, w: Any) -> Any:
         found = [x for fn in (scanned, chosen, looped) for x in fn(h, xs.detach(), w.detach())]
@@ -250,6 +251,7 @@ def test_loops_of_lengths_that_vary(fn: Callable[..., Any]) -> None:
     check(with_gradients(fn), sequence)
 
 
+@pytest.mark.once
 def test_loops_of_lengths_that_vary_in_native_code() -> None:
     def all_of_them(h: Any, x: Any, w: Any) -> Any:
         return [y.detach() for fn in (there_and_back, collected, draws) for y in fn(h, x, w)]
@@ -403,6 +405,7 @@ MODELS: dict[str, Callable[[], Recurrent]] = {
 }
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("name", MODELS)
 def test_recurrent_models_over_lengths(name: str) -> None:
     def training(backend: str | None) -> tuple[Any, Any]:

@@ -199,6 +199,7 @@ def padded(x: Any, others: Any) -> Any:
     return *(t.detach() for t in found), *gradients
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_what_is_padded_to_a_size(backend: str) -> None:
     step = jit(padded, backend=backend)

@@ -5,6 +5,8 @@ from against_eager import check, floats
 
 import eager
 
+pytestmark = pytest.mark.once
+
 
 def no_grad(fn):
     with eager.no_grad():
