@@ -5,7 +5,9 @@ import pytest
 
 import eager
 from eager.aval import Aval
+from jitcap import pipeline
 from jitcap.graph import Graph, Node, placeholder
+from jitcap.record import Trail
 from jitcap.show import example_array, parse_aval, reload, show
 from jitcap.tracer import DataDependent, trace
 from jitcap.verify import GraphError, verify
@@ -114,6 +116,27 @@ def test_verify_names_a_wrong_aval():
     a = Node(add, (x, 1), {}, (Aval((3,), eager.float32),))
     with pytest.raises(GraphError, match="its op gives"):
         verify(Graph((x,), (a,), (a,)), "a pass")
+
+
+def test_what_a_pass_breaks_among_what_was_verified_is_named(monkeypatch):
+    """A node's rule is asked once, its place in the graph after each pass."""
+
+    def keeps(graph):
+        return graph.with_(nodes=graph.nodes)
+
+    def widens(graph):
+        *others, last = graph.nodes
+        wrong = Node(last.op, last.args, last.attrs, (Aval((7,), eager.float32),))
+        return graph.with_(nodes=(*others, wrong), outputs=(wrong,))
+
+    def turns(graph):
+        return graph.with_(nodes=graph.nodes[::-1])
+
+    graph = trace(lambda x: x.exp() * 2 + 1, floats(3)).graph
+    for breaks, fault in ((widens, "its op gives"), (turns, "before its definition")):
+        monkeypatch.setattr(pipeline, "PASSES", ((keeps, ""), (breaks, ""), (keeps, "")))
+        with pytest.raises(GraphError, match=f"after {breaks.__name__}.*{fault}"):
+            pipeline.run_passes(graph, Trail("test"))
 
 
 @pytest.mark.parametrize("text", ["float32[2, 3]", "float64[]~", "int64[4]", "bool[]"])

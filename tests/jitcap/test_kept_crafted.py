@@ -56,7 +56,9 @@ class Watch:
         finally:
             self.on = False
             gc.enable()
-            self.seen[:] = [e for e in self.seen if e[0] != "ctypes.cdata" or not self._tag(e[1][0])]
+            self.seen[:] = [
+                e for e in self.seen if e[0] != "ctypes.cdata" or not self._tag(e[1][0])
+            ]
 
     def _tag(self, address):
         """Whether that is a class's version tag: `jitcap.class_guard` reads them by ctypes, which

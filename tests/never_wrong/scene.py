@@ -53,10 +53,11 @@ def restorer():
 
     def restore():
         for owner, held in names:
-            for name in [n for n in vars(owner) if n not in held]:
+            now = vars(owner)
+            for name in [n for n in now if n not in held]:
                 delattr(owner, name)
             for name, value in held.items():
-                if vars(owner).get(name) is not value:
+                if now.get(name) is not value:
                     setattr(owner, name, value)
         sys.stdout, sys.stderr, sys.argv, sys.path[:] = streams[:4]
         sys.setrecursionlimit(streams[4])
