@@ -4,6 +4,7 @@ registry, one tape."""
 from __future__ import annotations
 
 import math
+import sys as _sys
 from builtins import bool as _bool
 from builtins import int as _int
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,6 @@ from eager import backends as backends
 from eager import buffers as buffers
 from eager import compiler as compiler
 from eager import cuda as cuda
-from eager import distributed as distributed
 from eager import fft as fft
 from eager import fills as _fills
 from eager import former as _former
@@ -31,6 +31,7 @@ from eager import nn as nn
 from eager import operators as operators
 from eager import optim as optim
 from eager import printing as printing
+from eager import profiler as profiler
 from eager import random as random
 from eager import serialization as serialization
 from eager import short_time as short_time
@@ -40,6 +41,13 @@ from eager import special as special
 from eager import testing as testing
 from eager import utils as utils
 from eager import version as version
+from eager.absent import distributed as distributed
+from eager.absent import mps as mps
+from eager.absent import mtia as mtia
+from eager.absent import onnx as onnx
+from eager.absent import quantization as quantization
+from eager.absent import xpu as xpu
+from eager.amp import GradScaler as GradScaler
 from eager.amp import autocast as autocast
 from eager.autograd import anomaly as _anomaly
 from eager.autograd import differences as _differences
@@ -84,6 +92,7 @@ from eager.dtype import promote_types as promote_types
 from eager.dtype import set_default_dtype as set_default_dtype
 from eager.dtype import uint8 as uint8
 from eager.foreach import FOREACH as _FOREACH
+from eager.legacy import set_default_tensor_type as set_default_tensor_type
 from eager.loops import associative_scan as associative_scan
 from eager.loops import map as map
 from eager.loops import scan as scan
@@ -131,6 +140,8 @@ __version__ = "0.1.0"
 _AUTOGRAD_MODULES = (_forward_ad, _function, _functional, _former, _graph)
 for _name in ("gradcheck", "gradgradcheck", "GradcheckError"):  # made of autograd: above it
     setattr(autograd, _name, getattr(_differences, _name))
+for _name, _home in (("profiler", profiler), ("variable", autograd)):  # more of its submodules
+    setattr(autograd, _name, _sys.modules.setdefault(f"eager.autograd.{_name}", _home))
 is_anomaly_enabled = _anomaly.is_anomaly_enabled
 is_anomaly_check_nan_enabled = _anomaly.is_anomaly_check_nan_enabled
 vmap = func.vmap
@@ -254,6 +265,7 @@ def is_deterministic_algorithms_warn_only_enabled() -> _bool:
 if TYPE_CHECKING:
     from eager import array_api as array_api
     from eager import distributions as distributions
+    from eager import hub as hub
 
 
 # To a type checker, it gives the public functions of the registry, too.

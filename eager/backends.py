@@ -6,6 +6,11 @@ Eager kernels are deterministic NumPy, so there is nothing to select.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
 
 class _CuDNN:
     """`backends.cudnn`."""
@@ -18,11 +23,26 @@ class _CuDNN:
     def is_available(self) -> bool:
         return False
 
+    def version(self) -> None:
+        """There is none."""
+
+    @contextmanager
+    def flags(self, **switches: Any) -> Iterator[None]:
+        """The switches have these values for a while."""
+        before = {name: getattr(self, name) for name in switches}
+        vars(self).update(switches)
+        try:
+            yield
+        finally:
+            vars(self).update(before)
+
 
 class _Matmul:
     """`backends.cuda.matmul`."""
 
     allow_tf32 = False
+    allow_fp16_reduced_precision_reduction = False
+    allow_bf16_reduced_precision_reduction = False
 
 
 class _CUDA:
@@ -35,8 +55,8 @@ class _CUDA:
         return False
 
 
-class _MPS:
-    """`backends.mps`."""
+class _Absent:
+    """`backends.mps`, `mkl`, `mkldnn` and `openmp`."""
 
     def is_available(self) -> bool:
         return False
@@ -47,4 +67,6 @@ class _MPS:
 
 cudnn = _CuDNN()
 cuda = _CUDA()
-mps = _MPS()
+mps, mkl, mkldnn, openmp = _Absent(), _Absent(), _Absent(), _Absent()
+for _name in "cuda cudnn mkl mkldnn mps openmp".split():  # programs import them by name
+    sys.modules[f"{__name__}.{_name}"] = globals()[_name]

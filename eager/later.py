@@ -13,8 +13,8 @@ from types import ModuleType
 from typing import Any, Final
 
 PARTS: Final = {
-    "eager": ("array_api", "distributions"),
-    "eager.utils": ("data", "tensorboard"),
+    "eager": ("array_api", "distributions", "hub"),
+    "eager.utils": ("data", "model_zoo", "tensorboard"),
 }
 _NAMES: Final = tuple(f"{package}.{name}" for package, names in PARTS.items() for name in names)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from eager.conversion import LEGACY, to
 from eager.device import Size
-from eager.dtype import DType
+from eager.dtype import DType, set_default_dtype
 from eager.interop import tensor
 from eager.registry import public
 from eager.sym import SymNumber
@@ -14,11 +14,25 @@ from eager.symint import SymInt
 from eager.tensor import Tensor
 
 
+def _is_size(args: tuple[Any, ...]) -> bool:
+    return len(args) != 1 or isinstance(args[0], int | Size | SymNumber | SymInt)
+
+
+@public(namespace=False)
+def new(self: Tensor, *args: Any) -> Tensor:
+    """The legacy constructor of this tensor's type, on its device: of sizes, or of values."""
+    if _is_size(args):
+        return self.new_zeros(*args or (0,))
+    if isinstance(args[0], Tensor):
+        return to(args[0].detach(), self.dtype)
+    return tensor(args[0], dtype=self.dtype, device=self.device)
+
+
 def _legacy_constructor(name: str, dtype: DType) -> Any:
     def make(*args: Any) -> Tensor:
         """Legacy constructor: `Tensor(...)` of the type that its name says. TypeError for a number
         that is no size."""
-        if len(args) != 1 or isinstance(args[0], int | Size | SymNumber | SymInt):
+        if _is_size(args):
             return to(Tensor(*args), dtype)
         if isinstance(args[0], float):
             raise TypeError(f"{name}(): data must be a sequence (got float)")
@@ -29,3 +43,12 @@ def _legacy_constructor(name: str, dtype: DType) -> Any:
 
 
 LEGACY_CONSTRUCTORS = [_legacy_constructor(*each) for each in LEGACY.items()]
+
+
+def set_default_tensor_type(t: Any) -> None:
+    """The default floating point type by the name of its constructor: `"eager.DoubleTensor"`, or
+    that constructor. TypeError for what is none, or none of floating point numbers."""
+    name = (t if isinstance(t, str) else getattr(t, "__name__", "")).rpartition(".")[2]
+    if name not in LEGACY:
+        raise TypeError(f"invalid type object: {t!r} is no constructor of tensors")
+    set_default_dtype(LEGACY[name])

@@ -22,6 +22,7 @@ _HOMES = {
         "relaxed": "continuous_bernoulli logistic_normal relaxed_bernoulli relaxed_categorical",
         "transformed": "kumaraswamy log_normal mixture_same_family transformed_distribution",
     },
+    "utils.data": {"sampler": "distributed"},
     "optim": {"adam": "adamax adamw nadam radam", "rms": "adadelta adagrad rmsprop"},
     "nn.modules": {
         "batchnorm": "instancenorm",

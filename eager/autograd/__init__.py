@@ -21,7 +21,7 @@ from eager.autograd.grad_mode import is_grad_enabled as is_grad_enabled
 from eager.autograd.grad_mode import is_inference_mode_enabled as is_inference_mode_enabled
 from eager.autograd.grad_mode import no_grad as no_grad
 from eager.autograd.grad_mode import set_grad_enabled as set_grad_enabled
-from eager.notice import warn_once
+from eager.notice import ignore, warn_once
 from eager.tape import Edge, accumulate, edge_of, full, hooked, sweep
 from eager.tape import Node as Node
 from eager.tape import Saved as Saved
@@ -241,9 +241,22 @@ def _tensor_backward(
     backward(self, gradient, retain_graph, create_graph, inputs)
 
 
-def Variable(data: Tensor, requires_grad: bool = False) -> Tensor:
-    """The old name of a tensor that may require a gradient."""
-    return data.requires_grad_() if requires_grad else data
+class _AnyTensor(type):
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, Tensor)
+
+
+class Variable(metaclass=_AnyTensor):
+    """The old name of a tensor: a new leaf, which shares the memory of `data`."""
+
+    def __new__(  # type: ignore[misc]
+        cls, data: Tensor | None = None, requires_grad: bool = False, volatile: Any = None
+    ) -> Tensor:
+        ignore("Variable", volatile=volatile)
+        if data is not None and not isinstance(data, Tensor):
+            raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
+        leaf = (Tensor() if data is None else data).detach()
+        return leaf.requires_grad_() if requires_grad else leaf
 
 
 def _install() -> None:

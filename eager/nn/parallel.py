@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from eager.absent import distributed
 from eager.nn.modules.module import Module
 
 
@@ -25,3 +26,10 @@ class DataParallel(Module):
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         return self.module(*inputs, **kwargs)
+
+
+class DistributedDataParallel(Module):
+    """Programs import it, and make one when `distributed.is_available()`: it is not."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        distributed.DistributedDataParallel()

@@ -426,7 +426,6 @@ def _new(name: str, value: int) -> None:
 _new("new_zeros", 0)
 _new("new_ones", 1)
 _new("new_empty", 0)
-_new("new", 0)
 
 
 @public(namespace=False)

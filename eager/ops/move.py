@@ -84,9 +84,8 @@ CAT = Move(
         s.call([s.values((0,)), s.values((2, 1), seed=1)]),
     ],
 )
-def cat(tensors: Sequence[Tensor], dim: int = 0, **kwargs: Any) -> Tensor:
+def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """The tensors one after the other along `dim`. RuntimeError when their other sizes differ."""
-    dim = kwargs.get("axis", dim)
     if isinstance(tensors, Tensor) or not all(isinstance(x, Tensor) for x in tensors):
         raise TypeError("cat(): argument 'tensors' must be a tuple or list of Tensors")
     if not tensors:

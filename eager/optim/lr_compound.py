@@ -77,7 +77,7 @@ class OneCycleLR(LRScheduler):
         peaks = _per_group(peak, optimizer, "max_momentum")
         for group, low, high in zip(optimizer.param_groups, bases, peaks, strict=True):
             self._write_momentum(group, high)
-            group["base_momentum"], group["max_momentum"] = low, high
+            group["max_momentum"], group["base_momentum"] = high, low
 
     def _write_momentum(self, group: dict[str, Any], value: float) -> None:
         if self.use_beta1:

@@ -1,5 +1,6 @@
 """`eager.utils`: what surrounds training. `data` feeds it, `tensorboard` records it, `checkpoint`
-is PyTorch's call for recomputation, `dlpack` shares memory with other libraries."""
+is PyTorch's call for recomputation, `dlpack` shares memory with other libraries, `model_zoo` has
+weights from the net."""
 
 from __future__ import annotations
 
@@ -9,9 +10,9 @@ from eager import later as _later
 from eager.utils import checkpoint, dlpack
 
 if TYPE_CHECKING:
-    from eager.utils import data, tensorboard
+    from eager.utils import data, model_zoo, tensorboard
 
-__all__ = ["checkpoint", "data", "dlpack", "tensorboard"]
+__all__ = ["checkpoint", "data", "dlpack", "model_zoo", "tensorboard"]
 
 
 def __getattr__(name: str) -> Any:

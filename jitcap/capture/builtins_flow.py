@@ -17,7 +17,7 @@ from eager.sym import SymNumber
 from eager.tensor import Tensor
 from jitcap.capture import polyfills
 from jitcap.capture.breaks import Break
-from jitcap.capture.kinds.base import Session, handles, handles_each, kind_of
+from jitcap.capture.kinds.base import MISSING, Session, handles, handles_each, kind_of
 from jitcap.capture.kinds.counted import Rows
 from jitcap.tracer import is_on_device
 
@@ -78,8 +78,11 @@ def _while_loop(s: Session, cond_fn: Any, body_fn: Any, carried_inputs: Any) -> 
 
 
 @handles_each(eager.stack, move.stack, eager.cat, move.cat)
-def _joined(s: Session, fn: Any, /, tensors: Any, dim: Any = 0, **kwargs: Any) -> Any:
+def _joined(
+    s: Session, fn: Any, /, tensors: Any, dim: Any = MISSING, axis: Any = 0, **kwargs: Any
+) -> Any:
     """Also what a loop of unknown length appended."""
+    dim = axis if dim is MISSING else dim
     stacks = fn in (eager.stack, move.stack)
     if type(tensors) is Rows and not kwargs:
         return (tensors.stacked if stacks else tensors.joined)(s.known(dim))

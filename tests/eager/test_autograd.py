@@ -528,3 +528,31 @@ def test_where_the_tape_ends():
     (end, index), *_ = (x * 2).grad_fn.next_functions
     assert end.variable is x and index == 0 and end.next_functions == ()
     assert end == x.exp().grad_fn.next_functions[0][0] and "AccumulateGrad" in repr(end)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_variable_is_a_new_leaf_with_the_same_memory(compiled):
+    def step(x, z):
+        v = eager.autograd.Variable(x * 2, requires_grad=True)
+        (v * v).sum().backward()
+        w = eager.autograd.Variable(data=z)
+        w += 1
+        kinds = [isinstance(each, eager.autograd.Variable) for each in (z, v, 3)]
+        return (
+            v.is_leaf,
+            v.grad,
+            x.grad,
+            w.requires_grad,
+            z,
+            kinds,
+            type(z) is eager.autograd.Variable,
+        )
+
+    run = jit(step, backend="eager", fullgraph=True) if compiled else step
+    x, z = eager.ones(2, requires_grad=True), eager.zeros(1)
+    leaf, grad, beyond, needs, z_now, kinds, same = run(x, z)
+    assert leaf and grad.tolist() == [4, 4] and beyond is None
+    assert not needs and z_now.tolist() == [1] and not z.requires_grad
+    assert kinds == [True, True, False] and not same
+    with pytest.raises(TypeError, match="Variable data has to be a tensor, but got list"):
+        eager.autograd.Variable([1])

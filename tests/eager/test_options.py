@@ -48,6 +48,7 @@ NOT_READ = {
     "args": "nn.Identity takes anything",
     "in_order": "batches come in order",
     "max_queue flush_secs": "when to write, not what",
+    "progress": "what is seen of a download",
     "use_reentrant determinism_check debug early_stop preserve_rng_state segments": "how to recompute",
     "group parameter state num_averaged _ inputs epoch": "one signature for all subclasses or hooks",
     "the_type": "annotations change nothing",

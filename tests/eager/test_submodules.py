@@ -33,3 +33,61 @@ def test_has_what_pytorch_has_there(name):
     }  # fmt: skip
     lacks = {n for n in public - NOT_HERE if not hasattr(ours, n)}
     assert not lacks
+
+
+TOP_OF_SCRIPTS = """
+import eager as torch
+import eager.backends.cudnn as cudnn
+import eager.distributed as dist
+import eager.nn as nn
+import eager.onnx
+import eager.utils.model_zoo as model_zoo
+from eager.autograd.profiler import record_function
+from eager.autograd.variable import Variable
+from eager.backends.cuda import matmul
+from eager.hub import load_state_dict_from_url
+from eager.nn.parallel import DistributedDataParallel as DDP
+from eager.profiler import ProfilerActivity, profile
+from eager.utils.data.distributed import DistributedSampler
+
+cudnn.benchmark = True
+torch.backends.cudnn.deterministic = True
+assert torch.backends.cudnn is cudnn and cudnn.deterministic and cudnn.version() is None
+with cudnn.flags(benchmark=False):
+    assert not cudnn.benchmark
+assert cudnn.benchmark and not matmul.allow_tf32 and not torch.backends.mkldnn.is_available()
+torch.set_default_tensor_type("torch.DoubleTensor")
+assert torch.ones(1).dtype == torch.float64
+torch.set_default_tensor_type(torch.FloatTensor)
+assert torch.ones(1).dtype == torch.float32
+assert not (torch.xpu.is_available() or torch.mps.is_available() or dist.is_initialized())
+model = torch.jit.trace(torch.jit.script(nn.Linear(2, 1)), torch.ones(1, 2), check_trace=False)
+assert not isinstance(model, DDP) and isinstance(model, nn.Module)
+model.compile(backend="eager")
+scaler = torch.GradScaler("cpu")
+with profile(activities=[ProfilerActivity.CPU]) as found, record_function("forward"):
+    scaler.scale(model(torch.ones(3, 2)).sum()).backward()
+"""
+
+
+def test_what_stands_at_the_top_of_scripts_runs(tmp_path):
+    program = {}
+    exec(TOP_OF_SCRIPTS, program)
+    (part,) = program["found"].key_averages()
+    assert (part.key, part.count) == ("forward", 1) and "forward" in program[
+        "found"
+    ].key_averages().table()
+    assert program["model"].forward.stats.compiles == 1
+    for refused in (program["DDP"], program["torch"].onnx.export, program["torch"].xpu.synchronize):
+        with pytest.raises(RuntimeError, match="not there|no devices|this format"):
+            refused(program["model"])
+    with pytest.raises(TypeError, match="no constructor"):
+        program["torch"].set_default_tensor_type("torch.NoTensor")
+    weights = {"w": program["torch"].ones(2)}
+    program["torch"].save(weights, tmp_path / "w-00000000.pth")
+    address = (tmp_path / "w-00000000.pth").as_uri()
+    for load in (program["load_state_dict_from_url"], program["model_zoo"].load_url):
+        assert load(address, tmp_path / "kept")["w"].tolist() == [1, 1]
+    with pytest.raises(RuntimeError, match="invalid hash"):
+        load(address, tmp_path / "checked", check_hash=True)
+    assert not list((tmp_path / "checked").iterdir())

@@ -413,7 +413,10 @@ def test_functions_take_the_other_names_of_their_parameters():
     assert x.cumsum_(axis=1)[0].tolist() == [1, 3, 6]
     with pytest.raises(TypeError, match="axis"):
         x.reshape(axis=1)
-    assert jit(lambda y: eager.softmax(y.sum(axis=1), axis=0).argmin(axis=0))(x) == 0
+    with pytest.raises(TypeError, match="places"):
+        eager.cat([x, x], places=1)
+    joined = jit(lambda y: eager.cat([y, y], axis=1).sum(axis=1).softmax(axis=0).argmin(axis=0))
+    assert joined(x) == 0 and joined.stats.splits == 0
 
 
 @pytest.mark.filterwarnings("ignore:.*range is deprecated")
@@ -536,3 +539,11 @@ def test_constructors_of_former_times_keep_values():
     assert eager.FloatTensor((2, 3)).tolist() == [2, 3]
     with pytest.raises(TypeError, match="must be a sequence"):
         eager.FloatTensor(3.0)
+    x = eager.ones(2, dtype=eager.int32)
+    assert x.new([1, 2]).tolist() == [1, 2] and x.new(x.detach()).tolist() == [1, 1]
+    assert [tuple(x.new(*given).shape) for given in ((), (2, 3), (x.shape,))] == [
+        (0,),
+        (2, 3),
+        (2,),
+    ]
+    assert x.new([1.5]).dtype is eager.int32

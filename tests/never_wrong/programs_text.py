@@ -46,6 +46,24 @@ def format_specs_of_run_time_numbers():
 
 
 @case("text")
+def parameters_are_shown_as_such():
+    layer = eager.nn.Linear(2, 1)
+
+    def step(x, n):
+        with eager.no_grad():
+            layer.weight.fill_(n)
+        made = eager.nn.Parameter(x * n)
+        return (
+            str(layer.weight),
+            [f"{p!r}" for p in layer.parameters()][:1],
+            f"{made}",
+            repr([made]),
+        )
+
+    return over(step, [1, 2])
+
+
+@case("text")
 def format_specs_of_items():
     def step(x, n):
         loss = (x * n).sum().item()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from eager.compilation import compile
 from eager.dtype import DType, bfloat16, float16, float32, float64
 from eager.nn.modules.hooks import EVERY_MODULE, Hooked
 from eager.nn.modules.hooks import (
@@ -63,6 +64,10 @@ class Module(Hooked, State):
         if self._forward_pre_hooks or self._forward_hooks:
             return self._call_with_hooks(*args, **kwargs)
         return self.forward(*args, **kwargs)
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Compile the calls of this module, in place, as `eager.compile` does."""
+        compile(self, *args, **kwargs)
 
     # ------------------------------------------------------------------------- registration
     def register_parameter(self, name: str, param: Parameter | None) -> None:

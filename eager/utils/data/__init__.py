@@ -1,5 +1,6 @@
 """`eager.utils.data`: datasets, samplers and the loader under PyTorch's names."""
 
+from eager.submodules import name_submodules as _name_submodules
 from eager.utils.data.dataloader import DataLoader, default_collate, default_convert
 from eager.utils.data.dataset import (
     ChainDataset,
@@ -43,3 +44,4 @@ __all__ = [
     "get_worker_info",
     "random_split",
 ]
+_name_submodules("utils.data")

@@ -277,6 +277,6 @@ def frozen(tensor: Tensor) -> Tensor:
     array = tensor._array
     if type(array) is not Traced:
         return tensor
-    out: Tensor = wrap(fresh(array.storage.tracer, array.read(), array.aval))
+    out: Tensor = wrap(fresh(array.storage.tracer, array.read(), array.aval), cls=type(tensor))
     out._requires_grad, out._node, out._index = tensor._requires_grad, tensor._node, tensor._index
     return out

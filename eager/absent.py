@@ -1,0 +1,49 @@
+"""At the edge: PyTorch's modules for what is not here, for programs that ask whether it is. a name
+-> a module that says no, and whose other names can be imported and raise when they are called.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, NoReturn
+
+
+def _no() -> bool:
+    return False
+
+
+def absent(name: str, why: str, questions: str = "is_available") -> ModuleType:
+    """The module `eager.name`, which has nothing but answers to `questions`."""
+    module = ModuleType(f"{__package__}.{name}", f"{why[0].upper()}{why[1:]}.")
+
+    def lookup(key: str) -> Callable[..., Any]:
+        if key.startswith("_"):
+            raise AttributeError(f"module {module.__name__!r} has no attribute {key!r}")
+
+        def refuse(*args: Any, **kwargs: Any) -> NoReturn:
+            raise RuntimeError(f"{name}.{key}: {why}")
+
+        refuse.__name__ = refuse.__qualname__ = key
+        return refuse
+
+    vars(module).update(dict.fromkeys(questions.split(), _no), __getattr__=lookup)
+    sys.modules[module.__name__] = module
+    return module
+
+
+distributed = absent(
+    "distributed",
+    "training in several processes is not there; ask distributed.is_available() first, as "
+    "PyTorch's builds without it require",
+    "is_available is_initialized is_torchelastic_launched is_nccl_available is_gloo_available "
+    "is_mpi_available is_ucc_available",
+)
+mps = absent("mps", "GPUs of Apple are no devices here")
+mtia = absent("mtia", "such accelerators are no devices here")
+onnx = absent(
+    "onnx", "nothing is written in this format; jitcap.export keeps a program", "is_in_onnx_export"
+)
+quantization = absent("quantization", "there are no tensors of quantised numbers")
+xpu = absent("xpu", "GPUs of Intel are no devices here")
