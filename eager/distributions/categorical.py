@@ -8,6 +8,7 @@ from typing import Any
 from eager.autograd import no_grad
 from eager.distributions import constraints as c
 from eager.distributions.distribution import Distribution
+from eager.distributions.utils import probs_to_logits
 from eager.interop import tensor
 from eager.nn.functional import binary_cross_entropy_with_logits, softplus
 from eager.ops.create import arange
@@ -38,13 +39,17 @@ class Categorical(Distribution):
             self.probs = self.logits.softmax(dim=-1)
         elif probs is not None:
             self.probs = probs / probs.sum(-1, keepdim=True)
-            self.logits = _clamped(self.probs).log()
+            self.logits = probs_to_logits(self.probs)
         super().__init__(self.probs.shape[:-1], validate_args=validate_args)
         self._num_events = self.probs.shape[-1]
 
     @property
     def support(self) -> Any:
         return c.integer_interval(0, self._num_events - 1)
+
+    @property
+    def param_shape(self) -> Any:
+        return self.probs.shape
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         values = arange(self._num_events, device=self.logits.device).reshape(
@@ -59,7 +64,7 @@ class Categorical(Distribution):
             count *= n
         rows = self.probs.detach().reshape(-1, self._num_events)
         drawn = multinomial(rows, count, True)  # [batch, count]
-        return drawn.t().reshape(self._extended(sample_shape))
+        return drawn.t().reshape(self._extended_shape(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -82,12 +87,6 @@ class Categorical(Distribution):
         return self.probs[..., 0] * math.nan
 
 
-def _clamped(probs: Tensor) -> Tensor:
-    """Probabilities away from 0 and 1 by the dtype's precision, so that their logs are finite."""
-    eps = 2.220446049250313e-16 if probs.dtype.itemsize == 8 else 1.1920928955078125e-07
-    return probs.clamp(eps, 1 - eps)
-
-
 class Bernoulli(Distribution):
     """1 with probability `probs` (or sigmoid of `logits`), else 0."""
 
@@ -102,13 +101,12 @@ class Bernoulli(Distribution):
             self.probs = self.logits.sigmoid()
         else:
             self.probs = probs if isinstance(probs, Tensor) else tensor(probs)
-            inside = _clamped(self.probs)
-            self.logits = inside.log() - (-inside).log1p()
+            self.logits = probs_to_logits(self.probs, is_binary=True)
         super().__init__(self.probs.shape, validate_args=validate_args)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with no_grad():
-            return bernoulli(self.probs.expand(self._extended(sample_shape)))
+            return bernoulli(self.probs.expand(self._extended_shape(sample_shape)))
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         values = arange(2, dtype=self.probs.dtype, device=self.probs.device)

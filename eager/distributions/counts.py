@@ -8,9 +8,9 @@ from typing import Any
 
 from eager.autograd import no_grad
 from eager.distributions import constraints as c
-from eager.distributions.categorical import Categorical, _clamped, _one_of
+from eager.distributions.categorical import Categorical, _one_of
 from eager.distributions.distribution import Distribution
-from eager.distributions.normal import _together
+from eager.distributions.utils import broadcast_all, probs_to_logits
 from eager.nn.functional import one_hot, softplus
 from eager.ops.create import arange, eye
 from eager.ops.pointwise import where
@@ -25,12 +25,12 @@ class Poisson(Distribution):
     support = c.nonnegative_integer
 
     def __init__(self, rate: Any, validate_args: Any = None) -> None:
-        (self.rate,) = _together(rate)
+        (self.rate,) = broadcast_all(rate)
         super().__init__(self.rate.shape, validate_args=validate_args)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with no_grad():
-            return poisson(self.rate.expand(self._extended(sample_shape)))
+            return poisson(self.rate.expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -57,12 +57,11 @@ class _OfTrials(Distribution):
     def _trials(self, probs: Any, logits: Any, *others: Any) -> list[Tensor]:
         """Sets both; the other parameters as tensors of their shape."""
         _one_of(probs, logits)
-        first, *rest = _together(logits if probs is None else probs, *others)
+        first, *rest = broadcast_all(logits if probs is None else probs, *others)
         if probs is None:
             self.logits, self.probs = first, first.sigmoid()
         else:
-            inside = _clamped(first)
-            self.probs, self.logits = first, inside.log() - (-inside).log1p()
+            self.probs, self.logits = first, probs_to_logits(first, is_binary=True)
         return rest
 
 
@@ -77,7 +76,9 @@ class Geometric(_OfTrials):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with no_grad():
-            u = rand(self._extended(sample_shape), dtype=self.probs.dtype, device=self.probs.device)
+            u = rand(
+                self._extended_shape(sample_shape), dtype=self.probs.dtype, device=self.probs.device
+            )
             tiny = 1.1754943508222875e-38 if u.dtype.itemsize == 4 else 2.2250738585072014e-308
             return (u.clamp(min=tiny).log() / (-self.probs).log1p()).floor()
 
@@ -131,7 +132,7 @@ class Binomial(_OfTrials):
         return c.integer_interval(0, self.total_count)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        shape = self._extended(sample_shape)
+        shape = self._extended_shape(sample_shape)
         with no_grad():
             return binomial(self.total_count.expand(shape), self.probs.expand(shape))
 
@@ -192,7 +193,7 @@ class NegativeBinomial(_OfTrials):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with no_grad():
-            drawn = _standard_gamma(self.total_count.expand(self._extended(sample_shape)))
+            drawn = _standard_gamma(self.total_count.expand(self._extended_shape(sample_shape)))
             return poisson(drawn * self.logits.exp())
 
     def log_prob(self, value: Tensor) -> Tensor:

@@ -114,8 +114,8 @@ class Distribution:
     def event_shape(self) -> Size:
         return self._event_shape
 
-    def _extended(self, sample_shape: Any) -> tuple[int, ...]:
-        return (*sample_shape, *self._batch_shape, *self._event_shape)
+    def _extended_shape(self, sample_shape: Any = ()) -> Size:
+        return Size((*sample_shape, *self._batch_shape, *self._event_shape))
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Draws of shape sample_shape + batch_shape + event_shape, without gradient."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from eager.distributions import constraints as c
 from eager.distributions.distribution import Distribution
-from eager.distributions.normal import _together
+from eager.distributions.utils import broadcast_all
 from eager.ops.move import stack
 from eager.ops.pointwise import where
 from eager.random import _standard_gamma, randn
@@ -23,11 +23,11 @@ class Gamma(Distribution):
     has_rsample = True
 
     def __init__(self, concentration: Any, rate: Any, validate_args: Any = None) -> None:
-        self.concentration, self.rate = _together(concentration, rate)
+        self.concentration, self.rate = broadcast_all(concentration, rate)
         super().__init__(self.rate.shape, validate_args=validate_args)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        shape = self._extended(sample_shape)
+        shape = self._extended_shape(sample_shape)
         return _standard_gamma(self.concentration.expand(shape)) / self.rate
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -62,7 +62,7 @@ class Chi2(Gamma):
     arg_constraints = {"df": c.positive}
 
     def __init__(self, df: Any, validate_args: Any = None) -> None:
-        (self.df,) = _together(df)
+        (self.df,) = broadcast_all(df)
         super().__init__(0.5 * self.df, self.df * 0 + 0.5, validate_args=validate_args)
 
 
@@ -74,11 +74,13 @@ class InverseGamma(Distribution):
     has_rsample = True
 
     def __init__(self, concentration: Any, rate: Any, validate_args: Any = None) -> None:
-        self.concentration, self.rate = _together(concentration, rate)
+        self.concentration, self.rate = broadcast_all(concentration, rate)
         super().__init__(self.rate.shape, validate_args=validate_args)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.rate / _standard_gamma(self.concentration.expand(self._extended(sample_shape)))
+        return self.rate / _standard_gamma(
+            self.concentration.expand(self._extended_shape(sample_shape))
+        )
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -123,7 +125,7 @@ class Dirichlet(Distribution):
         super().__init__(shape[:-1], shape[-1:], validate_args)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        drawn = _standard_gamma(self.concentration.expand(self._extended(sample_shape)))
+        drawn = _standard_gamma(self.concentration.expand(self._extended_shape(sample_shape)))
         return drawn / drawn.sum(-1, keepdim=True)
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -165,7 +167,7 @@ class Beta(Distribution):
     has_rsample = True
 
     def __init__(self, concentration1: Any, concentration0: Any, validate_args: Any = None) -> None:
-        self.concentration1, self.concentration0 = _together(concentration1, concentration0)
+        self.concentration1, self.concentration0 = broadcast_all(concentration1, concentration0)
         super().__init__(self.concentration1.shape, validate_args=validate_args)
 
     def _both(self) -> Dirichlet:
@@ -206,11 +208,11 @@ class StudentT(Distribution):
     def __init__(
         self, df: Any, loc: Any = 0.0, scale: Any = 1.0, validate_args: Any = None
     ) -> None:
-        self.df, self.loc, self.scale = _together(df, loc, scale)
+        self.df, self.loc, self.scale = broadcast_all(df, loc, scale)
         super().__init__(self.df.shape, validate_args=validate_args)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        shape = self._extended(sample_shape)
+        shape = self._extended_shape(sample_shape)
         squares = 2 * _standard_gamma((0.5 * self.df).expand(shape))
         normal = randn(shape, dtype=self.loc.dtype, device=self.loc.device)
         return self.loc + self.scale * normal * (squares / self.df).rsqrt()
@@ -255,11 +257,11 @@ class FisherSnedecor(Distribution):
     has_rsample = True
 
     def __init__(self, df1: Any, df2: Any, validate_args: Any = None) -> None:
-        self.df1, self.df2 = _together(df1, df2)
+        self.df1, self.df2 = broadcast_all(df1, df2)
         super().__init__(self.df1.shape, validate_args=validate_args)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        shape = self._extended(sample_shape)
+        shape = self._extended_shape(sample_shape)
         first = _standard_gamma((0.5 * self.df1).expand(shape)) / self.df1
         return first / (_standard_gamma((0.5 * self.df2).expand(shape)) / self.df2)
 

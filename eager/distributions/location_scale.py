@@ -9,7 +9,8 @@ from typing import Any
 from eager.autograd import no_grad
 from eager.distributions import constraints as c
 from eager.distributions.distribution import Distribution
-from eager.distributions.normal import Normal, _together
+from eager.distributions.normal import Normal
+from eager.distributions.utils import broadcast_all
 from eager.ops.bessel import i0e, i1e
 from eager.ops.pointwise import where
 from eager.random import rand
@@ -24,11 +25,11 @@ class _LocScale(Distribution):
     has_rsample = True
 
     def __init__(self, loc: Any, scale: Any, validate_args: Any = None) -> None:
-        self.loc, self.scale = _together(loc, scale)
+        self.loc, self.scale = broadcast_all(loc, scale)
         super().__init__(self.loc.shape, validate_args=validate_args)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        u = rand(self._extended(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
+        u = rand(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
         tiny = 1e-7 if u.dtype.itemsize == 4 else 1e-16
         return self.icdf(u.clamp(tiny, 1 - tiny))
 
@@ -134,7 +135,7 @@ class _Half(Distribution):
     _whole: Any
 
     def __init__(self, scale: Any, validate_args: Any = None) -> None:
-        (self.scale,) = _together(scale)
+        (self.scale,) = broadcast_all(scale)
         super().__init__(self.scale.shape, validate_args=validate_args)
 
     def _both(self) -> Any:
@@ -197,7 +198,7 @@ class Pareto(Distribution):
     has_rsample = True
 
     def __init__(self, scale: Any, alpha: Any, validate_args: Any = None) -> None:
-        self.scale, self.alpha = _together(scale, alpha)
+        self.scale, self.alpha = broadcast_all(scale, alpha)
         super().__init__(self.scale.shape, validate_args=validate_args)
 
     @property
@@ -205,7 +206,9 @@ class Pareto(Distribution):
         return c.greater_than_eq(self.scale)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        u = rand(self._extended(sample_shape), dtype=self.scale.dtype, device=self.scale.device)
+        u = rand(
+            self._extended_shape(sample_shape), dtype=self.scale.dtype, device=self.scale.device
+        )
         return self.icdf(u)
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -245,11 +248,13 @@ class Weibull(Distribution):
     has_rsample = True
 
     def __init__(self, scale: Any, concentration: Any, validate_args: Any = None) -> None:
-        self.scale, self.concentration = _together(scale, concentration)
+        self.scale, self.concentration = broadcast_all(scale, concentration)
         super().__init__(self.scale.shape, validate_args=validate_args)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        u = rand(self._extended(sample_shape), dtype=self.scale.dtype, device=self.scale.device)
+        u = rand(
+            self._extended_shape(sample_shape), dtype=self.scale.dtype, device=self.scale.device
+        )
         return self.icdf(u.clamp(min=1e-30))
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -292,7 +297,7 @@ class GeneralizedPareto(Distribution):
     has_rsample = True
 
     def __init__(self, loc: Any, scale: Any, concentration: Any, validate_args: Any = None) -> None:
-        self.loc, self.scale, self.concentration = _together(loc, scale, concentration)
+        self.loc, self.scale, self.concentration = broadcast_all(loc, scale, concentration)
         super().__init__(self.loc.shape, validate_args=validate_args)
 
     @property
@@ -307,7 +312,7 @@ class GeneralizedPareto(Distribution):
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         return self.icdf(
-            rand(self._extended(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
+            rand(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
         )
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -361,7 +366,7 @@ class VonMises(Distribution):
     support = c.real
 
     def __init__(self, loc: Any, concentration: Any, validate_args: Any = None) -> None:
-        self.loc, self.concentration = _together(loc, concentration)
+        self.loc, self.concentration = broadcast_all(loc, concentration)
         super().__init__(self.loc.shape, validate_args=validate_args)
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -371,7 +376,7 @@ class VonMises(Distribution):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """By rejection from a wrapped Cauchy distribution (Best and Fisher 1979), in float64."""
-        shape = self._extended(sample_shape)
+        shape = self._extended_shape(sample_shape)
         with no_grad():
             loc, k = self.loc.double(), self.concentration.double()
             tau = 1 + (1 + 4 * k * k).sqrt()

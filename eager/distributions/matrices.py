@@ -12,7 +12,8 @@ from eager.aval import broadcast_shapes
 from eager.distributions import constraints as c
 from eager.distributions.distribution import Distribution
 from eager.distributions.gamma import Beta
-from eager.distributions.normal import _together, cholesky_factor
+from eager.distributions.normal import cholesky_factor
+from eager.distributions.utils import broadcast_all
 from eager.dtype import finfo
 from eager.ops.create import arange, eye
 from eager.ops.pointwise import where
@@ -60,7 +61,7 @@ class LowRankMultivariateNormal(Distribution):
         return linalg.cholesky(product + one)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        shape, kind = self._extended(sample_shape), self.loc.dtype
+        shape, kind = self._extended_shape(sample_shape), self.loc.dtype
         place = self.loc.device
         few = randn((*shape[:-1], self.cov_factor.shape[-1], 1), dtype=kind, device=place)
         along = (self.cov_factor @ few).squeeze(-1)
@@ -147,7 +148,7 @@ class Wishart(Distribution):
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         """By Bartlett's decomposition: the Cholesky factor has normal draws below its diagonal and
         the roots of chi-squared ones on it."""
-        n, shape = self._event_shape[-1], self._extended(sample_shape)
+        n, shape = self._event_shape[-1], self._extended_shape(sample_shape)
         half = 0.5 * (self.df.unsqueeze(-1) - arange(n, dtype=self.df.dtype, device=self.df.device))
         squares = 2 * _standard_gamma(half.expand(shape[:-1]))
         diagonal = squares.sqrt().clamp(min=finfo(squares.dtype).eps)
@@ -223,7 +224,7 @@ class LKJCholesky(Distribution):
                 f"Expected dim to be an integer greater than or equal to 2. Found dim={dim}."
             )
         self.dim = dim
-        (self.concentration,) = _together(concentration)
+        (self.concentration,) = broadcast_all(concentration)
         below = (
             arange(dim, dtype=self.concentration.dtype, device=self.concentration.device) - 1
         ).clamp(min=0.0)  # 0, 0, 1, 2, ...
@@ -236,7 +237,7 @@ class LKJCholesky(Distribution):
         with no_grad():
             lengths = self._lengths.sample(sample_shape).unsqueeze(-1)
             normal = randn(
-                self._extended(sample_shape), dtype=lengths.dtype, device=lengths.device
+                self._extended_shape(sample_shape), dtype=lengths.dtype, device=lengths.device
             ).tril(-1)
             size = normal.norm(dim=-1, keepdim=True)
             rows = lengths.sqrt() * normal / where(size == 0, 1.0, size)  # nothing in the first

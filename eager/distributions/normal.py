@@ -10,19 +10,11 @@ from eager import linalg
 from eager.aval import broadcast_shapes
 from eager.distributions import constraints as c
 from eager.distributions.distribution import Distribution
-from eager.interop import tensor
+from eager.distributions.utils import broadcast_all
 from eager.random import rand, randn
 from eager.tensor import Tensor
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
-
-
-def _together(*parameters: Any) -> list[Tensor]:
-    """Numbers and tensors as tensors of one shape, where the first tensor lives."""
-    place = next((p.device for p in parameters if isinstance(p, Tensor)), None)
-    tensors = [p if isinstance(p, Tensor) else tensor(float(p), device=place) for p in parameters]
-    shape = broadcast_shapes(*(tuple(t.shape) for t in tensors))
-    return [t.expand(shape) for t in tensors]
 
 
 class Normal(Distribution):
@@ -33,11 +25,13 @@ class Normal(Distribution):
     has_rsample = True
 
     def __init__(self, loc: Any, scale: Any, validate_args: Any = None) -> None:
-        self.loc, self.scale = _together(loc, scale)
+        self.loc, self.scale = broadcast_all(loc, scale)
         super().__init__(self.loc.shape, validate_args=validate_args)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        noise = randn(self._extended(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
+        noise = randn(
+            self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device
+        )
         return self.loc + noise * self.scale
 
     def log_prob(self, value: Any) -> Tensor:
@@ -75,7 +69,7 @@ class Uniform(Distribution):
     has_rsample = True
 
     def __init__(self, low: Any, high: Any, validate_args: Any = None) -> None:
-        self.low, self.high = _together(low, high)
+        self.low, self.high = broadcast_all(low, high)
         super().__init__(self.low.shape, validate_args=validate_args)
 
     def _check_parameters(self) -> None:
@@ -93,7 +87,7 @@ class Uniform(Distribution):
         return self.low + value * (self.high - self.low)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        u = rand(self._extended(sample_shape), dtype=self.low.dtype, device=self.low.device)
+        u = rand(self._extended_shape(sample_shape), dtype=self.low.dtype, device=self.low.device)
         return self.low + u * (self.high - self.low)
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -125,11 +119,11 @@ class Exponential(Distribution):
     has_rsample = True
 
     def __init__(self, rate: Any, validate_args: Any = None) -> None:
-        (self.rate,) = _together(rate)
+        (self.rate,) = broadcast_all(rate)
         super().__init__(self.rate.shape, validate_args=validate_args)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        u = rand(self._extended(sample_shape), dtype=self.rate.dtype, device=self.rate.device)
+        u = rand(self._extended_shape(sample_shape), dtype=self.rate.dtype, device=self.rate.device)
         return -(-u).log1p() / self.rate
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -206,7 +200,9 @@ class MultivariateNormal(Distribution):
         return self.scale_tril @ self.scale_tril.mT
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        noise = randn(self._extended(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
+        noise = randn(
+            self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device
+        )
         return self.loc + (self.scale_tril @ noise.unsqueeze(-1)).squeeze(-1)
 
     def _half_log_det(self) -> Tensor:

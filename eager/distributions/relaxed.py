@@ -7,13 +7,14 @@ import math
 from typing import Any
 
 from eager.distributions import constraints as c
-from eager.distributions.categorical import Categorical, _clamped
+from eager.distributions.categorical import Categorical
 from eager.distributions.counts import _OfTrials
 from eager.distributions.distribution import Distribution
 from eager.distributions.normal import Normal
 from eager.distributions.scalar_transforms import ExpTransform, SigmoidTransform
 from eager.distributions.transformed import TransformedDistribution
 from eager.distributions.transforms_of_parts import StickBreakingTransform
+from eager.distributions.utils import clamp_probs
 from eager.interop import tensor
 from eager.nn.functional import binary_cross_entropy_with_logits
 from eager.ops.pointwise import where
@@ -51,10 +52,12 @@ class LogitRelaxedBernoulli(_AtTemperature, _OfTrials):
         super().__init__(self.probs.shape, validate_args=validate_args)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        u = _clamped(
-            rand(self._extended(sample_shape), dtype=self.probs.dtype, device=self.probs.device)
+        u = clamp_probs(
+            rand(
+                self._extended_shape(sample_shape), dtype=self.probs.dtype, device=self.probs.device
+            )
         )
-        p = _clamped(self.probs)
+        p = clamp_probs(self.probs)
         return (u.log() - (-u).log1p() + p.log() - (-p).log1p()) / self.temperature
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -119,8 +122,12 @@ class ExpRelaxedCategorical(_AtTemperature):
         return self._categorical.probs
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        u = _clamped(
-            rand(self._extended(sample_shape), dtype=self.logits.dtype, device=self.logits.device)
+        u = clamp_probs(
+            rand(
+                self._extended_shape(sample_shape),
+                dtype=self.logits.dtype,
+                device=self.logits.device,
+            )
         )
         scores = (self.logits - (-u.log()).log()) / self.temperature
         return scores - scores.logsumexp(-1, keepdim=True)
@@ -188,7 +195,7 @@ class ContinuousBernoulli(_OfTrials):
         self._trials(probs, logits)
         if validate_args and not self.arg_constraints["probs"].check(self.probs).all():
             raise ValueError("The parameter probs has invalid values")
-        self.probs = _clamped(self.probs)
+        self.probs = clamp_probs(self.probs)
         self._lims = lims
         super().__init__(self.probs.shape, validate_args=validate_args)
 
@@ -210,7 +217,9 @@ class ContinuousBernoulli(_OfTrials):
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         return self.icdf(
-            rand(self._extended(sample_shape), dtype=self.probs.dtype, device=self.probs.device)
+            rand(
+                self._extended_shape(sample_shape), dtype=self.probs.dtype, device=self.probs.device
+            )
         )
 
     def log_prob(self, value: Tensor) -> Tensor:

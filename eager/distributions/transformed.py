@@ -11,7 +11,7 @@ from eager.distributions import constraints as c
 from eager.distributions.categorical import Categorical
 from eager.distributions.distribution import Distribution, Independent
 from eager.distributions.location_scale import _EULER
-from eager.distributions.normal import Normal, Uniform, _together
+from eager.distributions.normal import Normal, Uniform
 from eager.distributions.scalar_transforms import (
     AffineTransform,
     ComposeTransform,
@@ -20,6 +20,7 @@ from eager.distributions.scalar_transforms import (
     Transform,
     _summed,
 )
+from eager.distributions.utils import broadcast_all
 from eager.ops.pointwise import where
 from eager.tensor import Tensor
 
@@ -148,7 +149,7 @@ class Kumaraswamy(TransformedDistribution):
     support = c.unit_interval
 
     def __init__(self, concentration1: Any, concentration0: Any, validate_args: Any = None) -> None:
-        self.concentration1, self.concentration0 = _together(concentration1, concentration0)
+        self.concentration1, self.concentration0 = broadcast_all(concentration1, concentration0)
         zero = self.concentration0.detach() * 0
         steps = [
             PowerTransform(self.concentration0.reciprocal()),

@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 import eager
+from eager import distributions as d
+from eager.distributions import utils
+from jitcap import jit
 
 torch = pytest.importorskip("torch")
 
@@ -84,3 +87,41 @@ def test_values_and_parameters_broadcast():
     coin = eager.distributions.Bernoulli(p)
     np.testing.assert_allclose(coin.log_prob(eager.tensor(0.0)).exp(), [0.75], rtol=1e-6)
     np.testing.assert_allclose(coin.log_prob(eager.ones(2)).exp(), [0.25, 0.25], rtol=1e-6)
+
+
+def test_numbers_take_the_type_of_the_tensors_beside_them():
+    wide, half = eager.ones(2, dtype=eager.float64), eager.ones(2, dtype=eager.float16)
+    mixed = d.Normal(0.1, wide)
+    assert mixed.loc.dtype is eager.float64 and mixed.loc[0].item() == 0.1
+    assert d.Normal(0, half).sample().dtype is eager.float16
+    assert d.Normal(0, eager.ones(2, dtype=eager.int64)).loc.dtype is eager.float32
+    assert d.Categorical(half * eager.tensor([1.0, 0.0])).logits.isfinite().all()
+
+
+class Triangle(d.Distribution):
+    """As programs write theirs."""
+
+    arg_constraints = {"width": d.constraints.positive, "probs": d.constraints.unit_interval}
+
+    def __init__(self, width, probs):
+        self.width, self.probs = utils.broadcast_all(width, probs)
+        super().__init__(self.width.shape)
+
+    @utils.lazy_property
+    def logits(self):
+        return utils.probs_to_logits(self.probs, is_binary=True)
+
+    def rsample(self, sample_shape=()):
+        shape = self._extended_shape(sample_shape)
+        return self.width * (eager.rand(shape) + eager.rand(shape) - 1)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, jit])
+def test_distributions_of_programs(wrap):
+    def step(width):
+        mine = Triangle(width, 0.25)
+        return mine.rsample((3,)), mine.logits.sigmoid(), utils.logits_to_probs(mine.logits, True)
+
+    drawn, probs, again = wrap(step)(eager.tensor([1.0, 2.0]))
+    assert drawn.shape == (3, 2) and bool((drawn.abs() <= eager.tensor([1.0, 2.0])).all())
+    assert again.tolist() == probs.tolist() == pytest.approx([0.25, 0.25])
