@@ -23,6 +23,7 @@ from eager.dispatch import apply
 from eager.op import Sample, Samples
 from eager.ops import samples as s
 from eager.ops.contract import DOT
+from eager.ops.pointwise import CAST
 from eager.registry import public
 from eager.symint import is_single
 from eager.tape import mode
@@ -293,6 +294,9 @@ def contract_pair(
     b = b.permute([names_b.index(n) for n in (*batch, *summed, *columns)])
     if summed and mode.autocast is not None:
         a, b = by_place(a, mode.autocast), by_place(b, mode.autocast)
+    if not summed:  # a product element by element, of any types
+        dtype = dt.promote_types(a.dtype, b.dtype)
+        a, b = (x if x.dtype is dtype else apply(CAST, x, dtype=dtype) for x in (a, b))
     nb, nr, ns = len(batch), len(rows), len(summed)
     sizes = list(_batch_sizes(a, b, nb))
     m, k, n = a.shape[nb : nb + nr], a.shape[nb + nr :], b.shape[nb + ns :]

@@ -225,3 +225,19 @@ def test_values_that_an_op_refuses_are_refused_by_compiled_code(fn, bad, backend
         assert results[0] == results[1]
         assert (values == bad) == isinstance(result, Exception)
     assert step.stats.compiles == step.stats.graphs == step.stats.discards == 1
+
+
+def test_einsum_of_several_types_where_nothing_is_summed():
+    x = np.arange(6.0).reshape(2, 3)
+    for equation, shape in (("bd,dn->bdn", (3, 2)), ("bd,bd->bd", (2, 3)), ("bd,n->bdn", (4,))):
+        results = []
+        for m in (torch, eager):
+            a, b = m.tensor(x, dtype=m.bfloat16).requires_grad_(), m.ones(shape).requires_grad_()
+            out = m.einsum(equation, a, b)
+            out.sum().backward()
+            results.append(
+                [(str(t.dtype).split(".")[1], t.tolist()) for t in (out, a.grad, b.grad)]
+            )
+        assert results[0] == results[1]
+    with pytest.raises(RuntimeError, match="same dtype"):
+        eager.einsum("bd,dn->bn", eager.ones(2, 3), eager.ones(3, 2, dtype=eager.float64))
