@@ -239,6 +239,12 @@ def set_num_threads(num: _int) -> None:
         )
 
 
+def _assert(condition: Any, message: str) -> None:
+    """`assert`, as programs that PyTorch traces write it."""
+    if not condition:
+        raise AssertionError(message)
+
+
 def typename(obj: Any) -> str:
     """The name of a tensor's type ("eager.FloatTensor"), or of a class or another object's class
     with its module."""

@@ -28,6 +28,15 @@ class DataParallel(Module):
         return self.module(*inputs, **kwargs)
 
 
+def data_parallel(
+    module: Module, inputs: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0,
+    module_kwargs: Any = None,
+) -> Any:  # fmt: skip
+    """What `DataParallel(module, ...)` gives for `inputs`."""
+    inputs = inputs if isinstance(inputs, tuple) else (inputs,)
+    return DataParallel(module, device_ids, output_device, dim)(*inputs, **(module_kwargs or {}))
+
+
 class DistributedDataParallel(Module):
     """Programs import it, and make one when `distributed.is_available()`: it is not."""
 

@@ -46,6 +46,7 @@ from eager.autograd.profiler import record_function
 from eager.autograd.variable import Variable
 from eager.backends.cuda import matmul
 from eager.hub import load_state_dict_from_url
+from eager.nn.modules.transformer import _get_clones
 from eager.nn.parallel import DistributedDataParallel as DDP
 from eager.profiler import ProfilerActivity, profile
 from eager.utils.data.distributed import DistributedSampler
@@ -64,6 +65,9 @@ assert not (torch.xpu.is_available() or torch.mps.is_available() or dist.is_init
 model = torch.jit.trace(torch.jit.script(nn.Linear(2, 1)), torch.ones(1, 2), check_trace=False)
 assert not isinstance(model, DDP) and isinstance(model, nn.Module)
 model.compile(backend="eager")
+assert nn.parallel.data_parallel(model, torch.ones(3, 2)).shape == (3, 1)
+torch._assert(torch.ones(1) == 1, "one")
+layers = _get_clones(nn.Linear(2, 2), 3)
 scaler = torch.GradScaler("cpu")
 with profile(activities=[ProfilerActivity.CPU]) as found, record_function("forward"):
     scaler.scale(model(torch.ones(3, 2)).sum()).backward()

@@ -171,6 +171,9 @@ def _copies(layer: Module, n: int) -> ModuleList:
     return ModuleList([copy.deepcopy(layer) for _ in range(n)])
 
 
+_get_clones, _get_activation_fn = _copies, _activation  # PyTorch's names, which programs use
+
+
 class TransformerEncoder(Module):
     """`num_layers` copies of an encoder layer, and a final norm."""
 
