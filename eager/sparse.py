@@ -164,17 +164,17 @@ class SparseTensor:
         dense: Tensor = whole.reshape(self.shape)
         return dense if dtype is None else dense.to(dtype)
 
-    def to_sparse(self, sparse_dim: int | None = None, *, layout: Any = None) -> SparseTensor:
+    def to_sparse(self, *, layout: Any = None) -> SparseTensor:
         return self._as(layout or COO)
 
     def to_sparse_coo(self) -> SparseTensor:
         return self._as(COO)
 
-    def to_sparse_csr(self, dense_dim: int | None = None) -> SparseTensor:
+    def to_sparse_csr(self) -> SparseTensor:
         """Compressed by rows. Raises RuntimeError unless it is a matrix."""
         return self._as(CSR)
 
-    def to_sparse_csc(self, dense_dim: int | None = None) -> SparseTensor:
+    def to_sparse_csc(self) -> SparseTensor:
         return self._as(CSC)
 
     def _as(self, layout: str) -> SparseTensor:
@@ -477,18 +477,18 @@ def to_sparse_coo(self: Tensor) -> Any:
 
 
 @public(namespace=False)
-def to_sparse_csr(self: Tensor, dense_dim: int | None = None) -> Any:
+def to_sparse_csr(self: Tensor) -> Any:
     """A matrix, compressed by rows."""
     return to_sparse(self, layout=CSR)
 
 
 @public(namespace=False)
-def to_sparse_csc(self: Tensor, dense_dim: int | None = None) -> Any:
+def to_sparse_csc(self: Tensor) -> Any:
     return to_sparse(self, layout=CSC)
 
 
 @public(namespace=False)
-def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
+def to_dense(self: Tensor, dtype: Any = None) -> Tensor:
     """Itself: it has all its elements."""
     return self if dtype is None else self.to(dtype)
 
