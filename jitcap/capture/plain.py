@@ -64,14 +64,14 @@ def turn(s: Any, frame: Frame) -> None:
     """A loop goes round again; the frame stands behind it if it could be run from here."""
     at = frame.bytecode, frame.pc
     s.turns[at] = count = s.turns.get(at, 0) + 1
-    if count % TURNS or frame.limit is not None or s.rolls or s.vm.step_over is not None:
+    stops = frame.limit is not None or s.vm.step_over is not None  # at some instruction of it
+    stops = stops or s.tracer.inside is not None or s.rolls or s.ties.open or s.ties.regions
+    if count % TURNS or stops:
         return
     loop = _loop(*at)
     bound = {n: v for n in loop.names if (v := frame.fast.get(n, NULL)) is not NULL}
-    given = frame.stack[-1] if loop.counts else None
-    if not _are_plain(bound.values()) or type(given) is not (
-        _COUNTING if loop.counts else type(None)
-    ):
+    given: Any = frame.stack[-1] if loop.counts else None
+    if not _are_plain(bound.values()) or (loop.counts and type(given) is not _COUNTING):
         return
     if not all(_is_builtin(s, frame, name) for name in loop.called):
         return

@@ -193,10 +193,24 @@ def local_of_another(x, n):
     return x + t, t
 
 
+BOUND = eager.tensor(3000.0)
+
+
+def branches(x, n):
+    t = c = 0
+    for i in range(n // 8):
+        c += i
+        if BOUND > c:
+            t += 1
+        else:
+            t += i % 5
+    return x + t, (c, i)
+
+
 PROGRAMS = [
     leaves, nested, leaves_both, raises, raises_out, iterator_is_shared, swaps, builtins,
     calls_another, texts, tensors_between, none_at_first, forever, bound_late, returns, yields,
-    chooses, another_type, same_object, local_of_another,
+    chooses, another_type, same_object, local_of_another, branches,
 ]  # fmt: skip
 
 
