@@ -375,9 +375,7 @@ def _is_of_sizes(guard: Guard, known: set[int]) -> bool:
 def _drop_unused_inputs(session: Session, end: Epilogue) -> None:
     """What was read for guards only, or looked at and not used, is no input of the graph."""
     tracer = session.tracer
-    used: set[Any] = {*end.outputs, *tracer.checks}
-    for node in tracer.nodes:
-        used.update(node.parents)
+    used: set[Any] = {*end.outputs, *tracer.checks, *(a for n in tracer.nodes for a in n.args)}
     layouts = [g.layout for g in session.guards.items if isinstance(g, TensorLike)]
     used.update(size_inputs(tracer.inputs, (*tracer.inputs, *tracer.nodes), layouts))
     written = {s.node for s in tensors_of(session) if s.memory.handle is not s.node}

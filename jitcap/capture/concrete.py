@@ -64,6 +64,7 @@ class ConcreteWorld:
     negation = _located(operator.not_)
     undecided = staticmethod(lambda value: False)
     branch = staticmethod(lambda frame, value, starts: None)  # never asked
+    turn = staticmethod(lambda frame: None)
     getattr = _located(builtins.getattr)
     setattr = _located(builtins.setattr)
     delattr = _located(builtins.delattr)

@@ -167,12 +167,14 @@ def _guard_dictionaries(session: Session) -> None:
     """The dictionary of an object that is written is not that of one of another class, which would
     show it. Those of one class are told apart with all that are of one kin."""
     tables = [s for s in session.outside.by_real.values() if isinstance(s, DictShadow)]
+    written = [(table, [*table.removed(), *table.stored()]) for table in tables]
+    keys = {key for _, found in written for key in found}
     by_key: dict[Any, dict[Any, list[DictShadow]]] = {}
-    for table in tables:
-        for key in table.known:
+    for table in tables if keys else ():
+        for key in table.known & keys:
             by_key.setdefault(key, {}).setdefault(table.kin(), []).append(table)
-    for table in tables:
-        for key in (*table.removed(), *table.stored()):
+    for table, found in written:
+        for key in found:
             for kin, others in by_key.get(key, {}).items():
                 for other in others if kin != table.kin() else ():
                     if table.shows(key, other):

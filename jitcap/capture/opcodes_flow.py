@@ -17,7 +17,15 @@ from jitcap.capture.opcodes import opcode
 
 @opcode("JUMP")
 def jump(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    frame.pc = ins.target
+    _go(vm, frame, ins.target)
+
+
+def _go(vm: Interpreter, frame: Frame, target: int) -> None:
+    """A jump; one back is another turn of a loop."""
+    back = target < frame.pc
+    frame.pc = target
+    if back:
+        vm.world.turn(frame)
 
 
 def _jumping(goes: Callable[[Any, Any], bool]) -> Opcode:
@@ -25,7 +33,7 @@ def _jumping(goes: Callable[[Any, Any], bool]) -> Opcode:
 
     def run(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
         if goes(vm.world, frame.pop()):
-            frame.pc = ins.target
+            _go(vm, frame, ins.target)
 
     return run
 
@@ -43,7 +51,7 @@ def _deciding(jumps: bool, *, keeps: bool = False) -> Opcode:
             return found
         if vm.world.truth(value) is jumps:
             frame.stack += kept
-            frame.pc = ins.target
+            _go(vm, frame, ins.target)
         return None
 
     return run

@@ -79,6 +79,9 @@ def roll(s: Any, frame: Frame, end: int) -> bool:
     sized = bool(sized_parts(iterator))
     if not sized and (type(iterator) not in KINDS or operator.length_hint(iterator, LEAST) < LEAST):
         return False
+    if any(trial.inner is frame and trial.frame.pc == frame.pc for trial in s.rolls):
+        # The way of a branch that went on to the next step: to where a `break` leads there is none.
+        raise Break("data dependent", "a step that may be the last one")
     site = frame.code, frame.pc - 1
     _, tried = s.tried.get(id(iterator), (iterator, 0))
     if tried >= TRIES or site in s.outside.shared or s.vm.step_over is not None:
@@ -107,6 +110,7 @@ class Trial:
     """One step on stand-ins, and what becomes of its values."""
 
     follows = False  # which objects results of branches are
+    inner: Frame | None = None  # in which the step is interpreted
 
     def __init__(
         self, s: Any, frame: Frame, end: int, through: Steps, state: State, needs: dict[int, bool]
@@ -152,7 +156,8 @@ class Trial:
             self.loop.record(self._step, self.needs)
         finally:
             self.s.rolls.pop()
-        if not self._pays():
+        leaves_something = self.loop.handles or self.loop.part.checks
+        if not leaves_something or not self._pays():
             raise NotRolled
         return self.later() == dict(enumerate(self.needs))
 

@@ -53,6 +53,7 @@ from jitcap.capture.native import (
 from jitcap.capture.opcodes_table import OPCODES
 from jitcap.capture.origin import Attribute, Drawn, Fixed, Origin
 from jitcap.capture.outside import Outside
+from jitcap.capture.plain import turn
 from jitcap.capture.roll import roll
 from jitcap.capture.search import Search
 from jitcap.capture.sizes import CaptureSizes, out
@@ -206,7 +207,7 @@ class Session(base.Session):
     compare, same = operators.compare, operators.same
     natively, lends, lend, back = lent.natively, lent.lends, lent.lend, lent.back
     refuse_key = lent.refuse_key
-    import_from, driven, roll = modules.import_from, driven, roll
+    import_from, driven, roll, turn = modules.import_from, driven, roll, turn
     undecided, branch, as_bool, negation = branches.ANSWERS
     host, number_input, caught = host.call, numbers.read, staticmethod(caught)
 

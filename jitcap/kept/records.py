@@ -94,8 +94,9 @@ def _families() -> dict[str, type]:
 
 
 @functools.cache
-def _family_names() -> dict[type, str]:
-    return {cls: name for name, cls in _families().items()}
+def _written_as() -> dict[type, tuple[str, tuple[str, ...]]]:
+    """The name of each record, and those of its fields."""
+    return {cls: (name, _fields(cls)) for name, cls in _families().items()}
 
 
 # ---- to disk
@@ -110,6 +111,7 @@ class Writer:
         self._codes = codes  # takes those whose text is compared
         self._written: dict[int, int] = {}
         self._keep: list[Any] = []
+        self._families = _written_as()
 
     def write(self, value: Any) -> Any:
         """JSON of `value`. Raises Unkept."""
@@ -124,16 +126,13 @@ class Writer:
         number = self._written.get(id(value))
         if number is not None:
             return ["again", number]
-        family = _family_names().get(kind)
+        family = self._families.get(kind)
         try:
             if family is not None:
-                fields = _fields(_families()[family])
-                parts = [getattr(value, name) for name in fields]
-                written = [
-                    "record",
-                    family,
-                    *[x if type(x) in _AS_THEY_ARE else self.write(x) for x in parts],
-                ]
+                written: list[Any] = ["record", family[0]]
+                for field in family[1]:
+                    x = getattr(value, field)
+                    written.append(x if type(x) in _AS_THEY_ARE else self.write(x))
             else:
                 written = [*self._parts(value, kind)]
         except RecursionError:

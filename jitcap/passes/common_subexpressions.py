@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitcap.graph import Arg, Graph, Node, Rewriter, rewrite
+from jitcap.graph import ITEM, Arg, Graph, Node, Rewriter, rewrite
 
 
 def common_subexpressions(graph: Graph) -> Graph:
@@ -16,7 +16,7 @@ def common_subexpressions(graph: Graph) -> Graph:
     first: dict[Any, Node] = {}
 
     def rule(r: Rewriter, n: Node, args: tuple[Arg, ...]) -> Node:
-        key = call_key(n, args)
+        key = (args[0], n.attrs["index"]) if n.op is ITEM else call_key(n, args)
         found = first.get(key)
         if found is None:
             found = first[key] = r.keep(n, args)

@@ -48,16 +48,17 @@ def join_parts(graph: Graph) -> Graph:
 def _trees(graph: Graph) -> dict[Node, tuple[list[Part], list[Arg]]]:
     """For each root of a tree of additions worth it: its disjoint parts, and its other terms."""
     found: dict[Node, tuple[list[Part], list[Arg]]] = {}
-    for root, terms in trees_of_additions(graph):
+    for root, terms in trees_of_additions(graph, graph.users()):
         split = _disjoint(terms)
         if split is not None:
             found[root] = split
     return found
 
 
-def trees_of_additions(graph: Graph) -> Iterator[tuple[Node, list[Arg]]]:
+def trees_of_additions(
+    graph: Graph, users: dict[Node, list[Node]]
+) -> Iterator[tuple[Node, list[Arg]]]:
     """The root and the leaves (in order) of every largest tree of additions used nowhere else."""
-    users = graph.users()
     outputs = set(graph.outputs)
     inside: set[Node] = set()
     for n in reversed(graph.nodes):

@@ -41,6 +41,7 @@ SAVED: Final = 200  # operations that are compiled less, at least
 SHORTEST: Final = 16  # operations of a copy
 ALIKE: Final = 64  # equal operations in a row that tell of a period
 HEAVY: Final = frozenset({"contract", "window", "sort", "scan", "extern"})
+_ODD: Final = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], np.uint64)  # for hashes
 Column = tuple[Arg, ...]  # a value in each copy
 
 
@@ -112,12 +113,12 @@ def _saved(repeat: Repeat) -> int:
 
 def _periods(tokens: Any) -> list[int]:
     """The most frequent distances between neighbours that begin `ALIKE` equal operations."""
-    ranks, span = tokens, 1
-    while span < ALIKE and len(ranks) > span:  # equal ranks: the next `span` tokens are equal
-        pairs = ranks[:-span] * (2 * len(tokens)) + ranks[span:]
-        ranks, span = np.unique(pairs, return_inverse=True)[1], 2 * span
-    order = np.argsort(ranks, kind="stable")
-    distances = np.diff(order)[np.diff(ranks[order]) == 0]
+    hashes, span = tokens.astype(np.uint64) * _ODD[0], 1
+    while span < ALIKE and len(hashes) > span:  # each of the next `span` tokens
+        hashes, span = hashes[:-span] * _ODD[1] + hashes[span:], 2 * span
+        hashes ^= hashes >> np.uint64(29)
+    order = np.argsort(hashes, kind="stable")
+    distances = np.diff(order)[np.diff(hashes[order]) == 0]
     counts = Counter(distances[distances >= SHORTEST].tolist())
     return [period for period, _ in counts.most_common(16)]
 

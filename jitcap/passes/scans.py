@@ -39,8 +39,14 @@ from jitcap.walks import reach
 Results = dict[int, Arg]  # by the number of the output
 
 
+def has_scans(graph: Graph) -> bool:
+    return any(n.op is SCAN for n in graph.nodes)
+
+
 def rewrite_scans(graph: Graph, rule: Callable[[Rewriter, Node], Results | None]) -> Graph:
     """`rule(rewriter, scan)`: what its outputs become, or None to keep it."""
+    if not has_scans(graph):
+        return graph
     r = Rewriter(graph)
     results: dict[Node, Results] = {}
     for n in graph.nodes:
@@ -181,6 +187,8 @@ def share_scans(graph: Graph) -> Graph:
 
 def _groups(graph: Graph) -> list[list[Node]]:
     """Scans whose carried values are the same, and whose operands are there at the first."""
+    if not has_scans(graph):
+        return []
     position = {n: i for i, n in enumerate(graph.everything())}
     numbers: dict[Any, int] = {}
     found: dict[Any, list[Node]] = {}
@@ -514,6 +522,8 @@ def _base(n: Node) -> Node:
 
 def accumulate(graph: Graph) -> Graph:
     """What is stacked only to be summed over the steps is added up in the loop."""
+    if not has_scans(graph):
+        return graph
     users = graph.users()
     outputs = set(graph.outputs)
     sums: dict[Node, Node] = {}  # the stack -> its sum

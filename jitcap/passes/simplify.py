@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from eager.aval import same
 from eager.op import REGISTRY, Op
-from jitcap.graph import Arg, Graph, Node, Rewriter, aval_of, is_number, node_like, with_args
+from jitcap.graph import ITEM, Arg, Graph, Node, Rewriter, aval_of, is_number, node_like, with_args
 from jitcap.passes import identities, products, shapes
 from jitcap.passes.rules import Rule
 
@@ -71,6 +71,7 @@ def simplify(graph: Graph) -> Graph:
     kept = set(graph.outputs)
     for n in graph.nodes:
         candidate, s.fuel = with_args(n, s.args(n)), FUEL
-        new = s.add(candidate) if len(n.avals) == 1 else s.append(candidate)
+        whole = n.op is ITEM or len(n.avals) > 1  # no rule is about them, and calls give thousands
+        new = s.append(candidate) if whole else s.add(candidate)
         s.mapped[n] = s.append(candidate) if n in kept and is_number(new) else new
     return s.finish()

@@ -20,7 +20,7 @@ Results = dict[int, Arg]  # by the number of the output
 
 def trim_subgraphs(graph: Graph) -> Graph:
     """Drop dead outputs and operands of nodes that hold graphs."""
-    if not any(map(subgraphs, graph.nodes)):
+    if not any(n.op in _RULES for n in graph.nodes):
         return graph
     read = {(n.parents[0], n.attrs["index"]) for n in graph.nodes if n.op is ITEM}
     results: dict[Node, Results] = {}

@@ -89,7 +89,7 @@ def sum_products(graph: Graph) -> Graph:
     users = graph.users()
     outputs = set(graph.outputs)
     found: dict[Node, tuple[list[Pair], list[Arg]]] = {}
-    for root, terms in trees_of_additions(graph):
+    for root, terms in trees_of_additions(graph, users):
         pairs, rest = _pairs(terms, users, outputs)
         if _worth(pairs):
             found[root] = (pairs, rest)

@@ -110,6 +110,7 @@ class Session:
         self.counts: dict[int, list[Any]] = {}  # writes that only a run counts, by their memory
         self.unsafe: frozenset[str] = frozenset()  # lines where a check failed as a version ran
         self.rolls: list[Any] = []  # loops of which a step is recorded now: see `capture.roll`
+        self.turns: dict[tuple[Any, int], int] = {}  # of loops: see `capture.plain`
         self.tried: dict[int, tuple[Any, int]] = {}  # by id of an iterator: how often
         self.inner: dict[int, Any] = {}  # values of steps of loops, by id, each with its loop
         self.rolled: list[str] = []  # what became of loops, for people
