@@ -33,6 +33,37 @@ def maximum(a, b):
 
 
 @triton.jit
+def divide(a, b):
+    """Correctly rounded: of float32, Triton's `/` is two units off."""
+    return tl.div_rn(a, b) if a.dtype == tl.float32 else a / b
+
+
+@triton.jit
+def whole(x, kind: tl.constexpr):
+    """A float as an int, as NumPy's and the C++ backend's on a CPU of x86: narrow ones are cut out
+    of 32 bits, and what does not fit (NaN, too) is the least. (For Triton it is undefined.)"""
+    wide: tl.constexpr = tl.int64 if kind == tl.int64 else tl.int32
+    least: tl.constexpr = -9223372036854775808.0 if kind == tl.int64 else -2147483648.0
+    value = x if x.dtype == tl.float64 else x.to(tl.float32)
+    fits = (value >= least) & (value < -least)
+    return tl.where(fits, value, least).to(wide).to(kind)
+
+
+@triton.jit
+def shl(a, b):
+    """Bits that leave are gone, all of them by a shift of the width or more, or below 0. (For
+    Triton it is undefined.)"""
+    return tl.where((b >= 0) & (b < a.dtype.primitive_bitwidth), a << b, a ^ a)
+
+
+@triton.jit
+def shr(a, b):
+    """By as much as there are bits or more, or below 0: -1 for what is negative, else 0."""
+    rest = tl.where(a < 0, ~(a ^ a), a ^ a)
+    return tl.where((b >= 0) & (b < a.dtype.primitive_bitwidth), a >> b, rest)
+
+
+@triton.jit
 def sign(x):
     """-1, 0 or 1; 0 for NaN."""
     return (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
@@ -92,11 +123,12 @@ def float_mod(a, b):
 @triton.jit
 def float_floor_div(a, b):
     """NumPy's floor division: (a - mod(a, b)) / b, rounded to the nearest whole number."""
-    quotient = (a - float_mod(a, b)) / b
+    quotient = divide(a - float_mod(a, b), b)
     whole = tl.floor(quotient)
     whole = tl.where(quotient - whole > 0.5, whole + 1, whole)
-    whole = tl.where(quotient == 0, libdevice.copysign(quotient, a / b), whole)
-    return tl.where(b == 0, a / b, whole)
+    plain = divide(a, b)
+    whole = tl.where(quotient == 0, libdevice.copysign(quotient, plain), whole)
+    return tl.where(b == 0, plain, whole)
 
 
 @triton.jit
