@@ -11,6 +11,7 @@ from eager import cuda, nn
 from eager.device import places
 from eager.device.protocol import DeviceUnavailable, RaceError
 from eager.utils.data import DataLoader, TensorDataset
+from eager.utils.tensorboard import SummaryWriter
 
 pytest.importorskip("triton.language")
 
@@ -240,6 +241,21 @@ def test_what_is_not_there_raises():
         with pytest.raises((NotImplementedError, BufferError), match="not (there|built)|cpu"):
             what()
     assert not hasattr(x, "__cuda_array_interface__")
+
+
+def test_what_looks_at_values_copies_them(tmp_path):
+    x = eager.ones(2, device="cuda")
+    eager.testing.assert_close(x, x.clone())
+    with pytest.raises(AssertionError, match="1 of 2 elements differ"):
+        eager.testing.assert_close(x, eager.tensor([1.0, 2.0], device="cuda"))
+    with pytest.raises(AssertionError, match="The devices do not match: cuda:0 and cpu"):
+        eager.testing.assert_close(x, x.cpu())
+    eager.testing.assert_close(x, x.cpu(), check_device=False)
+    leaf = eager.tensor([0.3, -0.7], dtype=eager.float64, device="cuda", requires_grad=True)
+    assert eager.autograd.gradcheck(lambda x: x.sin() * x, (leaf,))
+    assert eager.autograd.gradgradcheck(lambda x: x**3, (leaf,))
+    with SummaryWriter(tmp_path) as writer:
+        writer.add_histogram("ones", x, 1)
 
 
 def test_resize_keeps_what_there_is():

@@ -31,6 +31,7 @@ def beyond(x):
 FUNCTIONS = {
     "arithmetic": lambda x, y: (x + y, x * y, x / divisor(y)),
     "difference": lambda x, y: (x - y, -x, x.abs(), eager.sign(x)),
+    "division_beyond": lambda x, y: (y // (x * np.inf), (x * np.inf) // y, y // (x * 0.0)),
     "division": lambda x, y: (x // divisor(y), x % divisor(y), eager.fmod(x, divisor(y))),
     "comparison": lambda x, y: (x < y, x >= y, x == y, eager.where(x > y, x, y)),
     "extrema": lambda x, y: (eager.maximum(x, y), eager.minimum(x, y), x.clamp(0, 2)),

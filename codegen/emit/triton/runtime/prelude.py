@@ -122,8 +122,11 @@ def float_mod(a, b):
 
 @triton.jit
 def float_floor_div(a, b):
-    """NumPy's floor division: (a - mod(a, b)) / b, rounded to the nearest whole number."""
-    quotient = divide(a - float_mod(a, b), b)
+    """NumPy's floor division: (a - fmod(a, b)) / b, less 1 where the remainder has the other sign,
+    rounded to the nearest whole number."""
+    rest = libdevice.fmod(a, b)
+    quotient = divide(a - rest, b)
+    quotient = tl.where((rest != 0) & ((rest < 0) != (b < 0)), quotient - 1, quotient)
     whole = tl.floor(quotient)
     whole = tl.where(quotient - whole > 0.5, whole + 1, whole)
     plain = divide(a, b)
