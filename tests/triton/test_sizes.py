@@ -35,8 +35,8 @@ def simulated():
 )
 def test_one_program_for_all_sizes(name):
     tried = run(CASES[name], "triton", most=40)
-    widths = re.compile(r"-(h\*)?n \+ |not (k\*n )?-.*\)%(256|16384)\) ")  # an index fits into 32 bits
-    assert all(widths.match(guard) for guard in tried.added)
+    fits_32_bits = re.compile(r"-(h\*)?n \+ |not (k\*n )?-.*\)%(256|16384)\) ")
+    assert all(fits_32_bits.match(guard) for guard in tried.added)
 
 
 def softmax_and_sums(x, w):

@@ -186,7 +186,7 @@ def _plane(kernel: Kernel, other: Axis, sizes: Sizes) -> Tiling:
 def _width(length: Size, rows: int, sizes: Sizes) -> int:
     """How wide a tile of at least `rows` rows is: all of a short stage, a block of a long one."""
     static = length.__class__ is int
-    full = power_of_two(length) if static else max(2, power_of_two(length))  # masked: there may be none
+    full = max(power_of_two(length), 1 if static else 2)  # which is masked: there may be none
     if full * rows <= sizes.longest:
         return full
     known = rows > 1 or static
