@@ -40,8 +40,9 @@ FUNCTIONS = {
     "places": lambda x, y: (x.argmax(1), x.argmin(0), x.argmax()),
     "logic": lambda x, y: (x.any(1), x.all(), eager.logical_xor(x, y)),
     "conversions": lambda x, y: tuple(x.to(d) for d in DTYPES),
-    "conversions_of_what_fits_nowhere": lambda x, y: beyond(x.to(eager.float32))
-    + beyond(x.to(eager.float64)),
+    "conversions_of_what_fits_nowhere": lambda x, y: (
+        beyond(x.to(eager.float32)) + beyond(x.to(eager.float64))
+    ),
     "running": lambda x, y: (x.cumsum(1), x.cumsum(0), *x.cummax(1)),
     "bits": lambda x, y: (x & y, x | y, x ^ y, ~x),
     "shifts": lambda x, y: (x << 2, x >> 1, x << 64, x >> 64, x << (y + 0), x >> (y + 0)),
