@@ -7,7 +7,7 @@ integer powers, Philox draws. All work on blocks and on scalars; the operands of
 type.
 """
 
-# mypy: disable-error-code="no-untyped-def"
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
 # Parameters are blocks or scalars of any type; Triton would read annotations as types of its own.
 
 from __future__ import annotations
