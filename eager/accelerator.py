@@ -3,29 +3,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from eager import cuda
+from eager.cuda import current_device as current_device_index
+from eager.cuda import device_count, is_available, synchronize
 from eager.device import device
 
-
-def is_available() -> bool:
-    return cuda.is_available()
-
-
-def device_count() -> int:
-    return cuda.device_count()
+__all__ = [
+    "current_accelerator", "current_device_index", "device_count", "is_available", "synchronize",
+]  # fmt: skip
 
 
 def current_accelerator(check_available: bool = False) -> device | None:
     """The accelerator's device, or None where there is none."""
-    return device("cuda") if cuda.is_available() else None
-
-
-def current_device_index() -> int:
-    return cuda.current_device()
-
-
-def synchronize(device: Any = None) -> None:
-    """Wait for the accelerator."""
-    cuda.synchronize(device)
+    return device("cuda") if is_available() else None

@@ -273,8 +273,11 @@ def resize_as_(self: Tensor, other: Tensor) -> Tensor:
 @public(namespace=False)
 def numpy(self: Tensor, *, force: bool = False) -> Any:
     """The NumPy array, sharing memory. RuntimeError for a tensor that requires a gradient, unless
-    `force` is set or nothing is recorded (`no_grad`, `forward` of a Function)."""
-    if self.requires_grad and mode.enabled and not force:
+    `force` is set (then it may also be a copy from a device) or nothing is recorded (`no_grad`,
+    `forward` of a Function)."""
+    if force:
+        self = self.detach().cpu()
+    if self.requires_grad and mode.enabled:
         raise RuntimeError(
             "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
         )

@@ -116,8 +116,10 @@ def manual_seed(seed: int) -> Generator:
 
 @public(method=False)
 def seed() -> int:
-    """Seed the default generator from the operating system; returns the seed."""
-    return default_generator.seed()
+    """Seed the default generators of all devices from the operating system; returns the seed."""
+    found = default_generator.seed()
+    manual_seed(found)
+    return found
 
 
 @public(method=False)
@@ -143,14 +145,18 @@ def fork_rng(
     _devices_kw: str = "devices",
     device_type: str = "cuda",
 ) -> Iterator[None]:
-    """Draws in here leave the default generator, which all devices share, as it was."""
-    del devices, _caller, _devices_kw, device_type
-    state = default_generator.get_state() if enabled else None
+    """Draws in here leave the default generators of the CPU and of `devices` as they were: numbers
+    or devices, by default all that there are."""
+    del _caller, _devices_kw
+    there = range(places.count()) if devices is None else devices
+    names = (f"{device_type}:{x}" if isinstance(x, int) else x for x in there)
+    forked = [default_generator, *map(generator_of, names)] if enabled else []
+    states = [generator.get_state() for generator in forked]
     try:
         yield
     finally:
-        if state is not None:
-            default_generator.set_state(state)
+        for generator, state in zip(forked, states, strict=True):
+            generator.set_state(state)
 
 
 def draw(

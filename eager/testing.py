@@ -52,7 +52,7 @@ def assert_close(
         refuse("assert_close", "compare the types", allow_subclasses="False")
     if (rtol is None) is not (atol is None):
         raise ValueError("rtol and atol must both be specified or both be unspecified")
-    options = (rtol, atol, equal_nan, check_dtype, check_stride)
+    options = (rtol, atol, equal_nan, check_device, check_dtype, check_stride)
     problem = _difference(actual, expected, "", options)
     if problem:
         raise AssertionError(msg(problem) if callable(msg) else msg or problem)
@@ -84,6 +84,7 @@ def _of_tensors(
     rtol: float | None,
     atol: float | None,
     equal_nan: bool,
+    check_device: bool,
     check_dtype: bool,
     check_stride: bool,
 ) -> str:
@@ -91,6 +92,8 @@ def _of_tensors(
     a, b = (as_tensor(x).detach() for x in (actual, expected))
     if a.shape != b.shape:
         return f"The shapes{place} do not match: {[*a.shape]} and {[*b.shape]}"
+    if check_device and not numbers and a.device != b.device:
+        return f"The devices{place} do not match: {a.device} and {b.device}"
     if check_dtype and not numbers and a.dtype is not b.dtype:
         return f"The dtypes{place} do not match: {a.dtype} and {b.dtype}"
     if check_stride and a.stride() != b.stride():
@@ -100,7 +103,7 @@ def _of_tensors(
         rtol, atol = TOLERANCES.get(wide, (0.0, 0.0))
     kind = complex if a.is_complex() or b.is_complex() else np.float64
     exact = not {a.dtype, b.dtype} & {*TOLERANCES}
-    x, y = (t.numpy() if exact else np.asarray(t.numpy(), kind) for t in (a, b))
+    x, y = (t.cpu().numpy() if exact else np.asarray(t.cpu().numpy(), kind) for t in (a, b))
     close = x == y if exact else np.isclose(x, y, rtol, atol, equal_nan)
     if close.all():
         return ""

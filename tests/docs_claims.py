@@ -147,6 +147,8 @@ CLAIMS = {
         "tests/device/test_amp.py::test_autocast_around_a_jitted_function_is_guarded",
         "* Ops, forward": DEVICE + "test_ops.py::test_a_call_is_compiled_once_whatever_its_numbers "
         "tests/device/test_ops.py::test_training_is_the_cpus_and_moves_only_what_it_is_given",
+        "* What no type holds": "tests/triton/test_dtypes.py tests/triton/test_build.py::"
+        "test_quotients_are_rounded_correctly_and_subnormal_numbers_kept",
         "* Sorting (`sort`": DEVICE + "test_data_sizes.py::test_sorting "
         "tests/device/test_data_sizes.py::test_sorting_of_rows_of_any_length_with_gradients "
         "tests/device/test_data_sizes.py::test_long_rows_are_sorted_on_the_host "
@@ -194,6 +196,10 @@ CLAIMS = {
         "tests/device/test_data_sizes.py::test_what_is_wrong_is_told_and_nothing_is_written",
         "* The tiles of such a kernel": "tests/triton/test_sizes.py::"
         "test_a_version_serves_all_sizes_and_its_text_tells_none",
+        "* What asks the device": COMPILED
+        + "what_is_asked_of_a_device_is_asked_at_each_call "
+        + COMPILED
+        + "generators_are_set_as_in_eager",
         "* What is no kernel": COMPILED
         + "what_has_no_kernel_runs_op_by_op_and_says_so_once "
         + COMPILED

@@ -12,7 +12,7 @@ from eager import dtype as dt
 from eager.autograd import enable_grad, grad, no_grad
 from eager.interop import tensor
 from eager.notice import ignore, refuse, warn_once
-from eager.random import randn
+from eager.random import randn_like
 from eager.tensor import Tensor
 
 Tensors = tuple[Tensor, ...]
@@ -125,11 +125,11 @@ def _rows(out: Tensor, leaves: Tensors) -> list[Any]:
     for k in range(out.numel()):
         pick = np.zeros(out.numel())
         pick[k] = 1.0
-        v = tensor(pick).to(out.dtype).reshape(out.shape)
+        v = tensor(pick).to(out).reshape(out.shape)
         found = grad([out], leaves, [v], retain_graph=True, allow_unused=True)
         for c, g in zip(columns, found, strict=True):
             if g is not None:
-                c[k] = np.asarray(g.detach().numpy(), np.float64).reshape(-1)
+                c[k] = np.asarray(g.detach().cpu().numpy(), np.float64).reshape(-1)
     return [
         np.stack(c, 1) if c else np.zeros((x.numel(), 0))
         for c, x in zip(columns, leaves, strict=True)
@@ -141,7 +141,7 @@ def _differences(func: Any, given: Any, leaves: Tensors, eps: float) -> list[lis
 
     def values() -> list[Any]:
         outs = _outputs(func, given)
-        return [np.array(o.detach().numpy(), np.float64).reshape(-1) for o in outs]
+        return [np.array(o.detach().cpu().numpy(), np.float64).reshape(-1) for o in outs]
 
     by_leaf: list[list[Any]] = []
     with no_grad():
@@ -196,7 +196,7 @@ def gradgradcheck(
     count = len(given)
     if grad_outputs is None:
         outs = [o for o in _outputs(func, given) if o.requires_grad]
-        made = [randn(tuple(o.shape), dtype=o.dtype).requires_grad_() for o in outs]
+        made = [randn_like(o).requires_grad_() for o in outs]
     else:
         made = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs)
 

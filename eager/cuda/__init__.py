@@ -19,7 +19,7 @@ from eager.device.protocol import OutOfMemoryError as OutOfMemoryError
 from eager.device.protocol import Properties
 from eager.notice import refuse
 from eager.on_device import host_runs as host_runs
-from eager.random import generator_of
+from eager.random import Generator, generator_of
 
 
 def is_available() -> bool:
@@ -350,8 +350,13 @@ def manual_seed(seed: int) -> None:
 
 def manual_seed_all(seed: int) -> None:
     """Seed all GPUs' generators; without any, nothing."""
-    for index in range(device_count()):
-        generator_of(f"cuda:{index}").manual_seed(seed)
+    for generator in generators():
+        generator.manual_seed(seed)
+
+
+def generators() -> list[Generator]:
+    """Those of all GPUs."""
+    return [generator_of(f"cuda:{index}") for index in range(device_count())]
 
 
 def initial_seed() -> int:

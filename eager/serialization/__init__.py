@@ -20,13 +20,12 @@ from eager.notice import ignore
 from eager.registry import public
 from eager.serialization import own, safetensors, torch_zip
 from eager.serialization.archive import Archive
-from eager.serialization.memory import placed
+from eager.serialization.memory import Loaded, placed
 from eager.serialization.refusal import DAMAGE, LoadError, UsersError
 from eager.serialization.torch_zip import add_safe_globals as add_safe_globals
 from eager.serialization.torch_zip import clear_safe_globals as clear_safe_globals
 from eager.serialization.torch_zip import get_safe_globals as get_safe_globals
 from eager.serialization.torch_zip import safe_globals as safe_globals
-from eager.storage import UntypedStorage
 
 File = str | os.PathLike[str] | BinaryIO
 _FORMATS = ("eager", "safetensors")
@@ -178,7 +177,7 @@ def _read(file: BinaryIO, map_location: Any) -> Any:
 
 def _on(tensors: dict[str, Any], map_location: Any) -> dict[str, Any]:
     """The tensors of a file that does not say where they were."""
-    place = placed(map_location)(UntypedStorage(), "cpu").device
+    place = placed(map_location)(Loaded(), "cpu").device
     return {name: tensor.to(place) for name, tensor in tensors.items()}
 
 

@@ -61,6 +61,15 @@ def _there(
     return DeviceArray(storage.copied, replace(aval, device=str(place)), strides, offset)
 
 
+class Loaded(UntypedStorage):
+    """One that was read: a function given as `map_location` may say where it is to lie."""
+
+    def cuda(self, device: Any = None, non_blocking: bool = False) -> Loaded:
+        place = f"cuda:{device}" if isinstance(device, int) else device or "cuda"
+        self.device = places.resolved(place)
+        return self
+
+
 def placed(map_location: Any) -> Callable[[UntypedStorage, str], UntypedStorage]:
     """What `map_location` asks: a function of a storage and of where it was when it was saved."""
 

@@ -21,7 +21,7 @@ from eager.device import Size, device
 from eager.dtype import DType
 from eager.nn.parameter import Parameter
 from eager.serialization.archive import Archive
-from eager.serialization.memory import Pieces, strided
+from eager.serialization.memory import Loaded, Pieces, strided
 from eager.serialization.refusal import LoadError, give_attributes, hashable
 from eager.storage import UntypedStorage
 from eager.tensor import Tensor, wrap
@@ -245,7 +245,7 @@ class _Reader:
 
     def piece(self, number: int, location: Any) -> UntypedStorage:
         if number not in self.memory:
-            read = UntypedStorage.over(_bytes_of(self.archive, _entry(number)))
+            read = Loaded.over(_bytes_of(self.archive, _entry(number)))
             self.memory[number] = self.place(read, _text(location))
         return self.memory[number]
 

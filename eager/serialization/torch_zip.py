@@ -18,7 +18,7 @@ from eager.device import Size, device
 from eager.dtype import DType
 from eager.nn.parameter import Buffer, Parameter
 from eager.serialization.archive import Archive
-from eager.serialization.memory import placed, strided
+from eager.serialization.memory import Loaded, placed, strided
 from eager.serialization.pickled import ADVICE, Callee, Machine
 from eager.serialization.refusal import (
     LoadError,
@@ -272,7 +272,7 @@ class _Storages:
                 return _unsupported("a storage of bytes from a machine of the other byte order")
             part = dtype.itemsize // 2 if dtype.is_complex else dtype.itemsize
             memory = memory.reshape(-1, part)[:, ::-1].reshape(-1).copy()
-        return UntypedStorage.over(memory, Storage())
+        return Loaded.over(memory, Storage())
 
 
 def read(archive: Archive, root: str, map_location: Any) -> Any:

@@ -97,7 +97,7 @@ def _text_value(text: str) -> bytes:
 
 
 def _histogram_value(values: Any, bins: int) -> bytes:
-    data = values.detach().numpy() if isinstance(values, Tensor) else np.asarray(values)
+    data = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
     flat = data.astype(np.float64).reshape(-1)
     counts, edges = np.histogram(flat, bins)
     numbers = (flat.min(), flat.max(), flat.size, flat.sum(), (flat * flat).sum())

@@ -26,7 +26,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from eager import autograd
+from eager import autograd, cuda
 from eager import random as eager_random
 from eager.autograd import function
 from eager.dtype import set_default_dtype
@@ -409,11 +409,15 @@ def _deepcopied(s: Session, fn: Any, tensor: Any, memo: Any) -> Any:
     return s.getitem(memo, key)
 
 
-@handles(eager_random.manual_seed)
-def _manual_seed(s: Session, seed: int) -> Any:
-    for generator in eager_random.all_generators():
+@handles_each(eager_random.manual_seed, cuda.manual_seed_all, cuda.manual_seed)
+def _manual_seed(s: Session, fn: Any, seed: int) -> Any:
+    everywhere = fn is eager_random.manual_seed
+    generators = eager_random.all_generators() if everywhere else cuda.generators()
+    if fn is cuda.manual_seed:
+        generators = [g for g in generators if g.device.index == cuda.current_device()]
+    for generator in generators:
         s.tracer.reseed(generator, seed)
-    return eager_random.default_generator
+    return eager_random.default_generator if everywhere else None
 
 
 @handles(eager_random.Generator.manual_seed)
@@ -537,7 +541,18 @@ for _refused, _home, _functions in (
         eager_random.initial_seed, eager_random.Generator.seed, eager_random.Generator.get_state,
         eager_random.Generator.set_state, eager_random.Generator.initial_seed,
         eager_random.Generator.next_ordinal, eager_random.Generator.__deepcopy__,
+        eager_random.fork_rng,
         set_default_dtype, set_printoptions, save, load,
+    )),
+    ("effect", "eager.cuda.", (
+        cuda.initial_seed, cuda.get_rng_state, cuda.get_rng_state_all, cuda.set_rng_state,
+        cuda.set_rng_state_all, cuda.synchronize, cuda.Event.synchronize, cuda.Stream.synchronize,
+        cuda.empty_cache, cuda.reset_peak_memory_stats,
+    )),
+    ("time and chance", "eager.cuda.", (
+        cuda.memory_allocated, cuda.max_memory_allocated, cuda.memory_reserved,
+        cuda.max_memory_reserved, cuda.mem_get_info, cuda.counters, cuda.memory_summary,
+        cuda.Event.query, cuda.Event.elapsed_time, cuda.Stream.query,
     )),
     ("effect", "", (
         np.geterr, np.seterr, np.geterrcall, np.seterrcall, np.fromfile,

@@ -354,6 +354,54 @@ def test_draws_are_those_of_eager():
     assert all(np.array_equal(a, b) for a, b in zip(values, expected, strict=True))
 
 
+def forked(x):
+    with eager.random.fork_rng():
+        before = eager.rand(2), eager.rand(2, device=x.device)
+    return *before, eager.rand(2), eager.rand(2, device=x.device)
+
+
+def seeded(x):
+    cuda.manual_seed(5)
+    before = eager.rand(2, device=x.device)
+    state = cuda.get_rng_state()
+    behind = eager.rand(2, device=x.device)
+    cuda.set_rng_state(state)
+    return before, behind, eager.rand(2, device=x.device), cuda.initial_seed()
+
+
+def seeded_anew(x):
+    cuda.manual_seed_all(6)
+    return eager.rand(2, device=x.device) + x, eager.rand(2)
+
+
+@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+@pytest.mark.parametrize("fn", [forked, seeded, seeded_anew], ids=lambda fn: fn.__name__)
+def test_generators_are_set_as_in_eager(fn):
+    found = []
+    for step in (fn, jit(fn)):
+        eager.manual_seed(0)
+        results = [step(eager.ones(2, device="cuda")) for _ in range(3)]
+        drawn = [*(x for r in results for x in r), eager.rand(2), eager.rand(2, device="cuda")]
+        found.append([x.tolist() if isinstance(x, eager.Tensor) else x for x in drawn])
+    assert found[0] == found[1]
+    assert fn is not forked or found[0][:2] == found[0][2:4]
+
+
+@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+def test_what_is_asked_of_a_device_is_asked_at_each_call():
+    def step(x):
+        return x + 1, cuda.memory_allocated(), cuda.max_memory_allocated()
+
+    x, kept, last = eager.ones(2, device="cuda"), [], 0
+    step = jit(step)
+    for _ in range(3):
+        kept.append(eager.ones(1 << 14, device="cuda"))
+        _, now, most = step(x)
+        assert last + (1 << 16) <= now <= most
+        last = now
+    assert step.stats.splits == 2
+
+
 def test_a_forward_alone_has_its_backward_outside():
     model = nn.Sequential(nn.Linear(6, 5), nn.GELU(), nn.Linear(5, 3)).cuda()
     x, y = batch("cuda")

@@ -56,6 +56,19 @@ def masked(model, x, y):
     return F.mse_loss(model(x)[y > 0], x[y > 0])
 
 
+def test_there_may_be_one_element_or_none():
+    """A size that is 0 or 1 is no size of a tile, and a mask all the same."""
+
+    def chosen(x):
+        some = x[x > 0]
+        return some * 2, some.sum(), some.cumsum(0), (some > 2).any()
+
+    step = jit(chosen)
+    for value in (3.0, -1.0, 2.0):
+        x = eager.tensor([value])
+        same(step(x.cuda()), chosen(x))
+
+
 @pytest.mark.parametrize("inside", [True, False])
 def test_gradients_and_what_is_copied(inside):
     """In the step, or asked for outside of it."""

@@ -11,6 +11,7 @@ from eager import cuda, nn
 from eager.device import places
 from eager.device.protocol import DeviceUnavailable, RaceError
 from eager.utils.data import DataLoader, TensorDataset
+from eager.utils.tensorboard import SummaryWriter
 
 pytest.importorskip("triton.language")
 
@@ -240,6 +241,35 @@ def test_what_is_not_there_raises():
         with pytest.raises((NotImplementedError, BufferError), match="not (there|built)|cpu"):
             what()
     assert not hasattr(x, "__cuda_array_interface__")
+
+
+def test_a_function_says_where_what_is_read_lies(tmp_path):
+    path = tmp_path / "tensors.pt"
+    eager.save([eager.arange(3, device="cuda"), eager.ones(2)], path)
+    for place, wanted in (
+        (lambda storage, saved: storage.cuda(0), ["cuda:0", "cuda:0"]),
+        (lambda storage, saved: storage.cuda() if saved == "cpu" else storage, ["cpu", "cuda:0"]),
+        (lambda storage, saved: None, ["cuda:0", "cpu"]),
+    ):
+        found = eager.load(path, map_location=place)
+        assert [str(x.device) for x in found] == wanted
+        assert [x.tolist() for x in found] == [[0, 1, 2], [1.0, 1.0]]
+
+
+def test_what_looks_at_values_copies_them(tmp_path):
+    x = eager.ones(2, device="cuda")
+    eager.testing.assert_close(x, x.clone())
+    with pytest.raises(AssertionError, match="1 of 2 elements differ"):
+        eager.testing.assert_close(x, eager.tensor([1.0, 2.0], device="cuda"))
+    with pytest.raises(AssertionError, match="The devices do not match: cuda:0 and cpu"):
+        eager.testing.assert_close(x, x.cpu())
+    eager.testing.assert_close(x, x.cpu(), check_device=False)
+    leaf = eager.tensor([0.3, -0.7], dtype=eager.float64, device="cuda", requires_grad=True)
+    assert eager.autograd.gradcheck(lambda x: x.sin() * x, (leaf,))
+    assert eager.autograd.gradgradcheck(lambda x: x**3, (leaf,))
+    assert np.array_equal(leaf.numpy(force=True), leaf.detach().cpu())
+    with SummaryWriter(tmp_path) as writer:
+        writer.add_histogram("ones", x, 1)
 
 
 def test_resize_keeps_what_there_is():

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import sys
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -15,6 +16,7 @@ pytest.importorskip("triton.language")
 import codegen
 import eager
 from codegen.emit.triton.runtime import build, together
+from codegen.emit.triton.runtime.kernel import kernels_of
 from codegen.runtime import cache
 
 _spec = importlib.util.spec_from_file_location(
@@ -128,6 +130,38 @@ def test_each_gpu_has_its_code(arch):
     ((record, code),) = helpers.compile_program(program, target).values()
     assert record.target == target
     assert code.startswith(b"\x7fELF")
+
+
+def ptx(fn, *args):
+    """What a GPU is given of the kernels of `fn`, before the assembler."""
+    program, _ = helpers.program_of(fn, args)
+    target, options = ("cuda", 90, 32), {"num_warps": 4}
+    return "".join(
+        build._compile(k._function(), dict(k.parameters), {}, (), options, target).asm["ptx"]
+        for k in kernels_of(program)
+    )
+
+
+@pytest.mark.once
+def test_quotients_are_rounded_correctly_and_subnormal_numbers_kept():
+    def step(x, y):
+        return x.div(y, rounding_mode="trunc"), x.div(y, rounding_mode="floor"), x / y
+
+    text = ptx(step, eager.ones(64), eager.ones(64))
+    assert "div.rn.f32" in text
+    assert "div.full" not in text
+    assert ".ftz" not in ptx(lambda x: (x.log(), x.rsqrt(), x.log1p()), eager.ones(64))
+
+
+@pytest.mark.once
+def test_what_triton_leaves_undefined_is_defined():
+    """A shift by the width or more, and a float that no int is, are poison there: the compiler drops what computes
+    them, and stores a register that nothing wrote."""
+    step = lambda i: (i << 40, i >> 40, (i * float("nan")).to(eager.int32))
+    text = ptx(step, eager.ones(64, dtype=eager.int32))
+    stored = re.findall(r"st\.global\S* \[[^]]*\], \{ (%\w+)", text)
+    assert stored
+    assert all(re.search(rf"\t{register},", text) for register in stored)
 
 
 def table(monkeypatch, capsys, name):

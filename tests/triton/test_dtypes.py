@@ -23,9 +23,15 @@ def divisor(y):
     return eager.where(y == 0, eager.ones_like(y), y)
 
 
+def beyond(x):
+    wild = eager.cat([x * 60, x * 3e4, x * 3e9, x * 3e19, x.log()])
+    return tuple(wild.to(d) for d in DTYPES[1:6])
+
+
 FUNCTIONS = {
     "arithmetic": lambda x, y: (x + y, x * y, x / divisor(y)),
     "difference": lambda x, y: (x - y, -x, x.abs(), eager.sign(x)),
+    "division_beyond": lambda x, y: (y // (x * np.inf), (x * np.inf) // y, y // (x * 0.0)),
     "division": lambda x, y: (x // divisor(y), x % divisor(y), eager.fmod(x, divisor(y))),
     "comparison": lambda x, y: (x < y, x >= y, x == y, eager.where(x > y, x, y)),
     "extrema": lambda x, y: (eager.maximum(x, y), eager.minimum(x, y), x.clamp(0, 2)),
@@ -34,9 +40,12 @@ FUNCTIONS = {
     "places": lambda x, y: (x.argmax(1), x.argmin(0), x.argmax()),
     "logic": lambda x, y: (x.any(1), x.all(), eager.logical_xor(x, y)),
     "conversions": lambda x, y: tuple(x.to(d) for d in DTYPES),
+    "conversions_of_what_fits_nowhere": lambda x, y: (
+        beyond(x.to(eager.float32)) + beyond(x.to(eager.float64))
+    ),
     "running": lambda x, y: (x.cumsum(1), x.cumsum(0), *x.cummax(1)),
     "bits": lambda x, y: (x & y, x | y, x ^ y, ~x),
-    "shifts": lambda x, y: (x << 2, x >> 1),
+    "shifts": lambda x, y: (x << 2, x >> 1, x << 64, x >> 64, x << (y + 0), x >> (y + 0)),
     "powers": lambda x, y: (x**2, x ** y.abs()),
     "places_read": lambda x, y: (x[[0, -1, 2]], x.flip(1), F.pad(x, (1, 2)), eager.cat([x, y], 1)),
     "places_written": lambda x, y: x.scatter_add(1, (y != y).to(eager.int64), y),

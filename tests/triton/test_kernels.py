@@ -9,6 +9,9 @@ pytest.importorskip("triton.language")
 
 import eager
 from codegen.emit.triton.tile import DEFAULT, Sizes
+from codegen.op_kernels import compile_op
+from eager.aval import Aval
+from eager.device.plan import Operand
 from eager.dispatch import apply
 from eager.nn import functional as F
 from eager.op import REGISTRY
@@ -250,5 +253,19 @@ def test_empty_and_scalar_tensors():
 def test_large_index_spaces_count_in_64_bits():
     """Nothing this large is run: the text must widen its counters."""
     x = eager.zeros(1, 1).expand(2**16, 2**16)
-    program, _ = helpers.program_of(lambda x: x + 1, (x,))
-    assert "tl.program_id(0).to(tl.int64)" in program.source
+    program, _ = helpers.program_of(lambda x: (x + 1, x.cumsum(0)), (x,))
+    assert program.source.count("tl.program_id(0).to(tl.int64)") == 2
+    assert "start + tl.arange(0, 2048).to(tl.int64)" in program.source
+    tall = Aval((2**27, 32), eager.float32, "cuda:0")  # columns that lie 2**27 apart, as of x.t()
+    sides = Operand(tall, (1, 2**27)), Operand(Aval((32, 16), eager.float32, "cuda:0"), (16, 1))
+    (step,) = compile_op(
+        REGISTRY["dot"], sides, {}, [Aval((2**27, 16), eager.float32, "cuda:0")]
+    ).steps
+    assert "k = tl.arange(0, 32).to(tl.int64)" in step.kernel.source
+
+
+def test_a_last_block_ends_within_32_bits():
+    """Counters of the last block reach beyond what is computed, and must not wrap around there."""
+    for n in (2**31 - 2**15, 2**31 - 2):
+        program, _ = helpers.program_of(lambda x: x + 1, (eager.zeros(1).expand(n),))
+        assert (".to(tl.int64)" in program.source) == (n > 2**31 - 2**14)

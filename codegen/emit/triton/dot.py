@@ -57,16 +57,18 @@ def dot(step: Library, buffers: Mapping[str, Buffer], epilogue: Kernel | None = 
     if not dtype.is_floating_point:
         raise Unsupported(f"the triton backend has no matrix product of {dtype.name}")
     tile = dot_tile(m, n, k, dtype)
-    wide = needs_int64(buffers[x] for x in (a.buffer, b.buffer, step.outs[0]))
+    others = () if epilogue is None else epilogue.reads()
+    wide = needs_int64(buffers[x] for x in (a.buffer, b.buffer, step.outs[0], *others))
+    whole = ".to(tl.int64)" if wide else ""
     signature = Signature(buffers, wide)
     out = _result(step, (*batch, m, n), buffers, epilogue)
     blocks_m, blocks_n = blocks(m, tile.m), blocks(n, tile.n)
     down, across, each = map(signature.size, (blocks_m, blocks_n, blocks_m * blocks_n))
     lines = [
-        f"pid = tl.program_id(0){'.to(tl.int64)' if wide else ''}",
+        f"pid = tl.program_id(0){whole}",
         f"i = (pid // {across} % {down} * {tile.m} + tl.arange(0, {tile.m}))[:, None]",
         f"j = (pid % {across} * {tile.n} + tl.arange(0, {tile.n}))[None, :]",
-        f"k = tl.arange(0, {tile.k})",
+        f"k = tl.arange(0, {tile.k}){whole}",
         f"batch = pid // {each}",
         *_pointers("a", a, ("i", "k[None, :]"), signature),
         *_pointers("b", b, ("k[:, None]", "j"), signature),

@@ -24,7 +24,7 @@ from codegen.emit.triton.tile import Sizes, TiledStage, Tiling
 from codegen.expr import Expr, Load
 from codegen.ir import Buffer, Kernel, Stage, Store
 from codegen.rewrite import Rewrite
-from codegen.sizes import extent
+from codegen.sizes import extent, fit_32_bits
 from eager.dataclass import dataclass
 
 MEMBER: Final = 1 << 20  # the size that stands for every member's in the shared expression
@@ -140,7 +140,7 @@ def emit_group(
     tiling = Tiling(
         first.kernel, "flat", MEMBER, sizes.flat, (stage,), (), max(1, sizes.flat // 256)
     )
-    wide = max(f.size for f in forms) >= 2**31
+    wide = not fit_32_bits(f.size for f in forms)
     writer = _GroupWriter(tiling, {**buffers, **own}, len(forms), wide=wide)
     lines = writer.lines()
     scalars = {b: name for b, name in writer.signature.names.items() if b not in own}

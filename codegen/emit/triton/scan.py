@@ -42,7 +42,8 @@ def scan(step: Library, buffers: Mapping[str, Buffer], sizes: Sizes) -> KernelTe
     rows = numel((*shape[:dim], *shape[dim + 1 :])) if some(length) else 0
     width = min(power_of_two(length), sizes.loop)
     height = max(1, min(sizes.tile // width, power_of_two(rows)))
-    long = needs_int64([buffers[x.buffer]])
+    long = needs_int64(buffers[name] for name in (x.buffer, *step.outs))
+    whole = ".to(tl.int64)" if long else ""
     signature = Signature(buffers, long)
     wide = (step.out_avals[0] if len(step.outs) == 1 else step.avals[0]).dtype.compute
     if wide.is_complex:
@@ -53,11 +54,11 @@ def scan(step: Library, buffers: Mapping[str, Buffer], sizes: Sizes) -> KernelTe
         f"({name} < {signature.size(n)})" for name, n, block in bounds if not divides(block, n)
     )
     lines = [
-        f"pid = tl.program_id(0){'.to(tl.int64)' if long else ''}",
+        f"pid = tl.program_id(0){whole}",
         f"r = (pid * {height} + tl.arange(0, {height}))[:, None]",
         *_start(len(step.outs), height, identity(MONOIDS[monoid], wide), table.type_name(wide)),
         f"for start in range(0, {signature.size(length)}, {width}):",
-        f"{STEP}c = start + tl.arange(0, {width})[None, :]",
+        f"{STEP}c = start + tl.arange(0, {width}){whole}[None, :]",
         f"{STEP}source = {source} + {_place(signature, shape, dim, x.strides, x.offset)}",
         f"{STEP}at = {_place(signature, shape, dim, contiguous_strides(shape), 0)}",
         f"{STEP}x = tl.load(source{inside}).to({table.type_name(wide)})",

@@ -185,10 +185,11 @@ def _plane(kernel: Kernel, other: Axis, sizes: Sizes) -> Tiling:
 
 def _width(length: Size, rows: int, sizes: Sizes) -> int:
     """How wide a tile of at least `rows` rows is: all of a short stage, a block of a long one."""
-    full = power_of_two(length)
+    static = length.__class__ is int
+    full = max(power_of_two(length), 1 if static else 2)  # which is masked: there may be none
     if full * rows <= sizes.longest:
         return full
-    known = rows > 1 or length.__class__ is int
+    known = rows > 1 or static
     return max(2, (sizes.loop if known else min(sizes.loop, sizes.unknown)) // rows)
 
 

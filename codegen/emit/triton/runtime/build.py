@@ -135,8 +135,8 @@ def _compile(
         constexprs={(names.index(n),): value for n, value in constants.items()},
         attrs={(names.index(n),): [["tt.divisibility", 16]] for n in divisible},
     )
-    # A multiplication and an addition stay two roundings, as in eager; its default differs between
-    # versions.
-    options = {"enable_fp_fusion": False, **options}
+    # A multiplication and an addition stay two roundings, and functions keep subnormal numbers, as
+    # in eager; defaults differ between versions.
+    options = {"enable_fp_fusion": False, "enable_reflect_ftz": False, **options}
     with LANGUAGE:
         return triton.compile(source, target=GPUTarget(*target), options=options)

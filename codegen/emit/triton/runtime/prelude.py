@@ -7,7 +7,7 @@ integer powers, Philox draws. All work on blocks and on scalars; the operands of
 type.
 """
 
-# mypy: disable-error-code="no-untyped-def"
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
 # Parameters are blocks or scalars of any type; Triton would read annotations as types of its own.
 
 from __future__ import annotations
@@ -30,6 +30,37 @@ def minimum(a, b):
 @triton.jit
 def maximum(a, b):
     return tl.maximum(a, b, propagate_nan=NAN_WINS)
+
+
+@triton.jit
+def divide(a, b):
+    """Correctly rounded: of float32, Triton's `/` is two units off."""
+    return tl.div_rn(a, b) if a.dtype == tl.float32 else a / b
+
+
+@triton.jit
+def whole(x, kind: tl.constexpr):
+    """A float as an int, as NumPy's and the C++ backend's on a CPU of x86: narrow ones are cut out
+    of 32 bits, and what does not fit (NaN, too) is the least. (For Triton it is undefined.)"""
+    wide: tl.constexpr = tl.int64 if kind == tl.int64 else tl.int32
+    least: tl.constexpr = -9223372036854775808.0 if kind == tl.int64 else -2147483648.0
+    value = x if x.dtype == tl.float64 else x.to(tl.float32)
+    fits = (value >= least) & (value < -least)
+    return tl.where(fits, value, least).to(wide).to(kind)
+
+
+@triton.jit
+def shl(a, b):
+    """Bits that leave are gone, all of them by a shift of the width or more, or below 0. (For
+    Triton it is undefined.)"""
+    return tl.where((b >= 0) & (b < a.dtype.primitive_bitwidth), a << b, a ^ a)
+
+
+@triton.jit
+def shr(a, b):
+    """By as much as there are bits or more, or below 0: -1 for what is negative, else 0."""
+    rest = tl.where(a < 0, ~(a ^ a), a ^ a)
+    return tl.where((b >= 0) & (b < a.dtype.primitive_bitwidth), a >> b, rest)
 
 
 @triton.jit
@@ -91,12 +122,16 @@ def float_mod(a, b):
 
 @triton.jit
 def float_floor_div(a, b):
-    """NumPy's floor division: (a - mod(a, b)) / b, rounded to the nearest whole number."""
-    quotient = (a - float_mod(a, b)) / b
+    """NumPy's floor division: (a - fmod(a, b)) / b, less 1 where the remainder has the other sign,
+    rounded to the nearest whole number."""
+    rest = libdevice.fmod(a, b)
+    quotient = divide(a - rest, b)
+    quotient = tl.where((rest != 0) & ((rest < 0) != (b < 0)), quotient - 1, quotient)
     whole = tl.floor(quotient)
     whole = tl.where(quotient - whole > 0.5, whole + 1, whole)
-    whole = tl.where(quotient == 0, libdevice.copysign(quotient, a / b), whole)
-    return tl.where(b == 0, a / b, whole)
+    plain = divide(a, b)
+    whole = tl.where(quotient == 0, libdevice.copysign(quotient, plain), whole)
+    return tl.where(b == 0, plain, whole)
 
 
 @triton.jit
