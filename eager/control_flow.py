@@ -304,12 +304,15 @@ class ChoiceNode(Node):
         self.tracer = tracer
         self.pick = pick
         self.rows = rows
-        self.saved: Any = {}  # None when it was freed
+        self.saved: Any = {}  # None when it was freed, or what is inside
         self.label = "CloneBackward0"
         self.spans = [s if isinstance(s[0], tuple) else (s,) for s in spans]
         found: dict[Any, None] = {}
         for row, spans_ in zip(rows, self.spans, strict=True):
-            found.update(dict.fromkeys(outer_edges(row, spans_)))
+            edges, inside = _walk(row, spans_)
+            found.update(dict.fromkeys(edges))
+            if any(getattr(n, "saved", ()) is None for n in inside):
+                self.saved = None
         self.edges = tuple(found)
         self.avals = tuple(aval_at(e) for e in self.edges)
 

@@ -49,6 +49,7 @@ class _Mode(threading.local):
     anomaly: Anomaly | None = None  # look at the gradients of every derivative
     saved_hooks: tuple[Callable[..., Any], Callable[..., Any]] | None = None  # pack and unpack
     at_end: tuple[Callable[[], None], ...] = ()  # of the backward that runs: who waits for it
+    used: list[tuple[Node, Any]] | None = None  # notes what is released, and what it had saved
 
 
 mode = _Mode()
@@ -413,10 +414,18 @@ def sweep(
                 if edge is not None and grad is not None:
                     deliver(edge, _fit(grad, aval))
             if not keep:
-                node.release()
+                _use_up(node)
     finally:
         mode.enabled, mode.behind = enabled, outer
     return found, leaves
+
+
+def _use_up(node: Node) -> None:
+    """A node's derivative was taken, for the last time."""
+    saved = getattr(node, "saved", None)
+    if mode.used is not None and saved is not None:
+        mode.used.append((node, saved))
+    node.release()
 
 
 def _announce(roots: Sequence[tuple[Edge, Tensor]]) -> None:

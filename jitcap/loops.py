@@ -32,7 +32,17 @@ from eager.device.array import DeviceArray
 from eager.op import REGISTRY, Attrs, Op
 from eager.scalar import NUMPY
 from eager.symint import SymInt
-from jitcap.graph import GRAPH_OPS, INPUT, Arg, Graph, Node, aval_of
+from jitcap.graph import (
+    AS_NUMBER,
+    GRAPH_OPS,
+    INPUT,
+    Arg,
+    Graph,
+    Node,
+    aval_of,
+    placeholder,
+    with_args,
+)
 from jitcap.partition import is_cheap, partition
 from jitcap.subgraphs import Part, SubgraphOp, outline
 
@@ -239,7 +249,8 @@ class Scans:
         counters = [(i, *loop.counters[n]) for n, i in inputs.items() if n in loop.counters]
         own = {*loop.stacks, *loop.counters}
         rest = [(i, n) for n, i in inputs.items() if n not in own]
-        ordered = (*carried, *(i for i, _ in stacks), *(i for i, _ in rest),
+        graph, given = _numbers_of(graph, [i for i, _ in stacks if i.aval.weak])
+        ordered = (*carried, *(given.get(i, i) for i, _ in stacks), *(i for i, _ in rest),
                    *(i for i, _, _ in counters))  # fmt: skip
         operands = (*loop.start, *(x for _, x in stacks), *(x for _, x in rest),
                     *(x for _, x, _ in counters))  # fmt: skip
@@ -275,7 +286,7 @@ class Scans:
         joint = graph.with_(inputs=(*early, *late))
         cut = partition(joint, len(early), len(first), alive=there, recompute=True, cheap=is_light)
         stacked = [s for s in cut.saved if s not in there]
-        whole = cut.forward.with_(outputs=(*cut.forward.outputs[: len(behind.ends)], *stacked))
+        whole = _with_tensors(cut.forward, cut.forward.outputs[: len(behind.ends)], stacked)
         found: dict[Node, Node] = {}
         if stacked:
             handles = self._emit(behind, whole, origin)[len(behind.ends) :]
@@ -316,6 +327,33 @@ class Scans:
         (moved,) = self.tracer.emit(_ADD, (start, by), {}, (scalar_aval(0),))
         made: Arg = moved
         return made
+
+
+def _with_tensors(graph: Graph, ends: Sequence[Node], more: Sequence[Node]) -> Graph:
+    """Gives `ends` and `more`; a number among those as a tensor, of which there is a stack."""
+    made = {n: _tensor_of(n) for n in more if n.aval.weak}
+    outputs = (*ends, *(made.get(n, n) for n in more))
+    return graph.with_(nodes=(*graph.nodes, *made.values()), outputs=outputs)
+
+
+def _tensor_of(n: Node) -> Node:
+    aval = sliced(stacked(n.aval, 1))
+    place = {} if aval.device == "cpu" else {"device": aval.device}
+    return Node(_FULL, (n,), {"shape": (), "dtype": aval.dtype, **place}, (aval,), n.where)
+
+
+def _numbers_of(graph: Graph, numbers: Sequence[Node]) -> tuple[Graph, dict[Node, Node]]:
+    """The graph with tensors for inputs that are numbers, and these tensors."""
+    if not numbers:
+        return graph, {}
+    given = {i: placeholder(i.attrs["name"], sliced(stacked(i.aval, 1))) for i in numbers}
+    made = {i: Node(AS_NUMBER, (t,), {}, i.avals) for i, t in given.items()}
+    nodes = [*made.values()]
+    for n in graph.nodes:
+        made[n] = with_args(n, tuple(made.get(a, a) if isinstance(a, Node) else a for a in n.args))
+        nodes.append(made[n])
+    outputs = tuple(made.get(o, o) for o in graph.outputs)
+    return graph.with_(nodes=tuple(nodes), outputs=outputs), given
 
 
 def number(nodes: dict[Node, int]) -> None:
@@ -368,3 +406,4 @@ def is_function(op: Op) -> bool:
 
 _ALL: Final = REGISTRY["all"]
 _ADD: Final = REGISTRY["add"]
+_FULL: Final = REGISTRY["full"]

@@ -66,6 +66,20 @@ class Recorded:
     outs: tuple[tuple[Node, bool], ...]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Inside:
+    """The part of the graph that is recorded, and the one around it."""
+
+    outer: Inside | None
+
+
+def is_within(part: Inside | None, whole: Inside) -> bool:
+    """Whether a part is `whole`, or is in it."""
+    while part is not None and part is not whole:
+        part = part.outer
+    return part is whole
+
+
 class Tracer:
     """Appends nodes, and notes which of them went on the tape; for eager: the protocol of
     `eager.traced`."""
@@ -96,7 +110,7 @@ class Tracer:
         self._lifted: dict[int, Traced] = {}
         self.made_there = False  # a tensor, on a device
         self.conditions: set[Any] = set()  # that are checked
-        self.inside: Any = None  # the part that is recorded now
+        self.inside: Inside | None = None  # the part that is recorded now
         self.outlines = Outlines(self)
         self.scans = Scans(self)
         self.data_sizes: dict[str, Node] = {}  # by symbol: a size that data decide, as a number
@@ -195,7 +209,7 @@ class Tracer:
         memory from outside."""
         outer = self.nodes, self.checks, self.conditions, self._log, self.inside
         self.nodes, self.checks, self.conditions = [], [], set(self.conditions)
-        self._log, self.inside = [], object()
+        self._log, self.inside = [], Inside(self.inside)
         try:
             value = fn()
             found = dict.fromkeys(x for x, _ in self._log if self._is_outer(x))

@@ -16,7 +16,7 @@ from typing import Any, Final
 from jitcap.capture import sizes
 from jitcap.capture.result import Version
 from jitcap.capture.sizes import counted, growing
-from jitcap.guards import Equals, Guard, Length, failing
+from jitcap.guards import Equals, Guard, Holds, Length, failing
 from jitcap.marks import any_marked
 from jitcap.pipeline import takes_symbols
 from jitcap.version import Options
@@ -77,7 +77,8 @@ def _names(guard: Guard, value: Any) -> set[str]:
     if isinstance(guard, Length):
         return {counted(name)}
     found = set(sizes.seen(guard, value))
-    if isinstance(guard, Equals) and isinstance(guard.value, int | float):
+    fixed = guard.value if isinstance(guard, Equals | Holds) else None
+    if isinstance(fixed, int | float) and not (isinstance(guard, Holds) and type(fixed) is bool):
         found.add(name)
     elif isinstance(guard, Equals) and type(guard.value) is type(value) is tuple:
         pairs = enumerate(zip(guard.value, value, strict=False))

@@ -328,11 +328,13 @@ CLAIMS = {
         + "test_the_programs_of_the_pages_run",
         "Both ways are read": "tests/capture/test_branches.py::test_one_graph "
         "tests/capture/test_branches.py::test_what_splits_is_right",
-        "It splits as before": "tests/capture/test_branches.py::test_what_splits_is_right "
+        "Where the ways meet": "tests/capture/test_branches.py::test_one_graph",
+        "It splits where that": "tests/capture/test_branches.py::test_what_splits_is_right "
         "tests/capture/test_branches.py::test_the_record_says_why",
         "A `while` whose": "tests/capture/test_repeat.py::test_it_answers_as_python "
         + SELF
         + "test_the_programs_of_the_pages_run",
+        "So does a `for`": "tests/capture/test_repeat.py::test_it_answers_as_python",
         "One round is": "tests/capture/test_repeat.py::test_it_answers_as_python",
         "What cannot be said": "tests/capture/test_repeat.py::test_it_answers_as_python "
         "tests/jitcap/test_while_gradients.py::test_a_loop_that_is_none_is_given_up_soon",

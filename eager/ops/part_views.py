@@ -190,6 +190,7 @@ def split(
                 f"at dimension {d}), but got split_sizes={list(sizes)}"
             )
     else:
+        sizes = symint.index(sizes)
         if sizes <= 0:
             raise RuntimeError(f"split expects split_size be positive, but got split_size={sizes}")
         if not type(sizes) is type(size) is int:
@@ -214,7 +215,10 @@ def _among(name: str, parts: Sequence[Tensor]) -> tuple[Tensor, ...]:
 def _pieces(x: Tensor, dim: int, step: Any) -> tuple[Tensor, ...]:
     """Parts of `step` elements where sizes are symbols: how many there are is fixed, no more."""
     size = x.shape[dim]
-    count = (-(-size // step)).__index__()
+    if type(step) is int:
+        count = (-(-size // step)).__index__()
+    else:  # a size is no divisor
+        count = next(k for k in itertools.count(1) if k * step >= size)
     if count < 2:
         return _among("split", [alias(x)])
     return _among("split", _between(x, dim, [*(k * step for k in range(count)), size]))

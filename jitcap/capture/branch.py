@@ -13,7 +13,7 @@ that branch for one that splits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from typing import Any, Final
 
@@ -23,26 +23,28 @@ from eager import control_flow
 from eager.aval import contiguous_strides, scalar_aval
 from eager.dataclass import dataclass
 from eager.sym import SymNumber
-from eager.tape import sequence_now
+from eager.tape import mode, sequence_now
 from eager.tensor import Tensor
 from eager.traced import Traced, UnknownValue
 from jitcap.capture.breaks import Aliased, Break
-from jitcap.capture.changes import Before, Change, Unsayable, copied, is_loop, same_place
+from jitcap.capture.changes import Before, Change, Differ, Unsayable, copied, is_loop, same_place
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, NULL, Done, Frame
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.numbers import INT64, constant
-from jitcap.capture.paths import EXIT, looks, meeting, needed, returns
+from jitcap.capture.paths import EXIT, in_loop, looks, meeting, needed, returns
 from jitcap.capture.repeat import STOP, RoundEnd, end_inside, repeat
 from jitcap.capture.steps import same_constant
-from jitcap.capture.ties import truths_of, with_truths
+from jitcap.capture.ties import memory_of, truths_of, with_truths
 from jitcap.modes import Modes
 from jitcap.tracer import DataDependent, is_on_device
 
 DEEPEST: Final = 10  # branches in branches
+MOST_APART: Final = 3  # of these, such whose ways go on to the return: what is there is read twice
 _ONE_WAY: Final = "in one way, "
 _BOOL: Final = "bool() of a value that is known only when the program runs"
 _CONSTANTS: Final = (str, bytes, type(None), bool, int, float, complex)
-Start = tuple[int, tuple[Any, ...]]  # where a way begins, and what is on the stack besides
+# Where a way begins, and what is on the stack besides (or what makes it there, or ends there).
+Start = tuple[int, tuple[Any, ...] | Callable[[], tuple[Any, ...] | Done]]
 
 
 @dataclass(eq=False)
@@ -62,6 +64,7 @@ class Way:
     versions: dict[int, tuple[Any, int]] = field(default_factory=dict)
     counts: dict[int, Any] = field(default_factory=dict)  # of them what only the run knows
     written: dict[Any, Any] = field(default_factory=dict)  # traced memory -> its value
+    used: list[Any] = field(default_factory=list)  # nodes of the tape, and what each had saved
 
 
 def decides(session: Any, value: Any) -> bool:
@@ -105,9 +108,15 @@ def either(session: Any, frame: Frame, value: Any, starts: tuple[Start, Start]) 
             raise
     finally:
         vm.step_over = step_over
-    way = session.truth(value)
-    frame.pc, more = starts[way]
-    frame.stack += more
+    return _begin(frame, starts[session.truth(value)])
+
+
+def _begin(frame: Frame, start: Start) -> Done | None:
+    frame.pc, more = start
+    found = more() if callable(more) else more
+    if isinstance(found, Done):
+        return found
+    frame.stack += found
     return None
 
 
@@ -123,8 +132,8 @@ def branch(session: Any, frame: Frame, value: Any, starts: tuple[Start, Start]) 
     pick = control_flow.decide(value)[1]
     open_ways = [returns(code, pc) for pc, _ in starts]
     if open_ways.count(True) == 1:
-        _only(session, frame, starts, open_ways.index(True), pick, "an exception is raised")
-        return None
+        what = "an exception is raised"
+        return _only(session, frame, starts, open_ways.index(True), pick, what)
     if is_on_device(session.tracer):
         raise _refusal("there is no kernel of a branch or a loop on a device")
 
@@ -142,11 +151,27 @@ def branch(session: Any, frame: Frame, value: Any, starts: tuple[Start, Start]) 
         raise _refusal()
     opened.append(site)
     try:
-        return merge(end_inside(session, frame, index) or meeting(code, index), starts, value)
+        return _met(session, frame, index, lambda meets: merge(meets, starts, value))
     except Unsayable as why:
         raise _refusal(str(why)) from why
     finally:
         opened.pop()
+
+
+def _met(s: Any, frame: Frame, index: int, merge: Callable[[Any], Done | None]) -> Done | None:
+    """Both ways up to where they meet; to the return if they come there with unlike values."""
+    meets = end_inside(s, frame, index) or meeting(frame.code, index)
+    try:
+        return merge(meets)
+    except Differ:
+        ends = meets == EXIT or isinstance(meets, RoundEnd) or in_loop(frame.code, index)
+        if ends or s.ties.apart == MOST_APART:
+            raise
+    s.ties.apart += 1
+    try:
+        return merge(EXIT)
+    finally:
+        s.ties.apart -= 1
 
 
 def _inmost(what: str) -> str:
@@ -160,13 +185,12 @@ def _refusal(why: str = "") -> Break:
 
 def _only(
     session: Any, frame: Frame, starts: tuple[Start, Start], way: int, pick: Any, what: str
-) -> None:
+) -> Done | None:
     """Go one way; a run that would take the other is given up."""
     tracer = session.tracer
     holds = tracer.truth(pick, bool(way))
     tracer.check(what, holds)
-    frame.pc = starts[way][0]
-    frame.stack += starts[way][1]
+    return _begin(frame, starts[way])
 
 
 class _Branch:
@@ -215,14 +239,15 @@ class _Branch:
             except (Exception, GeneratorExit) as error:  # noqa: BLE001 - the program's: see `_only`
                 self._restore_frame()
                 what = f"a {type(error).__name__} is raised"
-                _only(self.session, self.frame, self.starts, 1 - k, self.pick, what)
-                return None
+                return _only(self.session, self.frame, self.starts, 1 - k, self.pick, what)
         first, second = self.ways
         if (first.done is None) != (second.done is None) or first.modes != second.modes:
-            raise Unsayable("the ways end in different ways")
+            raise Differ("the ways end in different ways")
         merged = self._template()
         writes = self._writes()
         versions = _versions(self.ways)
+        for node, _ in (pair for way in self.ways for pair in way.used):
+            node.release()
         self._choose(writes, versions)
         return self._finish(merged, writes, versions)
 
@@ -231,13 +256,13 @@ class _Branch:
     def _interpret(self, start: Start) -> Way:
         way, frame, vm = Way(), self.frame, self.session.vm
         functions = len(self.tracer.functions)
+        used, mode.used = mode.used, way.used
 
         def run() -> None:
             self._restore_frame()
-            frame.pc = start[0]
-            frame.stack = [copied(v) if id(v) in self.loops else v for v in frame.stack]
-            frame.stack += start[1]
+            frame.stack = _copies(frame.stack, self.loops, self.session.tried)
             way.inside, begin = self.tracer.inside, sequence_now()
+            way.done = _begin(frame, start)
             while way.done is None and not self._is_met(frame):
                 way.done = vm.step(frame)
             way.span = begin, sequence_now()
@@ -248,6 +273,9 @@ class _Branch:
         try:
             _, way.part = self.tracer.part(run, own=True)
         finally:
+            mode.used = used
+            for node, saved in way.used:  # up by this way alone
+                node.saved = saved
             del vm.frames[self.before.depth :]
             self.before.put_back()
             self.session.counts = {k: [*v] for k, v in self.counted.items()}
@@ -328,7 +356,7 @@ class _Branch:
     def _merge(self, a: Any, b: Any) -> Any:
         if a is b:
             if isinstance(a, Tensor) and not self._was_there(a):
-                raise Unsayable("a tensor of both ways")
+                raise Differ("a tensor of both ways")
             return a
         if type(a) is type(b) is tuple and len(a) == len(b):
             return tuple(self._merge(x, y) for x, y in zip(a, b, strict=True))
@@ -336,13 +364,13 @@ class _Branch:
             known = not isinstance(a, SymNumber) and not isinstance(b, SymNumber)
             return a if known and same_constant(a, b) else self._slot(a, b)
         if isinstance(a, Tensor) and isinstance(b, Tensor):
-            _check_tensors(self.ways, a, b)
+            _check_tensors(self.session, self.ways, a, b)
             return self._slot(a, b)
         if type(a) is type(b) and type(a) in _CONSTANTS and a == b:
             return a
         if is_loop(a) and type(a) is type(b) and same_place(a, b):
             return a
-        raise Unsayable(f"one way leaves a {_word(a)}, the other a {_word(b)}")
+        raise Differ(f"one way leaves a {_word(a)}, the other a {_word(b)}")
 
     def _slot(self, a: Any, b: Any) -> Any:
         number = self.numbers.get((id(a), id(b)))
@@ -417,7 +445,7 @@ class _Branch:
         new = [x for x, known in zip((a, b), objects, strict=True) if known is None]
         for k, (x, way) in enumerate(zip((a, b), self.ways, strict=True)):
             array = x._array if type(x._array) is Traced else self.tracer.lift(x)
-            again = sum(pair[k] is x for pair in self.leaves) > 1
+            again = sum(_has_memory(self.session, pair[k], array) for pair in self.leaves) > 1
             own = array.storage.part is way.inside and id(array.storage) not in ties.frozen
             if self._was_there(x) or again or not own:
                 sources.append((x, array.storage))
@@ -477,26 +505,28 @@ def _versions(ways: Sequence[Way]) -> list[tuple[Any, int, int, int]]:
     return rows
 
 
-def _check_tensors(ways: Sequence[Way], a: Tensor, b: Tensor) -> None:
+def _check_tensors(session: Any, ways: Sequence[Way], a: Tensor, b: Tensor) -> None:
+    given = [x for r in session.rolls for x in r.given]  # which have no history yet
     if type(a) is not Tensor or type(b) is not Tensor:
-        raise Unsayable("a tensor of a class of its own")
+        raise Differ("a tensor of a class of its own")
     if a.aval != b.aval:
-        raise Unsayable(f"one way leaves {a.aval!r}, the other {b.aval!r}")
+        raise Differ(f"one way leaves {a.aval!r}, the other {b.aval!r}")
     if a._requires_grad != b._requires_grad:
-        raise Unsayable("the result requires a gradient after one way only")
+        raise Differ("the result requires a gradient after one way only")
     for x in (a, b):
         array, leaf = x._array, x._requires_grad and x._node is None
+        leaf = leaf and not any(x is each for each in given)
         shown = x._hooks or x._retains or x._view is not None or leaf
         flat = type(array) is not Traced or not (array.chain or array.offset)
         if shown or not flat or not _is_contiguous(x):
-            raise Unsayable("a view, a leaf, or a tensor with hooks")
+            raise Differ("a view, a leaf, or a tensor with hooks")
     if a._requires_grad:
         edges = [
             {*control_flow.outer_edges([x], (way.span,))}
             for x, way in zip((a, b), ways, strict=True)
         ]
         if edges[0] != edges[1]:
-            raise Unsayable("a gradient goes elsewhere after the one way than after the other")
+            raise Differ("a gradient goes elsewhere after the one way than after the other")
 
 
 def writes_since(session: Any, storage: Any, before: dict[int, list[Any]]) -> Any:
@@ -511,6 +541,18 @@ class _Slot:
     """Stands for a value that is chosen."""
 
     number: int
+
+
+def _copies(stack: list[Any], loops: set[int], tried: dict[int, Any]) -> list[Any]:
+    """The same stack with other iterators, of the same loops."""
+    made = [copied(v) if id(v) in loops else v for v in stack]
+    pairs = zip(stack, made, strict=True)
+    tried.update({id(b): (b, tried[id(a)][1]) for a, b in pairs if a is not b and id(a) in tried})
+    return made
+
+
+def _has_memory(session: Any, x: Any, array: Any) -> bool:
+    return isinstance(x, Tensor) and memory_of(session, x) is array.storage
 
 
 def _leaves(values: Sequence[Any]) -> Iterator[Any]:

@@ -31,6 +31,11 @@ class Unsayable(Exception):
     """Two ways leave what no choice can express."""
 
 
+class Differ(Unsayable):
+    """They leave values of two kinds, which are chosen from nowhere; what each goes on with may
+    well be of one."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Change:
     """The entry `key` of an object: what it was (MISSING: nothing), and is."""

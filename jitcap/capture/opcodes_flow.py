@@ -73,14 +73,16 @@ def end_for(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 
 @opcode("FOR_ITER")
-def for_iter(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    if vm.world.roll(frame, ins.target):
-        return
+def for_iter(vm: Interpreter, frame: Frame, ins: Instruction) -> Done | None:
+    rolled = vm.world.roll(frame, ins.target)
+    if rolled:
+        return rolled if isinstance(rolled, Done) else None
     try:
         frame.push(vm.world.next(frame.stack[-1]))
     except StopIteration:
         frame.pop()
         frame.pc = ins.target
+    return None
 
 
 # ---- exceptions

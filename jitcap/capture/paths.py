@@ -53,7 +53,9 @@ def looks(code: CodeType) -> bool:
 class While:
     """A loop that the bytecode goes round in, cut at the instruction `again`: a round begins there
     and ends there, or at one of `exits`. `head` names it; `body` are its instructions, `stored` the
-    locals that they may set; `bounded`: whether there are several tests: some may be known."""
+    locals that they may set; `bounded`: whether there are several tests: some may be known. A `for`
+    counts its steps in a local, `place`, that is no name of the program's, and goes on at `ended`
+    behind the last one."""
 
     head: int
     again: int
@@ -61,11 +63,13 @@ class While:
     exits: tuple[int, ...]
     stored: frozenset[str]
     bounded: bool
+    place: str = ""
+    ended: int = EXIT
 
 
 @lru_cache(maxsize=1024)
 def loop_at(code: CodeType, index: int) -> While | None:
-    """The `while` that the test at `index` is in front of, or in."""
+    """The `while` that a test is in front of, or in, or the `for` that it may leave."""
     loops = _loops(code)
     around = [(len(body), head) for head, body in loops.items() if index in body]
     if around:
@@ -76,7 +80,9 @@ def loop_at(code: CodeType, index: int) -> While | None:
             return None
         head = min(ahead)
     body, instructions = loops[head], decode(code).instructions
-    if instructions[head].op == "FOR_ITER" or any(instructions[i].op in _LEAVING for i in body):
+    steps = instructions[head].op == "FOR_ITER"
+    stays = steps and index != head and meeting(code, index) in body
+    if stays or any(instructions[i].op in _LEAVING for i in body):
         return None
     leaving = [i for i in sorted(body) if any(j not in body for j in _next(instructions, i))]
     ends = [j for i in leaving for j in _next(instructions, i) if j not in body and j != EXIT]
@@ -85,12 +91,21 @@ def loop_at(code: CodeType, index: int) -> While | None:
         if not any(_alike(instructions, j, other) for other in exits):
             exits.append(j)
     again = head
-    if index in leaving and head not in _ahead(code, index):  # cut behind it: it is in the middle
+    # A test in the middle: cut behind it.
+    if not steps and index in leaving and head not in _ahead(code, index):
         inner = next(j for j in _next(instructions, index) if j in body)
         again = head if _returns_to(instructions, body, head, inner) else inner
     tested = [i for i in leaving if instructions[i].op in _TESTS]
     stored = {instructions[i].arg for i in body if instructions[i].op in _STORES}
+    if steps:
+        place, ended = f".{head}", _behind_jumps(instructions, instructions[head].target)
+        stored = {*stored, place}
+        return While(head, head + 1, body, tuple(exits), frozenset(stored), True, place, ended)
     return While(head, again, body, tuple(exits), frozenset(stored), len(tested) > 1)
+
+
+def in_loop(code: CodeType, index: int) -> bool:
+    return any(index in body for body in _loops(code).values())
 
 
 def exit_of(code: CodeType, loop: While, index: int) -> int:
@@ -156,15 +171,15 @@ def _ahead(code: CodeType, index: int) -> set[int]:
 
 
 def _alike(instructions: tuple[Instruction, ...], a: int, b: int) -> bool:
-    """Whether two instructions are one, or begin the same straight code up to a return: newer
-    Pythons write what returns where it is reached."""
+    """Whether two instructions are one, or begin the same straight code up to one instruction or a
+    return: newer Pythons write what returns where it is reached."""
     while a != b:
         one, two = instructions[a], instructions[b]
         if (one.op, one.arg) != (two.op, two.arg) or one.target >= 0 or two.target >= 0:
             return False
         if one.op.startswith("RETURN"):
             return True
-        a, b = a + 1, b + 1
+        a, b = (_behind_jumps(instructions, i + 1) for i in (a, b))
     return True
 
 

@@ -7,11 +7,15 @@ memory that it writes in place. That is found by trying: a round that changes wh
 yet is read once more. Whatever else it changes (a list grows, something is printed), or another
 kind of value that it leaves, makes it no round, and the program splits at the test as before.
 
+A `for` that the run may end is one, too: what stands for its iterator (`steps.Going`) says by
+number what a step is given, and the number is carried.
+
 After no round at all a name is still the object that it was (`Ties`).
 """
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -46,13 +50,15 @@ from jitcap.capture.paths import (
     meeting,
     needed,
 )
-from jitcap.capture.roll import HISTORY, copied_frame, is_plain
+from jitcap.capture.roll import HISTORY, TRIES, copied_frame, is_plain, is_step
+from jitcap.capture.steps import Going
 from jitcap.capture.ties import Followed, memory_of
 from jitcap.graph import Node
 from jitcap.modes import Modes
-from jitcap.tracer import DataDependent
+from jitcap.tracer import DataDependent, is_within
 
 TRIALS: Final = 8  # of a round, until all that it changes is carried
+EXITS: Final = 4  # of a loop, each with code of its own
 STOP: Final = -2  # where a frame stands when a round is over
 _AGAIN: Final = -1
 _NUMBERS = (bool, int, float)
@@ -67,11 +73,12 @@ class More(BaseException):
 @dataclass(frozen=True, eq=False)
 class RoundEnd:
     """Where the ways of a round meet: a frame that comes there stands at STOP, with what is to be
-    done on its stack: whether there is another round, or, of a loop that is left in two places, -1
+    done on its stack: whether there is another round, or, of one that is left in several places, -1
     for another one and the number of the place otherwise."""
 
     frame: Frame
     loop: While
+    going: Going | None = None  # of a `for`: lies on the stack in all of these places
 
     def reached(self, frame: Frame) -> bool:
         if frame.pc == STOP:
@@ -79,9 +86,24 @@ class RoundEnd:
         number = self.number(frame.pc)
         if number is None:
             return False
+        if self.going is not None and self.going not in frame.stack:
+            frame.push(self.going)
+        if self.going is not None and frame.stack[-1] is not self.going:
+            raise NotRolled("it is left inside a with")
         frame.push(number == _AGAIN if len(self.loop.exits) == 1 else number)
         frame.pc = STOP
         return True
+
+    def start(self, number: int) -> tuple[int, tuple[Any, ...]]:
+        """How the program goes on at an exit, below which `going` is no more."""
+        pc = self.loop.exits[number]
+        return pc, () if self.going is None or pc == self.loop.ended else (self.going,)
+
+    def leave(self, number: int) -> None:
+        if self.going is not None:
+            self.frame.pop()
+        self.frame.pc, more = self.start(number)
+        self.frame.stack += more
 
     def number(self, pc: int) -> int | None:
         """-1, or the number of an exit."""
@@ -93,7 +115,7 @@ class RoundEnd:
     @property
     def needed(self) -> frozenset[str]:
         code = self.frame.code
-        return needed(code, self.loop.again) | self.left
+        return needed(code, self.loop.again) | self.left | ({self.loop.place} - {""})
 
     @property
     def left(self) -> frozenset[str]:
@@ -115,15 +137,22 @@ def repeat(s: Any, frame: Frame, value: Any, starts: Starts, merge: Merge) -> An
     stands behind it then. Else why not, if there is a loop, which nothing else ends."""
     code, index = frame.code, frame.pc - 1
     loop = loop_at(code, index)
-    if loop is None or looks(code) or not 1 <= len(loop.exits) <= 2:
+    if loop is None or looks(code) or not 1 <= len(loop.exits) <= EXITS:
         return False
     if any(e.frame is frame and e.loop.head == loop.head for e in s.ties.regions):
         return False
-    end = RoundEnd(frame, loop)
+    going = None
+    if loop.place:
+        going = _going(s, frame, loop)
+        if going is None:
+            return False
+    end = RoundEnd(frame, loop, going)
     direct = [end.number(pc) for pc, _ in starts]
     if index in loop.body and None in direct and meeting(code, index, loop) != EXIT:
         return False
     state, before = Before(s, frame), (dict(frame.fast), [*frame.stack], frame.pc)
+    if going is not None and index != loop.head:  # else it stands there
+        going.enter(frame)
     try:
         if len(loop.exits) > 1 or None in direct:
             with _region(s, end):
@@ -133,7 +162,7 @@ def repeat(s: Any, frame: Frame, value: Any, starts: Starts, merge: Merge) -> An
             truth = control_flow.truth(value)
             which = truth if direct[1] == _AGAIN else truth.logical_not()
         if not _is_open(which):
-            frame.pc = loop.exits[0 if which is False else which]
+            end.leave(0 if which is False else which)
             return True
         return Round(s, end, which, index).record(merge)
     except (NotRolled, Break, Unsayable, DataDependent, UnknownValue) as why:
@@ -143,7 +172,17 @@ def repeat(s: Any, frame: Frame, value: Any, starts: Starts, merge: Merge) -> An
         if _differs(state):
             what = f"a loop that is not one graph: {reason}"
             raise Break.aliased(what, frozenset({(code, index)})) from None
-        return not loop.bounded and first
+        return (index == loop.head or not loop.bounded) and first
+
+
+def _going(s: Any, frame: Frame, loop: While) -> Going | None:
+    """What stands for the iterator of a `for`, if nothing else has that and its steps are known."""
+    iterator = frame.stack[-1] if frame.stack else None
+    if type(iterator) is Going:
+        return iterator if iterator.place == loop.place else None
+    if is_step(s, frame, loop.head) or not s.tries(iterator, "rounds", TRIES):
+        return None
+    return Going.of(s, frame, loop.place)
 
 
 def _differs(state: Before) -> bool:
@@ -175,6 +214,7 @@ class Round:
 
     def __init__(self, s: Any, end: RoundEnd, which: Any, test: int) -> None:
         self.s, self.frame, self.where, self.which = s, end.frame, end.loop, which
+        self.end = end
         self.loop = SimpleNamespace(slices=())
         self.site = end.frame.code, test
         self.left, self.live = end.left, end.needed
@@ -250,7 +290,7 @@ class Round:
                 tracer.check("one round of a loop, or more", first)
                 self.least = 1
             self._finish(first, found[1:] if several else found)
-            return self._leave(found[0], merge) if several else True
+            return _leave(self, found[0], merge) if several else True
         raise NotRolled("a round changes too much")
 
     def _check_start(self) -> None:
@@ -323,8 +363,10 @@ class Round:
         return which, ends
 
     def _interpreted(self, inner: Frame) -> Any:
-        s, end = self.s, RoundEnd(inner, self.where)
+        s, end = self.s, RoundEnd(inner, self.where, self.end.going)
         inner.pc = self.where.again
+        if end.going is not None:
+            inner.stack += end.going.step(s, inner)
         with _region(s, end):
             while True:
                 if s.vm.step(inner) is not None:
@@ -410,7 +452,7 @@ class Round:
             raise NotRolled("what a round leaves shares memory")
         could_be = [m for x in own for m in self.s.ties.together(x._array.storage)]
         stands = {id(g._array.storage) for g in self.given}
-        others = [m for m in could_be if m.part is not self.inside]
+        others = [m for m in could_be if not is_within(m.part, self.inside)]
         if not {id(m) for m in others} <= stands:
             raise NotRolled("what a round leaves may be memory of something else")
 
@@ -449,16 +491,27 @@ class Round:
         ends = [x for tree in values for _, x in leaves_of(tree)]
         _tie(self, first, which, zip(starts, ends, strict=True))
         s.ties.branched.add(frame.code)
-        frame.pc = self.where.exits[0]
+        if len(self.where.exits) == 1:
+            self.end.leave(0)
         place = s.where().place
         s.rolled.append(f"{place}: a loop on a value of the run is one while_loop")
 
-    def _leave(self, which: Any, merge: Merge) -> Any:
-        """Go on from the place where the loop was left."""
-        code, index = self.site
-        one, two = self.where.exits
-        self.frame.pc = index + 1
-        return merge(joined(code, one, two), ((one, ()), (two, ())), which == 1) or True
+
+def _leave(r: Round, which: Any, merge: Merge) -> Any:
+    """Go on from the place where the loop was left."""
+    code, index = r.site
+    exits, last = r.where.exits, len(r.where.exits) - 1
+    if r.end.going is not None:
+        r.frame.pop()
+
+    def decide(k: int) -> Any:
+        """Among the exits from the one with this number on."""
+        rest = r.end.start(last) if k + 1 == last else (index + 1, lambda: decide(k + 1))
+        meets = functools.reduce(lambda a, b: joined(code, a, b), exits[k:])
+        return merge(meets, (r.end.start(k), rest), which != k) or ()
+
+    r.frame.pc = index + 1
+    return decide(0) or True
 
 
 def _tie(r: Round, first: Any, which: dict[int, Tensor], leaves: Iterable[Any]) -> None:

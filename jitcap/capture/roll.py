@@ -21,7 +21,7 @@ from eager.loops import Loop, fill, leaves_of, structure
 from eager.ops.move import flip, stack
 from eager.ops.view import movedim
 from eager.sym import SymNumber
-from eager.symint import hint, known_eq
+from eager.symint import hint, known_eq, known_lt, of_data
 from eager.tape import differentiable
 from eager.tensor import Tensor
 from eager.traced import UnknownValue
@@ -37,6 +37,7 @@ from jitcap.capture.state import State
 from jitcap.capture.steps import (
     KINDS,
     Counts,
+    Going,
     Numbers,
     Rows,
     Slices,
@@ -72,24 +73,31 @@ HISTORY: Final = frozenset({
 _PLAIN: Final = (int, float, str, bool, type(None))
 
 
-def roll(s: Any, frame: Frame, end: int) -> bool:
+def roll(s: Any, frame: Frame, end: int) -> Any:
     """Whether the loop that `frame` is about to enter was recorded as a whole; the frame stands
-    behind it then."""
+    behind it then. Of a loop that data may end, what becomes of its next step."""
     iterator = frame.stack[-1]
+    if type(iterator) is Going:
+        return iterator.another(s, frame, end)
+    if is_step(s, frame, frame.pc - 1):
+        raise NotRolled  # a branch of the step comes here: the loop may be left in the middle
     sized = bool(sized_parts(iterator))
     if not sized and (type(iterator) not in KINDS or operator.length_hint(iterator, LEAST) < LEAST):
         return False
-    if any(trial.inner is frame and trial.frame.pc == frame.pc for trial in s.rolls):
-        # The way of a branch that went on to the next step: to where a `break` leads there is none.
-        raise Break("data dependent", "a step that may be the last one")
-    site = frame.code, frame.pc - 1
-    _, tried = s.tried.get(id(iterator), (iterator, 0))
-    if tried >= TRIES or site in s.outside.shared or s.vm.step_over is not None:
+    site = _site(frame)
+    if site in s.outside.shared or s.vm.step_over is not None:
         return _as_it_stands(iterator)
     through = steps(iterator, s.outside.shadow)
     if through is None or (not sized and (through.length or 0) < LEAST):
         return False
-    s.tried[id(iterator)] = iterator, tried + 1
+    if of_data(through.length) and not known_lt(0, through.length):
+        going = Going.of(s, frame, f".{frame.pc - 1}")
+        if going is not None:
+            going.enter(frame)
+            return going.another(s, frame, end)
+    left = s.tries(iterator, "steps", TRIES)
+    if not left:
+        return _as_it_stands(iterator)
     state = State(s)
     needs: dict[int, bool] = {}
     while True:
@@ -102,7 +110,7 @@ def roll(s: Any, frame: Frame, end: int) -> bool:
             moved = not same_place(steps(iterator, s.outside.shadow), through)
             if moved or next(state.changes(), None) is not None:
                 raise Again(site) from None
-            return False if tried + 1 < TRIES else _as_it_stands(iterator)
+            return False if left > 1 else _as_it_stands(iterator)
         needs = trial.later()
 
 
@@ -333,7 +341,7 @@ class Trial:
             raise NotRolled  # a part of the program ends inside
         loop.stacks = [stacked() for stacked in self.elements.stacks]
         last, ys = loop.finish(self.needs)
-        behind, site = self.behind, (frame.code, frame.pc - 1)
+        behind, site = self.behind, _site(frame)
         behind.finish(last, ys, self.length, loop.reverse)
         for name in self.stored:
             if name in self.last and name in self.left:
@@ -457,6 +465,16 @@ class Elements:
             part = Aval(shape, aval.dtype, aval.device)
             self.slices[key] = x, self._place(part, strides, needs, stacked, functools.cache(real))
         return self.slices[key][1]
+
+
+def _site(frame: Frame) -> Any:
+    """The loop, other than the branch that its next step may be."""
+    return frame.code, "for", frame.pc - 1
+
+
+def is_step(s: Any, frame: Frame, head: int) -> bool:
+    """Whether `frame` is the copy in which a step of the loop at `head` is interpreted."""
+    return any(r.inner is frame and r.frame.pc - 1 == head for r in s.rolls if type(r) is Trial)
 
 
 def _as_it_stands(iterator: Any) -> bool:

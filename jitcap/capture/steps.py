@@ -13,12 +13,16 @@ from typing import Any, Final
 
 from eager.aval import same, same_aval
 from eager.dataclass import dataclass
+from eager.ops.move import stack
 from eager.sym import SymNumber
 from eager.symint import SymInt
 from eager.tensor import Tensor
+from jitcap.capture.changes import Before
 from jitcap.capture.kinds.counted import SizedIterator
 from jitcap.capture.kinds.tensors import TENSOR_FIELDS
 from jitcap.capture.numbers import Outside
+from jitcap.capture.sizes import out
+from jitcap.capture.ties import memory_of
 
 RANGE: Final = type(iter(range(0)))
 _LISTED: Final[tuple[type, ...]] = (type(iter([])), type(iter(())), reversed, type(reversed([])))
@@ -49,10 +53,12 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slices:
-    """The parts of a tensor along its first dimension, with these numbers."""
+    """The parts of a tensor along its first dimension, with these numbers. `rows`: what they are
+    where the tensor was made of them."""
 
     counts: Counts
     of: Tensor
+    rows: Sequence[Tensor] = ()
 
     @property
     def length(self) -> Any:
@@ -170,6 +176,73 @@ def strides_of(x: Tensor) -> tuple[int, ...]:
     array: Any = x._array
     unit = 1 if hasattr(array, "storage") else array.itemsize
     return tuple(n // unit for n in array.strides)
+
+
+# ---- loops that data may end
+
+
+class Going:
+    """Stands on the stack for the iterator of such a loop, which goes `through` these steps. How
+    many were taken is a local of the frame, `place`."""
+
+    def __init__(self, through: Steps, place: str) -> None:
+        self.through, self.place = through, place
+
+    @staticmethod
+    def of(s: Any, frame: Any, place: str) -> Going | None:
+        """For the iterator on the stack, if nothing else has it and its steps are known."""
+        iterator = frame.stack[-1] if frame.stack else None
+        if id(iterator) not in Before(s, frame).private_iterators():
+            return None
+        through = steps(iterator, s.outside.shadow)
+        return None if through is None else Going(_as_parts(through), place)
+
+    def enter(self, frame: Any) -> None:
+        """Take the place of the iterator."""
+        frame.fast[self.place], frame.stack[-1] = 0, self
+
+    def another(self, s: Any, frame: Any, end: int) -> Any:
+        """Go on with the next step if there is one, and behind the loop at `end` if not."""
+
+        def begin() -> tuple[Any, ...]:
+            inside = any(e.frame is frame and e.going is self for e in s.ties.regions)
+            return () if inside else self.step(s, frame)  # else the round ends here
+
+        def leave() -> tuple[Any, ...]:
+            frame.pop()
+            return ()
+
+        more = s.compare("<", frame.fast[self.place], out(self.through.length))
+        return s.branch(frame, more, ((end, leave), (frame.pc, begin))) or True
+
+    def step(self, s: Any, frame: Any) -> tuple[Any]:
+        """What the next step is given."""
+        taken = frame.fast[self.place]
+        frame.fast[self.place] = taken + 1
+        return (_element(s, self.through, taken),)
+
+
+def _as_parts(through: Steps) -> Steps:
+    """The same, with a tensor of all rows."""
+    if isinstance(through, Together):
+        return Together(tuple(map(_as_parts, through.parts)), through.length)
+    if not isinstance(through, Rows):
+        return through
+    return Slices(Counts(0, 1, through.length), stack(list(through.values)), through.values)
+
+
+def _element(s: Any, through: Steps, at: Any) -> Any:
+    """What a step is given, by how many were before."""
+    if isinstance(through, Together):
+        return tuple(_element(s, part, at) for part in through.parts)
+    if isinstance(through, Slices):
+        found = s.getitem(through.of, _element(s, through.counts, at))
+        if through.rows and s.rolls:
+            rows = [(x, memory_of(s, x)) for x in through.rows]
+            s.ties.add(s.rolls[-1].site, found, rows, hidden=False)
+        return found
+    assert isinstance(through, Counts)
+    return at * through.step + out(through.first)
 
 
 # ---- numbers of the counter

@@ -29,6 +29,7 @@ class Ties:
     def __init__(self, session: Any) -> None:
         self.session = session
         self.open: list[Any] = []  # branches whose ways are interpreted: code, instruction
+        self.apart = 0  # of them, whose ways meet at the return
         self.regions: list[Any] = []  # rounds of loops that are read now: see `repeat`
         self.reasons: dict[Any, str] = {}  # why a loop (its code, where it begins) is none
         self.branched: set[Any] = set()  # codes of the frames that had one
@@ -169,7 +170,7 @@ class Ties:
 
     def _left(self, memory: int, behind: dict[int, Any]) -> set[int]:
         """What memory that leaves could be the same as, and nothing tells."""
-        return {*(behind if memory in self.escaped else self.loose[memory])}
+        return {*(behind if memory in self.escaped else self.loose[memory])} - {memory}
 
 
 class Followed:
@@ -188,7 +189,7 @@ class Followed:
         """Look at the end of a round; whether there is more to carry. `mixed`: two of the ends may
         be one object; `untold`: no branch tells which one an end is."""
         s, ties, before = self.session, self.session.ties, len(self.could)
-        seen: set[int] = set()
+        seen: list[tuple[Tensor, set[int]]] = []
         self.untold = self.mixed = False
         for i, end in enumerate(ends):
             if not isinstance(end, Tensor):
@@ -198,14 +199,29 @@ class Followed:
                      if isinstance(x, Tensor) and id(memory_of(s, x)) in same}  # fmt: skip
             told = id(end) in ties.objects or any(end is x for x in leaves)
             self.untold = self.untold or bool(could and not told)
-            self.mixed = self.mixed or not seen.isdisjoint(same)
-            seen |= same
+            self.mixed = self.mixed or any(self._may_be_one(end, same, *other) for other in seen)
+            seen.append((end, same))
             for k in could and {i, *could}:
                 self.could.setdefault(k, set())
             if could:
                 self.could[i] |= could
         self.mixed = self.mixed or self.untold
         return len(self.could) > before
+
+    def _may_be_one(self, a: Tensor, same_a: set[int], b: Tensor, same_b: set[int]) -> bool:
+        """Whether two ends may be one object: if branches tell, by one outcome of these."""
+        ties, ends = self.session.ties, (a, b)
+        trees = [ties.objects.get(id(x), x) for x in ends]
+        known = [*ends, *(x for tree in trees for x in objects_of(tree))]
+        told = {id(memory_of(self.session, x)) for x in known}
+        for x in ends:
+            told -= ties.loose.get(id(memory_of(self.session, x)), {}).keys()
+        if a is b or not same_a & same_b <= told:
+            return True
+        return any(
+            x is y and all(q.get(truth, way) == way for truth, way in p.items())
+            for p, x in outcomes_of(trees[0]) for q, y in outcomes_of(trees[1]) if x is not None
+        )  # fmt: skip
 
     def numbers(self, leaves: Sequence[Any], ends: Sequence[Any]) -> list[Tensor]:
         """What is carried on; `leaves` are those of the round, and then what it was given here."""
@@ -244,6 +260,16 @@ def objects_of(tree: Any) -> list[Any]:
     if type(tree) is tuple:
         return [x for way in tree[1] for x in objects_of(way)]
     return [] if tree is None else [tree]
+
+
+def outcomes_of(tree: Any, *before: tuple[Any, int]) -> Iterator[tuple[dict[Any, int], Any]]:
+    """What a result may be, each with the ways of the branches that lead there."""
+    if type(tree) is not tuple:
+        yield dict(before), tree
+        return
+    truth, ways = tree
+    for way, each in enumerate(ways):
+        yield from outcomes_of(each, *before, (truth, way))
 
 
 def may_be_new(tree: Any) -> bool:

@@ -51,6 +51,59 @@ def both_ways_assign(x):
 
 
 @one
+def a_constant_of_another_kind(x):
+    a = 1.0 if x.sum() > 0 else 2.0 if x[0] < -0.3 else 3
+    return x * a
+
+
+@one
+def another_shape(x):
+    y = x[:2] if x.sum() > 0 else x
+    return (y * 2).sum() + eager.rand(1)
+
+
+@one
+def nothing(x):
+    mask = x > 0.5 if x.sum() > 0 else None
+    y = x * 2
+    return y if mask is None else y.masked_fill(mask, 0.0)
+
+
+@one
+def a_truth_of_two_kinds(x):
+    good = x[0] > 0 and x[1] > 0 and not x[2] > 1
+    return x * 2 if good else x * 3
+
+
+def backward_in_both(x, w):
+    """Each takes the gradient of one graph, which is used up afterwards."""
+    y = (x * w).exp()
+    if x.sum() > 0:
+        total = y.sum()
+        total.backward()
+    else:
+        total = (y * y).sum()
+        total.backward()
+    return total.detach()
+
+
+one(backward_in_both, with_gradient(3, 3))
+
+
+def a_word_that_decides(x, b):
+    mode = "up" if x.sum() > 0 else "down"
+    b.n = b.n + 1
+    if mode == "up":
+        b.x = b.x + x
+    else:
+        b.x = b.x * 0.5
+    return b.x * 2
+
+
+one(a_word_that_decides, box(n=lambda: eager.tensor(0), x=lambda: eager.ones(3)))
+
+
+@one
 def one_way_assigns(x):
     y = x * 2
     if x.sum() > 0:

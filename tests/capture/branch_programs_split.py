@@ -52,6 +52,18 @@ def the_argument_itself(x):
 
 
 @splits
+def two_of_one_memory(x):
+    if x.sum() > 0:
+        y = x * 2
+        z = y.detach()
+    else:
+        y = x * 3
+        z = y * 2
+    y.add_(1)
+    return y, z
+
+
+@splits
 def the_same_or_another(x):
     y = x * 2
     z = y

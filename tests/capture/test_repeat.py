@@ -214,7 +214,239 @@ def the_condition_is_met_at_first(x):
     return x, n
 
 
+# ---- a `for` that data may end
+
+
+def for_left(x):
+    for i in range(40):
+        x = x * 1.1
+        if x.sum() > 60:
+            break
+    return x, i
+
+
+def for_else(x):
+    for i in range(3, 40, 2):  # noqa: B007
+        x = x + i
+        if x.sum() > 600:
+            break
+    else:
+        x = x - 1
+    return x
+
+
+def for_returns(x):
+    for i in range(40, 3, -1):
+        x = x * 1.1 + i
+        if x.sum() > 500:
+            return x * 2, i
+    return x, -1
+
+
+def for_together(x):
+    for k, (i, j) in enumerate(zip(range(40), range(100, 0, -1), strict=False), 5):
+        x = x * 1.1 + i - j * 0.1
+        if x[k % 3] > 20:
+            break
+    return x, i, j, k
+
+
+def for_left_in_three_places(x):
+    for i in range(40):
+        x = x * 1.2
+        if x[0] > 20:
+            y = x * 2
+            break
+        if x[1] > 25:
+            return x, i
+    else:
+        y = x
+    return y, i
+
+
+def for_goes_on(x):
+    total = x * 0
+    for i in range(40):
+        if x[i % 3] < 0.15:
+            continue
+        total = total + x * i
+        if total.sum() > 60:
+            break
+        x = x * 1.1
+    return total, x
+
+
+def for_in_for(x):
+    n = 0
+    for j in range(3):
+        for i in range(30):
+            x, n = x * 1.1, n + 1
+            if x.sum() > 60 * (j + 1):
+                break
+    return x, n, i
+
+
+def for_in_a_branch(x):
+    n = 0
+    for i in range(30):
+        if x[0] < 5:
+            x = x + 1
+            if x.sum() > 20:
+                break
+        else:
+            x, n = x * 0.9, n + i
+    return x, n
+
+
+def for_rows(x):
+    total = x
+    for row in eager.outer(eager.arange(40.0), x):
+        total = total + row
+        if total.sum() > 100:
+            break
+    return total
+
+
+def for_listed(x):
+    rows, total = [x * i for i in range(20)], 0
+    for i, row in enumerate(reversed(rows)):
+        total = total + row * i
+        if total.sum() > 300:
+            break
+    return total, i
+
+
+def for_fills(x):
+    w = eager.zeros(40)
+    for i in range(40):
+        w[i] = x.sum()
+        x = x * 1.1
+        if x.sum() > 60:
+            break
+    return w, i
+
+
+def for_changes_state(x):
+    state, n = SimpleNamespace(x=x, k={"y": x}), 0
+
+    def more():
+        nonlocal n
+        n += 1
+
+    for _ in range(30):
+        state.x = state.x * 1.1
+        state.k["y"] = state.k["y"] + state.x
+        more()
+        if state.x.sum() > 40:
+            break
+    return state.x, state.k["y"], n
+
+
+def for_as_often(x):
+    for i in range(1, int(x.abs().sum()), 2):
+        x = x * 1.01 + i
+    return x
+
+
+def for_as_often_nested(x):
+    n = 0
+    for _ in range(int(x.abs().max())):
+        for _ in range(20):
+            x, n = x * 1.01, n + 1
+            if x[0] > 45:
+                break
+    return x, n
+
+
+def for_ends_in_a_while(x):
+    k = 0
+    while x.sum() < 50 and k < 4:
+        for i in range(20):  # noqa: B007
+            x = x * 1.05 + 0.01
+            if x[0] > 30:
+                break
+        k += 1
+    return x, k
+
+
+def for_converges(x):
+    a = eager.outer(x, x) + eager.eye(3)
+    u = x * 0 + 1
+    for _ in range(100):
+        v = 1 / (a.t() @ u + 1e-6)
+        new = 1 / (a @ v + 1e-6)
+        done = (new - u).abs().max() < 1e-3
+        u = new
+        if done:
+            break
+    return u, v
+
+
+def bisects(x):
+    low, high = x[0] * 0, x.abs().max() + 1
+    while high - low > 1e-3:
+        middle = (low + high) / 2
+        if middle * middle < x.abs().sum():
+            low = middle
+        else:
+            high = middle
+        if high - low < 1e-2:
+            break
+    return low, high
+
+
+def one_object_twice(x):
+    a, b, n = x * 1, x * 2, 0
+    while n < 3 and x.sum() < 1000:
+        m = a + b
+        if m.sum() > 10:
+            a = b = m
+        else:
+            a = m
+        n += 1
+    a.add_(1)
+    return a, b, a is b
+
+
+def an_iterator_of_both(x):
+    numbers = iter(range(30))
+    for _ in numbers:
+        x = x * 1.2
+        if x.sum() > 60:
+            break
+    return x, list(numbers)
+
+
+def an_index_of_a_list(x):
+    names = [*"abcdefgh"]
+    for i in range(8):
+        x = x * 1.3
+        if x.sum() > 30:
+            break
+    return names[i], f"{i:02d}"
+
+
+def a_row_written(x):
+    m = eager.outer(eager.arange(20.0), x)
+    for row in m:
+        if row.sum() > 30:
+            break
+    row.add_(100)
+    return m
+
+
+def a_row_of_one(x):
+    rows = list(eager.outer(eager.arange(20.0), x))
+    for row in rows:
+        if row.sum() > 30:
+            break
+    return row is rows[0], row is rows[19]
+
+
 ONE = [
+    for_left, for_else, for_returns, for_together, for_left_in_three_places, for_goes_on,
+    for_in_for, for_in_a_branch, for_rows, for_listed, for_fills, for_changes_state, for_as_often,
+    for_as_often_nested, for_ends_in_a_while, for_converges, bisects,
     either_of_two, goes_on_early, writes_in_place, writes_an_input, fills_a_buffer, keeps_the_best,
     steps_as_large_as_it_can, nested_with_a_for, a_list_by_turns, a_variable_of_a_closure,
     returns_inside, the_condition_is_met_at_first,
@@ -296,6 +528,7 @@ def a_first_value_stays(x):
 
 
 OTHERS = [
+    one_object_twice, an_iterator_of_both, an_index_of_a_list, a_row_written, a_row_of_one,
     writes_afterwards, writes_what_another_begins_as, reads_what_it_writes, another_entry, asks_who_it_is, hands_another_on, appends, grows,
     a_first_value_stays,
 ]  # fmt: skip

@@ -564,3 +564,25 @@ def test_rows_of_a_tensor(fn: Callable[..., Any], most: int) -> None:
         assert all(map(close, *found[-2:]))
         assert len(found[-1]) == len(found[-2])
     assert step.stats.compiles <= most and not step.stats.fallbacks
+
+
+def test_a_counter_that_the_program_keeps_itself_is_a_size() -> None:
+    """A cache that is filled: how much of it was is an attribute, of which nobody else says that it
+    varies."""
+
+    class Cache:
+        def __init__(self) -> None:
+            self.keys, self.used = eager.zeros(2, 32, 4), 0
+
+        def add(self, x: Any) -> Any:
+            self.keys[:, self.used : self.used + x.shape[1]] = x
+            self.used += x.shape[1]
+            return (x @ self.keys[:, : self.used].transpose(1, 2)).softmax(-1).sum(1), self.used
+
+    plain, kept = Cache(), Cache()
+    step = jit(kept.add, backend="python")
+    for n in range(2, 14):
+        x = eager.full((2, 1, 4), n / 8)
+        (want, used), (found, also) = plain.add(x), step(x)
+        assert used == also and eager.allclose(want, found)
+    assert step.stats.compiles <= 3 and not step.stats.splits

@@ -386,6 +386,28 @@ def test_gradients_at_values_of_steps_leave_the_loop_as_it_stands() -> None:
         check(fn, sequence, (5, 7, 20), compiles=3)
 
 
+def test_what_is_gone_through() -> None:
+    """`unbind` is one loop, a list turned round stays whole, a `for` is left where data say so, and
+    parts of half a size."""
+
+    def step(x: Any, y: Any) -> tuple[Any, ...]:
+        h, out = x[0], []
+        for a, b in zip(x.unbind(0), y.unbind(), strict=False):
+            h = h * 0.9 + a * b
+            out.append(h)
+        for i in range(x.shape[0] - 1, -1, -1):
+            h = h * 0.5 + x[i]
+        total = eager.zeros(4)
+        for row in y.detach():
+            total = total + row.abs()
+            if total.sum() > 3:
+                break
+        first, second = eager.cat([x, y]).split(x.shape[0])
+        return h, eager.stack(out[::-1]), total, first * second
+
+    check(with_gradients(step), lambda n: (floats(n, 4), floats(n, 4, seed=n)))
+
+
 class Recurrent(nn.Module):
     """A language model."""
 

@@ -84,7 +84,30 @@ def check(fn, compiled, limits=LIMITS):
                 assert eager.allclose(a, b, rtol=1e-9, atol=1e-12), limit
 
 
-ROWS = [(explicit, "python"), (plain, "python"), (not_at_first, "python"), (twice, "cpp")]
+def decided_by_a_number(x, w, limit):
+    """The backward of a round is given a number of its own."""
+    y, n = x, 0
+    while y.abs().sum() < limit:
+        y = y * w * 1.5 if n < 2 else y * 3 + w
+        n += 1
+    y.sum().backward()
+    return y.detach(), n
+
+
+def of_a_for(x, w, limit):
+    y = x
+    for i in range(9):
+        y = y * 1.5 + w * i
+        if y.abs().sum() > limit * 2:
+            break
+    y.sum().backward()
+    return y.detach(), i
+
+
+ROWS = [
+    (explicit, "python"), (plain, "python"), (not_at_first, "python"), (twice, "cpp"),
+    (decided_by_a_number, "cpp"), (of_a_for, "cpp"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("fn", "backend"), ROWS, ids=lambda x: getattr(x, "__name__", x))

@@ -111,10 +111,17 @@ class Session:
         self.unsafe: frozenset[str] = frozenset()  # lines where a check failed as a version ran
         self.rolls: list[Any] = []  # loops of which a step is recorded now: see `capture.roll`
         self.turns: dict[tuple[Any, int], int] = {}  # of loops: see `capture.plain`
-        self.tried: dict[int, tuple[Any, int]] = {}  # by id of an iterator: how often
+        # By id of an iterator: how often its loop was tried as what.
+        self.tried: dict[int, tuple[Any, collections.Counter[str]]] = {}
         self.inner: dict[int, Any] = {}  # values of steps of loops, by id, each with its loop
         self.rolled: list[str] = []  # what became of loops, for people
         self.bound_to = ""  # what the program saw that holds in this process only
+
+    def tries(self, iterator: Any, what: str, most: int) -> int:
+        """How many more tries a loop has, this one included, to be recorded as `what`."""
+        _, counts = self.tried.setdefault(id(iterator), (iterator, collections.Counter()))
+        counts[what] += 1
+        return max(most + 1 - counts[what], 0)
 
     def getattr(self, obj: Any, name: str) -> Any:
         try:

@@ -11,17 +11,29 @@ from __future__ import annotations
 import copy
 import operator
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
+import eager
 from eager.aval import same
 from eager.ops.move import cat, flip
+from eager.ops.part_views import unbind
 from eager.ops.view import movedim, norm_dim
 from eager.sym import SymNumber
 from eager.symint import SymInt, hint, known_eq, known_lt, of_data
 from eager.tensor import Tensor
 from eager.traced import Traced
 from jitcap.capture.breaks import Again
-from jitcap.capture.kinds.base import HANDLERS, KINDS, Kind, Refusing, Session, handles, kind_of, of
+from jitcap.capture.kinds.base import (
+    HANDLERS,
+    KINDS,
+    Kind,
+    Refusing,
+    Session,
+    handles,
+    handles_each,
+    kind_of,
+    of,
+)
 from jitcap.capture.kinds.constants import NativeKind
 from jitcap.capture.replay import Maker
 from jitcap.capture.sizes import out
@@ -155,6 +167,8 @@ def sized_iterator(s: Session, value: Any) -> SizedIterator | None:
         return SizedIterator(value)
     if type(value) is Rows and value.is_piece:
         value = value.whole()
+    if type(value) is Unbound and value._real is None:
+        value = value.whole
     if type(value) is not Tensor or not s.sizes.symbols or not value.ndim:
         return None
     length = value._array.shape[0]
@@ -224,6 +238,65 @@ class SizedIteratorKind(NativeKind):
         return kind_of(real).rebuild(make, real)
 
 
+class Unbound:
+    """`x.unbind()`: a tuple of rows, of which only a symbol knows how many. Native code finds a
+    real one."""
+
+    __slots__ = ("_real", "whole")
+
+    def __init__(self, whole: Tensor) -> None:
+        self.whole = whole
+        self._real: tuple[Tensor, ...] | None = None
+
+    def real(self) -> tuple[Tensor, ...]:
+        """Fixes the size."""
+        if self._real is None:
+            self._real = unbind(self.whole, 0)
+        return self._real
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return tuple
+
+    __len__, __iter__, __getitem__ = _of_real(len), _of_real(iter), _of_real(operator.getitem)
+
+
+_TENSOR: Final[Any] = Tensor
+
+
+@handles_each(eager.unbind, unbind, _TENSOR.unbind)
+def _unbind(s: Session, fn: Any, /, input: Any, dim: Any = 0) -> Any:
+    if type(dim) is int and dim == 0 and sized_iterator(s, input) is not None:
+        return Unbound(input)
+    return kind_of(unbind).call(s, unbind, (input, dim), {})
+
+
+@of(Unbound)
+class UnboundKind(NativeKind):
+    """It is gone through; all else needs the rows."""
+
+    def type_of(self, value: Any) -> type:
+        return tuple
+
+    def to_native(self, s: Session, value: Any) -> Any:
+        return value.real()
+
+    def getattr(self, s: Session, obj: Any, name: str) -> Any:
+        return getattr(obj.real(), name)
+
+    def getitem(self, s: Session, obj: Any, key: Any) -> Any:
+        return s.getitem(obj.real(), key)
+
+    def length(self, s: Session, obj: Any) -> Any:
+        return out(obj.whole._array.shape[0])
+
+    def iter(self, s: Session, obj: Any) -> Any:
+        return sized_iterator(s, obj) or iter(obj.real())
+
+    def rebuild(self, make: Maker, value: Any) -> str:
+        return KINDS[tuple].rebuild(make, value.real())
+
+
 # ---- lists
 
 
@@ -259,9 +332,14 @@ class Rows(Refusing):
         self.parts = (*self.parts, value)
 
     def reverse(self) -> None:
+        self.parts = self.turned().parts
+
+    def turned(self) -> Rows:
+        """Another list, the other way round."""
         self._look()
         turned = reversed(self.parts)
-        self.parts = tuple(p.reversed() if type(p) is Piece else p for p in turned)
+        parts = tuple(p.reversed() if type(p) is Piece else p for p in turned)
+        return Rows(self.site, parts)
 
     def at(self, index: int) -> Tensor:
         """An element that can be told from the ends. (A loop has a step.)"""
@@ -320,6 +398,9 @@ class Rows(Refusing):
         return Again(self.site)
 
 
+_TURNED: Final = slice(None, None, -1)
+
+
 def _side_by_side(whole: Tensor, dim: int) -> Tensor:
     """The rows of the first dimension one after the other along `dim` of theirs."""
     moved = movedim(whole, 0, dim)
@@ -346,6 +427,8 @@ class RowsKind(Kind):
         return getattr(obj, name)
 
     def getitem(self, s: Session, obj: Any, key: Any) -> Any:
+        if type(key) is slice and key == _TURNED:
+            return obj.turned()
         if type(key) is not int:
             self.refuse(obj, "an item")
         found = obj.at(key)
