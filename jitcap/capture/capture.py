@@ -24,7 +24,7 @@ from jitcap.capture.frames import VARKEYWORDS
 from jitcap.capture.kinds.base import words
 from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.native import name_of
-from jitcap.capture.origin import Attribute, Computed, Fixed, Keyword, Keywords, Origin, Positional
+from jitcap.capture.origin import Attribute, Computed, Fixed, Keyword, Keywords, Origin, Positional, Told
 from jitcap.capture.paths import looks, needed
 from jitcap.capture.result import Captured, Input, prepare
 from jitcap.capture.search import Search
@@ -277,7 +277,7 @@ def finish(session: Session, value: Any, shape: tuple[int, tuple[str, ...]]) -> 
     names = Names()
     prepare(session.guards, names, session.sizes.origins.values())
     rendered = len(session.guards.items)
-    drawn = tuple(session.drawn.values())
+    drawn = tuple(each for each in session.drawn.values() if type(each) is not Told)
     for each in drawn:
         names.later(each)
     end = epilogue(session, value, names)

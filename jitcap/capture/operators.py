@@ -21,7 +21,7 @@ from jitcap.capture.kinds.classes import class_raw
 from jitcap.capture.kinds.constants import refuse_own_text
 from jitcap.capture.kinds.lent import asked, is_value, stand_in
 from jitcap.capture.kinds.tensors import OutsideArray
-from jitcap.capture.kinds.text import Deferred, joined, mentions_runtime, promise
+from jitcap.capture.kinds.text import Deferred, between, joined, mentions_runtime, promise
 from jitcap.capture.operations import BINARY, COMPARE, INPLACE, NAMES, REFLECTED, UNARY
 from jitcap.guards import Same
 
@@ -121,6 +121,8 @@ def _native_binary(s: Session, plain: Callable[[Any, Any], Any], a: Any, b: Any)
     if isinstance(a, Deferred) or isinstance(b, Deferred):
         if plain is operator.add and all(kind_of(x).type_of(x) is str for x in (a, b)):
             return joined([a, b])
+        if plain is operator.sub and (found := between(a, b)) is not MISSING:
+            return found
         raise Break("data dependent", f"{plain.__name__}() of what is made of run-time values")
     if plain is operator.mod and isinstance(a, str) and mentions_runtime(b):
         refuse_own_text(s, (b,))

@@ -137,7 +137,8 @@ _CALLED: Final = {
     "functools": "partial",
     "random": "betavariate expovariate gammavariate gauss lognormvariate normalvariate "
     "paretovariate randint randrange triangular uniform vonmisesvariate weibullvariate",
-    "time": "sleep",
+    "time": "monotonic monotonic_ns perf_counter perf_counter_ns process_time process_time_ns sleep "
+    "thread_time thread_time_ns time time_ns",
     "types": "CellType FunctionType MethodType SimpleNamespace",
     "eager.dispatch": "apply",
     "eager.tensor": "wrap",

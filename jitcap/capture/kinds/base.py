@@ -104,7 +104,7 @@ class Session:
         self.special_names: dict[type, frozenset[str]] = {}  # those that are written in Python
         self.lent_classes: dict[type, type] = {}  # of the stand-ins for instances, by their class
         self.lent: dict[int, Any] = {}  # by id of an instance: its stand-in for native code
-        self.mirrors: list[tuple[Any, Any]] = []  # containers, and their copies in native code
+        self.mirrors: list[tuple[Any, Any, list[Any]]] = []  # containers, their copies in native code, what they held
         self.computed: dict[Any, Any] = {}  # numbers from outside, by how they are computed
         self.required: set[tuple[Any, int]] = set()  # of what the host calls: see `capture.host`
         self.counts: dict[int, list[Any]] = {}  # writes that only a run counts, by their memory
