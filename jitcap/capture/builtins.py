@@ -282,6 +282,25 @@ def _map(s: Session, fn: Any, *iterables: Any) -> Lazy:
     return Lazy(map, lambda: s.call(fn, tuple([s.next(it) for it in iterators]), {}))
 
 
+@handles(itertools.tee)
+def _tee(s: Session, iterable: Any, n: Any = 2, /) -> tuple[Any, ...]:
+    """Each has what the others have had before it."""
+    count = len(itertools.tee((), s.known(n)))
+    iterator, waiting = s.iter(iterable), [collections.deque[Any]() for _ in range(count)]
+
+    def step(own: collections.deque[Any]) -> Any:
+        if not own:
+            value = s.next(iterator)
+            for each in waiting:
+                each.append(value)
+        return own.popleft()
+
+    return tuple(Lazy(_TEE, functools.partial(step, own)) for own in waiting)
+
+
+_TEE: Final = type(itertools.tee(())[0])
+
+
 @handles(filter)
 def _filter(s: Session, fn: Any, iterable: Any) -> Lazy:
     iterator = s.iter(iterable)
