@@ -191,12 +191,12 @@ class DictShadow(Shadow):
         return [k for k, v in dict.items(self.twin) if k not in base or base[k] is not v]
 
     def reordered(self) -> bool:
-        """Whether a key was moved, or was removed and inserted again: new keys come last."""
+        """Whether a key was moved, or was removed and inserted again (4 as 4.0): new keys come last."""
         if not self.whole:
             return False
         now = [*self.kind.keys(self.twin)]
         kept = [k for k in self.base if dict.__contains__(self.twin, k)]
-        return now != kept + [k for k in now if k not in self.base]
+        return not all(map(_is_key, now, kept + [k for k in now if k not in self.base]))
 
     def changed(self) -> bool:
         return bool(self.removed() or self.stored() or self.reordered())
@@ -252,6 +252,11 @@ class DictShadow(Shadow):
             for k in self.stored()
             if type(self.base.get(k)) is int and type(dict.__getitem__(self.twin, k)) is int
         }
+
+
+def _is_key(a: Any, b: Any) -> bool:
+    """Whether two keys are one, and not only equal."""
+    return a is b or (type(a) is type(b) and type(a) in (int, str, bytes) and bool(a == b))
 
 
 def _constant(key: Any) -> Any:

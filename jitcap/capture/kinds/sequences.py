@@ -174,6 +174,19 @@ class ListShadow(Shadow):
     def _at(self, made: Numbered) -> Origin:
         return ItemBy(self.origin, made.origin, list.__getitem__ if self.has_ways else None)
 
+    def put(self, s: Session, key: Any, value: Any) -> bool:
+        """Set one element of a list, where that asks for no other."""
+        if type(key) is Numbered:
+            self.numbered[key][1] = value
+        elif type(key) is int and self.kind is list:
+            self.touch(s, key)
+            if key < 0:
+                self.measure(s)
+            list.__setitem__(self.twin, key, value)
+        else:
+            return False
+        return True
+
     def settle_numbers(self, s: Session) -> None:
         """What stands under run-time numbers is put where these are, under guards."""
         for made, (read, now) in self.numbered.items():
@@ -288,13 +301,18 @@ class ListShadow(Shadow):
 
         if self.kind is list:
             put, whole = bind(list.__setitem__), bind(slice(None))
-            puts = [
-                write(ITEM if plain else PUT, make.expr(made), make.expr(new), put, ITEM)
-                for made, (old, new) in self.numbered.items()
-                if old is not new
-            ]
-            if all(a is b for a, b in zip(items, base, strict=False)) and len(items) >= len(base):
-                return puts + ([extend(items[len(base) :])] if len(items) > len(base) else [])
+            same = len(items) >= len(base) and all(map(operator.is_, items, base))
+            if same or not self.whole:
+                held = [(made, *pair) for made, pair in self.numbered.items()]
+                held += [(i, *pair) for i, pair in enumerate(zip(base, items, strict=False))]
+                form = ITEM if plain else PUT
+                puts = [
+                    write(form, make.expr(k), make.expr(new), put, ITEM)
+                    for k, old, new in held
+                    if old is not new
+                ]
+                more = items[len(base) :]
+                return puts + ([extend(more)] if more else [])
             form, model = "{f}({t}, {k}, {v})", "{t}[:] = {v}"
             return [write(form if not plain else model, whole, f"[{make.all(items)}]", put, model)]
         if not (self.whole and self.measured):  # nobody looked: it may hold more at another call
@@ -344,8 +362,8 @@ class ListKind(SequenceKind, MeasuredKind):
 
     def setitem(self, s: Session, obj: Any, key: Any, value: Any) -> None:
         shadow = s.outside.shadow(obj)
-        if isinstance(shadow, ListShadow) and type(place := shadow.key(s, key)) is Numbered:
-            shadow.numbered[place][1] = value
+        key = shadow.key(s, key) if isinstance(shadow, ListShadow) else s.known(key)
+        if isinstance(shadow, ListShadow) and shadow.put(s, key, value):
             return
         self.complete(s, obj)
         if s.lends(key):
@@ -411,12 +429,20 @@ class SetShadow(Shadow):
             s.guard(Equals, place, self.order)
 
     def mark(self) -> tuple[Any, ...]:
-        return (frozenset(self.twin),) if self.twin != self.base else ()
+        gone, new = self._differences()
+        return (frozenset(self.twin),) if gone or new else ()
+
+    def _differences(self) -> tuple[list[Any], list[Any]]:
+        """What was removed, and added: 4.0 is another member than the 4 that was there."""
+        now, before = ({(type(x), x) for x in members} for members in (self.twin, self.base))
+        return (
+            [x for x in self.base if (type(x), x) not in now],
+            [x for x in self.twin if (type(x), x) not in before],
+        )
 
     def replay(self, make: Maker) -> list[Effect]:
         write = partial(self.write, make)
-        gone = [x for x in self.base if x not in self.twin]
-        new = [x for x in self.twin if x not in self.base]
+        gone, new = self._differences()
         effects = [write("{t}.difference_update({v})", value=f"[{make.all(gone)}]")] if gone else []
         return effects + ([write("{t}.update({v})", value=f"[{make.all(new)}]")] if new else [])
 
