@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import collections
 import operator
+import warnings
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -152,7 +154,20 @@ def unary(s: Session, op: str, a: Any) -> Any:
         return s.call(method, (a,), {})
     if _answers(s, a, {name}):
         return _of_instances(s, plain, a)
+    if plain is operator.invert and kind_of(a).type_of(a) is bool:
+        for words in _of_inverted():
+            s.call(warnings.warn, (words, DeprecationWarning), {})
+        a = s.call(int, (a,), {})
     return _numbers_or_values(s, plain, a)
+
+
+@lru_cache
+def _of_inverted() -> list[str]:
+    """What this version of Python warns of where a bool is inverted."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        operator.invert(True)
+    return [str(each.message) for each in found]
 
 
 def compare(s: Session, op: str, a: Any, b: Any) -> Any:
