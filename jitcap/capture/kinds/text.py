@@ -75,9 +75,10 @@ _SAMPLES: Final[dict[type, tuple[Any, ...]]] = {
     np.bool_: (np.True_, np.False_, np.True_),
 }
 _PROMISED: Final[dict[type, Any]] = {  # the same of what is made of them
-    list: [0.5], np.ndarray: np.zeros(1), float: 0.5,
+    list: [0.5], int: 1, float: 0.5,
     datetime: datetime(2001, 2, 3), date: date(2001, 2, 3), timedelta: timedelta(1),
 }  # fmt: skip
+_ARRAY: Final = np.zeros(1)
 
 
 def promise(s: Session, fn: Callable[..., Any], args: Args, kwargs: Kwargs | None = None) -> Any:
@@ -102,7 +103,7 @@ def _tried(fn: Callable[..., Any], given: Any, i: int, found: list[SymNumber]) -
             return _SAMPLES[value.pytype][i]
         if isinstance(value, Deferred):
             if value.cls is not str:
-                return _PROMISED[value.cls]
+                return _PROMISED.get(value.cls, _ARRAY)
             args, kwargs = copied((value.args, value.kwargs), sample)
             return value.fn(*args, **kwargs)
         return _like_tensor(value) if isinstance(value, Tensor) else MISSING
