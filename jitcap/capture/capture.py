@@ -149,11 +149,9 @@ def tracing(
     except RecursionError as error:
         raise _placed(Break("exception", "RecursionError"), error, session) from error
     except (Exception, GeneratorExit) as error:  # the latter, too, a program may raise by itself
-        refusal = _placed(Break("exception", words(error)), error, session)
-        refusal.unsure = bool(session.tracer.checks)
-        raise refusal from error
+        raise _raised(error, session) from error
     finally:
-        session.vm.over = True
+        session.vm.over, session.vm.passing = True, None
         before.put()
         sys.setrecursionlimit(limit)
         current_tracer.reset(token)
@@ -165,6 +163,13 @@ def tracing(
 def _floating_point_error(error: str, _: int) -> None:
     """NumPy computes now, and would warn or raise at each call, as its settings are by then."""
     raise Break("numpy", f"{error} in a number of NumPy")
+
+
+def _raised(error: BaseException, session: Session) -> Break:
+    """The refusal of a program that raises."""
+    refusal = _placed(Break("exception", words(error)), error, session)
+    refusal.unsure = bool(session.tracer.checks)
+    return refusal
 
 
 def _placed(found: Break, cause: BaseException, session: Session) -> Break:
