@@ -414,7 +414,7 @@ def identity(s: Session, obj: Any, fn: Any = id) -> Identity:
     return Identity(s, obj, fn)
 
 
-@handles_each(_thread.get_ident, _thread.get_native_id, os.getpid, os.getppid)
+@handles_each(_thread.get_ident, _thread.get_native_id, os.getpid)
 def _get_ident(s: Session, ask: Any) -> Any:
     now = ask()
     s.guard_that(f"{{}}() == {now}", ask)

@@ -55,9 +55,9 @@ def _call_layer(s: Session, method: Any, layer: Any, /, *args: Any, **kwargs: An
 @handles(FunctionType)
 def _function(s: Session, /, code: Any, space: Any, *args: Any, **kwargs: Any) -> Any:
     """A function over a dictionary, which it keeps."""
-    if (shadow := s.outside.shadow(space)) is None and isinstance(space, dict):
+    real, origin = s.outside.key_of(space)
+    if origin is None and isinstance(space, dict):
         raise Break("opcode", "a function gets a dictionary that is made inside for its globals")
-    real = space if shadow is None else shadow.real
     s.settle((args, kwargs))
     return s.made_inside(FunctionType(code, real, *args, **kwargs))
 

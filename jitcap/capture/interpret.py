@@ -227,6 +227,7 @@ class Interpreter:
             self._chain(error)
         self.passing = error if handler is None else None
         if handler is None:
+            frame.stack.clear()  # a generator there ends now
             try:
                 raise error
             finally:
