@@ -241,6 +241,7 @@ class Interpreter:
             frame.push(frame.pc - 1)
         frame.push(error)
         frame.pc = handler.target
+        del error  # as above
 
     def handled(self) -> BaseException | None:
         """The exception that the program is handling."""
