@@ -67,8 +67,7 @@ class Entries:
         self.versions: tuple[Call, ...] = ()  # replaced, never changed: readers need no lock
         self.compiled: dict[Call, Compiled] = {}
         self.varying = Varying.of(options)
-        # Lines where a check failed at run time, which are not captured.
-        self.unsafe: set[str] = {CLOCK} if options.verify else set()
+        self.unsafe: set[str] = {CLOCK} if options.verify else set()  # and lines: not captured
         self.failures: dict[Call, int] = {}
         self.fills, self.room, self.patience = 0, Room(), Room()
         self.limit: Record | None = None  # why calls run plainly where there is none

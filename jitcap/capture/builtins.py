@@ -298,7 +298,7 @@ def _tee(s: Session, iterable: Any, n: Any = 2, /) -> tuple[Any, ...]:
     return tuple(Lazy(_TEE, functools.partial(step, own)) for own in waiting)
 
 
-_TEE: Final = type(itertools.tee(())[0])
+_TEE: Final[Any] = type(itertools.tee(())[0])
 
 
 @handles(filter)

@@ -24,7 +24,16 @@ from jitcap.capture.frames import VARKEYWORDS
 from jitcap.capture.kinds.base import words
 from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.native import name_of
-from jitcap.capture.origin import Attribute, Computed, Fixed, Keyword, Keywords, Origin, Positional, Told
+from jitcap.capture.origin import (
+    Attribute,
+    Computed,
+    Fixed,
+    Keyword,
+    Keywords,
+    Origin,
+    Positional,
+    Told,
+)
 from jitcap.capture.paths import looks, needed
 from jitcap.capture.result import Captured, Input, prepare
 from jitcap.capture.search import Search

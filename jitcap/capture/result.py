@@ -153,7 +153,8 @@ class Captured:
     def _run(self, outputs: str, gathered: str) -> list[str]:
         """Draws of the host, and the graph."""
         draws = [self.names.later(drawn) for drawn in self.drawn]
-        drawn = [d.method for d in self.drawn if type(d.method.__self__) is not ModuleType]  # clocks
+        every = [drawn.method for drawn in self.drawn]
+        drawn = [m for m in every if type(m.__self__) is not ModuleType]  # a clock has no state
         if not drawn or not any(n.op is CHECK or n.op.raises for n in self.graph.nodes):
             return [*draws, f"{outputs} = K([{gathered}]{self._replaced()})"]
         by_owner = {id(method.__self__): method for method in drawn}

@@ -138,8 +138,8 @@ _CALLED: Final = {
     "operator": "attrgetter itemgetter methodcaller",
     "random": "betavariate expovariate gammavariate gauss lognormvariate normalvariate "
     "paretovariate randint randrange triangular uniform vonmisesvariate weibullvariate",
-    "time": "monotonic monotonic_ns perf_counter perf_counter_ns process_time process_time_ns sleep "
-    "thread_time thread_time_ns time time_ns",
+    "time": "monotonic monotonic_ns perf_counter perf_counter_ns process_time process_time_ns "
+    "sleep thread_time thread_time_ns time time_ns",
     "types": "CellType FunctionType MethodType SimpleNamespace",
     "eager.dispatch": "apply",
     "eager.tensor": "wrap",

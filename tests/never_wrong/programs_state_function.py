@@ -365,7 +365,9 @@ def a_function_over_a_dictionary():
         made = types.FunctionType(plain.__code__, space, "made", None, None)
         return x * made(), made.__globals__ is space, made.__name__
 
-    return scene(step, lambda: space.update(a=4), observe=lambda: {k: space.get(k) for k in ("a", "told")})
+    return scene(
+        step, lambda: space.update(a=4), observe=lambda: {k: space.get(k) for k in ("a", "told")}
+    )
 
 
 @case("function")

@@ -191,7 +191,8 @@ class DictShadow(Shadow):
         return [k for k, v in dict.items(self.twin) if k not in base or base[k] is not v]
 
     def reordered(self) -> bool:
-        """Whether a key was moved, or was removed and inserted again (4 as 4.0): new keys come last."""
+        """Whether a key was moved, or was removed and inserted again, maybe as an equal one (4.0
+        for 4): new keys come last."""
         if not self.whole:
             return False
         now = [*self.kind.keys(self.twin)]

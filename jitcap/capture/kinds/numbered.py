@@ -1,4 +1,4 @@
-"""Capture: keys that are run-time numbers. `counts[n]`, `batches[i]` -> one version for all of them.
+"""Capture: keys that are run-time numbers. `counts[n]`, `batches[i]` -> one version for all.
 
 In the twin of a container from outside such a key stands for itself: that it is none of the other
 keys there is guarded, and the entry is read and written under the number of the call. What looks at

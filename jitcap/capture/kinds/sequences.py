@@ -392,7 +392,7 @@ class ListKind(SequenceKind, MeasuredKind):
 
 def guard_limit(s: Session, real: Any, origin: Origin) -> int | None:
     """How long a deque may get."""
-    maxlen: int | None = collections.deque.maxlen.__get__(real)  # type: ignore[attr-defined]
+    maxlen: int | None = collections.deque.maxlen.__get__(real)
     s.guard(Equals, Attribute(origin, "maxlen"), maxlen)
     return maxlen
 

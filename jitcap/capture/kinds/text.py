@@ -76,7 +76,7 @@ _SAMPLES: Final[dict[type, tuple[Any, ...]]] = {
 }
 _PROMISED: Final[dict[type, Any]] = {  # the same of what is made of them
     list: [0.5], int: 1, float: 0.5,
-    datetime: datetime(2001, 2, 3), date: date(2001, 2, 3), timedelta: timedelta(1),
+    datetime: datetime.fromisoformat("2001-02-03"), date: date(2001, 2, 3), timedelta: timedelta(1),
 }  # fmt: skip
 _ARRAY: Final = np.zeros(1)
 
