@@ -338,8 +338,8 @@ def words(error: BaseException) -> str:
 
 
 def _answers(value: Any, depth: int) -> bool:
-    """Whether the program's code may run when this is made text."""
-    if depth > DEPTH or kind_of(value).python:
+    """Whether the program's code may run when this is made text, or only the run knows it."""
+    if depth > DEPTH or kind_of(value).python or isinstance(value, SymNumber):
         return True
     keys = dict.keys(value) if isinstance(value, dict) else ()
     return any(_answers(v, depth + 1) for v in (*keys, *parts_of(value)))
