@@ -27,6 +27,7 @@ from jitcap.by_dispatch.capture import capture, search
 from jitcap.capture import bytecode
 from jitcap.capture.breaks import Break, Place, Record
 from jitcap.capture.capture import beginning
+from jitcap.capture.clocks import CLOCK
 from jitcap.capture.kinds.modules import builtins_are_replaced
 from jitcap.capture.native import name_of
 from jitcap.capture.result import Captured, link, misfit, why_not
@@ -66,7 +67,7 @@ class Entries:
         self.versions: tuple[Call, ...] = ()  # replaced, never changed: readers need no lock
         self.compiled: dict[Call, Compiled] = {}
         self.varying = Varying.of(options)
-        self.unsafe: set[str] = set()  # lines where a check failed at run time: not captured
+        self.unsafe: set[str] = {CLOCK} if options.verify else set()  # and lines: not captured
         self.failures: dict[Call, int] = {}
         self.fills, self.room, self.patience = 0, Room(), Room()
         self.limit: Record | None = None  # why calls run plainly where there is none

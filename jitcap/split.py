@@ -142,17 +142,18 @@ class Splitter:
             return fn(*args, **kwargs)
         full = self._state.full
         self._state.depth, self._state.full = depth + 1, False
-        try:
-            return self._run(frame)
-        finally:
-            self._state.depth, self._state.full = depth, full
-
-    def _run(self, frame: Frame) -> Any:
-        key = frame.code, id(frame.globals)  # an id is only unique while the object lives
-        _, points = self._points.setdefault(key, (frame.globals, {}))
         vm = Interpreter(ConcreteWorld(frame, self.call, self._splits), OPCODES)
         vm.passthrough, vm.catches = (), (BaseException,)
         vm.frames.append(frame)
+        try:
+            return self._run(vm, frame)
+        finally:
+            vm.passing = None  # what is raised holds these frames: no cycle, as in `unwind`
+            self._state.depth, self._state.full = depth, full
+
+    def _run(self, vm: Interpreter, frame: Frame) -> Any:
+        key = frame.code, id(frame.globals)  # an id is only unique while the object lives
+        _, points = self._points.setdefault(key, (frame.globals, {}))
         plain = False
         while True:
             outcome = None if plain else self._segment(points, frame)

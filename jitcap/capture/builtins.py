@@ -16,12 +16,13 @@ import functools
 import io
 import itertools
 import operator
+import os
 import sys
 import time
 import typing
 import warnings
-from datetime import date, datetime
-from types import FunctionType
+from datetime import datetime
+from types import FunctionType, GeneratorType
 from typing import Any, Final, cast
 
 import numpy as np
@@ -281,6 +282,25 @@ def _map(s: Session, fn: Any, *iterables: Any) -> Lazy:
     return Lazy(map, lambda: s.call(fn, tuple([s.next(it) for it in iterators]), {}))
 
 
+@handles(itertools.tee)
+def _tee(s: Session, iterable: Any, n: Any = 2, /) -> tuple[Any, ...]:
+    """Each has what the others have had before it."""
+    count = len(itertools.tee((), s.known(n)))
+    iterator, waiting = s.iter(iterable), [collections.deque[Any]() for _ in range(count)]
+
+    def step(own: collections.deque[Any]) -> Any:
+        if not own:
+            value = s.next(iterator)
+            for each in waiting:
+                each.append(value)
+        return own.popleft()
+
+    return tuple(Lazy(_TEE, functools.partial(step, own)) for own in waiting)
+
+
+_TEE: Final[Any] = type(itertools.tee(())[0])
+
+
 @handles(filter)
 def _filter(s: Session, fn: Any, iterable: Any) -> Lazy:
     iterator = s.iter(iterable)
@@ -299,6 +319,8 @@ def _copy(s: Session, /, x: Any) -> Any:
     if kind_of(x).python:
         return s.interpret(cast("FunctionType", copy.copy), (x,), {})
     s.settle(x)
+    if (cls := kind_of(x).type_of(x)) is GeneratorType:
+        raise TypeError(f"cannot pickle {cls.__name__!r} object")
     return copy.copy(x)
 
 
@@ -392,10 +414,10 @@ def identity(s: Session, obj: Any, fn: Any = id) -> Identity:
     return Identity(s, obj, fn)
 
 
-@handles(_thread.get_ident)
-def _get_ident(s: Session) -> int:
-    now = _thread.get_ident()
-    s.guard_that(f"{{}}() == {now}", _thread.get_ident)
+@handles_each(_thread.get_ident, _thread.get_native_id, os.getpid)
+def _get_ident(s: Session, ask: Any) -> Any:
+    now = ask()
+    s.guard_that(f"{{}}() == {now}", ask)
     return now
 
 
@@ -531,11 +553,7 @@ for _refused, _home, _functions in (
         builtins.breakpoint, builtins.__import__, builtins.memoryview, builtins.dir,
     )),
     ("unknown call", "decimal.", (decimal.getcontext, decimal.setcontext, decimal.localcontext)),
-    ("time and chance", "time.", (
-        time.time, time.perf_counter, time.monotonic, time.process_time, time.time_ns,
-        time.perf_counter_ns,
-    )),
-    ("time and chance", "", (datetime.now, datetime.utcnow, datetime.today, date.today)),
+    ("time and chance", "", (datetime.utcnow,)),
     ("effect", "eager.", (
         eager_random.seed, eager_random.get_rng_state, eager_random.set_rng_state,
         eager_random.initial_seed, eager_random.Generator.seed, eager_random.Generator.get_state,

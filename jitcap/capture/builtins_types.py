@@ -11,7 +11,7 @@ import builtins
 import sys
 import types
 import typing
-from types import CellType
+from types import CellType, FunctionType
 from typing import Any, Final
 
 from eager.nn.modules.module import Module
@@ -50,6 +50,16 @@ def _call_layer(s: Session, method: Any, layer: Any, /, *args: Any, **kwargs: An
         if s.truth(s.getattr(layer, table)):
             return s.interpret(method, (layer, *args), kwargs)
     return s.call(s.getattr(layer, "forward"), args, kwargs)
+
+
+@handles(FunctionType)
+def _function(s: Session, /, code: Any, space: Any, *args: Any, **kwargs: Any) -> Any:
+    """A function over a dictionary, which it keeps."""
+    real, origin = s.outside.key_of(space)
+    if origin is None and isinstance(space, dict):
+        raise Break("opcode", "a function gets a dictionary that is made inside for its globals")
+    s.settle((args, kwargs))
+    return s.made_inside(FunctionType(code, real, *args, **kwargs))
 
 
 @handles(type)

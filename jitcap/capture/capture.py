@@ -24,7 +24,16 @@ from jitcap.capture.frames import VARKEYWORDS
 from jitcap.capture.kinds.base import words
 from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.native import name_of
-from jitcap.capture.origin import Attribute, Computed, Fixed, Keyword, Keywords, Origin, Positional
+from jitcap.capture.origin import (
+    Attribute,
+    Computed,
+    Fixed,
+    Keyword,
+    Keywords,
+    Origin,
+    Positional,
+    Told,
+)
 from jitcap.capture.paths import looks, needed
 from jitcap.capture.result import Captured, Input, prepare
 from jitcap.capture.search import Search
@@ -149,11 +158,9 @@ def tracing(
     except RecursionError as error:
         raise _placed(Break("exception", "RecursionError"), error, session) from error
     except (Exception, GeneratorExit) as error:  # the latter, too, a program may raise by itself
-        refusal = _placed(Break("exception", words(error)), error, session)
-        refusal.unsure = bool(session.tracer.checks)
-        raise refusal from error
+        raise _raised(error, session) from error
     finally:
-        session.vm.over = True
+        session.vm.over, session.vm.passing = True, None
         before.put()
         sys.setrecursionlimit(limit)
         current_tracer.reset(token)
@@ -165,6 +172,13 @@ def tracing(
 def _floating_point_error(error: str, _: int) -> None:
     """NumPy computes now, and would warn or raise at each call, as its settings are by then."""
     raise Break("numpy", f"{error} in a number of NumPy")
+
+
+def _raised(error: BaseException, session: Session) -> Break:
+    """The refusal of a program that raises."""
+    refusal = _placed(Break("exception", words(error)), error, session)
+    refusal.unsure = bool(session.tracer.checks)
+    return refusal
 
 
 def _placed(found: Break, cause: BaseException, session: Session) -> Break:
@@ -277,7 +291,7 @@ def finish(session: Session, value: Any, shape: tuple[int, tuple[str, ...]]) -> 
     names = Names()
     prepare(session.guards, names, session.sizes.origins.values())
     rendered = len(session.guards.items)
-    drawn = tuple(session.drawn.values())
+    drawn = tuple(each for each in session.drawn.values() if type(each) is not Told)
     for each in drawn:
         names.later(each)
     end = epilogue(session, value, names)

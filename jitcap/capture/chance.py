@@ -71,12 +71,12 @@ def _drawing(cls: type, name: str, pytype: type, most: int) -> Handler:
             return Deferred(numpy, (made,), cls=np.ndarray)
         if len(given) > most or named:
             raise Break("time and chance", f"{label}() is called")
-        return _number(s, drawn, pytype)
+        return number(s, drawn, pytype)
 
     return handler
 
 
-def _number(s: Session, drawn: Drawn, pytype: type) -> SymNumber:
+def number(s: Session, drawn: Drawn, pytype: type) -> SymNumber:
     """A drawn number, as an input of the graph."""
     node = s.tracer.input(drawn.name, scalar_aval(pytype()))
     s.drawn[node] = drawn
@@ -119,10 +119,10 @@ def _choosing(name: str) -> Handler:
         method = MethodType(_AMONG[name], owner)
         drawn = Drawn(len(s.drawn), method, plain, label, tuple(named.items()))
         if name == "choice":
-            return _number(s, drawn, pytype)
+            return number(s, drawn, pytype)
         s.drawn[drawn] = drawn
         made = [
-            _number(s, DrawnPart(len(s.drawn), method, (), label, (), drawn, i), pytype)
+            number(s, DrawnPart(len(s.drawn), method, (), label, (), drawn, i), pytype)
             for i in range(len(sample))
         ]
         if name != "shuffle":

@@ -164,3 +164,4 @@ class ConcreteWorld:
         if again and any(is_of(frame.code, link) for link in links(refusal)):
             return
         locate(refusal, frame)
+        del refusal

@@ -20,7 +20,7 @@ from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.mappings import DictShadow
 from jitcap.capture.kinds.tensors import TensorShadow
-from jitcap.capture.origin import Attribute, Fixed
+from jitcap.capture.origin import Attribute, Fixed, Told
 from jitcap.capture.outside import Shadow, ends
 from jitcap.capture.rebuild import CYCLE, Rebuilder
 from jitcap.capture.replay import ATTRIBUTE, VERSION, Effect
@@ -101,6 +101,8 @@ def epilogue(session: Session, value: Any, names: Names) -> Epilogue:
 
 def _render(session: Session, value: Any, make: Rebuilder) -> Epilogue:
     out = Epilogue(outputs=make.outputs, writes=make.writes, slots=make.slots, tensors=make.tensors)
+    clocks = [each for each in session.drawn.values() if type(each) is Told]
+    make.lines += [make.names.later(each) for each in clocks]
     returned = make.expr(value)
     stores = _versions(session, make)
     for shadow in list(session.outside.by_real.values()):

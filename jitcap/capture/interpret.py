@@ -227,6 +227,7 @@ class Interpreter:
             self._chain(error)
         self.passing = error if handler is None else None
         if handler is None:
+            frame.stack.clear()  # a generator there ends now
             try:
                 raise error
             finally:
@@ -240,6 +241,7 @@ class Interpreter:
             frame.push(frame.pc - 1)
         frame.push(error)
         frame.pc = handler.target
+        del error  # as above
 
     def handled(self) -> BaseException | None:
         """The exception that the program is handling."""

@@ -94,7 +94,16 @@ def _stands_in(frame: FrameType) -> bool:
 
 
 def locate(error: BaseException, place: Frame) -> None:
-    """Put the user's line on the traceback of `error`, in place of the interpreter's frames."""
+    """Put the user's line on the traceback of `error`, in place of the interpreter's frames. The
+    frame there keeps this one and those that called it: they let go of what leads back to it."""
+    frame = caller_at(place)(sys._getframe, (), {})
+    link = _below(error, place)
+    error.__traceback__ = TracebackType(link, frame, frame.f_lasti, frame.f_lineno)
+    del error, frame, link
+
+
+def _below(error: BaseException, place: Frame) -> TracebackType | None:
+    """The entries of a traceback that are the program's, of frames that `place` called."""
     kept = [
         old
         for old in links(error)
@@ -104,8 +113,7 @@ def locate(error: BaseException, place: Frame) -> None:
     link: TracebackType | None = None
     for old in reversed(kept):
         link = TracebackType(link, old.tb_frame, old.tb_lasti, old.tb_lineno)
-    frame = caller_at(place)(sys._getframe, (), {})
-    error.__traceback__ = TracebackType(link, frame, frame.f_lasti, frame.f_lineno)
+    return link
 
 
 def _no_traceback() -> TracebackType:

@@ -22,7 +22,7 @@ from eager.sym import SymNumber
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import Session
 from jitcap.capture.operations import COMPARE, INFIX, PREFIX
-from jitcap.capture.origin import Computed, Origin
+from jitcap.capture.origin import Computed, Origin, Told
 from jitcap.equality import text_of
 from jitcap.guards import Holds, TypeIs
 from jitcap.scalars import TOTAL, operands_of
@@ -168,6 +168,8 @@ def literal(x: Any) -> str:
 def enter(s: Session, number: SymNumber) -> Any:
     """A number as the graph's: an input for one that is read outside."""
     if type(number.leaf) is not Outside:
+        if type(drawn := s.drawn.get(number.leaf)) is Told:
+            raise Break("time and chance", f"{drawn.label}() is called, and used in the graph")
         return number.leaf
     origin = number.leaf.origin
     if number.pytype is complex:

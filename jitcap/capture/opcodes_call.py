@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from types import CellType
-from typing import Any
+from typing import Any, Final
 
 from jitcap.capture.bytecode import VERSION, Instruction
 from jitcap.capture.interpret import NULL, Done, Frame, Generator, Interpreter
@@ -65,6 +65,14 @@ def _super_arguments(vm: Interpreter, frame: Frame) -> tuple[Any, ...]:
     return vm.world.load_cell(frame.fast["__class__"]), first
 
 
+def _has_items(cls: type) -> bool:
+    """Whether the program gave a class items by number; what C code calls so are keys."""
+    return type(vars(cls).get("__getitem__", _C)) is not type(_C)
+
+
+_C: Final = dict.__len__  # a method of a slot
+
+
 @opcode("CALL_FUNCTION_EX")
 def call_function_ex(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     kwargs = frame.pop() if (ins.arg or 0) & 1 else {}
@@ -72,7 +80,7 @@ def call_function_ex(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     given = frame.pop()
     fn, bound = _callable(frame)
     cls = vm.world.call(type, (given,), {})
-    if not any("__iter__" in vars(c) or "__getitem__" in vars(c) for c in cls.__mro__):
+    if not any("__iter__" in vars(c) or _has_items(c) for c in cls.__mro__):
         what = f"argument after * must be an iterable, not {shown(cls)}"
         raise TypeError(f"{function_text(vm, fn)} {what}")
     args = vm.world.list_of(given)

@@ -126,7 +126,10 @@ def raise_varargs(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     if cause is not NULL:
         text = "exception causes must derive from BaseException"
         error.__cause__ = None if cause is None else _exception(vm, cause, text)
-    _again(vm, error)
+    try:
+        _again(vm, error)
+    finally:
+        del error  # no cycle: see `Interpreter.unwind`
 
 
 def _exception(vm: Interpreter, value: Any, complaint: str) -> BaseException:

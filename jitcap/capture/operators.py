@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import collections
 import operator
+import warnings
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -21,7 +23,7 @@ from jitcap.capture.kinds.classes import class_raw
 from jitcap.capture.kinds.constants import refuse_own_text
 from jitcap.capture.kinds.lent import asked, is_value, stand_in
 from jitcap.capture.kinds.tensors import OutsideArray
-from jitcap.capture.kinds.text import Deferred, joined, mentions_runtime, promise
+from jitcap.capture.kinds.text import Deferred, between, joined, mentions_runtime, promise
 from jitcap.capture.operations import BINARY, COMPARE, INPLACE, NAMES, REFLECTED, UNARY
 from jitcap.guards import Same
 
@@ -121,6 +123,8 @@ def _native_binary(s: Session, plain: Callable[[Any, Any], Any], a: Any, b: Any)
     if isinstance(a, Deferred) or isinstance(b, Deferred):
         if plain is operator.add and all(kind_of(x).type_of(x) is str for x in (a, b)):
             return joined([a, b])
+        if plain is operator.sub and (found := between(a, b)) is not MISSING:
+            return found
         raise Break("data dependent", f"{plain.__name__}() of what is made of run-time values")
     if plain is operator.mod and isinstance(a, str) and mentions_runtime(b):
         refuse_own_text(s, (b,))
@@ -150,7 +154,20 @@ def unary(s: Session, op: str, a: Any) -> Any:
         return s.call(method, (a,), {})
     if _answers(s, a, {name}):
         return _of_instances(s, plain, a)
+    if plain is operator.invert and kind_of(a).type_of(a) is bool:
+        for words in _of_inverted():
+            s.call(warnings.warn, (words, DeprecationWarning), {})
+        a = s.call(int, (a,), {})
     return _numbers_or_values(s, plain, a)
+
+
+@lru_cache
+def _of_inverted() -> list[str]:
+    """What this version of Python warns of where a bool is inverted."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        operator.invert(True)
+    return [str(each.message) for each in found]
 
 
 def compare(s: Session, op: str, a: Any, b: Any) -> Any:

@@ -162,6 +162,11 @@ class DrawnPart(Drawn):
     expr, show = Origin.expr, Origin.show
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Told(Drawn):
+    """What a clock says once the graph has run."""
+
+
 # ---- one step from another place
 
 

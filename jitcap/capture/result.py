@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any, Protocol
 
 from eager.dataclass import dataclass
@@ -153,9 +153,11 @@ class Captured:
     def _run(self, outputs: str, gathered: str) -> list[str]:
         """Draws of the host, and the graph."""
         draws = [self.names.later(drawn) for drawn in self.drawn]
-        if not draws or not any(n.op is CHECK or n.op.raises for n in self.graph.nodes):
+        every = [drawn.method for drawn in self.drawn]
+        drawn = [m for m in every if type(m.__self__) is not ModuleType]  # a clock has no state
+        if not drawn or not any(n.op is CHECK or n.op.raises for n in self.graph.nodes):
             return [*draws, f"{outputs} = K([{gathered}]{self._replaced()})"]
-        by_owner = {id(drawn.method.__self__): drawn.method for drawn in self.drawn}
+        by_owner = {id(method.__self__): method for method in drawn}
         methods = f"({', '.join(map(self.names.bind, by_owner.values()))},)"
         before = f"n{len(self.drawn)}"
         call = f"{self.names.bind(run_once)}(K, [{gathered}], {methods}, {before})"

@@ -22,6 +22,7 @@ from jitcap.capture import builtins_flow as _flow  # noqa: F401 - fills HANDLERS
 from jitcap.capture import builtins_types as _types  # noqa: F401 - fills HANDLERS
 from jitcap.capture import builtins_values as _values  # noqa: F401 - fills HANDLERS
 from jitcap.capture import chance as _chance  # noqa: F401 - fills HANDLERS
+from jitcap.capture import clocks as _clocks  # noqa: F401 - fills HANDLERS
 from jitcap.capture import host, numbers, operators, polyfills
 from jitcap.capture.breaks import Break, Place
 from jitcap.capture.frames import frame_for

@@ -135,9 +135,11 @@ _CALLED: Final = {
     "set slice str sum tuple zip",
     "collections": "OrderedDict defaultdict deque",
     "functools": "partial",
+    "operator": "attrgetter itemgetter methodcaller",
     "random": "betavariate expovariate gammavariate gauss lognormvariate normalvariate "
     "paretovariate randint randrange triangular uniform vonmisesvariate weibullvariate",
-    "time": "sleep",
+    "time": "monotonic monotonic_ns perf_counter perf_counter_ns process_time process_time_ns "
+    "sleep thread_time thread_time_ns time time_ns",
     "types": "CellType FunctionType MethodType SimpleNamespace",
     "eager.dispatch": "apply",
     "eager.tensor": "wrap",

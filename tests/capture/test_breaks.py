@@ -56,14 +56,15 @@ def reads_an_array(x, array=ARRAY):
     return x * float(array[1])
 
 
-@program("time and chance")
+@program("data dependent")
 def today(x):
     return x * (datetime.datetime.now().year > 2000)
 
 
 @program("time and chance")
 def looks_at_the_clock(x):
-    return x * (time.time() > 0)
+    y = x * 2
+    return y * (time.time() > 0)
 
 
 @program("time and chance")

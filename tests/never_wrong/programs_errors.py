@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import operator
+import os
 
 import numpy as np
 
@@ -314,3 +315,17 @@ def exceptions_hold_more_than_their_arguments():
         return x * n, kept[-1]
 
     return over(step, [1, 2], lambda: [[read(error) for error in each] for each in kept])
+
+
+@case("errors")
+def an_error_of_a_value_of_the_run_leaves_a_part():
+    class Told(Exception):
+        pass
+
+    def step(x, n):
+        os.getppid()  # splits the program here
+        if n > 1:
+            raise Told(x.sum().item(), n)
+        return x
+
+    return over(step, [1, 2, 3])

@@ -1,8 +1,10 @@
 """Output: what is printed, logged and warned, where it goes, and when the program's own code hears it."""
 
 import contextlib
+import datetime
 import io
 import logging
+import os
 import sys
 import time
 import warnings
@@ -439,3 +441,56 @@ def items_that_a_format_reads():
     x = vector()
     return Program(step, [(x, 1), after(lambda: table.update(a=7), x, 2),
                           after(lambda: rows.insert(0, "first"), x, 3)])  # fmt: skip
+
+
+@case("output")
+def text_of_parameters():
+    layer = eager.nn.Linear(2, 1)
+    with eager.no_grad():
+        layer.weight.fill_(2.0)
+        layer.bias.fill_(1.0)
+    log = logging.getLogger("never_wrong")
+
+    def step(x):
+        log.warning("weight %s", layer.weight)
+        print(layer.weight, [layer.bias], f"{layer.bias!r}|{layer.weight}", layer.weight.detach())
+        return str(layer.bias), "%s" % layer.weight, "{}".format(layer.bias)  # noqa: UP031, UP032
+
+    return over(lambda x, _: step(x), [1, 2])
+
+
+@case("output", one_graph=True, compiles=1)
+def a_clock_is_read_and_told():
+    seen = []
+
+    def step(x, _):
+        begun, day = time.perf_counter(), datetime.datetime.now()
+        y = x * 2
+        first = time.perf_counter()
+        z = y.sum()
+        seen.append((time.perf_counter() - first, first - begun, time.time_ns(), os.getpid()))
+        later = datetime.datetime.now() - day
+        print(f"{first - begun:.0f} {later.total_seconds():.0f} {day:at}")
+        return z, type(first), type(day), type(later), isinstance(day, datetime.date)
+
+    def ordered():
+        return [(a >= 0, b >= 0, c > 10**18, d == os.getpid()) for a, b, c, d in seen]
+
+    return over(step, [1, 1, 2, 3], ordered)
+
+
+@case("output")
+def a_clock_that_decides():
+    seen = []
+
+    def step(x, limit):
+        begun = time.monotonic()
+        time.sleep(0.002)
+        slept = time.monotonic() - begun
+        while time.monotonic() - begun < limit and len(seen) < 9:
+            x = x * 2
+            seen.append(len(seen))
+        rate = 1 / (time.monotonic() - begun)
+        return x, slept >= 0.002, rate > 0, x * (time.time() > 0)
+
+    return over(step, [0.0, 100.0, 0.0], lambda: seen)

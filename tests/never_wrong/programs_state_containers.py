@@ -440,3 +440,116 @@ def the_order_of_a_small_set():
         names.update(reversed(kept))
 
     return scene(step, change)
+
+
+@case("containers", one_graph=True, compiles=3)
+def entries_under_a_number_that_varies():
+    counts, seen, table = collections.Counter(), {}, {k: float(k) for k in range(20)}
+    marks = [0] * 20
+    rows_of = [eager.tensor([1.0 * k, 1.0]) for k in range(20)]
+
+    def step(x, n):
+        counts[n] += 1
+        seen[n] = x.sum()
+        marks[n] += 1
+        return x * rows_of[n], table[n], n in seen, marks[n]
+
+    values = [(eager.ones(2), n) for n in (1, 2, 3, 7, 1, 4, 2)]
+    return rows(step, *values, observe=lambda: (counts, seen, marks))
+
+
+@case("containers")
+def numbers_that_may_be_one_key():
+    table, items, aliases = {3: 1}, [0] * 6, [eager.ones(2), eager.ones(2)]
+    aliases.append(aliases[0])
+
+    def step(x, n, m):
+        told = [table.get(n), table.get(3), items[n], items[-1]]
+        table[n] = table.get(m, 0) + 1
+        items[m] += 2
+        items[0] = items[n]
+        table[3] += 1
+        aliases[n % 3].add_(1)
+        told += [aliases[m % 3] is aliases[0], table.pop(m, None), n in table, [*table]]
+        return told, sum(items), sorted(table)
+
+    pairs = [(1, 2), (2, 3), (2, 2), (3, 3), (5, 0), (0, 5), (4, 1)]
+    given = [(eager.ones(2), n, m) for n, m in pairs]
+    return rows(step, *given, observe=lambda: (table, items, aliases))
+
+
+@case("containers")
+def numbers_that_are_no_key():
+    table, items = {0: 1}, [5, 6, 7]
+
+    def step(x, n):
+        told = []
+        for ask in (
+            lambda: items[n],
+            lambda: table[n],
+            lambda: items.__setitem__(n, 1),
+            lambda: (1.5, 2.5)[n],
+            lambda: "abc"[n],
+            lambda: range(3)[n],
+            lambda: items[n:],
+            lambda: table.__delitem__(n),
+        ):
+            try:
+                told.append(ask())
+            except (LookupError, TypeError) as error:
+                told.append((type(error).__name__, str(error)))
+        return told
+
+    values = (1, 2, 9, 8, -1, -9, True, 1.5, 2.5, 0)
+    return rows(step, *[(eager.ones(2), n) for n in values], observe=lambda: (table, items))
+
+
+@case("containers", one_graph=True)
+def a_key_comes_back_as_another_that_is_equal():
+    table, members = {5: 2, 4: 1}, {1, 5}
+
+    def step(x):
+        del table[4]
+        table[4.0] = 3
+        members.discard(1)
+        members.add(True)  # equal to the 1 that was there
+        return x
+
+    return scene(step, observe=lambda: (table, members))
+
+
+@case("containers")
+def a_deque_of_a_class_of_the_program():
+    class Window(collections.deque):
+        def mean(self):
+            return sum(self) / len(self)
+
+    window, plain = Window(maxlen=2), Window([1.0, 2.0])
+
+    def step(x):
+        window.append(x.sum())
+        plain.appendleft(len(plain))
+        plain.rotate(1)
+        return window.mean(), [*plain], plain[-1], window.maxlen, Window([x, x])
+
+    return scene(step, nothing, nothing, plain.clear, observe=lambda: (window, plain))
+
+
+@case("containers")
+def what_is_compared_changes_what_holds_it():
+    class Clears:
+        def __init__(self, held):
+            self.held = held
+
+        def __eq__(self, other):
+            self.held.clear()
+            return True
+
+    def step(x):
+        a, b, c = [], [], {}
+        a += [Clears(a), 1]
+        b += [Clears(b), 2]
+        c["a"] = Clears(c)
+        return x, a == b, len(a), len(b), c == {"a": 1}, len(c)
+
+    return scene(step, nothing)

@@ -5,7 +5,7 @@ import weakref
 import eager
 
 from .harness import case
-from .scene import nothing, scene
+from .scene import nothing, rows, scene
 
 
 def world():
@@ -312,3 +312,43 @@ def a_with_block_ends_and_an_object_goes():
         return x
 
     return scene(step, nothing, observe=lambda: list(log))
+
+
+@case("endings")
+def what_an_exception_leaves_behind():
+    """Its frames are in no cycle: what they hold goes with it, and what lies on their stacks before."""
+    log, held = [], []
+
+    class Thing:
+        pass
+
+    def closing():
+        try:
+            yield 1
+            yield 2
+        finally:
+            log.append("closed")
+
+    def fails(x):
+        thing = Thing()
+        held.append(weakref.ref(thing))
+        for value in closing():
+            if x.sum().item() > value:
+                raise KeyError(value)
+
+    def step(x):
+        try:
+            fails(x)
+        except KeyError as error:
+            log.append(str(error))
+        return [ref() is None for ref in held]
+
+    return scene(step, nothing, nothing, observe=lambda: log)
+
+
+@case("endings")
+def an_inverted_bool_warns():
+    def step(x, flag):
+        return x, ~flag, ~True, ~(flag == 1)
+
+    return rows(step, *[(eager.ones(2), flag) for flag in (True, False, True)])

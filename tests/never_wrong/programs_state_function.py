@@ -1,6 +1,8 @@
 """The function itself: its attributes, its defaults, how its arguments are given."""
 
 import functools
+import operator
+import types
 
 import numpy as np
 
@@ -348,3 +350,33 @@ def calls_that_do_not_fit_in_python_s_words():
         return [words(call) for call in calls]
 
     return scene(step)
+
+
+@case("function")
+def a_function_over_a_dictionary():
+    space = {"a": 3}
+
+    def plain():
+        global told  # noqa: PLW0604
+        told = a  # noqa: F821
+        return a  # noqa: F821
+
+    def step(x):
+        made = types.FunctionType(plain.__code__, space, "made", None, None)
+        return x * made(), made.__globals__ is space, made.__name__
+
+    return scene(
+        step, lambda: space.update(a=4), observe=lambda: {k: space.get(k) for k in ("a", "told")}
+    )
+
+
+@case("function")
+def getters_that_are_made_inside_a_split():
+    def step(x):
+        second, shape = operator.itemgetter(1, 0), operator.attrgetter("shape")
+        total = operator.methodcaller("sum", 0, keepdim=True)
+        if x.sum().item() > 5:
+            x = x + 1
+        return second([x, 2]), shape(x), total(x), x[0].item() > 1
+
+    return scene(step, nothing)

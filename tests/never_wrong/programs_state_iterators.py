@@ -1,5 +1,7 @@
 """Iterators and generators: from outside, half consumed, stored and resumed."""
 
+import collections
+import copy
 import itertools
 
 import numpy as np
@@ -453,5 +455,59 @@ def throw_send_and_close_pass_through_yield_from():
                 except Exception as error:
                     log.append(repr(error))
         return log
+
+    return scene(step, nothing)
+
+
+@case("iterators")
+def generators_that_have_not_begun():
+    kept = {}
+
+    def numbers(count, *more, by=1, **named):
+        kept["begun"] = kept.get("begun", 0) + 1
+        yield from (count, more, by, named)
+
+    def step(x, n):
+        made = numbers(n, x, by=2, z=n)
+        votes = collections.Counter(int((x * k).argmax()) for k in (1, -1, n))
+        best = max(float(v) for v in x)
+        return made, votes, best, (v * n for v in [x, x])
+
+    def told(x, n):
+        made, votes, best, products = step(x, n)
+        return step, [*made], votes, best, [*products]
+
+    return rows(told, *[(eager.tensor([1.0, 3.0]), n) for n in (1, 2, -2)], observe=lambda: kept)
+
+
+@case("iterators", one_graph=True)
+def tee_gives_the_objects_themselves():
+    layers = [eager.nn.ReLU(), eager.nn.Identity()]
+
+    def step(x, n):
+        first, second = itertools.tee(layers)
+        for layer in first:
+            x = layer(x)
+        a, b, c = itertools.tee((n * i for i in range(3)), 3)
+        told = [next(a), [*b], [*a], [*c], next(second) is layers[0], itertools.tee([], 0)]
+        try:
+            itertools.tee([], -n)
+        except ValueError as error:
+            told.append(str(error))
+        return x, told
+
+    return rows(step, *[(eager.ones(2), n) for n in (1, 2)])
+
+
+@case("iterators")
+def a_generator_is_not_copied():
+    def step(x):
+        told = []
+        for how in (copy.copy, copy.deepcopy):
+            try:
+                how(v for v in [x])
+            except TypeError as error:
+                told.append(str(error))
+        return told
 
     return scene(step, nothing)

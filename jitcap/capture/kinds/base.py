@@ -104,7 +104,8 @@ class Session:
         self.special_names: dict[type, frozenset[str]] = {}  # those that are written in Python
         self.lent_classes: dict[type, type] = {}  # of the stand-ins for instances, by their class
         self.lent: dict[int, Any] = {}  # by id of an instance: its stand-in for native code
-        self.mirrors: list[tuple[Any, Any]] = []  # containers, and their copies in native code
+        # Containers, their copies in native code, and what they held by then.
+        self.mirrors: list[tuple[Any, Any, list[Any]]] = []
         self.computed: dict[Any, Any] = {}  # numbers from outside, by how they are computed
         self.required: set[tuple[Any, int]] = set()  # of what the host calls: see `capture.host`
         self.counts: dict[int, list[Any]] = {}  # writes that only a run counts, by their memory
@@ -283,6 +284,7 @@ class Session:
     as_bool: Callable[[Any], Any]
     search: Any  # for all refusals, not for a graph
     drawn: dict[Any, Any]  # graph input -> the number that the host draws for it
+    host_calls: list[Any]  # put off until the graph has run
     call: Callable[[Any, Args, Kwargs], Any]
     interpret: Callable[[FunctionType, Args, Kwargs], Any]
     native: Callable[..., Any]
@@ -343,8 +345,8 @@ def words(error: BaseException) -> str:
 
 
 def _answers(value: Any, depth: int) -> bool:
-    """Whether the program's code may run when this is made text."""
-    if depth > DEPTH or kind_of(value).python:
+    """Whether the program's code may run when this is made text, or only the run knows it."""
+    if depth > DEPTH or kind_of(value).python or isinstance(value, SymNumber):
         return True
     keys = dict.keys(value) if isinstance(value, dict) else ()
     return any(_answers(v, depth + 1) for v in (*keys, *parts_of(value)))

@@ -69,6 +69,13 @@ GENERATORS: Final = (random.Random, np.random.RandomState, np.random.Generator)
 _VALUES_VIEW: Final[type] = type({}.values())
 
 
+def _place(s: Session, key: Any) -> Any:
+    """An index for native code, which complains of one that is no int."""
+    if type(key) is slice:
+        return slice(*(_place(s, part) for part in (key.start, key.stop, key.step)))
+    return s.known(key) if type(key) is SymNumber else key
+
+
 class NativeKind(Kind):
     """A builtin type's own behaviour, on a value that is settled first."""
 
@@ -90,10 +97,12 @@ class NativeKind(Kind):
 
     def getitem(self, s: Session, obj: Any, key: Any) -> Any:
         self.settle(s, obj, 0)
+        key = _place(s, key)
         return obj[key] if type(key) is int else s.natively(lambda place: obj[place], (key,))
 
     def setitem(self, s: Session, obj: Any, key: Any, value: Any) -> None:
         self.settle(s, obj, 0)
+        key = _place(s, key)
         if s.lends(key):
             s.natively(lambda place: operator.setitem(obj, place, value), (key,))
         else:
@@ -101,7 +110,7 @@ class NativeKind(Kind):
 
     def delitem(self, s: Session, obj: Any, key: Any) -> None:
         self.settle(s, obj, 0)
-        s.natively(lambda place: operator.delitem(obj, place), (key,))
+        s.natively(lambda place: operator.delitem(obj, place), (_place(s, key),))
 
     def contains(self, s: Session, obj: Any, item: Any) -> Any:
         self.settle(s, obj, 0)

@@ -399,6 +399,12 @@ class GetterKind(FixedKind):
             found = tuple(functools.reduce(s.getattr, name.split("."), obj) for name in given)
         return found[0] if len(given) == 1 else found
 
+    def rebuild(self, make: Maker, value: Any) -> str:
+        if make.is_fixed(value):
+            return super().rebuild(make, value)
+        new, given = value.__reduce__()
+        return make.let(f"{make.expr(new)}({make.all(given)})")
+
 
 class HostKind(ObjectKind):
     """Objects that are taken as they are: random generators, loggers, progress bars. What they

@@ -7,7 +7,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from types import GeneratorType
+from inspect import CO_VARARGS, CO_VARKEYWORDS
+from types import FunctionType, GeneratorType
 from typing import Any, Final, cast
 
 from jitcap.capture.breaks import Break
@@ -61,7 +62,20 @@ class GeneratorKind(NativeKind):
         setattr(_A_GENERATOR, name, value)  # has no such attribute, or none that can be set
 
     def rebuild(self, make: Maker, value: Any) -> str:
-        raise Break("generator", "a generator made inside is returned or stored")
+        """One that has not begun is what its function gives."""
+        if value.started or value.frame is None or type(value.frame.function) is not FunctionType:
+            raise Break("generator", "a generator that has begun inside is returned or stored")
+        code, fast = value.frame.code, value.frame.fast
+        first = code.co_argcount
+        named = code.co_varnames[first : first + code.co_kwonlyargcount]
+        collected = iter(code.co_varnames[first + len(named) :])
+        given = [make.expr(fast[name]) for name in code.co_varnames[:first]]
+        if code.co_flags & CO_VARARGS:
+            given.append(f"*{make.expr(fast[next(collected)])}")
+        given += [f"{name}={make.expr(fast[name])}" for name in named]
+        if code.co_flags & CO_VARKEYWORDS:
+            given.append(f"**{make.expr(fast[next(collected)])}")
+        return make.let(f"{make.expr(value.frame.function)}({', '.join(given)})")
 
     def iter(self, s: Session, obj: Any) -> Any:
         return obj

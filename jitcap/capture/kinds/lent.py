@@ -11,7 +11,8 @@ from __future__ import annotations
 import collections
 import datetime as dt
 import functools
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from eager.op import Op
@@ -199,9 +200,10 @@ def _mirror(s: Session, value: Any, cls: type, text: bool) -> Any:
     """A copy of a container in which its parts are lent."""
     if cls is slice:
         return slice(*(lend(s, v, text) for v in (value.start, value.stop, value.step)))
-    for original, copy in s.mirrors:
+    for original, copy, _ in s.mirrors:
         if original is value:
             return copy
+    held = [*parts_of(value)]
     mirror: Any
     if issubclass(cls, tuple):
         mirror = tuple.__new__(cls, [lend(s, v, text) for v in value])
@@ -211,13 +213,13 @@ def _mirror(s: Session, value: Any, cls: type, text: bool) -> Any:
             mirror[key] = lend(s, part, text)
     elif cls is list or cls is collections.deque:
         mirror = value.copy()
-        s.mirrors.append((value, mirror))
+        s.mirrors.append((value, mirror, held))
         for i, part in enumerate(value):
             mirror[i] = lend(s, part, text)
         return mirror
     else:
         raise Break("opaque object", f"a {cls.__qualname__} of instances is looked into")
-    s.mirrors.append((value, mirror))
+    s.mirrors.append((value, mirror, held))
     return mirror
 
 
@@ -229,7 +231,7 @@ def back(s: Session, value: Any) -> Any:
     if cls is Reentry:
         return value._fn
     if cls in (list, tuple, dict, set, collections.deque):
-        for original, mirror in s.mirrors:
+        for original, mirror, _ in s.mirrors:
             if mirror is value:
                 return original
         held = list(value.values() if cls is dict else value)
@@ -242,7 +244,8 @@ def back(s: Session, value: Any) -> Any:
 def natively(
     s: Session, fn: Callable[..., Any], args: Args, kwargs: Kwargs | None = None, text: bool = False
 ) -> Any:
-    """`fn(*args)` with instances lent. What it did to lists is done to the program's."""
+    """`fn(*args)` with instances lent. What it did to lists is done to the program's; a list that a
+    method of an instance changed meanwhile is another one than it looked at."""
     outer, s.mirrors = s.mirrors, []
     try:
         given = [lend(s, a, text) for a in args]
@@ -250,18 +253,23 @@ def natively(
         try:
             return back(s, fn(*given, **named))
         finally:
-            for original, mirror in s.mirrors:
+            for original, mirror, held in s.mirrors:
+                if not _same_parts([*parts_of(original)], held):
+                    raise Break("effect", f"{fn.__name__}() asks what changes its operands")
                 if isinstance(mirror, list | collections.deque):
-                    _write_back(s, original, mirror)
+                    _write_back(original, [back(s, v) for v in mirror])
     finally:
         s.mirrors = outer
 
 
-def _write_back(s: Session, original: Any, mirror: Any) -> None:
-    parts = [back(s, v) for v in mirror]
-    if len(parts) != len(original) or any(a is not b for a, b in zip(parts, original, strict=True)):
+def _write_back(original: Any, parts: list[Any]) -> None:
+    if not _same_parts(parts, [*parts_of(original)]):
         original.clear()
         original.extend(parts)
+
+
+def _same_parts(a: Sequence[Any], b: Sequence[Any]) -> bool:
+    return len(a) == len(b) and all(map(operator.is_, a, b))
 
 
 def refuse_key(s: Session, key: Any) -> None:

@@ -18,6 +18,7 @@ from jitcap.capture.kinds.base import (
     of,
     refuse_identity,
 )
+from jitcap.capture.kinds.numbered import MANY, Numbered, find, may_stand
 from jitcap.capture.kinds.sequences import MeasuredKind
 from jitcap.capture.origin import Attribute, Item, ItemBy, Keys, Origin, entry_of
 from jitcap.capture.outside import Shadow
@@ -39,6 +40,7 @@ class DictShadow(Shadow):
         self.base: dict[Any, Any] = {}  # what was loaded, by key
         self.known: set[Any] = set()  # keys of which the twin tells the truth
         self.unasked: set[Any] = set()  # of these, set by the program before anybody looked
+        self.numbered: list[Numbered] = []  # of these, run-time numbers
         self.whole = False
         self.owner: type | None = None  # of an instance dictionary: the class of the instance
         # The class whose methods keep the twin consistent, whatever a subclass overrides.
@@ -54,6 +56,38 @@ class DictShadow(Shadow):
             self.known.add(key)
             self.unasked.add(key)
         self.kind.__setitem__(self.twin, key, value)
+
+    def key(self, s: Session, key: Any) -> Any:
+        """The key of the twin that is equal to this one."""
+        others = [k for k in self.known if type(k) is not str]
+        ints = [k for k in others if type(k) is int]
+        alike = len(ints) + len(self.numbered) == len(others) <= MANY
+        if may_stand(key) and alike and not self.whole:
+            found = find(s, key, [*sorted(ints), *self.numbered])
+            if found is None:
+                self.numbered.append(found := Numbered(key))
+            return found
+        key = s.known(key)
+        if type(key) is int:
+            found = find(s, key, self.numbered)
+            return key if found is None else found
+        if type(key) is not str:
+            self.settle_numbers(s)
+        return key
+
+    def settle_numbers(self, s: Session) -> None:
+        """Keys that are numbers get the values that these have, under guards."""
+        if not self.numbered:
+            return
+        values = {made: s.known(made.number) for made in self.numbered}
+        self.numbered = []
+        for table, kind in ((self.twin, self.kind), (self.base, dict)):
+            held = [(values.get(k, k), v) for k, v in kind.items(table)]
+            kind.clear(table)
+            for key, value in held:
+                kind.__setitem__(table, key, value)
+        self.known = {values.get(k, k) for k in self.known}
+        self.unasked = {values.get(k, k) for k in self.unasked}
 
     def before_delete(self, s: Session, key: Any) -> None:
         """Whether it was there decides what is removed. A key that is removed and comes back moves
@@ -77,7 +111,7 @@ class DictShadow(Shadow):
         if self.whole or key in self.known:
             return
         self.known.add(key)
-        real_key, origin = s.outside.key_of(key)
+        real_key, origin = key.place() if type(key) is Numbered else s.outside.key_of(key)
         value = dict.get(self.real, real_key, MISSING)
         by = self.way("__contains__", dict.__contains__)
         if value is MISSING:
@@ -110,6 +144,7 @@ class DictShadow(Shadow):
     def complete(self, s: Session) -> None:
         if self.whole:
             return
+        self.settle_numbers(s)
         keys = list(self.kind.keys(self.real))
         if all(type(k) in (int, str) for k in keys):
             own = self.way("__iter__", self.kind.__iter__) or self.way("__len__", self.kind.__len__)
@@ -156,12 +191,13 @@ class DictShadow(Shadow):
         return [k for k, v in dict.items(self.twin) if k not in base or base[k] is not v]
 
     def reordered(self) -> bool:
-        """Whether a key was moved, or was removed and inserted again: new keys come last."""
+        """Whether a key was moved, or was removed and inserted again, maybe as an equal one (4.0
+        for 4): new keys come last."""
         if not self.whole:
             return False
         now = [*self.kind.keys(self.twin)]
         kept = [k for k in self.base if dict.__contains__(self.twin, k)]
-        return now != kept + [k for k in now if k not in self.base]
+        return not all(map(_is_key, now, kept + [k for k in now if k not in self.base]))
 
     def changed(self) -> bool:
         return bool(self.removed() or self.stored() or self.reordered())
@@ -173,8 +209,9 @@ class DictShadow(Shadow):
         return stored, tuple(self.removed()), self.reordered()
 
     def lost(self) -> Iterable[Any]:
-        keys = (k for k in (*self.removed(), *self.stored()) if type(k) in (int, str))
-        return [dict.get(self.real, k) for k in keys]
+        keys = (*self.removed(), *self.stored())
+        plain = (k.value if type(k) is Numbered else k for k in keys)
+        return [dict.get(self.real, k) for k in plain if type(k) in (int, str)]
 
     def replay(self, make: Maker) -> list[Effect]:
         if self.real is vars(builtins):
@@ -212,10 +249,15 @@ class DictShadow(Shadow):
 
     def counters(self) -> set[str]:
         return {
-            Item(self.origin, k).show()
+            (ItemBy(self.origin, k.origin) if type(k) is Numbered else Item(self.origin, k)).show()
             for k in self.stored()
             if type(self.base.get(k)) is int and type(dict.__getitem__(self.twin, k)) is int
         }
+
+
+def _is_key(a: Any, b: Any) -> bool:
+    """Whether two keys are one, and not only equal."""
+    return a is b or (type(a) is type(b) and type(a) in (int, str, bytes) and bool(a == b))
 
 
 def _constant(key: Any) -> Any:
@@ -232,14 +274,15 @@ def touch(s: Session, mapping: Any, key: Any) -> None:
 
 def _known(s: Session, mapping: Any, key: Any, *, drops: bool = False) -> Any:
     """A key that is looked up or dropped: its value, of which the dictionary tells the truth."""
-    key = s.known(key)
     shadow = s.outside.shadow(mapping)
     if not isinstance(shadow, DictShadow):
+        key = s.known(key)
         s.hashing((key,))
     elif drops:
-        shadow.before_delete(s, key)
+        shadow.settle_numbers(s)
+        shadow.before_delete(s, key := s.known(key))
     else:
-        shadow.touch(s, key)
+        shadow.touch(s, key := shadow.key(s, key))
     return key
 
 
@@ -267,8 +310,10 @@ class DictKind(MeasuredKind):
         return s.outside.register(DictShadow(real, origin, type(real)()))
 
     def getitem(self, s: Session, obj: Any, key: Any) -> Any:
-        key = _known(s, obj, key)
-        if not dict.__contains__(obj, key) and type(obj) is not dict:
+        held = _known(s, obj, key)
+        if dict.__contains__(obj, held):
+            return dict.__getitem__(obj, held)
+        if type(obj) is not dict:
             found = s.asked(obj, "__missing__", key)
             if found is not MISSING:
                 return found
@@ -277,17 +322,16 @@ class DictKind(MeasuredKind):
                 value = s.call(factory, (), {})
                 self.setitem(s, obj, key, value)
                 return value
-        return dict.__getitem__(obj, key)
+        raise KeyError(s.known(key))
 
     def setitem(self, s: Session, obj: Any, key: Any, value: Any) -> None:
-        key = s.known(key)
         shadow = s.outside.shadow(obj)
         if not isinstance(shadow, DictShadow):
-            s.hashing((key,))
+            s.hashing((key := s.known(key),))
             obj[key] = value
         else:
             s.refuse_key(key)
-            shadow.store(key, value)
+            shadow.store(shadow.key(s, key), value)
 
     def delitem(self, s: Session, obj: Any, key: Any) -> None:
         key = _known(s, obj, key, drops=True)
@@ -302,5 +346,5 @@ class DictKind(MeasuredKind):
                 raise Break("opaque object", f"native code asks {type(value).__qualname__}.keys()")
         if fn.__name__ not in _KEYED or not args:
             return super().invoke(s, owner, fn, args, kwargs)
-        key = _known(s, owner, args[0], drops=fn.__name__ == "pop")
+        key = _known(s, owner, args[0], drops=fn.__name__ in ("pop", "__getitem__"))
         return fn(key, *args[1:], **kwargs)

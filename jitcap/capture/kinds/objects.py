@@ -32,7 +32,7 @@ from jitcap.capture.kinds.classes import acts_by_itself, bind, class_raw, of_obj
 from jitcap.capture.kinds.constants import OPAQUE, FixedKind
 from jitcap.capture.kinds.iterators import by_index
 from jitcap.capture.kinds.mappings import DictShadow, touch
-from jitcap.capture.kinds.sequences import ListShadow
+from jitcap.capture.kinds.sequences import ListShadow, guard_limit
 from jitcap.capture.native import is_native, is_native_class, is_python_class, shown
 from jitcap.capture.origin import Attribute, DictOf, Fixed, IsUnset, Origin, Slot, is_unset
 from jitcap.capture.outside import Shadow
@@ -274,7 +274,7 @@ class ObjectKind(MutableKind):
             return self._load_value(s, real, origin)
         if isinstance(real, tuple):
             return self.base.load(s, real, origin)
-        if isinstance(real, dict | list) and any(slots_of(cls)):
+        if isinstance(real, dict | list | collections.deque) and any(slots_of(cls)):
             return OPAQUE.load(s, real, origin)
         s.guard(TypeIs, origin, cls)
         s.outside.fixed[id(cls)] = cls
@@ -287,10 +287,13 @@ class ObjectKind(MutableKind):
             else:
                 self._register(s, shadow)
             return s.outside.register(whole)
-        if isinstance(real, list):
-            count = list.__len__(real)
-            s.guard(Length, origin, count, list.__len__)
-            twin = list.__new__(cls)
+        if isinstance(real, list | collections.deque):
+            base: Any = list if isinstance(real, list) else collections.deque
+            s.guard(Length, origin, base.__len__(real), base.__len__)
+            if base is list:
+                twin = list.__new__(cls)
+            else:
+                twin = _empty_deque(cls, guard_limit(s, real, origin))
             self._register(s, ObjectShadow(real, origin, twin))
             return s.outside.register(ListShadow(real, origin, twin))
         try:

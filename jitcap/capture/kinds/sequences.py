@@ -25,9 +25,10 @@ from jitcap.capture.kinds.base import (
     refuse_identity,
 )
 from jitcap.capture.kinds.constants import NativeKind
-from jitcap.capture.origin import Attribute, Computed, Item, Origin
+from jitcap.capture.kinds.numbered import MANY, Numbered, find, may_stand
+from jitcap.capture.origin import Attribute, Computed, Item, ItemBy, Origin
 from jitcap.capture.outside import Shadow
-from jitcap.capture.replay import EXTEND, Effect, Maker
+from jitcap.capture.replay import EXTEND, ITEM, PUT, Effect, Maker
 from jitcap.capture.sizes import counted, growing
 from jitcap.equality import comparable
 from jitcap.guards import Equals, Length, TypeIs
@@ -129,6 +130,7 @@ class ListShadow(Shadow):
         self.whole = not self.base
         self.measured = False
         self.length: Any = None  # as a run-time number
+        self.numbered: dict[Numbered, list[Any]] = {}  # elements by such a number: read, and now
 
     def count(self) -> int:
         return int(self.kind.__len__(self.twin))
@@ -140,8 +142,58 @@ class ListShadow(Shadow):
         """Guard the length. Not before somebody looks: a log that only grows fits any length."""
         if not self.measured:
             self.measured = True
-            by = list.__len__ if self.has_ways else None
+            by = self.kind.__len__ if self.has_ways else None
             s.guard(Length, self.origin, len(self.base), by)
+
+    def key(self, s: Session, key: Any) -> Any:
+        """The index under which the twin has an element: of a list, a run-time number may stand for
+        itself."""
+        if not may_stand(key) or not self._is_inside(key):
+            key = s.known(key)
+            if type(key) is not int or not self.numbered:
+                return key
+            self.measure(s)
+            found = find(s, key + self.count() * (key < 0), self.numbered)
+            return key if found is None else found
+        places = [i for i, x in enumerate(self.base) if x is not UNLOADED]
+        if len(places) + len(self.numbered) > MANY or not s.truth(s.compare(">=", key, 0)):
+            return s.known(key)
+        if places:
+            self.measure(s)
+        found = find(s, key, [*places, *self.numbered])
+        if found is None:
+            found = Numbered(key)
+            value = s.outside.load(list.__getitem__(self.real, found.value), self._at(found))
+            self.numbered[found] = [value, value]
+        return found
+
+    def _is_inside(self, key: Any) -> bool:
+        inside = 0 <= key.leaf.value < len(self.base) == self.count()
+        return inside and not self.whole and self.kind is list
+
+    def _at(self, made: Numbered) -> Origin:
+        return ItemBy(self.origin, made.origin, list.__getitem__ if self.has_ways else None)
+
+    def put(self, s: Session, key: Any, value: Any) -> bool:
+        """Set one element of a list, where that asks for no other."""
+        if type(key) is Numbered:
+            self.numbered[key][1] = value
+        elif type(key) is int and self.kind is list:
+            self.touch(s, key)
+            if key < 0:
+                self.measure(s)
+            list.__setitem__(self.twin, key, value)
+        else:
+            return False
+        return True
+
+    def settle_numbers(self, s: Session) -> None:
+        """What stands under run-time numbers is put where these are, under guards."""
+        for made, (read, now) in self.numbered.items():
+            place = s.known(made.number)
+            self.base[place] = read
+            self.kind.__setitem__(self.twin, place, now)
+        self.numbered = {}
 
     def touch(self, s: Session, index: int) -> None:
         """Load one element of a list. One that is there needs no guard on the length, and what
@@ -177,7 +229,7 @@ class ListShadow(Shadow):
         if self.length is None:
             place = Computed((self.origin,), "len({})")
             if self.has_ways:
-                place = Computed((self.origin,), "{1}({0})", (list.__len__,))
+                place = Computed((self.origin,), "{1}({0})", (self.kind.__len__,))
             self.length = s.number_input(len(self.base), place)
         added = self.count() - len(self.base)
         return self.length + added if added else self.length
@@ -190,7 +242,8 @@ class ListShadow(Shadow):
         self.measure(s)
         if self.whole:
             return
-        if isinstance(self.twin, list):
+        self.settle_numbers(s)
+        if self.kind is list:
             for index in range(len(self.base)):
                 self.touch(s, index)
         else:
@@ -199,11 +252,12 @@ class ListShadow(Shadow):
 
     def _complete_deque(self, s: Session) -> None:
         """All at once, under what was appended before anybody looked."""
-        place = enumerate(self.real)
-        self.base = [s.outside.load(x, Item(self.origin, i)) for i, x in place]
+        by = self.kind.__getitem__ if self.has_ways else None
+        place = enumerate(self.kind.__iter__(self.real))
+        self.base = [s.outside.load(x, Item(self.origin, i, by)) for i, x in place]
         appended = self.appended()
-        self.twin.clear()
-        self.twin.extend([*self.base, *appended])
+        self.kind.clear(self.twin)
+        self.kind.extend(self.twin, [*self.base, *appended])
 
     def appended(self) -> list[Any]:
         """What was added at the end while nothing was looked at."""
@@ -215,19 +269,25 @@ class ListShadow(Shadow):
         if not self.whole and not isinstance(self.twin, list):
             return bool(self.appended())
         now = self.items()
+        if any(new is not old for old, new in self.numbered.values()):
+            return True
         return len(now) != len(self.base) or any(
             a is not b for a, b in zip(now, self.base, strict=True)
         )
 
     def mark(self) -> tuple[Any, ...]:
         items, base = self.items(), self.base
-        own = ((i, id(x)) for i, x in enumerate(items) if i >= len(base) or base[i] is not x)
+        own = [(i, id(x)) for i, x in enumerate(items) if i >= len(base) or base[i] is not x]
+        own += [(id(made), id(now)) for made, (_, now) in self.numbered.items()]
         return (len(items), *own) if self.changed() else ()
 
     def lost(self) -> Iterable[Any]:
         kept = {id(item) for item in self.items()}
+        for made, (old, new) in self.numbered.items():
+            if old is not new:
+                yield list.__getitem__(self.real, made.value)
         pairs = zip(self.kind.__iter__(self.real), self.base, strict=True)
-        return [real for real, twin in pairs if id(twin) not in kept]
+        yield from (real for real, twin in pairs if id(twin) not in kept)
 
     def replay(self, make: Maker) -> list[Effect]:
         items, base = self.items(), self.base
@@ -240,10 +300,20 @@ class ListShadow(Shadow):
             return write(form, value=f"[{make.all(values)}]", fn=method, model=EXTEND)
 
         if self.kind is list:
-            if len(items) > len(base) and all(a is b for a, b in zip(items, base, strict=False)):
-                return [extend(items[len(base) :])]
-            form, model = "{f}({t}, {k}, {v})", "{t}[:] = {v}"
             put, whole = bind(list.__setitem__), bind(slice(None))
+            same = len(items) >= len(base) and all(map(operator.is_, items, base))
+            if same or not self.whole:
+                held = [(made, *pair) for made, pair in self.numbered.items()]
+                held += [(i, *pair) for i, pair in enumerate(zip(base, items, strict=False))]
+                form = ITEM if plain else PUT
+                puts = [
+                    write(form, make.expr(k), make.expr(new), put, ITEM)
+                    for k, old, new in held
+                    if old is not new
+                ]
+                more = items[len(base) :]
+                return puts + ([extend(more)] if more else [])
+            form, model = "{f}({t}, {k}, {v})", "{t}[:] = {v}"
             return [write(form if not plain else model, whole, f"[{make.all(items)}]", put, model)]
         if not (self.whole and self.measured):  # nobody looked: it may hold more at another call
             return [extend(self.appended())]
@@ -251,7 +321,11 @@ class ListShadow(Shadow):
         return [write("{f}({t})", fn=clear, model="{t}.clear()"), extend(items)]
 
     def counters(self) -> set[str]:
-        return {self.length_name} if self.grows() else set()
+        found = {self.length_name} if self.grows() else set()
+        for made, (old, new) in self.numbered.items():
+            if type(old) is type(new) is int and old != new:
+                found.add(self._at(made).show())
+        return found
 
 
 @of(list, collections.deque)
@@ -270,20 +344,27 @@ class ListKind(SequenceKind, MeasuredKind):
 
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
         s.guard(TypeIs, origin, type(real))
-        maxlen = getattr(real, "maxlen", None)
-        if issubclass(type(real), collections.deque):
-            s.guard(Equals, Attribute(origin, "maxlen"), maxlen)
-        twin: Any = collections.deque(maxlen=maxlen) if type(real) is collections.deque else []
+        twin: Any = []
+        if type(real) is collections.deque:
+            twin = collections.deque(maxlen=guard_limit(s, real, origin))
         return s.outside.register(ListShadow(real, origin, twin))
 
     def getitem(self, s: Session, obj: Any, key: Any) -> Any:
         shadow = s.outside.shadow(obj)
-        if isinstance(shadow, ListShadow) and type(key) is int and isinstance(obj, list):
-            shadow.touch(s, key)
-            return list.__getitem__(obj, key)
+        if isinstance(shadow, ListShadow):
+            key = shadow.key(s, key)
+            if type(key) is Numbered:
+                return shadow.numbered[key][1]
+            if type(key) is int and isinstance(obj, list):
+                shadow.touch(s, key)
+                return list.__getitem__(obj, key)
         return super().getitem(s, obj, s.known(key))
 
     def setitem(self, s: Session, obj: Any, key: Any, value: Any) -> None:
+        shadow = s.outside.shadow(obj)
+        key = shadow.key(s, key) if isinstance(shadow, ListShadow) else s.known(key)
+        if isinstance(shadow, ListShadow) and shadow.put(s, key, value):
+            return
         self.complete(s, obj)
         if s.lends(key):
             key = s.natively(_place, (key,))  # asked before the values are
@@ -307,6 +388,13 @@ class ListKind(SequenceKind, MeasuredKind):
         if fn.__name__ == "extend" and len(args) == 1:
             return fn(s.list_of(args[0]), **kwargs)
         return super().invoke(s, owner, fn, args, kwargs)
+
+
+def guard_limit(s: Session, real: Any, origin: Origin) -> int | None:
+    """How long a deque may get."""
+    maxlen: int | None = collections.deque.maxlen.__get__(real)
+    s.guard(Equals, Attribute(origin, "maxlen"), maxlen)
+    return maxlen
 
 
 def _place(key: Any) -> Any:
@@ -341,12 +429,20 @@ class SetShadow(Shadow):
             s.guard(Equals, place, self.order)
 
     def mark(self) -> tuple[Any, ...]:
-        return (frozenset(self.twin),) if self.twin != self.base else ()
+        gone, new = self._differences()
+        return (frozenset(self.twin),) if gone or new else ()
+
+    def _differences(self) -> tuple[list[Any], list[Any]]:
+        """What was removed, and added: 4.0 is another member than the 4 that was there."""
+        now, before = ({(type(x), x) for x in members} for members in (self.twin, self.base))
+        return (
+            [x for x in self.base if (type(x), x) not in now],
+            [x for x in self.twin if (type(x), x) not in before],
+        )
 
     def replay(self, make: Maker) -> list[Effect]:
         write = partial(self.write, make)
-        gone = [x for x in self.base if x not in self.twin]
-        new = [x for x in self.twin if x not in self.base]
+        gone, new = self._differences()
         effects = [write("{t}.difference_update({v})", value=f"[{make.all(gone)}]")] if gone else []
         return effects + ([write("{t}.update({v})", value=f"[{make.all(new)}]")] if new else [])
 

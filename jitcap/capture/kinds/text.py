@@ -12,6 +12,7 @@ import operator
 import sys
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
+from datetime import date, datetime, timedelta
 from functools import partial
 from keyword import iskeyword
 from types import SimpleNamespace
@@ -34,6 +35,7 @@ from jitcap.capture.kinds.base import (
     Kwargs,
     Refusing,
     Session,
+    handles,
     of,
     parts_of,
 )
@@ -72,6 +74,11 @@ _SAMPLES: Final[dict[type, tuple[Any, ...]]] = {
     np.float64: (np.float64(0.5), np.float64(math.nan), np.float64(math.inf)),
     np.bool_: (np.True_, np.False_, np.True_),
 }
+_PROMISED: Final[dict[type, Any]] = {  # the same of what is made of them
+    list: [0.5], int: 1, float: 0.5,
+    datetime: datetime.fromisoformat("2001-02-03"), date: date(2001, 2, 3), timedelta: timedelta(1),
+}  # fmt: skip
+_ARRAY: Final = np.zeros(1)
 
 
 def promise(s: Session, fn: Callable[..., Any], args: Args, kwargs: Kwargs | None = None) -> Any:
@@ -96,7 +103,7 @@ def _tried(fn: Callable[..., Any], given: Any, i: int, found: list[SymNumber]) -
             return _SAMPLES[value.pytype][i]
         if isinstance(value, Deferred):
             if value.cls is not str:
-                return [0.5] if value.cls is list else np.zeros(1)
+                return _PROMISED.get(value.cls, _ARRAY)
             args, kwargs = copied((value.args, value.kwargs), sample)
             return value.fn(*args, **kwargs)
         return _like_tensor(value) if isinstance(value, Tensor) else MISSING
@@ -147,6 +154,32 @@ def astype(array: Deferred, dtype: Any) -> Deferred:
 HANDLERS[astype] = lambda s, array, dtype: astype(array, s.known(dtype))
 
 
+_OF_DATES: Final[dict[tuple[type, str], type]] = {
+    **{(cls, n): str for cls in (date, datetime) for n in ("ctime", "isoformat", "strftime")},
+    (datetime, "timestamp"): float, (timedelta, "total_seconds"): float,
+}  # fmt: skip
+
+
+def of_date(method: Any, value: Deferred, *args: Any, **kwargs: Any) -> Any:
+    """What a method of a date makes of one that will be made."""
+    return method(value, *args, **kwargs)
+
+
+@handles(of_date)
+def _of_date(s: Session, method: Any, value: Deferred, /, *args: Any, **kwargs: Any) -> Any:
+    cls = _OF_DATES[value.cls, method.__name__]
+    if cls is str:
+        return promise(s, method, (value, *args), kwargs)
+    return Deferred(method, (value, *args), kwargs, cls)
+
+
+def between(a: Any, b: Any) -> Any:
+    """The time between dates of which one will be made. MISSING for those that may have zones."""
+    zones = [x.args[1] if type(x) is Deferred else x.tzinfo for x in (a, b)
+             if (x.cls if type(x) is Deferred else type(x)) is datetime]  # fmt: skip
+    return Deferred(operator.sub, (a, b), cls=timedelta) if zones == [None, None] else MISSING
+
+
 @of(Deferred)
 class DeferredKind(Kind):
     """What is made later: it can be formatted, stored, printed and returned."""
@@ -160,6 +193,8 @@ class DeferredKind(Kind):
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
         if name == "astype" and obj.cls is np.ndarray:
             return partial(astype, obj)
+        if (obj.cls, name) in _OF_DATES:
+            return partial(of_date, getattr(obj.cls, name), obj)
         return obj.cls if name == "__class__" else self.refuse(obj, f".{name}")
 
     def iter(self, s: Session, obj: Any) -> Any:
