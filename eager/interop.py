@@ -10,6 +10,7 @@ import numpy as np
 from eager import dlpack, later
 from eager import dtype as dt
 from eager.aval import Aval
+from eager.batched import Batched
 from eager.conversion import known, on_host, to
 from eager.device import default, device, lend, places, transfer
 from eager.device.array import DeviceArray
@@ -95,7 +96,7 @@ def _has_traced(data: Any) -> bool:
         return False
     if isinstance(data, _NESTED):
         return any(map(_has_traced, data))
-    return isinstance(getattr(data, "_array", data), SymNumber | SymInt | Traced)
+    return isinstance(getattr(data, "_array", data), SymNumber | SymInt | Traced | Batched)
 
 
 def _stacked(data: Any, dtype: DType | None) -> Tensor:
@@ -289,6 +290,8 @@ def item(self: Tensor) -> Any:
         raise RuntimeError(f"a Tensor with {array.size} elements cannot be converted to Scalar")
     if type(array) is Traced:
         return array.storage.tracer.item(array)
+    if type(array) is Batched:
+        return known(self, ".item()", item)
     if type(array) is DeviceArray:
         array = transfer.download(array)
     value = array.reshape(()).item()
@@ -301,6 +304,8 @@ def tolist(self: Tensor) -> Any:
     if self.ndim == 0:
         return item(self)
     array = self._array
+    if type(array) is Batched:
+        return known(self, ".tolist()", tolist)
     if type(array) is Traced:
         array = array.storage.tracer.value(array.read())
     if array is None or type(array) is DeviceArray:
@@ -444,6 +449,14 @@ def _bool(self: Tensor) -> bool:
                 if not self._array.size
                 else "more than one value is ambiguous"
             )
+        )
+    if type(self._array) is Batched:
+        if not self._array.mapped:
+            return bool(self._array.value)
+        raise RuntimeError(
+            "vmap: It looks like you're attempting to use a Tensor in some data-dependent control "
+            "flow. It stands for all examples here, and may be true of some: use eager.where, or "
+            "eager.cond, which computes both"
         )
     return bool(item(self))
 

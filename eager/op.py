@@ -81,6 +81,8 @@ class Op:
     raises: ClassVar[bool] = False  # for some values of good shape and dtype (a singular matrix)
     recomputed: ClassVar[bool] = False  # cheap to run again, and fused into who reads it
     shares: ClassVar[bool] = False  # the result is over the operand's memory: a view
+    # How many of each operand's last dimensions one call looks at, where those before are a batch.
+    core: ClassVar[tuple[int, ...] | None] = None
     rounds: ClassVar[bool] = True  # what moves, compares or draws gives exact elements
 
     def __post_init__(self) -> None:

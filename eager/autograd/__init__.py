@@ -21,6 +21,7 @@ from eager.autograd.grad_mode import is_grad_enabled as is_grad_enabled
 from eager.autograd.grad_mode import is_inference_mode_enabled as is_inference_mode_enabled
 from eager.autograd.grad_mode import no_grad as no_grad
 from eager.autograd.grad_mode import set_grad_enabled as set_grad_enabled
+from eager.dispatch import innermost
 from eager.notice import ignore, warn_once
 from eager.tape import Edge, accumulate, edge_of, full, hooked, sweep
 from eager.tape import Node as Node
@@ -43,6 +44,11 @@ def backward(
     Raises RuntimeError for a tensor without a history, a non-scalar without gradient, or a graph
     that was already freed."""
     tensors = (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
+    if mode.levels or innermost(tensors) is not None:
+        raise RuntimeError(
+            "backward() called inside a functorch transform (vmap). This is not supported, please "
+            "use func.grad or func.vjp instead, or call backward() outside of vmap"
+        )
     given = (
         (grad_tensors,) * len(tensors)
         if grad_tensors is None or isinstance(grad_tensors, Tensor)
