@@ -507,7 +507,7 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
     if not A.numel():
         return A.real.abs().sum((-2, -1)) if A.dtype.is_complex else A.sum((-2, -1))
     out = matrix_norm(A, p) * matrix_norm(apply(extern.INV, A, lenient=True), p)
-    return out.nan_to_num(math.inf, math.inf) if bool(out.isnan().any()) else out
+    return out.masked_fill(out.isnan(), math.inf)
 
 
 # -------------------------------------------------------------------- products, powers, tensors
