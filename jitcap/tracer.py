@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from eager.autograd import FunctionNode
 from eager.aval import Aval, scalar_aval
+from eager.batched import Batched
 from eager.dataclass import dataclass
 from eager.dispatch import current_tracer
 from eager.op import REGISTRY, Attrs, Op
@@ -25,7 +26,7 @@ from eager.sym import SymNumber
 from eager.symint import SymInt
 from eager.tape import CopySlicesNode, OpNode
 from eager.tensor import Tensor, wrap
-from eager.traced import Traced, TracedStorage, fresh
+from eager.traced import Traced, TracedStorage, UnknownValue, fresh
 from jitcap import scalars
 from jitcap.graph import (
     AS_NUMBER,
@@ -126,6 +127,8 @@ class Tracer:
 
     def lift(self, tensor: Tensor) -> Traced:
         """A concrete tensor met while tracing."""
+        if type(tensor._array) is Batched:
+            raise UnknownValue("a tensor that stands for many examples (vmap) is no value")
         return self._lift(tensor)
 
     def item(self, traced: Traced) -> SymNumber:

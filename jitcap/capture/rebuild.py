@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from eager.autograd import retain_grad
+from eager.batched import Batched
 from eager.ops.view import SELECT
 from eager.sym import SymNumber
 from eager.symint import SymInt
@@ -172,6 +173,8 @@ class Rebuilder:
         if tensor._view is not None:
             refresh(tensor)
         array = tensor._array
+        if type(array) is Batched:
+            raise Break("effect", "a tensor that stands for many examples leaves its vmap")
         if type(array) is not Traced:
             array = self.session.tracer.lifted(tensor)
         if array is None:
