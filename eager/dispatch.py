@@ -28,7 +28,7 @@ from eager.op import REGISTRY, Op
 from eager.sym import SymNumber
 from eager.symint import SymInt
 from eager.tape import CopySlicesNode, OpNode, differentiable, mode
-from eager.tensor import WITH_AVAL, Tensor, ViewOf, refresh, wrap
+from eager.tensor import WITH_AVAL, Tensor, ViewOf, bare, refresh, wrap
 from eager.traced import Picked, Traced, Tracer, fresh
 
 current_tracer: contextvars.ContextVar[Tracer | None] = contextvars.ContextVar(
@@ -188,6 +188,15 @@ def lifted(level: Level, x: Any) -> Any:
     array = x._array
     same = type(array) is Batched and array.level is level
     return x if same else wrap(Batched(level, x, False))
+
+
+def variable(x: Tensor) -> Tensor:
+    """`x` as a variable of its own, for a derivative by it, in the mapped function that runs; the
+    history that it has is still behind it."""
+    levels = [level for level in (innermost([x]), *mode.levels[-1:]) if level is not None]
+    if levels:
+        x = lifted(max(levels, key=lambda level: level.number), x)
+    return x.view_as(x) if x.requires_grad else bare(x).requires_grad_()
 
 
 def _apply_batched(op: Op, operands: Sequence[Any], attrs: Mapping[str, Any]) -> Any:

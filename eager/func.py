@@ -11,14 +11,14 @@ from typing import Any
 
 from eager import autograd
 from eager.autograd import enable_grad, is_grad_enabled
-from eager.batched import Batched, Level
-from eager.dispatch import innermost, lifted
+from eager.batched import Batched
+from eager.dispatch import variable
 from eager.nn.utils.stateless import functional_call as functional_call
 from eager.notice import refuse
-from eager.ops.create import eye
 from eager.ops.move import stack
-from eager.tape import full, mode
+from eager.tape import full
 from eager.tensor import Tensor, bare, wrap
+from eager.vmapped import directions
 from eager.vmapped import vmap as vmap
 
 
@@ -50,21 +50,9 @@ def _fill(tree: Any, values: Sequence[Any]) -> Any:
     return _map(lambda _: next(rest), tree)
 
 
-def _tracked(x: Tensor) -> Tensor:
-    """`x` as a variable of its own, in the mapped function that runs; the history it has is still
-    behind it."""
-    if mode.levels:
-        x = lifted(max((mode.levels[-1], innermost([x])), key=_number), x)
-    return x.view_as(x) if x.requires_grad else bare(x).requires_grad_()
-
-
-def _number(level: Level | None) -> int:
-    return -1 if level is None else level.number
-
-
 def _dual(outs: Sequence[Tensor]) -> list[Tensor]:
     """Variables for u in u^T J, whose derivative by u is J."""
-    return [_tracked(full(0, o.aval)) for o in outs]
+    return [variable(full(0, o.aval)) for o in outs]
 
 
 def _settled(result: Tensor, own: set[int], keep: bool) -> Tensor:
@@ -126,7 +114,7 @@ def _at(args: Sequence[Any], argnums: int | Sequence[int]) -> tuple[list[Any], A
             raise RuntimeError(f"argnum={n} is out of range for {len(args)} positional arguments")
     changed = list(args)
     for n in numbers:
-        changed[n] = _map(_tracked, args[n])
+        changed[n] = _map(variable, args[n])
     chosen = tuple(changed[n] for n in numbers)
     return changed, chosen[0] if isinstance(argnums, int) else chosen
 
@@ -187,7 +175,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """(func(*primals), a function of v that gives v^T J as a tuple by primal), and aux."""
     keep = is_grad_enabled()
     with enable_grad():
-        changed = [_map(_tracked, p) for p in primals]
+        changed = [_map(variable, p) for p in primals]
         out, aux = _parted(func(*changed), has_aux)
     ins = _leaves(changed)
     own = {id(x) for x in ins}
@@ -218,7 +206,7 @@ def jvp(
     refuse("jvp", "compare with and without the input yourself", strict=strict)
     keep = is_grad_enabled()
     with enable_grad():
-        changed = [_map(_tracked, p) for p in primals]
+        changed = [_map(variable, p) for p in primals]
         out, aux = _parted(func(*changed), has_aux)
         ins, outs = _leaves(changed), _leaves(out)
         dual = _dual(outs)
@@ -266,17 +254,11 @@ def _by_rows(
 def _rows(
     out: Tensor, ins: Sequence[Tensor], own: set[int], keep: bool, chunk: Any
 ) -> list[Tensor]:
-    rows = vmap(lambda g: tuple(_gradients([out], ins, [g])), chunk_size=chunk)(_directions(out))
+    rows = vmap(lambda g: tuple(_gradients([out], ins, [g])), chunk_size=chunk)(directions(out))
     return [
         _settled(row.reshape((*out.shape, *x.shape)), own, keep)
         for row, x in zip(rows, ins, strict=True)
     ]
-
-
-def _directions(x: Tensor) -> Tensor:
-    """For each element of `x` a tensor of its shape: 1 there, 0 elsewhere."""
-    n = x.numel()
-    return eye(n, dtype=x.dtype, device=x.device).reshape((n, *x.shape))
 
 
 def hessian(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0) -> Callable[..., Any]:
@@ -326,7 +308,7 @@ def _columns(
     products = vmap(lambda v: tuple(_gradients([linear[i]], dual, [v])), out_dims=-1)
     return [
         _settled(p.reshape((*d.shape, *x.shape)), own, keep)
-        for p, d in zip(products(_directions(x)), dual, strict=True)
+        for p, d in zip(products(directions(x)), dual, strict=True)
     ]
 
 
@@ -334,7 +316,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     """(func(*primals), a function of tangents that gives J tangents)."""
     keep = is_grad_enabled()
     with enable_grad():
-        changed = [_map(_tracked, p) for p in primals]
+        changed = [_map(variable, p) for p in primals]
         out = func(*changed)
         ins, outs = _leaves(changed), _leaves(out)
         dual = _dual(outs)

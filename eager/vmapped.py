@@ -15,6 +15,7 @@ from typing import Any
 from eager.batched import Batched, Level
 from eager.dispatch import innermost, lifted, tracing
 from eager.ops.batching import batched
+from eager.ops.create import eye
 from eager.ops.move import cat
 from eager.ops.view import movedim, norm_dim
 from eager.random import get_rng_state, set_rng_state
@@ -54,6 +55,12 @@ def vmap(
         return _mapped(func, args, kwargs, in_dims, out_dims, randomness, chunk_size)
 
     return mapped
+
+
+def directions(x: Tensor) -> Tensor:
+    """For each element of `x` a tensor of its shape: 1 there, 0 elsewhere."""
+    n = x.numel()
+    return eye(n, dtype=x.dtype, device=x.device).reshape((n, *x.shape))
 
 
 def _mapped(
