@@ -268,7 +268,7 @@ def _index_add(call: Call) -> Any:
     if not call.mapped[1]:
         return call(x, index, src, dim=dim)
     places = shaped(index, (call.size, *(1,) * (dim - 1), index.shape[1], *(1,) * (x.ndim - dim - 1)))
-    places = apply(EXPAND, places, shape=src.shape)
+    places = apply(EXPAND, places, shape=tuple(src.shape))
     return apply(SCATTER, x, places, src, dim=dim, reduce="add")
 
 
