@@ -471,7 +471,14 @@ def _of_target(target: Tensor, value: Tensor) -> Tensor:
         )
     if type(target._array) is Batched and target._array.level is level:
         return lifted(level, value)  # type: ignore[no-any-return]
-    return _of_target(target, given.value) if innermost((target, given.value)) else given.value  # type: ignore[no-any-return]
+    if value._requires_grad and mode.enabled:
+        raise RuntimeError(
+            "vmap: an in-place operation writes what a gradient inside of it goes through into a "
+            "tensor from outside of it: it is a captured tensor, which has no history here. Please "
+            "use out-of-place operations"
+        )
+    inner: Tensor = given.value
+    return _of_target(target, inner) if innermost((target, inner)) else inner
 
 
 def _store(target: Tensor, value: Tensor) -> None:

@@ -1,8 +1,8 @@
 """Every op sample of the registry in `vmap`: a sample -> what came of it, beside one call for each example.
 
-The examples of a tensor are its sample and the same numbers in another order, where the function takes them. Values,
-gradients by what is mapped (through `vmap`) and those of each example (inside of it) are compared with a loop's.
-`tests/eager/test_vmap.py` runs a slice, `python tests/map_ops.py` the whole.
+The examples of a tensor are that of the sample and the same numbers in another order, where the function takes them.
+Values, gradients by what is mapped (through `vmap`) and those of each example (inside of it) are compared with a loop's.
+`scripts/vmap` runs the whole, `tests/eager/test_vmap.py` a slice.
 """
 
 import warnings
@@ -18,151 +18,156 @@ from eager.op import Sample
 from eager.registry import PUBLIC, Public
 from eager.tensor import Tensor
 
-# What a mapped function may not ask of a tensor that stands for many: functions whose answer is Python's, or whose
-# result is as large as the values say. `vmap` raises for them, as PyTorch's does.
-REFUSED = ("on a Tensor", "data-dependent control flow", "dynamic shape", "inplace arithmetic")
-# What gives another stream, or memory that nobody wrote: {name: why}.
-UNCHECKED = {"numpy": "gives an array", "from_numpy": "takes an array", "frombuffer": "takes an object"}
+Place = tuple[str, int]  # which of the tensors are mapped (all, even or odd ones), and over which dimension
+PLACES: tuple[Place, ...] = (("all", 0), ("all", -1), ("all", 1), ("even", 0), ("odd", 0))
+_NO_TENSORS = "takes or gives arrays and objects"
+NOT_MAPPED = {"numpy": _NO_TENSORS, "from_numpy": _NO_TENSORS, "frombuffer": _NO_TENSORS}
+_SIZE = "how large the result is depends on the example"
+REFUSED = {
+    "argwhere": _SIZE,
+    "bincount": _SIZE,
+    "masked_select": _SIZE,
+    "nonzero": _SIZE,
+    "nonzero_static": _SIZE,
+    "repeat_interleave": _SIZE,
+    "unique": _SIZE,
+    "unique_consecutive": _SIZE,
+    "equal": "gives a bool of Python",
+}
+WORDS = ("vmap: We do not support", "vmap: It looks like you're")
 
 
 def cases() -> list[Public]:
     """Every public function with samples."""
     found = (p for _, p in sorted(PUBLIC.items()) if p.samples is not None)
-    return [p for p in found if p.name not in UNCHECKED]
+    return [p for p in found if p.name not in NOT_MAPPED]
 
 
-def examples(p: Public, sample: Sample, dtype: Any) -> list[list[Tensor]]:
-    """For each tensor of the sample two examples: the second are the numbers in another order, where those fit."""
+def accepted(name: str, outcome: Outcome) -> bool:
+    """Whether it is right, or has its reason."""
+    return outcome.what in ("right", "unchecked") or (outcome.what == "refused" and name in REFUSED)
+
+
+def examples(p: Public, sample: Sample, dtype: Any) -> list[tuple[Tensor, Tensor]]:
+    """For each tensor of the sample two examples."""
     first: list[Tensor] = []
-    harness.call(lambda *a, **k: None, sample, lambda x: first.append(harness.ours(x, dtype)) or first[-1])
+
+    def make(x: np.ndarray) -> Tensor:
+        first.append(harness.ours(x, dtype))
+        return first[-1]
+
+    harness.call(lambda *_, **__: None, sample, make)
     second = [x.flip(tuple(range(x.ndim))) if x.ndim else x.clone() for x in first]
+    rows = iter(second)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            rows = iter(second)
-            harness.call(p.fn, sample, lambda x: next(rows).clone())
-    except Exception:
+        harness.call(p.fn, sample, lambda _: next(rows).clone())
+    except Exception:  # whatever the function says of these numbers
         second = [x.clone() for x in first]
-    return [list(pair) for pair in zip(first, second, strict=True)]
+    return list(zip(first, second, strict=True))
 
 
 def function(p: Public, sample: Sample) -> Any:
-    def fn(*tensors: Tensor) -> tuple[Any, ...]:
+    """The call as a function of its tensors, which gives the tensors of the result."""
+
+    def fn(*tensors: Tensor) -> tuple[Tensor, ...]:
         given = iter(tensors)
-        found, _ = harness.call(p.fn, sample, lambda x: next(given).clone())
-        return tuple(harness.flat(found))
+        found, _ = harness.call(p.fn, sample, lambda _: next(given).clone())
+        return tuple(x for x in harness.flat(found) if isinstance(x, Tensor))
 
     return fn
 
 
-def outcome(p: Public, sample: Sample, dtype: Any, which: str, dim: int) -> Outcome:
-    """`which` of the tensors are mapped: all, even or odd ones; `dim`: where."""
-    pairs = examples(p, sample, dtype)
-    chosen = [which == "all" or (i % 2 == 0) == (which == "even") for i in range(len(pairs))]
-    if not any(chosen):
-        return Outcome("unchecked", "nothing to map")
-    grad = dtype is eager.float32 and sample.grad
-    fn = function(p, sample)
-    rows = [[pair[i] if on else pair[0] for pair, on in zip(pairs, chosen)] for i in (0, 1)]
-    try:
-        by_hand = [results(fn, row, chosen, grad) for row in rows]
-    except Exception as error:
-        return Outcome("unchecked", f"plainly: {type(error).__name__}")
-    stacked = [eager.stack(pair, dim if dim < 0 else min(dim, pair[0].ndim)) if on else pair[0] for pair, on in zip(pairs, chosen)]
-    dims = tuple((-1 if dim < 0 else min(dim, x.ndim - 1)) if on else None for x, on in zip(stacked, chosen))
-    try:
-        got = through(fn, stacked, dims, chosen, grad)
-    except Exception as error:
-        if any(words in str(error) for words in REFUSED):
-            return Outcome("refused", str(error)[:60])
-        return Outcome("error", f"{type(error).__name__}: {error}")
-    kept = [k for k, x in enumerate(by_hand[0]) if isinstance(x, Tensor)]
-    expected = [eager.stack([one[k] for one in by_hand]) for k in kept]
-    if len(got) != len(expected):
-        return Outcome("wrong", f"{len(got)} results instead of {len(expected)}")
-    why = difference(got, expected, sample, dtype)
-    return Outcome("wrong", why) if why else Outcome("right")
-
-
 def weighted(outs: Any) -> Any:
-    """A number that all results decide, if any can have a gradient."""
+    """A number that all results decide; None where none can have a gradient."""
     total: Any = None
     for k, t in enumerate(outs):
-        if isinstance(t, Tensor) and t.dtype.is_floating_point:
+        if t.dtype.is_floating_point:
             w = eager.linspace(0.5, 1.5, t.numel(), dtype=eager.float64).reshape(t.shape) + k
             part = (t * w.to(t.dtype)).sum()
             total = part if total is None else total + part
     return total
 
 
-def results(fn: Any, row: list[Tensor], chosen: list[bool], grad: bool) -> list[Any]:
-    """The results of one example, and the gradients of a sum of them by what is mapped."""
+def leaves_of(row: list[Tensor], on: list[bool]) -> tuple[list[Tensor], list[int]]:
+    """The tensors, those that are mapped as leaves, and which these are."""
+    numbers = [i for i, x in enumerate(row) if on[i] and x.dtype.is_floating_point]
+    return [x.clone().requires_grad_(i in numbers) for i, x in enumerate(row)], numbers
+
+
+def gradients(total: Any, leaves: list[Tensor]) -> list[Tensor]:
+    if not leaves or total is None or not total.requires_grad:
+        return []
+    found = eager.autograd.grad(total, leaves, allow_unused=True)
+    return [eager.zeros_like(x) if g is None else g for g, x in zip(found, leaves, strict=True)]
+
+
+def by_hand(fn: Any, row: list[Tensor], on: list[bool], grad: bool) -> list[Tensor]:
+    """The results of one example, and its gradients: those that go through, and those inside."""
     eager.manual_seed(0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        if not grad:
-            return [*fn(*row)]
-        leaves = [x.clone().requires_grad_() if on and x.dtype.is_floating_point else x for x, on in zip(row, chosen)]
-        outs = fn(*leaves)
-        total = weighted(outs)
-        asked = [x for x in leaves if x.requires_grad]
-        found = list(eager.autograd.grad(total, asked, allow_unused=True)) if total is not None and total.requires_grad and asked else []
-        found = [eager.zeros_like(x) if g is None else g for g, x in zip(found, asked)]
-    return [*(x.detach() if isinstance(x, Tensor) else x for x in outs), *found, *found]
+    if not grad:
+        return [*fn(*row)]
+    leaves, numbers = leaves_of(row, on)
+    outs = fn(*leaves)
+    found = gradients(weighted(outs), [leaves[i] for i in numbers])
+    return [*(x.detach() for x in outs), *found, *found]
 
 
-def through(fn: Any, stacked: list[Tensor], dims: Any, chosen: list[bool], grad: bool) -> list[Any]:
-    """The same by `vmap`: gradients by the tape behind it, and inside."""
-    outs: list[Any] = []
-
-    def tensors(*args: Tensor) -> Any:
-        return tuple(x for x in fn(*args) if isinstance(x, Tensor))
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+def mapped(fn: Any, stacked: list[Tensor], dims: tuple[Any, ...], grad: bool) -> list[Tensor]:
+    """The same of all examples."""
+    eager.manual_seed(0)
+    if not grad:
+        return [*eager.vmap(fn, in_dims=dims, randomness="same")(*stacked)]
+    leaves, numbers = leaves_of(stacked, [d is not None for d in dims])
+    outs = eager.vmap(fn, in_dims=dims, randomness="same")(*leaves)
+    floating = any(x.dtype.is_floating_point for x in outs)
+    total = eager.vmap(lambda *xs: weighted(xs))(*outs).sum() if floating else None
+    outer = gradients(total, [leaves[i] for i in numbers])
+    inner: tuple[Tensor, ...] = ()
+    if outer:
+        outer = [g.movedim(dims[i], 0) for g, i in zip(outer, numbers, strict=True)]
         eager.manual_seed(0)
-        if not grad:
-            return [*eager.vmap(tensors, in_dims=dims, randomness="same")(*stacked)]
-        leaves = [x.clone().requires_grad_() if on and x.dtype.is_floating_point else x for x, on in zip(stacked, chosen)]
-        asked = [x for x in leaves if x.requires_grad]
-        outs = [*eager.vmap(tensors, in_dims=dims, randomness="same")(*leaves)]
-        total = eager.vmap(lambda *xs: weighted(xs), randomness="same")(*outs) if any(x.dtype.is_floating_point for x in outs) else None
-        if total is None or not total.requires_grad or not asked:
-            return [x.detach() for x in outs]
-        outer = list(eager.autograd.grad(total.sum(), asked, allow_unused=True))
-        outer = [eager.zeros_like(x) if g is None else g for g, x in zip(outer, asked)]
-        outer = [g.movedim(d, 0) for g, d in zip(outer, [d for x, d in zip(leaves, dims) if x.requires_grad])]
-        numbers = tuple(i for i, x in enumerate(leaves) if x.requires_grad)
-        eager.manual_seed(0)
-        gradient = eager.func.grad(lambda *xs: weighted(fn(*xs)), argnums=numbers)
+        gradient = eager.func.grad(lambda *xs: weighted(fn(*xs)), argnums=tuple(numbers))
         inner = eager.vmap(gradient, in_dims=dims, randomness="same")(*stacked)
     return [*(x.detach() for x in outs), *outer, *inner]
 
 
-def outcomes(p: Public, dtypes: tuple[Any, ...], places: Any) -> Iterator[tuple[Any, Outcome]]:
-    for sample in harness.samples(p):
+def outcome(p: Public, sample: Sample, dtype: Any, place: Place) -> Outcome:
+    which, dim = place
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pairs = examples(p, sample, dtype)
+        on = [which == "all" or (i % 2 == 0) == (which == "even") for i in range(len(pairs))]
+        grad = dtype is eager.float32 and sample.grad
+        fn = function(p, sample)
+        rows = [[x[i] if on_ else x[0] for x, on_ in zip(pairs, on, strict=True)] for i in (0, 1)]
+        try:
+            one, other = (by_hand(fn, row, on, grad) for row in rows)
+        except Exception as error:  # such a dtype is refused
+            return Outcome("unchecked", f"plainly: {type(error).__name__}")
+        if not any(on) or not one:
+            return Outcome("unchecked", "nothing to map")
+        at = [min(dim, x.ndim) if on_ else None for (x, _), on_ in zip(pairs, on, strict=True)]
+        stacked = [x[0] if d is None else eager.stack(x, d) for x, d in zip(pairs, at, strict=True)]
+        try:
+            found = mapped(fn, stacked, tuple(at), grad)
+        except Exception as error:  # what, is said
+            refused = str(error).startswith(WORDS)
+            return Outcome("refused" if refused else "error", f"{type(error).__name__}: {error}")
+    expected = [eager.stack(pair) for pair in zip(one, other, strict=True)]
+    if len(found) != len(expected):
+        return Outcome("wrong", f"{len(found)} results instead of {len(expected)}")
+    why = difference(found, expected, sample, dtype)
+    return Outcome("wrong", why) if why else Outcome("right")
+
+
+def outcomes(
+    p: Public,
+    dtypes: tuple[Any, ...] = (eager.float32, eager.float16),
+    places: Any = PLACES,
+    some: slice = slice(None),
+) -> Iterator[tuple[str, Outcome]]:
+    """The outcome of every sample (or some), mapped in several ways, with gradients in float32."""
+    for i, sample in [*enumerate(harness.samples(p))][some]:
         for dtype in dtypes:
-            for which, dim in places:
-                yield (sample, dtype.name, which, dim), outcome(p, sample, dtype, which, dim)
-
-
-PLACES = (("all", 0), ("all", -1), ("all", 1), ("even", 0), ("odd", 0))
-
-if __name__ == "__main__":
-    import collections
-    import sys
-
-    counts: Any = collections.Counter()
-    seen = set()
-    for p in cases():
-        names = [a for a in sys.argv[1:] if a != "-r"]
-        if names and p.name not in names:
-            continue
-        for what, found in outcomes(p, (eager.float32, eager.float16), PLACES):
-            counts[found.what] += 1
-            key = (p.name, found.what, found.why[:80])
-            if found.what in ("wrong", "error") or (found.what == "refused" and "-r" in sys.argv):
-                if key not in seen:
-                    print(p.name, what[1:], found.what, found.why[:300])
-                seen.add(key)
-    print(dict(counts))
+            for place in places:
+                yield f"{i} {dtype} {place}", outcome(p, sample, dtype, place)

@@ -366,8 +366,8 @@ def each(call: Call) -> Any:
     """One call for each example."""
     if call.op.name not in _told:
         _told.add(call.op.name)
-        warn(f"vmap: {call.op.name} is called once for each example, of which there are many: it "
-             "has no rule for all at once", UserWarning)  # fmt: skip
+        warn(f"vmap: {call.op.name} is called once for each example: it has no rule for all of "
+             "them at once", UserWarning)  # fmt: skip
     rows = [
         call(*(apply(SELECT, x, dim=0, index=i) if m else x
                for x, m in zip(call.values, call.mapped, strict=True)))
