@@ -8,6 +8,7 @@ eagerly and in `@jit`, torch's eagerly. Prints milliseconds for all examples (me
 """
 
 import argparse
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +25,7 @@ WIDTHS = (64, 128, 128, 10)
 def gradients(t: Any) -> Callable[..., Any]:
     """(parameters, x, y) -> the gradient of one example's loss, by parameter."""
     layers: list[Any] = []
-    for a, b in zip(WIDTHS, WIDTHS[1:], strict=False):
+    for a, b in itertools.pairwise(WIDTHS):
         layers += [t.nn.Linear(a, b), t.nn.ReLU()]
     model = t.nn.Sequential(*layers[:-1])
 
@@ -38,7 +39,7 @@ def gradients(t: Any) -> Callable[..., Any]:
 def arrays(examples: int) -> tuple[dict[str, Any], Any, Any]:
     chance = np.random.default_rng(0)
     parameters = {}
-    for i, (a, b) in enumerate(zip(WIDTHS, WIDTHS[1:], strict=False)):
+    for i, (a, b) in enumerate(itertools.pairwise(WIDTHS)):
         bound = a**-0.5
         parameters[f"{2 * i}.weight"] = chance.uniform(-bound, bound, (b, a)).astype(np.float32)
         parameters[f"{2 * i}.bias"] = chance.uniform(-bound, bound, b).astype(np.float32)
@@ -55,7 +56,7 @@ def calls(examples: int) -> dict[str, Callable[[], Any]]:
     ours, theirs = given(eager), given(torch)
     one = gradients(eager)
     mapped = eager.vmap(one, in_dims=(None, 0, 0))
-    compiled = jit(lambda p, a, b: mapped(p, a, b))
+    compiled = jit(mapped)
     torch_mapped = torch.vmap(gradients(torch), in_dims=(None, 0, 0))
 
     def each() -> Any:

@@ -1,5 +1,5 @@
-"""Under `vmap`: what stands where a tensor's array stands. the tensor of all examples -> the array of
-any one of them.
+"""Under `vmap`: what stands where a tensor's array stands. the tensor of all examples -> the array
+of any one of them.
 
 A `Batched` array has the shape of one example; its `value` is a tensor whose first dimension counts
 the examples (or that is the same for each). Views of a `Batched` are views of its value and writes
@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from eager.aval import Aval, OfAval, contiguous_strides
+from eager.aval import Aval, OfAval
 
 _numbers = itertools.count()
 # (level, op, operands that it has lifted, attributes) -> for each result the value, and whether it

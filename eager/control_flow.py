@@ -51,8 +51,8 @@ def cond(
     `@jit`, if `pred` is known only when the program runs, both are captured, and one runs.
 
     Raises TypeError, under capture, where the two results differ in structure, shape, dtype or
-    device; RuntimeError where `pred` has not one element. In `vmap`, where `pred` differs by example,
-    both run, and each example has the result of its own.
+    device; RuntimeError where `pred` has not one element. In `vmap`, where `pred` differs by
+    example, both run, and each example has the result of its own.
     """
     arms = [_bind(f, operands) for f in (false_fn, true_fn)]
     names = ("false_fn", "true_fn")

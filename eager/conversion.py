@@ -113,7 +113,7 @@ def _moved(self: Tensor, place: device, dtype: DType | None, non_blocking: bool)
     if dtype is not None and dtype is not self.dtype and place != CPU and not captured:
         self, dtype = to(self, dtype), None
     if type(self._array) is Batched:
-        out = wrap(self._array.of(to(self._array.value, place)))
+        out: Tensor = wrap(self._array.of(to(self._array.value, place)))
     elif captured:
         out = _moved_in_graph(self, place)
     else:

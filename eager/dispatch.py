@@ -2,8 +2,8 @@
 -> tensors.
 
 NumPy kernels run here, and those of a device where an operand lives on one; under a tracer the op
-is appended to its graph instead; of operands that stand for many examples (`vmap`) it becomes ops on
-all of them; if an operand requires a gradient the call goes on the tape. Nothing else in `eager`
+is appended to its graph instead; of operands that stand for many examples (`vmap`) it becomes ops
+on all of them; if an operand requires a gradient the call goes on the tape. Nothing else in `eager`
 calls a kernel, a tracer or the tape.
 """
 
@@ -175,7 +175,7 @@ def apply_binary(op: Op, x: Any, y: Any) -> Any:
 
 
 # ------------------------------------------------------------------------ many examples at once
-def innermost(operands: Iterable[Any]) -> Level | None:
+def innermost(operands: Sequence[Any]) -> Level | None:
     """The innermost mapped function that an operand belongs to."""
     arrays = [x._array for x in operands if isinstance(x, Tensor) and type(x._array) is Batched]
     return max((a.level for a in arrays), key=lambda level: level.number, default=None)
@@ -207,7 +207,7 @@ def _apply_batched(op: Op, operands: Sequence[Any], attrs: Mapping[str, Any]) ->
         if isinstance(x, Tensor) and x._view is not None:
             refresh(x)
     made = level.rule(level, op, operands, attrs)
-    outs = tuple([wrap(Batched(level, value, mapped)) for value, mapped in made])
+    outs: tuple[Tensor, ...] = tuple([wrap(Batched(level, *row)) for row in made])
     if op.shares:
         out, source = outs[0], operands[0]
         if out._storage is source._storage:
@@ -470,7 +470,8 @@ def _of_target(target: Tensor, value: Tensor) -> Tensor:
             "vmapped over: x.new_zeros(...) and zeros_like(x) are"
         )
     if type(target._array) is Batched and target._array.level is level:
-        return lifted(level, value)  # type: ignore[no-any-return]
+        out: Tensor = lifted(level, value)
+        return out
     if value._requires_grad and mode.enabled:
         raise RuntimeError(
             "vmap: an in-place operation writes what a gradient inside of it goes through into a "

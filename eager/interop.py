@@ -16,6 +16,7 @@ from eager.device import default, device, lend, places, transfer
 from eager.device.array import DeviceArray
 from eager.dispatch import apply, write_
 from eager.dtype import DType
+from eager.mapped_flow import decided
 from eager.notice import options
 from eager.op import REGISTRY
 from eager.ops.kinds import require_sizes
@@ -450,15 +451,7 @@ def _bool(self: Tensor) -> bool:
                 else "more than one value is ambiguous"
             )
         )
-    if type(self._array) is Batched:
-        if not self._array.mapped:
-            return bool(self._array.value)
-        raise RuntimeError(
-            "vmap: It looks like you're attempting to use a Tensor in some data-dependent control "
-            "flow. It stands for all examples here, and may be true of some: use eager.where, or "
-            "eager.cond, which computes both"
-        )
-    return bool(item(self))
+    return bool(item(decided(self)))
 
 
 def number(self: Tensor) -> Any:

@@ -10,13 +10,14 @@ tuples, lists and dictionaries of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from eager.aval import Aval
 from eager.control_flow import Span, aval_at, handle_of, inner_nodes, outer_edges, sweep_inside
 from eager.dispatch import current_tracer
 from eager.interop import tensor
-from eager.mapped_flow import plain, plainly, raised, recorded_plain
+from eager.mapped_flow import of_examples
 from eager.ops.move import cat, flip, stack
 from eager.ops.view import movedim, narrow
 from eager.symint import SymInt, index, of_data
@@ -148,25 +149,11 @@ def _run(
     step: Step, start: Leaves, xs: Leaves, length: int, reverse: bool, unroll: int
 ) -> tuple[Leaves, Leaves]:
     """The last carry, and the ys stacked along their first dimension."""
+    rolled = partial(_rolled, length=length, reverse=reverse, unroll=unroll)
     if not mode.levels or current_tracer.get() is None:
-        return _rolled(step, start, xs, length, reverse, unroll)
-    if recorded_plain([*start, *xs]):
-        depth = len(mode.levels)
-        slices = [movedim(x, depth, 0) for x in plain(xs)]
-        try:
-            last, ys = _rolled(plainly(step, _keep), plain(start), slices, length, reverse, unroll)
-            return raised(last), raised([movedim(y, 0, depth) for y in ys])
-        except _Kept:
-            pass
-    return _unrolled(step, start, xs, range(length)[:: -1 if reverse else 1])
-
-
-class _Kept(Exception):
-    """A gradient inside of `vmap` goes through the steps of a loop, which stay what they are."""
-
-
-def _keep() -> None:
-    raise _Kept
+        return rolled(step, start, xs)
+    found = of_examples(rolled, step, start, xs)
+    return found or _unrolled(step, start, xs, range(length)[:: -1 if reverse else 1])
 
 
 def _rolled(

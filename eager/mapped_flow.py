@@ -17,8 +17,9 @@ from eager.dispatch import apply, lifted, tracing
 from eager.dtype import FLOAT, get_default_dtype
 from eager.op import REGISTRY
 from eager.ops.pointwise import where
+from eager.ops.view import movedim
 from eager.sym import SymNumber
-from eager.tape import full, mode
+from eager.tape import mode
 from eager.tensor import Tensor, wrap
 
 Leaves = list[Any]
@@ -35,6 +36,17 @@ def same_for_all(pred: Any) -> Any:
     while isinstance(pred, Tensor) and type(pred._array) is Batched and not pred._array.mapped:
         pred = pred._array.value
     return pred
+
+
+def decided(pred: Tensor) -> Tensor:
+    """The same of what decides a branch of Python. RuntimeError where it differs."""
+    if differs(pred):
+        raise RuntimeError(
+            "vmap: It looks like you're attempting to use a Tensor in some data-dependent control "
+            "flow. It stands for all examples here, and may be true of some: use eager.where, or "
+            "eager.cond, which computes both"
+        )
+    return same_for_all(pred)
 
 
 def holds(pred: Tensor) -> Tensor:
@@ -64,7 +76,7 @@ def as_tensors(leaves: Sequence[Any]) -> Leaves:
 def _number(x: Any) -> Tensor:
     dtype = x.aval.dtype if isinstance(x, SymNumber) else scalar_aval(x).dtype
     dtype = get_default_dtype() if dtype.category == FLOAT else dtype
-    return apply(REGISTRY["full"], x, shape=(), dtype=dtype)  # type: ignore[no-any-return]
+    return apply(REGISTRY["full"], x, shape=(), dtype=dtype)
 
 
 # ------------------------------------------------------------------ loops that are a graph's nodes
@@ -86,9 +98,9 @@ def plain(leaves: Sequence[Any]) -> Leaves:
     for x in leaves:
         for level in reversed(mode.levels):
             array: Any = lifted(level, x)._array
-            x = array.value  # noqa: PLW2901
+            x = array.value
             if not array.mapped:
-                x = x.expand((level.size, *x.shape))  # noqa: PLW2901
+                x = x.expand((level.size, *x.shape))
         found.append(x)
     return found
 
@@ -98,9 +110,31 @@ def raised(leaves: Sequence[Tensor]) -> Leaves:
     found = []
     for x in leaves:
         for level in mode.levels:
-            x = wrap(Batched(level, x, True))  # noqa: PLW2901
+            x = wrap(Batched(level, x, True))
         found.append(x)
     return found
+
+
+class _Kept(Exception):
+    """A gradient inside of `vmap` goes through the steps of a loop."""
+
+
+def _keep() -> None:
+    raise _Kept
+
+
+def of_examples(run: Callable[..., Any], step: Any, start: Leaves, xs: Leaves) -> Any:
+    """`run(step, start, xs)`, a loop over slices that is recorded, of plain tensors; None where it
+    is to stay a sequence of steps."""
+    if not recorded_plain([*start, *xs]):
+        return None
+    depth = len(mode.levels)
+    slices = [movedim(x, depth, 0) for x in plain(xs)]
+    try:
+        last, ys = run(plainly(step, _keep), plain(start), slices)
+    except _Kept:
+        return None
+    return raised(last), raised([movedim(y, 0, depth) for y in ys])
 
 
 def plainly(step: Callable[..., Any], refuse: Callable[[], None]) -> Callable[..., Any]:

@@ -207,7 +207,7 @@ def _value(x: Tensor, dim: Any, level: Level, func: Any) -> Tensor:
                 f"vmap({_name(func)}): the function can not return a BatchedTensor when out_dim is "
                 "None"
             )
-        return array.value  # type: ignore[no-any-return]
+        return array.value
     norm_dim(dim, x.ndim + 1, "vmap")
     value = array.value
     return value if array.mapped else value.expand((level.size, *value.shape))

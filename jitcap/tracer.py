@@ -67,6 +67,12 @@ class Recorded:
     outs: tuple[tuple[Node, bool], ...]
 
 
+def _one(tensor: Tensor) -> Tensor:
+    if type(tensor._array) is Batched:
+        raise UnknownValue("a tensor that stands for many examples (vmap) has no value")
+    return tensor
+
+
 class Tracer:
     """Appends nodes, and notes which of them went on the tape; for eager: the protocol of
     `eager.traced`."""
@@ -127,9 +133,7 @@ class Tracer:
 
     def lift(self, tensor: Tensor) -> Traced:
         """A concrete tensor met while tracing."""
-        if type(tensor._array) is Batched:
-            raise UnknownValue("a tensor that stands for many examples (vmap) is no value")
-        return self._lift(tensor)
+        return self._lift(_one(tensor))
 
     def item(self, traced: Traced) -> SymNumber:
         """`.item()`: a run-time number with nothing known of its value."""

@@ -18,7 +18,9 @@ from eager.op import Sample
 from eager.registry import PUBLIC, Public
 from eager.tensor import Tensor
 
-Place = tuple[str, int]  # which of the tensors are mapped (all, even or odd ones), and over which dimension
+Place = tuple[
+    str, int
+]  # which of the tensors are mapped (all, even or odd ones), and over which dimension
 PLACES: tuple[Place, ...] = (("all", 0), ("all", -1), ("all", 1), ("even", 0), ("odd", 0))
 _NO_TENSORS = "takes or gives arrays and objects"
 NOT_MAPPED = {"numpy": _NO_TENSORS, "from_numpy": _NO_TENSORS, "frombuffer": _NO_TENSORS}

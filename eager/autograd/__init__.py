@@ -94,15 +94,15 @@ def grad(
         warn_once("grad only_inputs", "grad: only_inputs=False is deprecated and has no effect")
     outs, ins = _as_tuple(outputs), _as_tuple(inputs)
     if is_grads_batched:
-        found: list[Any] = []
+        each: list[Any] = []
 
         def of_one(*given: Tensor) -> tuple[Tensor, ...]:
-            found[:] = grad(outs, ins, given, retain_graph, create_graph, allow_unused=allow_unused,
+            each[:] = grad(outs, ins, given, retain_graph, create_graph, allow_unused=allow_unused,
                             materialize_grads=materialize_grads)  # fmt: skip
-            return tuple(g for g in found if g is not None)
+            return tuple(g for g in each if g is not None)
 
         rows = iter(vmap(of_one)(*_as_tuple(grad_outputs)))
-        return tuple([None if g is None else next(rows) for g in found])
+        return tuple([None if g is None else next(rows) for g in each])
     given = _as_tuple(grad_outputs) if grad_outputs is not None else (None,) * len(outs)
     for t in ins:
         if not t.requires_grad:

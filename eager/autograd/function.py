@@ -10,7 +10,7 @@ import functools
 import itertools
 from collections.abc import Callable, Sequence
 from types import FunctionType
-from typing import Any
+from typing import Any, Protocol
 
 from eager.autograd.grad_mode import is_grad_enabled, no_grad
 from eager.batched import Batched, Level
@@ -68,6 +68,16 @@ def _require_tensors(name: str, values: Sequence[Any]) -> None:
             )
 
 
+class Derivative(Protocol):
+    """The backward of a Function, and its name."""
+
+    __name__: str
+    original: Any
+
+    @property
+    def backward(self) -> Callable[..., Any]: ...
+
+
 class FunctionNode(Node):
     """A call of a user's Function. Its attributes are those of ctx, too.
 
@@ -77,7 +87,7 @@ class FunctionNode(Node):
     __slots__ = ("ctx", "function", "is_tensor", "layout")
 
     def __init__(
-        self, function: Methods, ctx: FunctionCtx, args: Sequence[Any], outs: Sequence[Any]
+        self, function: Derivative, ctx: FunctionCtx, args: Sequence[Any], outs: Sequence[Any]
     ) -> None:
         self.is_tensor = tuple(isinstance(a, Tensor) for a in args)
         tensors = [t for t in outs if isinstance(t, Tensor)]
@@ -289,7 +299,7 @@ def _check_dirty(dirty: Sequence[Tensor], outs: Sequence[Any]) -> None:
 
 
 def _record(
-    methods: Methods | _Outside,
+    methods: Derivative,
     ctx: FunctionCtx,
     args: Sequence[Any],
     outs: tuple[Any, ...],
@@ -319,9 +329,9 @@ class _Outside:
     """The derivative of a Function that was called in a mapped function, outside of that: of all
     examples. `mapped` says which of the arguments differ by example; all results do."""
 
-    def __init__(self, inside: Methods | _Outside, level: Level, mapped: Sequence[bool]) -> None:
-        self.__name__ = inside.__name__
-        self.original = inside.original
+    def __init__(self, inside: Derivative, level: Level, mapped: Sequence[bool]) -> None:
+        self.__name__: str = inside.__name__
+        self.original: Any = inside.original
         self.inside, self.level, self.mapped = inside, level, mapped
 
     def backward(self, ctx: Any, *grads: Any) -> tuple[Any, ...]:
@@ -340,7 +350,7 @@ class _Outside:
 
 
 def _record_outside(
-    methods: Methods | _Outside,
+    methods: Derivative,
     ctx: FunctionCtx,
     args: Sequence[Any],
     outs: tuple[Any, ...],

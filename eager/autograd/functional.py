@@ -129,7 +129,9 @@ def jacobian(
     One backward per element of the outputs; `vectorize`: one for all elements of an output, by
     `vmap`. RuntimeError for that with `strict`. `strategy` changes no result."""
     if vectorize and strict:
-        raise RuntimeError("jacobian: `strict=True` and `vectorize=True` are not supported together")
+        raise RuntimeError(
+            "jacobian: `strict=True` and `vectorize=True` are not supported together"
+        )
     with enable_grad():
         ins = _prepared(inputs, create_graph)
         out = func(*ins)
@@ -138,14 +140,10 @@ def jacobian(
     return per_output[0] if isinstance(out, Tensor) else tuple(per_output)
 
 
-def _rows(
-    out: Tensor, ins: Tensors, create_graph: bool, strict: bool, vectorize: bool
-) -> Tensors:
+def _rows(out: Tensor, ins: Tensors, create_graph: bool, strict: bool, vectorize: bool) -> Tensors:
     if vectorize:
         found = vmap(lambda g: _gradients((out,), ins, (g,), create_graph, strict))(directions(out))
-        return tuple(
-            row.reshape((*out.shape, *x.shape)) for row, x in zip(found, ins, strict=True)
-        )
+        return tuple(row.reshape((*out.shape, *x.shape)) for row, x in zip(found, ins, strict=True))
     flat = out.reshape(-1)
     found = [
         _gradients((flat[j],), ins, (full(1, flat[j].aval),), create_graph, strict)

@@ -1,5 +1,5 @@
-"""Many examples at once: each kind of op on tensors that have the examples in front. a call of an op
--> ops on all examples.
+"""Many examples at once: each kind of op on tensors that have the examples in front. a call of an
+op -> ops on all examples.
 
 The rules are those of `vmap` (`eager/vmapped.py`), one for a kind, in eager's own ops, so that they
 run, are differentiated and are captured like what a program writes. What an op looks at as a whole
@@ -54,7 +54,7 @@ def batched(level: Level, op: Op, operands: Sequence[Any], attrs: Attrs) -> list
         made = apply(op, *values, **attrs)
         return [(out, False) for out in (made if op.n_outputs > 1 else (made,))]
     if isinstance(op, Dynamic):
-        raise RuntimeError(
+        raise RuntimeError(  # noqa: TRY004 - as PyTorch
             "vmap: We do not support batching operators that can output dynamic shape. Attempted "
             f"to vmap over {op.name}: how large its result is depends on the example. Use what "
             "keeps the shape (where, masked_fill), or call it outside of vmap"
@@ -63,7 +63,7 @@ def batched(level: Level, op: Op, operands: Sequence[Any], attrs: Attrs) -> list
     try:
         made = _rule(op)(call)
     except (RuntimeError, IndexError):
-        op.abstract(tuple(a.aval if a else _aval(x) for a, x in zip(arrays, operands)), attrs)
+        op.abstract(tuple(map(_aval, operands)), attrs)
         raise
     return [(out, True) for out in (made if op.n_outputs > 1 else (made,))]
 
@@ -124,7 +124,7 @@ def _to_front(x: Tensor, dim: int) -> Any:
     return apply(PERMUTE, x, dims=order) if dim else x
 
 
-# --------------------------------------------------------------------- pointwise, shifted dimensions
+# -------------------------------------------------------------------- pointwise, shifted dimensions
 def _alike(call: Call) -> Any:
     """One operand, which the op looks at element by element, or at the last dimensions of."""
     return call(*call.values)
@@ -267,7 +267,9 @@ def _index_add(call: Call) -> Any:
     index = call.values[1]
     if not call.mapped[1]:
         return call(x, index, src, dim=dim)
-    places = shaped(index, (call.size, *(1,) * (dim - 1), index.shape[1], *(1,) * (x.ndim - dim - 1)))
+    places = shaped(
+        index, (call.size, *(1,) * (dim - 1), index.shape[1], *(1,) * (x.ndim - dim - 1))
+    )
     places = apply(EXPAND, places, shape=tuple(src.shape))
     return apply(SCATTER, x, places, src, dim=dim, reduce="add")
 

@@ -83,7 +83,11 @@ def _with_imag_vjp(g: Tensor) -> tuple[Tensor, Tensor]:
 def _part(name: str, vjp: Any, replaced: Any, place: int) -> PartView:
     """A part of each number; `replaced` is the derivative of the numbers with another such part."""
     put = Host(
-        f"with_{name}", ("x", "part"), replaced, numpy=_with_part(name), rule=lambda x, part: (x,),
+        f"with_{name}",
+        ("x", "part"),
+        replaced,
+        numpy=_with_part(name),
+        rule=lambda x, part: (x,),
         core=(0, 0),
     )
     return PartView(

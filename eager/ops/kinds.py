@@ -557,7 +557,6 @@ class Host(Op):
 
     numpy: Callable[..., Any] = field(kw_only=True)
     rule: Callable[..., tuple[Aval, ...]] = field(kw_only=True)
-    core: tuple[int, ...] | None = field(default=None, kw_only=True)
     kind: ClassVar[str] = "extern"
     analytic: ClassVar[bool] = False
 

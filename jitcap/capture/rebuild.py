@@ -38,6 +38,12 @@ class _Cycle(Exception):
     """An object contains itself: it must be made empty first and filled later."""
 
 
+def _array_of_one(tensor: Tensor) -> Any:
+    if type(tensor._array) is Batched:
+        raise Break("effect", "a tensor that stands for many examples leaves its vmap")
+    return tensor._array
+
+
 class Rebuilder:
     """Renders values. `outputs` collects the graph outputs that the source refers to as `o[i]`."""
 
@@ -172,9 +178,7 @@ class Rebuilder:
     def tensor(self, tensor: Tensor) -> str:
         if tensor._view is not None:
             refresh(tensor)
-        array = tensor._array
-        if type(array) is Batched:
-            raise Break("effect", "a tensor that stands for many examples leaves its vmap")
+        array = _array_of_one(tensor)
         if type(array) is not Traced:
             array = self.session.tracer.lifted(tensor)
         if array is None:
