@@ -311,6 +311,22 @@ def test_one_graph_for_all_sizes():
     assert step.stats.compiles == 2
 
 
+def test_what_a_function_of_a_function_reads_is_guarded():
+    """A function of the library that holds another that holds the program's reads what that reads."""
+    power = {"k": 2}
+
+    def cubed(a):
+        return (a ** power["k"]).sum()
+
+    step = jit(eager.vmap(eager.func.grad(cubed)), fullgraph=True, backend="eager")
+    held = jit(lambda x, f=eager.func.grad(eager.func.grad(cubed)): f(x), fullgraph=True, backend="eager")
+    x = eager.tensor(X)
+    for k in (2, 3):
+        power["k"] = k
+        np.testing.assert_allclose(step(x), k * X ** (k - 1))
+        np.testing.assert_allclose(held(x[0, 0]), k * (k - 1) * X[0, 0] ** (k - 2))
+
+
 def test_what_is_compiled_inside_or_split():
     """A compiled function that a mapped one calls runs plainly there; the text of what stands for many splits."""
     w = eager.tensor(X[0]).requires_grad_()
