@@ -28,7 +28,10 @@ def test_ops_of_the_registry():
 
 def test_outcomes_are_told_apart():
     named = {p.torch: p for p in map_ops.cases()}
-    found = {name: next(map_ops.outcomes(named[name]))[1].what for name in ("add", "nonzero", "hann_window")}
+    found = {
+        name: next(map_ops.outcomes(named[name]))[1].what
+        for name in ("add", "nonzero", "hann_window")
+    }
     assert [*found.values()] == ["right", "refused", "unchecked"]
 
 
@@ -147,7 +150,10 @@ def test_as_torch(program):
     torch = pytest.importorskip("torch")
     ours = program(eager, *map(eager.tensor, (X, Y, Z, K)))
     theirs = program(torch, *map(torch.tensor, (X, Y, Z, K)))
-    assert (ours.shape, ours.dtype.name) == (tuple(theirs.shape), str(theirs.dtype).removeprefix("torch."))
+    assert (ours.shape, ours.dtype.name) == (
+        tuple(theirs.shape),
+        str(theirs.dtype).removeprefix("torch."),
+    )
     assert not ours.requires_grad
     np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-9)
 
@@ -156,7 +162,9 @@ def test_as_torch(program):
 def test_compiled(first):
     """Many in one graph."""
     chosen = PROGRAMS[first::3]
-    step = jit(lambda *args: [program(eager, *args) for program in chosen], fullgraph=True, backend="eager")
+    step = jit(
+        lambda *args: [program(eager, *args) for program in chosen], fullgraph=True, backend="eager"
+    )
     args = [*map(eager.tensor, (X, Y, Z, K))]
     for program, found in zip(chosen, step(*args), strict=True):
         np.testing.assert_allclose(found, program(eager, *args), rtol=1e-6, atol=1e-9)
@@ -191,13 +199,19 @@ def test_control_flow_by_example():
         expected = loop(f, a, i)
         x = [a.clone().requires_grad_() for _ in range(2)]
         outs = loop(f, x[0], i), eager.vmap(f)(x[1], i)
-        one, other = (eager.autograd.grad(out.sum(), leaf)[0] for out, leaf in zip(outs, x, strict=True))
+        one, other = (
+            eager.autograd.grad(out.sum(), leaf)[0] for out, leaf in zip(outs, x, strict=True)
+        )
         for got, want in ((found, expected), (outs[1].detach(), expected), (other, one)):
             np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
-    rounds = eager.func.grad(lambda a: while_loop(lambda q: q.sum() < 9, lambda q: (q * 2,), (a.exp(),))[0].sum())
+    rounds = eager.func.grad(
+        lambda a: while_loop(lambda q: q.sum() < 9, lambda q: (q * 2,), (a.exp(),))[0].sum()
+    )
     np.testing.assert_allclose(eager.vmap(rounds)(a), loop(rounds, a), rtol=1e-5)
     with pytest.warns(JitcapWarning, match="split"):
-        np.testing.assert_allclose(jit(lambda a: eager.vmap(rounds)(a))(a), loop(rounds, a), rtol=1e-5)
+        np.testing.assert_allclose(
+            jit(lambda a: eager.vmap(rounds)(a))(a), loop(rounds, a), rtol=1e-5
+        )
 
 
 class Tenfold(eager.autograd.Function):
@@ -220,7 +234,9 @@ def tenfold(a, w):
     return (y.exp() * c + Tenfold.apply(w, a)[1]).sum()
 
 
-@pytest.mark.parametrize("f", [tenfold, eager.func.grad(tenfold), eager.func.grad(tenfold, argnums=1)])
+@pytest.mark.parametrize(
+    "f", [tenfold, eager.func.grad(tenfold), eager.func.grad(tenfold, argnums=1)]
+)
 def test_functions_with_derivatives_of_their_own(f):
     """Their derivatives are used outside of the map and inside, twice too."""
 
@@ -256,9 +272,13 @@ def test_models():
         rows = [gradient(parameters, a) for a in z]
         several = {k: eager.stack([v, v * 2]) for k, v in parameters.items()}
         losses = eager.vmap(loss, in_dims=(0, None))(several, z[0])
-        np.testing.assert_allclose(losses[1], loss({k: v * 2 for k, v in parameters.items()}, z[0]), rtol=1e-4)
+        np.testing.assert_allclose(
+            losses[1], loss({k: v * 2 for k, v in parameters.items()}, z[0]), rtol=1e-4
+        )
         for name in parameters:
-            np.testing.assert_allclose(found[name], eager.stack([r[name] for r in rows]), rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(
+                found[name], eager.stack([r[name] for r in rows]), rtol=1e-4, atol=1e-5
+            )
 
 
 def test_random_numbers_of_several_levels():
@@ -288,7 +308,9 @@ def test_random_numbers_of_several_levels():
         eager.manual_seed(3)
         found.append(f(eager.ones(3, 50)))
     assert found[0].equal(found[1])
-    chunks = eager.vmap(lambda a: a + eager.rand(3), randomness="same", chunk_size=1)(eager.zeros(2, 3))
+    chunks = eager.vmap(lambda a: a + eager.rand(3), randomness="same", chunk_size=1)(
+        eager.zeros(2, 3)
+    )
     assert chunks[0].equal(chunks[1])
 
 
@@ -299,7 +321,9 @@ def test_one_graph_for_all_sizes():
     parameters = {k: v.detach() for k, v in model.named_parameters()}
 
     def loss(p, x, y):
-        return eager.nn.functional.cross_entropy(eager.func.functional_call(model, p, (x[None],)), y[None])
+        return eager.nn.functional.cross_entropy(
+            eager.func.functional_call(model, p, (x[None],)), y[None]
+        )
 
     mapped = eager.vmap(eager.func.grad(loss), in_dims=(None, 0, 0))
     step = jit(lambda p, x, y: mapped(p, x, y), fullgraph=True, backend="python")
@@ -319,7 +343,8 @@ def test_what_a_function_of_a_function_reads_is_guarded():
         return (a ** power["k"]).sum()
 
     step = jit(eager.vmap(eager.func.grad(cubed)), fullgraph=True, backend="eager")
-    held = jit(lambda x, f=eager.func.grad(eager.func.grad(cubed)): f(x), fullgraph=True, backend="eager")
+    twice = eager.func.grad(eager.func.grad(cubed))
+    held = jit(lambda x: twice(x), fullgraph=True, backend="eager")  # noqa: PLW0108 - a closure
     x = eager.tensor(X)
     for k in (2, 3):
         power["k"] = k
@@ -334,7 +359,9 @@ def test_what_is_compiled_inside_or_split():
     x = eager.tensor(X)
     with eager.no_grad():
         inner(x[0])
-    found = eager.vmap(inner, randomness="different")(x) - eager.vmap(lambda a: (a * w).sin().sum())(x)
+    found = eager.vmap(inner, randomness="different")(x) - eager.vmap(
+        lambda a: (a * w).sin().sum()
+    )(x)
     assert len({*found.tolist()}) == 3
     compiled = jit(lambda x: eager.vmap(lambda a: (a * w).sin().sum())(x), backend="eager")
     expected = (x * (x * w.detach()).cos()).sum(0)
@@ -391,12 +418,16 @@ def test_errors_are_of_one_example():
         eager.vmap(lambda a: a.sum(1))(x)
     escaped = []
     eager.vmap(lambda a: (escaped.append(a), a)[1])(x)
-    assert repr(escaped[0]).startswith("tensor(<float64[4], one of 3 examples, in vmap of tensor([[")
+    assert repr(escaped[0]).startswith(
+        "tensor(<float64[4], one of 3 examples, in vmap of tensor([["
+    )
     with pytest.raises(RuntimeError, match="which has ended"):
         eager.vmap(lambda a: eager.vmap(lambda b: (escaped.append(b), b)[1])(a) + escaped[-1])(x)
     with pytest.raises(RuntimeError, match="it is a captured tensor"):
         z = eager.zeros(4)
-        eager.vmap(eager.func.grad(lambda w, a: (z.copy_(w) * a).sum()), (None, 0))(eager.ones(4), x)
+        eager.vmap(eager.func.grad(lambda w, a: (z.copy_(w) * a).sum()), (None, 0))(
+            eager.ones(4), x
+        )
 
 
 def test_one_call_for_each_is_announced_once():
