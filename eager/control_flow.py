@@ -17,6 +17,8 @@ from typing import Any
 
 from eager.aval import Aval, scalar_aval
 from eager.dtype import bool_ as BOOL
+from eager.dtype import int64
+from eager.mapped_flow import chosen, differs, holds, same_for_all
 from eager.sym import NUMBERS, SymNumber
 from eager.tape import (
     FREED,
@@ -49,10 +51,13 @@ def cond(
     `@jit`, if `pred` is known only when the program runs, both are captured, and one runs.
 
     Raises TypeError, under capture, where the two results differ in structure, shape, dtype or
-    device; RuntimeError where `pred` has not one element.
+    device; RuntimeError where `pred` has not one element. In `vmap`, where `pred` differs by
+    example, both run, and each example has the result of its own.
     """
     arms = [_bind(f, operands) for f in (false_fn, true_fn)]
     names = ("false_fn", "true_fn")
+    if differs(pred):
+        return _every_way("cond", holds(pred).to(int64), names, arms)
     tracer, pick = decide(pred)
     if tracer is None:
         return own_tree(checked_tree("cond", arms[pick]()))
@@ -69,10 +74,12 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
         raise ValueError("switch() needs at least one branch")
     last = len(branches) - 1
     arms = [_bind(f, operands) for f in branches]
+    names = tuple(f"branch {i}" for i in range(last + 1))
+    if differs(index):
+        return _every_way("switch", index.reshape(()).to(int64).clamp(0, last), names, arms)
     tracer, pick = _place(index, last)
     if tracer is None:
         return own_tree(checked_tree("switch", arms[pick]()))
-    names = tuple(f"branch {i}" for i in range(last + 1))
     return _choose("switch", tracer, pick, names, arms)
 
 
@@ -85,6 +92,7 @@ def _bind(fn: Callable[..., Any], operands: Any) -> Thunk:
 
 def decide(pred: Any) -> tuple[Any, Any]:
     """(None, 0 or 1) of what is known; else the tracer, and the truth as a value of its graph."""
+    pred = same_for_all(pred)
     if isinstance(pred, SymNumber):
         holds = pred.tracer.decide(operator.truth, pred)
         if holds is not None:
@@ -103,6 +111,7 @@ def decide(pred: Any) -> tuple[Any, Any]:
 
 def _place(index: Any, last: int) -> tuple[Any, Any]:
     """As `_decide`, of the place in a list of `last` + 1."""
+    index = same_for_all(index)
     if isinstance(index, Tensor):
         if index.numel() != 1 or index.dtype.is_floating_point or index.dtype.is_complex:
             raise RuntimeError(f"switch() needs the index of a branch, got {index.aval!r}")
@@ -112,6 +121,19 @@ def _place(index: Any, last: int) -> tuple[Any, Any]:
             return array.storage.tracer, place._array.read()
         index = index.item()
     return None, min(max(operator.index(index), 0), last)
+
+
+def _every_way(what: str, pick: Tensor, names: Sequence[str], arms: Sequence[Thunk]) -> Any:
+    """The results of all arms, of which each example of `vmap` has that of its own."""
+    trees = [checked_tree(what, arm()) for arm in arms]
+    for name, tree in zip(names[1:], trees[1:], strict=True):
+        agree(what, (names[0], name), (trees[0], tree))
+    rows, structure = [flatten(tree)[0] for tree in trees], flatten(trees[0])[1]
+    results = rows[-1]
+    for i in range(len(arms) - 1):
+        results = chosen(pick == i, rows[i], results)
+    columns = zip(results, *rows, strict=True)
+    return structure.build([row[0] if _constant(row) else x for x, *row in columns])
 
 
 # ---------------------------------------------------------------------------- results

@@ -12,6 +12,7 @@ from typing import Any
 
 from eager import dtype as dt
 from eager import on_device
+from eager.batched import Batched
 from eager.device import CPU, device, pinned, places, transfer
 from eager.device.array import DeviceArray
 from eager.dispatch import apply, current_tracer
@@ -25,7 +26,17 @@ from eager.tensor import Tensor, refresh, wrap
 from eager.traced import Traced, UnknownValue, fresh
 
 
-def known(self: Tensor, what: str) -> Any:
+def known(self: Tensor, what: str, read: Any = None) -> Any:
+    """The NumPy array (or what `read` reads) of a tensor on the CPU whose values are there."""
+    if type(self._array) is Batched:
+        if not self._array.mapped:
+            inside = self._array.value
+            return known(inside, what) if read is None else read(inside)
+        raise RuntimeError(
+            f"vmap: It looks like you're calling {what} on a Tensor. We don't support vmap over "
+            f"calling {what} on a Tensor, please try to rewrite what you're doing with other "
+            "operations: in here it stands for all examples, and has a value for each"
+        )
     if type(self._array) is Traced:
         raise UnknownValue(
             f"{what} of a tensor whose values are not known yet: it is being captured"
@@ -101,7 +112,9 @@ def _moved(self: Tensor, place: device, dtype: DType | None, non_blocking: bool)
     captured = type(self._array) is Traced or current_tracer.get() is not None
     if dtype is not None and dtype is not self.dtype and place != CPU and not captured:
         self, dtype = to(self, dtype), None
-    if captured:
+    if type(self._array) is Batched:
+        out: Tensor = wrap(self._array.of(to(self._array.value, place)))
+    elif captured:
         out = _moved_in_graph(self, place)
     else:
         out = wrap(_copied_to(place, self._array, non_blocking))

@@ -2,8 +2,9 @@
 -> tensors.
 
 NumPy kernels run here, and those of a device where an operand lives on one; under a tracer the op
-is appended to its graph instead; if an operand requires a gradient the call goes on the tape.
-Nothing else in `eager` calls a kernel, a tracer or the tape.
+is appended to its graph instead; of operands that stand for many examples (`vmap`) it becomes ops
+on all of them; if an operand requires a gradient the call goes on the tape. Nothing else in `eager`
+calls a kernel, a tracer or the tape.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 from eager import on_device
 from eager import tensor as tensor_module
 from eager.aval import Aval, scalar_aval
+from eager.batched import Batched, Level
 from eager.device import transfer
 from eager.device.array import DeviceArray
 from eager.dtype import COMPLEX, FLOAT
@@ -26,7 +28,7 @@ from eager.op import REGISTRY, Op
 from eager.sym import SymNumber
 from eager.symint import SymInt
 from eager.tape import CopySlicesNode, OpNode, differentiable, mode
-from eager.tensor import WITH_AVAL, Tensor, ViewOf, refresh, wrap
+from eager.tensor import WITH_AVAL, Tensor, ViewOf, bare, refresh, wrap
 from eager.traced import Picked, Traced, Tracer, fresh
 
 current_tracer: contextvars.ContextVar[Tracer | None] = contextvars.ContextVar(
@@ -97,6 +99,8 @@ def apply(op: Op, *operands: Any, **attrs: Any) -> Any:
                     tracer = x.storage.tracer
                 elif type(x) is DeviceArray:
                     place = x
+                else:
+                    return _apply_batched(op, operands, attrs)
         elif type(x) not in _NUMBERS:
             return apply(op, *(_checked(op, y) for y in operands), **attrs)
         arrays.append(x)
@@ -119,7 +123,9 @@ def must_hold(condition: Tensor, what: str, error: Callable[[], Exception] | Non
     array = condition._array
     if condition.aval.device != "cpu":
         return
-    if type(array) is Traced:
+    if type(array) is Batched:
+        must_hold(array.value.all(), what, error)
+    elif type(array) is Traced:
         array.storage.tracer.check(what, array.read())
     elif not array:
         raise RuntimeError(what) if error is None else error()
@@ -168,6 +174,50 @@ def apply_binary(op: Op, x: Any, y: Any) -> Any:
     return apply(op, x, y)
 
 
+# ------------------------------------------------------------------------ many examples at once
+def innermost(operands: Sequence[Any]) -> Level | None:
+    """The innermost mapped function that an operand belongs to."""
+    arrays = [x._array for x in operands if isinstance(x, Tensor) and type(x._array) is Batched]
+    return max((a.level for a in arrays), key=lambda level: level.number, default=None)
+
+
+def lifted(level: Level, x: Any) -> Any:
+    """An operand as one of the level; numbers are the same on all."""
+    if not isinstance(x, Tensor):
+        return x
+    array = x._array
+    same = type(array) is Batched and array.level is level
+    return x if same else wrap(Batched(level, x, False))
+
+
+def variable(x: Tensor) -> Tensor:
+    """`x` as a variable of its own, for a derivative by it, in the mapped function that runs; the
+    history that it has is still behind it."""
+    levels = [level for level in (innermost([x]), *mode.levels[-1:]) if level is not None]
+    if levels:
+        x = lifted(max(levels, key=lambda level: level.number), x)
+    return x.view_as(x) if x.requires_grad else bare(x).requires_grad_()
+
+
+def _apply_batched(op: Op, operands: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+    """Call an op on what stands for many examples: ops on all of them, by the rule of its kind."""
+    level: Any = innermost(operands)
+    operands = tuple([lifted(level, x) for x in operands])
+    for x in operands:
+        if isinstance(x, Tensor) and x._view is not None:
+            refresh(x)
+    made = level.rule(level, op, operands, attrs)
+    outs: tuple[Tensor, ...] = tuple([wrap(Batched(level, *row)) for row in made])
+    if op.shares:
+        out, source = outs[0], operands[0]
+        if out._storage is source._storage:
+            _note_view(out, source, op, attrs)
+    tracked = any(isinstance(x, Tensor) and x._requires_grad for x in operands)
+    if tracked and mode.enabled and not op.stops:
+        _record(op, operands, attrs, outs)
+    return outs[0] if op.n_outputs == 1 else outs
+
+
 def _wrap(result: Any) -> Tensor:
     if type(result) is not np.ndarray and type(result) not in WITH_AVAL:
         result = np.asarray(result)
@@ -181,6 +231,8 @@ def _apply_view(op: Op, source: Any, attrs: Mapping[str, Any]) -> Tensor:
     if source._view is not None:
         refresh(source)
     tracer, array = current_tracer.get(), source._array
+    if type(array) is Batched:
+        return _apply_batched(op, (source,), attrs)
     result: Any
     if tracer is None and type(array) is np.ndarray:
         result = op.run((array,), attrs)[0]
@@ -200,15 +252,19 @@ def _apply_view(op: Op, source: Any, attrs: Mapping[str, Any]) -> Tensor:
     storage = source._storage if shared else None
     out: Tensor = wrap(result, storage)
     if storage is not None:
-        above = source._view
-        if above is None:
-            out._view = ViewOf(source, ((op, attrs),), storage.history)
-        else:
-            steps = (*above.chain, (op, attrs))
-            out._view = ViewOf(above.base, steps, storage.history, above.among)
+        _note_view(out, source, op, attrs)
     if source._requires_grad and mode.enabled and not op.stops:
         _record(op, (source,), attrs, (out,))
     return out
+
+
+def _note_view(out: Tensor, source: Tensor, op: Op, attrs: Mapping[str, Any]) -> None:
+    """`out` looks at the memory of `source`."""
+    above, history = source._view, source._storage.history
+    if above is None:
+        out._view = ViewOf(source, ((op, attrs),), history)
+    else:
+        out._view = ViewOf(above.base, (*above.chain, (op, attrs)), history, above.among)
 
 
 def _checked(op: Op, x: Any) -> Any:
@@ -308,6 +364,8 @@ def write_(target: Tensor, value: Tensor) -> Tensor:
     dtype (float into int), or memory whose elements overlap."""
     if not isinstance(target, Tensor):
         raise TypeError(f"an in-place operation needs a Tensor, got {type(target).__name__}")
+    if Batched in (type(target._array), type(value._array)):
+        value = _of_target(target, value)
     if target._view is not None:
         refresh(target)
     records = mode.enabled and (target._requires_grad or value._requires_grad)
@@ -399,8 +457,36 @@ def _fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
     return all(a in (1, b) for a, b in zip(reversed(shape), reversed(into), strict=False))
 
 
+def _of_target(target: Tensor, value: Tensor) -> Tensor:
+    """What is to be written, as a tensor of the target's level."""
+    level: Any = innermost((target, value))
+    goal, given = lifted(level, target)._array, lifted(level, value)._array
+    if given.mapped and not goal.mapped:
+        raise RuntimeError(
+            "vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a "
+            "Tensor `other` in extra_args that has more elements than `self`. This happened due to "
+            "`other` being vmapped over but `self` not being vmapped over in a vmap. Please use "
+            "out-of-place operators instead of inplace arithmetic, or make `self` of what is "
+            "vmapped over: x.new_zeros(...) and zeros_like(x) are"
+        )
+    if type(target._array) is Batched and target._array.level is level:
+        out: Tensor = lifted(level, value)
+        return out
+    if value._requires_grad and mode.enabled:
+        raise RuntimeError(
+            "vmap: an in-place operation writes what a gradient inside of it goes through into a "
+            "tensor from outside of it: it is a captured tensor, which has no history here. Please "
+            "use out-of-place operations"
+        )
+    inner: Tensor = given.value
+    return _of_target(target, inner) if innermost((target, inner)) else inner
+
+
 def _store(target: Tensor, value: Tensor) -> None:
     array = target._array
+    if type(array) is Batched:
+        write_(array.value, value._array.value)
+        return
     if type(array) is not Traced and type(value._array) is Traced:
         array = value._array.storage.tracer.lift(target)
     elif DeviceArray in (type(array), type(value._array)) and type(array) is not Traced:

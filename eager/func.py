@@ -11,12 +11,14 @@ from typing import Any
 
 from eager import autograd
 from eager.autograd import enable_grad, is_grad_enabled
+from eager.batched import Batched
+from eager.dispatch import variable
 from eager.nn.utils.stateless import functional_call as functional_call
 from eager.notice import refuse
-from eager.ops.create import eye
 from eager.ops.move import stack
 from eager.tape import full
-from eager.tensor import Tensor
+from eager.tensor import Tensor, bare, wrap
+from eager.vmapped import directions
 from eager.vmapped import vmap as vmap
 
 
@@ -48,13 +50,27 @@ def _fill(tree: Any, values: Sequence[Any]) -> Any:
     return _map(lambda _: next(rest), tree)
 
 
-def _tracked(x: Tensor) -> Tensor:
-    """`x` as a variable of its own; the history it has is still behind it."""
-    return x.view_as(x) if x.requires_grad else x.detach().requires_grad_()
+def _dual(outs: Sequence[Tensor]) -> list[Tensor]:
+    """Variables for u in u^T J, whose derivative by u is J."""
+    return [variable(full(0, o.aval)) for o in outs]
 
 
 def _settled(result: Tensor, own: set[int], keep: bool) -> Tensor:
-    """`result` without its history if that leads to nothing but the variables of this call."""
+    """`result` without its history if that leads to nothing but the variables of this call, here
+    and outside of the mapped functions that run."""
+    out = _settled_here(result, own, keep)
+    array = out._array
+    if type(array) is Batched and (value := _settled(array.value, own, keep)) is not array.value:
+        settled: Tensor = wrap(array.of(value), out._storage)
+        settled._node, settled._index = out._node, out._index
+        settled._requires_grad = out._requires_grad
+        return settled
+    return out
+
+
+def _settled_here(result: Tensor, own: set[int], keep: bool) -> Tensor:
+    if not result.requires_grad:
+        return result
     seen: set[int] = set()
     stack: list[Any] = [result._node] if result._node is not None else [result]
     while keep and stack:
@@ -67,7 +83,7 @@ def _settled(result: Tensor, own: set[int], keep: bool) -> Tensor:
                 return result
         else:
             stack += [e[0] for e in node.edges if e is not None]
-    return result.detach()
+    return bare(result)
 
 
 def _gradients(outs: Sequence[Tensor], ins: Sequence[Tensor], v: Sequence[Any]) -> list[Tensor]:
@@ -98,7 +114,7 @@ def _at(args: Sequence[Any], argnums: int | Sequence[int]) -> tuple[list[Any], A
             raise RuntimeError(f"argnum={n} is out of range for {len(args)} positional arguments")
     changed = list(args)
     for n in numbers:
-        changed[n] = _map(_tracked, args[n])
+        changed[n] = _map(variable, args[n])
     chosen = tuple(changed[n] for n in numbers)
     return changed, chosen[0] if isinstance(argnums, int) else chosen
 
@@ -159,7 +175,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """(func(*primals), a function of v that gives v^T J as a tuple by primal), and aux."""
     keep = is_grad_enabled()
     with enable_grad():
-        changed = [_map(_tracked, p) for p in primals]
+        changed = [_map(variable, p) for p in primals]
         out, aux = _parted(func(*changed), has_aux)
     ins = _leaves(changed)
     own = {id(x) for x in ins}
@@ -190,10 +206,10 @@ def jvp(
     refuse("jvp", "compare with and without the input yourself", strict=strict)
     keep = is_grad_enabled()
     with enable_grad():
-        changed = [_map(_tracked, p) for p in primals]
+        changed = [_map(variable, p) for p in primals]
         out, aux = _parted(func(*changed), has_aux)
         ins, outs = _leaves(changed), _leaves(out)
-        dual = [full(0, o.aval).requires_grad_() for o in outs]
+        dual = _dual(outs)
         products = _gradients(_gradients(outs, ins, dual), dual, _leaves(tangents))
     own = {id(x) for x in [*ins, *dual]}
 
@@ -211,17 +227,19 @@ def jacrev(
     has_aux: bool = False,
     chunk_size: int | None = None,
 ) -> Callable[..., Any]:
-    """The Jacobian by the arguments `argnums`: (*output, *input), one backward per element of the
-    output (`chunk_size` changes nothing)."""
+    """The Jacobian by the arguments `argnums`: (*output, *input), one backward for all elements of
+    an output, or for `chunk_size` of them at once. ValueError for a `chunk_size` below 1."""
+    if chunk_size is not None and chunk_size <= 0:
+        raise ValueError("jacrev: `chunk_size` should be greater than 0.")
 
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        return _by_rows(func, argnums, has_aux, args, kwargs)
+        return _by_rows(func, argnums, has_aux, args, kwargs, chunk_size)
 
     return jacobian
 
 
 def _by_rows(
-    func: Any, argnums: Any, has_aux: bool, args: Sequence[Any], kwargs: dict[str, Any]
+    func: Any, argnums: Any, has_aux: bool, args: Sequence[Any], kwargs: dict[str, Any], chunk: Any
 ) -> Any:
     keep = is_grad_enabled()
     with enable_grad():
@@ -229,16 +247,17 @@ def _by_rows(
         out, aux = _parted(func(*changed, **kwargs), has_aux)
         ins = _leaves(chosen)
         own = {id(x) for x in ins}
-        found = _map(lambda o: _fill(chosen, _rows(o, ins, own, keep)), out)
+        found = _map(lambda o: _fill(chosen, _rows(o, ins, own, keep, chunk)), out)
     return (found, _map(lambda x: _settled(x, own, keep), aux)) if has_aux else found
 
 
-def _rows(out: Tensor, ins: Sequence[Tensor], own: set[int], keep: bool) -> list[Tensor]:
-    flat = out.reshape(-1)
-    rows = [_gradients([e], ins, [full(1, e.aval)]) for e in (flat[j] for j in range(len(flat)))]
+def _rows(
+    out: Tensor, ins: Sequence[Tensor], own: set[int], keep: bool, chunk: Any
+) -> list[Tensor]:
+    rows = vmap(lambda g: tuple(_gradients([out], ins, [g])), chunk_size=chunk)(directions(out))
     return [
-        _settled(stack([r[i] for r in rows]), own, keep).reshape((*out.shape, *x.shape))
-        for i, x in enumerate(ins)
+        _settled(row.reshape((*out.shape, *x.shape)), own, keep)
+        for row, x in zip(rows, ins, strict=True)
     ]
 
 
@@ -254,8 +273,8 @@ def jacfwd(
     *,
     randomness: str = "error",
 ) -> Callable[..., Any]:
-    """The Jacobian by the arguments `argnums`: (*output, *input), like `jacrev`, by one product J v
-    per element of the input."""
+    """The Jacobian by the arguments `argnums`: (*output, *input), like `jacrev`, by the products
+    J v of all elements of an input at once."""
     if randomness not in ("error", "different", "same"):
         raise RuntimeError(f"randomness must be 'error', 'different' or 'same', got {randomness}")
 
@@ -273,7 +292,7 @@ def _by_columns(
         changed, chosen = _at(args, argnums)
         out, aux = _parted(func(*changed, **kwargs), has_aux)
         ins, outs = _leaves(chosen), _leaves(out)
-        dual = [full(0, o.aval).requires_grad_() for o in outs]
+        dual = _dual(outs)
         linear = _gradients(outs, ins, dual)  # u^T J, linear in u
         own = {id(x) for x in [*ins, *dual]}
         blocks = [_columns(linear, i, ins[i], dual, own, keep) for i in range(len(ins))]
@@ -286,11 +305,10 @@ def _columns(
     linear: Sequence[Tensor], i: int, x: Tensor, dual: Sequence[Tensor], own: set[int], keep: bool
 ) -> list[Tensor]:
     """The Jacobian of each output by the i-th input: (*output, *input)."""
-    directions = eye(x.numel(), dtype=x.dtype, device=x.device).reshape((x.numel(), *x.shape))
-    products = [_gradients([linear[i]], dual, [directions[j]]) for j in range(x.numel())]
+    products = vmap(lambda v: tuple(_gradients([linear[i]], dual, [v])), out_dims=-1)
     return [
-        _settled(stack([p[k] for p in products], -1), own, keep).reshape((*d.shape, *x.shape))
-        for k, d in enumerate(dual)
+        _settled(p.reshape((*d.shape, *x.shape)), own, keep)
+        for p, d in zip(products(directions(x)), dual, strict=True)
     ]
 
 
@@ -298,10 +316,10 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     """(func(*primals), a function of tangents that gives J tangents)."""
     keep = is_grad_enabled()
     with enable_grad():
-        changed = [_map(_tracked, p) for p in primals]
+        changed = [_map(variable, p) for p in primals]
         out = func(*changed)
         ins, outs = _leaves(changed), _leaves(out)
-        dual = [full(0, o.aval).requires_grad_() for o in outs]
+        dual = _dual(outs)
         linear = _gradients(outs, ins, dual)
     own = {id(x) for x in [*ins, *dual]}
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from eager import dtype as dt
 from eager import symint
+from eager.batched import Batched
 from eager.dispatch import apply, tracing, write_
 from eager.op import REGISTRY
 from eager.ops import samples as s
@@ -91,6 +92,8 @@ def _numbers(items: Any) -> list[Any]:
 def _as_int(item: Any) -> Any:
     """An integer tensor without dimensions as an int, where its value is known."""
     if not isinstance(item, Tensor) or item._array.ndim or item.dtype.category != dt.INT:
+        return item
+    if type(item._array) is Batched:
         return item
     if type(item._array) is not Traced:
         return item if tracing() else int(item)

@@ -10,11 +10,13 @@ import numpy as np
 from eager import dlpack, later
 from eager import dtype as dt
 from eager.aval import Aval
+from eager.batched import Batched
 from eager.conversion import known, on_host, to
 from eager.device import default, device, lend, places, transfer
 from eager.device.array import DeviceArray
 from eager.dispatch import apply, write_
 from eager.dtype import DType
+from eager.mapped_flow import decided
 from eager.notice import options
 from eager.op import REGISTRY
 from eager.ops.kinds import require_sizes
@@ -95,7 +97,7 @@ def _has_traced(data: Any) -> bool:
         return False
     if isinstance(data, _NESTED):
         return any(map(_has_traced, data))
-    return isinstance(getattr(data, "_array", data), SymNumber | SymInt | Traced)
+    return isinstance(getattr(data, "_array", data), SymNumber | SymInt | Traced | Batched)
 
 
 def _stacked(data: Any, dtype: DType | None) -> Tensor:
@@ -292,6 +294,8 @@ def item(self: Tensor) -> Any:
         raise RuntimeError(f"a Tensor with {array.size} elements cannot be converted to Scalar")
     if type(array) is Traced:
         return array.storage.tracer.item(array)
+    if type(array) is Batched:
+        return known(self, ".item()", item)
     if type(array) is DeviceArray:
         array = transfer.download(array)
     value = array.reshape(()).item()
@@ -304,6 +308,8 @@ def tolist(self: Tensor) -> Any:
     if self.ndim == 0:
         return item(self)
     array = self._array
+    if type(array) is Batched:
+        return known(self, ".tolist()", tolist)
     if type(array) is Traced:
         array = array.storage.tracer.value(array.read())
     if array is None or type(array) is DeviceArray:
@@ -448,7 +454,7 @@ def _bool(self: Tensor) -> bool:
                 else "more than one value is ambiguous"
             )
         )
-    return bool(item(self))
+    return bool(item(decided(self)))
 
 
 def number(self: Tensor) -> Any:

@@ -12,6 +12,7 @@ from eager import dtype as dt
 from eager.aval import broadcast_shapes
 from eager.casts import full_precision, lower_precision, on_gpus
 from eager.dispatch import apply
+from eager.mapped_flow import differs
 from eager.op import Sample
 from eager.ops import extern, factor
 from eager.ops import samples as s
@@ -468,7 +469,8 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     values = svdvals(A.detach())
     rank = (values > limit * values[..., :1]).sum(-1)
     residuals = out.real.reshape(-1)[:0]
-    if m > n and driver != "gelsy" and bool((rank == n).all()):
+    known = (rank == n).all()
+    if m > n and driver != "gelsy" and (differs(known) or bool(known)):
         residuals = ((A @ out - right).abs() ** 2).sum(-2)
     none = values.new_empty(0)
     return LstSq(
@@ -507,7 +509,7 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
     if not A.numel():
         return A.real.abs().sum((-2, -1)) if A.dtype.is_complex else A.sum((-2, -1))
     out = matrix_norm(A, p) * matrix_norm(apply(extern.INV, A, lenient=True), p)
-    return out.nan_to_num(math.inf, math.inf) if bool(out.isnan().any()) else out
+    return out.masked_fill(out.isnan(), math.inf)
 
 
 # -------------------------------------------------------------------- products, powers, tensors

@@ -10,12 +10,14 @@ tuples, lists and dictionaries of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from eager.aval import Aval
 from eager.control_flow import Span, aval_at, handle_of, inner_nodes, outer_edges, sweep_inside
 from eager.dispatch import current_tracer
 from eager.interop import tensor
+from eager.mapped_flow import of_examples
 from eager.ops.move import cat, flip, stack
 from eager.ops.view import movedim, narrow
 from eager.symint import SymInt, index, of_data
@@ -147,6 +149,16 @@ def _run(
     step: Step, start: Leaves, xs: Leaves, length: int, reverse: bool, unroll: int
 ) -> tuple[Leaves, Leaves]:
     """The last carry, and the ys stacked along their first dimension."""
+    rolled = partial(_rolled, length=length, reverse=reverse, unroll=unroll)
+    if not mode.levels or current_tracer.get() is None:
+        return rolled(step, start, xs)
+    found = of_examples(rolled, step, start, xs)
+    return found or _unrolled(step, start, xs, range(length)[:: -1 if reverse else 1])
+
+
+def _rolled(
+    step: Step, start: Leaves, xs: Leaves, length: int, reverse: bool, unroll: int
+) -> tuple[Leaves, Leaves]:
     tracer = current_tracer.get()
     if tracer is None or unroll >= length:
         return _unrolled(step, start, xs, range(length)[:: -1 if reverse else 1])

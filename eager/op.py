@@ -65,7 +65,8 @@ class Op:
     y needs a gradient, and the derivative gets None otherwise (and looks at `needs` first). An op
     without a derivative raises when one is asked for, unless it `stops` gradients on purpose.
     `ufunc` is a NumPy function equal to the op on operands of one floating point dtype, where
-    there is one."""
+    there is one. `core` says, of an op that only a library does, how many of each operand's last
+    dimensions one call looks at, where those before are a batch; None: at all."""
 
     name: str
     operands: tuple[str, ...]
@@ -76,6 +77,7 @@ class Op:
     saves_for: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     stops: bool = False
     ufunc: Any = None
+    core: tuple[int, ...] | None = field(default=None, kw_only=True)
     kind: ClassVar[str] = "op"
     analytic: ClassVar[bool] = True
     raises: ClassVar[bool] = False  # for some values of good shape and dtype (a singular matrix)

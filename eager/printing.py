@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from eager import dtype as dt
+from eager.batched import Batched
 from eager.device import transfer
 from eager.device.array import DeviceArray
 from eager.tensor import Tensor
@@ -133,6 +134,9 @@ def tensor_repr(self: Tensor) -> str:
     array = self._array
     if type(array) is Traced:
         return f"{name}(<{array.aval}, being captured>)"
+    if type(array) is Batched:
+        count = f"one of {array.level.size} examples" if array.mapped else "the same for each"
+        return f"{name}(<{array.aval}, {count}, in vmap of {tensor_repr(array.value)}>)"
     there = type(array) is DeviceArray
     if there:
         array = transfer.download(array)

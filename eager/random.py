@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from eager import dtype as dt
+from eager.batched import Batched
 from eager.device import CPU, default, places
 from eager.device import device as as_device
 from eager.dispatch import apply, current_tracer, must_hold
@@ -30,6 +31,7 @@ from eager.ops.sort import SORT
 from eager.ops.view import as_ints
 from eager.registry import public
 from eager.symint import index, integer
+from eager.tape import mode
 from eager.tensor import Tensor, wrap
 
 _DEFAULT_SEED = 67280421310721  # PyTorch's default seed
@@ -172,6 +174,8 @@ def draw(
     if dtype.is_complex:
         parts = draw(dist, (*shape, 2), dt.real_of(dtype), generator, place)
         return view_as_complex(parts * math.sqrt(0.5) if dist == "normal" else parts)
+    if mode.levels:
+        return _draw_for_each(dist, shape, dtype, generator, place)
     if place is not CPU:
         return _draw_there(dist, shape, dtype, generator, str(places.resolved(place)))
     source = default_generator if generator is None else _fitting(generator, "cpu")
@@ -182,6 +186,27 @@ def draw(
         key = tracer.next_draw(source)
     out = apply(RANDOM, *key, shape=shape, dtype=dtype.compute, dist=dist)
     return out if dtype.compute is dtype else out.to(dtype)
+
+
+def _draw_for_each(
+    dist: str, shape: tuple[int, ...], dtype: DType, generator: Generator | None, place: Any
+) -> Tensor:
+    """A draw in a mapped function, as its `randomness` says."""
+    levels = mode.levels
+    level = levels[-1]
+    if level.randomness == "error":
+        raise RuntimeError(
+            "vmap: called random operation while in randomness error mode. Please either use the "
+            "'same' or 'different' randomness flags on vmap or perform the randomness operation "
+            "out of vmap"
+        )
+    differs = level.randomness == "different"
+    mode.levels = levels[:-1]
+    try:
+        value = draw(dist, (level.size, *shape) if differs else shape, dtype, generator, place)
+    finally:
+        mode.levels = levels
+    return wrap(Batched(level, value, differs))
 
 
 def _draw_there(

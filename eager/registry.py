@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from eager.batched import Batched
 from eager.casts import ON_GPUS, on_gpus
 from eager.dataclass import dataclass
 from eager.dispatch import write_, write_ufunc
@@ -243,6 +244,13 @@ def overwrite(fn: Callable[..., Any], target: Tensor, *args: Any, **kwargs: Any)
     value is kept."""
     since = sequence_now()
     value = fn(target, *args, **kwargs)
+    _keep_old(value, target, since)
+    return write_(target, value)
+
+
+def _keep_old(value: Tensor, target: Tensor, since: int) -> None:
+    """The old value, for derivatives of what was recorded `since`."""
     if value._requires_grad:
         keep_operand(value._node, since, target._storage)
-    return write_(target, value)
+    if type(value._array) is Batched:
+        _keep_old(value._array.value, target, since)

@@ -23,10 +23,22 @@ from eager.control_flow import (
     truth,
     value_of,
 )
+from eager.dispatch import tracing
 from eager.loops import Leaves, Loop
+from eager.mapped_flow import (
+    as_tensors,
+    chosen,
+    differs,
+    in_any,
+    plain,
+    plainly,
+    raised,
+    recorded_plain,
+)
 from eager.sym import SymNumber
 from eager.tape import Node, differentiable, edge_of, full, mode
 from eager.tensor import Tensor
+from eager.traced import UnknownValue
 from eager.tree import flatten
 
 LONGEST = 4  # rounds that are looked at for where gradients go
@@ -44,11 +56,20 @@ def while_loop(
     known; only in the body or arm of other control flow asking for one raises RuntimeError there:
     the memory for what a backward needs has no bound that is known before.
 
+    In `vmap`, where the condition differs by example, there are as many rounds as for the longest.
+
     Raises TypeError if `body_fn` gives something else than it gets.
     """
-    carried = tuple(carried_inputs)
+    return _rounds(cond_fn, body_fn, tuple(carried_inputs))
+
+
+def _rounds(cond_fn: Any, body_fn: Any, carried: tuple[Any, ...], mapped: bool = True) -> Any:
+    """`mapped`: whether the condition may differ by example of `vmap`."""
     while True:
-        tracer, holds = decide(cond_fn(*carried))
+        go = cond_fn(*carried)
+        if mapped and mode.levels and isinstance(go, Tensor) and (differs(go) or tracing()):
+            return _of_examples(go, cond_fn, body_fn, carried)
+        tracer, holds = decide(go)
         if tracer is not None:
             return _recorded(tracer, holds, cond_fn, body_fn, carried)
         if not holds:
@@ -56,6 +77,38 @@ def while_loop(
         new = body_fn(*carried)
         agree_in("while_loop", carried, new := tuple(new) if isinstance(new, list) else new)
         carried = new
+
+
+def _of_examples(go: Tensor, cond_fn: Any, body_fn: Any, carried: tuple[Any, ...]) -> Any:
+    """A loop as long as it goes on for any example; the others keep what they have."""
+    leaves, structure = flatten(checked_tree("while_loop", carried))
+    start = as_tensors(leaves)
+
+    def again(go: Any, values: list[Any]) -> list[Any]:
+        now = structure.build(values)
+        new = body_fn(*now)
+        agree_in("while_loop", now, new := tuple(new) if isinstance(new, list) else new)
+        return chosen(go, flatten(new)[0], values)
+
+    if not tracing():
+        while in_any(go):
+            start = again(go, start)
+            go = cond_fn(*structure.build(start))
+        return own_tree(structure.build(start))
+    if not recorded_plain(start):
+        raise UnknownValue("while_loop: a gradient inside of vmap goes through its rounds")
+
+    def refuse() -> None:
+        raise UnknownValue("while_loop: a gradient inside of vmap goes through its rounds")
+
+    body = plainly(lambda values: (again(cond_fn(*structure.build(values)), values),), refuse)
+    last = _rounds(
+        lambda *values: in_any(cond_fn(*structure.build(raised(values)))),
+        lambda *values: tuple(body(values)[0]),
+        tuple(plain(start)),
+        mapped=False,
+    )
+    return structure.build(raised(last))
 
 
 def fori_loop(lower: Any, upper: Any, body_fun: Callable[..., Any], init_val: Any) -> Any:

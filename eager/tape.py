@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 
 from eager import dtype as dt
 from eager.aval import Aval, array_aval, same, scalar_aval
+from eager.batched import Level
 from eager.op import Op
-from eager.tensor import WITH_AVAL, Tensor, wrap
+from eager.tensor import WITH_AVAL, Tensor, bare, wrap
 from eager.traced import Traced, UnknownValue
 
 Edge = tuple[Any, int] | None  # (Node, output index), (leaf Tensor, 0), or None: needs no gradient
@@ -40,11 +41,13 @@ class Anomaly(NamedTuple):
 
 
 class _Mode(threading.local):
-    """Whether operations are recorded, and in which types they run, per thread."""
+    """Whether operations are recorded, in which types they run, and for how many examples, per
+    thread."""
 
     enabled = True
     inference = False
     autocast: Autocast | None = None  # None where no device has it on
+    levels: tuple[Level, ...] = ()  # the mapped functions that run, the innermost last
     behind: Node | None = None  # whose derivative is being taken
     anomaly: Anomaly | None = None  # look at the gradients of every derivative
     saved_hooks: tuple[Callable[..., Any], Callable[..., Any]] | None = None  # pack and unpack
@@ -81,7 +84,7 @@ class Saved:
         """Keep a copy instead, with the same place on the tape."""
         if type(self.tensor) is Packed:
             return
-        kept = self.tensor.detach().clone()
+        kept = bare(self.tensor).clone()
         kept._node, kept._index, kept._requires_grad = (
             self.tensor._node,
             self.tensor._index,
@@ -110,7 +113,7 @@ class Packed:
         self.node, self.index = tensor._node, tensor._index
         before, mode.saved_hooks = mode.saved_hooks, None
         try:
-            self.packed = pack(tensor.detach())
+            self.packed = pack(bare(tensor))
         finally:
             mode.saved_hooks = before
         self.unpack = unpack
@@ -121,8 +124,8 @@ class Packed:
         if not isinstance(tensor, Tensor):
             raise TypeError("Output of saved tensor unpack_hook expected to be a Tensor")
         if self.leaf is not None:
-            return self.leaf if mode.enabled else tensor.detach()
-        tensor = tensor.detach()
+            return self.leaf if mode.enabled else bare(tensor)
+        tensor = bare(tensor)
         tensor._node, tensor._index = self.node, self.index
         tensor._requires_grad = self.node is not None
         return tensor

@@ -15,6 +15,7 @@ import numpy as np
 
 from eager import dtype as dt
 from eager.aval import Aval, array_aval, contiguous_strides, same
+from eager.batched import Batched
 from eager.device import CPU, Size, device
 from eager.device.array import DeviceArray
 from eager.dtype import DType
@@ -25,7 +26,7 @@ from eager.traced import Traced, UnknownValue
 
 T = TypeVar("T", bound="Tensor")
 _new = object.__new__
-WITH_AVAL = frozenset({Traced, DeviceArray})  # arrays that are no NumPy arrays
+WITH_AVAL = frozenset({Batched, Traced, DeviceArray})  # arrays that are no NumPy arrays
 UNREAD: Any = object()  # `_grad` of a stand-in tensor whose `.grad` nobody has read yet
 
 
@@ -203,7 +204,8 @@ class Tensor:
     def _storage(self) -> Storage:
         """Made when someone first asks: most results are read once and dropped."""
         if self._counts is None:
-            self._counts = Storage()
+            array = self._array
+            self._counts = array.value._storage if type(array) is Batched else Storage()
         return self._counts
 
     @_storage.setter
@@ -312,7 +314,8 @@ class Tensor:
     @property
     def data(self) -> Tensor:
         """The same memory without the tape; writes through it are not counted."""
-        return wrap(self._array)
+        array = self._array
+        return wrap(array.of(array.value.data) if type(array) is Batched else array)
 
     @data.setter
     def data(self, value: Tensor) -> None:
@@ -322,7 +325,10 @@ class Tensor:
 
     def detach(self) -> Tensor:
         """The same memory, not on the tape. In-place writes show in both and are counted."""
-        return wrap(self._array, self._storage)
+        array = self._array
+        if type(array) is Batched:  # nor on those outside of the mapped function
+            array = array.of(array.value.detach())
+        return wrap(array, self._storage)
 
     def detach_(self) -> Tensor:
         if self._view is not None:
@@ -347,6 +353,11 @@ def wrap(array: Any, storage: Storage | None = None, cls: type[T] = Tensor) -> T
     tensor._node = tensor._view = tensor._hooks = None
     tensor._requires_grad = False
     return tensor
+
+
+def bare(tensor: Tensor) -> Tensor:
+    """The same memory, without the history that it has in the mapped function where it is."""
+    return wrap(tensor._array, tensor._storage)
 
 
 def clear(tensor: Tensor) -> None:

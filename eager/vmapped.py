@@ -1,21 +1,26 @@
 """`vmap`: a function of one example as a function of many. func -> the function over a further
 dimension.
 
-`func` is called once for each example, on views of the arguments, and the results are stacked: any
-function can be mapped, also one that looks at values, and derivatives of it nest. What one call
-costs, n calls cost n times (under `@jit` the calls are one graph, which is compiled as a whole).
+`func` is called once. Its arguments are tensors of the shape of one example that stand for all of
+them (`eager/batched.py`), and each op becomes ops on all (`eager/ops/batching.py`), as many as for
+one example. Calls nest, with each other and with derivatives, each in a level of its own.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from eager.dispatch import tracing
-from eager.ops.move import stack
-from eager.random import default_generator, get_rng_state, set_rng_state
-from eager.tensor import Tensor
+from eager.batched import Batched, Level
+from eager.dispatch import innermost, lifted, tracing
+from eager.ops.batching import batched
+from eager.ops.create import eye
+from eager.ops.move import cat
+from eager.ops.view import movedim, norm_dim
+from eager.random import get_rng_state, set_rng_state
+from eager.tape import mode
+from eager.tensor import Tensor, wrap
 from eager.traced import UnknownValue
 
 _RANDOMNESS = ("error", "different", "same")
@@ -33,7 +38,10 @@ def vmap(
     tree of them for trees of tensors), with the examples at `out_dims` of its results.
 
     `randomness` says of random numbers drawn inside: "error", "different" or the "same" for every
-    example. `chunk_size` changes nothing. ValueError for dimensions that do not fit."""
+    example. `chunk_size`: how many examples are computed at once, for less memory. What depends on
+    the values of an example (`if x > 0`, `x.item()`, `nonzero`) raises RuntimeError, as does a
+    write of what differs by example into a tensor that does not; ValueError for dimensions that do
+    not fit."""
     if randomness not in _RANDOMNESS:
         raise RuntimeError(
             f"Only allowed values for randomness are 'error', 'different', or 'same'. Got "
@@ -44,35 +52,57 @@ def vmap(
 
     @functools.wraps(func)
     def mapped(*args: Any, **kwargs: Any) -> Any:
-        pairs = list(_pairs(args, tuple(in_dims) if isinstance(in_dims, list) else in_dims))
-        size = _size(func, pairs)
-        results = []
-        for i in range(size):
-            parts = iter([x if d is None else x.select(d, i) for x, d in pairs])
-            results.append(_call(func, _filled(args, parts), kwargs, randomness, i == size - 1))
-        return _stacked(results, out_dims, func)
+        return _mapped(func, args, kwargs, in_dims, out_dims, randomness, chunk_size)
 
     return mapped
 
 
-def _call(func: Any, args: Any, kwargs: Any, randomness: str, last: bool) -> Any:
-    if randomness == "same":
-        if tracing():
-            raise UnknownValue("vmap(randomness='same') sets the random numbers back")
-        before = get_rng_state()
-        result = func(*args, **kwargs)
-        if not last:
-            set_rng_state(before)
-        return result
-    ordinal = default_generator.ordinal
-    result = func(*args, **kwargs)
-    if randomness == "error" and default_generator.ordinal != ordinal:
-        raise RuntimeError(
-            "vmap: called random operation while in randomness error mode. Please either use the "
-            "'same' or 'different' randomness flags on vmap or perform the randomness operation "
-            "out of vmap"
-        )
-    return result
+def directions(x: Tensor) -> Tensor:
+    """For each element of `x` a tensor of its shape: 1 there, 0 elsewhere."""
+    n = x.numel()
+    return eye(n, dtype=x.dtype, device=x.device).reshape((n, *x.shape))
+
+
+def _mapped(
+    func: Any, args: Any, kwargs: Any, in_dims: Any, out_dims: Any, randomness: str, chunk: Any
+) -> Any:
+    pairs = list(_pairs(args, tuple(in_dims) if isinstance(in_dims, list) else in_dims))
+    size = _size(func, pairs)
+    inside = [x if d is None else movedim(x, d, 0) for x, d in pairs]
+    starts = [0] if chunk is None or size <= chunk else range(0, size, chunk)
+    state = _state() if randomness == "same" and len(starts) > 1 else None
+    rows: list[list[tuple[Tensor, Any]]] = []
+    for start in starts:
+        if start and state is not None:
+            set_rng_state(state)
+        count = size if len(starts) == 1 else min(chunk, size - start)
+        level = Level(count, randomness, batched)
+        parts = [
+            x if d is None else _of_level(level, x if count is size else x.narrow(0, start, count))
+            for x, (_, d) in zip(inside, pairs, strict=True)
+        ]
+        result = _call(level, func, _filled(args, iter(parts)), kwargs)
+        rows.append(list(_values(result, out_dims, level, func)))
+    outs = [_joined(column) for column in zip(*rows, strict=True)]
+    return _filled(result, iter(outs))
+
+
+def _state() -> Tensor:
+    if tracing():
+        raise UnknownValue("vmap(randomness='same', chunk_size=...) sets the random numbers back")
+    return get_rng_state()
+
+
+def _of_level(level: Level, x: Tensor) -> Tensor:
+    return wrap(Batched(level, x, True))
+
+
+def _call(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
+    before, mode.levels = mode.levels, (*mode.levels, level)
+    try:
+        return func(*args, **kwargs)
+    finally:
+        mode.levels = before
 
 
 def _children(tree: Any) -> list[Any] | None:
@@ -119,7 +149,7 @@ def _checked(leaf: Any, dim: Any) -> Any:
 
 
 def _size(func: Any, pairs: list[tuple[Any, Any]]) -> int:
-    name = getattr(func, "__name__", repr(func))
+    name = _name(func)
     if not pairs:
         raise ValueError(f"vmap({name}): Trying to vmap over no arguments")
     sizes = [x.shape[d] for x, d in pairs if d is not None]
@@ -130,8 +160,6 @@ def _size(func: Any, pairs: list[tuple[Any, Any]]) -> int:
             f"vmap({name}): Expected all tensors to have the same size in the mapped dimension, "
             f"got sizes {sizes} for the mapped dimension"
         )
-    if sizes[0] == 0:
-        raise ValueError(f"vmap({name}): there is no example to call the function on")
     return sizes[0]
 
 
@@ -146,17 +174,17 @@ def _filled(tree: Any, leaves: Iterator[Any]) -> Any:
     return next(leaves)
 
 
-def _stacked(results: list[Any], dims: Any, func: Any) -> Any:
-    """One result of all: leaves of the same place stacked."""
-    first = results[0]
-    if isinstance(first, Tensor):
+def _values(result: Any, dims: Any, level: Level, func: Any) -> Iterator[tuple[Tensor, Any]]:
+    """The tensors of a result, with the examples in front, and where they are to be; those that
+    are to be the same for all, and None."""
+    if isinstance(result, Tensor):
         dim = dims[0] if isinstance(dims, tuple | list) and len(dims) == 1 else dims
-        return first if dim is None else stack(results, dim)
-    children = _children(first)
+        yield _value(result, dim, level, func), dim
+        return
+    children = _children(result)
     if children is None:
         raise ValueError(
-            f"vmap({getattr(func, '__name__', func)}): the function must only return Tensors, got "
-            f"type {type(first)}"
+            f"vmap({_name(func)}): the function must only return Tensors, got type {type(result)}"
         )
     given = _children(dims)
     if given is not None and len(given) != len(children):
@@ -164,9 +192,33 @@ def _stacked(results: list[Any], dims: Any, func: Any) -> Any:
             f"vmap: out_dims is not compatible with the structure of the outputs: {dims} for "
             f"{len(children)} of them"
         )
-    columns = zip(*(_children(r) or [] for r in results), strict=True)
-    each = given or [dims] * len(children)
-    parts = [_stacked(list(c), d, func) for c, d in zip(columns, each, strict=True)]
-    if isinstance(first, dict):
-        return type(first)(zip(first, parts, strict=True))
-    return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)
+    for child, dim in zip(children, given or [dims] * len(children), strict=True):
+        yield from _values(child, dim, level, func)
+
+
+def _value(x: Tensor, dim: Any, level: Level, func: Any) -> Tensor:
+    array: Any = lifted(level, x)._array
+    inner = innermost((array.value,))
+    if inner is not None and inner.number > level.number:
+        raise RuntimeError(f"vmap({_name(func)}): a tensor of a vmap inside of it, which has ended")
+    if dim is None:
+        if array.mapped:
+            raise ValueError(
+                f"vmap({_name(func)}): the function can not return a BatchedTensor when out_dim is "
+                "None"
+            )
+        return array.value
+    norm_dim(dim, x.ndim + 1, "vmap")
+    value = array.value
+    return value if array.mapped else value.expand((level.size, *value.shape))
+
+
+def _joined(column: Sequence[tuple[Tensor, Any]]) -> Tensor:
+    """The values of all chunks, with the examples where they are to be."""
+    dim = column[0][1]
+    value = column[0][0] if len(column) == 1 or dim is None else cat([x for x, _ in column], 0)
+    return value if dim is None else movedim(value, 0, dim)
+
+
+def _name(func: Any) -> str:
+    return getattr(func, "__name__", repr(func))

@@ -18,6 +18,7 @@ from typing import Any, Final
 from codegen import CheckFailed
 from eager import compiler
 from eager.dispatch import current_tracer
+from eager.tape import mode
 from jitcap.capture.breaks import Break
 from jitcap.capture.capture import is_of_the_text
 from jitcap.capture.native import name_of
@@ -52,7 +53,7 @@ class Jitted:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         stance = STANCE.get()
-        if current_tracer.get() is not None or stance == "eager":
+        if current_tracer.get() is not None or mode.levels or stance == "eager":
             return self.original(*args, **kwargs)
         entries = self._entries
         entries.stats.calls += 1

@@ -169,6 +169,8 @@ class _Unplain(Exception):
 
 def _call_of(place: Mapping[Node, int], f: Recorded) -> Call:
     node, ctx = f.node, f.node.ctx
+    if not isinstance(node.function, Methods):
+        raise _Unplain("tensor of vmap")
     fields = {k: _plain(place, v) for k, v in vars(ctx).items() if k not in _TENSORS}
     return Call(
         node.function.original,

@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from eager.autograd import FunctionNode
 from eager.aval import Aval, scalar_aval
+from eager.batched import Batched
 from eager.dataclass import dataclass
 from eager.dispatch import current_tracer
 from eager.op import REGISTRY, Attrs, Op
@@ -25,7 +26,7 @@ from eager.sym import SymNumber
 from eager.symint import SymInt
 from eager.tape import CopySlicesNode, OpNode
 from eager.tensor import Tensor, wrap
-from eager.traced import Traced, TracedStorage, fresh
+from eager.traced import Traced, TracedStorage, UnknownValue, fresh
 from jitcap import scalars
 from jitcap.graph import (
     AS_NUMBER,
@@ -78,6 +79,12 @@ def is_within(part: Inside | None, whole: Inside) -> bool:
     while part is not None and part is not whole:
         part = part.outer
     return part is whole
+
+
+def _one(tensor: Tensor) -> Tensor:
+    if type(tensor._array) is Batched:
+        raise UnknownValue("a tensor that stands for many examples (vmap) has no value")
+    return tensor
 
 
 class Tracer:
@@ -140,7 +147,7 @@ class Tracer:
 
     def lift(self, tensor: Tensor) -> Traced:
         """A concrete tensor met while tracing."""
-        return self._lift(tensor)
+        return self._lift(_one(tensor))
 
     def item(self, traced: Traced) -> SymNumber:
         """`.item()`: a run-time number with nothing known of its value."""

@@ -375,7 +375,7 @@ CLAIMS = {
         "What is called back besides": "tests/jitcap/test_callbacks.py "
         "tests/codegen/test_library_signal.py::test_complex_arithmetic",
         "* Files of `torch.save`": "tests/data/test_hostile_files.py::test_crafted_files",
-        "* `func.vmap` calls": "tests/eager/test_func_maps.py::test_functions_of_functions_compiled",
+        "* `func.vmap` calls": "tests/eager/test_vmap.py",
         "* `autograd.detect_anomaly` inside": "tests/eager/test_func_maps.py::"
         "test_anomalies_in_a_compiled_function",
         "* `autograd.graph.saved_tensors_hooks` inside": "tests/eager/test_autograd.py::"

@@ -379,7 +379,6 @@ VALUES = {
     "unique_consecutive": _DATA,
     "equal": "gives a bool of Python",
     "as_strided": "where a tensor's memory begins is not known while it is traced",
-    "linalg.cond": _CHOICE,
     "linalg.matrix_power": _CHOICE,
     "norm": _CHOICE,
     "pdist": _CHOICE,

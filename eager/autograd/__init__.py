@@ -21,12 +21,14 @@ from eager.autograd.grad_mode import is_grad_enabled as is_grad_enabled
 from eager.autograd.grad_mode import is_inference_mode_enabled as is_inference_mode_enabled
 from eager.autograd.grad_mode import no_grad as no_grad
 from eager.autograd.grad_mode import set_grad_enabled as set_grad_enabled
+from eager.dispatch import innermost
 from eager.notice import ignore, warn_once
 from eager.tape import Edge, accumulate, edge_of, full, hooked, sweep
 from eager.tape import Node as Node
 from eager.tape import Saved as Saved
 from eager.tape import mode as mode
 from eager.tensor import Tensor
+from eager.vmapped import vmap
 
 
 def backward(
@@ -43,6 +45,11 @@ def backward(
     Raises RuntimeError for a tensor without a history, a non-scalar without gradient, or a graph
     that was already freed."""
     tensors = (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
+    if mode.levels or innermost(tensors) is not None:
+        raise RuntimeError(
+            "backward() called inside a functorch transform (vmap). This is not supported, please "
+            "use func.grad or func.vjp instead, or call backward() outside of vmap"
+        )
     given = (
         (grad_tensors,) * len(tensors)
         if grad_tensors is None or isinstance(grad_tensors, Tensor)
@@ -78,18 +85,24 @@ def grad(
     materialize_grads: bool = False,
 ) -> tuple[Any, ...]:
     """Gradients of `outputs` with respect to `inputs` (a tuple, one per input); `.grad` stays as
-    it is (`only_inputs` has no other value, and PyTorch ignores it as well). Batches of gradients
-    are refused.
+    it is (`only_inputs` has no other value, and PyTorch ignores it as well).
+    `is_grads_batched`: `grad_outputs` have a first dimension over which it is mapped (`vmap`).
 
     An input that `outputs` do not depend on is an error unless `allow_unused` (None) or
     `materialize_grads` (zeros)."""
     if not only_inputs:
         warn_once("grad only_inputs", "grad: only_inputs=False is deprecated and has no effect")
-    if is_grads_batched:
-        raise NotImplementedError(
-            "grad(is_grads_batched=True) is not there: call it once for each of the grad_outputs"
-        )
     outs, ins = _as_tuple(outputs), _as_tuple(inputs)
+    if is_grads_batched:
+        each: list[Any] = []
+
+        def of_one(*given: Tensor) -> tuple[Tensor, ...]:
+            each[:] = grad(outs, ins, given, retain_graph, create_graph, allow_unused=allow_unused,
+                            materialize_grads=materialize_grads)  # fmt: skip
+            return tuple(g for g in each if g is not None)
+
+        rows = iter(vmap(of_one)(*_as_tuple(grad_outputs)))
+        return tuple([None if g is None else next(rows) for g in each])
     given = _as_tuple(grad_outputs) if grad_outputs is not None else (None,) * len(outs)
     for t in ins:
         if not t.requires_grad:

@@ -11,6 +11,7 @@ import threading
 from typing import Any, NamedTuple
 
 from eager.autograd import enable_grad, grad, is_grad_enabled
+from eager.dispatch import variable
 from eager.tape import full
 from eager.tensor import Tensor
 
@@ -61,8 +62,8 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
             f"make_dual: a tangent of {tangent.dtype} {list(tangent.shape)} for a primal of "
             f"{tensor.dtype} {list(tensor.shape)}"
         )
-    dual: Tensor = tensor.view_as(tensor) if tensor.requires_grad else tensor.detach()
-    _level.duals.append((dual.requires_grad_(), tangent))
+    dual = variable(tensor)
+    _level.duals.append((dual, tangent))
     return dual
 
 
@@ -74,7 +75,7 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     if not _level.duals or not tensor.requires_grad:
         return UnpackedDualTensor(primal, None)
     with enable_grad():
-        back = full(0, tensor.aval).requires_grad_()
+        back = variable(full(0, tensor.aval))
         ins = [dual for dual, _ in _level.duals]
         swept = grad(tensor, ins, back, create_graph=True, allow_unused=True)
         reached = [

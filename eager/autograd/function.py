@@ -7,13 +7,16 @@ on the tape.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from types import FunctionType
-from typing import Any
+from typing import Any, Protocol
 
 from eager.autograd.grad_mode import is_grad_enabled, no_grad
+from eager.batched import Batched, Level
+from eager.dispatch import innermost, lifted
 from eager.tape import FREED, Node, Saved, differentiable, full, mode
-from eager.tensor import Tensor
+from eager.tensor import Tensor, bare, wrap
 from eager.traced import Traced
 
 __all__ = ["Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]
@@ -65,6 +68,16 @@ def _require_tensors(name: str, values: Sequence[Any]) -> None:
             )
 
 
+class Derivative(Protocol):
+    """The backward of a Function, and its name."""
+
+    __name__: str
+    original: Any
+
+    @property
+    def backward(self) -> Callable[..., Any]: ...
+
+
 class FunctionNode(Node):
     """A call of a user's Function. Its attributes are those of ctx, too.
 
@@ -74,7 +87,7 @@ class FunctionNode(Node):
     __slots__ = ("ctx", "function", "is_tensor", "layout")
 
     def __init__(
-        self, function: Methods, ctx: FunctionCtx, args: Sequence[Any], outs: Sequence[Any]
+        self, function: Derivative, ctx: FunctionCtx, args: Sequence[Any], outs: Sequence[Any]
     ) -> None:
         self.is_tensor = tuple(isinstance(a, Tensor) for a in args)
         tensors = [t for t in outs if isinstance(t, Tensor)]
@@ -251,7 +264,7 @@ def call(methods: Methods, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     if kwargs or methods.setup_context is not None:
         args = methods.bound(args, kwargs)
     ctx = FunctionCtx()
-    ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
+    ctx.needs_input_grad = tuple(isinstance(a, Tensor) and _is_wanted(a) for a in args)
     with no_grad():
         if methods.setup_context is None:
             result = methods.forward(ctx, *args)
@@ -261,8 +274,14 @@ def call(methods: Methods, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     outs = result if isinstance(result, tuple) else (result,)
     _check_dirty(ctx._dirty, outs)
     if mode.enabled and any(ctx.needs_input_grad):
-        outs = _record(methods, ctx, args, outs)
+        outs = _record(methods, ctx, args, outs, ctx._dirty, ctx._non_differentiable)
     return outs if isinstance(result, tuple) else outs[0]
+
+
+def _is_wanted(a: Tensor) -> bool:
+    """Whether it requires a gradient, also outside of the mapped functions that it belongs to."""
+    array = a._array
+    return a.requires_grad or (type(array) is Batched and _is_wanted(array.value))
 
 
 def _check_dirty(dirty: Sequence[Tensor], outs: Sequence[Any]) -> None:
@@ -280,14 +299,22 @@ def _check_dirty(dirty: Sequence[Tensor], outs: Sequence[Any]) -> None:
 
 
 def _record(
-    methods: Methods, ctx: FunctionCtx, args: Sequence[Any], outs: tuple[Any, ...]
+    methods: Derivative,
+    ctx: FunctionCtx,
+    args: Sequence[Any],
+    outs: tuple[Any, ...],
+    dirty: Sequence[Tensor],
+    constant: Sequence[Tensor],
 ) -> tuple[Any, ...]:
     """Put the call on the tape; an output that is an input gets a tensor of its own."""
-    inputs = {id(a) for a in args if isinstance(a, Tensor)} - {id(a) for a in ctx._dirty}
-    outs = tuple(t.detach() if isinstance(t, Tensor) and id(t) in inputs else t for t in outs)
+    inputs = {id(a) for a in args if isinstance(a, Tensor)} - {id(a) for a in dirty}
+    outs = tuple(bare(t) if isinstance(t, Tensor) and id(t) in inputs else t for t in outs)
+    outs = _record_outside(methods, ctx, args, outs, dirty, constant)
     tensors = [t for t in outs if isinstance(t, Tensor)]
+    if not any(isinstance(a, Tensor) and a._requires_grad for a in args):
+        return outs
     node = FunctionNode(methods, ctx, args, outs)
-    excluded = {id(t) for t in ctx._non_differentiable}
+    excluded = {id(t) for t in constant}
     for index, t in enumerate(tensors):
         if id(t) not in excluded and differentiable(t.dtype):
             t._node, t._index, t._requires_grad = node, index, True
@@ -295,6 +322,64 @@ def _record(
     if traced is not None:
         operands = [a for a in args if isinstance(a, Tensor)]
         traced.storage.tracer.record_function(node, operands, tensors)
+    return outs
+
+
+class _Outside:
+    """The derivative of a Function that was called in a mapped function, outside of that: of all
+    examples. `mapped` says which of the arguments differ by example; all results do."""
+
+    def __init__(self, inside: Derivative, level: Level, mapped: Sequence[bool]) -> None:
+        self.__name__: str = inside.__name__
+        self.original: Any = inside.original
+        self.inside, self.level, self.mapped = inside, level, mapped
+
+    def backward(self, ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        given = [None if g is None else wrap(Batched(self.level, g, True)) for g in grads]
+        found = self.inside.backward(ctx, *given)
+        found = found if isinstance(found, tuple) else (found,)
+        return tuple(
+            self._total(g, mapped) if isinstance(g, Tensor) else g
+            for g, mapped in itertools.zip_longest(found, self.mapped[: len(found)])
+        )
+
+    def _total(self, g: Tensor, mapped: bool) -> Any:
+        array: Any = lifted(self.level, g)._array
+        value = array.value if array.mapped else array.value.expand((self.level.size, *g.shape))
+        return value if mapped else value.sum(0)
+
+
+def _record_outside(
+    methods: Derivative,
+    ctx: FunctionCtx,
+    args: Sequence[Any],
+    outs: tuple[Any, ...],
+    dirty: Sequence[Tensor],
+    constant: Sequence[Tensor],
+) -> tuple[Any, ...]:
+    """Put the call on the tapes outside of the mapped function that it is in, where the values of
+    its arguments have histories."""
+    level = innermost(args)
+    if level is None:
+        return outs
+
+    def value(x: Any) -> Any:
+        return lifted(level, x)._array.value if isinstance(x, Tensor) else x
+
+    outs = tuple(lifted(level, t) for t in outs)
+    for t in outs:
+        if isinstance(t, Tensor) and not t._array.mapped:
+            each = t._array.value.expand((level.size, *t.shape)).clone()
+            t._array = Batched(level, each, True)
+    mapped = [isinstance(a, Tensor) and lifted(level, a)._array.mapped for a in args]
+    values = tuple(map(value, outs))
+    made = _record(
+        _Outside(methods, level, mapped), ctx, [*map(value, args)], values,
+        [*map(value, dirty)], [*map(value, constant)],
+    )  # fmt: skip
+    for t, old, new in zip(outs, values, made, strict=True):
+        if new is not old:
+            t._array = Batched(level, new, True)
     return outs
 
 
@@ -328,7 +413,7 @@ class _Refusal(Node):
 
 
 def _refusing(t: Tensor, sources: Sequence[Tensor]) -> Tensor:
-    out = t.detach()
+    out = bare(t)
     if differentiable(out.dtype):
         out._node, out._index, out._requires_grad = _Refusal(sources, (out.aval,)), 0, True
     return out

@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from eager.autograd import enable_grad, grad
+from eager.dispatch import variable
 from eager.ops.move import stack
 from eager.tape import full
 from eager.tensor import Tensor
+from eager.vmapped import directions, vmap
 
 Tensors = tuple[Tensor, ...]
 
@@ -31,10 +33,7 @@ def _like(given: Any, results: Sequence[Any], create_graph: bool) -> Any:
 
 def _prepared(inputs: Any, create_graph: bool) -> Tensors:
     """The inputs as leaves of their own, or as views that the caller's history goes through."""
-    return tuple(
-        x.view_as(x) if create_graph and x.requires_grad else x.detach().requires_grad_()
-        for x in _tuple(inputs)
-    )
+    return tuple(variable(x if create_graph else x.detach()) for x in _tuple(inputs))
 
 
 def _gradients(
@@ -77,7 +76,7 @@ def _vector(v: Any, like: Tensors, what: str) -> Tensors:
 
 
 def _zeros(tensors: Sequence[Tensor]) -> Tensors:
-    return tuple(full(0, t.aval).requires_grad_() for t in tensors)
+    return tuple(variable(full(0, t.aval)) for t in tensors)
 
 
 def vjp(
@@ -127,16 +126,24 @@ def jacobian(
 ) -> Any:
     """The derivative of each output by each input: shape (*output, *input), by output, then input.
 
-    One backward per element of the outputs (`vectorize` and `strategy` change nothing else)."""
+    One backward per element of the outputs; `vectorize`: one for all elements of an output, by
+    `vmap`. RuntimeError for that with `strict`. `strategy` changes no result."""
+    if vectorize and strict:
+        raise RuntimeError(
+            "jacobian: `strict=True` and `vectorize=True` are not supported together"
+        )
     with enable_grad():
         ins = _prepared(inputs, create_graph)
         out = func(*ins)
-        rows = tuple(_rows(o, ins, create_graph, strict) for o in _tuple(out))
+        rows = tuple(_rows(o, ins, create_graph, strict, vectorize) for o in _tuple(out))
     per_output = [_like(inputs, row, create_graph) for row in rows]
     return per_output[0] if isinstance(out, Tensor) else tuple(per_output)
 
 
-def _rows(out: Tensor, ins: Tensors, create_graph: bool, strict: bool) -> Tensors:
+def _rows(out: Tensor, ins: Tensors, create_graph: bool, strict: bool, vectorize: bool) -> Tensors:
+    if vectorize:
+        found = vmap(lambda g: _gradients((out,), ins, (g,), create_graph, strict))(directions(out))
+        return tuple(row.reshape((*out.shape, *x.shape)) for row, x in zip(found, ins, strict=True))
     flat = out.reshape(-1)
     found = [
         _gradients((flat[j],), ins, (full(1, flat[j].aval),), create_graph, strict)
@@ -179,10 +186,10 @@ def hessian(
     checked = _scalar(func, "hessian")
 
     def first(*ins: Any) -> Any:
-        found = jacobian(checked, ins, create_graph=True, strict=strict)
+        found = jacobian(checked, ins, create_graph=True, strict=strict, vectorize=vectorize)
         return found[0] if isinstance(inputs, Tensor) else found
 
-    return jacobian(first, inputs, create_graph, strict)
+    return jacobian(first, inputs, create_graph, strict, vectorize)
 
 
 def vhp(

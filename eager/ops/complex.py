@@ -83,7 +83,12 @@ def _with_imag_vjp(g: Tensor) -> tuple[Tensor, Tensor]:
 def _part(name: str, vjp: Any, replaced: Any, place: int) -> PartView:
     """A part of each number; `replaced` is the derivative of the numbers with another such part."""
     put = Host(
-        f"with_{name}", ("x", "part"), replaced, numpy=_with_part(name), rule=lambda x, part: (x,)
+        f"with_{name}",
+        ("x", "part"),
+        replaced,
+        numpy=_with_part(name),
+        rule=lambda x, part: (x,),
+        core=(0, 0),
     )
     return PartView(
         name,
@@ -138,8 +143,8 @@ def _angle_vjp(g: Tensor, x: Tensor) -> tuple[Tensor]:
     return (make_complex(-g * b / size, g * a / size),)
 
 
-ANGLE = Host("angle", ("x",), _angle_vjp, numpy=np.angle, rule=_of_parts)
-CONJ = Host("conj", ("x",), _conj_vjp, numpy=np.conj, rule=lambda x: (x,))
+ANGLE = Host("angle", ("x",), _angle_vjp, numpy=np.angle, rule=_of_parts, core=(0,))
+CONJ = Host("conj", ("x",), _conj_vjp, numpy=np.conj, rule=lambda x: (x,), core=(0,))
 
 
 def _joined(a: Any, b: Any) -> Any:
@@ -154,6 +159,7 @@ COMPLEX = Host(
     "complex",
     ("real", "imag"),
     lambda g: (real(g), imag(g)),
+    core=(0, 0),
     numpy=_joined,
     rule=lambda a, b: (
         Aval(

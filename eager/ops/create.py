@@ -10,6 +10,7 @@ import numpy as np
 from eager import dtype as dt
 from eager import memory, symint
 from eager.aval import Aval, scalar_aval
+from eager.batched import Batched
 from eager.device import CPU, default, places
 from eager.dispatch import apply
 from eager.dtype import DType
@@ -73,6 +74,17 @@ def finish(out: Tensor, place: Any = None, requires_grad: bool = False) -> Tenso
     if place is not None and place is not CPU:
         out = out.to(place)
     return out.requires_grad_() if requires_grad else out
+
+
+def beside(out: Tensor, like: Tensor) -> Tensor:
+    """A new tensor, of its own for each example that `like` stands for: it can be written."""
+    array = like._array
+    if type(array) is not Batched:
+        return out
+    value = beside(out, array.value)
+    if array.mapped:
+        value = value.expand((array.level.size, *value.shape)).clone()
+    return wrap(array.of(value))
 
 
 def _default(dtype: DType | None) -> DType:
@@ -367,7 +379,7 @@ def _like(name: str, value: int) -> Any:
             options(name, layout, pin_memory, memory_format)
         place = input.device if device is None else device
         out = made(FULL, value, place=place, shape=tuple(input.shape), dtype=dtype or input.dtype)
-        return finish(out, place, requires_grad)
+        return finish(beside(out, input), place, requires_grad)
 
     make.__name__ = make.__qualname__ = name
     make.__doc__ = f"A tensor filled with {value}, of the shape and dtype of `input`."
@@ -397,7 +409,7 @@ def full_like(
     shape = tuple(input.shape)
     kind = dtype or input.dtype
     out = made(FULL, dt.stored(fill_value, kind), place=place, shape=shape, dtype=kind)
-    return finish(out, place, requires_grad)
+    return finish(beside(out, input), place, requires_grad)
 
 
 def _new(name: str, value: int) -> None:
@@ -416,7 +428,7 @@ def _new(name: str, value: int) -> None:
         place = self.device if device is None else device
         shape = as_ints(sizes, size)
         out = made(FULL, value, place=place, shape=shape, dtype=dtype or self.dtype)
-        return finish(out, place, requires_grad)
+        return finish(beside(out, self), place, requires_grad)
 
     make.__name__ = make.__qualname__ = name
     make.__doc__ = f"A tensor of `size` filled with {value}, of this tensor's dtype."
@@ -442,7 +454,7 @@ def new_full(
     shape = as_ints((size,))
     kind = dtype or self.dtype
     out = made(FULL, dt.stored(fill_value, kind), place=place, shape=shape, dtype=kind)
-    return finish(out, place, requires_grad)
+    return finish(beside(out, self), place, requires_grad)
 
 
 # --------------------------------------------------------------------------------------- grids

@@ -102,6 +102,8 @@ def _of_both(n: Aval, p: Aval, key: Aval) -> tuple[Aval, ...]:
 STANDARD_GAMMA = Host(
     "standard_gamma", ("alpha", "key"), _gamma_vjp, numpy=_gamma, rule=_like_first
 )
-GAMMA_GRAD = Host("standard_gamma_grad", ("alpha", "x"), numpy=_gamma_grad, rule=_like_first)
+GAMMA_GRAD = Host(
+    "standard_gamma_grad", ("alpha", "x"), numpy=_gamma_grad, rule=_like_first, core=(0, 0)
+)
 POISSON = Host("poisson", ("rate", "key"), numpy=_poisson, rule=_like_first, stops=True)
 BINOMIAL = Host("binomial", ("count", "prob", "key"), numpy=_binomial, rule=_of_both, stops=True)

@@ -34,6 +34,7 @@ class Extern(Op):
     numpy: Callable[..., Any] = field(kw_only=True)
     shapes: Callable[..., tuple[Aval, ...]] = field(kw_only=True)
     square: bool = True
+    core: tuple[int, ...] | None = field(default=(2, 2), kw_only=True)
     kind: ClassVar[str] = "extern"
     analytic: ClassVar[bool] = False
     raises: ClassVar[bool] = True

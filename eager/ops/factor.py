@@ -47,6 +47,7 @@ PINV = Extern(
     "pinv",
     ("x", "atol", "rtol"),
     _pinv_vjp,
+    core=(2, 0, 0),
     square=False,
     numpy=_pinv_kernel,
     shapes=lambda x, atol, rtol, hermitian: (like(x, *x.shape[:-2], x.shape[-1], x.shape[-2]),),

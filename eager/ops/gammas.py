@@ -77,7 +77,7 @@ def _zeta_vjp(g: Any, x: Any, y: Any, needs: Any) -> tuple[Any, Any]:
     return None, g * -x * apply(ZETA, x + 1, y)
 
 
-ZETA = Host("zeta", ("x", "y"), _zeta_vjp, numpy=_zeta_kernel, rule=_joint)
+ZETA = Host("zeta", ("x", "y"), _zeta_vjp, numpy=_zeta_kernel, rule=_joint, core=(0, 0))
 
 
 def _two(op: Host) -> Callable[[Any, Any], Tensor]:
@@ -198,6 +198,7 @@ def _gamma_op(name: str, upper: bool) -> Host:
         lambda g, x, y, needs: (None, g * sign * _slope(x, y, needs)),
         numpy=lambda a, x: _incomplete(a, x, upper),
         rule=_joint,
+        core=(0, 0),
     )
 
 

@@ -288,11 +288,11 @@ def _placement(
             f"shapes {shapes}"
         ) from None
     rest = [n for d, n in enumerate(x.shape) if d not in dims]
-    at = _start(dims)
+    at = start_of(dims)
     return picked, (*rest[:at], *picked, *rest[at:])
 
 
-def _start(dims: tuple[int, ...]) -> int:
+def start_of(dims: tuple[int, ...]) -> int:
     """Where the dimensions that the indices make stand in the result."""
     return dims[0] if dims == tuple(range(dims[0], dims[0] + len(dims))) else 0
 
@@ -327,7 +327,7 @@ class Advanced(Index):
     @staticmethod
     def element(m: Any, at: tuple[Any, ...], xs: tuple[Any, ...], attrs: Attrs) -> Any:
         (x, *indices), dims = xs, attrs["dims"]
-        start = _start(dims)
+        start = start_of(dims)
         end = start + max(i.ndim for i in indices)
         rest = iter((*at[:start], *at[end:]))
         chosen = {

@@ -54,6 +54,7 @@ ORDER = Host(
     "pivots_order",
     ("pivots",),
     stops=True,
+    core=(1,),
     numpy=_order_kernel,
     rule=lambda pivots, rows: (Aval((*pivots.shape[:-1], rows), dt.int64, pivots.device),),
 )

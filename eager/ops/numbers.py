@@ -20,6 +20,7 @@ NEXTAFTER = Host(
     "nextafter",
     ("x", "y"),
     lambda g, x, y: (where(x == y, 0.0, g), None),  # PyTorch's: none to what only directs
+    core=(0, 0),
     numpy=np.nextafter,
     rule=lambda x, y: (Aval(broadcast_shapes(x.shape, y.shape), result_type((x, y)), x.device),),
 )
@@ -45,6 +46,7 @@ FREXP = Host(
     ("x",),
     lambda g, out1: (g[0] * 0.5 ** out1.to(g[0].dtype),),
     n_outputs=2,
+    core=(0,),
     numpy=np.frexp,
     rule=lambda x: (x, Aval(x.shape, dt.int32, x.device)),
 )

@@ -75,7 +75,9 @@ def _rule(x: Aval, degree: Aval, family: str) -> tuple[Aval, ...]:
     return (Aval(broadcast_shapes(x.shape, degree.shape), kind, x.device),)
 
 
-POLYNOMIAL = Host("polynomial", ("x", "degree"), numpy=_evaluate, rule=_rule, stops=True)
+POLYNOMIAL = Host(
+    "polynomial", ("x", "degree"), numpy=_evaluate, rule=_rule, stops=True, core=(0, 0)
+)
 
 
 def _function(family: str) -> Callable[[Any, Any], Tensor]:

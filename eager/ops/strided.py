@@ -11,6 +11,7 @@ import numpy as np
 
 from eager import dtype as dt
 from eager.aval import Aval, contiguous_strides
+from eager.batched import Batched
 from eager.device.array import DeviceArray
 from eager.dispatch import apply
 from eager.notice import options
@@ -97,9 +98,9 @@ def _flat(input: Tensor, offset: int | None) -> tuple[Tensor, int]:
     contiguous = input.stride() == contiguous_strides(tuple(input.shape))
     if contiguous and (offset is None or offset >= input.storage_offset()):
         return input.reshape(-1), 0 if offset is None else offset - input.storage_offset()
-    if input.requires_grad or type(input._array) is Traced:
+    if input.requires_grad or type(input._array) in (Traced, Batched):
         raise RuntimeError(
-            "as_strided: with a gradient or in captured code the tensor must be contiguous"
+            "as_strided: with a gradient, in captured code or in vmap the tensor must be contiguous"
         )
     owner = input._array
     if type(owner) is DeviceArray:

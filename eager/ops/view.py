@@ -10,6 +10,7 @@ import numpy as np
 
 from eager import symint
 from eager.aval import Aval, broadcast_shapes, contiguous_strides, same
+from eager.batched import Batched
 from eager.dispatch import apply
 from eager.dtype import INT, DType
 from eager.op import REGISTRY, Attrs, Op
@@ -299,6 +300,8 @@ def bits(input: Tensor, dtype: DType) -> Tensor:
     """The same memory read as another element type; the last dimension grows or shrinks with the
     size of an element. RuntimeError where it cannot."""
     array = input._array
+    if type(array) is Batched:
+        return wrap(array.of(bits(array.value, dtype)))
     if type(array) is Traced:
         raise UnknownValue(
             "view(dtype) of a tensor whose values are not known yet: it is being captured"

@@ -133,11 +133,14 @@ def is_programs(value: Any) -> bool:
     return is_programs_class(type(value))
 
 
-def is_native(fn: FunctionType) -> bool:
-    """Whether `fn` is called natively. A closure with the user's functions is interpreted."""
+def is_native(fn: FunctionType, around: tuple[FunctionType, ...] = ()) -> bool:
+    """Whether `fn` is called natively. A closure with the user's functions is interpreted, also
+    where they are in one that it holds: `vmap(grad(f))`. `around`: those that hold it."""
     if not is_native_module(fn.__globals__.get("__name__", "")):
         return False
-    return not (fn.__closure__ and any(_holds_user_code(c) for c in fn.__closure__))
+    if not fn.__closure__ or fn in around:
+        return True
+    return not any(_holds_user_code(cell, (*around, fn)) for cell in fn.__closure__)
 
 
 def is_interpreted(fn: FunctionType) -> bool:
@@ -145,14 +148,14 @@ def is_interpreted(fn: FunctionType) -> bool:
     return not is_native(fn) and fn.__globals__.get("__name__", "").partition(".")[0] != "numpy"
 
 
-def _holds_user_code(cell: Any) -> bool:
+def _holds_user_code(cell: Any, around: tuple[FunctionType, ...] = ()) -> bool:
     try:
         held = cell.cell_contents
     except ValueError:
         return False
     cls = type(held)
     if cls is FunctionType:
-        return not is_native_module(held.__globals__.get("__name__", ""))
+        return not is_native(held, around)
     return callable(held) and not issubclass(cls, type) and not is_native_class(cls)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from eager.autograd import retain_grad
+from eager.batched import Batched
 from eager.ops.view import SELECT
 from eager.sym import SymNumber
 from eager.symint import SymInt
@@ -35,6 +36,12 @@ _LITERALS: Final = (int, str, bytes)
 
 class _Cycle(Exception):
     """An object contains itself: it must be made empty first and filled later."""
+
+
+def _array_of_one(tensor: Tensor) -> Any:
+    if type(tensor._array) is Batched:
+        raise Break("effect", "a tensor that stands for many examples leaves its vmap")
+    return tensor._array
 
 
 class Rebuilder:
@@ -171,7 +178,7 @@ class Rebuilder:
     def tensor(self, tensor: Tensor) -> str:
         if tensor._view is not None:
             refresh(tensor)
-        array = tensor._array
+        array = _array_of_one(tensor)
         if type(array) is not Traced:
             array = self.session.tracer.lifted(tensor)
         if array is None:

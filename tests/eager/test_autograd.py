@@ -113,8 +113,10 @@ def test_grad_takes_the_arguments_of_torch_in_their_order():
     found = eager.autograd.grad((x * x).sum(), [x, unused], None, True, False, True, True)
     assert found[0].tolist() == [2, 4]
     assert found[1] is None
-    with pytest.raises(NotImplementedError, match="is_grads_batched"):
-        eager.autograd.grad(x.sum(), x, is_grads_batched=True)
+    out = x * x
+    rows = eager.autograd.grad([out], [x, unused], [eager.eye(2)], True, False, True, True, True)
+    assert rows[0].tolist() == [[2, 0], [0, 4]]
+    assert rows[1] is None
 
 
 def test_grad_goes_no_further_than_its_inputs():

@@ -20,11 +20,12 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
+from eager.batched import Batched
 from eager.conversion import to
 from eager.dtype import from_numpy
 from eager.sym import SymNumber
 from eager.tensor import Tensor, wrap
-from eager.traced import Traced, fresh
+from eager.traced import Traced, UnknownValue, fresh
 from jitcap.capture import numbers
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import (
@@ -118,6 +119,8 @@ def _tried(fn: Callable[..., Any], given: Any, i: int, found: list[SymNumber]) -
 def _like_tensor(tensor: Tensor) -> Tensor:
     """A small tensor with as many dimensions, where the values are not known."""
     array = tensor._array
+    if type(array) is Batched:
+        raise UnknownValue("the text of a tensor that stands for many examples")
     if type(array) is not Traced:
         return tensor
     made: Tensor = wrap(np.zeros((1,) * len(array.shape), tensor.dtype.np))
@@ -138,7 +141,7 @@ def _settled(s: Session, value: Any) -> Any:
     if isinstance(value, Deferred):
         args, kwargs = copied((value.args, value.kwargs), partial(_settled, s))
         return value.fn(*args, **kwargs)
-    if isinstance(value, Tensor) and type(value._array) is Traced:
+    if isinstance(value, Tensor) and type(value._array) in (Traced, Batched):
         raise Break("data dependent", "text made of a tensor may raise")
     return MISSING
 
