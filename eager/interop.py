@@ -31,7 +31,6 @@ from eager.tensor import WITH_AVAL, Tensor, wrap
 from eager.traced import Traced
 
 _KNOWN = frozenset(d.np for d in dt.ALL)
-
 _NESTED = (list, tuple, collections.deque)
 
 
