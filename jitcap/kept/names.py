@@ -135,7 +135,7 @@ _CALLED: Final = {
     "set slice str sum tuple zip",
     "collections": "OrderedDict defaultdict deque",
     "functools": "partial",
-    "operator": "attrgetter itemgetter methodcaller",
+    "operator": "itemgetter",
     "random": "betavariate expovariate gammavariate gauss lognormvariate normalvariate "
     "paretovariate randint randrange triangular uniform vonmisesvariate weibullvariate",
     "time": "monotonic monotonic_ns perf_counter perf_counter_ns process_time process_time_ns "
