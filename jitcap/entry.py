@@ -26,8 +26,8 @@ from eager.dataclass import dataclass
 from jitcap.by_dispatch.capture import capture, search
 from jitcap.capture import bytecode
 from jitcap.capture.breaks import Break, Place, Record
+from jitcap.capture.builtins.clocks import CLOCK
 from jitcap.capture.capture import beginning
-from jitcap.capture.clocks import CLOCK
 from jitcap.capture.kinds.modules import builtins_are_replaced
 from jitcap.capture.native import name_of
 from jitcap.capture.result import Captured, link, misfit, why_not

@@ -23,15 +23,16 @@ from eager.compiler import NO_CAPTURE
 from eager.config import config
 from eager.dataclass import dataclass
 from eager.nn import Module
-from jitcap.capture import polyfills, sizes
+from jitcap.capture import sizes
 from jitcap.capture.breaks import Break, Place, Record
+from jitcap.capture.builtins import polyfills
 from jitcap.capture.bytecode import decode
 from jitcap.capture.capture import beginning
 from jitcap.capture.concrete import ConcreteWorld
 from jitcap.capture.frames import real_frame
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, Frame, Interpreter
 from jitcap.capture.native import HOST_MODULES, is_library_space, is_native
-from jitcap.capture.opcodes_table import OPCODES
+from jitcap.capture.opcodes.table import OPCODES
 from jitcap.capture.result import Captured, why_not
 from jitcap.capture.segment import RETURNED, STOPPED, capture_segment, live, point_of
 from jitcap.oracle import Plain

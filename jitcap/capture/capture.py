@@ -19,6 +19,7 @@ from eager.dispatch import current_tracer
 from eager.traced import UnknownValue
 from jitcap.capture.breaks import Again, Aliased, Break, Place, Record
 from jitcap.capture.bytecode import UnsupportedPython, decode
+from jitcap.capture.control.paths import looks, needed
 from jitcap.capture.effects import Epilogue, counters, epilogue, guard_aliases, tensors_of
 from jitcap.capture.frames import VARKEYWORDS
 from jitcap.capture.kinds.base import words
@@ -34,7 +35,6 @@ from jitcap.capture.origin import (
     Positional,
     Told,
 )
-from jitcap.capture.paths import looks, needed
 from jitcap.capture.result import Captured, Input, prepare
 from jitcap.capture.search import Search
 from jitcap.capture.session import Session

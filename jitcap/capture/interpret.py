@@ -1,4 +1,4 @@
-"""Capture, step 2: runs normalised bytecode on the values of a `World`. frame -> return value.
+"""Capture, step 2: runs normalised bytecode on captured values. frame -> return value.
 
 The loop knows control flow only: the program counter, the value stack, the exception table,
 generators. What an operation *means* (a call, an attribute, a branch on a value) is asked of the

@@ -23,7 +23,7 @@ _OWN: Final = frozenset({"eager", "jitcap", "codegen", "numpy"})
 _STDLIB: Final = tuple({sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "platstdlib")})
 _OURS: Final = frozenset({
     "jitcap.capture.interpret", "jitcap.capture.kinds.counted",
-    "jitcap.capture.kinds.iterators", "jitcap.capture.roll",
+    "jitcap.capture.kinds.iterators", "jitcap.capture.control.roll",
 })  # fmt: skip
 # Decimals are not among them: they read and write a context.
 PURE_MODULES: Final = frozenset({

@@ -19,10 +19,10 @@ from eager.tensor import Tensor, refresh, wrap
 from eager.traced import Traced, TracedStorage
 from jitcap.capture import numbers
 from jitcap.capture.breaks import Break
+from jitcap.capture.control.ties import may_be_new
 from jitcap.capture.kinds.base import MutableKind, kind_of
 from jitcap.capture.kinds.tensors import TENSOR_FIELDS, TensorShadow
 from jitcap.capture.session import Session
-from jitcap.capture.ties import may_be_new
 from jitcap.equality import is_wide
 from jitcap.graph import Node
 from jitcap.guards import Names

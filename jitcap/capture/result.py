@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from eager.dataclass import dataclass
 from eager.dtype import _default as default_dtype
-from jitcap.capture.chance import run_once, states
+from jitcap.capture.builtins.chance import run_once, states
 from jitcap.capture.effects import Epilogue
 from jitcap.capture.kinds.modules import BUILTINS
 from jitcap.capture.origin import Computed, Drawn, Origin

@@ -14,7 +14,7 @@ from eager.traced import UnknownValue
 from jitcap.capture.breaks import Break, Place, Record
 from jitcap.capture.bytecode import Instruction
 from jitcap.capture.interpret import Frame
-from jitcap.capture.opcodes import EFFECTS
+from jitcap.capture.opcodes.basic import EFFECTS
 
 MOST: Final = 200  # refusals stepped over in one run: a loop may go round and round
 _QUIET: Final = frozenset({"exception", "iteration", "cache"})  # no splits: see `jitcap.split`

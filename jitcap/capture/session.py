@@ -15,16 +15,14 @@ from typing import Any, Final
 
 from eager.sym import SymNumber
 from eager.traced import UnknownValue
-from jitcap.capture import branch as branches
-from jitcap.capture import builtins as _builtins  # noqa: F401 - fills HANDLERS
-from jitcap.capture import builtins_containers as _containers  # noqa: F401 - fills HANDLERS
-from jitcap.capture import builtins_flow as _flow  # noqa: F401 - fills HANDLERS
-from jitcap.capture import builtins_types as _types  # noqa: F401 - fills HANDLERS
-from jitcap.capture import builtins_values as _values  # noqa: F401 - fills HANDLERS
-from jitcap.capture import chance as _chance  # noqa: F401 - fills HANDLERS
-from jitcap.capture import clocks as _clocks  # noqa: F401 - fills HANDLERS
-from jitcap.capture import host, numbers, operators, polyfills
+from jitcap.capture import host, numbers, operators
 from jitcap.capture.breaks import Break, Place
+from jitcap.capture.builtins import polyfills
+from jitcap.capture.builtins import table as _table  # noqa: F401 - fills HANDLERS
+from jitcap.capture.control import branch as branches
+from jitcap.capture.control.plain import turn
+from jitcap.capture.control.roll import roll
+from jitcap.capture.control.ties import Ties
 from jitcap.capture.frames import frame_for
 from jitcap.capture.interpret import NULL, Frame, Generator, Interpreter
 from jitcap.capture.kinds import base, lent, modules
@@ -51,15 +49,12 @@ from jitcap.capture.native import (
     is_library_class,
     is_python_class,
 )
-from jitcap.capture.opcodes_table import OPCODES
+from jitcap.capture.opcodes.table import OPCODES
 from jitcap.capture.origin import Attribute, Drawn, Fixed, Origin
 from jitcap.capture.outside import Outside
-from jitcap.capture.plain import turn
-from jitcap.capture.roll import roll
 from jitcap.capture.search import Search
 from jitcap.capture.sizes import CaptureSizes, out
 from jitcap.capture.templates import Templates
-from jitcap.capture.ties import Ties
 from jitcap.capture.tracing import CaptureTracer
 from jitcap.graph import NOWHERE, Node, Where
 from jitcap.guards import CodeIs, Guards, Is

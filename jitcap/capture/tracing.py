@@ -27,11 +27,11 @@ from jitcap import scalars
 from jitcap.capture import numbers
 from jitcap.capture.bounds import Bounds, bounds_of, condition, holds, is_found, is_place
 from jitcap.capture.breaks import Break
+from jitcap.capture.control.state import State
 from jitcap.capture.kinds.base import Session, words
 from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.origin import Attribute, Fixed, Origin
 from jitcap.capture.outside import Shadow
-from jitcap.capture.state import State
 from jitcap.graph import (
     INPUT,
     NOWHERE,

@@ -145,7 +145,7 @@ _CALLED: Final = {
     "eager.tensor": "wrap",
     "eager.tape": "retain_grad",
     "eager.autograd": "retain_grad",
-    "jitcap.capture.chance": "run_once states",
+    "jitcap.capture.builtins.chance": "run_once states",
     "jitcap.capture.kinds.constants": "_again _exception",
     "jitcap.capture.kinds.objects": "_empty_deque",
     "jitcap.capture.located": "warn_above",

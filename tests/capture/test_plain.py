@@ -4,7 +4,7 @@ import pytest
 
 import eager
 from jitcap import jit
-from jitcap.capture import plain
+from jitcap.capture.control import plain
 from jitcap.capture.interpret import Interpreter
 
 ROUNDS = 10 * plain.TURNS

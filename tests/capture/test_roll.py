@@ -7,7 +7,7 @@ import eager
 from eager import nn
 from eager.nn import functional as F
 from jitcap import explain, jit
-from jitcap.capture import roll
+from jitcap.capture.control import roll
 
 pytestmark = pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
 STEPS = roll.LEAST + 4

@@ -13,7 +13,7 @@ import pytest
 
 import eager
 from jitcap import jit
-from jitcap.capture import roll
+from jitcap.capture.control import roll
 
 pytestmark = pytest.mark.once
 

@@ -1,6 +1,6 @@
 """Capture: ranges and lists of which only symbols know how long they are.
 
-A loop over such a range, or over the rows of a tensor, is recorded once (`jitcap.capture.roll`),
+A loop over such a range, or over the rows of a tensor, is recorded once (`control.roll`),
 and a list that it appends to is kept as the tensor of all its steps. Whatever else the program does
 with a range needs its numbers, which fixes the sizes that it is made of; a list has no elements
 then, and the function is captured again with that loop as it stands.

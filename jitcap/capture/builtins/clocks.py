@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from eager.sym import SymNumber
 from jitcap.capture.breaks import Break
-from jitcap.capture.chance import number
+from jitcap.capture.builtins.chance import number
 from jitcap.capture.kinds.base import Session, handles, handles_each
 from jitcap.capture.kinds.text import Deferred
 from jitcap.capture.origin import Drawn, Told

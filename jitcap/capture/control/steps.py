@@ -17,12 +17,12 @@ from eager.ops.move import stack
 from eager.sym import SymNumber
 from eager.symint import SymInt
 from eager.tensor import Tensor
-from jitcap.capture.changes import Before
+from jitcap.capture.control.changes import Before
+from jitcap.capture.control.ties import memory_of
 from jitcap.capture.kinds.counted import SizedIterator
 from jitcap.capture.kinds.tensors import TENSOR_FIELDS
 from jitcap.capture.numbers import Outside
 from jitcap.capture.sizes import out
-from jitcap.capture.ties import memory_of
 
 RANGE: Final = type(iter(range(0)))
 _LISTED: Final[tuple[type, ...]] = (type(iter([])), type(iter(())), reversed, type(reversed([])))

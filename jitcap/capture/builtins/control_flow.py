@@ -15,8 +15,8 @@ from eager import repeat as rounds
 from eager.ops import move
 from eager.sym import SymNumber
 from eager.tensor import Tensor
-from jitcap.capture import polyfills
 from jitcap.capture.breaks import Break
+from jitcap.capture.builtins import polyfills
 from jitcap.capture.kinds.base import MISSING, Session, handles, handles_each, kind_of
 from jitcap.capture.kinds.counted import Rows
 from jitcap.tracer import is_on_device

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from eager.dataclass import dataclass
 from eager.tensor import UNREAD, Tensor
+from jitcap.capture.control.state import State, fields_of_instance, parts_of
 from jitcap.capture.interpret import Frame
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.kinds.cells import CellShadow
@@ -23,7 +24,6 @@ from jitcap.capture.kinds.mappings import DictShadow
 from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.native import is_python_class
 from jitcap.capture.outside import Shadow
-from jitcap.capture.state import State, fields_of_instance, parts_of
 from jitcap.modes import Modes
 
 

@@ -27,14 +27,22 @@ from eager.tape import mode, sequence_now
 from eager.tensor import Tensor
 from eager.traced import Traced, UnknownValue
 from jitcap.capture.breaks import Aliased, Break
-from jitcap.capture.changes import Before, Change, Differ, Unsayable, copied, is_loop, same_place
+from jitcap.capture.control.changes import (
+    Before,
+    Change,
+    Differ,
+    Unsayable,
+    copied,
+    is_loop,
+    same_place,
+)
+from jitcap.capture.control.paths import EXIT, in_loop, looks, meeting, needed, returns
+from jitcap.capture.control.repeat import STOP, RoundEnd, end_inside, repeat
+from jitcap.capture.control.steps import same_constant
+from jitcap.capture.control.ties import memory_of, truths_of, with_truths
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, NULL, Done, Frame
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.numbers import INT64, constant
-from jitcap.capture.paths import EXIT, in_loop, looks, meeting, needed, returns
-from jitcap.capture.repeat import STOP, RoundEnd, end_inside, repeat
-from jitcap.capture.steps import same_constant
-from jitcap.capture.ties import memory_of, truths_of, with_truths
 from jitcap.modes import Modes
 from jitcap.tracer import DataDependent, is_on_device
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from jitcap.capture.kinds.base import HANDLERS, Session, handles
 from jitcap.capture.kinds.constants import sequence_of
-from jitcap.capture.opcodes_build import entries
+from jitcap.capture.opcodes.build import entries
 
 
 @handles(dict)

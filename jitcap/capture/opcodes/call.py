@@ -9,8 +9,8 @@ from typing import Any, Final
 from jitcap.capture.bytecode import VERSION, Instruction
 from jitcap.capture.interpret import NULL, Done, Frame, Generator, Interpreter
 from jitcap.capture.native import shown
-from jitcap.capture.opcodes import opcode
-from jitcap.capture.opcodes_build import function_text
+from jitcap.capture.opcodes.basic import opcode
+from jitcap.capture.opcodes.build import function_text
 
 
 @opcode("CALL")

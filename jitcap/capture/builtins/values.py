@@ -31,7 +31,7 @@ from eager.tensor import Tensor
 from eager.traced import Traced
 from jitcap.capture import numbers
 from jitcap.capture.breaks import Break
-from jitcap.capture.builtins import identity
+from jitcap.capture.builtins.objects import identity
 from jitcap.capture.kinds.base import (
     HANDLERS,
     MISSING,

@@ -10,7 +10,7 @@ from jitcap.capture.breaks import Break
 from jitcap.capture.bytecode import Instruction
 from jitcap.capture.interpret import NULL, Done, Frame, Interpreter, Opcode
 from jitcap.capture.native import shown
-from jitcap.capture.opcodes import opcode
+from jitcap.capture.opcodes.basic import opcode
 
 # ---- jumps
 

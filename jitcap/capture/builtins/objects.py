@@ -39,8 +39,9 @@ from eager.tape import edge_of
 from eager.tensor import Tensor
 from eager.traced import Traced
 from jitcap import scalars
-from jitcap.capture import host, polyfills
+from jitcap.capture import host
 from jitcap.capture.breaks import Again, Break
+from jitcap.capture.builtins import polyfills
 from jitcap.capture.bytecode import VERSION
 from jitcap.capture.kinds.base import (
     HANDLERS,

@@ -11,7 +11,7 @@ from typing import Any
 from jitcap.capture.bytecode import VERSION, Instruction
 from jitcap.capture.interpret import NULL, Frame, Interpreter, Opcode
 from jitcap.capture.native import shown
-from jitcap.capture.opcodes import opcode
+from jitcap.capture.opcodes.basic import opcode
 
 
 def _built(make: Callable[[Any, list[Any]], Any]) -> Opcode:

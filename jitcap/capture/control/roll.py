@@ -25,16 +25,12 @@ from eager.symint import hint, known_eq, known_lt, of_data
 from eager.tape import differentiable
 from eager.tensor import Tensor
 from eager.traced import UnknownValue
-from jitcap.capture.appended import Appended, Place, put, stand_in, value_at
-from jitcap.capture.behind import Behind, NotRolled
 from jitcap.capture.breaks import Again, Break
-from jitcap.capture.interpret import NULL, Frame
-from jitcap.capture.kinds.base import MISSING
-from jitcap.capture.kinds.counted import Rows as SizedRows
-from jitcap.capture.paths import looks, needed
-from jitcap.capture.sizes import out
-from jitcap.capture.state import State
-from jitcap.capture.steps import (
+from jitcap.capture.control.appended import Appended, Place, put, stand_in, value_at
+from jitcap.capture.control.behind import Behind, NotRolled
+from jitcap.capture.control.paths import looks, needed
+from jitcap.capture.control.state import State
+from jitcap.capture.control.steps import (
     KINDS,
     Counts,
     Going,
@@ -50,6 +46,10 @@ from jitcap.capture.steps import (
     steps,
     strides_of,
 )
+from jitcap.capture.interpret import NULL, Frame
+from jitcap.capture.kinds.base import MISSING
+from jitcap.capture.kinds.counted import Rows as SizedRows
+from jitcap.capture.sizes import out
 from jitcap.graph import Node, placeholder
 from jitcap.modes import Modes
 from jitcap.tracer import DataDependent

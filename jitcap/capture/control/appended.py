@@ -11,9 +11,9 @@ import itertools
 from typing import Any
 
 from eager.tensor import Tensor
-from jitcap.capture.behind import NotRolled
+from jitcap.capture.control.behind import NotRolled
+from jitcap.capture.control.state import is_known_elsewhere, parts_of
 from jitcap.capture.interpret import Frame
-from jitcap.capture.state import is_known_elsewhere, parts_of
 from jitcap.walks import reach
 
 Place = str | int  # the name of a local, or a place on the stack

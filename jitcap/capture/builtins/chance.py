@@ -22,7 +22,7 @@ from eager.interop import from_numpy, numpy
 from eager.sym import SymNumber
 from eager.traced import fresh
 from jitcap.capture.breaks import Break
-from jitcap.capture.builtins import refusing
+from jitcap.capture.builtins.objects import refusing
 from jitcap.capture.kinds.base import HANDLERS, Handler, Session
 from jitcap.capture.kinds.constants import GENERATORS
 from jitcap.capture.kinds.text import Deferred

@@ -34,13 +34,10 @@ from eager.tape import full
 from eager.tensor import Tensor, wrap
 from eager.traced import Traced, UnknownValue, fresh
 from jitcap.capture import numbers
-from jitcap.capture.behind import NotRolled
 from jitcap.capture.breaks import Break
-from jitcap.capture.changes import Before, Change, Unsayable
-from jitcap.capture.interpret import NULL, Done, Frame
-from jitcap.capture.kinds.base import MISSING
-from jitcap.capture.kinds.tensors import has_own_names
-from jitcap.capture.paths import (
+from jitcap.capture.control.behind import NotRolled
+from jitcap.capture.control.changes import Before, Change, Unsayable
+from jitcap.capture.control.paths import (
     EXIT,
     While,
     exit_of,
@@ -50,9 +47,12 @@ from jitcap.capture.paths import (
     meeting,
     needed,
 )
-from jitcap.capture.roll import HISTORY, TRIES, copied_frame, is_plain, is_step
-from jitcap.capture.steps import Going
-from jitcap.capture.ties import Followed, memory_of
+from jitcap.capture.control.roll import HISTORY, TRIES, copied_frame, is_plain, is_step
+from jitcap.capture.control.steps import Going
+from jitcap.capture.control.ties import Followed, memory_of
+from jitcap.capture.interpret import NULL, Done, Frame
+from jitcap.capture.kinds.base import MISSING
+from jitcap.capture.kinds.tensors import has_own_names
 from jitcap.graph import Node
 from jitcap.modes import Modes
 from jitcap.tracer import DataDependent, is_within

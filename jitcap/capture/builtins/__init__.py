@@ -1,0 +1,1 @@
+"""Capture: builtins on captured values, by what they are about (`table` registers them all)."""

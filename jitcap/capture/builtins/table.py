@@ -1,0 +1,23 @@
+"""Capture: all handlers of builtins. importing it registers all families -> HANDLERS."""
+
+from jitcap.capture.builtins import (
+    chance,
+    classes,
+    clocks,
+    containers,
+    control_flow,
+    objects,
+    values,
+)
+from jitcap.capture.kinds.base import HANDLERS
+
+__all__ = [
+    "HANDLERS",
+    "chance",
+    "classes",
+    "clocks",
+    "containers",
+    "control_flow",
+    "objects",
+    "values",
+]

@@ -1,0 +1,1 @@
+"""Capture: one small function per operation of CPython, by family (`table` has them all)."""
