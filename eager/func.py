@@ -18,30 +18,18 @@ from eager.notice import refuse
 from eager.ops.move import stack
 from eager.tape import full
 from eager.tensor import Tensor, bare, wrap
+from eager.tree import flatten, mapped
 from eager.vmapped import directions
 from eager.vmapped import vmap as vmap
 
 
 def _leaves(tree: Any) -> list[Tensor]:
-    if isinstance(tree, Tensor):
-        return [tree]
-    children = tree.values() if isinstance(tree, dict) else tree
-    return [t for child in children for t in _leaves(child)] if _is_tree(tree) else []
-
-
-def _is_tree(x: Any) -> bool:
-    return isinstance(x, dict | list | tuple)
+    return [x for x in flatten(tree)[0] if isinstance(x, Tensor)]
 
 
 def _map(fn: Callable[[Tensor], Any], tree: Any) -> Any:
     """`tree` with `fn` of its tensors in their places."""
-    if isinstance(tree, Tensor):
-        return fn(tree)
-    if isinstance(tree, dict):
-        return type(tree)((k, _map(fn, v)) for k, v in tree.items())
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(_map(fn, v) for v in tree))
-    return type(tree)(_map(fn, v) for v in tree) if isinstance(tree, list | tuple) else tree
+    return mapped(lambda x: fn(x) if isinstance(x, Tensor) else x, tree)
 
 
 def _fill(tree: Any, values: Sequence[Any]) -> Any:

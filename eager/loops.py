@@ -24,6 +24,7 @@ from eager.symint import SymInt, index, of_data
 from eager.tape import FREED, Node, differentiable, edge_of, full, mode, sequence_now
 from eager.tensor import Tensor, wrap
 from eager.traced import Traced, TracedStorage, fresh
+from eager.tree import fill, leaves_of, structure
 
 Leaves = list[Tensor]
 Step = Callable[[Leaves, Leaves], tuple[Leaves, Leaves]]
@@ -460,50 +461,7 @@ def _like(grad: Any, aval: Aval) -> Tensor:
     return made.to(aval.dtype)
 
 
-# ---------------------------------------------------------------------------------- trees
-def leaves_of(tree: Any, path: str = "") -> list[tuple[str, Any]]:
-    """What is no tuple, list, dictionary or None in `tree`, with the way to it."""
-    if tree is None:
-        return []
-    if isinstance(tree, dict):
-        parts = [(f"{path}[{key!r}]", value) for key, value in tree.items()]
-    elif isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        parts = [(f"{path}.{name}", getattr(tree, name)) for name in tree._fields]
-    elif isinstance(tree, tuple | list):
-        parts = [(f"{path}[{i}]", value) for i, value in enumerate(tree)]
-    else:
-        return [(path, tree)]
-    return [leaf for way, value in parts for leaf in leaves_of(value, way)]
-
-
-def fill(tree: Any, leaves: Sequence[Any]) -> Any:
-    """`tree` with other leaves."""
-    return _fill(tree, iter(leaves))
-
-
-def _fill(tree: Any, leaves: Any) -> Any:
-    if tree is None:
-        return None
-    if isinstance(tree, dict):
-        return type(tree)((key, _fill(value, leaves)) for key, value in tree.items())
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(_fill(value, leaves) for value in tree))
-    if isinstance(tree, tuple | list):
-        return type(tree)(_fill(value, leaves) for value in tree)
-    return next(leaves)
-
-
-def structure(tree: Any) -> Any:
-    """Equal for trees that differ in their leaves only."""
-    if tree is None:
-        return None
-    if isinstance(tree, dict):
-        return type(tree), tuple((key, structure(value)) for key, value in tree.items())
-    if isinstance(tree, tuple | list):
-        return type(tree), tuple([structure(part) for part in tree])
-    return "leaf"
-
-
+# ------------------------------------------------------------------------------- arguments
 def _kind(value: Any) -> str:
     return f"a {type(value).__name__}"
 

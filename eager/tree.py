@@ -6,7 +6,7 @@ equal: the same containers, of the same types, with the same keys in the same or
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, cast
 
 from eager.dataclass import dataclass
@@ -52,6 +52,45 @@ class Structure:
 
 LEAF: Final = Structure(None)
 _NONE: Final = Structure(type(None))
+
+
+def mapped(fn: Callable[[Any], Any], tree: Any) -> Any:
+    """`tree` with `fn` of its leaves, from left to right."""
+    if tree is None:
+        return None
+    if isinstance(tree, dict):
+        return type(tree)((key, mapped(fn, value)) for key, value in tree.items())
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(mapped(fn, value) for value in tree))
+    if isinstance(tree, tuple | list):
+        return type(tree)(mapped(fn, value) for value in tree)
+    return fn(tree)
+
+
+def fill(tree: Any, leaves: Sequence[Any]) -> Any:
+    """`tree` with other leaves."""
+    rest = iter(leaves)
+    return mapped(lambda _: next(rest), tree)
+
+
+def leaves_of(tree: Any, path: str = "") -> list[tuple[str, Any]]:
+    """The leaves of `tree`, each with the way to it."""
+    if tree is None:
+        return []
+    if isinstance(tree, dict):
+        parts = [(f"{path}[{key!r}]", value) for key, value in tree.items()]
+    elif isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        parts = [(f"{path}.{name}", getattr(tree, name)) for name in tree._fields]
+    elif isinstance(tree, tuple | list):
+        parts = [(f"{path}[{i}]", value) for i, value in enumerate(tree)]
+    else:
+        return [(path, tree)]
+    return [leaf for way, value in parts for leaf in leaves_of(value, way)]
+
+
+def structure(tree: Any) -> Structure:
+    """Equal for trees that differ in their leaves only."""
+    return flatten(tree)[1]
 
 
 def flatten(tree: Any) -> tuple[list[Any], Structure]:

@@ -27,12 +27,12 @@ from eager.aval import Aval, same_aval
 from eager.control_flow import handle_of
 from eager.dataclass import dataclass
 from eager.dtype import int64 as INT
-from eager.loops import fill, leaves_of, structure
 from eager.repeat import Rounds, record_rounds
 from eager.sym import SymNumber
 from eager.tape import full
 from eager.tensor import Tensor, wrap
 from eager.traced import Traced, UnknownValue, fresh
+from eager.tree import fill, leaves_of, structure
 from jitcap.capture import numbers
 from jitcap.capture.breaks import Break
 from jitcap.capture.control.behind import NotRolled

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from eager.autograd import mode
 from eager.aval import Aval, contiguous_strides, same_aval
-from eager.loops import Loop, fill, leaves_of, structure
+from eager.loops import Loop
 from eager.ops.move import flip, stack
 from eager.ops.view import movedim
 from eager.sym import SymNumber
@@ -25,6 +25,7 @@ from eager.symint import hint, known_eq, known_lt, of_data
 from eager.tape import differentiable
 from eager.tensor import Tensor
 from eager.traced import UnknownValue
+from eager.tree import fill, leaves_of, structure
 from jitcap.capture.breaks import Again, Break
 from jitcap.capture.control.appended import Appended, Place, put, stand_in, value_at
 from jitcap.capture.control.behind import Behind, NotRolled
