@@ -63,7 +63,8 @@ class Op:
 
     `saves_for` says for which operands' gradients a saved operand is used: `x * y` keeps x only if
     y needs a gradient, and the derivative gets None otherwise (and looks at `needs` first). An op
-    without a derivative raises when one is asked for, unless it `stops` gradients on purpose.
+    without a derivative raises when one is asked for, unless it `stops` gradients on purpose; one
+    whose first operand alone has none says by which name (`underived`).
     `ufunc` is a NumPy function equal to the op on operands of one floating point dtype, where
     there is one. `core` says, of an op that only a library does, how many of each operand's last
     dimensions one call looks at, where those before are a batch; None: at all."""
@@ -76,6 +77,7 @@ class Op:
     samples: Samples | None = None
     saves_for: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     stops: bool = False
+    underived: str = ""
     ufunc: Any = None
     core: tuple[int, ...] | None = field(default=None, kw_only=True)
     kind: ClassVar[str] = "op"

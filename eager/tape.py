@@ -247,12 +247,22 @@ class OpNode(Node):
     def name(self) -> str:
         return "".join(part.capitalize() for part in self.op.name.split("_")) + "Backward0"
 
+    def underived(self) -> str:
+        """What to say where a gradient is asked for and the op has none; "" if it has."""
+        if self.op.vjp is None:
+            return f"derivative for {self.op.name} is not implemented"
+        if self.op.underived and self.edges[0] is not None:
+            name = f"{self.op.name}: {self.op.underived}"
+            return f"the derivative for '{name}' is not implemented"
+        return ""
+
     def vjp(self, grads: list[Any]) -> Sequence[Any]:
         if self.saved is None:
             raise RuntimeError(FREED)
         op = self.op
-        if op.vjp is None:
-            raise RuntimeError(f"derivative for {op.name} is not implemented")
+        if why := self.underived():
+            raise RuntimeError(why)
+        assert op.vjp is not None
         given = {key: _unpack(value) for key, value in self.saved.items()}
         if "out" in op.saves:
             outs = tuple(self._attach(t, i) for i, t in enumerate(given["out"]))

@@ -19,7 +19,7 @@ from eager import autograd
 from eager.aval import Aval, contiguous_strides, same
 from eager.dataclass import dataclass
 from eager.sized import symbols_in
-from eager.tape import FREED, edge_of, sweep
+from eager.tape import FREED, OpNode, edge_of, sweep
 from eager.tensor import Tensor, wrap
 from eager.traced import Traced, fresh
 from jitcap.graph import (
@@ -44,7 +44,8 @@ class Segment:
     """The history of a slot. `parts` (numbers of pieces of the tape; slots that share a piece are
     freed together) go back to the slots `before` it and no further, `whole` to the leaves, past the
     slots `behind` it; `rank` counts the slots that were made earlier. `kept` are the values
-    (positions: inputs first, then operations) whose memory eager would have saved for the whole."""
+    (positions: inputs first, then operations) whose memory eager would have saved for the whole.
+    `raises` is what eager says where a gradient goes through it all (an op has no derivative)."""
 
     parts: frozenset[int]
     whole: frozenset[int]
@@ -52,20 +53,22 @@ class Segment:
     behind: tuple[int, ...]
     rank: int
     kept: frozenset[int]
+    raises: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Joint:
     """Forward and backward in one graph: inputs are the primals, then the gradients of the outputs
     that are on the tape (the *slots*); outputs are the forward's `outputs` first, then the
-    gradients of the leaves. Sizes may be symbols, which are primals."""
+    gradients of the leaves, except of those (the last) that only an op without a derivative leads
+    to. Sizes may be symbols, which are primals."""
 
     graph: Graph
     primals: int
     outputs: int
     tensors: tuple[int, ...]  # the outputs that become tensors
-    leaves: tuple[int, ...]  # for each gradient, its leaf's place among all of them
-    avals: tuple[Aval, ...]  # and how it looks
+    leaves: tuple[int, ...]  # those that the slots lead to: places among all of them
+    avals: tuple[Aval, ...]  # and how their gradients look
     strides: tuple[tuple[int, ...] | None, ...]  # in eager, where it is not contiguous
     passed: dict[int, tuple[int, tuple[Any, ...]]]  # gradients that are views of a slot's: by which
     segments: tuple[Segment, ...]  # for each slot
@@ -111,9 +114,12 @@ def build_joint(
     roots = [(edge_of(t), g) for t, g in zip(slots, given, strict=True)]
     own = tracer.differentiated
     with _bare(slots):
-        _, arrived = sweep(roots, {(id(t), 0) for t in leaves}, keep=True, create=False)
+        wanted = {(id(t), 0) for t in leaves}
+        _, arrived = sweep(roots, wanted, keep=True, create=False, ends=_underived)
     tracer.differentiated = own  # this was not the program
     reached = [i for i, t in enumerate(leaves) if id(t) in arrived]
+    beyond = {id(t) for t in leaves_of(slots) if any(map(_underived, _history(slots)))}
+    barred = [i for i, t in enumerate(leaves) if id(t) in beyond and i not in reached]
     arrays = [_array(tracer, arrived[id(leaves[i])][1]) for i in reached]
     gradients = [a.read() for a in arrays]
     ends = [_value(tracer, t) for t in slots]
@@ -138,8 +144,8 @@ def build_joint(
         len(primals),
         len(outputs),
         tuple(tensors),
-        tuple(reached),
-        tuple(a.aval for a in arrays),
+        (*reached, *barred),
+        (*(a.aval for a in arrays), *(leaves[i].aval for i in barred)),
         tuple(None if same(a.strides, contiguous_strides(a.shape)) else a.strides for a in arrays),
         {
             i: (tangents.index(a.storage.handle), a.chain)
@@ -190,6 +196,7 @@ def segments_of(slots: Sequence[Tensor], place: Mapping[Node, int]) -> tuple[Seg
             tuple(sorted(behind[i])),
             order.index(i),
             kept[i],
+            next(filter(None, map(_underived, _history((slots[i],)))), ""),
         )
         for i in range(len(slots))
     )
@@ -232,6 +239,11 @@ def _walk(nodes: Iterable[Any]) -> Iterator[autograd.Node]:
 def behind(tensors: Iterable[Tensor]) -> Iterator[autograd.Node]:
     """The nodes of the tape behind the nodes of `tensors`."""
     return _walk(e[0] for t in tensors for e in t._node.edges if e is not None)
+
+
+def _underived(node: autograd.Node) -> str:
+    """What a node of the tape raises for want of a derivative."""
+    return node.underived() if isinstance(node, OpNode) else ""
 
 
 def leaves_of(tensors: Iterable[Tensor]) -> list[Tensor]:

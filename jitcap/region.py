@@ -64,6 +64,17 @@ class OutputNode(autograd.Node):
     def vjp(self, grads: list[Any]) -> Sequence[Any]:
         return [grads[i] for i in self.places]
 
+    def raises(self, index: int) -> bool:
+        """Whether an op behind an output has no derivative."""
+        for edge, place in zip(self.edges, self.places, strict=True):
+            assert edge is not None
+            node, slot = edge
+            if isinstance(node, StageNode):
+                node, slot = node.region, node.slot
+            if place == index and node.region.joint.segments[slot].raises:
+                return True
+        return False
+
 
 class SpentNode(autograd.Node):
     """The history of an output that was used up inside the region: asking again raises."""
@@ -251,6 +262,11 @@ def _edge(leaf: Tensor) -> tuple[Any, int]:
     return (leaf, 0) if leaf._node is None else (leaf._node, leaf._index)
 
 
+def _may_lead(edge: tuple[Any, int], wanted: set[tuple[int, int]] | None) -> bool:
+    leaf = isinstance(edge[0], Tensor)
+    return wanted is None or not leaf or (id(edge[0]), edge[1]) in wanted
+
+
 class Kept:
     """What one call keeps for its backward: arrays and numbers, and the versions of the tensors
     that they are of (not the tensors: their histories would make cycles)."""
@@ -323,6 +339,12 @@ class RegionNode(autograd.Node):
             for number in self.region.kept[i]:
                 self.kept.get(number)
         tangents = [grads[i] for i in self.arrived]
+        if raises := next((w for i in self.arrived if (w := segments[i].raises)), ""):
+            if wanted is None:
+                raise RuntimeError(raises)
+            roots = list(zip(self.arrived, tangents, strict=True))
+            found = self.again(roots, (), "an op without a derivative", wanted)
+            return [found[i] for i in self.region.joint.leaves]
         if autograd.is_grad_enabled() or any(isinstance(t._array, Traced) for t in tangents):
             roots = list(zip(self.arrived, tangents, strict=True))
             found = self.again(roots, (), "create_graph=True")
@@ -341,10 +363,14 @@ class RegionNode(autograd.Node):
             raise RuntimeError(FREED)
 
     def again(
-        self, roots: Sequence[tuple[int, Tensor]], cuts: Sequence[int], why: str
+        self,
+        roots: Sequence[tuple[int, Tensor]],
+        cuts: Sequence[int],
+        why: str,
+        wanted: set[tuple[int, int]] | None = None,
     ) -> list[Tensor | None]:
-        """The gradients of all leaves, then of the slots `cuts`, from those of the `roots`: by the
-        forward on the tape."""
+        """The gradients of all leaves (not of one beside the `wanted`), then of the slots `cuts`,
+        from those of the `roots`: by the forward on the tape."""
         announce(
             ("again", self.region, why),
             f"{self.name()}: {why} from outside the compiled region runs it again op by op; call "
@@ -352,7 +378,9 @@ class RegionNode(autograd.Node):
         )
         joint = self.region.joint
         primals = {i: self.kept.get(number) for i, number in self.region.primals}
-        goals = [*map(_edge, self.leaves), *(self.outputs[i] for i in cuts)]
+        edges = map(_edge, self.leaves)
+        goals = [e if _may_lead(e, wanted) else None for e in edges]
+        goals += [self.outputs[i] for i in cuts]
         places = {joint.tape.slots[i]: len(self.leaves) + k for k, i in enumerate(cuts)}
         return retrace(joint.graph, joint.tape, primals, goals, roots, places)
 
@@ -400,7 +428,7 @@ class StageNode(autograd.Node):
             return [*(None for _ in before), grads[0], *(None for _ in leaves)]
         region.check(segment.parts)
         why = "a gradient asked for at an output that others are computed from"
-        given = region.again([(self.slot, grads[0])], segment.before, why)
+        given = region.again([(self.slot, grads[0])], segment.before, why, wanted)
         first = len(region.leaves)
         return [*given[first:], None, *(given[i] for i in leaves)]
 

@@ -22,7 +22,7 @@ from eager.dispatch import apply
 from eager.dtype import DType
 from eager.ops.move import stack
 from eager.sym import SymNumber
-from eager.tape import edge_of, full, mode, sweep
+from eager.tape import Edge, edge_of, full, mode, sweep
 from eager.tensor import Tensor, wrap
 from eager.traced import Traced
 from jitcap.graph import (
@@ -205,7 +205,7 @@ class _Link(autograd.Node):
 
     __slots__ = ()
 
-    def __init__(self, value: Tensor, goal: tuple[Any, int]) -> None:
+    def __init__(self, value: Tensor, goal: Edge) -> None:
         super().__init__((), (value.aval,))
         self.edges = (goal,)
         self.avals = self.outs
@@ -218,14 +218,14 @@ def retrace(
     graph: Graph,
     tape: Tape,
     primals: Mapping[int, Any],
-    goals: Sequence[tuple[Any, int]],
+    goals: Sequence[Edge],
     roots: Sequence[tuple[int, Tensor]],
     cuts: Mapping[int, int],
 ) -> list[Tensor | None]:
-    """The gradients of all `goals` (edges of the tape: the leaves first), given those of some slots
-    (`roots`), through eager's dispatch: on the tape, or under another tracer. `cuts` are values (of
-    other slots) from which the way goes to a goal too. Raises RuntimeError where the capture could
-    not keep what is needed."""
+    """The gradients of all `goals` (edges of the tape: the leaves first; None: not asked), given
+    those of some slots (`roots`), through eager's dispatch: on the tape, or under another tracer.
+    `cuts` are values (of other slots) from which the way goes to a goal too. Raises RuntimeError
+    where the capture could not keep what is needed."""
     if tape.refused:
         raise RuntimeError(
             f"create_graph=True from outside the compiled region: {tape.refused}, which is not kept"
@@ -236,7 +236,7 @@ def retrace(
     with autograd.enable_grad():
         ends = _forward(graph, tape, primals, goals, cuts, links)
         edges = [(edge_of(ends[tape.slots[i]]), g) for i, g in roots]
-        wanted = {(id(link), 0) for _, link in links}
+        wanted = {(id(link), 0) for _, link in links if link.edges[0] is not None}
         found, _ = sweep(edges, wanted, keep=True, create=create)
     results: list[Tensor | None] = [None] * len(goals)
     with autograd.set_grad_enabled(create):
@@ -251,7 +251,7 @@ def _forward(
     graph: Graph,
     tape: Tape,
     primals: Mapping[int, Any],
-    goals: Sequence[tuple[Any, int]],
+    goals: Sequence[Edge],
     cuts: Mapping[int, int],
     links: list[tuple[int, _Link]],
 ) -> dict[int, Any]:

@@ -71,13 +71,13 @@ def _joint(x: Aval, y: Aval) -> tuple[Aval, ...]:
     return (Aval(broadcast_shapes(x.shape, y.shape), kind, x.device),)
 
 
-def _zeta_vjp(g: Any, x: Any, y: Any, needs: Any) -> tuple[Any, Any]:
-    if needs[0]:
-        raise RuntimeError("the derivative for 'zeta: self' is not implemented")
+def _zeta_vjp(g: Any, x: Any, y: Any) -> tuple[Any, Any]:
     return None, g * -x * apply(ZETA, x + 1, y)
 
 
-ZETA = Host("zeta", ("x", "y"), _zeta_vjp, numpy=_zeta_kernel, rule=_joint, core=(0, 0))
+ZETA = Host(
+    "zeta", ("x", "y"), _zeta_vjp, numpy=_zeta_kernel, rule=_joint, core=(0, 0), underived="self"
+)
 
 
 def _two(op: Host) -> Callable[[Any, Any], Tensor]:
@@ -184,9 +184,7 @@ def _incomplete(a: Any, x: Any, upper: bool) -> Any:
     return out.astype(kind)
 
 
-def _slope(x: Any, y: Any, needs: Any) -> Any:
-    if needs[0]:
-        raise RuntimeError("the derivative for 'igamma: input' is not implemented.")
+def _slope(x: Any, y: Any) -> Any:
     return ((x - 1) * y.log() - y - lgamma(x)).exp()
 
 
@@ -195,10 +193,11 @@ def _gamma_op(name: str, upper: bool) -> Host:
     return Host(
         name,
         ("x", "y"),
-        lambda g, x, y, needs: (None, g * sign * _slope(x, y, needs)),
+        lambda g, x, y: (None, g * sign * _slope(x, y)),
         numpy=lambda a, x: _incomplete(a, x, upper),
         rule=_joint,
         core=(0, 0),
+        underived="input",
     )
 
 

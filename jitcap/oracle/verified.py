@@ -241,6 +241,7 @@ class VerifiedCall:
         """What results with a history would pass on, for gradients drawn at random."""
         region, attachments = self.version.region, self.version.attachments
         outs, leaves = outcome.tracked, attachments.leaves
+        outs[:] = [t for t in outs if not _raises(t)]
         if region is None or not outs:
             return
         if any(t._hooks or t._accumulate_hooks or not t.requires_grad for t in leaves):
@@ -401,6 +402,11 @@ class VerifiedCall:
             self.outcome, self.heard, self.differences,
         )  # fmt: skip
         return Blame(case).error()
+
+
+def _raises(out: Tensor) -> bool:
+    node = out._node
+    return isinstance(node, OutputNode) and node.raises(out._index)
 
 
 def _gradients(outs: list[Tensor], leaves: list[Tensor], tangents: list[Any]) -> list[Any]:

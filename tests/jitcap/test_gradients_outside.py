@@ -413,6 +413,28 @@ def test_grad_of_what_was_made_outside(backend):
         assert of_a_list()[0].tolist() == listed()[0].tolist()
 
 
+@program
+def ops_without_a_derivative(jit, note, attempt):
+    """What they give has a history, which raises only where a gradient would go through it."""
+
+    @jit
+    def f(x, w):
+        floor = x // 0.5
+        step = eager.heaviside(x - 2, w)
+        return floor, floor * 3 + w, eager.special.zeta(x + 1, w), step, x * w
+
+    for i in range(5):
+        x, w = eager.tensor([1.0, 2.0], requires_grad=True), floats(2).detach().requires_grad_()
+        outs = f(x, w)
+        note(outs)
+        for goal in (x, w, outs[0]):
+            for create in (False, True):
+                wanted = {"allow_unused": True, "retain_graph": True, "create_graph": create}
+                attempt(lambda: note(autograd.grad(outs[i].sum(), goal, **wanted)))  # noqa: B023
+        attempt(lambda: outs[i].sum().backward())  # noqa: B023
+        note(x, w)
+
+
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_like_eager(name):
     fn, expected = PROGRAMS[name]

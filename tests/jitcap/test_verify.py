@@ -525,3 +525,9 @@ def test_an_exception_on_one_side_only(monkeypatch):
     error = found(raising, eager.ones(3), 1)
     assert "the compiled version raises IndexError('out of range'), Python nothing" in error.what
     assert "raising at" in error.where
+
+
+def test_results_that_nothing_can_be_derived_through():
+    x = eager.tensor([1.0, 2.0], requires_grad=True)
+    floor, twice = jit(lambda x: (x // 0.5, x * 2), backend="eager", verify=True)(x)
+    assert (floor.tolist(), twice.tolist()) == ([2, 4], [2, 4])
