@@ -355,11 +355,12 @@ def _record(
 
 
 # -------------------------------------------------------------------------- in-place writes
-def write_(target: Tensor, value: Tensor) -> Tensor:
+def write_(target: Tensor, value: Tensor, *, anew: bool = False) -> Tensor:
     """Make `target` what `value` is: data into its memory (and so into all views of it), history
     onto the tape.
 
-    `value` has `target`'s shape or broadcasts to it, and is converted to its dtype. Raises
+    `value` has `target`'s shape or broadcasts to it, and is converted to its dtype; `anew`: it was
+    not made of `target`, whose old history gets zeros. Raises
     RuntimeError for a leaf that requires a gradient, a shape that does not fit, a lossy kind of
     dtype (float into int), or memory whose elements overlap."""
     if not isinstance(target, Tensor):
@@ -375,7 +376,7 @@ def write_(target: Tensor, value: Tensor) -> Tensor:
     _store(target, value)
     target._storage.version += 1
     if records:
-        _rebase(target, value)
+        _rebase(target, value, anew)
     if type(target._array) is Traced and target._array.storage.picked is not None:
         _write_through(target._array.storage.picked)
     return target
@@ -521,7 +522,7 @@ def _overlaps(array: Traced) -> bool:
     return any(type(step) is int and step == 0 and n != 1 for n, step in sizes)
 
 
-def _rebase(target: Tensor, value: Tensor) -> None:
+def _rebase(target: Tensor, value: Tensor, anew: bool) -> None:
     """Give `target` the history of `value`; through a view, give its base a new history, and every
     view anew from that."""
     where = target._view
@@ -529,9 +530,9 @@ def _rebase(target: Tensor, value: Tensor) -> None:
         base = where.base
         base._node = CopySlicesNode(base, value, where.chain, apply)
         base._index, base._requires_grad = 0, True
-    elif value._node is not None:
+    elif value._node is not None and not (anew and target._requires_grad):
         target._node, target._index, target._requires_grad = value._node, value._index, True
-    else:  # a constant or a leaf was copied in: the old history still gets its zeros
+    else:  # what was there before still gets its zeros
         target._node = CopySlicesNode(target, value, (), apply)
         target._index, target._requires_grad = 0, True
     target._storage.history += 1

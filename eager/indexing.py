@@ -282,7 +282,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     if not picks:
         while source.ndim > view.ndim and source.shape[0] == 1:  # leading ones may be dropped
             source = select(source, 0, 0)
-        write_(view, source.to(self.dtype))
+        write_(view, source.to(self.dtype), anew=True)
         return
     if _is_there(value, view, picks):
         self._storage.version += 1

@@ -392,7 +392,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
         src = to(src, self.device, non_blocking)
     if src.dtype is not self.dtype:
         src = to(src, self.dtype)
-    return write_(self, src)
+    return write_(self, src, anew=True)
 
 
 @public(namespace=False)

@@ -317,7 +317,7 @@ class CopySlicesNode(Node):
         parts = [grads[0]]
         for op, attrs in self.chain:
             parts.append(self.apply(op, parts[-1], **attrs))
-        rest = full(0, parts[-1].aval)  # not 0 * gradient: that may be inf or NaN
+        rest = zeros_of(parts[-1])
         for (op, attrs), whole in zip(reversed(self.chain), reversed(parts[:-1]), strict=True):
             inverse, inverse_attrs, takes_base = op.inverse(whole.aval, attrs)
             rest = self.apply(inverse, *((whole, rest) if takes_base else (rest,)), **inverse_attrs)
@@ -364,6 +364,16 @@ def _unpack(value: Any) -> Any:
 def zeros_for(grad: Any, aval: Aval) -> Any:
     """The gradient of an output nobody used: zeros, or None for one that has no derivative."""
     return full(0, aval) if grad is None and differentiable(aval.dtype) else grad
+
+
+def zeros_of(g: Tensor) -> Tensor:
+    """The gradient where there is none: not `g * 0`, which is NaN for an infinite g. A graph still
+    says that it comes of `g`: without that there is none."""
+    zeros = full(0, g.aval)
+    if type(g._array) is not Traced:
+        return zeros
+    always = full(True, Aval((), dt.bool_, g.aval.device))
+    return zeros.where(always, g.detach())
 
 
 def full(value: float, aval: Aval) -> Tensor:

@@ -20,8 +20,8 @@ from eager.op import Attrs, Op
 from eager.ops import samples as s
 from eager.ops.kinds import Host
 from eager.ops.pointwise import where
-from eager.ops.view import zeros_of
 from eager.registry import needs_tensors, public
+from eager.tape import zeros_of
 from eager.tensor import Tensor, wrap
 from eager.traced import Traced
 

@@ -15,9 +15,9 @@ from eager.op import REGISTRY, Sample
 from eager.ops import samples as s
 from eager.ops.kinds import Pointwise
 from eager.ops.pointwise import UnaryFn, binary, binary_op, is_integral, not_for, unary, where
-from eager.ops.view import zeros_of
 from eager.registry import needs_tensors, public
 from eager.special_arrays import far_coefficients
+from eager.tape import zeros_of
 from eager.tensor import Tensor
 
 # ---------------------------------------------------------------------------------- rounding

@@ -19,9 +19,10 @@ from eager.notice import options
 from eager.op import Sample, Samples
 from eager.ops import samples as s
 from eager.ops.kinds import Cast, Copy, Pointwise, of_ordered
-from eager.ops.view import constant, zeros_of
+from eager.ops.view import constant
 from eager.registry import needs_tensors, public, require_tensors
 from eager.scalar import VOCABULARY
+from eager.tape import zeros_of
 from eager.tensor import Tensor
 
 UnaryFn = Callable[[Tensor], Tensor]

@@ -18,8 +18,9 @@ from eager.ops.elementary import complex_logaddexp
 from eager.ops.kinds import Scan
 from eager.ops.move import flip
 from eager.ops.pointwise import where
-from eager.ops.view import norm_dim, zeros_of
+from eager.ops.view import norm_dim
 from eager.registry import public
+from eager.tape import zeros_of
 from eager.tensor import Tensor
 
 

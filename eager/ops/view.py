@@ -586,11 +586,6 @@ STOP = View(
 )
 
 
-def zeros_of(g: Tensor) -> Tensor:
-    """The gradient where there is none: not `g * 0`, which is NaN for an infinite g."""
-    return Tensor._full(0, g.aval)
-
-
 def constant(x: Tensor) -> Tensor:
     """`x` as a constant to differentiation. Unlike `detach` it stays so when a captured graph is
     differentiated later."""

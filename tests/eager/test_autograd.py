@@ -558,3 +558,25 @@ def test_variable_is_a_new_leaf_with_the_same_memory(compiled):
     assert kinds == [True, True, False] and not same
     with pytest.raises(TypeError, match="Variable data has to be a tensor, but got list"):
         eager.autograd.Variable([1])
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_what_is_written_over_still_gets_zeros(compiled):
+    """Also where what is written has a history of its own, or another dtype."""
+
+    def every(t, d):
+        return [t.clone().copy_(d), t.clone().fill_(d[0]), t.half().copy_(d), t * 1]
+
+    def at_all(t, d):
+        made = t.clone()
+        made[...] = d
+        return [made]
+
+    for fn in (every, at_all):
+        called = jit(fn, backend="eager") if compiled else fn
+        for i in range(len(fn(eager.ones(2), eager.ones(2)))):
+            x, d = eager.ones(2, requires_grad=True), eager.ones(2, dtype=eager.float64)
+            d.requires_grad_()
+            called(x, d)[i].float().sum().backward()
+            assert x.grad.tolist() == ([1, 1] if i == 3 else [0, 0])
+            assert (d.grad is None) == (i == 3)
