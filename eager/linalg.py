@@ -131,8 +131,9 @@ def solve_triangular(
     A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Tensor:
     """X with A X = B (X A = B when not `left`) for the upper or lower triangle of A, whose diagonal
-    counts as ones when `unitriangular`."""
+    counts as ones when `unitriangular`. B is converted to A's dtype."""
     _two_matrices("linalg.solve_triangular", A, B, left)
+    B = B.to(A.dtype)
     if unitriangular:
         ones = A.new_ones(A.shape[-1]).diag()
         A = (A.triu(1) if upper else A.tril(-1)) + ones

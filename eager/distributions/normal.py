@@ -212,7 +212,7 @@ class MultivariateNormal(Distribution):
         self._validate_sample(value)
         apart = (value - self.loc).unsqueeze(-1)
         factor = self.scale_tril.expand(*apart.shape[:-2], *self.scale_tril.shape[-2:])
-        white = linalg.solve(factor, apart).squeeze(-1)
+        white = linalg.solve_triangular(factor, apart, upper=False).squeeze(-1)
         n = self.event_shape[0]
         return -(white * white).sum(-1) / 2 - n * _HALF_LOG_TWO_PI - self._half_log_det()
 

@@ -96,6 +96,13 @@ def test_numbers_take_the_type_of_the_tensors_beside_them():
     assert d.Normal(0, half).sample().dtype is eager.float16
     assert d.Normal(0, eager.ones(2, dtype=eager.int64)).loc.dtype is eager.float32
     assert d.Categorical(half * eager.tensor([1.0, 0.0])).logits.isfinite().all()
+    normal, at = d.MultivariateNormal(eager.zeros(2), eager.eye(2)), wide / 2
+    assert normal.log_prob(at).dtype is eager.float32  # the factor's, as solve_triangular gives it
+    assert normal.log_prob(at) == normal.log_prob(at.float())
+    eager.testing.assert_close(
+        eager.linalg.solve_triangular(eager.eye(2), at[None].mT, upper=True),
+        eager.full((2, 1), 0.5),
+    )
 
 
 class Triangle(d.Distribution):
