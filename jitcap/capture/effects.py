@@ -19,7 +19,7 @@ from eager.device import default as default_place
 from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.mappings import DictShadow
-from jitcap.capture.kinds.tensors import TensorShadow
+from jitcap.capture.kinds.tensors import AsTensor, TensorShadow
 from jitcap.capture.origin import Attribute, Fixed, Told
 from jitcap.capture.outside import Shadow, ends
 from jitcap.capture.rebuild import CYCLE, Rebuilder
@@ -193,10 +193,10 @@ def _check_memory(session: Session, written: list[TensorShadow]) -> None:
     for group in _by(TensorShadow.place, tensors_of(session)):
         if len(group) > 1 and any(id(s) in chosen for s in group):
             shown = " and ".join(s.origin.show() for s in group[:2])
-            raise Break.aliased(
-                f"{shown} share memory, and it is written",
-                frozenset(s.storage() for s in group),
-            )
+            what = f"{shown} share memory, and it is written"
+            if any(isinstance(s.origin, AsTensor) for s in group):  # each attempt makes another
+                raise Break("aliasing", what)
+            raise Break.aliased(what, frozenset(s.storage() for s in group))
 
 
 def counters(session: Session) -> frozenset[str]:

@@ -456,3 +456,26 @@ def test_arithmetic_on_draws():
     for _ in range(5):
         expected.append(exact(plain(eager.ones(1))))
         assert exact(compiled(eager.ones(1))) == expected[-1]
+
+
+def test_a_schedule_in_an_array_is_read_at_each_call():
+    """Under an int that varies; who writes the array's memory finds what Python finds."""
+    schedule = np.linspace(0, 1, 5)
+
+    def read(x, i, t):
+        return x * schedule[i], type(schedule[i]) is np.float64
+
+    def written(x, i, t):
+        t.add_(1)
+        return x * schedule[i], i
+
+    compiled = jit(read, backend="eager"), jit(written, backend="eager")
+    for i in (0, 1, 2, 3):
+        for fn, plain in zip(compiled, (read, written), strict=True):
+            found = []
+            for each in (fn, plain):
+                schedule[:] = np.linspace(0, 1, 5) * (i + 1)
+                memory = eager.from_numpy(schedule) if i != 1 else eager.zeros(5)
+                found.append(each(eager.ones(2), i, memory))
+            assert found[0][0].tolist() == found[1][0].tolist() and found[0][1] == found[1][1]
+    assert compiled[0].stats.splits == 0 and compiled[0].stats.compiles <= 3

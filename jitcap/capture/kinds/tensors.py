@@ -28,12 +28,14 @@ from jitcap.capture.kinds.base import KINDS, MISSING, Args, Kwargs, Session, def
 from jitcap.capture.kinds.classes import bind, class_raw
 from jitcap.capture.kinds.constants import MADE, ConstantKind, NativeKind, Opaque, OpaqueKind
 from jitcap.capture.kinds.counted import sized_iterator
+from jitcap.capture.kinds.numbered import may_stand
 from jitcap.capture.kinds.text import Deferred, promise
 from jitcap.capture.native import is_native_class, shown
-from jitcap.capture.origin import Attribute, Computed, DictOf, Item, Origin, Step
+from jitcap.capture.origin import Attribute, Computed, DictOf, Item, ItemBy, Origin, Step
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import ATTRIBUTE, USER_NAMES, Effect, Maker
 from jitcap.capture.sizes import out
+from jitcap.graph import INPUT
 from jitcap.guards import Absent, Equals, TypeIs
 from jitcap.tensor_guard import TensorLike, ViewOfBase, is_contiguous, laid_out, spanned
 
@@ -496,14 +498,20 @@ class ArrayKind(OpaqueKind):
         return self.getattr(s, obj, "shape")[0]
 
     def getitem(self, s: Session, obj: Any, key: Any) -> Any:
-        """Raises Break unless `key` is made of ints."""
+        """Raises Break unless `key` is made of ints. A float is read at each call, under an int
+        that varies, too."""
         shadow = s.outside.shadow(obj)
         assert shadow is not None
-        key = _known(s, key)
-        part = shadow.real[key] if _is_plain(key) else None
-        if type(part) is not np.ndarray:  # a number may be another one by now
-            self.refuse(obj, "an item")
-        return s.outside.load(part, Item(shadow.origin, key))
+        real, part = shadow.real, None
+        if may_stand(key) and key.leaf.value in range(-len(real), len(real)):
+            part, place = real[key.leaf.value], ItemBy(shadow.origin, key.leaf.origin)
+        else:
+            key = _known(s, key)
+            if _is_plain(key):
+                part, place = real[key], Item(shadow.origin, key)
+        if type(part) is np.ndarray or (type(part) is np.float64 and _is_as_it_came(s, obj)):
+            return s.outside.load(part, place)
+        return self.refuse(obj, "an item")
 
 
 @of(np.ndarray)
@@ -521,6 +529,12 @@ class MadeArrayKind(NativeKind):
 
 
 ARRAY: Final = KINDS[OutsideArray]
+
+
+def _is_as_it_came(s: Session, array: Any) -> bool:
+    """Whether nobody wrote to the array since the call began: who does later finds it guarded."""
+    tensor = tensor_of(s, array)
+    return tensor is not array and tensor._array.storage.handle.op is INPUT
 
 
 def _known(s: Session, key: Any) -> Any:
